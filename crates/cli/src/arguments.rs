@@ -1,0 +1,328 @@
+//! The command line: every flag with its help and its reader.
+
+// What reads like a link is the help's own notation of what may be left out.
+#![allow(rustdoc::broken_intra_doc_links, rustdoc::invalid_html_tags)]
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use longhaul_engine::net::identity::Fingerprint;
+use longhaul_proto::block::Codec;
+use longhaul_units::ByteCount;
+
+/// Moves files and trees between hosts: over many streams, encrypted,
+/// verified, resumable.
+#[derive(Debug, Parser)]
+#[command(name = "longhaul", version, after_help = EXIT_CODES, max_term_width = 100)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXIT_CODES: &str = "Exit codes: 0 all done; 1 usage; 2 some files failed, the others are \
+done; 3 connection; 4 authentication; 5 integrity (data differ); 6 this host or its disk; 7 a \
+newer run of the same transfer took over; 130 interrupted (the same command goes on).";
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Copy files and trees.
+    #[command(
+        after_help = CP_EXAMPLES,
+        override_usage = "longhaul cp [OPTIONS] SRC... DST"
+    )]
+    Cp(CopyArguments),
+    /// Compare two files or trees by size and digest; moves nothing.
+    #[command(
+        after_help = "Example:\n  longhaul verify data longhaul://dtn.example.org/archive/data"
+    )]
+    Verify(VerifyArguments),
+    /// Run a daemon, from and to which other hosts copy.
+    #[command(after_help = SERVE_EXAMPLES)]
+    Serve(ServeArguments),
+    /// List or remove what interrupted copies left in a local tree.
+    #[command(
+        after_help = "Examples:\n  longhaul clean /srv/data\n  longhaul clean --remove --older-than 7d /srv/data"
+    )]
+    Clean(CleanArguments),
+}
+
+const CP_EXAMPLES: &str = "Examples:
+  longhaul cp -r data longhaul://dtn.example.org/archive     makes archive/data
+  longhaul cp -r data/ longhaul://dtn.example.org/archive    fills archive
+  longhaul cp longhaul://dtn.example.org/archive/big.h5 .    fetches one file
+  longhaul cp report.pdf longhaul://dtn.example.org/inbox/   makes inbox/report.pdf
+  longhaul cp zero:10GB longhaul://dtn.example.org/null:     measures without disks
+A slash after a source directory means what is in it. An interrupted copy goes on when the same
+command is run again, in the same directory.";
+
+const SERVE_EXAMPLES: &str = "Examples:
+  longhaul serve --root /srv/data --write
+  longhaul serve --listen 0.0.0.0:4960 --principals /etc/longhaul/principals.toml";
+
+/// How the daemon is reached and known.
+#[derive(Clone, Debug, Args)]
+pub struct ConnectionArguments {
+    /// The daemon's key, sha256:… as `longhaul serve` prints it; no other is accepted.
+    #[arg(long, value_name = "KEY")]
+    pub fingerprint: Option<Fingerprint>,
+    /// Accept a daemon that was never met before, and remember its key.
+    #[arg(long, conflicts_with = "fingerprint")]
+    pub accept_new: bool,
+    /// Trust daemons whose certificate for that host leads to these authorities (PEM).
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["fingerprint", "accept_new"])]
+    pub authority: Option<PathBuf>,
+    /// Tokens, a line each: HOST:PORT PRINCIPAL TOKEN [default: tokens in the configuration
+    /// directory, ~/.config/longhaul]
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// This client's certificate (PEM), instead of a token.
+    #[arg(long, value_name = "FILE", requires = "key")]
+    pub certificate: Option<PathBuf>,
+    /// The certificate's key (PEM).
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    pub key: Option<PathBuf>,
+    /// Whether file data are encrypted on their way: `clear` is for trusted networks, and only if
+    /// the daemon allows it.
+    #[arg(long, value_enum, default_value = "tls")]
+    pub data_security: DataSecurity,
+    /// How long the daemon may take to answer at first, and may be silent later; a lost connection
+    /// is then dialed again for as long as the daemon keeps the session (its --linger).
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = longhaul_units::parse_span)]
+    pub timeout: Duration,
+}
+
+/// Whether blocks are encrypted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DataSecurity {
+    /// Encrypted and authenticated.
+    Tls,
+    /// File data in clear, with their names; authentication, control and digests in TLS.
+    Clear,
+}
+
+/// How files are verified.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum IntegrityArgument {
+    /// BLAKE3 for each block and each file.
+    Digest,
+    /// XXH3 for each block, no digest of files.
+    Checksum,
+}
+
+/// How the work is divided.
+#[derive(Clone, Debug, Args)]
+pub struct LayerArguments {
+    /// Threads that read, where the source is [default: one a core, 2 to 8]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=512))]
+    pub readers: Option<u32>,
+    /// Threads that compress, where the source is [default: one a core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=512))]
+    pub compressors: Option<u32>,
+    /// TCP connections to the daemon [default: 4]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=512))]
+    pub streams: Option<u32>,
+    /// Threads that decompress and verify, where the destination is [default: one a core, at most
+    /// 8]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=512))]
+    pub decompressors: Option<u32>,
+    /// Threads that write, where the destination is [default: one a core, 2 to 8]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=512))]
+    pub writers: Option<u32>,
+    /// Memory for blocks at this end.
+    #[arg(long, value_name = "SIZE", default_value = "64MiB")]
+    pub memory: ByteCount,
+    /// Bytes of a block, a power of two from 64KiB to 16MiB.
+    #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = parse_block_size)]
+    pub block_size: u32,
+}
+
+/// What `cp` takes.
+#[derive(Clone, Debug, Args)]
+pub struct CopyArguments {
+    /// What to copy, then where: each a local path, longhaul://[PRINCIPAL@]HOST[:PORT]/PATH (port
+    /// 4960 if none is given) or, for measuring, a source zero:SIZE and a destination null:
+    #[arg(value_name = "SRC... DST", required = true)]
+    pub paths: Vec<OsString>,
+    /// Copy directories with everything in them.
+    #[arg(short, long)]
+    pub recursive: bool,
+    /// Compress what gets smaller: zstd[:LEVEL] or lz4.
+    #[arg(long, value_name = "CODEC", value_parser = parse_codec)]
+    pub compress: Option<Codec>,
+    /// How files are verified.
+    #[arg(long, value_enum, default_value = "digest")]
+    pub integrity: IntegrityArgument,
+    /// Read back what was written, past the cache where the system allows, before it counts.
+    #[arg(long)]
+    pub verify: bool,
+    /// Write the digests of all files of this copy, also of those that were there already, for
+    /// `b3sum --check` in the destination.
+    #[arg(long, value_name = "FILE")]
+    pub manifest: Option<PathBuf>,
+    /// Read and write past the page cache where the file system can.
+    #[arg(long)]
+    pub direct: bool,
+    /// Make what arrived durable after so many bytes or, at the latest, one second: what is sent
+    /// again after a kill.
+    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
+    pub checkpoint: ByteCount,
+    /// One JSON object a line on standard output for each event, instead of progress and summary.
+    #[arg(long)]
+    pub json: bool,
+    /// Say nothing but failures.
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// How the work is divided.
+    #[command(flatten)]
+    pub layers: LayerArguments,
+    /// How the daemon is reached and known.
+    #[command(flatten)]
+    pub connection: ConnectionArguments,
+}
+
+/// What `verify` takes.
+#[derive(Clone, Debug, Args)]
+pub struct VerifyArguments {
+    /// One of them, a file or a directory: a local path or longhaul://HOST/PATH.
+    #[arg(value_name = "A")]
+    pub left: OsString,
+    /// The other, under whatever name.
+    #[arg(value_name = "B")]
+    pub right: OsString,
+    /// One JSON object a line on standard output for each event, instead of progress and summary.
+    #[arg(long)]
+    pub json: bool,
+    /// Say nothing but differences.
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// How the work is divided.
+    #[command(flatten)]
+    pub layers: LayerArguments,
+    /// How the daemon is reached and known.
+    #[command(flatten)]
+    pub connection: ConnectionArguments,
+}
+
+/// What `serve` takes.
+#[derive(Clone, Debug, Args)]
+pub struct ServeArguments {
+    /// IP address and port to listen on.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "[::]:4960")]
+    pub listen: std::net::SocketAddr,
+    /// Who may do what (TOML); see the README.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["root", "write"])]
+    pub principals: Option<PathBuf>,
+    /// Serve this directory to one principal, `user`, whose token is made on first use.
+    #[arg(long, value_name = "PATH", required_unless_present = "principals")]
+    pub root: Option<PathBuf>,
+    /// That principal may also write.
+    #[arg(long, requires = "root")]
+    pub write: bool,
+    /// Where the daemon keeps its key and that token [default: the configuration directory,
+    /// ~/.config/longhaul]
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+    /// The daemon's certificate (PEM), instead of a self-signed one.
+    #[arg(long, value_name = "FILE", requires = "key")]
+    pub certificate: Option<PathBuf>,
+    /// The certificate's key (PEM).
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    pub key: Option<PathBuf>,
+    /// Clients may ask for file data in clear: only for trusted networks.
+    #[arg(long)]
+    pub allow_clear: bool,
+    /// Memory for blocks in each session.
+    #[arg(long, value_name = "SIZE", default_value = "64MiB")]
+    pub memory: ByteCount,
+    /// How long a session waits for its client after the last connection was lost.
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = longhaul_units::parse_span)]
+    pub linger: Duration,
+    /// Most sessions at the same time.
+    #[arg(long, value_name = "N", default_value = "64", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub sessions: u32,
+    /// Print address, fingerprint, principal and token file as one JSON line when ready.
+    #[arg(long)]
+    pub print_ready: bool,
+}
+
+/// What `clean` takes.
+#[derive(Clone, Debug, Args)]
+pub struct CleanArguments {
+    /// The tree to look through.
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+    /// Remove what is found and not held by a live process, instead of listing it.
+    #[arg(long)]
+    pub remove: bool,
+    /// Only what was not written for so long, as 90min, 12h, 7d.
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = longhaul_units::parse_span)]
+    pub older_than: Duration,
+}
+
+fn parse_codec(text: &str) -> Result<Codec, String> {
+    let (name, level) = text
+        .split_once(':')
+        .map_or((text, None), |(name, level)| (name, Some(level)));
+    match (name, level) {
+        ("lz4", None) => Ok(Codec::Lz4),
+        ("zstd", None) => Ok(Codec::Zstd { level: 1 }),
+        ("zstd", Some(level)) => match level.parse::<i32>() {
+            Ok(level) if (-100..=22).contains(&level) && level != 0 => Ok(Codec::Zstd { level }),
+            _ => Err("zstd has the levels -100 to -1 and 1 to 22".to_owned()),
+        },
+        _ => Err("write zstd, zstd:LEVEL or lz4".to_owned()),
+    }
+}
+
+fn parse_block_size(text: &str) -> Result<u32, String> {
+    let bytes = text
+        .parse::<ByteCount>()
+        .map_err(|error| error.to_string())?
+        .0;
+    match u32::try_from(bytes) {
+        Ok(bytes) if bytes.is_power_of_two() && (64 << 10..=16 << 20).contains(&bytes) => Ok(bytes),
+        _ => Err("a block has a power of two of bytes, from 64KiB to 16MiB".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn options_may_stand_between_source_and_destination() {
+        let parsed = Arguments::try_parse_from(["longhaul", "cp", "a", "-r", "b", "--json", "c"]);
+        match parsed.unwrap().command {
+            Command::Cp(copy) => assert_eq!(copy.paths, ["a", "b", "c"]),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn codecs_have_levels_within_their_range() {
+        assert_eq!(parse_codec("zstd:6"), Ok(Codec::Zstd { level: 6 }));
+        assert_eq!(parse_codec("zstd:-5"), Ok(Codec::Zstd { level: -5 }));
+        assert_eq!(parse_codec("lz4"), Ok(Codec::Lz4));
+        for text in ["zstd:23", "zstd:0", "lz4:1", "gzip", ""] {
+            assert!(parse_codec(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn blocks_are_powers_of_two() {
+        assert_eq!(parse_block_size("4MiB"), Ok(4 << 20));
+        for text in ["3MiB", "32MiB", "1KiB", "x"] {
+            assert!(parse_block_size(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! `longhaul clean`: what interrupted copies left in a tree, listed or
+//! removed.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use longhaul_engine::journal::{Leftover, LeftoverKind, leftovers};
+use longhaul_engine::recv::landing::file_time_now;
+use longhaul_engine::storage::posix::PosixDirectory;
+use longhaul_engine::storage::{Directory, FileKind};
+use longhaul_units::ByteCount;
+
+use crate::arguments::CleanArguments;
+use crate::messages::{Exit, Stop, finish, say};
+
+/// What was counted.
+#[derive(Default)]
+struct Count {
+    found: u64,
+    bytes: u64,
+    removed: u64,
+    failed: u64,
+}
+
+/// Runs it.
+pub fn run(arguments: CleanArguments) -> Exit {
+    finish(clean(&arguments))
+}
+
+fn clean(arguments: &CleanArguments) -> Result<Exit, Stop> {
+    let root = PosixDirectory::open_root(&arguments.directory).map_err(|error| {
+        Stop::new(
+            Exit::Local,
+            format!("cannot open {}: {error}", arguments.directory.display()),
+        )
+    })?;
+    let mut count = Count::default();
+    visit(arguments, &root, &arguments.directory, &mut count);
+    let verb = if arguments.remove { "removed" } else { "found" };
+    let done = if arguments.remove {
+        count.removed
+    } else {
+        count.found
+    };
+    println!("{done} {verb}, {}", ByteCount(count.bytes));
+    Ok(if count.failed > 0 {
+        Exit::Partial
+    } else {
+        Exit::Done
+    })
+}
+
+fn visit(
+    arguments: &CleanArguments,
+    directory: &Arc<dyn Directory>,
+    path: &Path,
+    count: &mut Count,
+) {
+    if let Err(error) = visit_leftovers(arguments, directory, path, count) {
+        count.failed += 1;
+        say(&format!("{}: {error}", path.display()));
+    }
+    let Ok(mut names) = directory.list() else {
+        return;
+    };
+    while let Ok(Some(listed)) = names.next_name() {
+        use std::os::unix::ffi::OsStrExt;
+        let is_directory = match listed.kind {
+            Some(kind) => kind == FileKind::Directory,
+            None => directory
+                .status_of(&listed.name)
+                .is_ok_and(|s| s.kind == FileKind::Directory),
+        };
+        if is_directory && let Ok(inner) = directory.open_directory(&listed.name) {
+            let path = path.join(std::ffi::OsStr::from_bytes(&listed.name));
+            visit(arguments, &inner, &path, count);
+        }
+    }
+}
+
+fn visit_leftovers(
+    arguments: &CleanArguments,
+    directory: &Arc<dyn Directory>,
+    path: &Path,
+    count: &mut Count,
+) -> io::Result<()> {
+    let now = file_time_now();
+    for leftover in leftovers(Arc::clone(directory))? {
+        let leftover = leftover?;
+        if leftover.age(now) < arguments.older_than {
+            continue;
+        }
+        count.found += 1;
+        if arguments.remove && !leftover.held {
+            match directory.remove_file(&leftover.name) {
+                Ok(()) => count.removed += 1,
+                Err(error) => {
+                    count.failed += 1;
+                    say(&format!("{}: {error}", shown(path, &leftover)));
+                    continue;
+                }
+            }
+        } else {
+            println!("{}", describe(path, &leftover));
+        }
+        count.bytes += leftover.size;
+    }
+    Ok(())
+}
+
+fn shown(path: &Path, leftover: &Leftover) -> String {
+    format!("{}/{}", path.display(), leftover.name.escape_ascii())
+}
+
+fn describe(path: &Path, leftover: &Leftover) -> String {
+    let held = if leftover.held { ", in use" } else { "" };
+    let whose = match &leftover.kind {
+        LeftoverKind::Journal(Some(whose)) => {
+            format!(
+                ", of {} by {} ({})",
+                whose.name.escape_ascii(),
+                whose.principal,
+                whose.owner
+            )
+        }
+        _ => String::new(),
+    };
+    format!(
+        "{}: {}{whose}{held}",
+        shown(path, leftover),
+        ByteCount(leftover.size)
+    )
+}

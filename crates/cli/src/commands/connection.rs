@@ -1,0 +1,267 @@
+//! From a daemon's URL to an authenticated stream, and the dialer of further
+//! ones.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul_engine::net::Stream;
+use longhaul_engine::net::clear;
+use longhaul_engine::net::client_tokens::ClientTokens;
+use longhaul_engine::net::config_directory::config_directory;
+use longhaul_engine::net::identity::Identity;
+use longhaul_engine::net::tcp::{self, HostPort, TcpOptions};
+use longhaul_engine::net::tls::{TlsClient, TlsError, TlsOptions};
+use longhaul_engine::net::trust::{CertificateAuthority, KnownHosts, ServerTrust, UnknownServer};
+use longhaul_engine::session::opening::{self, OpenError};
+use longhaul_engine::session::{DialError, Dialer, Joined, Transfer};
+use longhaul_proto::handshake::{Credential, Join, Refusal, Request, Secret, SessionId, Welcome};
+use longhaul_proto::session::StreamId;
+
+use crate::arguments::ConnectionArguments;
+use crate::endpoint::Remote;
+use crate::messages::{Exit, Stop, clear_line};
+
+/// A daemon and how it is reached.
+pub struct Daemon {
+    host: HostPort,
+    tls: TlsClient,
+    credential: Option<Credential>,
+    timeout: Duration,
+    tcp: TcpOptions,
+}
+
+/// A stream that opened a session.
+pub struct Opened {
+    /// The stream.
+    pub stream: Stream,
+    /// What the daemon answered.
+    pub welcome: Welcome,
+}
+
+impl Daemon {
+    /// Reads what is needed to reach a daemon, and does not reach it yet.
+    pub fn new(remote: &Remote, arguments: &ConnectionArguments) -> Result<Daemon, Stop> {
+        let identity = match (&arguments.certificate, &arguments.key) {
+            (Some(certificate), Some(key)) => Some(
+                Identity::from_pem_files(certificate, key)
+                    .map_err(|error| Stop::because(Exit::Usage, error))?,
+            ),
+            _ => None,
+        };
+        let credential = credential(remote, arguments, identity.is_some())?;
+        let tls = TlsClient::new(trust(arguments)?, identity, TlsOptions::default());
+        let tcp = TcpOptions {
+            user_timeout: arguments.timeout,
+            ..TcpOptions::default()
+        };
+        let (host, timeout) = (remote.host.clone(), arguments.timeout);
+        Ok(Daemon {
+            host,
+            tls,
+            credential,
+            timeout,
+            tcp,
+        })
+    }
+
+    /// Opens a session.
+    pub fn open(&self, mut request: Request) -> Result<Opened, Stop> {
+        request.credential = self.credential.clone();
+        let connected = self.tls.connect(&self.host, self.timeout, &self.tcp);
+        let mut stream =
+            connected.map_err(|error| Stop::new(exit_of(&error), error.to_string()))?;
+        let welcome = opening::open(&mut stream, request, self.timeout).map_err(|error| {
+            let exit = match &error {
+                OpenError::Refused(refused) => match refused.refusal {
+                    Refusal::Credential | Refusal::Forbidden | Refusal::Clear => {
+                        Exit::Authentication
+                    }
+                    Refusal::Malformed => Exit::Usage,
+                    Refusal::Path => Exit::Local,
+                    _ => Exit::Connection,
+                },
+                OpenError::Io(_) | OpenError::Frame(_) => Exit::Connection,
+            };
+            Stop::new(exit, format!("{}: {error}", self.host))
+        })?;
+        Ok(Opened { stream, welcome })
+    }
+
+    /// Dials further streams of a session, to the same key as the first.
+    pub fn dialer(&self, opened: &Opened, transfer: &Arc<Transfer>) -> Dialer {
+        let tls = match opened.stream.handle.peer_fingerprint() {
+            Some(key) => self.tls.pinned(key),
+            None => self.tls.clone(),
+        };
+        let further = Further {
+            host: self.host.clone(),
+            tls,
+            timeout: self.timeout,
+            tcp: self.tcp,
+            session: opened.welcome.session,
+            secret: opened.welcome.secret,
+            clear: opened.welcome.clear,
+        };
+        let transfer = Arc::downgrade(transfer);
+        Arc::new(move |id, received| {
+            // With blocks in clear a stream for messages must still be there.
+            let messages = transfer
+                .upgrade()
+                .is_some_and(|transfer| transfer.has_message_stream());
+            match further.clear && messages {
+                true => further.dial_clear(id, received, &transfer),
+                false => further.dial(id, received),
+            }
+        })
+    }
+}
+
+/// What further streams need.
+struct Further {
+    host: HostPort,
+    tls: TlsClient,
+    timeout: Duration,
+    tcp: TcpOptions,
+    session: SessionId,
+    secret: Secret,
+    clear: bool,
+}
+
+impl Further {
+    fn dial(&self, id: StreamId, received: u64) -> Result<Joined, DialError> {
+        let network = |error: TlsError| DialError::Network(error.to_string());
+        let stream = self
+            .tls
+            .connect(&self.host, self.timeout, &self.tcp)
+            .map_err(network)?;
+        self.join(stream, id, received, self.secret, false)
+    }
+
+    /// A stream in clear joins with a ticket that was given within TLS.
+    fn dial_clear(
+        &self,
+        id: StreamId,
+        received: u64,
+        transfer: &std::sync::Weak<Transfer>,
+    ) -> Result<Joined, DialError> {
+        let ticket = transfer
+            .upgrade()
+            .and_then(|transfer| transfer.take_ticket(self.timeout));
+        let ticket = ticket.ok_or_else(|| DialError::Network("no ticket came".to_owned()))?;
+        let socket = tcp::connect(&self.host, self.timeout, &self.tcp);
+        let socket = socket.map_err(|error| DialError::Network(error.to_string()))?;
+        let stream = clear::over_tcp(socket);
+        let stream = stream.map_err(|error| DialError::Network(error.to_string()))?;
+        self.join(stream, id, received, ticket, true)
+    }
+
+    fn join(
+        &self,
+        mut stream: Stream,
+        id: StreamId,
+        received: u64,
+        secret: Secret,
+        clear: bool,
+    ) -> Result<Joined, DialError> {
+        let join = Join {
+            session: self.session,
+            secret,
+            stream: id.0,
+            received,
+        };
+        match opening::join(&mut stream, join, self.timeout) {
+            Ok(joined) => Ok(Joined {
+                stream,
+                clear,
+                received: joined.received,
+            }),
+            Err(OpenError::Refused(refused)) => Err(DialError::Refused(refused.text)),
+            Err(error) => Err(DialError::Network(error.to_string())),
+        }
+    }
+}
+
+fn exit_of(error: &TlsError) -> Exit {
+    match error {
+        TlsError::Trust(_) | TlsError::Refused { .. } => Exit::Authentication,
+        _ => Exit::Connection,
+    }
+}
+
+fn configuration() -> Result<PathBuf, Stop> {
+    config_directory().map_err(|error| Stop::because(Exit::Local, error))
+}
+
+fn trust(arguments: &ConnectionArguments) -> Result<ServerTrust, Stop> {
+    if let Some(fingerprint) = arguments.fingerprint {
+        return Ok(ServerTrust::Fingerprint(fingerprint));
+    }
+    if let Some(file) = &arguments.authority {
+        let authority = CertificateAuthority::from_pem_file(file);
+        let authority = authority.map_err(|error| Stop::because(Exit::Usage, error))?;
+        return Ok(ServerTrust::CertificateAuthority(authority));
+    }
+    let terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    let ask: longhaul_engine::net::trust::Ask = Arc::new(ask_user);
+    Ok(ServerTrust::KnownHosts(KnownHosts {
+        file: configuration()?.join("known_hosts"),
+        accept_new: arguments.accept_new,
+        ask: terminal.then_some(ask),
+    }))
+}
+
+/// As SSH asks; only a whole "yes" counts.
+fn ask_user(server: &UnknownServer) -> bool {
+    clear_line();
+    eprint!(
+        "The daemon {} was never met before. Its key is\n  {}\nIs that what `longhaul serve` \
+         printed there? Continue (yes/no)? ",
+        server.host, server.fingerprint
+    );
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer).is_ok() && answer.trim() == "yes"
+}
+
+fn credential(
+    remote: &Remote,
+    arguments: &ConnectionArguments,
+    certificate: bool,
+) -> Result<Option<Credential>, Stop> {
+    let named = remote.principal.as_deref();
+    let file = match &arguments.token_file {
+        Some(file) => file.clone(),
+        None => configuration()?.join("tokens"),
+    };
+    if arguments.token_file.is_some() || file.exists() {
+        let tokens = ClientTokens::load(&file);
+        let tokens = tokens.map_err(|error| Stop::because(Exit::Authentication, error))?;
+        if let Some((principal, token)) = tokens.lookup(&remote.host, named) {
+            let (principal, token) = (principal.to_owned(), Some(token.reveal()));
+            return Ok(Some(Credential { principal, token }));
+        }
+    }
+    if certificate {
+        let principal = named.unwrap_or_default().to_owned();
+        return Ok(Some(Credential {
+            principal,
+            token: None,
+        }));
+    }
+    let missing = if file.exists() {
+        ""
+    } else {
+        ", which does not exist"
+    };
+    let text = format!(
+        "no token for {}{} in {}{missing}: put a line \"{} {} TOKEN\" there, with the token that \
+         the daemon's administrator gave you, or name another file with --token-file",
+        named.map_or(String::new(), |name| format!("{name} at ")),
+        remote.host,
+        file.display(),
+        remote.host,
+        named.unwrap_or("PRINCIPAL")
+    );
+    Err(Stop::new(Exit::Authentication, text))
+}

@@ -1,0 +1,67 @@
+//! `longhaul cp`.
+
+use longhaul_engine::session::TransferSettings;
+use longhaul_proto::block::Codec;
+use longhaul_proto::digest::Integrity;
+use longhaul_proto::handshake::Landing;
+
+use super::run::{Task, layer_settings, remote_flows};
+use crate::arguments::{CopyArguments, IntegrityArgument};
+use crate::endpoint::Endpoint;
+use crate::messages::{Exit, Stop, finish};
+use crate::report::Report;
+
+/// Runs it.
+pub fn run(arguments: CopyArguments) -> Exit {
+    finish(copy(arguments))
+}
+
+fn copy(arguments: CopyArguments) -> Result<Exit, Stop> {
+    let report = Report::new(arguments.json, arguments.quiet, arguments.manifest.clone())?;
+    task(arguments)?.run(&report)
+}
+
+fn task(arguments: CopyArguments) -> Result<Task, Stop> {
+    let integrity = match arguments.integrity {
+        IntegrityArgument::Digest => Integrity::Digest,
+        IntegrityArgument::Checksum => Integrity::Checksum,
+    };
+    if integrity == Integrity::Checksum && (arguments.verify || arguments.manifest.is_some()) {
+        let text = "--verify and --manifest need digests: leave out --integrity checksum";
+        return Err(Stop::new(Exit::Usage, text));
+    }
+    let parse = |path| Endpoint::parse(path).map_err(|error| Stop::because(Exit::Usage, error));
+    let mut sources = arguments
+        .paths
+        .iter()
+        .map(|path| parse(path))
+        .collect::<Result<Vec<_>, _>>()?;
+    let destination = sources.pop().filter(|_| !sources.is_empty());
+    let destination = destination
+        .ok_or_else(|| Stop::new(Exit::Usage, "name a source and, last, a destination"))?;
+    let landing = match sources.as_slice() {
+        [_] => Landing::WithinOrAs,
+        _ => Landing::Within,
+    };
+    let settings = TransferSettings {
+        codec: arguments.compress.unwrap_or(Codec::Plain),
+        integrity,
+        checkpoint_bytes: arguments.checkpoint.0.max(1),
+        silence: arguments.connection.timeout,
+        direct: arguments.direct,
+        digests: arguments.manifest.is_some() || arguments.json && integrity == Integrity::Digest,
+        verify_written: arguments.verify,
+        ..layer_settings(&arguments.layers)
+    };
+    let remote_flows = remote_flows(&arguments.layers);
+    let (recursive, connection) = (arguments.recursive, arguments.connection);
+    Ok(Task {
+        sources,
+        destination,
+        recursive,
+        landing,
+        settings,
+        remote_flows,
+        connection,
+    })
+}

@@ -1,0 +1,513 @@
+//! Runs one end of a transfer, or both, to its end, and reports what becomes
+//! of it. `cp` and `verify` differ only in what they ask for.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul_engine::journal::Owner;
+use longhaul_engine::net::clear::local_pair;
+use longhaul_engine::recv::ReceiveSide;
+use longhaul_engine::recv::landing::{Arrival, Destination, LandingError, file_time_now};
+use longhaul_engine::send::SendSide;
+use longhaul_engine::send::source::{Source, SourceError, Sources, What, open_source};
+use longhaul_engine::session::{Ending, FlowCounts, Transfer, TransferSettings, Watch};
+use longhaul_engine::storage::measuring::{ZERO_NAME, sink, zero_source};
+use longhaul_engine::storage::roots::Anywhere;
+use longhaul_proto::handshake::{Landing, Purport, Request, RequestPath, Role};
+use longhaul_proto::message::{Farewell, Flows};
+use longhaul_proto::session::StreamId;
+use longhaul_units::ByteCount;
+
+use super::connection::{Daemon, Opened};
+use crate::arguments::{ConnectionArguments, DataSecurity, LayerArguments};
+use crate::endpoint::{Endpoint, Remote, RemotePath};
+use crate::messages::{Exit, Stop};
+use crate::report::Report;
+
+/// Streams between the two ends of a copy within a host: enough that one can
+/// be written while the other is read.
+const LOCAL_STREAMS: usize = 2;
+
+/// What is to be done, from the command line alone.
+pub struct Task {
+    /// Sources.
+    pub sources: Vec<Endpoint>,
+    /// Destination.
+    pub destination: Endpoint,
+    /// Directories too.
+    pub recursive: bool,
+    /// Where a single source lands.
+    pub landing: Landing,
+    /// Everything else.
+    pub settings: TransferSettings,
+    /// How many flows the other end's layers shall have, where that was said.
+    pub remote_flows: Flows,
+    /// How a daemon is reached.
+    pub connection: ConnectionArguments,
+}
+
+/// Flows that the layers' flags ask for at the other end.
+pub fn remote_flows(layers: &LayerArguments) -> Flows {
+    Flows {
+        readers: layers.readers,
+        compressors: layers.compressors,
+        streams: None,
+        decompressors: layers.decompressors,
+        writers: layers.writers,
+    }
+}
+
+/// Settings that the layers' flags ask for.
+pub fn layer_settings(layers: &LayerArguments) -> TransferSettings {
+    let mut flows = FlowCounts::default();
+    let set = |count: &mut usize, wanted: Option<u32>| {
+        if let Some(wanted) = wanted {
+            *count = wanted as usize;
+        }
+    };
+    set(&mut flows.readers, layers.readers);
+    set(&mut flows.compressors, layers.compressors);
+    set(&mut flows.streams, layers.streams);
+    set(&mut flows.decompressors, layers.decompressors);
+    set(&mut flows.writers, layers.writers);
+    TransferSettings {
+        flows,
+        budget: layers.memory,
+        block_bytes: layers.block_size as usize,
+        ..TransferSettings::default()
+    }
+}
+
+impl Task {
+    /// Runs it.
+    pub fn run(self, report: &Report) -> Result<Exit, Stop> {
+        self.check_names()?;
+        let remote_sources: Vec<&Remote> = self.sources.iter().filter_map(remote_of).collect();
+        match (remote_of(&self.destination), remote_sources.as_slice()) {
+            (Some(remote), []) => self.push(remote, report),
+            (None, []) => self.local(report),
+            (None, remotes) if remotes.len() == self.sources.len() => self.pull(remotes, report),
+            (None, _) => Err(Stop::new(
+                Exit::Usage,
+                "some sources are here and some at a daemon: copy them with two commands",
+            )),
+            (Some(_), _) => Err(Stop::new(
+                Exit::Usage,
+                "copying from one daemon to another is not built yet: copy through this host",
+            )),
+        }
+    }
+
+    /// Two sources of one name would replace each other, and which of them
+    /// stays would depend on threads.
+    fn check_names(&self) -> Result<(), Stop> {
+        let mut seen = std::collections::HashSet::new();
+        for name in self.sources.iter().filter_map(landing_name) {
+            if !seen.insert(name) {
+                return Err(Stop::new(
+                    Exit::Usage,
+                    format!(
+                        "two sources have the name {}: copy them to different destinations",
+                        String::from_utf8_lossy(name)
+                    ),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// From here to a daemon.
+    fn push(&self, remote: &Remote, report: &Report) -> Result<Exit, Stop> {
+        let sources = self.open_sources()?;
+        let daemon = Daemon::new(remote, &self.connection)?;
+        let mut request = self.request(Role::Sender, vec![request_path(&remote.path)])?;
+        request.names = sources
+            .top_names()
+            .map(|names| names.into_iter().map(Into::into).collect());
+        let opened = daemon.open(request)?;
+        let mut settings = self.settings.clone();
+        settings.asks = !opened.welcome.destination_empty;
+        settings.epoch = opened.welcome.epoch;
+        settings.clear = opened.welcome.clear;
+        settings.linger = self.linger(&opened);
+        self.check_clear(&opened)?;
+        let transfer = Transfer::sending(settings, SendSide::new(sources), report.watch());
+        self.drive(&daemon, opened, &transfer, report)
+    }
+
+    /// From a daemon to here.
+    fn pull(&self, remotes: &[&Remote], report: &Report) -> Result<Exit, Stop> {
+        let [first, ..] = remotes else {
+            return Err(Stop::new(Exit::Usage, "there is no source"));
+        };
+        if remotes
+            .iter()
+            .any(|other| other.host != first.host || other.principal != first.principal)
+        {
+            let text = "the sources are at different daemons: copy them with one command each";
+            return Err(Stop::new(Exit::Usage, text));
+        }
+        let daemon = Daemon::new(first, &self.connection)?;
+        let paths = remotes
+            .iter()
+            .map(|remote| request_path(&remote.path))
+            .collect();
+        let mut request = self.request(Role::Receiver, paths)?;
+        request.destination_empty = self.seems_empty();
+        let destination_empty = request.destination_empty;
+        let source = request.source;
+        let opened = daemon.open(request)?;
+        self.check_clear(&opened)?;
+        let landing = match opened.welcome.single_file || self.landing == Landing::As {
+            true => self.landing,
+            false => Landing::Within,
+        };
+        let destination = self.open_destination(landing, source)?;
+        let mut settings = self.settings.clone();
+        settings.asks = !destination_empty;
+        settings.epoch = opened.welcome.epoch;
+        settings.clear = opened.welcome.clear;
+        settings.linger = self.linger(&opened);
+        if settings.purport == Purport::Copy {
+            destination.take().map_err(|error| landing_stop(&error))?;
+        }
+        let side = ReceiveSide::new(destination);
+        let transfer = Transfer::receiving(settings, side, report.watch());
+        self.drive(&daemon, opened, &transfer, report)
+    }
+
+    /// Both ends here.
+    fn local(&self, report: &Report) -> Result<Exit, Stop> {
+        let sources = self.open_sources()?;
+        let landing = match single_file(&sources) || self.landing == Landing::As {
+            true => self.landing,
+            false => Landing::Within,
+        };
+        let destination = self.open_destination(landing, self.source_hash()?)?;
+        let names = sources.top_names();
+        let empty = destination.is_empty(names.as_deref());
+        let mut settings = self.settings.clone();
+        settings.asks = self.settings.purport != Purport::Copy || !empty.unwrap_or(false);
+        if settings.purport == Purport::Copy {
+            settings.epoch = destination.take().map_err(|error| landing_stop(&error))?;
+        }
+        settings.local = true;
+        // Both ends share the memory that was asked for.
+        settings.budget = ByteCount(settings.budget.0 / 2);
+        let quiet: Watch = Arc::new(|_| {});
+        let receiver = Transfer::receiving(settings.clone(), ReceiveSide::new(destination), quiet);
+        let sender = Transfer::sending(settings, SendSide::new(sources), report.watch());
+        for number in 0..LOCAL_STREAMS {
+            let pair = local_pair().map_err(|error| Stop::because(Exit::Local, error))?;
+            let id = StreamId(number as u32);
+            sender.attach(pair.0, id, false, 0);
+            receiver.attach(pair.1, id, false, 0);
+        }
+        report.follow(&sender);
+        let ending = sender.wait();
+        receiver.end(Farewell::Cancelled);
+        receiver.wait();
+        self.conclude(&sender, &ending, report)
+    }
+
+    fn drive(
+        &self,
+        daemon: &Daemon,
+        opened: Opened,
+        transfer: &Arc<Transfer>,
+        report: &Report,
+    ) -> Result<Exit, Stop> {
+        let dialer = daemon.dialer(&opened, transfer);
+        if !transfer.attach(opened.stream, StreamId(0), false, 0) {
+            return Err(Stop::new(Exit::Local, "the session did not begin"));
+        }
+        transfer
+            .keep_dialing(dialer, 1)
+            .map_err(|error| Stop::because(Exit::Local, error))?;
+        if self.remote_flows != Flows::default() {
+            transfer.steer(self.remote_flows);
+        }
+        report.follow(transfer);
+        let ending = transfer.wait();
+        self.conclude(transfer, &ending, report)
+    }
+
+    fn conclude(
+        &self,
+        transfer: &Transfer,
+        ending: &Ending,
+        report: &Report,
+    ) -> Result<Exit, Stop> {
+        report.conclude(transfer, ending, self.settings.purport)?;
+        if report.was_interrupted() {
+            return Err(Stop::new(
+                Exit::Interrupted,
+                "interrupted; the same command goes on where it ended",
+            ));
+        }
+        match &ending.farewell {
+            Farewell::Complete => Ok(report.exit(self.settings.purport)),
+            Farewell::Fenced => Err(Stop::new(
+                Exit::Superseded,
+                "a newer run of the same transfer took over; this one ends",
+            )),
+            Farewell::Cancelled => Err(Stop::new(Exit::Interrupted, "the other end cancelled it")),
+            Farewell::Broken(text) => Err(Stop::new(
+                Exit::Connection,
+                format!("the transfer broke off: {text}; the same command goes on where it ended"),
+            )),
+        }
+    }
+
+    /// How long a lost daemon is dialed again: no longer than it keeps the
+    /// session, nor than the user wants to wait.
+    fn linger(&self, opened: &Opened) -> Duration {
+        let kept = Duration::from_secs(opened.welcome.linger_seconds.into());
+        kept.min(self.connection.timeout)
+    }
+
+    fn check_clear(&self, opened: &Opened) -> Result<(), Stop> {
+        if self.connection.data_security == DataSecurity::Clear && !opened.welcome.clear {
+            let text = "the daemon does not allow blocks in clear: start it with --allow-clear, or \
+                        leave out --data-security clear";
+            return Err(Stop::new(Exit::Authentication, text));
+        }
+        Ok(())
+    }
+
+    fn open_sources(&self) -> Result<Sources, Stop> {
+        let sources = self.sources.iter().map(|endpoint| match endpoint {
+            Endpoint::Zero(size) => Ok(zero_of(size.0)),
+            Endpoint::Local(path) => {
+                open_source(&Anywhere, path, self.recursive).map_err(|error| source_stop(&error))
+            }
+            Endpoint::Null | Endpoint::Daemon(_) => Err(Stop::new(
+                Exit::Usage,
+                "null: is a destination; a source of zeros is zero:SIZE",
+            )),
+        });
+        Ok(Sources::new(
+            sources.collect::<Result<Vec<Source>, Stop>>()?,
+        ))
+    }
+
+    fn open_destination(&self, landing: Landing, source: [u8; 32]) -> Result<Destination, Stop> {
+        let arrival = Arrival {
+            host: self.host_hash(),
+            principal: user_name(),
+            source,
+            owner: owner(),
+        };
+        match &self.destination {
+            Endpoint::Null => Ok(Destination::sink(sink(), arrival)),
+            Endpoint::Local(path) => {
+                let make = self.settings.purport == Purport::Copy;
+                Destination::open(&Anywhere, path, landing, make, arrival)
+                    .map_err(|error| landing_stop(&error))
+            }
+            Endpoint::Zero(_) | Endpoint::Daemon(_) => Err(Stop::new(
+                Exit::Usage,
+                "zero: is a source; a destination without a disk is null:",
+            )),
+        }
+    }
+
+    /// Whether nothing can be at the destination yet, whatever the sources
+    /// turn out to be.
+    fn seems_empty(&self) -> bool {
+        use std::os::unix::ffi::OsStrExt;
+        match &self.destination {
+            Endpoint::Local(path) => {
+                let path = std::path::Path::new(std::ffi::OsStr::from_bytes(path));
+                let missing = path.symlink_metadata().is_err();
+                let alone = path.parent().is_none_or(|parent| !has_leftovers(parent));
+                missing && alone && self.settings.purport == Purport::Copy
+            }
+            _ => self.settings.purport == Purport::Copy,
+        }
+    }
+
+    /// Tells this transfer from others: host and sources, wherever the command
+    /// is run.
+    fn source_hash(&self) -> Result<[u8; 32], Stop> {
+        use std::os::unix::ffi::OsStrExt;
+        let mut hasher = blake3::Hasher::new_derive_key("longhaul 2026 source of a transfer");
+        hasher.update(host_name().as_bytes());
+        for source in &self.sources {
+            hasher.update(b"\0");
+            match source {
+                Endpoint::Local(path) => {
+                    let path = std::path::Path::new(std::ffi::OsStr::from_bytes(path));
+                    let whole = std::path::absolute(path);
+                    let whole = whole.map_err(|error| Stop::because(Exit::Local, error))?;
+                    hasher.update(whole.as_os_str().as_bytes());
+                }
+                other => {
+                    hasher.update(format!("{other:?}").as_bytes());
+                }
+            }
+        }
+        Ok(*hasher.finalize().as_bytes())
+    }
+
+    /// The host that the sources are on.
+    fn host_hash(&self) -> [u8; 32] {
+        let mut hasher = blake3::Hasher::new_derive_key("longhaul 2026 host of a source");
+        match self.sources.iter().find_map(remote_of) {
+            Some(remote) => hasher.update(remote.host.to_string().as_bytes()),
+            None => hasher.update(host_name().as_bytes()),
+        };
+        *hasher.finalize().as_bytes()
+    }
+
+    fn request(&self, role: Role, paths: Vec<RequestPath>) -> Result<Request, Stop> {
+        let settings = &self.settings;
+        Ok(Request {
+            credential: None,
+            role,
+            purport: settings.purport,
+            paths,
+            landing: match self.only_file() || self.landing == Landing::As {
+                true => self.landing,
+                false => Landing::Within,
+            },
+            source: self.source_hash()?,
+            host: self.host_hash(),
+            integrity: settings.integrity,
+            codec: settings.codec,
+            block_bytes: settings.block_bytes as u32,
+            clear: self.connection.data_security == DataSecurity::Clear,
+            checkpoint_bytes: settings.checkpoint_bytes,
+            checkpoint_milliseconds: settings.checkpoint_span.as_millis() as u64,
+            destination_empty: false,
+            recursive: self.recursive,
+            digests: settings.digests,
+            direct: settings.direct,
+            verify_written: settings.verify_written,
+            names: None,
+        })
+    }
+
+    /// Whether what is sent from here is one file.
+    fn only_file(&self) -> bool {
+        use std::os::unix::ffi::OsStrExt;
+        match self.sources.as_slice() {
+            [Endpoint::Local(path)] => {
+                let path = std::path::Path::new(std::ffi::OsStr::from_bytes(path));
+                path.is_file()
+            }
+            [Endpoint::Zero(_)] => true,
+            _ => false,
+        }
+    }
+}
+
+/// Whether an interrupted copy left something in a directory.
+fn has_leftovers(directory: &std::path::Path) -> bool {
+    let directory = if directory.as_os_str().is_empty() {
+        std::path::Path::new(".")
+    } else {
+        directory
+    };
+    let Ok(mut names) = std::fs::read_dir(directory) else {
+        return false;
+    };
+    names.any(|name| {
+        name.is_ok_and(|name| name.file_name().to_string_lossy().starts_with(".longhaul-"))
+    })
+}
+
+/// The name that a source has at the destination; none where only what is in
+/// it goes there.
+fn landing_name(source: &Endpoint) -> Option<&[u8]> {
+    let path = match source {
+        Endpoint::Local(path) => path,
+        Endpoint::Daemon(Remote {
+            path: RemotePath::Path(path),
+            ..
+        }) => path,
+        _ => return None,
+    };
+    let name = path.rsplit(|&byte| byte == b'/').next()?;
+    (!matches!(name, b"" | b"." | b"..")).then_some(name)
+}
+
+fn remote_of(endpoint: &Endpoint) -> Option<&Remote> {
+    match endpoint {
+        Endpoint::Daemon(remote) => Some(remote),
+        _ => None,
+    }
+}
+
+fn request_path(path: &RemotePath) -> RequestPath {
+    match path {
+        RemotePath::Path(path) => RequestPath::Path(path.clone()),
+        RemotePath::Null => RequestPath::Null,
+        RemotePath::Zero(size) => RequestPath::Zero(size.0),
+    }
+}
+
+/// A source of zeros.
+pub fn zero_of(size: u64) -> Source {
+    let what = What::File {
+        name: ZERO_NAME.into(),
+        landing: ZERO_NAME.into(),
+    };
+    Source {
+        directory: zero_source(size),
+        what,
+        shown: "zero:".to_owned(),
+    }
+}
+
+/// Whether a transfer has one file and no tree.
+pub fn single_file(sources: &Sources) -> bool {
+    matches!(
+        sources.list(),
+        [Source {
+            what: What::File { .. },
+            ..
+        }]
+    )
+}
+
+fn source_stop(error: &SourceError) -> Stop {
+    match error {
+        SourceError::Open { error: io, .. } if io.kind() == io::ErrorKind::NotFound => {
+            Stop::new(Exit::Local, error.to_string())
+        }
+        SourceError::Directory(_) => Stop::new(Exit::Usage, error.to_string()),
+        _ => Stop::new(Exit::Local, error.to_string()),
+    }
+}
+
+fn landing_stop(error: &LandingError) -> Stop {
+    Stop::new(Exit::Local, error.to_string())
+}
+
+/// This process, for whoever finds what it left.
+pub fn owner() -> Owner {
+    let mut session = [0; 16];
+    // Without randomness the process and its start still tell it from others.
+    let _ = longhaul_engine::net::token::fill_random(&mut session);
+    Owner {
+        host: host_name().into(),
+        process: std::process::id(),
+        started: file_time_now(),
+        session,
+    }
+}
+
+/// This host's name.
+pub fn host_name() -> String {
+    let name = rustix::system::uname();
+    let mut name = name.nodename().to_string_lossy().into_owned();
+    name.truncate(200);
+    name
+}
+
+/// Who copies on this host.
+fn user_name() -> String {
+    format!("uid {}", rustix::process::geteuid().as_raw())
+}

@@ -1,0 +1,77 @@
+//! `longhaul verify`: a copy that sends checksums instead of data and writes
+//! nothing.
+
+use longhaul_engine::session::TransferSettings;
+use longhaul_proto::handshake::{Landing, Purport};
+
+use super::run::{Task, layer_settings, remote_flows};
+use crate::arguments::VerifyArguments;
+use crate::endpoint::{Endpoint, RemotePath};
+use crate::messages::{Exit, Stop, finish};
+use crate::report::Report;
+
+/// Runs it.
+pub fn run(arguments: VerifyArguments) -> Exit {
+    finish(verify(&arguments))
+}
+
+fn verify(arguments: &VerifyArguments) -> Result<Exit, Stop> {
+    let parse = |path| Endpoint::parse(path).map_err(|error| Stop::because(Exit::Usage, error));
+    let (mut left, mut right) = (parse(&arguments.left)?, parse(&arguments.right)?);
+    let settings = TransferSettings {
+        purport: Purport::Verify,
+        silence: arguments.connection.timeout,
+        ..layer_settings(&arguments.layers)
+    };
+    // Each is what it is, with a slash or without; only a root has no name
+    // that the other could be given.
+    let named = trim(&mut left) && trim(&mut right);
+    let landing = if named { Landing::As } else { Landing::Within };
+    if !named {
+        fill(&mut left);
+    }
+    let task = Task {
+        sources: vec![left],
+        destination: right,
+        recursive: true,
+        landing,
+        settings,
+        remote_flows: remote_flows(&arguments.layers),
+        connection: arguments.connection.clone(),
+    };
+    task.run(&Report::new(arguments.json, arguments.quiet, None)?)
+}
+
+fn path_of(endpoint: &mut Endpoint) -> Option<&mut Vec<u8>> {
+    match endpoint {
+        Endpoint::Local(path) => Some(path),
+        Endpoint::Daemon(remote) => match &mut remote.path {
+            RemotePath::Path(path) => Some(path),
+            RemotePath::Null | RemotePath::Zero(_) => None,
+        },
+        Endpoint::Null | Endpoint::Zero(_) => None,
+    }
+}
+
+/// Takes trailing slashes off; false where no name is left.
+fn trim(endpoint: &mut Endpoint) -> bool {
+    let Some(path) = path_of(endpoint) else {
+        return true;
+    };
+    let end = path
+        .iter()
+        .rposition(|&byte| byte != b'/')
+        .map_or(0, |last| last + 1);
+    path.truncate(end.max(1));
+    let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    !matches!(name, b"" | b"." | b"..")
+}
+
+/// What is in a directory, not the directory.
+fn fill(endpoint: &mut Endpoint) {
+    if let Some(path) = path_of(endpoint)
+        && !path.ends_with(b"/")
+    {
+        path.push(b'/');
+    }
+}

@@ -1,0 +1,142 @@
+//! `longhaul serve`: accepts streams, lets principals in, runs their sessions.
+//!
+//! - [`setup`]: the daemon's key, principals and token
+//! - [`admission`]: what a stream's first frame asks for, and whether it may
+//! - [`sessions`]: the sessions that run
+
+mod admission;
+mod sessions;
+mod setup;
+
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use longhaul_engine::net::clear;
+use longhaul_engine::net::gate::{Gate, GateLimits, Ticket};
+use longhaul_engine::net::principals::Principals;
+use longhaul_engine::net::tcp::{self, TcpOptions};
+use longhaul_engine::net::tls::TlsServer;
+
+use crate::arguments::ServeArguments;
+use crate::messages::{Exit, Stop, finish, say};
+use sessions::Sessions;
+
+/// How long a stranger may take for his first frame.
+const FIRST_FRAME: Duration = Duration::from_secs(10);
+
+/// A daemon.
+pub struct Daemon {
+    arguments: ServeArguments,
+    tls: TlsServer,
+    principals: Principals,
+    sessions: Sessions,
+    gate: Gate,
+    stopping: AtomicBool,
+}
+
+/// Runs it.
+pub fn run(arguments: ServeArguments) -> Exit {
+    finish(serve(arguments))
+}
+
+fn serve(arguments: ServeArguments) -> Result<Exit, Stop> {
+    let setup = setup::prepare(&arguments)?;
+    let options = TcpOptions::default();
+    let listener = tcp::listen(arguments.listen, &options)
+        .map_err(|error| Stop::because(Exit::Local, error))?;
+    let address = listener
+        .local_addr()
+        .map_err(|error| Stop::because(Exit::Local, error))?;
+    setup.announce(&arguments, address)?;
+    let daemon = Arc::new(Daemon {
+        tls: setup.tls,
+        principals: setup.principals,
+        sessions: Sessions::new(arguments.sessions as usize),
+        gate: Gate::new(GateLimits::default()),
+        stopping: AtomicBool::new(false),
+        arguments,
+    });
+    daemon.stop_at_signal(address)?;
+    for accepted in listener.incoming() {
+        if daemon.stopping.load(Ordering::Relaxed) {
+            break;
+        }
+        match accepted {
+            Ok(socket) => daemon.admit(socket, &options),
+            // One connection's fault (or too many open files) is not the
+            // daemon's end; the kernel makes no noise either.
+            Err(error) => say(&format!("a connection was not accepted: {error}")),
+        }
+    }
+    daemon.sessions.end_all();
+    Ok(Exit::Done)
+}
+
+impl Daemon {
+    /// SIGINT and SIGTERM end the sessions and then the daemon.
+    fn stop_at_signal(self: &Arc<Daemon>, address: std::net::SocketAddr) -> Result<(), Stop> {
+        use signal_hook::consts::{SIGINT, SIGTERM};
+        let signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]);
+        let mut signals = signals.map_err(|error| Stop::because(Exit::Local, error))?;
+        let daemon = Arc::clone(self);
+        let watcher = std::thread::Builder::new()
+            .name("signals".into())
+            .spawn(move || {
+                if signals.forever().next().is_some() {
+                    daemon.stopping.store(true, Ordering::Relaxed);
+                    // Wakes the accepting thread.
+                    let _ = TcpStream::connect(address);
+                }
+            });
+        watcher
+            .map(drop)
+            .map_err(|error| Stop::because(Exit::Local, error))
+    }
+
+    /// A connection came: what becomes of it is decided on a thread of its own.
+    fn admit(self: &Arc<Daemon>, socket: TcpStream, options: &TcpOptions) {
+        let Ok(peer) = socket.peer_addr() else {
+            return;
+        };
+        // Strangers get no information, not even this.
+        let Ok(ticket) = self.gate.admit(peer.ip()) else {
+            return;
+        };
+        if tcp::prepare(&socket, options).is_err() {
+            return;
+        }
+        let daemon = Arc::clone(self);
+        let started = std::thread::Builder::new()
+            .name("admission".into())
+            .spawn(move || daemon.serve_stream(socket, ticket));
+        if let Err(error) = started {
+            say(&format!("{peer}: no thread for the connection: {error}"));
+        }
+    }
+
+    fn serve_stream(self: &Arc<Daemon>, socket: TcpStream, ticket: Ticket) {
+        let Ok(peer) = socket.peer_addr() else {
+            return;
+        };
+        let clear = self.arguments.allow_clear && is_clear(&socket);
+        let stream = match clear {
+            true => clear::over_tcp(socket).map_err(|error| error.to_string()),
+            false => self.tls.accept(socket).map_err(|error| error.to_string()),
+        };
+        match stream {
+            Ok(stream) => self.receive_hello(stream, clear, ticket, peer),
+            Err(error) => say(&format!("{peer}: {error}")),
+        }
+    }
+}
+
+/// Whether a connection begins with a longhaul frame instead of TLS.
+fn is_clear(socket: &TcpStream) -> bool {
+    let mut first = [0; 2];
+    let waited = socket.set_read_timeout(Some(FIRST_FRAME)).is_ok();
+    let peeked = socket.peek(&mut first);
+    let _ = socket.set_read_timeout(None);
+    waited && matches!(peeked, Ok(2)) && first == [1, b'L']
+}

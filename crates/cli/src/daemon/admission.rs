@@ -1,0 +1,432 @@
+//! What a stream's first frame asks for, and whether it may. Until a principal
+//! is known nobody learns more than that he is refused.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul_engine::net::Stream;
+use longhaul_engine::net::gate::Ticket;
+use longhaul_engine::net::principals::{Principal, Resolved};
+use longhaul_engine::net::token::{Token, fill_random};
+use longhaul_engine::recv::ReceiveSide;
+use longhaul_engine::recv::landing::{Arrival, Destination};
+use longhaul_engine::send::SendSide;
+use longhaul_engine::send::source::{Source, Sources, open_source};
+use longhaul_engine::session::opening::{self, SOFTWARE};
+use longhaul_engine::session::{FlowCounts, Transfer, TransferSettings};
+use longhaul_engine::storage::measuring::sink;
+use longhaul_engine::storage::posix::PosixDirectory;
+use longhaul_engine::storage::roots::Confined;
+use longhaul_proto::handshake::{
+    Answer, Credential, Hello, Join, Joined, Landing, PROTOCOL_VERSION, Purport, Purpose, Refusal,
+    Refused, Request, RequestPath, Role, Secret, SessionId, Welcome, negotiate,
+};
+use longhaul_proto::message::Farewell;
+use longhaul_proto::session::StreamId;
+
+use super::sessions::{Key, Running};
+use super::{Daemon, FIRST_FRAME};
+use crate::commands::run::{owner, single_file, zero_of};
+use crate::messages::say;
+
+/// Most streams of a session.
+const MAXIMUM_STREAMS: u32 = 512;
+
+/// An end that was made for a request, before it is welcomed.
+struct Prepared {
+    transfer: Arc<Transfer>,
+    destination_empty: bool,
+    single_file: bool,
+    epoch: u64,
+    key: Option<Key>,
+}
+
+fn refused(refusal: Refusal, text: impl Into<String>) -> Refused {
+    Refused {
+        refusal,
+        text: text.into(),
+        version: PROTOCOL_VERSION,
+    }
+}
+
+impl Daemon {
+    /// Waits for the first frame and does what it asks for.
+    pub fn receive_hello(
+        self: &Arc<Daemon>,
+        mut stream: Stream,
+        clear: bool,
+        ticket: Ticket,
+        peer: SocketAddr,
+    ) {
+        let hello: Hello = match opening::receive(&mut stream, FIRST_FRAME) {
+            Ok(hello) => hello,
+            Err(error) => return say(&format!("{peer}: {error}")),
+        };
+        if hello.version != PROTOCOL_VERSION {
+            let text = format!(
+                "the daemon speaks version {PROTOCOL_VERSION} of the protocol, {} speaks {}: use \
+                 the same release of longhaul on both ends",
+                hello.software, hello.version
+            );
+            return refuse(&mut stream, refused(Refusal::Version, text), peer);
+        }
+        let features = negotiate(&hello.features);
+        match hello.purpose {
+            Purpose::Join(join) => self.join(stream, clear, &join, ticket, peer),
+            Purpose::Open(_) if clear => {
+                let text = "a session begins within TLS";
+                refuse(&mut stream, refused(Refusal::Clear, text), peer);
+            }
+            Purpose::Open(request) => match self.prepare(&request, &stream) {
+                Ok((prepared, principal)) => {
+                    drop(ticket);
+                    let welcome = self.welcome(&prepared, features);
+                    match welcome {
+                        Some(welcome) => {
+                            self.run_session(stream, prepared, welcome, &principal, peer)
+                        }
+                        None => say("the system has no randomness: no session can begin"),
+                    }
+                }
+                Err(refused) => refuse(&mut stream, refused, peer),
+            },
+        }
+    }
+
+    fn join(&self, mut stream: Stream, clear: bool, join: &Join, ticket: Ticket, peer: SocketAddr) {
+        let unknown = || {
+            refused(
+                Refusal::NoSession,
+                "there is no such session any more: run the command again",
+            )
+        };
+        let found = self
+            .sessions
+            .find(join.session)
+            .filter(|(transfer, secret)| match clear {
+                true => transfer.redeem_ticket(&join.secret),
+                false => same_secret(secret, &join.secret),
+            });
+        let Some((transfer, _)) = found else {
+            return refuse(&mut stream, unknown(), peer);
+        };
+        drop(ticket);
+        let joined = Joined {
+            received: transfer.received(),
+        };
+        let handle = stream.handle.clone();
+        let answered = opening::send(&mut stream, &Answer::Joined(joined)).is_ok();
+        if !answered || !transfer.attach(stream, StreamId(join.stream), clear, join.received) {
+            handle.shutdown();
+        }
+    }
+
+    /// Makes this end of the session that a request asks for.
+    fn prepare(&self, request: &Request, stream: &Stream) -> Result<(Prepared, String), Refused> {
+        let principal = self.authenticate(request.credential.as_ref(), stream)?;
+        if !request.is_valid() {
+            return Err(refused(
+                Refusal::Malformed,
+                "the request's values are out of their range",
+            ));
+        }
+        if request.clear && !self.arguments.allow_clear {
+            let text = "blocks in clear are not allowed here: leave out --data-security clear, or \
+                        start the daemon with --allow-clear";
+            return Err(refused(Refusal::Clear, text));
+        }
+        if !self.sessions.has_room() {
+            let text = "the daemon has as many sessions as it may: try again later";
+            return Err(refused(Refusal::Busy, text));
+        }
+        let prepared = match request.role {
+            Role::Sender => self.prepare_receiver(request, principal)?,
+            Role::Receiver => self.prepare_sender(request, principal)?,
+        };
+        Ok((prepared, principal.name().to_owned()))
+    }
+
+    fn authenticate(
+        &self,
+        credential: Option<&Credential>,
+        stream: &Stream,
+    ) -> Result<&Principal, Refused> {
+        let failed = || {
+            let text = "the daemon knows no such principal with this token or certificate";
+            refused(Refusal::Credential, text)
+        };
+        let credential = credential.ok_or_else(failed)?;
+        if let Some(token) = &credential.token {
+            let token: Token = token.parse().map_err(|_| failed())?;
+            return self
+                .principals
+                .by_token(&credential.principal, &token)
+                .map_err(|_| failed());
+        }
+        let key = stream.handle.peer_fingerprint().ok_or_else(failed)?;
+        let name = Some(credential.principal.as_str()).filter(|name| !name.is_empty());
+        self.principals
+            .by_certificate(name, &key)
+            .map_err(|_| failed())
+    }
+
+    fn settings(&self, request: &Request) -> TransferSettings {
+        TransferSettings {
+            purport: request.purport,
+            block_bytes: request.block_bytes as usize,
+            budget: self.arguments.memory,
+            flows: FlowCounts::default(),
+            codec: request.codec,
+            integrity: request.integrity,
+            checkpoint_bytes: request.checkpoint_bytes,
+            checkpoint_span: Duration::from_millis(request.checkpoint_milliseconds),
+            linger: self.arguments.linger,
+            direct: request.direct,
+            digests: request.digests,
+            verify_written: request.verify_written,
+            clear: request.clear,
+            ..TransferSettings::default()
+        }
+    }
+
+    fn prepare_receiver(
+        &self,
+        request: &Request,
+        principal: &Principal,
+    ) -> Result<Prepared, Refused> {
+        let [path] = request.paths.as_slice() else {
+            return Err(refused(Refusal::Malformed, "one destination, please"));
+        };
+        let arrival = Arrival {
+            principal: principal.name().to_owned(),
+            source: request.source,
+            host: request.host,
+            owner: owner(),
+        };
+        let destination = match path {
+            RequestPath::Null if principal.may_measure() => Destination::sink(sink(), arrival),
+            RequestPath::Path(path) => open_destination(principal, path, request, arrival)?,
+            RequestPath::Null | RequestPath::Zero(_) => return Err(not_permitted()),
+        };
+        let key = key_of(request, principal, path);
+        let names: Option<Vec<Vec<u8>>> = request
+            .names
+            .as_ref()
+            .map(|names| names.iter().map(|name| name.to_vec()).collect());
+        let mut settings = self.settings(request);
+        let path_refused =
+            |error: &dyn std::fmt::Display| refused(Refusal::Path, error.to_string());
+        let copies = request.purport == Purport::Copy;
+        // An older session of this transfer that still waits for its client
+        // must let go first.
+        self.sessions.fence(&key);
+        if copies {
+            settings.epoch = destination.take().map_err(|error| path_refused(&error))?;
+        }
+        let empty = destination
+            .is_empty(names.as_deref())
+            .map_err(|error| path_refused(&error))?;
+        settings.asks = !(empty && copies);
+        let (destination_empty, epoch) = (!settings.asks, settings.epoch);
+        let transfer =
+            Transfer::receiving(settings, ReceiveSide::new(destination), Arc::new(|_| {}));
+        Ok(Prepared {
+            transfer,
+            destination_empty,
+            single_file: false,
+            epoch,
+            key: Some(key),
+        })
+    }
+
+    fn prepare_sender(
+        &self,
+        request: &Request,
+        principal: &Principal,
+    ) -> Result<Prepared, Refused> {
+        let sources = request.paths.iter().map(|path| match path {
+            RequestPath::Zero(size) if principal.may_measure() => Ok(zero_of(*size)),
+            RequestPath::Path(path) => open_source_of(principal, path, request),
+            RequestPath::Zero(_) | RequestPath::Null => Err(not_permitted()),
+        });
+        let sources = Sources::new(sources.collect::<Result<Vec<Source>, Refused>>()?);
+        let mut settings = self.settings(request);
+        settings.asks = !request.destination_empty || request.purport != Purport::Copy;
+        let single_file = single_file(&sources);
+        let transfer = Transfer::sending(settings, SendSide::new(sources), Arc::new(|_| {}));
+        Ok(Prepared {
+            transfer,
+            destination_empty: false,
+            single_file,
+            epoch: 1,
+            key: None,
+        })
+    }
+
+    fn welcome(
+        &self,
+        prepared: &Prepared,
+        features: Vec<longhaul_proto::handshake::Feature>,
+    ) -> Option<Welcome> {
+        let (mut session, mut secret) = ([0; 16], [0; 32]);
+        fill_random(&mut session).ok()?;
+        fill_random(&mut secret).ok()?;
+        Some(Welcome {
+            version: PROTOCOL_VERSION,
+            software: SOFTWARE.to_owned(),
+            features,
+            session: SessionId(session),
+            secret: Secret(secret),
+            epoch: prepared.epoch,
+            destination_empty: prepared.destination_empty,
+            clear: prepared.transfer.is_clear(),
+            maximum_streams: MAXIMUM_STREAMS,
+            linger_seconds: u32::try_from(self.arguments.linger.as_secs()).unwrap_or(u32::MAX),
+            direct: false,
+            single_file: prepared.single_file,
+        })
+    }
+
+    fn run_session(
+        &self,
+        mut stream: Stream,
+        prepared: Prepared,
+        welcome: Welcome,
+        principal: &str,
+        peer: SocketAddr,
+    ) {
+        let (id, secret) = (welcome.session, welcome.secret);
+        let Prepared { transfer, key, .. } = prepared;
+        self.sessions.add(
+            id,
+            Running {
+                transfer: Arc::clone(&transfer),
+                secret,
+                key,
+            },
+        );
+        let welcomed = opening::send(&mut stream, &Answer::Welcome(welcome)).is_ok();
+        if !welcomed || !transfer.attach(stream, StreamId(0), false, 0) {
+            transfer.end(Farewell::Broken("the first stream was lost".to_owned()));
+        }
+        let ending = transfer.wait();
+        self.sessions.remove(id);
+        let progress = transfer.progress();
+        say(&format!(
+            "{principal} from {peer}: {} entries, {}, {} there already, {} failed, {:.1} s: {}",
+            progress.done_entries,
+            longhaul_units::ByteCount(progress.done_bytes),
+            progress.skipped_entries,
+            progress.failed_entries,
+            progress.elapsed.as_secs_f64(),
+            described(&ending.farewell),
+        ));
+    }
+}
+
+fn described(farewell: &Farewell) -> String {
+    match farewell {
+        Farewell::Complete => "complete".to_owned(),
+        Farewell::Fenced => "a newer session took over".to_owned(),
+        Farewell::Cancelled => "cancelled".to_owned(),
+        Farewell::Broken(text) => text.clone(),
+    }
+}
+
+fn key_of(request: &Request, principal: &Principal, path: &RequestPath) -> Key {
+    Key {
+        principal: principal.name().to_owned(),
+        source: request.source,
+        destination: format!("{path:?}").into_bytes(),
+    }
+}
+
+fn not_permitted() -> Refused {
+    refused(
+        Refusal::Forbidden,
+        "there is no such path for this principal, or not with that right",
+    )
+}
+
+fn open_root(resolved: &Resolved<'_>) -> Result<Confined, Refused> {
+    let root = PosixDirectory::open_root(resolved.root);
+    root.map(Confined).map_err(|error| {
+        say(&format!(
+            "the root {} cannot be opened: {error}",
+            resolved.root.display()
+        ));
+        refused(
+            Refusal::Path,
+            "the root of this path cannot be opened: ask the administrator",
+        )
+    })
+}
+
+/// A path beneath a root, as it was asked for; `.` is the root.
+fn path_beneath(resolved: &Resolved<'_>, asked: &[u8]) -> Vec<u8> {
+    let mut path = match &resolved.rest {
+        Some(rest) => rest.as_bytes().to_vec(),
+        None => b".".to_vec(),
+    };
+    if asked.ends_with(b"/") && resolved.rest.is_some() {
+        path.push(b'/');
+    }
+    path
+}
+
+fn open_destination(
+    principal: &Principal,
+    path: &[u8],
+    request: &Request,
+    arrival: Arrival,
+) -> Result<Destination, Refused> {
+    let resolved = principal.resolve(path).map_err(|_| not_permitted())?;
+    let copies = request.purport == Purport::Copy;
+    if copies && !resolved.rights.write || !copies && !resolved.rights.read {
+        return Err(not_permitted());
+    }
+    let landing = match resolved.rest {
+        None => Landing::Within,
+        Some(_) => request.landing,
+    };
+    let root = open_root(&resolved)?;
+    Destination::open(
+        &root,
+        &path_beneath(&resolved, path),
+        landing,
+        copies,
+        arrival,
+    )
+    .map_err(|error| refused(Refusal::Path, error.to_string()))
+}
+
+fn open_source_of(
+    principal: &Principal,
+    path: &[u8],
+    request: &Request,
+) -> Result<Source, Refused> {
+    let resolved = principal.resolve(path).map_err(|_| not_permitted())?;
+    if !resolved.rights.read {
+        return Err(not_permitted());
+    }
+    let root = open_root(&resolved)?;
+    open_source(&root, &path_beneath(&resolved, path), request.recursive)
+        .map_err(|error| refused(Refusal::Path, error.to_string()))
+}
+
+/// In a time that does not depend on where they differ.
+fn same_secret(left: &Secret, right: &Secret) -> bool {
+    left.0
+        .iter()
+        .zip(right.0)
+        .fold(0, |difference, (a, b)| difference | (a ^ b))
+        == 0
+}
+
+fn refuse(stream: &mut Stream, refused: Refused, peer: SocketAddr) {
+    say(&format!("{peer} was refused: {}", refused.text));
+    // A stranger who does not listen is no concern of ours.
+    let _ = opening::send(stream, &Answer::Refused(refused));
+    let _ = stream.writer.finish();
+}

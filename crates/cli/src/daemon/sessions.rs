@@ -1,0 +1,116 @@
+//! The sessions that run at a daemon.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use longhaul_engine::session::Transfer;
+use longhaul_proto::handshake::{Secret, SessionId};
+use longhaul_proto::message::Farewell;
+
+/// How long a stopping daemon waits for its sessions.
+const STOP_WITHIN: Duration = Duration::from_secs(5);
+
+/// What tells a transfer from others: whoever comes with the same takes over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Key {
+    /// Who.
+    pub principal: String,
+    /// Hash of the sending host and its sources.
+    pub source: [u8; 32],
+    /// Where it goes.
+    pub destination: Vec<u8>,
+}
+
+/// A session.
+pub struct Running {
+    /// Its end here.
+    pub transfer: Arc<Transfer>,
+    /// What further streams join with.
+    pub secret: Secret,
+    /// Which transfer it is; none for one that writes nothing here.
+    pub key: Option<Key>,
+}
+
+/// All sessions.
+pub struct Sessions {
+    most: usize,
+    running: Mutex<HashMap<SessionId, Running>>,
+    changed: Condvar,
+}
+
+impl Sessions {
+    /// At most so many at a time.
+    pub fn new(most: usize) -> Sessions {
+        Sessions {
+            most,
+            running: Mutex::default(),
+            changed: Condvar::new(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Running>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether one more may begin.
+    pub fn has_room(&self) -> bool {
+        self.lock().len() < self.most
+    }
+
+    /// Ends older sessions of the same transfer, whose client began again, and
+    /// waits a moment until they have stopped writing: what they did later
+    /// would change the times of directories that the new one has finished.
+    pub fn fence(&self, key: &Key) {
+        let older: Vec<Arc<Transfer>> = self
+            .lock()
+            .values()
+            .filter(|running| running.key.as_ref() == Some(key))
+            .map(|running| Arc::clone(&running.transfer))
+            .collect();
+        for transfer in &older {
+            transfer.end(Farewell::Fenced);
+        }
+        for transfer in &older {
+            // One whose disk hangs is fenced all the same, by the journal.
+            transfer.wait_until_left(STOP_WITHIN);
+        }
+    }
+
+    /// Adds a session.
+    pub fn add(&self, id: SessionId, running: Running) {
+        self.lock().insert(id, running);
+    }
+
+    /// Removes a session.
+    pub fn remove(&self, id: SessionId) {
+        self.lock().remove(&id);
+        self.changed.notify_all();
+    }
+
+    /// The session that a stream may join.
+    pub fn find(&self, id: SessionId) -> Option<(Arc<Transfer>, Secret)> {
+        self.lock()
+            .get(&id)
+            .map(|running| (Arc::clone(&running.transfer), running.secret))
+    }
+
+    /// Ends all sessions and waits a moment for them; their clients go on when
+    /// the daemon is back.
+    pub fn end_all(&self) {
+        let mut running = self.lock();
+        for session in running.values() {
+            session
+                .transfer
+                .end(Farewell::Broken("the daemon was stopped".to_owned()));
+        }
+        while !running.is_empty() {
+            let waited = self.changed.wait_timeout(running, STOP_WITHIN);
+            let (guard, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            running = guard;
+            if timeout.timed_out() {
+                return;
+            }
+        }
+    }
+}

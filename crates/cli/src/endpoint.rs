@@ -1,0 +1,245 @@
+//! Endpoints as users write them: a local path, `longhaul://host/path`,
+//! `null:` and `zero:SIZE`.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use longhaul_engine::net::tcp::HostPort;
+use longhaul_units::ByteCount;
+
+/// The daemon's port where the URL names none.
+pub const DEFAULT_PORT: u16 = 4960;
+
+/// Where data comes from or goes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Endpoint {
+    /// A path on this host.
+    Local(Vec<u8>),
+    /// A path at a daemon.
+    Daemon(Remote),
+    /// Nowhere.
+    Null,
+    /// So many zeros from nowhere.
+    Zero(ByteCount),
+}
+
+/// A path at a daemon.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remote {
+    /// Who we are there; none leaves it to the tokens file.
+    pub principal: Option<String>,
+    /// Where it is.
+    pub host: HostPort,
+    /// What of it.
+    pub path: RemotePath,
+}
+
+/// What a daemon is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RemotePath {
+    /// A path in its roots.
+    Path(Vec<u8>),
+    /// Its sink.
+    Null,
+    /// Its source of zeros.
+    Zero(ByteCount),
+}
+
+/// An endpoint that cannot be understood.
+#[derive(Debug, thiserror::Error)]
+pub enum EndpointError {
+    /// The URL has no host.
+    #[error("{0}: write longhaul://HOST[:PORT]/PATH")]
+    Url(String),
+    /// The port is none.
+    #[error("{0}: the port must be a number from 1 to 65535")]
+    Port(String),
+    /// The size is none.
+    #[error("{0}: {1}")]
+    Size(String, longhaul_units::ParseByteCountError),
+    /// SSH comes later.
+    #[error(
+        "{0}: copying over SSH is not built yet; start `longhaul serve` there and write \
+         longhaul://HOST/PATH (a local file whose name has a colon: ./{0})"
+    )]
+    Ssh(String),
+    /// Nothing.
+    #[error("an empty path names nothing")]
+    Empty,
+}
+
+impl Endpoint {
+    /// Reads an endpoint.
+    ///
+    /// # Errors
+    ///
+    /// [`EndpointError`].
+    pub fn parse(text: &OsStr) -> Result<Endpoint, EndpointError> {
+        let bytes = text.as_bytes();
+        let shown = || text.to_string_lossy().into_owned();
+        if bytes.is_empty() {
+            return Err(EndpointError::Empty);
+        }
+        if let Some(rest) = bytes.strip_prefix(b"longhaul://") {
+            return parse_url(rest, shown()).map(Endpoint::Daemon);
+        }
+        if bytes == b"null:" {
+            return Ok(Endpoint::Null);
+        }
+        if let Some(size) = bytes.strip_prefix(b"zero:") {
+            return parse_size(size, &shown()).map(Endpoint::Zero);
+        }
+        if bytes.starts_with(b"longhaul:") {
+            return Err(EndpointError::Url(shown()));
+        }
+        // As scp has it: a colon before the first slash names a host.
+        let first = bytes.split(|&byte| byte == b'/').next().unwrap_or_default();
+        if first.contains(&b':') {
+            return Err(EndpointError::Ssh(shown()));
+        }
+        Ok(Endpoint::Local(bytes.to_vec()))
+    }
+}
+
+fn parse_size(size: &[u8], shown: &str) -> Result<ByteCount, EndpointError> {
+    let size = String::from_utf8_lossy(size);
+    size.parse()
+        .map_err(|error| EndpointError::Size(shown.to_owned(), error))
+}
+
+fn parse_url(rest: &[u8], shown: String) -> Result<Remote, EndpointError> {
+    let slash = rest
+        .iter()
+        .position(|&byte| byte == b'/')
+        .unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(slash);
+    let authority =
+        std::str::from_utf8(authority).map_err(|_| EndpointError::Url(shown.clone()))?;
+    let (principal, host) = match authority.rsplit_once('@') {
+        Some((principal, host)) => (Some(principal.to_owned()), host),
+        None => (None, authority),
+    };
+    let (host, port) = split_port(host);
+    let port = match port {
+        Some(port) => match port.parse::<u16>() {
+            Ok(port) if port > 0 => port,
+            _ => return Err(EndpointError::Port(shown)),
+        },
+        None => DEFAULT_PORT,
+    };
+    if host.is_empty() || principal.as_deref() == Some("") {
+        return Err(EndpointError::Url(shown));
+    }
+    let path = match path {
+        b"/null:" => RemotePath::Null,
+        path => match path.strip_prefix(b"/zero:") {
+            Some(size) => RemotePath::Zero(parse_size(size, &shown)?),
+            None => RemotePath::Path(without_dots(path)),
+        },
+    };
+    Ok(Remote {
+        principal,
+        host: HostPort::new(host, port),
+        path,
+    })
+}
+
+/// A daemon has no current directory: `.` names say nothing, but a last one
+/// that what is meant is in that directory.
+fn without_dots(path: &[u8]) -> Vec<u8> {
+    let names = path.split(|&byte| byte == b'/');
+    let last = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    let mut cleaned = Vec::with_capacity(path.len() + 1);
+    for name in names.filter(|name| !matches!(*name, b"" | b".")) {
+        cleaned.push(b'/');
+        cleaned.extend_from_slice(name);
+    }
+    if cleaned.is_empty() || matches!(last, b"" | b".") {
+        cleaned.push(b'/');
+    }
+    cleaned
+}
+
+/// Host and port of `host`, `host:port`, `[v6]` and `[v6]:port`.
+fn split_port(authority: &str) -> (&str, Option<&str>) {
+    if let Some(rest) = authority.strip_prefix('[')
+        && let Some((host, after)) = rest.split_once(']')
+    {
+        return (host, after.strip_prefix(':'));
+    }
+    match authority.rsplit_once(':') {
+        // An IPv6 address without brackets has no port.
+        Some((host, _)) if host.contains(':') => (authority, None),
+        Some((host, port)) => (host, Some(port)),
+        None => (authority, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Endpoint, EndpointError> {
+        Endpoint::parse(OsStr::new(text))
+    }
+
+    fn remote(text: &str) -> Remote {
+        match parse(text) {
+            Ok(Endpoint::Daemon(remote)) => remote,
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn urls_are_taken_apart() {
+        let full = remote("longhaul://alice@dtn.example.org:7000/data/run 1/");
+        assert_eq!(full.principal.as_deref(), Some("alice"));
+        assert_eq!(full.host, HostPort::new("dtn.example.org", 7000));
+        assert_eq!(full.path, RemotePath::Path(b"/data/run 1/".to_vec()));
+        let bare = remote("longhaul://dtn");
+        assert_eq!((bare.principal, bare.host.port()), (None, DEFAULT_PORT));
+        assert_eq!(
+            remote("longhaul://[::1]:8000/x").host,
+            HostPort::new("::1", 8000)
+        );
+        for (written, meant) in [
+            ("", "/"),
+            ("/.", "/"),
+            ("/a/./b", "/a/b"),
+            ("/a/.", "/a/"),
+            ("//a//", "/a/"),
+            ("/a/..", "/a/.."),
+            ("/.a.", "/.a."),
+        ] {
+            let path = remote(&format!("longhaul://h{written}")).path;
+            assert_eq!(path, RemotePath::Path(meant.into()), "{written}");
+        }
+        assert_eq!(remote("longhaul://h/null:").path, RemotePath::Null);
+        assert_eq!(
+            remote("longhaul://h/zero:1kB").path,
+            RemotePath::Zero(ByteCount(1000))
+        );
+    }
+
+    #[test]
+    fn the_rest_is_local_or_refused() {
+        assert_eq!(parse("a/b:c").unwrap(), Endpoint::Local(b"a/b:c".to_vec()));
+        assert_eq!(parse("null:").unwrap(), Endpoint::Null);
+        assert_eq!(
+            parse("zero:1MiB").unwrap(),
+            Endpoint::Zero(ByteCount(1 << 20))
+        );
+        assert!(matches!(parse("host:x"), Err(EndpointError::Ssh(_))));
+        assert!(matches!(parse("longhaul:///x"), Err(EndpointError::Url(_))));
+        assert!(matches!(
+            parse("longhaul://h:0/x"),
+            Err(EndpointError::Port(_))
+        ));
+        assert!(matches!(
+            parse("longhaul://h:99999/x"),
+            Err(EndpointError::Port(_))
+        ));
+        assert!(matches!(parse("zero:many"), Err(EndpointError::Size(..))));
+        assert!(matches!(parse(""), Err(EndpointError::Empty)));
+    }
+}

@@ -1,0 +1,54 @@
+//! The `longhaul` command.
+
+mod arguments;
+mod commands;
+mod daemon;
+mod endpoint;
+mod messages;
+mod report;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use arguments::{Arguments, Command};
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Where even the terminal is gone there is nobody to tell.
+            let _ = error.print();
+            return if error.use_stderr() {
+                messages::Exit::Usage.into()
+            } else {
+                ExitCode::SUCCESS
+            };
+        }
+    };
+    raise_open_files();
+    let exit = match arguments.command {
+        Command::Cp(arguments) => commands::cp::run(arguments),
+        Command::Verify(arguments) => commands::verify::run(arguments),
+        Command::Serve(arguments) => daemon::run(arguments),
+        Command::Clean(arguments) => commands::clean::run(arguments),
+    };
+    exit.into()
+}
+
+/// Many streams and files need more descriptors than the usual soft limit; the
+/// hard limit is what the administrator allows.
+fn raise_open_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current < limit.maximum {
+        // Refused, it stays as it was, and an error will name it.
+        let _ = setrlimit(
+            Resource::Nofile,
+            Rlimit {
+                current: limit.maximum,
+                ..limit
+            },
+        );
+    }
+}

@@ -1,0 +1,107 @@
+//! What goes to standard error, and what the process's exit code says.
+
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Exit codes; documented in the README and in `longhaul --help`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Everything is done.
+    Done,
+    /// The command line makes no sense.
+    Usage,
+    /// Some files failed; the others are done.
+    Partial,
+    /// The other end could not be reached, or was lost.
+    Connection,
+    /// One end did not accept the other.
+    Authentication,
+    /// Data differ, or arrive corrupted again and again.
+    Integrity,
+    /// This end, or its disk, cannot.
+    Local,
+    /// A newer run of the same transfer took over.
+    Superseded,
+    /// A signal ended it.
+    Interrupted,
+}
+
+impl Exit {
+    fn code(self) -> u8 {
+        match self {
+            Exit::Done => 0,
+            Exit::Usage => 1,
+            Exit::Partial => 2,
+            Exit::Connection => 3,
+            Exit::Authentication => 4,
+            Exit::Integrity => 5,
+            Exit::Local => 6,
+            Exit::Superseded => 7,
+            // 128 + SIGINT, as shells have it.
+            Exit::Interrupted => 130,
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(exit.code())
+    }
+}
+
+/// Why a command ended early.
+#[derive(Debug)]
+pub struct Stop {
+    /// What the exit code says.
+    pub exit: Exit,
+    /// The thing, the cause and the remedy.
+    pub text: String,
+}
+
+impl Stop {
+    /// A stop.
+    pub fn new(exit: Exit, text: impl Into<String>) -> Stop {
+        Stop {
+            exit,
+            text: text.into(),
+        }
+    }
+
+    /// A stop because of an error.
+    pub fn because(exit: Exit, error: impl std::fmt::Display) -> Stop {
+        Stop::new(exit, error.to_string())
+    }
+}
+
+/// A progress line is on the terminal and has to be cleared first.
+static LINE_OPEN: AtomicBool = AtomicBool::new(false);
+
+/// Replaces the progress line.
+pub fn progress_line(line: &str) {
+    LINE_OPEN.store(true, Ordering::Relaxed);
+    eprint!("\r{line}\x1b[K");
+}
+
+/// Removes the progress line, if there is one.
+pub fn clear_line() {
+    if LINE_OPEN.swap(false, Ordering::Relaxed) {
+        eprint!("\r\x1b[K");
+    }
+}
+
+/// Says something on standard error.
+pub fn say(text: &str) {
+    clear_line();
+    eprintln!("longhaul: {text}");
+}
+
+/// Reports how a command ended.
+pub fn finish(result: Result<Exit, Stop>) -> Exit {
+    match result {
+        Ok(exit) => exit,
+        Err(stop) => {
+            say(&stop.text);
+            stop.exit
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! What a user sees of a transfer: a progress line or JSON events while it
+//! runs, failures as they happen, a summary and a manifest at the end.
+
+mod json;
+mod manifest;
+mod progress;
+mod summary;
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use longhaul_engine::session::{Ending, Event, Transfer, Watch};
+use longhaul_proto::digest::Checksum;
+use longhaul_proto::handshake::Purport;
+use longhaul_proto::message::{FailureKind, Farewell};
+
+use crate::messages::{Exit, Stop, clear_line, say};
+use manifest::Manifest;
+
+/// How a command reports.
+pub struct Report {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    json: bool,
+    quiet: bool,
+    terminal: bool,
+    failed: AtomicU64,
+    /// Failures that mean that data differ.
+    differing: AtomicU64,
+    interrupted: AtomicBool,
+    manifest: Option<Mutex<Manifest>>,
+}
+
+impl Report {
+    /// A report.
+    pub fn new(json: bool, quiet: bool, manifest: Option<PathBuf>) -> Result<Report, Stop> {
+        let manifest = manifest.map(Manifest::new).transpose()?;
+        let shared = Shared {
+            json,
+            quiet,
+            terminal: std::io::stderr().is_terminal(),
+            failed: AtomicU64::new(0),
+            differing: AtomicU64::new(0),
+            interrupted: AtomicBool::new(false),
+            manifest: manifest.map(Mutex::new),
+        };
+        Ok(Report {
+            shared: Arc::new(shared),
+        })
+    }
+
+    /// What a transfer tells its events to.
+    pub fn watch(&self) -> Watch {
+        let shared = Arc::clone(&self.shared);
+        Arc::new(move |event| shared.handle(&event))
+    }
+
+    /// Follows a transfer until it is over: progress, and signals that end it.
+    pub fn follow(&self, transfer: &Arc<Transfer>) {
+        self.end_at_signal(transfer);
+        if self.shared.quiet || !(self.shared.terminal || self.shared.json) {
+            return;
+        }
+        let (shared, transfer) = (Arc::clone(&self.shared), Arc::clone(transfer));
+        let followed = std::thread::Builder::new()
+            .name("progress".into())
+            .spawn(move || {
+                progress::follow(&transfer, shared.json, shared.terminal);
+            });
+        if let Err(error) = followed {
+            say(&format!("there will be no progress line: {error}"));
+        }
+    }
+
+    /// SIGINT and SIGTERM end the transfer, a second one the process.
+    fn end_at_signal(&self, transfer: &Arc<Transfer>) {
+        use signal_hook::consts::{SIGINT, SIGTERM};
+        let signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]);
+        let Ok(mut signals) = signals else {
+            return;
+        };
+        let (shared, transfer) = (Arc::clone(&self.shared), Arc::downgrade(transfer));
+        let watcher = std::thread::Builder::new()
+            .name("signals".into())
+            .spawn(move || {
+                for _ in signals.forever() {
+                    if shared.interrupted.swap(true, Ordering::Relaxed) {
+                        clear_line();
+                        std::process::exit(130);
+                    }
+                    if let Some(transfer) = transfer.upgrade() {
+                        transfer.end(Farewell::Cancelled);
+                    }
+                }
+            });
+        if let Err(error) = watcher {
+            say(&format!("an interrupt will end this at once: {error}"));
+        }
+    }
+
+    /// Whether a signal ended it.
+    pub fn was_interrupted(&self) -> bool {
+        self.shared.interrupted.load(Ordering::Relaxed)
+    }
+
+    /// The end: summary and manifest.
+    pub fn conclude(
+        &self,
+        transfer: &Transfer,
+        ending: &Ending,
+        purport: Purport,
+    ) -> Result<(), Stop> {
+        clear_line();
+        let shared = &self.shared;
+        let progress = transfer.progress();
+        if shared.json {
+            json::summary(&progress, ending);
+        } else if !shared.quiet {
+            summary::print(&progress, ending, purport, transfer);
+        }
+        match &shared.manifest {
+            Some(manifest) if ending.farewell == Farewell::Complete => manifest
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .write(),
+            _ => Ok(()),
+        }
+    }
+
+    /// The exit code of a transfer that came to its end.
+    pub fn exit(&self, purport: Purport) -> Exit {
+        let failed = self.shared.failed.load(Ordering::Relaxed) > 0;
+        let differing = self.shared.differing.load(Ordering::Relaxed) > 0;
+        if differing || failed && purport == Purport::Verify {
+            return Exit::Integrity;
+        }
+        match self.shared.failed.load(Ordering::Relaxed) {
+            0 => Exit::Done,
+            _ => Exit::Partial,
+        }
+    }
+}
+
+impl Shared {
+    fn handle(&self, event: &Event) {
+        if self.json {
+            json::event(event);
+        }
+        match event {
+            Event::Failed { path, failure } => {
+                self.failed.fetch_add(1, Ordering::Relaxed);
+                let differs = [
+                    FailureKind::Differs,
+                    FailureKind::Extra,
+                    FailureKind::Corrupt,
+                ];
+                if differs.contains(&failure.kind) {
+                    self.differing.fetch_add(1, Ordering::Relaxed);
+                }
+                let shown = path.as_ref().map(ToString::to_string).unwrap_or_default();
+                match failure.text.contains(&shown) {
+                    true => say(&failure.text),
+                    false => say(&format!("{shown}: {}", failure.text)),
+                }
+            }
+            Event::Committed { path, digest, .. } | Event::Skipped { path, digest, .. } => {
+                if let (Some(manifest), Some(Checksum::Blake3(digest))) = (&self.manifest, digest) {
+                    let mut manifest = manifest.lock().unwrap_or_else(PoisonError::into_inner);
+                    manifest.add(path.as_bytes(), digest);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! `--json`: one object a line on standard output. Each has `schema` and
+//! `event`; the events and their fields are listed in FORMAT.md, and a field
+//! is never given another meaning within a schema.
+
+use std::io::Write;
+
+use longhaul_engine::flows::LayerUse;
+use longhaul_engine::session::{Ending, Event, Progress};
+use longhaul_proto::digest::Checksum;
+use longhaul_proto::manifest::TreePath;
+use serde_json::{Value, json};
+
+use super::manifest::hexadecimal;
+
+/// Version of the events.
+const SCHEMA: u32 = 1;
+
+fn print(value: &Value) {
+    // A reader that went away is no reason to stop copying.
+    let _ = writeln!(std::io::stdout().lock(), "{value}");
+}
+
+fn name_of(path: &TreePath) -> Value {
+    match std::str::from_utf8(path.as_bytes()) {
+        Ok(path) => json!(path),
+        // Bytes that are no UTF-8 cannot be a JSON string.
+        Err(_) => json!({ "bytes": path.as_bytes() }),
+    }
+}
+
+fn digest_of(digest: Option<&Checksum>) -> Value {
+    match digest {
+        Some(Checksum::Blake3(digest)) => json!(hexadecimal(digest)),
+        _ => Value::Null,
+    }
+}
+
+/// What became of an entry.
+pub fn event(event: &Event) {
+    print(&match event {
+        Event::Committed {
+            path,
+            size,
+            file,
+            digest,
+        } => json!({
+            "schema": SCHEMA, "event": "committed", "path": name_of(path), "size": size,
+            "file": file, "blake3": digest_of(digest.as_ref()),
+        }),
+        Event::Skipped {
+            path,
+            size,
+            file,
+            digest,
+        } => json!({
+            "schema": SCHEMA, "event": "skipped", "path": name_of(path), "size": size,
+            "file": file, "blake3": digest_of(digest.as_ref()),
+        }),
+        Event::Failed { path, failure } => json!({
+            "schema": SCHEMA, "event": "failed", "path": path.as_ref().map(name_of),
+            "kind": format!("{:?}", failure.kind), "text": failure.text,
+        }),
+    });
+}
+
+fn layers(list: &[LayerUse]) -> Value {
+    list.iter()
+        .map(|layer| {
+            json!({
+                "layer": layer.layer, "flows": layer.flows, "utilisation": layer.utilisation,
+            })
+        })
+        .collect()
+}
+
+fn fields(progress: &Progress) -> Value {
+    json!({
+        "schema": SCHEMA,
+        "seconds": progress.elapsed.as_secs_f64(),
+        "entries": progress.done_entries,
+        "files": progress.files,
+        "bytes": progress.done_bytes,
+        "skipped_entries": progress.skipped_entries,
+        "skipped_bytes": progress.skipped_bytes,
+        "failed_entries": progress.failed_entries,
+        "known_entries": progress.walked_entries,
+        "known_bytes": progress.walked_bytes,
+        "walk_ended": progress.walk_ended,
+        "wire_bytes": progress.wire_bytes,
+        "streams": progress.streams,
+        "lost_streams": progress.lost_streams,
+        "corrupt_blocks": progress.again_blocks,
+        "retransmitted_segments": progress.retransmitted,
+        "compression": [progress.compression.0, progress.compression.1],
+        "layers": layers(&progress.layers),
+        "peer_layers": layers(&progress.peer_layers),
+    })
+}
+
+/// How far it is.
+pub fn progress(progress: &Progress) {
+    let mut value = fields(progress);
+    value["event"] = json!("progress");
+    print(&value);
+}
+
+/// How it ended.
+pub fn summary(progress: &Progress, ending: &Ending) {
+    let mut value = fields(progress);
+    value["event"] = json!("summary");
+    value["ending"] = json!(format!("{:?}", ending.farewell));
+    value["complete"] = json!(ending.totals.is_some());
+    print(&value);
+}

@@ -1,0 +1,142 @@
+//! `--manifest FILE`: the digests of all files at the destination, sorted by
+//! path, as `b3sum` prints them and `b3sum --check` reads them. What `b3sum`
+//! cannot express goes to `FILE.raw`.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+
+use longhaul_engine::storage::spill::{Sorter, SpillSettings};
+
+use crate::messages::{Exit, Stop, say};
+
+/// The digests as they come, on disk as soon as there are many.
+pub struct Manifest {
+    file: PathBuf,
+    sorter: Option<Sorter>,
+    failed: Option<std::io::Error>,
+}
+
+impl Manifest {
+    /// For this file, which is tried now and not after hours of copying.
+    pub fn new(file: PathBuf) -> Result<Manifest, Stop> {
+        File::create(&file).map_err(|error| {
+            Stop::new(
+                Exit::Local,
+                format!("cannot write the manifest {}: {error}", file.display()),
+            )
+        })?;
+        Ok(Manifest {
+            file,
+            sorter: Some(Sorter::new(SpillSettings::default())),
+            failed: None,
+        })
+    }
+
+    /// One file's digest.
+    pub fn add(&mut self, path: &[u8], digest: &[u8; 32]) {
+        if let Some(sorter) = &mut self.sorter
+            && let Err(error) = sorter.push(path, digest)
+        {
+            self.failed = Some(error);
+            self.sorter = None;
+        }
+    }
+
+    /// Writes it.
+    pub fn write(&mut self) -> Result<(), Stop> {
+        let stop = |error: std::io::Error| {
+            Stop::new(
+                Exit::Local,
+                format!(
+                    "all is copied, but the manifest {} cannot be written: {error}",
+                    self.file.display()
+                ),
+            )
+        };
+        if let Some(error) = self.failed.take() {
+            return Err(stop(error));
+        }
+        let Some(sorter) = self.sorter.take() else {
+            return Ok(());
+        };
+        let raw = write_sorted(sorter, &self.file).map_err(stop)?;
+        if raw > 0 {
+            say(&format!(
+                "{raw} names cannot be written in b3sum's format: they are in {}.raw, each \
+                 \"DIGEST  NAME\" ended by a NUL",
+                self.file.display()
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn write_sorted(sorter: Sorter, file: &std::path::Path) -> std::io::Result<u64> {
+    let mut sorted = sorter.finish()?;
+    let mut output = BufWriter::new(File::create(file)?);
+    let mut raw_output: Option<BufWriter<File>> = None;
+    let mut raw = 0;
+    while let Some(record) = sorted.next_record()? {
+        let digest = hexadecimal(record.value);
+        match std::str::from_utf8(record.key) {
+            Ok(name) => writeln!(output, "{}", line(&digest, name))?,
+            Err(_) => {
+                raw += 1;
+                let raw_output = match &mut raw_output {
+                    Some(raw_output) => raw_output,
+                    None => {
+                        let mut name = file.as_os_str().to_owned();
+                        name.push(".raw");
+                        raw_output.insert(BufWriter::new(File::create(name)?))
+                    }
+                };
+                raw_output.write_all(&[digest.as_bytes(), b"  ", record.key, b"\0"].concat())?;
+            }
+        }
+    }
+    if let Some(mut raw_output) = raw_output {
+        raw_output.flush()?;
+    }
+    output.flush()?;
+    Ok(raw)
+}
+
+/// A line of b3sum: a name with a newline or backslash is escaped, and a
+/// backslash at the line's start says so.
+fn line(digest: &str, name: &str) -> String {
+    if name.contains(['\\', '\n', '\r']) {
+        let escaped = name
+            .replace('\\', "\\\\")
+            .replace('\n', "\\n")
+            .replace('\r', "\\r");
+        return format!("\\{digest}  {escaped}");
+    }
+    format!("{digest}  {name}")
+}
+
+/// A digest as b3sum prints it.
+pub fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_sorted_and_odd_names_are_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("manifest");
+        let mut manifest = Manifest::new(file.clone()).unwrap();
+        manifest.add(b"b", &[1; 32]);
+        manifest.add(b"a\n\\", &[2; 32]);
+        manifest.add(b"\xff", &[3; 32]);
+        manifest.write().unwrap();
+        let (one, two, three) = ("01".repeat(32), "02".repeat(32), "03".repeat(32));
+        let text = std::fs::read_to_string(&file).unwrap();
+        assert_eq!(text, format!("\\{two}  a\\n\\\\\n{one}  b\n"));
+        let raw = std::fs::read(directory.path().join("manifest.raw")).unwrap();
+        assert_eq!(raw, [three.as_bytes(), b"  \xff\0"].concat());
+    }
+}

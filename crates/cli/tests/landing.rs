@@ -1,0 +1,287 @@
+//! Where things land depends only on the command line; a tree arrives as it
+//! was. Each command is run twice, and once more after it was killed.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+use support::process::{Finished, Running, longhaul, run};
+use support::{Daemon, assert_no_leftovers, tree};
+use tempfile::TempDir;
+
+/// Which side of the copy is a daemon's.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Way {
+    Push,
+    Pull,
+    Local,
+}
+
+const WAYS: [Way; 3] = [Way::Push, Way::Pull, Way::Local];
+
+/// `source` and `destination` directories, and a daemon for one of them.
+struct Stage {
+    directory: TempDir,
+    way: Way,
+    daemon: Option<Daemon>,
+}
+
+impl Stage {
+    fn new(way: Way) -> Stage {
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir(directory.path().join("source")).unwrap();
+        fs::create_dir(directory.path().join("destination")).unwrap();
+        let daemon = match way {
+            Way::Push => Some(Daemon::start(&directory.path().join("destination"))),
+            Way::Pull => Some(Daemon::start(&directory.path().join("source"))),
+            Way::Local => None,
+        };
+        Stage {
+            directory,
+            way,
+            daemon,
+        }
+    }
+
+    fn source(&self, path: &str) -> PathBuf {
+        self.directory.path().join("source").join(path)
+    }
+
+    fn destination(&self, path: &str) -> PathBuf {
+        self.directory.path().join("destination").join(path)
+    }
+
+    /// `longhaul cp -r SOURCES DESTINATION`, each beneath its directory, at
+    /// the daemon or local and relative.
+    fn command(&self, sources: &[&str], destination: &str) -> Command {
+        let mut command = match &self.daemon {
+            Some(daemon) => daemon.command("cp"),
+            None => {
+                let mut command = longhaul();
+                command.arg("cp");
+                command
+            }
+        };
+        command.current_dir(self.directory.path()).arg("-r");
+        let at = |way: Way, here: &str, path: &str| -> OsString {
+            match &self.daemon {
+                Some(daemon) if self.way == way => daemon.url(path),
+                _ if path.is_empty() => here.into(),
+                _ => format!("{here}/{path}").into(),
+            }
+        };
+        for source in sources {
+            command.arg(at(Way::Pull, "source", source));
+        }
+        command.arg(at(Way::Push, "destination", destination));
+        command
+    }
+
+    /// Runs it twice; the second run has nothing to do.
+    #[track_caller]
+    fn copies_twice(&self, sources: &[&str], destination: &str) {
+        let mut command = self.command(sources, destination);
+        command.arg("--json");
+        run(&mut command).expect(0);
+        let before = tree::paths(&self.destination(""));
+        let again = run(&mut command).expect(0);
+        assert_eq!(before, tree::paths(&self.destination("")), "{:?}", self.way);
+        let summary = again.summary();
+        assert_eq!(summary["entries"], summary_directories(&again), "{summary}");
+        assert_eq!(summary["bytes"], 0);
+        assert_no_leftovers(self.directory.path());
+    }
+}
+
+/// Directories are finished in each run; nothing else is done again.
+fn summary_directories(finished: &Finished) -> Value {
+    let events = finished.events();
+    let committed = events
+        .iter()
+        .filter(|event| event["event"] == "committed" && event["file"] == false);
+    committed.count().into()
+}
+
+fn each_way(test: impl Fn(&Stage)) {
+    for way in WAYS {
+        println!("{way:?}");
+        test(&Stage::new(way));
+    }
+}
+
+fn small_tree(root: &Path) {
+    tree::write(&root.join("a"), b"a");
+    tree::write(&root.join("sub/b"), b"bb");
+    fs::create_dir(root.join("void")).unwrap();
+    tree::set_times(root);
+}
+
+#[test]
+fn a_directory_lands_in_the_destination_by_its_name() {
+    each_way(|stage| {
+        small_tree(&stage.source("data"));
+        // Missing, existing, with and without a slash: it is all the same.
+        for destination in ["new", "new/er/est", "slash/", ""] {
+            stage.copies_twice(&["data"], destination);
+            let landed = stage.destination(destination).join("data");
+            tree::assert_same(&stage.source("data"), &landed);
+        }
+    });
+}
+
+#[test]
+fn a_slash_means_what_is_in_the_directory() {
+    each_way(|stage| {
+        small_tree(&stage.source("data"));
+        for (source, destination) in [("data/", "new"), ("data/.", "deep/er"), ("data//", "s/")] {
+            stage.copies_twice(&[source], destination);
+            let landed = stage.destination(destination);
+            for path in ["a", "sub", "sub/b", "void"] {
+                let (left, right) = (stage.source("data").join(path), landed.join(path));
+                assert_eq!(tree::difference(&left, &right), None, "{path}");
+            }
+            assert_eq!(tree::paths(&landed).len(), 5);
+        }
+    });
+}
+
+#[test]
+fn a_file_gets_a_new_name_or_goes_into_a_directory() {
+    each_way(|stage| {
+        tree::write(&stage.source("one"), b"one");
+        tree::set_modified(&stage.source("one"), 1_500_000_000, 123_456_789);
+        fs::create_dir(stage.destination("there")).unwrap();
+        for (destination, lands) in [
+            ("name", "name"),
+            ("there", "there/one"),
+            ("there/", "there/one"),
+            ("there/other", "there/other"),
+            ("made/", "made/one"),
+            ("", "one"),
+        ] {
+            stage.copies_twice(&["one"], destination);
+            let landed = stage.destination(lands);
+            assert_eq!(tree::difference(&stage.source("one"), &landed), None);
+        }
+    });
+}
+
+#[test]
+fn several_sources_go_into_the_destination() {
+    each_way(|stage| {
+        small_tree(&stage.source("data"));
+        tree::write(&stage.source("one"), b"one");
+        tree::write(&stage.source("two"), b"two");
+        for destination in ["new", ""] {
+            stage.copies_twice(&["one", "data", "two"], destination);
+            let landed = stage.destination(destination);
+            tree::assert_same(&stage.source("data"), &landed.join("data"));
+            for name in ["one", "two"] {
+                let left = stage.source(name);
+                assert_eq!(tree::difference(&left, &landed.join(name)), None);
+            }
+        }
+    });
+}
+
+#[test]
+fn two_sources_of_one_name_are_no_lottery() {
+    each_way(|stage| {
+        tree::write(&stage.source("x/one"), b"x");
+        tree::write(&stage.source("y/one"), b"yy");
+        let finished = run(&mut stage.command(&["x/one", "y/one"], "new"));
+        // Which of them would be there depended on threads.
+        assert_ne!(finished.code, Some(0), "{finished:?}");
+        assert!(finished.errors.contains("one"), "{finished:?}");
+    });
+}
+
+#[test]
+fn the_current_directory_is_a_source_and_a_destination() {
+    let directory = tempfile::tempdir().unwrap();
+    let (from, to) = (directory.path().join("from"), directory.path().join("to"));
+    small_tree(&from);
+    fs::create_dir(&to).unwrap();
+    let mut command = longhaul();
+    command.args(["cp", "-r", ".", "../to"]).current_dir(&from);
+    run(&mut command).expect(0);
+    assert_eq!(tree::paths(&to).len(), 5);
+    let mut command = longhaul();
+    command.args(["cp", "-r", "../from", "."]).current_dir(&to);
+    run(&mut command).expect(0);
+    tree::assert_same(&from, &to.join("from"));
+
+    let daemon = Daemon::start(&from);
+    let here = directory.path().join("here");
+    fs::create_dir(&here).unwrap();
+    for _ in 0..2 {
+        let mut command = daemon.command("cp");
+        command.arg(daemon.url("sub/b")).arg(".").current_dir(&here);
+        run(&mut command).expect(0);
+        assert_eq!(fs::read(here.join("b")).unwrap(), b"bb");
+    }
+}
+
+#[test]
+fn a_tree_arrives_as_it_was() {
+    each_way(|stage| {
+        tree::hard_tree(&stage.source("data"));
+        stage.copies_twice(&["data"], "new");
+        tree::assert_same(&stage.source("data"), &stage.destination("new/data"));
+    });
+}
+
+#[test]
+fn a_tree_follows_its_source() {
+    each_way(|stage| {
+        let data = stage.source("data");
+        tree::hard_tree(&data);
+        run(&mut stage.command(&["data"], "new")).expect(0);
+        // A mode alone, a link's target, a time alone, bytes, a kind.
+        fs::set_permissions(
+            data.join("empty file"),
+            std::os::unix::fs::PermissionsExt::from_mode(0o640),
+        )
+        .unwrap();
+        fs::remove_file(data.join("dangling")).unwrap();
+        std::os::unix::fs::symlink("elsewhere", data.join("dangling")).unwrap();
+        tree::set_modified(&data.join("one block"), 1_600_000_000, 1);
+        tree::write(&data.join("large"), &[3; 7 << 20]);
+        fs::remove_file(data.join("sparse")).unwrap();
+        std::os::unix::fs::symlink("large", data.join("sparse")).unwrap();
+        fs::remove_file(data.join("absolute")).unwrap();
+        tree::write(&data.join("absolute"), b"a file now");
+        run(&mut stage.command(&["data"], "new")).expect(0);
+        tree::assert_same(&data, &stage.destination("new/data"));
+        assert_no_leftovers(stage.directory.path());
+    });
+}
+
+#[test]
+fn a_killed_copy_lands_where_it_would_have() {
+    each_way(|stage| {
+        tree::mixed_tree(&stage.source("data"), 300, 24 << 20);
+        tree::write(&stage.source("one"), &[5; 3 << 20]);
+        for (sources, destination, within, lands) in [
+            (&["data"][..], "new", "", "new/data"),
+            (&["data/"], "filled", "d0", "filled/d0"),
+            (&["data", "one"], "several", "", "several/data"),
+        ] {
+            let mut command = stage.command(sources, destination);
+            command.arg("--json");
+            let running = Running::start(&mut command);
+            running.event(|event| event["event"] == "committed");
+            running.kill();
+            run(&mut command).expect(0);
+            let source = stage.source("data").join(within);
+            tree::assert_same(&source, &stage.destination(lands));
+            assert_no_leftovers(stage.directory.path());
+        }
+    });
+}

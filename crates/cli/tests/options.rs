@@ -1,0 +1,575 @@
+//! What each option promises.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::process::{Signal, kill_process};
+use serde_json::Value;
+use support::process::{Finished, Running, local_copy, longhaul, run};
+use support::proxy::Proxy;
+use support::random::Random;
+use support::{Daemon, assert_no_leftovers, daemon, tree};
+use tempfile::TempDir;
+
+/// A tree and a daemon that may write beside it.
+struct Stage {
+    directory: TempDir,
+    daemon: Daemon,
+}
+
+impl Stage {
+    fn new(flags: &[&str]) -> Stage {
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir(directory.path().join("root")).unwrap();
+        let daemon = Daemon::with(&directory.path().join("root"), flags);
+        Stage { directory, daemon }
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.directory.path().join(path)
+    }
+
+    /// `longhaul cp -r FLAGS SOURCE longhaul://…/DESTINATION`
+    fn push(&self, flags: &[&str], source: &str, destination: &str) -> Command {
+        let mut command = self.daemon.command("cp");
+        command.current_dir(self.directory.path());
+        command.arg("-r").args(flags).arg(source);
+        command.arg(self.daemon.url(destination));
+        command
+    }
+
+    fn pull(&self, flags: &[&str], source: &str, destination: &str) -> Command {
+        let mut command = self.daemon.command("cp");
+        command.current_dir(self.directory.path());
+        command.arg("-r").args(flags).arg(self.daemon.url(source));
+        command.arg(destination);
+        command
+    }
+}
+
+fn compressible(root: &Path) {
+    tree::write(&root.join("text"), &b"all the same ".repeat(700_000));
+    for number in 0..50 {
+        let line = format!("{number} ").repeat(1500);
+        tree::write(&root.join(format!("lines/{number}")), line.as_bytes());
+    }
+}
+
+#[test]
+fn compression_changes_the_wire_and_not_the_files() {
+    let stage = Stage::new(&["--write"]);
+    compressible(&stage.path("text"));
+    tree::write(&stage.path("noise/n"), &Random::from(5).bytes(9 << 20));
+    tree::write(&stage.path("noise/small"), &Random::from(6).bytes(5000));
+    for codec in ["zstd", "zstd:9", "zstd:-5", "lz4"] {
+        for source in ["text", "noise"] {
+            let flags = ["--json", "--compress", codec];
+            let to = format!("to {}", codec.replace(':', " "));
+            let push = run(&mut stage.push(&flags, source, &to)).expect(0);
+            let pull = run(&mut stage.pull(&flags, &format!("{to}/{source}"), &to)).expect(0);
+            for finished in [push, pull] {
+                let summary = finished.summary();
+                let (wire, bytes) = (&summary["wire_bytes"], &summary["bytes"]);
+                let (wire, bytes) = (wire.as_u64().unwrap(), bytes.as_u64().unwrap());
+                match source {
+                    "text" => assert!(wire < bytes / 4, "{codec} {source}: {summary}"),
+                    // Last blocks may be sent twice where a stream seems slow.
+                    _ => assert!(wire < bytes * 3, "{codec} {source}: {summary}"),
+                }
+            }
+            tree::assert_same(&stage.path(source), &stage.path(&to).join(source));
+        }
+    }
+}
+
+#[test]
+fn every_way_to_copy_gives_the_same_tree() {
+    let stage = Stage::new(&["--write", "--allow-clear"]);
+    tree::hard_tree(&stage.path("data"));
+    for (number, flags) in [
+        &["--integrity", "checksum"][..],
+        &["--integrity", "checksum", "--compress", "lz4"],
+        &["--verify"],
+        &["--direct"],
+        &["--direct", "--verify", "--compress", "zstd"],
+        &["--data-security", "clear"],
+        &[
+            "--data-security",
+            "clear",
+            "--compress",
+            "lz4",
+            "--streams",
+            "1",
+        ],
+        &["--readers", "1", "--streams", "1", "--writers", "1"],
+        &["--readers", "9", "--compressors", "3", "--compress", "lz4"],
+        &["--streams", "16", "--decompressors", "5", "--writers", "7"],
+        &["--block-size", "64KiB"],
+        &["--block-size", "16MiB"],
+        &["--memory", "4MiB", "--block-size", "256KiB"],
+        &["--checkpoint", "1"],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        println!("{flags:?}");
+        let to = format!("to {number}");
+        run(&mut stage.push(flags, "data", &to)).expect(0);
+        tree::assert_same(
+            &stage.path("data"),
+            &stage.path("root").join(&to).join("data"),
+        );
+        run(&mut stage.pull(flags, &format!("{to}/data"), &to)).expect(0);
+        tree::assert_same(&stage.path("data"), &stage.path(&to).join("data"));
+        fs::remove_dir_all(stage.path(&to)).unwrap();
+        let mut local = local_copy(&stage.path("data"), &stage.path(&to));
+        local.args(flags);
+        run(&mut local).expect(0);
+        tree::assert_same(&stage.path("data"), &stage.path(&to).join("data"));
+    }
+    assert_no_leftovers(stage.directory.path());
+}
+
+#[test]
+fn blocks_in_clear_need_both_ends() {
+    let stage = Stage::new(&["--write"]);
+    tree::write(&stage.path("file"), b"file");
+    run(&mut stage.push(&["--data-security", "clear"], "file", "x"))
+        .says(&["--allow-clear", "--data-security clear"])
+        .expect(4);
+    assert!(!stage.path("root/x").exists());
+}
+
+/// Checks a manifest against the files of a directory, as `b3sum` does where
+/// it is installed; gives the names.
+fn check_manifest(manifest: &Path, within: &Path) -> BTreeSet<Vec<u8>> {
+    let checked = Command::new("b3sum")
+        .arg("--check")
+        .arg(manifest)
+        .current_dir(within)
+        .output();
+    match checked {
+        Ok(checked) => assert!(checked.status.success(), "{checked:?}"),
+        Err(error) => println!("b3sum is not installed ({error}): compared with the crate"),
+    }
+    let text = fs::read_to_string(manifest).unwrap();
+    let mut names = BTreeSet::new();
+    for line in text.lines() {
+        let escaped = line.strip_prefix('\\');
+        let (digest, name) = escaped.unwrap_or(line).split_once("  ").unwrap();
+        let name = match escaped {
+            Some(_) => name.replace("\\n", "\n").replace("\\\\", "\\"),
+            None => name.to_owned(),
+        };
+        assert_eq!(digest_of(&within.join(&name)), digest, "{name}");
+        assert!(names.insert(name.into_bytes()));
+    }
+    let mut raw = manifest.as_os_str().to_owned();
+    raw.push(".raw");
+    for line in fs::read(raw)
+        .unwrap_or_default()
+        .split_inclusive(|b| *b == 0)
+    {
+        let (digest, name) = line.split_at(64);
+        let name = name
+            .strip_prefix(b"  ")
+            .unwrap()
+            .strip_suffix(b"\0")
+            .unwrap();
+        let found = digest_of(&within.join(OsStr::from_bytes(name)));
+        assert_eq!(found.as_bytes(), digest);
+        assert!(names.insert(name.to_vec()));
+    }
+    names
+}
+
+fn digest_of(file: &Path) -> String {
+    blake3::hash(&fs::read(file).unwrap()).to_hex().to_string()
+}
+
+/// The regular files in a directory.
+fn files(root: &Path) -> BTreeSet<Vec<u8>> {
+    let all = tree::paths(root).into_iter();
+    all.filter(|path| fs::symlink_metadata(root.join(path)).unwrap().is_file())
+        .map(|path| path.as_os_str().as_bytes().to_vec())
+        .collect()
+}
+
+#[test]
+fn a_manifest_names_every_file_at_the_destination() {
+    let stage = Stage::new(&["--write"]);
+    tree::hard_tree(&stage.path("data"));
+    let manifest = stage.path("manifest");
+    let flags = ["--manifest", "manifest"];
+    let name = |path: &str| stage.path("root").join(path);
+    for round in ["sent", "skipped"] {
+        let finished = run(&mut stage.push(&flags, "data", "x"))
+            .expect(0)
+            .says(&["manifest.raw"]);
+        let names = check_manifest(&manifest, &name("x"));
+        assert_eq!(names, files(&name("x")), "{round}: {finished:?}");
+    }
+    // Some there, some not.
+    fs::remove_file(name("x/data/large")).unwrap();
+    fs::remove_file(name("x/data/many/007")).unwrap();
+    run(&mut stage.push(&flags, "data", "x")).expect(0);
+    assert_eq!(check_manifest(&manifest, &name("x")), files(&name("x")));
+    // Towards this host, and within it.
+    for round in 0..2 {
+        run(&mut stage.pull(&flags, "x/data", "pulled")).expect(0);
+        let pulled = stage.path("pulled");
+        assert_eq!(
+            check_manifest(&manifest, &pulled),
+            files(&pulled),
+            "{round}"
+        );
+        let mut local = local_copy(&stage.path("data"), &stage.path("local"));
+        run(local.arg("--manifest").arg(&manifest)).expect(0);
+        let local = stage.path("local");
+        assert_eq!(check_manifest(&manifest, &local), files(&local), "{round}");
+    }
+    run(&mut stage.push(&["--manifest", "no/where"], "data", "y"))
+        .expect(6)
+        .says(&["no/where"]);
+    assert!(!name("y").exists());
+    let light = ["--manifest", "manifest", "--integrity", "checksum"];
+    run(&mut stage.push(&light, "data", "y")).expect(1);
+}
+
+#[test]
+fn a_manifest_is_whole_after_a_kill() {
+    let stage = Stage::new(&["--write", "--memory", "8MiB"]);
+    tree::mixed_tree(&stage.path("data"), 400, 40 << 20);
+    let proxy = Proxy::to(stage.daemon.address);
+    let command = || {
+        let mut command = longhaul();
+        command
+            .current_dir(stage.directory.path())
+            .args(["cp", "-r", "--manifest", "manifest", "--checkpoint", "1MiB"])
+            .args(["--memory", "8MiB", "--json"])
+            .args(["--fingerprint", &stage.daemon.fingerprint, "--token-file"])
+            .arg(stage.daemon.tokens_for(proxy.address))
+            .arg("data")
+            .arg(daemon::url(proxy.address, "x"));
+        command
+    };
+    let running = Running::start(&mut command());
+    let pid = running.pid();
+    proxy.after(20 << 20, move || {
+        let _ = kill_process(pid, Signal::KILL);
+    });
+    assert_eq!(running.wait().code, None);
+    run(&mut command()).expect(0);
+    let landed = stage.path("root/x");
+    assert_eq!(
+        check_manifest(&stage.path("manifest"), &landed),
+        files(&landed)
+    );
+}
+
+fn path_of(event: &Value) -> Vec<u8> {
+    match &event["path"] {
+        Value::String(path) => path.clone().into_bytes(),
+        other => {
+            let bytes = other["bytes"].as_array().unwrap().iter();
+            bytes.map(|byte| byte.as_u64().unwrap() as u8).collect()
+        }
+    }
+}
+
+#[test]
+fn json_has_an_event_for_every_file() {
+    let stage = Stage::new(&["--write"]);
+    tree::hard_tree(&stage.path("data"));
+    let told = |finished: &Finished, kind: &str, within: &Path| -> BTreeSet<Vec<u8>> {
+        let events = finished.events();
+        let fitting = events
+            .iter()
+            .filter(|event| event["event"] == kind && event["file"] == true);
+        let mut names = BTreeSet::new();
+        for event in fitting {
+            let path = path_of(event);
+            let file = within.join(OsStr::from_bytes(&path));
+            assert_eq!(event["blake3"], digest_of(&file), "{event}");
+            assert_eq!(event["size"], fs::metadata(&file).unwrap().len());
+            assert!(names.insert(path), "twice: {event}");
+        }
+        names
+    };
+    let at = stage.path("root/x");
+    let pulled = stage.path("pulled");
+    for (kind, quiet) in [("committed", "-q"), ("skipped", "--direct")] {
+        let finished = run(&mut stage.push(&["--json", quiet], "data", "x")).expect(0);
+        assert_eq!(told(&finished, kind, &at), files(&at));
+        assert_eq!(finished.summary()["complete"], true);
+        let finished = run(&mut stage.pull(&["--json", quiet], "x/data", "pulled")).expect(0);
+        assert_eq!(told(&finished, kind, &pulled), files(&pulled));
+        for event in finished.events() {
+            assert_eq!(event["schema"], 1);
+        }
+    }
+}
+
+#[test]
+fn quiet_says_nothing_but_failures() {
+    let stage = Stage::new(&["--write"]);
+    tree::write(&stage.path("data/a"), b"a");
+    tree::write(&stage.path("data/b"), b"b");
+    let finished = run(&mut stage.push(&["-q"], "data", "x")).expect(0);
+    assert!(
+        finished.errors.is_empty() && finished.output.is_empty(),
+        "{finished:?}"
+    );
+    fs::create_dir_all(stage.path("root/y/data/a")).unwrap();
+    let finished = run(&mut stage.push(&["-q"], "data", "y")).expect(2);
+    assert_eq!(finished.errors.lines().count(), 1, "{finished:?}");
+}
+
+#[test]
+fn zeros_and_nowhere_need_no_disk() {
+    let stage = Stage::new(&["--write"]);
+    tree::hard_tree(&stage.path("data"));
+    tree::hard_tree(&stage.path("root/data"));
+    let summary = |command: &mut Command| run(command.arg("--json")).expect(0).summary();
+    let cp = |arguments: &[OsString]| {
+        let mut command = stage.daemon.command("cp");
+        command
+            .current_dir(stage.directory.path())
+            .arg("-r")
+            .args(arguments);
+        command
+    };
+    let url = |path: &str| stage.daemon.url(path);
+    let size = 50_000_000;
+    for arguments in [
+        ["zero:50MB".into(), "null:".into()],
+        ["zero:50MB".into(), url("null:")],
+        [url("zero:50MB"), "null:".into()],
+        ["zero:50MB".into(), url("zeros")],
+        [url("zero:50MB"), "zeros".into()],
+        ["zero:50MB".into(), "local zeros".into()],
+    ] {
+        assert_eq!(summary(&mut cp(&arguments))["bytes"], size, "{arguments:?}");
+    }
+    for file in ["root/zeros", "zeros", "local zeros"] {
+        let bytes = fs::read(stage.path(file)).unwrap();
+        assert!(
+            bytes.len() == size && bytes.iter().all(|byte| *byte == 0),
+            "{file}"
+        );
+    }
+    for arguments in [
+        ["data".into(), "null:".into()],
+        ["data".into(), url("null:")],
+        [url("data"), "null:".into()],
+    ] {
+        let summary = summary(&mut cp(&arguments));
+        assert_eq!(
+            summary["files"],
+            files(&stage.path("data")).len(),
+            "{arguments:?}"
+        );
+    }
+    assert_eq!(tree::leftovers(stage.directory.path()).len(), 0);
+}
+
+#[test]
+fn verify_finds_what_differs() {
+    let stage = Stage::new(&["--write"]);
+    tree::hard_tree(&stage.path("data"));
+    run(&mut stage.push(&[], "data", "x")).expect(0);
+    let there = stage.path("root/x/data");
+    let verify = |arguments: [OsString; 2]| {
+        let mut command = stage.daemon.command("verify");
+        command.current_dir(stage.directory.path()).args(arguments);
+        run(&mut command)
+    };
+    let url = || stage.daemon.url("x/data");
+    let ways = || {
+        [
+            ["data".into(), url()],
+            [url(), "data".into()],
+            ["data".into(), "root/x/data".into()],
+        ]
+    };
+    for way in ways() {
+        verify(way).expect(0).says(&["the same"]);
+    }
+    let same = |size: usize| {
+        let mut bytes = Random::from(9).bytes(size);
+        bytes[size / 2] ^= 1;
+        bytes
+    };
+    let mut large = fs::read(there.join("large")).unwrap();
+    large[5_000_000] ^= 1;
+    fs::write(there.join("large"), large).unwrap();
+    let small = fs::read(there.join("many/003")).unwrap();
+    fs::write(there.join("many/003"), same(small.len())).unwrap();
+    fs::remove_file(there.join("one block")).unwrap();
+    fs::remove_file(there.join("dangling")).unwrap();
+    std::os::unix::fs::symlink("elsewhere", there.join("dangling")).unwrap();
+    for way in ways() {
+        let finished =
+            verify(way.clone())
+                .expect(5)
+                .says(&["large", "many/003", "dangling", "one block"]);
+        let count = finished.errors.matches("longhaul: ").count();
+        assert_eq!(count, 4, "{way:?} {finished:?}");
+    }
+    assert_eq!(tree::leftovers(stage.directory.path()).len(), 0);
+}
+
+#[test]
+fn verify_finds_what_only_the_second_has() {
+    let directory = tempfile::tempdir().unwrap();
+    let (left, right) = (
+        directory.path().join("left"),
+        directory.path().join("right"),
+    );
+    tree::write(&left.join("a"), b"a");
+    tree::write(&right.join("a"), b"a");
+    tree::write(&right.join("extra"), b"extra");
+    let mut command = longhaul();
+    command.arg("verify").arg(&left).arg(&right);
+    run(&mut command).expect(5).says(&["extra"]);
+}
+
+#[test]
+fn rights_and_roots_are_kept() {
+    let stage = Stage::new(&[]);
+    tree::write(&stage.path("root/a"), b"a");
+    tree::write(&stage.path("outside/secret"), b"secret");
+    std::os::unix::fs::symlink("../outside", stage.path("root/link")).unwrap();
+    std::os::unix::fs::symlink("../outside/secret", stage.path("root/file link")).unwrap();
+    // It may read only.
+    run(&mut stage.push(&[], "outside", "x"))
+        .expect(4)
+        .says(&["not with that right"]);
+    assert_eq!(tree::paths(&stage.path("root")).len(), 4);
+    run(&mut stage.pull(&[], "a", "got")).expect(0);
+    for path in [
+        "../outside/secret",
+        "a/../../outside/secret",
+        "link/secret",
+        "link/",
+        "link",
+    ] {
+        let finished = run(&mut stage.pull(&[], path, "stolen"));
+        assert!(matches!(finished.code, Some(4 | 6)), "{path}: {finished:?}");
+    }
+    let finished = run(&mut stage.pull(&[], "file link", "stolen"));
+    assert_ne!(finished.code, Some(0), "{finished:?}");
+    assert!(!stage.path("stolen").exists());
+    // What is served whole has the links as links.
+    run(&mut stage.pull(&[], "", "all")).expect(0);
+    assert!(stage.path("all/link").is_symlink());
+
+    let writing = Daemon::start(&stage.path("root"));
+    for path in ["../outside/new", "link/new", "x/../../new"] {
+        let mut command = writing.command("cp");
+        command.arg(stage.path("root/a")).arg(writing.url(path));
+        let finished = run(&mut command);
+        assert!(matches!(finished.code, Some(4 | 6)), "{path}: {finished:?}");
+    }
+    assert_eq!(tree::paths(&stage.path("outside")).len(), 2);
+}
+
+/// A push that is stopped, not killed, after some bytes.
+fn stopped(stage: &Stage, proxy: &Proxy, command: &mut Command) -> Running {
+    let running = Running::start(command);
+    let pid = running.pid();
+    let (done, stopped) = std::sync::mpsc::channel();
+    proxy.after(6 << 20, move || {
+        let _ = kill_process(pid, Signal::STOP);
+        let _ = done.send(());
+    });
+    let limit = support::process::LIMIT;
+    stopped.recv_timeout(limit).expect("it ended before");
+    assert!(stage.path("root").exists());
+    running
+}
+
+fn through(stage: &Stage, proxy: &Proxy, source: &str, destination: &str) -> Command {
+    let mut command = longhaul();
+    command
+        .current_dir(stage.directory.path())
+        .args(["cp", "-r", "--json", "--memory", "8MiB", "--timeout", "5s"])
+        .args(["--fingerprint", &stage.daemon.fingerprint, "--token-file"])
+        .arg(stage.daemon.tokens_for(proxy.address))
+        .arg(source)
+        .arg(daemon::url(proxy.address, destination));
+    command
+}
+
+#[test]
+fn a_second_run_takes_over_from_one_that_hangs() {
+    let stage = Stage::new(&["--write", "--memory", "8MiB"]);
+    tree::mixed_tree(&stage.path("data"), 300, 40 << 20);
+    let proxy = Proxy::to(stage.daemon.address);
+    let mut command = through(&stage, &proxy, "data", "x");
+    let first = stopped(&stage, &proxy, &mut command);
+    run(&mut through(&stage, &proxy, "data", "x")).expect(0);
+    tree::assert_same(&stage.path("data"), &stage.path("root/x/data"));
+    first.signal(Signal::CONT);
+    let first = first.wait();
+    assert!(matches!(first.code, Some(3 | 7)), "{first:?}");
+    tree::assert_same(&stage.path("data"), &stage.path("root/x/data"));
+    assert_no_leftovers(stage.directory.path());
+}
+
+#[test]
+fn another_source_for_a_name_in_use_is_told_who_has_it() {
+    let stage = Stage::new(&["--write", "--memory", "8MiB"]);
+    tree::write(&stage.path("one/file"), &Random::from(1).bytes(40 << 20));
+    tree::write(&stage.path("two/file"), &Random::from(2).bytes(30 << 20));
+    tree::write(&stage.path("two/other"), b"other");
+    let proxy = Proxy::to(stage.daemon.address);
+    let mut command = through(&stage, &proxy, "one/", "x");
+    let first = stopped(&stage, &proxy, &mut command);
+    run(&mut stage.push(&[], "two/", "x")).expect(2).says(&[
+        "file: another source is being copied to this name by",
+        "process",
+    ]);
+    assert_eq!(fs::read(stage.path("root/x/other")).unwrap(), b"other");
+    first.signal(Signal::CONT);
+    first.wait().expect(0);
+    let left = tree::difference(&stage.path("one/file"), &stage.path("root/x/file"));
+    assert_eq!(left, None);
+    assert_no_leftovers(stage.directory.path());
+}
+
+#[test]
+fn clean_lists_and_removes_what_was_left() {
+    let stage = Stage::new(&["--write", "--memory", "8MiB", "--linger", "1s"]);
+    tree::mixed_tree(&stage.path("data"), 300, 40 << 20);
+    let proxy = Proxy::to(stage.daemon.address);
+    let mut command = through(&stage, &proxy, "data", "x");
+    let running = stopped(&stage, &proxy, &mut command);
+    running.kill();
+    let mut stage = stage;
+    stage.daemon.kill();
+    let left = tree::leftovers(&stage.path("root"));
+    assert!(!left.is_empty());
+    let clean = |flags: &[&str]| {
+        let mut command = longhaul();
+        command.arg("clean").args(flags).arg(stage.path("root"));
+        run(&mut command).expect(0)
+    };
+    let listed = String::from_utf8(clean(&[]).output).unwrap();
+    assert!(
+        listed.contains(&format!("{} found", left.len())),
+        "{listed}"
+    );
+    clean(&["--remove", "--older-than", "1h"]);
+    assert_eq!(tree::leftovers(&stage.path("root")), left);
+    clean(&["--remove"]);
+    assert_no_leftovers(&stage.path("root"));
+}

@@ -1,0 +1,30 @@
+//! What the end-to-end tests share: real processes that are always ended, a
+//! daemon, a proxy that counts bytes, trees, and how trees are compared.
+
+// Each theme is a crate of its own and uses a part of this.
+#![allow(dead_code)]
+
+pub mod daemon;
+pub mod process;
+pub mod proxy;
+pub mod random;
+pub mod tree;
+
+pub use daemon::Daemon;
+
+use std::path::Path;
+
+/// Fails unless the directory, at any depth, has nothing that longhaul left.
+pub fn assert_no_leftovers(directory: &Path) {
+    let left = tree::leftovers(directory);
+    assert!(left.is_empty(), "left behind: {left:?}");
+}
+
+/// Tests that mount or change users need root; says so where it is missing.
+pub fn is_root() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        println!("skipped: this test needs root");
+    }
+    root
+}

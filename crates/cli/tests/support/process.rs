@@ -1,0 +1,246 @@
+//! Processes: each leads a group of its own, which ends with the test however
+//! the test ends; every wait has a limit.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid,
+};
+use serde_json::Value;
+
+/// No process of a test may take longer; far above what any needs.
+pub const LIMIT: Duration = Duration::from_secs(120);
+
+/// The `longhaul` command, with nothing of the user's configuration.
+pub fn longhaul() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+    command.env("LONGHAUL_CONFIG_DIR", "/nonexistent/longhaul");
+    command
+}
+
+/// A process that runs.
+pub struct Running {
+    child: Child,
+    lines: Receiver<String>,
+    reader: Option<JoinHandle<Vec<u8>>>,
+    errors: Option<JoinHandle<Vec<u8>>>,
+    reaped: bool,
+}
+
+/// How a process ended.
+#[derive(Debug)]
+pub struct Finished {
+    /// Exit code; none after a signal.
+    pub code: Option<i32>,
+    /// Standard output.
+    pub output: Vec<u8>,
+    /// Standard error.
+    pub errors: String,
+}
+
+impl Running {
+    pub fn start(command: &mut Command) -> Running {
+        use std::os::unix::process::CommandExt;
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let (sender, lines) = channel();
+        let output = child.stdout.take().unwrap();
+        let reader = std::thread::spawn(move || {
+            let mut whole = Vec::new();
+            let mut output = BufReader::new(output);
+            loop {
+                let start = whole.len();
+                if output.read_until(b'\n', &mut whole).unwrap_or(0) == 0 {
+                    return whole;
+                }
+                let line = String::from_utf8_lossy(&whole[start..]);
+                // Nobody may be interested in the lines.
+                let _ = sender.send(line.trim_end().to_owned());
+            }
+        });
+        let mut stderr = child.stderr.take().unwrap();
+        let errors = std::thread::spawn(move || {
+            let mut whole = Vec::new();
+            let _ = stderr.read_to_end(&mut whole);
+            whole
+        });
+        Running {
+            child,
+            lines,
+            reader: Some(reader),
+            errors: Some(errors),
+            reaped: false,
+        }
+    }
+
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        assert!(!self.reaped);
+        kill_process(self.pid(), signal).unwrap();
+    }
+
+    /// The next line of standard output; none at its end.
+    pub fn line(&self) -> Option<String> {
+        match self.lines.recv_timeout(LIMIT) {
+            Ok(line) => Some(line),
+            Err(RecvTimeoutError::Disconnected) => None,
+            Err(RecvTimeoutError::Timeout) => panic!("no line within {LIMIT:?}"),
+        }
+    }
+
+    /// The next JSON event that fits; none at the end of the output.
+    pub fn event(&self, fits: impl Fn(&Value) -> bool) -> Option<Value> {
+        loop {
+            let line = self.line()?;
+            let event: Value = serde_json::from_str(&line).unwrap();
+            if fits(&event) {
+                return Some(event);
+            }
+        }
+    }
+
+    /// Ends it at once, and what it started.
+    pub fn kill(mut self) -> Finished {
+        self.kill_group();
+        self.conclude()
+    }
+
+    /// Waits for its end.
+    pub fn wait(self) -> Finished {
+        self.conclude()
+    }
+
+    fn kill_group(&mut self) {
+        // It may have ended by itself; it is not reaped, so the id is its own.
+        let _ = kill_process_group(self.pid(), Signal::KILL);
+    }
+
+    fn conclude(mut self) -> Finished {
+        let in_time = self.await_exit();
+        if !in_time {
+            self.kill_group();
+        }
+        let status = self.child.wait().unwrap();
+        self.reaped = true;
+        let output = self.reader.take().unwrap().join().unwrap();
+        let errors = self.errors.take().unwrap().join().unwrap();
+        let finished = Finished {
+            code: status.code(),
+            output,
+            errors: String::from_utf8_lossy(&errors).into_owned(),
+        };
+        assert!(in_time, "not done within {LIMIT:?}: {finished:?}");
+        finished
+    }
+
+    fn await_exit(&self) -> bool {
+        let (done, ended) = channel();
+        self.when_ended(move || {
+            let _ = done.send(());
+        });
+        ended.recv_timeout(LIMIT).is_ok()
+    }
+
+    /// Does something once it has ended, and is not yet reaped, so that nothing
+    /// else can have its id.
+    pub fn when_ended(&self, action: impl FnOnce() + Send + 'static) {
+        let pid = self.pid();
+        std::thread::spawn(move || {
+            let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+            let _ = waitid(WaitId::Pid(pid), options);
+            action();
+        });
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !self.reaped {
+            self.kill_group();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+impl Finished {
+    /// Fails unless it ended with this code.
+    #[track_caller]
+    pub fn expect(self, code: i32) -> Finished {
+        assert_eq!(self.code, Some(code), "{}", self.shown());
+        self
+    }
+
+    /// Fails unless standard error has all of these.
+    #[track_caller]
+    pub fn says(self, texts: &[&str]) -> Finished {
+        for text in texts {
+            assert!(
+                self.errors.contains(text),
+                "{text:?} is missing:\n{}",
+                self.shown()
+            );
+        }
+        self
+    }
+
+    fn shown(&self) -> String {
+        let output = String::from_utf8_lossy(&self.output);
+        let start = output
+            .char_indices()
+            .rev()
+            .nth(2000)
+            .map_or(0, |(at, _)| at);
+        format!("{}\n{}", &output[start..], self.errors)
+    }
+
+    /// The JSON events; a killed process may leave half a line at the end.
+    pub fn events(&self) -> Vec<Value> {
+        let whole = self.code.is_some();
+        let text = std::str::from_utf8(&self.output).unwrap();
+        let parsed = text.lines().map(serde_json::from_str);
+        match whole {
+            true => parsed.map(Result::unwrap).collect(),
+            false => parsed.filter_map(Result::ok).collect(),
+        }
+    }
+
+    /// The summary event.
+    #[track_caller]
+    pub fn summary(&self) -> Value {
+        let last = self.events().pop().expect("a summary");
+        assert_eq!(last["event"], "summary", "{}", self.shown());
+        last
+    }
+}
+
+/// Runs a command to its end.
+pub fn run(command: &mut Command) -> Finished {
+    Running::start(command).wait()
+}
+
+/// `longhaul` with these arguments.
+pub fn longhaul_with<A: AsRef<std::ffi::OsStr>>(arguments: &[A]) -> Command {
+    let mut command = longhaul();
+    command.args(arguments);
+    command
+}
+
+/// `longhaul cp` from one local path to another.
+pub fn local_copy(source: &Path, destination: &Path) -> Command {
+    let mut command = longhaul();
+    command.args(["cp", "-r"]).arg(source).arg(destination);
+    command
+}

@@ -1,0 +1,141 @@
+//! A TCP proxy between a client and a daemon, which counts the bytes of each
+//! direction and does something once so many have passed.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// What happens once so many bytes have passed in both directions.
+struct Trigger {
+    after: u64,
+    action: Box<dyn FnOnce() + Send>,
+}
+
+struct Shared {
+    target: Mutex<SocketAddr>,
+    passed: AtomicU64,
+    trigger: Mutex<Option<Trigger>>,
+    open: Mutex<Vec<TcpStream>>,
+    stopping: AtomicBool,
+}
+
+pub struct Proxy {
+    pub address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+impl Proxy {
+    pub fn to(target: SocketAddr) -> Proxy {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let shared = Arc::new(Shared {
+            target: Mutex::new(target),
+            passed: AtomicU64::new(0),
+            trigger: Mutex::new(None),
+            open: Mutex::default(),
+            stopping: AtomicBool::new(false),
+        });
+        let serving = Arc::clone(&shared);
+        std::thread::spawn(move || {
+            for client in listener.incoming() {
+                if serving.stopping.load(Ordering::Relaxed) {
+                    return;
+                }
+                serving.join(client.unwrap());
+            }
+        });
+        Proxy { address, shared }
+    }
+
+    /// For use in an action.
+    pub fn handle(&self) -> Handle {
+        Handle(Arc::clone(&self.shared))
+    }
+
+    /// Bytes since the last call, both directions.
+    pub fn take_passed(&self) -> u64 {
+        self.shared.passed.swap(0, Ordering::Relaxed)
+    }
+
+    /// Does something once, when so many bytes have passed since the last
+    /// [`Proxy::take_passed`].
+    pub fn after(&self, after: u64, action: impl FnOnce() + Send + 'static) {
+        self.handle().after(after, action);
+    }
+
+    /// Forgets what was to be done; true where it was not done yet.
+    pub fn disarm(&self) -> bool {
+        self.shared.trigger.lock().unwrap().take().is_some()
+    }
+
+    /// Ends all connections.
+    pub fn cut(&self) {
+        self.handle().cut();
+    }
+}
+
+/// A proxy, as its actions have it.
+pub struct Handle(Arc<Shared>);
+
+impl Handle {
+    /// See [`Proxy::after`].
+    pub fn after(&self, after: u64, action: impl FnOnce() + Send + 'static) {
+        let action = Box::new(action);
+        *self.0.trigger.lock().unwrap() = Some(Trigger { after, action });
+    }
+
+    /// See [`Proxy::cut`].
+    pub fn cut(&self) {
+        for socket in self.0.open.lock().unwrap().drain(..) {
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.shared.stopping.store(true, Ordering::Relaxed);
+        let _ = TcpStream::connect(self.address);
+        self.cut();
+    }
+}
+
+impl Shared {
+    fn join(self: &Arc<Shared>, client: TcpStream) {
+        let Ok(server) = TcpStream::connect(*self.target.lock().unwrap()) else {
+            return;
+        };
+        let mut open = self.open.lock().unwrap();
+        for (from, to) in [(&client, &server), (&server, &client)] {
+            let _ = from.set_nodelay(true);
+            open.push(from.try_clone().unwrap());
+            let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+            let shared = Arc::clone(self);
+            std::thread::spawn(move || shared.pass(from, to));
+        }
+    }
+
+    fn pass(&self, mut from: TcpStream, mut to: TcpStream) {
+        let mut room = vec![0; 64 << 10];
+        while let Ok(read @ 1..) = from.read(&mut room) {
+            if to.write_all(&room[..read]).is_err() {
+                break;
+            }
+            self.count(read as u64);
+        }
+        let _ = to.shutdown(Shutdown::Write);
+    }
+
+    fn count(&self, bytes: u64) {
+        let passed = self.passed.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let mut trigger = self.trigger.lock().unwrap();
+        if trigger.as_ref().is_some_and(|t| passed >= t.after) {
+            let due = trigger.take();
+            drop(trigger);
+            if let Some(due) = due {
+                (due.action)();
+            }
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! A layer's data flows: so many threads that do the same work, a number that
+//! can be changed while they run, and how busy they are.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use crate::queue::lock;
+
+/// Most flows in a layer.
+pub const MAXIMUM_FLOWS: usize = 512;
+
+/// A layer's work: called once by each flow, returns when the flow is no
+/// longer wanted or nothing is left to do.
+type Work = dyn Fn(&Flow) + Send + Sync;
+
+/// The flows of one layer.
+pub struct FlowGroup {
+    layer: &'static str,
+    shared: Arc<Shared>,
+    work: Arc<Work>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    began: Instant,
+    ended: OnceLock<Instant>,
+}
+
+#[derive(Default)]
+struct Shared {
+    wanted: AtomicUsize,
+    running: AtomicUsize,
+    most: AtomicUsize,
+    busy: AtomicU64,
+}
+
+/// One flow, as its own thread sees it.
+pub struct Flow {
+    shared: Arc<Shared>,
+    /// It was one too many.
+    ended: Cell<bool>,
+}
+
+/// How busy a layer was.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LayerUse {
+    /// Name of the layer.
+    pub layer: &'static str,
+    /// Flows now.
+    pub flows: usize,
+    /// Nanoseconds in which flows worked, summed over all of them.
+    pub busy: u64,
+    /// Part of the flows' time in which they worked, 0 to 1.
+    pub utilisation: f64,
+}
+
+impl std::fmt::Debug for FlowGroup {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "FlowGroup({})", self.layer)
+    }
+}
+
+impl Flow {
+    /// Whether this flow shall go on: the first to ask when there are too many
+    /// is the one that ends.
+    pub fn is_wanted(&self) -> bool {
+        if self.ended.get() {
+            return false;
+        }
+        // Counted down here and not when the thread ends, so that of many that
+        // ask at once no more end than are too many.
+        let wanted = self.shared.wanted.load(Ordering::Relaxed);
+        let running = &self.shared.running;
+        let fewer = |running: usize| (running > wanted).then(|| running - 1);
+        let ends = running.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fewer);
+        self.ended.set(ends.is_ok());
+        ends.is_err()
+    }
+
+    /// Does a piece of work and counts its time.
+    pub fn busy<T>(&self, work: impl FnOnce() -> T) -> T {
+        let began = Instant::now();
+        let result = work();
+        self.shared
+            .busy
+            .fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        result
+    }
+}
+
+impl FlowGroup {
+    /// A layer without flows yet.
+    pub fn new(layer: &'static str, work: Arc<Work>) -> FlowGroup {
+        FlowGroup {
+            layer,
+            shared: Arc::new(Shared::default()),
+            work,
+            threads: Mutex::new(Vec::new()),
+            began: Instant::now(),
+            ended: OnceLock::new(),
+        }
+    }
+
+    /// Changes the number of flows, at most [`MAXIMUM_FLOWS`]. New ones start
+    /// at once; those too many end after the piece of work in hand, once the
+    /// caller has woken them.
+    pub fn set(&self, flows: usize) {
+        let flows = flows.min(MAXIMUM_FLOWS);
+        let mut threads = lock(&self.threads);
+        threads.retain(|thread| !thread.is_finished());
+        self.shared.wanted.store(flows, Ordering::Relaxed);
+        while self.shared.running.load(Ordering::Relaxed) < flows {
+            let flow = Flow {
+                shared: Arc::clone(&self.shared),
+                ended: Cell::new(false),
+            };
+            let work = Arc::clone(&self.work);
+            let running = self.shared.running.fetch_add(1, Ordering::Relaxed) + 1;
+            self.shared.most.fetch_max(running, Ordering::Relaxed);
+            let started = std::thread::Builder::new()
+                .name(self.layer.to_owned())
+                .spawn(move || {
+                    work(&flow);
+                    if !flow.ended.get() {
+                        flow.shared.running.fetch_sub(1, Ordering::Relaxed);
+                    }
+                });
+            match started {
+                Ok(thread) => threads.push(thread),
+                Err(_) => {
+                    // The system gives no more threads: go on with fewer.
+                    self.shared.running.fetch_sub(1, Ordering::Relaxed);
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Waits until every flow has ended. Whoever calls has told them to.
+    pub fn join(&self) {
+        let threads = std::mem::take(&mut *lock(&self.threads));
+        for thread in threads {
+            // A panic was reported by the thread itself.
+            let _ = thread.join();
+        }
+        // A second call finds it ended already.
+        let _ = self.ended.set(Instant::now());
+    }
+
+    /// How busy the layer was since it began; once it has ended, with as many
+    /// flows as it had at most.
+    pub fn usage(&self) -> LayerUse {
+        let busy = self.shared.busy.load(Ordering::Relaxed);
+        let running = self.shared.running.load(Ordering::Relaxed);
+        let flows = match running {
+            0 => self.shared.most.load(Ordering::Relaxed),
+            running => running,
+        };
+        let until = self.ended.get().copied().unwrap_or_else(Instant::now);
+        let time = (until - self.began).as_nanos() as f64 * flows.max(1) as f64;
+        LayerUse {
+            layer: self.layer,
+            flows,
+            busy,
+            utilisation: (busy as f64 / time).min(1.0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queue::Queue;
+    use std::sync::atomic::AtomicBool;
+
+    #[test]
+    fn flows_are_halved_and_doubled_while_they_work() {
+        let queue: Arc<Queue<u64>> = Arc::default();
+        let sum = Arc::new(AtomicU64::new(0));
+        let (input, output) = (Arc::clone(&queue), Arc::clone(&sum));
+        let group = FlowGroup::new(
+            "test",
+            Arc::new(move |flow: &Flow| {
+                while let Some(number) = input.pop(|| flow.is_wanted()) {
+                    flow.busy(|| output.fetch_add(number, Ordering::Relaxed));
+                }
+            }),
+        );
+        for round in 0..100 {
+            group.set([4, 2, 8, 1][round % 4]);
+            queue.wake();
+            queue.push(round as u64);
+        }
+        let done = AtomicBool::new(false);
+        while !done.load(Ordering::Relaxed) {
+            done.store(sum.load(Ordering::Relaxed) == 4950, Ordering::Relaxed);
+            std::thread::yield_now();
+        }
+        queue.close();
+        group.join();
+        assert_eq!(group.usage().flows, 8);
+    }
+}

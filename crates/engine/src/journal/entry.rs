@@ -1,0 +1,441 @@
+//! The records of a journal.
+//!
+//! ```text
+//! record    0      1      2      4          4+n        12+n
+//!           +------+------+------+----------+----------+
+//!           | type |  0   |  n   | body     | checksum |
+//!           +------+------+------+----------+----------+
+//!             u8     u8     u16    n bytes    u64
+//!
+//! header    +---------+------+-----------+--------+-------+------+
+//! type 1    | version | part | integrity | source | inode | size | …
+//!           +---------+------+-----------+--------+-------+------+
+//!             u16       u64    u8          32       u64     u64
+//!           +----------+---------+----------+-----------+
+//!         … | modified | changed | name     | principal |
+//!           +----------+---------+----------+-----------+
+//!             i64+u32    i64+u32   u8+bytes   u8+bytes
+//!
+//! owner     +-------+---------+-------------+---------+----------+
+//! type 2    | epoch | process | started     | session | host     |
+//!           +-------+---------+-------------+---------+----------+
+//!             u64     u32       i64+u32       16        u8+bytes
+//!
+//! durable   +--------+--------+------+-------------+
+//! type 3    | offset | length | kind | checksum    |
+//!           +--------+--------+------+-------------+
+//!             u64      u64      u8     32 (kind 1) or 8 (kind 2)
+//! ```
+//!
+//! Integers are little-endian. The checksum is XXH3-64 over everything before
+//! it, seeded with the record's offset in the journal, so that a record is
+//! valid in one place only. A journal begins with a header and an owner.
+
+use std::fmt;
+
+use longhaul_proto::digest::{Checksum, Integrity};
+use longhaul_proto::ledger::DurableBlock;
+use longhaul_proto::manifest::{MAXIMUM_NAME_BYTES, SourceIdentity, Timestamp};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// Version of this layout. Another version is refused, not guessed at.
+pub const FORMAT_VERSION: u16 = 1;
+
+/// Bytes of a record around its body.
+pub const FRAME_BYTES: usize = 12;
+
+/// Bytes of a record before its body.
+const PREFIX_BYTES: usize = 4;
+
+/// Longest principal in bytes: its length is one byte.
+pub const MAXIMUM_PRINCIPAL_BYTES: usize = 255;
+
+/// Longest host name in bytes (Linux allows 64, DNS 253).
+pub const MAXIMUM_HOST_BYTES: usize = 255;
+
+/// Longest body: a header with the longest name and principal.
+pub const MAXIMUM_BODY_BYTES: usize =
+    HEADER_FIXED_BYTES + 2 + MAXIMUM_NAME_BYTES + MAXIMUM_PRINCIPAL_BYTES;
+
+/// Longest record.
+pub const MAXIMUM_RECORD_BYTES: usize = FRAME_BYTES + MAXIMUM_BODY_BYTES;
+
+/// Version, part, integrity, source, inode, size, two times.
+const HEADER_FIXED_BYTES: usize = 2 + 8 + 1 + 32 + 8 + 8 + 12 + 12;
+
+/// One past the last byte that a file can have (`off_t` is signed).
+pub const MAXIMUM_FILE_BYTES: u64 = 1 << 63;
+
+const TYPE_HEADER: u8 = 1;
+const TYPE_OWNER: u8 = 2;
+const TYPE_DURABLE: u8 = 3;
+const KIND_BLAKE3: u8 = 1;
+const KIND_XXH3: u8 = 2;
+
+/// Whose a journal is: what a user needs to find the process that holds a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// Host name, at most [`MAXIMUM_HOST_BYTES`].
+    pub host: Box<str>,
+    /// Process id on that host.
+    pub process: u32,
+    /// When the process started.
+    pub started: Timestamp,
+    /// The session.
+    pub session: [u8; 16],
+}
+
+impl Owner {
+    /// Half of the session's number, for the names of its temporaries.
+    pub fn session_number(&self) -> u64 {
+        let mut half = [0; 8];
+        half.copy_from_slice(&self.session[..8]);
+        u64::from_be_bytes(half)
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "process {} on {}",
+            self.process,
+            self.host.escape_debug()
+        )
+    }
+}
+
+/// What a journal is about. Names and identities that differ from a claim's
+/// mean that the data is another file's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The last half of the part's name.
+    pub part: u64,
+    /// How its blocks are checked.
+    pub integrity: Integrity,
+    /// Hash of the source's host and path.
+    pub source: [u8; 32],
+    /// The state of the source that the data is of.
+    pub identity: SourceIdentity,
+    /// Name of the destination in its directory, 1 to 255 bytes.
+    pub name: Box<[u8]>,
+    /// Who copies, at most [`MAXIMUM_PRINCIPAL_BYTES`].
+    pub principal: Box<str>,
+}
+
+/// A record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// The first.
+    Header(Header),
+    /// From here on it is this owner's.
+    Owner {
+        /// Higher than every one before.
+        epoch: u64,
+        /// Who.
+        owner: Owner,
+    },
+    /// A block became durable.
+    Durable(DurableBlock),
+}
+
+/// Why bytes are no record.
+///
+/// The torn-tail rule: records are appended and synced in order, so a crash
+/// damages only the end. The first record that is not valid ends the journal;
+/// everything before it counts, it and everything after it never happened, and
+/// the next owner cuts it off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EntryError {
+    /// The bytes end within the record.
+    #[error("the record is cut off")]
+    Truncated,
+    /// The length is more than any record has.
+    #[error("a record of {body_bytes} bytes is longer than any")]
+    TooLong {
+        /// Bytes of the body, as announced.
+        body_bytes: usize,
+    },
+    /// The checksum does not fit.
+    #[error("the record's checksum does not fit")]
+    Checksum,
+    /// The checksum fits, but the content is none.
+    #[error("the record's content is not valid")]
+    Malformed,
+    /// A header of another version, which another longhaul wrote.
+    #[error("the journal has format {version}, this longhaul knows {FORMAT_VERSION}")]
+    Version {
+        /// Its version.
+        version: u16,
+    },
+}
+
+/// Why a record cannot be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnfitError {
+    /// A name, principal or host name is empty or too long.
+    #[error("a name of {bytes} bytes does not fit in a journal")]
+    Name {
+        /// Its length.
+        bytes: usize,
+    },
+    /// A block is empty or ends past [`MAXIMUM_FILE_BYTES`].
+    #[error("no file has a block of {length} bytes at {offset}")]
+    Block {
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        length: u64,
+    },
+}
+
+/// Appends a record that will stand at `position` in the journal.
+///
+/// # Errors
+///
+/// Where it exceeds a limit; nothing is appended then.
+pub fn encode(entry: &Entry, position: u64, out: &mut Vec<u8>) -> Result<(), UnfitError> {
+    let start = out.len();
+    let kind = match entry {
+        Entry::Header(_) => TYPE_HEADER,
+        Entry::Owner { .. } => TYPE_OWNER,
+        Entry::Durable(_) => TYPE_DURABLE,
+    };
+    out.extend([kind, 0, 0, 0]);
+    let body = match entry {
+        Entry::Header(header) => put_header(header, out),
+        Entry::Owner { epoch, owner } => put_owner(*epoch, owner, out),
+        Entry::Durable(block) => put_durable(block, out),
+    };
+    if let Err(error) = body {
+        out.truncate(start);
+        return Err(error);
+    }
+    // Every body is bounded by MAXIMUM_BODY_BYTES, far below 65536.
+    let body_bytes = (out.len() - start - PREFIX_BYTES) as u16;
+    out[start + 2..start + PREFIX_BYTES].copy_from_slice(&body_bytes.to_le_bytes());
+    let checksum = xxh3_64_with_seed(&out[start..], position);
+    out.extend(checksum.to_le_bytes());
+    Ok(())
+}
+
+fn put_header(header: &Header, out: &mut Vec<u8>) -> Result<(), UnfitError> {
+    out.extend(FORMAT_VERSION.to_le_bytes());
+    out.extend(header.part.to_le_bytes());
+    out.push(match header.integrity {
+        Integrity::Digest => KIND_BLAKE3,
+        Integrity::Checksum => KIND_XXH3,
+    });
+    out.extend(header.source);
+    out.extend(header.identity.inode.to_le_bytes());
+    out.extend(header.identity.size.to_le_bytes());
+    put_time(header.identity.modified, out);
+    put_time(header.identity.changed, out);
+    if header.name.is_empty() {
+        return Err(UnfitError::Name { bytes: 0 });
+    }
+    put_bytes(&header.name, MAXIMUM_NAME_BYTES, out)?;
+    put_bytes(header.principal.as_bytes(), MAXIMUM_PRINCIPAL_BYTES, out)
+}
+
+fn put_owner(epoch: u64, owner: &Owner, out: &mut Vec<u8>) -> Result<(), UnfitError> {
+    out.extend(epoch.to_le_bytes());
+    out.extend(owner.process.to_le_bytes());
+    put_time(owner.started, out);
+    out.extend(owner.session);
+    put_bytes(owner.host.as_bytes(), MAXIMUM_HOST_BYTES, out)
+}
+
+fn put_durable(block: &DurableBlock, out: &mut Vec<u8>) -> Result<(), UnfitError> {
+    let (offset, length) = (block.offset, block.length);
+    if !is_block(offset, length) {
+        return Err(UnfitError::Block { offset, length });
+    }
+    out.extend(offset.to_le_bytes());
+    out.extend(length.to_le_bytes());
+    match block.checksum {
+        Checksum::Blake3(value) => {
+            out.push(KIND_BLAKE3);
+            out.extend(value);
+        }
+        Checksum::Xxh3(value) => {
+            out.push(KIND_XXH3);
+            out.extend(value.to_le_bytes());
+        }
+    }
+    Ok(())
+}
+
+fn put_time(time: Timestamp, out: &mut Vec<u8>) {
+    out.extend(time.seconds.to_le_bytes());
+    out.extend(time.nanoseconds.to_le_bytes());
+}
+
+fn put_bytes(bytes: &[u8], maximum: usize, out: &mut Vec<u8>) -> Result<(), UnfitError> {
+    let length = u8::try_from(bytes.len()).ok();
+    let length = length.filter(|_| bytes.len() <= maximum);
+    out.push(length.ok_or(UnfitError::Name { bytes: bytes.len() })?);
+    out.extend(bytes);
+    Ok(())
+}
+
+fn is_block(offset: u64, length: u64) -> bool {
+    let end = offset.checked_add(length);
+    length > 0 && end.is_some_and(|end| end <= MAXIMUM_FILE_BYTES)
+}
+
+/// Decodes the record at the beginning of `bytes`, which stand at `position`
+/// in their journal, and tells how many bytes it takes.
+///
+/// # Errors
+///
+/// [`EntryError`]; never a panic, whatever the bytes are.
+pub fn decode(bytes: &[u8], position: u64) -> Result<(Entry, usize), EntryError> {
+    let mut reader = Body(bytes);
+    let [kind, zero, low, high] = reader.take()?;
+    let body_bytes = usize::from(u16::from_le_bytes([low, high]));
+    if body_bytes > MAXIMUM_BODY_BYTES {
+        return Err(EntryError::TooLong { body_bytes });
+    }
+    let body = Body(reader.slice(body_bytes)?);
+    let checksum = u64::from_le_bytes(reader.take()?);
+    let covered = &bytes[..PREFIX_BYTES + body_bytes];
+    if checksum != xxh3_64_with_seed(covered, position) {
+        return Err(EntryError::Checksum);
+    }
+    if zero != 0 {
+        return Err(EntryError::Malformed);
+    }
+    // The checksum fits: what is cut off within the body was written so.
+    let entry = decode_body(kind, body).map_err(|error| match error {
+        EntryError::Truncated => EntryError::Malformed,
+        other => other,
+    })?;
+    Ok((entry, FRAME_BYTES + body_bytes))
+}
+
+fn decode_body(kind: u8, mut body: Body<'_>) -> Result<Entry, EntryError> {
+    let entry = match kind {
+        TYPE_HEADER => Entry::Header(body.header()?),
+        TYPE_OWNER => Entry::Owner {
+            epoch: body.u64()?,
+            owner: body.owner()?,
+        },
+        TYPE_DURABLE => Entry::Durable(body.durable()?),
+        _ => return Err(EntryError::Malformed),
+    };
+    if body.0.is_empty() {
+        Ok(entry)
+    } else {
+        Err(EntryError::Malformed)
+    }
+}
+
+/// What is left of a record to decode.
+struct Body<'a>(&'a [u8]);
+
+impl<'a> Body<'a> {
+    fn slice(&mut self, count: usize) -> Result<&'a [u8], EntryError> {
+        let split = self.0.split_at_checked(count);
+        let (taken, rest) = split.ok_or(EntryError::Truncated)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn take<const COUNT: usize>(&mut self) -> Result<[u8; COUNT], EntryError> {
+        let split = self.0.split_first_chunk();
+        let (taken, rest) = split.ok_or(EntryError::Truncated)?;
+        self.0 = rest;
+        Ok(*taken)
+    }
+
+    fn u8(&mut self) -> Result<u8, EntryError> {
+        Ok(u8::from_le_bytes(self.take()?))
+    }
+
+    fn u32(&mut self) -> Result<u32, EntryError> {
+        Ok(u32::from_le_bytes(self.take()?))
+    }
+
+    fn u64(&mut self) -> Result<u64, EntryError> {
+        Ok(u64::from_le_bytes(self.take()?))
+    }
+
+    fn time(&mut self) -> Result<Timestamp, EntryError> {
+        let time = Timestamp {
+            seconds: i64::from_le_bytes(self.take()?),
+            nanoseconds: self.u32()?,
+        };
+        if time.nanoseconds < 1_000_000_000 {
+            Ok(time)
+        } else {
+            Err(EntryError::Malformed)
+        }
+    }
+
+    fn bytes(&mut self) -> Result<&'a [u8], EntryError> {
+        let count = self.u8()?;
+        self.slice(count.into())
+    }
+
+    fn text(&mut self) -> Result<Box<str>, EntryError> {
+        let text = std::str::from_utf8(self.bytes()?);
+        text.map(Box::from).map_err(|_| EntryError::Malformed)
+    }
+
+    fn header(&mut self) -> Result<Header, EntryError> {
+        // The version comes first, for other versions may differ in the rest.
+        let version = u16::from_le_bytes(self.take()?);
+        if version != FORMAT_VERSION {
+            return Err(EntryError::Version { version });
+        }
+        let header = Header {
+            part: self.u64()?,
+            integrity: match self.u8()? {
+                KIND_BLAKE3 => Integrity::Digest,
+                KIND_XXH3 => Integrity::Checksum,
+                _ => return Err(EntryError::Malformed),
+            },
+            source: self.take()?,
+            identity: SourceIdentity {
+                inode: self.u64()?,
+                size: self.u64()?,
+                modified: self.time()?,
+                changed: self.time()?,
+            },
+            name: self.bytes()?.into(),
+            principal: self.text()?,
+        };
+        if header.name.is_empty() {
+            Err(EntryError::Malformed)
+        } else {
+            Ok(header)
+        }
+    }
+
+    fn owner(&mut self) -> Result<Owner, EntryError> {
+        Ok(Owner {
+            process: self.u32()?,
+            started: self.time()?,
+            session: self.take()?,
+            host: self.text()?,
+        })
+    }
+
+    fn durable(&mut self) -> Result<DurableBlock, EntryError> {
+        let (offset, length) = (self.u64()?, self.u64()?);
+        let checksum = match self.u8()? {
+            KIND_BLAKE3 => Checksum::Blake3(self.take()?),
+            KIND_XXH3 => Checksum::Xxh3(self.u64()?),
+            _ => return Err(EntryError::Malformed),
+        };
+        if !is_block(offset, length) {
+            return Err(EntryError::Malformed);
+        }
+        Ok(DurableBlock {
+            offset,
+            length,
+            checksum,
+        })
+    }
+}

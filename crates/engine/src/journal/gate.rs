@@ -1,0 +1,92 @@
+//! The lock under which a journal, and the names beside it, are changed.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::storage::{Creation, DataMode, Directory, StoredFile};
+
+/// How long to wait for whoever is inside. What happens there takes some
+/// writes and at most one sync; longer means that storage hangs.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long to wait between two tries: `flock` with a limit does not exist.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Whether a journal may be made by entering.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entering {
+    /// Made if it is not there.
+    MayCreate,
+    /// It must be there.
+    MustExist,
+}
+
+/// Held: nobody else changes this journal. Dropping it leaves.
+pub struct Gate {
+    file: Arc<dyn StoredFile>,
+    inode: u64,
+}
+
+impl Gate {
+    /// Waits until nobody else is inside. The lock is on an inode while the
+    /// contract is about a name, so the name is looked at again afterwards.
+    ///
+    /// # Errors
+    ///
+    /// `TimedOut` where another stays inside; `NotFound` with
+    /// [`Entering::MustExist`]; else as the storage has it.
+    pub fn enter(
+        directory: &dyn Directory,
+        journal: &[u8],
+        entering: Entering,
+    ) -> io::Result<Gate> {
+        let creation = match entering {
+            Entering::MayCreate => Creation::Either,
+            Entering::MustExist => Creation::Existing,
+        };
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let file = directory.create_file(journal, creation, DataMode::Buffered)?;
+            wait_for_lock(&*file, deadline)?;
+            let inode = file.status()?.inode;
+            if name_is(directory, journal, inode)? {
+                return Ok(Gate { file, inode });
+            }
+            if Instant::now() > deadline {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+        }
+    }
+
+    /// The journal.
+    pub fn file(&self) -> &Arc<dyn StoredFile> {
+        &self.file
+    }
+
+    /// The journal's inode.
+    pub fn inode(&self) -> u64 {
+        self.inode
+    }
+}
+
+fn wait_for_lock(file: &dyn StoredFile, deadline: Instant) -> io::Result<()> {
+    while !file.try_lock()? {
+        if Instant::now() > deadline {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        // tidy: reason: `flock` has no wait with a limit, and a signal for one
+        // would be the whole process's.
+        std::thread::sleep(PAUSE);
+    }
+    Ok(())
+}
+
+/// Whether a name refers to an inode.
+pub(super) fn name_is(directory: &dyn Directory, name: &[u8], inode: u64) -> io::Result<bool> {
+    match directory.status_of(name) {
+        Ok(status) => Ok(status.inode == inode),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}

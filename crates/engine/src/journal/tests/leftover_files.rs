@@ -1,0 +1,143 @@
+//! What is listed, and what expires.
+
+use std::time::Duration;
+
+use super::super::{LeftoverKind, expire, leftovers, names};
+use super::*;
+use crate::storage::Creation;
+use crate::storage::forgetting::ForgettingStorage;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn later(storage: &ForgettingStorage, duration: Duration) -> Timestamp {
+    let mut now = storage.root().status().unwrap().modified;
+    now.seconds += duration.as_secs() as i64 + 1;
+    now
+}
+
+fn expired(storage: &ForgettingStorage, after: Duration) -> Vec<(Box<[u8]>, u64)> {
+    let mut removed = Vec::new();
+    let now = later(storage, after);
+    expire(&*storage.root(), HOUR, now, &mut |name, bytes| {
+        removed.push((name.into(), bytes.unwrap()));
+    })
+    .unwrap();
+    removed
+}
+
+#[test]
+fn leftovers_tell_what_they_are() {
+    let storage = ForgettingStorage::new();
+    let root = storage.root();
+    let partial = claim(&root, FIRST, 7);
+    FIRST.receive(&partial, 1).unwrap();
+    root.create_file(&names::temporary(3, 4), Creation::New, DataMode::Buffered)
+        .unwrap();
+    root.create_file(b"mine", Creation::New, DataMode::Buffered)
+        .unwrap();
+    root.create_file(b".longhaul-mine", Creation::New, DataMode::Buffered)
+        .unwrap();
+    let found: Vec<_> = leftovers(root.clone())
+        .unwrap()
+        .map(Result::unwrap)
+        .collect();
+    assert_eq!(found.len(), 3);
+    for leftover in &found {
+        assert_eq!(leftover.held, leftover.kind != LeftoverKind::Temporary);
+        assert!(leftover.age(later(&storage, HOUR)) >= HOUR);
+        match &leftover.kind {
+            LeftoverKind::Part => assert_eq!(leftover.size, 2 * BLOCK_BYTES),
+            LeftoverKind::Temporary => assert_eq!(leftover.size, 0),
+            LeftoverKind::Journal(whose) => {
+                let whose = whose.as_ref().unwrap();
+                assert_eq!((&*whose.name, &*whose.principal), (NAME, "alice"));
+                assert_eq!(whose.owner, owner(7));
+            }
+        }
+    }
+    partial.ensure_owned().unwrap();
+    drop(partial);
+    assert!(
+        leftovers(root)
+            .unwrap()
+            .all(|leftover| !leftover.unwrap().held)
+    );
+}
+
+#[test]
+fn only_what_is_old_and_dead_expires() {
+    let storage = ForgettingStorage::new();
+    let root = storage.root();
+    root.create_file(b"mine", Creation::New, DataMode::Buffered)
+        .unwrap();
+    root.create_file(&names::temporary(3, 4), Creation::New, DataMode::Buffered)
+        .unwrap();
+    let partial = claim(&root, FIRST, 1);
+    FIRST.receive(&partial, 0).unwrap();
+    assert!(expired(&storage, Duration::ZERO).is_empty());
+    assert_eq!(expired(&storage, HOUR).len(), 1);
+    partial.ensure_owned().unwrap();
+    drop(partial);
+    assert!(expired(&storage, HOUR / 2).is_empty());
+    let removed = expired(&storage, HOUR);
+    assert_eq!(removed.len(), 2);
+    assert!(removed[0].0.ends_with(b".part") && removed[0].1 == BLOCK_BYTES);
+    assert_eq!(
+        listing(&root).into_keys().collect::<Vec<_>>(),
+        [b"mine"[..].into()]
+    );
+}
+
+#[test]
+fn a_journal_that_is_still_written_keeps_an_old_part() {
+    let storage = ForgettingStorage::new();
+    let root = storage.root();
+    let partial = claim(&root, FIRST, 1);
+    partial.file().set_modified(Timestamp::default()).unwrap();
+    drop(partial);
+    assert!(expired(&storage, Duration::ZERO).is_empty());
+    assert_eq!(listing(&root).len(), 2);
+}
+
+#[test]
+fn parts_and_journals_without_each_other_expire() {
+    let storage = ForgettingStorage::new();
+    let root = storage.root();
+    let key = names::Key::new(NAME, "alice");
+    root.create_file(&key.part(8), Creation::New, DataMode::Buffered)
+        .unwrap();
+    let held = claim(&root, FIRST, 1);
+    let other = names::Key::new(b"other", "alice");
+    let torn = root
+        .create_file(&other.journal(), Creation::New, DataMode::Buffered)
+        .unwrap();
+    torn.write_at(b"torn", 0).unwrap();
+    let lone = names::Key::new(b"lone", "alice").part(1);
+    root.create_file(&lone, Creation::New, DataMode::Buffered)
+        .unwrap();
+    let removed: Vec<_> = expired(&storage, HOUR)
+        .into_iter()
+        .map(|(name, _)| name)
+        .collect();
+    assert_eq!(removed.len(), 3);
+    for name in [key.part(8), other.journal(), lone] {
+        assert!(removed.contains(&name));
+    }
+    held.ensure_owned().unwrap();
+}
+
+#[test]
+fn a_journal_of_another_version_spares_the_living() {
+    let storage = ForgettingStorage::new();
+    let root = storage.root();
+    let key = names::Key::new(NAME, "alice");
+    root.create_file(&key.journal(), Creation::New, DataMode::Buffered)
+        .unwrap();
+    let part = root
+        .create_file(&key.part(8), Creation::New, DataMode::Buffered)
+        .unwrap();
+    assert!(part.try_lock().unwrap());
+    assert!(expired(&storage, HOUR).is_empty());
+    drop(part);
+    assert_eq!(expired(&storage, HOUR).len(), 2);
+}

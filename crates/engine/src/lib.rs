@@ -1,0 +1,22 @@
+//! The data path: the only crate that touches disks, sockets and threads.
+//!
+//! - [`session`] drives one pair of hosts: a [`session::Transfer`] is one end
+//! - [`send`] is the way out: walk -> read -> compress -> seal -> wire
+//! - [`recv`] is the way in: wire -> open -> decompress -> write -> commit
+//! - [`net`]: streams, TLS, identities, principals
+//! - [`storage`]: every durable call, behind two traits
+//! - [`journal`]: what of a large file is durable, beside the file
+//! - [`pool`]: the buffers of all blocks under one memory budget
+//! - [`flows`], [`queue`], [`codec`]: what layers are made of
+
+pub mod codec;
+pub mod failure;
+pub mod flows;
+pub mod journal;
+pub mod net;
+pub mod pool;
+pub mod queue;
+pub mod recv;
+pub mod send;
+pub mod session;
+pub mod storage;

@@ -1,0 +1,149 @@
+//! Streams without encryption: for block streams on networks that both ends
+//! were told to trust (what authenticates them is said in the protocol), and
+//! for copies within one process.
+//!
+//! An end of the connection is a clean end here: nothing tells a truncation
+//! from it, so whoever reads must know how much is to come.
+
+use std::io::{self, IoSlice};
+use std::net::{Shutdown, TcpStream};
+use std::os::unix::net::UnixStream;
+
+use super::stream::{Half, Socket, Stream, StreamHandle, StreamReader, StreamWriter, Wire};
+
+/// Makes a stream of a connection, in clear.
+///
+/// # Errors
+///
+/// What the kernel says to `TCP_NODELAY`.
+pub fn over_tcp(socket: TcpStream) -> io::Result<Stream> {
+    socket.set_nodelay(true)?;
+    Ok(build(Socket::Tcp(socket)))
+}
+
+/// Two streams joined to each other within this host.
+///
+/// # Errors
+///
+/// Where the process has too many open files.
+pub fn local_pair() -> io::Result<(Stream, Stream)> {
+    let (left, right) = UnixStream::pair()?;
+    Ok((build(Socket::Unix(left)), build(Socket::Unix(right))))
+}
+
+fn build(socket: Socket) -> Stream {
+    let wire = Wire::new(socket, None, "clear");
+    let (reading, writing) = Half::pair(&wire);
+    Stream {
+        reader: Box::new(ClearReader { half: reading }),
+        writer: Box::new(ClearWriter { half: writing }),
+        handle: StreamHandle::new(&wire),
+    }
+}
+
+struct ClearReader {
+    half: Half,
+}
+
+impl StreamReader for ClearReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if buffer.is_empty() {
+            return Ok(0);
+        }
+        let count = self.half.receive(buffer)?;
+        self.half.count_read(count);
+        Ok(count)
+    }
+}
+
+struct ClearWriter {
+    half: Half,
+}
+
+impl StreamWriter for ClearWriter {
+    fn write_all(&mut self, parts: &[&[u8]]) -> io::Result<()> {
+        let mut slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
+        self.half.send_all(&mut slices)?;
+        self.half
+            .count_written(parts.iter().map(|part| part.len()).sum());
+        Ok(())
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        self.half.shutdown(Shutdown::Write)
+    }
+}
+
+impl Drop for ClearWriter {
+    fn drop(&mut self) {
+        // The peer's reader should not wait for a writer that is gone.
+        let _ = self.half.shutdown(Shutdown::Write);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_to_end(reader: &mut dyn StreamReader) -> Vec<u8> {
+        let mut all = Vec::new();
+        let mut buffer = [0; 1000];
+        loop {
+            match reader.read(&mut buffer).unwrap() {
+                0 => return all,
+                n => all.extend_from_slice(&buffer[..n]),
+            }
+        }
+    }
+
+    #[test]
+    fn carries_parts_in_order_both_ways() {
+        let (mut left, mut right) = local_pair().unwrap();
+        let big = vec![7; 300_000];
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                left.writer.write_all(&[b"", b"ab", &big, b""]).unwrap();
+                left.writer.finish().unwrap();
+            });
+            right.writer.write_all(&[b"back"]).unwrap();
+            right.writer.finish().unwrap();
+            let got = read_to_end(&mut *right.reader);
+            assert_eq!(got, [b"ab", &big[..]].concat());
+        });
+        assert_eq!(read_to_end(&mut *left.reader), b"back");
+        assert_eq!(left.handle.bytes_written().0, 300_002);
+        assert_eq!(right.handle.bytes_read().0, 300_002);
+        assert!(left.handle.tcp_info().is_none());
+        assert!(left.handle.set_congestion("cubic").is_err());
+    }
+
+    #[test]
+    fn nothing_to_write_is_nothing() {
+        let (mut left, _right) = local_pair().unwrap();
+        left.writer.write_all(&[]).unwrap();
+        left.writer.write_all(&[b"", b""]).unwrap();
+    }
+
+    #[test]
+    fn shutdown_wakes_a_blocked_reader() {
+        let (left, _right) = local_pair().unwrap();
+        let (mut reader, handle) = (left.reader, left.handle);
+        let waiting = std::thread::spawn(move || reader.read(&mut [0; 8]));
+        handle.shutdown();
+        assert_eq!(waiting.join().unwrap().unwrap(), 0);
+    }
+
+    #[test]
+    fn a_kept_handle_does_not_keep_the_connection() {
+        let (left, mut right) = local_pair().unwrap();
+        let Stream {
+            reader,
+            writer,
+            handle,
+        } = left;
+        drop((reader, writer));
+        assert_eq!(right.reader.read(&mut [0; 8]).unwrap(), 0);
+        assert!(right.writer.write_all(&[&[0; 8]]).is_err());
+        drop(handle);
+    }
+}

@@ -1,0 +1,401 @@
+//! Who a host is: a key, its certificate, and the key's fingerprint.
+
+use std::fmt;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
+
+use aws_lc_rs::digest;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::ParsedCertificate;
+
+/// The SHA-256 of a certificate's SubjectPublicKeyInfo in DER: the key alone,
+/// so that a renewed certificate of the same key keeps its fingerprint.
+///
+/// Written `sha256:` and 43 characters of Base64 without padding. The same
+/// number comes from `openssl x509 -pubkey -noout -in cert.pem | openssl pkey
+/// -pubin -outform DER | openssl dgst -sha256 -binary | base64`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fingerprint([u8; 32]);
+
+const PREFIX: &str = "sha256:";
+
+impl Fingerprint {
+    /// The fingerprint of a certificate's key.
+    ///
+    /// # Errors
+    ///
+    /// Where the bytes are no X.509 certificate of version 3.
+    pub fn of_certificate(certificate: &CertificateDer<'_>) -> Result<Fingerprint, rustls::Error> {
+        let key = ParsedCertificate::try_from(certificate)?.subject_public_key_info();
+        let hash = digest::digest(&digest::SHA256, &key);
+        let mut bytes = [0; 32];
+        bytes.copy_from_slice(hash.as_ref());
+        Ok(Fingerprint(bytes))
+    }
+
+    /// The hash.
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{PREFIX}{}", STANDARD_NO_PAD.encode(self.0))
+    }
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Text that is no fingerprint.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "\"{0}\" is no fingerprint: it is written `sha256:` and 43 characters, as `longhaul serve` \
+     prints it when it starts"
+)]
+pub struct ParseFingerprintError(String);
+
+impl FromStr for Fingerprint {
+    type Err = ParseFingerprintError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let decode = || {
+            let bytes = STANDARD_NO_PAD.decode(text.strip_prefix(PREFIX)?).ok()?;
+            bytes.try_into().ok().map(Fingerprint)
+        };
+        decode().ok_or_else(|| ParseFingerprintError(text.chars().take(80).collect()))
+    }
+}
+
+/// A private key with its certificate chain, ready to prove itself.
+#[derive(Clone)]
+pub struct Identity {
+    chain: Vec<CertificateDer<'static>>,
+    key: Arc<PrivateKeyDer<'static>>,
+    fingerprint: Fingerprint,
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Identity({})", self.fingerprint)
+    }
+}
+
+/// An identity cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum IdentityError {
+    /// A file cannot be read, made or renamed.
+    #[error("{path}: {cause}: check that the directory exists and belongs to this user")]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        cause: io::Error,
+    },
+    /// A file holds nothing of the kind.
+    #[error("{path} holds no {wanted} in PEM ({cause}): give a file that has one")]
+    Pem {
+        /// Which.
+        path: PathBuf,
+        /// What was looked for.
+        wanted: &'static str,
+        /// Why not.
+        cause: String,
+    },
+    /// The private key is open to others.
+    #[error(
+        "{path} is a private key that others may read (mode {mode:o}): run `chmod 600 {path}`, or \
+         make a new key if somebody did"
+    )]
+    Exposed {
+        /// Which.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// Key and certificate do not belong together, or are of an unknown kind.
+    #[error(
+        "{path}: the certificate or key cannot be used: {cause}: give a matching pair (ECDSA \
+         P-256 or P-384, Ed25519, or RSA)"
+    )]
+    Unusable {
+        /// The certificate.
+        path: PathBuf,
+        /// Why.
+        cause: rustls::Error,
+    },
+    /// The random generator or the encoder failed.
+    #[error("a key could not be made: {0}: give a certificate and key instead")]
+    Generate(String),
+}
+
+/// The one file of a generated identity: key and certificate together, so that
+/// no crash can leave one without the other.
+const GENERATED_FILE: &str = "identity.pem";
+
+impl Identity {
+    /// Reads a certificate chain and its key.
+    ///
+    /// # Errors
+    ///
+    /// Where a file cannot be read, is no PEM, the key is readable by others,
+    /// or the two do not match.
+    pub fn from_pem_files(certificates: &Path, key: &Path) -> Result<Identity, IdentityError> {
+        refuse_exposed(key)?;
+        let chain = read_certificates(certificates)?;
+        let pem_error = |cause: rustls::pki_types::pem::Error| IdentityError::Pem {
+            path: key.into(),
+            wanted: "private key",
+            cause: cause.to_string(),
+        };
+        let key = PrivateKeyDer::from_pem_file(key).map_err(pem_error)?;
+        Identity::build(chain, key).map_err(|cause| IdentityError::Unusable {
+            path: certificates.into(),
+            cause,
+        })
+    }
+
+    /// The identity kept in `directory`; on first use a self-signed one is
+    /// made there, with the directory where it is missing. Two processes that
+    /// do so at once come to the same one.
+    ///
+    /// # Errors
+    ///
+    /// As [`Identity::from_pem_files`], and where it cannot be written.
+    pub fn in_directory(directory: &Path) -> Result<Identity, IdentityError> {
+        let path = directory.join(GENERATED_FILE);
+        match fs::symlink_metadata(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let pem = generate_pem()?;
+                keep(directory, &path, &pem).map_err(|cause| IdentityError::File {
+                    path: path.clone(),
+                    cause,
+                })?;
+            }
+            _ => {}
+        }
+        Identity::from_pem_files(&path, &path)
+    }
+
+    /// A self-signed identity that is kept nowhere.
+    ///
+    /// # Errors
+    ///
+    /// [`IdentityError::Generate`].
+    pub fn ephemeral() -> Result<Identity, IdentityError> {
+        let (certificate, key) = generate()?;
+        let key = PrivateKeyDer::try_from(key.serialize_der())
+            .map_err(|cause| IdentityError::Generate(cause.into()))?;
+        Identity::build(vec![certificate.der().clone()], key)
+            .map_err(|cause| IdentityError::Generate(cause.to_string()))
+    }
+
+    fn build(
+        chain: Vec<CertificateDer<'static>>,
+        key: PrivateKeyDer<'static>,
+    ) -> Result<Identity, rustls::Error> {
+        let first = chain
+            .first()
+            .ok_or(rustls::Error::NoCertificatesPresented)?;
+        let fingerprint = Fingerprint::of_certificate(first)?;
+        let identity = Identity {
+            fingerprint,
+            key: Arc::new(key),
+            chain,
+        };
+        identity.certified_key()?;
+        Ok(identity)
+    }
+
+    /// The key's fingerprint, by which others know this host.
+    pub fn fingerprint(&self) -> Fingerprint {
+        self.fingerprint
+    }
+
+    /// As rustls takes it; proves that key and certificate match.
+    pub(super) fn certified_key(&self) -> Result<rustls::sign::CertifiedKey, rustls::Error> {
+        rustls::sign::CertifiedKey::from_der(
+            self.chain.clone(),
+            self.key.clone_key(),
+            &super::tls::provider(),
+        )
+    }
+}
+
+/// Reads all certificates of a PEM file; at least one.
+pub(super) fn read_certificates(
+    path: &Path,
+) -> Result<Vec<CertificateDer<'static>>, IdentityError> {
+    let pem_error = |cause: String| IdentityError::Pem {
+        path: path.into(),
+        wanted: "certificate",
+        cause,
+    };
+    let chain = CertificateDer::pem_file_iter(path)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|cause| pem_error(cause.to_string()))?;
+    if chain.is_empty() {
+        return Err(pem_error("nothing found".into()));
+    }
+    Ok(chain)
+}
+
+fn refuse_exposed(path: &Path) -> Result<(), IdentityError> {
+    let status = fs::metadata(path).map_err(|cause| IdentityError::File {
+        path: path.into(),
+        cause,
+    })?;
+    let mode = status.permissions().mode() & 0o7777;
+    if mode & 0o077 != 0 {
+        return Err(IdentityError::Exposed {
+            path: path.into(),
+            mode,
+        });
+    }
+    Ok(())
+}
+
+/// ECDSA P-256: the signature that every TLS 1.3 peer must know (RFC 8446,
+/// section 9.1).
+fn generate() -> Result<(rcgen::Certificate, rcgen::KeyPair), IdentityError> {
+    let error = |cause: rcgen::Error| IdentityError::Generate(cause.to_string());
+    let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).map_err(error)?;
+    // The name is for whoever looks at it: what counts is the key.
+    let mut parameters =
+        rcgen::CertificateParams::new(vec!["longhaul".to_owned()]).map_err(error)?;
+    parameters
+        .distinguished_name
+        .push(rcgen::DnType::CommonName, "longhaul");
+    let certificate = parameters.self_signed(&key).map_err(error)?;
+    Ok((certificate, key))
+}
+
+fn generate_pem() -> Result<String, IdentityError> {
+    let (certificate, key) = generate()?;
+    Ok(key.serialize_pem() + &certificate.pem())
+}
+
+/// Nobody else's, neither another process's nor another thread's.
+fn staging_name() -> String {
+    static COUNTER: AtomicU64 = AtomicU64::new(0);
+    let counter = COUNTER.fetch_add(1, Ordering::Relaxed);
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let nanoseconds = now.map_or(0, |since| since.as_nanos());
+    format!(
+        "{GENERATED_FILE}.{}.{counter}.{nanoseconds}",
+        std::process::id()
+    )
+}
+
+/// Writes the file whole and durable, or leaves the one that somebody else has
+/// made meanwhile.
+fn keep(directory: &Path, path: &Path, pem: &str) -> io::Result<()> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory)?;
+    let staging = directory.join(staging_name());
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&staging)?;
+    file.write_all(pem.as_bytes())?;
+    file.sync_all()?;
+    // A link, unlike a rename, never replaces.
+    let linked = fs::hard_link(&staging, path);
+    fs::remove_file(&staging)?;
+    match linked {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    File::open(directory)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fingerprints_are_read_as_they_are_written() {
+        let fingerprint = Identity::ephemeral().unwrap().fingerprint();
+        let text = fingerprint.to_string();
+        assert_eq!(text.len(), 7 + 43);
+        assert_eq!(text.parse(), Ok(fingerprint));
+        for bad in [
+            "",
+            "sha256:",
+            "sha256:AAAA",
+            &text[7..],
+            &format!("{text}="),
+        ] {
+            assert!(bad.parse::<Fingerprint>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_generated_identity_stays() {
+        let home = tempfile::tempdir().unwrap();
+        let directory = home.path().join("a/b");
+        let first = Identity::in_directory(&directory).unwrap();
+        let again = Identity::in_directory(&directory).unwrap();
+        assert_eq!(first.fingerprint(), again.fingerprint());
+        let path = directory.join(GENERATED_FILE);
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn who_comes_second_takes_what_the_first_made() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join(GENERATED_FILE);
+        keep(home.path(), &path, "first").unwrap();
+        keep(home.path(), &path, "second").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "first");
+    }
+
+    #[test]
+    fn an_exposed_key_is_refused_with_its_remedy() {
+        let home = tempfile::tempdir().unwrap();
+        Identity::in_directory(home.path()).unwrap();
+        let path = home.path().join(GENERATED_FILE);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        let error = Identity::in_directory(home.path()).unwrap_err();
+        assert!(error.to_string().contains("chmod 600"), "{error}");
+    }
+
+    #[test]
+    fn a_foreign_key_does_not_fit() {
+        let home = tempfile::tempdir().unwrap();
+        let [one, two] = ["one", "two"].map(|name| home.path().join(name));
+        Identity::in_directory(&one).unwrap();
+        Identity::in_directory(&two).unwrap();
+        let error = Identity::from_pem_files(&one.join(GENERATED_FILE), &two.join(GENERATED_FILE))
+            .unwrap_err();
+        assert!(matches!(error, IdentityError::Unusable { .. }), "{error}");
+    }
+
+    #[test]
+    fn garbage_is_no_certificate() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("x");
+        fs::write(&path, "garbage").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        let error = Identity::from_pem_files(&path, &path).unwrap_err();
+        assert!(matches!(error, IdentityError::Pem { .. }), "{error}");
+    }
+}

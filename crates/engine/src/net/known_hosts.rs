@@ -1,0 +1,279 @@
+//! The servers' keys that a user has come to know, one `host:port fingerprint`
+//! a line, as SSH keeps them.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::identity::Fingerprint;
+use super::tcp::HostPort;
+
+/// More than this is no list that a person's connections made.
+const MAXIMUM_FILE_BYTES: u64 = 16 << 20;
+
+/// The list cannot be used.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum KnownHostsError {
+    /// It cannot be read or written.
+    #[error("{file}: {cause}: check that the file and its directory belong to this user")]
+    File {
+        /// Which.
+        file: PathBuf,
+        /// Why.
+        cause: Arc<io::Error>,
+    },
+    /// A line is none. Skipping it might skip the very pin that matters.
+    #[error("{file}, line {line}: not \"host:port sha256:...\": correct or delete the line")]
+    Line {
+        /// Which.
+        file: PathBuf,
+        /// Which line, from 1.
+        line: usize,
+    },
+    /// It is no list.
+    #[error("{file} is larger than {MAXIMUM_FILE_BYTES} bytes: move it away")]
+    TooLarge {
+        /// Which.
+        file: PathBuf,
+    },
+}
+
+/// What the list says of a server's key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Knowledge {
+    /// It is the known one.
+    Known,
+    /// No key is known for that host and port.
+    Unknown,
+    /// Another one is known, from this line.
+    Changed {
+        /// From 1.
+        line: usize,
+        /// The key of that line.
+        known: Fingerprint,
+    },
+}
+
+/// The keys that were listed for one host and port, with their lines.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pins(Vec<(usize, Fingerprint)>);
+
+impl Pins {
+    /// Reads the list; a missing one is empty.
+    pub(super) fn load(file: &Path, host: &HostPort) -> Result<Pins, KnownHostsError> {
+        match File::open(file) {
+            Ok(opened) => Pins::read(file, &opened, host),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Pins::default()),
+            Err(error) => Err(file_error(file)(error)),
+        }
+    }
+
+    fn read(file: &Path, opened: &File, host: &HostPort) -> Result<Pins, KnownHostsError> {
+        let mut bytes = Vec::new();
+        opened
+            .take(MAXIMUM_FILE_BYTES + 1)
+            .read_to_end(&mut bytes)
+            .map_err(file_error(file))?;
+        if bytes.len() as u64 > MAXIMUM_FILE_BYTES {
+            return Err(KnownHostsError::TooLarge { file: file.into() });
+        }
+        Pins::parse(file, &bytes, host)
+    }
+
+    fn parse(file: &Path, bytes: &[u8], host: &HostPort) -> Result<Pins, KnownHostsError> {
+        let wanted = host.to_string();
+        let mut pins = Vec::new();
+        for (index, line) in bytes.split(|&b| b == b'\n').enumerate() {
+            let bad = || KnownHostsError::Line {
+                file: file.into(),
+                line: index + 1,
+            };
+            let text = std::str::from_utf8(line).map_err(|_| bad())?.trim();
+            if text.is_empty() || text.starts_with('#') {
+                continue;
+            }
+            let (name, key) = text.split_once(char::is_whitespace).ok_or_else(bad)?;
+            let key = key.trim_start().parse().map_err(|_| bad())?;
+            if name.eq_ignore_ascii_case(&wanted) {
+                pins.push((index + 1, key));
+            }
+        }
+        Ok(Pins(pins))
+    }
+
+    /// Several lines for one host are several keys that it may have.
+    pub(super) fn judge(&self, key: &Fingerprint) -> Knowledge {
+        match self.0.first() {
+            None => Knowledge::Unknown,
+            _ if self.0.iter().any(|(_, known)| known == key) => Knowledge::Known,
+            Some((line, known)) => Knowledge::Changed {
+                line: *line,
+                known: *known,
+            },
+        }
+    }
+}
+
+fn file_error(file: &Path) -> impl Fn(io::Error) -> KnownHostsError {
+    move |cause| KnownHostsError::File {
+        file: file.into(),
+        cause: Arc::new(cause),
+    }
+}
+
+/// What `file` says of `key` as the key of `host`.
+///
+/// # Errors
+///
+/// Where the file cannot be read or has a line that is none.
+pub fn look_up(
+    file: &Path,
+    host: &HostPort,
+    key: &Fingerprint,
+) -> Result<Knowledge, KnownHostsError> {
+    Ok(Pins::load(file, host)?.judge(key))
+}
+
+/// What a list in memory says of `key`; `file` is named in errors.
+///
+/// # Errors
+///
+/// Where a line is none.
+pub fn judge(
+    file: &Path,
+    list: &[u8],
+    host: &HostPort,
+    key: &Fingerprint,
+) -> Result<Knowledge, KnownHostsError> {
+    Ok(Pins::parse(file, list, host)?.judge(key))
+}
+
+/// Adds a key unless it is known already, durably. Whoever else adds one at
+/// the same time is waited for and respected: the result is what the list said
+/// before, and a line was added only where that is `Unknown`.
+///
+/// # Errors
+///
+/// Where the file cannot be read or written.
+pub fn record(
+    file: &Path,
+    host: &HostPort,
+    key: &Fingerprint,
+) -> Result<Knowledge, KnownHostsError> {
+    let error = file_error(file);
+    let mut opened = open_locked(file).map_err(&error)?;
+    let knowledge = Pins::read(file, &opened, host)?.judge(key);
+    if knowledge == Knowledge::Unknown {
+        append(&mut opened, &format!("{host} {key}\n")).map_err(&error)?;
+    }
+    Ok(knowledge)
+}
+
+fn open_locked(file: &Path) -> io::Result<File> {
+    if let Some(directory) = file.parent().filter(|d| !d.as_os_str().is_empty()) {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)?;
+    }
+    let opened = OpenOptions::new()
+        .read(true)
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .open(file)?;
+    opened.lock()?;
+    Ok(opened)
+}
+
+/// One write, so that a crash leaves a line or none; a last line that an editor
+/// left without its end is ended first.
+fn append(opened: &mut File, line: &str) -> io::Result<()> {
+    let mut last = [b'\n'];
+    if opened.metadata()?.len() > 0 {
+        opened.seek(SeekFrom::End(-1))?;
+        opened.read_exact(&mut last)?;
+    }
+    let text = match last {
+        [b'\n'] => line.to_owned(),
+        _ => format!("\n{line}"),
+    };
+    opened.write_all(text.as_bytes())?;
+    opened.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::identity::Identity;
+    use std::fs;
+
+    fn key() -> Fingerprint {
+        Identity::ephemeral().unwrap().fingerprint()
+    }
+
+    #[test]
+    fn remembers() {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("new/known_hosts");
+        let (host, other) = (HostPort::new("::1", 7), HostPort::new("::1", 8));
+        let (a, b) = (key(), key());
+        assert_eq!(look_up(&file, &host, &a).unwrap(), Knowledge::Unknown);
+        assert_eq!(record(&file, &host, &a).unwrap(), Knowledge::Unknown);
+        assert_eq!(record(&file, &host, &a).unwrap(), Knowledge::Known);
+        let changed = Knowledge::Changed { line: 1, known: a };
+        assert_eq!(record(&file, &host, &b).unwrap(), changed);
+        assert_eq!(look_up(&file, &host, &b).unwrap(), changed);
+        assert_eq!(look_up(&file, &other, &b).unwrap(), Knowledge::Unknown);
+        assert_eq!(fs::read_to_string(&file).unwrap(), format!("[::1]:7 {a}\n"));
+    }
+
+    #[test]
+    fn keeps_what_people_wrote() {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("known_hosts");
+        let (a, b) = (key(), key());
+        // Two keys while one is being replaced; no newline at the end.
+        fs::write(&file, format!("# mine\n\nHost:1\t {a}\nhost:1 {b}")).unwrap();
+        let host = HostPort::new("host", 1);
+        assert_eq!(look_up(&file, &host, &a).unwrap(), Knowledge::Known);
+        assert_eq!(look_up(&file, &host, &b).unwrap(), Knowledge::Known);
+        record(&file, &HostPort::new("more", 2), &a).unwrap();
+        let text = fs::read_to_string(&file).unwrap();
+        assert!(
+            text.ends_with(&format!("host:1 {b}\nmore:2 {a}\n")),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_broken_line_is_named() {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("known_hosts");
+        let lines: [&[u8]; 3] = [b"#\nhost:1", b"#\nhost:1 sha256:x", b"#\n\xff\xff"];
+        for text in lines {
+            fs::write(&file, text).unwrap();
+            let error = look_up(&file, &HostPort::new("h", 1), &key()).unwrap_err();
+            assert!(
+                matches!(error, KnownHostsError::Line { line: 2, .. }),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn many_at_once_add_one_line_each() {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("known_hosts");
+        let a = key();
+        std::thread::scope(|scope| {
+            for port in 0..8 {
+                let (file, a) = (&file, &a);
+                scope.spawn(move || record(file, &HostPort::new("h", port % 4), a).unwrap());
+            }
+        });
+        assert_eq!(fs::read_to_string(&file).unwrap().lines().count(), 4);
+    }
+}

@@ -1,0 +1,33 @@
+//! Byte streams between hosts: who is at the other end, what it may do, and
+//! how the bytes travel.
+//!
+//! A connection is made by [`tcp`], becomes a [`stream::Stream`] by [`tls`]
+//! (or, for block streams that were allowed to, by [`clear`]) and is then two
+//! halves for two threads and a handle for whoever watches.
+//!
+//! - [`stream`]: the halves and the handle, whatever lies below
+//! - [`tcp`], [`tcp_info`]: connecting, socket options, what the kernel measures
+//! - [`tls`]: TLS 1.3 over TCP
+//! - [`clear`]: no encryption: trusted networks and copies within a host
+//! - [`identity`]: keys, certificates, fingerprints
+//! - [`trust`], [`known_hosts`]: whether a server is the one that was meant
+//! - [`principals`], [`token`], [`client_tokens`]: who may do what, and how he
+//!   proves who he is
+//! - [`gate`]: how many strangers are let in at once
+//! - [`config_directory`]: where all of that is kept
+
+pub mod clear;
+pub mod client_tokens;
+pub mod config_directory;
+pub mod gate;
+pub mod identity;
+pub mod known_hosts;
+pub mod principals;
+pub mod stream;
+pub mod tcp;
+pub mod tcp_info;
+pub mod tls;
+pub mod token;
+pub mod trust;
+
+pub use stream::{Stream, StreamHandle, StreamReader, StreamWriter};

@@ -1,0 +1,470 @@
+//! Who may do what at a daemon: a TOML file of principals, each with a token's
+//! hash or certificates, roots and rights.
+//!
+//! ```toml
+//! [[principal]]
+//! name = "alice"
+//! token = "lhh1$...$..."              # as made by Token::hash
+//! certificates = ["sha256:..."]       # of client keys
+//! [[principal.root]]
+//! at = "/data"                        # in the URL
+//! path = "/srv/data"                  # on this host
+//! rights = ["read", "write"]          # also "measure": null: and zero:
+//! ```
+//!
+//! Answers to strangers are all alike: an unknown name, a wrong token and a
+//! name without a token take the same way and give the same error. Answers to
+//! principals depend on the file alone, never on what exists on disk.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use longhaul_proto::manifest::TreePath;
+use serde::Deserialize;
+
+use super::identity::Fingerprint;
+use super::token::{Token, TokenHash};
+
+/// More than this is no file that an administrator wrote.
+const MAXIMUM_FILE_BYTES: u64 = 16 << 20;
+
+/// The longest name of a principal, in bytes.
+pub const MAXIMUM_PRINCIPAL_BYTES: usize = 128;
+
+/// The file cannot be used. A daemon does not start with it.
+#[derive(Debug, thiserror::Error)]
+pub enum PrincipalsError {
+    /// It cannot be read.
+    #[error("{file}: {cause}: check the path, and that the daemon's user may read it")]
+    File {
+        /// Which.
+        file: PathBuf,
+        /// Why.
+        cause: io::Error,
+    },
+    /// Others may change it.
+    #[error(
+        "{file} says who may do what, and others may change it (mode {mode:o}): run `chmod go-w \
+         {file}`"
+    )]
+    Writable {
+        /// Which.
+        file: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// It is no such file.
+    #[error("{file} is larger than {MAXIMUM_FILE_BYTES} bytes: it is no list of principals")]
+    TooLarge {
+        /// Which.
+        file: PathBuf,
+    },
+    /// It is no TOML, or has other fields.
+    #[error("{file}: {cause}: correct it (the manual shows an example)")]
+    Syntax {
+        /// Which.
+        file: PathBuf,
+        /// Where and why.
+        cause: String,
+    },
+    /// What it says makes no sense.
+    #[error("{file}, principal \"{principal}\": {fault}")]
+    Meaning {
+        /// Which.
+        file: PathBuf,
+        /// Whose.
+        principal: String,
+        /// What.
+        fault: Fault,
+    },
+}
+
+/// What is wrong with a principal's entry.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// Its name.
+    #[error(
+        "a name has 1 to {MAXIMUM_PRINCIPAL_BYTES} bytes without space, '/', '@', ':' or control \
+         characters: choose another"
+    )]
+    Name,
+    /// Its name is taken.
+    #[error("two principals have this name: rename one")]
+    DuplicateName,
+    /// Its key is another's too.
+    #[error("{0} belongs to another principal too: a key is one principal's")]
+    DuplicateCertificate(Fingerprint),
+    /// Its token or certificates cannot be read.
+    #[error("{0}")]
+    Credential(String),
+    /// It has neither.
+    #[error("it has neither token nor certificates: nobody could be it; give one, or delete it")]
+    NoCredential,
+    /// A root's place in the URL.
+    #[error("root at \"{0}\": write an absolute path without \".\", \"..\" or \"//\"")]
+    At(String),
+    /// Two roots at one place.
+    #[error("two roots are at \"{0}\": delete one")]
+    DuplicateAt(String),
+    /// A root's directory.
+    #[error("root path {0:?}: write an absolute path on this host")]
+    Path(PathBuf),
+    /// A root for nothing.
+    #[error("the root at \"{0}\" has no rights: give \"read\", \"write\" or \"measure\"")]
+    NoRights(String),
+}
+
+/// What may be done below a root.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rights {
+    /// Files may be fetched.
+    pub read: bool,
+    /// Files may be put and replaced.
+    pub write: bool,
+    /// `null:` and `zero:` may be used.
+    pub measure: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawFile {
+    #[serde(default)]
+    principal: Vec<RawPrincipal>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawPrincipal {
+    name: String,
+    token: Option<String>,
+    #[serde(default)]
+    certificates: Vec<String>,
+    #[serde(default)]
+    root: Vec<RawRoot>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawRoot {
+    at: String,
+    path: PathBuf,
+    rights: Vec<RawRight>,
+}
+
+#[derive(Deserialize, PartialEq)]
+#[serde(rename_all = "lowercase")]
+enum RawRight {
+    Read,
+    Write,
+    Measure,
+}
+
+/// Somebody whom the daemon knows.
+#[derive(Debug)]
+pub struct Principal {
+    name: String,
+    token: Option<TokenHash>,
+    certificates: Vec<Fingerprint>,
+    roots: Vec<Root>,
+}
+
+#[derive(Debug)]
+struct Root {
+    /// Without the slash at its end: "" is the whole URL space.
+    at: String,
+    path: PathBuf,
+    rights: Rights,
+}
+
+/// Where a URL's path leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resolved<'a> {
+    /// The root's directory on this host; the one path that may have symbolic
+    /// links in it.
+    pub root: &'a Path,
+    /// What is named below it; none is the root itself.
+    pub rest: Option<TreePath>,
+    /// Whether the URL ended in a slash.
+    pub is_directory: bool,
+    /// What may be done there.
+    pub rights: Rights,
+}
+
+/// Nobody proved to be anybody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "not authenticated: the principal is unknown here, or the token or certificate is not his: \
+     check the name in the URL, and ask the daemon's administrator for a token"
+)]
+pub struct NotAuthenticated;
+
+/// A URL leads nowhere for this principal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ResolveError {
+    /// No root of the principal holds it, whether or not it exists.
+    #[error("not permitted: this principal has no root for that path: ask the administrator")]
+    NotPermitted,
+    /// It has `..`, `.`, a NUL byte or a name that longhaul keeps for itself.
+    #[error("the path cannot be used: {0}: write it without")]
+    Path(#[from] longhaul_proto::manifest::PathError),
+    /// It does not begin with a slash.
+    #[error("the path is not absolute: begin it with \"/\"")]
+    Relative,
+}
+
+/// All whom the daemon knows.
+#[derive(Debug)]
+pub struct Principals {
+    principals: Vec<Principal>,
+}
+
+impl Principals {
+    /// Reads the file.
+    ///
+    /// # Errors
+    ///
+    /// Where it cannot be read, may be changed by others, or does not make
+    /// sense in any part: half a list of rights is worse than none.
+    pub fn load(file: &Path) -> Result<Principals, PrincipalsError> {
+        let text = read_guarded(file)?;
+        Principals::parse(&text, file)
+    }
+
+    /// Reads the text of such a file; `file` is named in errors.
+    ///
+    /// # Errors
+    ///
+    /// Where it does not make sense in any part.
+    pub fn parse(text: &str, file: &Path) -> Result<Principals, PrincipalsError> {
+        let raw: RawFile = toml::from_str(text).map_err(|cause| PrincipalsError::Syntax {
+            file: file.into(),
+            cause: cause.to_string(),
+        })?;
+        let mut principals = Vec::new();
+        let (mut names, mut keys) = (HashSet::new(), HashSet::new());
+        for entry in raw.principal {
+            let name = entry.name.clone();
+            let checked = Principal::check(entry).and_then(|p| unique(p, &mut names, &mut keys));
+            principals.push(checked.map_err(|fault| PrincipalsError::Meaning {
+                file: file.into(),
+                principal: name,
+                fault,
+            })?);
+        }
+        Ok(Principals { principals })
+    }
+
+    /// Who it is that calls himself `name` and shows `token`.
+    ///
+    /// # Errors
+    ///
+    /// [`NotAuthenticated`], after the same work in every case.
+    pub fn by_token(&self, name: &str, token: &Token) -> Result<&Principal, NotAuthenticated> {
+        const NOBODY: &TokenHash = &TokenHash::of_nothing();
+        // All names are compared, so that the time does not tell which exist.
+        let mut found = None;
+        for principal in &self.principals {
+            if principal.name == name {
+                found = Some(principal);
+            }
+        }
+        let hash = found.and_then(|p| p.token.as_ref()).unwrap_or(NOBODY);
+        match (hash.verify(token), found) {
+            (true, Some(principal)) => Ok(principal),
+            _ => Err(NotAuthenticated),
+        }
+    }
+
+    /// Whose key it is that a client proved to have; where he calls himself
+    /// `name`, it must be that principal's.
+    ///
+    /// # Errors
+    ///
+    /// [`NotAuthenticated`].
+    pub fn by_certificate(
+        &self,
+        name: Option<&str>,
+        key: &Fingerprint,
+    ) -> Result<&Principal, NotAuthenticated> {
+        self.principals
+            .iter()
+            .find(|principal| principal.certificates.contains(key))
+            .filter(|principal| name.is_none_or(|name| name == principal.name))
+            .ok_or(NotAuthenticated)
+    }
+}
+
+/// The whole file, unless others may write it.
+fn read_guarded(file: &Path) -> Result<String, PrincipalsError> {
+    let file_error = |cause| PrincipalsError::File {
+        file: file.into(),
+        cause,
+    };
+    let opened = File::open(file).map_err(file_error)?;
+    let mode = opened.metadata().map_err(file_error)?.permissions().mode() & 0o7777;
+    if mode & 0o022 != 0 {
+        let file = file.into();
+        return Err(PrincipalsError::Writable { file, mode });
+    }
+    let mut text = String::new();
+    opened
+        .take(MAXIMUM_FILE_BYTES + 1)
+        .read_to_string(&mut text)
+        .map_err(file_error)?;
+    if text.len() as u64 > MAXIMUM_FILE_BYTES {
+        return Err(PrincipalsError::TooLarge { file: file.into() });
+    }
+    Ok(text)
+}
+
+fn unique(
+    principal: Principal,
+    names: &mut HashSet<String>,
+    keys: &mut HashSet<Fingerprint>,
+) -> Result<Principal, Fault> {
+    if !names.insert(principal.name.clone()) {
+        return Err(Fault::DuplicateName);
+    }
+    match principal
+        .certificates
+        .iter()
+        .find(|key| !keys.insert(**key))
+    {
+        Some(key) => Err(Fault::DuplicateCertificate(*key)),
+        None => Ok(principal),
+    }
+}
+
+impl Principal {
+    fn check(raw: RawPrincipal) -> Result<Principal, Fault> {
+        if !is_name(&raw.name) {
+            return Err(Fault::Name);
+        }
+        let credential = |cause: &dyn ToString| Fault::Credential(cause.to_string());
+        let token = raw.token.map(|text| text.parse()).transpose();
+        let token = token.map_err(|cause: super::token::ParseTokenError| credential(&cause))?;
+        let certificates = raw
+            .certificates
+            .iter()
+            .map(|text| text.parse().map_err(|cause| credential(&cause)))
+            .collect::<Result<Vec<Fingerprint>, Fault>>()?;
+        if token.is_none() && certificates.is_empty() {
+            return Err(Fault::NoCredential);
+        }
+        Ok(Principal {
+            name: raw.name,
+            token,
+            certificates,
+            roots: check_roots(raw.root)?,
+        })
+    }
+
+    /// His name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where a URL's path leads, by the longest root that holds it. The disk is
+    /// not looked at.
+    ///
+    /// # Errors
+    ///
+    /// [`ResolveError`].
+    pub fn resolve(&self, url_path: &[u8]) -> Result<Resolved<'_>, ResolveError> {
+        let (path, is_directory) = normalise(url_path)?;
+        let root = self
+            .roots
+            .iter()
+            .filter(|root| is_below(&path, root.at.as_bytes()))
+            .max_by_key(|root| root.at.len())
+            .ok_or(ResolveError::NotPermitted)?;
+        let rest = path.get(root.at.len() + 1..).unwrap_or_default();
+        Ok(Resolved {
+            root: &root.path,
+            rest: match rest {
+                [] => None,
+                names => Some(TreePath::new(names)?),
+            },
+            is_directory: is_directory || rest.is_empty(),
+            rights: root.rights,
+        })
+    }
+
+    /// Whether he may use `null:` and `zero:`, which are below no root.
+    pub fn may_measure(&self) -> bool {
+        self.roots.iter().any(|root| root.rights.measure)
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    let forbidden = |c: char| c.is_control() || c.is_whitespace() || "/@:".contains(c);
+    (1..=MAXIMUM_PRINCIPAL_BYTES).contains(&name.len()) && !name.contains(forbidden)
+}
+
+fn check_roots(raw: Vec<RawRoot>) -> Result<Vec<Root>, Fault> {
+    let mut roots: Vec<Root> = Vec::new();
+    for entry in raw {
+        let bad_at = || Fault::At(entry.at.clone());
+        let at = entry.at.strip_suffix('/').unwrap_or(&entry.at);
+        let names = match at {
+            "" => None,
+            _ => Some(at.strip_prefix('/').ok_or_else(bad_at)?),
+        };
+        if names.is_some_and(|names| TreePath::new(names.as_bytes()).is_err())
+            || entry.at.is_empty()
+        {
+            return Err(bad_at());
+        }
+        if roots.iter().any(|root| root.at == at) {
+            return Err(Fault::DuplicateAt(entry.at));
+        }
+        if !entry.path.is_absolute() {
+            return Err(Fault::Path(entry.path));
+        }
+        let has = |right| entry.rights.contains(&right);
+        let rights = Rights {
+            read: has(RawRight::Read),
+            write: has(RawRight::Write),
+            measure: has(RawRight::Measure),
+        };
+        if rights == Rights::default() {
+            return Err(Fault::NoRights(entry.at));
+        }
+        roots.push(Root {
+            at: at.to_owned(),
+            path: entry.path,
+            rights,
+        });
+    }
+    Ok(roots)
+}
+
+/// A URL's path with single slashes and none at its end ("" for the top), and
+/// whether there was one.
+fn normalise(url_path: &[u8]) -> Result<(Vec<u8>, bool), ResolveError> {
+    if url_path.first() != Some(&b'/') {
+        return Err(ResolveError::Relative);
+    }
+    let mut path = Vec::with_capacity(url_path.len());
+    for name in url_path.split(|&b| b == b'/').filter(|n| !n.is_empty()) {
+        path.push(b'/');
+        path.extend_from_slice(name);
+    }
+    // Before any root is looked for, so that `..` fails alike everywhere.
+    if let Some(names) = path.get(1..) {
+        TreePath::new(names)?;
+    }
+    Ok((path, url_path.ends_with(b"/")))
+}
+
+/// At or below, whole names only: `/database` is not below `/data`.
+fn is_below(path: &[u8], at: &[u8]) -> bool {
+    path.strip_prefix(at)
+        .is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+}

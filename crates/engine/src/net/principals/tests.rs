@@ -1,0 +1,199 @@
+use super::*;
+use crate::net::identity::Identity;
+use std::fs;
+
+fn parse(text: &str) -> Result<Principals, PrincipalsError> {
+    Principals::parse(text, Path::new("principals.toml"))
+}
+
+fn fault(text: &str) -> Fault {
+    match parse(text) {
+        Err(PrincipalsError::Meaning { fault, .. }) => fault,
+        other => panic!("{other:?}"),
+    }
+}
+
+struct Example {
+    principals: Principals,
+    token: Token,
+    key: Fingerprint,
+}
+
+fn example() -> Example {
+    let token = Token::generate().unwrap();
+    let key = Identity::ephemeral().unwrap().fingerprint();
+    let text = format!(
+        r#"
+        [[principal]]
+        name = "alice"
+        token = "{}"
+        [[principal.root]]
+        at = "/"
+        path = "/srv/all"
+        rights = ["read"]
+        [[principal.root]]
+        at = "/data/own/"
+        path = "/srv/own"
+        rights = ["read", "write", "measure"]
+        [[principal]]
+        name = "bob"
+        certificates = ["{key}"]
+        [[principal.root]]
+        at = "/data"
+        path = "/srv/data"
+        rights = ["write"]
+        "#,
+        token.hash().unwrap()
+    );
+    Example {
+        principals: parse(&text).unwrap(),
+        token,
+        key,
+    }
+}
+
+#[test]
+fn tokens_prove_their_principal_only() {
+    let Example {
+        principals, token, ..
+    } = example();
+    let alice = principals.by_token("alice", &token).unwrap();
+    assert_eq!(alice.name(), "alice");
+    let wrong = Token::generate().unwrap();
+    for (name, token) in [("alice", &wrong), ("bob", &token), ("eve", &token)] {
+        let refused = principals.by_token(name, token).map(Principal::name);
+        assert_eq!(refused, Err(NotAuthenticated), "{name}");
+    }
+}
+
+#[test]
+fn certificates_prove_their_principal_only() {
+    let Example {
+        principals, key, ..
+    } = example();
+    let other = Identity::ephemeral().unwrap().fingerprint();
+    let by = |name, key| principals.by_certificate(name, key).map(Principal::name);
+    assert_eq!(by(None, &key), Ok("bob"));
+    assert_eq!(by(Some("bob"), &key), Ok("bob"));
+    assert_eq!(by(Some("alice"), &key), Err(NotAuthenticated));
+    assert_eq!(by(None, &other), Err(NotAuthenticated));
+}
+
+#[test]
+fn the_longest_root_counts() {
+    let Example {
+        principals, token, ..
+    } = example();
+    let alice = principals.by_token("alice", &token).unwrap();
+    let show = |url: &str| {
+        let r = alice.resolve(url.as_bytes()).unwrap();
+        let rest = r.rest.as_ref().map_or(&b""[..], TreePath::as_bytes);
+        let rest = String::from_utf8_lossy(rest).into_owned();
+        (r.root.to_str().unwrap(), rest, r.rights.write)
+    };
+    assert_eq!(show("/"), ("/srv/all", "".into(), false));
+    assert_eq!(show("/data"), ("/srv/all", "data".into(), false));
+    assert_eq!(show("/data/own"), ("/srv/own", "".into(), true));
+    assert_eq!(show("//data//own/x//y/"), ("/srv/own", "x/y".into(), true));
+    assert_eq!(
+        show("/data/owner"),
+        ("/srv/all", "data/owner".into(), false)
+    );
+    assert!(alice.resolve(b"/data/own/x/").unwrap().is_directory);
+    assert!(!alice.resolve(b"/data/own/x").unwrap().is_directory);
+    assert!(alice.may_measure());
+}
+
+#[test]
+fn what_no_root_holds_is_refused_alike() {
+    let Example {
+        principals, key, ..
+    } = example();
+    let bob = principals.by_certificate(None, &key).unwrap();
+    for url in ["/", "/etc", "/database", "/dat"] {
+        let refused = bob.resolve(url.as_bytes());
+        assert_eq!(refused, Err(ResolveError::NotPermitted), "{url}");
+    }
+    assert!(!bob.may_measure());
+}
+
+#[test]
+fn hostile_paths_are_refused() {
+    let Example {
+        principals, key, ..
+    } = example();
+    let bob = principals.by_certificate(None, &key).unwrap();
+    let long = [b"/data/".to_vec(), vec![b'a'; 100_000]].concat();
+    let hostile: [&[u8]; 6] = [
+        b"/data/..",
+        b"/data/../../etc",
+        b"/data/./x",
+        b"/..",
+        b"/data/a\0b",
+        &long,
+    ];
+    for url in hostile {
+        assert!(
+            matches!(bob.resolve(url), Err(ResolveError::Path(_))),
+            "{}",
+            String::from_utf8_lossy(&url[..url.len().min(30)])
+        );
+    }
+    assert_eq!(bob.resolve(b""), Err(ResolveError::Relative));
+    assert_eq!(bob.resolve(b"data"), Err(ResolveError::Relative));
+    // Names that are not UTF-8 are names.
+    assert!(bob.resolve(b"/data/\xff").is_ok());
+}
+
+#[test]
+fn faults_are_named() {
+    let key = Identity::ephemeral().unwrap().fingerprint();
+    let entry = |name: &str, more: &str| {
+        format!("[[principal]]\nname = \"{name}\"\ncertificates = [\"{key}\"]\n{more}")
+    };
+    let root = |at: &str, path: &str, rights: &str| {
+        entry(
+            "a",
+            &format!("[[principal.root]]\nat = \"{at}\"\npath = \"{path}\"\nrights = [{rights}]\n"),
+        )
+    };
+    assert_eq!(fault(&entry("a b", "")), Fault::Name);
+    assert_eq!(fault(&entry("", "")), Fault::Name);
+    assert_eq!(fault("[[principal]]\nname = \"a\""), Fault::NoCredential);
+    let twice = entry("a", "") + &entry("a", "");
+    assert_eq!(fault(&twice), Fault::DuplicateName);
+    let shared = entry("a", "") + &entry("b", "");
+    assert_eq!(fault(&shared), Fault::DuplicateCertificate(key));
+    for at in ["", "data", "/a/../b", "//", "/a//b"] {
+        assert_eq!(fault(&root(at, "/x", "\"read\"")), Fault::At(at.into()));
+    }
+    assert_eq!(fault(&root("/", "x", "\"read\"")), Fault::Path("x".into()));
+    assert_eq!(fault(&root("/", "/x", "")), Fault::NoRights("/".into()));
+    let plain = "[[principal]]\nname = \"a\"\ntoken = \"secret\"";
+    assert!(matches!(fault(plain), Fault::Credential(text) if !text.contains("secret")));
+}
+
+#[test]
+fn unknown_fields_are_no_silent_rights() {
+    for text in [
+        "[[principals]]",
+        "[[principal]]\nname = \"a\"\nadmin = true",
+        "x",
+    ] {
+        assert!(matches!(parse(text), Err(PrincipalsError::Syntax { .. })));
+    }
+    assert!(parse("").unwrap().principals.is_empty());
+}
+
+#[test]
+fn a_file_that_others_may_write_is_refused() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("principals.toml");
+    fs::write(&file, "").unwrap();
+    let set = |mode| fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+    set(0o640);
+    assert!(Principals::load(&file).is_ok());
+    set(0o620);
+    let error = Principals::load(&file).unwrap_err();
+    assert!(error.to_string().contains("chmod go-w"), "{error}");
+}

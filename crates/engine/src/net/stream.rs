@@ -1,0 +1,333 @@
+//! A full-duplex blocking byte stream: one half to read, one to write, each
+//! for a thread of its own, and a handle for everybody else.
+
+use std::fmt;
+use std::io::{self, IoSlice, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::ops::Deref;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::Duration;
+
+use longhaul_units::ByteCount;
+
+use super::identity::Fingerprint;
+use super::tcp;
+use super::tcp_info::TcpInfo;
+
+/// The half that receives.
+pub trait StreamReader: Send {
+    /// Blocks until there are some bytes and returns how many; 0 only at a
+    /// clean end (or where `buffer` is empty).
+    ///
+    /// # Errors
+    ///
+    /// `UnexpectedEof` where an encrypted stream ends without its closing
+    /// message, `InvalidData` where its bytes were tampered with (the stream
+    /// is then dead in both directions), else what the socket says.
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize>;
+}
+
+/// The half that sends. Dropping it unfinished tells the peer of an encrypted
+/// stream that the end was not meant.
+pub trait StreamWriter: Send {
+    /// Sends all bytes of all parts, in order, as one run of records. Returns
+    /// when the kernel has them.
+    ///
+    /// # Errors
+    ///
+    /// What the socket says; the stream is then dead.
+    fn write_all(&mut self, parts: &[&[u8]]) -> io::Result<()>;
+
+    /// Says that no more will follow. The other half goes on.
+    ///
+    /// # Errors
+    ///
+    /// What the socket says.
+    fn finish(&mut self) -> io::Result<()>;
+}
+
+/// A stream, to be taken apart.
+pub struct Stream {
+    /// For the thread that receives.
+    pub reader: Box<dyn StreamReader>,
+    /// For the thread that sends.
+    pub writer: Box<dyn StreamWriter>,
+    /// For everybody.
+    pub handle: StreamHandle,
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stream")
+            .field("handle", &self.handle)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Watches and ends a stream from any thread. It keeps the socket's numbers
+/// readable but not the connection alive: that ends with its two halves.
+#[derive(Clone, Debug)]
+pub struct StreamHandle {
+    wire: Arc<Wire>,
+}
+
+impl StreamHandle {
+    pub(super) fn new(wire: &Arc<Wire>) -> StreamHandle {
+        StreamHandle {
+            wire: Arc::clone(wire),
+        }
+    }
+
+    /// Ends the stream in both directions at once and wakes whoever is blocked
+    /// in one of its halves. What was written and not yet acknowledged may be
+    /// lost.
+    pub fn shutdown(&self) {
+        // Fails only where the peer is gone already, which is what was wanted.
+        let _ = self.wire.socket.shutdown(Shutdown::Both);
+    }
+
+    /// What the kernel measured; none on a local pair or an old kernel.
+    pub fn tcp_info(&self) -> Option<TcpInfo> {
+        let socket = self.wire.socket.tcp()?;
+        TcpInfo::of(socket).ok()
+    }
+
+    /// The other end's address; none on a local pair.
+    pub fn peer_address(&self) -> Option<SocketAddr> {
+        self.wire.peer
+    }
+
+    /// This end's address; none on a local pair.
+    pub fn local_address(&self) -> Option<SocketAddr> {
+        self.wire.local
+    }
+
+    /// The key that the other end proved to have; none where it showed none
+    /// (clear streams, clients without a certificate).
+    pub fn peer_fingerprint(&self) -> Option<Fingerprint> {
+        self.wire.peer_fingerprint
+    }
+
+    /// How the bytes are protected, in words: `TLS 1.3, AES-128-GCM`, `clear`.
+    pub fn protection(&self) -> &'static str {
+        self.wire.protection
+    }
+
+    /// Bytes given to the reader's caller so far, without encryption's own.
+    pub fn bytes_read(&self) -> ByteCount {
+        ByteCount(self.wire.read.load(Ordering::Relaxed))
+    }
+
+    /// Bytes that the kernel took from the writer so far, without encryption's
+    /// own.
+    pub fn bytes_written(&self) -> ByteCount {
+        ByteCount(self.wire.written.load(Ordering::Relaxed))
+    }
+
+    /// Changes the congestion control of the live connection (`bbr`, `cubic`).
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` where the kernel has no such module, `PermissionDenied` where
+    /// it is not in `net.ipv4.tcp_allowed_congestion_control`, `Unsupported`
+    /// on a local pair.
+    pub fn set_congestion(&self, name: &str) -> io::Result<()> {
+        tcp::set_congestion(self.tcp()?, name)
+    }
+
+    /// The congestion control in use.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` on a local pair.
+    pub fn congestion(&self) -> io::Result<String> {
+        tcp::congestion(self.tcp()?)
+    }
+
+    /// Bounds what the kernel holds unsent (`TCP_NOTSENT_LOWAT`), in bytes;
+    /// 0 to 2^32 - 1.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` on a local pair, else what the kernel says.
+    pub fn set_unsent_limit(&self, bytes: u32) -> io::Result<()> {
+        tcp::set_unsent_limit(self.tcp()?, bytes)
+    }
+
+    fn tcp(&self) -> io::Result<&TcpStream> {
+        self.wire.socket.tcp().ok_or_else(|| {
+            io::Error::new(
+                io::ErrorKind::Unsupported,
+                "a local pair has no TCP: use a TCP stream",
+            )
+        })
+    }
+}
+
+/// The socket below a stream.
+#[derive(Debug)]
+pub(super) enum Socket {
+    /// Between hosts.
+    Tcp(TcpStream),
+    /// Within a host.
+    Unix(UnixStream),
+}
+
+impl Socket {
+    fn tcp(&self) -> Option<&TcpStream> {
+        match self {
+            Socket::Tcp(socket) => Some(socket),
+            Socket::Unix(_) => None,
+        }
+    }
+
+    fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        match self {
+            Socket::Tcp(socket) => socket.shutdown(how),
+            Socket::Unix(socket) => socket.shutdown(how),
+        }
+    }
+
+    fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(socket) => (&*socket).read(buffer),
+            Socket::Unix(socket) => (&*socket).read(buffer),
+        }
+    }
+
+    fn write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(socket) => (&*socket).write_vectored(slices),
+            Socket::Unix(socket) => (&*socket).write_vectored(slices),
+        }
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Socket::Tcp(socket) => socket.as_fd(),
+            Socket::Unix(socket) => socket.as_fd(),
+        }
+    }
+}
+
+/// What both halves and the handle share.
+#[derive(Debug)]
+pub(super) struct Wire {
+    socket: Socket,
+    peer: Option<SocketAddr>,
+    local: Option<SocketAddr>,
+    peer_fingerprint: Option<Fingerprint>,
+    protection: &'static str,
+    read: AtomicU64,
+    written: AtomicU64,
+    /// Halves not yet dropped.
+    halves: AtomicU8,
+}
+
+impl Wire {
+    pub(super) fn new(
+        socket: Socket,
+        peer_fingerprint: Option<Fingerprint>,
+        protection: &'static str,
+    ) -> Arc<Wire> {
+        let tcp = socket.tcp();
+        Arc::new(Wire {
+            peer: tcp.and_then(|s| s.peer_addr().ok()),
+            local: tcp.and_then(|s| s.local_addr().ok()),
+            socket,
+            peer_fingerprint,
+            protection,
+            read: AtomicU64::new(0),
+            written: AtomicU64::new(0),
+            halves: AtomicU8::new(2),
+        })
+    }
+
+    /// Receives what is there, at least a byte unless the peer has ended.
+    pub(super) fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.socket.read(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// Sends everything.
+    pub(super) fn send_all(&self, mut slices: &mut [IoSlice<'_>]) -> io::Result<()> {
+        // Empty slices at the front would make "0 bytes taken" ambiguous.
+        IoSlice::advance_slices(&mut slices, 0);
+        while !slices.is_empty() {
+            match self.socket.write_vectored(slices) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => IoSlice::advance_slices(&mut slices, count),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends as much as the kernel takes without waiting.
+    pub(super) fn send_now(&self, bytes: &[u8]) -> io::Result<usize> {
+        use rustix::net::SendFlags;
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        Ok(rustix::net::send(&self.socket, bytes, flags)?)
+    }
+
+    pub(super) fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        match self.socket.shutdown(how) {
+            // The peer was faster.
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(()),
+            other => other,
+        }
+    }
+
+    pub(super) fn count_read(&self, bytes: usize) {
+        self.read.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    pub(super) fn count_written(&self, bytes: usize) {
+        self.written.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+}
+
+/// A half's hold on the wire: when the second one goes, the connection goes,
+/// however many handles there are.
+pub(super) struct Half(Arc<Wire>);
+
+impl Half {
+    pub(super) fn pair(wire: &Arc<Wire>) -> (Half, Half) {
+        (Half(Arc::clone(wire)), Half(Arc::clone(wire)))
+    }
+}
+
+impl Deref for Half {
+    type Target = Wire;
+
+    fn deref(&self) -> &Wire {
+        &self.0
+    }
+}
+
+impl Drop for Half {
+    fn drop(&mut self) {
+        if self.halves.fetch_sub(1, Ordering::AcqRel) == 1 {
+            // Nobody is left who could be told.
+            let _ = self.socket.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+/// Sets how long a single send or receive on `socket` may take; `None` for
+/// ever. Less than a microsecond is taken as one.
+pub(super) fn set_socket_timeouts(socket: &TcpStream, span: Option<Duration>) -> io::Result<()> {
+    let span = span.map(|s| s.max(Duration::from_micros(1)));
+    socket.set_read_timeout(span)?;
+    socket.set_write_timeout(span)
+}

@@ -1,0 +1,499 @@
+//! TCP connections: made, listened for, and set up.
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
+
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+
+/// A host by name or address, in lower case and without brackets, and a port.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct HostPort {
+    host: String,
+    port: u16,
+}
+
+impl HostPort {
+    /// `host` may be a name, an IPv4 or an IPv6 address, the latter with
+    /// brackets or without.
+    pub fn new(host: &str, port: u16) -> HostPort {
+        let bare = host
+            .strip_prefix('[')
+            .and_then(|h| h.strip_suffix(']'))
+            .unwrap_or(host);
+        HostPort {
+            host: bare.to_ascii_lowercase(),
+            port,
+        }
+    }
+
+    /// The host, without brackets.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// The port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+}
+
+impl fmt::Display for HostPort {
+    /// `host:port`, IPv6 addresses in brackets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host, self.port)
+        }
+    }
+}
+
+impl From<SocketAddr> for HostPort {
+    fn from(address: SocketAddr) -> HostPort {
+        HostPort::new(&address.ip().to_string(), address.port())
+    }
+}
+
+/// What is set on every connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpOptions {
+    /// After how long without data the kernel asks whether the peer lives;
+    /// whole seconds, 1 or more. It asks again every third of that.
+    pub keepalive: Duration,
+    /// After how long without an acknowledgement of sent data the connection
+    /// is given up (`TCP_USER_TIMEOUT`), in milliseconds.
+    pub user_timeout: Duration,
+    /// `TCP_NOTSENT_LOWAT` in bytes; none leaves the kernel's.
+    pub unsent_limit: Option<u32>,
+    /// `SO_SNDBUF` in bytes. None, the default, lets the kernel tune it, which
+    /// reaches further than any number that `net.core.wmem_max` allows here.
+    pub send_buffer: Option<usize>,
+    /// `SO_RCVBUF` in bytes; as above.
+    pub receive_buffer: Option<usize>,
+}
+
+impl Default for TcpOptions {
+    /// A minute of silence is a dead peer: shorter cuts are survived, longer
+    /// ones are better met by a new connection than by the old one's timer.
+    fn default() -> Self {
+        TcpOptions {
+            keepalive: Duration::from_secs(20),
+            user_timeout: Duration::from_secs(60),
+            unsent_limit: None,
+            send_buffer: None,
+            receive_buffer: None,
+        }
+    }
+}
+
+/// A connection could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The name means nothing.
+    #[error("cannot resolve {target}: {cause}: check the host's name and this host's resolver")]
+    Resolve {
+        /// Whom.
+        target: HostPort,
+        /// Why.
+        cause: io::Error,
+    },
+    /// The name has no address.
+    #[error("{target} has no address: check the host's name")]
+    NoAddress {
+        /// Whom.
+        target: HostPort,
+    },
+    /// Every address failed; the cause is the last one's.
+    #[error(
+        "cannot connect to {target} ({addresses} addresses tried, last {last}): {cause}: check \
+         that the daemon runs there and that no firewall is between"
+    )]
+    Refused {
+        /// Whom.
+        target: HostPort,
+        /// How many were tried.
+        addresses: usize,
+        /// The last one that failed.
+        last: SocketAddr,
+        /// What it said.
+        cause: io::Error,
+    },
+    /// Nobody answered.
+    #[error(
+        "no answer from {target} within {} s: check the address and port, and whether a firewall \
+         drops packets between", timeout.as_secs_f64()
+    )]
+    Timeout {
+        /// Whom.
+        target: HostPort,
+        /// How long was waited.
+        timeout: Duration,
+    },
+}
+
+/// How long an address has for itself before the next is tried beside it
+/// (RFC 8305, section 8: 250 ms is recommended).
+const STAGGER: Duration = Duration::from_millis(250);
+
+/// More addresses than this are not tried: a name with more is a mistake or an
+/// attack on the number of threads.
+const MAXIMUM_ADDRESSES: usize = 8;
+
+/// Connects to whichever of the host's addresses answers first. Each is tried
+/// 250 ms after the one before, or at once when that failed; IPv6 and IPv4 take
+/// turns.
+///
+/// # Errors
+///
+/// Where the name cannot be resolved, or no address answers within `timeout`
+/// (resolving not counted: the system's resolver has timeouts of its own).
+pub fn connect(
+    target: &HostPort,
+    timeout: Duration,
+    options: &TcpOptions,
+) -> Result<TcpStream, ConnectError> {
+    let found = (target.host(), target.port())
+        .to_socket_addrs()
+        .map_err(|cause| ConnectError::Resolve {
+            target: target.clone(),
+            cause,
+        })?;
+    let addresses = interleave(found.collect());
+    race(target, &addresses, timeout, options)
+}
+
+/// IPv6 and IPv4 in turns, beginning with the resolver's first choice.
+fn interleave(found: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    let first_is_v6 = found.first().is_some_and(SocketAddr::is_ipv6);
+    let (mut ours, mut others): (Vec<_>, Vec<_>) =
+        found.into_iter().partition(|a| a.is_ipv6() == first_is_v6);
+    let mut addresses = Vec::new();
+    ours.reverse();
+    others.reverse();
+    while let Some(address) = ours.pop() {
+        addresses.push(address);
+        addresses.extend(others.pop());
+    }
+    addresses.extend(others.into_iter().rev());
+    addresses.truncate(MAXIMUM_ADDRESSES);
+    addresses
+}
+
+type Attempt = (SocketAddr, io::Result<TcpStream>);
+
+fn race(
+    target: &HostPort,
+    addresses: &[SocketAddr],
+    timeout: Duration,
+    options: &TcpOptions,
+) -> Result<TcpStream, ConnectError> {
+    let deadline = Instant::now() + timeout;
+    let (sender, results) = mpsc::channel::<Attempt>();
+    let mut waiting = addresses.iter();
+    let mut failed = 0;
+    let mut last = None;
+    while failed < addresses.len() {
+        if let Some(address) = waiting.next() {
+            attempt(*address, deadline, *options, sender.clone());
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        let patience = match waiting.len() {
+            0 => left,
+            _ => STAGGER.min(left),
+        };
+        match results.recv_timeout(patience) {
+            Ok((_, Ok(socket))) => return Ok(socket),
+            Ok((address, Err(cause))) => {
+                failed += 1;
+                last = Some((address, cause));
+            }
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+                if Instant::now() >= deadline {
+                    break;
+                }
+            }
+        }
+    }
+    Err(give_up(target, addresses.len(), last, timeout))
+}
+
+/// What to tell of the last failure; a timeout is one of the whole.
+fn give_up(
+    target: &HostPort,
+    addresses: usize,
+    last: Option<(SocketAddr, io::Error)>,
+    timeout: Duration,
+) -> ConnectError {
+    let target = target.clone();
+    match last {
+        _ if addresses == 0 => ConnectError::NoAddress { target },
+        Some((last, cause)) if cause.kind() != io::ErrorKind::TimedOut => ConnectError::Refused {
+            target,
+            addresses,
+            last,
+            cause,
+        },
+        _ => ConnectError::Timeout { target, timeout },
+    }
+}
+
+/// Tries one address on a thread of its own, which ends by itself at the
+/// deadline; a connection that nobody wants any more is closed by being
+/// dropped with the message.
+fn attempt(address: SocketAddr, deadline: Instant, options: TcpOptions, results: Sender<Attempt>) {
+    let body = move || {
+        let _ = results.send((address, connect_one(address, deadline, &options)));
+    };
+    // Where no thread can be had, the attempt's sender is dropped with it, and
+    // the deadline ends the race.
+    let _ = std::thread::Builder::new()
+        .name("connect".into())
+        .stack_size(64 << 10)
+        .spawn(body);
+}
+
+fn connect_one(
+    address: SocketAddr,
+    deadline: Instant,
+    options: &TcpOptions,
+) -> io::Result<TcpStream> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
+    // Before connecting: the window scale is fixed by the first packet.
+    set_buffers(&socket, options)?;
+    let left = deadline
+        .saturating_duration_since(Instant::now())
+        .max(Duration::from_millis(1));
+    socket.connect_timeout(&address.into(), left)?;
+    let socket = TcpStream::from(socket);
+    prepare(&socket, options)?;
+    Ok(socket)
+}
+
+fn set_buffers(socket: &Socket, options: &TcpOptions) -> io::Result<()> {
+    if let Some(bytes) = options.send_buffer {
+        socket.set_send_buffer_size(bytes)?;
+    }
+    if let Some(bytes) = options.receive_buffer {
+        socket.set_recv_buffer_size(bytes)?;
+    }
+    Ok(())
+}
+
+/// Sets the options on a connection that [`listen`]'s listener accepted.
+/// ([`connect`] has done so already.)
+///
+/// # Errors
+///
+/// What the kernel says.
+pub fn prepare(socket: &TcpStream, options: &TcpOptions) -> io::Result<()> {
+    socket.set_nodelay(true)?;
+    let reference = SockRef::from(socket);
+    let second = Duration::from_secs(1);
+    let keepalive = TcpKeepalive::new()
+        .with_time(options.keepalive.max(second))
+        .with_interval((options.keepalive / 3).max(second))
+        .with_retries(3);
+    reference.set_tcp_keepalive(&keepalive)?;
+    reference.set_tcp_user_timeout(Some(options.user_timeout))?;
+    if let Some(bytes) = options.unsent_limit {
+        set_unsent_limit(socket, bytes)?;
+    }
+    Ok(())
+}
+
+/// An address cannot be listened on.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// Somebody else has the port.
+    #[error(
+        "{address} is in use: stop whoever listens there (`ss -tlnp` names him) or choose another \
+         port"
+    )]
+    InUse {
+        /// Where.
+        address: SocketAddr,
+    },
+    /// The port is below 1024 and this user may not have it.
+    #[error("{address} needs a privilege: choose a port of 1024 or more")]
+    Privileged {
+        /// Where.
+        address: SocketAddr,
+    },
+    /// Anything else.
+    #[error("cannot listen on {address}: {cause}: check that it is an address of this host")]
+    Other {
+        /// Where.
+        address: SocketAddr,
+        /// Why.
+        cause: io::Error,
+    },
+}
+
+/// Connections that the kernel holds for us; hundreds of streams come at once.
+const BACKLOG: i32 = 1024;
+
+/// Listens. On `[::]` it takes IPv4 as well.
+///
+/// # Errors
+///
+/// Where the address is taken, not allowed, or not this host's.
+pub fn listen(address: SocketAddr, options: &TcpOptions) -> Result<TcpListener, ListenError> {
+    listen_socket(address, options).map_err(|cause| match cause.kind() {
+        io::ErrorKind::AddrInUse => ListenError::InUse { address },
+        io::ErrorKind::PermissionDenied => ListenError::Privileged { address },
+        _ => ListenError::Other { address, cause },
+    })
+}
+
+fn listen_socket(address: SocketAddr, options: &TcpOptions) -> io::Result<TcpListener> {
+    let domain = Domain::for_address(address);
+    let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
+    // A restarted daemon need not wait for its predecessor's connections.
+    socket.set_reuse_address(true)?;
+    if address.ip() == IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED) {
+        socket.set_only_v6(false)?;
+    }
+    // Accepted connections inherit them.
+    set_buffers(&socket, options)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// Bounds what the kernel holds unsent (`TCP_NOTSENT_LOWAT`), in bytes.
+///
+/// # Errors
+///
+/// What the kernel says.
+pub fn set_unsent_limit(socket: &TcpStream, bytes: u32) -> io::Result<()> {
+    SockRef::from(socket).set_tcp_notsent_lowat(bytes)
+}
+
+/// The congestion control of a connection.
+///
+/// # Errors
+///
+/// What the kernel says.
+pub fn congestion(socket: &TcpStream) -> io::Result<String> {
+    let name = SockRef::from(socket).tcp_congestion()?;
+    let end = name.iter().position(|&b| b == 0).unwrap_or(name.len());
+    Ok(String::from_utf8_lossy(&name[..end]).into_owned())
+}
+
+/// Changes the congestion control of a connection, live or not.
+///
+/// # Errors
+///
+/// `NotFound` where the kernel has no such module, `PermissionDenied` where it
+/// is not in `net.ipv4.tcp_allowed_congestion_control`.
+pub fn set_congestion(socket: &TcpStream, name: &str) -> io::Result<()> {
+    SockRef::from(socket).set_tcp_congestion(name.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn local() -> SocketAddr {
+        "127.0.0.1:0".parse().unwrap()
+    }
+
+    #[test]
+    fn names_hosts() {
+        let v6 = HostPort::new("[2001:DB8::1]", 5);
+        assert_eq!((v6.host(), v6.port()), ("2001:db8::1", 5));
+        assert_eq!(v6.to_string(), "[2001:db8::1]:5");
+        assert_eq!(
+            HostPort::new("Host.Example", 80).to_string(),
+            "host.example:80"
+        );
+    }
+
+    #[test]
+    fn takes_turns_between_families() {
+        let parse = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let all = ["[::1]:1", "[::2]:1", "[::3]:1", "1.1.1.1:1"].map(parse);
+        let expected = ["[::1]:1", "1.1.1.1:1", "[::2]:1", "[::3]:1"].map(parse);
+        assert_eq!(interleave(all.to_vec()), expected);
+        let v4_first = ["1.1.1.1:1", "[::1]:1", "[::2]:1"].map(parse);
+        assert_eq!(interleave(v4_first.to_vec()), v4_first);
+        assert!(interleave(Vec::new()).is_empty());
+    }
+
+    #[test]
+    fn goes_on_to_the_address_that_answers() {
+        let listener = listen(local(), &TcpOptions::default()).unwrap();
+        let good = listener.local_addr().unwrap();
+        // A port that was just given back refuses.
+        let bad = TcpListener::bind(local()).unwrap().local_addr().unwrap();
+        let target = HostPort::from(good);
+        let options = TcpOptions::default();
+        let minute = Duration::from_secs(60);
+        let socket = race(&target, &[bad, good], minute, &options).unwrap();
+        assert_eq!(socket.peer_addr().unwrap(), good);
+        let error = race(&target, &[bad, bad], minute, &options).unwrap_err();
+        assert!(
+            matches!(error, ConnectError::Refused { addresses: 2, .. }),
+            "{error}"
+        );
+        let error = race(&target, &[], minute, &options).unwrap_err();
+        assert!(matches!(error, ConnectError::NoAddress { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_silent_address_is_given_up_at_the_timeout() {
+        // A listener whose backlog is full answers nobody.
+        let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        listener.bind(&local().into()).unwrap();
+        listener.listen(0).unwrap();
+        let address = listener.local_addr().unwrap().as_socket().unwrap();
+        let short = Duration::from_millis(50);
+        let options = TcpOptions::default();
+        let mut held = Vec::new();
+        let error = loop {
+            match race(&HostPort::from(address), &[address], short, &options) {
+                Ok(socket) => held.push(socket),
+                Err(error) => break error,
+            }
+            assert!(held.len() < 100);
+        };
+        assert!(matches!(error, ConnectError::Timeout { .. }), "{error}");
+    }
+
+    #[test]
+    fn sets_what_was_asked() {
+        let options = TcpOptions {
+            unsent_limit: Some(1 << 20),
+            ..TcpOptions::default()
+        };
+        let listener = listen(local(), &options).unwrap();
+        let target = HostPort::from(listener.local_addr().unwrap());
+        let socket = connect(&target, Duration::from_secs(60), &options).unwrap();
+        let reference = SockRef::from(&socket);
+        assert!(socket.nodelay().unwrap() && reference.keepalive().unwrap());
+        assert_eq!(
+            reference.tcp_user_timeout().unwrap(),
+            Some(options.user_timeout)
+        );
+        assert_eq!(reference.tcp_notsent_lowat().unwrap(), 1 << 20);
+        // Every kernel has reno.
+        set_congestion(&socket, "reno").unwrap();
+        assert_eq!(congestion(&socket).unwrap(), "reno");
+        assert!(set_congestion(&socket, "no-such").is_err());
+    }
+
+    #[test]
+    fn a_taken_port_is_said_to_be() {
+        let listener = listen(local(), &TcpOptions::default()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let error = listen(address, &TcpOptions::default()).unwrap_err();
+        assert!(matches!(error, ListenError::InUse { .. }), "{error}");
+    }
+}

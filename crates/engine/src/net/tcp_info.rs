@@ -1,0 +1,187 @@
+//! What the kernel knows of a connection.
+
+use std::io;
+use std::net::TcpStream;
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+use longhaul_units::{BitRate, ByteCount};
+
+/// A sample of `TCP_INFO`. Fields that a kernel is too old for are none.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TcpInfo {
+    /// Smoothed round trip time.
+    pub rtt: Duration,
+    /// Its mean deviation.
+    pub rtt_variation: Duration,
+    /// The least seen lately (Linux 4.6).
+    pub minimum_rtt: Option<Duration>,
+    /// The time after which an unacknowledged segment is sent again.
+    pub retransmission_timeout: Duration,
+    /// Bytes in a segment that this end sends.
+    pub send_segment: ByteCount,
+    /// The congestion window, in segments.
+    pub congestion_window_segments: u32,
+    /// The slow start threshold, in segments; 2^31 - 1 where none was met.
+    pub slow_start_threshold_segments: u32,
+    /// The other end's receive window (Linux 5.4).
+    pub send_window: Option<ByteCount>,
+    /// Segments sent and not yet acknowledged.
+    pub unacknowledged_segments: u32,
+    /// Segments sent again, since the beginning.
+    pub retransmitted_segments: u32,
+    /// Segments taken for lost now.
+    pub lost_segments: u32,
+    /// Bytes acknowledged by the peer, since the beginning (Linux 4.1).
+    pub acknowledged: Option<ByteCount>,
+    /// Bytes received, since the beginning (Linux 4.1).
+    pub received: Option<ByteCount>,
+    /// Bytes in the send buffer that were never sent (Linux 4.6).
+    pub unsent: Option<ByteCount>,
+    /// The last measured rate of delivery (Linux 4.9).
+    pub delivery_rate: Option<BitRate>,
+    /// Time spent with data to send (Linux 4.10).
+    pub busy: Option<Duration>,
+    /// Of that, time held up by the peer's window.
+    pub window_limited: Option<Duration>,
+    /// Of that, time held up by this end's send buffer.
+    pub buffer_limited: Option<Duration>,
+}
+
+impl TcpInfo {
+    /// Samples a connection.
+    ///
+    /// # Errors
+    ///
+    /// What `getsockopt` says.
+    pub fn of(socket: &TcpStream) -> io::Result<TcpInfo> {
+        Ok(TcpInfo::parse(&RawTcpInfo::read(socket)?))
+    }
+
+    /// Takes the structure of `linux/tcp.h` apart. Its fields never moved; new
+    /// ones are appended, and an old kernel returns fewer bytes.
+    fn parse(raw: &RawTcpInfo) -> TcpInfo {
+        let count = |offset| raw.u32_at(offset).unwrap_or(0);
+        let span = |offset| Duration::from_micros(count(offset).into());
+        let microseconds = |offset| raw.u64_at(offset).map(Duration::from_micros);
+        TcpInfo {
+            retransmission_timeout: span(8),
+            send_segment: ByteCount(count(16).into()),
+            unacknowledged_segments: count(24),
+            lost_segments: count(32),
+            rtt: span(68),
+            rtt_variation: span(72),
+            slow_start_threshold_segments: count(76),
+            congestion_window_segments: count(80),
+            retransmitted_segments: count(100),
+            acknowledged: raw.u64_at(120).map(ByteCount),
+            received: raw.u64_at(128).map(ByteCount),
+            unsent: raw.u32_at(144).map(|n| ByteCount(n.into())),
+            minimum_rtt: raw.u32_at(148).map(|n| Duration::from_micros(n.into())),
+            delivery_rate: raw.u64_at(160).map(|bytes_per_second| {
+                BitRate::from_transfer(ByteCount(bytes_per_second), Duration::from_secs(1))
+            }),
+            busy: microseconds(168),
+            window_limited: microseconds(176),
+            buffer_limited: microseconds(184),
+            send_window: raw.u32_at(228).map(|n| ByteCount(n.into())),
+        }
+    }
+
+    /// Bytes that may be on their way: the congestion window or the peer's,
+    /// whichever is less. This, not the size of any buffer, is the window that
+    /// the bandwidth-delay product has to be compared with.
+    pub fn window(&self) -> ByteCount {
+        let congestion = u64::from(self.congestion_window_segments) * self.send_segment.0;
+        let peer = self.send_window.map_or(u64::MAX, |window| window.0);
+        ByteCount(congestion.min(peer))
+    }
+}
+
+/// Room for the structure as of Linux 6.18 (248 bytes) and a little more.
+const RAW_BYTES: usize = 256;
+
+struct RawTcpInfo {
+    bytes: [u8; RAW_BYTES],
+    length: usize,
+}
+
+impl RawTcpInfo {
+    #[allow(unsafe_code)] // No safe binding returns the length that the kernel filled.
+    fn read(socket: &TcpStream) -> io::Result<RawTcpInfo> {
+        let mut bytes = [0u8; RAW_BYTES];
+        let mut length = RAW_BYTES as libc::socklen_t;
+        // SAFETY: the descriptor is open for the borrow's life, the pointer
+        // and the length describe `bytes`, and any bytes are valid in it.
+        let result = unsafe {
+            libc::getsockopt(
+                socket.as_raw_fd(),
+                libc::IPPROTO_TCP,
+                libc::TCP_INFO,
+                bytes.as_mut_ptr().cast(),
+                &raw mut length,
+            )
+        };
+        if result != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let length = (length as usize).min(RAW_BYTES);
+        Ok(RawTcpInfo { bytes, length })
+    }
+
+    fn array_at<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
+        self.bytes
+            .get(..self.length)?
+            .get(offset..offset + N)?
+            .try_into()
+            .ok()
+    }
+
+    fn u32_at(&self, offset: usize) -> Option<u32> {
+        self.array_at(offset).map(u32::from_ne_bytes)
+    }
+
+    fn u64_at(&self, offset: usize) -> Option<u64> {
+        self.array_at(offset).map(u64::from_ne_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    #[test]
+    fn counts_what_was_sent() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        client.write_all(&[1; 10_000]).unwrap();
+        server.read_exact(&mut [0; 10_000]).unwrap();
+        // The answer acknowledges what it answers.
+        server.write_all(&[2; 500]).unwrap();
+        client.read_exact(&mut [0; 500]).unwrap();
+        let info = TcpInfo::of(&client).unwrap();
+        assert_eq!(info.received, Some(ByteCount(500)));
+        // The SYN counts as a byte, or not, as the kernel likes.
+        let acknowledged = info.acknowledged.unwrap().0;
+        assert!((10_000..=10_001).contains(&acknowledged), "{acknowledged}");
+        assert!(info.rtt > Duration::ZERO && info.rtt < Duration::from_secs(10));
+        assert!(info.send_segment.0 > 500 && info.congestion_window_segments > 0);
+        assert!(info.window().0 > 0 && info.window().0 <= info.send_window.unwrap().0);
+    }
+
+    #[test]
+    fn an_old_kernel_gives_fewer_fields() {
+        let raw = RawTcpInfo {
+            bytes: [1; RAW_BYTES],
+            length: 104,
+        };
+        let info = TcpInfo::parse(&raw);
+        assert_eq!(info.retransmitted_segments, 0x0101_0101);
+        assert_eq!(info.acknowledged, None);
+        assert_eq!(info.send_window, None);
+        assert!(info.window().0 > 0);
+    }
+}

@@ -1,0 +1,384 @@
+//! TLS 1.3 over TCP.
+//!
+//! rustls does all of TLS; this drives its unbuffered interface, so that a
+//! receive fills one large buffer whose records are decrypted where they lie,
+//! and a send encrypts from the caller's memory into one large buffer that goes
+//! to the kernel in one call.
+//!
+//! - `session`: the connection's state, shared by both halves under a lock
+//!   that nobody holds while he waits for the network
+//! - `handshake`: from a connected socket to a session, within a deadline
+//! - `halves`: the reader and the writer
+//!
+//! What the reading half must answer (alerts) is sent without waiting, by
+//! whoever has the right to send at that moment; so two hosts whose socket
+//! buffers are full cannot wait for each other's readers. Key updates need no
+//! answer of their own: rustls sends it before the next data (RFC 8446, section
+//! 4.6.3).
+
+mod halves;
+mod handshake;
+mod session;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod throughput;
+
+use std::io;
+use std::net::TcpStream;
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
+
+use rustls::client::{Resumption, UnbufferedClientConnection};
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::ServerName;
+use rustls::server::UnbufferedServerConnection;
+use rustls::sign::SingleCertAndKey;
+use rustls::{CipherSuite, ClientConfig, ServerConfig, SupportedCipherSuite};
+
+use super::identity::{Fingerprint, Identity};
+use super::stream::Stream;
+use super::tcp::{self, ConnectError, HostPort, TcpOptions};
+use super::trust::{AnyClient, ServerTrust, ServerVerifier, TrustError, UnknownServer, pin};
+
+/// What the protocol is called in the handshake (ALPN), so that a connection
+/// meant for something else is told so.
+const PROTOCOL_NAME: &[u8] = b"longhaul/1";
+
+/// What both ends of a stream may choose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TlsOptions {
+    /// How long the handshake may take; strangers hold a connection no longer.
+    pub handshake_timeout: Duration,
+    /// The most memory of each half, in bytes; rounded up to two records of 16
+    /// KiB. A half takes it only when there is as much to move at once.
+    pub buffer_bytes: usize,
+}
+
+impl Default for TlsOptions {
+    /// Ten seconds are twenty round trips around the world. Buffers of 128 KiB
+    /// to 1 MiB measured alike within the spread of a shared machine, 64 KiB on
+    /// one core worse; hundreds of streams ask for a small one.
+    fn default() -> Self {
+        TlsOptions {
+            handshake_timeout: Duration::from_secs(10),
+            buffer_bytes: 256 << 10,
+        }
+    }
+}
+
+/// No encrypted stream came about.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// No connection either.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// The server is not the one that was meant.
+    #[error(transparent)]
+    Trust(#[from] TrustError),
+    /// It took too long.
+    #[error(
+        "{peer} did not finish the TLS handshake within {} s: check that a longhaul daemon listens \
+         there and that the network is not losing large packets (MTU)", timeout.as_secs_f64()
+    )]
+    Deadline {
+        /// Who.
+        peer: HostPort,
+        /// How long was waited.
+        timeout: Duration,
+    },
+    /// The other end hung up.
+    #[error(
+        "{peer} closed the connection during the TLS handshake: its log says why; it may have too \
+         many connections, or be no longhaul daemon"
+    )]
+    Closed {
+        /// Who.
+        peer: HostPort,
+    },
+    /// What came is no TLS.
+    #[error(
+        "{peer} does not speak TLS: check the port, and that nothing between changes the stream"
+    )]
+    NotTls {
+        /// Who.
+        peer: HostPort,
+    },
+    /// What came is an older TLS.
+    #[error("{peer} does not offer TLS 1.3: use a longhaul daemon or client on both ends")]
+    Version {
+        /// Who.
+        peer: HostPort,
+    },
+    /// What came is TLS for something else.
+    #[error("{peer} speaks TLS but not longhaul (ALPN longhaul/1): check the port")]
+    Protocol {
+        /// Who.
+        peer: HostPort,
+    },
+    /// The other end refused, as its alert says.
+    #[error("{peer} refused the TLS handshake ({alert}): its log or output says why")]
+    Refused {
+        /// Who.
+        peer: HostPort,
+        /// Its alert.
+        alert: String,
+    },
+    /// The handshake's messages are larger than any real one's.
+    #[error(
+        "{peer} sent a TLS handshake larger than {limit} bytes: give it a shorter certificate chain"
+    )]
+    TooLarge {
+        /// Who.
+        peer: HostPort,
+        /// The limit.
+        limit: usize,
+    },
+    /// The host's name can be no server's name.
+    #[error("\"{0}\" is no host name: write a DNS name or an address")]
+    Name(String),
+    /// Our own certificate cannot be used, or the system has no randomness.
+    #[error("TLS cannot be set up: {0}: check the certificate and key")]
+    Setup(rustls::Error),
+    /// Any other breach of the protocol.
+    #[error("the TLS handshake with {peer} failed: {cause}: try again; if it stays, report it")]
+    Other {
+        /// Who.
+        peer: HostPort,
+        /// How.
+        cause: rustls::Error,
+    },
+    /// The socket failed.
+    #[error("the connection to {peer} failed during the TLS handshake: {cause}: try again")]
+    Io {
+        /// Who.
+        peer: HostPort,
+        /// How.
+        cause: io::Error,
+    },
+}
+
+/// The cryptography, with the suites in this processor's order of speed.
+pub(super) fn provider() -> Arc<CryptoProvider> {
+    static PROVIDER: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| {
+        let mut provider = aws_lc_rs::default_provider();
+        provider.cipher_suites = suites(has_aes_instructions());
+        Arc::new(provider)
+    });
+    Arc::clone(&PROVIDER)
+}
+
+fn suites(aes: bool) -> Vec<SupportedCipherSuite> {
+    use aws_lc_rs::cipher_suite::{
+        TLS13_AES_128_GCM_SHA256, TLS13_AES_256_GCM_SHA384, TLS13_CHACHA20_POLY1305_SHA256,
+    };
+    let mut suites = vec![
+        TLS13_AES_128_GCM_SHA256,
+        TLS13_AES_256_GCM_SHA384,
+        TLS13_CHACHA20_POLY1305_SHA256,
+    ];
+    if !aes {
+        suites.rotate_right(1);
+    }
+    suites
+}
+
+fn has_aes_instructions() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return std::arch::is_x86_feature_detected!("aes")
+        && std::arch::is_x86_feature_detected!("pclmulqdq");
+    #[cfg(target_arch = "aarch64")]
+    return std::arch::is_aarch64_feature_detected!("aes")
+        && std::arch::is_aarch64_feature_detected!("pmull");
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    false
+}
+
+fn suite_name(suite: Option<SupportedCipherSuite>) -> &'static str {
+    match suite.map(|s| s.suite()) {
+        Some(CipherSuite::TLS13_AES_128_GCM_SHA256) => "TLS 1.3, AES-128-GCM",
+        Some(CipherSuite::TLS13_AES_256_GCM_SHA384) => "TLS 1.3, AES-256-GCM",
+        Some(CipherSuite::TLS13_CHACHA20_POLY1305_SHA256) => "TLS 1.3, ChaCha20-Poly1305",
+        _ => "TLS 1.3",
+    }
+}
+
+/// Makes streams of accepted connections.
+#[derive(Clone, Debug)]
+pub struct TlsServer {
+    config: Arc<ServerConfig>,
+    fingerprint: Fingerprint,
+    options: TlsOptions,
+}
+
+impl TlsServer {
+    /// A server with that identity. Clients are asked for a certificate and
+    /// need not have one.
+    ///
+    /// # Errors
+    ///
+    /// [`TlsError::Setup`].
+    pub fn new(identity: &Identity, options: TlsOptions) -> Result<TlsServer, TlsError> {
+        TlsServer::with_provider(identity, options, provider())
+    }
+
+    fn with_provider(
+        identity: &Identity,
+        options: TlsOptions,
+        provider: Arc<CryptoProvider>,
+    ) -> Result<TlsServer, TlsError> {
+        let verifier = AnyClient::new(&provider);
+        let key = identity.certified_key().map_err(TlsError::Setup)?;
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .map_err(TlsError::Setup)?
+            .with_client_cert_verifier(Arc::new(verifier))
+            .with_cert_resolver(Arc::new(SingleCertAndKey::from(key)));
+        config.alpn_protocols = vec![PROTOCOL_NAME.into()];
+        // Sessions are not resumed: each stream proves both ends anew.
+        config.send_tls13_tickets = 0;
+        Ok(TlsServer {
+            config: Arc::new(config),
+            fingerprint: identity.fingerprint(),
+            options,
+        })
+    }
+
+    /// The server's own fingerprint, for clients to pin.
+    pub fn fingerprint(&self) -> Fingerprint {
+        self.fingerprint
+    }
+
+    /// Answers a client that was let in. Blocks for the handshake's time at
+    /// most.
+    ///
+    /// # Errors
+    ///
+    /// [`TlsError`]; the connection is then closed.
+    pub fn accept(&self, socket: TcpStream) -> Result<Stream, TlsError> {
+        let connection =
+            UnbufferedServerConnection::new(Arc::clone(&self.config)).map_err(TlsError::Setup)?;
+        let peer = peer_of(&socket);
+        let deadline = Instant::now() + self.options.handshake_timeout;
+        let done = handshake::run(connection, &socket, deadline)
+            .map_err(|failure| failure.explain(peer, self.options.handshake_timeout))?;
+        Ok(halves::build(done, socket, self.options))
+    }
+}
+
+/// Who an accepted connection comes from, for messages.
+fn peer_of(socket: &TcpStream) -> HostPort {
+    socket
+        .peer_addr()
+        .map_or_else(|_| HostPort::new("peer", 0), HostPort::from)
+}
+
+/// Makes streams to servers.
+#[derive(Clone, Debug)]
+pub struct TlsClient {
+    trust: ServerTrust,
+    identity: Option<Identity>,
+    options: TlsOptions,
+    provider: Arc<CryptoProvider>,
+}
+
+impl TlsClient {
+    /// A client that trusts so and, where it has an identity, shows it.
+    pub fn new(trust: ServerTrust, identity: Option<Identity>, options: TlsOptions) -> TlsClient {
+        TlsClient {
+            trust,
+            identity,
+            options,
+            provider: provider(),
+        }
+    }
+
+    /// The same client that believes one key only: for the further streams of
+    /// a session, which must meet the server of the first.
+    pub fn pinned(&self, server: Fingerprint) -> TlsClient {
+        TlsClient {
+            trust: ServerTrust::Fingerprint(server),
+            ..self.clone()
+        }
+    }
+
+    /// Connects and shakes hands. Where the server is unknown and there is
+    /// somebody to ask, he is asked without a connection being held open, and
+    /// the key that he accepted is the only one that the second try accepts.
+    ///
+    /// # Errors
+    ///
+    /// [`TlsError`].
+    pub fn connect(
+        &self,
+        host: &HostPort,
+        timeout: Duration,
+        tcp: &TcpOptions,
+    ) -> Result<Stream, TlsError> {
+        let first = self.handshake(tcp::connect(host, timeout, tcp)?, host);
+        let (
+            ServerTrust::KnownHosts(list),
+            Err(TlsError::Trust(TrustError::Unknown { found, .. })),
+        ) = (&self.trust, &first)
+        else {
+            return first;
+        };
+        let question = UnknownServer {
+            host: host.clone(),
+            fingerprint: *found,
+        };
+        match &list.ask {
+            Some(ask) if ask(&question) => {
+                let pinned = self.pinned(question.fingerprint);
+                let stream = pinned.handshake(tcp::connect(host, timeout, tcp)?, host)?;
+                pin(&list.file, host, question.fingerprint)?;
+                Ok(stream)
+            }
+            _ => first,
+        }
+    }
+
+    /// Shakes hands, as client, with the server at the other end of a
+    /// connection. Blocks for the handshake's time at most; asks nobody.
+    ///
+    /// # Errors
+    ///
+    /// [`TlsError`]; the connection is then closed.
+    pub fn handshake(&self, socket: TcpStream, host: &HostPort) -> Result<Stream, TlsError> {
+        let config = self.config(host)?;
+        let connection =
+            UnbufferedClientConnection::new(config, server_name(host)?).map_err(TlsError::Setup)?;
+        let deadline = Instant::now() + self.options.handshake_timeout;
+        let done = handshake::run(connection, &socket, deadline)
+            .map_err(|failure| failure.explain(host.clone(), self.options.handshake_timeout))?;
+        if let (ServerTrust::KnownHosts(list), Some(found)) = (&self.trust, done.peer) {
+            pin(&list.file, host, found)?;
+        }
+        Ok(halves::build(done, socket, self.options))
+    }
+
+    fn config(&self, host: &HostPort) -> Result<Arc<ClientConfig>, TlsError> {
+        let verifier = ServerVerifier::new(&self.trust, host, &self.provider)?;
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&self.provider))
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .map_err(TlsError::Setup)?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier));
+        let mut config = match &self.identity {
+            Some(identity) => {
+                let key = identity.certified_key().map_err(TlsError::Setup)?;
+                builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(key)))
+            }
+            None => builder.with_no_client_auth(),
+        };
+        config.alpn_protocols = vec![PROTOCOL_NAME.into()];
+        config.resumption = Resumption::disabled();
+        Ok(Arc::new(config))
+    }
+}
+
+/// An address with a zone (`fe80::1%eth0`) is a server's name without it.
+fn server_name(host: &HostPort) -> Result<ServerName<'static>, TlsError> {
+    let bare = host.host().split('%').next().unwrap_or_default();
+    ServerName::try_from(bare.to_owned()).map_err(|_| TlsError::Name(host.host().to_owned()))
+}

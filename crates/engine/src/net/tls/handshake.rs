@@ -1,0 +1,203 @@
+//! From a connected socket to a TLS session, within a deadline and 32 KiB.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::time::{Duration, Instant};
+
+use rustls::{AlertDescription, Error, InvalidMessage, PeerIncompatible};
+
+use super::session::{Endpoint, Opened, Session, Sink};
+use super::{PROTOCOL_NAME, TlsError};
+use crate::net::identity::Fingerprint;
+use crate::net::stream::set_socket_timeouts;
+use crate::net::tcp::HostPort;
+use crate::net::trust::TrustError;
+
+/// What a stranger may make us hold: a client's greeting has 2 KB, a server's
+/// answer with a chain of three RSA certificates 6 KB.
+pub(super) const HANDSHAKE_BUFFER: usize = 32 << 10;
+
+/// A handshake that was done.
+pub(super) struct Done<E> {
+    /// The session.
+    pub(super) session: Session<E>,
+    /// What was received with the handshake's last message.
+    pub(super) received: Vec<u8>,
+    /// The key that the peer proved to have.
+    pub(super) peer: Option<Fingerprint>,
+}
+
+/// Why it was not.
+#[derive(Debug)]
+pub(super) enum Failure {
+    Tls(Error),
+    Io(io::Error),
+    Closed,
+    Deadline,
+    TooLarge,
+    Protocol,
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Failure::Deadline,
+            io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::BrokenPipe => Failure::Closed,
+            _ => Failure::Io(error),
+        }
+    }
+}
+
+impl Failure {
+    /// Says it so that a person can act on it.
+    pub(super) fn explain(self, peer: HostPort, timeout: Duration) -> TlsError {
+        match self {
+            Failure::Closed => TlsError::Closed { peer },
+            Failure::Deadline => TlsError::Deadline { peer, timeout },
+            Failure::Protocol => TlsError::Protocol { peer },
+            Failure::TooLarge => TlsError::TooLarge {
+                peer,
+                limit: HANDSHAKE_BUFFER,
+            },
+            Failure::Io(cause) => TlsError::Io { peer, cause },
+            Failure::Tls(error) => explain_tls(error, peer),
+        }
+    }
+}
+
+fn explain_tls(error: Error, peer: HostPort) -> TlsError {
+    if let Some(refusal) = TrustError::within(&error) {
+        return refusal.into();
+    }
+    match error {
+        Error::InvalidMessage(
+            InvalidMessage::InvalidContentType
+            | InvalidMessage::UnknownProtocolVersion
+            | InvalidMessage::MessageTooLarge
+            | InvalidMessage::InvalidEmptyPayload,
+        ) => TlsError::NotTls { peer },
+        Error::PeerIncompatible(
+            PeerIncompatible::SupportedVersionsExtensionRequired
+            | PeerIncompatible::ServerDoesNotSupportTls12Or13
+            | PeerIncompatible::ServerTlsVersionIsDisabledByOurConfig
+            | PeerIncompatible::Tls12NotOffered
+            | PeerIncompatible::Tls12NotOfferedOrEnabled,
+        )
+        | Error::AlertReceived(AlertDescription::ProtocolVersion) => TlsError::Version { peer },
+        Error::NoApplicationProtocol
+        | Error::AlertReceived(AlertDescription::NoApplicationProtocol) => {
+            TlsError::Protocol { peer }
+        }
+        Error::AlertReceived(alert) => TlsError::Refused {
+            peer,
+            alert: format!("{alert:?}"),
+        },
+        cause => TlsError::Other { peer, cause },
+    }
+}
+
+/// Shakes hands. On failure the peer is told why, where TLS has words for it,
+/// and the connection is closed.
+pub(super) fn run<E: Endpoint>(
+    endpoint: E,
+    socket: &TcpStream,
+    deadline: Instant,
+) -> Result<Done<E>, Failure> {
+    let mut shake = Handshake {
+        session: Session::new(endpoint),
+        socket,
+        deadline,
+        buffer: vec![0; HANDSHAKE_BUFFER],
+        filled: 0,
+    };
+    let result = shake.run();
+    if result.is_err() {
+        // The error that is known counts, not one of telling it.
+        let _ = shake.flush();
+        let _ = socket.shutdown(Shutdown::Both);
+    }
+    result?;
+    set_socket_timeouts(socket, None)?;
+    socket.set_nodelay(true)?;
+    shake.buffer.truncate(shake.filled);
+    Ok(Done {
+        peer: shake.session.peer(),
+        session: shake.session,
+        received: shake.buffer,
+    })
+}
+
+struct Handshake<'a, E> {
+    session: Session<E>,
+    socket: &'a TcpStream,
+    deadline: Instant,
+    buffer: Vec<u8>,
+    filled: usize,
+}
+
+impl<E: Endpoint> Handshake<'_, E> {
+    fn run(&mut self) -> Result<(), Failure> {
+        loop {
+            let unread = &mut self.buffer[..self.filled];
+            let (consumed, opened) = self.session.open(unread, &mut Sink::new(&mut []));
+            self.buffer.copy_within(consumed..self.filled, 0);
+            self.filled -= consumed;
+            let opened = opened.map_err(Failure::Tls)?;
+            self.flush()?;
+            match opened {
+                _ if !self.session.is_handshaking() => break,
+                Opened::Closed => return Err(Failure::Closed),
+                _ => self.receive()?,
+            }
+        }
+        match self.session.has_protocol(PROTOCOL_NAME) {
+            true => Ok(()),
+            false => Err(Failure::Protocol),
+        }
+    }
+
+    /// Every single wait gets what is left of the whole time, so a peer that
+    /// sends a byte now and then gains nothing.
+    fn arm(&self) -> Result<(), Failure> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(Failure::Deadline);
+        }
+        Ok(set_socket_timeouts(self.socket, Some(left))?)
+    }
+
+    fn flush(&mut self) -> Result<(), Failure> {
+        let records = self.session.take_pending();
+        let mut rest = &records[..];
+        while !rest.is_empty() {
+            self.arm()?;
+            match (&*self.socket).write(rest) {
+                Ok(0) => return Err(Failure::Closed),
+                Ok(count) => rest = &rest[count..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self) -> Result<(), Failure> {
+        if self.filled == self.buffer.len() {
+            return Err(Failure::TooLarge);
+        }
+        loop {
+            self.arm()?;
+            match (&*self.socket).read(&mut self.buffer[self.filled..]) {
+                Ok(0) => return Err(Failure::Closed),
+                Ok(count) => {
+                    self.filled += count;
+                    return Ok(());
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}

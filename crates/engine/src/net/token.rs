@@ -1,0 +1,212 @@
+//! Tokens: secrets by which a principal proves at a daemon that it is himself.
+
+use std::fmt;
+use std::str::FromStr;
+
+use aws_lc_rs::{constant_time, rand};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+/// Bytes of randomness in a token.
+const SECRET_BYTES: usize = 32;
+
+/// Bytes of salt in a hash.
+const SALT_BYTES: usize = 16;
+
+/// So that a token is known for one wherever it is found, as in a scan for
+/// secrets that somebody committed.
+const TOKEN_PREFIX: &str = "lht_";
+
+const HASH_PREFIX: &str = "lhh1";
+
+/// The context of the hash (BLAKE3's key derivation): a token hashed for
+/// anything else gives another hash.
+const HASH_CONTEXT: &str = "longhaul 2026-11 daemon token hash v1";
+
+/// 256 random bits: `lht_` and 43 characters of URL-safe Base64. It is shown by
+/// [`Token::reveal`] only.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token([u8; SECRET_BYTES]);
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(..)")
+    }
+}
+
+/// Text that is no token, or no hash of one. It is not repeated, as it may be a
+/// secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParseTokenError {
+    /// No token.
+    #[error("not a token: it is written `lht_` and 43 characters, as it was shown when made")]
+    Token,
+    /// No hash.
+    #[error("not a token's hash: it is written `lhh1$...$...`, as it was shown when made")]
+    Hash,
+}
+
+/// The system gave no random bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the system gives no random bytes: check that getrandom is allowed in this sandbox")]
+pub struct NoRandomness;
+
+/// Fills bytes with the system's randomness.
+///
+/// # Errors
+///
+/// [`NoRandomness`].
+pub fn fill_random(bytes: &mut [u8]) -> Result<(), NoRandomness> {
+    rand::fill(bytes).map_err(|_| NoRandomness)
+}
+
+fn random<const N: usize>() -> Result<[u8; N], NoRandomness> {
+    let mut bytes = [0; N];
+    rand::fill(&mut bytes).map_err(|_| NoRandomness)?;
+    Ok(bytes)
+}
+
+impl Token {
+    /// A new one.
+    ///
+    /// # Errors
+    ///
+    /// [`NoRandomness`].
+    pub fn generate() -> Result<Token, NoRandomness> {
+        random().map(Token)
+    }
+
+    /// The text that its owner keeps.
+    pub fn reveal(&self) -> String {
+        format!("{TOKEN_PREFIX}{}", URL_SAFE_NO_PAD.encode(self.0))
+    }
+
+    /// What a daemon keeps of it; another one each time.
+    ///
+    /// # Errors
+    ///
+    /// [`NoRandomness`].
+    pub fn hash(&self) -> Result<TokenHash, NoRandomness> {
+        let salt = random()?;
+        Ok(TokenHash {
+            salt,
+            hash: self.hash_with(&salt),
+        })
+    }
+
+    /// Slow hashes exist to make guessing weak passwords dear. A token is 256
+    /// bits that we drew: nobody guesses it at any price, so one fast hash is
+    /// enough, and a stranger cannot make the daemon work by presenting
+    /// tokens. The salt keeps equal tokens in two files from being seen equal.
+    fn hash_with(&self, salt: &[u8; SALT_BYTES]) -> [u8; 32] {
+        let mut hasher = blake3::Hasher::new_derive_key(HASH_CONTEXT);
+        hasher.update(salt);
+        hasher.update(&self.0);
+        *hasher.finalize().as_bytes()
+    }
+}
+
+impl FromStr for Token {
+    type Err = ParseTokenError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let decode = || {
+            let bytes = URL_SAFE_NO_PAD.decode(text.strip_prefix(TOKEN_PREFIX)?);
+            bytes.ok()?.try_into().ok().map(Token)
+        };
+        decode().ok_or(ParseTokenError::Token)
+    }
+}
+
+/// A salted hash of a token, written `lhh1$salt$hash`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct TokenHash {
+    salt: [u8; SALT_BYTES],
+    hash: [u8; 32],
+}
+
+impl TokenHash {
+    /// Whether it is the hash of `token`, in a time that does not depend on
+    /// either.
+    pub fn verify(&self, token: &Token) -> bool {
+        let hash = token.hash_with(&self.salt);
+        constant_time::verify_slices_are_equal(&hash, &self.hash).is_ok()
+    }
+
+    /// The hash of no token: it takes as long to verify as any.
+    pub(super) const fn of_nothing() -> TokenHash {
+        TokenHash {
+            salt: [0; SALT_BYTES],
+            hash: [0; 32],
+        }
+    }
+}
+
+impl fmt::Debug for TokenHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TokenHash(..)")
+    }
+}
+
+impl fmt::Display for TokenHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [salt, hash] = [&self.salt[..], &self.hash[..]].map(|b| URL_SAFE_NO_PAD.encode(b));
+        write!(f, "{HASH_PREFIX}${salt}${hash}")
+    }
+}
+
+impl FromStr for TokenHash {
+    type Err = ParseTokenError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let decode = || {
+            let (salt, hash) = text
+                .strip_prefix(HASH_PREFIX)?
+                .strip_prefix('$')?
+                .split_once('$')?;
+            Some(TokenHash {
+                salt: URL_SAFE_NO_PAD.decode(salt).ok()?.try_into().ok()?,
+                hash: URL_SAFE_NO_PAD.decode(hash).ok()?.try_into().ok()?,
+            })
+        };
+        decode().ok_or(ParseTokenError::Hash)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_token_itself_verifies() {
+        let [token, other] = [(); 2].map(|()| Token::generate().unwrap());
+        let hash = token.hash().unwrap();
+        assert!(hash.verify(&token) && !hash.verify(&other));
+        assert!(!TokenHash::of_nothing().verify(&token));
+        assert_ne!(hash, token.hash().unwrap());
+    }
+
+    #[test]
+    fn reads_what_it_writes() {
+        let token = Token::generate().unwrap();
+        assert_eq!(token.reveal().parse(), Ok(token.clone()));
+        let hash = token.hash().unwrap();
+        assert_eq!(hash.to_string().parse(), Ok(hash.clone()));
+        assert!(!format!("{token:?}{hash:?}").contains(&token.reveal()[4..]));
+    }
+
+    #[test]
+    fn refuses_what_is_none() {
+        let good = Token::generate().unwrap().reveal();
+        for bad in ["", "lht_", &good[4..], &good[..46], &format!("{good}A")] {
+            assert_eq!(bad.parse::<Token>(), Err(ParseTokenError::Token), "{bad}");
+        }
+        for bad in ["", "lhh1", "lhh1$$", "lhh1$AA$AA", &good] {
+            assert_eq!(
+                bad.parse::<TokenHash>(),
+                Err(ParseTokenError::Hash),
+                "{bad}"
+            );
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! The receiving pipeline: wire -> open -> decompress -> write -> commit.
+//!
+//! - a stream's reader (`session/streams.rs`) decrypts a block into a buffer
+//!   of the pool; the state machine says whether it is wanted: an
+//!   [`verify::ArrivedBlock`];
+//! - [`verify`] decompresses it and compares its checksum: a
+//!   [`verify::VerifiedBlock`];
+//! - [`mod@write`] writes it, not synced;
+//! - [`commit`] alone makes things durable: data, then journal, then the
+//!   state machine's ledger, and gives files their names;
+//! - [`compare`] says what is there already.
+
+pub mod commit;
+pub mod compare;
+mod extras;
+pub mod folders;
+pub mod landing;
+pub mod parts;
+pub mod verify;
+pub mod write;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use longhaul_proto::block::{BlockHeader, Content};
+use longhaul_proto::message::Flows;
+use longhaul_proto::receiver::{ReceiverSettings, Verdict};
+use longhaul_proto::session::StreamId;
+
+use crate::flows::{FlowGroup, LayerUse};
+use crate::pool::Buffer;
+use crate::queue::{Queue, lock};
+use crate::send::group;
+use crate::session::{SessionError, Transfer, TransferSettings};
+use crate::storage::DataMode;
+use commit::Discarding;
+use compare::Listed;
+use extras::Extras;
+use folders::Folders;
+use landing::Destination;
+use parts::Parts;
+use verify::{ArrivedBlock, Awaited, VerifiedBlock};
+
+/// Threads that make things durable: they wait for disks, not for cores.
+const COMMITTERS: usize = 4;
+
+/// What a receiving end does with its disks and cores.
+pub struct ReceiveSide {
+    pub(crate) destination: Destination,
+    pub(crate) folders: Folders,
+    pub(crate) extras: Extras,
+    pub(crate) parts: Parts,
+    pub(crate) arrived: Queue<ArrivedBlock>,
+    pub(crate) verified: Queue<VerifiedBlock>,
+    pub(crate) listed: Queue<Listed>,
+    pub(crate) awaited: Mutex<Awaited>,
+    pub(crate) temporaries: AtomicU64,
+    /// Discards under way: a directory is not finished meanwhile.
+    pub(crate) discarding: Discarding,
+    /// Renames of packed files, one batch at a time.
+    pub(crate) renaming: Mutex<()>,
+    direct: AtomicBool,
+    decompressors: OnceLock<FlowGroup>,
+    writers: OnceLock<FlowGroup>,
+    committers: OnceLock<FlowGroup>,
+    comparers: OnceLock<FlowGroup>,
+}
+
+impl ReceiveSide {
+    /// Into this destination.
+    pub fn new(destination: Destination) -> ReceiveSide {
+        ReceiveSide {
+            folders: Folders::new(Arc::clone(&destination.anchor)),
+            extras: Extras::default(),
+            parts: Parts::default(),
+            destination,
+            arrived: Queue::default(),
+            verified: Queue::default(),
+            listed: Queue::default(),
+            awaited: Mutex::default(),
+            temporaries: AtomicU64::new(0),
+            discarding: Discarding::default(),
+            renaming: Mutex::new(()),
+            direct: AtomicBool::new(false),
+            decompressors: OnceLock::new(),
+            writers: OnceLock::new(),
+            committers: OnceLock::new(),
+            comparers: OnceLock::new(),
+        }
+    }
+
+    pub(crate) fn machine_settings(&self, settings: &TransferSettings) -> ReceiverSettings {
+        ReceiverSettings {
+            integrity: settings.integrity,
+            epoch: settings.epoch,
+            checkpoint_bytes: settings.checkpoint_bytes,
+            checkpoint_span: settings.checkpoint_span,
+            commits: true,
+            digests: settings.digests,
+        }
+    }
+
+    pub(crate) fn start(&self, transfer: &Arc<Transfer>) {
+        let flows = transfer.settings.flows;
+        let decompressors = group(transfer, "decompress", Transfer::run_verifier);
+        decompressors.set(flows.decompressors);
+        let writers = group(transfer, "write", Transfer::run_writer);
+        writers.set(flows.writers);
+        let committers = group(transfer, "commit", Transfer::run_committer);
+        committers.set(COMMITTERS);
+        let comparers = group(transfer, "compare", Transfer::run_comparer);
+        comparers.set(1);
+        // They are set once, here; a second start has no effect.
+        let _ = self.decompressors.set(decompressors);
+        let _ = self.writers.set(writers);
+        let _ = self.committers.set(committers);
+        let _ = self.comparers.set(comparers);
+    }
+
+    pub(crate) fn set_flows(&self, flows: Flows) {
+        if let (Some(count), Some(group)) = (flows.decompressors, self.decompressors.get()) {
+            group.set((count as usize).max(1));
+        }
+        if let (Some(count), Some(group)) = (flows.writers, self.writers.get()) {
+            group.set((count as usize).max(1));
+        }
+        self.arrived.wake();
+        self.verified.wake();
+    }
+
+    /// Ends the flows; what they have in hand is finished.
+    pub(crate) fn stop(&self) {
+        self.arrived.close();
+        self.verified.close();
+        self.listed.close();
+        let groups = [
+            &self.decompressors,
+            &self.writers,
+            &self.committers,
+            &self.comparers,
+        ];
+        for group in groups.into_iter().filter_map(OnceLock::get) {
+            group.join();
+        }
+    }
+
+    /// Lets go of everything that is locked.
+    pub(crate) fn leave(&self) {
+        self.parts.clear();
+        self.folders.clear();
+    }
+
+    pub(crate) fn layers(&self, transfer: &Transfer) -> Vec<LayerUse> {
+        let groups = [&self.decompressors, &self.writers, &self.committers];
+        let mut layers: Vec<LayerUse> = groups
+            .into_iter()
+            .filter_map(|group| group.get().map(FlowGroup::usage))
+            .collect();
+        layers.push(transfer.wire_use("open"));
+        layers
+    }
+
+    pub(crate) fn note_data_mode(&self, mode: DataMode) {
+        if mode == DataMode::Direct {
+            self.direct.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether any file was really written directly.
+    pub fn is_direct(&self) -> bool {
+        self.direct.load(Ordering::Relaxed)
+    }
+
+    /// A block arrived whole.
+    pub(crate) fn handle_block(
+        &self,
+        transfer: &Transfer,
+        stream: StreamId,
+        header: BlockHeader,
+        buffer: Buffer,
+    ) -> Result<(), SessionError> {
+        // In clear, a twin must not make this block's checksums be forgotten
+        // between the verdict and the match.
+        let mut awaited = transfer.settings.clear.then(|| lock(&self.awaited));
+        let keeps = transfer.tell_receiver(|receiver| {
+            receiver.handle_arrival(stream);
+            match &header.content {
+                Content::Piece(piece) => receiver.handle_piece(piece).map(|verdict| vec![verdict]),
+                Content::Pack(entries) => receiver.handle_pack(entries),
+            }
+        });
+        let keeps = keeps.transpose()?.unwrap_or_default();
+        if keeps.contains(&Verdict::Keep) {
+            let arrived = ArrivedBlock {
+                header,
+                keeps,
+                buffer,
+            };
+            match &mut awaited {
+                Some(awaited) => self.match_checksums(awaited, arrived),
+                None => self.arrived.push(arrived),
+            }
+        } else if let Some(awaited) = &mut awaited {
+            awaited.forget(&header.name());
+        }
+        Ok(())
+    }
+}

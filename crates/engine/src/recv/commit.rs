@@ -1,0 +1,402 @@
+//! The one place that may call anything durable: data synced, then journal,
+//! then the state machine's ledger. And the one place that gives files their
+//! final names, after their data is durable.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use longhaul_proto::digest::Checksum;
+use longhaul_proto::manifest::{Entry, EntryId, TreePath};
+use longhaul_proto::message::{Failure, FailureKind, Outcome};
+use longhaul_proto::receiver::{Checkpoint, StorageJob};
+
+use super::ReceiveSide;
+use super::folders::Folder;
+use super::parts::{PartKind, journal_failure};
+use crate::failure::failure_of;
+use crate::flows::Flow;
+use crate::journal::JournalError;
+use crate::queue::lock;
+use crate::session::{Machine, Side, Transfer};
+use crate::storage::{Advice, StoredFile};
+
+/// A small entry that was written under a temporary name.
+pub(super) struct Staged {
+    pub entry: Entry,
+    pub file: StagedFile,
+    pub digest: Option<Checksum>,
+}
+
+/// Where it was written, and what it shall be called.
+pub(super) struct StagedFile {
+    pub folder: Arc<Folder>,
+    pub temporary: Box<[u8]>,
+    pub name: TreePath,
+    /// None for a link, and in a sink.
+    pub file: Option<Arc<dyn StoredFile>>,
+}
+
+/// Counts the discards under way. They change their directory, whose time is
+/// set by a job that comes after them in the queue and runs on another thread.
+#[derive(Default)]
+pub(crate) struct Discarding {
+    count: Mutex<usize>,
+    changed: Condvar,
+}
+
+impl Discarding {
+    fn begin(&self) {
+        *lock(&self.count) += 1;
+    }
+
+    fn end(&self) {
+        *lock(&self.count) -= 1;
+        self.changed.notify_all();
+    }
+
+    fn wait(&self) {
+        let count = lock(&self.count);
+        let waited = self.changed.wait_while(count, |count| *count > 0);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+impl Transfer {
+    /// A committer's thread.
+    pub(crate) fn run_committer(self: &Arc<Transfer>, flow: &Flow) {
+        let Side::Receiving(side) = self.side() else {
+            return;
+        };
+        while let Some(job) = self.next_storage_job(side) {
+            flow.busy(|| self.do_storage_job(side, job));
+        }
+    }
+
+    fn next_storage_job(&self, side: &ReceiveSide) -> Option<StorageJob> {
+        let mut shared = self.lock();
+        loop {
+            if shared.is_over() {
+                return None;
+            }
+            let now = self.now();
+            let Machine::Receiving(receiver) = &mut shared.machine else {
+                return None;
+            };
+            if let Some(job) = receiver.poll_storage(now) {
+                let Some(job) = side.pass_to_comparer(self.copies(), job) else {
+                    continue;
+                };
+                if let StorageJob::Discard { .. } = job {
+                    side.discarding.begin();
+                }
+                self.storing.notify_one();
+                return Some(job);
+            }
+            let wait = receiver
+                .poll_timeout()
+                .map(|at| (at - now).max(Duration::from_millis(1)));
+            shared = match wait {
+                Some(wait) => {
+                    let waited = self.storing.wait_timeout(shared, wait);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => self
+                    .storing
+                    .wait(shared)
+                    .unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+
+    fn do_storage_job(&self, side: &ReceiveSide, job: StorageJob) {
+        match job {
+            StorageJob::Compare(_) => {}
+            StorageJob::Checkpoint(files) => {
+                let done: Vec<(Checkpoint, Option<Failure>)> = files
+                    .into_iter()
+                    .map(|file| checkpoint(side, file))
+                    .collect();
+                let failed = done.iter().filter(|(_, failure)| failure.is_some());
+                let failed: Vec<_> = failed.map(|(c, _)| (c.file, c.generation)).collect();
+                self.tell_receiver(|receiver| receiver.handle_checkpointed(done));
+                for (file, generation) in failed {
+                    side.parts.leave_behind(file, generation);
+                }
+            }
+            StorageJob::Commit {
+                entry,
+                generation,
+                digest,
+            } => {
+                let result = self.commit_file(side, &entry, generation, digest);
+                let (id, failed) = (entry.id, result.is_err());
+                self.tell_receiver(|receiver| receiver.handle_committed(id, generation, result));
+                match failed {
+                    true => side.parts.leave_behind(id, generation),
+                    false => drop(side.parts.take(id, generation)),
+                }
+            }
+            StorageJob::Discard { file, generation } => {
+                discard(side, file, generation);
+                side.discarding.end();
+            }
+            StorageJob::FinishDirectory(entry) => {
+                side.discarding.wait();
+                let result = self.finish_directory(side, &entry);
+                self.tell_receiver(|receiver| receiver.handle_directory_finished(entry, result));
+            }
+            StorageJob::Finish => {
+                side.discarding.wait();
+                match self.finish(side) {
+                    Ok(()) => {
+                        self.tell_receiver(|receiver| receiver.handle_finished());
+                    }
+                    Err(error) => {
+                        self.break_off(&format!("the destination cannot be synced: {error}"));
+                    }
+                }
+            }
+        }
+    }
+
+    fn commit_file(
+        &self,
+        side: &ReceiveSide,
+        entry: &Entry,
+        generation: u32,
+        digest: Option<Checksum>,
+    ) -> Result<(), Failure> {
+        let shown = entry.path.to_string();
+        let part = side.part(self, entry, generation)?;
+        let PartKind::Partial(partial) = &part.kind else {
+            return Ok(());
+        };
+        if self.settings.verify_written {
+            read_back(partial.file(), entry, digest)?;
+        }
+        let path = side.destination.path_of(&entry.path);
+        let failed = |error| journal_failure(&shown, &error);
+        side.destination.ensure_owned().map_err(failed)?;
+        let committed = partial.commit(path.name(), entry.mode, entry.modified);
+        let committed = committed.map_err(failed)?;
+        let synced = part.folder.sync();
+        synced.map_err(|error| failure_of("make durable", &shown, &error))?;
+        let finished = committed.finish();
+        finished.map_err(|error| failure_of("remove the journal of", &shown, &error))
+    }
+
+    /// Makes a batch of small files durable and gives them their names.
+    pub(super) fn commit_staged(&self, side: &ReceiveSide, staged: Vec<Staged>) {
+        if staged.is_empty() {
+            return;
+        }
+        let digests = self.settings.digests;
+        let mut results: Vec<Result<(), Failure>> =
+            staged.iter().map(|s| self.sync_staged(s)).collect();
+        if !side.destination.is_sink {
+            self.name_staged(side, &staged, &mut results);
+            sync_folders(&staged, &mut results);
+            remove_failed(&staged, &results);
+        }
+        let done = staged.into_iter().zip(results).map(|(staged, result)| {
+            let outcome = match result {
+                Ok(()) => Outcome::Committed {
+                    digest: staged.digest.filter(|_| digests),
+                },
+                Err(failure) => Outcome::Failed(failure),
+            };
+            (staged.entry, outcome)
+        });
+        let done: Vec<(Entry, Outcome)> = done.collect();
+        self.tell_receiver(|receiver| receiver.handle_packed(done));
+    }
+
+    fn sync_staged(&self, staged: &Staged) -> Result<(), Failure> {
+        let Some(file) = &staged.file.file else {
+            return Ok(());
+        };
+        let shown = staged.entry.path.to_string();
+        file.sync_all()
+            .map_err(|error| failure_of("make durable", &shown, &error))?;
+        if self.settings.verify_written {
+            read_back(file, &staged.entry, staged.digest)?;
+        }
+        Ok(())
+    }
+
+    /// Renames, with no later session able to take over in between: what an
+    /// older one has in hand must not replace what a later one wrote.
+    fn name_staged(
+        &self,
+        side: &ReceiveSide,
+        staged: &[Staged],
+        results: &mut [Result<(), Failure>],
+    ) {
+        let _turn = lock(&side.renaming);
+        let renamed = side.destination.while_owned(|| {
+            for (staged, result) in staged.iter().zip(results.iter_mut()) {
+                if result.is_ok() {
+                    *result = rename_staged(staged);
+                }
+            }
+        });
+        if let Err(error) = renamed {
+            for (staged, result) in staged.iter().zip(results) {
+                *result = Err(journal_failure(&staged.entry.path.to_string(), &error));
+            }
+            if let JournalError::Fenced { .. } = error {
+                self.end(longhaul_proto::message::Farewell::Fenced);
+            }
+        }
+    }
+
+    pub(super) fn finish_directory(
+        &self,
+        side: &ReceiveSide,
+        entry: &Entry,
+    ) -> Result<(), Failure> {
+        let shown = entry.path.to_string();
+        if side.destination.is_sink {
+            return Ok(());
+        }
+        let path = side.destination.path_of(&entry.path);
+        if !self.copies() {
+            let extra = side.extras.finish(&side.folders, entry, &path);
+            return match extra.map_err(|error| failure_of("compare", &shown, &error))? {
+                Some(failure) => Err(failure),
+                None => Ok(()),
+            };
+        }
+        let finished = side.folders.make(Some(&path)).and_then(|folder| {
+            side.destination.sweep(&**folder.directory());
+            folder.directory().set_mode(entry.mode)?;
+            folder.directory().set_modified(entry.modified)?;
+            folder.sync()
+        });
+        finished.map_err(|error| failure_of("finish the directory", &shown, &error))
+    }
+
+    fn finish(&self, side: &ReceiveSide) -> io::Result<()> {
+        if side.destination.is_sink || !self.copies() {
+            return Ok(());
+        }
+        let anchor = side.folders.anchor().directory();
+        match self.settings.asks {
+            true => side.destination.sweep_always(&**anchor),
+            false => side.destination.sweep(&**anchor),
+        }
+        if !side.folders.have_failed() && !side.parts.have_left_behind() {
+            // Else there is something left, or what was removed may come back:
+            // the next session finds by this one whose it is.
+            side.destination.give_up();
+        }
+        side.folders.anchor().sync()
+    }
+}
+
+/// Data, then journal; what comes back without a failure is durable.
+fn checkpoint(side: &ReceiveSide, file: Checkpoint) -> (Checkpoint, Option<Failure>) {
+    let Some(part) = side.parts.get(file.file, file.generation) else {
+        return (file, None);
+    };
+    let PartKind::Partial(partial) = &part.kind else {
+        return (file, None);
+    };
+    let synced = partial.file().sync_data();
+    let failure = match synced {
+        Err(error) => Some(failure_of("make durable", "a part of a file", &error)),
+        Ok(()) => {
+            let journaled = partial.append_durable(&file.blocks);
+            journaled
+                .err()
+                .map(|error| journal_failure("a part of a file", &error))
+        }
+    };
+    (file, failure)
+}
+
+/// Removes what was written of a file that will not be finished. What cannot
+/// be removed is found by `longhaul clean`.
+fn discard(side: &ReceiveSide, file: EntryId, generation: u32) {
+    if let Some(part) = side.parts.take(file, generation)
+        && let PartKind::Partial(partial) = &part.kind
+    {
+        let _ = partial.abandon();
+    }
+}
+
+fn rename_staged(staged: &Staged) -> Result<(), Failure> {
+    let StagedFile {
+        folder,
+        temporary,
+        name,
+        ..
+    } = &staged.file;
+    let directory = folder.directory();
+    directory
+        .rename(temporary, &**directory, name.name())
+        .map_err(|error| failure_of("write", &staged.entry.path.to_string(), &error))
+}
+
+/// Removes the temporaries of what failed. What remains is found by `clean`.
+fn remove_failed(staged: &[Staged], results: &[Result<(), Failure>]) {
+    for (staged, _) in staged.iter().zip(results).filter(|(_, r)| r.is_err()) {
+        let StagedFile {
+            folder, temporary, ..
+        } = &staged.file;
+        let _ = folder.directory().remove_file(temporary);
+    }
+}
+
+/// Makes the names of a batch durable, each directory once.
+fn sync_folders(staged: &[Staged], results: &mut [Result<(), Failure>]) {
+    let mut synced: BTreeMap<*const Folder, Option<io::Error>> = BTreeMap::new();
+    for (staged, result) in staged.iter().zip(results) {
+        let folder = &staged.file.folder;
+        let outcome = synced
+            .entry(Arc::as_ptr(folder))
+            .or_insert_with(|| folder.sync().err());
+        if let (Ok(()), Some(error)) = (&result, outcome) {
+            *result = Err(failure_of(
+                "make durable",
+                &staged.entry.path.to_string(),
+                error,
+            ));
+        }
+    }
+}
+
+/// Reads a file back, past the cache where the system allows, and compares
+/// its digest.
+fn read_back(
+    file: &Arc<dyn StoredFile>,
+    entry: &Entry,
+    digest: Option<Checksum>,
+) -> Result<(), Failure> {
+    let shown = entry.path.to_string();
+    let failed = |error: io::Error| failure_of("read back", &shown, &error);
+    file.sync_data().map_err(failed)?;
+    file.advise(Advice::DropCache, 0, entry.size());
+    let mut hasher = blake3::Hasher::new();
+    let mut room = vec![0; 1 << 20];
+    let mut offset = 0;
+    while offset < entry.size() {
+        let read = file.read_at(&mut room, offset).map_err(failed)?;
+        if read == 0 {
+            break;
+        }
+        hasher.update(&room[..read]);
+        offset += read as u64;
+    }
+    let found = Checksum::Blake3(*hasher.finalize().as_bytes());
+    match digest {
+        Some(expected) if expected != found => {
+            let text =
+                format!("{shown}: what was written reads back otherwise; look for disk errors");
+            Err(Failure::new(FailureKind::Corrupt, text))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,210 @@
+//! What of the sender's entries is at the destination already. A file of the
+//! same size and time is the same, as rsync has it; one that an earlier
+//! attempt began goes on where that ended.
+
+use std::io;
+use std::sync::Arc;
+
+use longhaul_proto::digest::{Checksum, Integrity};
+use longhaul_proto::handshake::Purport;
+use longhaul_proto::manifest::{Entry, EntryKind};
+use longhaul_proto::message::{Failure, FailureKind};
+use longhaul_proto::receiver::{Compared, StorageJob};
+
+use super::ReceiveSide;
+use super::folders::Folder;
+use super::write::differs;
+use crate::failure::failure_of;
+use crate::flows::Flow;
+use crate::session::{Counters, Side, Transfer};
+use crate::storage::{DataMode, FileKind, Status};
+
+/// What the sender listed, in its order.
+pub(crate) enum Listed {
+    /// Entries to be compared.
+    Entries(Vec<Entry>),
+    /// The end of a directory, where nothing is written.
+    End(Entry),
+}
+
+impl ReceiveSide {
+    /// Keeps for the comparer what has to be done in the order of the listing;
+    /// gives back any other job.
+    pub(super) fn pass_to_comparer(&self, copies: bool, job: StorageJob) -> Option<StorageJob> {
+        match job {
+            StorageJob::Compare(entries) => self.listed.push(Listed::Entries(entries)),
+            StorageJob::FinishDirectory(entry) if !copies => self.listed.push(Listed::End(entry)),
+            job => return Some(job),
+        }
+        None
+    }
+}
+
+impl Transfer {
+    /// The comparer's thread: one, so that answers come in the order of the
+    /// questions.
+    pub(crate) fn run_comparer(self: &Arc<Transfer>, flow: &Flow) {
+        let Side::Receiving(side) = self.side() else {
+            return;
+        };
+        while let Some(listed) = side.listed.pop(|| flow.is_wanted()) {
+            let entries = match listed {
+                Listed::Entries(entries) => entries,
+                Listed::End(entry) => {
+                    let result = flow.busy(|| self.finish_directory(side, &entry));
+                    self.tell_receiver(|r| r.handle_directory_finished(entry, result));
+                    continue;
+                }
+            };
+            if self.settings.purport == Purport::Verify {
+                for entry in &entries {
+                    let path = side.destination.path_of(&entry.path);
+                    side.extras.handle_listed(&side.folders, &path);
+                }
+            }
+            let found: Vec<(Entry, Compared)> = entries
+                .into_iter()
+                // A directory is not asked for: it gets what it needs when
+                // everything in it is done.
+                .filter(|entry| entry.kind != EntryKind::Directory)
+                .map(|entry| {
+                    let compared = flow.busy(|| self.compare(side, &entry));
+                    (entry, compared)
+                })
+                .collect();
+            self.tell_receiver(|receiver| receiver.handle_compared(found));
+        }
+    }
+
+    fn compare(&self, side: &ReceiveSide, entry: &Entry) -> Compared {
+        let shown = entry.path.to_string();
+        let path = side.destination.path_of(&entry.path);
+        let folder = match side.folders.find(path.parent().as_ref()) {
+            Ok(folder) => folder,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return self.absent(&shown),
+            Err(error) => {
+                return Compared::Refused(failure_of("look into the directory of", &shown, &error));
+            }
+        };
+        let status = match folder.directory().status_of(path.name()) {
+            Ok(status) => Some(status),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Compared::Refused(failure_of("look at", &shown, &error)),
+        };
+        match status {
+            Some(status) if status.kind == FileKind::Directory => {
+                let text = format!("{shown}: there is a directory of that name; move it away");
+                Compared::Refused(Failure::new(FailureKind::Conflict, text))
+            }
+            Some(status) if status.kind == FileKind::Special => {
+                let text = format!("{shown}: a device, socket or FIFO has that name; move it away");
+                Compared::Refused(Failure::new(FailureKind::Conflict, text))
+            }
+            Some(status) => self.compare_with(side, entry, &folder, &status),
+            None if !self.copies() => self.absent(&shown),
+            None => self.compare_part(side, entry, &folder),
+        }
+    }
+
+    fn absent(&self, shown: &str) -> Compared {
+        if self.copies() {
+            return Compared::Send;
+        }
+        let text = format!("{shown}: is missing at the destination");
+        Compared::Refused(Failure::new(FailureKind::Differs, text))
+    }
+
+    fn compare_with(
+        &self,
+        side: &ReceiveSide,
+        entry: &Entry,
+        folder: &Arc<Folder>,
+        status: &Status,
+    ) -> Compared {
+        let path = side.destination.path_of(&entry.path);
+        let shown = entry.path.to_string();
+        match &entry.kind {
+            EntryKind::File { identity, .. } if status.kind == FileKind::File => {
+                if !self.copies() {
+                    return match identity.size == status.size {
+                        true => Compared::Send,
+                        false => Compared::Refused(differs(&shown, "the sizes differ")),
+                    };
+                }
+                if identity.size == status.size && entry.modified == status.modified {
+                    side.clear_part(self, folder, entry);
+                    return self.same(folder, path.name(), entry, status);
+                }
+            }
+            EntryKind::Symlink { target } if status.kind == FileKind::Symlink => {
+                let there = folder.directory().read_symlink(path.name());
+                if there.is_ok_and(|there| *there == target[..]) {
+                    if self.copies() && entry.modified != status.modified {
+                        // A link's time alone is not worth a failure.
+                        let directory = folder.directory();
+                        let _ = directory.set_modified_of(path.name(), entry.modified);
+                    }
+                    return Compared::Same(None);
+                }
+            }
+            _ => {}
+        }
+        match self.copies() {
+            true => self.compare_part(side, entry, folder),
+            false => Compared::Refused(differs(&shown, "one is not what the other is")),
+        }
+    }
+
+    /// It is there: only its mode may have to follow.
+    fn same(&self, folder: &Folder, name: &[u8], entry: &Entry, status: &Status) -> Compared {
+        let opens = status.mode != entry.mode || self.settings.digests;
+        if !opens {
+            return Compared::Same(None);
+        }
+        let file = folder.directory().open_file(name, DataMode::Buffered);
+        let Ok(file) = file else {
+            return Compared::Send;
+        };
+        if status.mode != entry.mode && file.set_mode(entry.mode).is_err() {
+            return Compared::Send;
+        }
+        if !self.settings.digests || self.settings.integrity != Integrity::Digest {
+            return Compared::Same(None);
+        }
+        match digest_of(&*file, status.size) {
+            Ok(digest) => {
+                Counters::add(&self.counters.read_bytes, status.size);
+                Compared::Same(Some(digest))
+            }
+            Err(_) => Compared::Send,
+        }
+    }
+
+    /// Whether an earlier attempt left a part of it.
+    fn compare_part(&self, side: &ReceiveSide, entry: &Entry, folder: &Arc<Folder>) -> Compared {
+        if !matches!(entry.kind, EntryKind::File { .. }) {
+            return Compared::Send;
+        }
+        match side.resume_part(self, folder, entry) {
+            Ok(Some(blocks)) => Compared::Partial(blocks),
+            Ok(None) => Compared::Send,
+            Err(failure) => Compared::Refused(failure),
+        }
+    }
+}
+
+/// The digest of a file that no transfer left one of.
+fn digest_of(file: &dyn crate::storage::StoredFile, size: u64) -> io::Result<Checksum> {
+    let mut hasher = blake3::Hasher::new();
+    let mut room = vec![0; 1 << 20];
+    let mut offset = 0;
+    while offset < size {
+        let read = file.read_at(&mut room, offset)?;
+        if read == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        hasher.update(&room[..read]);
+        offset += read as u64;
+    }
+    Ok(Checksum::Blake3(*hasher.finalize().as_bytes()))
+}

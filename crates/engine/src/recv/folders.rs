@@ -1,0 +1,214 @@
+//! The directories of the destination: opened beneath the anchor name by name,
+//! made where they are missing, kept open while they are in use, and durable
+//! before anything in them is called durable.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use longhaul_proto::manifest::TreePath;
+
+use crate::queue::lock;
+use crate::storage::Directory;
+use crate::storage::remembering::RememberingDirectory;
+
+/// Directories kept open.
+const OPEN_FOLDERS: usize = 256;
+
+/// Mode of a directory until everything in it is done.
+const TEMPORARY_MODE: u32 = 0o700;
+
+/// What the owner needs to write into a directory.
+const OWNER_MAY: u32 = 0o700;
+
+/// An open directory of the destination.
+pub struct Folder {
+    directory: Arc<dyn Directory>,
+    /// The same: how its syncs went.
+    remembering: Arc<RememberingDirectory>,
+    above: Option<Arc<Folder>>,
+    /// The directory above was not synced since this one was opened: it may
+    /// have been made here, or by a run that was killed before it synced.
+    name_unsynced: AtomicBool,
+    /// The owner may write into it.
+    writable: AtomicBool,
+}
+
+impl Folder {
+    fn new(directory: Arc<dyn Directory>, above: Option<Arc<Folder>>) -> Folder {
+        let remembering = Arc::new(RememberingDirectory::new(directory));
+        Folder {
+            directory: remembering.clone(),
+            remembering,
+            above,
+            name_unsynced: AtomicBool::new(true),
+            writable: AtomicBool::new(false),
+        }
+    }
+
+    /// The handle.
+    pub fn directory(&self) -> &Arc<dyn Directory> {
+        &self.directory
+    }
+
+    /// Makes the names in it durable, and its own name, and so on upwards.
+    ///
+    /// # Errors
+    ///
+    /// As `fsync`: then nothing in it may be called durable.
+    pub fn sync(&self) -> io::Result<()> {
+        self.directory.sync()?;
+        self.sync_name()
+    }
+
+    /// A directory that an earlier run left without the owner's rights is
+    /// opened for writing; it gets its mode when everything in it is done.
+    fn allow_writing(&self) {
+        if self.above.is_none() || self.writable.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        if let Ok(status) = self.directory.status()
+            && status.mode & OWNER_MAY != OWNER_MAY
+        {
+            // Where that is not allowed, writing into it says why.
+            let _ = self.directory.set_mode(status.mode | OWNER_MAY);
+        }
+    }
+
+    /// Makes its own name durable, and those above it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Folder::sync`].
+    pub fn sync_name(&self) -> io::Result<()> {
+        if let Some(above) = &self.above {
+            if self.name_unsynced.load(Ordering::Acquire) {
+                above.directory.sync()?;
+                self.name_unsynced.store(false, Ordering::Release);
+            }
+            above.sync_name()?;
+        }
+        Ok(())
+    }
+}
+
+/// All directories beneath the anchor, by path.
+pub struct Folders {
+    anchor: Arc<Folder>,
+    open: Mutex<HashMap<TreePath, Arc<Folder>>>,
+}
+
+impl Folders {
+    /// Beneath this anchor.
+    pub fn new(anchor: Arc<dyn Directory>) -> Folders {
+        Folders {
+            anchor: Arc::new(Folder::new(anchor, None)),
+            open: Mutex::default(),
+        }
+    }
+
+    /// The anchor itself.
+    pub fn anchor(&self) -> &Arc<Folder> {
+        &self.anchor
+    }
+
+    /// The directory at a path, made if it is missing; none is the anchor.
+    ///
+    /// # Errors
+    ///
+    /// As `openat` and `mkdirat`; a link in the way is not followed.
+    pub fn make(&self, path: Option<&TreePath>) -> io::Result<Arc<Folder>> {
+        self.get(path, true)
+    }
+
+    /// The directory at a path, if it is there.
+    ///
+    /// # Errors
+    ///
+    /// As `openat`; `NotFound` where it is missing.
+    pub fn find(&self, path: Option<&TreePath>) -> io::Result<Arc<Folder>> {
+        self.get(path, false)
+    }
+
+    /// Whether a sync of any of them failed.
+    pub fn have_failed(&self) -> bool {
+        let open = lock(&self.open);
+        let mut all = open.values().chain([&self.anchor]);
+        all.any(|folder| folder.remembering.has_failed())
+    }
+
+    /// Closes what is open.
+    pub fn clear(&self) {
+        lock(&self.open).clear();
+    }
+
+    fn get(&self, path: Option<&TreePath>, make: bool) -> io::Result<Arc<Folder>> {
+        let Some(path) = path else {
+            return Ok(Arc::clone(&self.anchor));
+        };
+        if let Some(folder) = self.known(path, make) {
+            return Ok(folder);
+        }
+        let mut folder = Arc::clone(&self.anchor);
+        let mut walked: Option<TreePath> = None;
+        for name in path.names() {
+            let next = match &walked {
+                Some(walked) => walked.join(name),
+                None => TreePath::new(name),
+            };
+            let next = next.map_err(io::Error::other)?;
+            folder = match self.known(&next, make) {
+                Some(known) => known,
+                None => self.open(&folder, name, &next, make)?,
+            };
+            walked = Some(next);
+        }
+        Ok(folder)
+    }
+
+    /// One that is open; writable, where something is to be made in it.
+    fn known(&self, path: &TreePath, make: bool) -> Option<Arc<Folder>> {
+        let folder = lock(&self.open).get(path).cloned()?;
+        if make {
+            folder.allow_writing();
+        }
+        Some(folder)
+    }
+
+    fn open(
+        &self,
+        above: &Arc<Folder>,
+        name: &[u8],
+        path: &TreePath,
+        make: bool,
+    ) -> io::Result<Arc<Folder>> {
+        let directory = match above.directory.open_directory(name) {
+            Err(error) if make && error.kind() == io::ErrorKind::NotFound => {
+                match above.directory.make_directory(name, TEMPORARY_MODE) {
+                    Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                        return Err(error);
+                    }
+                    _ => above.directory.open_directory(name)?,
+                }
+            }
+            other => other?,
+        };
+        let mut open = lock(&self.open);
+        if open.len() >= OPEN_FOLDERS {
+            // What is opened again is synced again, unless that would hide
+            // that it failed.
+            open.retain(|_, folder| {
+                Arc::strong_count(folder) > 1 || folder.remembering.has_failed()
+            });
+        }
+        let fresh = || Arc::new(Folder::new(directory, Some(Arc::clone(above))));
+        // Somebody else may have been faster.
+        let folder = Arc::clone(open.entry(path.clone()).or_insert_with(fresh));
+        drop(open);
+        if make {
+            folder.allow_writing();
+        }
+        Ok(folder)
+    }
+}

@@ -1,0 +1,315 @@
+//! Where things land: the anchor directory beneath which every entry's path
+//! is resolved, and the name of a single file. It depends on the command line
+//! alone, and on whether the destination of a single file is a directory.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use longhaul_proto::handshake::Landing;
+use longhaul_proto::manifest::{RESERVED_PREFIX, Timestamp, TreePath};
+
+use crate::failure::failure_of;
+use crate::journal::{Claim, JournalError, Key, Owner, Partial, claim, sweep};
+use crate::queue::lock;
+use crate::storage::roots::{OpenRoot, split};
+use crate::storage::{DataMode, Directory, FileKind};
+
+/// Name under which a session claims its anchor. No file can have it.
+const SESSION_NAME: &[u8] = b"/session/";
+
+/// A destination.
+pub struct Destination {
+    /// Where entries' paths begin.
+    pub anchor: Arc<dyn Directory>,
+    /// The name that a single source gets instead of its own.
+    pub rename: Option<TreePath>,
+    /// Nothing is kept.
+    pub is_sink: bool,
+    /// Who copies.
+    pub principal: String,
+    /// Hash of the sending host and its sources.
+    pub source: [u8; 32],
+    /// Hash of the sending host.
+    pub host: [u8; 32],
+    /// This process, for whoever finds what it left.
+    pub owner: Owner,
+    /// Ownership of the anchor for this source: a later session of the same
+    /// transfer fences this one.
+    session: std::sync::Mutex<Option<Arc<Partial>>>,
+}
+
+/// Why a destination cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum LandingError {
+    /// It cannot be opened or made.
+    #[error("{0}")]
+    Open(String),
+    /// It is a file, and a directory is needed.
+    #[error("{0} is not a directory: name one, or copy a single file to that name")]
+    NotDirectory(String),
+    /// The name for a single file cannot be used.
+    #[error("{0} cannot be a file's name")]
+    Name(String),
+    /// An older session of the same transfer holds it.
+    #[error("{0}")]
+    Session(String),
+}
+
+/// Who lands what.
+#[derive(Clone, Debug)]
+pub struct Arrival {
+    /// Who copies.
+    pub principal: String,
+    /// Hash of the sending host and its sources.
+    pub source: [u8; 32],
+    /// Hash of the sending host.
+    pub host: [u8; 32],
+    /// This process.
+    pub owner: Owner,
+}
+
+impl Destination {
+    /// A sink.
+    pub fn sink(anchor: Arc<dyn Directory>, arrival: Arrival) -> Destination {
+        let Arrival {
+            principal,
+            source,
+            host,
+            owner,
+        } = arrival;
+        let session = std::sync::Mutex::new(None);
+        Destination {
+            anchor,
+            rename: None,
+            is_sink: true,
+            principal,
+            source,
+            host,
+            owner,
+            session,
+        }
+    }
+
+    /// Opens the destination at a path, and makes the directory if things go
+    /// into it and it is missing and `make` says so.
+    ///
+    /// # Errors
+    ///
+    /// [`LandingError`].
+    pub fn open(
+        root: &dyn OpenRoot,
+        path: &[u8],
+        landing: Landing,
+        make: bool,
+        arrival: Arrival,
+    ) -> Result<Destination, LandingError> {
+        let shown = String::from_utf8_lossy(path).into_owned();
+        let within = match landing {
+            Landing::Within => true,
+            Landing::WithinOrAs => path.ends_with(b"/"),
+            Landing::As => false,
+        };
+        let as_path = |bytes: &[u8]| Path::new(OsStr::from_bytes(bytes)).to_owned();
+        let opened = match landing {
+            Landing::As => Err(io::ErrorKind::NotFound.into()),
+            Landing::Within | Landing::WithinOrAs => root.open_root(&as_path(path)),
+        };
+        let (anchor, rename) = match opened {
+            Ok(anchor) => (anchor, None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && within && make => {
+                let made = root.make_root(&as_path(path));
+                let failed = |error| failure_of("make the destination", &shown, &error).text;
+                (
+                    made.map_err(|error| LandingError::Open(failed(error)))?,
+                    None,
+                )
+            }
+            Err(error) if within && error.kind() == io::ErrorKind::NotADirectory => {
+                return Err(LandingError::NotDirectory(shown));
+            }
+            Err(error) if within => {
+                return Err(LandingError::Open(
+                    failure_of("open the destination", &shown, &error).text,
+                ));
+            }
+            Err(_) => {
+                let (parent, name) = split(path);
+                let name = TreePath::new(name).map_err(|_| LandingError::Name(shown.clone()))?;
+                let above = root.open_root(&as_path(parent));
+                let failed = |error| failure_of("open the directory of", &shown, &error).text;
+                (
+                    above.map_err(|error| LandingError::Open(failed(error)))?,
+                    Some(name),
+                )
+            }
+        };
+        let Arrival {
+            principal,
+            source,
+            host,
+            owner,
+        } = arrival;
+        let session = std::sync::Mutex::new(None);
+        Ok(Destination {
+            anchor,
+            rename,
+            is_sink: false,
+            principal,
+            source,
+            host,
+            owner,
+            session,
+        })
+    }
+
+    /// Where an entry goes beneath the anchor.
+    pub fn path_of(&self, path: &TreePath) -> TreePath {
+        let Some(rename) = &self.rename else {
+            return path.clone();
+        };
+        let below = path.names().skip(1);
+        below.fold(rename.clone(), |above, name| {
+            // It was within the bound under the other name, and is a few bytes
+            // longer at most; where that is too much, the path stays.
+            above.join(name).unwrap_or(above)
+        })
+    }
+
+    /// Whether nothing of what comes can be there: no such names, and nothing
+    /// that an earlier attempt left. `names` are those directly in the anchor;
+    /// none stands for any.
+    ///
+    /// # Errors
+    ///
+    /// As `getdents`.
+    pub fn is_empty(&self, names: Option<&[Vec<u8>]>) -> io::Result<bool> {
+        if self.is_sink {
+            return Ok(true);
+        }
+        let renamed = self
+            .rename
+            .as_ref()
+            .map(|name| vec![name.as_bytes().to_vec()]);
+        match renamed.as_deref().or(names) {
+            Some(names) => Ok(names.iter().all(|name| {
+                let journal = Key::new(name, &self.principal).journal();
+                self.is_absent(name) && self.is_absent(&journal)
+            })),
+            None => {
+                let mut list = self.anchor.list()?;
+                while let Some(listed) = list.next_name()? {
+                    let own = listed.name.starts_with(RESERVED_PREFIX);
+                    if !own || listed.kind == Some(FileKind::Directory) {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
+        }
+    }
+
+    fn is_absent(&self, name: &[u8]) -> bool {
+        let status = self.anchor.status_of(name);
+        matches!(status, Err(error) if error.kind() == io::ErrorKind::NotFound)
+    }
+
+    /// Takes the anchor for this source: an older session of the same transfer
+    /// is fenced from here on. Gives the epoch.
+    ///
+    /// # Errors
+    ///
+    /// [`LandingError::Session`].
+    pub fn take(&self) -> Result<u64, LandingError> {
+        if self.is_sink {
+            return Ok(1);
+        }
+        let mut name = SESSION_NAME.to_vec();
+        name.extend_from_slice(&self.source);
+        let result = claim(&Claim {
+            directory: Arc::clone(&self.anchor),
+            name: &name,
+            principal: &self.principal,
+            source: self.source,
+            identity: Default::default(),
+            integrity: Default::default(),
+            owner: self.owner.clone(),
+            data_mode: DataMode::Buffered,
+        });
+        let failed = |error: &dyn std::fmt::Display| {
+            LandingError::Session(format!("cannot write into the destination: {error}"))
+        };
+        let partial = result.map_err(|error| failed(&error))?;
+        // Durable before anything else is: the next session finds here whose
+        // leftovers it may remove.
+        let durable = partial.append_durable(&[]);
+        durable.map_err(|error| failed(&error))?;
+        let epoch = partial.epoch();
+        *lock(&self.session) = Some(Arc::new(partial));
+        Ok(epoch)
+    }
+
+    /// Does something that only the owner may, so that no later session can
+    /// take over before it is done.
+    ///
+    /// # Errors
+    ///
+    /// [`JournalError::Fenced`] where one has.
+    pub(super) fn while_owned<T>(&self, what: impl FnOnce() -> T) -> Result<T, JournalError> {
+        let session = lock(&self.session).clone();
+        match session {
+            Some(session) => session.while_owned(what),
+            None => Ok(what()),
+        }
+    }
+
+    /// Whether no later session took over.
+    pub(super) fn ensure_owned(&self) -> Result<(), JournalError> {
+        let session = lock(&self.session).clone();
+        session.map_or(Ok(()), |session| session.ensure_owned())
+    }
+
+    /// Removes what earlier sessions of the same transfer left in a directory.
+    pub(super) fn sweep(&self, directory: &dyn Directory) {
+        if self.has_former_sessions() {
+            self.sweep_always(directory);
+        }
+    }
+
+    /// As [`Destination::sweep`], also where no earlier session is known: one
+    /// that a crash ended before it was durable left a part of its own, in the
+    /// anchor and nowhere else.
+    pub(super) fn sweep_always(&self, directory: &dyn Directory) {
+        if let Some(session) = lock(&self.session).clone() {
+            let former = session.former_sessions();
+            // What cannot be removed is found by `longhaul clean`.
+            let _ = sweep(directory, &|session| former.contains(&session));
+        }
+    }
+
+    fn has_former_sessions(&self) -> bool {
+        let session = lock(&self.session);
+        let former = session.as_ref().map(|session| session.former_sessions());
+        former.is_some_and(|former| !former.is_empty())
+    }
+
+    /// Gives the anchor up: all is done.
+    pub(super) fn give_up(&self) {
+        if let Some(session) = lock(&self.session).take() {
+            // Another session may have it by now; then nothing is to be removed.
+            let _ = session.abandon();
+        }
+    }
+}
+
+/// A time on the clock of files: now.
+pub fn file_time_now() -> Timestamp {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let since = since.unwrap_or_default();
+    Timestamp {
+        seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
+        nanoseconds: since.subsec_nanos(),
+    }
+}

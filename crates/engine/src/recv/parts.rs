@@ -1,0 +1,265 @@
+//! Large files that are not whole: each claimed by name in the directory of
+//! its destination, with its journal beside it.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use longhaul_proto::ledger::DurableBlock;
+use longhaul_proto::manifest::{Entry, EntryId, EntryKind};
+use longhaul_proto::message::{Failure, FailureKind};
+
+use super::ReceiveSide;
+use super::folders::Folder;
+use super::landing::Destination;
+use crate::failure::failure_of;
+use crate::journal::{Claim, ClaimError, JournalError, Key, Partial, claim};
+use crate::queue::lock;
+use crate::send::read::data_mode_for;
+use crate::session::{Transfer, TransferSettings};
+use crate::storage::{DataMode, StoredFile};
+
+/// A file that is not whole.
+pub struct Part {
+    pub(super) folder: Arc<Folder>,
+    pub(super) kind: PartKind,
+}
+
+/// What a part is made of.
+pub(super) enum PartKind {
+    /// Data and journal.
+    Partial(Partial),
+    /// A file that is only compared with.
+    Compared(Arc<dyn StoredFile>),
+    /// Nothing: the sink.
+    Sink,
+}
+
+/// The parts of a session.
+#[derive(Default)]
+pub(crate) struct Parts {
+    open: Mutex<BTreeMap<(EntryId, u32), Arc<Part>>>,
+    /// What is durable of a file that failed stays for the next attempt.
+    left_behind: AtomicBool,
+}
+
+impl Parts {
+    pub fn clear(&self) {
+        lock(&self.open).clear();
+    }
+
+    pub fn get(&self, file: EntryId, generation: u32) -> Option<Arc<Part>> {
+        lock(&self.open).get(&(file, generation)).cloned()
+    }
+
+    /// The file failed: it is closed, for the next attempt to go on with.
+    pub fn leave_behind(&self, file: EntryId, generation: u32) {
+        if self.take(file, generation).is_some() {
+            self.left_behind.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether anything is left for a next attempt.
+    pub fn have_left_behind(&self) -> bool {
+        self.left_behind.load(Ordering::Relaxed)
+    }
+
+    pub fn take(&self, file: EntryId, generation: u32) -> Option<Arc<Part>> {
+        lock(&self.open).remove(&(file, generation))
+    }
+}
+
+impl ReceiveSide {
+    /// The part of a file, claimed if it is not open yet.
+    pub(super) fn part(
+        &self,
+        transfer: &Transfer,
+        entry: &Entry,
+        generation: u32,
+    ) -> Result<Arc<Part>, Failure> {
+        let mut open = lock(&self.parts.open);
+        if let Some(part) = open.get(&(entry.id, generation)) {
+            return Ok(Arc::clone(part));
+        }
+        // Asked within the lock: what is discarded from here on is taken out
+        // after it was put in, and what was discarded is not made again.
+        if !transfer.is_under_way(entry.id, generation) {
+            let text = format!("{}: another state of it is copied", entry.path);
+            return Err(Failure::new(FailureKind::Changing, text));
+        }
+        let part = Arc::new(self.open_part(transfer, entry)?);
+        // An older generation's data is void, and its inode gone.
+        open.retain(|(file, older), _| *file != entry.id || *older >= generation);
+        open.insert((entry.id, generation), Arc::clone(&part));
+        Ok(part)
+    }
+
+    fn open_part(&self, transfer: &Transfer, entry: &Entry) -> Result<Part, Failure> {
+        let shown = entry.path.to_string();
+        let path = self.destination.path_of(&entry.path);
+        let parent = path.parent();
+        if self.destination.is_sink {
+            return Ok(Part {
+                folder: Arc::clone(self.folders.anchor()),
+                kind: PartKind::Sink,
+            });
+        }
+        if transfer.settings.purport != longhaul_proto::handshake::Purport::Copy {
+            let folder = self.folders.find(parent.as_ref());
+            let folder = folder.map_err(|error| failure_of("open", &shown, &error))?;
+            let file = folder
+                .directory()
+                .open_file(path.name(), DataMode::Buffered);
+            let file = file.map_err(|error| failure_of("open", &shown, &error))?;
+            return Ok(Part {
+                folder,
+                kind: PartKind::Compared(file),
+            });
+        }
+        let folder = self.folders.make(parent.as_ref());
+        let folder = folder.map_err(|error| failure_of("make the directory of", &shown, &error))?;
+        let mut partial = self.claim(&transfer.settings, &folder, entry)?;
+        if !partial.take_recovered().is_empty() {
+            // Nobody said to the sender that it is here, so it comes again.
+            partial
+                .abandon()
+                .map_err(|error| journal_failure(&shown, &error))?;
+            drop(partial);
+            partial = self.claim(&transfer.settings, &folder, entry)?;
+        }
+        if let Err(failure) = self.prepare(&partial, entry) {
+            // There is nothing in it, and it may hold room that others need.
+            // What cannot be removed is found by `longhaul clean`.
+            let _ = partial.abandon();
+            return Err(failure);
+        }
+        Ok(Part {
+            folder,
+            kind: PartKind::Partial(partial),
+        })
+    }
+
+    /// Length and room of a new part.
+    fn prepare(&self, partial: &Partial, entry: &Entry) -> Result<(), Failure> {
+        let shown = entry.path.to_string();
+        let file = partial.file();
+        if !matches!(entry.kind, EntryKind::File { sparse: true, .. }) {
+            file.preallocate(entry.size())
+                .map_err(|error| failure_of("reserve room for", &shown, &error))?;
+        }
+        file.set_length(entry.size())
+            .map_err(|error| failure_of("write", &shown, &error))?;
+        self.note_data_mode(file.data_mode());
+        Ok(())
+    }
+
+    fn claim(
+        &self,
+        settings: &TransferSettings,
+        folder: &Arc<Folder>,
+        entry: &Entry,
+    ) -> Result<Partial, Failure> {
+        let EntryKind::File { identity, .. } = &entry.kind else {
+            return Err(Failure::new(FailureKind::Other, "not a file"));
+        };
+        let path = self.destination.path_of(&entry.path);
+        let Destination {
+            principal,
+            host,
+            owner,
+            ..
+        } = &self.destination;
+        let result = claim(&Claim {
+            directory: Arc::clone(folder.directory()),
+            name: path.name(),
+            principal,
+            source: source_of(host, identity.inode),
+            identity: *identity,
+            integrity: settings.integrity,
+            owner: owner.clone(),
+            data_mode: data_mode_for(settings.direct, entry.size()),
+        });
+        result.map_err(|error| claim_failure(&entry.path.to_string(), error))
+    }
+
+    /// Removes what an earlier attempt left of a file that is there, whole: a
+    /// crash may undo that a journal was removed.
+    pub(super) fn clear_part(&self, transfer: &Transfer, folder: &Arc<Folder>, entry: &Entry) {
+        let sparse = matches!(entry.kind, EntryKind::File { sparse: true, .. });
+        if entry.size() <= transfer.settings.block_bytes as u64 && !sparse {
+            return;
+        }
+        let path = self.destination.path_of(&entry.path);
+        let journal = Key::new(path.name(), &self.destination.principal).journal();
+        if folder.directory().status_of(&journal).is_ok()
+            && let Ok(partial) = self.claim(&transfer.settings, folder, entry)
+        {
+            // What cannot be removed is found by `longhaul clean`.
+            let _ = partial.abandon();
+        }
+    }
+
+    /// What an earlier attempt left of a file, if anything: then the file is
+    /// claimed, and its durable blocks are given.
+    pub(super) fn resume_part(
+        &self,
+        transfer: &Transfer,
+        folder: &Arc<Folder>,
+        entry: &Entry,
+    ) -> Result<Option<Vec<DurableBlock>>, Failure> {
+        let path = self.destination.path_of(&entry.path);
+        let journal = Key::new(path.name(), &self.destination.principal).journal();
+        if folder.directory().status_of(&journal).is_err() {
+            return Ok(None);
+        }
+        let mut partial = self.claim(&transfer.settings, folder, entry)?;
+        let blocks = partial.take_recovered();
+        if blocks.is_empty() {
+            // Nothing to go on from; and it may come in a pack this time.
+            let abandoned = partial.abandon();
+            abandoned.map_err(|error| journal_failure(&entry.path.to_string(), &error))?;
+            return Ok(None);
+        }
+        self.prepare(&partial, entry)?;
+        let part = Part {
+            folder: Arc::clone(folder),
+            kind: PartKind::Partial(partial),
+        };
+        lock(&self.parts.open).insert((entry.id, 0), Arc::new(part));
+        Ok(Some(blocks))
+    }
+}
+
+/// What one source of a name is told from another by: its host and its inode,
+/// whatever the command line was.
+fn source_of(host: &[u8; 32], inode: u64) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new_derive_key("longhaul 2026 source of a file");
+    hasher.update(host);
+    hasher.update(&inode.to_le_bytes());
+    *hasher.finalize().as_bytes()
+}
+
+/// What a journal's error means for its file.
+pub(super) fn journal_failure(shown: &str, error: &JournalError) -> Failure {
+    match error {
+        JournalError::Io { source, doing } => {
+            let Failure { kind, text } = failure_of("write", shown, source);
+            Failure::new(kind, format!("{text} ({doing})"))
+        }
+        JournalError::Fenced { .. } => {
+            Failure::new(FailureKind::InUse, format!("{shown}: {error}"))
+        }
+        _ => Failure::new(FailureKind::Other, format!("{shown}: {error}")),
+    }
+}
+
+fn claim_failure(shown: &str, error: ClaimError) -> Failure {
+    match &error {
+        ClaimError::InUse { .. } => Failure::new(FailureKind::InUse, format!("{shown}: {error}")),
+        ClaimError::Io { source, doing } => {
+            let Failure { kind, text } = failure_of("write", shown, source);
+            Failure::new(kind, format!("{text} ({doing})"))
+        }
+        _ => Failure::new(FailureKind::Other, format!("{shown}: {error}")),
+    }
+}

@@ -1,0 +1,277 @@
+//! Decompresses blocks and compares their checksums. Only what agreed can be
+//! written: a [`VerifiedBlock`] is made nowhere else.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+
+use longhaul_proto::block::{BlockHeader, Codec, Content, ContentName, Extent, PackedEntry, Piece};
+use longhaul_proto::digest::{BlockHasher, Checksum, Integrity, whole_file};
+use longhaul_proto::manifest::EntryKind;
+use longhaul_proto::message::AgainReason;
+use longhaul_proto::receiver::Verdict;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::ReceiveSide;
+use crate::codec::Decoder;
+use crate::flows::Flow;
+use crate::pool::Buffer;
+use crate::queue::lock;
+use crate::send::compresses;
+use crate::send::read::hash_zeros;
+use crate::session::{Counters, Side, Transfer};
+
+/// A block as it came, wanted at least in part.
+pub struct ArrivedBlock {
+    pub(super) header: BlockHeader,
+    pub(super) keeps: Vec<Verdict>,
+    pub(super) buffer: Buffer,
+}
+
+/// A block whose bytes are what the source read.
+pub struct VerifiedBlock {
+    pub(super) content: Content,
+    /// For a pack, which entries are wanted.
+    pub(super) keeps: Vec<Verdict>,
+    pub(super) buffer: Buffer,
+    /// It brings checksums alone.
+    pub(super) omitted: bool,
+}
+
+/// With streams in clear: blocks whose checksums have not come yet, and
+/// checksums whose block has not.
+#[derive(Default)]
+pub(crate) struct Awaited {
+    blocks: HashMap<ContentName, ArrivedBlock>,
+    checksums: HashMap<ContentName, Vec<Option<Checksum>>>,
+    /// Of all those, so many checksums.
+    count: usize,
+    /// With how many to look next whether any are of no use.
+    look_at: usize,
+}
+
+impl Awaited {
+    /// A block that nobody needs came: nor are its checksums needed, unless an
+    /// earlier one of that content still waits for them.
+    pub(super) fn forget(&mut self, name: &ContentName) {
+        if !self.blocks.contains_key(name) {
+            self.remove(name);
+        }
+    }
+
+    fn insert(&mut self, name: ContentName, checksums: Vec<Option<Checksum>>) {
+        self.count += checksums.len().max(1);
+        let former = self.checksums.insert(name, checksums);
+        self.count -= former.map_or(0, |former| former.len().max(1));
+    }
+
+    fn remove(&mut self, name: &ContentName) -> Option<Vec<Option<Checksum>>> {
+        let checksums = self.checksums.remove(name)?;
+        self.count -= checksums.len().max(1);
+        Some(checksums)
+    }
+
+    /// Forgets checksums whose block was lost and came another way.
+    fn retain(&mut self, of_use: impl Fn(&ContentName) -> bool) {
+        self.checksums.retain(|name, _| of_use(name));
+        let lengths = self.checksums.values().map(|list| list.len().max(1));
+        self.count = lengths.sum();
+        self.look_at = (2 * self.count).max(FIRST_LOOK);
+    }
+}
+
+/// Checksums that may wait for their blocks; a sender sends each just before
+/// its block, so more means that it lost count.
+const MAXIMUM_AWAITED: usize = 65_536;
+
+/// With how many of them to look first whether all are of use.
+const FIRST_LOOK: usize = 8192;
+
+impl ReceiveSide {
+    /// A block from a stream in clear: on, if its checksums are there.
+    pub(super) fn match_checksums(&self, awaited: &mut Awaited, mut block: ArrivedBlock) {
+        let name = block.header.name();
+        if let Some(checksums) = awaited.remove(&name) {
+            put_checksums(&mut block.header, checksums);
+            self.arrived.push(block);
+        } else {
+            awaited.blocks.insert(name, block);
+        }
+    }
+
+    /// Checksums of a block on a stream in clear. False where there are more
+    /// than can be.
+    pub(crate) fn handle_checksums(
+        &self,
+        transfer: &Transfer,
+        name: ContentName,
+        checksums: Vec<Option<Checksum>>,
+    ) -> bool {
+        let mut awaited = lock(&self.awaited);
+        if let Some(mut block) = awaited.blocks.remove(&name) {
+            put_checksums(&mut block.header, checksums);
+            self.arrived.push(block);
+            return true;
+        }
+        awaited.insert(name, checksums);
+        if awaited.count > awaited.look_at.max(FIRST_LOOK) {
+            awaited.retain(|name| transfer.awaits(name));
+        }
+        awaited.count <= MAXIMUM_AWAITED
+    }
+}
+
+fn put_checksums(header: &mut BlockHeader, checksums: Vec<Option<Checksum>>) {
+    match &mut header.content {
+        Content::Piece(piece) => piece.checksum = checksums.into_iter().next().flatten(),
+        Content::Pack(entries) => {
+            for (packed, checksum) in entries.iter_mut().zip(checksums) {
+                packed.checksum = checksum;
+            }
+        }
+    }
+}
+
+impl Transfer {
+    /// A verifier's thread.
+    pub(crate) fn run_verifier(self: &Arc<Transfer>, flow: &Flow) {
+        let (Side::Receiving(side), Ok(mut decoder)) = (self.side(), Decoder::new()) else {
+            self.break_off(&"there is no memory for the decompressor");
+            return;
+        };
+        while let Some(block) = side.arrived.pop(|| flow.is_wanted()) {
+            let name = wanted_name(&block);
+            match flow.busy(|| self.verify(&mut decoder, block)) {
+                Ok(Some(verified)) => side.verified.push(verified),
+                Ok(None) => return,
+                Err(reason) => {
+                    Counters::add(&self.counters.again_blocks, 1);
+                    self.tell_receiver(|receiver| receiver.handle_corrupt(name, reason));
+                }
+            }
+        }
+    }
+
+    /// None where the session is over.
+    fn verify(
+        &self,
+        decoder: &mut Decoder,
+        block: ArrivedBlock,
+    ) -> Result<Option<VerifiedBlock>, AgainReason> {
+        let ArrivedBlock {
+            header,
+            keeps,
+            buffer,
+        } = block;
+        let BlockHeader {
+            content,
+            codec,
+            decoded,
+            transit,
+        } = header;
+        if transit.is_some_and(|transit| transit != xxh3_64(buffer.filled())) {
+            return Err(AgainReason::Corrupt);
+        }
+        let omitted = codec == Codec::Omitted;
+        let buffer = match compresses(codec) {
+            true => match self.decode(decoder, codec, decoded as usize, &buffer) {
+                Ok(Some(plain)) => plain,
+                Ok(None) => return Ok(None),
+                Err(_) => return Err(AgainReason::Undecodable),
+            },
+            false => buffer,
+        };
+        let integrity = self.settings.integrity;
+        let agrees = omitted
+            || match &content {
+                Content::Piece(piece) => piece_agrees(integrity, piece, buffer.filled()),
+                Content::Pack(entries) => pack_agrees(integrity, entries, buffer.filled()),
+            };
+        match agrees {
+            true => Ok(Some(VerifiedBlock {
+                content,
+                keeps,
+                buffer,
+                omitted,
+            })),
+            false => Err(AgainReason::Corrupt),
+        }
+    }
+
+    /// Decodes into a buffer of its own pool, so that blocks that wait to be
+    /// decoded cannot take the room for it.
+    fn decode(
+        &self,
+        decoder: &mut Decoder,
+        codec: Codec,
+        decoded: usize,
+        from: &Buffer,
+    ) -> io::Result<Option<Buffer>> {
+        let Some(mut room) = self.coded.take() else {
+            return Ok(None);
+        };
+        if decoded > room.len() {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        decoder.decode(codec, from.filled(), &mut room[..decoded])?;
+        room.set_filled(decoded);
+        Counters::add(&self.counters.coded_from, decoded as u64);
+        Counters::add(&self.counters.coded_to, from.filled().len() as u64);
+        Ok(Some(room))
+    }
+}
+
+/// What of a block is to come again if it is wrong: what was wanted of it.
+fn wanted_name(block: &ArrivedBlock) -> ContentName {
+    match block.header.name() {
+        ContentName::Pack(ids) => {
+            let wanted = ids.into_iter().zip(&block.keeps);
+            let wanted = wanted.filter(|(_, keep)| **keep == Verdict::Keep);
+            ContentName::Pack(wanted.map(|(id, _)| id).collect())
+        }
+        piece => piece,
+    }
+}
+
+/// Where a piece's payload lies in it.
+pub(super) fn runs_of(piece: &Piece) -> Vec<Extent> {
+    match &piece.extents {
+        Some(extents) => extents.clone(),
+        None => vec![Extent {
+            start: 0,
+            length: piece.length as u32,
+        }],
+    }
+}
+
+fn piece_agrees(integrity: Integrity, piece: &Piece, mut data: &[u8]) -> bool {
+    let size = piece.entry.size();
+    let Some(mut hasher) = BlockHasher::new(integrity, piece.offset, piece.length, size) else {
+        return false;
+    };
+    let mut hashed = 0;
+    for run in runs_of(piece) {
+        let Some((part, rest)) = data.split_at_checked(run.length as usize) else {
+            return false;
+        };
+        hash_zeros(&mut hasher, u64::from(run.start) - hashed);
+        hasher.update(part);
+        hashed = u64::from(run.start) + u64::from(run.length);
+        data = rest;
+    }
+    hash_zeros(&mut hasher, piece.length - hashed);
+    piece.checksum == Some(hasher.finish())
+}
+
+fn pack_agrees(integrity: Integrity, entries: &[PackedEntry], mut data: &[u8]) -> bool {
+    entries.iter().all(|packed| {
+        let EntryKind::File { identity, .. } = &packed.entry.kind else {
+            return true;
+        };
+        let Some((file, rest)) = data.split_at_checked(identity.size as usize) else {
+            return false;
+        };
+        data = rest;
+        packed.checksum == Some(whole_file(integrity, file))
+    })
+}

@@ -1,0 +1,320 @@
+//! Writes what was verified. Nothing here is durable yet.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use longhaul_proto::block::{Content, PackedEntry, Piece};
+use longhaul_proto::handshake::Purport;
+use longhaul_proto::manifest::{Entry, EntryKind};
+use longhaul_proto::message::{Failure, FailureKind, Farewell, Outcome};
+use longhaul_proto::receiver::Verdict;
+
+use super::ReceiveSide;
+use super::commit::Staged;
+use super::folders::Folder;
+use super::parts::{PartKind, journal_failure};
+use super::verify::{VerifiedBlock, runs_of};
+use crate::failure::failure_of;
+use crate::flows::Flow;
+use crate::journal::{JournalError, temporary};
+use crate::session::{Counters, Side, Transfer};
+use crate::storage::{Advice, Creation, DataMode};
+
+/// Files of a pack that are open at the same time: with eight writers well
+/// below the usual limit of 1024 open files even where it cannot be raised.
+const STAGED_AT_ONCE: usize = 64;
+
+impl Transfer {
+    /// A writer's thread.
+    pub(crate) fn run_writer(self: &Arc<Transfer>, flow: &Flow) {
+        let Side::Receiving(side) = self.side() else {
+            return;
+        };
+        while let Some(block) = side.verified.pop(|| flow.is_wanted()) {
+            flow.busy(|| self.write_block(side, block));
+        }
+    }
+
+    fn write_block(&self, side: &ReceiveSide, block: VerifiedBlock) {
+        let VerifiedBlock {
+            content,
+            keeps,
+            mut buffer,
+            omitted,
+        } = block;
+        match content {
+            Content::Piece(piece) => {
+                let written = match omitted {
+                    true => self.compare_piece(side, &piece, buffer),
+                    false => self.write_piece(side, &piece, buffer.filled()),
+                };
+                self.report_piece(side, &piece, written);
+            }
+            Content::Pack(entries) if omitted => {
+                let entries = wanted(entries, &keeps, &[]);
+                let done = entries
+                    .into_iter()
+                    .map(|(packed, _)| self.compare_small(side, packed, &mut buffer));
+                let done: Vec<(Entry, Outcome)> = done.collect();
+                self.tell_receiver(|receiver| receiver.handle_packed(done));
+            }
+            Content::Pack(entries) => self.write_pack(side, entries, &keeps, buffer.filled()),
+        }
+    }
+
+    /// A file that failed is let go of: what is durable of it stays for the
+    /// next attempt.
+    fn report_piece(&self, side: &ReceiveSide, piece: &Piece, written: Result<(), Failure>) {
+        let (name, now) = (piece.name(), self.now());
+        match (written, piece.checksum) {
+            (Ok(()), Some(checksum)) => {
+                Counters::add(&self.counters.written_bytes, piece.data_bytes());
+                self.tell_receiver(|receiver| receiver.handle_written(name, checksum, now));
+            }
+            (Ok(()), None) => {}
+            (Err(failure), _) => {
+                self.end_if_fenced(side);
+                self.tell_receiver(|receiver| receiver.handle_write_failed(name, failure));
+                side.parts.leave_behind(name.file, name.generation);
+            }
+        }
+    }
+
+    /// A later session of this transfer took over: this one ends as a whole,
+    /// not file by file.
+    fn end_if_fenced(&self, side: &ReceiveSide) {
+        if let Err(JournalError::Fenced { .. }) = side.destination.ensure_owned() {
+            self.end(Farewell::Fenced);
+        }
+    }
+
+    fn write_piece(
+        &self,
+        side: &ReceiveSide,
+        piece: &Piece,
+        mut data: &[u8],
+    ) -> Result<(), Failure> {
+        let shown = piece.entry.path.to_string();
+        let part = side.part(self, &piece.entry, piece.generation)?;
+        let PartKind::Partial(partial) = &part.kind else {
+            return Ok(());
+        };
+        partial
+            .ensure_owned()
+            .map_err(|error| journal_failure(&shown, &error))?;
+        let file = partial.file();
+        let failed = |error: io::Error| failure_of("write", &shown, &error);
+        for run in runs_of(piece) {
+            let (now, rest) = data.split_at(run.length as usize);
+            file.write_at(now, piece.offset + u64::from(run.start))
+                .map_err(failed)?;
+            data = rest;
+        }
+        // The disk works while the next blocks come; the checkpoint's sync
+        // then finds little left to do.
+        file.advise(Advice::StartWriteback, piece.offset, piece.length);
+        Ok(())
+    }
+
+    /// Small files of a pack: written under temporary names, then handed to
+    /// the commit in batches.
+    fn write_pack(
+        &self,
+        side: &ReceiveSide,
+        entries: Vec<PackedEntry>,
+        keeps: &[Verdict],
+        data: &[u8],
+    ) {
+        let mut staged = Vec::new();
+        for (packed, data) in wanted(entries, keeps, data) {
+            let entry = packed.entry;
+            match self.stage(side, &entry, data) {
+                Ok(file) => staged.push(Staged {
+                    entry,
+                    file,
+                    digest: packed.checksum,
+                }),
+                Err(failure) => {
+                    let done = vec![(entry, Outcome::Failed(failure))];
+                    self.tell_receiver(|receiver| receiver.handle_packed(done));
+                }
+            }
+            if staged.len() >= STAGED_AT_ONCE {
+                self.commit_staged(side, std::mem::take(&mut staged));
+            }
+        }
+        self.commit_staged(side, staged);
+    }
+
+    fn stage(
+        &self,
+        side: &ReceiveSide,
+        entry: &Entry,
+        data: &[u8],
+    ) -> Result<super::commit::StagedFile, Failure> {
+        let shown = entry.path.to_string();
+        let path = side.destination.path_of(&entry.path);
+        if side.destination.is_sink {
+            let folder = Arc::clone(side.folders.anchor());
+            return Ok(super::commit::StagedFile {
+                folder,
+                temporary: Box::default(),
+                name: path,
+                file: None,
+            });
+        }
+        side.destination
+            .ensure_owned()
+            .map_err(|error| journal_failure(&shown, &error))?;
+        let parent = path.parent();
+        let folder = side.folders.make(parent.as_ref());
+        let folder = folder.map_err(|error| failure_of("make the directory of", &shown, &error))?;
+        let number = side.temporaries.fetch_add(1, Ordering::Relaxed);
+        let name = temporary(side.destination.owner.session_number(), number);
+        let file = stage_file(&folder, &name, entry, data)
+            .map_err(|error| failure_of("write", &shown, &error))?;
+        Counters::add(&self.counters.written_bytes, data.len() as u64);
+        Ok(super::commit::StagedFile {
+            folder,
+            temporary: name,
+            name: path,
+            file,
+        })
+    }
+
+    /// Compares a piece with what is at the destination.
+    fn compare_piece(
+        &self,
+        side: &ReceiveSide,
+        piece: &Piece,
+        mut buffer: crate::pool::Buffer,
+    ) -> Result<(), Failure> {
+        let part = side.part(self, &piece.entry, piece.generation)?;
+        let PartKind::Compared(file) = &part.kind else {
+            return Ok(());
+        };
+        let shown = piece.entry.path.to_string();
+        let room = buffer.get_mut(..piece.length as usize).unwrap_or_default();
+        let read = file.read_at(room, piece.offset);
+        let read = read.map_err(|error| failure_of("read", &shown, &error))?;
+        let size = piece.entry.size();
+        let hasher = longhaul_proto::digest::BlockHasher::new(
+            self.settings.integrity,
+            piece.offset,
+            piece.length,
+            size,
+        );
+        let same = read as u64 == piece.length
+            && hasher.is_some_and(|mut hasher| {
+                hasher.update(room);
+                piece.checksum == Some(hasher.finish())
+            });
+        Counters::add(&self.counters.read_bytes, read as u64);
+        same.then_some(())
+            .ok_or_else(|| differs(&shown, "the contents differ"))
+    }
+
+    /// Compares a small entry with what is at the destination.
+    fn compare_small(
+        &self,
+        side: &ReceiveSide,
+        packed: PackedEntry,
+        buffer: &mut [u8],
+    ) -> (Entry, Outcome) {
+        let PackedEntry {
+            entry, checksum, ..
+        } = packed;
+        let shown = entry.path.to_string();
+        let path = side.destination.path_of(&entry.path);
+        let found = side
+            .folders
+            .find(path.parent().as_ref())
+            .and_then(|folder| {
+                let directory = folder.directory();
+                Ok(match &entry.kind {
+                    EntryKind::Symlink { target } => {
+                        *directory.read_symlink(path.name())? == target[..]
+                    }
+                    EntryKind::Directory => true,
+                    EntryKind::File { identity, .. } => {
+                        let file = directory.open_file(path.name(), DataMode::Buffered)?;
+                        let room = buffer.get_mut(..identity.size as usize);
+                        let room = room.ok_or(io::ErrorKind::InvalidData)?;
+                        let read = file.read_at(room, 0)?;
+                        Counters::add(&self.counters.read_bytes, read as u64);
+                        let digest =
+                            longhaul_proto::digest::whole_file(self.settings.integrity, room);
+                        read == room.len()
+                            && file.status()?.size == identity.size
+                            && checksum == Some(digest)
+                    }
+                })
+            });
+        let outcome = match found {
+            Ok(true) => Outcome::Committed {
+                digest: checksum.filter(|_| self.settings.digests),
+            },
+            Ok(false) => Outcome::Failed(differs(&shown, "the contents differ")),
+            Err(error) => Outcome::Failed(failure_of("compare", &shown, &error)),
+        };
+        (entry, outcome)
+    }
+
+    /// Whether things are really written.
+    pub(super) fn copies(&self) -> bool {
+        self.settings.purport == Purport::Copy
+    }
+}
+
+/// What differs between source and destination.
+pub(super) fn differs(shown: &str, how: &str) -> Failure {
+    Failure::new(FailureKind::Differs, format!("{shown}: {how}"))
+}
+
+/// Entries of a pack that are wanted, each with its data.
+fn wanted<'a>(
+    entries: Vec<PackedEntry>,
+    keeps: &[Verdict],
+    mut data: &'a [u8],
+) -> Vec<(PackedEntry, &'a [u8])> {
+    let mut list = Vec::with_capacity(entries.len());
+    for (packed, keep) in entries.into_iter().zip(keeps) {
+        let size = (packed.entry.size() as usize).min(data.len());
+        let (own, rest) = data.split_at(size);
+        data = rest;
+        if *keep == Verdict::Keep {
+            list.push((packed, own));
+        }
+    }
+    list
+}
+
+/// Makes a small file or link under its temporary name.
+fn stage_file(
+    folder: &Folder,
+    name: &[u8],
+    entry: &Entry,
+    data: &[u8],
+) -> io::Result<Option<Arc<dyn crate::storage::StoredFile>>> {
+    let directory = folder.directory();
+    if let EntryKind::Symlink { target } = &entry.kind {
+        directory.make_symlink(name, target)?;
+        directory.set_modified_of(name, entry.modified)?;
+        return Ok(None);
+    }
+    let file = directory.create_file(name, Creation::New, DataMode::Buffered)?;
+    // The lock tells `longhaul clean` that somebody is at work.
+    let written = file
+        .try_lock()
+        .and_then(|_| file.write_at(data, 0))
+        .and_then(|()| file.set_mode(entry.mode))
+        .and_then(|()| file.set_modified(entry.modified));
+    if let Err(error) = written {
+        // The reason is the first error; what remains is found by `clean`.
+        let _ = directory.remove_file(name);
+        return Err(error);
+    }
+    file.advise(Advice::StartWriteback, 0, data.len() as u64);
+    Ok(Some(file))
+}

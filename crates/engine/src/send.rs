@@ -1,0 +1,147 @@
+//! The sending pipeline: walk -> read -> compress -> seal -> wire.
+//!
+//! - [`walk`] lists the sources in byte order and tells the state machine;
+//! - [`read`] takes what is to be read next, reads it into a buffer of the
+//!   pool, computes its checksum while it is hot: a [`read::ReadBlock`];
+//! - [`compress`] makes that a [`compress::CodedBlock`];
+//! - [`seal`] frames it: a [`seal::SealedBlock`];
+//! - the streams' writers (`session/streams.rs`) take it from there to TLS and
+//!   the socket.
+
+pub mod compress;
+pub mod read;
+pub mod seal;
+pub mod source;
+pub mod walk;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use longhaul_proto::block::Codec;
+use longhaul_proto::message::Flows;
+use longhaul_proto::sender::SenderSettings;
+
+use crate::flows::{Flow, FlowGroup, LayerUse};
+use crate::queue::Queue;
+use crate::session::{Transfer, TransferSettings};
+use crate::storage::DataMode;
+use compress::Uncoded;
+use read::OpenFiles;
+use source::Sources;
+
+/// What a sending end does with its disks and cores.
+pub struct SendSide {
+    pub(crate) sources: Sources,
+    pub(crate) coding: Queue<Uncoded>,
+    pub(crate) open_files: OpenFiles,
+    direct: AtomicBool,
+    readers: OnceLock<FlowGroup>,
+    compressors: OnceLock<FlowGroup>,
+}
+
+impl SendSide {
+    /// For these sources.
+    pub fn new(sources: Sources) -> SendSide {
+        SendSide {
+            sources,
+            coding: Queue::default(),
+            open_files: OpenFiles::default(),
+            direct: AtomicBool::new(false),
+            readers: OnceLock::new(),
+            compressors: OnceLock::new(),
+        }
+    }
+
+    pub(crate) fn machine_settings(&self, settings: &TransferSettings) -> SenderSettings {
+        SenderSettings {
+            block_bytes: settings.block_bytes as u64,
+            integrity: settings.integrity,
+            asks: settings.asks,
+            epoch: settings.epoch,
+            ..SenderSettings::default()
+        }
+    }
+
+    pub(crate) fn start(&self, transfer: &Arc<Transfer>) {
+        let settings = &transfer.settings;
+        let readers = group(transfer, "read", Transfer::run_reader);
+        readers.set(settings.flows.readers);
+        let compressors = group(transfer, "compress", Transfer::run_compressor);
+        if compresses(settings.codec) {
+            compressors.set(settings.flows.compressors);
+        }
+        // They are set once, here; a second start has no effect.
+        let _ = self.readers.set(readers);
+        let _ = self.compressors.set(compressors);
+        let walker = Arc::clone(transfer);
+        let started = std::thread::Builder::new()
+            .name("walk".into())
+            .spawn(move || walker.walk());
+        if let Err(error) = started {
+            transfer.break_off(&error);
+        }
+    }
+
+    pub(crate) fn set_flows(&self, flows: Flows) {
+        if let (Some(count), Some(readers)) = (flows.readers, self.readers.get()) {
+            readers.set((count as usize).max(1));
+        }
+        if let (Some(count), Some(compressors)) = (flows.compressors, self.compressors.get()) {
+            compressors.set((count as usize).max(1));
+        }
+        self.coding.wake();
+    }
+
+    pub(crate) fn stop(&self) {
+        self.coding.close();
+        for group in [self.readers.get(), self.compressors.get()]
+            .into_iter()
+            .flatten()
+        {
+            group.join();
+        }
+    }
+
+    pub(crate) fn note_data_mode(&self, mode: DataMode) {
+        if mode == DataMode::Direct {
+            self.direct.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether any file was really read directly.
+    pub fn is_direct(&self) -> bool {
+        self.direct.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn layers(&self, transfer: &Transfer) -> Vec<LayerUse> {
+        let mut layers: Vec<LayerUse> = [&self.readers, &self.compressors]
+            .into_iter()
+            .filter_map(|group| group.get().map(FlowGroup::usage))
+            .filter(|usage| usage.flows > 0 || usage.busy > 0)
+            .collect();
+        layers.push(transfer.wire_use("wire"));
+        layers
+    }
+}
+
+/// Whether a codec makes work for the compression layer.
+pub(crate) fn compresses(codec: Codec) -> bool {
+    matches!(codec, Codec::Zstd { .. } | Codec::Lz4)
+}
+
+/// A layer's flows, which do not keep the transfer alive.
+pub(crate) fn group(
+    transfer: &Arc<Transfer>,
+    layer: &'static str,
+    run: fn(&Arc<Transfer>, &Flow),
+) -> FlowGroup {
+    let weak = Arc::downgrade(transfer);
+    FlowGroup::new(
+        layer,
+        Arc::new(move |flow: &Flow| {
+            if let Some(transfer) = weak.upgrade() {
+                run(&transfer, flow);
+            }
+        }),
+    )
+}

@@ -1,0 +1,158 @@
+//! The compression layer: encodes what was read where that is asked for and
+//! makes it smaller, on flows of its own; else hands it on as it is.
+
+use std::sync::Arc;
+
+use longhaul_proto::block::{Codec, Content};
+use longhaul_proto::manifest::EntryId;
+use longhaul_proto::sender::{BlockId, PackedRead, PieceRead};
+
+use super::compresses;
+use super::read::{ReadBlock, codec_for};
+use super::seal::seal;
+use crate::codec::{Encoder, bound};
+use crate::flows::Flow;
+use crate::pool::Buffer;
+use crate::session::{Counters, Side, Transfer};
+
+/// A block as the readers hand it on: how reading went, and what was read.
+pub struct Uncoded {
+    pub(crate) block: BlockId,
+    pub(crate) verdict: Verdict,
+    pub(crate) read: Option<ReadBlock>,
+}
+
+/// How reading went, for the state machine.
+pub(crate) enum Verdict {
+    Piece(PieceRead),
+    Pack(Vec<(EntryId, PackedRead)>),
+}
+
+/// A block whose payload is encoded, or left as it is.
+pub struct CodedBlock {
+    pub(crate) content: Content,
+    pub(crate) codec: Codec,
+    /// Bytes before encoding.
+    pub(crate) decoded: usize,
+    pub(crate) buffer: Buffer,
+}
+
+impl Transfer {
+    /// From a reader: to the compressors where there is something for them,
+    /// else straight on.
+    pub(crate) fn pass_to_coding(self: &Arc<Transfer>, uncoded: Uncoded) {
+        let Side::Sending(side) = self.side() else {
+            return;
+        };
+        let codec = codec_for(self.settings.purport, self.settings.codec);
+        let worth = uncoded
+            .read
+            .as_ref()
+            .is_some_and(|read| !read.buffer.filled().is_empty());
+        if worth && compresses(codec) {
+            side.coding.push(uncoded);
+            return;
+        }
+        let Uncoded {
+            block,
+            verdict,
+            read,
+        } = uncoded;
+        self.hand_to_wire(block, verdict, read.map(|read| uncoded_block(read, codec)));
+    }
+
+    /// A compressor's thread.
+    pub(crate) fn run_compressor(self: &Arc<Transfer>, flow: &Flow) {
+        let (Side::Sending(side), Ok(mut encoder)) = (self.side(), Encoder::new()) else {
+            self.break_off(&"there is no memory for the compressor");
+            return;
+        };
+        while let Some(uncoded) = side.coding.pop(|| flow.is_wanted()) {
+            let Uncoded {
+                block,
+                verdict,
+                read,
+            } = uncoded;
+            let coded = read.map(|read| flow.busy(|| self.encode(&mut encoder, read)));
+            self.hand_to_wire(block, verdict, coded);
+        }
+    }
+
+    /// Encodes; what does not get smaller stays as it is.
+    fn encode(&self, encoder: &mut Encoder, read: ReadBlock) -> CodedBlock {
+        let codec = self.settings.codec;
+        let length = read.buffer.filled().len();
+        let Some(mut room) = self.coded.take() else {
+            return uncoded_block(read, Codec::Plain);
+        };
+        let most = bound(codec, length).min(room.len());
+        let encoded = encoder.encode(codec, read.buffer.filled(), &mut room[..most]);
+        Counters::add(&self.counters.coded_from, length as u64);
+        match encoded {
+            Ok(size) if size < length => {
+                room.set_filled(size);
+                Counters::add(&self.counters.coded_to, size as u64);
+                CodedBlock {
+                    content: read.content,
+                    codec,
+                    decoded: length,
+                    buffer: room,
+                }
+            }
+            _ => {
+                Counters::add(&self.counters.coded_to, length as u64);
+                uncoded_block(read, Codec::Plain)
+            }
+        }
+    }
+
+    /// Tells the state machine that a block is ready, and keeps it for the
+    /// stream that will take it.
+    fn hand_to_wire(&self, block: BlockId, verdict: Verdict, coded: Option<CodedBlock>) {
+        let sealed = coded.map(|coded| seal(coded, self.settings.clear));
+        let (sealed, checksums) = match sealed {
+            Some(Ok((sealed, checksums))) => (Some(sealed), checksums),
+            Some(Err(error)) => return self.break_off(&error),
+            None => (None, None),
+        };
+        let mut shared = self.lock();
+        let crate::session::Machine::Sending(sender) = &mut shared.machine else {
+            return;
+        };
+        let wanted = match verdict {
+            Verdict::Piece(result) => sender.handle_piece_read(block, result),
+            Verdict::Pack(results) => sender.handle_pack_read(block, results),
+        };
+        if let (true, Some(sealed)) = (wanted, sealed) {
+            shared.prepared.insert(block, sealed);
+            if let Some(checksums) = checksums {
+                shared.say(&checksums);
+            }
+        }
+        self.settle(shared);
+    }
+}
+
+/// A block left as it is, or without its payload.
+fn uncoded_block(read: ReadBlock, codec: Codec) -> CodedBlock {
+    let ReadBlock {
+        content,
+        mut buffer,
+    } = read;
+    if codec == Codec::Omitted {
+        buffer.set_filled(0);
+        return CodedBlock {
+            content,
+            codec,
+            decoded: 0,
+            buffer,
+        };
+    }
+    let decoded = buffer.filled().len();
+    CodedBlock {
+        content,
+        codec: Codec::Plain,
+        decoded,
+        buffer,
+    }
+}

@@ -1,0 +1,536 @@
+//! Reads what is next into a buffer and computes its checksum while it is hot
+//! in the cache. A source is compared with what the walk saw when it is opened
+//! and after the last byte was read, so that two states of it never mix.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use longhaul_proto::block::{
+    Codec, Content, Extent, MAXIMUM_EXTENTS, PackedEntry, Piece, PieceName,
+};
+use longhaul_proto::digest::{BlockHasher, whole_file};
+use longhaul_proto::handshake::Purport;
+use longhaul_proto::manifest::{Entry, EntryId, EntryKind};
+use longhaul_proto::message::{Failure, FailureKind};
+use longhaul_proto::sender::{BlockId, PackedJob, PackedRead, PieceRead, ReadJob, Work};
+
+use super::compress::{Uncoded, Verdict};
+use super::source::{Located, Sources};
+use super::walk::{entry_of, file_kind, identity_of};
+use crate::failure::failure_of;
+use crate::flows::Flow;
+use crate::pool::Buffer;
+use crate::queue::lock;
+use crate::session::{Counters, Machine, Side, Transfer};
+use crate::storage::{Advice, DataMode, FileKind, StoredFile};
+
+/// Bytes read and hashed at a time: half of a core's second-level cache, so
+/// that hashing finds there what reading brought.
+const PART_BYTES: usize = 256 << 10;
+
+/// Zeros to hash where a file has a hole.
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
+/// Tries to read a small file that changes meanwhile.
+const TRIES: usize = 3;
+
+/// Large files kept open for their next pieces.
+const OPEN_FILES: usize = 64;
+
+/// Files larger than this are read and written so that they do not push
+/// everything else out of the page cache of a small host.
+const CACHE_SPARING_BYTES: u64 = 256 << 20;
+
+/// A block that was read, with its checksum.
+pub struct ReadBlock {
+    pub(crate) content: Content,
+    /// Its payload is the filled part.
+    pub(crate) buffer: Buffer,
+}
+
+/// A file with its number and generation.
+type OpenFile = (EntryId, u32, Arc<dyn StoredFile>);
+
+/// Files that were opened for one piece and will be read for the next.
+#[derive(Default)]
+pub(crate) struct OpenFiles {
+    files: Mutex<VecDeque<OpenFile>>,
+}
+
+impl OpenFiles {
+    fn get(&self, id: EntryId, generation: u32) -> Option<Arc<dyn StoredFile>> {
+        let files = lock(&self.files);
+        files
+            .iter()
+            .find(|file| file.0 == id && file.1 == generation)
+            .map(|file| Arc::clone(&file.2))
+    }
+
+    fn keep(&self, id: EntryId, generation: u32, file: &Arc<dyn StoredFile>) {
+        let mut files = lock(&self.files);
+        if files.len() >= OPEN_FILES {
+            files.pop_front();
+        }
+        files.push_back((id, generation, Arc::clone(file)));
+    }
+}
+
+/// Why a piece was not read.
+enum Unread {
+    Changed(Entry),
+    Failed(Failure),
+}
+
+impl Transfer {
+    /// A reader's thread.
+    pub(crate) fn run_reader(self: &Arc<Transfer>, flow: &Flow) {
+        while flow.is_wanted() {
+            let Some(buffer) = self.pool.take() else {
+                return;
+            };
+            let Some(job) = self.next_read(flow) else {
+                return;
+            };
+            let uncoded = flow.busy(|| self.read(job, buffer));
+            self.pass_to_coding(uncoded);
+        }
+    }
+
+    /// Waits for something to read.
+    fn next_read(&self, flow: &Flow) -> Option<ReadJob> {
+        let mut shared = self.lock();
+        loop {
+            if shared.is_over() || !flow.is_wanted() {
+                return None;
+            }
+            let now = self.now();
+            let Machine::Sending(sender) = &mut shared.machine else {
+                return None;
+            };
+            if let Some(job) = sender.poll_read(now) {
+                // There may be more for the others.
+                self.reading.notify_one();
+                return Some(job);
+            }
+            // Nothing to read: what was walked is worth asking for now.
+            sender.flush_listing();
+            let timeout = sender.poll_timeout(now);
+            shared.follow_better_stream(now);
+            shared.wake_writers();
+            shared = match timeout {
+                Some(at) => {
+                    let waited = self.reading.wait_timeout(shared, at - now);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => self
+                    .reading
+                    .wait(shared)
+                    .unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+
+    fn read(&self, job: ReadJob, mut buffer: Buffer) -> Uncoded {
+        let ReadJob { block, work } = job;
+        match work {
+            Work::Piece { entry, piece } => {
+                let read = self.read_piece(&entry, piece, &mut buffer);
+                uncoded_piece(block, read, buffer)
+            }
+            Work::Pack(jobs) => self.read_pack(block, jobs, buffer),
+        }
+    }
+
+    fn sources(&self) -> Option<&Sources> {
+        match self.side() {
+            Side::Sending(side) => Some(&side.sources),
+            Side::Receiving(_) => None,
+        }
+    }
+
+    /// Opens a large file, or finds it open, and sees to it that it is what
+    /// the walk saw.
+    fn open_large(&self, entry: &Entry, generation: u32) -> Result<Arc<dyn StoredFile>, Unread> {
+        let Side::Sending(side) = self.side() else {
+            return Err(Unread::Failed(gone(entry)));
+        };
+        if let Some(file) = side.open_files.get(entry.id, generation) {
+            return Ok(file);
+        }
+        let shown = entry.path.to_string();
+        let failed = |error: io::Error| Unread::Failed(failure_of("open", &shown, &error));
+        let mode = data_mode_for(self.settings.direct, entry.size());
+        let (parent, name) = side
+            .sources
+            .open_parent(entry.id, &entry.path)
+            .map_err(failed)?;
+        let file = parent.open_file(&name, mode).map_err(failed)?;
+        check_unchanged(&*file, entry)?;
+        side.note_data_mode(file.data_mode());
+        file.advise(Advice::Sequential, 0, entry.size());
+        side.open_files.keep(entry.id, generation, &file);
+        Ok(file)
+    }
+
+    fn read_piece(
+        &self,
+        entry: &Entry,
+        piece: PieceName,
+        buffer: &mut Buffer,
+    ) -> Result<Piece, Unread> {
+        let file = self.open_large(entry, piece.generation)?;
+        let shown = entry.path.to_string();
+        let failed = |error: io::Error| Unread::Failed(failure_of("read", &shown, &error));
+        let extents = match entry.kind {
+            EntryKind::File { sparse: true, .. } => extents_of(&*file, piece).map_err(failed)?,
+            _ => None,
+        };
+        let hasher = BlockHasher::new(
+            self.settings.integrity,
+            piece.offset,
+            piece.length,
+            entry.size(),
+        );
+        let Some(mut hasher) = hasher else {
+            return Err(Unread::Failed(gone(entry)));
+        };
+        let runs = match &extents {
+            Some(extents) => extents.clone(),
+            None => vec![Extent {
+                start: 0,
+                length: piece.length as u32,
+            }],
+        };
+        let filled = read_runs(&*file, piece, &runs, &mut hasher, buffer).map_err(failed)?;
+        let Some(filled) = filled else {
+            return Err(self.changed(entry));
+        };
+        buffer.set_filled(filled);
+        Counters::add(&self.counters.read_bytes, filled as u64);
+        if check_unchanged(&*file, entry).is_err() {
+            return Err(self.changed(entry));
+        }
+        let checksum = Some(hasher.finish());
+        let PieceName {
+            generation,
+            offset,
+            length,
+            ..
+        } = piece;
+        Ok(Piece {
+            entry: entry.clone(),
+            generation,
+            offset,
+            length,
+            extents,
+            checksum,
+        })
+    }
+
+    /// What a changed file is now.
+    fn changed(&self, entry: &Entry) -> Unread {
+        let shown = entry.path.to_string();
+        let Some(sources) = self.sources() else {
+            return Unread::Failed(gone(entry));
+        };
+        let status = sources
+            .open_parent(entry.id, &entry.path)
+            .and_then(|(parent, name)| parent.status_of(&name));
+        match status {
+            Ok(status) if status.kind == FileKind::File => {
+                let (id, parent, path) = (entry.id, entry.parent, entry.path.clone());
+                Unread::Changed(entry_of(id, parent, path, file_kind(&status), &status))
+            }
+            Ok(_) => Unread::Failed(gone(entry)),
+            Err(error) => Unread::Failed(failure_of("read", &shown, &error)),
+        }
+    }
+
+    fn read_pack(&self, block: BlockId, jobs: Vec<PackedJob>, mut buffer: Buffer) -> Uncoded {
+        let (mut results, mut packed, mut filled) = (Vec::new(), Vec::new(), 0);
+        let mut parents = Parents::default();
+        let mut reserved: u64 = jobs.iter().map(|job| job.entry.size()).sum();
+        for PackedJob { entry, generation } in jobs {
+            let id = entry.id;
+            // A file that has grown must not take the room of those after it.
+            reserved -= entry.size();
+            let end = buffer.len() - reserved as usize;
+            let room = &mut buffer[filled..end];
+            let (result, read) = match &entry.kind {
+                EntryKind::File { .. } => self.read_small(&entry, room, &mut parents),
+                EntryKind::Directory | EntryKind::Symlink { .. } => {
+                    (PackedRead::Ready(None), Some((entry, None)))
+                }
+            };
+            if let Some((entry, checksum)) = read {
+                filled += entry.size() as usize;
+                packed.push(PackedEntry {
+                    entry,
+                    generation,
+                    checksum,
+                });
+            }
+            results.push((id, result));
+        }
+        buffer.set_filled(filled);
+        Counters::add(&self.counters.read_bytes, filled as u64);
+        let read = ReadBlock {
+            content: Content::Pack(packed),
+            buffer,
+        };
+        Uncoded {
+            block,
+            verdict: Verdict::Pack(results),
+            read: Some(read),
+        }
+    }
+
+    /// Reads a small file whole.
+    fn read_small(
+        &self,
+        entry: &Entry,
+        room: &mut [u8],
+        parents: &mut Parents,
+    ) -> (
+        PackedRead,
+        Option<(Entry, Option<longhaul_proto::digest::Checksum>)>,
+    ) {
+        let shown = entry.path.to_string();
+        let Some(sources) = self.sources() else {
+            return (PackedRead::Failed(gone(entry)), None);
+        };
+        for _ in 0..TRIES {
+            match parents.read(sources, entry, room, self.settings.block_bytes) {
+                Ok(Small::Same) => {
+                    let data = &room[..entry.size() as usize];
+                    return (
+                        PackedRead::Ready(None),
+                        Some((entry.clone(), Some(self.digest(data)))),
+                    );
+                }
+                Ok(Small::Other(now)) => {
+                    let data = &room[..now.size() as usize];
+                    let digest = self.digest(data);
+                    return (
+                        PackedRead::Ready(Some(now.clone())),
+                        Some((now, Some(digest))),
+                    );
+                }
+                Ok(Small::Grown(now)) => return (PackedRead::Grown(now), None),
+                Ok(Small::Changing) => {}
+                Err(error) => {
+                    return (PackedRead::Failed(failure_of("read", &shown, &error)), None);
+                }
+            }
+        }
+        let text =
+            format!("{shown}: changes while it is read; copy it again when nobody writes to it");
+        (
+            PackedRead::Failed(Failure::new(FailureKind::Changing, text)),
+            None,
+        )
+    }
+
+    fn digest(&self, data: &[u8]) -> longhaul_proto::digest::Checksum {
+        whole_file(self.settings.integrity, data)
+    }
+}
+
+/// How reading a small file went.
+enum Small {
+    /// It is what the walk saw.
+    Same,
+    /// It is another one, read whole.
+    Other(Entry),
+    /// It no longer fits.
+    Grown(Entry),
+    /// It changed between first and last byte.
+    Changing,
+}
+
+/// The directory that held the last file: the next one is mostly in it too.
+#[derive(Default)]
+struct Parents {
+    last: Option<(
+        EntryId,
+        Option<longhaul_proto::manifest::TreePath>,
+        Arc<dyn crate::storage::Directory>,
+    )>,
+}
+
+impl Parents {
+    fn read(
+        &mut self,
+        sources: &Sources,
+        entry: &Entry,
+        room: &mut [u8],
+        block: usize,
+    ) -> io::Result<Small> {
+        let (parent, name) = self.parent_of(sources, entry)?;
+        let file = parent.open_file(&name, DataMode::Buffered)?;
+        let before = file.status()?;
+        let same = EntryKind::File {
+            identity: identity_of(&before),
+            sparse: is_sparse(entry),
+        } == entry.kind;
+        let size = before.size;
+        let now = || {
+            let (id, up, path) = (entry.id, entry.parent, entry.path.clone());
+            entry_of(id, up, path, file_kind(&before), &before)
+        };
+        if size > room.len() as u64 || size > block as u64 {
+            return Ok(Small::Grown(now()));
+        }
+        let read = file.read_at(&mut room[..size as usize], 0)?;
+        if read as u64 != size || identity_of(&file.status()?) != identity_of(&before) {
+            return Ok(Small::Changing);
+        }
+        Ok(if same {
+            Small::Same
+        } else {
+            Small::Other(now())
+        })
+    }
+
+    fn parent_of(&mut self, sources: &Sources, entry: &Entry) -> io::Result<Located> {
+        if let (Some((id, path, directory)), Some(parent)) = (&self.last, entry.parent)
+            && *id == parent
+            && *path == entry.path.parent()
+        {
+            return Ok((Arc::clone(directory), entry.path.name().into()));
+        }
+        let (directory, name) = sources.open_parent(entry.id, &entry.path)?;
+        if let Some(parent) = entry.parent {
+            self.last = Some((parent, entry.path.parent(), Arc::clone(&directory)));
+        }
+        Ok((directory, name))
+    }
+}
+
+/// How the data of a file of this size is read or written.
+pub(crate) fn data_mode_for(direct: bool, size: u64) -> DataMode {
+    match direct {
+        true => DataMode::Direct,
+        false if size > CACHE_SPARING_BYTES => DataMode::Uncached,
+        false => DataMode::Buffered,
+    }
+}
+
+fn is_sparse(entry: &Entry) -> bool {
+    matches!(entry.kind, EntryKind::File { sparse: true, .. })
+}
+
+fn gone(entry: &Entry) -> Failure {
+    let text = format!("{}: is no longer a regular file", entry.path);
+    Failure::new(FailureKind::Vanished, text)
+}
+
+fn check_unchanged(file: &dyn StoredFile, entry: &Entry) -> Result<(), Unread> {
+    let shown = entry.path.to_string();
+    let status = file
+        .status()
+        .map_err(|error| Unread::Failed(failure_of("read", &shown, &error)))?;
+    match &entry.kind {
+        EntryKind::File { identity, .. } if *identity == identity_of(&status) => Ok(()),
+        _ => {
+            let (id, parent, path) = (entry.id, entry.parent, entry.path.clone());
+            Err(Unread::Changed(entry_of(
+                id,
+                parent,
+                path,
+                file_kind(&status),
+                &status,
+            )))
+        }
+    }
+}
+
+/// Where a piece has data; none where it has no hole, or too many to name.
+fn extents_of(file: &dyn StoredFile, piece: PieceName) -> io::Result<Option<Vec<Extent>>> {
+    let end = piece.offset + piece.length;
+    let (mut extents, mut from) = (Vec::new(), piece.offset);
+    while from < end {
+        let Some(range) = file.next_data(from)? else {
+            break;
+        };
+        let (start, stop) = (range.start.max(from), range.end.min(end));
+        if start >= end || stop <= start {
+            break;
+        }
+        let start = (start - piece.offset) as u32;
+        extents.push(Extent {
+            start,
+            length: (stop - piece.offset) as u32 - start,
+        });
+        from = stop;
+    }
+    let whole = extents.len() == 1 && u64::from(extents[0].length) == piece.length;
+    Ok((!whole && extents.len() <= MAXIMUM_EXTENTS).then_some(extents))
+}
+
+/// Reads the runs of data one after the other into the buffer and hashes data
+/// and holes; none where the file ended early.
+fn read_runs(
+    file: &dyn StoredFile,
+    piece: PieceName,
+    runs: &[Extent],
+    hasher: &mut BlockHasher,
+    buffer: &mut Buffer,
+) -> io::Result<Option<usize>> {
+    let (mut filled, mut hashed) = (0_usize, 0_u64);
+    for run in runs {
+        hash_zeros(hasher, u64::from(run.start) - hashed);
+        let mut done = 0;
+        while done < run.length as usize {
+            let part = PART_BYTES.min(run.length as usize - done);
+            let room = &mut buffer[filled..filled + part];
+            let offset = piece.offset + u64::from(run.start) + done as u64;
+            if file.read_at(room, offset)? != part {
+                return Ok(None);
+            }
+            hasher.update(room);
+            filled += part;
+            done += part;
+        }
+        hashed = u64::from(run.start) + u64::from(run.length);
+    }
+    hash_zeros(hasher, piece.length - hashed);
+    Ok(Some(filled))
+}
+
+/// Hashes a hole.
+pub(crate) fn hash_zeros(hasher: &mut BlockHasher, mut length: u64) {
+    while length > 0 {
+        let part = length.min(ZEROS.len() as u64);
+        hasher.update(&ZEROS[..part as usize]);
+        length -= part;
+    }
+}
+
+fn uncoded_piece(block: BlockId, read: Result<Piece, Unread>, buffer: Buffer) -> Uncoded {
+    let (verdict, read) = match read {
+        Ok(piece) => (
+            PieceRead::Ready,
+            Some(ReadBlock {
+                content: Content::Piece(piece),
+                buffer,
+            }),
+        ),
+        Err(Unread::Changed(entry)) => (PieceRead::Changed(entry), None),
+        Err(Unread::Failed(failure)) => (PieceRead::Failed(failure), None),
+    };
+    Uncoded {
+        block,
+        verdict: Verdict::Piece(verdict),
+        read,
+    }
+}
+
+/// The codec of a block of this purport: comparing moves nothing.
+pub(crate) fn codec_for(purport: Purport, codec: Codec) -> Codec {
+    match purport {
+        Purport::Copy => codec,
+        Purport::Verify | Purport::DryRun => Codec::Omitted,
+    }
+}

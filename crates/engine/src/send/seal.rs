@@ -1,0 +1,70 @@
+//! Frames a block. What comes out can only be sent: it cannot be compressed
+//! any more, nor its checksum be changed.
+
+use longhaul_proto::block::{BlockHeader, Content};
+use longhaul_proto::frame::{self, FrameError, FrameKind};
+use longhaul_proto::message::Message;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::compress::CodedBlock;
+use super::compresses;
+use crate::pool::Buffer;
+
+/// A block as it goes over the wire.
+pub struct SealedBlock {
+    frame: Vec<u8>,
+    buffer: Buffer,
+}
+
+impl SealedBlock {
+    /// Header and body of its frame.
+    pub fn frame(&self) -> &[u8] {
+        &self.frame
+    }
+
+    /// What follows them.
+    pub fn payload(&self) -> &[u8] {
+        self.buffer.filled()
+    }
+}
+
+/// Frames a block. For a stream in clear its checksums are taken out: they go
+/// by message, within TLS, and are given beside it.
+///
+/// # Errors
+///
+/// [`FrameError::TooLong`] where a pack's paths are beyond all bounds.
+pub fn seal(block: CodedBlock, clear: bool) -> Result<(SealedBlock, Option<Message>), FrameError> {
+    let CodedBlock {
+        content,
+        codec,
+        decoded,
+        buffer,
+    } = block;
+    // What is not compressed has its own checksum, which comes within TLS.
+    let hashes = clear && compresses(codec);
+    let transit = hashes.then(|| xxh3_64(buffer.filled()));
+    let mut header = BlockHeader {
+        content,
+        codec,
+        decoded: decoded as u64,
+        transit,
+    };
+    let message = clear.then(|| take_checksums(&mut header));
+    let frame = frame::encode(FrameKind::Block, &header, buffer.filled().len())?;
+    Ok((SealedBlock { frame, buffer }, message))
+}
+
+fn take_checksums(header: &mut BlockHeader) -> Message {
+    let checksums = match &mut header.content {
+        Content::Piece(piece) => vec![piece.checksum.take()],
+        Content::Pack(entries) => entries
+            .iter_mut()
+            .map(|packed| packed.checksum.take())
+            .collect(),
+    };
+    Message::Checksums {
+        content: header.name(),
+        checksums,
+    }
+}

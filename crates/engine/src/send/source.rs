@@ -1,0 +1,267 @@
+//! What a sender was asked to send: named files and directories, each with
+//! the place it takes beneath the destination's anchor.
+
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use longhaul_proto::manifest::{EntryId, TreePath};
+
+use crate::queue::lock;
+use crate::storage::roots::{OpenRoot, split};
+use crate::storage::{Directory, FileKind};
+
+/// One source.
+pub struct Source {
+    /// The directory whose contents are sent, or that holds the file.
+    pub directory: Arc<dyn Directory>,
+    /// What is sent.
+    pub what: What,
+    /// How messages name it.
+    pub shown: String,
+}
+
+/// What of a source's directory is sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// The directory itself, under this name.
+    Tree(Box<[u8]>),
+    /// What is in the directory (`data/`).
+    Contents,
+    /// One file in it, by this name, under another.
+    File {
+        /// Its name in the directory.
+        name: Box<[u8]>,
+        /// Its name at the destination.
+        landing: Box<[u8]>,
+    },
+}
+
+/// All sources of a transfer.
+pub struct Sources {
+    list: Vec<Source>,
+    /// Number of the first entry of each source, as the walk gets to it.
+    first: Mutex<Vec<EntryId>>,
+}
+
+impl Sources {
+    /// In this order.
+    pub fn new(list: Vec<Source>) -> Sources {
+        Sources {
+            list,
+            first: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// The sources.
+    pub fn list(&self) -> &[Source] {
+        &self.list
+    }
+
+    /// Names that appear directly in the anchor; none where a source fills it
+    /// with whatever it contains.
+    pub fn top_names(&self) -> Option<Vec<Vec<u8>>> {
+        self.list
+            .iter()
+            .map(|source| match &source.what {
+                What::Tree(name) | What::File { landing: name, .. } => Some(name.to_vec()),
+                What::Contents => None,
+            })
+            .collect()
+    }
+
+    /// The walk begins with the next source.
+    pub(super) fn begin(&self, first: EntryId) {
+        lock(&self.first).push(first);
+    }
+
+    /// Where an entry lies: its source, and its path beneath that source's
+    /// directory; no path for the directory itself.
+    pub(super) fn locate(
+        &self,
+        id: EntryId,
+        path: &TreePath,
+    ) -> Option<(&Source, Option<TreePath>)> {
+        let index = lock(&self.first)
+            .partition_point(|first| *first <= id)
+            .checked_sub(1)?;
+        let source = self.list.get(index)?;
+        let inner = match &source.what {
+            What::Contents => Some(path.clone()),
+            What::File { name, .. } => TreePath::new(name).ok(),
+            What::Tree(name) => {
+                let rest = path.as_bytes().strip_prefix(name.as_ref())?;
+                TreePath::new(rest.strip_prefix(b"/").unwrap_or(rest)).ok()
+            }
+        };
+        Some((source, inner))
+    }
+
+    /// Opens the directory that holds an entry, and gives the entry's name.
+    ///
+    /// # Errors
+    ///
+    /// As `openat2`; `NotFound` for an entry of no source.
+    pub(super) fn open_parent(&self, id: EntryId, path: &TreePath) -> io::Result<Located> {
+        let (source, inner) = self.locate(id, path).ok_or(io::ErrorKind::NotFound)?;
+        let inner = inner.ok_or(io::ErrorKind::IsADirectory)?;
+        let mut directory = Arc::clone(&source.directory);
+        if let Some(parent) = inner.parent() {
+            for name in parent.names() {
+                directory = directory.open_directory(name)?;
+            }
+        }
+        Ok((directory, inner.name().into()))
+    }
+}
+
+/// The directory that holds an entry, and the entry's name in it.
+pub(super) type Located = (Arc<dyn Directory>, Box<[u8]>);
+
+/// Why a source cannot be sent.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// It cannot be opened.
+    #[error("cannot open the source {path}: {error}")]
+    Open {
+        /// The source.
+        path: String,
+        /// Why.
+        error: io::Error,
+    },
+    /// It is a directory and `-r` was not given.
+    #[error("{0} is a directory: give -r to copy directories")]
+    Directory(String),
+    /// It is a device, socket or FIFO.
+    #[error("{0} is neither a file nor a directory: only those and links within trees are copied")]
+    Special(String),
+    /// Its name cannot be used at the destination.
+    #[error("the source {path} has no name that the destination could use: {error}")]
+    Name {
+        /// The source.
+        path: String,
+        /// Why.
+        error: longhaul_proto::manifest::PathError,
+    },
+}
+
+/// Opens a source beneath `open`: a trailing `/` (or `.`) means what is in it.
+///
+/// # Errors
+///
+/// [`SourceError`].
+pub fn open_source(
+    open: &dyn OpenRoot,
+    path: &[u8],
+    recursive: bool,
+) -> Result<Source, SourceError> {
+    use std::os::unix::ffi::OsStrExt;
+    let shown = String::from_utf8_lossy(path).into_owned();
+    let failed = |error| SourceError::Open {
+        path: shown.clone(),
+        error,
+    };
+    let trimmed = trim_slashes(path);
+    let (parent, name) = split(trimmed);
+    let contents = trimmed.len() < path.len() || matches!(name, b"." | b".." | b"");
+    let as_path = |bytes: &[u8]| Path::new(std::ffi::OsStr::from_bytes(bytes)).to_owned();
+    if contents {
+        let directory = open.open_root(&as_path(path)).map_err(failed)?;
+        return directory_source(directory, What::Contents, shown, recursive);
+    }
+    let above = open.open_root(&as_path(parent)).map_err(failed)?;
+    let status = above.status_of(name).map_err(failed)?;
+    TreePath::new(name).map_err(|error| SourceError::Name {
+        path: shown.clone(),
+        error,
+    })?;
+    match status.kind {
+        FileKind::File => {
+            let what = What::File {
+                name: name.into(),
+                landing: name.into(),
+            };
+            Ok(Source {
+                directory: above,
+                what,
+                shown,
+            })
+        }
+        FileKind::Directory | FileKind::Symlink => match open.open_root(&as_path(path)) {
+            Ok(directory) => directory_source(directory, What::Tree(name.into()), shown, recursive),
+            Err(error) if status.kind == FileKind::Symlink => {
+                linked_file(open, path, name, shown, error)
+            }
+            Err(error) => Err(failed(error)),
+        },
+        FileKind::Special => Err(SourceError::Special(shown)),
+    }
+}
+
+fn directory_source(
+    directory: Arc<dyn Directory>,
+    what: What,
+    shown: String,
+    recursive: bool,
+) -> Result<Source, SourceError> {
+    if !recursive {
+        return Err(SourceError::Directory(shown));
+    }
+    Ok(Source {
+        directory,
+        what,
+        shown,
+    })
+}
+
+/// A named source that is a link to a file: the file is sent under the link's
+/// name.
+fn linked_file(
+    open: &dyn OpenRoot,
+    path: &[u8],
+    name: &[u8],
+    shown: String,
+    error: io::Error,
+) -> Result<Source, SourceError> {
+    use std::os::unix::ffi::OsStrExt;
+    let failed = |error| SourceError::Open {
+        path: shown.clone(),
+        error,
+    };
+    if error.kind() != io::ErrorKind::NotADirectory {
+        return Err(failed(error));
+    }
+    let as_path = |bytes: &[u8]| Path::new(std::ffi::OsStr::from_bytes(bytes)).to_owned();
+    let (parent, _) = split(path);
+    let above = open.open_root(&as_path(parent)).map_err(failed)?;
+    let target = above.read_symlink(name).map_err(failed)?;
+    let mut whole = parent.to_vec();
+    whole.push(b'/');
+    let whole = if target.starts_with(b"/") {
+        target.to_vec()
+    } else {
+        [&whole[..], &target].concat()
+    };
+    let (parent, inner) = split(&whole);
+    let above = open.open_root(&as_path(parent)).map_err(failed)?;
+    if above.status_of(inner).map_err(failed)?.kind != FileKind::File {
+        return Err(SourceError::Special(shown));
+    }
+    let what = What::File {
+        name: inner.into(),
+        landing: name.into(),
+    };
+    Ok(Source {
+        directory: above,
+        what,
+        shown,
+    })
+}
+
+fn trim_slashes(path: &[u8]) -> &[u8] {
+    let end = path
+        .iter()
+        .rposition(|&byte| byte != b'/')
+        .map_or(0, |last| last + 1);
+    &path[..end]
+}

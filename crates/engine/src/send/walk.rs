@@ -1,0 +1,361 @@
+//! The walk: lists the sources depth first, each directory in byte order, and
+//! tells the state machine, never faster than it can take.
+
+use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+use longhaul_proto::manifest::{
+    Entry, EntryId, EntryKind, RESERVED_PREFIX, SourceIdentity, Timestamp, TreePath,
+};
+use longhaul_proto::message::{Failure, FailureKind};
+
+use super::source::{Source, What};
+use crate::failure::failure_of;
+use crate::session::{Counters, Machine, Side, Transfer};
+use crate::storage::listing::SortedListing;
+use crate::storage::spill::SpillSettings;
+use crate::storage::{Directory, FileKind, Status};
+
+/// A directory being walked.
+struct Level {
+    directory: Arc<dyn Directory>,
+    listing: SortedListing,
+    /// The entry it is; none for contents that go directly into the anchor.
+    entry: Option<Entry>,
+    path: Option<TreePath>,
+    children: u64,
+}
+
+/// One walk.
+struct Walk<'a> {
+    transfer: &'a Transfer,
+    source: &'a Source,
+    next: &'a mut u64,
+}
+
+/// The session is over.
+struct Over;
+
+/// A directory to enter, and the entry it is.
+type Met = (Arc<dyn Directory>, Entry);
+
+impl Transfer {
+    /// The walker's thread.
+    pub(crate) fn walk(&self) {
+        let Side::Sending(side) = self.side() else {
+            return;
+        };
+        let mut next = 0;
+        for source in side.sources.list() {
+            side.sources.begin(EntryId(next));
+            let mut walk = Walk {
+                transfer: self,
+                source,
+                next: &mut next,
+            };
+            if walk.run().is_err() {
+                return;
+            }
+        }
+        self.counters.walk_ended.store(1, Ordering::Relaxed);
+        self.tell_sender(|sender| sender.handle_walk_end());
+        self.reading.notify_all();
+    }
+
+    /// Waits until the state machine takes another entry.
+    fn wait_for_credit(&self) -> Result<(), Over> {
+        let mut shared = self.lock();
+        loop {
+            if shared.is_over() {
+                return Err(Over);
+            }
+            let Machine::Sending(sender) = &mut shared.machine else {
+                return Err(Over);
+            };
+            if sender.entry_credit() > 0 {
+                return Ok(());
+            }
+            sender.flush_listing();
+            shared.wake_writers();
+            shared = self
+                .walking
+                .wait(shared)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// The entry that a status describes.
+pub(super) fn entry_of(
+    id: EntryId,
+    parent: Option<EntryId>,
+    path: TreePath,
+    kind: EntryKind,
+    status: &Status,
+) -> Entry {
+    Entry {
+        id,
+        parent,
+        path,
+        kind,
+        mode: status.mode,
+        modified: status.modified,
+    }
+}
+
+/// What tells one state of a file from another.
+pub(super) fn identity_of(status: &Status) -> SourceIdentity {
+    SourceIdentity {
+        inode: status.inode,
+        size: status.size,
+        modified: status.modified,
+        changed: status.changed,
+    }
+}
+
+/// A file's kind, from its status.
+pub(super) fn file_kind(status: &Status) -> EntryKind {
+    let identity = identity_of(status);
+    EntryKind::File {
+        identity,
+        sparse: status.allocated < status.size,
+    }
+}
+
+impl Walk<'_> {
+    fn run(&mut self) -> Result<(), Over> {
+        let directory = Arc::clone(&self.source.directory);
+        match &self.source.what {
+            What::File { name, landing } => {
+                let Ok(path) = TreePath::new(landing) else {
+                    return Ok(());
+                };
+                self.meet(&directory, name, path, None).map(drop)
+            }
+            What::Contents => self.walk_tree(directory, None),
+            What::Tree(name) => {
+                let (Ok(path), Ok(status)) = (TreePath::new(name), directory.status()) else {
+                    return Ok(());
+                };
+                let entry = entry_of(self.take_id(), None, path, EntryKind::Directory, &status);
+                self.hand_over(entry.clone())?;
+                self.walk_tree(directory, Some(entry))
+            }
+        }
+    }
+
+    fn walk_tree(
+        &mut self,
+        directory: Arc<dyn Directory>,
+        entry: Option<Entry>,
+    ) -> Result<(), Over> {
+        let mut levels = Vec::new();
+        self.enter(&mut levels, directory, entry)?;
+        while let Some(level) = levels.last_mut() {
+            match level.listing.next() {
+                Some(Ok(listed)) if listed.name.starts_with(RESERVED_PREFIX) => {}
+                Some(Ok(listed)) => {
+                    level.children += 1;
+                    let parent = level.entry.as_ref().map(|entry| entry.id);
+                    let path = match &level.path {
+                        Some(path) => path.join(&listed.name),
+                        None => TreePath::new(&listed.name),
+                    };
+                    let directory = Arc::clone(&level.directory);
+                    let Ok(path) = path else {
+                        let (shown, above) = (shown_name(level, &listed.name), level.path.clone());
+                        let text = format!("{shown}: the path is too long to be sent");
+                        self.report(parent, above, Failure::new(FailureKind::Name, text))?;
+                        continue;
+                    };
+                    if let Some((inner, entry)) =
+                        self.meet(&directory, &listed.name, path, parent)?
+                    {
+                        self.enter(&mut levels, inner, Some(entry))?;
+                    }
+                }
+                Some(Err(error)) => {
+                    level.children += 1;
+                    let (parent, above) = (level.entry.as_ref().map(|e| e.id), level.path.clone());
+                    self.report_unlisted(parent, above, &error)?;
+                    self.leave(&mut levels)?;
+                }
+                None => self.leave(&mut levels)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// A failure that belongs to no entry gets one of its own, so that it is
+    /// counted at both ends.
+    fn report(
+        &mut self,
+        parent: Option<EntryId>,
+        path: Option<TreePath>,
+        failure: Failure,
+    ) -> Result<(), Over> {
+        let id = self.take_id();
+        let Some(path) = path.or_else(|| TreePath::new(b"source").ok()) else {
+            return Ok(());
+        };
+        let entry = unreadable(id, parent, path);
+        self.tell_unreadable::<()>(entry, failure).map(drop)
+    }
+
+    fn report_unlisted(
+        &mut self,
+        parent: Option<EntryId>,
+        path: Option<TreePath>,
+        error: &io::Error,
+    ) -> Result<(), Over> {
+        let shown = path
+            .as_ref()
+            .map_or(self.source.shown.clone(), TreePath::to_string);
+        self.report(
+            parent,
+            path,
+            failure_of("list the directory", &shown, error),
+        )
+    }
+
+    fn enter(
+        &mut self,
+        levels: &mut Vec<Level>,
+        directory: Arc<dyn Directory>,
+        entry: Option<Entry>,
+    ) -> Result<(), Over> {
+        let path = entry.as_ref().map(|entry| entry.path.clone());
+        match SortedListing::open(&*directory, &SpillSettings::default()) {
+            Ok(listing) => levels.push(Level {
+                directory,
+                listing,
+                entry,
+                path,
+                children: 0,
+            }),
+            Err(error) => {
+                self.report_unlisted(entry.as_ref().map(|entry| entry.id), path, &error)?;
+                if let Some(entry) = entry {
+                    self.tell_directory_end(entry, 1)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn leave(&mut self, levels: &mut Vec<Level>) -> Result<(), Over> {
+        match levels.pop() {
+            Some(Level {
+                entry: Some(entry),
+                children,
+                ..
+            }) => self.tell_directory_end(entry, children),
+            _ => Ok(()),
+        }
+    }
+
+    fn tell_directory_end(&mut self, entry: Entry, children: u64) -> Result<(), Over> {
+        self.transfer
+            .tell_sender(|sender| sender.handle_directory_end(entry, children))
+            .ok_or(Over)
+    }
+
+    fn take_id(&mut self) -> EntryId {
+        let id = EntryId(*self.next);
+        *self.next += 1;
+        id
+    }
+
+    /// Looks at one name and tells of it; gives the directory to enter, if it
+    /// is one.
+    fn meet(
+        &mut self,
+        directory: &Arc<dyn Directory>,
+        name: &[u8],
+        path: TreePath,
+        parent: Option<EntryId>,
+    ) -> Result<Option<Met>, Over> {
+        let id = self.take_id();
+        let shown = path.to_string();
+        let looked = directory.status_of(name).and_then(|status| {
+            let kind = kind_of(&**directory, name, &status)?;
+            let inner = match kind {
+                Some(EntryKind::Directory) => Some(directory.open_directory(name)?),
+                _ => None,
+            };
+            Ok((status, kind, inner))
+        });
+        match looked {
+            Ok((status, Some(kind), inner)) => {
+                let entry = entry_of(id, parent, path, kind, &status);
+                self.hand_over(entry.clone())?;
+                Ok(inner.map(|inner| (inner, entry)))
+            }
+            Ok((status, None, _)) => {
+                let text = format!("{shown}: a device, socket or FIFO is not copied");
+                let entry = entry_of(id, parent, path, EntryKind::Directory, &status);
+                self.tell_unreadable(entry, Failure::new(FailureKind::Special, text))
+            }
+            Err(error) => self.tell_unreadable(
+                unreadable(id, parent, path),
+                failure_of("read", &shown, &error),
+            ),
+        }
+    }
+
+    fn tell_unreadable<T>(&mut self, entry: Entry, failure: Failure) -> Result<Option<T>, Over> {
+        self.transfer.wait_for_credit()?;
+        Counters::add(&self.transfer.counters.walked_entries, 1);
+        self.transfer
+            .tell_sender(|sender| sender.handle_unreadable(entry, failure))
+            .ok_or(Over)?;
+        Ok(None)
+    }
+
+    fn hand_over(&mut self, entry: Entry) -> Result<(), Over> {
+        self.transfer.wait_for_credit()?;
+        Counters::add(&self.transfer.counters.walked_entries, 1);
+        Counters::add(&self.transfer.counters.walked_bytes, entry.size());
+        self.transfer
+            .tell_sender(|sender| sender.handle_entry(entry))
+            .ok_or(Over)
+    }
+}
+
+/// Stands for something of which only the place is known.
+fn unreadable(id: EntryId, parent: Option<EntryId>, path: TreePath) -> Entry {
+    let modified = Timestamp::default();
+    Entry {
+        id,
+        parent,
+        path,
+        kind: EntryKind::Directory,
+        mode: 0,
+        modified,
+    }
+}
+
+fn shown_name(level: &Level, name: &[u8]) -> String {
+    let parent = level
+        .path
+        .as_ref()
+        .map_or(String::new(), |path| format!("{path}/"));
+    format!("{parent}{}", name.escape_ascii())
+}
+
+/// What an entry is; none for a device, socket or FIFO.
+fn kind_of(
+    directory: &dyn Directory,
+    name: &[u8],
+    status: &Status,
+) -> io::Result<Option<EntryKind>> {
+    Ok(Some(match status.kind {
+        FileKind::Directory => EntryKind::Directory,
+        FileKind::File => file_kind(status),
+        FileKind::Symlink => EntryKind::Symlink {
+            target: directory.read_symlink(name)?.into_vec(),
+        },
+        FileKind::Special => return Ok(None),
+    }))
+}

@@ -1,0 +1,457 @@
+//! Drives one pair of hosts: one end of a transfer, its state machine, its
+//! streams and its layers' flows.
+//!
+//! [`Transfer`] is the same at both ends and whoever dialed. Every thread does
+//! its slow work (disk, socket, cipher, codec) without the lock, then tells
+//! the state machine under it what happened. [`Transfer::observe`] and
+//! [`Transfer::set_flows`] are for whoever steers.
+
+mod dial;
+mod end;
+mod events;
+mod observe;
+pub mod opening;
+mod streams;
+
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use longhaul_proto::block::{Codec, ContentName};
+use longhaul_proto::control::ControlChannel;
+use longhaul_proto::digest::Integrity;
+use longhaul_proto::frame::FrameError;
+use longhaul_proto::handshake::{Purport, Secret};
+use longhaul_proto::manifest::EntryId;
+use longhaul_proto::message::{Farewell, Message, Observation};
+use longhaul_proto::receiver::{Receiver, ReceiverError};
+use longhaul_proto::sender::{BlockId, Sender, SenderError};
+use longhaul_proto::session::{Session, StreamId};
+use longhaul_units::{ByteCount, Moment};
+
+pub use dial::{DialError, Dialer, Joined};
+pub use end::Ending;
+pub use events::{Event, Progress};
+pub use observe::LAYERS;
+
+use crate::pool::BufferPool;
+use crate::queue::lock;
+use crate::recv::ReceiveSide;
+use crate::send::SendSide;
+use crate::send::seal::SealedBlock;
+use streams::Slot;
+
+/// How many flows each layer has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowCounts {
+    /// Threads that read.
+    pub readers: usize,
+    /// Threads that compress; none work where nothing is compressed.
+    pub compressors: usize,
+    /// Streams.
+    pub streams: usize,
+    /// Threads that decompress and verify.
+    pub decompressors: usize,
+    /// Threads that write.
+    pub writers: usize,
+}
+
+impl Default for FlowCounts {
+    /// Counts that keep a host busy without knowing it: a thread for each
+    /// core where the work is computing, a few more where it waits for a disk.
+    fn default() -> FlowCounts {
+        let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        FlowCounts {
+            readers: cores.clamp(2, 8),
+            compressors: cores,
+            streams: 4,
+            decompressors: cores.clamp(1, 8),
+            writers: cores.clamp(2, 8),
+        }
+    }
+}
+
+/// How an end works.
+#[derive(Clone, Debug)]
+pub struct TransferSettings {
+    /// Copy or compare.
+    pub purport: Purport,
+    /// Bytes of a block, a power of two.
+    pub block_bytes: usize,
+    /// Memory for blocks, all layers together.
+    pub budget: ByteCount,
+    /// Flows at the start.
+    pub flows: FlowCounts,
+    /// How payloads are encoded.
+    pub codec: Codec,
+    /// How blocks are verified.
+    pub integrity: Integrity,
+    /// Bytes received after which they are made durable and reported.
+    pub checkpoint_bytes: u64,
+    /// Time after which they are.
+    pub checkpoint_span: Duration,
+    /// How long the session outlives its last stream.
+    pub linger: Duration,
+    /// How long the other end may be silent before its streams are given up.
+    pub silence: Duration,
+    /// Direct I/O is asked for.
+    pub direct: bool,
+    /// Digests of finished files are wanted.
+    pub digests: bool,
+    /// What was written is read back and compared before it counts.
+    pub verify_written: bool,
+    /// Blocks go over streams in clear only.
+    pub clear: bool,
+    /// Both ends are in this process.
+    pub local: bool,
+    /// The destination is not empty: every entry is asked for first.
+    pub asks: bool,
+    /// The session's epoch.
+    pub epoch: u64,
+}
+
+impl Default for TransferSettings {
+    fn default() -> TransferSettings {
+        TransferSettings {
+            purport: Purport::Copy,
+            block_bytes: 1 << 20,
+            budget: ByteCount(64 << 20),
+            flows: FlowCounts::default(),
+            codec: Codec::Plain,
+            integrity: Integrity::Digest,
+            checkpoint_bytes: 256 << 20,
+            checkpoint_span: Duration::from_secs(1),
+            linger: Duration::from_secs(60),
+            silence: Duration::from_secs(60),
+            direct: false,
+            digests: false,
+            verify_written: false,
+            clear: false,
+            local: false,
+            asks: true,
+            epoch: 1,
+        }
+    }
+}
+
+/// What the other end did wrong, or could not be said.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// It spoke nonsense.
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    /// It lost count of its messages.
+    #[error(transparent)]
+    Control(#[from] longhaul_proto::control::ControlError),
+    /// It broke the protocol as a receiver.
+    #[error(transparent)]
+    Sender(#[from] SenderError),
+    /// It broke the protocol as a sender.
+    #[error(transparent)]
+    Receiver(#[from] ReceiverError),
+}
+
+/// The state machine of this end.
+pub(crate) enum Machine {
+    Sending(Box<Sender>),
+    Receiving(Box<Receiver>),
+}
+
+/// What this end does with disks.
+pub(crate) enum Side {
+    Sending(Box<SendSide>),
+    Receiving(Box<ReceiveSide>),
+}
+
+/// Whoever watches the transfer.
+pub type Watch = Arc<dyn Fn(Event) + Send + Sync>;
+
+/// One end of a transfer.
+pub struct Transfer {
+    shared: Mutex<Shared>,
+    /// Something to read may have come up.
+    pub(crate) reading: Condvar,
+    /// The walk may go on.
+    pub(crate) walking: Condvar,
+    /// Something to do on the disk may have come up.
+    pub(crate) storing: Condvar,
+    /// The session's life changed, or its streams.
+    pub(crate) living: Condvar,
+    pub(crate) settings: TransferSettings,
+    pub(crate) pool: BufferPool,
+    /// For what comes out of a codec: were it the same pool, blocks waiting
+    /// for the codec could take all the room for its output.
+    pub(crate) coded: BufferPool,
+    pub(crate) counters: Counters,
+    side: Side,
+    began: Instant,
+    watch: Watch,
+}
+
+pub(crate) struct Shared {
+    pub(crate) machine: Machine,
+    pub(crate) prepared: BTreeMap<BlockId, SealedBlock>,
+    life: Session,
+    control: ControlChannel,
+    streams: BTreeMap<StreamId, Slot>,
+    wanted_streams: usize,
+    heard: Moment,
+    peer: Observation,
+    finished: Option<longhaul_proto::message::Totals>,
+    /// When everything was done.
+    done: Option<Moment>,
+    most_streams: usize,
+    /// The session is over and this end's flows have stopped.
+    left: bool,
+    retransmitted: u64,
+    /// Tickets that the other end gave.
+    tickets: VecDeque<Secret>,
+    /// Tickets given to the other end.
+    issued: HashSet<[u8; 32]>,
+}
+
+/// Counts that need no lock.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub walked_entries: AtomicU64,
+    pub walked_bytes: AtomicU64,
+    pub walk_ended: AtomicU64,
+    pub read_bytes: AtomicU64,
+    pub coded_from: AtomicU64,
+    pub coded_to: AtomicU64,
+    pub wire_bytes: AtomicU64,
+    pub written_bytes: AtomicU64,
+    pub done_entries: AtomicU64,
+    pub done_bytes: AtomicU64,
+    pub skipped_entries: AtomicU64,
+    pub skipped_bytes: AtomicU64,
+    pub failed_entries: AtomicU64,
+    pub files: AtomicU64,
+    pub again_blocks: AtomicU64,
+    pub lost_streams: AtomicU64,
+    pub wire_nanoseconds: AtomicU64,
+}
+
+impl Counters {
+    pub fn add(counter: &AtomicU64, amount: u64) {
+        counter.fetch_add(amount, Ordering::Relaxed);
+    }
+}
+
+impl std::fmt::Debug for Transfer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Transfer")
+    }
+}
+
+impl Transfer {
+    /// An end that sends what `side` names.
+    pub fn sending(settings: TransferSettings, side: SendSide, watch: Watch) -> Arc<Transfer> {
+        let machine = Sender::new(side.machine_settings(&settings));
+        Transfer::start(
+            settings,
+            Machine::Sending(Box::new(machine)),
+            Side::Sending(Box::new(side)),
+            watch,
+        )
+    }
+
+    /// An end that receives into what `side` names.
+    pub fn receiving(settings: TransferSettings, side: ReceiveSide, watch: Watch) -> Arc<Transfer> {
+        let machine = Receiver::new(side.machine_settings(&settings));
+        Transfer::start(
+            settings,
+            Machine::Receiving(Box::new(machine)),
+            Side::Receiving(Box::new(side)),
+            watch,
+        )
+    }
+
+    fn start(
+        settings: TransferSettings,
+        machine: Machine,
+        side: Side,
+        watch: Watch,
+    ) -> Arc<Transfer> {
+        let shared = Shared {
+            machine,
+            prepared: BTreeMap::new(),
+            life: Session::new(settings.linger, Moment(0)),
+            control: ControlChannel::default(),
+            streams: BTreeMap::new(),
+            wanted_streams: settings.flows.streams,
+            heard: Moment(0),
+            peer: Observation::default(),
+            finished: None,
+            done: None,
+            most_streams: 0,
+            left: false,
+            retransmitted: 0,
+            tickets: VecDeque::new(),
+            issued: HashSet::new(),
+        };
+        let buffer_bytes = crate::codec::bound(settings.codec, settings.block_bytes);
+        // Nothing is allocated before it is needed: without a codec the second
+        // pool stays empty, and the first may have it all.
+        let halves = if crate::send::compresses(settings.codec) {
+            2
+        } else {
+            1
+        };
+        let budget = ByteCount(settings.budget.0 / halves);
+        let transfer = Arc::new(Transfer {
+            shared: Mutex::new(shared),
+            reading: Condvar::new(),
+            walking: Condvar::new(),
+            storing: Condvar::new(),
+            living: Condvar::new(),
+            pool: BufferPool::new(budget, buffer_bytes),
+            coded: BufferPool::new(budget, buffer_bytes),
+            settings,
+            counters: Counters::default(),
+            side,
+            began: Instant::now(),
+            watch,
+        });
+        transfer.start_flows();
+        transfer
+    }
+
+    fn start_flows(self: &Arc<Transfer>) {
+        match &self.side {
+            Side::Sending(side) => side.start(self),
+            Side::Receiving(side) => side.start(self),
+        }
+        let timer = Arc::clone(self);
+        // Without this thread the session would never time out; a system that
+        // gives no thread gives none to the streams either, and they say so.
+        let _ = std::thread::Builder::new()
+            .name("timer".into())
+            .spawn(move || timer.keep_time());
+    }
+
+    /// Nanoseconds since this end began.
+    pub(crate) fn now(&self) -> Moment {
+        Moment(u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Shared> {
+        lock(&self.shared)
+    }
+
+    pub(crate) fn side(&self) -> &Side {
+        &self.side
+    }
+
+    /// Whether blocks go over streams in clear.
+    pub fn is_clear(&self) -> bool {
+        self.settings.clear
+    }
+
+    /// Whether the session is over.
+    pub fn is_over(&self) -> bool {
+        self.lock().is_over()
+    }
+
+    /// Tells the state machine something and passes on what follows from it.
+    pub(crate) fn tell<T>(&self, what: impl FnOnce(&mut Machine) -> T) -> T {
+        let mut shared = self.lock();
+        let result = what(&mut shared.machine);
+        self.settle(shared);
+        result
+    }
+
+    /// As [`Transfer::tell`], for what only a sender is told.
+    pub(crate) fn tell_sender<T>(&self, what: impl FnOnce(&mut Sender) -> T) -> Option<T> {
+        self.tell(|machine| match machine {
+            Machine::Sending(sender) => Some(what(sender)),
+            Machine::Receiving(_) => None,
+        })
+    }
+
+    /// As [`Transfer::tell`], for what only a receiver is told.
+    pub(crate) fn tell_receiver<T>(&self, what: impl FnOnce(&mut Receiver) -> T) -> Option<T> {
+        self.tell(|machine| match machine {
+            Machine::Receiving(receiver) => Some(what(receiver)),
+            Machine::Sending(_) => None,
+        })
+    }
+
+    /// Whether this generation of a file is what is being received of it.
+    pub(crate) fn is_under_way(&self, file: EntryId, generation: u32) -> bool {
+        let shared = self.lock();
+        matches!(&shared.machine, Machine::Receiving(receiver) if receiver.is_under_way(file, generation))
+    }
+
+    /// Whether a block of this content may still be of use when it comes.
+    pub(crate) fn awaits(&self, content: &ContentName) -> bool {
+        let shared = self.lock();
+        matches!(&shared.machine, Machine::Receiving(receiver) if receiver.awaits(content))
+    }
+
+    /// After the state machine changed: wakes whoever may have something to
+    /// do, reports what became of entries, ends what is finished.
+    pub(crate) fn settle(&self, mut shared: MutexGuard<'_, Shared>) {
+        let events = shared.take_events();
+        let state = &mut *shared;
+        let mut ended = false;
+        match &mut state.machine {
+            Machine::Sending(sender) => {
+                if let Some(totals) = sender.finished()
+                    && state.finished.is_none()
+                {
+                    state.finished = Some(totals);
+                    // The last message of this end; see `end.rs`.
+                    ended = true;
+                }
+                self.reading.notify_one();
+                self.walking.notify_all();
+            }
+            Machine::Receiving(receiver) => {
+                if receiver.is_finished() && state.finished.is_none() {
+                    state.finished = Some(receiver.totals());
+                }
+                self.storing.notify_one();
+            }
+        }
+        if ended {
+            shared.say(&Message::Goodbye(Farewell::Complete));
+            shared.life.end(Farewell::Complete);
+        }
+        if shared.is_over() || shared.finished.is_some() {
+            shared.done.get_or_insert(self.now());
+            self.wake_everybody(&shared);
+        }
+        shared.wake_writers();
+        drop(shared);
+        for event in events {
+            self.count(&event);
+            (self.watch)(event);
+        }
+    }
+
+    pub(crate) fn wake_everybody(&self, shared: &Shared) {
+        self.reading.notify_all();
+        self.walking.notify_all();
+        self.storing.notify_all();
+        self.living.notify_all();
+        for slot in shared.streams.values() {
+            slot.wake();
+        }
+    }
+}
+
+impl Shared {
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self.life.life(), longhaul_proto::session::Life::Over(_))
+    }
+
+    /// Puts a message into the control channel; too long a one cannot come
+    /// from our own state machines, and would be refused by the other end.
+    pub(crate) fn say(&mut self, message: &Message) {
+        if let Err(error) = self.control.push(message) {
+            self.life.end(Farewell::Broken(error.to_string()));
+        }
+    }
+}

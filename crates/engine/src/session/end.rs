@@ -1,0 +1,178 @@
+//! How a transfer ends, and that nothing of it is left behind.
+//!
+//! The sender knows that all is done when the receiver said so, says goodbye
+//! and leaves; the receiver leaves when it hears that, or when no stream is
+//! left.
+
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use longhaul_proto::digest::Integrity;
+use longhaul_proto::message::{Farewell, Message, Totals};
+use longhaul_proto::session::Life;
+
+use super::{Machine, Side, Transfer};
+
+/// How long a receiver that is done waits for the sender's goodbye.
+const GOODBYE_WAIT: Duration = Duration::from_secs(5);
+
+/// How a session ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ending {
+    /// Why.
+    pub farewell: Farewell,
+    /// What the receiver counted, where everything was done.
+    pub totals: Option<Totals>,
+}
+
+impl Transfer {
+    /// Waits until the session is over and its threads have ended.
+    pub fn wait(&self) -> Ending {
+        let mut shared = self.lock();
+        let mut patience = None;
+        while !shared.is_over() {
+            if shared.finished.is_none() {
+                shared = self
+                    .living
+                    .wait(shared)
+                    .unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            // Done, but the other end may not know yet.
+            let until = *patience.get_or_insert(self.now() + GOODBYE_WAIT);
+            let left = until - self.now();
+            if left.is_zero() || shared.streams.is_empty() {
+                shared.life.end(Farewell::Complete);
+            } else {
+                let waited = self.living.wait_timeout(shared, left);
+                shared = waited.unwrap_or_else(PoisonError::into_inner).0;
+            }
+        }
+        self.wake_everybody(&shared);
+        drop(shared);
+        self.stop_flows();
+        self.wait_for_streams();
+        let shared = self.lock();
+        let farewell = match shared.life.life() {
+            Life::Over(_) if shared.finished.is_some() => Farewell::Complete,
+            Life::Over(farewell) => farewell.clone(),
+            Life::Active | Life::Lingering(_) => Farewell::Complete,
+        };
+        Ending {
+            farewell,
+            totals: shared.finished,
+        }
+    }
+
+    /// Waits so long, or until the session is over or done; true then.
+    pub fn wait_for(&self, span: Duration) -> bool {
+        let until = self.now() + span;
+        let mut shared = self.lock();
+        loop {
+            if shared.is_over() || shared.finished.is_some() {
+                return true;
+            }
+            let left = until - self.now();
+            if left.is_zero() {
+                return false;
+            }
+            let waited = self.living.wait_timeout(shared, left);
+            shared = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// How the data was treated, in words, for the summary.
+    pub fn describe(&self) -> String {
+        let integrity = match self.settings.integrity {
+            Integrity::Digest => "BLAKE3 of every block and file",
+            Integrity::Checksum => "XXH3 of every block, no digest of files",
+        };
+        let direct = match self.side() {
+            Side::Sending(side) => side.is_direct(),
+            Side::Receiving(side) => side.is_direct(),
+        };
+        let disk = match (self.settings.direct, direct) {
+            (false, _) => "buffered I/O",
+            (true, true) => "direct I/O",
+            (true, false) => "buffered I/O (this file system does no direct I/O)",
+        };
+        let wire = match (self.settings.clear, self.settings.local) {
+            (_, true) => "within this host",
+            (true, false) => "blocks in clear",
+            (false, false) => "encrypted",
+        };
+        format!("verified by {integrity}; {wire}; {disk} at this end")
+    }
+
+    /// Ends the session; the other end is told why.
+    pub fn end(&self, farewell: Farewell) {
+        let mut shared = self.lock();
+        if !shared.is_over() {
+            shared.say(&Message::Goodbye(farewell.clone()));
+            shared.life.end(farewell);
+        }
+        self.wake_everybody(&shared);
+    }
+
+    /// Ends the session because this end cannot go on.
+    pub(crate) fn break_off(&self, error: &dyn std::fmt::Display) {
+        self.end(Farewell::Broken(error.to_string()));
+    }
+
+    fn stop_flows(&self) {
+        self.pool.close();
+        self.coded.close();
+        match self.side() {
+            Side::Sending(side) => side.stop(),
+            Side::Receiving(side) => side.stop(),
+        }
+        let mut shared = self.lock();
+        shared.prepared.clear();
+        if let Machine::Receiving(_) = &shared.machine
+            && let Side::Receiving(side) = self.side()
+        {
+            drop(shared);
+            side.leave();
+            shared = self.lock();
+        }
+        shared.left = true;
+        self.living.notify_all();
+    }
+
+    /// Waits so long, or until this end's flows have stopped after the session
+    /// was over; true then. Nothing is read or written by it any more. Somebody
+    /// else must be in [`Transfer::wait`].
+    pub fn wait_until_left(&self, span: Duration) -> bool {
+        let until = self.now() + span;
+        let mut shared = self.lock();
+        while !shared.left {
+            let left = until - self.now();
+            if left.is_zero() {
+                return false;
+            }
+            let waited = self.living.wait_timeout(shared, left);
+            shared = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
+    }
+
+    /// Writers say what is left to say; whoever does not listen is cut off.
+    fn wait_for_streams(&self) {
+        let until = self.now() + GOODBYE_WAIT;
+        let mut shared = self.lock();
+        while !shared.streams.is_empty() {
+            let left = until - self.now();
+            if left.is_zero() {
+                for slot in shared.streams.values() {
+                    slot.shutdown();
+                }
+                return;
+            }
+            shared = self
+                .living
+                .wait_timeout(shared, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        }
+    }
+}

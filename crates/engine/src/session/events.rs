@@ -1,0 +1,222 @@
+//! What whoever watches a transfer gets to know.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use longhaul_proto::digest::Checksum;
+use longhaul_proto::manifest::{Entry, EntryKind, TreePath};
+use longhaul_proto::message::{Failure, Outcome};
+use longhaul_proto::receiver::ReceivedEvent;
+use longhaul_proto::sender::{Ending, EntryEvent};
+use longhaul_units::ByteCount;
+
+use super::{Counters, Machine, Shared, Transfer};
+use crate::flows::LayerUse;
+
+/// What became of one entry.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// It is at the destination under its name, verified and durable.
+    Committed {
+        /// Where, beneath the destination's anchor.
+        path: TreePath,
+        /// Bytes; 0 for what is no file.
+        size: u64,
+        /// It is a file.
+        file: bool,
+        /// Its digest, where that was asked for.
+        digest: Option<Checksum>,
+    },
+    /// It was there, unchanged.
+    Skipped {
+        /// Where.
+        path: TreePath,
+        /// Bytes.
+        size: u64,
+        /// It is a file.
+        file: bool,
+        /// Its digest, where that was asked for.
+        digest: Option<Checksum>,
+    },
+    /// It is not there; the others go on.
+    Failed {
+        /// Where it should be; none where only the other end knows.
+        path: Option<TreePath>,
+        /// Why, naming the file.
+        failure: Failure,
+    },
+}
+
+/// How far a transfer is.
+#[derive(Clone, Debug, Default)]
+pub struct Progress {
+    /// Time since it began.
+    pub elapsed: Duration,
+    /// Entries known so far.
+    pub walked_entries: u64,
+    /// Bytes of the files known so far.
+    pub walked_bytes: u64,
+    /// Everything is known.
+    pub walk_ended: bool,
+    /// Entries done.
+    pub done_entries: u64,
+    /// Files among them.
+    pub files: u64,
+    /// Bytes of the files done.
+    pub done_bytes: u64,
+    /// Entries that were there.
+    pub skipped_entries: u64,
+    /// Their bytes.
+    pub skipped_bytes: u64,
+    /// Entries that failed.
+    pub failed_entries: u64,
+    /// Bytes that went over or came from the wire, without encryption's own.
+    pub wire_bytes: u64,
+    /// Bytes of file data read or written at this end.
+    pub disk_bytes: u64,
+    /// Bytes before and after compression.
+    pub compression: (u64, u64),
+    /// Live streams.
+    pub streams: usize,
+    /// Streams lost so far.
+    pub lost_streams: u64,
+    /// Blocks sent again because they arrived wrong.
+    pub again_blocks: u64,
+    /// TCP segments sent again, both ends.
+    pub retransmitted: u64,
+    /// How busy this end's layers are.
+    pub layers: Vec<LayerUse>,
+    /// How busy the other end's layers are, by its own word.
+    pub peer_layers: Vec<LayerUse>,
+    /// Most memory in blocks at once, before and after the codec.
+    pub memory: (ByteCount, ByteCount),
+}
+
+impl Shared {
+    pub(super) fn take_events(&mut self) -> Vec<Event> {
+        let mut events = Vec::new();
+        match &mut self.machine {
+            Machine::Sending(sender) => {
+                while let Some(event) = sender.poll_event() {
+                    events.push(from_sender(event));
+                }
+            }
+            Machine::Receiving(receiver) => {
+                while let Some(event) = receiver.poll_event() {
+                    events.push(from_receiver(event));
+                }
+            }
+        }
+        events
+    }
+}
+
+fn is_file(entry: &Entry) -> bool {
+    matches!(entry.kind, EntryKind::File { .. })
+}
+
+fn committed(entry: Entry, digest: Option<Checksum>) -> Event {
+    let (size, file) = (entry.size(), is_file(&entry));
+    Event::Committed {
+        path: entry.path,
+        size,
+        file,
+        digest,
+    }
+}
+
+fn from_sender(EntryEvent { entry, ending }: EntryEvent) -> Event {
+    match ending {
+        Ending::Committed(digest) => committed(entry, digest),
+        Ending::Skipped(digest) => {
+            let (size, file) = (entry.size(), is_file(&entry));
+            Event::Skipped {
+                path: entry.path,
+                size,
+                file,
+                digest,
+            }
+        }
+        Ending::Failed(failure) => Event::Failed {
+            path: Some(entry.path),
+            failure,
+        },
+    }
+}
+
+fn from_receiver(
+    ReceivedEvent {
+        entry,
+        outcome,
+        digest,
+        ..
+    }: ReceivedEvent,
+) -> Event {
+    match (entry, outcome) {
+        (Some(entry), Some(Outcome::Committed { digest })) => committed(entry, digest),
+        (entry, Some(Outcome::Failed(failure))) => Event::Failed {
+            path: entry.map(|entry| entry.path),
+            failure,
+        },
+        (Some(entry), None) => {
+            let (size, file) = (entry.size(), is_file(&entry));
+            Event::Skipped {
+                path: entry.path,
+                size,
+                file,
+                digest,
+            }
+        }
+        (None, _) => Event::Failed {
+            path: None,
+            failure: Failure::new(longhaul_proto::message::FailureKind::Other, "unknown entry"),
+        },
+    }
+}
+
+impl Transfer {
+    pub(super) fn count(&self, event: &Event) {
+        let counters = &self.counters;
+        match event {
+            Event::Committed { size, file, .. } => {
+                Counters::add(&counters.done_entries, 1);
+                Counters::add(&counters.done_bytes, *size);
+                Counters::add(&counters.files, u64::from(*file));
+            }
+            Event::Skipped { size, .. } => {
+                Counters::add(&counters.skipped_entries, 1);
+                Counters::add(&counters.skipped_bytes, *size);
+            }
+            Event::Failed { .. } => Counters::add(&counters.failed_entries, 1),
+        }
+    }
+
+    /// How far it is.
+    pub fn progress(&self) -> Progress {
+        let counters = &self.counters;
+        let get = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+        let (streams, peer_layers, retransmitted) = self.seen_of_streams();
+        Progress {
+            elapsed: self.began.elapsed(),
+            walked_entries: get(&counters.walked_entries),
+            walked_bytes: get(&counters.walked_bytes),
+            walk_ended: get(&counters.walk_ended) > 0,
+            done_entries: get(&counters.done_entries),
+            files: get(&counters.files),
+            done_bytes: get(&counters.done_bytes),
+            skipped_entries: get(&counters.skipped_entries),
+            skipped_bytes: get(&counters.skipped_bytes),
+            failed_entries: get(&counters.failed_entries),
+            wire_bytes: get(&counters.wire_bytes),
+            disk_bytes: get(&counters.read_bytes) + get(&counters.written_bytes),
+            compression: (get(&counters.coded_from), get(&counters.coded_to)),
+            streams,
+            lost_streams: get(&counters.lost_streams),
+            again_blocks: get(&counters.again_blocks),
+            retransmitted,
+            layers: self.layers(),
+            peer_layers,
+            memory: (self.pool.peak_in_use(), self.coded.peak_in_use()),
+        }
+    }
+}

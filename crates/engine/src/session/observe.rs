@@ -1,0 +1,278 @@
+//! What this end sees, said to the other end once a second; it is also the
+//! sign of life. And how whoever steers changes the number of flows.
+
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use longhaul_proto::message::{Farewell, Flows, Message, Observation, StreamObservation};
+use longhaul_proto::session::{Life, StreamId};
+
+use longhaul_units::Moment;
+
+use super::{Machine, Shared, Side, Transfer};
+use crate::flows::LayerUse;
+
+/// How often an end says what it sees.
+const OBSERVE_EVERY: Duration = Duration::from_secs(1);
+
+/// Names of the layers in the order of the pipeline, as numbered in
+/// [`Observation::layers`].
+pub const LAYERS: [&str; 8] = [
+    "walk",
+    "read",
+    "compress",
+    "wire",
+    "open",
+    "decompress",
+    "write",
+    "commit",
+];
+
+impl Transfer {
+    /// What this end sees now.
+    pub fn observe(&self) -> Observation {
+        let shared = self.lock();
+        let streams = shared
+            .streams
+            .iter()
+            .filter_map(|(id, slot)| slot.observe(*id))
+            .collect();
+        drop(shared);
+        let layers = self.layers().into_iter().filter_map(|layer| {
+            let number = LAYERS.iter().position(|name| *name == layer.layer)?;
+            Some((number as u8, layer.flows as u32, layer.utilisation as f32))
+        });
+        Observation {
+            at: self.now().0,
+            streams,
+            layers: layers.collect(),
+            cpu: cpu_time(),
+        }
+    }
+
+    /// Changes how many flows this end's layers have, while they run. Streams
+    /// are the dialer's to change.
+    pub fn set_flows(&self, flows: Flows) {
+        if let Some(streams) = flows.streams {
+            self.lock().wanted_streams = (streams as usize).clamp(1, crate::flows::MAXIMUM_FLOWS);
+            self.living.notify_all();
+        }
+        match self.side() {
+            Side::Sending(side) => side.set_flows(flows),
+            Side::Receiving(side) => side.set_flows(flows),
+        }
+        self.reading.notify_all();
+        self.storing.notify_all();
+    }
+
+    /// Says to the other end how many flows its layers shall have.
+    pub fn steer(&self, flows: Flows) {
+        let mut shared = self.lock();
+        shared.say(&Message::SetFlows(flows));
+        shared.wake_writers();
+    }
+
+    /// How busy this end's layers are.
+    pub(crate) fn layers(&self) -> Vec<LayerUse> {
+        match self.side() {
+            Side::Sending(side) => side.layers(self),
+            Side::Receiving(side) => side.layers(self),
+        }
+    }
+
+    /// How busy the streams of this end were with blocks and messages.
+    pub(crate) fn wire_use(&self, layer: &'static str) -> LayerUse {
+        let shared = self.lock();
+        let (flows, until) = (
+            shared.most_streams,
+            shared.done.unwrap_or_else(|| self.now()),
+        );
+        drop(shared);
+        let busy = self
+            .counters
+            .wire_nanoseconds
+            .load(std::sync::atomic::Ordering::Relaxed);
+        let time = until.0 as f64 * flows.max(1) as f64;
+        LayerUse {
+            layer,
+            flows,
+            busy,
+            utilisation: (busy as f64 / time).min(1.0),
+        }
+    }
+
+    /// Live streams, the other end's layers, segments sent again at both ends.
+    pub(super) fn seen_of_streams(&self) -> (usize, Vec<LayerUse>, u64) {
+        let shared = self.lock();
+        let own: u64 = shared
+            .streams
+            .iter()
+            .filter_map(|(id, s)| s.observe(*id))
+            .map(|s| s.retransmitted)
+            .sum();
+        let peer: u64 = shared
+            .peer
+            .streams
+            .iter()
+            .map(|stream| stream.retransmitted)
+            .sum();
+        let layers = shared
+            .peer
+            .layers
+            .iter()
+            .filter_map(|(number, flows, part)| {
+                let layer = LAYERS.get(usize::from(*number))?;
+                let utilisation = f64::from(*part).clamp(0.0, 1.0);
+                Some(LayerUse {
+                    layer,
+                    flows: *flows as usize,
+                    busy: 0,
+                    utilisation,
+                })
+            });
+        (
+            shared.streams.len(),
+            layers.collect(),
+            own + peer + shared.retransmitted,
+        )
+    }
+
+    /// The timer's thread: ends what has lived too long, gives up streams on
+    /// which nothing was heard, says what this end sees.
+    pub(super) fn keep_time(&self) {
+        let mut next = self.now() + OBSERVE_EVERY;
+        loop {
+            let mut shared = self.lock();
+            let now = self.now();
+            shared.life.handle_timeout(now);
+            if shared.is_over() {
+                self.wake_everybody(&shared);
+                return;
+            }
+            if now >= next {
+                next = now + OBSERVE_EVERY;
+                drop(shared);
+                self.tick();
+                continue;
+            }
+            let until = shared.life.poll_timeout().map_or(next, |end| end.min(next));
+            let wait = (until - now).max(Duration::from_millis(1));
+            drop(
+                self.living
+                    .wait_timeout(shared, wait)
+                    .unwrap_or_else(PoisonError::into_inner),
+            );
+        }
+    }
+
+    fn tick(&self) {
+        let observation = self.observe();
+        let mut shared = self.lock();
+        if *shared.life.life() == Life::Active && self.now() - shared.heard > self.settings.silence
+        {
+            for slot in shared.streams.values() {
+                slot.shutdown();
+            }
+        }
+        self.end_stalled(&mut shared);
+        if shared.control.is_drained() && *shared.life.life() == Life::Active {
+            shared.say(&Message::Observed(observation));
+            shared.wake_writers();
+        }
+        drop(shared);
+        self.reading.notify_all();
+        self.storing.notify_all();
+    }
+
+    /// A stream on which nothing moves any more, although the others live, is
+    /// given up; the dialer replaces it. A slow one moves: the kernel sees bytes
+    /// acknowledged long before a block is whole.
+    fn end_stalled(&self, shared: &mut Shared) {
+        let now = self.now();
+        let Machine::Sending(sender) = &shared.machine else {
+            return;
+        };
+        for (id, slot) in &mut shared.streams {
+            let moved = slot.moved_at(now);
+            let waits = sender.waits_since(*id);
+            if waits.is_some_and(|since| now - since.max(moved) > self.settings.silence) {
+                slot.shutdown();
+            }
+        }
+    }
+
+    /// A message that concerns the session and not its state machine.
+    pub(super) fn handle_session_message(&self, shared: &mut Shared, message: &Message) -> bool {
+        match message {
+            Message::Observed(observation) => shared.peer = observation.clone(),
+            Message::Steer { attached } => shared.life.handle_steer(*attached),
+            Message::Goodbye(farewell) => {
+                // A sender that was told the end has nothing to add to it.
+                let complete = *farewell == Farewell::Complete && shared.finished.is_none();
+                shared.life.end(match complete {
+                    true => {
+                        Farewell::Broken("the other end left before everything was done".into())
+                    }
+                    false => farewell.clone(),
+                });
+                self.wake_everybody(shared);
+            }
+            _ => return false,
+        }
+        true
+    }
+}
+
+impl super::streams::Slot {
+    /// When the kernel first saw as much acknowledged as now.
+    fn moved_at(&mut self, now: Moment) -> Moment {
+        let info = self.handle().tcp_info();
+        let acknowledged = info.and_then(|info| info.acknowledged);
+        if let Some(bytes) = acknowledged.map(|bytes| bytes.0)
+            && bytes != self.moved.0
+        {
+            self.moved = (bytes, now);
+        }
+        self.moved.1
+    }
+
+    /// What the kernel tells of the stream.
+    fn observe(&self, id: StreamId) -> Option<StreamObservation> {
+        let info = self.handle().tcp_info()?;
+        Some(StreamObservation {
+            stream: id.0,
+            rtt: u32::try_from(info.rtt.as_micros()).unwrap_or(u32::MAX),
+            window: u64::from(info.congestion_window_segments) * info.send_segment.0,
+            retransmitted: u64::from(info.retransmitted_segments),
+            acknowledged: info.acknowledged.unwrap_or_default().0,
+            received: info.received.unwrap_or_default().0,
+        })
+    }
+}
+
+impl Shared {
+    /// Blocks and messages wait: wakes as many writers as can take them.
+    pub(crate) fn wake_writers(&mut self) {
+        let control = self.control_stream();
+        if let Some(slot) = control.and_then(|id| self.streams.get(&id)) {
+            slot.wake();
+        }
+        self.wake_carrier();
+    }
+}
+
+/// CPU time of this process so far in nanoseconds.
+pub fn cpu_time() -> u64 {
+    cpu_clock(rustix::time::ClockId::ProcessCPUTime)
+}
+
+/// CPU time of this thread so far in nanoseconds.
+pub(super) fn thread_cpu_time() -> u64 {
+    cpu_clock(rustix::time::ClockId::ThreadCPUTime)
+}
+
+fn cpu_clock(clock: rustix::time::ClockId) -> u64 {
+    let time = rustix::time::clock_gettime(clock);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
+}

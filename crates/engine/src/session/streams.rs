@@ -1,0 +1,552 @@
+//! The threads of one stream: one reads frames and hands them on, one writes
+//! messages and blocks as they come up.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+use longhaul_proto::block::{BlockHeader, Codec};
+use longhaul_proto::control::Numbered;
+use longhaul_proto::frame::{FrameError, FrameHeader, FrameKind, HEADER_BYTES};
+use longhaul_proto::handshake::{Purport, Secret};
+use longhaul_proto::message::Message;
+use longhaul_proto::sender::Dispatch;
+use longhaul_proto::session::StreamId;
+use longhaul_units::Moment;
+
+use super::observe::thread_cpu_time;
+use super::{Counters, Machine, SessionError, Shared, Side, Transfer};
+use crate::net::token::fill_random;
+use crate::net::{Stream, StreamHandle, StreamReader, StreamWriter};
+use crate::send::seal::SealedBlock;
+
+/// Tickets that may be out at the same time.
+const MAXIMUM_TICKETS: u32 = 512;
+
+/// A live stream.
+pub(crate) struct Slot {
+    handle: StreamHandle,
+    /// In clear: carries no messages.
+    clear: bool,
+    /// Carries blocks.
+    blocks: bool,
+    writer: Option<Thread>,
+    waiting: AtomicBool,
+    halves: u8,
+    /// Bytes acknowledged, as the kernel saw them, and since when.
+    pub(super) moved: (u64, Moment),
+}
+
+/// What a stream's writer does next.
+enum Outgoing {
+    Message(Vec<u8>),
+    Block(SealedBlock),
+}
+
+/// Why a stream's reader stopped.
+enum Stop {
+    /// The other end closed it, or it broke: its blocks go elsewhere.
+    Lost,
+    /// The other end broke the protocol: the session is over.
+    Broken(SessionError),
+}
+
+impl From<io::Error> for Stop {
+    fn from(_: io::Error) -> Stop {
+        Stop::Lost
+    }
+}
+
+impl From<FrameError> for Stop {
+    /// A garbled stream is lost; what was on it comes again on another.
+    fn from(error: FrameError) -> Stop {
+        match error {
+            FrameError::Unexpected(_) | FrameError::Undecodable(_) => Stop::Broken(error.into()),
+            _ => Stop::Lost,
+        }
+    }
+}
+
+impl Slot {
+    pub(super) fn wake(&self) {
+        // Whoever is woken next shall be another one.
+        self.waiting.store(false, Ordering::Relaxed);
+        if let Some(writer) = &self.writer {
+            writer.unpark();
+        }
+    }
+
+    /// Whether it waits for a block.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.blocks && self.waiting.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn shutdown(&self) {
+        self.handle.shutdown();
+    }
+
+    pub(super) fn handle(&self) -> &StreamHandle {
+        &self.handle
+    }
+}
+
+impl Transfer {
+    /// A stream joined the session; its dialer has received so many messages.
+    /// False where the session does not want it.
+    pub fn attach(
+        self: &Arc<Transfer>,
+        stream: Stream,
+        id: StreamId,
+        clear: bool,
+        received: u64,
+    ) -> bool {
+        let Stream {
+            reader,
+            writer,
+            handle,
+        } = stream;
+        let mut shared = self.lock();
+        if shared.control.handle_acknowledged(received).is_err()
+            || !shared.life.handle_stream_up(id)
+        {
+            return false;
+        }
+        shared.heard = self.now();
+        let round_trip = handle.tcp_info().map(|info| info.rtt);
+        let slot = Slot {
+            handle,
+            clear,
+            blocks: clear == self.settings.clear,
+            writer: None,
+            waiting: AtomicBool::new(false),
+            halves: 2,
+            moved: (0, self.now()),
+        };
+        shared.streams.insert(id, slot);
+        shared.most_streams = shared.most_streams.max(shared.streams.len());
+        if let Machine::Sending(sender) = &mut shared.machine
+            && clear == self.settings.clear
+        {
+            sender.handle_stream_up(id, self.now());
+            if let Some(round_trip) = round_trip {
+                sender.handle_round_trip(id, round_trip);
+            }
+        }
+        drop(shared);
+        self.start_half("receive", id, move |transfer| {
+            transfer.read_stream(id, reader)
+        });
+        self.start_half("send", id, move |transfer| {
+            transfer.write_stream(id, writer)
+        });
+        self.living.notify_all();
+        true
+    }
+
+    fn start_half(
+        self: &Arc<Transfer>,
+        name: &str,
+        id: StreamId,
+        run: impl FnOnce(&Arc<Transfer>) + Send + 'static,
+    ) {
+        let transfer = Arc::clone(self);
+        let started = std::thread::Builder::new()
+            .name(format!("{name} {}", id.0))
+            .spawn(move || {
+                run(&transfer);
+                transfer.handle_half_ended(id);
+            });
+        if started.is_err() {
+            self.handle_stream_lost(id);
+            self.handle_half_ended(id);
+        }
+    }
+
+    fn handle_half_ended(&self, id: StreamId) {
+        let mut shared = self.lock();
+        if let Some(slot) = shared.streams.get_mut(&id) {
+            slot.halves -= 1;
+            if slot.halves == 0 {
+                let gone = shared.streams.remove(&id);
+                let info = gone.and_then(|slot| slot.handle.tcp_info());
+                shared.retransmitted +=
+                    info.map_or(0, |info| u64::from(info.retransmitted_segments));
+            }
+        }
+        self.living.notify_all();
+    }
+
+    /// The stream broke: what was on it goes elsewhere.
+    pub(crate) fn handle_stream_lost(&self, id: StreamId) {
+        let mut shared = self.lock();
+        let Some(slot) = shared.streams.get(&id) else {
+            return;
+        };
+        slot.shutdown();
+        slot.wake();
+        let known = shared.life.streams().any(|live| live == id);
+        if known {
+            if !shared.is_over() && shared.finished.is_none() {
+                Counters::add(&self.counters.lost_streams, 1);
+            }
+            if shared.life.handle_stream_down(id, self.now()) {
+                shared.control.handle_stream_change();
+            }
+            match &mut shared.machine {
+                Machine::Sending(sender) => sender.handle_stream_down(id),
+                Machine::Receiving(receiver) => receiver.handle_stream_down(id),
+            }
+        }
+        self.settle(shared);
+        self.living.notify_all();
+    }
+
+    /// Messages received so far, for whoever joins.
+    pub fn received(&self) -> u64 {
+        self.lock().control.received()
+    }
+
+    fn read_stream(self: &Arc<Transfer>, id: StreamId, mut reader: Box<dyn StreamReader>) {
+        let stop = loop {
+            if let Err(stop) = self.read_frame(id, &mut *reader) {
+                break stop;
+            }
+        };
+        if let Stop::Broken(error) = stop {
+            self.break_off(&error);
+        }
+        self.handle_stream_lost(id);
+    }
+
+    fn read_frame(
+        self: &Arc<Transfer>,
+        id: StreamId,
+        reader: &mut dyn StreamReader,
+    ) -> Result<(), Stop> {
+        let mut bytes = [0; HEADER_BYTES];
+        read_exact(reader, &mut bytes)?;
+        let header = FrameHeader::parse(&bytes)?;
+        let mut body = vec![0; header.body];
+        read_exact(reader, &mut body)?;
+        Counters::add(
+            &self.counters.wire_bytes,
+            (HEADER_BYTES + header.body + header.payload) as u64,
+        );
+        match header.kind {
+            FrameKind::Control => {
+                let numbered = header.decode(&body)?;
+                self.handle_control(id, numbered).map_err(Stop::Broken)
+            }
+            FrameKind::Block => {
+                let block: BlockHeader = header.decode(&body)?;
+                self.read_block(id, block, header.payload, reader)
+            }
+            FrameKind::Handshake => {
+                Err(FrameError::Unexpected("a handshake within a session").into())
+            }
+        }
+    }
+
+    fn read_block(
+        self: &Arc<Transfer>,
+        id: StreamId,
+        block: BlockHeader,
+        payload: usize,
+        reader: &mut dyn StreamReader,
+    ) -> Result<(), Stop> {
+        let Side::Receiving(side) = self.side() else {
+            return Err(FrameError::Unexpected("a block came to a sender").into());
+        };
+        if (block.codec == Codec::Omitted) == (self.settings.purport == Purport::Copy) {
+            return Err(
+                FrameError::Unexpected("data where only checksums are due, or none").into(),
+            );
+        }
+        if !block.is_valid(payload) || payload > self.pool.buffer_bytes() {
+            return Err(
+                FrameError::Unexpected("a block whose lengths contradict each other").into(),
+            );
+        }
+        let Some(mut buffer) = self.pool.take() else {
+            return Err(Stop::Lost);
+        };
+        // A receiver that waits for the path is idle: only its work counts.
+        let began = thread_cpu_time();
+        read_exact(reader, &mut buffer[..payload])?;
+        buffer.set_filled(payload);
+        let spent = thread_cpu_time() - began;
+        Counters::add(&self.counters.wire_nanoseconds, spent);
+        self.lock().heard = self.now();
+        side.handle_block(self, id, block, buffer)
+            .map_err(Stop::Broken)
+    }
+
+    fn handle_control(&self, id: StreamId, numbered: Numbered) -> Result<(), SessionError> {
+        let mut shared = self.lock();
+        shared.heard = self.now();
+        // Answers go where the questions come from.
+        if matches!(shared.machine, Machine::Receiving(_)) && shared.life.move_control(id) {
+            shared.control.handle_stream_change();
+        }
+        let Some(message) = shared.control.handle_frame(numbered)? else {
+            return Ok(());
+        };
+        if self.handle_session_message(&mut shared, &message) {
+            return Ok(());
+        }
+        if let Message::SetFlows(flows) = message {
+            drop(shared);
+            self.set_flows(flows);
+            return Ok(());
+        }
+        match message {
+            Message::WantTickets(count) => {
+                self.issue_tickets(&mut shared, count);
+                return Ok(());
+            }
+            Message::Tickets(tickets) => {
+                let room = (MAXIMUM_TICKETS as usize).saturating_sub(shared.tickets.len());
+                shared.tickets.extend(tickets.into_iter().take(room));
+                self.living.notify_all();
+                return Ok(());
+            }
+            _ => {}
+        }
+        if let (Message::Checksums { content, checksums }, Side::Receiving(side)) =
+            (&message, self.side())
+        {
+            drop(shared);
+            if !side.handle_checksums(self, content.clone(), checksums.clone()) {
+                return Err(FrameError::Unexpected("too many checksums without blocks").into());
+            }
+            return Ok(());
+        }
+        if let Message::Again { .. } = message {
+            Counters::add(&self.counters.again_blocks, 1);
+        }
+        let now = self.now();
+        match &mut shared.machine {
+            Machine::Sending(sender) => sender.handle_message(message, now)?,
+            Machine::Receiving(receiver) => receiver.handle_message(message)?,
+        }
+        self.settle(shared);
+        Ok(())
+    }
+
+    fn write_stream(&self, id: StreamId, mut writer: Box<dyn StreamWriter>) {
+        if let Some(slot) = self.lock().streams.get_mut(&id) {
+            slot.writer = Some(std::thread::current());
+        }
+        while let Some(outgoing) = self.next_outgoing(id) {
+            let began = Instant::now();
+            let written = match &outgoing {
+                Outgoing::Message(frame) => writer.write_all(&[frame]),
+                Outgoing::Block(block) => writer.write_all(&[block.frame(), block.payload()]),
+            };
+            let bytes = match &outgoing {
+                Outgoing::Message(frame) => frame.len(),
+                Outgoing::Block(block) => block.frame().len() + block.payload().len(),
+            };
+            Counters::add(&self.counters.wire_bytes, bytes as u64);
+            Counters::add(
+                &self.counters.wire_nanoseconds,
+                began.elapsed().as_nanos() as u64,
+            );
+            if written.is_err() {
+                self.handle_stream_lost(id);
+                return;
+            }
+        }
+        // Nothing can be done about an end that the peer does not hear.
+        let _ = writer.finish();
+    }
+
+    /// Waits for something to write on this stream; none when it is to end.
+    fn next_outgoing(&self, id: StreamId) -> Option<Outgoing> {
+        loop {
+            let mut shared = self.lock();
+            if !shared.life.streams().any(|live| live == id) {
+                return None;
+            }
+            self.look_at_room(&mut shared);
+            if let Some(frame) = shared.next_message(id) {
+                return Some(Outgoing::Message(frame));
+            }
+            if shared.is_over() {
+                return None;
+            }
+            if let Some(block) = self.next_block(&mut shared, id) {
+                return Some(Outgoing::Block(block));
+            }
+            if let Some(slot) = shared.streams.get(&id) {
+                slot.waiting.store(true, Ordering::Relaxed);
+            }
+            drop(shared);
+            std::thread::park();
+            if let Some(slot) = self.lock().streams.get(&id) {
+                slot.waiting.store(false, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Tells the state machine whether there is room for more blocks: none from
+    /// the last buffer on until a quarter is free, so that it does not flicker.
+    fn look_at_room(&self, shared: &mut Shared) {
+        if let Machine::Receiving(receiver) = &mut shared.machine {
+            let most = self.pool.maximum_buffers() as u64 * self.pool.buffer_bytes() as u64;
+            let used = self.pool.in_use().0;
+            if used >= most {
+                receiver.handle_room(false);
+            } else if used < most / 4 * 3 {
+                receiver.handle_room(true);
+            }
+        }
+    }
+
+    fn next_block(&self, shared: &mut Shared, id: StreamId) -> Option<SealedBlock> {
+        if !shared.streams.get(&id)?.blocks {
+            return None;
+        }
+        let now = self.now();
+        let block = loop {
+            let Machine::Sending(sender) = &mut shared.machine else {
+                return None;
+            };
+            match sender.poll_dispatch(id, now)? {
+                Dispatch::Send(block) => {
+                    if let Some(sealed) = shared.prepared.remove(&block) {
+                        break sealed;
+                    }
+                }
+                Dispatch::Discard(block) => {
+                    shared.prepared.remove(&block);
+                }
+            }
+        };
+        shared.wake_carrier();
+        self.reading.notify_one();
+        Some(block)
+    }
+}
+
+impl Transfer {
+    /// Whether messages have a stream: one within TLS.
+    pub fn has_message_stream(&self) -> bool {
+        self.lock().control_stream().is_some()
+    }
+
+    /// Asks the other end for a ticket for a stream in clear, and waits for it.
+    pub fn take_ticket(&self, patience: Duration) -> Option<Secret> {
+        let until = self.now() + patience;
+        let mut shared = self.lock();
+        shared.say(&Message::WantTickets(1));
+        shared.wake_writers();
+        loop {
+            if let Some(ticket) = shared.tickets.pop_front() {
+                return Some(ticket);
+            }
+            let left = until - self.now();
+            if left.is_zero() || shared.is_over() {
+                return None;
+            }
+            let waited = self.living.wait_timeout(shared, left);
+            shared = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Gives out tickets, each good for one stream in clear.
+    fn issue_tickets(&self, shared: &mut Shared, count: u32) {
+        if !shared.control.has_room() {
+            // It asks and does not listen.
+            return;
+        }
+        let mut tickets = Vec::new();
+        for _ in 0..count.min(MAXIMUM_TICKETS) {
+            let mut ticket = [0; 32];
+            let room = shared.issued.len() < MAXIMUM_TICKETS as usize;
+            if room && self.settings.clear && fill_random(&mut ticket).is_ok() {
+                shared.issued.insert(ticket);
+                tickets.push(Secret(ticket));
+            }
+        }
+        shared.say(&Message::Tickets(tickets));
+        shared.wake_writers();
+    }
+
+    /// Whether a stream in clear may join; its ticket is used up.
+    pub fn redeem_ticket(&self, ticket: &Secret) -> bool {
+        self.lock().issued.remove(&ticket.0)
+    }
+}
+
+impl Shared {
+    /// Where a block waits, wakes a stream that may take it: that one passes
+    /// nothing on to others. In clear the first stream takes no blocks.
+    pub(super) fn wake_carrier(&self) {
+        let Machine::Sending(sender) = &self.machine else {
+            return;
+        };
+        let takes = |id, slot: &Slot| slot.is_waiting() && sender.has_ready_for(id);
+        if let Some((_, slot)) = self.streams.iter().find(|(id, slot)| takes(**id, slot)) {
+            slot.wake();
+        }
+    }
+
+    /// The stream that carries this end's messages.
+    pub(super) fn control_stream(&mut self) -> Option<StreamId> {
+        let streams = &self.streams;
+        self.life
+            .control_stream(|id| streams.get(&id).is_some_and(|slot| !slot.clear))
+    }
+
+    /// Messages leave a stream that is slow or dumb for a better one.
+    pub(crate) fn follow_better_stream(&mut self, now: Moment) {
+        let Some(current) = self.control_stream() else {
+            return;
+        };
+        let Machine::Sending(sender) = &mut self.machine else {
+            return;
+        };
+        let better = sender.poll_control(current, now);
+        let fit = |id: &StreamId| self.streams.get(id).is_some_and(|slot| !slot.clear);
+        if let Some(better) = better.filter(fit)
+            && self.life.move_control(better)
+        {
+            self.control.handle_stream_change();
+            self.wake_writers();
+        }
+    }
+
+    /// The next message, if this stream carries them. Messages are taken from
+    /// the state machine only now, so that acknowledgements gather while the
+    /// stream is busy.
+    fn next_message(&mut self, id: StreamId) -> Option<Vec<u8>> {
+        if self.control_stream() != Some(id) {
+            return None;
+        }
+        if self.control.is_drained() && self.control.has_room() {
+            let message = match &mut self.machine {
+                Machine::Sending(sender) => sender.poll_message(),
+                Machine::Receiving(receiver) => receiver.poll_message(),
+            };
+            if let Some(message) = message {
+                self.say(&message);
+            }
+        }
+        self.control.poll_frame().ok().flatten()
+    }
+}
+
+/// Reads all of `buffer`.
+pub(super) fn read_exact(reader: &mut dyn StreamReader, buffer: &mut [u8]) -> io::Result<()> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match reader.read(&mut buffer[filled..])? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            count => filled += count,
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,78 @@
+//! Reads and writes of a whole range through the page cache, and what the
+//! kernel is told about it.
+
+use std::io;
+use std::num::NonZeroU64;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use rustix::io::{Errno, pread, pwrite, retry_on_intr};
+
+use super::Advice;
+
+/// Reads until the buffer is full or the file ends; bytes read.
+pub(super) fn read_fully(
+    file: BorrowedFd<'_>,
+    buffer: &mut [u8],
+    offset: u64,
+) -> io::Result<usize> {
+    let mut done = 0;
+    while done < buffer.len() {
+        match pread(file, &mut buffer[done..], offset + done as u64) {
+            Ok(0) => break,
+            Ok(count) => done += count,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(done)
+}
+
+/// Writes everything.
+pub(super) fn write_fully(file: BorrowedFd<'_>, data: &[u8], offset: u64) -> io::Result<()> {
+    let mut done = 0;
+    while done < data.len() {
+        match pwrite(file, &data[done..], offset + done as u64) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => done += count,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Tells the kernel; what it makes of it is its own affair. `length` 0 is to
+/// the end of the file.
+pub(super) fn advise(file: BorrowedFd<'_>, advice: Advice, start: u64, length: u64) {
+    use rustix::fs::Advice as Kernel;
+    match advice {
+        Advice::Sequential => fadvise(file, start, length, Kernel::Sequential),
+        Advice::DropCache => fadvise(file, start, length, Kernel::DontNeed),
+        Advice::StartWriteback => start_writeback(file, start, length),
+    }
+}
+
+#[cfg(target_os = "linux")]
+pub(super) fn fadvise(file: BorrowedFd<'_>, start: u64, length: u64, advice: rustix::fs::Advice) {
+    // Only advice: a file system that has no use for it says so with an error.
+    let _ = retry_on_intr(|| rustix::fs::fadvise(file, start, NonZeroU64::new(length), advice));
+}
+
+/// Begins to write dirty pages of a range back and does not wait for them.
+#[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "rustix has no sync_file_range")]
+fn start_writeback(file: BorrowedFd<'_>, start: u64, length: u64) {
+    let (Ok(start), Ok(length)) = (i64::try_from(start), i64::try_from(length)) else {
+        return;
+    };
+    // SAFETY: the descriptor is borrowed and so open; no memory is touched.
+    let _ = unsafe {
+        libc::sync_file_range(file.as_raw_fd(), start, length, libc::SYNC_FILE_RANGE_WRITE)
+    };
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn fadvise(_: BorrowedFd<'_>, _: u64, _: u64, _: rustix::fs::Advice) {}
+
+#[cfg(not(target_os = "linux"))]
+fn start_writeback(_: BorrowedFd<'_>, _: u64, _: u64) {}

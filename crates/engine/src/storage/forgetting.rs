@@ -1,0 +1,133 @@
+//! Storage in memory that forgets what was not synced.
+//!
+//! It keeps two states of everything: what a running system sees, and what the
+//! disk holds. [`ForgettingStorage::crash`] loses power: what comes back is the
+//! disk's state plus whatever part of the rest a seed says had reached the disk
+//! by then, in any order, torn where disks tear. The rules:
+//!
+//! - a file's data and length are durable after its `sync_data`, its mode and
+//!   times after its `sync_all`;
+//! - a name (also one gone, or changed) is durable after `sync` of its
+//!   directory; a rename between two directories after `sync` of both. Until
+//!   then a rename happened wholly or not at all; between the two syncs each
+//!   directory shows its own half, as POSIX allows;
+//! - nothing orders a name before or after the data of its file: a renamed file
+//!   whose data was not synced may be short, zero, or garbage;
+//! - a sync that failed has lost what it should have kept: a later success
+//!   does not bring it back (so does Linux);
+//! - locks end with the last handle of the open file, all of them in a crash.
+//!
+//! Everything is deterministic, given the calls and the seeds; put seed and
+//! step into the message of an assertion.
+
+mod disk;
+mod handles;
+mod pages;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::Directory;
+use disk::Disk;
+use handles::OpenDirectory;
+
+/// A disk in memory. Clones are the same disk.
+#[derive(Clone)]
+pub struct ForgettingStorage {
+    disk: Arc<Mutex<Disk>>,
+}
+
+impl Default for ForgettingStorage {
+    fn default() -> ForgettingStorage {
+        ForgettingStorage::new()
+    }
+}
+
+impl ForgettingStorage {
+    /// An empty disk.
+    pub fn new() -> ForgettingStorage {
+        ForgettingStorage::from_disk(Disk::new())
+    }
+
+    fn from_disk(disk: Disk) -> ForgettingStorage {
+        ForgettingStorage {
+            disk: Arc::new(Mutex::new(disk)),
+        }
+    }
+
+    /// The root directory, which always exists.
+    pub fn root(&self) -> Arc<dyn Directory> {
+        Arc::new(OpenDirectory::root(self.clone()))
+    }
+
+    /// Loses power and starts again: the disk as the next boot finds it. Every
+    /// handle of this one fails from now on, with "power lost".
+    pub fn crash(&self, seed: u64) -> ForgettingStorage {
+        let after = self.if_crashed(seed);
+        self.lock().lose_power();
+        after
+    }
+
+    /// As [`ForgettingStorage::crash`], but this disk goes on: to look at many
+    /// outcomes of one moment.
+    pub fn if_crashed(&self, seed: u64) -> ForgettingStorage {
+        ForgettingStorage::from_disk(self.lock().after_crash(seed))
+    }
+
+    /// Kills the process: what it had done stays as every reader sees it, still
+    /// unsynced; its handles fail from now on, its locks are gone. Works after
+    /// [`ForgettingStorage::fail_after`] too, which then is the moment of death.
+    pub fn kill(&self) -> ForgettingStorage {
+        let mut dead = Disk::new();
+        dead.lose_power();
+        let mut disk = std::mem::replace(&mut *self.lock(), dead);
+        disk.outlive_process();
+        ForgettingStorage::from_disk(disk)
+    }
+
+    /// Loses power during the `step`-th mutating call from the disk's start (1
+    /// is the first): that call may or may not leave a trace, and it and every
+    /// later call fail.
+    pub fn fail_after(&self, step: u64) {
+        self.lock().faults.power_lost_at = Some(step);
+    }
+
+    /// Mutating calls so far.
+    pub fn steps(&self) -> u64 {
+        self.lock().steps
+    }
+
+    /// From now on writes may take this many bytes in all; then there is no
+    /// room left. What was written up to there stays.
+    pub fn fill_after_bytes(&self, bytes: u64) {
+        self.lock().faults.room_bytes = Some(bytes);
+    }
+
+    /// The next sync but `count` (0: the next) of a file or directory fails,
+    /// and what it should have kept is lost.
+    pub fn fail_sync_after(&self, count: u64) {
+        self.lock().faults.syncs_until_failure = Some(count);
+    }
+
+    /// Whether the failure of [`ForgettingStorage::fail_sync_after`] is still
+    /// to come.
+    pub fn has_sync_fault(&self) -> bool {
+        self.lock().faults.syncs_until_failure.is_some()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Disk> {
+        // A test that panicked elsewhere must not hide behind a second panic.
+        self.disk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The error of every call after power was lost.
+fn power_lost() -> io::Error {
+    io::Error::other("power lost")
+}
+
+fn system_error(number: rustix::io::Errno) -> io::Error {
+    io::Error::from_raw_os_error(number.raw_os_error())
+}

@@ -1,0 +1,462 @@
+//! The disk: inodes, names in two states, faults, and what a crash leaves.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+
+use longhaul_proto::manifest::Timestamp;
+use rustix::io::Errno;
+
+use super::pages::Pages;
+use super::{power_lost, system_error};
+use crate::storage::{FileKind, Status};
+
+/// Inode of the root directory, as ext4 has it.
+pub(super) const ROOT: u64 = 2;
+
+/// When the disk's clock starts; each mutating call takes a microsecond.
+const CLOCK_START_SECONDS: i64 = 1_700_000_000;
+
+/// A seeded stream of numbers (SplitMix64, Steele et al., OOPSLA 2014).
+pub(super) struct Chance(u64);
+
+impl Chance {
+    pub(super) fn new(seed: u64) -> Chance {
+        Chance(seed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number from 0 to `bound` - 1; `bound` is at least 1.
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    pub(super) fn fill(&mut self, bytes: &mut [u8]) {
+        for byte in bytes {
+            *byte = self.next() as u8;
+        }
+    }
+
+    fn coin(&mut self) -> bool {
+        self.below(2) == 0
+    }
+}
+
+/// Mode and time of the last change of the data.
+#[derive(Clone, Copy)]
+pub(super) struct Metadata {
+    pub(super) mode: u32,
+    pub(super) modified: Timestamp,
+}
+
+/// What an inode holds.
+pub(super) enum Body {
+    File(Pages),
+    Directory(Names),
+    Symlink(Box<[u8]>),
+}
+
+type NameMap = BTreeMap<Box<[u8]>, u64>;
+
+/// The names of a directory: what a running system sees, and the disk's.
+#[derive(Default)]
+pub(super) struct Names {
+    pub(super) seen: NameMap,
+    durable: NameMap,
+}
+
+pub(super) struct Node {
+    pub(super) body: Body,
+    pub(super) metadata: Metadata,
+    durable_metadata: Metadata,
+    changed: Timestamp,
+}
+
+/// Half of a change of names: what happens to one name of one directory.
+#[derive(Clone)]
+struct NameChange {
+    directory: u64,
+    name: Box<[u8]>,
+    inode: u64,
+    /// The name comes to be, rather than to go.
+    appears: bool,
+}
+
+/// Faults to come.
+#[derive(Default)]
+pub(super) struct Faults {
+    pub(super) power_lost_at: Option<u64>,
+    pub(super) room_bytes: Option<u64>,
+    pub(super) syncs_until_failure: Option<u64>,
+}
+
+pub(super) struct Disk {
+    nodes: HashMap<u64, Node>,
+    next_inode: u64,
+    /// Changes of names that no sync has made durable, oldest first; those in
+    /// one group happen together or not at all.
+    pending: Vec<Vec<NameChange>>,
+    pub(super) steps: u64,
+    pub(super) faults: Faults,
+    powered: bool,
+    /// By inode: the open file that holds its lock.
+    pub(super) locks: HashMap<u64, u64>,
+    pub(super) next_handle: u64,
+}
+
+impl Disk {
+    pub(super) fn new() -> Disk {
+        let mut disk = Disk {
+            nodes: HashMap::new(),
+            next_inode: ROOT,
+            pending: Vec::new(),
+            steps: 0,
+            faults: Faults::default(),
+            powered: true,
+            locks: HashMap::new(),
+            next_handle: 0,
+        };
+        disk.add_node(Body::Directory(Names::default()), 0o755);
+        disk
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp {
+            seconds: CLOCK_START_SECONDS + (self.steps / 1_000_000) as i64,
+            nanoseconds: (self.steps % 1_000_000) as u32 * 1000,
+        }
+    }
+
+    pub(super) fn lose_power(&mut self) {
+        self.powered = false;
+    }
+
+    pub(super) fn outlive_process(&mut self) {
+        self.powered = true;
+        self.faults = Faults::default();
+        self.locks.clear();
+    }
+
+    /// Every call asks this first.
+    pub(super) fn check_power(&self) -> io::Result<()> {
+        if self.powered {
+            Ok(())
+        } else {
+            Err(power_lost())
+        }
+    }
+
+    /// Counts a mutating call. A change is made before it is counted, so that
+    /// one that power interrupts may leave a trace; a sync after, so that its
+    /// promise is never kept by accident.
+    pub(super) fn step(&mut self) -> io::Result<()> {
+        self.steps += 1;
+        if self.faults.power_lost_at == Some(self.steps) {
+            self.powered = false;
+        }
+        self.check_power()
+    }
+
+    pub(super) fn node(&self, inode: u64) -> io::Result<&Node> {
+        self.nodes.get(&inode).ok_or(system_error(Errno::NOENT))
+    }
+
+    pub(super) fn node_mut(&mut self, inode: u64) -> io::Result<&mut Node> {
+        let now = self.now();
+        let node = self.nodes.get_mut(&inode);
+        let node = node.ok_or(system_error(Errno::NOENT))?;
+        node.changed = now;
+        Ok(node)
+    }
+
+    pub(super) fn names(&self, inode: u64) -> io::Result<&NameMap> {
+        match &self.node(inode)?.body {
+            Body::Directory(names) => Ok(&names.seen),
+            _ => Err(system_error(Errno::NOTDIR)),
+        }
+    }
+
+    pub(super) fn pages(&self, inode: u64) -> io::Result<&Pages> {
+        match &self.node(inode)?.body {
+            Body::File(pages) => Ok(pages),
+            _ => Err(system_error(Errno::INVAL)),
+        }
+    }
+
+    /// For a change of a file's bytes: its times change too.
+    pub(super) fn pages_mut(&mut self, inode: u64) -> io::Result<&mut Pages> {
+        let now = self.now();
+        let node = self.node_mut(inode)?;
+        node.metadata.modified = now;
+        match &mut node.body {
+            Body::File(pages) => Ok(pages),
+            _ => Err(system_error(Errno::INVAL)),
+        }
+    }
+
+    pub(super) fn find(&self, directory: u64, name: &[u8]) -> io::Result<u64> {
+        let found = self.names(directory)?.get(name);
+        found.copied().ok_or(system_error(Errno::NOENT))
+    }
+
+    pub(super) fn status(&self, inode: u64) -> io::Result<Status> {
+        let node = self.node(inode)?;
+        let (size, allocated) = match &node.body {
+            Body::File(pages) => (pages.length(), pages.allocated_bytes()),
+            Body::Directory(_) => (0, 0),
+            Body::Symlink(target) => (target.len() as u64, 0),
+        };
+        Ok(Status {
+            kind: node.kind(),
+            mode: node.metadata.mode,
+            size,
+            allocated,
+            device: 1,
+            inode,
+            modified: node.metadata.modified,
+            changed: node.changed,
+        })
+    }
+
+    fn add_node(&mut self, body: Body, mode: u32) -> u64 {
+        let inode = self.next_inode;
+        self.next_inode += 1;
+        let modified = self.now();
+        let metadata = Metadata { mode, modified };
+        let node = Node {
+            body,
+            metadata,
+            durable_metadata: metadata,
+            changed: modified,
+        };
+        self.nodes.insert(inode, node);
+        inode
+    }
+
+    /// A new inode under a new name.
+    pub(super) fn create(
+        &mut self,
+        directory: u64,
+        name: &[u8],
+        body: Body,
+        mode: u32,
+    ) -> io::Result<u64> {
+        if name.is_empty() || name.contains(&b'/') || name == b"." || name == b".." {
+            return Err(system_error(Errno::INVAL));
+        }
+        if name.len() > longhaul_proto::manifest::MAXIMUM_NAME_BYTES {
+            return Err(system_error(Errno::NAMETOOLONG));
+        }
+        if self.names(directory)?.contains_key(name) {
+            return Err(system_error(Errno::EXIST));
+        }
+        let inode = self.add_node(body, mode);
+        self.change(vec![NameChange::appears(directory, name, inode)])?;
+        Ok(inode)
+    }
+
+    /// A name goes; its inode stays for whoever has it open.
+    pub(super) fn unlink(&mut self, directory: u64, name: &[u8]) -> io::Result<()> {
+        let inode = self.find(directory, name)?;
+        self.change(vec![NameChange::goes(directory, name, inode)])
+    }
+
+    pub(super) fn rename(&mut self, from: (u64, &[u8]), to: (u64, &[u8])) -> io::Result<()> {
+        let inode = self.find(from.0, from.1)?;
+        if let Some(&there) = self.names(to.0)?.get(to.1) {
+            if there == inode {
+                return Ok(());
+            }
+            self.check_replaceable(inode, there)?;
+        }
+        self.change(vec![
+            NameChange::goes(from.0, from.1, inode),
+            NameChange::appears(to.0, to.1, inode),
+        ])
+    }
+
+    fn check_replaceable(&self, inode: u64, there: u64) -> io::Result<()> {
+        let moved = self.node(inode)?.kind();
+        match (moved, &self.node(there)?.body) {
+            (FileKind::Directory, Body::Directory(names)) if names.seen.is_empty() => Ok(()),
+            (FileKind::Directory, Body::Directory(_)) => Err(system_error(Errno::NOTEMPTY)),
+            (FileKind::Directory, _) => Err(system_error(Errno::NOTDIR)),
+            (_, Body::Directory(_)) => Err(system_error(Errno::ISDIR)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes changes seen, and notes them for a sync.
+    fn change(&mut self, changes: Vec<NameChange>) -> io::Result<()> {
+        let now = self.now();
+        for change in &changes {
+            let node = self.node_mut(change.directory)?;
+            node.metadata.modified = now;
+            match &mut node.body {
+                Body::Directory(names) => change.apply(&mut names.seen),
+                _ => return Err(system_error(Errno::NOTDIR)),
+            }
+        }
+        self.pending.push(changes);
+        Ok(())
+    }
+
+    pub(super) fn sync_directory(&mut self, inode: u64) -> io::Result<()> {
+        let kept = self.sync_succeeds();
+        let pending = std::mem::take(&mut self.pending);
+        for mut group in pending {
+            // Once one half of a rename is durable, the other is on its own.
+            let of_it = group.extract_if(.., |change| change.directory == inode);
+            let of_it: Vec<NameChange> = of_it.collect();
+            if kept && let Body::Directory(names) = &mut self.node_mut(inode)?.body {
+                of_it
+                    .iter()
+                    .for_each(|change| change.apply(&mut names.durable));
+            }
+            if !group.is_empty() {
+                self.pending.push(group);
+            }
+        }
+        if !kept {
+            return Err(system_error(Errno::IO));
+        }
+        self.keep_metadata(inode)
+    }
+
+    pub(super) fn sync_file(&mut self, inode: u64, metadata_too: bool) -> io::Result<()> {
+        let kept = self.sync_succeeds();
+        let node = self.nodes.get_mut(&inode);
+        let node = node.ok_or(system_error(Errno::NOENT))?;
+        match &mut node.body {
+            Body::File(pages) if kept => pages.keep(),
+            Body::File(pages) => pages.lose(),
+            _ => return Err(system_error(Errno::INVAL)),
+        }
+        if !kept {
+            return Err(system_error(Errno::IO));
+        }
+        if metadata_too {
+            self.keep_metadata(inode)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn keep_metadata(&mut self, inode: u64) -> io::Result<()> {
+        let node = self.nodes.get_mut(&inode);
+        let node = node.ok_or(system_error(Errno::NOENT))?;
+        node.durable_metadata = node.metadata;
+        Ok(())
+    }
+
+    fn sync_succeeds(&mut self) -> bool {
+        let Some(count) = self.faults.syncs_until_failure else {
+            return true;
+        };
+        self.faults.syncs_until_failure = count.checked_sub(1);
+        count > 0
+    }
+
+    /// Takes room for a write of `bytes`, and tells how many of them fit.
+    pub(super) fn take_room(&mut self, bytes: u64) -> u64 {
+        match &mut self.faults.room_bytes {
+            None => bytes,
+            Some(room) => {
+                let fitting = bytes.min(*room);
+                *room -= fitting;
+                fitting
+            }
+        }
+    }
+
+    /// The disk as the next boot finds it.
+    pub(super) fn after_crash(&self, seed: u64) -> Disk {
+        let mut chance = Chance::new(seed);
+        let mut after = Disk::new();
+        after.next_inode = self.next_inode;
+        after.steps = self.steps;
+        // In the order of inodes, so that one seed gives one outcome.
+        let inodes: std::collections::BTreeSet<u64> = self.nodes.keys().copied().collect();
+        for inode in inodes {
+            if let Some(node) = self.nodes.get(&inode) {
+                after.nodes.insert(inode, node.after_crash(&mut chance));
+            }
+        }
+        for group in self.pending.iter().filter(|_| chance.coin()) {
+            for change in group {
+                if let Some(node) = after.nodes.get_mut(&change.directory)
+                    && let Body::Directory(names) = &mut node.body
+                {
+                    change.apply(&mut names.seen);
+                    change.apply(&mut names.durable);
+                }
+            }
+        }
+        after
+    }
+}
+
+impl Node {
+    pub(super) fn kind(&self) -> FileKind {
+        match self.body {
+            Body::File(_) => FileKind::File,
+            Body::Directory(_) => FileKind::Directory,
+            Body::Symlink(_) => FileKind::Symlink,
+        }
+    }
+
+    fn after_crash(&self, chance: &mut Chance) -> Node {
+        let body = match &self.body {
+            Body::File(pages) => Body::File(pages.after_crash(chance)),
+            Body::Directory(names) => Body::Directory(Names {
+                seen: names.durable.clone(),
+                durable: names.durable.clone(),
+            }),
+            Body::Symlink(target) => Body::Symlink(target.clone()),
+        };
+        let metadata = if chance.coin() {
+            self.metadata
+        } else {
+            self.durable_metadata
+        };
+        Node {
+            body,
+            metadata,
+            durable_metadata: metadata,
+            changed: self.changed,
+        }
+    }
+}
+
+impl NameChange {
+    fn appears(directory: u64, name: &[u8], inode: u64) -> NameChange {
+        NameChange {
+            directory,
+            name: name.into(),
+            inode,
+            appears: true,
+        }
+    }
+
+    fn goes(directory: u64, name: &[u8], inode: u64) -> NameChange {
+        NameChange {
+            appears: false,
+            ..NameChange::appears(directory, name, inode)
+        }
+    }
+
+    fn apply(&self, names: &mut NameMap) {
+        if self.appears {
+            names.insert(self.name.clone(), self.inode);
+        } else if names.get(&self.name) == Some(&self.inode) {
+            // Where an earlier change was lost, the name may be another's.
+            names.remove(&self.name);
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! A directory in byte order, however large, with flat memory.
+//!
+//! Both ends list in this order, so that comparing two trees, deleting what is
+//! too much and dry runs are merges of two listings.
+
+use std::io;
+
+use super::spill::{Sorted, Sorter, SpillSettings};
+use super::{Directory, FileKind, ListedName};
+
+/// The names of a directory in the order of their bytes, each once.
+///
+/// A directory that changes meanwhile may give a name or not, as the file
+/// system has it.
+pub struct SortedListing {
+    names: Sorted,
+    /// The last name given: where a directory changes while it is read, a file
+    /// system may tell a name twice.
+    previous: Option<Box<[u8]>>,
+    failed: bool,
+}
+
+impl SortedListing {
+    /// Reads all names; what does not fit into the memory of `settings` is
+    /// spilled.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Directory::list`] and of the spill file.
+    pub fn open(directory: &dyn Directory, settings: &SpillSettings) -> io::Result<SortedListing> {
+        let mut list = directory.list()?;
+        let mut sorter = Sorter::new(settings.clone());
+        while let Some(listed) = list.next_name()? {
+            sorter.push(&listed.name, &[code_of(listed.kind)])?;
+        }
+        Ok(SortedListing {
+            names: sorter.finish()?,
+            previous: None,
+            failed: false,
+        })
+    }
+
+    /// Whether the names did not fit into memory.
+    pub fn is_spilled(&self) -> bool {
+        self.names.is_spilled()
+    }
+
+    fn next_listed(&mut self) -> io::Result<Option<ListedName>> {
+        while let Some(record) = self.names.next_record()? {
+            if self.previous.as_deref() == Some(record.key) {
+                continue;
+            }
+            let listed = ListedName {
+                name: record.key.into(),
+                kind: kind_of(record.value),
+            };
+            self.previous = Some(listed.name.clone());
+            return Ok(Some(listed));
+        }
+        Ok(None)
+    }
+}
+
+impl Iterator for SortedListing {
+    type Item = io::Result<ListedName>;
+
+    fn next(&mut self) -> Option<io::Result<ListedName>> {
+        if self.failed {
+            return None;
+        }
+        let next = self.next_listed();
+        self.failed = next.is_err();
+        next.transpose()
+    }
+}
+
+/// The kinds as the value of a record; none is 0.
+const KINDS: [FileKind; 4] = [
+    FileKind::File,
+    FileKind::Directory,
+    FileKind::Symlink,
+    FileKind::Special,
+];
+
+fn code_of(kind: Option<FileKind>) -> u8 {
+    let position = kind.and_then(|kind| KINDS.iter().position(|&known| known == kind));
+    position.map_or(0, |position| position as u8 + 1)
+}
+
+fn kind_of(value: &[u8]) -> Option<FileKind> {
+    let code = usize::from(*value.first()?);
+    KINDS.get(code.checked_sub(1)?).copied()
+}
+
+#[cfg(test)]
+mod tests;

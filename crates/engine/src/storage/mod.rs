@@ -1,0 +1,350 @@
+//! Every durable call goes through the two traits of this module, and only
+//! through them. [`posix`] is the real one; `forgetting` loses whatever was
+//! not synced, so that tests can crash it at every step; [`remembering`] makes
+//! a sync that failed fail for good.
+//!
+//! A [`Directory`] is a handle. Every operation takes one name in it and never
+//! follows a symbolic link in that name, so that no path can lead out of the
+//! root whose handle was opened first. [`beneath`] goes down several names at
+//! once, [`listing`] gives a directory in byte order however large it is.
+
+pub mod beneath;
+mod buffered;
+mod direct;
+pub mod forgetting;
+pub mod listing;
+pub mod measuring;
+pub mod posix;
+pub mod remembering;
+pub mod roots;
+pub mod spill;
+mod uncached;
+
+use std::io;
+use std::sync::Arc;
+
+use longhaul_proto::manifest::Timestamp;
+
+/// What offset, length and memory of direct I/O are multiples of, in bytes:
+/// the page size of most machines, and hardly a disk has larger blocks.
+pub const DIRECT_ALIGNMENT_BYTES: usize = 4096;
+
+/// What a name is, as `lstat` tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileKind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Symlink,
+    /// A device, socket or FIFO.
+    Special,
+}
+
+/// What `lstat` tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// What it is.
+    pub kind: FileKind,
+    /// Permission bits, 0 to 0o7777.
+    pub mode: u32,
+    /// Size in bytes.
+    pub size: u64,
+    /// Bytes of storage it takes.
+    pub allocated: u64,
+    /// Device number, of this boot.
+    pub device: u64,
+    /// Inode number.
+    pub inode: u64,
+    /// Time of the last change of the data.
+    pub modified: Timestamp,
+    /// Time of the last change of the inode.
+    pub changed: Timestamp,
+}
+
+/// A name in a directory, as a listing gives it (`.` and `..` left out).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedName {
+    /// The name.
+    pub name: Box<[u8]>,
+    /// What it is, where the file system tells without a further call.
+    pub kind: Option<FileKind>,
+}
+
+/// How to open a file for writing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Creation {
+    /// It must not exist.
+    New,
+    /// It must exist.
+    Existing,
+    /// Either; what is there stays.
+    Either,
+}
+
+/// How to read or write a file's data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DataMode {
+    /// Through the page cache.
+    #[default]
+    Buffered,
+    /// `O_DIRECT` for what is aligned to [`DIRECT_ALIGNMENT_BYTES`]; the rest
+    /// (the tail of a file) goes through the page cache. Where the file system
+    /// cannot, all of it does.
+    Direct,
+    /// Through the page cache, leaving there only what was there before: what
+    /// is read is dropped at once, what is written is on its way to the disk
+    /// at once and dropped when a sync has made it durable.
+    Uncached,
+}
+
+/// What the kernel may be told about a range of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advice {
+    /// It will be read from front to back.
+    Sequential,
+    /// Start writing dirty pages back, do not wait.
+    StartWriteback,
+    /// The pages are not needed any more.
+    DropCache,
+}
+
+/// A run of data within a sparse file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataRange {
+    /// First byte.
+    pub start: u64,
+    /// One past the last byte.
+    pub end: u64,
+}
+
+/// An open file.
+pub trait StoredFile: Send + Sync {
+    /// Reads at an offset; fewer bytes than asked only at the end of the file.
+    ///
+    /// # Errors
+    ///
+    /// As `pread`.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// Writes all bytes at an offset.
+    ///
+    /// # Errors
+    ///
+    /// As `pwrite`; what was written before the error is undefined.
+    fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()>;
+
+    /// What `fstat` tells.
+    ///
+    /// # Errors
+    ///
+    /// As `fstat`.
+    fn status(&self) -> io::Result<Status>;
+
+    /// Sets the length.
+    ///
+    /// # Errors
+    ///
+    /// As `ftruncate`.
+    fn set_length(&self, length: u64) -> io::Result<()>;
+
+    /// Reserves room from the start to `length` without changing the length,
+    /// where the file system can; nothing where it cannot.
+    ///
+    /// # Errors
+    ///
+    /// Where there is no room. Part of it may be reserved then, until the file
+    /// is removed.
+    fn preallocate(&self, length: u64) -> io::Result<()>;
+
+    /// Sets permission bits.
+    ///
+    /// # Errors
+    ///
+    /// As `fchmod`.
+    fn set_mode(&self, mode: u32) -> io::Result<()>;
+
+    /// Sets the time of the last change; the access time stays.
+    ///
+    /// # Errors
+    ///
+    /// As `futimens`.
+    fn set_modified(&self, modified: Timestamp) -> io::Result<()>;
+
+    /// Makes data and length durable (`fdatasync`).
+    ///
+    /// # Errors
+    ///
+    /// Where the device reports a failure: nothing written since the last
+    /// success may then be called durable.
+    fn sync_data(&self) -> io::Result<()>;
+
+    /// Makes data and metadata durable (`fsync`).
+    ///
+    /// # Errors
+    ///
+    /// As [`StoredFile::sync_data`].
+    fn sync_all(&self) -> io::Result<()>;
+
+    /// The first run of data at or after `offset`; none where only a hole
+    /// follows. A file system without holes gives one run.
+    ///
+    /// # Errors
+    ///
+    /// As `lseek`.
+    fn next_data(&self, offset: u64) -> io::Result<Option<DataRange>>;
+
+    /// Tells the kernel about a range (`length` 0: to the end of the file);
+    /// never an error, it is only advice.
+    fn advise(&self, advice: Advice, start: u64, length: u64);
+
+    /// Takes the exclusive lock of the open file (`flock`) without waiting;
+    /// false where another open file holds it. It ends when this one closes.
+    ///
+    /// # Errors
+    ///
+    /// As `flock`.
+    fn try_lock(&self) -> io::Result<bool>;
+
+    /// How data really moves. A file opened as [`DataMode::Direct`] may say
+    /// [`DataMode::Buffered`] from the start, or from its first aligned read
+    /// or write on, because only that proves whether direct I/O works.
+    fn data_mode(&self) -> DataMode;
+}
+
+/// An open directory.
+pub trait Directory: Send + Sync {
+    /// Opens a directory in this one, not following a link.
+    ///
+    /// # Errors
+    ///
+    /// As `openat2` with `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS`.
+    fn open_directory(&self, name: &[u8]) -> io::Result<Arc<dyn Directory>>;
+
+    /// Makes a directory.
+    ///
+    /// # Errors
+    ///
+    /// As `mkdirat`.
+    fn make_directory(&self, name: &[u8], mode: u32) -> io::Result<()>;
+
+    /// Opens a regular file for reading, not following a link; a device,
+    /// socket or FIFO is refused without being opened for I/O.
+    ///
+    /// # Errors
+    ///
+    /// As `openat`; `InvalidInput` for what is no regular file.
+    fn open_file(&self, name: &[u8], mode: DataMode) -> io::Result<Arc<dyn StoredFile>>;
+
+    /// Opens a regular file for reading and writing, not following a link. A
+    /// new one has mode 0o600, until [`StoredFile::set_mode`].
+    ///
+    /// # Errors
+    ///
+    /// As `openat`; `InvalidInput` for what is no regular file.
+    fn create_file(
+        &self,
+        name: &[u8],
+        creation: Creation,
+        mode: DataMode,
+    ) -> io::Result<Arc<dyn StoredFile>>;
+
+    /// Makes a symbolic link.
+    ///
+    /// # Errors
+    ///
+    /// As `symlinkat`.
+    fn make_symlink(&self, name: &[u8], target: &[u8]) -> io::Result<()>;
+
+    /// What a symbolic link holds.
+    ///
+    /// # Errors
+    ///
+    /// As `readlinkat`.
+    fn read_symlink(&self, name: &[u8]) -> io::Result<Box<[u8]>>;
+
+    /// Gives `from` in this directory the name `to` in `target`, replacing a
+    /// file or link there.
+    ///
+    /// # Errors
+    ///
+    /// As `renameat`.
+    fn rename(&self, from: &[u8], target: &dyn Directory, to: &[u8]) -> io::Result<()>;
+
+    /// Removes a file or link.
+    ///
+    /// # Errors
+    ///
+    /// As `unlinkat`.
+    fn remove_file(&self, name: &[u8]) -> io::Result<()>;
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    ///
+    /// As `unlinkat` with `AT_REMOVEDIR`.
+    fn remove_directory(&self, name: &[u8]) -> io::Result<()>;
+
+    /// What `lstat` tells of a name in it.
+    ///
+    /// # Errors
+    ///
+    /// As `fstatat`.
+    fn status_of(&self, name: &[u8]) -> io::Result<Status>;
+
+    /// What `fstat` tells of the directory itself.
+    ///
+    /// # Errors
+    ///
+    /// As `fstat`.
+    fn status(&self) -> io::Result<Status>;
+
+    /// Sets the times of a name in it, not following a link.
+    ///
+    /// # Errors
+    ///
+    /// As `utimensat`.
+    fn set_modified_of(&self, name: &[u8], modified: Timestamp) -> io::Result<()>;
+
+    /// Sets permission bits of the directory itself.
+    ///
+    /// # Errors
+    ///
+    /// As `fchmod`.
+    fn set_mode(&self, mode: u32) -> io::Result<()>;
+
+    /// Sets the time of the last change of the directory itself.
+    ///
+    /// # Errors
+    ///
+    /// As `futimens`.
+    fn set_modified(&self, modified: Timestamp) -> io::Result<()>;
+
+    /// Its names in the order of the file system, a batch at a time.
+    ///
+    /// # Errors
+    ///
+    /// As `getdents`.
+    fn list(&self) -> io::Result<Box<dyn NameList>>;
+
+    /// Makes its names durable (`fsync`).
+    ///
+    /// # Errors
+    ///
+    /// As `fsync`.
+    fn sync(&self) -> io::Result<()>;
+
+    /// For [`Directory::rename`] between two handles of one implementation.
+    fn as_any(&self) -> &dyn std::any::Any;
+}
+
+/// The names of a directory, one after the other, with bounded memory.
+pub trait NameList: Send {
+    /// The next name.
+    ///
+    /// # Errors
+    ///
+    /// As `getdents`; after an error there is no further name.
+    fn next_name(&mut self) -> io::Result<Option<ListedName>>;
+}

@@ -1,0 +1,249 @@
+//! The real storage: handles of the kernel.
+
+mod file;
+mod names;
+mod status;
+
+use std::any::Any;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use longhaul_proto::manifest::Timestamp;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::io::{Errno, retry_on_intr};
+
+use self::file::PosixFile;
+use self::names::PosixNames;
+use self::status::{modified_only, permission_bits, status_from};
+use super::beneath::{self, Resolution, check_name};
+use super::{Creation, DataMode, Directory, FileKind, NameList, Status, StoredFile};
+
+/// A directory of the machine.
+pub struct PosixDirectory {
+    descriptor: OwnedFd,
+    resolution: Resolution,
+    /// Whether reading a file may leave its access time, which only its owner
+    /// may ask for. Cleared by the first refusal, so that it costs one call.
+    spares_access_time: AtomicBool,
+}
+
+/// `NONBLOCK`: opening a FIFO that someone put there must not hang.
+const FILE_FLAGS: OFlags = OFlags::NOFOLLOW
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::NOCTTY)
+    .union(OFlags::CLOEXEC);
+
+const DIRECTORY_FLAGS: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+
+#[cfg(target_os = "linux")]
+const SPARE_ACCESS_TIME: OFlags = OFlags::NOATIME;
+#[cfg(not(target_os = "linux"))]
+const SPARE_ACCESS_TIME: OFlags = OFlags::empty();
+
+/// Staged files are nobody else's business until they are whole.
+const NEW_FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
+
+impl PosixDirectory {
+    /// Opens a root that the user named; it alone may be reached through
+    /// symbolic links.
+    ///
+    /// # Errors
+    ///
+    /// As `open` with `O_DIRECTORY`.
+    pub fn open_root(path: &Path) -> io::Result<Arc<dyn Directory>> {
+        PosixDirectory::open_root_with(path, Resolution::available())
+    }
+
+    /// As [`PosixDirectory::open_root`], with a say in who keeps paths beneath
+    /// it, for tests.
+    ///
+    /// # Errors
+    ///
+    /// As `open` with `O_DIRECTORY`.
+    pub fn open_root_with(path: &Path, resolution: Resolution) -> io::Result<Arc<dyn Directory>> {
+        let flags = DIRECTORY_FLAGS.difference(OFlags::NOFOLLOW);
+        let open = || rustix::fs::openat(CWD, path, flags, Mode::empty());
+        let descriptor = retry_on_intr(open)?;
+        Ok(Arc::new(PosixDirectory::new(descriptor, resolution)))
+    }
+
+    fn new(descriptor: OwnedFd, resolution: Resolution) -> PosixDirectory {
+        PosixDirectory {
+            descriptor,
+            resolution,
+            spares_access_time: AtomicBool::new(true),
+        }
+    }
+
+    /// Opens a directory at a proved path in one call; none where the kernel
+    /// cannot.
+    pub(super) fn open_path(&self, path: &[u8]) -> Option<io::Result<Arc<dyn Directory>>> {
+        (self.resolution == Resolution::Kernel).then(|| self.open_checked_directory(path))
+    }
+
+    fn open_checked_directory(&self, path: &[u8]) -> io::Result<Arc<dyn Directory>> {
+        let descriptor = self.open(path, DIRECTORY_FLAGS)?;
+        Ok(Arc::new(PosixDirectory::new(descriptor, self.resolution)))
+    }
+
+    fn open(&self, name: &[u8], flags: OFlags) -> rustix::io::Result<OwnedFd> {
+        // A mode without CREATE is an error to openat2.
+        let mode = if flags.contains(OFlags::CREATE) {
+            NEW_FILE_MODE
+        } else {
+            Mode::empty()
+        };
+        beneath::open(self.descriptor.as_fd(), name, flags, mode, self.resolution)
+    }
+
+    fn open_for_reading(&self, name: &[u8], flags: OFlags) -> rustix::io::Result<OwnedFd> {
+        let flags = flags | FILE_FLAGS | OFlags::RDONLY;
+        if self.spares_access_time.load(Ordering::Relaxed) {
+            match self.open(name, flags | SPARE_ACCESS_TIME) {
+                Err(Errno::PERM) => self.spares_access_time.store(false, Ordering::Relaxed),
+                opened => return opened,
+            }
+        }
+        self.open(name, flags)
+    }
+
+    fn stat(&self, name: &[u8]) -> io::Result<Status> {
+        let flags = AtFlags::SYMLINK_NOFOLLOW;
+        let stat = retry_on_intr(|| rustix::fs::statat(&self.descriptor, name, flags))?;
+        Ok(status_from(&stat))
+    }
+
+    fn remove(&self, name: &[u8], flags: AtFlags) -> io::Result<()> {
+        check_name(name)?;
+        retry_on_intr(|| rustix::fs::unlinkat(&self.descriptor, name, flags))?;
+        Ok(())
+    }
+}
+
+impl Directory for PosixDirectory {
+    fn open_directory(&self, name: &[u8]) -> io::Result<Arc<dyn Directory>> {
+        check_name(name)?;
+        self.open_checked_directory(name)
+    }
+
+    fn make_directory(&self, name: &[u8], mode: u32) -> io::Result<()> {
+        check_name(name)?;
+        let mode = permission_bits(mode)?;
+        retry_on_intr(|| rustix::fs::mkdirat(&self.descriptor, name, mode))?;
+        Ok(())
+    }
+
+    fn open_file(&self, name: &[u8], mode: DataMode) -> io::Result<Arc<dyn StoredFile>> {
+        check_name(name)?;
+        let descriptor = regular(self.open_for_reading(name, OFlags::empty()))?;
+        let reopen = |flags| self.open_for_reading(name, flags);
+        Ok(Arc::new(PosixFile::new(descriptor, mode, reopen)))
+    }
+
+    fn create_file(
+        &self,
+        name: &[u8],
+        creation: Creation,
+        mode: DataMode,
+    ) -> io::Result<Arc<dyn StoredFile>> {
+        check_name(name)?;
+        let creation = match creation {
+            Creation::New => OFlags::CREATE | OFlags::EXCL,
+            Creation::Existing => OFlags::empty(),
+            Creation::Either => OFlags::CREATE,
+        };
+        let flags = OFlags::RDWR | FILE_FLAGS;
+        let descriptor = regular(self.open(name, flags | creation))?;
+        let reopen = |further| self.open(name, flags | further);
+        Ok(Arc::new(PosixFile::new(descriptor, mode, reopen)))
+    }
+
+    fn make_symlink(&self, name: &[u8], target: &[u8]) -> io::Result<()> {
+        check_name(name)?;
+        retry_on_intr(|| rustix::fs::symlinkat(target, &self.descriptor, name))?;
+        Ok(())
+    }
+
+    fn read_symlink(&self, name: &[u8]) -> io::Result<Box<[u8]>> {
+        check_name(name)?;
+        let read = || rustix::fs::readlinkat(&self.descriptor, name, Vec::new());
+        Ok(retry_on_intr(read)?.into_bytes().into())
+    }
+
+    fn rename(&self, from: &[u8], target: &dyn Directory, to: &[u8]) -> io::Result<()> {
+        check_name(from)?;
+        check_name(to)?;
+        let target = target.as_any().downcast_ref::<PosixDirectory>();
+        let target = target.ok_or(io::ErrorKind::InvalidInput)?;
+        let rename = || rustix::fs::renameat(&self.descriptor, from, &target.descriptor, to);
+        retry_on_intr(rename)?;
+        Ok(())
+    }
+
+    fn remove_file(&self, name: &[u8]) -> io::Result<()> {
+        self.remove(name, AtFlags::empty())
+    }
+
+    fn remove_directory(&self, name: &[u8]) -> io::Result<()> {
+        self.remove(name, AtFlags::REMOVEDIR)
+    }
+
+    fn status_of(&self, name: &[u8]) -> io::Result<Status> {
+        check_name(name)?;
+        self.stat(name)
+    }
+
+    fn status(&self) -> io::Result<Status> {
+        file::status(self.descriptor.as_fd())
+    }
+
+    fn set_modified_of(&self, name: &[u8], modified: Timestamp) -> io::Result<()> {
+        check_name(name)?;
+        let times = modified_only(modified)?;
+        let flags = AtFlags::SYMLINK_NOFOLLOW;
+        retry_on_intr(|| rustix::fs::utimensat(&self.descriptor, name, &times, flags))?;
+        Ok(())
+    }
+
+    fn set_mode(&self, mode: u32) -> io::Result<()> {
+        file::set_mode(self.descriptor.as_fd(), mode)
+    }
+
+    fn set_modified(&self, modified: Timestamp) -> io::Result<()> {
+        file::set_modified(self.descriptor.as_fd(), modified)
+    }
+
+    fn list(&self) -> io::Result<Box<dyn NameList>> {
+        Ok(Box::new(PosixNames::open(self.descriptor.as_fd())?))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        file::sync_all(self.descriptor.as_fd())
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// Refuses what was opened and is no regular file.
+fn regular(opened: rustix::io::Result<OwnedFd>) -> io::Result<OwnedFd> {
+    let refusal = || io::Error::new(io::ErrorKind::InvalidInput, "not a regular file");
+    match opened {
+        Ok(descriptor) if file::status(descriptor.as_fd())?.kind == FileKind::File => {
+            Ok(descriptor)
+        }
+        // A socket, or a device without a driver.
+        Ok(_) | Err(Errno::NXIO) => Err(refusal()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

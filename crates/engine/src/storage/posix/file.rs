@@ -1,0 +1,193 @@
+//! An open file of the machine.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use longhaul_proto::manifest::Timestamp;
+use rustix::fs::{FlockOperation, OFlags, SeekFrom};
+use rustix::io::{Errno, retry_on_intr};
+
+use super::status::{modified_only, permission_bits, status_from};
+use crate::storage::direct::DirectPath;
+use crate::storage::uncached::UncachedPath;
+use crate::storage::{Advice, DataMode, DataRange, Status, StoredFile, buffered};
+
+/// A file, and the way its data takes.
+pub(super) struct PosixFile {
+    /// Buffered; locks, times, syncs and everything but aligned direct data go
+    /// through it.
+    descriptor: OwnedFd,
+    path: DataPath,
+}
+
+enum DataPath {
+    Buffered,
+    Direct(DirectPath),
+    Uncached(UncachedPath),
+}
+
+impl PosixFile {
+    /// Takes a regular file; `reopen` opens its name once more with further
+    /// flags.
+    pub(super) fn new(
+        descriptor: OwnedFd,
+        mode: DataMode,
+        reopen: impl FnOnce(OFlags) -> rustix::io::Result<OwnedFd>,
+    ) -> PosixFile {
+        let path = match mode {
+            DataMode::Buffered => DataPath::Buffered,
+            DataMode::Uncached => DataPath::Uncached(UncachedPath::default()),
+            DataMode::Direct => DirectPath::open(descriptor.as_fd(), reopen)
+                .map_or(DataPath::Buffered, DataPath::Direct),
+        };
+        PosixFile { descriptor, path }
+    }
+
+    /// Syncs, and drops what that made durable from the page cache where the
+    /// mode asks for it.
+    fn sync_with(&self, sync: fn(BorrowedFd<'_>) -> io::Result<()>) -> io::Result<()> {
+        let file = self.descriptor.as_fd();
+        let DataPath::Uncached(path) = &self.path else {
+            return sync(file);
+        };
+        let written = path.take_written();
+        sync(file)?;
+        if let Some(range) = written {
+            path.drop_written(file, range);
+        }
+        Ok(())
+    }
+
+    /// Where the file system does not tell: all of it is data.
+    fn data_without_holes(&self, offset: u64) -> io::Result<Option<DataRange>> {
+        let end = self.status()?.size;
+        let range = DataRange { start: offset, end };
+        Ok((offset < end).then_some(range))
+    }
+}
+
+impl StoredFile for PosixFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let file = self.descriptor.as_fd();
+        match &self.path {
+            DataPath::Buffered => buffered::read_fully(file, buffer, offset),
+            DataPath::Direct(path) => path.read_at(file, buffer, offset),
+            DataPath::Uncached(path) => path.read_at(file, buffer, offset),
+        }
+    }
+
+    fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        let file = self.descriptor.as_fd();
+        match &self.path {
+            DataPath::Buffered => buffered::write_fully(file, data, offset),
+            DataPath::Direct(path) => path.write_at(file, data, offset),
+            DataPath::Uncached(path) => path.write_at(file, data, offset),
+        }
+    }
+
+    fn status(&self) -> io::Result<Status> {
+        status(self.descriptor.as_fd())
+    }
+
+    fn set_length(&self, length: u64) -> io::Result<()> {
+        retry_on_intr(|| rustix::fs::ftruncate(&self.descriptor, length))?;
+        Ok(())
+    }
+
+    fn preallocate(&self, length: u64) -> io::Result<()> {
+        if length == 0 {
+            return Ok(());
+        }
+        match retry_on_intr(|| reserve(self.descriptor.as_fd(), length)) {
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn set_mode(&self, mode: u32) -> io::Result<()> {
+        set_mode(self.descriptor.as_fd(), mode)
+    }
+
+    fn set_modified(&self, modified: Timestamp) -> io::Result<()> {
+        set_modified(self.descriptor.as_fd(), modified)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.sync_with(|file| Ok(retry_on_intr(|| rustix::fs::fdatasync(file))?))
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        self.sync_with(sync_all)
+    }
+
+    fn next_data(&self, offset: u64) -> io::Result<Option<DataRange>> {
+        // Reads and writes name their offset, so moving the position of the
+        // descriptor disturbs nobody.
+        let seek = |to| retry_on_intr(|| rustix::fs::seek(&self.descriptor, to));
+        let start = match seek(SeekFrom::Data(offset)) {
+            Ok(start) => start,
+            Err(Errno::NXIO) => return Ok(None),
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => return self.data_without_holes(offset),
+            Err(error) => return Err(error.into()),
+        };
+        match seek(SeekFrom::Hole(start)) {
+            Ok(end) if end > start => Ok(Some(DataRange { start, end })),
+            // It was cut short or punched in between.
+            Ok(_) | Err(Errno::NXIO) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn advise(&self, advice: Advice, start: u64, length: u64) {
+        buffered::advise(self.descriptor.as_fd(), advice, start, length);
+    }
+
+    fn try_lock(&self) -> io::Result<bool> {
+        let operation = FlockOperation::NonBlockingLockExclusive;
+        match retry_on_intr(|| rustix::fs::flock(&self.descriptor, operation)) {
+            Ok(()) => Ok(true),
+            Err(Errno::WOULDBLOCK) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn data_mode(&self) -> DataMode {
+        match &self.path {
+            DataPath::Direct(path) if path.works() => DataMode::Direct,
+            DataPath::Buffered | DataPath::Direct(_) => DataMode::Buffered,
+            DataPath::Uncached(_) => DataMode::Uncached,
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn reserve(file: BorrowedFd<'_>, length: u64) -> rustix::io::Result<()> {
+    use rustix::fs::{FallocateFlags, fallocate};
+    fallocate(file, FallocateFlags::KEEP_SIZE, 0, length)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn reserve(_: BorrowedFd<'_>, _: u64) -> rustix::io::Result<()> {
+    Ok(())
+}
+
+pub(super) fn status(file: BorrowedFd<'_>) -> io::Result<Status> {
+    Ok(status_from(&retry_on_intr(|| rustix::fs::fstat(file))?))
+}
+
+pub(super) fn set_mode(file: BorrowedFd<'_>, mode: u32) -> io::Result<()> {
+    let mode = permission_bits(mode)?;
+    retry_on_intr(|| rustix::fs::fchmod(file, mode))?;
+    Ok(())
+}
+
+pub(super) fn set_modified(file: BorrowedFd<'_>, modified: Timestamp) -> io::Result<()> {
+    let times = modified_only(modified)?;
+    retry_on_intr(|| rustix::fs::futimens(file, &times))?;
+    Ok(())
+}
+
+pub(super) fn sync_all(file: BorrowedFd<'_>) -> io::Result<()> {
+    retry_on_intr(|| rustix::fs::fsync(file))?;
+    Ok(())
+}

@@ -1,0 +1,141 @@
+//! A directory that remembers that a sync of it failed. The kernel tells a
+//! failure to one caller only and calls a later sync a success, although what
+//! the failed one should have kept is lost; so many threads that share one
+//! handle must share what became of its syncs too.
+
+use std::any::Any;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use longhaul_proto::manifest::Timestamp;
+
+use super::{Creation, DataMode, Directory, NameList, Status, StoredFile};
+use crate::queue::lock;
+
+/// A directory whose sync, once it failed, fails for good.
+pub struct RememberingDirectory {
+    inner: Arc<dyn Directory>,
+    /// Syncs that began.
+    begun: AtomicU64,
+    last: Mutex<LastSync>,
+}
+
+#[derive(Default)]
+struct LastSync {
+    /// Number of the last one that succeeded.
+    succeeded: u64,
+    /// The error number of the one that failed.
+    failed: Option<i32>,
+}
+
+impl RememberingDirectory {
+    /// This directory, with nothing to remember yet.
+    pub fn new(inner: Arc<dyn Directory>) -> RememberingDirectory {
+        RememberingDirectory {
+            inner,
+            begun: AtomicU64::new(0),
+            last: Mutex::default(),
+        }
+    }
+
+    /// Whether a sync failed: nothing in it can be called durable any more.
+    pub fn has_failed(&self) -> bool {
+        lock(&self.last).failed.is_some()
+    }
+}
+
+impl Directory for RememberingDirectory {
+    /// One at a time. Whoever waited while another one's sync began and
+    /// succeeded needs none of its own.
+    fn sync(&self) -> io::Result<()> {
+        let before = self.begun.load(Ordering::SeqCst);
+        let mut last = lock(&self.last);
+        if let Some(number) = last.failed {
+            return Err(io::Error::from_raw_os_error(number));
+        }
+        if last.succeeded > before {
+            return Ok(());
+        }
+        let number = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
+        let result = self.inner.sync();
+        match &result {
+            Ok(()) => last.succeeded = number,
+            Err(error) => last.failed = Some(error.raw_os_error().unwrap_or(libc::EIO)),
+        }
+        result
+    }
+
+    fn open_directory(&self, name: &[u8]) -> io::Result<Arc<dyn Directory>> {
+        self.inner.open_directory(name)
+    }
+
+    fn make_directory(&self, name: &[u8], mode: u32) -> io::Result<()> {
+        self.inner.make_directory(name, mode)
+    }
+
+    fn open_file(&self, name: &[u8], mode: DataMode) -> io::Result<Arc<dyn StoredFile>> {
+        self.inner.open_file(name, mode)
+    }
+
+    fn create_file(
+        &self,
+        name: &[u8],
+        creation: Creation,
+        mode: DataMode,
+    ) -> io::Result<Arc<dyn StoredFile>> {
+        self.inner.create_file(name, creation, mode)
+    }
+
+    fn make_symlink(&self, name: &[u8], target: &[u8]) -> io::Result<()> {
+        self.inner.make_symlink(name, target)
+    }
+
+    fn read_symlink(&self, name: &[u8]) -> io::Result<Box<[u8]>> {
+        self.inner.read_symlink(name)
+    }
+
+    fn rename(&self, from: &[u8], target: &dyn Directory, to: &[u8]) -> io::Result<()> {
+        let target = target.as_any();
+        match target.downcast_ref::<RememberingDirectory>() {
+            Some(target) => self.inner.rename(from, &*target.inner, to),
+            None => Err(io::ErrorKind::CrossesDevices.into()),
+        }
+    }
+
+    fn remove_file(&self, name: &[u8]) -> io::Result<()> {
+        self.inner.remove_file(name)
+    }
+
+    fn remove_directory(&self, name: &[u8]) -> io::Result<()> {
+        self.inner.remove_directory(name)
+    }
+
+    fn status_of(&self, name: &[u8]) -> io::Result<Status> {
+        self.inner.status_of(name)
+    }
+
+    fn status(&self) -> io::Result<Status> {
+        self.inner.status()
+    }
+
+    fn set_modified_of(&self, name: &[u8], modified: Timestamp) -> io::Result<()> {
+        self.inner.set_modified_of(name, modified)
+    }
+
+    fn set_mode(&self, mode: u32) -> io::Result<()> {
+        self.inner.set_mode(mode)
+    }
+
+    fn set_modified(&self, modified: Timestamp) -> io::Result<()> {
+        self.inner.set_modified(modified)
+    }
+
+    fn list(&self) -> io::Result<Box<dyn NameList>> {
+        self.inner.list()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}

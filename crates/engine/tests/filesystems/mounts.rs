@@ -1,0 +1,134 @@
+//! File systems made for one test.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+
+/// Why a file system could not be tried.
+pub struct Skipped(String);
+
+impl Skipped {
+    /// Says so past the test harness, which would keep it to itself.
+    pub fn report(self, name: &str) {
+        let Skipped(reason) = self;
+        if std::env::var_os("LONGHAUL_REQUIRE_FILESYSTEMS").is_some_and(|value| value == "1") {
+            panic!("{name} was to be tried and could not be: {reason}");
+        }
+        let line = format!("skipped: {name} was not tried: {reason}\n");
+        std::io::stderr().write_all(line.as_bytes()).unwrap();
+    }
+}
+
+/// What is mounted, until this is dropped, also by a panic. A killed test
+/// leaves nothing either: its mount namespace goes with it, and the loop
+/// device with the mount.
+pub struct Mounted {
+    /// The last one mounted comes last.
+    points: Vec<PathBuf>,
+    /// Holds the image and the mount point; dropped after the unmounting.
+    _directory: TempDir,
+}
+
+impl Mounted {
+    pub fn point(&self) -> &Path {
+        self.points.last().unwrap()
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        for point in self.points.iter().rev() {
+            let plain = Command::new("umount").arg(point).status();
+            if !plain.is_ok_and(|status| status.success()) {
+                let _ = Command::new("umount").arg("--lazy").arg(point).status();
+            }
+        }
+    }
+}
+
+/// Enough for the smallest XFS (300 MB); the file is sparse.
+const IMAGE_BYTES: u64 = 512 << 20;
+
+/// A file system on a loop device, made by a command that takes the image.
+pub fn mount_image(kind: &str, make: &[&str]) -> Result<Mounted, Skipped> {
+    let directory = private_directory()?;
+    let image = directory.path().join("image");
+    File::create(&image).unwrap().set_len(IMAGE_BYTES).unwrap();
+    run(Command::new(make[0]).args(&make[1..]).arg(&image))?;
+    let point = directory.path().join("mounted");
+    fs::create_dir(&point).unwrap();
+    mount(["-t", kind, "-o", "loop"], &image, &point)?;
+    Ok(Mounted {
+        points: vec![point],
+        _directory: directory,
+    })
+}
+
+/// tmpfs, small enough to be filled.
+pub fn mount_tmpfs() -> Result<Mounted, Skipped> {
+    let directory = private_directory()?;
+    let point = directory.path().join("mounted");
+    fs::create_dir(&point).unwrap();
+    mount(["-t", "tmpfs", "-o", "size=64m"], "tmpfs", &point)?;
+    Ok(Mounted {
+        points: vec![point],
+        _directory: directory,
+    })
+}
+
+/// overlayfs over ext4, so that it does not depend on what is beneath the
+/// directory for temporary files.
+pub fn mount_overlay() -> Result<Mounted, Skipped> {
+    let mut mounted = mount_image("ext4", &["mkfs.ext4", "-q"])?;
+    let base = mounted.point().to_owned();
+    for name in ["lower", "upper", "work", "merged"] {
+        fs::create_dir(base.join(name)).unwrap();
+    }
+    let layers = format!(
+        "lowerdir={0}/lower,upperdir={0}/upper,workdir={0}/work",
+        base.display()
+    );
+    let point = base.join("merged");
+    mount(["-t", "overlay", "-o", &layers], "overlay", &point)?;
+    mounted.points.push(point);
+    Ok(mounted)
+}
+
+fn private_directory() -> Result<TempDir, Skipped> {
+    if !rustix::process::geteuid().is_root() {
+        return Err(Skipped("it needs root".to_owned()));
+    }
+    // Where a sandbox forbids it, mounts are visible outside for a while.
+    if leave_mount_namespace() {
+        run(Command::new("mount").args(["--make-rprivate", "/"]))?;
+    }
+    Ok(tempfile::tempdir().unwrap())
+}
+
+/// Gives this thread, and what it starts, mounts of its own.
+#[expect(unsafe_code, reason = "rustix calls it unsafe as well")]
+fn leave_mount_namespace() -> bool {
+    // SAFETY: the call touches no memory. The thread no longer shares its
+    // working directory and umask with the others, which no test here changes.
+    unsafe { libc::unshare(libc::CLONE_NEWNS) == 0 }
+}
+
+fn mount(options: [&str; 4], source: impl AsRef<OsStr>, point: &Path) -> Result<(), Skipped> {
+    run(Command::new("mount").args(options).arg(source).arg(point))
+}
+
+fn run(command: &mut Command) -> Result<(), Skipped> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command
+        .output()
+        .map_err(|error| Skipped(format!("{program}: {error}")))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    Err(Skipped(format!("{program}: {}", complaint.trim())))
+}

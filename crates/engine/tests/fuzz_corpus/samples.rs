@@ -1,0 +1,110 @@
+//! Valid samples of what lies on disks.
+
+use longhaul_engine::codec::{Encoder, bound};
+use longhaul_engine::journal::entry::{self, Entry, Header, Owner};
+use longhaul_proto::block::Codec;
+use longhaul_proto::digest::{Checksum, Integrity};
+use longhaul_proto::ledger::DurableBlock;
+use longhaul_proto::manifest::{SourceIdentity, Timestamp};
+
+/// Types and bodies of the records of a journal.
+pub fn records() -> Vec<(u8, Vec<u8>)> {
+    let header = Entry::Header(Header {
+        part: 7,
+        integrity: Integrity::Digest,
+        source: [2; 32],
+        identity: SourceIdentity::default(),
+        name: b"data.h5"[..].into(),
+        principal: "alice".into(),
+    });
+    let owner = |epoch| Entry::Owner {
+        epoch,
+        owner: Owner {
+            host: "dtn".into(),
+            process: 5,
+            started: Timestamp::default(),
+            session: [1; 16],
+        },
+    };
+    let block = |offset, length| {
+        Entry::Durable(DurableBlock {
+            offset,
+            length,
+            checksum: Checksum::Blake3([3; 32]),
+        })
+    };
+    [
+        header,
+        owner(1),
+        block(0, 1 << 20),
+        block(1 << 20, 1 << 20),
+        owner(2),
+        block(0, 2 << 20),
+    ]
+    .iter()
+    .map(|entry| {
+        let mut record = Vec::new();
+        entry::encode(entry, 0, &mut record).unwrap();
+        (record[0], record[4..record.len() - 8].to_vec())
+    })
+    .collect()
+}
+
+/// Codec, announced size (a power of two), payload.
+pub fn payloads() -> Vec<Vec<u8>> {
+    let mut encoder = Encoder::new().unwrap();
+    let text = b"what repeats is shorter, what repeats is shorter.".repeat(100);
+    let mut payloads = Vec::new();
+    for (codec, byte) in [(Codec::Lz4, 0), (Codec::Zstd { level: 1 }, 1)] {
+        for log in [0, 6, 12] {
+            let plain = &text[..1 << log];
+            let mut packed = vec![0; bound(codec, plain.len())];
+            let length = encoder.encode(codec, plain, &mut packed).unwrap();
+            payloads.push([&[byte, 1 << 6 | log], &packed[..length]].concat());
+        }
+    }
+    payloads
+}
+
+/// Target, name, text.
+pub fn texts() -> Vec<(&'static str, &'static str, String)> {
+    let secret = "A".repeat(43);
+    let token = format!("lht_{secret}");
+    let salt = "A".repeat(22);
+    let hash = format!("lhh1${salt}${secret}");
+    let fingerprint = format!("sha256:{secret}");
+    let principals = format!(
+        "[[principal]]\nname = \"alice\"\ntoken = \"{hash}\"\ncertificates = [\"{fingerprint}\"]\n\
+         [[principal.root]]\nat = \"/data\"\npath = \"/srv/data\"\nrights = [\"read\", \"write\"]\n"
+    );
+    let part = ".longhaul-0123456789abcdef0123456789abcdef-0123456789abcdef.part";
+    vec![
+        ("principals", "sample", principals.clone()),
+        (
+            "principals",
+            "with-url",
+            format!("{principals}\0/data/run/../x"),
+        ),
+        ("principals", "empty", String::new()),
+        (
+            "known_hosts",
+            "sample",
+            format!("# mine\n[::1]:7 {fingerprint}\nhost:1 {fingerprint}\n"),
+        ),
+        ("known_hosts", "no-key", "host:1\n".to_owned()),
+        (
+            "client_tokens",
+            "sample",
+            format!("# mine\nhost:1 alice {token}\n"),
+        ),
+        ("client_tokens", "no-token", "host:1 alice\n".to_owned()),
+        ("words", "token", token),
+        ("words", "hash", hash),
+        ("words", "fingerprint", fingerprint),
+        ("words", "part", part.to_owned()),
+        ("words", "host", "[2001:db8::1]".to_owned()),
+        ("words", "size", "1.5GiB".to_owned()),
+        ("words", "rate", "10Gbit/s".to_owned()),
+        ("words", "span", "1.5min".to_owned()),
+    ]
+}

@@ -1,0 +1,9 @@
+//! A peer that breaks every rule, against a real end: nothing outside the root
+//! is touched, memory is bounded, and the session ends with a reason.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod peer;
+#[path = "../support/mod.rs"]
+mod support;
+mod to_receiver;
+mod to_sender;

@@ -1,0 +1,446 @@
+//! Against an end that receives.
+
+use std::os::unix::fs::symlink;
+use std::time::Duration;
+
+use longhaul_proto::block::{Codec, Content, Extent};
+use longhaul_proto::block::{ContentName, PieceName};
+use longhaul_proto::digest::Checksum;
+use longhaul_proto::frame::FrameKind;
+use longhaul_proto::handshake::{Purport, Secret};
+use longhaul_proto::manifest::{Entry, EntryId, EntryKind};
+use longhaul_proto::message::{Answer, Failure, FailureKind, Farewell, Flows, Message};
+use longhaul_proto::session::StreamId;
+
+use super::peer::{Peer, Place, file, pack, piece, short};
+
+/// More than any end takes; the bar's ten million take a minute.
+const FLOOD: u64 = 1_000_000;
+
+fn broken(peer: Peer, context: &str) -> String {
+    match peer.ending(context).farewell {
+        Farewell::Broken(text) => text,
+        other => panic!("{context}: {other:?}"),
+    }
+}
+
+/// The bytes of a message with a path that [`longhaul_proto`] would not make.
+fn with_path(path: &[u8]) -> Vec<u8> {
+    let stand_in = vec![b'x'; path.len().max(1)];
+    let end = Message::Entries(vec![file(0, &stand_in, 3)]);
+    let mut bytes = minicbor::to_vec(end).unwrap();
+    let at = bytes
+        .windows(stand_in.len())
+        .position(|part| part == stand_in)
+        .unwrap();
+    bytes[at..at + path.len()].copy_from_slice(path);
+    bytes
+}
+
+#[test]
+fn paths_that_lead_out_end_the_session() {
+    for path in [
+        &b"../beside/sentinel"[..],
+        b"/etc/longhaul",
+        b"a/../../beside/x",
+        b"a//b",
+        b".",
+        b"a/.longhaul-x",
+        b"a\0b",
+    ] {
+        let place = Place::new();
+        let mut peer = Peer::of_receiver(&place, short());
+        peer.say_raw(with_path(path));
+        let shown = path.escape_ascii().to_string();
+        assert!(broken(peer, &shown).contains("decoded"), "{shown}");
+        place.assert_untouched(&shown);
+    }
+}
+
+#[test]
+fn links_in_the_way_are_not_followed() {
+    let place = Place::new();
+    symlink(place.beside(), place.root().join("away")).unwrap();
+    symlink(place.beside().join("sentinel"), place.root().join("file")).unwrap();
+    let mut peer = Peer::of_receiver(&place, short());
+    peer.block(&pack(file(0, b"away/sentinel", 4), b"evil"), b"evil");
+    peer.block(&pack(file(1, b"away/inner/new", 4), b"evil"), b"evil");
+    peer.block(&pack(file(2, b"file", 4), b"evil"), b"evil");
+    peer.block(
+        &piece(file(3, b"away/large", 200_000), 0, &[1; 65_536]),
+        &[1; 65_536],
+    );
+    let directory = Entry {
+        kind: EntryKind::Directory,
+        ..file(4, b"away", 0)
+    };
+    peer.say(&Message::DirectoryEnd {
+        entry: directory,
+        children: 0,
+    });
+    peer.say(&Message::WalkEnd { entries: 3 });
+    let ending = peer.ending("links");
+    place.assert_untouched("links");
+    assert!(
+        std::fs::symlink_metadata(place.root().join("file"))
+            .unwrap()
+            .is_file()
+    );
+    assert!(
+        ending
+            .totals
+            .is_some_and(|totals| totals.failed == 4 && totals.committed == 1),
+        "{ending:?}"
+    );
+}
+
+#[test]
+fn a_directory_swapped_for_a_link_meanwhile_leads_nowhere() {
+    let place = Place::new();
+    let inside = place.root().join("inside");
+    let mut peer = Peer::of_receiver(&place, short());
+    let mut id = 0;
+    for round in 0..200 {
+        for _ in 0..5 {
+            peer.block(
+                &pack(file(id, b"inside/inner/sentinel", 4), b"evil"),
+                b"evil",
+            );
+            id += 1;
+        }
+        let large = file(id, format!("inside/inner/l{id}").as_bytes(), 100_000);
+        peer.block(&piece(large, 0, &[1; 65_536]), &[1; 65_536]);
+        id += 1;
+        // Whatever of this works, in whatever moment.
+        let _ = match round % 2 {
+            0 => std::fs::rename(&inside, place.root().join(format!("old{round}")))
+                .and_then(|()| symlink(place.beside(), &inside)),
+            _ => std::fs::remove_file(&inside),
+        };
+    }
+    peer.handle.shutdown();
+    peer.ending("swapped");
+    place.assert_untouched("swapped");
+}
+
+#[test]
+fn half_a_frame_and_silence_end_the_session() {
+    for length in [3, 30, 300] {
+        let place = Place::new();
+        let mut peer = Peer::of_receiver(&place, short());
+        let header = pack(file(0, b"a", 5000), &[1; 5000]);
+        let frame = longhaul_proto::frame::encode(FrameKind::Block, &header, 5000).unwrap();
+        let bytes = [&frame[..], &[1; 5000]].concat();
+        peer.send(&[&bytes[..length]]);
+        assert!(broken(peer, "half a frame").contains("stream"));
+        assert!(!place.root().join("a").exists());
+    }
+}
+
+const FLOODS: [&str; 9] = [
+    "entries",
+    "large files",
+    "seals",
+    "abandoned",
+    "parents",
+    "directories",
+    "checksums",
+    "tickets",
+    "wants",
+];
+
+/// The n-th message of a flood.
+fn message_of(flood: &str, n: u64) -> Message {
+    let (id, generation) = (EntryId(n), 0);
+    let apart = EntryId(2 * n);
+    let failure = |length| Failure::new(FailureKind::Other, "x".repeat(length));
+    let listed = |id: u64| file(id, format!("{id}").as_bytes(), 9);
+    let directory = |entry| Entry {
+        kind: EntryKind::Directory,
+        ..entry
+    };
+    match flood {
+        "entries" => Message::Entries((500 * n..500 * (n + 1)).map(listed).collect()),
+        "large files" => Message::Entries(vec![file(2 * n, b"same", 1 << 40)]),
+        "seals" => Message::Sealed {
+            file: id,
+            generation,
+            size: 1,
+        },
+        "abandoned" => Message::Abandoned {
+            id: apart,
+            parent: None,
+            failure: failure(1000),
+        },
+        "parents" => Message::Abandoned {
+            id: EntryId(2 * n + 1),
+            parent: Some(apart),
+            failure: failure(0),
+        },
+        "directories" => Message::DirectoryEnd {
+            entry: directory(listed(n)),
+            children: 7,
+        },
+        "checksums" => Message::Checksums {
+            content: ContentName::Pack(vec![id]),
+            checksums: vec![Some(Checksum::Xxh3(n)); 20],
+        },
+        "tickets" => Message::Tickets(vec![Secret([1; 32]); 100]),
+        _ => Message::WantTickets(u32::MAX),
+    }
+}
+
+#[test]
+fn floods_are_refused_with_bounded_memory() {
+    for name in FLOODS {
+        let place = Place::new();
+        let mut peer = Peer::of_receiver(&place, short());
+        let before = resident();
+        let mut sent = 0;
+        while sent < FLOOD / 5 && peer.say(&message_of(name, sent)) {
+            sent += 1;
+        }
+        peer.handle.shutdown();
+        let text = broken(peer, name);
+        let grown = resident().saturating_sub(before);
+        println!("{name}: {sent} messages, {} MiB, {text}", grown >> 20);
+        assert!(grown < 256 << 20, "{name}: {} MiB", grown >> 20);
+        place.assert_untouched(name);
+    }
+}
+
+/// Bytes of memory this process has.
+fn resident() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+    text.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+}
+
+#[test]
+fn scattered_pieces_and_many_files_are_refused() {
+    let mut peer = Peer::of_sink(short());
+    let data = [1; 1024];
+    let mut sent = 0;
+    while sent < FLOOD && peer.block(&piece(file(0, b"l", 1 << 50), sent * 2048, &data), &data) {
+        sent += 1;
+    }
+    println!("{sent} scattered pieces");
+    assert!(sent < FLOOD);
+    assert!(broken(peer, "scattered").contains("under way"));
+}
+
+#[test]
+fn what_is_wrong_is_never_written_under_its_name() {
+    let place = Place::new();
+    let mut peer = Peer::of_receiver(&place, short());
+    peer.block(&pack(file(0, b"digest", 4), b"good"), b"evil");
+    let mut unsigned = pack(file(1, b"unsigned", 4), b"good");
+    let Content::Pack(entries) = &mut unsigned.content else {
+        unreachable!()
+    };
+    entries[0].checksum = None;
+    peer.block(&unsigned, b"good");
+    let mut other = piece(file(2, b"kind", 100_000), 0, &[1; 65_536]);
+    let Content::Piece(piece_of) = &mut other.content else {
+        unreachable!()
+    };
+    piece_of.checksum = Some(Checksum::Xxh3(1));
+    peer.block(&other, &[1; 65_536]);
+    // Overlapping, twice, and sealed before it is whole.
+    let large = || file(3, b"large", 131_072);
+    peer.block(&piece(large(), 0, &[1; 65_536]), &[1; 65_536]);
+    peer.block(&piece(large(), 0, &[2; 1024]), &[2; 1024]);
+    peer.block(&piece(large(), 0, &[1; 65_536]), &[1; 65_536]);
+    peer.say(&Message::Sealed {
+        file: EntryId(3),
+        generation: 0,
+        size: 131_072,
+    });
+    for epoch in [0, 1, 99] {
+        let (file, digest) = (EntryId(3 + epoch), Some(Checksum::Blake3([9; 32])));
+        peer.say(&Message::Commit {
+            epoch,
+            file: EntryId(77),
+            generation: 5,
+            digest,
+        });
+        peer.say(&Message::Commit {
+            epoch,
+            file,
+            generation: 9,
+            digest: None,
+        });
+    }
+    std::thread::park_timeout(Duration::from_millis(300));
+    peer.say(&Message::Goodbye(Farewell::Complete));
+    assert!(broken(peer, "wrong").contains("before everything"));
+    for name in ["digest", "unsigned", "kind", "large"] {
+        assert!(!place.root().join(name).exists(), "{name}");
+    }
+}
+
+#[test]
+fn blocks_that_contradict_themselves_end_the_session() {
+    let entry = || file(0, b"a", 1 << 20);
+    let good = || piece(entry(), 0, &[1; 65_536]);
+    let change = |change: &dyn Fn(&mut longhaul_proto::block::Piece)| {
+        let mut header = good();
+        let Content::Piece(piece) = &mut header.content else {
+            unreachable!()
+        };
+        change(piece);
+        header
+    };
+    let extent = |start, length| Extent { start, length };
+    let mut longer = good();
+    longer.decoded = 1 << 40;
+    let mut bomb = good();
+    (bomb.codec, bomb.decoded) = (Codec::Zstd { level: 1 }, 16 << 20);
+    let mut omitted = pack(file(0, b"o", 4), b"none");
+    (omitted.codec, omitted.decoded) = (Codec::Omitted, 0);
+    let huge = pack(file(0, b"h", u64::MAX), &[1; 65_536]);
+    let data = [1; 65_536];
+    for (name, header, payload) in [
+        ("offset", change(&|p| p.offset = 1000), &data[..]),
+        ("beyond", change(&|p| p.offset = 1 << 62), &data),
+        ("overflow", change(&|p| p.offset = u64::MAX - 1023), &data),
+        ("length", change(&|p| p.length = 1 << 30), &data),
+        (
+            "extents",
+            change(&|p| p.extents = Some(vec![extent(9, 9), extent(3, 65_527)])),
+            &data,
+        ),
+        (
+            "extent",
+            change(&|p| p.extents = Some(vec![extent(u32::MAX, 65_536)])),
+            &data,
+        ),
+        (
+            "many",
+            change(&|p| p.extents = Some(vec![extent(0, 1); 9000])),
+            &data,
+        ),
+        ("decoded", longer, &data),
+        ("bomb", bomb, &data),
+        ("omitted", omitted, &[]),
+        ("huge", huge, &data),
+    ] {
+        let place = Place::new();
+        let mut peer = Peer::of_receiver(&place, short());
+        peer.block(&header, payload);
+        let text = broken(peer, name);
+        println!("{name}: {text}");
+        assert!(!text.contains("stream came back"), "{name}: {text}");
+    }
+}
+
+#[test]
+fn a_bomb_is_bounded_by_what_it_announced() {
+    let place = Place::new();
+    let mut settings = short();
+    settings.codec = Codec::Zstd { level: 1 };
+    let mut peer = Peer::of_receiver(&place, settings);
+    let bomb = zstd::bulk::compress(&vec![0; 512 << 20], 3).unwrap();
+    let before = resident();
+    for id in 0..20 {
+        let mut header = pack(file(id, format!("{id}").as_bytes(), 60_000), &[0; 60_000]);
+        header.codec = Codec::Zstd { level: 1 };
+        peer.block(&header, &bomb);
+    }
+    std::thread::park_timeout(Duration::from_millis(500));
+    peer.handle.shutdown();
+    broken(peer, "bomb");
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 64 << 20, "{} MiB", grown >> 20);
+    assert!(!place.root().join("0").exists());
+}
+
+#[test]
+fn a_tree_to_be_verified_is_not_written_to() {
+    let place = Place::new();
+    let mut settings = short();
+    settings.purport = Purport::Verify;
+    let mut peer = Peer::of_receiver(&place, settings.clone());
+    peer.block(&pack(file(0, b"new", 4), b"evil"), b"evil");
+    assert!(broken(peer, "data").contains("checksums"));
+    std::fs::write(place.root().join("there"), b"four").unwrap();
+    let mut peer = Peer::of_receiver(&place, settings);
+    let mut huge = pack(file(0, b"there", 1 << 60), b"");
+    (huge.codec, huge.decoded) = (Codec::Omitted, 0);
+    peer.block(&huge, b"");
+    broken(peer, "huge");
+    assert!(!place.root().join("new").exists());
+}
+
+#[test]
+fn messages_of_the_wrong_role_and_nonsense_end_the_session() {
+    let name = PieceName {
+        file: EntryId(0),
+        generation: 0,
+        offset: 0,
+        length: 1,
+    };
+    let wrong = [
+        Message::Answers(vec![(EntryId(0), Answer::Send)]),
+        Message::Durable {
+            epoch: 1,
+            pieces: vec![(name, Checksum::Xxh3(0))],
+        },
+        Message::Done {
+            epoch: 1,
+            entries: Vec::new(),
+        },
+        Message::Finished(Default::default()),
+        Message::Entries(vec![Entry {
+            mode: 0o77777,
+            ..file(0, b"a", 1)
+        }]),
+        Message::Entries(vec![Entry {
+            parent: Some(EntryId(9)),
+            ..file(3, b"a", 1)
+        }]),
+        Message::DirectoryEnd {
+            entry: file(0, b"a", 1),
+            children: 0,
+        },
+    ];
+    for message in wrong {
+        let place = Place::new();
+        let mut peer = Peer::of_receiver(&place, short());
+        peer.say(&message);
+        broken(peer, &format!("{message:?}"));
+    }
+    let place = Place::new();
+    let mut peer = Peer::of_receiver(&place, short());
+    peer.say_raw(vec![0xff; 50]);
+    broken(peer, "no message");
+    let mut peer = Peer::of_receiver(&place, short());
+    peer.frame(FrameKind::Handshake, &1_u64, &[]);
+    assert!(broken(peer, "handshake").contains("handshake"));
+    let mut peer = Peer::of_receiver(&place, short());
+    peer.send(&[b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n"]);
+    broken(peer, "another protocol");
+}
+
+#[test]
+fn a_number_joins_once_and_a_flood_of_flows_is_bounded() {
+    let place = Place::new();
+    let mut peer = Peer::of_receiver(&place, short());
+    let (_ours, theirs) = longhaul_engine::net::clear::local_pair().unwrap();
+    assert!(!peer.end.attach(theirs, StreamId(0), false, 0));
+    let (_ours, theirs) = longhaul_engine::net::clear::local_pair().unwrap();
+    assert!(
+        !peer.end.attach(theirs, StreamId(1), false, 99),
+        "messages never said"
+    );
+    let most = Some(u32::MAX);
+    peer.say(&Message::SetFlows(Flows {
+        readers: most,
+        compressors: most,
+        streams: most,
+        decompressors: most,
+        writers: most,
+    }));
+    std::thread::park_timeout(Duration::from_millis(300));
+    peer.say(&Message::Goodbye(Farewell::Cancelled));
+    assert_eq!(peer.ending("flows").farewell, Farewell::Cancelled);
+}

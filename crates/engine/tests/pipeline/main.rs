@@ -1,0 +1,341 @@
+//! Whole transfers while everything about them changes: flows, streams, bytes
+//! on the way, sources.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod proxy;
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul_engine::send::source::What;
+use longhaul_engine::session::TransferSettings;
+use longhaul_engine::storage::forgetting::ForgettingStorage;
+use longhaul_engine::storage::posix::PosixDirectory;
+use longhaul_engine::storage::{Creation, DataMode, Directory};
+use longhaul_proto::block::Codec;
+use longhaul_proto::digest::Integrity;
+use longhaul_proto::message::{Farewell, Flows};
+
+use proxy::{Fault, Proxied};
+use support::ends::{Ends, copy, destination, settings, sources};
+use support::tree::{self, Node, Tree, random_tree, small_tree};
+use support::{Chance, times};
+
+fn disk_with(content: &Tree) -> Arc<dyn Directory> {
+    let disk = ForgettingStorage::new();
+    tree::build(&disk.root(), content);
+    disk.root()
+}
+
+fn assert_same(root: &Arc<dyn Directory>, content: &Tree, context: &str) {
+    let (found, staging) = tree::read(root);
+    if let Some(difference) = tree::difference(&found, content) {
+        panic!("{context}: {difference}");
+    }
+    assert_eq!(staging, [""; 0], "{context}: left behind");
+}
+
+/// Two ends that copy `content` between disks in memory.
+fn start(mut settings: TransferSettings, content: &Tree) -> (Ends, Arc<dyn Directory>) {
+    let (from, to) = (disk_with(content), ForgettingStorage::new().root());
+    let destination = destination(to.clone());
+    settings.epoch = destination.take().unwrap();
+    settings.asks = false;
+    let top = from.open_directory(b"top").unwrap();
+    let from = sources(top, What::Tree(b"top"[..].into()));
+    (Ends::start(settings, from, destination), to)
+}
+
+/// A tree that takes a moment: many small files, some of many blocks.
+fn busy_tree(seed: u64) -> Tree {
+    let mut content = random_tree(seed, 1500);
+    let mut chance = Chance::new(seed);
+    for number in 0..6 {
+        let path = format!("top/big{number}").into_bytes();
+        content.insert(path, tree::file(&mut chance, 3_000_000 + number * 1001));
+    }
+    content
+}
+
+fn changes(chance: &mut Chance) -> Flows {
+    let mut count = || Some(1 << chance.below(4));
+    Flows {
+        readers: count(),
+        compressors: count(),
+        streams: None,
+        decompressors: count(),
+        writers: count(),
+    }
+}
+
+#[test]
+fn every_layer_is_halved_and_doubled_while_data_flows() {
+    for seed in 0..times("LONGHAUL_PIPELINES", 6) {
+        let content = busy_tree(seed);
+        let mut settings = settings();
+        settings.codec = [Codec::Plain, Codec::Zstd { level: 1 }, Codec::Lz4][seed as usize % 3];
+        let (ends, to) = start(settings, &content);
+        ends.join(0, false);
+        ends.join(1, false);
+        let mut chance = Chance::new(seed);
+        let mut changed = 0;
+        while !ends
+            .sender
+            .wait_for(Duration::from_millis(chance.below(10)))
+        {
+            ends.sender.set_flows(changes(&mut chance));
+            ends.sender.steer(changes(&mut chance));
+            changed += 1;
+        }
+        let ended = ends.finish(&format!("seed {seed}, {changed} changes"));
+        assert!(ended.is_complete(), "seed {seed}: {:?}", ended.sent.failed);
+        assert_same(&to, &content, &format!("seed {seed}"));
+        println!("seed {seed}: {changed} changes");
+    }
+}
+
+#[test]
+fn streams_are_killed_and_replaced_while_data_flows() {
+    for seed in 0..times("LONGHAUL_PIPELINES", 10) {
+        let content = busy_tree(seed + 100);
+        let (ends, to) = start(settings(), &content);
+        let mut chance = Chance::new(seed);
+        let (mut next, mut live) = (0, Vec::new());
+        loop {
+            while live.len() < 3 {
+                live.extend(ends.join_killable(next));
+                next += 1;
+            }
+            if next > 100
+                || ends
+                    .sender
+                    .wait_for(Duration::from_millis(chance.below(12)))
+            {
+                break;
+            }
+            // Also all of them at once: the session outlives its streams.
+            let kills = if chance.below(5) == 0 { 3 } else { 1 };
+            for _ in 0..kills {
+                let victim = chance.below(live.len() as u64) as usize;
+                live.swap_remove(victim).shutdown();
+            }
+        }
+        let ended = ends.finish(&format!("seed {seed}, {next} streams"));
+        let why = &ended.sender.farewell;
+        assert!(
+            ended.is_complete(),
+            "seed {seed}: {why:?} {:?}",
+            ended.sent.failed
+        );
+        assert_same(&to, &content, &format!("seed {seed}"));
+        println!("seed {seed}: {next} streams");
+    }
+}
+
+#[test]
+fn every_flipped_byte_is_noticed_and_sent_again() {
+    let mut noticed = 0;
+    for seed in 0..times("LONGHAUL_PIPELINES", 8) {
+        let content = busy_tree(seed + 200);
+        let mut settings = settings();
+        settings.clear = true;
+        settings.silence = Duration::from_secs(3);
+        if seed % 2 == 1 {
+            settings.codec = Codec::Zstd { level: 1 };
+        }
+        let (ends, to) = start(settings, &content);
+        assert!(ends.join(0, false));
+        let mut proxied = Proxied::new(Fault::Flips { every: 400_000 }, seed);
+        while !ends.sender.wait_for(Duration::from_millis(20)) {
+            proxied.keep_joined(&ends, 2);
+        }
+        let flips = proxied.faults();
+        let ended = ends.finish(&format!("seed {seed}, {flips} flips"));
+        assert!(ended.is_complete(), "seed {seed}: {:?}", ended.sent.failed);
+        assert_same(&to, &content, &format!("seed {seed}, {flips} flips"));
+        noticed += flips;
+    }
+    println!("{noticed} flips");
+    assert!(noticed > 0);
+}
+
+#[test]
+fn a_stream_that_stalls_does_not_hold_up_the_end() {
+    for clear in [false, true] {
+        let content = busy_tree(300);
+        let mut settings = settings();
+        settings.clear = clear;
+        settings.silence = Duration::from_secs(2);
+        let (ends, to) = start(settings, &content);
+        assert!(ends.join(0, false));
+        let mut proxied = Proxied::new(Fault::Stall { after: 500_000 }, 1);
+        proxied.join(&ends, 1, clear);
+        assert!(ends.join(2, clear));
+        let ended = ends.finish("stalled");
+        assert!(ended.is_complete(), "{:?}", ended.sent.failed);
+        assert_same(&to, &content, "stalled");
+        assert_eq!(proxied.faults(), 1);
+    }
+}
+
+/// The only stream with blocks stalls: it is given up and replaced, although
+/// messages still come.
+#[test]
+fn the_only_block_stream_stalls_and_is_replaced() {
+    let content = small_tree(9);
+    let mut settings = settings();
+    settings.clear = true;
+    settings.silence = Duration::from_secs(2);
+    let (ends, to) = start(settings, &content);
+    assert!(ends.join(0, false));
+    let mut proxied = Proxied::new(Fault::Stall { after: 200_000 }, 1);
+    proxied.join(&ends, 1, true);
+    while !ends.sender.wait_for(Duration::from_millis(50)) {
+        proxied.keep_joined(&ends, 1);
+    }
+    let ended = ends.finish("stalled");
+    assert!(ended.is_complete(), "{:?}", ended.sent.failed);
+    assert_same(&to, &content, "stalled");
+}
+
+#[test]
+fn a_session_lingers_and_then_gives_up() {
+    let mut settings = settings();
+    settings.linger = Duration::from_millis(300);
+    let (ends, _) = start(settings, &small_tree(1));
+    let ended = ends.finish("no stream at all");
+    assert!(matches!(&ended.sender.farewell, Farewell::Broken(text) if text.contains("stream")));
+    assert!(matches!(ended.receiver.farewell, Farewell::Broken(_)));
+}
+
+#[test]
+fn compressed_and_lightly_checked_copies_are_right() {
+    for codec in [Codec::Plain, Codec::Zstd { level: 3 }, Codec::Lz4] {
+        for integrity in [Integrity::Digest, Integrity::Checksum] {
+            let mut content = random_tree(8, 200);
+            let zeros = vec![7; 1_000_000];
+            let Node::File { mode, modified, .. } = tree::file(&mut Chance::new(1), 0) else {
+                unreachable!()
+            };
+            let even = Node::File {
+                data: zeros,
+                mode,
+                modified,
+            };
+            content.insert(b"top/even".into(), even);
+            let mut settings = settings();
+            (settings.codec, settings.integrity) = (codec, integrity);
+            let (ends, to) = start(settings, &content);
+            ends.join(0, false);
+            ends.join(1, false);
+            let context = format!("{codec:?} {integrity:?}");
+            assert!(ends.finish(&context).is_complete(), "{context}");
+            assert_same(&to, &content, &context);
+        }
+    }
+}
+
+#[test]
+fn holes_stay_holes() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let source = PosixDirectory::open_root(from.path()).unwrap();
+    source.make_directory(b"top", 0o755).unwrap();
+    let top = source.open_directory(b"top").unwrap();
+    let file = top
+        .create_file(b"sparse", Creation::New, DataMode::Buffered)
+        .unwrap();
+    file.set_length(10_000_001).unwrap();
+    for offset in [0, 70_000, 5_000_000, 10_000_000] {
+        file.write_at(b"x", offset).unwrap();
+    }
+    let end = top.create_file(b"hole", Creation::New, DataMode::Buffered);
+    end.unwrap().set_length(3_000_000).unwrap();
+    let target = PosixDirectory::open_root(to.path()).unwrap();
+    let ended = copy(settings(), &source, &target, "sparse").unwrap();
+    assert!(ended.is_complete(), "{:?}", ended.sent.failed);
+    assert_same(&target, &tree::read(&source).0, "sparse");
+    let there = target.open_directory(b"top").unwrap();
+    for name in [&b"sparse"[..], b"hole"] {
+        let taken = there.status_of(name).unwrap().allocated;
+        assert!(taken <= 64 << 10, "{taken} bytes taken");
+    }
+}
+
+/// Sources change, grow, shrink and vanish while they are copied: what arrives
+/// is one state of each, whole, and the rest is told.
+#[test]
+fn sources_that_change_are_never_mixed() {
+    for seed in 0..times("LONGHAUL_PIPELINES", 6) {
+        let content = busy_tree(seed + 400);
+        let disk = ForgettingStorage::new();
+        tree::build(&disk.root(), &content);
+        let top = disk.root().open_directory(b"top").unwrap();
+        let to = ForgettingStorage::new().root();
+        let there = destination(to.clone());
+        let mut settings = settings();
+        settings.epoch = there.take().unwrap();
+        settings.asks = false;
+        let ends = Ends::start(
+            settings,
+            sources(top.clone(), What::Tree(b"top"[..].into())),
+            there,
+        );
+        ends.join(0, false);
+        ends.join(1, false);
+        let mut chance = Chance::new(seed);
+        while !ends
+            .sender
+            .wait_for(Duration::from_micros(chance.below(3000)))
+        {
+            let name = format!("big{}", chance.below(6)).into_bytes();
+            change(&top, &name, &mut chance);
+        }
+        let ended = ends.finish(&format!("seed {seed}"));
+        assert_eq!(ended.sender.farewell, Farewell::Complete, "seed {seed}");
+        let (found, staging) = tree::read(&to);
+        assert_eq!(
+            staging, [""; 0],
+            "seed {seed}: left behind, {:?}",
+            ended.sent.failed
+        );
+        for (path, node) in &found {
+            let Node::File { data, .. } = node else {
+                continue;
+            };
+            if path.starts_with(b"top/big") {
+                assert!(
+                    is_one_state(data),
+                    "seed {seed}: {} is mixed",
+                    path.escape_ascii()
+                );
+            }
+        }
+    }
+}
+
+/// Fills a file with one byte, a number of its own each time.
+fn change(top: &Arc<dyn Directory>, name: &[u8], chance: &mut Chance) {
+    if chance.below(10) == 0 {
+        let _ = top.remove_file(name);
+        return;
+    }
+    let state = 1 + chance.below(255) as u8;
+    let sizes = [50_000, 1_000_000, 2_000_000];
+    let size = sizes[chance.below(3) as usize];
+    let Ok(file) = top.create_file(name, Creation::Either, DataMode::Buffered) else {
+        return;
+    };
+    file.set_length(0).unwrap();
+    file.write_at(&vec![state; size], 0).unwrap();
+}
+
+/// One byte again and again, or what the tree was made of; a state between two
+/// calls of [`change`] is one too (and empty).
+fn is_one_state(data: &[u8]) -> bool {
+    let Some(first) = data.first() else {
+        return true;
+    };
+    data.len() > 2_500_000 || data.iter().all(|byte| byte == first)
+}

@@ -1,0 +1,239 @@
+//! Both ends of a transfer in one process.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use longhaul_engine::journal::Owner;
+use longhaul_engine::net::clear::local_pair;
+use longhaul_engine::net::{Stream, StreamHandle};
+use longhaul_engine::recv::ReceiveSide;
+use longhaul_engine::recv::landing::{Arrival, Destination};
+use longhaul_engine::send::SendSide;
+use longhaul_engine::send::source::{Source, Sources, What};
+use longhaul_engine::session::{Ending, Event, FlowCounts, Transfer, TransferSettings, Watch};
+use longhaul_engine::storage::Directory;
+use longhaul_engine::storage::roots::OpenRoot;
+use longhaul_proto::handshake::Landing;
+use longhaul_proto::message::Farewell;
+use longhaul_proto::session::StreamId;
+use longhaul_units::ByteCount;
+
+/// Longer than any transfer of these tests takes: then it hangs.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// One directory, whatever path is asked for.
+pub struct OnlyRoot(pub Arc<dyn Directory>);
+
+impl OpenRoot for OnlyRoot {
+    fn open_root(&self, _: &Path) -> io::Result<Arc<dyn Directory>> {
+        Ok(self.0.clone())
+    }
+
+    fn make_root(&self, _: &Path) -> io::Result<Arc<dyn Directory>> {
+        Ok(self.0.clone())
+    }
+}
+
+/// A session of its own, each time.
+pub fn owner() -> Owner {
+    static COUNT: AtomicU64 = AtomicU64::new(1);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let mut session = [0; 16];
+    session[..8].copy_from_slice(&number.to_be_bytes());
+    Owner {
+        host: "test".into(),
+        process: number as u32,
+        started: Default::default(),
+        session,
+    }
+}
+
+pub fn sources(directory: Arc<dyn Directory>, what: What) -> Sources {
+    let shown = "source".to_owned();
+    Sources::new(vec![Source {
+        directory,
+        what,
+        shown,
+    }])
+}
+
+/// The same transfer, each time by a session of its own.
+pub fn arrival() -> Arrival {
+    Arrival {
+        host: [0; 32],
+        principal: "tester".to_owned(),
+        source: [7; 32],
+        owner: owner(),
+    }
+}
+
+pub fn destination(root: Arc<dyn Directory>) -> Destination {
+    Destination::open(&OnlyRoot(root), b"there/", Landing::Within, true, arrival()).unwrap()
+}
+
+/// Small blocks, checkpoints all the time, little patience.
+pub fn settings() -> TransferSettings {
+    TransferSettings {
+        block_bytes: 64 << 10,
+        budget: ByteCount(2 << 20),
+        flows: FlowCounts {
+            readers: 2,
+            compressors: 2,
+            streams: 2,
+            decompressors: 2,
+            writers: 2,
+        },
+        checkpoint_bytes: 64 << 10,
+        checkpoint_span: Duration::from_millis(2),
+        linger: Duration::from_secs(5),
+        silence: Duration::from_secs(20),
+        ..TransferSettings::default()
+    }
+}
+
+/// What an end was told of each path.
+#[derive(Clone, Debug, Default)]
+pub struct Told {
+    pub committed: Vec<Vec<u8>>,
+    pub skipped: Vec<Vec<u8>>,
+    pub failed: BTreeMap<Vec<u8>, String>,
+}
+
+/// Watches one end.
+pub fn watch() -> (Watch, Arc<Mutex<Told>>) {
+    let told = Arc::new(Mutex::new(Told::default()));
+    let inner = told.clone();
+    let watch: Watch = Arc::new(move |event| {
+        let mut told = inner.lock().unwrap();
+        match event {
+            Event::Committed { path, .. } => told.committed.push(path.as_bytes().into()),
+            Event::Skipped { path, .. } => told.skipped.push(path.as_bytes().into()),
+            Event::Failed { path, failure } => {
+                let path = path.map(|path| path.as_bytes().to_vec());
+                told.failed.insert(path.unwrap_or_default(), failure.text);
+            }
+        }
+    });
+    (watch, told)
+}
+
+/// Two ends, their streams, and what they were told.
+pub struct Ends {
+    pub sender: Arc<Transfer>,
+    pub receiver: Arc<Transfer>,
+    sent: Arc<Mutex<Told>>,
+    received: Arc<Mutex<Told>>,
+}
+
+/// How both ended.
+pub struct Ended {
+    pub sender: Ending,
+    pub receiver: Ending,
+    pub sent: Told,
+    pub received: Told,
+}
+
+impl Ended {
+    pub fn is_complete(&self) -> bool {
+        self.sender.farewell == Farewell::Complete && self.sent.failed.is_empty()
+    }
+}
+
+impl Ends {
+    pub fn start(settings: TransferSettings, from: Sources, to: Destination) -> Ends {
+        Ends::start_watched(settings, from, to, watch(), watch())
+    }
+
+    /// With nobody who remembers what became of which entry.
+    pub fn start_unwatched(settings: TransferSettings, from: Sources, to: Destination) -> Ends {
+        let nobody = || -> (Watch, Arc<Mutex<Told>>) { (Arc::new(|_| {}), Arc::default()) };
+        Ends::start_watched(settings, from, to, nobody(), nobody())
+    }
+
+    fn start_watched(
+        settings: TransferSettings,
+        from: Sources,
+        to: Destination,
+        (send_watch, sent): (Watch, Arc<Mutex<Told>>),
+        (receive_watch, received): (Watch, Arc<Mutex<Told>>),
+    ) -> Ends {
+        let side = ReceiveSide::new(to);
+        let receiver = Transfer::receiving(settings.clone(), side, receive_watch);
+        let sender = Transfer::sending(settings, SendSide::new(from), send_watch);
+        Ends {
+            sender,
+            receiver,
+            sent,
+            received,
+        }
+    }
+
+    /// Joins both by a new stream; false where one of them is over.
+    pub fn join(&self, number: u32, clear: bool) -> bool {
+        let (left, right) = local_pair().unwrap();
+        let id = StreamId(number);
+        let (sent, received) = (self.sender.received(), self.receiver.received());
+        self.receiver.attach(right, id, clear, sent)
+            && self.sender.attach(left, id, clear, received)
+    }
+
+    /// As [`Ends::join`], and gives what kills the stream.
+    pub fn join_killable(&self, number: u32) -> Option<StreamHandle> {
+        let (left, right) = local_pair().unwrap();
+        let handle = left.handle.clone();
+        self.join_by(left, right, number, false).then_some(handle)
+    }
+
+    /// Joins both by the two ends of a way.
+    pub fn join_by(&self, left: Stream, right: Stream, number: u32, clear: bool) -> bool {
+        let id = StreamId(number);
+        let (sent, received) = (self.sender.received(), self.receiver.received());
+        self.receiver.attach(right, id, clear, sent)
+            && self.sender.attach(left, id, clear, received)
+    }
+
+    pub fn finish(self, context: &str) -> Ended {
+        let until = Instant::now() + PATIENCE;
+        while !self.sender.wait_for(Duration::from_millis(200)) {
+            if Instant::now() > until {
+                let (sender, receiver) = (self.sender.progress(), self.receiver.progress());
+                panic!("{context}: hangs\n{sender:#?}\n{receiver:#?}");
+            }
+        }
+        let sender = self.sender.wait();
+        let receiver = self.receiver.wait();
+        let (sent, received) = (self.sent.lock().unwrap(), self.received.lock().unwrap());
+        Ended {
+            sender,
+            receiver,
+            sent: sent.clone(),
+            received: received.clone(),
+        }
+    }
+}
+
+/// A whole transfer of a tree named `top`, over two streams. The destination
+/// is taken first; where that fails, so says the result.
+pub fn copy(
+    mut settings: TransferSettings,
+    from: &Arc<dyn Directory>,
+    to: &Arc<dyn Directory>,
+    context: &str,
+) -> Result<Ended, String> {
+    let destination = destination(to.clone());
+    settings.epoch = destination.take().map_err(|error| error.to_string())?;
+    let top = from.open_directory(b"top").unwrap();
+    let ends = Ends::start(
+        settings,
+        sources(top, What::Tree(b"top"[..].into())),
+        destination,
+    );
+    for number in 0..2 {
+        ends.join(number, false);
+    }
+    Ok(ends.finish(context))
+}

@@ -1,0 +1,289 @@
+//! Messages in order and once, over streams that may die.
+//!
+//! Each end numbers its messages and keeps them until the other end said that
+//! it has them. At any time they travel on one stream of the sender's choice;
+//! when that dies, everything not acknowledged is said again on another.
+
+use std::collections::VecDeque;
+
+use minicbor::{Decode, Encode};
+
+use crate::frame::{self, FrameError, FrameKind, HEADER_BYTES, MAXIMUM_BODY_BYTES};
+use crate::message::Message;
+
+/// Bytes of unacknowledged messages from which on an end stops to produce
+/// more: four of the longest.
+pub const OUTBOX_BYTES: usize = 4 * MAXIMUM_BODY_BYTES;
+
+/// An acknowledgement of its own is due after this many messages.
+const ACKNOWLEDGE_EVERY: u64 = 32;
+
+/// The body of a control frame.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub struct Numbered {
+    /// Number of the message from 1; 0 where there is none.
+    #[n(0)]
+    pub number: u64,
+    /// The highest number up to which the other end's messages are here.
+    #[n(1)]
+    pub received: u64,
+    /// The message, encoded.
+    #[cbor(n(2), with = "minicbor::bytes")]
+    pub message: Option<Vec<u8>>,
+}
+
+/// One end of the channel.
+#[derive(Debug, Default)]
+pub struct ControlChannel {
+    /// Number of the last message produced.
+    produced: u64,
+    /// Number of the last message handed to the current stream.
+    handed: u64,
+    /// Messages the other end has not acknowledged, the last being `produced`.
+    kept: VecDeque<Vec<u8>>,
+    kept_bytes: usize,
+    /// Number of the last message received.
+    received: u64,
+    /// What of `received` the other end was told.
+    told: u64,
+    /// The channel moved: the other end learns where to by the next frame.
+    moved: bool,
+}
+
+/// What the other end did wrong; the session is over.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ControlError {
+    /// A number was left out.
+    #[error("control message {got} came where {expected} was due")]
+    Gap {
+        /// The number that was due.
+        expected: u64,
+        /// The number that came.
+        got: u64,
+    },
+    /// It is no message that this version knows.
+    #[error("a control message cannot be decoded: {0}")]
+    Undecodable(String),
+    /// It acknowledged what was never sent.
+    #[error("control message {got} was acknowledged, only {produced} were sent")]
+    Acknowledged {
+        /// The number acknowledged.
+        got: u64,
+        /// Messages sent.
+        produced: u64,
+    },
+}
+
+impl ControlChannel {
+    /// Whether more may be produced now.
+    pub fn has_room(&self) -> bool {
+        self.kept_bytes < OUTBOX_BYTES
+    }
+
+    /// Adds a message.
+    ///
+    /// # Errors
+    ///
+    /// [`FrameError::TooLong`] for a message beyond the bounds.
+    pub fn push(&mut self, message: &Message) -> Result<(), FrameError> {
+        let bytes = minicbor::to_vec(message)
+            .map_err(|error| FrameError::Undecodable(error.to_string()))?;
+        if bytes.len() > MAXIMUM_BODY_BYTES - ACKNOWLEDGEMENT_BYTES {
+            return Err(FrameError::TooLong {
+                body: bytes.len(),
+                payload: 0,
+            });
+        }
+        self.produced += 1;
+        self.kept_bytes += bytes.len();
+        self.kept.push_back(bytes);
+        Ok(())
+    }
+
+    /// The next frame for the stream that carries the channel now; also one
+    /// that only acknowledges, where that is due.
+    ///
+    /// # Errors
+    ///
+    /// [`FrameError::TooLong`] for a message beyond the bounds.
+    pub fn poll_frame(&mut self) -> Result<Option<Vec<u8>>, FrameError> {
+        let acknowledged = self.produced - self.kept.len() as u64;
+        let next = usize::try_from(self.handed.saturating_sub(acknowledged)).unwrap_or(usize::MAX);
+        let message = self.kept.get(next).cloned();
+        let due = self.moved || self.received >= self.told + ACKNOWLEDGE_EVERY;
+        if message.is_none() && !due {
+            return Ok(None);
+        }
+        self.moved = false;
+        if message.is_some() {
+            self.handed += 1;
+        }
+        self.told = self.received;
+        let number = if message.is_some() { self.handed } else { 0 };
+        let numbered = Numbered {
+            number,
+            received: self.received,
+            message,
+        };
+        frame::encode(FrameKind::Control, &numbered, 0).map(Some)
+    }
+
+    /// Whether everything was handed to a stream.
+    pub fn is_drained(&self) -> bool {
+        self.handed == self.produced
+    }
+
+    /// Messages received so far, for [`crate::handshake::Join`].
+    pub fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// The channel moves to another stream: everything not acknowledged goes
+    /// there again, at least an acknowledgement.
+    pub fn handle_stream_change(&mut self) {
+        self.handed = self.produced - self.kept.len() as u64;
+        self.moved = true;
+    }
+
+    /// A frame came, on whatever stream; gives its message if it is new.
+    ///
+    /// # Errors
+    ///
+    /// [`ControlError`]: the session is over.
+    pub fn handle_frame(&mut self, frame: Numbered) -> Result<Option<Message>, ControlError> {
+        self.handle_acknowledged(frame.received)?;
+        let Some(message) = frame.message else {
+            return Ok(None);
+        };
+        if frame.number <= self.received {
+            return Ok(None);
+        }
+        if frame.number != self.received + 1 {
+            return Err(ControlError::Gap {
+                expected: self.received + 1,
+                got: frame.number,
+            });
+        }
+        let message = minicbor::decode(&message)
+            .map_err(|error| ControlError::Undecodable(error.to_string()))?;
+        self.received = frame.number;
+        Ok(Some(message))
+    }
+
+    /// The other end has everything up to `received`.
+    ///
+    /// # Errors
+    ///
+    /// [`ControlError::Acknowledged`] where that was never sent.
+    pub fn handle_acknowledged(&mut self, received: u64) -> Result<(), ControlError> {
+        if received > self.produced {
+            return Err(ControlError::Acknowledged {
+                got: received,
+                produced: self.produced,
+            });
+        }
+        while self.produced - (self.kept.len() as u64) < received {
+            self.kept_bytes -= self.kept.pop_front().map_or(0, |message| message.len());
+        }
+        self.handed = self.handed.max(received);
+        Ok(())
+    }
+}
+
+/// Bytes of a control frame beside its message, at most.
+const ACKNOWLEDGEMENT_BYTES: usize = HEADER_BYTES + 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn deliver(frame: &[u8], to: &mut ControlChannel) -> Option<Message> {
+        let header = frame::FrameHeader::parse(frame[..HEADER_BYTES].try_into().unwrap()).unwrap();
+        to.handle_frame(header.decode(&frame[HEADER_BYTES..]).unwrap())
+            .unwrap()
+    }
+
+    #[test]
+    fn every_message_arrives_once_and_in_order_whatever_streams_die() {
+        for seed in 0..200_u64 {
+            let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+            let mut random = move |below: u64| {
+                state = state
+                    .wrapping_mul(6364136223846793005)
+                    .wrapping_add(1442695040888963407);
+                (state >> 33) % below
+            };
+            let (mut left, mut right) = (ControlChannel::default(), ControlChannel::default());
+            let (mut sent, mut got) = (0, 0);
+            let mut wire: VecDeque<Vec<u8>> = VecDeque::new();
+            while got < 100 {
+                match random(5) {
+                    0 if sent < 100 => {
+                        left.push(&Message::WantTickets(sent)).unwrap();
+                        sent += 1;
+                    }
+                    1 => wire.extend(left.poll_frame().unwrap()),
+                    2 => {
+                        if let Some(frame) = wire.pop_front()
+                            && let Some(message) = deliver(&frame, &mut right)
+                        {
+                            assert_eq!(message, Message::WantTickets(got), "seed {seed}");
+                            got += 1;
+                        }
+                    }
+                    3 => {
+                        if let Some(frame) = right.poll_frame().unwrap() {
+                            deliver(&frame, &mut left);
+                        }
+                    }
+                    _ if random(10) == 0 => {
+                        // What was under way may arrive late, in part, or never.
+                        let late = random(wire.len() as u64 + 1) as usize;
+                        wire.truncate(late);
+                        left.handle_stream_change();
+                        right.handle_stream_change();
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn acknowledged_messages_are_forgotten() {
+        let (mut left, mut right) = (ControlChannel::default(), ControlChannel::default());
+        for index in 0..1000 {
+            left.push(&Message::WantTickets(index)).unwrap();
+            let frame = left.poll_frame().unwrap().unwrap();
+            deliver(&frame, &mut right);
+            if let Some(frame) = right.poll_frame().unwrap() {
+                deliver(&frame, &mut left);
+            }
+        }
+        assert!(left.kept.len() < 2 * ACKNOWLEDGE_EVERY as usize);
+    }
+
+    #[test]
+    fn impossible_numbers_are_refused() {
+        let mut channel = ControlChannel::default();
+        let ahead = Numbered {
+            number: 2,
+            received: 0,
+            message: Some(vec![]),
+        };
+        assert!(matches!(
+            channel.handle_frame(ahead),
+            Err(ControlError::Gap { .. })
+        ));
+        let garbled = Numbered {
+            number: 1,
+            received: 0,
+            message: Some(vec![0xff]),
+        };
+        assert!(matches!(
+            channel.handle_frame(garbled),
+            Err(ControlError::Undecodable(_))
+        ));
+        assert!(channel.handle_acknowledged(1).is_err());
+    }
+}

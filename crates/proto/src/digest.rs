@@ -1,0 +1,350 @@
+//! Block checksums and how they merge to a file's digest.
+//!
+//! With [`Integrity::Digest`] a block's checksum is the chaining value of its
+//! subtree in the file's BLAKE3 tree, so that the checksums of all blocks, in
+//! any order, merge to the digest that `b3sum` prints. A block that is a whole
+//! file is finalised as the root, and its checksum is that digest itself.
+//! With [`Integrity::Checksum`] it is XXH3-64 of the bytes and there is no
+//! digest of the file.
+
+use std::collections::BTreeMap;
+
+use blake3::hazmat::{self, HasherExt, Mode};
+use minicbor::{Decode, Encode};
+
+/// Every block but a file's last has a length that is a power of two and at
+/// least this many bytes, which is BLAKE3's chunk.
+pub const SMALLEST_BLOCK_BYTES: u64 = 1024;
+
+/// No file is longer than this: 2^63 - 1 bytes, what a Unix offset can hold.
+pub const LARGEST_FILE_BYTES: u64 = i64::MAX as u64;
+
+/// How blocks and files are verified.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
+#[cbor(index_only)]
+pub enum Integrity {
+    /// BLAKE3 chaining values and a digest for each file.
+    #[default]
+    #[n(0)]
+    Digest,
+    /// XXH3-64 for each block, no digest of the file.
+    #[n(1)]
+    Checksum,
+}
+
+impl Integrity {
+    /// Whether a checksum is of this kind.
+    pub fn fits(self, checksum: &Checksum) -> bool {
+        match self {
+            Integrity::Digest => matches!(checksum, Checksum::Blake3(_)),
+            Integrity::Checksum => matches!(checksum, Checksum::Xxh3(_)),
+        }
+    }
+}
+
+/// The checksum of a block, or the digest of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
+pub enum Checksum {
+    /// A BLAKE3 chaining value, or a root hash where the block is a file.
+    #[n(0)]
+    Blake3(#[cbor(n(0), with = "minicbor::bytes")] [u8; 32]),
+    /// XXH3-64 of the bytes.
+    #[n(1)]
+    Xxh3(#[n(0)] u64),
+}
+
+/// Whether `[offset, offset + length)` may be a block of a file of `size`
+/// bytes: within the file, aligned to its length, a power of two unless it
+/// ends the file. Whatever a peer names is asked here before it is hashed.
+pub fn is_block(offset: u64, length: u64, size: u64) -> bool {
+    if length == 0 || size > LARGEST_FILE_BYTES {
+        return false;
+    }
+    let Some(end) = offset.checked_add(length) else {
+        return false;
+    };
+    if end > size || !offset.is_multiple_of(SMALLEST_BLOCK_BYTES) {
+        return false;
+    }
+    if end < size && (!length.is_power_of_two() || length < SMALLEST_BLOCK_BYTES) {
+        return false;
+    }
+    offset == 0 || offset.is_multiple_of(length.next_power_of_two().max(SMALLEST_BLOCK_BYTES))
+}
+
+/// The longest block that may begin at `offset`, is at most `limit` (a power
+/// of two) long and ends at or before `end` in a file of `size` bytes.
+/// `offset < end <= size`, both ends of a gap between blocks.
+pub fn longest_block(offset: u64, end: u64, size: u64, limit: u64) -> u64 {
+    let aligned = if offset == 0 {
+        limit
+    } else {
+        limit.min(1 << offset.trailing_zeros())
+    };
+    if end == size && end - offset <= aligned {
+        return end - offset;
+    }
+    let mut length = aligned;
+    while length > end - offset {
+        length /= 2;
+    }
+    length.max(1)
+}
+
+/// Computes the checksum of one block, a part at a time.
+pub enum BlockHasher {
+    /// BLAKE3 at the block's offset; true where the block is the whole file.
+    Blake3(Box<blake3::Hasher>, bool),
+    /// XXH3-64.
+    Xxh3(Box<xxhash_rust::xxh3::Xxh3>),
+}
+
+impl BlockHasher {
+    /// For the block at `offset` with `length` bytes of a file of `size`
+    /// bytes; none where that is no block ([`is_block`]) or, with an empty
+    /// file, not its start.
+    pub fn new(integrity: Integrity, offset: u64, length: u64, size: u64) -> Option<BlockHasher> {
+        let empty_file = offset == 0 && length == 0 && size == 0;
+        if !empty_file && !is_block(offset, length, size) {
+            return None;
+        }
+        Some(match integrity {
+            Integrity::Checksum => BlockHasher::Xxh3(Box::default()),
+            Integrity::Digest => {
+                let mut hasher = Box::new(blake3::Hasher::new());
+                let whole = offset == 0 && length == size;
+                if !whole {
+                    hasher.set_input_offset(offset);
+                }
+                BlockHasher::Blake3(hasher, whole)
+            }
+        })
+    }
+
+    /// Adds the next bytes. No more than the block's length in all.
+    pub fn update(&mut self, data: &[u8]) {
+        match self {
+            BlockHasher::Blake3(hasher, _) => {
+                hasher.update(data);
+            }
+            BlockHasher::Xxh3(hasher) => hasher.update(data),
+        }
+    }
+
+    /// The checksum of what was added.
+    pub fn finish(&self) -> Checksum {
+        match self {
+            BlockHasher::Blake3(hasher, true) => Checksum::Blake3(*hasher.finalize().as_bytes()),
+            BlockHasher::Blake3(hasher, false) => Checksum::Blake3(hasher.finalize_non_root()),
+            BlockHasher::Xxh3(hasher) => Checksum::Xxh3(hasher.digest()),
+        }
+    }
+}
+
+/// The digest of a small file that is in memory whole.
+pub fn whole_file(integrity: Integrity, data: &[u8]) -> Checksum {
+    match integrity {
+        Integrity::Digest => Checksum::Blake3(*blake3::hash(data).as_bytes()),
+        Integrity::Checksum => Checksum::Xxh3(xxhash_rust::xxh3::xxh3_64(data)),
+    }
+}
+
+/// Merges the chaining values of a file's blocks, in any order and of any
+/// mixture of lengths, to its digest. Holds one value per maximal subtree
+/// known, so its memory follows the number of gaps, not of blocks.
+#[derive(Clone, Debug)]
+pub struct DigestTree {
+    size: u64,
+    /// Subtrees by first byte: length and chaining value.
+    nodes: BTreeMap<u64, (u64, [u8; 32])>,
+    root: Option<[u8; 32]>,
+}
+
+impl DigestTree {
+    /// For a file of `size` bytes, at most [`LARGEST_FILE_BYTES`].
+    pub fn new(size: u64) -> DigestTree {
+        DigestTree {
+            size,
+            nodes: BTreeMap::new(),
+            root: None,
+        }
+    }
+
+    /// Adds a block. Nothing changes where the range is no block of the file
+    /// or overlaps what is already there; false then.
+    pub fn insert(&mut self, offset: u64, length: u64, value: [u8; 32]) -> bool {
+        if !is_block(offset, length, self.size) || self.overlaps(offset, length) {
+            return false;
+        }
+        if length == self.size {
+            self.root = Some(value);
+            return true;
+        }
+        let (mut offset, mut length, mut value) = (offset, length, value);
+        while let Some(sibling) = self.sibling(offset, length) {
+            let Some(&(_, other)) = self.nodes.get(&sibling.0).filter(|n| n.0 == sibling.1) else {
+                break;
+            };
+            self.nodes.remove(&sibling.0);
+            let (left, right) = if sibling.0 < offset {
+                (other, value)
+            } else {
+                (value, other)
+            };
+            offset = offset.min(sibling.0);
+            length += sibling.1;
+            if length == self.size {
+                let root = hazmat::merge_subtrees_root(&left, &right, Mode::Hash);
+                self.root = Some(*root.as_bytes());
+                return true;
+            }
+            value = hazmat::merge_subtrees_non_root(&left, &right, Mode::Hash);
+        }
+        self.nodes.insert(offset, (length, value));
+        true
+    }
+
+    /// The digest, once every block is there.
+    pub fn root(&self) -> Option<[u8; 32]> {
+        self.root
+    }
+
+    fn overlaps(&self, offset: u64, length: u64) -> bool {
+        self.root.is_some()
+            || self
+                .nodes
+                .range(..offset + length)
+                .next_back()
+                .is_some_and(|(start, (len, _))| start + len > offset)
+    }
+
+    /// The range that merges with this one to their parent; none for the root.
+    fn sibling(&self, offset: u64, length: u64) -> Option<(u64, u64)> {
+        let end = offset + length;
+        if end < self.size {
+            // A full subtree: the parity of its index says left or right.
+            return Some(if (offset / length).is_multiple_of(2) {
+                (end, length.min(self.size - end))
+            } else {
+                (offset - length, length)
+            });
+        }
+        // At the right edge a subtree without sibling stands for its parents,
+        // up to the one that is a right child.
+        (offset > 0).then(|| {
+            let left = 1 << offset.trailing_zeros();
+            (offset - left, left)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn block_value(data: &[u8], offset: u64, length: u64) -> [u8; 32] {
+        let mut hasher =
+            BlockHasher::new(Integrity::Digest, offset, length, data.len() as u64).unwrap();
+        hasher.update(&data[offset as usize..(offset + length) as usize]);
+        match hasher.finish() {
+            Checksum::Blake3(value) => value,
+            Checksum::Xxh3(_) => unreachable!(),
+        }
+    }
+
+    /// Cuts a file into blocks of mixed lengths, as several attempts would.
+    fn cut(size: u64, limits: &[u32]) -> Vec<(u64, u64)> {
+        let mut blocks = Vec::new();
+        let mut offset = 0;
+        while offset < size {
+            let limit = 1024 << limits[blocks.len() % limits.len()];
+            let length = longest_block(offset, size, size, limit);
+            blocks.push((offset, length));
+            offset += length;
+        }
+        blocks
+    }
+
+    proptest! {
+        #[test]
+        fn blocks_merge_to_the_digest_in_any_order(
+            size in 1_usize..200_000,
+            limits in prop::collection::vec(0_u32..8, 1..6),
+            order in any::<u64>(),
+        ) {
+            let data: Vec<u8> = (0..size).map(|i| (i * 31 + i / 251) as u8).collect();
+            let mut blocks = cut(size as u64, &limits);
+            let mut state = order | 1;
+            for i in (1..blocks.len()).rev() {
+                state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                blocks.swap(i, (state >> 33) as usize % (i + 1));
+            }
+            let mut tree = DigestTree::new(size as u64);
+            for (offset, length) in blocks {
+                prop_assert!(is_block(offset, length, size as u64));
+                prop_assert!(tree.root().is_none());
+                prop_assert!(tree.insert(offset, length, block_value(&data, offset, length)));
+                prop_assert!(!tree.insert(offset, length, [0; 32]));
+            }
+            prop_assert_eq!(tree.root(), Some(*blake3::hash(&data).as_bytes()));
+        }
+
+        #[test]
+        fn whatever_is_called_a_block_can_be_hashed(
+            offset in any::<u64>(), length in any::<u64>(), size in any::<u64>(),
+            shift in 0_u32..64,
+        ) {
+            for (o, l, s) in [
+                (offset, length, size),
+                (offset >> shift << shift, 1_u64 << (shift % 63), size),
+                (offset >> shift << shift, length >> 40, (offset >> shift << shift).wrapping_add(length >> 40)),
+            ] {
+                if let Some(mut hasher) = BlockHasher::new(Integrity::Digest, o, l, s) {
+                    hasher.update(&[0; 64][..l.min(64) as usize]);
+                    hasher.finish();
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn memory_follows_gaps_not_blocks() {
+        let mut tree = DigestTree::new(LARGEST_FILE_BYTES);
+        for index in 0..100_000 {
+            assert!(tree.insert(index << 20, 1 << 20, [7; 32]));
+        }
+        assert!(tree.nodes.len() < 20, "{}", tree.nodes.len());
+    }
+
+    #[test]
+    fn the_end_of_the_largest_file_is_a_block() {
+        let last = LARGEST_FILE_BYTES >> 20 << 20;
+        assert!(is_block(
+            last,
+            LARGEST_FILE_BYTES - last,
+            LARGEST_FILE_BYTES
+        ));
+        assert!(
+            BlockHasher::new(
+                Integrity::Digest,
+                last,
+                LARGEST_FILE_BYTES - last,
+                LARGEST_FILE_BYTES
+            )
+            .is_some()
+        );
+        assert!(!is_block(u64::MAX - 1023, 1024, LARGEST_FILE_BYTES));
+    }
+
+    #[test]
+    fn misaligned_ranges_are_no_blocks() {
+        assert!(!is_block(1024, 2048, 8192));
+        assert!(!is_block(512, 512, 8192));
+        assert!(!is_block(0, 3000, 8192));
+        assert!(!is_block(0, 0, 8192));
+        assert!(is_block(4096, 4096, 8192));
+        assert!(is_block(4096, 1, 4097));
+        assert!(!is_block(2048, 2049, 4097));
+    }
+}

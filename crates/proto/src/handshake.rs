@@ -1,0 +1,434 @@
+//! How a stream opens a session or joins one. Who dials, who is TLS server and
+//! which way data flows are independent: the dialer says in its [`Hello`]
+//! which of them it wants to be.
+//!
+//! ```text
+//! dialer                                acceptor
+//!   Hello { Open(Request) }     ->
+//!                               <-      Welcome | Refused       one round trip
+//!   Hello { Join { secret } }   ->
+//!                               <-      Joined | Refused        each further stream
+//! ```
+
+use minicbor::{Decode, Encode};
+
+use crate::block::Codec;
+use crate::digest::Integrity;
+
+/// Version of the protocol; both ends must speak the same.
+pub const PROTOCOL_VERSION: u32 = 1;
+
+/// Most sources in one request.
+pub const MAXIMUM_SOURCES: usize = 4096;
+
+/// What an end can do beyond the protocol's core. Unknown numbers are left
+/// out of the answer, so both know what both know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+#[cbor(transparent)]
+pub struct Feature(#[n(0)] pub u16);
+
+impl Feature {
+    /// zstd payloads.
+    pub const ZSTD: Feature = Feature(1);
+    /// lz4 payloads.
+    pub const LZ4: Feature = Feature(2);
+    /// Runs of data within sparse blocks.
+    pub const EXTENTS: Feature = Feature(3);
+    /// The sender may hold the acknowledgements and commit files.
+    pub const COMMIT_BY_SENDER: Feature = Feature(4);
+    /// Streams in clear that join with a ticket.
+    pub const CLEAR_STREAMS: Feature = Feature(5);
+    /// Everything this version knows.
+    pub const ALL: [Feature; 5] = [
+        Feature::ZSTD,
+        Feature::LZ4,
+        Feature::EXTENTS,
+        Feature::COMMIT_BY_SENDER,
+        Feature::CLEAR_STREAMS,
+    ];
+}
+
+/// What both ends know of `offered` and [`Feature::ALL`].
+pub fn negotiate(offered: &[Feature]) -> Vec<Feature> {
+    Feature::ALL
+        .into_iter()
+        .filter(|feature| offered.contains(feature))
+        .collect()
+}
+
+/// Number of a session, chosen by its acceptor at random.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
+#[cbor(transparent)]
+pub struct SessionId(#[cbor(n(0), with = "minicbor::bytes")] pub [u8; 16]);
+
+/// What lets a stream into a session: the session's secret within TLS, or a
+/// ticket that is good for one stream in clear.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Encode, Decode)]
+#[cbor(transparent)]
+pub struct Secret(#[cbor(n(0), with = "minicbor::bytes")] pub [u8; 32]);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// Who the dialer says it is.
+#[derive(Clone, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Credential {
+    /// Name of a principal of the acceptor.
+    #[n(0)]
+    pub principal: String,
+    /// Its token; none where the TLS certificate is the proof.
+    #[n(1)]
+    pub token: Option<String>,
+}
+
+impl std::fmt::Debug for Credential {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Credential({}, …)", self.principal)
+    }
+}
+
+/// The first frame on a stream, from whoever dialed.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Hello {
+    /// [`PROTOCOL_VERSION`].
+    #[n(0)]
+    pub version: u32,
+    /// Name and version of the software, for messages.
+    #[n(1)]
+    pub software: String,
+    /// What the dialer can do.
+    #[n(2)]
+    pub features: Vec<Feature>,
+    /// What the stream is for.
+    #[n(3)]
+    pub purpose: Purpose,
+}
+
+/// What a stream is for.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub enum Purpose {
+    /// A new session.
+    #[n(0)]
+    Open(#[n(0)] Box<Request>),
+    /// One more stream of a session.
+    #[n(1)]
+    Join(#[n(0)] Join),
+}
+
+/// Joins a session.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Join {
+    /// The session.
+    #[n(0)]
+    pub session: SessionId,
+    /// The proof.
+    #[n(1)]
+    pub secret: Secret,
+    /// Number of the stream within the session, never used twice.
+    #[n(2)]
+    pub stream: u32,
+    /// Control messages received so far.
+    #[n(3)]
+    pub received: u64,
+}
+
+/// Which end the dialer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
+pub enum Role {
+    /// It has the sources.
+    #[n(0)]
+    Sender,
+    /// It has the destination.
+    #[n(1)]
+    Receiver,
+}
+
+/// What a session does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
+pub enum Purport {
+    /// Copies.
+    #[default]
+    #[n(0)]
+    Copy,
+    /// Compares by digest, moves nothing.
+    #[n(1)]
+    Verify,
+    /// Says what a copy would do.
+    #[n(2)]
+    DryRun,
+}
+
+/// Where a single source without a trailing slash lands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
+pub enum Landing {
+    /// In the destination, which is a directory and made if missing.
+    #[default]
+    #[n(0)]
+    Within,
+    /// One file: within the destination if that is a directory, else it gets
+    /// that name.
+    #[n(1)]
+    WithinOrAs,
+    /// It gets the destination's name, whatever it is.
+    #[n(2)]
+    As,
+}
+
+/// What a new session shall do.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Request {
+    /// Who asks.
+    #[n(0)]
+    pub credential: Option<Credential>,
+    /// Which end the dialer is.
+    #[n(1)]
+    pub role: Role,
+    /// Copy or compare.
+    #[n(2)]
+    pub purport: Purport,
+    /// The acceptor's paths: sources where it sends, at most
+    /// [`MAXIMUM_SOURCES`]; else one, the destination.
+    #[n(3)]
+    pub paths: Vec<RequestPath>,
+    /// Where a single source lands.
+    #[n(4)]
+    pub landing: Landing,
+    /// Hash of the sending host and its sources: tells a restart of a transfer
+    /// from another one.
+    #[cbor(n(5), with = "minicbor::bytes")]
+    pub source: [u8; 32],
+    /// How blocks are verified.
+    #[n(6)]
+    pub integrity: Integrity,
+    /// How payloads are encoded.
+    #[n(7)]
+    pub codec: Codec,
+    /// Bytes of a block, a power of two.
+    #[n(8)]
+    pub block_bytes: u32,
+    /// Streams in clear are asked for.
+    #[n(9)]
+    pub clear: bool,
+    /// Bytes after which what was received is made durable and reported.
+    #[n(10)]
+    pub checkpoint_bytes: u64,
+    /// Milliseconds after which it is.
+    #[n(11)]
+    pub checkpoint_milliseconds: u64,
+    /// A receiving dialer says that its destination is empty.
+    #[n(12)]
+    pub destination_empty: bool,
+    /// Directories are copied, not passed over.
+    #[n(13)]
+    pub recursive: bool,
+    /// Digests of finished files are wanted, also of those skipped.
+    #[n(15)]
+    pub digests: bool,
+    /// Direct I/O is asked for.
+    #[n(16)]
+    pub direct: bool,
+    /// What was written is read back past the cache and compared.
+    #[n(18)]
+    pub verify_written: bool,
+    /// Hash of the sending host: with a file's inode it tells one source of a
+    /// name from another.
+    #[cbor(n(20), with = "minicbor::bytes")]
+    pub host: [u8; 32],
+    /// Names that a sending dialer puts directly into the destination; none
+    /// where it fills it with whatever a directory contains.
+    #[n(19)]
+    pub names: Option<Vec<minicbor::bytes::ByteVec>>,
+}
+
+/// A path at the acceptor.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub enum RequestPath {
+    /// As in the URL: absolute, to be resolved beneath a root.
+    #[n(0)]
+    Path(#[cbor(n(0), with = "minicbor::bytes")] Vec<u8>),
+    /// Zeros from nowhere, so many bytes.
+    #[n(1)]
+    Zero(#[n(0)] u64),
+    /// A sink without a disk.
+    #[n(2)]
+    Null,
+}
+
+/// The acceptor's answer.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub enum Answer {
+    /// A session was opened.
+    #[n(0)]
+    Welcome(#[n(0)] Welcome),
+    /// The stream joined.
+    #[n(1)]
+    Joined(#[n(0)] Joined),
+    /// It did not.
+    #[n(2)]
+    Refused(#[n(0)] Refused),
+}
+
+/// A session was opened.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Welcome {
+    /// [`PROTOCOL_VERSION`].
+    #[n(0)]
+    pub version: u32,
+    /// Name and version of the software.
+    #[n(1)]
+    pub software: String,
+    /// What both ends can do.
+    #[n(2)]
+    pub features: Vec<Feature>,
+    /// The session.
+    #[n(3)]
+    pub session: SessionId,
+    /// What further streams join with.
+    #[n(4)]
+    pub secret: Secret,
+    /// Counts the sessions of this transfer; acknowledgements carry it.
+    #[n(5)]
+    pub epoch: u64,
+    /// Nothing is there yet: no entry needs to be asked for.
+    #[n(6)]
+    pub destination_empty: bool,
+    /// Streams in clear are granted.
+    #[n(7)]
+    pub clear: bool,
+    /// Most streams of a session.
+    #[n(8)]
+    pub maximum_streams: u32,
+    /// Seconds that the session outlives its last stream.
+    #[n(9)]
+    pub linger_seconds: u32,
+    /// Direct I/O is really used at the acceptor.
+    #[n(10)]
+    pub direct: bool,
+    /// A sending acceptor has one file, not a tree.
+    #[n(11)]
+    pub single_file: bool,
+}
+
+/// A stream joined.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Joined {
+    /// Control messages received so far.
+    #[n(0)]
+    pub received: u64,
+}
+
+/// Why a stream was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
+#[cbor(index_only)]
+pub enum Refusal {
+    /// Another version of the protocol.
+    #[n(0)]
+    Version,
+    /// No such principal, wrong token or certificate.
+    #[n(1)]
+    Credential,
+    /// The principal may not do this, or there is no such path for it.
+    #[n(2)]
+    Forbidden,
+    /// No such session (any more), or a wrong secret.
+    #[n(3)]
+    NoSession,
+    /// Too many sessions or streams.
+    #[n(4)]
+    Busy,
+    /// The request makes no sense.
+    #[n(5)]
+    Malformed,
+    /// The destination or a source cannot be opened.
+    #[n(6)]
+    Path,
+    /// Clear streams are not allowed here.
+    #[n(7)]
+    Clear,
+}
+
+/// A refusal.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Refused {
+    /// Why.
+    #[n(0)]
+    pub refusal: Refusal,
+    /// In words, with the remedy.
+    #[n(1)]
+    pub text: String,
+    /// The acceptor's protocol version.
+    #[n(2)]
+    pub version: u32,
+}
+
+impl Request {
+    /// Whether every number is within its range.
+    pub fn is_valid(&self) -> bool {
+        let paths = match self.role {
+            Role::Sender => self.paths.len() == 1,
+            Role::Receiver => (1..=MAXIMUM_SOURCES).contains(&self.paths.len()),
+        };
+        let block = self.block_bytes as usize;
+        paths
+            && block.is_power_of_two()
+            && (crate::digest::SMALLEST_BLOCK_BYTES as usize..=crate::block::LARGEST_BLOCK_BYTES)
+                .contains(&block)
+            && self.checkpoint_bytes > 0
+            && (1..=3_600_000).contains(&self.checkpoint_milliseconds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_features_are_left_out() {
+        assert_eq!(negotiate(&[Feature(999), Feature::LZ4]), [Feature::LZ4]);
+    }
+
+    #[test]
+    fn unknown_optional_fields_are_skipped() {
+        // What a later version may send: field 9 is not known here.
+        #[derive(Encode)]
+        #[cbor(map)]
+        struct Later {
+            #[n(0)]
+            received: u64,
+            #[n(9)]
+            news: String,
+        }
+        let bytes = minicbor::to_vec(Later {
+            received: 3,
+            news: "news".into(),
+        })
+        .unwrap();
+        assert_eq!(
+            minicbor::decode::<Joined>(&bytes).unwrap(),
+            Joined { received: 3 }
+        );
+    }
+
+    #[test]
+    fn secrets_are_not_printed() {
+        assert!(!format!("{:?}", Secret([0x61; 32])).contains("97"));
+        let credential = Credential {
+            principal: "a".into(),
+            token: Some("hidden".into()),
+        };
+        assert!(!format!("{credential:?}").contains("hidden"));
+    }
+}

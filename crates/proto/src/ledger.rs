@@ -1,0 +1,278 @@
+//! Per block: received, durable; and what of a file is still missing.
+
+use std::collections::BTreeMap;
+
+use crate::digest::{Checksum, DigestTree, Integrity};
+
+/// A set of `u64` as disjoint, non-adjacent ranges. Memory follows the number
+/// of gaps.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RangeSet {
+    /// First element to one past the last.
+    ranges: BTreeMap<u64, u64>,
+}
+
+impl RangeSet {
+    /// Adds `[start, end)`; nothing where that is empty.
+    pub fn insert(&mut self, start: u64, end: u64) {
+        if start >= end {
+            return;
+        }
+        let (mut low, mut high) = (start, end);
+        if let Some((&before, &before_end)) = self.ranges.range(..=start).next_back()
+            && before_end >= start
+        {
+            low = before;
+            high = high.max(before_end);
+        }
+        while let Some((&next, &next_end)) = self.ranges.range(low..=high).next() {
+            self.ranges.remove(&next);
+            high = high.max(next_end);
+        }
+        self.ranges.insert(low, high);
+    }
+
+    /// Removes `[start, end)`.
+    pub fn remove(&mut self, start: u64, end: u64) {
+        if start >= end {
+            return;
+        }
+        if let Some((&before, &before_end)) = self.ranges.range(..start).next_back()
+            && before_end > start
+        {
+            self.ranges.insert(before, start);
+            if before_end > end {
+                self.ranges.insert(end, before_end);
+            }
+        }
+        while let Some((&next, &next_end)) = self.ranges.range(start..end).next() {
+            self.ranges.remove(&next);
+            if next_end > end {
+                self.ranges.insert(end, next_end);
+            }
+        }
+    }
+
+    /// Whether all of `[start, end)` is in it; an empty range always is.
+    pub fn contains(&self, start: u64, end: u64) -> bool {
+        start >= end
+            || self
+                .ranges
+                .range(..=start)
+                .next_back()
+                .is_some_and(|(_, &last)| last >= end)
+    }
+
+    /// Whether any of `[start, end)` is in it.
+    pub fn overlaps(&self, start: u64, end: u64) -> bool {
+        start < end
+            && self
+                .ranges
+                .range(..end)
+                .next_back()
+                .is_some_and(|(_, &last)| last > start)
+    }
+
+    /// The first range that is not in the set at or after `from` and before
+    /// `limit`.
+    pub fn first_gap(&self, from: u64, limit: u64) -> Option<(u64, u64)> {
+        let mut start = from;
+        if let Some((_, &end)) = self.ranges.range(..=start).next_back() {
+            start = start.max(end);
+        }
+        if start >= limit {
+            return None;
+        }
+        let end = self
+            .ranges
+            .range(start..limit)
+            .next()
+            .map_or(limit, |(&next, _)| next);
+        Some((start, end))
+    }
+
+    /// The range that holds all of `[start, end)`.
+    pub fn range_around(&self, start: u64, end: u64) -> Option<(u64, u64)> {
+        let (&first, &last) = self.ranges.range(..=start).next_back()?;
+        (last >= end).then_some((first, last))
+    }
+
+    /// The parts of `[start, end)` that are in it, in order.
+    pub fn within(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let before = self.ranges.range(..start).next_back();
+        before
+            .into_iter()
+            .chain(self.ranges.range(start..end.max(start)))
+            .map(move |(&first, &last)| (first.max(start), last.min(end)))
+            .filter(|(first, last)| first < last)
+    }
+
+    /// The ranges in order.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.ranges.iter().map(|(&start, &end)| (start, end))
+    }
+
+    /// How many ranges it takes.
+    pub fn fragments(&self) -> usize {
+        self.ranges.len()
+    }
+
+    /// How many elements are in it.
+    pub fn total(&self) -> u64 {
+        self.ranges.iter().map(|(start, end)| end - start).sum()
+    }
+}
+
+/// A block of a file that reached its destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct DurableBlock {
+    /// First byte.
+    pub offset: u64,
+    /// Bytes, at least one.
+    pub length: u64,
+    /// Its checksum.
+    pub checksum: Checksum,
+}
+
+impl DurableBlock {
+    /// One past the last byte.
+    pub fn end(&self) -> u64 {
+        self.offset.saturating_add(self.length)
+    }
+}
+
+/// Which blocks of one large file are known to be at the destination. Whoever
+/// holds it complete may commit the file, on whichever host that is.
+#[derive(Clone, Debug)]
+pub struct FileLedger {
+    size: u64,
+    blocks: RangeSet,
+    tree: Option<DigestTree>,
+    sealed: bool,
+}
+
+impl FileLedger {
+    /// For a file of `size` bytes of which nothing is known.
+    pub fn new(size: u64, integrity: Integrity) -> FileLedger {
+        let tree = (integrity == Integrity::Digest).then(|| DigestTree::new(size));
+        FileLedger {
+            size,
+            blocks: RangeSet::default(),
+            tree,
+            sealed: false,
+        }
+    }
+
+    /// Size of the file in bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Adds a block; false, and nothing changed, where it is none of this file
+    /// or overlaps one that is already there.
+    pub fn insert(&mut self, block: DurableBlock) -> bool {
+        let Some(end) = block.offset.checked_add(block.length) else {
+            return false;
+        };
+        if end > self.size || self.blocks.overlaps(block.offset, end) {
+            return false;
+        }
+        match (&mut self.tree, block.checksum) {
+            (Some(tree), Checksum::Blake3(value)) => {
+                if !tree.insert(block.offset, block.length, value) {
+                    return false;
+                }
+            }
+            (None, Checksum::Xxh3(_)) => {}
+            _ => return false,
+        }
+        self.blocks.insert(block.offset, end);
+        true
+    }
+
+    /// What is there.
+    pub fn blocks(&self) -> &RangeSet {
+        &self.blocks
+    }
+
+    /// The source said that it read the file to its end unchanged.
+    pub fn seal(&mut self) {
+        self.sealed = true;
+    }
+
+    /// Whether every byte is there.
+    pub fn is_whole(&self) -> bool {
+        self.blocks.contains(0, self.size)
+    }
+
+    /// Whether the file may be committed: whole and sealed.
+    pub fn is_complete(&self) -> bool {
+        self.sealed && self.is_whole()
+    }
+
+    /// The file's digest, once whole; none without [`Integrity::Digest`].
+    pub fn digest(&self) -> Option<Checksum> {
+        self.tree.as_ref()?.root().map(Checksum::Blake3)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn ranges_agree_with_a_plain_set(
+            operations in prop::collection::vec((any::<bool>(), 0_u64..64, 0_u64..64), 0..40)
+        ) {
+            let mut set = RangeSet::default();
+            let mut reference = [false; 64];
+            for (add, a, b) in operations {
+                let (start, end) = (a.min(b), a.max(b));
+                if add { set.insert(start, end) } else { set.remove(start, end) }
+                reference[start as usize..end as usize].fill(add);
+                prop_assert_eq!(set.total(), reference.iter().filter(|x| **x).count() as u64);
+                let fragments = (0..64).filter(|&i| reference[i] && (i == 0 || !reference[i - 1])).count();
+                prop_assert_eq!(set.fragments(), fragments);
+                let window = &reference[start as usize..end as usize];
+                prop_assert_eq!(set.contains(start, end), window.iter().all(|x| *x));
+                prop_assert_eq!(set.overlaps(start, end), window.iter().any(|x| *x));
+                let parts: u64 = set.within(start, end).map(|(first, last)| last - first).sum();
+                prop_assert_eq!(parts, window.iter().filter(|x| **x).count() as u64);
+                prop_assert_eq!(
+                    set.range_around(start, end).is_some(),
+                    set.contains(start, end) && (start < end || set.overlaps(start, start + 1)
+                        || start > 0 && set.overlaps(start - 1, start))
+                );
+                let gap = (start..64).find(|&i| !reference[i as usize]).map(|first| {
+                    (first, (first..64).find(|&i| reference[i as usize]).unwrap_or(64))
+                });
+                prop_assert_eq!(set.first_gap(start, 64), gap);
+            }
+        }
+    }
+
+    #[test]
+    fn overlapping_and_foreign_blocks_are_refused() {
+        let mut ledger = FileLedger::new(3 << 20, Integrity::Checksum);
+        let block = |offset, length| DurableBlock {
+            offset,
+            length,
+            checksum: Checksum::Xxh3(1),
+        };
+        assert!(ledger.insert(block(0, 1 << 20)));
+        assert!(!ledger.insert(block(0, 2 << 20)));
+        assert!(!ledger.insert(block(2 << 20, 2 << 20)));
+        assert!(!ledger.insert(block(u64::MAX, 2)));
+        assert!(!ledger.insert(DurableBlock {
+            checksum: Checksum::Blake3([0; 32]),
+            ..block(1 << 20, 1 << 20)
+        }));
+        assert!(ledger.insert(block(1 << 20, 1 << 20)));
+        assert!(ledger.insert(block(2 << 20, 1 << 20)));
+        assert!(ledger.is_whole() && !ledger.is_complete());
+        ledger.seal();
+        assert!(ledger.is_complete());
+    }
+}

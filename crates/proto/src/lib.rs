@@ -1,0 +1,30 @@
+//! The longhaul protocol: what two hosts say to each other and what each of
+//! them has to do next. No I/O, no clock, no threads: whoever drives it brings
+//! those (`longhaul-engine`, or the simulation in the tests).
+//!
+//! - [`manifest`]: what is to move: entries of a tree, identities of files
+//! - [`digest`]: block checksums and how they merge to a file's digest
+//! - [`ledger`]: which blocks are at the destination
+//! - [`frame`]: how messages and blocks lie on a byte stream
+//! - [`handshake`]: how a stream opens a session or joins one
+//! - [`message`]: what is said within a session, in order
+//! - [`block`]: what carries file data, in any order, on any stream
+//! - [`control`]: messages in order and once, over streams that may die
+//! - [`session`]: how long a session lives and who steers it
+//! - [`sender`], [`receiver`]: the two ends of a transfer
+//!
+//! A driver feeds what happened into `handle_*`, then drains every `poll_*`
+//! until it has nothing more, and calls again at the moment `poll_timeout`
+//! gives. Time is an argument.
+
+pub mod block;
+pub mod control;
+pub mod digest;
+pub mod frame;
+pub mod handshake;
+pub mod ledger;
+pub mod manifest;
+pub mod message;
+pub mod receiver;
+pub mod sender;
+pub mod session;

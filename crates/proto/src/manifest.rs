@@ -1,0 +1,318 @@
+//! What is to move: entries of a tree, the identity of a source file, and the
+//! two kinds of block (a piece of a large file, a pack of small entries).
+
+use std::fmt;
+
+use minicbor::{Decode, Decoder, Encode, Encoder};
+
+use crate::digest::LARGEST_FILE_BYTES;
+
+/// Longest path of an entry in bytes, separators included. Paths are walked
+/// name by name beneath a directory handle, so the kernel's `PATH_MAX` does
+/// not bind.
+pub const MAXIMUM_PATH_BYTES: usize = 16 * 1024;
+
+/// Longest single name in bytes (`NAME_MAX` of every file system we know).
+pub const MAXIMUM_NAME_BYTES: usize = 255;
+
+/// Longest target of a symbolic link in bytes (`PATH_MAX` less the NUL).
+pub const MAXIMUM_LINK_BYTES: usize = 4095;
+
+/// Names that longhaul keeps for its own staging files. Entries that begin
+/// with it are neither sent nor accepted.
+pub const RESERVED_PREFIX: &[u8] = b".longhaul-";
+
+/// Number of an entry within one transfer: 0, 1, 2… in the order in which the
+/// sender's walk meets them (a directory before what it holds).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+#[cbor(transparent)]
+pub struct EntryId(#[n(0)] pub u64);
+
+/// A path beneath a transfer's anchor that was proved harmless: relative, no
+/// empty component, no `.` or `..`, no NUL, bounded in length. Bytes, not
+/// UTF-8.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TreePath(Box<[u8]>);
+
+/// Why bytes are no [`TreePath`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PathError {
+    /// Absolute, or with an empty component (`a//b`, a trailing `/`).
+    #[error("the path is empty, absolute or has an empty component")]
+    EmptyComponent,
+    /// A component is `.` or `..`.
+    #[error("the path has a component \".\" or \"..\"")]
+    DotComponent,
+    /// A NUL byte.
+    #[error("the path has a NUL byte")]
+    Nul,
+    /// Longer than [`MAXIMUM_PATH_BYTES`], or a name longer than
+    /// [`MAXIMUM_NAME_BYTES`].
+    #[error("the path or one of its names is too long")]
+    TooLong,
+    /// A component begins with [`RESERVED_PREFIX`].
+    #[error("the path has a name that longhaul keeps for its own staging files")]
+    Reserved,
+}
+
+impl TreePath {
+    /// Proves bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`PathError`] where the bytes could name anything outside the anchor.
+    pub fn new(bytes: &[u8]) -> Result<TreePath, PathError> {
+        if bytes.len() > MAXIMUM_PATH_BYTES {
+            return Err(PathError::TooLong);
+        }
+        for name in bytes.split(|&b| b == b'/') {
+            check_name(name)?;
+        }
+        Ok(TreePath(bytes.into()))
+    }
+
+    /// This path with one more name.
+    ///
+    /// # Errors
+    ///
+    /// [`PathError`] where the name is none, or the result is too long.
+    pub fn join(&self, name: &[u8]) -> Result<TreePath, PathError> {
+        check_name(name)?;
+        if self.0.len() + 1 + name.len() > MAXIMUM_PATH_BYTES {
+            return Err(PathError::TooLong);
+        }
+        Ok(TreePath([&self.0, &b"/"[..], name].concat().into()))
+    }
+
+    /// The bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The last name.
+    pub fn name(&self) -> &[u8] {
+        self.0.rsplit(|&b| b == b'/').next().unwrap_or(&[])
+    }
+
+    /// Everything before the last name; none where there is one name only.
+    pub fn parent(&self) -> Option<TreePath> {
+        let slash = self.0.iter().rposition(|&b| b == b'/')?;
+        Some(TreePath(self.0[..slash].into()))
+    }
+
+    /// The names from the anchor downwards.
+    pub fn names(&self) -> impl Iterator<Item = &[u8]> {
+        self.0.split(|&b| b == b'/')
+    }
+}
+
+fn check_name(name: &[u8]) -> Result<(), PathError> {
+    if name.is_empty() {
+        return Err(PathError::EmptyComponent);
+    }
+    if name == b"." || name == b".." {
+        return Err(PathError::DotComponent);
+    }
+    if name.len() > MAXIMUM_NAME_BYTES {
+        return Err(PathError::TooLong);
+    }
+    if name.contains(&0) {
+        return Err(PathError::Nul);
+    }
+    if name.contains(&b'/') {
+        return Err(PathError::EmptyComponent);
+    }
+    if name.starts_with(RESERVED_PREFIX) {
+        return Err(PathError::Reserved);
+    }
+    Ok(())
+}
+
+impl fmt::Display for TreePath {
+    /// Printable: control characters and bytes that are not UTF-8 are escaped.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for chunk in self.0.utf8_chunks() {
+            for character in chunk.valid().chars() {
+                if character.is_control() {
+                    write!(f, "{}", character.escape_default())?;
+                } else {
+                    write!(f, "{character}")?;
+                }
+            }
+            for byte in chunk.invalid() {
+                write!(f, "\\x{byte:02x}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for TreePath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{self}\"")
+    }
+}
+
+/// A time of a file: seconds since 1970 (may be negative) and nanoseconds,
+/// 0 to 999,999,999.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+pub struct Timestamp {
+    /// Seconds since the epoch.
+    #[n(0)]
+    pub seconds: i64,
+    /// Nanoseconds within the second.
+    #[n(1)]
+    pub nanoseconds: u32,
+}
+
+/// What tells one state of a source file from another between two runs. The
+/// device is not part of it because its number does not survive a reboot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
+pub struct SourceIdentity {
+    /// Inode number; 0 where the file system does not keep it.
+    #[n(0)]
+    pub inode: u64,
+    /// Size in bytes.
+    #[n(1)]
+    pub size: u64,
+    /// Time of the last change of the data.
+    #[n(2)]
+    pub modified: Timestamp,
+    /// Time of the last change of the inode.
+    #[n(3)]
+    pub changed: Timestamp,
+}
+
+/// What an entry is.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub enum EntryKind {
+    /// A directory.
+    #[n(0)]
+    Directory,
+    /// A regular file.
+    #[n(1)]
+    File {
+        /// What it looked like when the walk met it; its size is here.
+        #[n(0)]
+        identity: SourceIdentity,
+        /// Whether it takes less room than its size tells.
+        #[n(1)]
+        sparse: bool,
+    },
+    /// A symbolic link.
+    #[n(2)]
+    Symlink {
+        /// What it holds, at most [`MAXIMUM_LINK_BYTES`].
+        #[cbor(n(0), with = "minicbor::bytes")]
+        target: Vec<u8>,
+    },
+}
+
+/// One thing in a tree. On the wire a map, so that later versions can add
+/// fields that older ones skip.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Entry {
+    /// Its number.
+    #[n(0)]
+    pub id: EntryId,
+    /// The directory it is in; none at the top.
+    #[n(1)]
+    pub parent: Option<EntryId>,
+    /// Where it goes beneath the destination's anchor.
+    #[n(2)]
+    pub path: TreePath,
+    /// What it is.
+    #[n(3)]
+    pub kind: EntryKind,
+    /// Permission bits, 0 to 0o7777.
+    #[n(4)]
+    pub mode: u32,
+    /// Time of the last change of the data, to be restored.
+    #[n(5)]
+    pub modified: Timestamp,
+}
+
+impl Entry {
+    /// Bytes of file data: zero for what is not a file.
+    pub fn size(&self) -> u64 {
+        match &self.kind {
+            EntryKind::File { identity, .. } => identity.size,
+            EntryKind::Directory | EntryKind::Symlink { .. } => 0,
+        }
+    }
+
+    /// Whether a peer may send this: its parent came before it, its numbers
+    /// are within their ranges.
+    pub fn is_valid(&self) -> bool {
+        let kind = match &self.kind {
+            EntryKind::Directory => true,
+            EntryKind::File { identity, .. } => identity.size <= LARGEST_FILE_BYTES,
+            EntryKind::Symlink { target } => {
+                (1..=MAXIMUM_LINK_BYTES).contains(&target.len()) && !target.contains(&0)
+            }
+        };
+        kind && self.mode <= 0o7777
+            && self.modified.nanoseconds < 1_000_000_000
+            && self.parent.is_none_or(|parent| parent < self.id)
+    }
+}
+
+impl<C> Encode<C> for TreePath {
+    fn encode<W: minicbor::encode::Write>(
+        &self,
+        encoder: &mut Encoder<W>,
+        _: &mut C,
+    ) -> Result<(), minicbor::encode::Error<W::Error>> {
+        encoder.bytes(&self.0)?.ok()
+    }
+}
+
+impl<'b, C> Decode<'b, C> for TreePath {
+    fn decode(decoder: &mut Decoder<'b>, _: &mut C) -> Result<Self, minicbor::decode::Error> {
+        TreePath::new(decoder.bytes()?).map_err(minicbor::decode::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_harmless_paths_are_proved() {
+        for path in ["a", "a/b", "...", "..a/b..", "a b/\u{e9}", "\\", "-rf"] {
+            assert!(TreePath::new(path.as_bytes()).is_ok(), "{path}");
+        }
+        for (path, error) in [
+            ("", PathError::EmptyComponent),
+            ("/a", PathError::EmptyComponent),
+            ("a/", PathError::EmptyComponent),
+            ("a//b", PathError::EmptyComponent),
+            (".", PathError::DotComponent),
+            ("a/../b", PathError::DotComponent),
+            ("a/..", PathError::DotComponent),
+            ("a\0b", PathError::Nul),
+            ("a/.longhaul-x", PathError::Reserved),
+        ] {
+            assert_eq!(TreePath::new(path.as_bytes()), Err(error), "{path:?}");
+        }
+        assert_eq!(TreePath::new(&[b'a'; 256]), Err(PathError::TooLong));
+        assert_eq!(TreePath::new(&b"a/".repeat(9000)), Err(PathError::TooLong));
+    }
+
+    #[test]
+    fn odd_names_print_harmlessly() {
+        let path = TreePath::new(b"a\x1b[2J/\xff\xc3\xa9\n").unwrap();
+        assert_eq!(path.to_string(), "a\\u{1b}[2J/\\xff\u{e9}\\n");
+    }
+
+    #[test]
+    fn a_path_has_a_name_and_a_parent() {
+        let path = TreePath::new(b"a/b/c").unwrap();
+        assert_eq!(path.name(), b"c");
+        assert_eq!(path.parent(), TreePath::new(b"a/b").ok());
+        assert_eq!(TreePath::new(b"a").unwrap().parent(), None);
+        assert_eq!(path.join(b"d"), TreePath::new(b"a/b/c/d"));
+        assert!(path.join(b"../x").is_err());
+    }
+}

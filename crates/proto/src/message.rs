@@ -1,0 +1,393 @@
+//! What is said within a session, in order and once ([`crate::control`]).
+
+use minicbor::{Decode, Encode};
+
+use crate::block::{ContentName, PieceName};
+use crate::digest::Checksum;
+use crate::handshake::Secret;
+use crate::manifest::{Entry, EntryId};
+
+/// Most entries in one [`Message::Entries`].
+pub const MAXIMUM_LISTED_ENTRIES: usize = 512;
+
+/// Most ranges in one [`Answer::Resume`]; what is beyond is sent again.
+pub const MAXIMUM_RESUMED_RANGES: usize = 8192;
+
+/// Longest text of a failure in bytes.
+pub const MAXIMUM_TEXT_BYTES: usize = 1024;
+
+/// A message.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub enum Message {
+    /// Sender: these are next; what of them is there already?
+    #[n(0)]
+    Entries(#[n(0)] Vec<Entry>),
+    /// Receiver: the answers, in the same order.
+    #[n(1)]
+    Answers(#[n(0)] Vec<(EntryId, Answer)>),
+    /// Sender: the directory holds so many entries; when all are done it gets
+    /// its mode and time.
+    #[n(2)]
+    DirectoryEnd {
+        /// The directory as it shall be.
+        #[n(0)]
+        entry: Entry,
+        /// Entries directly in it.
+        #[n(1)]
+        children: u64,
+    },
+    /// Sender: the walk is over, there are so many entries.
+    #[n(3)]
+    WalkEnd {
+        /// One more than the highest number.
+        #[n(0)]
+        entries: u64,
+    },
+    /// Sender: the file was read to its end and is what it was at the start.
+    #[n(4)]
+    Sealed {
+        /// The file.
+        #[n(0)]
+        file: EntryId,
+        /// Its generation.
+        #[n(1)]
+        generation: u32,
+        /// Its size in bytes.
+        #[n(2)]
+        size: u64,
+    },
+    /// Sender: this entry will not come.
+    #[n(5)]
+    Abandoned {
+        /// The entry.
+        #[n(0)]
+        id: EntryId,
+        /// The directory it is in.
+        #[n(1)]
+        parent: Option<EntryId>,
+        /// Why.
+        #[n(2)]
+        failure: Failure,
+    },
+    /// Sender: checksums of a block that went over a stream in clear.
+    #[n(6)]
+    Checksums {
+        /// The block.
+        #[n(0)]
+        content: ContentName,
+        /// One for a piece; for a pack one for each entry, none where it is
+        /// no file.
+        #[n(1)]
+        checksums: Vec<Option<Checksum>>,
+    },
+    /// Receiver: these pieces are durable.
+    #[n(7)]
+    Durable {
+        /// The session's epoch.
+        #[n(0)]
+        epoch: u64,
+        /// The pieces with their checksums.
+        #[n(1)]
+        pieces: Vec<(PieceName, Checksum)>,
+    },
+    /// Whoever holds all acknowledgements of a file: give it its name.
+    #[n(8)]
+    Commit {
+        /// The session's epoch.
+        #[n(0)]
+        epoch: u64,
+        /// The file.
+        #[n(1)]
+        file: EntryId,
+        /// Its generation.
+        #[n(2)]
+        generation: u32,
+        /// Its digest; none without digests.
+        #[n(3)]
+        digest: Option<Checksum>,
+    },
+    /// Receiver: these entries are done, one way or the other.
+    #[n(9)]
+    Done {
+        /// The session's epoch.
+        #[n(0)]
+        epoch: u64,
+        /// The entries.
+        #[n(1)]
+        entries: Vec<(EntryId, Outcome)>,
+    },
+    /// Receiver: this arrived wrong, send it again.
+    #[n(10)]
+    Again {
+        /// What.
+        #[n(0)]
+        content: ContentName,
+        /// Why.
+        #[n(1)]
+        reason: AgainReason,
+    },
+    /// Receiver: so many blocks arrived on these streams since they began.
+    #[n(11)]
+    Arrived {
+        /// Streams and their blocks.
+        #[n(0)]
+        streams: Vec<(u32, u64)>,
+        /// There is room for more: where there is none, a stream that stands
+        /// still waits for this end and not for the path.
+        #[n(1)]
+        room: bool,
+    },
+    /// Receiver: everything is done and durable.
+    #[n(12)]
+    Finished(#[n(0)] Totals),
+    /// Either: what this end sees.
+    #[n(13)]
+    Observed(#[n(0)] Observation),
+    /// Whoever steers: use so many flows.
+    #[n(14)]
+    SetFlows(#[n(0)] Flows),
+    /// Whoever steers: I leave, go on; or I am back.
+    #[n(15)]
+    Steer {
+        /// There is somebody who steers.
+        #[n(0)]
+        attached: bool,
+    },
+    /// Dialer: I want to join with so many streams in clear.
+    #[n(16)]
+    WantTickets(#[n(0)] u32),
+    /// Acceptor: each is good for one stream in clear.
+    #[n(17)]
+    Tickets(#[n(0)] Vec<Secret>),
+    /// Either: the session is over, nothing more will come.
+    #[n(18)]
+    Goodbye(#[n(0)] Farewell),
+}
+
+/// What of an entry is at the destination.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub enum Answer {
+    /// Nothing of use.
+    #[n(0)]
+    Send,
+    /// All of it, unchanged.
+    #[n(1)]
+    Skip {
+        /// The digest, where it was asked for.
+        #[n(0)]
+        digest: Option<Checksum>,
+    },
+    /// These ranges of the file, durable: first byte and length.
+    #[n(2)]
+    Resume(#[n(0)] Vec<(u64, u64)>),
+    /// It cannot go there.
+    #[n(3)]
+    Refuse(#[n(0)] Failure),
+}
+
+/// How an entry ended.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub enum Outcome {
+    /// It is there under its name, verified and durable.
+    #[n(0)]
+    Committed {
+        /// The digest, where it was asked for and is a file.
+        #[n(0)]
+        digest: Option<Checksum>,
+    },
+    /// It is not.
+    #[n(1)]
+    Failed(#[n(0)] Failure),
+}
+
+/// What kind of failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
+#[cbor(index_only)]
+pub enum FailureKind {
+    /// Permission denied.
+    #[n(0)]
+    Permission,
+    /// It is not there (any more).
+    #[n(1)]
+    Vanished,
+    /// No space or quota left.
+    #[n(2)]
+    NoSpace,
+    /// It keeps changing while it is copied.
+    #[n(3)]
+    Changing,
+    /// Another source is being written to that name.
+    #[n(4)]
+    InUse,
+    /// Something else has that name.
+    #[n(5)]
+    Conflict,
+    /// A device, socket or FIFO.
+    #[n(6)]
+    Special,
+    /// A name that cannot be there.
+    #[n(7)]
+    Name,
+    /// The two are not the same (verify).
+    #[n(8)]
+    Differs,
+    /// It is only at the destination (verify).
+    #[n(9)]
+    Extra,
+    /// Too many open files.
+    #[n(10)]
+    TooManyOpen,
+    /// It arrives wrong again and again.
+    #[n(11)]
+    Corrupt,
+    /// Anything else.
+    #[n(12)]
+    Other,
+}
+
+/// Why one entry failed; the others go on.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Failure {
+    /// Its kind.
+    #[n(0)]
+    pub kind: FailureKind,
+    /// In words, with the remedy; at most [`MAXIMUM_TEXT_BYTES`].
+    #[n(1)]
+    pub text: String,
+}
+
+impl Failure {
+    /// A failure whose text is cut to its bound.
+    pub fn new(kind: FailureKind, text: impl Into<String>) -> Failure {
+        let mut text = text.into();
+        if text.len() > MAXIMUM_TEXT_BYTES {
+            let cut = (0..=MAXIMUM_TEXT_BYTES)
+                .rev()
+                .find(|&at| text.is_char_boundary(at));
+            text.truncate(cut.unwrap_or(0));
+        }
+        Failure { kind, text }
+    }
+}
+
+/// Why something is to be sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
+#[cbor(index_only)]
+pub enum AgainReason {
+    /// Its checksum is wrong.
+    #[n(0)]
+    Corrupt,
+    /// It could not be decoded.
+    #[n(1)]
+    Undecodable,
+    /// Part of it is here already, cut otherwise; this is the rest.
+    #[n(2)]
+    Overlap,
+}
+
+/// What a finished receiver counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Totals {
+    /// Entries made or replaced.
+    #[n(0)]
+    pub committed: u64,
+    /// Entries that were there.
+    #[n(1)]
+    pub skipped: u64,
+    /// Entries that failed.
+    #[n(2)]
+    pub failed: u64,
+    /// Bytes of the files committed.
+    #[n(3)]
+    pub bytes: u64,
+    /// Blocks that arrived wrong.
+    #[n(4)]
+    pub corrupt_blocks: u64,
+    /// Blocks that arrived twice.
+    #[n(5)]
+    pub duplicate_blocks: u64,
+}
+
+/// What one end sees: of each stream what its kernel tells, and how busy each
+/// layer was.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+#[cbor(map)]
+pub struct Observation {
+    /// Nanoseconds since the session began at that end.
+    #[n(0)]
+    pub at: u64,
+    /// Streams.
+    #[n(1)]
+    pub streams: Vec<StreamObservation>,
+    /// Layers: its number (in the order of the pipeline), flows, and the part
+    /// of the flows' time in which they worked, 0 to 1.
+    #[n(2)]
+    pub layers: Vec<(u8, u32, f32)>,
+    /// CPU nanoseconds of the process.
+    #[n(3)]
+    pub cpu: u64,
+}
+
+/// A stream as its kernel sees it (`TCP_INFO`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct StreamObservation {
+    /// Number of the stream.
+    #[n(0)]
+    pub stream: u32,
+    /// Smoothed round-trip time in microseconds.
+    #[n(1)]
+    pub rtt: u32,
+    /// Congestion window in bytes.
+    #[n(2)]
+    pub window: u64,
+    /// Segments sent again since the stream began.
+    #[n(3)]
+    pub retransmitted: u64,
+    /// Bytes acknowledged by the other end.
+    #[n(4)]
+    pub acknowledged: u64,
+    /// Bytes received.
+    #[n(5)]
+    pub received: u64,
+}
+
+/// How many flows each layer shall have; none leaves it as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Flows {
+    /// Threads that read.
+    #[n(0)]
+    pub readers: Option<u32>,
+    /// Threads that compress.
+    #[n(1)]
+    pub compressors: Option<u32>,
+    /// Streams.
+    #[n(2)]
+    pub streams: Option<u32>,
+    /// Threads that decompress and verify.
+    #[n(3)]
+    pub decompressors: Option<u32>,
+    /// Threads that write.
+    #[n(4)]
+    pub writers: Option<u32>,
+}
+
+/// Why a session ends.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub enum Farewell {
+    /// All is done.
+    #[n(0)]
+    Complete,
+    /// A newer session of the same transfer took over.
+    #[n(1)]
+    Fenced,
+    /// Whoever steers asked for it.
+    #[n(2)]
+    Cancelled,
+    /// This end cannot go on.
+    #[n(3)]
+    Broken(#[n(0)] String),
+}

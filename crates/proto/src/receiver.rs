@@ -1,0 +1,685 @@
+//! The end that has the destination: what to keep of what arrives, when to
+//! make it durable, when to give a file its name, and what to acknowledge.
+//!
+//! A large file's way: pieces are *claimed* when they arrive, *written*,
+//! *durable* after a checkpoint, and the file is committed when it is whole
+//! and the sender sealed it. Packed entries are committed by whoever writes
+//! them. A directory gets its mode and time after everything in it is done.
+//! Memory follows what is under way, not the size of the tree.
+
+mod large;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use longhaul_units::Moment;
+
+use large::Incoming;
+
+use crate::block::{ContentName, PackedEntry, PieceName};
+use crate::digest::{Checksum, Integrity};
+use crate::ledger::{DurableBlock, RangeSet};
+use crate::manifest::{Entry, EntryId, EntryKind};
+use crate::message::{AgainReason, Answer, Failure, Message, Outcome, Totals};
+use crate::session::StreamId;
+
+/// How a receiver works.
+#[derive(Clone, Copy, Debug)]
+pub struct ReceiverSettings {
+    /// How blocks are verified.
+    pub integrity: Integrity,
+    /// The session's epoch.
+    pub epoch: u64,
+    /// Bytes written after which they are made durable and reported.
+    pub checkpoint_bytes: u64,
+    /// Time after which they are.
+    pub checkpoint_span: Duration,
+    /// This end holds the acknowledgements and commits large files; else it
+    /// waits for [`Message::Commit`].
+    pub commits: bool,
+    /// Digests go with the acknowledgements.
+    pub digests: bool,
+}
+
+impl Default for ReceiverSettings {
+    fn default() -> ReceiverSettings {
+        ReceiverSettings {
+            integrity: Integrity::Digest,
+            epoch: 1,
+            checkpoint_bytes: 256 << 20,
+            checkpoint_span: Duration::from_secs(1),
+            commits: true,
+            digests: false,
+        }
+    }
+}
+
+/// Most entries under way that a sender may have, a multiple of what ours
+/// has. More is a fault of the other end, and ends the session.
+const MAXIMUM_UNDER_WAY: usize = 65_536;
+
+/// Ranges of claimed bytes that may be under way for each of those entries, on
+/// average: a sender that leaves a gap after every block has no good reason.
+const FRAGMENTS_PER_ENTRY: usize = 8;
+
+/// Most entries in one [`Message::Done`].
+const MAXIMUM_DONE: usize = 1024;
+
+/// Most pieces in one [`Message::Durable`].
+const MAXIMUM_DURABLE: usize = 4096;
+
+/// Acknowledgements not yet said, for each of those entries: one that does not
+/// listen is not to be received from.
+const UNSAID_PER_ENTRY: usize = 4;
+
+/// What to do with a block that arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Verify and write it.
+    Keep,
+    /// It is here already, or nobody needs it.
+    Drop,
+}
+
+/// Something to do on the disk. Whoever does it reports with the method named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StorageJob {
+    /// Compare with what is there: [`Receiver::handle_compared`].
+    Compare(Vec<Entry>),
+    /// Make these blocks durable, journal them:
+    /// [`Receiver::handle_checkpointed`].
+    Checkpoint(Vec<Checkpoint>),
+    /// Make the rest durable and give the file its name:
+    /// [`Receiver::handle_committed`].
+    Commit {
+        /// The file as it shall be.
+        entry: Entry,
+        /// Its generation.
+        generation: u32,
+        /// Its digest; none without digests.
+        digest: Option<Checksum>,
+    },
+    /// Remove what was written of a file; writes and checkpoints of it that are
+    /// still under way are to leave nothing behind either.
+    Discard {
+        /// The file.
+        file: EntryId,
+        /// Its generation.
+        generation: u32,
+    },
+    /// Give a directory its mode and time, make it if it is missing:
+    /// [`Receiver::handle_directory_finished`].
+    FinishDirectory(Entry),
+    /// Everything is done: leave nothing behind, and
+    /// [`Receiver::handle_finished`].
+    Finish,
+}
+
+/// Blocks of one file to be made durable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// The file.
+    pub file: EntryId,
+    /// Its generation.
+    pub generation: u32,
+    /// Blocks written since the last checkpoint.
+    pub blocks: Vec<DurableBlock>,
+}
+
+/// What became of an entry, for whoever watches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReceivedEvent {
+    /// The entry; none where only its number is known.
+    pub entry: Option<Entry>,
+    /// Its number.
+    pub id: EntryId,
+    /// How it ended; none where it was there already.
+    pub outcome: Option<Outcome>,
+    /// The digest of what was there, where it was asked for.
+    pub digest: Option<Checksum>,
+}
+
+/// What a comparison found of one entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Compared {
+    /// Nothing of use is there.
+    Send,
+    /// It is there, unchanged; its digest where that was asked for.
+    Same(Option<Checksum>),
+    /// An earlier attempt left these durable blocks.
+    Partial(Vec<DurableBlock>),
+    /// It cannot go there.
+    Refused(Failure),
+}
+
+/// What the other end did wrong; the session is over.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReceiverError {
+    /// A message that only a receiver sends.
+    #[error("the sender sent what only a receiver may send ({0})")]
+    WrongRole(&'static str),
+    /// More entries under way than can be.
+    #[error("the sender has more than {MAXIMUM_UNDER_WAY} entries under way")]
+    TooMany,
+    /// An entry that is none.
+    #[error("the sender sent an entry with values out of their range")]
+    InvalidEntry,
+}
+
+/// A packed entry that is being verified and written.
+#[derive(Debug)]
+struct Packing {
+    parent: Option<EntryId>,
+    generation: u32,
+    /// The sender gave it up meanwhile.
+    abandoned: Option<Failure>,
+}
+
+#[derive(Debug, Default)]
+struct Folder {
+    done: u64,
+    end: Option<(Entry, u64)>,
+}
+
+/// The receiving end of a transfer.
+#[derive(Debug)]
+pub struct Receiver {
+    settings: ReceiverSettings,
+    done: RangeSet,
+    files: BTreeMap<EntryId, Incoming>,
+    packed: BTreeMap<EntryId, Packing>,
+    folders: BTreeMap<EntryId, Folder>,
+    seals: BTreeMap<EntryId, (u32, u64)>,
+    walk_end: Option<u64>,
+    /// Entries whose comparison is under way.
+    asked: usize,
+    jobs: VecDeque<StorageJob>,
+    messages: VecDeque<Message>,
+    events: VecDeque<ReceivedEvent>,
+    outcomes: Vec<(EntryId, Outcome)>,
+    durable: Vec<(PieceName, Checksum)>,
+    arrived: BTreeMap<u32, u64>,
+    /// Streams on which something arrived that the sender was not told of.
+    arrived_untold: BTreeSet<u32>,
+    room: bool,
+    room_told: bool,
+    /// Files with blocks for a checkpoint, none of which is under way.
+    dirty: BTreeSet<EntryId>,
+    /// Bytes of those blocks, and when the first of them was written.
+    dirty_bytes: u64,
+    dirty_since: Option<Moment>,
+    /// Ranges that all files' claims take.
+    fragments: usize,
+    totals: Totals,
+    finishing: bool,
+    finished: bool,
+}
+
+impl Receiver {
+    /// A receiver to which nothing came yet.
+    pub fn new(settings: ReceiverSettings) -> Receiver {
+        Receiver {
+            settings,
+            done: RangeSet::default(),
+            files: BTreeMap::new(),
+            packed: BTreeMap::new(),
+            folders: BTreeMap::new(),
+            seals: BTreeMap::new(),
+            walk_end: None,
+            asked: 0,
+            jobs: VecDeque::new(),
+            messages: VecDeque::new(),
+            events: VecDeque::new(),
+            outcomes: Vec::new(),
+            durable: Vec::new(),
+            arrived: BTreeMap::new(),
+            arrived_untold: BTreeSet::new(),
+            room: true,
+            room_told: true,
+            dirty: BTreeSet::new(),
+            fragments: 0,
+            dirty_bytes: 0,
+            dirty_since: None,
+            totals: Totals::default(),
+            finishing: false,
+            finished: false,
+        }
+    }
+
+    /// A message came.
+    ///
+    /// # Errors
+    ///
+    /// [`ReceiverError`]: the session is over.
+    pub fn handle_message(&mut self, message: Message) -> Result<(), ReceiverError> {
+        match message {
+            Message::Entries(entries) => self.handle_entries(entries)?,
+            Message::DirectoryEnd { entry, children } => {
+                if !entry.is_valid() || entry.kind != EntryKind::Directory {
+                    return Err(ReceiverError::InvalidEntry);
+                }
+                let id = entry.id;
+                if !self.is_done(id) {
+                    self.folders.entry(id).or_default().end = Some((entry, children));
+                    self.finish_folder_if_done(id);
+                }
+            }
+            Message::WalkEnd { entries } => {
+                self.walk_end = Some(entries);
+                self.finish_if_done();
+            }
+            Message::Sealed {
+                file,
+                generation,
+                size,
+            } => self.handle_sealed(file, generation, size),
+            Message::Abandoned {
+                id,
+                parent,
+                failure,
+            } => self.handle_abandoned(id, parent, failure),
+            Message::Commit {
+                epoch,
+                file,
+                generation,
+                digest,
+            } if epoch == self.settings.epoch => {
+                self.handle_commit(file, generation, digest);
+            }
+            Message::Commit { .. } => {}
+            Message::Answers(_) => return Err(ReceiverError::WrongRole("answers")),
+            Message::Durable { .. } => return Err(ReceiverError::WrongRole("acknowledgements")),
+            Message::Done { .. } => return Err(ReceiverError::WrongRole("outcomes")),
+            Message::Finished(_) => return Err(ReceiverError::WrongRole("the end")),
+            _ => {}
+        }
+        self.check_bounds()
+    }
+
+    /// A block arrived on a stream, whatever becomes of it.
+    pub fn handle_arrival(&mut self, stream: StreamId) {
+        *self.arrived.entry(stream.0).or_default() += 1;
+        self.arrived_untold.insert(stream.0);
+    }
+
+    /// There is room for more blocks at this end, or not.
+    pub fn handle_room(&mut self, room: bool) {
+        self.room = room;
+    }
+
+    /// A stream is lost: what arrived on it is not told any more.
+    pub fn handle_stream_down(&mut self, stream: StreamId) {
+        self.arrived.remove(&stream.0);
+        self.arrived_untold.remove(&stream.0);
+    }
+
+    /// Whether a block of this content may still be of use when it comes.
+    pub fn awaits(&self, content: &ContentName) -> bool {
+        match content {
+            ContentName::Piece(piece) => match self.files.get(&piece.file) {
+                Some(file) => {
+                    let end = piece.offset.saturating_add(piece.length);
+                    file.generation <= piece.generation && !file.claimed.contains(piece.offset, end)
+                }
+                None => !self.is_done(piece.file),
+            },
+            ContentName::Pack(ids) => ids.iter().any(|&id| !self.is_done(id)),
+        }
+    }
+
+    /// A pack arrived; it was proved valid before. One verdict for each entry.
+    ///
+    /// # Errors
+    ///
+    /// [`ReceiverError`]: the session is over.
+    pub fn handle_pack(&mut self, pack: &[PackedEntry]) -> Result<Vec<Verdict>, ReceiverError> {
+        let mut verdicts = Vec::with_capacity(pack.len());
+        for PackedEntry {
+            entry, generation, ..
+        } in pack
+        {
+            let id = entry.id;
+            let newer = self
+                .files
+                .get(&id)
+                .is_none_or(|file| file.generation < *generation && !file.committing);
+            let known = self.is_done(id) || self.packed.contains_key(&id);
+            if known || !newer || entry.kind == EntryKind::Directory {
+                verdicts.push(Verdict::Drop);
+                continue;
+            }
+            self.discard_file(id);
+            let packing = Packing {
+                parent: entry.parent,
+                generation: *generation,
+                abandoned: None,
+            };
+            self.packed.insert(id, packing);
+            verdicts.push(Verdict::Keep);
+        }
+        if verdicts.iter().all(|verdict| *verdict == Verdict::Drop) {
+            self.duplicate();
+        }
+        self.check_bounds()?;
+        Ok(verdicts)
+    }
+
+    /// A block's checksum is wrong, or it cannot be decoded. Of a pack only the
+    /// entries are named that were to be kept and are wrong: the others have
+    /// come another way.
+    pub fn handle_corrupt(&mut self, content: ContentName, reason: AgainReason) {
+        self.totals.corrupt_blocks += 1;
+        let content = match content {
+            ContentName::Piece(piece) => {
+                let file = self.files.get(&piece.file);
+                if file.is_some_and(|file| file.generation == piece.generation) {
+                    let end = piece.offset.saturating_add(piece.length);
+                    self.claim(piece.file, |claimed| claimed.remove(piece.offset, end));
+                }
+                ContentName::Piece(piece)
+            }
+            ContentName::Pack(mut ids) => {
+                ids.retain(|&id| self.is_wanted_again(id));
+                if ids.is_empty() {
+                    return;
+                }
+                ContentName::Pack(ids)
+            }
+        };
+        self.messages.push_back(Message::Again { content, reason });
+    }
+
+    /// A packed entry arrived wrong; true where the sender shall send it again.
+    fn is_wanted_again(&mut self, id: EntryId) -> bool {
+        let Some(packing) = self.packed.remove(&id) else {
+            return false;
+        };
+        if let Some(failure) = packing.abandoned {
+            self.discard_file(id);
+            self.finish_entry(id, packing.parent, None, Outcome::Failed(failure));
+            return false;
+        }
+        // A newer state of it may have waited for this.
+        self.commit_if_complete(id);
+        true
+    }
+
+    /// Packed entries were committed, or failed.
+    pub fn handle_packed(&mut self, entries: Vec<(Entry, Outcome)>) {
+        for (entry, outcome) in entries {
+            if let Some(packing) = self.packed.remove(&entry.id) {
+                self.totals.bytes += match outcome {
+                    Outcome::Committed { .. } => entry.size(),
+                    Outcome::Failed(_) => 0,
+                };
+                self.discard_file(entry.id);
+                self.finish_entry(entry.id, packing.parent, Some(entry), outcome);
+            }
+        }
+    }
+
+    /// What a comparison found.
+    pub fn handle_compared(&mut self, found: Vec<(Entry, Compared)>) {
+        self.asked = self.asked.saturating_sub(found.len());
+        let mut answers = Vec::with_capacity(found.len());
+        for (entry, compared) in found {
+            let id = entry.id;
+            // A directory is done when all it holds is, whatever is there.
+            let known = self.is_done(id) || entry.kind == EntryKind::Directory;
+            let answer = match compared {
+                Compared::Send => Answer::Send,
+                Compared::Same(digest) => {
+                    if !known {
+                        self.end_compared(entry, None, digest);
+                    }
+                    Answer::Skip { digest }
+                }
+                Compared::Partial(_) if known => Answer::Send,
+                Compared::Partial(blocks) => self.resume(entry, &blocks),
+                Compared::Refused(failure) => {
+                    if !known {
+                        self.end_compared(entry, Some(failure.clone()), None);
+                    }
+                    Answer::Refuse(failure)
+                }
+            };
+            answers.push((id, answer));
+        }
+        if !answers.is_empty() {
+            self.messages.push_back(Message::Answers(answers));
+        }
+    }
+
+    /// An entry ends with its comparison: it was there, or cannot go there. The
+    /// answer says so, no outcome is sent.
+    fn end_compared(&mut self, entry: Entry, failure: Option<Failure>, digest: Option<Checksum>) {
+        match &failure {
+            None => self.totals.skipped += 1,
+            Some(_) => self.totals.failed += 1,
+        }
+        let (id, parent) = (entry.id, entry.parent);
+        self.events.push_back(ReceivedEvent {
+            entry: Some(entry),
+            id,
+            outcome: failure.map(Outcome::Failed),
+            digest,
+        });
+        self.mark_done(id, parent);
+    }
+
+    /// A directory has its mode and time, or failed.
+    pub fn handle_directory_finished(&mut self, entry: Entry, result: Result<(), Failure>) {
+        let outcome = match result {
+            Ok(()) => Outcome::Committed { digest: None },
+            Err(failure) => Outcome::Failed(failure),
+        };
+        self.finish_entry(entry.id, entry.parent, Some(entry), outcome);
+    }
+
+    /// Nothing is left behind, everything is durable.
+    pub fn handle_finished(&mut self) {
+        self.finished = true;
+        self.flush();
+        self.messages.push_back(Message::Finished(self.totals));
+    }
+
+    /// The next thing to do on the disk.
+    pub fn poll_storage(&mut self, now: Moment) -> Option<StorageJob> {
+        self.jobs.pop_front().or_else(|| self.due_checkpoint(now))
+    }
+
+    /// The next message to say.
+    pub fn poll_message(&mut self) -> Option<Message> {
+        if self.messages.is_empty() {
+            self.flush();
+        }
+        self.messages.pop_front()
+    }
+
+    /// What became of entries.
+    pub fn poll_event(&mut self) -> Option<ReceivedEvent> {
+        self.events.pop_front()
+    }
+
+    /// When [`Receiver::poll_storage`] is to be asked although nothing
+    /// happened.
+    pub fn poll_timeout(&self) -> Option<Moment> {
+        self.dirty_since
+            .map(|since| since + self.settings.checkpoint_span)
+    }
+
+    /// Whether everything is done and durable and was said.
+    pub fn is_finished(&self) -> bool {
+        self.finished
+    }
+
+    /// What was counted so far.
+    pub fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// Whether this generation of a file is what is being received of it.
+    pub fn is_under_way(&self, file: EntryId, generation: u32) -> bool {
+        let known = self.files.get(&file);
+        known.is_some_and(|known| known.generation == generation)
+    }
+
+    /// The digest of a file that is whole.
+    pub fn digest_of(&self, file: EntryId) -> Option<Checksum> {
+        self.files.get(&file)?.ledger.digest()
+    }
+
+    /// Files and packed entries that have begun to arrive and are not done.
+    pub fn under_way(&self) -> usize {
+        self.files.len() + self.packed.len()
+    }
+
+    /// Everything that is remembered of entries not done: what is under way,
+    /// open directories, early seals. Bounded by the sender's window.
+    pub fn tracked(&self) -> usize {
+        self.under_way() + self.folders.len() + self.seals.len()
+    }
+
+    fn duplicate(&mut self) -> Verdict {
+        self.totals.duplicate_blocks += 1;
+        Verdict::Drop
+    }
+
+    fn handle_entries(&mut self, entries: Vec<Entry>) -> Result<(), ReceiverError> {
+        if !entries.iter().all(Entry::is_valid) {
+            return Err(ReceiverError::InvalidEntry);
+        }
+        // A directory is not asked for: it gets what it needs when everything
+        // in it is done.
+        let asked = entries
+            .iter()
+            .filter(|entry| entry.kind != EntryKind::Directory);
+        self.asked += asked.count();
+        self.jobs.push_back(StorageJob::Compare(entries));
+        Ok(())
+    }
+
+    /// The sender gave an entry up. What is being given its name right now ends
+    /// as that ends; both hear the same.
+    fn handle_abandoned(&mut self, id: EntryId, parent: Option<EntryId>, failure: Failure) {
+        if let Some(packing) = self.packed.get_mut(&id) {
+            packing.abandoned = Some(failure);
+            return;
+        }
+        let committing = self.files.get(&id).is_some_and(|file| file.committing);
+        if !committing {
+            self.discard_file(id);
+            self.finish_entry(id, parent, None, Outcome::Failed(failure));
+        }
+    }
+
+    fn finish_entry(
+        &mut self,
+        id: EntryId,
+        parent: Option<EntryId>,
+        entry: Option<Entry>,
+        outcome: Outcome,
+    ) {
+        if self.is_done(id) {
+            return;
+        }
+        match outcome {
+            Outcome::Committed { .. } => self.totals.committed += 1,
+            Outcome::Failed(_) => self.totals.failed += 1,
+        }
+        self.events.push_back(ReceivedEvent {
+            entry,
+            id,
+            outcome: Some(outcome.clone()),
+            digest: None,
+        });
+        self.outcomes.push((id, outcome));
+        self.mark_done(id, parent);
+    }
+
+    fn is_done(&self, id: EntryId) -> bool {
+        self.done.contains(id.0, id.0.saturating_add(1))
+    }
+
+    fn mark_done(&mut self, id: EntryId, parent: Option<EntryId>) {
+        self.seals.remove(&id);
+        self.done.insert(id.0, id.0.saturating_add(1));
+        if let Some(parent) = parent {
+            self.folders.entry(parent).or_default().done += 1;
+            self.finish_folder_if_done(parent);
+        }
+        self.finish_if_done();
+    }
+
+    fn finish_folder_if_done(&mut self, id: EntryId) {
+        let finished = self.folders.get(&id).is_some_and(|folder| {
+            folder
+                .end
+                .as_ref()
+                .is_some_and(|(_, children)| folder.done >= *children)
+        });
+        if finished && let Some((entry, _)) = self.folders.remove(&id).and_then(|f| f.end) {
+            self.jobs.push_back(StorageJob::FinishDirectory(entry));
+        }
+    }
+
+    fn finish_if_done(&mut self) {
+        let complete = self
+            .walk_end
+            .is_some_and(|entries| self.done.contains(0, entries));
+        if complete && !self.finishing {
+            self.finishing = true;
+            self.jobs.push_back(StorageJob::Finish);
+        }
+    }
+
+    /// Turns what was collected into messages.
+    fn flush(&mut self) {
+        let epoch = self.settings.epoch;
+        if !self.arrived_untold.is_empty() || self.room != self.room_told {
+            self.room_told = self.room;
+            let untold = std::mem::take(&mut self.arrived_untold);
+            let counts = untold.into_iter().filter_map(|stream| {
+                let blocks = self.arrived.get(&stream)?;
+                Some((stream, *blocks))
+            });
+            let (streams, room) = (counts.collect(), self.room);
+            self.messages.push_back(Message::Arrived { streams, room });
+        }
+        for pieces in take_chunks(&mut self.durable, MAXIMUM_DURABLE) {
+            self.messages.push_back(Message::Durable { epoch, pieces });
+        }
+        for entries in take_chunks(&mut self.outcomes, MAXIMUM_DONE) {
+            self.messages.push_back(Message::Done { epoch, entries });
+        }
+    }
+
+    fn check_bounds(&self) -> Result<(), ReceiverError> {
+        let most = [
+            self.files.len() + self.packed.len(),
+            self.folders.len(),
+            self.seals.len(),
+            self.done.fragments(),
+            self.jobs.len(),
+            self.asked,
+            self.messages.len(),
+            self.outcomes.len() / UNSAID_PER_ENTRY,
+            self.durable.len() / UNSAID_PER_ENTRY,
+            self.fragments / FRAGMENTS_PER_ENTRY,
+        ];
+        match most.into_iter().all(|count| count <= MAXIMUM_UNDER_WAY) {
+            true => Ok(()),
+            false => Err(ReceiverError::TooMany),
+        }
+    }
+}
+
+fn take_chunks<T>(list: &mut Vec<T>, most: usize) -> Vec<Vec<T>> {
+    let mut chunks = Vec::new();
+    let mut rest = std::mem::take(list);
+    while !rest.is_empty() {
+        let tail = rest.split_off(rest.len().min(most));
+        chunks.push(std::mem::replace(&mut rest, tail));
+    }
+    chunks
+}

@@ -1,0 +1,399 @@
+//! Large files: pieces are claimed when they arrive, written, durable after a
+//! checkpoint; the file is committed when it is whole and the sender sealed it.
+
+use longhaul_units::Moment;
+
+use super::{Checkpoint, Receiver, ReceiverError, StorageJob, Verdict};
+use crate::block::{ContentName, Piece, PieceName};
+use crate::digest::{Checksum, longest_block};
+use crate::ledger::{DurableBlock, FileLedger, RangeSet};
+use crate::manifest::{Entry, EntryId};
+use crate::message::{AgainReason, Answer, Failure, Message, Outcome};
+
+/// A large file on its way in.
+#[derive(Debug)]
+pub(super) struct Incoming {
+    pub(super) entry: Entry,
+    pub(super) generation: u32,
+    /// Arrived, perhaps not yet written.
+    pub(super) claimed: RangeSet,
+    /// Written, with checksums.
+    pub(super) ledger: FileLedger,
+    /// Written, not yet handed to a checkpoint.
+    pub(super) dirty: Vec<DurableBlock>,
+    /// Bytes of those blocks, and when the first of them was written.
+    pub(super) dirty_bytes: u64,
+    pub(super) dirty_since: Option<Moment>,
+    pub(super) sealed: bool,
+    /// A checkpoint of it is under way.
+    pub(super) syncing: bool,
+    /// Its commit was asked for, by this end or the other.
+    pub(super) committing: bool,
+    pub(super) may_commit: bool,
+}
+
+impl Receiver {
+    /// A piece arrived; it was proved valid before.
+    ///
+    /// # Errors
+    ///
+    /// [`ReceiverError`]: the session is over.
+    pub fn handle_piece(&mut self, piece: &Piece) -> Result<Verdict, ReceiverError> {
+        let id = piece.entry.id;
+        let stale = self.files.get(&id).is_some_and(|file| {
+            file.generation > piece.generation
+                || file.committing
+                || file.generation == piece.generation && file.ledger.size() != piece.entry.size()
+        });
+        // A newer state of what is being written as part of a pack is kept:
+        // the pack may yet turn out to be corrupt.
+        let packed = self.packed.get(&id);
+        let packed = packed.is_some_and(|packing| packing.generation >= piece.generation);
+        if self.is_done(id) || packed || stale {
+            return Ok(self.duplicate());
+        }
+        if self
+            .files
+            .get(&id)
+            .is_none_or(|file| file.generation < piece.generation)
+        {
+            self.begin_file(piece.entry.clone(), piece.generation);
+        }
+        let end = piece.offset + piece.length;
+        match self.files.get(&id) {
+            Some(file) if !file.claimed.overlaps(piece.offset, end) => {
+                self.claim(id, |claimed| claimed.insert(piece.offset, end));
+                self.check_bounds()?;
+                Ok(Verdict::Keep)
+            }
+            _ => {
+                self.ask_for_rest(piece.name(), piece.entry.size());
+                self.check_bounds()?;
+                Ok(self.duplicate())
+            }
+        }
+    }
+
+    /// A piece overlaps what is here because it was cut otherwise: asks for
+    /// what of it is missing, cut so that it fits.
+    pub(super) fn ask_for_rest(&mut self, piece: PieceName, size: u64) {
+        let Some(file) = self.files.get(&piece.file) else {
+            return;
+        };
+        let (mut from, end) = (piece.offset, piece.offset + piece.length);
+        while let Some((offset, stop)) = file.claimed.first_gap(from, end) {
+            let length = longest_block(offset, stop, size, piece.length.next_power_of_two());
+            let content = ContentName::Piece(PieceName {
+                offset,
+                length,
+                ..piece
+            });
+            self.messages.push_back(Message::Again {
+                content,
+                reason: AgainReason::Overlap,
+            });
+            from = offset + length;
+        }
+    }
+
+    /// A piece was verified and written, not synced.
+    pub fn handle_written(&mut self, piece: PieceName, checksum: Checksum, now: Moment) {
+        let Some(file) = self.files.get_mut(&piece.file) else {
+            return;
+        };
+        if file.generation != piece.generation {
+            return;
+        }
+        let block = DurableBlock {
+            offset: piece.offset,
+            length: piece.length,
+            checksum,
+        };
+        if file.ledger.insert(block) {
+            file.dirty.push(block);
+            file.dirty_bytes += piece.length;
+            file.dirty_since.get_or_insert(now);
+            if !file.syncing {
+                self.dirty.insert(piece.file);
+                self.dirty_bytes += piece.length;
+                self.dirty_since.get_or_insert(now);
+            }
+            self.commit_if_complete(piece.file);
+        }
+    }
+
+    /// A piece could not be written: its file has failed.
+    pub fn handle_write_failed(&mut self, piece: PieceName, failure: Failure) {
+        let current = self
+            .files
+            .get(&piece.file)
+            .is_some_and(|file| file.generation == piece.generation);
+        if current {
+            self.fail_file(piece.file, failure);
+        }
+    }
+
+    /// A checkpoint is durable, but for the files that failed.
+    pub fn handle_checkpointed(&mut self, files: Vec<(Checkpoint, Option<Failure>)>) {
+        for (checkpoint, failure) in files {
+            let Checkpoint {
+                file: id,
+                generation,
+                blocks,
+            } = checkpoint;
+            let Some(file) = self
+                .files
+                .get_mut(&id)
+                .filter(|f| f.generation == generation)
+            else {
+                continue;
+            };
+            file.syncing = false;
+            // What was written meanwhile waits for the next one.
+            if let Some(since) = file.dirty_since {
+                self.dirty.insert(id);
+                self.dirty_bytes += file.dirty_bytes;
+                self.dirty_since = self.dirty_since.min(Some(since)).or(Some(since));
+            }
+            if let Some(failure) = failure {
+                self.fail_file(id, failure);
+                continue;
+            }
+            self.durable.extend(blocks.iter().map(|block| {
+                let DurableBlock {
+                    offset,
+                    length,
+                    checksum,
+                } = *block;
+                (
+                    PieceName {
+                        file: id,
+                        generation,
+                        offset,
+                        length,
+                    },
+                    checksum,
+                )
+            }));
+            self.commit_if_complete(id);
+        }
+    }
+
+    /// A file has its name and is durable, or failed.
+    pub fn handle_committed(
+        &mut self,
+        file: EntryId,
+        generation: u32,
+        result: Result<(), Failure>,
+    ) {
+        let current = self
+            .files
+            .get(&file)
+            .is_some_and(|known| known.generation == generation);
+        if !current {
+            return;
+        }
+        match result {
+            Ok(()) => {
+                if let Some(known) = self.remove_file(file) {
+                    self.totals.bytes += known.ledger.size();
+                    let digest = known.ledger.digest().filter(|_| self.settings.digests);
+                    let outcome = Outcome::Committed { digest };
+                    self.finish_entry(file, known.entry.parent, Some(known.entry), outcome);
+                }
+            }
+            Err(failure) => self.fail_file(file, failure),
+        }
+    }
+
+    pub(super) fn begin_file(&mut self, entry: Entry, generation: u32) {
+        let id = entry.id;
+        let ledger = FileLedger::new(entry.size(), self.settings.integrity);
+        let incoming = Incoming {
+            entry,
+            generation,
+            claimed: RangeSet::default(),
+            ledger,
+            dirty: Vec::new(),
+            dirty_bytes: 0,
+            dirty_since: None,
+            sealed: false,
+            syncing: false,
+            committing: false,
+            may_commit: self.settings.commits,
+        };
+        self.discard_file(id);
+        self.files.insert(id, incoming);
+        // A seal may have come before the first piece.
+        if let Some((sealed, size)) = self.seals.remove(&id) {
+            self.handle_sealed(id, sealed, size);
+        }
+    }
+
+    pub(super) fn resume(&mut self, entry: Entry, blocks: &[DurableBlock]) -> Answer {
+        let id = entry.id;
+        self.begin_file(entry, 0);
+        let Some(file) = self.files.get_mut(&id) else {
+            return Answer::Send;
+        };
+        let mut ranges = RangeSet::default();
+        for block in blocks {
+            if ranges.fragments() >= crate::message::MAXIMUM_RESUMED_RANGES {
+                break;
+            }
+            if file.ledger.insert(*block) {
+                ranges.insert(block.offset, block.offset + block.length);
+            }
+        }
+        self.claim(id, |claimed| claimed.clone_from(&ranges));
+        Answer::Resume(
+            ranges
+                .iter()
+                .map(|(start, end)| (start, end - start))
+                .collect(),
+        )
+    }
+
+    pub(super) fn handle_sealed(&mut self, id: EntryId, generation: u32, size: u64) {
+        let done = self.is_done(id);
+        match self.files.get_mut(&id) {
+            Some(file) if file.generation == generation && file.ledger.size() == size => {
+                file.sealed = true;
+                file.ledger.seal();
+                self.commit_if_complete(id);
+            }
+            Some(file) if file.generation > generation => {}
+            _ if done => {}
+            _ => {
+                self.seals.insert(id, (generation, size));
+            }
+        }
+    }
+
+    pub(super) fn handle_commit(&mut self, id: EntryId, generation: u32, digest: Option<Checksum>) {
+        let Some(file) = self
+            .files
+            .get_mut(&id)
+            .filter(|f| f.generation == generation)
+        else {
+            return;
+        };
+        if digest.is_some() && digest != file.ledger.digest() {
+            let failure = Failure::new(
+                crate::message::FailureKind::Corrupt,
+                "the digests of both ends differ although every block agreed: copy it again",
+            );
+            let parent = file.entry.parent;
+            self.discard_file(id);
+            self.finish_entry(id, parent, None, Outcome::Failed(failure));
+            return;
+        }
+        file.may_commit = true;
+        self.commit_if_complete(id);
+    }
+
+    /// Forgets what was written of a file.
+    pub(super) fn discard_file(&mut self, id: EntryId) {
+        if let Some(file) = self.remove_file(id) {
+            self.jobs.push_back(StorageJob::Discard {
+                file: id,
+                generation: file.generation,
+            });
+        }
+    }
+
+    /// Commits a file that is whole and sealed, where this end may; else sees
+    /// to it that whoever may gets to know.
+    pub(super) fn commit_if_complete(&mut self, id: EntryId) {
+        let Some(file) = self.files.get_mut(&id) else {
+            return;
+        };
+        let waits = file.syncing || file.committing || self.packed.contains_key(&id);
+        if !file.ledger.is_complete() || waits {
+            return;
+        }
+        if file.may_commit {
+            file.committing = true;
+            let (entry, generation) = (file.entry.clone(), file.generation);
+            let digest = file.ledger.digest();
+            self.take_dirty(id);
+            self.jobs.push_back(StorageJob::Commit {
+                entry,
+                generation,
+                digest,
+            });
+        } else if let Some(checkpoint) = self.take_checkpoint(id) {
+            self.jobs
+                .push_back(StorageJob::Checkpoint(vec![checkpoint]));
+        }
+    }
+
+    pub(super) fn fail_file(&mut self, id: EntryId, failure: Failure) {
+        if let Some(file) = self.remove_file(id) {
+            let parent = file.entry.parent;
+            self.finish_entry(id, parent, Some(file.entry), Outcome::Failed(failure));
+        }
+    }
+
+    pub(super) fn due_checkpoint(&mut self, now: Moment) -> Option<StorageJob> {
+        let since = self.dirty_since?;
+        let due = self.dirty_bytes >= self.settings.checkpoint_bytes
+            || now >= since + self.settings.checkpoint_span;
+        if !due {
+            return None;
+        }
+        let files: Vec<EntryId> = self.dirty.iter().copied().collect();
+        let checkpoints: Vec<Checkpoint> = files
+            .into_iter()
+            .filter_map(|id| self.take_checkpoint(id))
+            .collect();
+        (!checkpoints.is_empty()).then_some(StorageJob::Checkpoint(checkpoints))
+    }
+
+    /// Everything written of a file that waits for a checkpoint; none where
+    /// there is nothing.
+    pub(super) fn take_checkpoint(&mut self, id: EntryId) -> Option<Checkpoint> {
+        let blocks = self.take_dirty(id);
+        let file = self.files.get_mut(&id).filter(|_| !blocks.is_empty())?;
+        file.syncing = true;
+        Some(Checkpoint {
+            file: id,
+            generation: file.generation,
+            blocks,
+        })
+    }
+
+    /// Takes what waits for a checkpoint out of a file and out of the count.
+    pub(super) fn take_dirty(&mut self, id: EntryId) -> Vec<DurableBlock> {
+        let Some(file) = self.files.get_mut(&id) else {
+            return Vec::new();
+        };
+        file.dirty_since = None;
+        let bytes = std::mem::take(&mut file.dirty_bytes);
+        let blocks = std::mem::take(&mut file.dirty);
+        if self.dirty.remove(&id) {
+            self.dirty_bytes -= bytes;
+        }
+        if self.dirty.is_empty() {
+            self.dirty_since = None;
+        }
+        blocks
+    }
+
+    /// Takes a file out, with all that is counted of it.
+    pub(super) fn remove_file(&mut self, id: EntryId) -> Option<Incoming> {
+        self.take_dirty(id);
+        let file = self.files.remove(&id)?;
+        self.fragments -= file.claimed.fragments();
+        Some(file)
+    }
+
+    /// Changes what a file claims, and counts how many ranges that takes.
+    pub(super) fn claim(&mut self, id: EntryId, change: impl FnOnce(&mut RangeSet)) {
+        if let Some(file) = self.files.get_mut(&id) {
+            self.fragments -= file.claimed.fragments();
+            change(&mut file.claimed);
+            self.fragments += file.claimed.fragments();
+        }
+    }
+}

@@ -1,0 +1,767 @@
+//! The end that has the sources: what to read next, onto which stream, and
+//! what to do about whatever got lost.
+//!
+//! An entry's way: *asked* (where the destination is not empty) -> *queued* ->
+//! a block, or many -> *done*, when the receiver said so. Blocks are named by
+//! what they hold; a lost block is planned anew, perhaps cut otherwise. Memory
+//! is bounded by the window of entries, whatever the size of the tree.
+
+mod plan;
+mod streams;
+mod track;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use longhaul_units::Moment;
+
+use crate::block::{ContentName, PieceName};
+use crate::digest::{Checksum, Integrity, SMALLEST_BLOCK_BYTES, is_block};
+use crate::ledger::DurableBlock;
+use crate::manifest::{Entry, EntryId, EntryKind};
+use crate::message::{AgainReason, Answer, Failure, FailureKind, Message, Outcome, Totals};
+use crate::session::StreamId;
+
+use plan::Plan;
+pub use plan::{PackedJob, ReadJob, Work};
+use streams::Streams;
+use track::{Stage, Tracked};
+
+/// How a sender works.
+#[derive(Clone, Copy, Debug)]
+pub struct SenderSettings {
+    /// Bytes of a block, a power of two.
+    pub block_bytes: u64,
+    /// Most entries in a pack.
+    pub pack_entries: usize,
+    /// Most entries known and not done.
+    pub window_entries: usize,
+    /// Most packed entries sent and not done: what a kill may cost.
+    pub unacknowledged_entries: usize,
+    /// Most blocks read and not acknowledged.
+    pub unacknowledged_blocks: usize,
+    /// How blocks are verified.
+    pub integrity: Integrity,
+    /// Every entry is asked for first: the destination is not empty.
+    pub asks: bool,
+    /// This end holds the acknowledgements and commits large files.
+    pub commits: bool,
+    /// The session's epoch.
+    pub epoch: u64,
+}
+
+impl Default for SenderSettings {
+    fn default() -> SenderSettings {
+        SenderSettings {
+            block_bytes: 1 << 20,
+            pack_entries: crate::block::MAXIMUM_PACK_ENTRIES,
+            window_entries: 16_384,
+            unacknowledged_entries: 4096,
+            unacknowledged_blocks: 65_536,
+            integrity: Integrity::Digest,
+            asks: false,
+            commits: false,
+            epoch: 1,
+        }
+    }
+}
+
+/// A source that changes more often than this during its copy is given up.
+const MAXIMUM_RESTARTS: u32 = 5;
+
+/// An entry that arrives wrong more often than this, with nothing of it made
+/// durable in between, is given up.
+const MAXIMUM_CORRUPTIONS: u32 = 16;
+
+/// Number of a block on its way through the sending end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BlockId(pub u64);
+
+/// How reading one entry of a pack went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PackedRead {
+    /// Read; the entry as it was then, if it had changed since the walk.
+    Ready(Option<Entry>),
+    /// It grew beyond what the block can hold: to be planned anew.
+    Grown(Entry),
+    /// It cannot be read.
+    Failed(Failure),
+}
+
+/// How reading a piece went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PieceRead {
+    /// Read, and the file is still what it was.
+    Ready,
+    /// The file is not what it was; the entry as it is now.
+    Changed(Entry),
+    /// It cannot be read.
+    Failed(Failure),
+}
+
+/// What became of an entry, for whoever watches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EntryEvent {
+    /// The entry.
+    pub entry: Entry,
+    /// How it ended.
+    pub ending: Ending,
+}
+
+/// How an entry ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Moved.
+    Committed(Option<Checksum>),
+    /// Was there.
+    Skipped(Option<Checksum>),
+    /// Failed.
+    Failed(Failure),
+}
+
+/// What a stream shall do with a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dispatch {
+    /// Send it.
+    Send(BlockId),
+    /// Nobody needs it any more: free its buffer.
+    Discard(BlockId),
+}
+
+/// What the other end did wrong; the session is over.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SenderError {
+    /// A message that only a sender sends.
+    #[error("the receiver sent what only a sender may send ({0})")]
+    WrongRole(&'static str),
+    /// It says that everything is done, and something is not.
+    #[error("the receiver said that everything is done before it was")]
+    TooEarly,
+}
+
+/// The sending end of a transfer.
+#[derive(Debug)]
+pub struct Sender {
+    settings: SenderSettings,
+    entries: BTreeMap<EntryId, Tracked>,
+    plan: Plan,
+    streams: Streams,
+    /// Walked and not yet asked for.
+    listing: Vec<Entry>,
+    messages: VecDeque<Message>,
+    events: VecDeque<EntryEvent>,
+    walked: u64,
+    walk_ended: bool,
+    finished: Option<Totals>,
+}
+
+impl Sender {
+    /// A sender that has nothing to send yet.
+    pub fn new(settings: SenderSettings) -> Sender {
+        Sender {
+            settings,
+            entries: BTreeMap::new(),
+            plan: Plan::default(),
+            streams: Streams::default(),
+            listing: Vec::new(),
+            messages: VecDeque::new(),
+            events: VecDeque::new(),
+            walked: 0,
+            walk_ended: false,
+            finished: None,
+        }
+    }
+
+    /// How many entries the walk may add now.
+    pub fn entry_credit(&self) -> usize {
+        self.settings
+            .window_entries
+            .saturating_sub(self.entries.len())
+    }
+
+    /// The walk met an entry; its number is one higher than the last one's.
+    pub fn handle_entry(&mut self, entry: Entry) {
+        self.walked = entry.id.0 + 1;
+        let directory = entry.kind == EntryKind::Directory;
+        let id = entry.id;
+        if self.settings.asks {
+            self.listing.push(entry.clone());
+            if self.listing.len() >= crate::message::MAXIMUM_LISTED_ENTRIES {
+                self.flush_listing();
+            }
+        }
+        let stage = if directory {
+            Stage::Directory
+        } else {
+            Stage::Asked
+        };
+        self.entries.insert(id, Tracked::new(entry, stage));
+        if !self.settings.asks && !directory {
+            self.route(id);
+        }
+    }
+
+    /// The walk met something that cannot be sent.
+    pub fn handle_unreadable(&mut self, entry: Entry, failure: Failure) {
+        self.walked = entry.id.0 + 1;
+        let id = entry.id;
+        self.entries.insert(id, Tracked::new(entry, Stage::Asked));
+        self.abandon(id, failure);
+    }
+
+    /// The walk left a directory that holds so many entries.
+    pub fn handle_directory_end(&mut self, entry: Entry, children: u64) {
+        self.flush_listing();
+        self.messages
+            .push_back(Message::DirectoryEnd { entry, children });
+    }
+
+    /// The walk is over.
+    pub fn handle_walk_end(&mut self) {
+        self.flush_listing();
+        self.walk_ended = true;
+        self.messages.push_back(Message::WalkEnd {
+            entries: self.walked,
+        });
+    }
+
+    /// Asks for what was walked, although the batch is not full: the walk
+    /// pauses, or nothing else is left to do.
+    pub fn flush_listing(&mut self) {
+        if !self.listing.is_empty() {
+            self.messages
+                .push_back(Message::Entries(std::mem::take(&mut self.listing)));
+        }
+    }
+
+    /// A stream can take blocks.
+    pub fn handle_stream_up(&mut self, stream: StreamId, now: Moment) {
+        self.streams.add(stream, now);
+    }
+
+    /// A round trip on a stream was measured, by its handshake or its kernel.
+    /// Until blocks have arrived nothing else is known of a path.
+    pub fn handle_round_trip(&mut self, stream: StreamId, span: Duration) {
+        self.streams.handle_round_trip(stream, span);
+    }
+
+    /// A stream is lost, and with it all blocks on it that were not
+    /// acknowledged: they are planned anew.
+    pub fn handle_stream_down(&mut self, stream: StreamId) {
+        self.plan.handle_stream_down(stream);
+        for block in self.streams.remove(stream) {
+            self.replan(block);
+        }
+    }
+
+    /// So many blocks arrived on a stream.
+    pub fn handle_arrived(&mut self, stream: StreamId, blocks: u64, now: Moment) {
+        self.streams.handle_arrived(stream, blocks, now);
+    }
+
+    /// A message came.
+    ///
+    /// # Errors
+    ///
+    /// [`SenderError`]: the session is over.
+    pub fn handle_message(&mut self, message: Message, now: Moment) -> Result<(), SenderError> {
+        match message {
+            Message::Answers(answers) => {
+                for (id, answer) in answers {
+                    self.handle_answer(id, answer);
+                }
+            }
+            Message::Durable { epoch, pieces } if epoch == self.settings.epoch => {
+                for (piece, checksum) in pieces {
+                    self.handle_durable(piece, checksum);
+                }
+            }
+            Message::Done { epoch, entries } if epoch == self.settings.epoch => {
+                for (id, outcome) in entries {
+                    self.handle_done(id, outcome);
+                }
+            }
+            Message::Again { content, reason } => self.handle_again(content, reason),
+            Message::Arrived { streams, room } => {
+                self.streams.handle_room(room, now);
+                for (stream, blocks) in streams {
+                    self.handle_arrived(StreamId(stream), blocks, now);
+                }
+            }
+            Message::Finished(totals) if self.walk_ended && self.entries.is_empty() => {
+                self.finished = Some(totals);
+            }
+            Message::Finished(_) => return Err(SenderError::TooEarly),
+            Message::Durable { .. } | Message::Done { .. } => {}
+            Message::Entries(_) => return Err(SenderError::WrongRole("entries")),
+            Message::Sealed { .. } => return Err(SenderError::WrongRole("a seal")),
+            Message::WalkEnd { .. } => return Err(SenderError::WrongRole("the walk's end")),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A pack was read: how it went, entry by entry. False where nobody needs
+    /// the block any more, so that its buffer can be freed.
+    pub fn handle_pack_read(
+        &mut self,
+        block: BlockId,
+        results: Vec<(EntryId, PackedRead)>,
+    ) -> bool {
+        // A twin holds what the first one holds, or is of no use.
+        let changed = |read: &(_, PackedRead)| matches!(read.1, PackedRead::Ready(Some(_)));
+        let useless = self.plan.is_twin(block) && results.iter().any(changed);
+        for (id, result) in results {
+            if !self.is_packed_in(id, block) {
+                continue;
+            }
+            match result {
+                PackedRead::Ready(_) if useless => {}
+                PackedRead::Ready(None) => {}
+                PackedRead::Ready(Some(entry)) => {
+                    if let Some(tracked) = self.entries.get_mut(&id) {
+                        tracked.entry = entry;
+                    }
+                }
+                PackedRead::Grown(entry) => {
+                    self.plan.drop_from_pack(block, id);
+                    self.restart(id, entry);
+                }
+                PackedRead::Failed(failure) => {
+                    self.plan.drop_from_pack(block, id);
+                    self.abandon(id, failure);
+                }
+            }
+        }
+        if useless {
+            self.replan(block);
+            return false;
+        }
+        self.plan.make_ready(block)
+    }
+
+    /// Whether an entry is in a pack, or in the first one of a twin.
+    fn is_packed_in(&self, id: EntryId, block: BlockId) -> bool {
+        let stage = self.entries.get(&id).map(|tracked| &tracked.stage);
+        matches!(stage, Some(Stage::Packed(at)) if *at == block || self.plan.twin(*at) == Some(block))
+    }
+
+    /// A piece was read. False as with [`Sender::handle_pack_read`].
+    pub fn handle_piece_read(&mut self, block: BlockId, result: PieceRead) -> bool {
+        let Some(piece) = self.plan.piece(block) else {
+            return false;
+        };
+        match result {
+            PieceRead::Ready => {
+                self.mark_read(piece);
+                self.plan.make_ready(block)
+            }
+            PieceRead::Changed(entry) => {
+                self.restart(piece.file, entry);
+                false
+            }
+            PieceRead::Failed(failure) => {
+                self.abandon(piece.file, failure);
+                false
+            }
+        }
+    }
+
+    /// The next thing to read; none where there is nothing to do now.
+    pub fn poll_read(&mut self, now: Moment) -> Option<ReadJob> {
+        if self.plan.blocks() >= self.settings.unacknowledged_blocks {
+            return self.next_twin(now);
+        }
+        let packs_first = self.plan.prefers_packs();
+        let job = if packs_first {
+            self.next_pack().or_else(|| self.next_piece())
+        } else {
+            self.next_piece().or_else(|| self.next_pack())
+        };
+        job.or_else(|| self.next_twin(now))
+    }
+
+    /// The next block for a stream that can take one.
+    pub fn poll_dispatch(&mut self, stream: StreamId, now: Moment) -> Option<Dispatch> {
+        let alone = self.streams.count() <= 1;
+        let dispatch = self.plan.next_ready(stream, alone)?;
+        if let Dispatch::Send(block) = dispatch {
+            let bytes = self.plan.handle_sent(block);
+            self.streams.handle_sent(stream, block, bytes, now);
+        }
+        Some(dispatch)
+    }
+
+    /// The next message to say.
+    pub fn poll_message(&mut self) -> Option<Message> {
+        self.messages.pop_front()
+    }
+
+    /// What became of entries.
+    pub fn poll_event(&mut self) -> Option<EntryEvent> {
+        self.events.pop_front()
+    }
+
+    /// When [`Sender::poll_read`] or [`Sender::poll_control`] may give something
+    /// although nothing happened: a stream may turn out to be slow.
+    pub fn poll_timeout(&self, now: Moment) -> Option<Moment> {
+        self.streams.poll_timeout(self.waits_for_streams(), now)
+    }
+
+    /// The stream that shall carry this end's messages from now on, where the
+    /// `current` one is slow or the other end has fallen silent. The driver
+    /// tells [`crate::session::Session::move_control`] and
+    /// [`crate::control::ControlChannel::handle_stream_change`].
+    pub fn poll_control(&mut self, current: StreamId, now: Moment) -> Option<StreamId> {
+        self.streams.better_than(current, now)
+    }
+
+    /// The receiver's totals, once everything is done and durable.
+    pub fn finished(&self) -> Option<Totals> {
+        self.finished
+    }
+
+    /// Whether [`Sender::poll_dispatch`] would give this stream something.
+    pub fn has_ready_for(&self, stream: StreamId) -> bool {
+        let alone = self.streams.count() <= 1;
+        self.streams.contains(stream) && self.plan.has_ready_for(stream, alone)
+    }
+
+    /// Since when a block that was sent on a stream has not arrived, or what was
+    /// sent before it; none where everything has.
+    pub fn waits_since(&self, stream: StreamId) -> Option<Moment> {
+        self.streams.waits_since(stream)
+    }
+
+    /// Entries known and not done.
+    pub fn tracked(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Blocks being read, waiting for a stream, or sent and not acknowledged.
+    pub fn blocks_under_way(&self) -> usize {
+        self.plan.blocks()
+    }
+
+    /// Decides how an entry goes: packed with others, or in pieces.
+    fn route(&mut self, id: EntryId) {
+        let Some(tracked) = self.entries.get_mut(&id) else {
+            return;
+        };
+        let sparse = matches!(tracked.entry.kind, EntryKind::File { sparse: true, .. });
+        let size = tracked.entry.size();
+        if size > self.settings.block_bytes || (sparse && size > 0) {
+            tracked.make_large(self.settings.integrity, |_| {});
+            self.plan.queue_large(id);
+        } else {
+            tracked.stage = Stage::Small;
+            self.plan
+                .queue_small(id, size, tracked.entry.path.as_bytes().len());
+        }
+    }
+
+    fn handle_answer(&mut self, id: EntryId, answer: Answer) {
+        let Some(tracked) = self.entries.get(&id) else {
+            return;
+        };
+        if !matches!(tracked.stage, Stage::Asked) {
+            return;
+        }
+        match answer {
+            Answer::Send => self.route(id),
+            Answer::Skip { digest } => self.end(id, Ending::Skipped(digest)),
+            Answer::Refuse(failure) => self.end(id, Ending::Failed(failure)),
+            Answer::Resume(ranges) => self.resume(id, &ranges),
+        }
+    }
+
+    /// The receiver has these ranges: they are neither read nor sent.
+    fn resume(&mut self, id: EntryId, ranges: &[(u64, u64)]) {
+        let Some(tracked) = self.entries.get_mut(&id) else {
+            return;
+        };
+        let size = tracked.entry.size();
+        tracked.make_large(self.settings.integrity, |large| {
+            for &(offset, length) in ranges {
+                let end = offset.saturating_add(length).min(size);
+                // Between blocks only: what is left is cut into blocks.
+                let aligned = |at: u64| at == size || at.is_multiple_of(SMALLEST_BLOCK_BYTES);
+                if !aligned(offset) || !aligned(end) {
+                    continue;
+                }
+                large.planned.insert(offset, end);
+                large.read.insert(offset, end);
+                large.durable.insert(offset, end);
+            }
+        });
+        self.plan.queue_large(id);
+        self.seal_if_read(id);
+    }
+
+    fn handle_durable(&mut self, piece: PieceName, checksum: Checksum) {
+        let commits = self.settings.commits;
+        let Some(tracked) = self.entries.get_mut(&piece.file) else {
+            return;
+        };
+        if tracked.generation != piece.generation {
+            return;
+        }
+        tracked.corruptions = 0;
+        let Some(large) = tracked.large_mut() else {
+            return;
+        };
+        // Anything else would leave gaps that cannot be cut into blocks.
+        if !is_block(piece.offset, piece.length, large.size) {
+            return;
+        }
+        let end = piece.offset + piece.length;
+        large.durable.insert(piece.offset, end);
+        // It may have been lost for us, and be waiting to be cut anew.
+        large.planned.insert(piece.offset, end);
+        let block = DurableBlock {
+            offset: piece.offset,
+            length: piece.length,
+            checksum,
+        };
+        if commits {
+            large.ledger.insert(block);
+        }
+        // A block may have been acknowledged in parts, cut otherwise.
+        if let Some((start, end)) = large.durable.range_around(piece.offset, end) {
+            for block in large.take_covered(start, end) {
+                self.plan.forget(block);
+            }
+        }
+        self.commit_if_complete(piece.file);
+    }
+
+    fn handle_done(&mut self, id: EntryId, outcome: Outcome) {
+        match outcome {
+            Outcome::Committed { digest } => self.end(id, Ending::Committed(digest)),
+            Outcome::Failed(failure) => self.end(id, Ending::Failed(failure)),
+        }
+    }
+
+    /// An entry is done: everything about it is forgotten.
+    fn end(&mut self, id: EntryId, ending: Ending) {
+        if let Some(tracked) = self.entries.remove(&id) {
+            self.forget_blocks(&tracked.stage);
+            self.events.push_back(EntryEvent {
+                entry: tracked.entry,
+                ending,
+            });
+        }
+    }
+
+    fn forget_blocks(&mut self, stage: &Stage) {
+        let blocks = match stage {
+            Stage::Packed(block) => self.plan.entry_done(*block),
+            Stage::Large(large) => large.all_blocks(),
+            Stage::Asked | Stage::Directory | Stage::Small | Stage::Abandoned => Vec::new(),
+        };
+        for block in blocks {
+            self.plan.forget(block);
+        }
+    }
+
+    /// What arrived wrong is planned anew, a bounded number of times.
+    fn handle_again(&mut self, content: ContentName, reason: AgainReason) {
+        let ids = match &content {
+            ContentName::Piece(piece) => vec![piece.file],
+            ContentName::Pack(ids) => ids.clone(),
+        };
+        for id in ids {
+            let Some(tracked) = self.entries.get_mut(&id) else {
+                continue;
+            };
+            tracked.corruptions += u32::from(reason != AgainReason::Overlap);
+            if tracked.corruptions > MAXIMUM_CORRUPTIONS {
+                let text = "it arrives corrupted again and again: look for faulty memory or \
+                            network hardware on the way";
+                self.abandon(id, Failure::new(FailureKind::Corrupt, text));
+                continue;
+            }
+            match &content {
+                ContentName::Piece(piece) => self.replan_piece(*piece),
+                ContentName::Pack(_) => self.replan_small(id),
+            }
+        }
+    }
+
+    /// A lost block is planned anew, unless a twin of it is under way.
+    fn replan(&mut self, block: BlockId) {
+        let twin = self.plan.twin(block);
+        match self.plan.forget(block) {
+            Some(ContentName::Piece(piece)) => {
+                let tracked = self.entries.get_mut(&piece.file);
+                let large = tracked.and_then(Tracked::large_mut);
+                if !large.is_some_and(|large| large.remove_block(piece.offset, block)) {
+                    self.replan_piece(piece);
+                }
+            }
+            Some(ContentName::Pack(ids)) => {
+                let mut moved = 0;
+                for id in ids.into_iter().rev() {
+                    moved += usize::from(self.replan_packed(id, block, twin));
+                }
+                if let Some(twin) = twin.filter(|_| moved > 0) {
+                    self.plan.inherit(twin, moved);
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// The pack that an entry was in is lost: its twin has it now, or it waits
+    /// for another pack. True where the twin has it.
+    fn replan_packed(&mut self, id: EntryId, lost: BlockId, twin: Option<BlockId>) -> bool {
+        let Some(tracked) = self.entries.get_mut(&id) else {
+            return false;
+        };
+        match (&tracked.stage, twin) {
+            (Stage::Packed(at), Some(twin)) if *at == lost => {
+                tracked.stage = Stage::Packed(twin);
+                true
+            }
+            (Stage::Packed(at), None) if *at == lost => {
+                self.replan_small(id);
+                false
+            }
+            _ => false,
+        }
+    }
+
+    fn replan_piece(&mut self, piece: PieceName) {
+        let Some(tracked) = self.entries.get_mut(&piece.file) else {
+            return;
+        };
+        if tracked.generation != piece.generation {
+            return;
+        }
+        let Some(large) = tracked.large_mut() else {
+            return;
+        };
+        let (offset, end) = (piece.offset, piece.offset.saturating_add(piece.length));
+        if !is_block(offset, piece.length, large.size) || large.durable.contains(offset, end) {
+            return;
+        }
+        large.planned.remove(offset, end);
+        for (start, stop) in large.durable.within(offset, end) {
+            large.planned.insert(start, stop);
+        }
+        for block in large.take_overlapping(offset, end) {
+            self.plan.forget(block);
+        }
+        self.plan.queue_large_first(piece.file);
+    }
+
+    fn replan_small(&mut self, id: EntryId) {
+        let Some(tracked) = self.entries.get_mut(&id) else {
+            return;
+        };
+        let Stage::Packed(block) = tracked.stage else {
+            return;
+        };
+        tracked.stage = Stage::Small;
+        let (size, path) = (tracked.entry.size(), tracked.entry.path.as_bytes().len());
+        for block in self.plan.entry_done(block) {
+            self.plan.forget(block);
+        }
+        self.plan.queue_small_first(id, size, path);
+    }
+
+    /// The source changed: everything sent of it is void, it begins anew.
+    fn restart(&mut self, id: EntryId, entry: Entry) {
+        let Some(tracked) = self.entries.remove(&id) else {
+            return;
+        };
+        self.forget_blocks(&tracked.stage);
+        let mut fresh = Tracked::new(entry, Stage::Asked);
+        fresh.generation = tracked.generation + 1;
+        fresh.corruptions = tracked.corruptions;
+        let generation = fresh.generation;
+        self.entries.insert(id, fresh);
+        if generation > MAXIMUM_RESTARTS {
+            let text =
+                "it keeps changing while it is copied: copy it again when nobody writes to it";
+            self.abandon(id, Failure::new(FailureKind::Changing, text));
+        } else {
+            self.route(id);
+        }
+    }
+
+    /// Says that an entry will not come; it ends when the receiver says how.
+    fn abandon(&mut self, id: EntryId, failure: Failure) {
+        let Some(tracked) = self.entries.get_mut(&id) else {
+            return;
+        };
+        let stage = std::mem::replace(&mut tracked.stage, Stage::Abandoned);
+        if matches!(stage, Stage::Abandoned) {
+            return;
+        }
+        let parent = tracked.entry.parent;
+        self.forget_blocks(&stage);
+        // What is asked for in order must not be overtaken by its end.
+        self.flush_listing();
+        self.messages.push_back(Message::Abandoned {
+            id,
+            parent,
+            failure,
+        });
+    }
+
+    fn mark_read(&mut self, piece: PieceName) {
+        if let Some(tracked) = self.entries.get_mut(&piece.file)
+            && let Some(large) = tracked.large_mut()
+        {
+            large.read.insert(piece.offset, piece.offset + piece.length);
+        }
+        self.seal_if_read(piece.file);
+    }
+
+    fn seal_if_read(&mut self, file: EntryId) {
+        let Some(tracked) = self.entries.get_mut(&file) else {
+            return;
+        };
+        let generation = tracked.generation;
+        let Some(large) = tracked.large_mut() else {
+            return;
+        };
+        if !large.sealed && large.read.contains(0, large.size) {
+            large.sealed = true;
+            large.ledger.seal();
+            let size = large.size;
+            self.messages.push_back(Message::Sealed {
+                file,
+                generation,
+                size,
+            });
+            self.commit_if_complete(file);
+        }
+    }
+
+    fn commit_if_complete(&mut self, file: EntryId) {
+        if !self.settings.commits {
+            return;
+        }
+        let epoch = self.settings.epoch;
+        let Some(tracked) = self.entries.get_mut(&file) else {
+            return;
+        };
+        let generation = tracked.generation;
+        let Some(large) = tracked.large_mut() else {
+            return;
+        };
+        if !large.commit_said && large.sealed && large.durable.contains(0, large.size) {
+            large.commit_said = true;
+            // After a resume the checksums of the first part are the receiver's.
+            let digest = large.ledger.digest();
+            self.messages.push_back(Message::Commit {
+                epoch,
+                file,
+                generation,
+                digest,
+            });
+        }
+    }
+}

@@ -1,0 +1,448 @@
+//! Cuts files into blocks, packs small entries, and keeps the blocks that are
+//! on their way.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use longhaul_units::Moment;
+
+use super::streams::Hopeless;
+use super::{BlockId, Dispatch, Sender, Stage};
+use crate::block::{ContentName, PieceName};
+use crate::digest::longest_block;
+use crate::manifest::{Entry, EntryId};
+use crate::session::StreamId;
+
+/// Longest paths of a pack together: half of what a frame's body may be.
+const MAXIMUM_PACK_PATH_BYTES: usize = 256 << 10;
+
+/// Something to read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadJob {
+    /// The block it becomes.
+    pub block: BlockId,
+    /// What to read.
+    pub work: Work,
+}
+
+/// What to read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// A piece of a large file.
+    Piece {
+        /// The file as it was when the walk met it, or when it changed last.
+        entry: Entry,
+        /// The piece.
+        piece: PieceName,
+    },
+    /// Small entries.
+    Pack(Vec<PackedJob>),
+}
+
+/// An entry of a pack to be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PackedJob {
+    /// The entry as it was when the walk met it.
+    pub entry: Entry,
+    /// How often it changed under the copy.
+    pub generation: u32,
+}
+
+/// Where a block is: being read -> ready -> sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Reading,
+    Ready,
+    Sent,
+}
+
+#[derive(Debug)]
+struct Block {
+    content: ContentName,
+    state: State,
+    bytes: u64,
+    /// Entries of a pack that are not done.
+    remaining: usize,
+    /// The same content on its way once more.
+    twin: Option<BlockId>,
+    /// Of a twin: where it goes.
+    help: Option<Help>,
+}
+
+/// Where a twin goes: to the stream it was read for while that lives, else to
+/// any but the slow one.
+#[derive(Clone, Copy, Debug)]
+struct Help {
+    slow: StreamId,
+    helper: Option<StreamId>,
+}
+
+/// Queues of what is to be cut and packed, and the blocks under way.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    small: VecDeque<(EntryId, u64, usize)>,
+    small_bytes: u64,
+    large: VecDeque<EntryId>,
+    large_queued: BTreeSet<EntryId>,
+    blocks: BTreeMap<BlockId, Block>,
+    ready: VecDeque<BlockId>,
+    packed_entries: usize,
+    last_was_pack: bool,
+    next: u64,
+    /// Blocks read or being read that no stream has taken.
+    unsent: usize,
+}
+
+impl Plan {
+    pub fn queue_small(&mut self, id: EntryId, size: u64, path_bytes: usize) {
+        self.small.push_back((id, size, path_bytes));
+        self.small_bytes += size;
+    }
+
+    pub fn queue_small_first(&mut self, id: EntryId, size: u64, path_bytes: usize) {
+        self.small.push_front((id, size, path_bytes));
+        self.small_bytes += size;
+    }
+
+    pub fn queue_large(&mut self, id: EntryId) {
+        if self.large_queued.insert(id) {
+            self.large.push_back(id);
+        }
+    }
+
+    pub fn queue_large_first(&mut self, id: EntryId) {
+        if self.large_queued.insert(id) {
+            self.large.push_front(id);
+        }
+    }
+
+    /// Packs and pieces take turns where there are both.
+    pub fn prefers_packs(&self) -> bool {
+        !self.last_was_pack
+    }
+
+    pub fn blocks(&self) -> usize {
+        self.blocks.len()
+    }
+
+    pub fn has_ready_for(&self, stream: StreamId, alone: bool) -> bool {
+        self.first_ready(stream, alone).is_some()
+    }
+
+    /// The first block that this stream may take: one that was given up on a
+    /// slow stream waits for another.
+    fn first_ready(&self, stream: StreamId, alone: bool) -> Option<usize> {
+        self.ready.iter().position(|block| {
+            let help = self.blocks.get(block).and_then(|known| known.help);
+            help.is_none_or(|help| match help.helper {
+                Some(helper) => helper == stream,
+                None => alone || help.slow != stream,
+            })
+        })
+    }
+
+    pub fn piece(&self, block: BlockId) -> Option<PieceName> {
+        match self.blocks.get(&block)?.content {
+            ContentName::Piece(piece) => Some(piece),
+            ContentName::Pack(_) => None,
+        }
+    }
+
+    /// The block was read; false where nobody needs it any more.
+    pub fn make_ready(&mut self, block: BlockId) -> bool {
+        match self.blocks.get_mut(&block) {
+            Some(known) if known.state == State::Reading => {
+                known.state = State::Ready;
+                self.ready.push_back(block);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// One entry of a pack is done, or leaves it; gives the blocks that have
+    /// none left.
+    pub fn entry_done(&mut self, block: BlockId) -> Vec<BlockId> {
+        self.packed_entries = self.packed_entries.saturating_sub(1);
+        let Some(known) = self.blocks.get_mut(&block) else {
+            return Vec::new();
+        };
+        known.remaining = known.remaining.saturating_sub(1);
+        if known.remaining > 0 {
+            return Vec::new();
+        }
+        [Some(block), known.twin].into_iter().flatten().collect()
+    }
+
+    /// An entry could not be read into its pack.
+    pub fn drop_from_pack(&mut self, block: BlockId, id: EntryId) {
+        if let Some(Block {
+            content: ContentName::Pack(ids),
+            ..
+        }) = self.blocks.get_mut(&block)
+        {
+            ids.retain(|&other| other != id);
+        }
+    }
+
+    /// The other block with the same content.
+    pub fn twin(&self, block: BlockId) -> Option<BlockId> {
+        self.blocks.get(&block)?.twin
+    }
+
+    /// Whether a block was read because another one was slow.
+    pub fn is_twin(&self, block: BlockId) -> bool {
+        self.blocks
+            .get(&block)
+            .is_some_and(|known| known.help.is_some())
+    }
+
+    /// A twin has so many entries now that its first one is lost.
+    pub fn inherit(&mut self, twin: BlockId, entries: usize) {
+        if let Some(known) = self.blocks.get_mut(&twin) {
+            known.remaining = entries;
+        }
+    }
+
+    /// Forgets a block and gives what it held. Where it waits for a stream,
+    /// that will be told to discard it.
+    pub fn forget(&mut self, block: BlockId) -> Option<ContentName> {
+        let known = self.blocks.remove(&block)?;
+        if known.state != State::Sent {
+            self.unsent = self.unsent.saturating_sub(1);
+        }
+        if let Some(twin) = known.twin.and_then(|twin| self.blocks.get_mut(&twin)) {
+            twin.twin = None;
+        }
+        Some(known.content)
+    }
+
+    /// The next block that this stream may take.
+    pub fn next_ready(&mut self, stream: StreamId, alone: bool) -> Option<Dispatch> {
+        let at = self.first_ready(stream, alone)?;
+        let block = self.ready.remove(at)?;
+        Some(match self.blocks.contains_key(&block) {
+            true => Dispatch::Send(block),
+            false => Dispatch::Discard(block),
+        })
+    }
+
+    /// A stream is lost: twins that were read for it go elsewhere.
+    pub fn handle_stream_down(&mut self, stream: StreamId) {
+        let twins = self.blocks.values_mut();
+        for help in twins.filter_map(|known| known.help.as_mut()) {
+            help.helper = help.helper.filter(|helper| *helper != stream);
+        }
+    }
+
+    /// A stream took the block; gives its bytes.
+    pub fn handle_sent(&mut self, block: BlockId) -> u64 {
+        self.unsent = self.unsent.saturating_sub(1);
+        self.blocks.get_mut(&block).map_or(0, |known| {
+            known.state = State::Sent;
+            known.bytes
+        })
+    }
+
+    fn add(&mut self, content: ContentName, bytes: u64, help: Option<Help>) -> BlockId {
+        let block = BlockId(self.next);
+        self.next += 1;
+        self.unsent += 1;
+        let remaining = match &content {
+            ContentName::Piece(_) => 1,
+            ContentName::Pack(ids) => ids.len(),
+        };
+        let state = State::Reading;
+        self.blocks.insert(
+            block,
+            Block {
+                content,
+                state,
+                bytes,
+                remaining,
+                twin: None,
+                help,
+            },
+        );
+        block
+    }
+
+    fn next_small(&mut self) -> Option<(EntryId, u64, usize)> {
+        let next = self.small.pop_front()?;
+        self.small_bytes = self.small_bytes.saturating_sub(next.1);
+        Some(next)
+    }
+}
+
+impl Sender {
+    /// Whether a pack is worth its while: full, or nothing better to wait for.
+    fn pack_is_due(&self) -> bool {
+        let plan = &self.plan;
+        !plan.small.is_empty()
+            && plan.packed_entries < self.settings.unacknowledged_entries
+            && (plan.small_bytes >= self.settings.block_bytes
+                || plan.small.len() >= self.settings.pack_entries
+                || self.walk_ended
+                || plan.unsent == 0)
+    }
+
+    /// Packs what waits, as much as fits into one block.
+    pub(super) fn next_pack(&mut self) -> Option<ReadJob> {
+        if !self.pack_is_due() {
+            return None;
+        }
+        let room = self.settings.unacknowledged_entries - self.plan.packed_entries;
+        let most = self.settings.pack_entries.min(room);
+        let (mut jobs, mut ids, mut bytes, mut paths) = (Vec::new(), Vec::new(), 0, 0);
+        let block = BlockId(self.plan.next);
+        while let Some(&(id, size, path)) = self.plan.small.front() {
+            let fits = bytes + size <= self.settings.block_bytes
+                && paths + path <= MAXIMUM_PACK_PATH_BYTES
+                && ids.len() < most;
+            if !ids.is_empty() && !fits {
+                break;
+            }
+            self.plan.next_small();
+            let Some(tracked) = self.entries.get_mut(&id) else {
+                continue;
+            };
+            if !matches!(tracked.stage, Stage::Small) {
+                continue;
+            }
+            tracked.stage = Stage::Packed(block);
+            jobs.push(PackedJob {
+                entry: tracked.entry.clone(),
+                generation: tracked.generation,
+            });
+            ids.push(id);
+            bytes += size;
+            paths += path;
+        }
+        if ids.is_empty() {
+            return None;
+        }
+        self.plan.packed_entries += ids.len();
+        self.plan.last_was_pack = true;
+        let block = self.plan.add(ContentName::Pack(ids), bytes, None);
+        Some(ReadJob {
+            block,
+            work: Work::Pack(jobs),
+        })
+    }
+
+    /// Cuts the next piece off the first large file that has one left.
+    pub(super) fn next_piece(&mut self) -> Option<ReadJob> {
+        while let Some(&id) = self.plan.large.front() {
+            if let Some(job) = self.cut(id) {
+                self.plan.last_was_pack = false;
+                return Some(job);
+            }
+            self.plan.large.pop_front();
+            self.plan.large_queued.remove(&id);
+        }
+        None
+    }
+
+    fn cut(&mut self, id: EntryId) -> Option<ReadJob> {
+        let limit = self.settings.block_bytes;
+        let tracked = self.entries.get_mut(&id)?;
+        let (entry, generation) = (tracked.entry.clone(), tracked.generation);
+        let large = tracked.large_mut()?;
+        let (offset, end) = large.planned.first_gap(0, large.size)?;
+        let length = longest_block(offset, end, large.size, limit);
+        let piece = PieceName {
+            file: id,
+            generation,
+            offset,
+            length,
+        };
+        large.planned.insert(offset, offset + length);
+        let block = self.plan.add(ContentName::Piece(piece), length, None);
+        large.add_block(offset, offset + length, block);
+        Some(ReadJob {
+            block,
+            work: Work::Piece { entry, piece },
+        })
+    }
+
+    /// Whether nothing new can be read before something is acknowledged: the
+    /// walk is over, or a window is full.
+    fn is_held_up(&self) -> bool {
+        self.walk_ended
+            || self.entry_credit() == 0
+            || self.plan.packed_entries >= self.settings.unacknowledged_entries
+            || self.plan.blocks.len() >= self.settings.unacknowledged_blocks
+    }
+
+    /// Whether slow streams are worth looking for now.
+    pub(super) fn waits_for_streams(&self) -> bool {
+        self.plan.unsent == 0 && self.is_held_up()
+    }
+
+    /// Nothing new can be read, but a stream is so slow that the others would
+    /// have its last block there sooner: read that block once more for them.
+    /// The first one durable wins.
+    pub(super) fn next_twin(&mut self, now: Moment) -> Option<ReadJob> {
+        // Where the receiver has no room, no stream is to blame.
+        if !self.waits_for_streams() || !self.streams.has_room() {
+            return None;
+        }
+        let blocks = &self.plan.blocks;
+        let Hopeless {
+            slow,
+            block,
+            helper,
+        } = self.streams.hopeless(now, |block| {
+            blocks.get(&block).is_some_and(|known| known.twin.is_none())
+        })?;
+        let bytes = blocks.get(&block)?.bytes;
+        let (content, work) = self.work_of(block)?;
+        let helper = Some(helper);
+        let twin = self
+            .plan
+            .add(content.clone(), bytes, Some(Help { slow, helper }));
+        if let Some(known) = self.plan.blocks.get_mut(&block) {
+            known.twin = Some(twin);
+        }
+        if let Some(known) = self.plan.blocks.get_mut(&twin) {
+            known.twin = Some(block);
+        }
+        if let ContentName::Piece(piece) = content
+            && let Some(large) = self
+                .entries
+                .get_mut(&piece.file)
+                .and_then(|t| t.large_mut())
+        {
+            large.add_block(piece.offset, piece.offset + piece.length, twin);
+        }
+        Some(ReadJob { block: twin, work })
+    }
+
+    /// What of a block's content is still needed.
+    fn work_of(&self, block: BlockId) -> Option<(ContentName, Work)> {
+        match &self.plan.blocks.get(&block)?.content {
+            ContentName::Piece(piece) => {
+                let tracked = self.entries.get(&piece.file)?;
+                let entry = tracked.entry.clone();
+                let work = Work::Piece {
+                    entry,
+                    piece: *piece,
+                };
+                (tracked.generation == piece.generation)
+                    .then_some((ContentName::Piece(*piece), work))
+            }
+            ContentName::Pack(ids) => {
+                let jobs: Vec<PackedJob> = ids
+                    .iter()
+                    .filter_map(|id| self.entries.get(id))
+                    .filter(|t| matches!(t.stage, Stage::Packed(at) if at == block))
+                    .map(|t| PackedJob {
+                        entry: t.entry.clone(),
+                        generation: t.generation,
+                    })
+                    .collect();
+                let ids = jobs.iter().map(|job| job.entry.id).collect();
+                (!jobs.is_empty()).then_some((ContentName::Pack(ids), Work::Pack(jobs)))
+            }
+        }
+    }
+}

@@ -1,0 +1,385 @@
+//! How fast each stream is, seen from what arrived, and which one holds the
+//! others up.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use longhaul_units::Moment;
+
+use super::BlockId;
+use crate::session::StreamId;
+
+/// A rate is taken over spans of this length, so that it follows the path and
+/// not single blocks.
+const RATE_SPAN: Duration = Duration::from_millis(500);
+
+/// How often a slow stream is looked for at the end: eight times within the
+/// least latency, within these bounds.
+const LOOK_AGAIN: (Duration, Duration) = (Duration::from_micros(250), Duration::from_millis(20));
+
+/// Round trips that a fresh connection takes for a block of 1 MiB, from ten
+/// segments doubling.
+const SLOW_START_LATENCIES: f64 = 7.0;
+
+/// Nothing was heard for so many times the least latency, and at least for
+/// [`LEAST_SILENCE`]: the stream that carries messages may be stuck.
+const SILENT_LATENCIES: u32 = 4;
+
+/// Shortest silence that is one.
+const LEAST_SILENCE: Duration = Duration::from_millis(50);
+
+/// Silence where no latency is known yet.
+const FIRST_SILENCE: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+struct Sent {
+    block: BlockId,
+    bytes: u64,
+    at: Moment,
+}
+
+#[derive(Debug)]
+struct Stream {
+    /// Sent and not arrived, oldest first.
+    backlog: VecDeque<Sent>,
+    backlog_bytes: u64,
+    arrived: u64,
+    /// When something arrived last, or after the stream was idle, when
+    /// something could arrive first.
+    progress: Moment,
+    /// The first arrival of the span; none before it.
+    span_began: Option<Moment>,
+    /// Bytes that arrived after it.
+    span_bytes: u64,
+    /// Bytes per second over the last span.
+    rate: Option<f64>,
+    /// The rate is of less than a full span.
+    provisional: bool,
+    /// Least time from handing a block to the stream to hearing of it.
+    latency: Option<Duration>,
+}
+
+/// A block that another stream would have there sooner.
+#[derive(Debug)]
+pub(super) struct Hopeless {
+    /// The stream that has it.
+    pub slow: StreamId,
+    /// The block.
+    pub block: BlockId,
+    /// The stream that would be faster.
+    pub helper: StreamId,
+}
+
+/// The streams of a sender.
+#[derive(Debug, Default)]
+pub(super) struct Streams {
+    streams: BTreeMap<StreamId, Stream>,
+    /// When something arrived last on any of them, or all had been idle, or
+    /// the messages moved to another one.
+    heard: Moment,
+    /// When the messages moved last.
+    moved: Option<Moment>,
+    /// The receiver has no room: streams wait for it.
+    choked: bool,
+}
+
+impl Stream {
+    fn new(now: Moment) -> Stream {
+        Stream {
+            backlog: VecDeque::new(),
+            backlog_bytes: 0,
+            arrived: 0,
+            progress: now,
+            span_began: None,
+            span_bytes: 0,
+            rate: None,
+            provisional: true,
+            latency: None,
+        }
+    }
+
+    fn handle_arrival(&mut self, now: Moment) {
+        let Some(sent) = self.backlog.pop_front() else {
+            return;
+        };
+        self.backlog_bytes -= sent.bytes;
+        self.progress = now;
+        let taken = now - sent.at;
+        let known = self.latency.unwrap_or_default();
+        self.latency = Some(self.latency.map_or(taken, |least| least.min(taken)));
+        let Some(began) = self.span_began else {
+            self.span_began = Some(now);
+            // Of the first block only how long it took in all is known.
+            let sending = taken
+                .checked_sub(known)
+                .filter(|left| !left.is_zero())
+                .unwrap_or(taken);
+            if !sending.is_zero() {
+                self.rate
+                    .get_or_insert(sent.bytes as f64 / sending.as_secs_f64());
+            }
+            return;
+        };
+        self.span_bytes += sent.bytes;
+        let span = now - began;
+        let full = span >= RATE_SPAN;
+        if full || self.provisional && !span.is_zero() {
+            self.rate = Some(self.span_bytes as f64 / span.as_secs_f64());
+        }
+        if full {
+            self.provisional = false;
+            self.span_began = Some(now);
+            self.span_bytes = 0;
+        }
+    }
+
+    /// Bytes per second now: what was measured, or less where the first block
+    /// in the backlog is overdue.
+    fn current_rate(&self, now: Moment) -> Option<f64> {
+        let waited = (now - self.progress).as_secs_f64();
+        let first = self.backlog.front().map_or(0, |sent| sent.bytes) as f64;
+        let at_most = if waited > 0.0 && first > 0.0 {
+            first / waited
+        } else {
+            f64::INFINITY
+        };
+        match self.rate {
+            Some(rate) => Some(rate.min(at_most.max(1.0))),
+            None => at_most.is_finite().then_some(at_most),
+        }
+    }
+
+    /// When the first block in the backlog should have been reported: it was
+    /// its turn when the one before had left, and it takes what it takes at
+    /// the stream's own rate, or while that is not known at the `usual` one.
+    /// One block more is allowed for.
+    fn overdue_at(&self, usual: Option<f64>) -> Option<Moment> {
+        let (first, latency) = (self.backlog.front()?, self.latency?);
+        let seconds = 2.0 * first.bytes as f64 / self.rate.or(usual)?;
+        let turn = (first.at + latency).max(self.progress);
+        Some(turn + Duration::try_from_secs_f64(seconds).ok()?)
+    }
+
+    /// Whether it would take one more block at once: what is on its way is no
+    /// more than the path holds.
+    fn is_free(&self, now: Moment) -> bool {
+        let path = self.latency.unwrap_or_default().as_secs_f64();
+        let block = self.backlog.back().map_or(0, |sent| sent.bytes) as f64;
+        let rate = self.rate.unwrap_or(f64::INFINITY);
+        self.backlog.is_empty() || self.drain_seconds(now) <= path + block / rate
+    }
+
+    /// Seconds until its backlog has arrived.
+    fn drain_seconds(&self, now: Moment) -> f64 {
+        match self.current_rate(now) {
+            _ if self.backlog.is_empty() => 0.0,
+            Some(rate) if rate > 0.0 => self.backlog_bytes as f64 / rate,
+            _ => f64::INFINITY,
+        }
+    }
+
+    /// Seconds until one more block of `bytes` has arrived and was reported. A
+    /// stream that has not shown its rate is taken to have `otherwise` while
+    /// it is idle; where nobody has, a block may need the round trips of a slow
+    /// start.
+    fn seconds_for(&self, bytes: u64, otherwise: Option<f64>, now: Moment) -> Option<f64> {
+        let latency = self.latency.unwrap_or(FIRST_SILENCE).as_secs_f64();
+        let slow_start = SLOW_START_LATENCIES * latency + LOOK_AGAIN.1.as_secs_f64();
+        match self.rate {
+            Some(rate) => Some(self.drain_seconds(now) + bytes as f64 / rate + latency),
+            None if !self.backlog.is_empty() => None,
+            None => Some(otherwise.map_or(slow_start, |rate| bytes as f64 / rate) + latency),
+        }
+    }
+}
+
+impl Streams {
+    pub fn add(&mut self, stream: StreamId, now: Moment) {
+        self.streams.insert(stream, Stream::new(now));
+    }
+
+    /// Removes a stream and gives the blocks that had not arrived.
+    pub fn remove(&mut self, stream: StreamId) -> Vec<BlockId> {
+        let gone = self.streams.remove(&stream);
+        gone.map_or_else(Vec::new, |gone| {
+            gone.backlog.iter().map(|sent| sent.block).collect()
+        })
+    }
+
+    /// A round trip was measured, by whatever means.
+    pub fn handle_round_trip(&mut self, stream: StreamId, span: Duration) {
+        if let Some(known) = self.streams.get_mut(&stream) {
+            known.latency = Some(known.latency.map_or(span, |least| least.min(span)));
+        }
+    }
+
+    fn best_rate(&self) -> Option<f64> {
+        let rates = self.streams.values().filter_map(|stream| stream.rate);
+        rates.max_by(f64::total_cmp)
+    }
+
+    pub fn contains(&self, stream: StreamId) -> bool {
+        self.streams.contains_key(&stream)
+    }
+
+    pub fn count(&self) -> usize {
+        self.streams.len()
+    }
+
+    pub fn handle_sent(&mut self, stream: StreamId, block: BlockId, bytes: u64, now: Moment) {
+        if self.streams.values().all(|known| known.backlog.is_empty()) {
+            self.heard = now;
+        }
+        if let Some(known) = self.streams.get_mut(&stream) {
+            if known.backlog.is_empty() {
+                known.progress = now + known.latency.unwrap_or_default();
+                known.span_began = None;
+                known.span_bytes = 0;
+            }
+            // A block of entries without data still takes its header's time.
+            let bytes = bytes.max(1);
+            known.backlog.push_back(Sent {
+                block,
+                bytes,
+                at: now,
+            });
+            known.backlog_bytes += bytes;
+        }
+    }
+
+    /// So many blocks arrived since the stream began.
+    pub fn handle_arrived(&mut self, stream: StreamId, blocks: u64, now: Moment) {
+        if let Some(known) = self.streams.get_mut(&stream) {
+            while known.arrived < blocks && !known.backlog.is_empty() {
+                known.arrived += 1;
+                self.heard = now;
+                known.handle_arrival(now);
+            }
+        }
+    }
+
+    /// Whether the receiver has room for more blocks.
+    pub fn has_room(&self) -> bool {
+        !self.choked
+    }
+
+    /// The receiver has room for more blocks, or not; the time that streams
+    /// spent waiting for it does not count against them.
+    pub fn handle_room(&mut self, room: bool, now: Moment) {
+        if room && self.choked {
+            for stream in self.streams.values_mut() {
+                stream.progress = now;
+            }
+        }
+        self.choked = !room;
+    }
+
+    /// A block that would be there sooner by another stream that is free;
+    /// `eligible` says which blocks come into question.
+    pub fn hopeless(&self, now: Moment, eligible: impl Fn(BlockId) -> bool) -> Option<Hopeless> {
+        let usual = self.best_rate();
+        let candidates = self.streams.iter().filter_map(|(&id, stream)| {
+            let mut ahead = stream.backlog_bytes;
+            let candidate = stream.backlog.iter().rev().find(|sent| {
+                ahead -= sent.bytes;
+                eligible(sent.block)
+            })?;
+            if stream.overdue_at(usual).is_some_and(|at| now >= at) {
+                return Some((f64::INFINITY, id, candidate));
+            }
+            let share = (ahead + candidate.bytes) as f64 / stream.backlog_bytes as f64;
+            Some((stream.drain_seconds(now) * share, id, candidate))
+        });
+        let (finish, slow, candidate) = candidates.max_by(|a, b| a.0.total_cmp(&b.0))?;
+        let best = self
+            .streams
+            .iter()
+            .filter(|(id, other)| **id != slow && other.is_free(now))
+            .filter_map(|(&id, other)| Some((other.seconds_for(candidate.bytes, usual, now)?, id)))
+            .min_by(|a, b| a.0.total_cmp(&b.0))?;
+        (finish > best.0).then_some(Hopeless {
+            slow,
+            block: candidate.block,
+            helper: best.1,
+        })
+    }
+
+    /// The stream to which messages shall move from `current`, because that is
+    /// slow, or because nothing was heard for so long that it may be stuck.
+    pub fn better_than(&mut self, current: StreamId, now: Moment) -> Option<StreamId> {
+        // Messages that move are said again: not more often than they are heard.
+        if self.moved.is_some_and(|at| now < at + self.silence()) {
+            return None;
+        }
+        let usual = self.best_rate();
+        let known = self.streams.get(&current)?;
+        let overdue = known.overdue_at(usual).is_some_and(|at| now >= at);
+        // Twice, so that streams of a kind do not take turns.
+        let slow = known.rate.or(usual) < usual.map(|best| best / 2.0);
+        let silent = self.is_busy() && now >= self.heard + self.silence();
+        let next = if silent {
+            let after = self.streams.range(current..).nth(1);
+            after.or_else(|| self.streams.iter().next())
+        } else if slow || overdue {
+            let proven = |stream: &Stream| stream.rate.unwrap_or_default();
+            let streams = self.streams.iter();
+            streams.max_by(|a, b| proven(a.1).total_cmp(&proven(b.1)))
+        } else {
+            None
+        };
+        let next = next.map(|(&id, _)| id).filter(|next| *next != current)?;
+        self.heard = now;
+        self.moved = Some(now);
+        Some(next)
+    }
+
+    /// When something arrived last, where something is still to arrive.
+    pub fn waits_since(&self, stream: StreamId) -> Option<Moment> {
+        let known = self.streams.get(&stream)?;
+        (!known.backlog.is_empty()).then_some(known.progress)
+    }
+
+    fn is_busy(&self) -> bool {
+        let mut streams = self.streams.values();
+        streams.any(|stream| !stream.backlog.is_empty())
+    }
+
+    fn least_latency(&self) -> Option<Duration> {
+        self.streams
+            .values()
+            .filter_map(|stream| stream.latency)
+            .min()
+    }
+
+    fn silence(&self) -> Duration {
+        self.least_latency().map_or(FIRST_SILENCE, |least| {
+            (least * SILENT_LATENCIES).max(LEAST_SILENCE)
+        })
+    }
+
+    /// When to look for a slow stream again; `held_up` where nothing but a
+    /// slow one is waited for.
+    pub fn poll_timeout(&self, held_up: bool, now: Moment) -> Option<Moment> {
+        if !self.is_busy() || self.streams.len() < 2 {
+            return None;
+        }
+        let soonest = now + LOOK_AGAIN.0;
+        let silent = (self.heard + self.silence()).max(soonest);
+        let latency = self.least_latency().filter(|_| held_up);
+        let Some(latency) = latency else {
+            return Some(silent);
+        };
+        let look = now + (latency / 8).clamp(LOOK_AGAIN.0, LOOK_AGAIN.1);
+        let usual = self.best_rate();
+        let overdue = self
+            .streams
+            .values()
+            .filter_map(|stream| stream.overdue_at(usual));
+        let overdue = overdue.filter(|at| *at >= now).min();
+        Some(
+            overdue
+                .map_or(look, |at| look.min(at.max(soonest)))
+                .min(silent),
+        )
+    }
+}

@@ -1,0 +1,281 @@
+//! Valid samples of what two ends say.
+
+use longhaul_proto::block::{
+    BlockHeader, Codec, Content, ContentName, Extent, PackedEntry, Piece, PieceName,
+};
+use longhaul_proto::control::Numbered;
+use longhaul_proto::digest::{Checksum, Integrity};
+use longhaul_proto::frame::{self, FrameKind};
+use longhaul_proto::handshake::{
+    self, Credential, Feature, Hello, Join, Joined, Landing, PROTOCOL_VERSION, Purport, Purpose,
+    Refusal, Refused, Request, RequestPath, Role, Secret, SessionId,
+};
+use longhaul_proto::manifest::{Entry, EntryId, EntryKind, SourceIdentity, Timestamp, TreePath};
+use longhaul_proto::message::{
+    AgainReason, Answer, Failure, FailureKind, Farewell, Flows, Message, Observation, Outcome,
+    StreamObservation, Totals,
+};
+
+const BLAKE3: Checksum = Checksum::Blake3([3; 32]);
+
+fn entry(id: u64, kind: EntryKind) -> Entry {
+    Entry {
+        id: EntryId(id),
+        parent: id.checked_sub(1).map(EntryId),
+        path: TreePath::new(b"data/run 1").unwrap(),
+        kind,
+        mode: 0o644,
+        modified: Timestamp {
+            seconds: 1_700_000_000,
+            nanoseconds: 5,
+        },
+    }
+}
+
+fn file(id: u64, size: u64) -> Entry {
+    let identity = SourceIdentity {
+        inode: 9,
+        size,
+        ..SourceIdentity::default()
+    };
+    let sparse = false;
+    entry(id, EntryKind::File { identity, sparse })
+}
+
+fn link(id: u64) -> Entry {
+    let target = b"../elsewhere".to_vec();
+    entry(id, EntryKind::Symlink { target })
+}
+
+fn piece_name() -> PieceName {
+    PieceName {
+        file: EntryId(1),
+        generation: 0,
+        offset: 1 << 20,
+        length: 1 << 20,
+    }
+}
+
+fn failure() -> Failure {
+    Failure::new(FailureKind::Permission, "a: permission denied")
+}
+
+pub fn messages() -> Vec<Message> {
+    let mut all = from_sender();
+    all.extend(from_receiver());
+    all.extend(from_either());
+    all
+}
+
+fn from_sender() -> Vec<Message> {
+    vec![
+        Message::Entries(vec![entry(0, EntryKind::Directory), file(1, 5), link(2)]),
+        Message::DirectoryEnd {
+            entry: entry(0, EntryKind::Directory),
+            children: 2,
+        },
+        Message::WalkEnd { entries: 3 },
+        Message::Sealed {
+            file: EntryId(1),
+            generation: 0,
+            size: 5,
+        },
+        Message::Abandoned {
+            id: EntryId(2),
+            parent: Some(EntryId(0)),
+            failure: failure(),
+        },
+        Message::Checksums {
+            content: ContentName::Piece(piece_name()),
+            checksums: vec![Some(BLAKE3)],
+        },
+        Message::Commit {
+            epoch: 1,
+            file: EntryId(1),
+            generation: 0,
+            digest: Some(BLAKE3),
+        },
+    ]
+}
+
+fn from_receiver() -> Vec<Message> {
+    vec![
+        Message::Answers(vec![
+            (EntryId(0), Answer::Send),
+            (EntryId(1), Answer::Skip { digest: None }),
+            (EntryId(2), Answer::Resume(vec![(0, 1 << 20)])),
+            (EntryId(3), Answer::Refuse(failure())),
+        ]),
+        Message::Durable {
+            epoch: 1,
+            pieces: vec![(piece_name(), Checksum::Xxh3(7))],
+        },
+        Message::Done {
+            epoch: 1,
+            entries: vec![
+                (EntryId(1), Outcome::Committed { digest: None }),
+                (EntryId(2), Outcome::Failed(failure())),
+            ],
+        },
+        Message::Again {
+            content: ContentName::Pack(vec![EntryId(1)]),
+            reason: AgainReason::Corrupt,
+        },
+        Message::Arrived {
+            streams: vec![(0, 7)],
+            room: true,
+        },
+        Message::Finished(Totals::default()),
+    ]
+}
+
+fn from_either() -> Vec<Message> {
+    vec![
+        Message::Observed(Observation {
+            at: 5,
+            streams: vec![StreamObservation::default()],
+            layers: vec![(1, 2, 0.5)],
+            cpu: 9,
+        }),
+        Message::SetFlows(Flows {
+            streams: Some(4),
+            ..Flows::default()
+        }),
+        Message::Steer { attached: false },
+        Message::WantTickets(2),
+        Message::Tickets(vec![Secret([1; 32])]),
+        Message::Goodbye(Farewell::Broken("no room".into())),
+    ]
+}
+
+fn block(content: Content, codec: Codec, decoded: u64) -> BlockHeader {
+    BlockHeader {
+        content,
+        codec,
+        decoded,
+        transit: None,
+    }
+}
+
+fn piece(extents: Option<Vec<Extent>>) -> Content {
+    Content::Piece(Piece {
+        entry: file(1, 3 << 20),
+        generation: 0,
+        offset: 1 << 20,
+        length: 1 << 20,
+        extents,
+        checksum: Some(BLAKE3),
+    })
+}
+
+pub fn blocks() -> Vec<BlockHeader> {
+    let extents = [(0, 4096), (8192, 4096)].map(|(start, length)| Extent { start, length });
+    let packed = |entry, checksum| PackedEntry {
+        entry,
+        generation: 0,
+        checksum,
+    };
+    let pack = Content::Pack(vec![
+        packed(file(1, 5), Some(BLAKE3)),
+        packed(file(2, 0), Some(BLAKE3)),
+        packed(link(3), None),
+    ]);
+    vec![
+        block(piece(None), Codec::Plain, 1 << 20),
+        block(piece(None), Codec::Zstd { level: 3 }, 1 << 20),
+        block(piece(Some(extents.to_vec())), Codec::Lz4, 8192),
+        block(piece(None), Codec::Omitted, 0),
+        BlockHeader {
+            transit: Some(7),
+            ..block(pack, Codec::Plain, 5)
+        },
+    ]
+}
+
+fn request() -> Request {
+    Request {
+        credential: Some(Credential {
+            principal: "alice".into(),
+            token: Some("lht_x".into()),
+        }),
+        role: Role::Sender,
+        purport: Purport::Copy,
+        paths: vec![RequestPath::Path(b"/data/".to_vec())],
+        landing: Landing::Within,
+        source: [5; 32],
+        host: [2; 32],
+        integrity: Integrity::Digest,
+        codec: Codec::Plain,
+        block_bytes: 1 << 20,
+        clear: false,
+        checkpoint_bytes: 256 << 20,
+        checkpoint_milliseconds: 1000,
+        destination_empty: false,
+        recursive: true,
+        digests: false,
+        direct: false,
+        verify_written: false,
+        names: Some(vec![b"data".to_vec().into()]),
+    }
+}
+
+fn hellos() -> Vec<Hello> {
+    let join = Join {
+        session: SessionId([4; 16]),
+        secret: Secret([1; 32]),
+        stream: 3,
+        received: 8,
+    };
+    let hello = |purpose| Hello {
+        version: PROTOCOL_VERSION,
+        software: "longhaul 0.1.0".into(),
+        features: Feature::ALL.to_vec(),
+        purpose,
+    };
+    vec![
+        hello(Purpose::Open(Box::new(request()))),
+        hello(Purpose::Join(join)),
+    ]
+}
+
+fn answers() -> Vec<handshake::Answer> {
+    vec![
+        handshake::Answer::Joined(Joined { received: 8 }),
+        handshake::Answer::Refused(Refused {
+            refusal: Refusal::Credential,
+            text: "no".into(),
+            version: PROTOCOL_VERSION,
+        }),
+    ]
+}
+
+/// Frames as they are on the wire; and as the target builds them: kind,
+/// payload length, body.
+pub fn frames() -> Vec<Vec<u8>> {
+    let handshakes = hellos()
+        .into_iter()
+        .map(|hello| frame::encode(FrameKind::Handshake, &hello, 0))
+        .chain(
+            answers()
+                .into_iter()
+                .map(|answer| frame::encode(FrameKind::Handshake, &answer, 0)),
+        );
+    let mut whole: Vec<Vec<u8>> = handshakes.map(Result::unwrap).collect();
+    for message in messages().into_iter().step_by(5) {
+        let numbered = Numbered {
+            number: 1,
+            received: 2,
+            message: minicbor::to_vec(&message).ok(),
+        };
+        whole.push(frame::encode(FrameKind::Control, &numbered, 0).unwrap());
+    }
+    for block in blocks() {
+        whole.push(frame::encode(FrameKind::Block, &block, 8192).unwrap());
+    }
+    let built: Vec<Vec<u8>> = whole
+        .iter()
+        .map(|frame| [&[frame[0] - 1, 0][..], &frame[frame::HEADER_BYTES..]].concat())
+        .collect();
+    whole.extend(built);
+    whole
+}

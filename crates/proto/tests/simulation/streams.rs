@@ -1,0 +1,261 @@
+//! Streams: dialed, joined, lost, and the control channel over them.
+
+use longhaul_proto::control::Numbered;
+use longhaul_proto::frame::{self, FrameHeader, FrameKind, HEADER_BYTES};
+use longhaul_proto::handshake::{
+    Answer, Feature, Hello, Join, Joined, PROTOCOL_VERSION, Purpose, Secret, SessionId,
+};
+use longhaul_proto::message::Message;
+use longhaul_proto::session::StreamId;
+
+use crate::network::{Conn, End, Frame};
+use crate::world::{Event, World};
+
+/// Splits an encoded frame and decodes its body.
+pub fn decode<'b, T: minicbor::Decode<'b, ()>>(bytes: &'b [u8]) -> T {
+    let header = FrameHeader::parse(bytes[..HEADER_BYTES].try_into().unwrap()).unwrap();
+    header.decode(&bytes[HEADER_BYTES..]).unwrap()
+}
+
+impl World {
+    /// Streams that are not dead, of this session.
+    pub fn live(&self) -> Vec<usize> {
+        let live = |conn: &Conn| conn.epoch == self.epoch && !conn.dead;
+        (0..self.conns.len())
+            .filter(|&conn| live(&self.conns[conn]))
+            .collect()
+    }
+
+    fn new_conn(&mut self) -> usize {
+        let dialer = self.scenario.dialer.index();
+        let id = self.sides[dialer].session.next_stream();
+        let links = &self.scenario.links;
+        let count = self
+            .conns
+            .iter()
+            .filter(|conn| conn.epoch == self.epoch)
+            .count();
+        let link = links[count.min(links.len() - 1)];
+        self.conns.push(Conn::new(id, self.epoch, link));
+        self.conns.len() - 1
+    }
+
+    /// All first streams are there at once.
+    pub fn join_all(&mut self) {
+        for _ in 0..self.want {
+            let conn = self.new_conn();
+            self.bring_up(conn, End::Sender);
+            self.bring_up(conn, End::Receiver);
+        }
+    }
+
+    /// The dialer sees to it that there are as many streams as are wanted.
+    pub fn top_up(&mut self) {
+        let dialer = self.scenario.dialer.index();
+        let up: Vec<usize> = self
+            .live()
+            .into_iter()
+            .filter(|&conn| self.conns[conn].up[dialer])
+            .collect();
+        while up.len() + self.dialing < self.want {
+            self.dialing += 1;
+            let first = self.conns.iter().all(|conn| conn.epoch != self.epoch);
+            match first {
+                true => self.push(std::time::Duration::ZERO, Event::Dial),
+                false => self.push_within(self.scenario.redial, Event::Dial),
+            }
+        }
+        for &conn in up.iter().skip(self.want) {
+            // Closed in good order: what is under way arrives.
+            self.conns[conn].die(|flying| flying);
+            self.notice(conn);
+        }
+    }
+
+    /// TCP and TLS take a round trip each, then the dialer says hello.
+    pub fn handle_dial(&mut self) {
+        let conn = self.new_conn();
+        let latency = self.conns[conn].link.latency;
+        self.push(latency * 4, Event::Hello(conn));
+    }
+
+    pub fn handle_hello(&mut self, conn: usize) {
+        let dialer = self.scenario.dialer;
+        let hello = Hello {
+            version: PROTOCOL_VERSION,
+            software: "simulation".into(),
+            features: Feature::ALL.to_vec(),
+            purpose: Purpose::Join(Join {
+                session: SessionId([1; 16]),
+                secret: Secret([2; 32]),
+                stream: self.conns[conn].id.0,
+                received: self.sides[dialer.index()].control.received(),
+            }),
+        };
+        let bytes = frame::encode(FrameKind::Handshake, &hello, 0).unwrap();
+        self.write(conn, dialer, Frame::Handshake(bytes));
+    }
+
+    /// An end writes a frame to a stream.
+    pub fn write(&mut self, conn: usize, from: End, frame: Frame) {
+        let bytes = frame.bytes();
+        if from == End::Sender {
+            self.checks.wire.push((self.now, bytes as u64));
+        }
+        if let Some((left, arrives)) = self.conns[conn].write(from, bytes, self.now) {
+            self.push_at(left, Event::Left(conn, from, bytes));
+            self.push_at(arrives, Event::Arrive(conn, from.other(), frame));
+        }
+    }
+
+    pub fn handle_arrive(&mut self, conn: usize, to: End, frame: Frame) {
+        if !self.conns[conn].arrive(to) {
+            return;
+        }
+        match frame {
+            Frame::Handshake(bytes) => self.handle_handshake(conn, to, &bytes),
+            Frame::Control(bytes) => {
+                let numbered: Numbered = decode(&bytes);
+                let bare = numbered.message.is_none();
+                let side = &mut self.sides[to.index()];
+                let message = side.control.handle_frame(numbered).unwrap();
+                // The receiver answers where the sender talks.
+                let news = bare || message.is_some();
+                let id = self.conns[conn].id;
+                if to == End::Receiver && news && side.session.move_control(id) {
+                    side.control.handle_stream_change();
+                }
+                if let Some(message) = message {
+                    self.hear(to, message);
+                }
+            }
+            Frame::Block {
+                header,
+                payload,
+                undecodable,
+            } => {
+                self.handle_block(self.conns[conn].id, &header, payload, undecodable);
+            }
+        }
+    }
+
+    fn handle_handshake(&mut self, conn: usize, to: End, bytes: &[u8]) {
+        if self.conns[conn].dead {
+            return;
+        }
+        let control = &mut self.sides[to.index()].control;
+        if to == self.scenario.dialer {
+            let Answer::Joined(joined) = decode(bytes) else {
+                panic!("refused")
+            };
+            control.handle_acknowledged(joined.received).unwrap();
+            self.dialing -= 1;
+            self.bring_up(conn, to);
+            return;
+        }
+        let Purpose::Join(join) = decode::<Hello>(bytes).purpose else {
+            panic!("no join")
+        };
+        assert_eq!(StreamId(join.stream), self.conns[conn].id);
+        control.handle_acknowledged(join.received).unwrap();
+        let received = control.received();
+        self.bring_up(conn, to);
+        let answer = Answer::Joined(Joined { received });
+        let bytes = frame::encode(FrameKind::Handshake, &answer, 0).unwrap();
+        self.write(conn, to, Frame::Handshake(bytes));
+    }
+
+    fn bring_up(&mut self, conn: usize, end: End) {
+        let id = self.conns[conn].id;
+        assert!(
+            self.sides[end.index()].session.handle_stream_up(id),
+            "{id:?} was refused"
+        );
+        self.conns[conn].up[end.index()] = true;
+        if end == End::Sender {
+            let round_trip = 2 * self.conns[conn].link.latency;
+            self.sending.sender.handle_stream_up(id, self.now);
+            self.sending.sender.handle_round_trip(id, round_trip);
+        }
+    }
+
+    /// A stream dies: part of what is under way is lost, and the ends notice
+    /// one after the other.
+    pub fn kill(&mut self, conn: usize) {
+        let random = &mut self.random;
+        self.conns[conn].die(|flying| random.below(flying as u64 + 1) as usize);
+        self.notice(conn);
+    }
+
+    fn notice(&mut self, conn: usize) {
+        for end in [End::Sender, End::Receiver] {
+            self.push_within(self.scenario.notice, Event::Down(conn, end));
+        }
+    }
+
+    pub fn handle_down(&mut self, conn: usize, end: End) {
+        let id = self.conns[conn].id;
+        let was_up = std::mem::take(&mut self.conns[conn].up[end.index()]);
+        if was_up {
+            let side = &mut self.sides[end.index()];
+            if side.session.handle_stream_down(id, self.now) {
+                side.control.handle_stream_change();
+            }
+            if end == End::Sender {
+                self.sending.sender.handle_stream_down(id);
+            }
+        }
+        if end == self.scenario.dialer {
+            self.dialing -= usize::from(!was_up);
+            self.top_up();
+        }
+    }
+
+    fn hear(&mut self, end: End, message: Message) {
+        self.obey(end, &message);
+        self.checks.hear(end, &message, &self.sending, &self.disk);
+        match end {
+            End::Sender => self
+                .sending
+                .sender
+                .handle_message(message, self.now)
+                .unwrap(),
+            End::Receiver => self.receiving.receiver.handle_message(message).unwrap(),
+        }
+    }
+
+    /// Messages of an end onto the stream that carries them.
+    pub fn pump_control(&mut self, end: End) {
+        loop {
+            let side = &mut self.sides[end.index()];
+            if !side.control.has_room() {
+                break;
+            }
+            let message = match end {
+                End::Sender => self.sending.sender.poll_message(),
+                End::Receiver => self.receiving.receiver.poll_message(),
+            };
+            let Some(message) = message else { break };
+            self.checks.say(&message);
+            side.control.push(&message).unwrap();
+        }
+        let side = &mut self.sides[end.index()];
+        let Some(mut id) = side.session.control_stream(|_| true) else {
+            return;
+        };
+        if end == End::Sender
+            && let Some(better) = self.sending.sender.poll_control(id, self.now)
+            && side.session.move_control(better)
+        {
+            side.control.handle_stream_change();
+            id = better;
+        }
+        let own = |conn: &Conn| conn.epoch == self.epoch && conn.id == id;
+        let conn = self.conns.iter().rposition(own).unwrap();
+        while self.conns[conn].has_room(end)
+            && let Some(bytes) = self.sides[end.index()].control.poll_frame().unwrap()
+        {
+            self.write(conn, end, Frame::Control(bytes));
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! Quantities as types: bytes, rates and moments, so that a number cannot be
+//! mistaken for another.
+//!
+//! Networks are counted in bits per second with decimal prefixes, storage in
+//! bytes with decimal prefixes, buffers in bytes with binary prefixes.
+
+mod bytes;
+mod moment;
+mod rate;
+
+pub use bytes::{ByteCount, ParseByteCountError};
+pub use moment::{Moment, ParseSpanError, parse_span};
+pub use rate::{BitRate, ParseBitRateError};

@@ -1,0 +1,13 @@
+//! What the fuzz targets do with their input. The crates' own tests replay the
+//! corpora through the same functions: they include these files by path, so
+//! that nobody who tests builds libFuzzer.
+
+pub mod choices;
+pub mod decoders;
+#[path = "../../crates/cli/src/endpoint.rs"]
+pub mod endpoint;
+pub mod files;
+pub mod receiver;
+pub mod sender;
+pub mod texts;
+pub mod urls;

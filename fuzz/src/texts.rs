@@ -1,0 +1,37 @@
+//! Words that people and peers write: tokens, fingerprints, hosts, sizes,
+//! names of staging files.
+
+use longhaul_engine::journal::names::{self, StagingName};
+use longhaul_engine::net::identity::Fingerprint;
+use longhaul_engine::net::tcp::HostPort;
+use longhaul_engine::net::token::{Token, TokenHash};
+use longhaul_units::{BitRate, ByteCount, parse_span};
+
+/// One text through every parser of words.
+pub fn words(bytes: &[u8]) {
+    if let Some(StagingName::Part(key, number)) = names::parse(bytes) {
+        assert_eq!(&*key.part(number), bytes);
+    }
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    if let Ok(token) = text.parse::<Token>() {
+        assert_eq!(token.reveal(), text);
+    }
+    if let Ok(hash) = text.parse::<TokenHash>() {
+        assert_eq!(hash.to_string(), text);
+    }
+    if let Ok(fingerprint) = text.parse::<Fingerprint>() {
+        assert_eq!(fingerprint.to_string(), text);
+    }
+    let host = HostPort::new(text, 1);
+    let again = HostPort::new(host.host(), 1);
+    assert!(again.port() == 1 && !host.to_string().is_empty());
+    if let Ok(count) = text.parse::<ByteCount>() {
+        let _ = count.to_string();
+    }
+    if let Ok(rate) = text.parse::<BitRate>() {
+        let _ = rate.to_string();
+    }
+    let _ = parse_span(text);
+}

@@ -1,0 +1,21 @@
+//! Endpoints as users write them.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use crate::endpoint::{Endpoint, RemotePath};
+
+/// What comes out of a URL is complete.
+pub fn endpoint(bytes: &[u8]) {
+    match Endpoint::parse(OsStr::from_bytes(bytes)) {
+        Ok(Endpoint::Local(path)) => assert_eq!(path, bytes),
+        Ok(Endpoint::Daemon(remote)) => {
+            assert!(remote.host.port() > 0 && remote.principal.as_deref() != Some(""));
+            if let RemotePath::Path(path) = remote.path {
+                assert!(path.starts_with(b"/"));
+            }
+        }
+        Ok(Endpoint::Null | Endpoint::Zero(_)) => {}
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}

@@ -1,0 +1,122 @@
+//! What each piece of a copy costs alone on this host, and beside it what a
+//! copy over loopback costs. Ratios say how much the whole adds to its parts.
+//!
+//! - [`work`]: the pieces, the standard tools, the copies
+//! - [`samples`]: what was measured, kept so that a stopped run goes on
+//! - [`record`]: medians, spread and ratios as Markdown and JSON
+//!
+//! Everything is warm: one round is thrown away, then rounds are interleaved, so
+//! that a slow minute of a shared host touches all alike.
+
+mod record;
+mod samples;
+mod work;
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::demo::janitor::Janitor;
+use crate::workspace;
+use samples::Samples;
+use work::Bench;
+
+/// Rounds that count, after the one that does not.
+const ROUNDS: usize = 5;
+
+/// A run ends after this long, whatever it has: it is resumable.
+const LONGEST: Duration = Duration::from_secs(8 * 60);
+
+/// Runs what is asked for.
+///
+/// # Errors
+///
+/// Where a step fails.
+pub fn run(arguments: &[String]) -> Result<(), String> {
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let again = match words.as_slice() {
+        ["pieces"] => false,
+        ["pieces", "--again"] => true,
+        _ => return Err("write: bench pieces [--again]".to_owned()),
+    };
+    build()?;
+    let target = workspace::target_directory()?;
+    let directory = target.join(format!("bench-{}", std::process::id()));
+    let about = about()?;
+    let mut samples = Samples::open(&target.join("bench-pieces.jsonl"), &about, again)?;
+    std::fs::create_dir_all(&directory)
+        .map_err(|error| format!("{}: {error}", directory.display()))?;
+    let janitor = Janitor::start(&directory)?;
+    let measured = measure(&target, &directory, &janitor, &mut samples);
+    janitor.finish()?;
+    if !measured? {
+        return Err("time is up: the same command goes on where this stopped".to_owned());
+    }
+    let runs = workspace::root().join("bench/runs");
+    record::write(&runs, &about, &samples)?;
+    samples.forget()
+}
+
+fn build() -> Result<(), String> {
+    let release = ["build", "--locked", "--release"];
+    workspace::run(workspace::cargo().args(release).args(["-p", "longhaul"]))?;
+    let example = ["-p", "longhaul-engine", "--example", "pieces"];
+    workspace::run(workspace::cargo().args(release).args(example))
+}
+
+/// False where time was up.
+fn measure(
+    target: &Path,
+    directory: &Path,
+    janitor: &Janitor,
+    samples: &mut Samples,
+) -> Result<bool, String> {
+    let began = Instant::now();
+    let release = target.join("release");
+    let bench = Bench::prepare(&release, directory, janitor)?;
+    for round in 0..=ROUNDS {
+        for work in work::ALL {
+            if samples.count(work.name) > round {
+                continue;
+            }
+            if began.elapsed() > LONGEST {
+                return Ok(false);
+            }
+            match bench.run(work, janitor)? {
+                Some(sample) => {
+                    println!("bench: round {round}: {:12} {sample}", work.name);
+                    samples.add(work.name, sample)?;
+                }
+                None if round == 0 => println!("bench: {} is not installed", work.name),
+                None => {}
+            }
+        }
+    }
+    bench.stop(janitor)?;
+    Ok(true)
+}
+
+/// Where and when: date, commit, machine.
+fn about() -> Result<record::About, String> {
+    let text = |program: &str, arguments: &[&str]| {
+        let output = workspace::output_of(
+            Command::new(program)
+                .args(arguments)
+                .current_dir(workspace::root()),
+        )?;
+        Ok::<String, String>(output.trim().to_owned())
+    };
+    let cpus = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let value = |key: &str| {
+        let line = cpus.lines().find(|line| line.starts_with(key));
+        line.and_then(|line| line.split(": ").nth(1))
+            .unwrap_or("unknown")
+    };
+    let count = cpus.matches("processor\t").count();
+    Ok(record::About {
+        date: text("date", &["+%F"])?,
+        commit: text("git", &["describe", "--always", "--dirty", "--exclude=*"])?,
+        machine: format!("{count} cores {}", value("model name")),
+        kernel: text("uname", &["-r"])?,
+    })
+}

@@ -1,0 +1,174 @@
+//! A real tree through a daemon over TLS on this host: copied, verified,
+//! counted. Everything lies in one temporary directory that goes away, however
+//! this ends.
+//!
+//! - [`sources`]: which trees are copied
+//! - [`server`]: the daemon, from its first line to its end
+//! - [`janitor`]: removes what is left, even after SIGKILL
+
+pub(crate) mod janitor;
+pub(crate) mod server;
+mod sources;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::workspace;
+use janitor::Janitor;
+use server::Server;
+use sources::Sources;
+
+/// Room beyond the data itself: journal, directories, rounding to blocks.
+const SPARE_BYTES: u64 = 512_000_000;
+
+/// What a small file takes beyond its size where blocks are 4096 bytes.
+const OVERHEAD_PER_FILE: u64 = 4096;
+
+/// Shows what `make demo` promises.
+///
+/// # Errors
+///
+/// Where the binary is missing, there is too little room, or any step fails.
+pub fn run(arguments: &[String]) -> Result<(), String> {
+    if let Some(argument) = arguments.first() {
+        return Err(format!("takes no argument, so no \"{argument}\""));
+    }
+    let binary = workspace::target_directory()?.join("release/longhaul");
+    if !binary.is_file() {
+        return Err(format!(
+            "{} is missing: build it first (make build)",
+            binary.display()
+        ));
+    }
+    let sources = Sources::choose()?;
+    println!("demo: copying {}", sources.describe());
+    let directory = temporary_directory()?;
+    let janitor = Janitor::start(&directory)?;
+    check_room(&directory, &sources)?;
+    let outcome = copy_and_verify(&binary, &directory, &sources, &janitor);
+    janitor.finish()?;
+    println!("demo: {}", outcome?);
+    Ok(())
+}
+
+/// A new directory below `TMPDIR`.
+fn temporary_directory() -> Result<PathBuf, String> {
+    let name = format!("longhaul-demo-{}", std::process::id());
+    let directory = std::env::temp_dir().join(name);
+    std::fs::create_dir(&directory)
+        .map_err(|error| format!("cannot create {}: {error}", directory.display()))?;
+    Ok(directory)
+}
+
+fn check_room(directory: &Path, sources: &Sources) -> Result<(), String> {
+    let needed = sources.total.bytes + sources.total.files * OVERHEAD_PER_FILE + SPARE_BYTES;
+    let free = df_column(directory, "avail")? * 1024;
+    if free < needed {
+        return Err(format!(
+            "{} has {} MB free and {} MB are needed: name a roomier place in TMPDIR",
+            directory.display(),
+            free / 1_000_000,
+            needed / 1_000_000
+        ));
+    }
+    let inodes = df_column(directory, "iavail")?;
+    // Some file systems make inodes as they need them, and say 0.
+    if inodes != 0 && inodes < sources.total.files * 2 {
+        return Err(format!(
+            "{} has {inodes} inodes free: name another place in TMPDIR",
+            directory.display()
+        ));
+    }
+    Ok(())
+}
+
+/// One number that `df` tells of a directory's file system; sizes in KiB.
+fn df_column(directory: &Path, column: &str) -> Result<u64, String> {
+    let text = workspace::output_of(
+        Command::new("df")
+            .args(["--block-size=1024", &format!("--output={column}")])
+            .arg(directory),
+    )?;
+    let value = text.lines().nth(1).map_or("", str::trim);
+    // "-" where the file system has no such number.
+    Ok(value.parse().unwrap_or(0))
+}
+
+/// Runs the daemon and both commands; gives the summary.
+fn copy_and_verify(
+    binary: &Path,
+    directory: &Path,
+    sources: &Sources,
+    janitor: &Janitor,
+) -> Result<String, String> {
+    let received = directory.join("received");
+    std::fs::create_dir(&received).map_err(|error| format!("{}: {error}", received.display()))?;
+    let server = Server::start(binary, directory, &received, &[], janitor)?;
+    println!("demo: {}", server.describe());
+    let client = Client {
+        binary,
+        directory,
+        server: &server,
+    };
+    let destination = server.url("dst");
+
+    let began = Instant::now();
+    let mut copy = client.command("cp");
+    copy.arg("-r").args(&sources.roots).arg(&destination);
+    janitor.run(&mut copy)?;
+    let copied = began.elapsed();
+
+    let began = Instant::now();
+    for root in &sources.roots {
+        let name = root.file_name().unwrap_or_default().to_string_lossy();
+        let mut verify = client.command("verify");
+        verify.arg(root).arg(format!("{destination}/{name}"));
+        janitor.run(&mut verify)?;
+    }
+    let verified = began.elapsed();
+    server.stop(janitor)?;
+
+    let arrived = sources::measure(&received.join("dst"));
+    if arrived != sources.total {
+        return Err(format!(
+            "sent {}, but the destination holds {arrived}",
+            sources.total
+        ));
+    }
+    Ok(format!(
+        "{arrived} over TLS in {}; verified in {:.1} s",
+        pace(arrived.bytes, copied),
+        verified.as_secs_f64()
+    ))
+}
+
+/// Time, and bytes over time.
+fn pace(bytes: u64, time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    let rate = bytes as f64 / 1e6 / seconds.max(1e-9);
+    format!("{seconds:.1} s ({rate:.0} MB/s)")
+}
+
+/// Runs `longhaul` as a user of the daemon.
+struct Client<'a> {
+    binary: &'a Path,
+    directory: &'a Path,
+    server: &'a Server,
+}
+
+impl Client<'_> {
+    /// A command that knows the daemon's key and its own token, and leaves
+    /// nothing in the user's own state.
+    fn command(&self, name: &str) -> Command {
+        let mut command = Command::new(self.binary);
+        command
+            .arg(name)
+            .args(["--fingerprint", &self.server.fingerprint])
+            .arg("--token-file")
+            .arg(&self.server.token_file)
+            .env("XDG_STATE_HOME", self.directory.join("client-state"))
+            .env("XDG_CONFIG_HOME", self.directory.join("client-config"));
+        command
+    }
+}

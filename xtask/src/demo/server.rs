@@ -1,0 +1,206 @@
+//! The daemon of a demo.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::janitor::Janitor;
+use crate::workspace;
+
+/// How long a daemon may take from its start to its first line. It makes a key
+/// and opens a socket: milliseconds, but the host may be busy.
+const READY_WITHIN: Duration = Duration::from_secs(30);
+
+/// How long it may take to end after SIGTERM.
+const ENDS_WITHIN: Duration = Duration::from_secs(10);
+
+/// A running `longhaul serve`.
+pub struct Server {
+    process: Child,
+    /// Lines of its stdout; closed when it ends.
+    lines: Receiver<String>,
+    /// Where it listens.
+    address: String,
+    /// Digest of its certificate, as `--fingerprint` takes it.
+    pub fingerprint: String,
+    /// Whom the token belongs to.
+    principal: String,
+    /// A file with the token.
+    pub token_file: PathBuf,
+}
+
+/// The line that a ready daemon prints.
+#[derive(Debug, PartialEq, Eq)]
+struct Ready {
+    listening: String,
+    fingerprint: String,
+    principal: String,
+    token_file: String,
+}
+
+impl Ready {
+    fn parse(line: &str) -> Result<Ready, String> {
+        let value: Value =
+            serde_json::from_str(line).map_err(|error| format!("\"{line}\": {error}"))?;
+        let text = |key: &str| match value[key].as_str() {
+            Some(text) => Ok(text.to_owned()),
+            None => Err(format!("\"{line}\" has no \"{key}\"")),
+        };
+        Ok(Ready {
+            listening: text("listening")?,
+            fingerprint: text("fingerprint")?,
+            principal: text("principal")?,
+            token_file: text("token_file")?,
+        })
+    }
+}
+
+impl Server {
+    /// Starts a daemon on loopback that may write below `root`, and waits until
+    /// it is ready. Its state lies in `directory`; `options` are further ones of
+    /// the command.
+    ///
+    /// # Errors
+    ///
+    /// Where it does not start, or is not ready in time.
+    pub fn start(
+        binary: &Path,
+        directory: &Path,
+        root: &Path,
+        options: &[&str],
+        janitor: &Janitor,
+    ) -> Result<Server, String> {
+        let mut process = Command::new(binary)
+            .args([
+                "serve",
+                "--listen",
+                "127.0.0.1:0",
+                "--write",
+                "--print-ready",
+            ])
+            .args(options)
+            .arg("--state")
+            .arg(directory.join("server-state"))
+            .arg("--root")
+            .arg(root)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("cannot start {}: {error}", binary.display()))?;
+        janitor.started(process.id())?;
+        let stdout = process.stdout.take().ok_or("the server has no stdout")?;
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                // Nobody listens after the first line; its pipe is kept empty.
+                let _ = sender.send(line);
+            }
+        });
+        let ready = match lines.recv_timeout(READY_WITHIN) {
+            Ok(line) => Ready::parse(&line)?,
+            Err(RecvTimeoutError::Timeout) => {
+                return Err(format!("the server was not ready within {READY_WITHIN:?}"));
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err("the server ended before it was ready".to_owned());
+            }
+        };
+        Ok(Server {
+            process,
+            lines,
+            address: ready.listening,
+            fingerprint: ready.fingerprint,
+            principal: ready.principal,
+            token_file: ready.token_file.into(),
+        })
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// One line about it.
+    pub fn describe(&self) -> String {
+        format!(
+            "server {} listens on {} as {} for {}",
+            self.process.id(),
+            self.address,
+            self.fingerprint,
+            self.principal
+        )
+    }
+
+    /// The address of something below its root.
+    pub fn url(&self, path: &str) -> String {
+        format!("longhaul://{}/{path}", self.address)
+    }
+
+    /// Asks it to end, and waits; after [`ENDS_WITHIN`] it is killed.
+    ///
+    /// # Errors
+    ///
+    /// Where it had to be killed.
+    pub fn stop(mut self, janitor: &Janitor) -> Result<(), String> {
+        let pid = self.process.id();
+        workspace::run(Command::new("kill").args(["-TERM", &pid.to_string()]))?;
+        let ended = loop {
+            match self.lines.recv_timeout(ENDS_WITHIN) {
+                Ok(_) => {}
+                Err(RecvTimeoutError::Disconnected) => break true,
+                Err(RecvTimeoutError::Timeout) => break false,
+            }
+        };
+        if !ended {
+            self.process.kill().map_err(|error| error.to_string())?;
+        }
+        self.process.wait().map_err(|error| error.to_string())?;
+        janitor.ended(pid)?;
+        if ended {
+            return Ok(());
+        }
+        Err(format!(
+            "the server did not end within {ENDS_WITHIN:?} after SIGTERM"
+        ))
+    }
+}
+
+impl Drop for Server {
+    /// Where a step failed in between: nothing of it is worth keeping.
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_the_ready_line() {
+        let line = r#"{"listening":"127.0.0.1:7","fingerprint":"sha256:a","principal":"p",
+            "token_file":"t","later":1}"#;
+        let ready = Ready::parse(line);
+        assert_eq!(
+            ready,
+            Ok(Ready {
+                listening: "127.0.0.1:7".to_owned(),
+                fingerprint: "sha256:a".to_owned(),
+                principal: "p".to_owned(),
+                token_file: "t".to_owned(),
+            })
+        );
+    }
+
+    #[test]
+    fn names_what_a_ready_line_lacks() {
+        let error = Ready::parse("{\"listening\":\"x\"}").unwrap_err();
+        assert!(error.contains("fingerprint"), "{error}");
+        assert!(Ready::parse("listening").is_err());
+    }
+}

@@ -1,0 +1,202 @@
+//! Builds and runs fuzz targets. libFuzzer needs coverage counters, which the
+//! pinned stable compiler can insert through its LLVM passes; the sanitizers,
+//! which need nightly, find little in safe code.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::workspace;
+
+/// What inserts the counters: edges with inline 8-bit counters, the table of
+/// their addresses, and comparisons with their operands.
+const COVERAGE_FLAGS: [&str; 7] = [
+    "-Cpasses=sancov-module",
+    "-Cllvm-args=-sanitizer-coverage-level=4",
+    "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
+    "-Cllvm-args=-sanitizer-coverage-pc-table",
+    "-Cllvm-args=-sanitizer-coverage-trace-compares",
+    "-Clink-dead-code",
+    "--cfg=fuzzing",
+];
+
+/// Memory of a target: a decoder that is asked for more than it should give
+/// dies here.
+const MEMORY_LIMIT_MIB: u32 = 1024;
+
+/// Seconds that one input may take.
+const INPUT_TIMEOUT_SECONDS: u32 = 10;
+
+/// Seconds for a target where nothing was said.
+const DEFAULT_SECONDS: u64 = 60;
+
+/// When a run ends without a finding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Budget {
+    Runs(u64),
+    Seconds(u64),
+}
+
+/// Which targets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Selection {
+    One(String),
+    All,
+    List,
+}
+
+/// Builds and runs what is asked for.
+///
+/// # Errors
+///
+/// Where the arguments are wrong, a target does not build, or finds something.
+pub fn run(arguments: &[String]) -> Result<(), String> {
+    let (selection, budget) = parse(arguments)?;
+    let package = workspace::root().join("fuzz");
+    let known = targets(&package)?;
+    let chosen = match selection {
+        Selection::List => {
+            println!("{}", known.join("\n"));
+            return Ok(());
+        }
+        Selection::All => known,
+        Selection::One(name) if known.contains(&name) => vec![name],
+        Selection::One(name) => {
+            return Err(format!(
+                "there is no target \"{name}\"; there are: {}",
+                known.join(", ")
+            ));
+        }
+    };
+    let workshop = workspace::target_directory()?.join("fuzz");
+    let binaries = build(&package, &workshop, &chosen)?;
+    for target in &chosen {
+        run_target(target, budget, &binaries, &package, &workshop)?;
+    }
+    Ok(())
+}
+
+fn parse(arguments: &[String]) -> Result<(Selection, Budget), String> {
+    let mut selection = None;
+    let mut budget = Budget::Seconds(DEFAULT_SECONDS);
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        let mut number = || {
+            let value = rest.next().map_or("", String::as_str);
+            value
+                .parse()
+                .map_err(|_| format!("{argument} wants a whole number, not \"{value}\""))
+        };
+        match argument.as_str() {
+            "--runs" => budget = Budget::Runs(number()?),
+            "--seconds" => budget = Budget::Seconds(number()?),
+            "--all" => selection = Some(Selection::All),
+            "--list" => selection = Some(Selection::List),
+            name if name.starts_with('-') => return Err(format!("unknown option {name}")),
+            name => selection = Some(Selection::One(name.to_owned())),
+        }
+    }
+    let selection = selection.ok_or("name a target, or --all, or --list")?;
+    Ok((selection, budget))
+}
+
+/// One file in `fuzz_targets` is one target.
+fn targets(package: &Path) -> Result<Vec<String>, String> {
+    let directory = package.join("fuzz_targets");
+    let names = std::fs::read_dir(&directory)
+        .map_err(|error| format!("{}: {error}", directory.display()))?;
+    let mut targets: Vec<String> = names
+        .flatten()
+        .filter_map(|name| {
+            let name = name.file_name().into_string().ok()?;
+            Some(name.strip_suffix(".rs")?.to_owned())
+        })
+        .collect();
+    targets.sort();
+    Ok(targets)
+}
+
+/// Builds targets and gives the directory with their binaries.
+fn build(package: &Path, workshop: &Path, targets: &[String]) -> Result<PathBuf, String> {
+    let host = workspace::host_triple()?;
+    let mut command = workspace::cargo();
+    command
+        .args(["build", "--release", "--manifest-path"])
+        .arg(package.join("Cargo.toml"))
+        .arg("--target-dir")
+        .arg(workshop)
+        // With a target named, the flags do not reach build scripts.
+        .args(["--target", &host])
+        .env("RUSTFLAGS", COVERAGE_FLAGS.join(" "));
+    for target in targets {
+        command.args(["--bin", target]);
+    }
+    workspace::run(&mut command)?;
+    Ok(workshop.join(host).join("release"))
+}
+
+/// New inputs go to the workshop; the committed corpus is only read.
+fn run_target(
+    target: &str,
+    budget: Budget,
+    binaries: &Path,
+    package: &Path,
+    workshop: &Path,
+) -> Result<(), String> {
+    let found = workshop.join("corpus").join(target);
+    let artifacts = package.join("artifacts").join(target);
+    for directory in [&found, &artifacts] {
+        std::fs::create_dir_all(directory)
+            .map_err(|error| format!("{}: {error}", directory.display()))?;
+    }
+    let limit = match budget {
+        Budget::Runs(runs) => format!("-runs={runs}"),
+        Budget::Seconds(seconds) => format!("-max_total_time={seconds}"),
+    };
+    println!("fuzz: {target} {limit}");
+    let mut command = Command::new(binaries.join(target));
+    command
+        .arg(limit)
+        .arg(format!("-rss_limit_mb={MEMORY_LIMIT_MIB}"))
+        .arg(format!("-timeout={INPUT_TIMEOUT_SECONDS}"))
+        .arg(format!("-artifact_prefix={}/", artifacts.display()))
+        .arg("-print_final_stats=1")
+        .arg(&found)
+        .arg(package.join("corpus").join(target));
+    workspace::run(&mut command).map_err(|error| {
+        format!(
+            "{target}: a finding, see {}; once fixed, keep the input in fuzz/corpus/{target}\n{error}",
+            artifacts.display()
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<(Selection, Budget), String> {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        parse(&words)
+    }
+
+    #[test]
+    fn reads_its_arguments() {
+        let one = Selection::One("tree_path".to_owned());
+        assert_eq!(parsed("tree_path --runs 7"), Ok((one, Budget::Runs(7))));
+        assert_eq!(
+            parsed("--seconds 5 --all"),
+            Ok((Selection::All, Budget::Seconds(5)))
+        );
+        assert_eq!(
+            parsed("--list"),
+            Ok((Selection::List, Budget::Seconds(DEFAULT_SECONDS)))
+        );
+    }
+
+    #[test]
+    fn refuses_what_it_does_not_know() {
+        for line in ["", "--runs", "a --runs x", "a --fast"] {
+            assert!(parsed(line).is_err(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! The project's own habits as commands: `cargo xtask help` lists them.
+//!
+//! - [`tidy`]: proves what can be checked about the sources
+//! - [`demo`]: a real tree through a daemon over TLS, verified
+//! - [`mod@bench`]: what a copy costs beside what its pieces cost alone
+//! - [`fuzz`]: builds and runs a fuzz target on the pinned stable toolchain
+//! - [`workspace`]: where things lie, as cargo tells
+//!
+//! A command is one module with a `run` and one line in [`COMMANDS`].
+
+mod bench;
+mod demo;
+mod fuzz;
+mod tidy;
+mod workspace;
+
+use std::process::ExitCode;
+
+/// One subcommand.
+struct Command {
+    /// What is typed.
+    name: &'static str,
+    /// Its arguments, as the help shows them.
+    arguments: &'static str,
+    /// One line for the help.
+    summary: &'static str,
+    /// Does it; the error is printed and becomes exit code 1.
+    run: fn(&[String]) -> Result<(), String>,
+}
+
+/// All subcommands, in the order of the help.
+const COMMANDS: [Command; 4] = [
+    Command {
+        name: "tidy",
+        arguments: "",
+        summary: "check the project's habits; prints path:line: rule: message",
+        run: tidy::run,
+    },
+    Command {
+        name: "demo",
+        arguments: "",
+        summary: "copy a real tree through a daemon on this host, and verify it",
+        run: demo::run,
+    },
+    Command {
+        name: "bench",
+        arguments: "pieces [--again]",
+        summary: "what each piece of a copy costs alone, and a copy; goes on where it was stopped",
+        run: bench::run,
+    },
+    Command {
+        name: "fuzz",
+        arguments: "(TARGET | --all | --list) [--runs N | --seconds S]",
+        summary: "build and run fuzz targets, without nightly and sanitizers",
+        run: fuzz::run,
+    },
+];
+
+fn help() -> String {
+    let mut text = String::from("usage: cargo xtask COMMAND [ARGUMENTS]\n\n");
+    for command in &COMMANDS {
+        let line = format!("{} {}", command.name, command.arguments);
+        text += &format!("  {}\n      {}\n", line.trim_end(), command.summary);
+    }
+    text
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let Some((name, rest)) = arguments.split_first() else {
+        eprint!("{}", help());
+        return ExitCode::from(2);
+    };
+    if ["help", "--help", "-h"].contains(&name.as_str()) {
+        print!("{}", help());
+        return ExitCode::SUCCESS;
+    }
+    let Some(command) = COMMANDS.iter().find(|command| command.name == name) else {
+        eprint!("xtask: there is no command \"{name}\"\n\n{}", help());
+        return ExitCode::from(2);
+    };
+    match (command.run)(rest) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("xtask {name}: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn help_names_every_command() {
+        let text = help();
+        for command in &COMMANDS {
+            assert!(text.contains(command.name), "{}", command.name);
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Which crate may depend on which. No arrow points up.
+
+use super::Finding;
+use super::tree::Tree;
+
+const RULE: &str = "directions";
+
+/// Every crate with those of ours it may name, also for its tests.
+const ALLOWED: [(&str, &[&str]); 9] = [
+    ("longhaul-units", &[]),
+    ("longhaul-proto", &["longhaul-units"]),
+    ("longhaul-measure", &["longhaul-units"]),
+    ("longhaul-model", &["longhaul-measure", "longhaul-units"]),
+    (
+        "longhaul-engine",
+        &["longhaul-measure", "longhaul-proto", "longhaul-units"],
+    ),
+    ("longhaul-lab", &["longhaul-measure", "longhaul-units"]),
+    (
+        "longhaul",
+        &[
+            "longhaul-engine",
+            "longhaul-lab",
+            "longhaul-measure",
+            "longhaul-model",
+            "longhaul-proto",
+            "longhaul-units",
+        ],
+    ),
+    // Every command of cargo xtask waits for its build.
+    ("xtask", &[]),
+    (
+        "longhaul-fuzz",
+        &["longhaul-engine", "longhaul-proto", "longhaul-units"],
+    ),
+];
+
+/// Reads every manifest but the workspace's own.
+pub fn check(tree: &Tree) -> Vec<Finding> {
+    tree.files
+        .iter()
+        .filter(|file| file.path.ends_with("/Cargo.toml"))
+        .flat_map(|file| check_manifest(&file.path, &file.text))
+        .collect()
+}
+
+fn check_manifest(path: &str, text: &str) -> Vec<Finding> {
+    let name = text.lines().find_map(|line| line.strip_prefix("name = "));
+    let name = name.unwrap_or_default().trim_matches('"');
+    let Some((_, allowed)) = ALLOWED.iter().find(|(crate_name, _)| *crate_name == name) else {
+        let message = format!(
+            "crate \"{name}\" has no place in the order: give it one in \
+             xtask/src/tidy/directions.rs and in ARCHITECTURE.md"
+        );
+        return vec![Finding::new(path, 1, RULE, message)];
+    };
+    let mut findings = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        for dependency in named_crates(line) {
+            if dependency != name && !allowed.contains(&dependency) {
+                let message = format!("{name} may not depend on {dependency}");
+                findings.push(Finding::new(path, index + 1, RULE, message));
+            }
+        }
+    }
+    findings
+}
+
+/// Crates of ours that a manifest's line names, whatever it calls them.
+fn named_crates(line: &str) -> impl Iterator<Item = &str> {
+    let code = line.split('#').next().unwrap_or_default();
+    let names_itself = ["name", "path", "description"]
+        .iter()
+        .any(|key| code.starts_with(&format!("{key} =")));
+    let words = code.split(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '_');
+    words
+        .enumerate()
+        .filter(|(place, word)| {
+            // The binary's crate is a common word: it counts as a key only.
+            word.starts_with("longhaul-") || (*place == 0 && *word == "longhaul")
+        })
+        .map(|(_, word)| word)
+        .filter(move |_| !names_itself)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tree::sample;
+    use super::*;
+
+    #[test]
+    fn downwards_is_allowed() {
+        let tree = sample(&[
+            (
+                "crates/proto/Cargo.toml",
+                "[package]\nname = \"longhaul-proto\"\n[dependencies]\n\
+                 blake3.workspace = true\nlonghaul-units.workspace = true\n",
+            ),
+            (
+                "crates/cli/Cargo.toml",
+                "[package]\nname = \"longhaul\"\n[[bin]]\nname = \"longhaul\"\n\
+                 [dependencies]\nlonghaul-engine = { path = \"../engine\" }\n",
+            ),
+        ]);
+        assert_eq!(check(&tree), []);
+    }
+
+    #[test]
+    fn upwards_is_found_however_it_is_written() {
+        for line in [
+            "longhaul-engine.workspace = true",
+            "longhaul-engine = { path = \"../engine\" }",
+            "wheels = { package = \"longhaul-engine\", path = \"../engine\" }",
+            "[dev-dependencies.longhaul-engine]",
+            "longhaul = { path = \"../cli\" }",
+        ] {
+            let text = format!("[package]\nname = \"longhaul-proto\"\n{line}\n");
+            let found = check(&sample(&[("crates/proto/Cargo.toml", &text)]));
+            assert_eq!(found.len(), 1, "{line}");
+            assert_eq!(found[0].line, 3, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_crate_without_a_place_is_found() {
+        let tree = sample(&[(
+            "crates/new/Cargo.toml",
+            "[package]\nname = \"longhaul-new\"\n",
+        )]);
+        assert_eq!(check(&tree).len(), 1);
+    }
+}

@@ -1,0 +1,103 @@
+//! Proves the project's habits: every rule is a module with one `check`, a
+//! pure function from the tracked files to findings, so that its tests give it
+//! good and bad samples as text.
+//!
+//! - [`directions`]: which crate may depend on which
+//! - [`names`]: no module that is named for nothing
+//! - [`lengths`]: functions fit a screen, files are about one thing
+//! - [`calls`]: no panics, no sleeping
+//! - [`unsafety`]: every `unsafe` says why it is sound
+//! - [`purity`]: crates without I/O and clock have none
+//! - [`text`]: whitespace, comments that fit, no machine's own paths
+//! - [`documents`]: crate docs, the promised documents, links that resolve
+//! - [`licences`]: `deny.toml` is true for `Cargo.lock`
+//! - [`fuzzing`]: every fuzz target is built and has a corpus
+//!
+//! Where a rule can be excused, the excuse is a comment `// tidy: reason`.
+
+mod calls;
+mod directions;
+mod documents;
+mod fuzzing;
+mod lengths;
+mod licences;
+mod names;
+mod purity;
+mod rust_source;
+mod text;
+mod tree;
+mod unsafety;
+
+use std::fmt;
+
+use tree::Tree;
+
+/// One violation, printed as `path:line: rule: message`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Finding {
+    /// Relative to the repository's root.
+    path: String,
+    /// Counted from 1.
+    line: usize,
+    /// The rule's name.
+    rule: &'static str,
+    /// What is wrong and what to do.
+    message: String,
+}
+
+impl Finding {
+    fn new(path: &str, line: usize, rule: &'static str, message: impl Into<String>) -> Finding {
+        Finding {
+            path: path.to_owned(),
+            line,
+            rule,
+            message: message.into(),
+        }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}:{}: {}: {}",
+            self.path, self.line, self.rule, self.message
+        )
+    }
+}
+
+/// All rules that need nothing but the tracked files.
+const RULES: [fn(&Tree) -> Vec<Finding>; 9] = [
+    directions::check,
+    names::check,
+    lengths::check,
+    calls::check,
+    unsafety::check,
+    purity::check,
+    text::check,
+    documents::check,
+    fuzzing::check,
+];
+
+/// Checks the repository and prints what it finds.
+///
+/// # Errors
+///
+/// Where anything was found, or the repository cannot be read.
+pub fn run(arguments: &[String]) -> Result<(), String> {
+    if let Some(argument) = arguments.first() {
+        return Err(format!("takes no argument, so no \"{argument}\""));
+    }
+    let tree = Tree::of_repository()?;
+    let mut findings: Vec<Finding> = RULES.iter().flat_map(|check| check(&tree)).collect();
+    findings.extend(licences::check_repository()?);
+    findings.sort();
+    for finding in &findings {
+        println!("{finding}");
+    }
+    if findings.is_empty() {
+        println!("tidy: {} files, nothing found", tree.files.len());
+        return Ok(());
+    }
+    Err(format!("{} finding(s)", findings.len()))
+}

@@ -1,0 +1,95 @@
+//! Where the workspace lies and what it is made of, as cargo tells.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// The root of the repository.
+pub fn root() -> PathBuf {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    own.parent().unwrap_or(own).to_path_buf()
+}
+
+/// The cargo that runs us.
+pub fn cargo() -> Command {
+    let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(program);
+    command.current_dir(root());
+    command
+}
+
+/// Runs a command to its end and gives what it printed.
+///
+/// # Errors
+///
+/// Where it cannot be started or fails, with what it wrote to stderr.
+pub fn output_of(command: &mut Command) -> Result<String, String> {
+    let output = command
+        .output()
+        .map_err(|error| format!("cannot run {command:?}: {error}"))?;
+    if !output.status.success() {
+        let errors = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("{command:?}: {}\n{errors}", output.status));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Runs a command to its end; its output is shown.
+///
+/// # Errors
+///
+/// Where it cannot be started or fails.
+pub fn run(command: &mut Command) -> Result<(), String> {
+    let status = command
+        .status()
+        .map_err(|error| format!("cannot run {command:?}: {error}"))?;
+    if !status.success() {
+        return Err(format!("{command:?}: {status}"));
+    }
+    Ok(())
+}
+
+/// The target triple of this host.
+///
+/// # Errors
+///
+/// Where rustc cannot be asked.
+pub fn host_triple() -> Result<String, String> {
+    let version = output_of(Command::new("rustc").arg("-vV").current_dir(root()))?;
+    version
+        .lines()
+        .find_map(|line| line.strip_prefix("host: "))
+        .map(str::to_owned)
+        .ok_or_else(|| "rustc -vV names no host".to_owned())
+}
+
+/// What `cargo metadata` tells; with the dependencies where asked.
+///
+/// # Errors
+///
+/// Where cargo fails, or `Cargo.lock` is behind the manifests.
+pub fn metadata(dependencies: bool) -> Result<Value, String> {
+    let mut command = cargo();
+    command.args(["metadata", "--format-version=1", "--locked"]);
+    if dependencies {
+        command.args(["--filter-platform", &host_triple()?]);
+    } else {
+        command.arg("--no-deps");
+    }
+    let text = output_of(&mut command)?;
+    serde_json::from_str(&text).map_err(|error| format!("cargo metadata: {error}"))
+}
+
+/// Where cargo puts what it builds.
+///
+/// # Errors
+///
+/// As [`metadata`].
+pub fn target_directory() -> Result<PathBuf, String> {
+    let metadata = metadata(false)?;
+    metadata["target_directory"]
+        .as_str()
+        .map(PathBuf::from)
+        .ok_or_else(|| "cargo metadata names no target directory".to_owned())
+}
