@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use longhaul_engine::net::identity::Fingerprint;
+use longhaul_engine::net::principals::Fault;
 use longhaul_proto::block::Codec;
 use longhaul_units::ByteCount;
 
@@ -48,6 +49,12 @@ pub enum Command {
         after_help = "Examples:\n  longhaul clean /srv/data\n  longhaul clean --remove --older-than 7d /srv/data"
     )]
     Clean(CleanArguments),
+    /// Make a token for a principal, and the hash of it that a daemon keeps.
+    #[command(after_help = "Example:\n  longhaul token --principal alice")]
+    Token(TokenArguments),
+    /// Print the fingerprint of a certificate's key, as principals.toml and --fingerprint take it.
+    #[command(after_help = "Example:\n  longhaul fingerprint alice.pem")]
+    Fingerprint(FingerprintArguments),
 }
 
 const CP_EXAMPLES: &str = "Examples:
@@ -213,7 +220,7 @@ pub struct ServeArguments {
     /// IP address and port to listen on.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "[::]:4960")]
     pub listen: std::net::SocketAddr,
-    /// Who may do what (TOML); see the README.
+    /// Who may do what (TOML); see the README. Read again at SIGHUP.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["root", "write"])]
     pub principals: Option<PathBuf>,
     /// Serve this directory to one principal, `user`, whose token is made on first use.
@@ -261,6 +268,29 @@ pub struct CleanArguments {
     /// Only what was not written for so long, as 90min, 12h, 7d.
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = longhaul_units::parse_span)]
     pub older_than: Duration,
+}
+
+/// What `token` takes.
+#[derive(Clone, Debug, Args)]
+pub struct TokenArguments {
+    /// Whose it shall be: the lines that need it have this name.
+    #[arg(long, value_name = "NAME", default_value = "user", value_parser = parse_principal)]
+    pub principal: String,
+}
+
+/// What `fingerprint` takes.
+#[derive(Clone, Debug, Args)]
+pub struct FingerprintArguments {
+    /// The certificate (PEM); the first of a chain counts.
+    #[arg(value_name = "FILE")]
+    pub certificate: PathBuf,
+}
+
+fn parse_principal(text: &str) -> Result<String, String> {
+    match longhaul_engine::net::principals::is_name(text) {
+        true => Ok(text.to_owned()),
+        false => Err(Fault::Name.to_string()),
+    }
 }
 
 fn parse_codec(text: &str) -> Result<Codec, String> {

@@ -3,5 +3,7 @@
 pub mod clean;
 pub mod connection;
 pub mod cp;
+pub mod fingerprint;
 pub mod run;
+pub mod token;
 pub mod verify;

@@ -9,8 +9,8 @@ mod sessions;
 mod setup;
 
 use std::net::TcpStream;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use longhaul_engine::net::clear;
@@ -30,7 +30,8 @@ const FIRST_FRAME: Duration = Duration::from_secs(10);
 pub struct Daemon {
     arguments: ServeArguments,
     tls: TlsServer,
-    principals: Principals,
+    /// Replaced as a whole at SIGHUP.
+    principals: RwLock<Arc<Principals>>,
     sessions: Sessions,
     gate: Gate,
     stopping: AtomicBool,
@@ -52,13 +53,13 @@ fn serve(arguments: ServeArguments) -> Result<Exit, Stop> {
     setup.announce(&arguments, address)?;
     let daemon = Arc::new(Daemon {
         tls: setup.tls,
-        principals: setup.principals,
+        principals: RwLock::new(Arc::new(setup.principals)),
         sessions: Sessions::new(arguments.sessions as usize),
         gate: Gate::new(GateLimits::default()),
         stopping: AtomicBool::new(false),
         arguments,
     });
-    daemon.stop_at_signal(address)?;
+    daemon.obey_signals(address)?;
     for accepted in listener.incoming() {
         if daemon.stopping.load(Ordering::Relaxed) {
             break;
@@ -75,24 +76,56 @@ fn serve(arguments: ServeArguments) -> Result<Exit, Stop> {
 }
 
 impl Daemon {
-    /// SIGINT and SIGTERM end the sessions and then the daemon.
-    fn stop_at_signal(self: &Arc<Daemon>, address: std::net::SocketAddr) -> Result<(), Stop> {
-        use signal_hook::consts::{SIGINT, SIGTERM};
-        let signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]);
+    /// SIGINT and SIGTERM end the sessions and then the daemon; at SIGHUP the
+    /// principals are read again.
+    fn obey_signals(self: &Arc<Daemon>, address: std::net::SocketAddr) -> Result<(), Stop> {
+        use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+        let signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP]);
         let mut signals = signals.map_err(|error| Stop::because(Exit::Local, error))?;
         let daemon = Arc::clone(self);
         let watcher = std::thread::Builder::new()
             .name("signals".into())
             .spawn(move || {
-                if signals.forever().next().is_some() {
+                for signal in signals.forever() {
+                    if signal == SIGHUP {
+                        daemon.reload();
+                        continue;
+                    }
                     daemon.stopping.store(true, Ordering::Relaxed);
                     // Wakes the accepting thread.
                     let _ = TcpStream::connect(address);
+                    return;
                 }
             });
         watcher
             .map(drop)
             .map_err(|error| Stop::because(Exit::Local, error))
+    }
+
+    /// Reads the principals again; a file with a fault changes nothing.
+    fn reload(&self) {
+        let Some(file) = &self.arguments.principals else {
+            return say("nothing to read again: this daemon has --root");
+        };
+        match Principals::load(file) {
+            Ok(principals) => {
+                *self
+                    .principals
+                    .write()
+                    .unwrap_or_else(PoisonError::into_inner) = Arc::new(principals);
+                say(&format!(
+                    "{} was read again; sessions that run go on as they began",
+                    file.display()
+                ));
+            }
+            Err(error) => say(&format!("the principals stay as they were: {error}")),
+        }
+    }
+
+    /// Who may do what now.
+    fn principals(&self) -> Arc<Principals> {
+        let principals = self.principals.read();
+        Arc::clone(&principals.unwrap_or_else(PoisonError::into_inner))
     }
 
     /// A connection came: what becomes of it is decided on a thread of its own.

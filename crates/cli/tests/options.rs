@@ -573,3 +573,74 @@ fn clean_lists_and_removes_what_was_left() {
     clean(&["--remove"]);
     assert_no_leftovers(&stage.path("root"));
 }
+
+/// A line for the client's tokens, and those for the daemon's principals.
+fn made_token(principal: &str) -> (String, String) {
+    let mut command = longhaul();
+    command.args(["token", "--principal", principal]);
+    let output = String::from_utf8(run(&mut command).expect(0).output).unwrap();
+    let line = output.lines().find(|line| line.starts_with("HOST:4960"));
+    let start = output.find("[[principal]]").unwrap();
+    (line.unwrap().to_owned(), output[start..].to_owned())
+}
+
+#[test]
+fn tokens_are_made_and_principals_read_again() {
+    use std::io::Write;
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().unwrap();
+    tree::write(&directory.path().join("root/a"), b"a");
+    let file = directory.path().join("principals.toml");
+    let root = format!(
+        "[[principal.root]]\nat = \"/\"\npath = \"{}\"\nrights = [\"read\"]\n",
+        directory.path().join("root").display()
+    );
+    let (alice, for_alice) = made_token("alice");
+    let (bob, for_bob) = made_token("bob");
+    fs::write(&file, for_alice + &root).unwrap();
+    let arguments = vec!["--principals".into(), file.clone().into()];
+    let daemon = Daemon::of(arguments, |command| command);
+    let fetch = |line: &str| {
+        let tokens = directory.path().join("tokens");
+        let address = daemon.address.to_string();
+        tree::write(&tokens, line.replace("HOST:4960", &address).as_bytes());
+        fs::set_permissions(&tokens, fs::Permissions::from_mode(0o600)).unwrap();
+        let mut command = longhaul();
+        command.args(["cp", "--fingerprint", &daemon.fingerprint, "--token-file"]);
+        command.arg(tokens).arg(daemon.url("a"));
+        command.arg(directory.path().join("got"));
+        run(&mut command)
+    };
+    fetch(&alice).expect(0);
+    fetch(&bob).expect(4);
+    let mut opened = fs::OpenOptions::new().append(true).open(&file).unwrap();
+    write!(opened, "\n{for_bob}{root}").unwrap();
+    daemon.running().signal(Signal::HUP);
+    // It is read by a thread that nobody else hears of.
+    let again = (0..200).find(|_| fetch(&bob).code == Some(0));
+    assert!(again.is_some(), "the principals were not read again");
+    fetch(&alice).expect(0);
+    opened.write_all(b"[[principal]]\n").unwrap();
+    daemon.running().signal(Signal::HUP);
+    daemon.running().signal(Signal::TERM);
+    daemon
+        .wait()
+        .expect(0)
+        .says(&["was read again", "stay as they were"]);
+}
+
+#[test]
+fn a_certificate_has_the_fingerprint_that_the_daemon_prints() {
+    let stage = Stage::new(&[]);
+    let state = stage.daemon.token_file.as_ref().unwrap().parent().unwrap();
+    let mut command = longhaul();
+    command.arg("fingerprint").arg(state.join("identity.pem"));
+    let output = run(&mut command).expect(0).output;
+    let expected = format!("{}\n", stage.daemon.fingerprint);
+    assert_eq!(String::from_utf8(output).unwrap(), expected);
+    let mut command = longhaul();
+    command.arg("fingerprint").arg(state.join("token"));
+    run(&mut command)
+        .expect(6)
+        .says(&["token", "no certificate in PEM"]);
+}

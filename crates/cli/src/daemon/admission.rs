@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use longhaul_engine::net::Stream;
 use longhaul_engine::net::gate::Ticket;
-use longhaul_engine::net::principals::{Principal, Resolved};
+use longhaul_engine::net::principals::{Principal, Principals, Resolved};
 use longhaul_engine::net::token::{Token, fill_random};
 use longhaul_engine::recv::ReceiveSide;
 use longhaul_engine::recv::landing::{Arrival, Destination};
@@ -124,7 +124,8 @@ impl Daemon {
 
     /// Makes this end of the session that a request asks for.
     fn prepare(&self, request: &Request, stream: &Stream) -> Result<(Prepared, String), Refused> {
-        let principal = self.authenticate(request.credential.as_ref(), stream)?;
+        let principals = self.principals();
+        let principal = authenticate(&principals, request.credential.as_ref(), stream)?;
         if !request.is_valid() {
             return Err(refused(
                 Refusal::Malformed,
@@ -145,30 +146,6 @@ impl Daemon {
             Role::Receiver => self.prepare_sender(request, principal)?,
         };
         Ok((prepared, principal.name().to_owned()))
-    }
-
-    fn authenticate(
-        &self,
-        credential: Option<&Credential>,
-        stream: &Stream,
-    ) -> Result<&Principal, Refused> {
-        let failed = || {
-            let text = "the daemon knows no such principal with this token or certificate";
-            refused(Refusal::Credential, text)
-        };
-        let credential = credential.ok_or_else(failed)?;
-        if let Some(token) = &credential.token {
-            let token: Token = token.parse().map_err(|_| failed())?;
-            return self
-                .principals
-                .by_token(&credential.principal, &token)
-                .map_err(|_| failed());
-        }
-        let key = stream.handle.peer_fingerprint().ok_or_else(failed)?;
-        let name = Some(credential.principal.as_str()).filter(|name| !name.is_empty());
-        self.principals
-            .by_certificate(name, &key)
-            .map_err(|_| failed())
     }
 
     fn settings(&self, request: &Request) -> TransferSettings {
@@ -323,6 +300,27 @@ impl Daemon {
             described(&ending.farewell),
         ));
     }
+}
+
+fn authenticate<'a>(
+    principals: &'a Principals,
+    credential: Option<&Credential>,
+    stream: &Stream,
+) -> Result<&'a Principal, Refused> {
+    let failed = || {
+        let text = "the daemon knows no such principal with this token or certificate";
+        refused(Refusal::Credential, text)
+    };
+    let credential = credential.ok_or_else(failed)?;
+    if let Some(token) = &credential.token {
+        let token: Token = token.parse().map_err(|_| failed())?;
+        return principals
+            .by_token(&credential.principal, &token)
+            .map_err(|_| failed());
+    }
+    let key = stream.handle.peer_fingerprint().ok_or_else(failed)?;
+    let name = Some(credential.principal.as_str()).filter(|name| !name.is_empty());
+    principals.by_certificate(name, &key).map_err(|_| failed())
 }
 
 fn described(farewell: &Farewell) -> String {

@@ -89,6 +89,11 @@ impl Daemon {
         self.running.as_ref().unwrap()
     }
 
+    /// Waits for its end.
+    pub fn wait(mut self) -> Finished {
+        self.running.take().unwrap().wait()
+    }
+
     /// Kills it.
     pub fn kill(&mut self) -> Finished {
         self.running.take().unwrap().kill()

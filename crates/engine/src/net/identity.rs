@@ -42,6 +42,22 @@ impl Fingerprint {
         Ok(Fingerprint(bytes))
     }
 
+    /// The fingerprint of the first certificate in a PEM file.
+    ///
+    /// # Errors
+    ///
+    /// Where the file cannot be read, or has no such certificate.
+    pub fn of_pem_file(file: &Path) -> Result<Fingerprint, IdentityError> {
+        let chain = read_certificates(file)?;
+        let first = chain.first().ok_or(rustls::Error::NoCertificatesPresented);
+        first
+            .and_then(Fingerprint::of_certificate)
+            .map_err(|cause| IdentityError::Unusable {
+                path: file.into(),
+                cause,
+            })
+    }
+
     /// The hash.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0

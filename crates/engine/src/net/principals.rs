@@ -402,7 +402,8 @@ impl Principal {
     }
 }
 
-fn is_name(name: &str) -> bool {
+/// Whether a principal can have this name; see [`Fault::Name`].
+pub fn is_name(name: &str) -> bool {
     let forbidden = |c: char| c.is_control() || c.is_whitespace() || "/@:".contains(c);
     (1..=MAXIMUM_PRINCIPAL_BYTES).contains(&name.len()) && !name.contains(forbidden)
 }

@@ -1,0 +1,32 @@
+//! `longhaul token`: a principal's secret, and what a daemon keeps of it.
+
+use longhaul_engine::net::token::Token;
+use serde_json::json;
+
+use crate::arguments::TokenArguments;
+use crate::messages::{Exit, Stop, finish};
+
+/// Runs it.
+pub fn run(arguments: &TokenArguments) -> Exit {
+    finish(make(arguments))
+}
+
+/// Everything goes to standard output; what is not for a file begins with `#`.
+fn make(arguments: &TokenArguments) -> Result<Exit, Stop> {
+    let name = &arguments.principal;
+    let token = Token::generate().map_err(|error| Stop::because(Exit::Local, error))?;
+    let hash = token
+        .hash()
+        .map_err(|error| Stop::because(Exit::Local, error))?;
+    println!(
+        "# for {name} alone, over a safe channel: a line of his tokens file, HOST as in his URLs"
+    );
+    println!("HOST:4960 {name} {}", token.reveal());
+    println!();
+    println!("# for the daemon's principals.toml, with the roots that he shall have");
+    println!("[[principal]]");
+    // TOML takes JSON's strings.
+    println!("name = {}", json!(name));
+    println!("token = \"{hash}\"");
+    Ok(Exit::Done)
+}
