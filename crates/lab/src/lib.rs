@@ -1,0 +1,7 @@
+//! An emulated wide area on one machine: what the papers had in hardware.
+//!
+//! - [`link`]: one direction of a path as a pure queue in virtual time
+//! - [`random`]: the numbers that a seed repeats
+
+pub mod link;
+pub mod random;

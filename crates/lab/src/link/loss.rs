@@ -1,0 +1,218 @@
+//! What a link loses before its queue.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::random::Random;
+
+/// How segments are lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Loss {
+    /// None are.
+    #[default]
+    None,
+    /// Each with this probability, whatever happened to the others.
+    Independent(f64),
+    /// In bursts.
+    Bursty(GilbertElliott),
+}
+
+/// Gilbert's and Elliott's two states: every segment may change the state, and
+/// is then lost as the state has it (E. N. Gilbert 1960, E. O. Elliott 1963).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GilbertElliott {
+    /// From good to bad, 0 to 1.
+    pub to_bad: f64,
+    /// From bad to good, 0 to 1; a bad time lasts `1 / to_good` segments.
+    pub to_good: f64,
+    /// Loss while good, 0 to 1.
+    pub loss_good: f64,
+    /// Loss while bad, 0 to 1.
+    pub loss_bad: f64,
+}
+
+impl GilbertElliott {
+    /// Bursts of `length` lost segments on average that make `mean` of all
+    /// segments lost: within a burst all are lost, outside none.
+    pub fn bursts(mean: f64, length: f64) -> GilbertElliott {
+        let to_good = 1.0 / length;
+        GilbertElliott {
+            // The share of bad time is to_bad / (to_bad + to_good).
+            to_bad: (to_good * mean / (1.0 - mean)).min(1.0),
+            to_good,
+            loss_good: 0.0,
+            loss_bad: 1.0,
+        }
+    }
+
+    /// The share of time that is bad.
+    fn bad_share(self) -> f64 {
+        let both = self.to_bad + self.to_good;
+        if both > 0.0 { self.to_bad / both } else { 0.0 }
+    }
+}
+
+impl Loss {
+    /// The share of segments that are lost in the long run, 0 to 1.
+    pub fn mean(self) -> f64 {
+        match self {
+            Loss::None => 0.0,
+            Loss::Independent(probability) => probability,
+            Loss::Bursty(model) => {
+                let bad = model.bad_share();
+                bad * model.loss_bad + (1.0 - bad) * model.loss_good
+            }
+        }
+    }
+
+    /// Everything in it that must be a probability.
+    pub(super) fn probabilities(self) -> Vec<(&'static str, f64)> {
+        match self {
+            Loss::None => Vec::new(),
+            Loss::Independent(probability) => vec![("loss", probability)],
+            Loss::Bursty(model) => vec![
+                ("loss: from good to bad", model.to_bad),
+                ("loss: from bad to good", model.to_good),
+                ("loss while good", model.loss_good),
+                ("loss while bad", model.loss_bad),
+            ],
+        }
+    }
+}
+
+/// A loss that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "\"{0}\" is no loss: write a share as 1e-5 or 0.1%, SHARE/LENGTH for bursts of that many \
+     segments, or ge:TO_BAD/TO_GOOD/LOSS_BAD/LOSS_GOOD"
+)]
+pub struct ParseLossError(String);
+
+impl FromStr for Loss {
+    type Err = ParseLossError;
+
+    /// Reads `1e-5`, `0.1%`, `1e-4/8`, `ge:0.001/0.2/0.5/0`, `0`.
+    fn from_str(text: &str) -> Result<Loss, ParseLossError> {
+        let error = || ParseLossError(text.to_owned());
+        let numbers = |text: &str| -> Option<Vec<f64>> { text.split('/').map(share).collect() };
+        if let Some(model) = text.strip_prefix("ge:") {
+            let all = numbers(model).ok_or_else(error)?;
+            let [to_bad, to_good, loss_bad, loss_good] = all.try_into().map_err(|_| error())?;
+            return Ok(Loss::Bursty(GilbertElliott {
+                to_bad,
+                to_good,
+                loss_good,
+                loss_bad,
+            }));
+        }
+        match text.split_once('/') {
+            None => match share(text).ok_or_else(error)? {
+                0.0 => Ok(Loss::None),
+                probability => Ok(Loss::Independent(probability)),
+            },
+            Some((mean, length)) => {
+                let mean = share(mean).filter(|mean| *mean < 1.0).ok_or_else(error)?;
+                let length: f64 = length.parse().map_err(|_| error())?;
+                if !(1.0..1e12).contains(&length) {
+                    return Err(error());
+                }
+                Ok(Loss::Bursty(GilbertElliott::bursts(mean, length)))
+            }
+        }
+    }
+}
+
+/// A probability, `0.001` or `0.1%`.
+fn share(text: &str) -> Option<f64> {
+    let (number, factor) = match text.strip_suffix('%') {
+        Some(number) => (number, 0.01),
+        None => (text, 1.0),
+    };
+    let value = number.parse::<f64>().ok()? * factor;
+    (0.0..=1.0).contains(&value).then_some(value)
+}
+
+impl fmt::Display for Loss {
+    /// As it is read.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Loss::None => write!(f, "0"),
+            Loss::Independent(probability) => write!(f, "{probability:e}"),
+            Loss::Bursty(m) => write!(
+                f,
+                "ge:{:e}/{:e}/{:e}/{:e}",
+                m.to_bad, m.to_good, m.loss_bad, m.loss_good
+            ),
+        }
+    }
+}
+
+/// A loss that happens.
+#[derive(Clone, Debug)]
+pub struct LossProcess {
+    loss: Loss,
+    bad: bool,
+    random: Random,
+}
+
+impl LossProcess {
+    /// Begins in the state that a long run would be found in.
+    pub fn new(loss: Loss, random: Random) -> LossProcess {
+        let mut process = LossProcess {
+            loss,
+            bad: false,
+            random,
+        };
+        process.set(loss);
+        process
+    }
+
+    /// Begins anew with another loss.
+    pub fn set(&mut self, loss: Loss) {
+        self.loss = loss;
+        self.bad = match loss {
+            Loss::Bursty(model) => self.random.happens(model.bad_share()),
+            _ => false,
+        };
+    }
+
+    /// Whether the next segment is lost.
+    pub fn takes(&mut self) -> bool {
+        match self.loss {
+            Loss::None => false,
+            Loss::Independent(probability) => self.random.happens(probability),
+            Loss::Bursty(model) => {
+                let change = if self.bad {
+                    model.to_good
+                } else {
+                    model.to_bad
+                };
+                self.bad ^= self.random.happens(change);
+                let loss = if self.bad {
+                    model.loss_bad
+                } else {
+                    model.loss_good
+                };
+                self.random.happens(loss)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_losses() {
+        assert_eq!("0".parse(), Ok(Loss::None));
+        assert_eq!("1e-5".parse(), Ok(Loss::Independent(1e-5)));
+        assert_eq!("1%".parse(), Ok(Loss::Independent(0.01)));
+        let bursts: Loss = "1e-3/8".parse().unwrap();
+        assert!((bursts.mean() - 1e-3).abs() < 1e-12, "{bursts:?}");
+        assert_eq!(bursts.to_string().parse(), Ok(bursts));
+        for text in ["", "x", "2", "-1", "1e-3/0.5", "1/8", "ge:1/1/1", "nan"] {
+            assert!(text.parse::<Loss>().is_err(), "{text}");
+        }
+    }
+}
