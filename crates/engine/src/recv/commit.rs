@@ -132,10 +132,14 @@ impl Transfer {
             } => {
                 let result = self.commit_file(side, &entry, generation, digest);
                 let (id, failed) = (entry.id, result.is_err());
+                if !failed {
+                    // Before it is known to be done: what is open when all is
+                    // done counts as left behind.
+                    drop(side.parts.take(id, generation));
+                }
                 self.tell_receiver(|receiver| receiver.handle_committed(id, generation, result));
-                match failed {
-                    true => side.parts.leave_behind(id, generation),
-                    false => drop(side.parts.take(id, generation)),
+                if failed {
+                    side.parts.leave_behind(id, generation);
                 }
             }
             StorageJob::Discard { file, generation } => {

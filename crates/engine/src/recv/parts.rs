@@ -54,14 +54,18 @@ impl Parts {
 
     /// The file failed: it is closed, for the next attempt to go on with.
     pub fn leave_behind(&self, file: EntryId, generation: u32) {
-        if self.take(file, generation).is_some() {
+        let mut open = lock(&self.open);
+        if open.remove(&(file, generation)).is_some() {
             self.left_behind.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Whether anything is left for a next attempt.
+    /// Whether anything is left for a next attempt, asked when all is done.
+    /// What is still open then is of a file that failed just now: the thread
+    /// that told the state machine has not yet come to close it.
     pub fn have_left_behind(&self) -> bool {
-        self.left_behind.load(Ordering::Relaxed)
+        let open = lock(&self.open);
+        !open.is_empty() || self.left_behind.load(Ordering::Relaxed)
     }
 
     pub fn take(&self, file: EntryId, generation: u32) -> Option<Arc<Part>> {

@@ -1,8 +1,14 @@
 //! Syncs that fail and disks that fill: told as failures, never as durable.
 
-use super::support::ends::copy;
-use super::support::times;
+use std::sync::{Arc, OnceLock, Weak};
+
+use longhaul_engine::send::source::What;
+use longhaul_engine::session::{Event, Transfer, Watch};
+use longhaul_engine::storage::forgetting::ForgettingStorage;
+
+use super::support::ends::{Ends, PATIENCE, copy, destination, sources, watch};
 use super::support::tree::{self, Tree, small_tree};
+use super::support::{Chance, times};
 use super::{Scene, disk_with};
 
 #[test]
@@ -33,6 +39,70 @@ fn a_sync_that_fails_is_never_called_durable() {
             scene.run_again(&after, &context);
         }
     }
+}
+
+/// One large file in a directory of its own: nothing comes after it.
+fn single_file() -> Tree {
+    let chance = &mut Chance::new(6);
+    let mut tree = Tree::new();
+    for path in [&b"top"[..], b"top/sub"] {
+        tree.insert(path.into(), tree::directory(chance));
+    }
+    let file = tree::file(chance, 2 * 65_536);
+    tree.insert(b"top/sub/two".into(), file);
+    tree
+}
+
+/// As [`copy`]; but the thread of the receiver that tells of a file that
+/// failed goes no further until the receiver is done with everything. True
+/// where there was one.
+fn copy_holding_failures(scene: &Scene, disk: &ForgettingStorage, context: &str) -> bool {
+    let to = destination(disk.root());
+    let mut settings = scene.settings.clone();
+    let Ok(epoch) = to.take() else {
+        return false;
+    };
+    settings.epoch = epoch;
+    let receiver: Arc<OnceLock<Weak<Transfer>>> = Arc::default();
+    let (told, received) = watch();
+    let held = receiver.clone();
+    let holding: Watch = Arc::new(move |event| {
+        let failed =
+            matches!(&event, Event::Failed { path: Some(path), .. } if path.name() == b"two");
+        told(event);
+        if let Some(receiver) = held.get().and_then(Weak::upgrade).filter(|_| failed) {
+            assert!(receiver.wait_for(PATIENCE), "never done");
+        }
+    });
+    let top = scene.source.open_directory(b"top").unwrap();
+    let from = sources(top, What::Tree(b"top"[..].into()));
+    let ends = Ends::start_watched(settings, from, to, watch(), (holding, received));
+    receiver.set(Arc::downgrade(&ends.receiver)).unwrap();
+    for number in 0..2 {
+        ends.join(number, false);
+    }
+    let ended = ends.finish(context);
+    ended.received.failed.contains_key(&b"top/sub/two"[..])
+}
+
+/// All may be done before the thread that told of the last failure has noted
+/// that something was left behind. The next run has to find it nevertheless,
+/// also where a crash takes the journal that names it.
+#[test]
+fn what_the_last_file_left_is_found_when_it_failed() {
+    let scene = Scene::new(single_file(), Tree::new());
+    let mut failed = 0;
+    for count in 0..times("LONGHAUL_CRASHES", 16) {
+        let context = format!("sync {count} fails");
+        let disk = disk_with(&scene.older);
+        disk.fail_sync_after(count);
+        failed += u32::from(copy_holding_failures(&scene, &disk, &context));
+        for seed in 0..8 {
+            let context = format!("{context}, seed {seed}");
+            scene.run_again(&disk.if_crashed(seed), &context);
+        }
+    }
+    assert!(failed > 0, "the file never failed");
 }
 
 #[test]

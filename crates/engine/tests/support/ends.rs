@@ -23,7 +23,7 @@ use longhaul_proto::session::StreamId;
 use longhaul_units::ByteCount;
 
 /// Longer than any transfer of these tests takes: then it hangs.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// One directory, whatever path is asked for.
 pub struct OnlyRoot(pub Arc<dyn Directory>);
@@ -154,7 +154,7 @@ impl Ends {
         Ends::start_watched(settings, from, to, nobody(), nobody())
     }
 
-    fn start_watched(
+    pub fn start_watched(
         settings: TransferSettings,
         from: Sources,
         to: Destination,
