@@ -1,0 +1,614 @@
+//! Decides while a transfer runs: observations in, stream counts out.
+//!
+//! Streams are added when they help and not before. [`start`] says with how
+//! many a transfer begins. From then on [`Controller::handle_sample`] is told
+//! what the sending end's kernel sees, many times a round trip or few; it sums
+//! samples to spans ([`measure`]) of some round trips, and asks of each what
+//! bound it. Where the answer is something that more streams mend (windows
+//! that end at a kernel's buffer, or that loss or slow growth keep small on a
+//! path without a queue) it tries: first another congestion control where loss
+//! is what binds and the choice is free, then more streams.
+//!
+//! - While the transfer is **young** (the path was never full and no try failed)
+//!   it doubles, waits until new streams are open and have grown, measures, and
+//!   keeps what helped: all of them for a gain of the ratio's root, so that two
+//!   transfers on one path meet at equal numbers; with less so many as carry the
+//!   new rate by the measure of the old; with nothing none.
+//! - Where **loss** binds and enough was seen of it, the law of the congestion
+//!   control ([`crate::response`]) says how many streams carry what the path
+//!   was seen to carry: it goes there in steps that double.
+//! - **Later** tries add a quarter, and both sides of them are means over ten
+//!   seconds, since a window's ups and downs are larger than what is looked for.
+//!   After one that failed it rests, twice as long each time, unless the rate
+//!   changes by itself.
+//! - Where the path is **always full** with more streams than at the start, an
+//!   eighth is given back at a time.
+//!
+//! Nothing is added where the path is full, a host's cores are busy, streams
+//! wait for data, or the receiver does.
+//!
+//! Whoever drives it applies a [`Decision`] whole; there is at most one for
+//! each span. Times are arguments; there is no clock.
+
+pub mod decision;
+pub mod measure;
+pub mod sample;
+pub mod start;
+pub mod yielding;
+
+use std::time::Duration;
+
+use longhaul_units::{ByteCount, Moment};
+
+pub use decision::{Decision, Reason};
+pub use measure::{Bound, Measure};
+pub use sample::{Sample, StreamSample};
+
+use crate::response::{self, Congestion};
+use measure::Span;
+use yielding::Yielding;
+
+/// Round trips in a span, and how short and long it may be: cubic's window
+/// takes several to say anything, and a span longer than seconds is too late.
+const SPAN_ROUND_TRIPS: u32 = 6;
+const SPAN_BOUNDS: (Duration, Duration) = (Duration::from_millis(300), Duration::from_secs(3));
+
+/// Round trips after which new streams have opened (three: TCP, TLS, joining)
+/// and grown to a few hundred segments, or another congestion control has
+/// found its rate.
+const SETTLE_ROUND_TRIPS: u32 = 9;
+const SETTLE_BOUNDS: (Duration, Duration) = (Duration::from_millis(300), Duration::from_secs(5));
+
+/// Spans that a growing rate is given before it is judged.
+const PATIENCE: u32 = 4;
+
+/// How long it rests after a try that was not kept, at first and at most.
+const REST: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(160));
+
+/// A rate outside these parts of what it was means that something changed;
+/// cubic's window alone goes between 0.7 and 1.
+const CHANGED: (f64, f64) = (0.6, 1.5);
+
+/// Spans in a row that must say so before it counts.
+const CHANGED_SPANS: u32 = 3;
+
+/// Later tries are judged over so long, so that a window's ups and downs do
+/// not count, and must carry so much more.
+const LATER_SECONDS: f64 = 10.0;
+const HELPED: f64 = 1.03;
+
+/// Streams are given back where the path was full for so long.
+const FULL_SECONDS: f64 = 8.0;
+
+/// With fewer losses their rate is a guess; beyond many, old ones are
+/// forgotten by half.
+const FEW_LOSSES: f64 = 8.0;
+const MANY_LOSSES: f64 = 64.0;
+
+/// With less than this part more, more streams did nothing: rates differ as
+/// much by themselves.
+const NOTHING: f64 = 1.02;
+
+/// What is kept more than the rate asks for, of streams that helped less than
+/// they are: windows go up and down.
+const SPARE: f64 = 1.15;
+
+/// Another congestion control stays unless it carries less than this part: the
+/// rate before may have been one that loss would not have left.
+const WORSE: f64 = 0.9;
+
+/// A try pays back in so many spans, or is not worth it.
+const PAYS_BACK_SPANS: u32 = 4;
+
+/// A stream's kernel holds unsent what it sends in this time, between these:
+/// less and it waits for this process, more and its blocks wait for it.
+const UNSENT_SPAN: Duration = Duration::from_millis(40);
+const UNSENT_BOUNDS: (u64, u64) = (256 << 10, 4 << 20);
+
+/// How the user bound the controller.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// Streams are as many as this, or free.
+    pub fixed_streams: Option<u32>,
+    /// Most streams, 1 or more.
+    pub maximum_streams: u32,
+    /// What governs streams at the start.
+    pub congestion: Congestion,
+    /// Another congestion control that may be tried, where the choice is free
+    /// and the sending host has it.
+    pub alternative: Option<Congestion>,
+    /// Yield to others.
+    pub nice: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            fixed_streams: None,
+            maximum_streams: 512,
+            congestion: Congestion::Cubic,
+            alternative: None,
+            nice: false,
+        }
+    }
+}
+
+/// What is being tried.
+#[derive(Clone, Debug, PartialEq)]
+struct Trial {
+    /// Streams before.
+    streams: u32,
+    /// Congestion control before, where that is what is tried.
+    congestion: Option<Congestion>,
+    /// Rate before in bytes per second.
+    rate: f64,
+    /// Spans that it was given longer because the rate still grew.
+    waited: u32,
+    /// Steps were large when it began.
+    young: bool,
+}
+
+/// The time since streams changed last and settled.
+#[derive(Clone, Copy, Debug, Default)]
+struct Period {
+    seconds: f64,
+    bytes: f64,
+    /// Seconds of spans that asked for streams; in which the path was full.
+    asked: f64,
+    full: f64,
+}
+
+impl Period {
+    fn add(&mut self, bound: Bound, measure: &Measure) {
+        self.seconds += measure.seconds;
+        self.bytes += measure.bytes_per_second * measure.seconds;
+        if bound.may_need_streams() {
+            self.asked += measure.seconds;
+        }
+        if bound == Bound::Path {
+            self.full += measure.seconds;
+        }
+    }
+
+    /// Whether streams were asked for in a good part of it, and it is long
+    /// enough to compare with.
+    fn is_wanting(&self) -> bool {
+        self.seconds >= LATER_SECONDS && self.asked >= self.seconds * 0.3
+    }
+
+    /// Mean rate in bytes per second.
+    fn rate(&self) -> f64 {
+        self.bytes / self.seconds.max(1e-9)
+    }
+}
+
+/// Random loss, as far as it was seen.
+#[derive(Clone, Copy, Debug, Default)]
+struct Losses {
+    events: f64,
+    segments: f64,
+}
+
+impl Losses {
+    /// Adds a span; what was long ago counts for less.
+    fn add(&mut self, measure: &Measure) {
+        self.events += f64::from(measure.loss_events);
+        self.segments += measure.segments;
+        if self.events > MANY_LOSSES {
+            self.events /= 2.0;
+            self.segments /= 2.0;
+        }
+    }
+
+    /// Probability that a segment is lost, 0 to 1; none where too few were.
+    fn probability(&self) -> Option<f64> {
+        let known = self.events >= FEW_LOSSES && self.segments > 0.0;
+        known.then(|| self.events / self.segments)
+    }
+}
+
+/// Decides for one transfer.
+#[derive(Clone, Debug)]
+pub struct Controller {
+    settings: Settings,
+    start_streams: u32,
+    decision: Decision,
+    congestion: Congestion,
+    least_rtt: Duration,
+    /// Nothing is measured before this.
+    settled: Moment,
+    span: Option<Span>,
+    trial: Option<Trial>,
+    /// The rate when a try was last not kept, and until when it rests.
+    rest: Option<(f64, Moment)>,
+    next_rest: Duration,
+    /// The path was not full yet and no try failed: steps are large.
+    young: bool,
+    period: Period,
+    /// Streams that the next step adds where the law of loss asks for more.
+    step: u32,
+    /// The most that the path carried, in bytes per second.
+    capacity: f64,
+    losses: Losses,
+    /// Spans in a row whose rate was far from the one it rests at.
+    changed: u32,
+    yielding: Yielding,
+    /// What bound the last span, for whoever reports.
+    bound: Option<Bound>,
+    measure: Option<Measure>,
+}
+
+impl Controller {
+    /// Begins, `rtt` being the handshake's round trip.
+    pub fn new(
+        settings: Settings,
+        rtt: Duration,
+        bytes: Option<ByteCount>,
+        now: Moment,
+    ) -> Controller {
+        let free = start::initial_streams(rtt, bytes, settings.nice);
+        let streams = settings.fixed_streams.unwrap_or(free);
+        let streams = streams.clamp(1, settings.maximum_streams.max(1));
+        let decision = Decision {
+            streams,
+            congestion: None,
+            pace: None,
+            unsent: ByteCount(UNSENT_BOUNDS.1),
+            reason: Reason::Start { rtt },
+        };
+        Controller {
+            congestion: settings.congestion.clone(),
+            settings,
+            start_streams: streams,
+            decision,
+            least_rtt: rtt,
+            settled: now + settle_time(rtt),
+            span: None,
+            trial: None,
+            rest: None,
+            next_rest: REST.0,
+            young: true,
+            period: Period::default(),
+            step: first_step(streams),
+            capacity: 0.0,
+            losses: Losses::default(),
+            changed: 0,
+            yielding: Yielding::default(),
+            bound: None,
+            measure: None,
+        }
+    }
+
+    /// What was decided last.
+    pub fn decision(&self) -> &Decision {
+        &self.decision
+    }
+
+    /// What bound the last span; none before the first.
+    pub fn bound(&self) -> Option<Bound> {
+        self.bound
+    }
+
+    /// What the last span showed; none before the first.
+    pub fn measured(&self) -> Option<&Measure> {
+        self.measure.as_ref()
+    }
+
+    /// The least round trip seen.
+    pub fn least_rtt(&self) -> Duration {
+        self.least_rtt
+    }
+
+    /// Takes a sample; a decision where something shall change.
+    pub fn handle_sample(&mut self, sample: &Sample) -> Option<Decision> {
+        if let Some((least, _)) = measure::round_trips(&sample.streams) {
+            self.least_rtt = self.least_rtt.min(least);
+        }
+        if sample.at < self.settled {
+            return None;
+        }
+        let span = self.span.get_or_insert_with(|| Span::new(sample));
+        span.add(sample, self.least_rtt);
+        if span.length() < span_time(self.least_rtt) {
+            return None;
+        }
+        let measure = span.measure();
+        self.span = Some(Span::new(sample));
+        let measure = measure?;
+        let reason = self.judge(&measure, sample)?;
+        self.decision.reason = reason;
+        Some(self.decision.clone())
+    }
+
+    /// Looks at a whole span.
+    fn judge(&mut self, measure: &Measure, sample: &Sample) -> Option<Reason> {
+        let bound = measure.bound(&self.congestion);
+        self.bound = Some(bound);
+        self.measure = Some(*measure);
+        if bound == Bound::Silence {
+            // A cut says nothing about streams: what follows begins anew.
+            self.settle(sample.at);
+            return None;
+        }
+        self.learn(bound, measure);
+        if self.settings.nice {
+            return self.pace(measure);
+        }
+        if let Some(trial) = self.trial.take() {
+            return self.judge_trial(trial, bound, measure.bytes_per_second, sample.at);
+        }
+        self.attempt(bound, measure, sample)
+    }
+
+    /// What a span says beyond itself.
+    fn learn(&mut self, bound: Bound, measure: &Measure) {
+        let rate = measure.bytes_per_second;
+        self.decision.unsent = unsent_bound(rate, self.decision.streams);
+        self.period.add(bound, measure);
+        if bound == Bound::Path {
+            self.young = false;
+            self.capacity = rate;
+            self.step = first_step(self.start_streams);
+        } else {
+            self.capacity = self.capacity.max(rate);
+        }
+        if bound == Bound::Loss || bound == Bound::Window {
+            self.losses.add(measure);
+        }
+        self.notice_change(rate);
+    }
+
+    /// Tries what may carry more.
+    fn attempt(&mut self, bound: Bound, measure: &Measure, sample: &Sample) -> Option<Reason> {
+        let rate = measure.bytes_per_second;
+        if !bound.may_need_streams() || !self.pays(rate, sample) {
+            return self.give_back(sample.at);
+        }
+        let streams = self.decision.streams;
+        let known = self
+            .streams_for_loss(measure)
+            .filter(|known| *known > streams);
+        let lossy = bound == Bound::Loss && known.is_some();
+        if bound == Bound::Loss && self.settings.alternative.is_some() && !lossy {
+            // Another congestion control may do without streams: what loss it
+            // is will be known soon.
+            return None;
+        }
+        if lossy && let Some(to) = self.settings.alternative.take() {
+            self.begin_trial(rate, Some(self.congestion.clone()), sample.at);
+            self.set_congestion(to.clone());
+            let loss = measure.loss;
+            return Some(Reason::Switch { to, loss });
+        }
+        let more = self.more_streams(known.filter(|_| lossy), sample.at)?;
+        // Later tries begin where a rate is low: it would rise by itself.
+        let before = if self.young { rate } else { self.period.rate() };
+        self.begin_trial(before, None, sample.at);
+        self.set_streams(more, rate);
+        Some(Reason::Try {
+            bound,
+            bytes_per_second: rate,
+            loss: measure.loss,
+        })
+    }
+
+    /// Where the path is always full there may be more streams than it takes;
+    /// others may want it. What is given back comes again in steps that do not
+    /// depend on how many there are: as with TCP's own windows, that leads two
+    /// transfers to equal numbers (Chiu and Jain 1989).
+    fn give_back(&mut self, now: Moment) -> Option<Reason> {
+        let streams = self.decision.streams;
+        let idle = self.period.seconds < FULL_SECONDS
+            || self.period.full < self.period.seconds * 0.9
+            || streams <= self.start_streams
+            || self.settings.fixed_streams.is_some();
+        if idle {
+            return None;
+        }
+        let fewer = (streams - streams.div_ceil(8)).max(self.start_streams);
+        let bytes_per_second = self.period.rate();
+        self.set_streams(fewer, bytes_per_second);
+        self.settle(now);
+        Some(Reason::GiveBack { bytes_per_second })
+    }
+
+    /// Streams that carry what the path was seen to carry, by the law of the
+    /// congestion control under the loss that was seen; none where it is not
+    /// known.
+    fn streams_for_loss(&self, measure: &Measure) -> Option<u32> {
+        let loss = self.losses.probability()?;
+        let segments = self.capacity / measure.segment_bytes();
+        let streams = response::streams_for_loss(&self.congestion, loss, self.least_rtt, segments);
+        Some((f64::from(streams) * SPARE).ceil() as u32)
+    }
+
+    /// How many streams to try now; none where none shall be.
+    fn more_streams(&mut self, known: Option<u32>, now: Moment) -> Option<u32> {
+        let streams = self.decision.streams;
+        let most = self.settings.maximum_streams;
+        if self.settings.fixed_streams.is_some() || streams >= most {
+            return None;
+        }
+        let twice = streams.saturating_mul(2);
+        let wanted = match known {
+            _ if self.young => twice,
+            Some(known) => {
+                let step = self.step;
+                self.step = step.saturating_mul(2);
+                known.min(streams.saturating_add(step))
+            }
+            _ if self.is_resting(now) || !self.period.is_wanting() => return None,
+            _ => streams + streams.div_ceil(4),
+        };
+        Some(wanted.min(twice).min(most))
+    }
+
+    fn begin_trial(&mut self, rate: f64, congestion: Option<Congestion>, now: Moment) {
+        self.trial = Some(Trial {
+            streams: self.decision.streams,
+            congestion,
+            rate,
+            waited: 0,
+            young: self.young,
+        });
+        self.settle(now);
+    }
+
+    /// Keeps what helped.
+    fn judge_trial(
+        &mut self,
+        mut trial: Trial,
+        bound: Bound,
+        rate: f64,
+        now: Moment,
+    ) -> Option<Reason> {
+        let grows = bound == Bound::Growth && trial.waited < PATIENCE;
+        let streams = trial.congestion.is_none();
+        let early = streams && !trial.young && self.period.seconds < LATER_SECONDS;
+        if early && bound.may_need_streams() && self.lacks_by_law() {
+            // What loss asks for is no gamble: no need to wait.
+            return None;
+        }
+        if grows || early {
+            trial.waited += 1;
+            self.trial = Some(trial);
+            return None;
+        }
+        let rate = if trial.young {
+            rate
+        } else {
+            self.period.rate()
+        };
+        let gain = rate / trial.rate.max(1.0);
+        if let Some(congestion) = trial.congestion.take() {
+            if gain >= WORSE {
+                return None;
+            }
+            self.set_congestion(congestion.clone());
+            self.settle(now);
+            return Some(Reason::SwitchBack { to: congestion });
+        }
+        self.keep(&trial, gain, rate, now)
+    }
+
+    /// Keeps as many of a try's streams as helped.
+    fn keep(&mut self, trial: &Trial, gain: f64, rate: f64, now: Moment) -> Option<Reason> {
+        let ratio = f64::from(self.decision.streams) / f64::from(trial.streams);
+        if gain >= if trial.young { ratio.sqrt() } else { HELPED } {
+            // It may be worth more still, at once.
+            return None;
+        }
+        self.young = false;
+        self.begin_rest(rate, now);
+        let enough = match gain >= NOTHING && trial.young {
+            true => (f64::from(trial.streams) * gain * SPARE).ceil() as u32,
+            false => trial.streams,
+        };
+        let known = self
+            .measure
+            .and_then(|measure| self.streams_for_loss(&measure));
+        let enough = enough.max(known.unwrap_or(1)).max(trial.streams);
+        if enough >= self.decision.streams {
+            return None;
+        }
+        self.set_streams(enough, rate);
+        self.settle(now);
+        let (before, after) = (trial.rate, rate);
+        Some(Reason::Settle { before, after })
+    }
+
+    /// Whether the law of loss asks for more streams than there are.
+    fn lacks_by_law(&self) -> bool {
+        let known = self
+            .measure
+            .and_then(|measure| self.streams_for_loss(&measure));
+        self.bound == Some(Bound::Loss) && known.is_some_and(|known| known > self.decision.streams)
+    }
+
+    fn begin_rest(&mut self, rate: f64, now: Moment) {
+        self.rest = Some((rate, now + self.next_rest));
+        self.next_rest = (self.next_rest * 2).min(REST.1);
+    }
+
+    fn is_resting(&self, now: Moment) -> bool {
+        self.rest.is_some_and(|(_, until)| now < until)
+    }
+
+    /// A rate that changed by itself, and stays so, makes what was found out
+    /// worthless.
+    fn notice_change(&mut self, rate: f64) {
+        let Some((known, _)) = self.rest else {
+            return;
+        };
+        let part = rate / known.max(1.0);
+        let outside = part < CHANGED.0 || part > CHANGED.1;
+        self.changed = if outside { self.changed + 1 } else { 0 };
+        if self.changed >= CHANGED_SPANS {
+            self.changed = 0;
+            self.rest = None;
+            self.next_rest = REST.0;
+            self.capacity = rate;
+        }
+    }
+
+    /// Whether there is enough left to send for new streams to be of use.
+    fn pays(&self, rate: f64, sample: &Sample) -> bool {
+        let Some(remaining) = sample.remaining else {
+            return true;
+        };
+        let try_time = settle_time(self.least_rtt) + span_time(self.least_rtt) * PAYS_BACK_SPANS;
+        remaining.0 as f64 > rate * try_time.as_secs_f64()
+    }
+
+    /// Yields where others use the path.
+    fn pace(&mut self, measure: &Measure) -> Option<Reason> {
+        let before = self.yielding.bytes_per_second();
+        let rate = measure.bytes_per_second;
+        let bytes_per_second = self.yielding.handle(rate, measure.queued)?;
+        self.decision.pace = Some(bytes_per_second / f64::from(self.decision.streams));
+        Some(
+            match before.is_some_and(|before| bytes_per_second > before) {
+                true => Reason::Resume { bytes_per_second },
+                false => Reason::Yield { bytes_per_second },
+            },
+        )
+    }
+
+    fn set_congestion(&mut self, congestion: Congestion) {
+        self.decision.congestion = Some(congestion.clone());
+        self.congestion = congestion;
+    }
+
+    fn set_streams(&mut self, streams: u32, rate: f64) {
+        self.decision.streams = streams;
+        self.decision.unsent = unsent_bound(rate, streams);
+    }
+
+    fn settle(&mut self, now: Moment) {
+        self.settled = now + settle_time(self.least_rtt);
+        self.span = None;
+        self.period = Period::default();
+    }
+}
+
+/// What the law of loss may add first, by the number at the start.
+fn first_step(streams: u32) -> u32 {
+    (streams / 2).max(2)
+}
+
+fn settle_time(rtt: Duration) -> Duration {
+    rtt.saturating_mul(SETTLE_ROUND_TRIPS)
+        .clamp(SETTLE_BOUNDS.0, SETTLE_BOUNDS.1)
+}
+
+fn span_time(rtt: Duration) -> Duration {
+    rtt.saturating_mul(SPAN_ROUND_TRIPS)
+        .clamp(SPAN_BOUNDS.0, SPAN_BOUNDS.1)
+}
+
+/// What one stream's kernel may hold unsent, a power of two of bytes.
+fn unsent_bound(rate: f64, streams: u32) -> ByteCount {
+    let bytes = rate / f64::from(streams.max(1)) * UNSENT_SPAN.as_secs_f64();
+    let bytes = (bytes as u64).clamp(UNSENT_BOUNDS.0, UNSENT_BOUNDS.1);
+    ByteCount(bytes.next_power_of_two())
+}

@@ -1,0 +1,299 @@
+//! From samples to what they mean: a rate over a span, and what bound it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use longhaul_units::Moment;
+
+use super::sample::{Sample, StreamSample};
+use crate::response::Congestion;
+
+/// A queue stands on the path where the round trip is longer than the least
+/// one by this part of it, and by no less or more than these: below, clocks
+/// and interrupts do as much; above, a queue is one on the longest path.
+const QUEUE_PART: f64 = 0.25;
+const QUEUE_BOUNDS: (Duration, Duration) = (Duration::from_micros(200), Duration::from_millis(10));
+
+/// Part of their time that streams must have data for the path, and not this
+/// host, to be what is measured.
+const BUSY: f64 = 0.75;
+
+/// A layer or a host that works more than this has nothing left.
+const SATURATED: f64 = 0.92;
+
+/// A path that loses more than this part is overloaded, whatever its queue:
+/// more streams would lose more.
+const OVERLOADED: f64 = 0.02;
+
+/// A rate that grew by more than this within a span is still growing.
+const GROWING: f64 = 1.25;
+
+/// What bound the rate in a span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Bound {
+    /// Nothing moved at all.
+    Silence,
+    /// Streams waited for data: reading, compressing or the CPU at the sender.
+    Supply,
+    /// A host's cores.
+    Processor,
+    /// The receiving end works as fast as it can.
+    Receiver,
+    /// The path is full: a queue stands on it, or the congestion control that
+    /// measures the path found its rate.
+    Path,
+    /// Windows still grow.
+    Growth,
+    /// Windows ended at the receiver's buffer.
+    ReceiveBuffer,
+    /// Windows ended at the sender's buffer.
+    SendBuffer,
+    /// Loss keeps the windows small, and no queue stands on the path.
+    Loss,
+    /// Congestion windows are smaller than the path, and grow slowly.
+    Window,
+}
+
+impl Bound {
+    /// Whether more streams may carry more.
+    pub fn may_need_streams(self) -> bool {
+        matches!(
+            self,
+            Bound::ReceiveBuffer | Bound::SendBuffer | Bound::Loss | Bound::Window
+        )
+    }
+}
+
+/// A span, summed over its samples.
+#[derive(Clone, Debug)]
+pub struct Span {
+    began: Moment,
+    /// The last sample, by stream.
+    last: (Moment, BTreeMap<u32, StreamSample>),
+    acknowledged: u64,
+    /// Bytes acknowledged by the end of each sample.
+    steps: Vec<(Moment, u64)>,
+    retransmitted: u64,
+    loss_events: u32,
+    segments: f64,
+    /// Stream seconds: in all, with data, held up by either window.
+    lived: f64,
+    busy: f64,
+    window_limited: f64,
+    buffer_limited: f64,
+    samples: u32,
+    queued: u32,
+    processor: Option<f64>,
+    receiver: Option<f64>,
+}
+
+/// What a span showed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Measure {
+    /// Length of the span.
+    pub seconds: f64,
+    /// Bytes acknowledged per second.
+    pub bytes_per_second: f64,
+    /// The rate of its later half by that of the earlier one.
+    pub growth: f64,
+    /// Part of the segments that were sent again, 0 to 1.
+    pub loss: f64,
+    /// Times that a stream lost segments.
+    pub loss_events: u32,
+    /// Segments acknowledged.
+    pub segments: f64,
+    /// Parts of the streams' time, 0 to 1: with data; of that held up by the
+    /// receiver's window; by the send buffer.
+    pub busy: f64,
+    /// As above.
+    pub window_limited: f64,
+    /// As above.
+    pub buffer_limited: f64,
+    /// Part of the samples in which a queue stood on the path, 0 to 1.
+    pub queued: f64,
+    /// The busier host's cores, 0 to 1.
+    pub processor: f64,
+    /// The receiving end's busiest layer, 0 to 1.
+    pub receiver: f64,
+}
+
+/// Least and mean smoothed round trip of the streams; none without any.
+pub fn round_trips(streams: &[StreamSample]) -> Option<(Duration, Duration)> {
+    let least = streams
+        .iter()
+        .filter(|stream| !stream.minimum_rtt.is_zero())
+        .map(|stream| stream.minimum_rtt)
+        .min()?;
+    let sum: Duration = streams.iter().map(|stream| stream.rtt).sum();
+    let mean = sum / u32::try_from(streams.len()).ok()?;
+    Some((least, mean.max(least)))
+}
+
+/// How much longer than the least a round trip is where a queue stands.
+pub fn queue_threshold(least: Duration) -> Duration {
+    least
+        .mul_f64(QUEUE_PART)
+        .clamp(QUEUE_BOUNDS.0, QUEUE_BOUNDS.1)
+}
+
+fn by_stream(sample: &Sample) -> BTreeMap<u32, StreamSample> {
+    let streams = sample.streams.iter();
+    streams.map(|stream| (stream.stream, *stream)).collect()
+}
+
+impl Span {
+    /// Begins with a sample.
+    pub fn new(sample: &Sample) -> Span {
+        Span {
+            began: sample.at,
+            last: (sample.at, by_stream(sample)),
+            acknowledged: 0,
+            steps: vec![(sample.at, 0)],
+            retransmitted: 0,
+            loss_events: 0,
+            segments: 0.0,
+            lived: 0.0,
+            busy: 0.0,
+            window_limited: 0.0,
+            buffer_limited: 0.0,
+            samples: 0,
+            queued: 0,
+            processor: None,
+            receiver: None,
+        }
+    }
+
+    /// Adds a sample. What a stream did before it was first seen, or after it
+    /// was last seen, is not counted.
+    pub fn add(&mut self, sample: &Sample, least_rtt: Duration) {
+        let step = (sample.at - self.last.0).as_secs_f64();
+        if step <= 0.0 {
+            return;
+        }
+        for stream in &sample.streams {
+            if let Some(before) = self.last.1.get(&stream.stream) {
+                let before = *before;
+                self.add_stream(stream, &before, step);
+            }
+        }
+        self.steps.push((sample.at, self.acknowledged));
+        self.samples += 1;
+        let mean = round_trips(&sample.streams).map_or(Duration::ZERO, |(_, mean)| mean);
+        if mean > least_rtt + queue_threshold(least_rtt) {
+            self.queued += 1;
+        }
+        self.processor = match (self.processor, sample.processor) {
+            (Some(known), Some(new)) => Some(known.max(new)),
+            (known, new) => known.or(new),
+        };
+        self.receiver = sample.receiver.or(self.receiver);
+        self.last = (sample.at, by_stream(sample));
+    }
+
+    fn add_stream(&mut self, stream: &StreamSample, before: &StreamSample, step: f64) {
+        let acknowledged = stream.acknowledged.saturating_sub(before.acknowledged);
+        self.acknowledged += acknowledged;
+        self.segments += acknowledged as f64 / f64::from(stream.segment.max(1));
+        let retransmitted = stream.retransmitted.saturating_sub(before.retransmitted);
+        self.retransmitted += retransmitted;
+        // Segments lost together are one event, to which a window answers once
+        // (RFC 5348, section 5.2); a sample is about a round trip, or some.
+        self.loss_events += u32::from(retransmitted > 0);
+        let spent =
+            |now: Duration, before: Duration| now.saturating_sub(before).as_secs_f64().min(step);
+        self.lived += step;
+        self.busy += spent(stream.busy, before.busy);
+        self.window_limited += spent(stream.window_limited, before.window_limited);
+        self.buffer_limited += spent(stream.buffer_limited, before.buffer_limited);
+    }
+
+    /// How long it is so far.
+    pub fn length(&self) -> Duration {
+        self.last.0 - self.began
+    }
+
+    /// The rate of its later part by that of its earlier one, as near to the
+    /// middle as samples lie; 1 where there is no such.
+    fn growth(&self) -> f64 {
+        let middle = self.began + self.length() / 2;
+        let Some(&(at, before)) = self.steps.iter().find(|step| step.0 >= middle) else {
+            return 1.0;
+        };
+        let (early, late) = (at - self.began, self.last.0 - at);
+        if early.is_zero() || late.is_zero() || before == 0 {
+            return 1.0;
+        }
+        let rate = |bytes: u64, span: Duration| bytes as f64 / span.as_secs_f64();
+        rate(self.acknowledged - before, late) / rate(before, early)
+    }
+
+    /// What it showed; none where no stream lived through a part of it.
+    pub fn measure(&self) -> Option<Measure> {
+        let seconds = self.length().as_secs_f64();
+        if seconds <= 0.0 || self.lived <= 0.0 {
+            return None;
+        }
+        let of_busy = |time: f64| {
+            if self.busy > 0.0 {
+                time / self.busy
+            } else {
+                0.0
+            }
+        };
+        let sent = self.segments + self.retransmitted as f64;
+        Some(Measure {
+            seconds,
+            bytes_per_second: self.acknowledged as f64 / seconds,
+            growth: self.growth(),
+            loss: self.retransmitted as f64 / sent.max(1.0),
+            loss_events: self.loss_events,
+            segments: self.segments,
+            busy: self.busy / self.lived,
+            window_limited: of_busy(self.window_limited),
+            buffer_limited: of_busy(self.buffer_limited),
+            queued: f64::from(self.queued) / f64::from(self.samples.max(1)),
+            processor: self.processor.unwrap_or(0.0),
+            receiver: self.receiver.unwrap_or(0.0),
+        })
+    }
+}
+
+impl Measure {
+    /// Mean bytes of a segment, at least 1.
+    pub fn segment_bytes(&self) -> f64 {
+        (self.bytes_per_second * self.seconds / self.segments.max(1.0)).max(1.0)
+    }
+
+    /// What bound the rate.
+    pub fn bound(&self, congestion: &Congestion) -> Bound {
+        if self.bytes_per_second <= 0.0 {
+            return Bound::Silence;
+        }
+        if self.processor >= SATURATED {
+            return Bound::Processor;
+        }
+        if self.busy < BUSY {
+            return Bound::Supply;
+        }
+        if self.growth > GROWING {
+            return Bound::Growth;
+        }
+        if self.queued >= 0.5 || self.loss > OVERLOADED {
+            return Bound::Path;
+        }
+        if self.receiver >= SATURATED {
+            return Bound::Receiver;
+        }
+        if self.window_limited >= 0.5 {
+            return Bound::ReceiveBuffer;
+        }
+        if self.buffer_limited >= 0.5 {
+            return Bound::SendBuffer;
+        }
+        match (congestion.takes_loss_for_congestion(), self.loss > 0.0) {
+            (false, _) => Bound::Path,
+            (true, true) => Bound::Loss,
+            (true, false) => Bound::Window,
+        }
+    }
+}

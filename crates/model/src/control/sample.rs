@@ -1,0 +1,52 @@
+//! What the controller is told.
+
+use std::time::Duration;
+
+use longhaul_units::{ByteCount, Moment};
+
+/// A stream as the sending end's kernel sees it (`TCP_INFO`). Counts are since
+/// the stream began and never fall.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct StreamSample {
+    /// Its number in the session.
+    pub stream: u32,
+    /// Smoothed round trip.
+    pub rtt: Duration,
+    /// The least round trip seen.
+    pub minimum_rtt: Duration,
+    /// Bytes in a segment.
+    pub segment: u32,
+    /// Congestion window in bytes.
+    pub congestion_window: u64,
+    /// The other end's receive window in bytes; none where the kernel is too
+    /// old to tell.
+    pub send_window: Option<u64>,
+    /// Bytes acknowledged.
+    pub acknowledged: u64,
+    /// Segments sent again.
+    pub retransmitted: u64,
+    /// Time with data to send.
+    pub busy: Duration,
+    /// Of that, held up by the other end's window.
+    pub window_limited: Duration,
+    /// Of that, held up by this end's send buffer.
+    pub buffer_limited: Duration,
+}
+
+/// Everything that is seen at one moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sample {
+    /// When.
+    pub at: Moment,
+    /// Streams that are open.
+    pub streams: Vec<StreamSample>,
+    /// Bytes still to be acknowledged; none where it is not known, as while
+    /// the sources are still being walked.
+    pub remaining: Option<ByteCount>,
+    /// Part of its cores' time that the busier host worked since the last
+    /// sample, 0 to 1; none where it is not known.
+    pub processor: Option<f64>,
+    /// Part of its flows' time that the busiest layer of the receiving end
+    /// worked, 0 to 1; none where it is not known.
+    pub receiver: Option<f64>,
+}

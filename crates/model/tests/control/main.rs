@@ -1,0 +1,10 @@
+//! The controller against paths, hosts and other transfers in virtual time.
+//!
+//! The path is a fluid: rates, not segments, so that a run of a minute takes
+//! milliseconds. What that leaves out stands in `stream.rs`.
+
+mod path;
+mod properties;
+mod random;
+mod scenarios;
+mod stream;
