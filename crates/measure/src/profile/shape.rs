@@ -1,0 +1,189 @@
+//! Where a profile is concave, where convex, and where it turns.
+//!
+//! Paper 001 (section 1) expects concave at short and convex at long round-trip
+//! times. Between two points of a concave region throughput is at least what
+//! lies on the line between them, between two points of a convex one only the
+//! smaller of the two.
+
+use std::time::Duration;
+
+use super::coefficients::{NormalisedProfile, Point};
+
+/// How a profile bends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Bend {
+    /// Above the lines between its points.
+    Concave,
+    /// Below them.
+    Convex,
+    /// On them.
+    Straight,
+}
+
+/// A stretch with one bend.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Region {
+    /// Its first point.
+    pub from: Duration,
+    /// Its last point. Neighbouring regions share the step in which the bend
+    /// changes: where within it, three points cannot tell.
+    pub to: Duration,
+    /// How it bends.
+    pub bend: Bend,
+}
+
+/// The shape of a profile.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shape {
+    /// Its regions, by ascending round-trip time.
+    pub regions: Vec<Region>,
+    /// Between which two neighbouring points it turns from concave to convex:
+    /// the split for which the least is convex before and concave after. The
+    /// first point twice where all is convex, the last twice where all is
+    /// concave; `None` of a straight line or fewer than three points.
+    pub transition: Option<(Duration, Duration)>,
+}
+
+/// For each inner point: how far it lies above the line between its neighbours,
+/// in shares of the capacity. Positive is concave.
+pub fn bends(points: &[Point]) -> Vec<f64> {
+    points
+        .windows(3)
+        .map(|three| {
+            let whole = (three[2].rtt - three[0].rtt).as_secs_f64();
+            let part = (three[1].rtt - three[0].rtt).as_secs_f64() / whole;
+            three[1].share - (three[0].share + (three[2].share - three[0].share) * part)
+        })
+        .collect()
+}
+
+/// Of two profiles' bends, what is rounding: points are shares of about 1.
+const ROUNDING: f64 = 1e-12;
+
+fn bend_of(deviation: f64) -> Bend {
+    match deviation {
+        d if d > ROUNDING => Bend::Concave,
+        d if d < -ROUNDING => Bend::Convex,
+        _ => Bend::Straight,
+    }
+}
+
+/// The shape of a profile.
+pub fn shape(profile: &NormalisedProfile) -> Shape {
+    let points = profile.points();
+    let bends = bends(points);
+    let mut regions: Vec<Region> = Vec::new();
+    for (index, deviation) in bends.iter().enumerate() {
+        let (from, to) = (points[index].rtt, points[index + 2].rtt);
+        let bend = bend_of(*deviation);
+        match regions.last_mut() {
+            Some(region) if region.bend == bend => region.to = to,
+            _ => regions.push(Region { from, to, bend }),
+        }
+    }
+    let transition = transition_index(&bends).map(|split| transition_at(points, split));
+    Shape {
+        regions,
+        transition,
+    }
+}
+
+/// How many inner points lie before the turn, if anything bends.
+pub(super) fn transition_index(bends: &[f64]) -> Option<usize> {
+    if bends.iter().all(|b| bend_of(*b) == Bend::Straight) {
+        return None;
+    }
+    // All convex before the first inner point's split; a concave point moves from
+    // wrong to right as the split passes it.
+    let square = |deviation: f64| deviation * deviation;
+    let mut misfit: f64 = bends.iter().filter(|b| **b > 0.0).map(|b| square(*b)).sum();
+    let (mut best, mut least) = (0, misfit);
+    for (index, deviation) in bends.iter().enumerate() {
+        misfit -= deviation.signum() * square(*deviation);
+        if misfit < least - ROUNDING {
+            (best, least) = (index + 1, misfit);
+        }
+    }
+    Some(best)
+}
+
+/// The two points around a turn after so many inner points.
+pub(super) fn transition_at(points: &[Point], split: usize) -> (Duration, Duration) {
+    let last = points.len() - 1;
+    match split {
+        0 => (points[0].rtt, points[0].rtt),
+        split if split + 1 == last => (points[last].rtt, points[last].rtt),
+        split => (points[split].rtt, points[split + 1].rtt),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn milliseconds(count: u64) -> Duration {
+        Duration::from_millis(count)
+    }
+
+    fn shape_of(values: &[(u64, f64)]) -> Shape {
+        let points = values.iter().map(|(rtt, share)| Point {
+            rtt: milliseconds(*rtt),
+            share: *share,
+        });
+        shape(&NormalisedProfile::new(points).unwrap())
+    }
+
+    #[test]
+    fn a_concave_profile_that_turns_convex() {
+        // 1 - x² up to 30 ms, then a hyperbola.
+        let shape = shape_of(&[
+            (0, 1.0),
+            (10, 0.98),
+            (20, 0.92),
+            (30, 0.80),
+            (60, 0.4),
+            (120, 0.2),
+            (240, 0.1),
+        ]);
+        let bends: Vec<Bend> = shape.regions.iter().map(|r| r.bend).collect();
+        assert_eq!(bends, [Bend::Concave, Bend::Convex]);
+        assert_eq!(shape.regions[0].from, milliseconds(0));
+        assert_eq!(shape.regions[0].to, milliseconds(60));
+        assert_eq!(shape.regions[1].from, milliseconds(30));
+        assert_eq!(shape.regions[1].to, milliseconds(240));
+        assert_eq!(shape.transition, Some((milliseconds(30), milliseconds(60))));
+    }
+
+    #[test]
+    fn a_profile_that_never_turns_says_so() {
+        let convex = shape_of(&[(1, 1.0), (2, 0.5), (4, 0.25), (8, 0.125)]);
+        assert_eq!(convex.regions.len(), 1);
+        assert_eq!(convex.transition, Some((milliseconds(1), milliseconds(1))));
+        let concave = shape_of(&[(0, 1.0), (1, 0.9), (2, 0.7), (3, 0.4)]);
+        assert_eq!(concave.transition, Some((milliseconds(3), milliseconds(3))));
+    }
+
+    #[test]
+    fn a_small_dent_does_not_move_the_turn() {
+        // A point 0.001 below its neighbours' line within a concave stretch.
+        let shape = shape_of(&[
+            (0, 1.0),
+            (10, 0.969),
+            (20, 0.94),
+            (30, 0.80),
+            (40, 0.5),
+            (50, 0.4),
+            (60, 0.35),
+        ]);
+        assert_eq!(shape.transition, Some((milliseconds(30), milliseconds(40))));
+    }
+
+    #[test]
+    fn a_line_is_straight() {
+        let line = shape_of(&[(0, 1.0), (10, 0.9), (30, 0.7), (100, 0.0)]);
+        assert_eq!(line.regions.len(), 1);
+        assert_eq!(line.regions[0].bend, Bend::Straight);
+        assert_eq!(line.transition, None);
+        assert_eq!(shape_of(&[(0, 1.0), (1, 0.5)]).transition, None);
+    }
+}

@@ -1,0 +1,226 @@
+//! Confidence of profiles: intervals that hold what they should as often as they
+//! say, on distributions that are known.
+
+#![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use longhaul_measure::profile::{
+    Cell, ProfileSample, SampleError, compare, profile_figures, scheme_figures,
+};
+use longhaul_measure::random::Random;
+use longhaul_measure::stats::Resampling;
+
+const RTTS_MICROSECONDS: [u64; 7] = [400, 11_800, 22_600, 45_600, 91_600, 183_000, 366_000];
+const TRUTH: [f64; 7] = [0.95, 0.94, 0.93, 0.9, 0.8, 0.55, 0.3];
+/// Of that truth: its mean is 0.603080 by trapezoids, its midpoint 0.625, and
+/// mean - midpoint/2 + ¼ is this.
+const TRUE_C_UC: f64 = 0.540_580;
+
+/// Values that are the truth on average and up to 0.05 off.
+fn sample(repetitions: u64, random: &mut Random, offset: f64) -> ProfileSample {
+    let mut cell = |(rtt, truth): (&u64, &f64)| Cell {
+        rtt: Duration::from_micros(*rtt),
+        shares: (0..repetitions)
+            .map(|_| truth + offset + (random.below(1001) as f64 - 500.0) / 10_000.0)
+            .collect(),
+        rounds: (0..repetitions).collect(),
+    };
+    let cells = RTTS_MICROSECONDS.iter().zip(&TRUTH).map(&mut cell);
+    ProfileSample::new(cells.collect()).unwrap()
+}
+
+fn quick() -> Resampling {
+    Resampling {
+        draws: 400,
+        ..Resampling::default()
+    }
+}
+
+#[test]
+fn intervals_hold_the_truth_as_often_as_they_say() {
+    let mut random = Random::new(1);
+    let (mut c_uc_held, mut points_held) = (0, 0);
+    for _ in 0..200 {
+        let figures = profile_figures(&sample(30, &mut random, 0.0), &quick()).unwrap();
+        let whole = figures.coefficients.last().unwrap();
+        c_uc_held += i32::from(whole.c_uc.interval.contains(TRUE_C_UC));
+        for (point, truth) in figures.points.iter().zip(TRUTH) {
+            points_held += i32::from(point.mean.interval.contains(truth));
+        }
+    }
+    // 95 % of 200 is 190, give or take three standard deviations of 3.1; the
+    // bootstrap of thirty values is known to hold about one per cent less.
+    assert!((178..=199).contains(&c_uc_held), "{c_uc_held}");
+    // Of 1400: 1330 give or take 24, and again one per cent less.
+    assert!((1292..=1354).contains(&points_held), "{points_held}");
+}
+
+#[test]
+fn hoeffdings_bound_is_wide_and_shrinks_as_the_issue_says() {
+    let mut random = Random::new(2);
+    let bound = |repetitions, random: &mut Random| {
+        let figures = profile_figures(&sample(repetitions, random, 0.0), &quick()).unwrap();
+        figures.c_uc_bound.unwrap()
+    };
+    // Five repetitions: ±0.3.
+    let five = bound(5, &mut random);
+    assert!((five.half_width - 0.3).abs() < 0.005, "{five:?}");
+    assert!(!five.is_vacuous());
+    assert!(bound(1, &mut random).is_vacuous());
+    // ±0.01 wants thousands.
+    assert!(bound(4_000, &mut random).half_width > 0.01);
+    assert!(bound(5_000, &mut random).half_width < 0.01);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_figures() {
+    let sample = sample(5, &mut Random::new(3), 0.0);
+    let once = profile_figures(&sample, &quick()).unwrap();
+    assert_eq!(once, profile_figures(&sample, &quick()).unwrap());
+    let other_seed = Resampling { seed: 2, ..quick() };
+    assert_ne!(once, profile_figures(&sample, &other_seed).unwrap());
+}
+
+#[test]
+fn three_times_as_many_more_halve_the_interval() {
+    let mut random = Random::new(4);
+    let width = |repetitions, random: &mut Random| {
+        let figures = profile_figures(&sample(repetitions, random, 0.0), &quick()).unwrap();
+        let c_uc = figures.coefficients.last().unwrap().c_uc;
+        (c_uc.interval.width(), figures.more_to_halve as u64)
+    };
+    let (wide, more) = width(100, &mut random);
+    let (narrow, _) = width(100 + more, &mut random);
+    assert!((0.4..0.6).contains(&(narrow / wide)), "{}", narrow / wide);
+}
+
+#[test]
+fn the_least_certain_rtt_is_where_weight_and_spread_are() {
+    let figures = profile_figures(&sample(50, &mut Random::new(5), 0.0), &quick()).unwrap();
+    let (rtt, share) = figures.least_certain.unwrap();
+    // All spread alike, and 183 ms has the greatest weight: 0.38² of 0.24.
+    assert_eq!(rtt, Duration::from_millis(183));
+    assert!((0.4..0.75).contains(&share), "{share}");
+}
+
+#[test]
+fn the_turn_is_found_in_most_draws() {
+    // The bend that decides, 0.017 at 91.6 ms, is then six standard errors.
+    let figures = profile_figures(&sample(100, &mut Random::new(6), 0.0), &quick()).unwrap();
+    let (turn, share) = figures.transitions[0];
+    assert_eq!(Some(turn), figures.shape.transition);
+    assert!(share > 0.99, "{:?}", figures.transitions);
+    let all: f64 = figures.transitions.iter().map(|(_, share)| share).sum();
+    assert!((all - 1.0).abs() < 1e-9);
+}
+
+/// The same repetitions, each less by `loss` and a little of its own.
+fn shadow(of: &ProfileSample, loss: f64) -> ProfileSample {
+    let cells = of.cells().iter().map(|cell| Cell {
+        shares: cell
+            .shares
+            .iter()
+            .enumerate()
+            .map(|(index, share)| share - loss - 0.0001 * (index % 3) as f64)
+            .collect(),
+        ..cell.clone()
+    });
+    ProfileSample::new(cells.collect()).unwrap()
+}
+
+#[test]
+fn interleaved_runs_tell_apart_what_others_cannot() {
+    let first = sample(6, &mut Random::new(7), 0.0);
+    let second = shadow(&first, 0.002);
+    let paired = compare(&first, &second, &quick()).unwrap();
+    let difference = paired.points[3].1;
+    assert!(difference.is_paired && difference.is_told_apart());
+    assert!((difference.estimate - 0.0021).abs() < 1e-9);
+    assert!(paired.c_uc.unwrap().is_told_apart());
+
+    let apart: Vec<Cell> = second
+        .cells()
+        .iter()
+        .map(|cell| Cell {
+            rounds: Vec::new(),
+            ..cell.clone()
+        })
+        .collect();
+    let apart = ProfileSample::new(apart).unwrap();
+    let unpaired = compare(&first, &apart, &quick()).unwrap();
+    let difference = unpaired.points[3].1;
+    assert!(!difference.is_paired && !difference.is_told_apart());
+    assert!(!unpaired.c_uc.unwrap().is_told_apart());
+}
+
+#[test]
+fn methods_that_do_not_differ_are_not_told_apart() {
+    let mut random = Random::new(8);
+    let mut told = 0;
+    for _ in 0..100 {
+        let (first, second) = (sample(20, &mut random, 0.0), sample(20, &mut random, 0.0));
+        let difference = compare(&first, &second, &quick()).unwrap();
+        told += i32::from(difference.c_uc.unwrap().is_told_apart());
+    }
+    // Five in a hundred by chance, give or take three times 2.2, and the
+    // bootstrap's own one or two.
+    assert!(told <= 13, "{told}");
+}
+
+#[test]
+fn the_scheme_is_compared_with_tcp_in_the_same_round() {
+    let tcp = sample(8, &mut Random::new(9), 0.0);
+    let halves = tcp.cells().iter().map(|cell| Cell {
+        shares: cell.shares.iter().map(|share| share / 2.0).collect(),
+        ..cell.clone()
+    });
+    let end_to_end = ProfileSample::new(halves.collect()).unwrap();
+    let figures = scheme_figures(&end_to_end, &tcp, None, &quick()).unwrap();
+    for point in &figures.points {
+        // Every pair has the same quotient, and so has every draw of pairs.
+        assert!((point.mean.estimate - 0.5).abs() < 1e-12);
+        assert!(point.mean.interval.width() < 1e-12);
+    }
+    // A profile of ½ everywhere: mean - midpoint/2 + ¼ = ½.
+    let whole = figures.coefficients.last().unwrap();
+    assert!((whole.c_uc.estimate - 0.5).abs() < 1e-12);
+    assert_eq!(figures.c_uc_bound, None);
+}
+
+#[test]
+fn what_makes_no_sample_is_refused() {
+    let cell = |rtt, shares: &[f64], rounds: &[u64]| Cell {
+        rtt: Duration::from_millis(rtt),
+        shares: shares.to_vec(),
+        rounds: rounds.to_vec(),
+    };
+    for cells in [
+        vec![cell(1, &[], &[])],
+        vec![cell(1, &[0.5], &[1, 2])],
+        vec![cell(1, &[f64::NAN], &[])],
+        vec![cell(1, &[-0.1], &[])],
+        vec![cell(1, &[0.5], &[]), cell(1, &[0.5], &[])],
+    ] {
+        assert!(ProfileSample::new(cells.clone()).is_err(), "{cells:?}");
+    }
+    let one = ProfileSample::new(vec![cell(1, &[0.5], &[]), cell(2, &[0.5], &[])]).unwrap();
+    let other = ProfileSample::new(vec![cell(1, &[0.5], &[]), cell(3, &[0.5], &[])]).unwrap();
+    assert_eq!(
+        compare(&one, &other, &quick()),
+        Err(SampleError::DifferentRtts(Duration::from_millis(2)))
+    );
+}
+
+#[test]
+fn one_point_has_no_coefficients() {
+    let cells = vec![Cell {
+        rtt: Duration::from_millis(1),
+        shares: vec![0.5, 0.6],
+        rounds: Vec::new(),
+    }];
+    let figures = profile_figures(&ProfileSample::new(cells).unwrap(), &quick()).unwrap();
+    assert_eq!(figures.points.len(), 1);
+    assert!(figures.coefficients.is_empty() && figures.c_uc_bound.is_none());
+    assert!(figures.transitions.is_empty() && figures.shape.transition.is_none());
+}
