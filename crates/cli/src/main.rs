@@ -4,6 +4,7 @@ mod arguments;
 mod commands;
 mod daemon;
 mod endpoint;
+mod heap;
 mod messages;
 mod report;
 

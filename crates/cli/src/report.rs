@@ -173,6 +173,7 @@ impl Shared {
                     manifest.add(path.as_bytes(), digest);
                 }
             }
+            Event::Resumed { .. } | Event::Durable { .. } => {}
         }
     }
 }

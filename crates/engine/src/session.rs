@@ -393,7 +393,7 @@ impl Transfer {
     /// After the state machine changed: wakes whoever may have something to
     /// do, reports what became of entries, ends what is finished.
     pub(crate) fn settle(&self, mut shared: MutexGuard<'_, Shared>) {
-        let events = shared.take_events();
+        let events = shared.take_events(self.settings.purport);
         let state = &mut *shared;
         let mut ended = false;
         match &mut state.machine {

@@ -107,6 +107,12 @@ impl RangeSet {
             .filter(|(first, last)| first < last)
     }
 
+    /// How many of `[start, end)` are not in it.
+    pub fn missing(&self, start: u64, end: u64) -> u64 {
+        let there: u64 = self.within(start, end).map(|(a, b)| b - a).sum();
+        end.saturating_sub(start) - there
+    }
+
     /// The ranges in order.
     pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.ranges.iter().map(|(&start, &end)| (start, end))
@@ -240,6 +246,7 @@ mod tests {
                 prop_assert_eq!(set.overlaps(start, end), window.iter().any(|x| *x));
                 let parts: u64 = set.within(start, end).map(|(first, last)| last - first).sum();
                 prop_assert_eq!(parts, window.iter().filter(|x| **x).count() as u64);
+                prop_assert_eq!(set.missing(start, end), window.iter().filter(|x| !**x).count() as u64);
                 prop_assert_eq!(
                     set.range_around(start, end).is_some(),
                     set.contains(start, end) && (start < end || set.overlaps(start, start + 1)

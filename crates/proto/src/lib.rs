@@ -12,11 +12,13 @@
 //! - [`control`]: messages in order and once, over streams that may die
 //! - [`session`]: how long a session lives and who steers it
 //! - [`sender`], [`receiver`]: the two ends of a transfer
+//! - [`account`]: what became of file data, counted byte by byte
 //!
 //! A driver feeds what happened into `handle_*`, then drains every `poll_*`
 //! until it has nothing more, and calls again at the moment `poll_timeout`
 //! gives. Time is an argument.
 
+pub mod account;
 pub mod block;
 pub mod control;
 pub mod digest;

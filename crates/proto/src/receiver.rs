@@ -16,6 +16,7 @@ use longhaul_units::Moment;
 
 use large::Incoming;
 
+use crate::account::{Account, Share};
 use crate::block::{ContentName, PackedEntry, PieceName};
 use crate::digest::{Checksum, Integrity};
 use crate::ledger::{DurableBlock, RangeSet};
@@ -128,15 +129,32 @@ pub struct Checkpoint {
 
 /// What became of an entry, for whoever watches.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReceivedEvent {
-    /// The entry; none where only its number is known.
-    pub entry: Option<Entry>,
-    /// Its number.
-    pub id: EntryId,
-    /// How it ended; none where it was there already.
-    pub outcome: Option<Outcome>,
-    /// The digest of what was there, where it was asked for.
-    pub digest: Option<Checksum>,
+pub enum ReceivedEvent {
+    /// It is done.
+    Ended {
+        /// The entry; none where only its number is known.
+        entry: Option<Entry>,
+        /// Its number.
+        id: EntryId,
+        /// How it ended; none where it was there already.
+        outcome: Option<Outcome>,
+        /// The digest of what was there, where it was asked for.
+        digest: Option<Checksum>,
+    },
+    /// An earlier session left so many bytes of it durable.
+    Resumed {
+        /// The entry.
+        entry: Entry,
+        /// Bytes, not to be sent again.
+        bytes: u64,
+    },
+    /// More of it is durable, still without its name.
+    Durable {
+        /// The entry.
+        entry: Entry,
+        /// Bytes in all, those of earlier sessions too.
+        bytes: u64,
+    },
 }
 
 /// What a comparison found of one entry.
@@ -171,6 +189,8 @@ pub enum ReceiverError {
 struct Packing {
     parent: Option<EntryId>,
     generation: u32,
+    /// What is counted of it.
+    share: Share,
     /// The sender gave it up meanwhile.
     abandoned: Option<Failure>,
 }
@@ -211,6 +231,7 @@ pub struct Receiver {
     /// Ranges that all files' claims take.
     fragments: usize,
     totals: Totals,
+    account: Account,
     finishing: bool,
     finished: bool,
 }
@@ -241,6 +262,7 @@ impl Receiver {
             dirty_bytes: 0,
             dirty_since: None,
             totals: Totals::default(),
+            account: Account::default(),
             finishing: false,
             finished: false,
         }
@@ -345,13 +367,20 @@ impl Receiver {
                 .is_none_or(|file| file.generation < *generation && !file.committing);
             let known = self.is_done(id) || self.packed.contains_key(&id);
             if known || !newer || entry.kind == EntryKind::Directory {
+                self.account.add_unclaimed(entry.size());
                 verdicts.push(Verdict::Drop);
                 continue;
             }
             self.discard_file(id);
+            let mut share = Share::default();
+            if matches!(entry.kind, EntryKind::File { .. }) {
+                let size = entry.size();
+                self.account.add_moved(&mut share, size, size);
+            }
             let packing = Packing {
                 parent: entry.parent,
                 generation: *generation,
+                share,
                 abandoned: None,
             };
             self.packed.insert(id, packing);
@@ -375,6 +404,7 @@ impl Receiver {
                 if file.is_some_and(|file| file.generation == piece.generation) {
                     let end = piece.offset.saturating_add(piece.length);
                     self.claim(piece.file, |claimed| claimed.remove(piece.offset, end));
+                    self.take_back(piece);
                 }
                 ContentName::Piece(piece)
             }
@@ -394,6 +424,7 @@ impl Receiver {
         let Some(packing) = self.packed.remove(&id) else {
             return false;
         };
+        self.account.void(packing.share);
         if let Some(failure) = packing.abandoned {
             self.discard_file(id);
             self.finish_entry(id, packing.parent, None, Outcome::Failed(failure));
@@ -407,11 +438,11 @@ impl Receiver {
     /// Packed entries were committed, or failed.
     pub fn handle_packed(&mut self, entries: Vec<(Entry, Outcome)>) {
         for (entry, outcome) in entries {
-            if let Some(packing) = self.packed.remove(&entry.id) {
-                self.totals.bytes += match outcome {
-                    Outcome::Committed { .. } => entry.size(),
-                    Outcome::Failed(_) => 0,
-                };
+            if let Some(mut packing) = self.packed.remove(&entry.id) {
+                if let Outcome::Committed { .. } = outcome {
+                    self.totals.bytes += entry.size();
+                    self.account.complete(&mut packing.share, entry.size());
+                }
                 self.discard_file(entry.id);
                 self.finish_entry(entry.id, packing.parent, Some(entry), outcome);
             }
@@ -458,7 +489,7 @@ impl Receiver {
             Some(_) => self.totals.failed += 1,
         }
         let (id, parent) = (entry.id, entry.parent);
-        self.events.push_back(ReceivedEvent {
+        self.events.push_back(ReceivedEvent::Ended {
             entry: Some(entry),
             id,
             outcome: failure.map(Outcome::Failed),
@@ -518,6 +549,11 @@ impl Receiver {
         self.totals
     }
 
+    /// What became of file data so far.
+    pub fn account(&self) -> Account {
+        self.account
+    }
+
     /// Whether this generation of a file is what is being received of it.
     pub fn is_under_way(&self, file: EntryId, generation: u32) -> bool {
         let known = self.files.get(&file);
@@ -540,9 +576,8 @@ impl Receiver {
         self.under_way() + self.folders.len() + self.seals.len()
     }
 
-    fn duplicate(&mut self) -> Verdict {
+    fn duplicate(&mut self) {
         self.totals.duplicate_blocks += 1;
-        Verdict::Drop
     }
 
     fn handle_entries(&mut self, entries: Vec<Entry>) -> Result<(), ReceiverError> {
@@ -587,7 +622,7 @@ impl Receiver {
             Outcome::Committed { .. } => self.totals.committed += 1,
             Outcome::Failed(_) => self.totals.failed += 1,
         }
-        self.events.push_back(ReceivedEvent {
+        self.events.push_back(ReceivedEvent::Ended {
             entry,
             id,
             outcome: Some(outcome.clone()),

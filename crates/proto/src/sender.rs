@@ -6,15 +6,17 @@
 //! what they hold; a lost block is planned anew, perhaps cut otherwise. Memory
 //! is bounded by the window of entries, whatever the size of the tree.
 
+mod account;
 mod plan;
 mod streams;
 mod track;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use longhaul_units::Moment;
 
+use crate::account::Account;
 use crate::block::{ContentName, PieceName};
 use crate::digest::{Checksum, Integrity, SMALLEST_BLOCK_BYTES, is_block};
 use crate::ledger::DurableBlock;
@@ -22,6 +24,7 @@ use crate::manifest::{Entry, EntryId, EntryKind};
 use crate::message::{AgainReason, Answer, Failure, FailureKind, Message, Outcome, Totals};
 use crate::session::StreamId;
 
+pub use account::{Ending, EntryEvent};
 use plan::Plan;
 pub use plan::{PackedJob, ReadJob, Work};
 use streams::Streams;
@@ -99,26 +102,6 @@ pub enum PieceRead {
     Failed(Failure),
 }
 
-/// What became of an entry, for whoever watches.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EntryEvent {
-    /// The entry.
-    pub entry: Entry,
-    /// How it ended.
-    pub ending: Ending,
-}
-
-/// How an entry ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// Moved.
-    Committed(Option<Checksum>),
-    /// Was there.
-    Skipped(Option<Checksum>),
-    /// Failed.
-    Failed(Failure),
-}
-
 /// What a stream shall do with a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dispatch {
@@ -150,6 +133,7 @@ pub struct Sender {
     listing: Vec<Entry>,
     messages: VecDeque<Message>,
     events: VecDeque<EntryEvent>,
+    account: Account,
     walked: u64,
     walk_ended: bool,
     finished: Option<Totals>,
@@ -166,6 +150,7 @@ impl Sender {
             listing: Vec::new(),
             messages: VecDeque::new(),
             events: VecDeque::new(),
+            account: Account::default(),
             walked: 0,
             walk_ended: false,
             finished: None,
@@ -272,9 +257,11 @@ impl Sender {
                 }
             }
             Message::Durable { epoch, pieces } if epoch == self.settings.epoch => {
+                let files: BTreeSet<EntryId> = pieces.iter().map(|(piece, _)| piece.file).collect();
                 for (piece, checksum) in pieces {
                     self.handle_durable(piece, checksum);
                 }
+                self.report_durable(files);
             }
             Message::Done { epoch, entries } if epoch == self.settings.epoch => {
                 for (id, outcome) in entries {
@@ -388,6 +375,7 @@ impl Sender {
         if let Dispatch::Send(block) = dispatch {
             let bytes = self.plan.handle_sent(block);
             self.streams.handle_sent(stream, block, bytes, now);
+            self.count_moved(block, bytes);
         }
         Some(dispatch)
     }
@@ -481,6 +469,7 @@ impl Sender {
             return;
         };
         let size = tracked.entry.size();
+        let mut resumed = 0;
         tracked.make_large(self.settings.integrity, |large| {
             for &(offset, length) in ranges {
                 let end = offset.saturating_add(length).min(size);
@@ -493,7 +482,9 @@ impl Sender {
                 large.read.insert(offset, end);
                 large.durable.insert(offset, end);
             }
+            resumed = large.durable.total();
         });
+        self.count_resumed(id, resumed);
         self.plan.queue_large(id);
         self.seal_if_read(id);
     }
@@ -515,6 +506,7 @@ impl Sender {
             return;
         }
         let end = piece.offset + piece.length;
+        let fresh = large.durable.missing(piece.offset, end);
         large.durable.insert(piece.offset, end);
         // It may have been lost for us, and be waiting to be cut anew.
         large.planned.insert(piece.offset, end);
@@ -532,6 +524,7 @@ impl Sender {
                 self.plan.forget(block);
             }
         }
+        self.count_durable(piece.file, fresh);
         self.commit_if_complete(piece.file);
     }
 
@@ -544,9 +537,12 @@ impl Sender {
 
     /// An entry is done: everything about it is forgotten.
     fn end(&mut self, id: EntryId, ending: Ending) {
-        if let Some(tracked) = self.entries.remove(&id) {
+        if let Some(mut tracked) = self.entries.remove(&id) {
             self.forget_blocks(&tracked.stage);
-            self.events.push_back(EntryEvent {
+            if let Ending::Committed(_) = ending {
+                self.count_committed(&mut tracked);
+            }
+            self.events.push_back(EntryEvent::Ended {
                 entry: tracked.entry,
                 ending,
             });
@@ -676,6 +672,7 @@ impl Sender {
             return;
         };
         self.forget_blocks(&tracked.stage);
+        self.account.void(tracked.share);
         let mut fresh = Tracked::new(entry, Stage::Asked);
         fresh.generation = tracked.generation + 1;
         fresh.corruptions = tracked.corruptions;

@@ -290,6 +290,9 @@ impl Daemon {
         let ending = transfer.wait();
         self.sessions.remove(id);
         let progress = transfer.progress();
+        if let Some(bytes) = crate::heap::live_bytes() {
+            say(&format!("live heap: {bytes} bytes"));
+        }
         say(&format!(
             "{principal} from {peer}: {} entries, {}, {} there already, {} failed, {:.1} s: {}",
             progress.done_entries,

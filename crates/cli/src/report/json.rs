@@ -11,6 +11,7 @@ use longhaul_proto::manifest::TreePath;
 use serde_json::{Value, json};
 
 use super::manifest::hexadecimal;
+use crate::heap;
 
 /// Version of the events.
 const SCHEMA: u32 = 1;
@@ -60,6 +61,22 @@ pub fn event(event: &Event) {
             "schema": SCHEMA, "event": "failed", "path": path.as_ref().map(name_of),
             "kind": format!("{:?}", failure.kind), "text": failure.text,
         }),
+        Event::Resumed {
+            path,
+            size,
+            durable,
+        } => json!({
+            "schema": SCHEMA, "event": "resumed", "path": name_of(path), "size": size,
+            "durable": durable,
+        }),
+        Event::Durable {
+            path,
+            size,
+            durable,
+        } => json!({
+            "schema": SCHEMA, "event": "durable", "path": name_of(path), "size": size,
+            "durable": durable,
+        }),
     });
 }
 
@@ -74,7 +91,7 @@ fn layers(list: &[LayerUse]) -> Value {
 }
 
 fn fields(progress: &Progress) -> Value {
-    json!({
+    let mut value = json!({
         "schema": SCHEMA,
         "seconds": progress.elapsed.as_secs_f64(),
         "entries": progress.done_entries,
@@ -86,6 +103,13 @@ fn fields(progress: &Progress) -> Value {
         "known_entries": progress.walked_entries,
         "known_bytes": progress.walked_bytes,
         "walk_ended": progress.walk_ended,
+        "read_bytes": progress.read_bytes,
+        "discarded_bytes": progress.account.discarded_bytes,
+        "moved_bytes": progress.account.moved_bytes,
+        "moved_again_bytes": progress.account.moved_again_bytes,
+        "moved_files": progress.account.moved_files,
+        "durable_bytes": progress.account.durable_bytes,
+        "resumed_bytes": progress.account.resumed_bytes,
         "wire_bytes": progress.wire_bytes,
         "streams": progress.streams,
         "lost_streams": progress.lost_streams,
@@ -94,7 +118,11 @@ fn fields(progress: &Progress) -> Value {
         "compression": [progress.compression.0, progress.compression.1],
         "layers": layers(&progress.layers),
         "peer_layers": layers(&progress.peer_layers),
-    })
+    });
+    if let Some(bytes) = heap::live_bytes() {
+        value["heap_bytes"] = json!(bytes);
+    }
+    value
 }
 
 /// How far it is.

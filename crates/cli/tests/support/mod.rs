@@ -8,6 +8,7 @@ pub mod daemon;
 pub mod process;
 pub mod proxy;
 pub mod random;
+pub mod snapshot;
 pub mod tree;
 
 pub use daemon::Daemon;

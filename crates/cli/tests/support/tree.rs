@@ -142,7 +142,8 @@ pub fn leftovers(root: &Path) -> Vec<PathBuf> {
     own.collect()
 }
 
-fn is_own(path: &Path) -> bool {
+/// Whether longhaul made it for itself.
+pub fn is_own(path: &Path) -> bool {
     path.file_name()
         .is_some_and(|name| name.as_bytes().starts_with(b".longhaul-"))
 }

@@ -3,7 +3,9 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use longhaul_proto::account::Account;
 use longhaul_proto::digest::Checksum;
+use longhaul_proto::handshake::Purport;
 use longhaul_proto::manifest::{Entry, EntryKind, TreePath};
 use longhaul_proto::message::{Failure, Outcome};
 use longhaul_proto::receiver::ReceivedEvent;
@@ -45,6 +47,24 @@ pub enum Event {
         /// Why, naming the file.
         failure: Failure,
     },
+    /// An earlier attempt left a part of it durable: that is not sent again.
+    Resumed {
+        /// Where it will be.
+        path: TreePath,
+        /// Bytes of the whole file.
+        size: u64,
+        /// Bytes that are there.
+        durable: u64,
+    },
+    /// More of a large file is durable, still without its name.
+    Durable {
+        /// Where it will be.
+        path: TreePath,
+        /// Bytes of the whole file.
+        size: u64,
+        /// Bytes that are durable, those of earlier attempts included.
+        durable: u64,
+    },
 }
 
 /// How far a transfer is.
@@ -74,6 +94,10 @@ pub struct Progress {
     pub wire_bytes: u64,
     /// Bytes of file data read or written at this end.
     pub disk_bytes: u64,
+    /// Bytes of file data read at this end; holes are not read.
+    pub read_bytes: u64,
+    /// What became of file data; nothing is durable where nothing is copied.
+    pub account: Account,
     /// Bytes before and after compression.
     pub compression: (u64, u64),
     /// Live streams.
@@ -93,7 +117,7 @@ pub struct Progress {
 }
 
 impl Shared {
-    pub(super) fn take_events(&mut self) -> Vec<Event> {
+    pub(super) fn take_events(&mut self, purport: Purport) -> Vec<Event> {
         let mut events = Vec::new();
         match &mut self.machine {
             Machine::Sending(sender) => {
@@ -106,6 +130,10 @@ impl Shared {
                     events.push(from_receiver(event));
                 }
             }
+        }
+        if purport != Purport::Copy {
+            // What was compared was there before.
+            events.retain(|event| !matches!(event, Event::Durable { .. }));
         }
         events
     }
@@ -125,18 +153,43 @@ fn committed(entry: Entry, digest: Option<Checksum>) -> Event {
     }
 }
 
-fn from_sender(EntryEvent { entry, ending }: EntryEvent) -> Event {
+fn skipped(entry: Entry, digest: Option<Checksum>) -> Event {
+    let (size, file) = (entry.size(), is_file(&entry));
+    Event::Skipped {
+        path: entry.path,
+        size,
+        file,
+        digest,
+    }
+}
+
+fn resumed(entry: Entry, durable: u64) -> Event {
+    let size = entry.size();
+    Event::Resumed {
+        path: entry.path,
+        size,
+        durable,
+    }
+}
+
+fn durable(entry: Entry, durable: u64) -> Event {
+    let size = entry.size();
+    Event::Durable {
+        path: entry.path,
+        size,
+        durable,
+    }
+}
+
+fn from_sender(event: EntryEvent) -> Event {
+    let (entry, ending) = match event {
+        EntryEvent::Ended { entry, ending } => (entry, ending),
+        EntryEvent::Resumed { entry, bytes } => return resumed(entry, bytes),
+        EntryEvent::Durable { entry, bytes } => return durable(entry, bytes),
+    };
     match ending {
         Ending::Committed(digest) => committed(entry, digest),
-        Ending::Skipped(digest) => {
-            let (size, file) = (entry.size(), is_file(&entry));
-            Event::Skipped {
-                path: entry.path,
-                size,
-                file,
-                digest,
-            }
-        }
+        Ending::Skipped(digest) => skipped(entry, digest),
         Ending::Failed(failure) => Event::Failed {
             path: Some(entry.path),
             failure,
@@ -144,29 +197,24 @@ fn from_sender(EntryEvent { entry, ending }: EntryEvent) -> Event {
     }
 }
 
-fn from_receiver(
-    ReceivedEvent {
-        entry,
-        outcome,
-        digest,
-        ..
-    }: ReceivedEvent,
-) -> Event {
+fn from_receiver(event: ReceivedEvent) -> Event {
+    let (entry, outcome, digest) = match event {
+        ReceivedEvent::Ended {
+            entry,
+            outcome,
+            digest,
+            ..
+        } => (entry, outcome, digest),
+        ReceivedEvent::Resumed { entry, bytes } => return resumed(entry, bytes),
+        ReceivedEvent::Durable { entry, bytes } => return durable(entry, bytes),
+    };
     match (entry, outcome) {
         (Some(entry), Some(Outcome::Committed { digest })) => committed(entry, digest),
         (entry, Some(Outcome::Failed(failure))) => Event::Failed {
             path: entry.map(|entry| entry.path),
             failure,
         },
-        (Some(entry), None) => {
-            let (size, file) = (entry.size(), is_file(&entry));
-            Event::Skipped {
-                path: entry.path,
-                size,
-                file,
-                digest,
-            }
-        }
+        (Some(entry), None) => skipped(entry, digest),
         (None, _) => Event::Failed {
             path: None,
             failure: Failure::new(longhaul_proto::message::FailureKind::Other, "unknown entry"),
@@ -188,6 +236,7 @@ impl Transfer {
                 Counters::add(&counters.skipped_bytes, *size);
             }
             Event::Failed { .. } => Counters::add(&counters.failed_entries, 1),
+            Event::Resumed { .. } | Event::Durable { .. } => {}
         }
     }
 
@@ -209,6 +258,8 @@ impl Transfer {
             failed_entries: get(&counters.failed_entries),
             wire_bytes: get(&counters.wire_bytes),
             disk_bytes: get(&counters.read_bytes) + get(&counters.written_bytes),
+            read_bytes: get(&counters.read_bytes),
+            account: self.account(),
             compression: (get(&counters.coded_from), get(&counters.coded_to)),
             streams,
             lost_streams: get(&counters.lost_streams),
@@ -217,6 +268,20 @@ impl Transfer {
             layers: self.layers(),
             peer_layers,
             memory: (self.pool.peak_in_use(), self.coded.peak_in_use()),
+        }
+    }
+
+    fn account(&self) -> Account {
+        let account = match &self.lock().machine {
+            Machine::Sending(sender) => sender.account(),
+            Machine::Receiving(receiver) => receiver.account(),
+        };
+        match self.settings.purport {
+            Purport::Copy => account,
+            Purport::Verify | Purport::DryRun => Account {
+                durable_bytes: 0,
+                ..account
+            },
         }
     }
 }

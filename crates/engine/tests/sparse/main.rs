@@ -73,6 +73,7 @@ fn a_large_sparse_file_arrives_with_its_holes() {
     let seen = digests.clone();
     let watch: Watch = Arc::new(move |event| match event {
         Event::Committed { digest, .. } => seen.lock().unwrap().push(digest),
+        Event::Durable { .. } => {}
         other => panic!("{other:?}"),
     });
     let there = destination(target.clone());

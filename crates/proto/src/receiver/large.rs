@@ -3,7 +3,8 @@
 
 use longhaul_units::Moment;
 
-use super::{Checkpoint, Receiver, ReceiverError, StorageJob, Verdict};
+use super::{Checkpoint, ReceivedEvent, Receiver, ReceiverError, StorageJob, Verdict};
+use crate::account::Share;
 use crate::block::{ContentName, Piece, PieceName};
 use crate::digest::{Checksum, longest_block};
 use crate::ledger::{DurableBlock, FileLedger, RangeSet};
@@ -17,6 +18,8 @@ pub(super) struct Incoming {
     pub(super) generation: u32,
     /// Arrived, perhaps not yet written.
     pub(super) claimed: RangeSet,
+    /// What is counted of it.
+    pub(super) share: Share,
     /// Written, with checksums.
     pub(super) ledger: FileLedger,
     /// Written, not yet handed to a checkpoint.
@@ -50,7 +53,7 @@ impl Receiver {
         let packed = self.packed.get(&id);
         let packed = packed.is_some_and(|packing| packing.generation >= piece.generation);
         if self.is_done(id) || packed || stale {
-            return Ok(self.duplicate());
+            return Ok(self.drop_piece(piece.length));
         }
         if self
             .files
@@ -63,14 +66,31 @@ impl Receiver {
         match self.files.get(&id) {
             Some(file) if !file.claimed.overlaps(piece.offset, end) => {
                 self.claim(id, |claimed| claimed.insert(piece.offset, end));
+                if let Some(file) = self.files.get_mut(&id) {
+                    self.account
+                        .add_moved(&mut file.share, piece.length, piece.length);
+                }
                 self.check_bounds()?;
                 Ok(Verdict::Keep)
             }
             _ => {
                 self.ask_for_rest(piece.name(), piece.entry.size());
                 self.check_bounds()?;
-                Ok(self.duplicate())
+                Ok(self.drop_piece(piece.length))
             }
+        }
+    }
+
+    fn drop_piece(&mut self, bytes: u64) -> Verdict {
+        self.duplicate();
+        self.account.add_unclaimed(bytes);
+        Verdict::Drop
+    }
+
+    /// A piece that was claimed is to come again.
+    pub(super) fn take_back(&mut self, piece: PieceName) {
+        if let Some(file) = self.files.get_mut(&piece.file) {
+            self.account.take_back(&mut file.share, piece.length);
         }
     }
 
@@ -159,6 +179,12 @@ impl Receiver {
                 self.fail_file(id, failure);
                 continue;
             }
+            let bytes = blocks.iter().map(|block| block.length).sum();
+            self.account.add_durable(&mut file.share, bytes);
+            self.events.push_back(ReceivedEvent::Durable {
+                entry: file.entry.clone(),
+                bytes: file.share.at_destination(),
+            });
             self.durable.extend(blocks.iter().map(|block| {
                 let DurableBlock {
                     offset,
@@ -195,8 +221,10 @@ impl Receiver {
         }
         match result {
             Ok(()) => {
-                if let Some(known) = self.remove_file(file) {
-                    self.totals.bytes += known.ledger.size();
+                if let Some(mut known) = self.remove_file(file) {
+                    let size = known.ledger.size();
+                    self.totals.bytes += size;
+                    self.account.complete(&mut known.share, size);
                     let digest = known.ledger.digest().filter(|_| self.settings.digests);
                     let outcome = Outcome::Committed { digest };
                     self.finish_entry(file, known.entry.parent, Some(known.entry), outcome);
@@ -213,6 +241,7 @@ impl Receiver {
             entry,
             generation,
             claimed: RangeSet::default(),
+            share: Share::default(),
             ledger,
             dirty: Vec::new(),
             dirty_bytes: 0,
@@ -244,6 +273,13 @@ impl Receiver {
             if file.ledger.insert(*block) {
                 ranges.insert(block.offset, block.offset + block.length);
             }
+        }
+        let bytes = ranges.total();
+        if bytes > 0 {
+            self.account.add_resumed(&mut file.share, bytes);
+            let entry = file.entry.clone();
+            self.events
+                .push_back(ReceivedEvent::Resumed { entry, bytes });
         }
         self.claim(id, |claimed| claimed.clone_from(&ranges));
         Answer::Resume(
@@ -295,6 +331,7 @@ impl Receiver {
     /// Forgets what was written of a file.
     pub(super) fn discard_file(&mut self, id: EntryId) {
         if let Some(file) = self.remove_file(id) {
+            self.account.void(file.share);
             self.jobs.push_back(StorageJob::Discard {
                 file: id,
                 generation: file.generation,

@@ -90,6 +90,8 @@ pub(super) struct Plan {
     next: u64,
     /// Blocks read or being read that no stream has taken.
     unsent: usize,
+    /// Bytes of those that were forgotten.
+    discarded_bytes: u64,
 }
 
 impl Plan {
@@ -124,6 +126,11 @@ impl Plan {
         self.blocks.len()
     }
 
+    /// Bytes of blocks that were forgotten before a stream took them.
+    pub fn discarded_bytes(&self) -> u64 {
+        self.discarded_bytes
+    }
+
     pub fn has_ready_for(&self, stream: StreamId, alone: bool) -> bool {
         self.first_ready(stream, alone).is_some()
     }
@@ -138,6 +145,11 @@ impl Plan {
                 None => alone || help.slow != stream,
             })
         })
+    }
+
+    /// What a block holds.
+    pub fn content(&self, block: BlockId) -> Option<&ContentName> {
+        Some(&self.blocks.get(&block)?.content)
     }
 
     pub fn piece(&self, block: BlockId) -> Option<PieceName> {
@@ -209,6 +221,7 @@ impl Plan {
         let known = self.blocks.remove(&block)?;
         if known.state != State::Sent {
             self.unsent = self.unsent.saturating_sub(1);
+            self.discarded_bytes = self.discarded_bytes.saturating_add(known.bytes);
         }
         if let Some(twin) = known.twin.and_then(|twin| self.blocks.get_mut(&twin)) {
             twin.twin = None;

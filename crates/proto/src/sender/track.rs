@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::BlockId;
+use crate::account::Share;
 use crate::digest::Integrity;
 use crate::ledger::{FileLedger, RangeSet};
 use crate::manifest::Entry;
@@ -15,6 +16,8 @@ pub(super) struct Tracked {
     pub generation: u32,
     /// How often it arrived wrong.
     pub corruptions: u32,
+    /// What is counted of it.
+    pub share: Share,
     pub stage: Stage,
 }
 
@@ -46,6 +49,8 @@ pub(super) struct Large {
     pub planned: RangeSet,
     /// Read from this generation of the source, or not needed.
     pub read: RangeSet,
+    /// Handed to streams.
+    pub moved: RangeSet,
     /// Acknowledged.
     pub durable: RangeSet,
     /// Checksums, where this end commits.
@@ -63,6 +68,7 @@ impl Tracked {
             entry,
             generation: 0,
             corruptions: 0,
+            share: Share::default(),
             stage,
         }
     }
@@ -74,6 +80,7 @@ impl Tracked {
             size,
             planned: RangeSet::default(),
             read: RangeSet::default(),
+            moved: RangeSet::default(),
             durable: RangeSet::default(),
             ledger: FileLedger::new(size, integrity),
             sealed: false,

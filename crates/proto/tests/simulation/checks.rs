@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use longhaul_proto::account::Account;
 use longhaul_proto::block::{BlockHeader, Content};
 use longhaul_proto::ledger::RangeSet;
 use longhaul_proto::manifest::{Entry, EntryId, EntryKind};
 use longhaul_proto::message::{FailureKind, Message, Outcome, Totals};
-use longhaul_proto::sender::{Ending, ReadJob, Work};
+use longhaul_proto::receiver::ReceivedEvent;
+use longhaul_proto::sender::{Ending, EntryEvent, ReadJob, Work};
 use longhaul_units::Moment;
 
 use crate::disk::Disk;
@@ -159,12 +161,19 @@ impl Checks {
     /// Takes the events of both ends.
     pub fn drain_events(&mut self, sending: &mut Sending, receiving: &mut Receiving) {
         while let Some(event) = sending.sender.poll_event() {
-            let earlier = self.endings.insert(event.entry.id, event.ending);
-            assert!(earlier.is_none(), "{:?} ended twice", event.entry);
+            if let EntryEvent::Ended { entry, ending } = event {
+                let earlier = self.endings.insert(entry.id, ending);
+                assert!(earlier.is_none(), "{entry:?} ended twice");
+            }
         }
         while let Some(event) = receiving.receiver.poll_event() {
-            let earlier = self.outcomes.insert(event.id, (event.entry, event.outcome));
-            assert!(earlier.is_none(), "{:?} ended twice", event.id);
+            if let ReceivedEvent::Ended {
+                entry, id, outcome, ..
+            } = event
+            {
+                let earlier = self.outcomes.insert(id, (entry, outcome));
+                assert!(earlier.is_none(), "{id:?} ended twice");
+            }
         }
     }
 
@@ -223,9 +232,28 @@ impl World {
         };
         assert_eq!(said, late);
         self.checks.assert_ends_agree(receiver.totals());
+        self.check_accounts();
         assert_eq!(self.checks.endings.len() as u64, self.sending.walked());
         for (index, node) in self.source.nodes.iter().enumerate() {
             self.check_node(index, node);
+        }
+    }
+
+    /// Every byte of what was committed in this session is counted once.
+    fn check_accounts(&self) {
+        let totals = self.receiving.receiver.totals();
+        let here = self.receiving.receiver.account();
+        let there = self.sending.sender.account();
+        let once = |account: Account| account.moved_bytes - account.moved_again_bytes;
+        assert!(here.durable_bytes + here.resumed_bytes >= totals.bytes);
+        assert!(once(here) + here.resumed_bytes >= totals.bytes, "{here:?}");
+        let changed = |node: &Node| node.touched || node.version > 0;
+        if totals.failed > 0 || self.source.nodes.iter().any(changed) {
+            return;
+        }
+        for account in [here, there] {
+            assert_eq!(account.durable_bytes + account.resumed_bytes, totals.bytes);
+            assert_eq!(once(account) + account.resumed_bytes, totals.bytes);
         }
     }
 
