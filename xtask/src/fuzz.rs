@@ -2,6 +2,7 @@
 //! pinned stable compiler can insert through its LLVM passes; the sanitizers,
 //! which need nightly, find little in safe code.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -29,11 +30,13 @@ const INPUT_TIMEOUT_SECONDS: u32 = 10;
 /// Seconds for a target where nothing was said.
 const DEFAULT_SECONDS: u64 = 60;
 
-/// When a run ends without a finding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Budget {
-    Runs(u64),
-    Seconds(u64),
+/// When a run of a target ends without a finding: at whichever comes first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Budget {
+    /// Executions.
+    pub runs: Option<u64>,
+    /// Seconds.
+    pub seconds: Option<u64>,
 }
 
 /// Which targets.
@@ -51,8 +54,7 @@ enum Selection {
 /// Where the arguments are wrong, a target does not build, or finds something.
 pub fn run(arguments: &[String]) -> Result<(), String> {
     let (selection, budget) = parse(arguments)?;
-    let package = workspace::root().join("fuzz");
-    let known = targets(&package)?;
+    let known = known_targets()?;
     let chosen = match selection {
         Selection::List => {
             println!("{}", known.join("\n"));
@@ -67,17 +69,44 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
             ));
         }
     };
-    let workshop = workspace::target_directory()?.join("fuzz");
-    let binaries = build(&package, &workshop, &chosen)?;
+    let binaries = build(&package(), &workshop()?, &chosen)?;
     for target in &chosen {
-        run_target(target, budget, &binaries, &package, &workshop)?;
+        run_target(target, budget, &binaries, None)?;
     }
     Ok(())
 }
 
+/// Where the targets and their corpora are.
+fn package() -> PathBuf {
+    workspace::root().join("fuzz")
+}
+
+/// Where they are built, and new inputs kept.
+fn workshop() -> Result<PathBuf, String> {
+    Ok(workspace::target_directory()?.join("fuzz"))
+}
+
+/// The names of all targets.
+///
+/// # Errors
+///
+/// Where they cannot be listed.
+pub fn known_targets() -> Result<Vec<String>, String> {
+    targets(&package())
+}
+
+/// Builds all targets and gives the directory with their binaries.
+///
+/// # Errors
+///
+/// Where one does not build.
+pub fn build_all() -> Result<PathBuf, String> {
+    build(&package(), &workshop()?, &known_targets()?)
+}
+
 fn parse(arguments: &[String]) -> Result<(Selection, Budget), String> {
     let mut selection = None;
-    let mut budget = Budget::Seconds(DEFAULT_SECONDS);
+    let mut budget = Budget::default();
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         let mut number = || {
@@ -87,13 +116,16 @@ fn parse(arguments: &[String]) -> Result<(Selection, Budget), String> {
                 .map_err(|_| format!("{argument} wants a whole number, not \"{value}\""))
         };
         match argument.as_str() {
-            "--runs" => budget = Budget::Runs(number()?),
-            "--seconds" => budget = Budget::Seconds(number()?),
+            "--runs" => budget.runs = Some(number()?),
+            "--seconds" => budget.seconds = Some(number()?),
             "--all" => selection = Some(Selection::All),
             "--list" => selection = Some(Selection::List),
             name if name.starts_with('-') => return Err(format!("unknown option {name}")),
             name => selection = Some(Selection::One(name.to_owned())),
         }
+    }
+    if budget == Budget::default() {
+        budget.seconds = Some(DEFAULT_SECONDS);
     }
     let selection = selection.ok_or("name a target, or --all, or --list")?;
     Ok((selection, budget))
@@ -134,34 +166,45 @@ fn build(package: &Path, workshop: &Path, targets: &[String]) -> Result<PathBuf,
     Ok(workshop.join(host).join("release"))
 }
 
-/// New inputs go to the workshop; the committed corpus is only read.
-fn run_target(
+/// Runs a target; its output goes to `log`, or is shown. New inputs go to the
+/// workshop; the committed corpus is only read.
+///
+/// # Errors
+///
+/// Where it cannot be run, or finds something.
+pub fn run_target(
     target: &str,
     budget: Budget,
     binaries: &Path,
-    package: &Path,
-    workshop: &Path,
+    log: Option<File>,
 ) -> Result<(), String> {
-    let found = workshop.join("corpus").join(target);
+    let (package, found) = (package(), workshop()?.join("corpus").join(target));
     let artifacts = package.join("artifacts").join(target);
     for directory in [&found, &artifacts] {
         std::fs::create_dir_all(directory)
             .map_err(|error| format!("{}: {error}", directory.display()))?;
     }
-    let limit = match budget {
-        Budget::Runs(runs) => format!("-runs={runs}"),
-        Budget::Seconds(seconds) => format!("-max_total_time={seconds}"),
-    };
-    println!("fuzz: {target} {limit}");
+    let limits = [
+        budget.runs.map(|runs| format!("-runs={runs}")),
+        budget
+            .seconds
+            .map(|seconds| format!("-max_total_time={seconds}")),
+    ];
+    let limits: Vec<String> = limits.into_iter().flatten().collect();
+    println!("fuzz: {target} {}", limits.join(" "));
     let mut command = Command::new(binaries.join(target));
     command
-        .arg(limit)
+        .args(limits)
         .arg(format!("-rss_limit_mb={MEMORY_LIMIT_MIB}"))
         .arg(format!("-timeout={INPUT_TIMEOUT_SECONDS}"))
         .arg(format!("-artifact_prefix={}/", artifacts.display()))
         .arg("-print_final_stats=1")
         .arg(&found)
         .arg(package.join("corpus").join(target));
+    if let Some(log) = log {
+        let second = log.try_clone().map_err(|error| error.to_string())?;
+        command.stdout(second).stderr(log);
+    }
     workspace::run(&mut command).map_err(|error| {
         format!(
             "{target}: a finding, see {}; once fixed, keep the input in fuzz/corpus/{target}\n{error}",
@@ -182,14 +225,16 @@ mod tests {
     #[test]
     fn reads_its_arguments() {
         let one = Selection::One("tree_path".to_owned());
-        assert_eq!(parsed("tree_path --runs 7"), Ok((one, Budget::Runs(7))));
+        let budget = |runs, seconds| Budget { runs, seconds };
+        let runs = budget(Some(7), None);
+        assert_eq!(parsed("tree_path --runs 7"), Ok((one, runs)));
         assert_eq!(
-            parsed("--seconds 5 --all"),
-            Ok((Selection::All, Budget::Seconds(5)))
+            parsed("--seconds 5 --all --runs 9"),
+            Ok((Selection::All, budget(Some(9), Some(5))))
         );
         assert_eq!(
             parsed("--list"),
-            Ok((Selection::List, Budget::Seconds(DEFAULT_SECONDS)))
+            Ok((Selection::List, budget(None, Some(DEFAULT_SECONDS))))
         );
     }
 

@@ -3,6 +3,7 @@
 //! - [`tidy`]: proves what can be checked about the sources
 //! - [`demo`]: a real tree through a daemon over TLS, verified
 //! - [`mod@bench`]: what a copy costs beside what its pieces cost alone
+//! - [`soak`]: the bars at the size they are stated at, resumable
 //! - [`fuzz`]: builds and runs a fuzz target on the pinned stable toolchain
 //! - [`workspace`]: where things lie, as cargo tells
 //!
@@ -11,6 +12,7 @@
 mod bench;
 mod demo;
 mod fuzz;
+mod soak;
 mod tidy;
 mod workspace;
 
@@ -29,7 +31,7 @@ struct Command {
 }
 
 /// All subcommands, in the order of the help.
-const COMMANDS: [Command; 4] = [
+const COMMANDS: [Command; 5] = [
     Command {
         name: "tidy",
         arguments: "",
@@ -49,8 +51,14 @@ const COMMANDS: [Command; 4] = [
         run: bench::run,
     },
     Command {
+        name: "soak",
+        arguments: "[PART...] [--again | --list] [--jobs N] [--fuzz-seconds S] [--fuzz-runs N]",
+        summary: "the bars at their full size, each part once; goes on where it was stopped",
+        run: soak::run,
+    },
+    Command {
         name: "fuzz",
-        arguments: "(TARGET | --all | --list) [--runs N | --seconds S]",
+        arguments: "(TARGET | --all | --list) [--runs N] [--seconds S]",
         summary: "build and run fuzz targets, without nightly and sanitizers",
         run: fuzz::run,
     },

@@ -74,6 +74,22 @@ impl Server {
         options: &[&str],
         janitor: &Janitor,
     ) -> Result<Server, String> {
+        Server::start_with_log(binary, directory, root, options, Stdio::inherit(), janitor)
+    }
+
+    /// As [`Server::start`], with its log going somewhere.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn start_with_log(
+        binary: &Path,
+        directory: &Path,
+        root: &Path,
+        options: &[&str],
+        log: Stdio,
+        janitor: &Janitor,
+    ) -> Result<Server, String> {
         let mut process = Command::new(binary)
             .args([
                 "serve",
@@ -89,6 +105,7 @@ impl Server {
             .arg(root)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
+            .stderr(log)
             .spawn()
             .map_err(|error| format!("cannot start {}: {error}", binary.display()))?;
         janitor.started(process.id())?;

@@ -1,0 +1,71 @@
+//! What there is to run. Sizes are those of the bars.
+
+use super::{Outcome, Soak, fuzzing, million, rekey, sparse, suites};
+
+/// Something that is recorded by itself, and not run again once it passed.
+pub struct Step {
+    /// What tells it from the part's others.
+    pub name: String,
+    /// How much, in words; another size is another step.
+    pub size: String,
+    /// Does it.
+    pub run: Box<dyn Fn(&Soak) -> Outcome + Send + Sync>,
+}
+
+/// A bar.
+pub struct Part {
+    /// What is typed.
+    pub name: &'static str,
+    /// One line for the list.
+    pub about: &'static str,
+    /// Its steps may run beside each other.
+    pub parallel: bool,
+    /// What it is made of.
+    pub steps: fn(&Soak) -> Result<Vec<Step>, String>,
+}
+
+/// All parts, the short ones first.
+pub const PARTS: [Part; 7] = [
+    Part {
+        name: "schedules",
+        about: "100,000 random schedules of the state machines, with a virtual clock",
+        parallel: false,
+        steps: suites::schedules,
+    },
+    Part {
+        name: "crashes",
+        about: "power lost at 2,000 points of each transfer of the forgetting storage",
+        parallel: false,
+        steps: suites::crashes,
+    },
+    Part {
+        name: "kills",
+        about: "200 kills of either end, 2 GiB and 50,000 files, both checkpoints",
+        parallel: false,
+        steps: suites::kills,
+    },
+    Part {
+        name: "million",
+        about: "1,000,000 files of 100 bytes through a daemon: heap and peak memory",
+        parallel: false,
+        steps: million::steps,
+    },
+    Part {
+        name: "sparse",
+        about: "one sparse file of 300 GiB through a daemon",
+        parallel: false,
+        steps: sparse::steps,
+    },
+    Part {
+        name: "rekey",
+        about: "TLS keys renewed: forced early, and after 2^24 records of one stream",
+        parallel: false,
+        steps: rekey::steps,
+    },
+    Part {
+        name: "fuzz",
+        about: "every fuzz target: 10^7 executions or 600 s, whichever comes first",
+        parallel: true,
+        steps: fuzzing::steps,
+    },
+];

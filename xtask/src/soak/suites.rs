@@ -1,0 +1,139 @@
+//! Steps that are tests of the workspace at the size of the bar.
+
+use std::fs::File;
+use std::path::Path;
+use std::process::Command;
+
+use super::parts::Step;
+use super::{Outcome, Soak};
+use crate::workspace;
+
+/// Kills of one step: what a stopped soak loses.
+const KILLS_PER_STEP: u64 = 50;
+
+/// A test, and what makes it larger.
+pub struct Test {
+    /// Its crate.
+    pub package: &'static str,
+    /// What of it: arguments of `cargo test` and of the test.
+    pub arguments: Vec<&'static str>,
+    /// The release profile.
+    pub release: bool,
+    /// Its variables.
+    pub variables: Vec<(&'static str, String)>,
+    /// Lines of its output that are worth keeping contain one of these.
+    pub keep: &'static [&'static str],
+}
+
+/// Random schedules of the state machines.
+pub fn schedules(_: &Soak) -> Result<Vec<Step>, String> {
+    let arguments = vec!["--test", "simulation", "random_schedules"];
+    let test = |seeds: &str| Test {
+        package: "longhaul-proto",
+        arguments: arguments.clone(),
+        release: false,
+        variables: vec![("LONGHAUL_SCHEDULES", seeds.to_owned())],
+        keep: &["Met {", "test result"],
+    };
+    Ok(vec![step("all", "schedules 0 to 99,999", test("100000"))])
+}
+
+/// Power lost.
+pub fn crashes(_: &Soak) -> Result<Vec<Step>, String> {
+    let test = Test {
+        package: "longhaul-engine",
+        arguments: vec!["--test", "crashes"],
+        release: false,
+        variables: vec![("LONGHAUL_CRASHES", "2000".to_owned())],
+        keep: &["test ", "crashes", "steps"],
+    };
+    Ok(vec![step("all", "LONGHAUL_CRASHES=2000", test)])
+}
+
+/// Either end killed.
+pub fn kills(soak: &Soak) -> Result<Vec<Step>, String> {
+    let steps = (1..=4).map(|number| {
+        let test = Test {
+            package: "longhaul",
+            arguments: vec!["--test", "kills"],
+            release: true,
+            variables: vec![
+                ("LONGHAUL_KILLS", KILLS_PER_STEP.to_string()),
+                ("LONGHAUL_KILL_BYTES", (2_u64 << 30).to_string()),
+                ("LONGHAUL_KILL_FILES", "50000".to_owned()),
+                ("TMPDIR", soak.memory.display().to_string()),
+            ],
+            keep: &["LONGHAUL_SEED", "kills in", "files of"],
+        };
+        let size = format!("{KILLS_PER_STEP} kills, 2 GiB, 50,000 files");
+        step(&number.to_string(), &size, test)
+    });
+    Ok(steps.collect())
+}
+
+/// A step that is a test.
+pub fn step(name: &str, size: &str, test: Test) -> Step {
+    let log = format!("{}-{name}.log", test.package);
+    Step {
+        name: name.to_owned(),
+        size: size.to_owned(),
+        run: Box::new(move |soak: &Soak| test.run(&soak.directory.join(&log))),
+    }
+}
+
+impl Test {
+    /// Runs it; its output goes to a file.
+    pub fn run(&self, log: &Path) -> Outcome {
+        let failed = |error: std::io::Error| format!("{}: {error}", log.display());
+        let mut command = workspace::cargo();
+        command.args(["test", "--locked", "-p", self.package]);
+        command.args(self.release.then_some("--release"));
+        command.args(&self.arguments).args(["--", "--nocapture"]);
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        let output = File::create(log).map_err(failed)?;
+        command.stdout(output.try_clone().map_err(failed)?);
+        command.stderr(output);
+        let run = run_to_end(&mut command);
+        let text = std::fs::read(log).map_err(failed)?;
+        let text = String::from_utf8_lossy(&text);
+        match run {
+            Ok(()) => Ok(kept(&text, self.keep)),
+            Err(error) => Err(format!("{error}\n{}", last_lines(&text, 30))),
+        }
+    }
+}
+
+fn run_to_end(command: &mut Command) -> Result<(), String> {
+    command.stdin(std::process::Stdio::null());
+    workspace::run(command)
+}
+
+/// Lines with one of these words, each once.
+fn kept(text: &str, words: &[&str]) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for line in text.lines() {
+        let wanted = words.iter().any(|word| line.contains(word));
+        if wanted && !lines.iter().any(|known| known == line) {
+            lines.push(line.to_owned());
+        }
+    }
+    lines
+}
+
+fn last_lines(text: &str, count: usize) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(count)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keeps_what_is_worth_it() {
+        let text = "compiling\nLONGHAUL_SEED=7\nLONGHAUL_SEED=7\n20 kills in 7 copies\n";
+        let expected = ["LONGHAUL_SEED=7", "20 kills in 7 copies"];
+        assert_eq!(kept(text, &["SEED", "kills in"]), expected);
+        assert_eq!(last_lines(text, 1), "20 kills in 7 copies");
+    }
+}
