@@ -8,6 +8,7 @@ pub mod decoders;
 pub mod endpoint;
 pub mod files;
 pub mod receiver;
+pub mod results;
 pub mod sender;
 pub mod texts;
 pub mod urls;

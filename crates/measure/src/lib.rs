@@ -1,15 +1,26 @@
 //! The record of a run, and what many of them say: statistics, throughput
 //! profiles with their coefficients and confidence, doubts.
 //!
-//! A sweep writes one self-describing JSON line a run. From there it is one way:
-//! [`stats`] reduces repetitions to a figure with its interval, [`profile`]
-//! makes Θ(τ) of the figures at several round-trip times, with the coefficients
-//! of paper 001, and [`doubt`] says what to mistrust.
+//! A sweep writes one self-describing JSON line a run ([`record`]). From there it
+//! is one way: [`runs`] keeps what figures are made of, [`analysis`] gives every
+//! figure with its interval and every doubt, [`report`] the page. In between,
+//! [`stats`] reduces repetitions to a figure, [`profile`] makes Θ(τ) of the figures
+//! at several round-trip times, with the coefficients of paper 001, [`doubt`] says
+//! what to mistrust, [`plot`] draws. [`sources`] makes records of what other
+//! instruments measured.
 //!
 //! No I/O, no clock, no threads: readers take whatever can be read, and chance
 //! comes from a seed, so that the same records give the same report.
 
+pub mod analysis;
+pub mod best;
 pub mod doubt;
+pub mod plot;
 pub mod profile;
 pub mod random;
+pub mod record;
+pub mod report;
+pub mod runs;
+pub mod samples;
+pub mod sources;
 pub mod stats;

@@ -31,7 +31,12 @@ const ALLOWED: [(&str, &[&str]); 9] = [
     ("xtask", &[]),
     (
         "longhaul-fuzz",
-        &["longhaul-engine", "longhaul-proto", "longhaul-units"],
+        &[
+            "longhaul-engine",
+            "longhaul-measure",
+            "longhaul-proto",
+            "longhaul-units",
+        ],
     ),
 ];
 

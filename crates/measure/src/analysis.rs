@@ -1,0 +1,403 @@
+//! From runs to everything that a report says of them.
+
+mod json;
+mod text;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use longhaul_units::BitRate;
+
+use crate::doubt::Doubt;
+use crate::profile::{
+    Cell, ProfileDifference, ProfileFigures, ProfileSample, SampleError, compare, profile_figures,
+    scheme_figures,
+};
+use crate::record::{Ended, Measures};
+use crate::runs::{Configuration, Run, Runs};
+use crate::stats::{Resampling, median, quantile, sorted};
+pub use json::to_json;
+pub use text::{confidence_sentences, milliseconds, shape_sentence, to_text};
+
+/// One configuration's profile with all that belongs to it.
+#[derive(Clone, Debug)]
+pub struct MethodProfile {
+    /// Its place in [`Runs::configurations`].
+    pub configuration: usize,
+    /// Its short name.
+    pub label: String,
+    /// Shares are of this.
+    pub capacity: BitRate,
+    /// The repetitions.
+    pub sample: ProfileSample,
+    /// Θ_E, or Θ_T of a memory-to-memory method.
+    pub figures: ProfileFigures,
+    /// Θ_T that it is measured against: its place in [`Analysis::memory`].
+    pub tcp: Option<usize>,
+    /// Θ_F, where there is a Θ_T at every point.
+    pub scheme: Option<ProfileFigures>,
+    /// Whether Θ_F was also divided by the slower host's Θ_H (case (b) of paper
+    /// 001, section 3.2).
+    pub host_limited: bool,
+    /// Median CPU seconds of both ends for each 10^9 bytes, by round-trip time.
+    pub cpu_seconds_per_gigabyte: BTreeMap<Duration, f64>,
+    /// Median segments sent again in a run, by round-trip time.
+    pub retransmitted_segments: BTreeMap<Duration, f64>,
+}
+
+/// Two methods compared: the first less the second.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// Place in [`Analysis::transfers`].
+    pub first: usize,
+    /// Place in [`Analysis::transfers`].
+    pub second: usize,
+    /// By how much they differ.
+    pub difference: ProfileDifference,
+}
+
+/// A doubt and what it concerns.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NamedDoubt {
+    /// A configuration's label, with a round-trip time where it is one cell's.
+    pub about: String,
+    /// The doubt.
+    pub doubt: Doubt,
+    /// How many runs have one like it; zero where it is of all of them together.
+    pub runs: u64,
+}
+
+/// What runs say.
+#[derive(Clone, Debug)]
+pub struct Analysis {
+    /// How intervals were drawn.
+    pub resampling: Resampling,
+    /// How many runs are in the figures.
+    pub runs: usize,
+    /// How many warm-ups were left out.
+    pub warm_ups: u64,
+    /// File transfers, by descending mean utilisation.
+    pub transfers: Vec<MethodProfile>,
+    /// Memory-to-memory throughput, in the order first met.
+    pub memory: Vec<MethodProfile>,
+    /// The slower host's file throughput, the least median of what was measured.
+    pub slower_host: Option<BitRate>,
+    /// Every transfer against the first, where both were measured at the same
+    /// round-trip times over paths of one capacity.
+    pub comparisons: Vec<Comparison>,
+    /// Why to mistrust all this.
+    pub doubts: Vec<NamedDoubt>,
+}
+
+/// Reduces runs to figures.
+///
+/// # Errors
+///
+/// Where the runs of a configuration make no profile.
+pub fn analyse(runs: &Runs, resampling: &Resampling) -> Result<Analysis, SampleError> {
+    let labels = runs.labels();
+    let mut by_configuration: Vec<Vec<&Run>> = vec![Vec::new(); runs.configurations().len()];
+    for run in runs.runs() {
+        by_configuration[run.configuration].push(run);
+    }
+    let mut analysis = Analysis {
+        resampling: *resampling,
+        runs: 0,
+        warm_ups: runs.warm_ups(),
+        transfers: Vec::new(),
+        memory: Vec::new(),
+        slower_host: slower_host(runs, &by_configuration),
+        comparisons: Vec::new(),
+        doubts: Vec::new(),
+    };
+    for (index, own) in by_configuration.iter().enumerate() {
+        let configuration = &runs.configurations()[index];
+        analysis.note_doubts(runs, index, &labels[index], own);
+        if configuration.measures == Measures::Storage {
+            continue;
+        }
+        let method = method_profile(index, configuration, &labels[index], own, resampling)?;
+        let Some(method) = method else { continue };
+        let counted = method.sample.cells().iter().map(|cell| cell.shares.len());
+        analysis.runs += counted.sum::<usize>();
+        match configuration.measures {
+            Measures::Memory => analysis.memory.push(method),
+            _ => analysis.transfers.push(method),
+        }
+    }
+    let utilisation = |method: &MethodProfile| {
+        let last = method.figures.coefficients.last();
+        last.map_or_else(
+            || {
+                method
+                    .figures
+                    .points
+                    .first()
+                    .map_or(0.0, |p| p.mean.estimate)
+            },
+            |last| 1.0 - last.c_u.estimate,
+        )
+    };
+    analysis
+        .transfers
+        .sort_by(|a, b| utilisation(b).total_cmp(&utilisation(a)));
+    analysis.relate_to_tcp(runs)?;
+    analysis.compare_all()?;
+    Ok(analysis)
+}
+
+/// The runs of one configuration as cells; only those that are done.
+fn cells(own: &[&Run], capacity: BitRate) -> Vec<Cell> {
+    let mut by_rtt: BTreeMap<Duration, Vec<&Run>> = BTreeMap::new();
+    for run in own
+        .iter()
+        .filter(|run| run.ended == Ended::Done && !run.again)
+    {
+        by_rtt.entry(run.rtt).or_default().push(run);
+    }
+    let share = |run: &&Run| run.goodput.bits_per_second() / capacity.bits_per_second();
+    by_rtt
+        .into_iter()
+        .map(|(rtt, runs)| {
+            let rounds: Vec<u64> = runs.iter().filter_map(|run| run.round).collect();
+            Cell {
+                rtt,
+                shares: runs.iter().map(share).collect(),
+                rounds: if rounds.len() == runs.len() {
+                    rounds
+                } else {
+                    Vec::new()
+                },
+            }
+        })
+        .collect()
+}
+
+fn method_profile(
+    index: usize,
+    configuration: &Configuration,
+    label: &str,
+    own: &[&Run],
+    resampling: &Resampling,
+) -> Result<Option<MethodProfile>, SampleError> {
+    let cells = cells(own, configuration.capacity);
+    if cells.is_empty() {
+        return Ok(None);
+    }
+    let sample = ProfileSample::new(cells)?;
+    let figures = profile_figures(&sample, resampling)?;
+    Ok(Some(MethodProfile {
+        configuration: index,
+        label: label.to_owned(),
+        capacity: configuration.capacity,
+        sample,
+        figures,
+        tcp: None,
+        scheme: None,
+        host_limited: false,
+        cpu_seconds_per_gigabyte: medians(own, |run| run.cpu_seconds_per_gigabyte),
+        retransmitted_segments: medians(own, |run| {
+            run.retransmitted_segments.map(|segments| segments as f64)
+        }),
+    }))
+}
+
+fn medians(own: &[&Run], of: impl Fn(&Run) -> Option<f64>) -> BTreeMap<Duration, f64> {
+    let mut by_rtt: BTreeMap<Duration, Vec<f64>> = BTreeMap::new();
+    for run in own.iter().filter(|run| run.ended == Ended::Done) {
+        if let Some(value) = of(run) {
+            by_rtt.entry(run.rtt).or_default().push(value);
+        }
+    }
+    by_rtt
+        .into_iter()
+        .filter_map(|(rtt, values)| Some((rtt, median(&values)?)))
+        .collect()
+}
+
+/// min{Θ_H1, Θ_H2}: the least median of the storage configurations.
+fn slower_host(runs: &Runs, by_configuration: &[Vec<&Run>]) -> Option<BitRate> {
+    let storage = runs.configurations().iter().zip(by_configuration);
+    let medians = storage
+        .filter(|(configuration, _)| configuration.measures == Measures::Storage)
+        .filter_map(|(_, own)| {
+            let done = own.iter().filter(|run| run.ended == Ended::Done);
+            let rates: Vec<f64> = done.map(|run| run.goodput.bits_per_second()).collect();
+            median(&rates)
+        });
+    medians.min_by(f64::total_cmp).and_then(BitRate::new)
+}
+
+impl Analysis {
+    /// Doubts of the records, and those that only many of them together raise.
+    fn note_doubts(&mut self, runs: &Runs, index: usize, label: &str, own: &[&Run]) {
+        let mut note = |about: &str, doubt: Doubt, count: u64| {
+            self.doubts.push(NamedDoubt {
+                about: about.to_owned(),
+                doubt,
+                runs: count,
+            });
+        };
+        for known in runs.doubts(index) {
+            note(label, known.doubt.clone(), known.runs);
+        }
+        let failed = own.iter().filter(|run| run.ended != Ended::Done).count() as u64;
+        if failed > 0 {
+            let of = own.len() as u64;
+            note(label, Doubt::FailedRuns { failed, of }, 0);
+        }
+        let mut raised: Vec<(Doubt, Vec<Duration>)> = Vec::new();
+        for cell in cells(own, runs.configurations()[index].capacity) {
+            let is_measured_here = runs.configurations()[index].measures != Measures::Storage;
+            let greatest = cell.shares.iter().copied().fold(0.0, f64::max);
+            let above = (is_measured_here && greatest > 1.0)
+                .then_some(Doubt::AboveCapacity { share: greatest });
+            for doubt in Doubt::of_series(&cell.shares).into_iter().chain(above) {
+                let kind = std::mem::discriminant(&doubt);
+                let known = raised
+                    .iter_mut()
+                    .find(|(known, _)| std::mem::discriminant(known) == kind);
+                match known {
+                    Some((_, rtts)) => rtts.push(cell.rtt),
+                    None => raised.push((doubt, vec![cell.rtt])),
+                }
+            }
+        }
+        for (doubt, rtts) in raised {
+            note(&format!("{label} at {}", text::rtt_list(&rtts)), doubt, 0);
+        }
+    }
+
+    /// Finds each transfer's Θ_T and computes its Θ_F.
+    fn relate_to_tcp(&mut self, runs: &Runs) -> Result<(), SampleError> {
+        let configurations = runs.configurations();
+        for transfer in &mut self.transfers {
+            let own = &configurations[transfer.configuration];
+            let candidates = self.memory.iter().enumerate().filter(|(_, memory)| {
+                is_reference(own, &configurations[memory.configuration])
+                    && covers(&memory.sample, &transfer.sample)
+            });
+            // The same stream count where there is one, else the fastest.
+            let best = candidates.max_by(|(_, a), (_, b)| {
+                let rank = |memory: &MethodProfile| {
+                    let streams = configurations[memory.configuration].count("streams");
+                    let alike = streams.is_some() && streams == own.count("streams");
+                    let sum: f64 = memory.figures.points.iter().map(|p| p.mean.estimate).sum();
+                    (alike, sum)
+                };
+                let (a, b) = (rank(a), rank(b));
+                a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
+            });
+            let Some((index, memory)) = best else {
+                continue;
+            };
+            transfer.tcp = Some(index);
+            let host = self
+                .slower_host
+                .map(|host| host.bits_per_second() / transfer.capacity.bits_per_second());
+            let nearest = memory
+                .figures
+                .points
+                .first()
+                .map_or(0.0, |p| p.mean.estimate);
+            transfer.host_limited = host.is_some_and(|host| host < nearest);
+            let tcp = restricted(&memory.sample, &transfer.sample)?;
+            let figures = scheme_figures(&transfer.sample, &tcp, host, &self.resampling);
+            transfer.scheme = figures.ok();
+            let carried = configurations[memory.configuration]
+                .traits
+                .get("congestion");
+            let used = own.traits.get("congestion");
+            if let (Some(used), Some(carried)) = (used, carried)
+                && used != carried
+            {
+                self.doubts.push(NamedDoubt {
+                    about: transfer.label.clone(),
+                    doubt: Doubt::DifferentCongestionControl {
+                        used: used.clone(),
+                        compared_with: carried.clone(),
+                    },
+                    runs: 0,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn compare_all(&mut self) -> Result<(), SampleError> {
+        let Some(best) = self.transfers.first() else {
+            return Ok(());
+        };
+        for (index, other) in self.transfers.iter().enumerate().skip(1) {
+            let same_rtts =
+                covers(&best.sample, &other.sample) && covers(&other.sample, &best.sample);
+            if best.capacity != other.capacity || !same_rtts {
+                continue;
+            }
+            self.comparisons.push(Comparison {
+                first: 0,
+                second: index,
+                difference: compare(&best.sample, &other.sample, &self.resampling)?,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Whether a memory-to-memory configuration was measured over the same path.
+fn is_reference(transfer: &Configuration, memory: &Configuration) -> bool {
+    let same = |name| transfer.traits.get(name) == memory.traits.get(name);
+    transfer.capacity == memory.capacity && same("loss") && same("path") && same("queue")
+}
+
+/// Whether `wide` has every round-trip time of `narrow`.
+fn covers(wide: &ProfileSample, narrow: &ProfileSample) -> bool {
+    let has = |rtt| wide.cells().iter().any(|cell| cell.rtt == rtt);
+    narrow.cells().iter().all(|cell| has(cell.rtt))
+}
+
+/// `wide` at the round-trip times of `narrow`.
+fn restricted(wide: &ProfileSample, narrow: &ProfileSample) -> Result<ProfileSample, SampleError> {
+    let kept = |rtt| narrow.cells().iter().any(|cell| cell.rtt == rtt);
+    let cells = wide.cells().iter().filter(|cell| kept(cell.rtt));
+    ProfileSample::new(cells.cloned().collect())
+}
+
+/// Five numbers of a box plot: the quartiles, and the farthest values within one
+/// and a half times their distance of them (Tukey's rule); what lies beyond.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BoxFigures {
+    /// The lower whisker's end.
+    pub low: f64,
+    /// The quantile at 1/4.
+    pub lower_quartile: f64,
+    /// The median.
+    pub median: f64,
+    /// The quantile at 3/4.
+    pub upper_quartile: f64,
+    /// The upper whisker's end.
+    pub high: f64,
+    /// Values beyond the whiskers, ascending.
+    pub beyond: Vec<f64>,
+}
+
+impl BoxFigures {
+    /// Of values in any order; `None` of nothing.
+    pub fn of(values: &[f64]) -> Option<BoxFigures> {
+        let ascending = sorted(values);
+        let lower_quartile = quantile(&ascending, 0.25)?;
+        let upper_quartile = quantile(&ascending, 0.75)?;
+        let reach = 1.5 * (upper_quartile - lower_quartile);
+        let is_within = |v: &f64| (lower_quartile - reach..=upper_quartile + reach).contains(v);
+        let mut within = ascending.iter().copied().filter(|v| is_within(v));
+        let low = within.next()?;
+        Some(BoxFigures {
+            low,
+            high: within.next_back().unwrap_or(low),
+            lower_quartile,
+            median: quantile(&ascending, 0.5)?,
+            upper_quartile,
+            beyond: ascending.into_iter().filter(|v| !is_within(v)).collect(),
+        })
+    }
+}

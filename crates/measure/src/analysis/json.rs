@@ -1,0 +1,129 @@
+//! An analysis as JSON, for whatever reads it next. FORMAT.md has the fields.
+
+use serde_json::{Value, json};
+
+use super::{Analysis, MethodProfile};
+use crate::profile::{Bend, Difference, Figure, ProfileFigures};
+
+/// The whole of it.
+pub fn to_json(analysis: &Analysis) -> Value {
+    let methods = |methods: &[MethodProfile]| -> Vec<Value> {
+        methods.iter().map(|m| method(analysis, m)).collect()
+    };
+    let comparisons: Vec<Value> = analysis
+        .comparisons
+        .iter()
+        .map(|comparison| {
+            let points = comparison.difference.points.iter();
+            json!({
+                "first": analysis.transfers[comparison.first].label,
+                "second": analysis.transfers[comparison.second].label,
+                "points": points.map(|(rtt, d)| {
+                    let mut value = difference(d);
+                    value["rtt_seconds"] = json!(rtt.as_secs_f64());
+                    value
+                }).collect::<Vec<_>>(),
+                "c_uc": comparison.difference.c_uc.as_ref().map(difference),
+            })
+        })
+        .collect();
+    let doubts = analysis.doubts.iter().map(|named| {
+        json!({
+            "about": named.about,
+            "doubt": named.doubt,
+            "text": named.doubt.to_string(),
+            "advice": named.doubt.advice(),
+            "runs": named.runs,
+        })
+    });
+    json!({
+        "doubts": doubts.collect::<Vec<_>>(),
+        "runs": analysis.runs,
+        "warm_ups": analysis.warm_ups,
+        "level": analysis.resampling.level,
+        "draws": analysis.resampling.draws,
+        "seed": analysis.resampling.seed,
+        "slower_host_bits_per_second": analysis.slower_host.map(|h| h.bits_per_second()),
+        "transfers": methods(&analysis.transfers),
+        "memory": methods(&analysis.memory),
+        "comparisons": comparisons,
+    })
+}
+
+fn method(analysis: &Analysis, method: &MethodProfile) -> Value {
+    let mut value = figures(&method.figures);
+    value["label"] = json!(method.label);
+    value["capacity_bits_per_second"] = json!(method.capacity.bits_per_second());
+    value["tcp"] = json!(method.tcp.map(|index| &analysis.memory[index].label));
+    value["scheme"] = json!(method.scheme.as_ref().map(figures));
+    value["host_limited"] = json!(method.host_limited);
+    value
+}
+
+fn figures(figures: &ProfileFigures) -> Value {
+    let points = figures.points.iter().map(|point| {
+        json!({
+            "rtt_seconds": point.rtt.as_secs_f64(),
+            "repetitions": point.summary.count,
+            "mean": figure(&point.mean),
+            "standard_error": point.summary.standard_error,
+            "median": point.summary.median,
+            "robust_spread": point.summary.robust_spread,
+        })
+    });
+    let coefficients = figures.coefficients.iter().map(|row| {
+        json!({
+            "upto_rtt_seconds": row.upto.as_secs_f64(),
+            "c_cc": figure(&row.c_cc),
+            "c_u": figure(&row.c_u),
+            "c_uc": figure(&row.c_uc),
+        })
+    });
+    let regions = figures.shape.regions.iter().map(|region| {
+        json!({
+            "from_rtt_seconds": region.from.as_secs_f64(),
+            "to_rtt_seconds": region.to.as_secs_f64(),
+            "bend": match region.bend {
+                Bend::Concave => "concave",
+                Bend::Convex => "convex",
+                Bend::Straight => "straight",
+            },
+        })
+    });
+    let transitions = figures.transitions.iter().map(|((before, after), share)| {
+        json!({
+            "between_rtt_seconds": [before.as_secs_f64(), after.as_secs_f64()],
+            "share_of_draws": share,
+        })
+    });
+    json!({
+        "points": points.collect::<Vec<_>>(),
+        "coefficients": coefficients.collect::<Vec<_>>(),
+        "c_uc_hoeffding_half_width": figures.c_uc_bound.map(|bound| bound.half_width),
+        "c_uc_hoeffding_vacuous": figures.c_uc_bound.map(|bound| bound.is_vacuous()),
+        "regions": regions.collect::<Vec<_>>(),
+        "transitions": transitions.collect::<Vec<_>>(),
+        "repetitions_to_halve_intervals": figures.more_to_halve,
+        "least_certain": figures.least_certain.map(|(rtt, share)| {
+            json!({ "rtt_seconds": rtt.as_secs_f64(), "share_of_variance": share })
+        }),
+    })
+}
+
+fn figure(figure: &Figure) -> Value {
+    json!({
+        "estimate": figure.estimate,
+        "low": figure.interval.low,
+        "high": figure.interval.high,
+    })
+}
+
+fn difference(difference: &Difference) -> Value {
+    json!({
+        "estimate": difference.estimate,
+        "low": difference.interval.low,
+        "high": difference.interval.high,
+        "paired": difference.is_paired,
+        "told_apart": difference.is_told_apart(),
+    })
+}

@@ -1,0 +1,232 @@
+//! Lines with intervals: profiles, coefficients over RTT, sweeps over a knob,
+//! a run over time.
+
+use super::axes::{Frame, Scale};
+use super::svg::{Anchor, Stroke, Svg, Type};
+use super::{INK, SERIES_STYLES, SMALL_TEXT_SIZE, WIDTH};
+
+/// A point with its interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PlotPoint {
+    /// Across.
+    pub x: f64,
+    /// Up.
+    pub y: f64,
+    /// The interval's ends, if there is one.
+    pub interval: Option<(f64, f64)>,
+}
+
+/// A line.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Series {
+    /// Its name.
+    pub label: String,
+    /// Its points, by ascending x.
+    pub points: Vec<PlotPoint>,
+}
+
+/// What a figure of lines shows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinePlot {
+    /// For those who cannot see it.
+    pub title: String,
+    /// What is across, with its unit.
+    pub x_title: String,
+    /// What is up, with its unit.
+    pub y_title: String,
+    /// At most [`super::MOST_SERIES`]; more are left out.
+    pub series: Vec<Series>,
+    /// Where labels stand below; empty for round numbers.
+    pub x_labels: Vec<(f64, String)>,
+    /// Horizontal lines with their names: capacities.
+    pub levels: Vec<(f64, String)>,
+    /// Whether points have markers; not for a run over time.
+    pub has_markers: bool,
+}
+
+const TOP: f64 = 12.0;
+const PLOT_HEIGHT: f64 = 300.0;
+const LEGEND_LINE: f64 = 19.0;
+/// The width of a legend's mark.
+const LEGEND_MARK: f64 = 34.0;
+
+/// Draws it.
+pub fn line_plot(plot: &LinePlot) -> String {
+    let shown = &plot.series[..plot.series.len().min(SERIES_STYLES.len())];
+    let legend = legend_places(shown);
+    let rows = legend.last().map_or(0.0, |(_, row)| row + 1.0);
+    let frame = Frame {
+        left: 64.0,
+        top: TOP,
+        right: WIDTH - 16.0,
+        bottom: TOP + PLOT_HEIGHT,
+    };
+    let mut svg = Svg::new(frame.bottom + 52.0 + rows * LEGEND_LINE, &plot.title);
+    let (x, y) = scales(plot, shown, &frame);
+    frame.draw_vertical(&mut svg, &y, &plot.y_title);
+    let labels = match plot.x_labels.is_empty() {
+        false => plot
+            .x_labels
+            .iter()
+            .map(|(value, label)| (x.place(*value), label.clone()))
+            .collect(),
+        true => x
+            .ticks()
+            .iter()
+            .map(|tick| (x.place(*tick), super::short_number(*tick)))
+            .collect::<Vec<_>>(),
+    };
+    frame.draw_labels(&mut svg, &labels, &plot.x_title);
+    for (level, name) in &plot.levels {
+        draw_level(&mut svg, &frame, y.place(*level), name);
+    }
+    for (place, series) in shown.iter().enumerate() {
+        draw_series(&mut svg, place, series, &x, &y, plot.has_markers);
+    }
+    for ((left, row), (place, series)) in legend.iter().zip(shown.iter().enumerate()) {
+        let at = (*left, frame.bottom + 58.0 + row * LEGEND_LINE);
+        draw_legend_entry(&mut svg, place, series, at, plot.has_markers);
+    }
+    svg.finish()
+}
+
+fn scales(plot: &LinePlot, shown: &[Series], frame: &Frame) -> (Scale, Scale) {
+    let points = || shown.iter().flat_map(|series| &series.points);
+    let finite = |value: &f64| value.is_finite();
+    let (mut least_x, mut greatest_x) = (f64::INFINITY, f64::NEG_INFINITY);
+    for x in points().map(|point| point.x).filter(finite) {
+        (least_x, greatest_x) = (least_x.min(x), greatest_x.max(x));
+    }
+    let edges = points().flat_map(|point| {
+        let (low, high) = point.interval.unwrap_or((point.y, point.y));
+        [point.y, low, high]
+    });
+    let edges: Vec<f64> = edges
+        .chain(plot.levels.iter().map(|(level, _)| *level))
+        .filter(finite)
+        .collect();
+    let greatest = edges.iter().copied().fold(0.0, f64::max);
+    let least = edges.iter().copied().fold(0.0, f64::min);
+    let margin = 0.02 * (greatest_x - least_x).max(0.0);
+    (
+        Scale::between(
+            least_x - margin,
+            greatest_x + margin,
+            frame.left,
+            frame.right,
+        ),
+        Scale::from_zero(greatest, least, frame.bottom, frame.top),
+    )
+}
+
+fn draw_level(svg: &mut Svg, frame: &Frame, y: f64, name: &str) {
+    let stroke = Stroke {
+        colour: INK,
+        width: 1.0,
+        dash: "1 3",
+    };
+    svg.line((frame.left, y), (frame.right, y), stroke);
+    svg.text(
+        (frame.right, y - 4.0),
+        name,
+        Type {
+            size: SMALL_TEXT_SIZE,
+            anchor: Anchor::End,
+            colour: INK,
+        },
+    );
+}
+
+fn draw_series(
+    svg: &mut Svg,
+    place: usize,
+    series: &Series,
+    x: &Scale,
+    y: &Scale,
+    has_markers: bool,
+) {
+    let (colour, dash) = SERIES_STYLES[place];
+    let with_interval: Vec<(f64, (f64, f64))> = series
+        .points
+        .iter()
+        .filter_map(|point| Some((x.place(point.x), point.interval?)))
+        .collect();
+    let upper = with_interval
+        .iter()
+        .map(|(x, (_, high))| (*x, y.place(*high)));
+    let lower = with_interval.iter().rev();
+    let lower = lower.map(|(x, (low, _))| (*x, y.place(*low)));
+    svg.band(&upper.chain(lower).collect::<Vec<_>>(), colour);
+    let points: Vec<(f64, f64)> = series
+        .points
+        .iter()
+        .map(|point| (x.place(point.x), y.place(point.y)))
+        .collect();
+    let stroke = match has_markers {
+        true => Stroke::wide(colour, dash),
+        false => Stroke::thin(colour),
+    };
+    svg.polyline(&points, stroke);
+    if !has_markers {
+        return;
+    }
+    for (x, (low, high)) in &with_interval {
+        let (low, high) = (y.place(*low), y.place(*high));
+        let stroke = Stroke::thin(colour);
+        svg.line((*x, low), (*x, high), stroke);
+        for end in [low, high] {
+            svg.line((x - 3.0, end), (x + 3.0, end), stroke);
+        }
+    }
+    for point in points {
+        svg.marker(place, point, colour);
+    }
+}
+
+/// Left ends and rows of a legend that flows.
+fn legend_places(series: &[Series]) -> Vec<(f64, f64)> {
+    if series.len() < 2 && series.iter().all(|s| s.label.is_empty()) {
+        return Vec::new();
+    }
+    let (mut left, mut row) = (64.0, 0.0);
+    let places = series.iter().map(|series| {
+        let width = LEGEND_MARK + text_width(&series.label) + 18.0;
+        if left > 64.0 && left + width > WIDTH {
+            (left, row) = (64.0, row + 1.0);
+        }
+        let place = (left, row);
+        left += width;
+        place
+    });
+    places.collect()
+}
+
+/// About how wide a small text is.
+pub(super) fn text_width(text: &str) -> f64 {
+    text.chars().count() as f64 * SMALL_TEXT_SIZE * 0.56
+}
+
+fn draw_legend_entry(
+    svg: &mut Svg,
+    place: usize,
+    series: &Series,
+    at: (f64, f64),
+    has_marker: bool,
+) {
+    let (colour, dash) = SERIES_STYLES[place];
+    let (x, y) = at;
+    let stroke = Stroke::wide(colour, dash);
+    svg.line((x, y - 4.0), (x + LEGEND_MARK - 8.0, y - 4.0), stroke);
+    if has_marker {
+        svg.marker(place, (x + LEGEND_MARK / 2.0 - 4.0, y - 4.0), colour);
+    }
+    svg.text(
+        (x + LEGEND_MARK, y),
+        &series.label,
+        Type {
+            size: SMALL_TEXT_SIZE,
+            anchor: Anchor::Start,
+            colour: INK,
+        },
+    );
+}

@@ -1,0 +1,302 @@
+//! The page around the figures.
+
+use std::fmt::Write;
+
+use super::Heading;
+use crate::analysis::{
+    Analysis, Comparison, MethodProfile, confidence_sentences, milliseconds, shape_sentence,
+};
+use crate::plot::{Plot, escape};
+use crate::profile::{Difference, Figure, ProfileFigures};
+
+/// Everything that a page is set with. Measured for A4: 170 mm of text.
+const STYLE: &str = "
+:root { color-scheme: light; }
+body { font: 15px/1.5 Helvetica, Arial, 'Liberation Sans', sans-serif; color: #1a1a1a;
+  background: #fff; max-width: 760px; margin: 2.5rem auto; padding: 0 20px; }
+h1 { font-size: 1.7rem; line-height: 1.2; margin: 0 0 .5rem; }
+h2 { font-size: 1.2rem; margin: 2.4rem 0 .6rem; }
+h3 { font-size: 1rem; margin: 1.8rem 0 .3rem; }
+p, ul { margin: .4rem 0; }
+.quiet, figcaption { color: #595959; font-size: .87rem; }
+.doubts { border-left: 4px solid #d55e00; padding: .2rem 0 .2rem 1rem; list-style: none; }
+.doubts li { margin: .5rem 0; }
+.doubts b { font-weight: 600; }
+table { border-collapse: collapse; font-size: .87rem; margin: .5rem 0; width: 100%;
+  font-variant-numeric: tabular-nums; }
+th, td { padding: .22rem .5rem; text-align: right; vertical-align: baseline; }
+th { font-weight: 600; border-bottom: 1px solid #1a1a1a; }
+tr + tr td { border-top: 1px solid #e6e6e6; }
+th:first-child, td:first-child { padding-left: 0; }
+td.word, th.word { text-align: left; }
+small { color: #595959; font-size: .82rem; white-space: nowrap; }
+figure { margin: 1.4rem 0 2rem; break-inside: avoid; }
+figure svg { width: 100%; height: auto; display: block; }
+@media print { body { margin: 0; max-width: none; padding: 0; font-size: 10pt; }
+  h2, h3 { break-after: avoid; } table { break-inside: avoid; } }
+@page { size: A4; margin: 18mm 20mm; }
+";
+
+/// The whole page.
+pub fn page(heading: &Heading, analysis: &Analysis, plots: &[Plot]) -> String {
+    let mut out = String::new();
+    // Writing to a string does not fail.
+    let _ = write_page(&mut out, heading, analysis, plots);
+    out
+}
+
+fn write_page(
+    out: &mut String,
+    heading: &Heading,
+    analysis: &Analysis,
+    plots: &[Plot],
+) -> std::fmt::Result {
+    let title = escape(&heading.title);
+    writeln!(
+        out,
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
+         style-src 'unsafe-inline'\">\n<title>{title}</title>\n<style>{STYLE}</style>\n\
+         </head>\n<body>\n<h1>{title}</h1>"
+    )?;
+    for source in &heading.sources {
+        writeln!(out, "<p class=\"quiet\">{}</p>", escape(source))?;
+    }
+    writeln!(
+        out,
+        "<p class=\"quiet\">{} runs in the figures, {} warm-ups left out; {} % intervals from {} \
+         bootstrap draws, seed {}.</p>",
+        analysis.runs,
+        analysis.warm_ups,
+        analysis.resampling.level * 100.0,
+        analysis.resampling.draws,
+        analysis.resampling.seed
+    )?;
+    write_doubts(out, analysis)?;
+    write_methods(out, analysis)?;
+    if !plots.is_empty() {
+        writeln!(out, "<h2>Figures</h2>")?;
+    }
+    for plot in plots {
+        writeln!(
+            out,
+            "<figure id=\"{}\">\n<h3>{}</h3>\n{}<figcaption>{}</figcaption>\n</figure>",
+            escape(&plot.name),
+            escape(&plot.title),
+            plot.svg,
+            escape(&plot.caption)
+        )?;
+    }
+    for comparison in &analysis.comparisons {
+        write_comparison(out, analysis, comparison)?;
+    }
+    for (symbol, methods) in [("Θ_E", &analysis.transfers), ("Θ_T", &analysis.memory)] {
+        for method in methods {
+            write_profile(out, analysis, method, symbol)?;
+        }
+    }
+    write_reading(out)?;
+    writeln!(out, "</body>\n</html>")
+}
+
+fn write_doubts(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
+    writeln!(out, "<h2>Doubts</h2>")?;
+    if analysis.doubts.is_empty() {
+        return writeln!(out, "<p>None was raised.</p>");
+    }
+    writeln!(out, "<ul class=\"doubts\">")?;
+    for named in &analysis.doubts {
+        let runs = match named.runs {
+            0 => String::new(),
+            runs => format!(", {runs} runs"),
+        };
+        writeln!(
+            out,
+            "<li><b>{}</b>{runs}: {}.<br><span class=\"quiet\">{}.</span></li>",
+            escape(&named.about),
+            escape(&named.doubt.to_string()),
+            escape(&capital(&named.doubt.advice()))
+        )?;
+    }
+    writeln!(out, "</ul>")
+}
+
+/// A sentence's first letter is a capital.
+fn capital(sentence: &str) -> String {
+    let mut rest = sentence.chars();
+    let first = rest.next().map(|c| c.to_uppercase().to_string());
+    first.unwrap_or_default() + rest.as_str()
+}
+
+/// A figure with its interval.
+fn cell(figure: &Figure, digits: usize) -> String {
+    format!(
+        "{:.digits$} <small>[{:.digits$}, {:.digits$}]</small>",
+        figure.estimate, figure.interval.low, figure.interval.high
+    )
+}
+
+/// One line a method: what it uses, and C_UC beside it.
+fn write_methods(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
+    let rows = analysis.transfers.iter();
+    let rows = rows.filter_map(|m| Some((m, m.figures.coefficients.last()?)));
+    let rows: Vec<_> = rows.collect();
+    if rows.is_empty() {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "<h2>Methods</h2>\n<table><tr><th class=\"word\">method</th><th>mean share of capacity</th>\
+         <th>C_UC</th><th>C_CC</th><th>CPU s/GB</th></tr>"
+    )?;
+    for (method, last) in rows {
+        let used = Figure {
+            estimate: 1.0 - last.c_u.estimate,
+            interval: crate::stats::Interval {
+                low: 1.0 - last.c_u.interval.high,
+                high: 1.0 - last.c_u.interval.low,
+            },
+        };
+        let cpu: Vec<f64> = method.cpu_seconds_per_gigabyte.values().copied().collect();
+        let cpu = crate::stats::median(&cpu).map_or("–".to_owned(), |cpu| format!("{cpu:.2}"));
+        writeln!(
+            out,
+            "<tr><td class=\"word\">{}</td><td>{}</td><td>{}</td><td>{:.3}</td><td>{cpu}</td></tr>",
+            escape(&method.label),
+            cell(&used, 3),
+            cell(&last.c_uc, 3),
+            last.c_cc.estimate
+        )?;
+    }
+    writeln!(out, "</table>")
+}
+
+fn write_comparison(
+    out: &mut String,
+    analysis: &Analysis,
+    comparison: &Comparison,
+) -> std::fmt::Result {
+    let label = |index: usize| escape(&analysis.transfers[index].label);
+    writeln!(
+        out,
+        "<h3>{} less {}</h3>\n<table><tr><th class=\"word\">at</th><th>difference</th>\
+         <th class=\"word\">runs</th><th class=\"word\">told apart</th></tr>",
+        label(comparison.first),
+        label(comparison.second)
+    )?;
+    let mut row = |name: &str, difference: &Difference| {
+        let figure = Figure {
+            estimate: difference.estimate,
+            interval: difference.interval,
+        };
+        writeln!(
+            out,
+            "<tr><td class=\"word\">{name}</td><td>{}</td><td class=\"word\">{}</td>\
+             <td class=\"word\">{}</td></tr>",
+            cell(&figure, 4),
+            if difference.is_paired {
+                "paired by round"
+            } else {
+                "not paired"
+            },
+            if difference.is_told_apart() {
+                "yes"
+            } else {
+                "no"
+            }
+        )
+    };
+    for (rtt, difference) in &comparison.difference.points {
+        row(&format!("{} ms", milliseconds(*rtt)), difference)?;
+    }
+    if let Some(difference) = &comparison.difference.c_uc {
+        row("C_UC", difference)?;
+    }
+    writeln!(out, "</table>")
+}
+
+fn write_profile(
+    out: &mut String,
+    analysis: &Analysis,
+    method: &MethodProfile,
+    symbol: &str,
+) -> std::fmt::Result {
+    writeln!(
+        out,
+        "<h3>{symbol} of {}</h3>\n<p class=\"quiet\">Shares of {}; coefficients over \
+         [τ_L, τ]. {}.</p>",
+        escape(&method.label),
+        method.capacity,
+        escape(&capital(&shape_sentence(&method.figures)))
+    )?;
+    write_figures(out, &method.figures)?;
+    for sentence in confidence_sentences(analysis, &method.figures) {
+        writeln!(
+            out,
+            "<p class=\"quiet\">{}.</p>",
+            escape(&capital(&sentence))
+        )?;
+    }
+    let Some(scheme) = &method.scheme else {
+        return Ok(());
+    };
+    let tcp = method.tcp.map_or("", |index| &analysis.memory[index].label);
+    let case = match method.host_limited {
+        true => "(b): the slower host limits, so that it is divided out too",
+        false => "(a): the hosts are no limit",
+    };
+    writeln!(
+        out,
+        "<h3>Θ_F of {}</h3>\n<p class=\"quiet\">Θ_E over Θ_T of {}, case {case}. {}.</p>",
+        escape(&method.label),
+        escape(tcp),
+        escape(&capital(&shape_sentence(scheme)))
+    )?;
+    write_figures(out, scheme)
+}
+
+fn write_figures(out: &mut String, figures: &ProfileFigures) -> std::fmt::Result {
+    writeln!(
+        out,
+        "<table><tr><th>τ (ms)</th><th>share</th><th>C_CC</th><th>C_U</th><th>C_UC</th></tr>"
+    )?;
+    for (index, point) in figures.points.iter().enumerate() {
+        write!(
+            out,
+            "<tr><td>{}</td><td>{}</td>",
+            milliseconds(point.rtt),
+            cell(&point.mean, 3)
+        )?;
+        match index
+            .checked_sub(1)
+            .and_then(|i| figures.coefficients.get(i))
+        {
+            Some(row) => writeln!(
+                out,
+                "<td>{:+.4}</td><td>{:.4}</td><td>{}</td></tr>",
+                row.c_cc.estimate,
+                row.c_u.estimate,
+                cell(&row.c_uc, 4)
+            )?,
+            None => writeln!(out, "<td></td><td></td><td></td></tr>")?,
+        }
+    }
+    writeln!(out, "</table>")
+}
+
+fn write_reading(out: &mut String) -> std::fmt::Result {
+    writeln!(
+        out,
+        "<h2>How to read this</h2>\n\
+         <p>Throughput is goodput: file bytes over wall time, from the command's start until the \
+         data are durable. C_U is the unused share of the capacity, C_CC how far the profile lies \
+         above (+) or below (−) the line between its ends, and C_UC = ½([1 − C_U] + [½ + C_CC]) \
+         (Rao et al., ICDCN 2019). C_UC is linear in the profile’s points; over round-trip times \
+         of 0.4 to 366 ms the first has the weight −0.23 and the last none, so that a slow start \
+         raises it. It stands beside the throughputs, not in their place.</p>\n\
+         <p>Intervals come from resampling the repetitions; of few repetitions they are too \
+         narrow. Two methods are told apart where the interval of their difference leaves out \
+         zero; over many comparisons one in twenty does so by chance.</p>"
+    )
+}

@@ -1,0 +1,279 @@
+//! Many records, reduced to what figures are made of: about a hundred bytes a
+//! run, whatever its record says beside.
+
+use std::collections::hash_map::{Entry, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fmt::Write;
+use std::time::Duration;
+
+use longhaul_units::BitRate;
+
+use crate::doubt::Doubt;
+use crate::record::{Ended, Fault, Knob, Measures, RunRecord};
+
+/// What distinguishes runs from one another beside their round-trip time: one
+/// configuration has one profile.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Configuration {
+    /// What its throughputs are a measure of.
+    pub measures: Measures,
+    /// What moved the data.
+    pub method: String,
+    /// What was set.
+    pub knobs: BTreeMap<String, Knob>,
+    /// The path's capacity.
+    pub capacity: BitRate,
+    /// All other traits by name: loss, congestion control, security, endpoint,
+    /// dataset; those that are empty are left out.
+    pub traits: BTreeMap<&'static str, String>,
+}
+
+impl Configuration {
+    fn of(record: &RunRecord) -> Configuration {
+        let mut traits = BTreeMap::new();
+        let mut note = |name, value: String| {
+            if !value.is_empty() {
+                traits.insert(name, value);
+            }
+        };
+        let path = &record.path;
+        note("version", record.method.version.clone());
+        note("endpoint", record.method.endpoint.clone());
+        note("security", record.method.security.clone());
+        note("congestion", path.congestion_control.clone());
+        note("dataset", record.dataset.name.clone());
+        note("path", path.name.clone());
+        if path.loss > 0.0 {
+            note("loss", format!("{:e}", path.loss));
+        }
+        if let Some(queue) = path.queue {
+            note("queue", queue.to_string());
+        }
+        Configuration {
+            measures: record.measures,
+            method: record.method.name.clone(),
+            knobs: record.knobs.clone(),
+            capacity: path.capacity,
+            traits,
+        }
+    }
+
+    /// What two configurations differ in if these differ.
+    fn key(&self) -> String {
+        let mut key = format!(
+            "{:?}\n{}\n{}",
+            self.measures,
+            self.method,
+            self.capacity.bits_per_second()
+        );
+        // Writing to a string does not fail.
+        for (name, value) in &self.traits {
+            let _ = write!(key, "\n{name}={value:?}");
+        }
+        for (name, value) in &self.knobs {
+            let _ = write!(key, "\n{name:?}:{value:?}");
+        }
+        key
+    }
+
+    /// A knob or trait by name.
+    fn value(&self, name: &str) -> Option<String> {
+        let knob = self.knobs.get(name).map(Knob::to_string);
+        knob.or_else(|| self.traits.get(name).cloned())
+    }
+
+    /// A knob that counts.
+    pub fn count(&self, name: &str) -> Option<u64> {
+        match self.knobs.get(name) {
+            Some(Knob::Count(count)) => Some(*count),
+            _ => None,
+        }
+    }
+}
+
+/// One run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Run {
+    /// Its configuration's place in [`Runs::configurations`].
+    pub configuration: usize,
+    /// Its path's round-trip time.
+    pub rtt: Duration,
+    /// Its goodput.
+    pub goodput: BitRate,
+    /// The round it was interleaved in.
+    pub round: Option<u64>,
+    /// How it ended; only what is done is in a figure.
+    pub ended: Ended,
+    /// Segments sent again, where it was seen.
+    pub retransmitted_segments: Option<u64>,
+    /// CPU seconds of both ends for each 10^9 bytes, where it was seen.
+    pub cpu_seconds_per_gigabyte: Option<f64>,
+    /// Measured again, to decide among the fastest; in no profile.
+    pub again: bool,
+    /// Where its samples lie.
+    pub sidecar: Option<Box<str>>,
+}
+
+/// A doubt with how many runs have one like it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CountedDoubt {
+    /// The first of its kind.
+    pub doubt: Doubt,
+    /// How many runs.
+    pub runs: u64,
+}
+
+/// How busy a layer was in several runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct LayerSum {
+    utilisation: f64,
+    runs: u64,
+}
+
+/// Runs read from any number of files.
+#[derive(Clone, Debug, Default)]
+pub struct Runs {
+    configurations: Vec<Configuration>,
+    by_key: HashMap<String, usize>,
+    runs: Vec<Run>,
+    doubts: Vec<Vec<CountedDoubt>>,
+    layers: Vec<BTreeMap<String, LayerSum>>,
+    seen: HashSet<String>,
+    warm_ups: u64,
+}
+
+impl Runs {
+    /// Adds a run. A warm-up is counted and otherwise left out.
+    ///
+    /// # Errors
+    ///
+    /// Where a run with its id was added before: it would count twice.
+    pub fn add(&mut self, record: RunRecord) -> Result<(), Fault> {
+        if !self.seen.insert(record.run.id.clone()) {
+            return Err(Fault::Repeated(record.run.id));
+        }
+        if record.run.warm_up {
+            self.warm_ups += 1;
+            return Ok(());
+        }
+        let configuration = self.intern(Configuration::of(&record));
+        let cpu_seconds_per_gigabyte = record.cpu_seconds_per_gigabyte();
+        for doubt in record.doubts {
+            self.doubt(configuration, doubt);
+        }
+        for layer in record.layers {
+            let sum = self.layers[configuration].entry(layer.layer).or_default();
+            sum.utilisation += layer.utilisation;
+            sum.runs += 1;
+        }
+        self.runs.push(Run {
+            configuration,
+            rtt: record.path.rtt,
+            goodput: record.outcome.goodput,
+            round: record.run.round,
+            ended: record.outcome.ended,
+            retransmitted_segments: record.outcome.retransmitted_segments,
+            cpu_seconds_per_gigabyte,
+            again: record.run.again,
+            sidecar: record.samples.map(|sidecar| sidecar.file.into_boxed_str()),
+        });
+        Ok(())
+    }
+
+    fn intern(&mut self, configuration: Configuration) -> usize {
+        match self.by_key.entry(configuration.key()) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(new) => {
+                new.insert(self.configurations.len());
+                self.configurations.push(configuration);
+                self.doubts.push(Vec::new());
+                self.layers.push(BTreeMap::new());
+                self.configurations.len() - 1
+            }
+        }
+    }
+
+    fn doubt(&mut self, configuration: usize, doubt: Doubt) {
+        let kind = std::mem::discriminant(&doubt);
+        let doubts = &mut self.doubts[configuration];
+        let known = doubts
+            .iter_mut()
+            .find(|known| std::mem::discriminant(&known.doubt) == kind);
+        match known {
+            Some(known) => known.runs += 1,
+            None => doubts.push(CountedDoubt { doubt, runs: 1 }),
+        }
+    }
+
+    /// Every configuration, in the order first met.
+    pub fn configurations(&self) -> &[Configuration] {
+        &self.configurations
+    }
+
+    /// Every run but warm-ups, in the order read.
+    pub fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+
+    /// What the runs of a configuration were doubted for.
+    pub fn doubts(&self, configuration: usize) -> &[CountedDoubt] {
+        self.doubts.get(configuration).map_or(&[], Vec::as_slice)
+    }
+
+    /// The mean utilisation of each layer of a configuration, 0 to 1, by name.
+    pub fn layers(&self, configuration: usize) -> BTreeMap<&str, f64> {
+        let sums = self.layers.get(configuration).into_iter().flatten();
+        let means = sums.map(|(name, sum)| (name.as_str(), sum.utilisation / sum.runs as f64));
+        means.collect()
+    }
+
+    /// How many warm-ups there were.
+    pub fn warm_ups(&self) -> u64 {
+        self.warm_ups
+    }
+
+    /// A short name for each configuration: its method, and what distinguishes it
+    /// from the others that measure the same.
+    pub fn labels(&self) -> Vec<String> {
+        let names = self.configurations.iter().flat_map(|c| {
+            let knobs = c.knobs.keys().map(String::as_str);
+            knobs.chain(c.traits.keys().copied())
+        });
+        let names: BTreeSet<&str> = names.collect();
+        let configurations = self.configurations.iter();
+        let labels = configurations.map(|configuration| {
+            let mut label = configuration.method.clone();
+            for name in &names {
+                if let Some(value) = configuration.value(name)
+                    && self.distinguishes(name, configuration)
+                {
+                    let _ = write!(label, " {name}={value}");
+                }
+            }
+            if self.has_several_capacities(configuration.measures) {
+                let _ = write!(label, " {}", configuration.capacity);
+            }
+            label
+        });
+        labels.collect()
+    }
+
+    /// Whether others of the same method and measure have another value.
+    fn distinguishes(&self, name: &str, configuration: &Configuration) -> bool {
+        let own = configuration.value(name);
+        self.configurations.iter().any(|other| {
+            other.measures == configuration.measures
+                && other.method == configuration.method
+                && other.value(name) != own
+        })
+    }
+
+    fn has_several_capacities(&self, measures: Measures) -> bool {
+        let alike = self
+            .configurations
+            .iter()
+            .filter(|c| c.measures == measures);
+        let capacities: Vec<f64> = alike.map(|c| c.capacity.bits_per_second()).collect();
+        capacities.windows(2).any(|pair| pair[0] != pair[1])
+    }
+}

@@ -1,0 +1,4 @@
+//! Results of pScheduler.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| longhaul_fuzz::results::pscheduler(bytes));

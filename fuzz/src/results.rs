@@ -1,0 +1,49 @@
+//! What other instruments wrote, and records of runs.
+
+use longhaul_measure::record::{OnFault, read_records};
+use longhaul_measure::runs::Runs;
+use longhaul_measure::samples::{over_time, read_samples};
+use longhaul_measure::sources::{read_iperf3, read_pscheduler};
+
+/// Records: what is read can be written and is the same again.
+pub fn run_record(bytes: &[u8]) {
+    let mut runs = Runs::default();
+    let read = read_records(bytes, OnFault::Skip, |record| {
+        // Quantities lose nothing; a number of seconds may be rounded once.
+        if let Ok(line) = record.to_line() {
+            let mut again = None;
+            let read = read_records(line.as_bytes(), OnFault::Refuse, |record| {
+                again = Some(record);
+                Ok(())
+            });
+            assert!(read.is_ok(), "{read:?}");
+            let again = again.map(|record| record.to_line());
+            assert_eq!(again, Some(Ok(line)));
+        }
+        runs.add(record)
+    });
+    assert!(read.is_ok());
+    assert_eq!(runs.labels().len(), runs.configurations().len());
+}
+
+/// Samples of a run, summed up over time.
+pub fn samples(bytes: &[u8]) {
+    if let Ok(samples) = read_samples(bytes) {
+        let stretches = over_time(&samples, 50);
+        assert!(stretches.is_empty() || stretches.len() == 50);
+    }
+}
+
+/// iperf3's JSON.
+pub fn iperf3(bytes: &[u8]) {
+    if let Ok(run) = read_iperf3(bytes) {
+        assert!(!run.wall.is_zero());
+    }
+}
+
+/// pScheduler's JSON.
+pub fn pscheduler(bytes: &[u8]) {
+    if let Ok(run) = read_pscheduler(bytes) {
+        assert!(!run.wall.is_zero());
+    }
+}
