@@ -39,6 +39,8 @@ pub(super) enum PartKind {
 #[derive(Default)]
 pub(crate) struct Parts {
     open: Mutex<BTreeMap<(EntryId, u32), Arc<Part>>>,
+    /// Why files under way could not be opened. Changed within `open`'s lock.
+    refused: Mutex<BTreeMap<(EntryId, u32), Failure>>,
     /// What is durable of a file that failed stays for the next attempt.
     left_behind: AtomicBool,
 }
@@ -91,11 +93,33 @@ impl ReceiveSide {
             let text = format!("{}: another state of it is copied", entry.path);
             return Err(Failure::new(FailureKind::Changing, text));
         }
-        let part = Arc::new(self.open_part(transfer, entry)?);
+        let part = Arc::new(self.open_once(transfer, entry, generation)?);
         // An older generation's data is void, and its inode gone.
         open.retain(|(file, older), _| *file != entry.id || *older >= generation);
         open.insert((entry.id, generation), Arc::clone(&part));
         Ok(part)
+    }
+
+    /// Opens the part of a file unless that failed before: until the state
+    /// machine is told of the failure, pieces of the file still come, and
+    /// trying again would change a directory that may be finished meanwhile.
+    fn open_once(
+        &self,
+        transfer: &Transfer,
+        entry: &Entry,
+        generation: u32,
+    ) -> Result<Part, Failure> {
+        let mut refused = lock(&self.parts.refused);
+        if let Some(failure) = refused.get(&(entry.id, generation)) {
+            return Err(failure.clone());
+        }
+        let opened = self.open_part(transfer, entry);
+        if let Err(failure) = &opened {
+            // Of the others nobody asks any more.
+            refused.retain(|(file, generation), _| transfer.is_under_way(*file, *generation));
+            refused.insert((entry.id, generation), failure.clone());
+        }
+        opened
     }
 
     fn open_part(&self, transfer: &Transfer, entry: &Entry) -> Result<Part, Failure> {

@@ -105,6 +105,37 @@ fn what_the_last_file_left_is_found_when_it_failed() {
     assert!(failed > 0, "the file never failed");
 }
 
+/// Steps on a disk that has no room for a file of so many pieces.
+fn steps_without_room(pieces: usize, context: &str) -> u64 {
+    let chance = &mut Chance::new(7);
+    let mut tree = Tree::new();
+    tree.insert(b"top"[..].into(), tree::directory(chance));
+    let file = tree::file(chance, pieces * 65_536);
+    tree.insert(b"top/file"[..].into(), file);
+    let mut scene = Scene::new(tree, Tree::new());
+    scene.settings.flows.writers = 4;
+    let disk = disk_with(&scene.older);
+    disk.fill_after_bytes(20_000);
+    let ended = copy(scene.settings.clone(), &scene.source, &disk.root(), context);
+    let failed = ended.unwrap().sent.failed;
+    assert!(failed[&b"top/file"[..]].contains("room"), "{failed:?}");
+    disk.steps()
+}
+
+/// Pieces that come after one that found no room do not try again: that would
+/// change a directory that was finished when the file had failed.
+#[test]
+fn a_file_without_room_is_tried_once() {
+    for round in 0..24 {
+        let context = format!("round {round}");
+        let (few, many) = (
+            steps_without_room(2, &context),
+            steps_without_room(30, &context),
+        );
+        assert_eq!(few, many, "{context}");
+    }
+}
+
 #[test]
 fn a_full_disk_is_told_and_what_was_there_stays() {
     let content = small_tree(5);
