@@ -34,7 +34,7 @@ use std::sync::mpsc::channel;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use support::process::{Finished, LIMIT, Running, longhaul_with};
+use support::process::{Finished, Running, limit, longhaul_with};
 use support::proxy::Proxy;
 use support::random::Random;
 use support::snapshot::{Snapshot, Whole};
@@ -336,7 +336,7 @@ impl<'a> Trial<'a> {
         running.when_ended(move || {
             let _ = gone.send(false);
         });
-        let killed = done.recv_timeout(LIMIT).expect("neither end ended");
+        let killed = done.recv_timeout(limit()).expect("neither end ended");
         let killed = killed || !proxy.disarm();
         if killed {
             daemon.kill();

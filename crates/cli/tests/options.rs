@@ -491,7 +491,7 @@ fn stopped(stage: &Stage, proxy: &Proxy, command: &mut Command) -> Running {
         let _ = kill_process(pid, Signal::STOP);
         let _ = done.send(());
     });
-    let limit = support::process::LIMIT;
+    let limit = support::process::limit();
     stopped.recv_timeout(limit).expect("it ended before");
     assert!(stage.path("root").exists());
     running

@@ -35,9 +35,13 @@ pub fn about() -> Result<About, String> {
     let model = model.and_then(|line| line.split(": ").nth(1));
     let count = cpus.matches("processor\t").count();
     let model = model.unwrap_or("unknown");
+    let commit = text("git", &["rev-parse", "--short", "HEAD"])?;
+    // The records themselves change while this runs.
+    let own = ["status", "--porcelain", "--", ".", ":!bench/runs"];
+    let changed = text("git", &own)?;
     Ok(About {
         date: text("date", &["+%F"])?,
-        commit: text("git", &["describe", "--always", "--dirty", "--exclude=*"])?,
+        commit: commit + if changed.is_empty() { "" } else { "-dirty" },
         machine: format!("{count} cores {model}, Linux {}", text("uname", &["-r"])?),
     })
 }

@@ -11,6 +11,9 @@ use crate::workspace;
 /// Kills of one step: what a stopped soak loses.
 const KILLS_PER_STEP: u64 = 50;
 
+/// Lines of a failure that are kept.
+const LINES_OF_FAILURE: usize = 12;
+
 /// A test, and what makes it larger.
 pub struct Test {
     /// Its crate.
@@ -61,6 +64,7 @@ pub fn kills(soak: &Soak) -> Result<Vec<Step>, String> {
                 ("LONGHAUL_KILLS", KILLS_PER_STEP.to_string()),
                 ("LONGHAUL_KILL_BYTES", (2_u64 << 30).to_string()),
                 ("LONGHAUL_KILL_FILES", "50000".to_owned()),
+                ("LONGHAUL_LIMIT_SECONDS", "3600".to_owned()),
                 ("TMPDIR", soak.memory.display().to_string()),
             ],
             keep: &["LONGHAUL_SEED", "kills in", "files of"],
@@ -98,7 +102,7 @@ impl Test {
         let text = String::from_utf8_lossy(&text);
         match run {
             Ok(()) => Ok(kept(&text, self.keep)),
-            Err(error) => Err(format!("{error}\n{}", last_lines(&text, 30))),
+            Err(error) => Err(format!("{error}\n{}", failure_of(&text))),
         }
     }
 }
@@ -120,9 +124,14 @@ fn kept(text: &str, words: &[&str]) -> Vec<String> {
     lines
 }
 
-fn last_lines(text: &str, count: usize) -> String {
+/// Where the first panic says what failed; else the last words.
+fn failure_of(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(count)..].join("\n")
+    let panic = lines.iter().position(|line| line.contains(" panicked at "));
+    let from = panic.unwrap_or(lines.len().saturating_sub(LINES_OF_FAILURE));
+    let shown = lines[from..].iter().take(LINES_OF_FAILURE);
+    let shown: Vec<String> = shown.map(|line| line.chars().take(400).collect()).collect();
+    shown.join("\n")
 }
 
 #[cfg(test)]
@@ -134,6 +143,8 @@ mod tests {
         let text = "compiling\nLONGHAUL_SEED=7\nLONGHAUL_SEED=7\n20 kills in 7 copies\n";
         let expected = ["LONGHAUL_SEED=7", "20 kills in 7 copies"];
         assert_eq!(kept(text, &["SEED", "kills in"]), expected);
-        assert_eq!(last_lines(text, 1), "20 kills in 7 copies");
+        assert_eq!(failure_of(text), text.trim_end());
+        let failed = "noise\nthread 'a' panicked at b:1:\nwhy\n";
+        assert_eq!(failure_of(failed), "thread 'a' panicked at b:1:\nwhy");
     }
 }

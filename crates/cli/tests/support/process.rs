@@ -14,7 +14,12 @@ use rustix::process::{
 use serde_json::Value;
 
 /// No process of a test may take longer; far above what any needs.
-pub const LIMIT: Duration = Duration::from_secs(120);
+/// `LONGHAUL_LIMIT_SECONDS` is another limit, for larger sizes and busy hosts.
+pub fn limit() -> Duration {
+    let set = std::env::var("LONGHAUL_LIMIT_SECONDS").ok();
+    let seconds = set.map_or(120, |set| set.parse().expect("a number of seconds"));
+    Duration::from_secs(seconds)
+}
 
 /// The `longhaul` command, with nothing of the user's configuration.
 pub fn longhaul() -> Command {
@@ -94,10 +99,10 @@ impl Running {
 
     /// The next line of standard output; none at its end.
     pub fn line(&self) -> Option<String> {
-        match self.lines.recv_timeout(LIMIT) {
+        match self.lines.recv_timeout(limit()) {
             Ok(line) => Some(line),
             Err(RecvTimeoutError::Disconnected) => None,
-            Err(RecvTimeoutError::Timeout) => panic!("no line within {LIMIT:?}"),
+            Err(RecvTimeoutError::Timeout) => panic!("no line within {:?}", limit()),
         }
     }
 
@@ -142,7 +147,12 @@ impl Running {
             output,
             errors: String::from_utf8_lossy(&errors).into_owned(),
         };
-        assert!(in_time, "not done within {LIMIT:?}: {finished:?}");
+        assert!(
+            in_time,
+            "not done within {:?}: {}",
+            limit(),
+            finished.shown()
+        );
         finished
     }
 
@@ -151,7 +161,7 @@ impl Running {
         self.when_ended(move || {
             let _ = done.send(());
         });
-        ended.recv_timeout(LIMIT).is_ok()
+        ended.recv_timeout(limit()).is_ok()
     }
 
     /// Does something once it has ended, and is not yet reaped, so that nothing
