@@ -7,7 +7,9 @@
 mod bytes;
 mod moment;
 mod rate;
+mod storage_rate;
 
 pub use bytes::{ByteCount, ParseByteCountError};
 pub use moment::{Moment, ParseSpanError, parse_span};
 pub use rate::{BitRate, ParseBitRateError};
+pub use storage_rate::{ByteRate, ParseByteRateError};

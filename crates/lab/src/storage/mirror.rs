@@ -1,0 +1,250 @@
+//! A directory mounted a second time behind a modelled device.
+//!
+//! Every operation is done at once in the directory behind, and answered when
+//! the model says that the device would have. Threads wait, one for each
+//! request under way, at most [`MAXIMUM_OUTSTANDING`]. A *flow* is a thread of
+//! whoever reads or writes.
+
+mod attributes;
+mod operations;
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use fuser::{BackgroundSession, Config, Errno, FileType, MountOption, SessionACL};
+use longhaul_units::Moment;
+
+use super::StorageSettings;
+use super::device::Channel;
+use super::nodes::Nodes;
+
+/// Requests under way at most, each with a thread: more flows than any
+/// scenario of the papers has for one device.
+pub const MAXIMUM_OUTSTANDING: usize = 64;
+
+/// Bytes of one request at most: what the kernel makes of larger ones.
+const MAXIMUM_REQUEST: u32 = 1 << 20;
+
+/// The file system's type in the list of mounts, by which a killed lab's mounts
+/// are known: `fuse.longhaul-lab`.
+const SUBTYPE: &str = "longhaul-lab";
+
+/// What is in a directory, as it was opened.
+type Listing = Arc<Vec<(u64, FileType, OsString)>>;
+
+struct Mirror {
+    nodes: Mutex<Nodes>,
+    /// Number of the root in the directory behind.
+    top: u64,
+    /// Open files by handle, with their inodes' numbers.
+    files: Mutex<HashMap<u64, (u64, Arc<File>)>>,
+    listings: Mutex<HashMap<u64, Listing>>,
+    next_handle: AtomicU64,
+    reading: Mutex<Channel>,
+    writing: Mutex<Channel>,
+    operation_latency: Duration,
+    began: Instant,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Mirror {
+    fn new(top: &Path, settings: &StorageSettings) -> io::Result<Mirror> {
+        Ok(Mirror {
+            top: top.metadata()?.ino(),
+            nodes: Mutex::new(Nodes::new(top.to_owned())),
+            files: Mutex::default(),
+            listings: Mutex::default(),
+            next_handle: AtomicU64::new(1),
+            reading: Mutex::new(Channel::new(settings.read)),
+            writing: Mutex::new(Channel::new(settings.write)),
+            operation_latency: settings.operation_latency,
+            began: Instant::now(),
+        })
+    }
+
+    fn now(&self) -> Moment {
+        Moment(0) + self.began.elapsed()
+    }
+
+    /// Does it, and comes back when the device would have.
+    fn paced<T>(
+        &self,
+        channel: &Mutex<Channel>,
+        flow: u32,
+        bytes: u64,
+        work: impl FnOnce() -> T,
+    ) -> T {
+        let due = lock(channel).request(self.now(), flow.into(), bytes);
+        let result = work();
+        std::thread::sleep(due.since(self.now()));
+        lock(channel).answered();
+        result
+    }
+
+    /// Comes back after an operation on names.
+    fn operated<T>(&self, work: impl FnOnce() -> T) -> T {
+        let began = Instant::now();
+        let result = work();
+        std::thread::sleep(self.operation_latency.saturating_sub(began.elapsed()));
+        result
+    }
+
+    fn path(&self, number: u64) -> Result<PathBuf, Errno> {
+        lock(&self.nodes).path(number).ok_or(Errno::ESTALE)
+    }
+
+    fn child(&self, parent: u64, name: &std::ffi::OsStr) -> Result<PathBuf, Errno> {
+        lock(&self.nodes).child(parent, name).ok_or(Errno::ESTALE)
+    }
+
+    fn file(&self, handle: u64) -> Result<Arc<File>, Errno> {
+        let files = lock(&self.files);
+        let (_, file) = files.get(&handle).ok_or(Errno::EBADF)?;
+        Ok(Arc::clone(file))
+    }
+
+    /// A file that was removed and is still open: the kernel asks by number
+    /// alone.
+    fn still_open(&self, number: u64) -> Result<Arc<File>, Errno> {
+        let files = lock(&self.files);
+        let mut open = files.values().filter(|(open, _)| *open == number);
+        let (_, file) = open.next().ok_or(Errno::ESTALE)?;
+        Ok(Arc::clone(file))
+    }
+
+    fn keep(&self, file: File) -> Result<u64, Errno> {
+        let number = attributes::number(file.metadata()?.ino(), self.top);
+        let handle = self.next_handle.fetch_add(1, Ordering::Relaxed);
+        lock(&self.files).insert(handle, (number, Arc::new(file)));
+        Ok(handle)
+    }
+}
+
+/// A mirror that is mounted; dropping it unmounts it.
+#[derive(Debug)]
+pub struct MountedStorage {
+    session: Option<BackgroundSession>,
+    at: PathBuf,
+}
+
+impl MountedStorage {
+    /// Mounts the directory `behind` at `at`, both existing, for everybody on
+    /// this host.
+    ///
+    /// # Errors
+    ///
+    /// Where `/dev/fuse` is missing, mounting is not permitted (root, or
+    /// `fusermount3` and `user_allow_other`), or a directory cannot be opened.
+    pub fn mount(
+        behind: &Path,
+        at: &Path,
+        settings: &StorageSettings,
+    ) -> io::Result<MountedStorage> {
+        let behind = behind.canonicalize()?;
+        let mirror = Mirror::new(&behind, settings)?;
+        let mut config = Config::default();
+        config.mount_options = vec![
+            MountOption::FSName(behind.display().to_string().replace(',', "_")),
+            MountOption::Subtype(SUBTYPE.to_owned()),
+            MountOption::DefaultPermissions,
+            MountOption::NoSuid,
+            MountOption::NoDev,
+        ];
+        config.acl = SessionACL::All;
+        config.n_threads = Some(MAXIMUM_OUTSTANDING);
+        config.clone_fd = true;
+        let session = fuser::spawn_mount(mirror, at, &config)?;
+        Ok(MountedStorage {
+            session: Some(session),
+            at: at.to_owned(),
+        })
+    }
+
+    /// Where it is mounted.
+    pub fn path(&self) -> &Path {
+        &self.at
+    }
+
+    /// Unmounts it.
+    ///
+    /// # Errors
+    ///
+    /// Where something still uses it (`EBUSY`).
+    pub fn unmount(mut self) -> io::Result<()> {
+        match self.session.take() {
+            Some(session) => session.umount_and_join(),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Unmounts what killed labs left: mirrors that nobody serves any more. Gives
+/// where they were.
+///
+/// # Errors
+///
+/// Where the list of mounts cannot be read.
+pub fn unmount_abandoned() -> io::Result<Vec<PathBuf>> {
+    let mounts = std::fs::read_to_string("/proc/self/mounts")?;
+    let of_ours = mounts.lines().filter_map(|line| {
+        let mut fields = line.split(' ').skip(1);
+        let (at, kind) = (fields.next()?, fields.next()?);
+        (kind == format!("fuse.{SUBTYPE}")).then(|| PathBuf::from(unescaped(at)))
+    });
+    Ok(of_ours.filter(|at| is_abandoned(at)).collect())
+}
+
+/// Whether nobody answers there; then it is unmounted.
+fn is_abandoned(at: &Path) -> bool {
+    let dead = at
+        .metadata()
+        .is_err_and(|error| error.raw_os_error() == Some(libc::ENOTCONN));
+    dead && rustix::mount::unmount(at, rustix::mount::UnmountFlags::DETACH).is_ok()
+}
+
+/// The list of mounts writes spaces and the like as `\040`.
+fn unescaped(field: &str) -> OsString {
+    use std::os::unix::ffi::OsStringExt;
+    let bytes = field.as_bytes();
+    let mut plain = Vec::with_capacity(bytes.len());
+    let mut rest = bytes;
+    while let Some((&first, after)) = rest.split_first() {
+        let digits = after
+            .get(..3)
+            .filter(|_| first == b'\\')
+            .and_then(|digits| std::str::from_utf8(digits).ok())
+            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        match digits {
+            Some(byte) => {
+                plain.push(byte);
+                rest = &after[3..];
+            }
+            None => {
+                plain.push(first);
+                rest = after;
+            }
+        }
+    }
+    OsString::from_vec(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_of_mounts_is_read() {
+        assert_eq!(unescaped("/a\\040b/c\\134d"), OsString::from("/a b/c\\d"));
+        assert_eq!(unescaped("/a\\9"), OsString::from("/a\\9"));
+    }
+}

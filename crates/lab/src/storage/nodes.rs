@@ -1,0 +1,218 @@
+//! The names of a mirrored directory's inodes: the kernel asks by number, the
+//! directory behind knows names. A number is what the directory behind has,
+//! but for the root's.
+
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+/// The number that FUSE gives the root.
+pub const ROOT: u64 = 1;
+
+/// Directories within directories: what a path of 4,096 bytes can name.
+const DEEPEST: usize = 2048;
+
+/// A name within a directory.
+type Name = (u64, OsString);
+
+#[derive(Debug, Default)]
+struct Node {
+    /// Several where there are hard links; none once it was removed.
+    names: Vec<Name>,
+    /// How often the kernel was told of it and has not forgotten.
+    lookups: u64,
+}
+
+/// All inodes that the kernel knows.
+#[derive(Debug)]
+pub struct Nodes {
+    top: PathBuf,
+    nodes: HashMap<u64, Node>,
+    numbers: HashMap<Name, u64>,
+}
+
+impl Nodes {
+    /// Those of the directory `top`.
+    pub fn new(top: PathBuf) -> Nodes {
+        Nodes {
+            top,
+            nodes: HashMap::new(),
+            numbers: HashMap::new(),
+        }
+    }
+
+    /// Where an inode is; none where it has no name any more.
+    pub fn path(&self, number: u64) -> Option<PathBuf> {
+        let mut names: Vec<&OsStr> = Vec::new();
+        let mut current = number;
+        while current != ROOT {
+            let (parent, name) = self.nodes.get(&current)?.names.last()?;
+            names.push(name);
+            current = *parent;
+            if names.len() > DEEPEST {
+                return None;
+            }
+        }
+        let mut path = self.top.clone();
+        path.extend(names.iter().rev());
+        Some(path)
+    }
+
+    /// Where a name in a directory is.
+    pub fn child(&self, parent: u64, name: &OsStr) -> Option<PathBuf> {
+        Some(self.path(parent)?.join(Path::new(name)))
+    }
+
+    /// The kernel was told that this name is that inode.
+    pub fn remember(&mut self, parent: u64, name: &OsStr, number: u64) {
+        if number == ROOT {
+            return;
+        }
+        self.attach((parent, name.to_owned()), number);
+        self.nodes.entry(number).or_default().lookups += 1;
+    }
+
+    fn attach(&mut self, name: Name, number: u64) {
+        if self.numbers.get(&name) == Some(&number) {
+            return;
+        }
+        self.detach(&name);
+        self.nodes
+            .entry(number)
+            .or_default()
+            .names
+            .push(name.clone());
+        self.numbers.insert(name, number);
+    }
+
+    fn detach(&mut self, name: &Name) -> Option<u64> {
+        let number = self.numbers.remove(name)?;
+        if let Some(node) = self.nodes.get_mut(&number) {
+            node.names.retain(|other| other != name);
+        }
+        Some(number)
+    }
+
+    /// A name was removed.
+    pub fn removed(&mut self, parent: u64, name: &OsStr) {
+        self.detach(&(parent, name.to_owned()));
+    }
+
+    /// A name was changed; what had the new one before has it no more.
+    pub fn renamed(&mut self, from: (u64, &OsStr), to: (u64, &OsStr)) {
+        let to = (to.0, to.1.to_owned());
+        self.detach(&to);
+        if let Some(number) = self.detach(&(from.0, from.1.to_owned())) {
+            self.attach(to, number);
+        }
+    }
+
+    /// Two names were exchanged.
+    pub fn exchanged(&mut self, one: (u64, &OsStr), other: (u64, &OsStr)) {
+        let (one, other) = ((one.0, one.1.to_owned()), (other.0, other.1.to_owned()));
+        let (first, second) = (self.detach(&one), self.detach(&other));
+        for (name, number) in [(other, first), (one, second)] {
+            if let Some(number) = number {
+                self.attach(name, number);
+            }
+        }
+    }
+
+    /// The kernel forgot an inode, so many times.
+    pub fn forget(&mut self, number: u64, lookups: u64) {
+        let Some(node) = self.nodes.get_mut(&number) else {
+            return;
+        };
+        node.lookups = node.lookups.saturating_sub(lookups);
+        if node.lookups > 0 {
+            return;
+        }
+        if let Some(node) = self.nodes.remove(&number) {
+            for name in &node.names {
+                self.numbers.remove(name);
+            }
+        }
+    }
+
+    /// Inodes known.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Whether none is known.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> &OsStr {
+        OsStr::new(text)
+    }
+
+    fn tree() -> Nodes {
+        let mut nodes = Nodes::new(PathBuf::from("/top"));
+        nodes.remember(ROOT, name("a"), 10);
+        nodes.remember(10, name("b"), 11);
+        nodes.remember(11, name("c"), 12);
+        nodes
+    }
+
+    fn path(nodes: &Nodes, number: u64) -> Option<String> {
+        nodes.path(number).map(|path| path.display().to_string())
+    }
+
+    #[test]
+    fn a_renamed_directory_takes_its_contents_along() {
+        let mut nodes = tree();
+        assert_eq!(path(&nodes, 12).as_deref(), Some("/top/a/b/c"));
+        assert_eq!(path(&nodes, ROOT).as_deref(), Some("/top"));
+        nodes.renamed((10, name("b")), (ROOT, name("z")));
+        assert_eq!(path(&nodes, 12).as_deref(), Some("/top/z/c"));
+        assert_eq!(nodes.child(12, name("d")), Some("/top/z/c/d".into()));
+    }
+
+    #[test]
+    fn what_is_replaced_or_removed_has_no_name() {
+        let mut nodes = tree();
+        nodes.remember(11, name("new"), 13);
+        nodes.renamed((11, name("new")), (11, name("c")));
+        assert_eq!(path(&nodes, 12), None);
+        assert_eq!(path(&nodes, 13).as_deref(), Some("/top/a/b/c"));
+        nodes.removed(11, name("c"));
+        assert_eq!(path(&nodes, 13), None);
+    }
+
+    #[test]
+    fn a_hard_link_keeps_the_other_name() {
+        let mut nodes = tree();
+        nodes.remember(ROOT, name("second"), 12);
+        nodes.removed(ROOT, name("second"));
+        assert_eq!(path(&nodes, 12).as_deref(), Some("/top/a/b/c"));
+    }
+
+    #[test]
+    fn exchanged_names_stay_whole() {
+        let mut nodes = tree();
+        nodes.remember(ROOT, name("x"), 20);
+        nodes.exchanged((ROOT, name("x")), (11, name("c")));
+        assert_eq!(path(&nodes, 20).as_deref(), Some("/top/a/b/c"));
+        assert_eq!(path(&nodes, 12).as_deref(), Some("/top/x"));
+    }
+
+    #[test]
+    fn what_the_kernel_forgets_is_forgotten() {
+        let mut nodes = tree();
+        nodes.remember(11, name("c"), 12);
+        nodes.forget(12, 1);
+        assert_eq!(nodes.len(), 3);
+        nodes.forget(12, 1);
+        nodes.forget(11, 1);
+        nodes.forget(10, 1);
+        nodes.forget(99, 1);
+        assert!(nodes.is_empty() && nodes.numbers.is_empty());
+    }
+}

@@ -1,0 +1,84 @@
+//! A rate of storage.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::ByteCount;
+
+/// Bytes per second, finite and greater than zero.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+pub struct ByteRate(f64);
+
+impl ByteRate {
+    /// So many bytes per second; none where that is not finite or not greater
+    /// than zero.
+    pub fn new(bytes_per_second: f64) -> Option<ByteRate> {
+        let valid = bytes_per_second.is_finite() && bytes_per_second > 0.0;
+        valid.then_some(ByteRate(bytes_per_second))
+    }
+
+    /// Bytes per second.
+    pub fn bytes_per_second(self) -> f64 {
+        self.0
+    }
+}
+
+impl fmt::Display for ByteRate {
+    /// As a byte count, with `/s`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/s", ByteCount(self.0.round() as u64))
+    }
+}
+
+/// A rate of storage that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParseByteRateError(String);
+
+impl fmt::Display for ParseByteRateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "\"{}\" is not a rate of storage: write bytes per second, or a number with \
+             kBps, MBps, GBps (or MB/s, MiB/s)",
+            self.0
+        )
+    }
+}
+
+impl std::error::Error for ParseByteRateError {}
+
+impl FromStr for ByteRate {
+    type Err = ParseByteRateError;
+
+    /// Reads `100MBps`, `1.5GB/s`, `20MiB/s`.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let error = || ParseByteRateError(text.to_owned());
+        let size = text
+            .strip_suffix("ps")
+            .or_else(|| text.strip_suffix("/s"))
+            .unwrap_or(text);
+        let bytes: ByteCount = size.parse().map_err(|_| error())?;
+        ByteRate::new(bytes.0 as f64).ok_or_else(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_and_prints() {
+        for (text, rate) in [
+            ("100MBps", 100e6),
+            ("1.5GB/s", 1.5e9),
+            ("20MiB/s", 20.0 * 1_048_576.0),
+            ("4096", 4096.0),
+        ] {
+            assert_eq!(text.parse(), Ok(ByteRate(rate)), "{text}");
+        }
+        assert_eq!(ByteRate(100e6).to_string(), "100 MB/s");
+        for text in ["", "0", "fast", "1gbit", "-3MB/s"] {
+            assert!(text.parse::<ByteRate>().is_err(), "{text}");
+        }
+    }
+}
