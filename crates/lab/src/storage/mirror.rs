@@ -86,6 +86,7 @@ impl Mirror {
     ) -> T {
         let due = lock(channel).request(self.now(), flow.into(), bytes);
         let result = work();
+        // tidy: time itself is what is waited for: the device's
         std::thread::sleep(due.since(self.now()));
         lock(channel).answered();
         result
@@ -95,6 +96,7 @@ impl Mirror {
     fn operated<T>(&self, work: impl FnOnce() -> T) -> T {
         let began = Instant::now();
         let result = work();
+        // tidy: as above
         std::thread::sleep(self.operation_latency.saturating_sub(began.elapsed()));
         result
     }
