@@ -3,6 +3,8 @@
 // What reads like a link is the help's own notation of what may be left out.
 #![allow(rustdoc::broken_intra_doc_links, rustdoc::invalid_html_tags)]
 
+pub mod lab;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -55,6 +57,9 @@ pub enum Command {
     /// Print the fingerprint of a certificate's key, as principals.toml and --fingerprint take it.
     #[command(after_help = "Example:\n  longhaul fingerprint alice.pem")]
     Fingerprint(FingerprintArguments),
+    /// Emulated wide-area paths on this machine, for any command.
+    #[command(subcommand)]
+    Lab(lab::LabCommand),
 }
 
 const CP_EXAMPLES: &str = "Examples:
@@ -63,6 +68,7 @@ const CP_EXAMPLES: &str = "Examples:
   longhaul cp longhaul://dtn.example.org/archive/big.h5 .    fetches one file
   longhaul cp report.pdf longhaul://dtn.example.org/inbox/   makes inbox/report.pdf
   longhaul cp zero:10GB longhaul://dtn.example.org/null:     measures without disks
+  longhaul cp --lab rtt=100ms,rate=1gbit -r data /tmp/copy   across an emulated path
 A slash after a source directory means what is in it. An interrupted copy goes on when the same
 command is run again, in the same directory.";
 
@@ -183,6 +189,10 @@ pub struct CopyArguments {
     /// Say nothing but failures.
     #[arg(short, long)]
     pub quiet: bool,
+    /// Run both ends on this machine across an emulated path, as rtt=100ms,rate=1gbit; source and
+    /// destination are local paths. `longhaul lab run --help` tells what a path has.
+    #[arg(long, value_name = "PATH")]
+    pub lab: Option<String>,
     /// How the work is divided.
     #[command(flatten)]
     pub layers: LayerArguments,

@@ -4,6 +4,7 @@ pub mod clean;
 pub mod connection;
 pub mod cp;
 pub mod fingerprint;
+pub mod lab;
 pub mod run;
 pub mod token;
 pub mod verify;

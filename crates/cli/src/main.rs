@@ -27,8 +27,18 @@ fn main() -> ExitCode {
             };
         }
     };
+    // What runs in a lab has the limits of whoever called.
+    if let Command::Lab(command) = arguments.command {
+        return commands::lab::run(command);
+    }
     raise_open_files();
+    if let Command::Cp(copy) = &arguments.command
+        && copy.lab.is_some()
+    {
+        return commands::lab::copy(copy.clone());
+    }
     let exit = match arguments.command {
+        Command::Lab(_) => messages::Exit::Usage,
         Command::Cp(arguments) => commands::cp::run(arguments),
         Command::Verify(arguments) => commands::verify::run(arguments),
         Command::Serve(arguments) => daemon::run(arguments),

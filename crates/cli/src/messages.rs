@@ -27,7 +27,8 @@ pub enum Exit {
 }
 
 impl Exit {
-    fn code(self) -> u8 {
+    /// The number.
+    pub fn code(self) -> u8 {
         match self {
             Exit::Done => 0,
             Exit::Usage => 1,

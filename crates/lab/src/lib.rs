@@ -1,9 +1,34 @@
 //! An emulated wide area on one machine: what the papers had in hardware.
 //!
+//! - [`scenario`]: what a lab is, as one writes it
 //! - [`link`]: one direction of a path as a pure queue in virtual time
 //! - [`storage`]: a directory behind a modelled device
+//! - [`packet`]: IP packets and super-packets, cut, damaged, rewritten
+//! - [`emulator`]: the same links over real packets
+//! - [`tun`], [`netns`]: the hosts' devices and namespaces
+//! - [`lab`]: hosts and paths that run
+//! - [`background`]: other traffic on the path
+//! - [`report`]: what they did, and what speaks against believing it
+//! - [`processes`], [`control`]: commands on its hosts, and how it is asked
+//! - [`isolate`]: the process that a lab lives in, and that nothing of it
+//!   outlives
+//! - [`state`], [`machine`]: what labs know of each other, and what they change
+//!   of the machine
 //! - [`random`]: the numbers that a seed repeats
 
+pub mod background;
+pub mod control;
+pub mod emulator;
+pub mod isolate;
+pub mod lab;
 pub mod link;
+pub mod machine;
+pub mod netns;
+pub mod packet;
+pub mod processes;
 pub mod random;
+pub mod report;
+pub mod scenario;
+pub mod state;
 pub mod storage;
+pub mod tun;

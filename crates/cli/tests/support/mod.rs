@@ -2,7 +2,7 @@
 //! daemon, a proxy that counts bytes, trees, and how trees are compared.
 
 // Each theme is a crate of its own and uses a part of this.
-#![allow(dead_code)]
+#![allow(dead_code, unused_imports)]
 
 pub mod daemon;
 pub mod process;

@@ -1,0 +1,306 @@
+//! What `longhaul lab` takes.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use longhaul_lab::background::Background;
+use longhaul_lab::emulator::gate::BlockRule;
+use longhaul_lab::scenario::{
+    Hosts, PathSettings, Scenario, ScenarioError, Sysctl, Window, parse_block, parse_site,
+};
+
+/// What to do with labs.
+#[derive(Debug, Subcommand)]
+pub enum LabCommand {
+    /// Run a command on site A, across an emulated path from site B.
+    #[command(after_help = RUN_EXAMPLES)]
+    Run(Box<LabRunArguments>),
+    /// Start a lab that stays until it is ended.
+    #[command(after_help = "Example:\n  longhaul lab up far --rtt 366ms --rate 10gbit")]
+    Up(Box<LabUpArguments>),
+    /// Run a command on a host of a lab.
+    #[command(after_help = "Example:\n  longhaul lab exec far b -- iperf3 -s")]
+    Exec(LabExecArguments),
+    /// List the labs that run, or say what one did.
+    #[command(after_help = "Example:\n  longhaul lab status far")]
+    Status(LabStatusArguments),
+    /// Change the path of a running lab.
+    #[command(
+        after_help = "Examples:\n  longhaul lab set far cut=5s\n  longhaul lab set far rtt=10ms loss=1e-4"
+    )]
+    Set(LabSetArguments),
+    /// End a lab and everything in it.
+    #[command(after_help = "Example:\n  longhaul lab down far")]
+    Down(LabDownArguments),
+}
+
+const RUN_EXAMPLES: &str = "Examples:
+  longhaul lab run --rtt 100ms --rate 1gbit -- ping -c 3 lab-b
+  longhaul lab run --rtt 91.6ms --rate 5gbit --server 'iperf3 -s -1' -- iperf3 -c lab-b
+  longhaul lab run --rtt 20ms --rate 1gbit --loss 1e-4 -- sh -c 'ping -c 3 $LONGHAUL_LAB_B'
+Variables of every command: LONGHAUL_LAB_A and LONGHAUL_LAB_B (addresses of the sites' first
+hosts), LONGHAUL_LAB_A1, _A2, _B1 ... (every host), each with _V6 and _ALL; LONGHAUL_LAB_HOST,
+LONGHAUL_LAB_PATH, LONGHAUL_LAB_CONGESTION. Names: lab-a, lab-b, lab-a1 ...
+The exit code is the command's; where the lab cannot be made, 1 (usage) or 6.";
+
+/// The path between sites.
+#[derive(Clone, Debug, Args)]
+pub struct PathArguments {
+    /// Round trip time, without what queue and line add [default: 0ms]
+    #[arg(long, value_name = "TIME")]
+    pub rtt: Option<String>,
+    /// Rate of the line, as Ethernet counts it: 38 bytes beside each IP packet [default: none]
+    #[arg(long, value_name = "RATE")]
+    pub rate: Option<String>,
+    /// Segments lost, each way: a share as 1e-5 or 0.1%, SHARE/LENGTH for bursts, or
+    /// ge:TO_BAD/TO_GOOD/LOSS_BAD/LOSS_GOOD [default: 0]
+    #[arg(long, value_name = "LOSS")]
+    pub loss: Option<String>,
+    /// What may wait before the line: bytes, or BDPs (at least 128 KiB) [default: 1bdp]
+    #[arg(long, value_name = "QUEUE")]
+    pub queue: Option<String>,
+    /// The delay wanders by so much to either side, each way; order stays.
+    #[arg(long, value_name = "TIME")]
+    pub jitter: Option<String>,
+    /// Segments that arrive later than those behind them, as 1e-3:2ms.
+    #[arg(long, value_name = "SHARE:TIME")]
+    pub reorder: Option<String>,
+    /// Segments that arrive twice.
+    #[arg(long, value_name = "SHARE")]
+    pub duplicate: Option<String>,
+    /// Segments damaged so that TCP sees it.
+    #[arg(long, value_name = "SHARE")]
+    pub corrupt: Option<String>,
+    /// Segments damaged, with the checksum mended, so that only the application can see it.
+    #[arg(long, value_name = "SHARE")]
+    pub corrupt_unseen: Option<String>,
+    /// One-way delay from B to A, of the RTT [default: half]
+    #[arg(long, value_name = "TIME")]
+    pub delay_back: Option<String>,
+    /// Rate from B to A, where it differs.
+    #[arg(long, value_name = "RATE")]
+    pub rate_back: Option<String>,
+    /// Loss from B to A, where it differs.
+    #[arg(long, value_name = "LOSS")]
+    pub loss_back: Option<String>,
+}
+
+impl PathArguments {
+    fn settings(&self) -> Result<PathSettings, ScenarioError> {
+        let mut path = PathSettings::default();
+        for (key, value) in [
+            ("rtt", &self.rtt),
+            ("rate", &self.rate),
+            ("loss", &self.loss),
+            ("queue", &self.queue),
+            ("jitter", &self.jitter),
+            ("reorder", &self.reorder),
+            ("duplicate", &self.duplicate),
+            ("corrupt", &self.corrupt),
+            ("corrupt-unseen", &self.corrupt_unseen),
+            ("delay-back", &self.delay_back),
+            ("rate-back", &self.rate_back),
+            ("loss-back", &self.loss_back),
+        ] {
+            if let Some(value) = value {
+                path.apply_one(key, value)?;
+            }
+        }
+        path.links()?;
+        Ok(path)
+    }
+}
+
+/// A lab.
+#[derive(Clone, Debug, Args)]
+pub struct ScenarioArguments {
+    /// The path between sites.
+    #[command(flatten)]
+    pub path: PathArguments,
+    /// Hosts of each site: 2x2 is two sites of two, 1x1x1 three of one.
+    #[arg(long, value_name = "NxN", default_value = "1x1")]
+    pub hosts: Hosts,
+    /// Congestion control of the hosts.
+    #[arg(long, value_name = "NAME", default_value = "cubic")]
+    pub congestion: String,
+    /// What the hosts' TCP may have in flight, by tcp_rmem and tcp_wmem: BDPs, bytes, or `host` for
+    /// this machine's own settings. Never less than those.
+    #[arg(long, value_name = "WINDOW", default_value = "2bdp", value_parser = |text: &str| text.parse::<Window>())]
+    pub window: Window,
+    /// A kernel parameter of all hosts, or of one site or host (b:net.ipv4.tcp_sack=0).
+    #[arg(long, value_name = "K=V")]
+    pub sysctl: Vec<Sysctl>,
+    /// A parameter of the whole machine (net.core.*), put back at the end; one lab at a time.
+    #[arg(long, value_name = "K=V", value_parser = parse_host_sysctl)]
+    pub host_sysctl: Vec<(String, String)>,
+    /// Largest IP packet.
+    #[arg(long, value_name = "BYTES", default_value = "1500", value_parser = clap::value_parser!(u16).range(576..))]
+    pub mtu: u16,
+    /// Addresses of each host.
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u8).range(1..=9))]
+    pub addresses: u8,
+    /// What a site lets in from others: SITE:PORT, SITE:FROM-TO or SITE:new (TCP connections) is
+    /// dropped; with :reset refused. b:4960, a:new:reset
+    #[arg(long, value_name = "RULE", value_parser = parse_block)]
+    pub block: Vec<BlockRule>,
+    /// The site behind NAT: its hosts share one address that others see.
+    #[arg(long, value_name = "SITE", value_parser = parse_nat)]
+    pub nat: Option<usize>,
+    /// TCP streams of other hosts that share the path from A to B.
+    #[arg(long, value_name = "N", default_value = "0", value_parser = clap::value_parser!(u16).range(0..=256))]
+    pub background: u16,
+    /// The other hosts send for ON, then rest for OFF, and so on, as 2s/1s.
+    #[arg(long, value_name = "ON/OFF", value_parser = parse_on_off, requires = "background")]
+    pub background_on_off: Option<(Duration, Duration)>,
+    /// Of all that is random: the same seed loses the same segments.
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub seed: u64,
+}
+
+impl ScenarioArguments {
+    /// What is asked for.
+    ///
+    /// # Errors
+    ///
+    /// Where the path makes no sense.
+    pub fn scenario(&self) -> Result<Scenario, ScenarioError> {
+        Ok(Scenario {
+            hosts: self.hosts.clone(),
+            path: self.path.settings()?,
+            mtu: self.mtu,
+            congestion: self.congestion.clone(),
+            window: self.window,
+            sysctls: self.sysctl.clone(),
+            addresses: usize::from(self.addresses),
+            blocks: self.block.clone(),
+            nat: self.nat,
+            background: self.background(),
+            seed: self.seed,
+        })
+    }
+
+    fn background(&self) -> Option<Background> {
+        (self.background > 0).then_some(Background {
+            streams: self.background,
+            on_off: self.background_on_off,
+        })
+    }
+}
+
+/// What `lab run` takes.
+#[derive(Clone, Debug, Args)]
+pub struct LabRunArguments {
+    /// The lab.
+    #[command(flatten)]
+    pub scenario: ScenarioArguments,
+    /// A shell command that runs on site B's first host meanwhile; its output goes to standard
+    /// error. The command begins once it listens.
+    #[arg(long, value_name = "CMD")]
+    pub server: Option<String>,
+    /// The TCP port that it listens on [default: any]
+    #[arg(long, value_name = "PORT", requires = "server")]
+    pub server_port: Option<u16>,
+    /// How long it may take until it listens.
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = longhaul_units::parse_span)]
+    pub server_wait: Duration,
+    /// The host that the command runs on.
+    #[arg(long, value_name = "HOST", default_value = "a1")]
+    pub on: String,
+    /// The lab's name, for `lab set` and `lab exec` meanwhile [default: run-PID]
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Write what the lab did to a file, as JSON.
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    /// Say nothing on standard error but doubts and failures.
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// The command and its arguments.
+    #[arg(value_name = "CMD", required = true, last = true)]
+    pub command: Vec<OsString>,
+}
+
+/// What `lab up` takes.
+#[derive(Clone, Debug, Args)]
+pub struct LabUpArguments {
+    /// Its name.
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// The lab.
+    #[command(flatten)]
+    pub scenario: ScenarioArguments,
+}
+
+/// What `lab exec` takes.
+#[derive(Clone, Debug, Args)]
+pub struct LabExecArguments {
+    /// The lab.
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// The host, as a1; a letter is a site's first.
+    #[arg(value_name = "HOST")]
+    pub host: String,
+    /// The command and its arguments.
+    #[arg(value_name = "CMD", required = true, last = true)]
+    pub command: Vec<OsString>,
+}
+
+/// What `lab status` takes.
+#[derive(Clone, Debug, Args)]
+pub struct LabStatusArguments {
+    /// The lab [default: all, by name]
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
+    /// JSON on standard output.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What `lab set` takes.
+#[derive(Clone, Debug, Args)]
+pub struct LabSetArguments {
+    /// The lab.
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// rtt=, rate=, loss=, queue= and the other settings of a path, from now on; cut=5s lets
+    /// nothing pass for so long.
+    #[arg(value_name = "KEY=VALUE", required = true)]
+    pub settings: Vec<String>,
+}
+
+/// What `lab down` takes.
+#[derive(Clone, Debug, Args)]
+pub struct LabDownArguments {
+    /// The lab.
+    #[arg(value_name = "NAME")]
+    pub name: String,
+}
+
+fn parse_nat(text: &str) -> Result<usize, String> {
+    parse_site(text).ok_or_else(|| "write a site's letter".to_owned())
+}
+
+fn parse_on_off(text: &str) -> Result<(Duration, Duration), String> {
+    let (on, off) = text.split_once('/').ok_or("write ON/OFF, as 2s/1s")?;
+    let span = |text| longhaul_units::parse_span(text).map_err(|error| error.to_string());
+    let (on, off) = (span(on)?, span(off)?);
+    if on.is_zero() {
+        return Err("they must send for some time".to_owned());
+    }
+    Ok((on, off))
+}
+
+/// Only what no network namespace has of its own.
+fn parse_host_sysctl(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
+    if !(name.starts_with("net.core.") || name == "net.ipv4.tcp_mem") {
+        return Err(
+            "only net.core.* and net.ipv4.tcp_mem belong to the machine here: the rest is \
+                    --sysctl"
+                .to_owned(),
+        );
+    }
+    Ok((name.to_owned(), value.to_owned()))
+}

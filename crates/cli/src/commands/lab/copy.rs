@@ -1,0 +1,148 @@
+//! Both ends of a copy across a lab: `longhaul cp --lab`.
+
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use longhaul_lab::isolate::{self, Inside, Outside};
+use longhaul_lab::netns;
+use longhaul_lab::scenario::{PathSettings, Scenario};
+use longhaul_lab::state::DAEMON;
+use rustix::process::Pid;
+use serde_json::Value;
+
+use super::inside::{Running, Start};
+use super::{local, usage};
+use crate::arguments::CopyArguments;
+use crate::commands::cp;
+use crate::endpoint::Endpoint;
+use crate::messages::{Stop, finish, say};
+
+/// A daemon ends within this time once its only client has.
+const DAEMON_ENDS_WITHIN: Duration = Duration::from_secs(5);
+
+/// What the daemon says once it listens.
+struct Daemon {
+    pid: Pid,
+    address: String,
+    fingerprint: String,
+    token_file: String,
+}
+
+/// Runs it: a daemon on site B that may write anywhere this user may, and the
+/// copy from site A to it.
+pub fn run(arguments: CopyArguments) -> Result<u8, Stop> {
+    let path: PathSettings = match &arguments.lab {
+        Some(text) => text.parse().map_err(usage)?,
+        None => PathSettings::default(),
+    };
+    check_local(&arguments.paths)?;
+    let start = Start {
+        scenario: Scenario {
+            path,
+            ..Scenario::default()
+        },
+        name: format!("cp-{}", std::process::id()),
+        host_sysctl: Vec::new(),
+    };
+    isolate::run(Outside::Attached, |inside| {
+        match run_inside(inside, start, arguments) {
+            Ok(code) => code,
+            Err(stop) => finish(Err(stop)).code(),
+        }
+    })
+    .map_err(local)
+}
+
+/// Both ends are on this machine.
+fn check_local(paths: &[OsString]) -> Result<(), Stop> {
+    for path in paths {
+        if let Endpoint::Daemon(_) = Endpoint::parse(path).map_err(usage)? {
+            return Err(usage("with --lab source and destination are local paths"));
+        }
+    }
+    Ok(())
+}
+
+fn run_inside(inside: Inside, start: Start, mut arguments: CopyArguments) -> Result<u8, Stop> {
+    let mut running = Running::start(inside, start)?;
+    let daemon = start_daemon(&running)?;
+    let quiet = arguments.quiet || arguments.json;
+    if let Some(destination) = arguments.paths.pop() {
+        arguments.paths.push(across(&daemon.address, &destination)?);
+    }
+    arguments.connection.fingerprint = Some(daemon.fingerprint.parse().map_err(local)?);
+    arguments.connection.token_file = Some(daemon.token_file.clone().into());
+    enter_site_a(&running)?;
+    let exit = cp::run(arguments);
+    running.processes.end_group(daemon.pid, DAEMON_ENDS_WITHIN);
+    if let Some(report) = running.report().filter(|_| !quiet) {
+        say(&report.to_string());
+    }
+    Ok(exit.code())
+}
+
+/// This thread, and those that it starts, are on host a1 from here on.
+fn enter_site_a(running: &Running) -> Result<(), Stop> {
+    let lab = running.lab();
+    let host = lab
+        .host("a1")
+        .ok_or_else(|| local("the lab has no host a1"))?;
+    netns::enter(host.namespace().descriptor()).map_err(local)
+}
+
+fn start_daemon(running: &Running) -> Result<Daemon, Stop> {
+    let lab = running.lab();
+    let host = lab
+        .host("b1")
+        .ok_or_else(|| local("the lab has no host b1"))?;
+    let own = std::env::current_exe().map_err(local)?;
+    let mut command = Command::new(own);
+    command
+        .args([
+            "serve",
+            "--print-ready",
+            "--allow-clear",
+            "--write",
+            "--root",
+            "/",
+        ])
+        .args(["--listen", &format!("{}:0", host.address())])
+        .arg("--state")
+        .arg(running.file(DAEMON))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .process_group(0);
+    lab.place(host, &mut command).map_err(local)?;
+    let mut child = command.spawn().map_err(local)?;
+    let mut line = String::new();
+    if let Some(output) = child.stdout.take() {
+        BufReader::new(output).read_line(&mut line).map_err(local)?;
+    }
+    let ready: Value = serde_json::from_str(&line)
+        .map_err(|_| local("the lab's daemon did not start: try \"longhaul serve\" by hand"))?;
+    let text = |key: &str| ready[key].as_str().unwrap_or_default().to_owned();
+    Ok(Daemon {
+        pid: Pid::from_child(&child),
+        address: text("listening"),
+        fingerprint: text("fingerprint"),
+        token_file: text("token_file"),
+    })
+}
+
+/// A local path as the daemon has it; `null:` stays what it is.
+fn across(address: &str, destination: &OsString) -> Result<OsString, Stop> {
+    let mut url = OsString::from(format!("longhaul://{address}/"));
+    if destination == "null:" {
+        url.push(destination);
+        return Ok(url);
+    }
+    // `/` at the end means what is in it: `absolute` keeps it.
+    let path = std::path::absolute(Path::new(destination)).map_err(usage)?;
+    url.push(path.strip_prefix("/").unwrap_or(&path));
+    Ok(url)
+}

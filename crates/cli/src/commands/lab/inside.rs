@@ -1,0 +1,122 @@
+//! A lab in its own process: from a scenario to one that runs and answers.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use longhaul_lab::control;
+use longhaul_lab::isolate::{self, Inside};
+use longhaul_lab::lab::Lab;
+use longhaul_lab::machine::{Change, Kind, restore_leftovers};
+use longhaul_lab::processes::Processes;
+use longhaul_lab::report::LabReport;
+use longhaul_lab::scenario::Scenario;
+use longhaul_lab::state::{CONTROL, Claim, HOSTS, RECORD, StateDirectory};
+use serde_json::json;
+
+use super::{local, usage};
+use crate::messages::{Stop, say};
+
+/// A lab that runs, and what ends with it.
+pub struct Running {
+    /// The lab; its control socket has it too.
+    pub lab: Arc<Mutex<Lab>>,
+    /// What happens.
+    pub processes: Processes,
+    /// Undone last but for the directory.
+    _machine: Option<Change>,
+    /// Removed last.
+    claim: Claim,
+}
+
+/// What is to be started.
+pub struct Start {
+    /// The lab.
+    pub scenario: Scenario,
+    /// Its name.
+    pub name: String,
+    /// Parameters of the machine.
+    pub host_sysctl: Vec<(String, String)>,
+}
+
+impl Running {
+    /// Removes what dead labs left, and starts this one.
+    pub fn start(inside: Inside, start: Start) -> Result<Running, Stop> {
+        let state = StateDirectory::open().map_err(local)?;
+        state.sweep().map_err(local)?;
+        restore_leftovers(&state).map_err(local)?;
+        let claim = state.claim(&start.name).map_err(usage)?;
+        let machine = match start.host_sysctl.as_slice() {
+            [] => None,
+            settings => Some(Change::apply(&state, Kind::Lasting, settings).map_err(local)?),
+        };
+        let processes = Processes::watch().map_err(local)?;
+        let lab = Lab::start(start.scenario, &state).map_err(local)?;
+        let hosts = claim.file(HOSTS);
+        std::fs::write(&hosts, lab.host_names()).map_err(local)?;
+        // Without it there are the variables.
+        let _ = isolate::cover(inside, "/etc/hosts".as_ref(), &hosts);
+        std::fs::write(claim.file(RECORD), record(&lab, &start.name, inside)).map_err(local)?;
+        let lab = Arc::new(Mutex::new(lab));
+        control::serve(&claim.file(CONTROL), Arc::clone(&lab), processes.sender())
+            .map_err(local)?;
+        Ok(Running {
+            lab,
+            processes,
+            _machine: machine,
+            claim,
+        })
+    }
+
+    /// A file of the lab's own.
+    pub fn file(&self, name: &str) -> std::path::PathBuf {
+        self.claim.file(name)
+    }
+
+    /// The lab, for a moment.
+    pub fn lab(&self) -> MutexGuard<'_, Lab> {
+        self.lab.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the lab did; what speaks against it goes to standard error.
+    pub fn report(&self) -> Option<LabReport> {
+        match self.lab().report() {
+            Ok(report) => {
+                for doubt in report.doubts() {
+                    say(&format!("doubt: {doubt}"));
+                }
+                Some(report)
+            }
+            Err(error) => {
+                say(&error.to_string());
+                None
+            }
+        }
+    }
+}
+
+/// What a lab is, for who wants to enter it: FORMAT.md has the fields.
+fn record(lab: &Lab, name: &str, inside: Inside) -> String {
+    use std::os::fd::AsRawFd;
+    let hosts: Vec<_> = lab
+        .hosts()
+        .iter()
+        .map(|host| {
+            json!({
+                "name": host.addresses.name,
+                "addresses": host.addresses.all(),
+                "namespace": host.namespace().descriptor().as_raw_fd(),
+                "environment": lab.environment(host),
+            })
+        })
+        .collect();
+    let scenario = lab.scenario();
+    json!({
+        "name": name,
+        "pid": inside.outer_pid,
+        "path": scenario.path.to_string(),
+        "congestion": scenario.congestion,
+        "mtu": scenario.mtu,
+        "seed": scenario.seed,
+        "hosts": hosts,
+    })
+    .to_string()
+}

@@ -1,0 +1,307 @@
+//! Labs from the command line: any command, and the mover across a wide area.
+//! They are killed at random moments, and the next start leaves nothing.
+//!
+//! Needs root and `/dev/net/tun`; says so where they are missing.
+//! `LONGHAUL_LAB_KILLS` makes the killing longer; `LONGHAUL_SEED` repeats it.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::Value;
+use support::process::{Running, longhaul_with, run};
+use support::random::Random;
+use support::tree;
+
+fn labs_work() -> bool {
+    let works = support::is_root() && Path::new("/dev/net/tun").exists();
+    if !works {
+        println!("skipped: labs need root and /dev/net/tun");
+    }
+    works
+}
+
+/// `longhaul lab run` with these options and a shell command.
+fn lab_run(options: &[&str], command: &str) -> Command {
+    let mut lab = longhaul_with(&["lab", "run", "--quiet"]);
+    lab.args(options).args(["--", "sh", "-c", command]);
+    lab
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap().trim()
+}
+
+#[test]
+fn a_command_runs_on_its_host_and_its_exit_code_is_ours() {
+    if !labs_work() {
+        return;
+    }
+    let show = "echo $LONGHAUL_LAB_HOST $LONGHAUL_LAB_A $LONGHAUL_LAB_B2 $LONGHAUL_LAB_PATH; \
+                cat /proc/sys/net/ipv4/tcp_congestion_control; exit 7";
+    let path = [
+        "--hosts",
+        "1x2",
+        "--rtt",
+        "20ms",
+        "--on",
+        "b2",
+        "--congestion",
+        "reno",
+    ];
+    let finished = run(&mut lab_run(&path, show)).expect(7);
+    let expected = "b2 198.18.10.1 198.18.20.2 rtt=20ms\nreno";
+    assert_eq!(text(&finished.output), expected);
+    run(&mut lab_run(&["--rtt", "x"], "true"))
+        .expect(1)
+        .says(&["rtt"]);
+    run(&mut lab_run(&["--on", "c1"], "true"))
+        .expect(1)
+        .says(&["no host"]);
+    run(&mut lab_run(&["--server", "exit 3"], "true"))
+        .expect(6)
+        .says(&["before it listened"]);
+}
+
+#[test]
+fn signals_reach_the_command_and_nothing_outlives_it() {
+    if !labs_work() {
+        return;
+    }
+    let started = Running::start(&mut lab_run(
+        &[],
+        "sleep 1000 & echo begun; exec sleep 1000",
+    ));
+    assert_eq!(started.line().as_deref(), Some("begun"));
+    started.signal(Signal::TERM);
+    // 128 and SIGTERM; the reader of its output ends when the last process that
+    // has it is gone, the sleeper in the background among them.
+    started.wait().expect(143);
+}
+
+/// What a lab would leave: entries in the state directory.
+fn labs_left() -> Vec<String> {
+    let state = Path::new("/run/longhaul-lab");
+    let entries = std::fs::read_dir(state).map(|entries| {
+        let entries = entries.flatten().filter(|entry| entry.path().is_dir());
+        entries
+            .map(|entry| entry.file_name().into_string().unwrap())
+            .collect()
+    });
+    entries.unwrap_or_default()
+}
+
+/// Processes that carry a mark in their environment.
+fn processes_with(mark: &str) -> usize {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let marked = processes.filter(|process| {
+        let environment = std::fs::read(process.path().join("environ")).unwrap_or_default();
+        environment
+            .windows(mark.len())
+            .any(|window| window == mark.as_bytes())
+    });
+    marked.count()
+}
+
+#[test]
+fn a_killed_lab_leaves_nothing_after_the_next_start() {
+    if !labs_work() {
+        return;
+    }
+    let mut random = Random::new();
+    let kills = std::env::var("LONGHAUL_LAB_KILLS").map_or(4, |kills| kills.parse().unwrap());
+    let allowed = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
+    let before = std::fs::read_to_string(allowed).unwrap();
+    for turn in 0..kills {
+        let name = format!("kill-{}-{turn}", std::process::id());
+        let mark = format!("LONGHAUL_TEST_MARK={name}");
+        let mut command = longhaul_with(&["lab", "run", "--rtt", "1ms", "--name", &name]);
+        command.env("LONGHAUL_TEST_MARK", &name);
+        command.args([
+            "--server",
+            "sleep 999 & exec sleep 999",
+            "--",
+            "sleep",
+            "999",
+        ]);
+        let victim = Running::start(&mut command);
+        // From before it has done anything to when all of it runs; the pause is
+        // what is random here, and nothing depends on its length.
+        std::thread::sleep(Duration::from_micros(random.below(120_000)));
+        let group = victim.pid();
+        if random.below(2) == 0 {
+            // The outer process alone; what is inside must notice.
+            rustix::process::kill_process(group, Signal::KILL).unwrap();
+            victim.wait();
+        } else {
+            victim.kill();
+        }
+        run(&mut lab_run(&["--name", &format!("{name}-next")], "true")).expect(0);
+        let left: Vec<String> = labs_left()
+            .into_iter()
+            .filter(|lab| lab.starts_with(&name))
+            .collect();
+        assert!(left.is_empty(), "{left:?}");
+        assert_eq!(processes_with(&mark), 0);
+    }
+    assert_eq!(std::fs::read_to_string(allowed).unwrap(), before);
+}
+
+#[test]
+fn two_labs_at_once_do_not_meet() {
+    if !labs_work() {
+        return;
+    }
+    let names = ["one", "two"].map(|name| format!("{name}-{}", std::process::id()));
+    for (name, rtt) in names.iter().zip(["1ms", "30ms"]) {
+        let up = ["lab", "up", name.as_str(), "--rtt", rtt, "--rate", "1gbit"];
+        run(&mut longhaul_with(&up)).expect(0).says(&[]);
+    }
+    let up_again = ["lab", "up", names[0].as_str()];
+    run(&mut longhaul_with(&up_again))
+        .expect(6)
+        .says(&["is running"]);
+    // Both have the same addresses, each its own host behind them.
+    for name in &names {
+        let mut exec = longhaul_with(&["lab", "exec", name, "b", "--", "sh", "-c"]);
+        exec.arg("echo $LONGHAUL_LAB_HOST $LONGHAUL_LAB_PATH; exit 9");
+        let finished = run(&mut exec).expect(9);
+        let rtt = if name == &names[0] {
+            "rtt=1ms"
+        } else {
+            "rtt=30ms"
+        };
+        assert!(text(&finished.output).starts_with(&format!("b1 {rtt},")));
+    }
+    run(&mut longhaul_with(&[
+        "lab", "set", &names[0], "loss=0.5", "rtt=2ms",
+    ]))
+    .expect(0);
+    let status = |name: &str| {
+        let finished = run(&mut longhaul_with(&["lab", "status", name, "--json"])).expect(0);
+        serde_json::from_slice::<Value>(&finished.output).unwrap()
+    };
+    assert!(
+        status(&names[0])["path"]
+            .as_str()
+            .unwrap()
+            .contains("loss=5e-1")
+    );
+    assert!(!status(&names[1])["path"].as_str().unwrap().contains("loss"));
+    run(&mut longhaul_with(&["lab", "set", &names[0], "rtt=-1"])).expect(1);
+    for name in &names {
+        run(&mut longhaul_with(&["lab", "down", name])).expect(0);
+        run(&mut longhaul_with(&["lab", "down", name])).expect(1);
+        assert!(!labs_left().contains(name));
+    }
+}
+
+/// `longhaul cp --lab` from a tree to a copy of it.
+fn copy_across(path: &str, options: &[&str], from: &Path, to: &Path) -> Command {
+    let mut copy = longhaul_with(&["cp", "-r", "--lab", path]);
+    copy.args(options).arg(from).arg(to);
+    copy
+}
+
+#[test]
+fn a_tree_crosses_a_lossy_ocean() {
+    if !labs_work() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let (from, to) = (directory.path().join("from"), directory.path().join("to"));
+    tree::hard_tree(&from);
+    let path = "rtt=60ms,rate=1gbit,loss=1e-3,jitter=2ms,reorder=1e-3:3ms,duplicate=1e-4";
+    let finished = run(&mut copy_across(path, &[], &from, &to)).expect(0);
+    assert!(finished.errors.contains(" lost"), "{}", finished.errors);
+    tree::assert_same(&from, &to.join("from"));
+    support::assert_no_leftovers(directory.path());
+}
+
+/// Damage that TCP does not see: TLS ends the stream, in clear the block's
+/// checksum tells; either way it is sent again, and what arrives is right.
+#[test]
+fn damage_past_tcps_checksum_is_caught() {
+    if !labs_work() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let from = directory.path().join("from");
+    let bytes = Random::from(3).bytes(12 << 20);
+    tree::write(&from.join("data"), &bytes);
+    for (name, security) in [("tls", "tls"), ("clear", "clear")] {
+        let to = directory.path().join(name);
+        let options = ["--data-security", security];
+        let path = "rtt=2ms,rate=1gbit,corrupt-unseen=2e-4";
+        let finished = run(&mut copy_across(path, &options, &from, &to)).expect(0);
+        assert!(
+            finished.errors.contains("corrupted unseen"),
+            "{}",
+            finished.errors
+        );
+        assert!(std::fs::read(to.join("from/data")).unwrap() == bytes);
+    }
+}
+
+#[test]
+fn a_copy_outlives_a_cut() {
+    if !labs_work() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let (from, to) = (directory.path().join("from"), directory.path().join("to"));
+    let bytes = Random::from(4).bytes(12 << 20);
+    tree::write(&from.join("data"), &bytes);
+    let copy = Running::start(&mut copy_across("rtt=20ms,rate=100mbit", &[], &from, &to));
+    let name = format!("cp-{}", copy.pid().as_raw_nonzero());
+    // Data have begun to flow: 12 MiB are more than 8,000 segments.
+    loop {
+        let status = run(&mut longhaul_with(&["lab", "status", &name, "--json"]));
+        let report: Option<Value> = serde_json::from_slice(&status.output).ok();
+        let segments = report.and_then(|r| r["directions"][0]["segments"].as_u64());
+        if segments.is_some_and(|segments| segments > 500) {
+            break;
+        }
+    }
+    run(&mut longhaul_with(&["lab", "set", &name, "cut=1500ms"])).expect(0);
+    let finished = copy.wait().expect(0);
+    assert!(
+        finished.errors.contains("lost in cuts"),
+        "{}",
+        finished.errors
+    );
+    assert!(std::fs::read(to.join("from/data")).unwrap() == bytes);
+}
+
+#[test]
+fn a_blocked_port_is_named() {
+    if !labs_work() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let state = directory.path().join("state");
+    let binary = env!("CARGO_BIN_EXE_longhaul");
+    let server = format!(
+        "{binary} serve --root / --state {} --listen $LONGHAUL_LAB_B:4960",
+        state.display()
+    );
+    let command = format!(
+        "{binary} cp --accept-new --token-file {}/tokens zero:1MB longhaul://$LONGHAUL_LAB_B/null:",
+        state.display()
+    );
+    let with = |block: &[&str]| {
+        let options = [block, &["--server", server.as_str()]].concat();
+        let mut lab = lab_run(&options, &command);
+        lab.env("LONGHAUL_CONFIG_DIR", &state);
+        run(&mut lab)
+    };
+    with(&["--block", "b:4960:reset"])
+        .expect(3)
+        .says(&["198.18.20.1:4960", "refused"]);
+    with(&["--block", "a:4960"]).expect(0);
+}

@@ -1,0 +1,448 @@
+//! A lab that runs: its hosts and what is between them.
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::Duration;
+
+use longhaul_units::ByteCount;
+
+use crate::background::{self, BackgroundError};
+use crate::emulator::core::{Core, Port};
+use crate::emulator::gate::{Gate, Nat};
+use crate::emulator::store::Store;
+use crate::emulator::wire::Wire;
+use crate::emulator::{Emulator, SetError};
+use crate::link::{Link, LinkSettings};
+use crate::machine::{Change, Kind, MachineError};
+use crate::netns::{self, HostPlan, Namespace, NamespaceError};
+use crate::report::LabReport;
+use crate::scenario::{
+    HostAddresses, PathSettings, QueueLimit, Scenario, ScenarioError, Window, public_address,
+};
+use crate::state::StateDirectory;
+use crate::tun;
+
+/// Memory beside what the paths keep in flight: each host's own chunk, and what
+/// small packets take beyond their bytes on the wire.
+const SPARE_MEMORY: u64 = 256 << 20;
+
+/// Why a lab does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// It makes no sense.
+    #[error(transparent)]
+    Scenario(#[from] ScenarioError),
+    /// A host could not be made.
+    #[error(transparent)]
+    Host(#[from] NamespaceError),
+    /// The machine could not be prepared.
+    #[error(transparent)]
+    Machine(#[from] MachineError),
+    /// The kernel has no such congestion control.
+    #[error(
+        "this kernel has no congestion control \"{0}\": net.ipv4.tcp_available_congestion_control has {1}"
+    )]
+    Congestion(String, String),
+    /// More is in flight than this machine has memory.
+    #[error(
+        "the paths keep up to {needed} in flight and queued, and this machine has {free} free: choose a lower rate, RTT or queue"
+    )]
+    Memory {
+        /// What the paths need.
+        needed: ByteCount,
+        /// What there is.
+        free: ByteCount,
+    },
+    /// Other traffic.
+    #[error(transparent)]
+    Background(#[from] BackgroundError),
+    /// The emulator.
+    #[error("the lab's emulator cannot start: {0}")]
+    Emulator(#[source] io::Error),
+}
+
+/// A host of a lab.
+#[derive(Debug)]
+pub struct Host {
+    /// Its name and addresses.
+    pub addresses: HostAddresses,
+    namespace: Namespace,
+}
+
+impl Host {
+    /// Its network namespace.
+    pub fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
+    /// The address that others reach it at: of its own, or its site's.
+    pub fn address(&self) -> IpAddr {
+        let own = self.addresses.v4.first().copied();
+        IpAddr::V4(own.unwrap_or(std::net::Ipv4Addr::UNSPECIFIED))
+    }
+}
+
+/// A lab; it ends when this is dropped.
+pub struct Lab {
+    scenario: Scenario,
+    hosts: Vec<Host>,
+    emulator: Emulator,
+}
+
+impl Lab {
+    /// Makes hosts and the paths between them.
+    ///
+    /// # Errors
+    ///
+    /// What could not be made; then nothing is left of it.
+    pub fn start(scenario: Scenario, state: &StateDirectory) -> Result<Lab, LabError> {
+        let links = scenario.path.links()?;
+        let store = store_for(&scenario, &links)?;
+        let _allowed = allow_congestion(&scenario.congestion, state)?;
+        let mut hosts = Vec::new();
+        let mut other_hosts = Vec::new();
+        let mut ports = Vec::new();
+        for (site, count) in scenario.hosts.0.iter().enumerate() {
+            // The last one of the first two sites is for other traffic.
+            let others = usize::from(scenario.background.is_some() && site < 2);
+            for index in 0..*count + others {
+                let (host, port) = make_host(&scenario, site, index)?;
+                if index < *count {
+                    hosts.push(host);
+                } else {
+                    other_hosts.push(host);
+                }
+                ports.push(port);
+            }
+        }
+        let sites = scenario.hosts.0.len();
+        let gate = Gate {
+            rules: scenario.blocks.clone(),
+            nat: scenario
+                .nat
+                .map(|site| (site, Nat::new(public_address(site))))
+                .into_iter()
+                .collect(),
+        };
+        let wires = make_wires(&links, sites, scenario.seed)?;
+        let mut core = Core::new(ports, sites, wires, gate, store);
+        core.warm(in_flight(&links).min(MOST_WARMED));
+        let emulator = Emulator::start(core).map_err(LabError::Emulator)?;
+        if let (Some(background), [from, to]) = (scenario.background, other_hosts.as_slice()) {
+            background::start(from, to, background)?;
+        }
+        Ok(Lab {
+            scenario,
+            hosts,
+            emulator,
+        })
+    }
+
+    /// What it was made from, as it is now.
+    pub fn scenario(&self) -> &Scenario {
+        &self.scenario
+    }
+
+    /// All hosts.
+    pub fn hosts(&self) -> &[Host] {
+        &self.hosts
+    }
+
+    /// A host by its name, `b2`; a site's letter is its first.
+    pub fn host(&self, name: &str) -> Option<&Host> {
+        let name = name.to_ascii_lowercase();
+        let full = if name.len() == 1 {
+            format!("{name}1")
+        } else {
+            name
+        };
+        self.hosts.iter().find(|host| host.addresses.name == full)
+    }
+
+    /// Makes a command run on a host: in its network, with the lab's variables.
+    ///
+    /// # Errors
+    ///
+    /// Where there are no more descriptors.
+    pub fn place(&self, host: &Host, command: &mut Command) -> io::Result<()> {
+        command.envs(self.environment(host));
+        enter_before_exec(host.namespace().duplicate()?, command);
+        Ok(())
+    }
+
+    /// Variables of a command on a host: addresses of all hosts, of each site's
+    /// first, and what the path is.
+    pub fn environment(&self, on: &Host) -> Vec<(String, String)> {
+        let mut variables = vec![
+            ("LONGHAUL_LAB_HOST".to_owned(), on.addresses.name.clone()),
+            (
+                "LONGHAUL_LAB_PATH".to_owned(),
+                self.scenario.path.to_string(),
+            ),
+            (
+                "LONGHAUL_LAB_CONGESTION".to_owned(),
+                self.scenario.congestion.clone(),
+            ),
+        ];
+        for host in &self.hosts {
+            let name = host.addresses.name.to_ascii_uppercase();
+            let is_first = name.ends_with('1') && name.len() == 2;
+            let site = name[..1].to_owned();
+            for name in is_first.then_some(site).into_iter().chain([name]) {
+                let key = format!("LONGHAUL_LAB_{name}");
+                variables.push((key.clone(), host.address().to_string()));
+                if let Some(address) = host.addresses.v6.first() {
+                    variables.push((format!("{key}_V6"), address.to_string()));
+                }
+                let all: Vec<String> = host.addresses.v4.iter().map(ToString::to_string).collect();
+                variables.push((format!("{key}_ALL"), all.join(" ")));
+            }
+        }
+        variables
+    }
+
+    /// Lines of `/etc/hosts`: `lab-a1`, and `lab-a` for a site's first.
+    pub fn host_names(&self) -> String {
+        let mut text = "127.0.0.1 localhost\n::1 localhost\n".to_owned();
+        for host in &self.hosts {
+            let name = &host.addresses.name;
+            let site = match name.as_str() {
+                first if first.len() == 2 && first.ends_with('1') => format!(" lab-{}", &name[..1]),
+                _ => String::new(),
+            };
+            if let Some(address) = host.addresses.v4.first() {
+                text += &format!("{address} lab-{name}{site}\n");
+            }
+        }
+        text
+    }
+
+    /// Changes the paths between all sites, from now on.
+    ///
+    /// # Errors
+    ///
+    /// Where the settings make no sense; then nothing changes.
+    pub fn set(&mut self, changes: &str) -> Result<(), SetPathError> {
+        let mut path: PathSettings = self.scenario.path.clone();
+        path.apply(changes)?;
+        let links = path.links()?;
+        for (from, to) in self.directions() {
+            let settings = links[usize::from(from > to)].clone();
+            self.emulator.set(from, to, settings)?;
+        }
+        self.scenario.path = path;
+        Ok(())
+    }
+
+    /// Cuts all paths for a time from now.
+    ///
+    /// # Errors
+    ///
+    /// Where the emulator is gone.
+    pub fn cut(&self, time: Duration) -> Result<(), SetPathError> {
+        for (from, to) in self.directions() {
+            self.emulator.cut(from, to, time)?;
+        }
+        Ok(())
+    }
+
+    /// From each site to each other.
+    fn directions(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
+        let sites = self.scenario.hosts.0.len();
+        (0..sites * sites)
+            .map(move |index| (index / sites, index % sites))
+            .filter(|(from, to)| from != to)
+    }
+
+    /// What it did so far.
+    ///
+    /// # Errors
+    ///
+    /// Where the emulator is gone.
+    pub fn report(&self) -> Result<LabReport, SetPathError> {
+        let emulator = self.emulator.report().map_err(SetError::Stopped)?;
+        let mut overrun = 0;
+        for host in &self.hosts {
+            // A table that cannot be read says nothing.
+            let dropped = host.namespace.within(tun::overrun);
+            overrun += dropped.ok().and_then(Result::ok).unwrap_or_default();
+        }
+        Ok(LabReport {
+            path: self.scenario.path.to_string(),
+            congestion: self.scenario.congestion.clone(),
+            emulator,
+            overrun,
+        })
+    }
+}
+
+/// Why a path cannot be changed.
+#[derive(Debug, thiserror::Error)]
+pub enum SetPathError {
+    /// It makes no sense.
+    #[error(transparent)]
+    Scenario(#[from] ScenarioError),
+    /// The emulator did not take it.
+    #[error(transparent)]
+    Set(#[from] SetError),
+}
+
+/// The child enters the namespace between fork and exec.
+#[allow(unsafe_code)] // What runs between fork and exec is unsafe to write.
+pub fn enter_before_exec(namespace: Namespace, command: &mut Command) {
+    // SAFETY: one system call, and no memory is taken.
+    unsafe {
+        command.pre_exec(move || netns::enter(namespace.descriptor().as_fd()));
+    }
+}
+
+/// Touched at the start: beyond it the start would take seconds.
+const MOST_WARMED: u64 = 1 << 30;
+
+/// Bytes on their way in one direction, both together: the line's rate for the
+/// time they travel.
+fn in_flight(links: &[LinkSettings; 2]) -> u64 {
+    let one = |link: &LinkSettings| {
+        let rate = link.rate.map_or(0.0, |rate| rate.bits_per_second());
+        (rate / 8.0 * (link.delay + link.jitter).as_secs_f64()) as u64
+    };
+    one(&links[0]).max(one(&links[1]))
+}
+
+/// Addresses for what the paths can keep, or for half of what is free where
+/// they have no line.
+fn store_for(scenario: &Scenario, links: &[LinkSettings; 2]) -> Result<Store, LabError> {
+    let sites = scenario.hosts.0.len() as u64;
+    let free = free_memory();
+    // Notes, headers and alignment: a 40-byte packet takes 64 bytes here and
+    // costs 78 on the wire, so that nothing takes more than its wire bytes.
+    let queued: u64 = links
+        .iter()
+        .filter(|link| link.rate.is_some())
+        .map(|link| link.queue.0)
+        .fold(0, u64::saturating_add);
+    let one_pair = queued.saturating_add(in_flight(links).saturating_mul(2));
+    let pairs = sites * (sites - 1) / 2;
+    let needed = one_pair.saturating_mul(pairs).saturating_add(SPARE_MEMORY);
+    if needed > free {
+        return Err(LabError::Memory {
+            needed: ByteCount(needed),
+            free: ByteCount(free),
+        });
+    }
+    // It takes no memory until it is used; paths may be changed later.
+    Store::reserve(free / 2 + needed / 2).map_err(LabError::Emulator)
+}
+
+/// What the kernel thinks can be had without swapping; a bold guess where it
+/// does not say.
+fn free_memory() -> u64 {
+    let table = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = table
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kibibytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kibibytes.map_or(1 << 30, |kibibytes| kibibytes * 1024)
+}
+
+fn make_wires(
+    links: &[LinkSettings; 2],
+    sites: usize,
+    seed: u64,
+) -> Result<Vec<Option<Wire>>, LabError> {
+    let mut wires = Vec::new();
+    for from in 0..sites {
+        for to in 0..sites {
+            let settings = links[usize::from(from > to)].clone();
+            let own_seed = seed.wrapping_add((from * sites + to) as u64);
+            let link = Link::new(settings, own_seed).map_err(ScenarioError::Link)?;
+            wires.push((from != to).then(|| Wire::new(link)));
+        }
+    }
+    Ok(wires)
+}
+
+/// In a new namespace only what the machine allows everybody can be the
+/// default: so it is allowed for the moment in which hosts are made, one lab at
+/// a time, or another would take it back meanwhile.
+fn allow_congestion(wanted: &str, state: &StateDirectory) -> Result<Change, LabError> {
+    let has = |list: &str| list.split_whitespace().any(|name| name == wanted);
+    let read = |name| netns::sysctl(name).unwrap_or_default();
+    let available = read("net.ipv4.tcp_available_congestion_control");
+    if !has(&available) {
+        return Err(LabError::Congestion(wanted.to_owned(), available));
+    }
+    let missing = || {
+        let name = "net.ipv4.tcp_allowed_congestion_control";
+        let allowed = read(name);
+        let setting = (name.to_owned(), format!("{allowed} {wanted}"));
+        if has(&allowed) {
+            Vec::new()
+        } else {
+            vec![setting]
+        }
+    };
+    Ok(Change::apply_once_alone(state, Kind::Momentary, missing)?)
+}
+
+fn make_host(scenario: &Scenario, site: usize, index: usize) -> Result<(Host, Port), LabError> {
+    let behind_nat = scenario.nat == Some(site);
+    let addresses = HostAddresses::new(site, index, scenario.addresses, behind_nat);
+    let mut sysctls = vec![(
+        "net.ipv4.tcp_congestion_control".to_owned(),
+        scenario.congestion.clone(),
+    )];
+    sysctls.extend(window_sysctls(scenario));
+    let own = scenario
+        .sysctls
+        .iter()
+        .filter(|s| s.is_for(&addresses.name));
+    sysctls.extend(own.map(|s| (s.name.clone(), s.value.clone())));
+    let plan = HostPlan {
+        addresses: addresses.v4.clone(),
+        addresses_v6: addresses.v6.clone(),
+        mtu: scenario.mtu,
+        sysctls,
+    };
+    let (namespace, tun) = Namespace::create(&plan)?;
+    let port = Port {
+        tun,
+        site,
+        addresses: addresses.all(),
+    };
+    let host = Host {
+        addresses,
+        namespace,
+    };
+    Ok((host, port))
+}
+
+/// Buffers that let TCP have the window in flight: twice the window, since the
+/// kernel counts what a segment takes in memory, and offers half of a receive
+/// buffer at first. Never less than the machine has.
+fn window_sysctls(scenario: &Scenario) -> Vec<(String, String)> {
+    let window = match scenario.window {
+        Window::Host => return Vec::new(),
+        Window::AtLeast(QueueLimit::Bytes(bytes)) => bytes.0,
+        Window::AtLeast(QueueLimit::Bdp(times)) => match scenario.path.bdp() {
+            Some(bdp) => (bdp.0 as f64 * times) as u64,
+            None => return Vec::new(),
+        },
+    };
+    // The kernel's integers have a sign.
+    let wanted = window.saturating_mul(2).min(i32::MAX as u64);
+    let larger = |name: &str| {
+        let now = netns::sysctl(name).ok()?;
+        let numbers: Option<Vec<u64>> = now.split_whitespace().map(|n| n.parse().ok()).collect();
+        let [least, default, most] = numbers?.try_into().ok()?;
+        let value = format!("{least} {default} {}", most.max(wanted));
+        Some((name.to_owned(), value))
+    };
+    ["net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"]
+        .into_iter()
+        .filter_map(larger)
+        .collect()
+}

@@ -1,0 +1,90 @@
+//! The Internet's checksum (RFC 1071), begun, finished and mended.
+
+use super::{IpVersion, Offload, Packet, TCP, UDP};
+
+/// The sum of 16-bit words with its carries, not yet complemented.
+pub fn sum(bytes: &[u8]) -> u16 {
+    let (words, rest) = bytes.as_chunks::<4>();
+    let mut total: u64 = words
+        .iter()
+        .map(|word| u64::from(u32::from_be_bytes(*word)))
+        .sum();
+    let mut last = [0; 4];
+    last[..rest.len()].copy_from_slice(rest);
+    total += u64::from(u32::from_be_bytes(last));
+    fold(total)
+}
+
+/// Adds two sums.
+pub fn add(one: u16, other: u16) -> u16 {
+    fold(u64::from(one) + u64::from(other))
+}
+
+fn fold(mut total: u64) -> u16 {
+    while total >> 16 != 0 {
+        total = (total & 0xffff) + (total >> 16);
+    }
+    total as u16
+}
+
+/// The sum of what TCP and UDP add of the IP header: addresses, protocol, and
+/// their own length.
+pub fn pseudo_header(bytes: &[u8], packet: &Packet, transport_bytes: usize) -> u16 {
+    let addresses = match packet.version {
+        IpVersion::V4 => &bytes[12..20],
+        IpVersion::V6 => &bytes[8..40],
+    };
+    let tail = u64::from(packet.protocol) + transport_bytes as u64;
+    fold(u64::from(sum(addresses)) + (tail & 0xffff) + (tail >> 16))
+}
+
+/// Where the transport's checksum stands; none where we know of none.
+pub fn place(packet: &Packet) -> Option<usize> {
+    packet.ports?;
+    match packet.protocol {
+        TCP => Some(packet.transport + 16),
+        UDP => Some(packet.transport + 6),
+        _ => None,
+    }
+}
+
+/// Finishes a checksum that was only begun, so that whoever receives it checks.
+/// A super-packet has none to finish.
+pub fn finish(bytes: &mut [u8], offload: &mut Offload) {
+    if !offload.checksum_is_begun() || offload.segment != 0 {
+        return;
+    }
+    let start = usize::from(offload.checksum_start);
+    let at = start + usize::from(offload.checksum_offset);
+    if at + 2 > bytes.len() {
+        return;
+    }
+    let value = match !sum(&bytes[start..]) {
+        // In UDP 0 means that there is none, and 0xffff is the same number.
+        0 => 0xffff,
+        value => value,
+    };
+    bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
+    *offload = Offload::default();
+}
+
+/// The IPv4 header's own.
+pub fn finish_ipv4_header(header: &mut [u8]) {
+    header[10..12].fill(0);
+    let value = !sum(header);
+    header[10..12].copy_from_slice(&value.to_be_bytes());
+}
+
+/// Mends a finished checksum at `at` after a word changed (RFC 1624, Eq. 3).
+pub fn mend(bytes: &mut [u8], at: usize, old: u16, new: u16) {
+    let before = u16::from_be_bytes([bytes[at], bytes[at + 1]]);
+    let after = !add(add(!before, !old), new);
+    bytes[at..at + 2].copy_from_slice(&after.to_be_bytes());
+}
+
+/// Mends a checksum that was only begun, which is not complemented yet.
+pub fn mend_begun(bytes: &mut [u8], at: usize, old: u16, new: u16) {
+    let before = u16::from_be_bytes([bytes[at], bytes[at + 1]]);
+    let after = add(add(before, !old), new);
+    bytes[at..at + 2].copy_from_slice(&after.to_be_bytes());
+}

@@ -1,0 +1,160 @@
+//! Commands in a lab, and everything that a lab's first process waits for.
+
+use std::io;
+use std::process::Command;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group, wait};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+
+use crate::isolate::exit_code;
+use crate::lab::{Host, Lab};
+
+/// Something happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A process ended, with an exit code as shells have it.
+    Ended(Pid, u8),
+    /// A signal came.
+    Signal(i32),
+    /// Somebody asked for the end of the lab.
+    Down,
+}
+
+/// Waits for children, signals and requests. There is one in a process.
+pub struct Processes {
+    events: Receiver<Event>,
+    sender: Sender<Event>,
+    /// Ended, and not told yet.
+    ended: Vec<(Pid, u8)>,
+}
+
+impl Processes {
+    /// Begins to watch.
+    ///
+    /// # Errors
+    ///
+    /// Where signals cannot be caught.
+    pub fn watch() -> io::Result<Processes> {
+        let wanted = [SIGCHLD, SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2];
+        let mut signals = signal_hook::iterator::Signals::new(wanted)?;
+        let (sender, events) = channel();
+        let signal_sender = sender.clone();
+        std::thread::Builder::new()
+            .name("lab-signals".to_owned())
+            .spawn(move || {
+                for signal in signals.forever() {
+                    if signal_sender.send(Event::Signal(signal)).is_err() {
+                        return;
+                    }
+                }
+            })?;
+        Ok(Processes {
+            events,
+            sender,
+            ended: Vec::new(),
+        })
+    }
+
+    /// Where other threads put what they have to say.
+    pub fn sender(&self) -> Sender<Event> {
+        self.sender.clone()
+    }
+
+    /// Starts a command on a host.
+    ///
+    /// # Errors
+    ///
+    /// Where it cannot be started.
+    pub fn start(&self, lab: &Lab, host: &Host, command: &mut Command) -> io::Result<Pid> {
+        lab.place(host, command)?;
+        let child = command.spawn()?;
+        Ok(Pid::from_child(&child))
+    }
+
+    /// The next event, or none within this time.
+    pub fn next(&mut self, within: Option<Duration>) -> Option<Event> {
+        loop {
+            self.reap();
+            if let Some((pid, code)) = self.ended.pop() {
+                return Some(Event::Ended(pid, code));
+            }
+            let event = match within {
+                None => self.events.recv().ok(),
+                Some(within) => self.events.recv_timeout(within).ok(),
+            }?;
+            if event != Event::Signal(SIGCHLD) {
+                return Some(event);
+            }
+        }
+    }
+
+    /// Takes what has ended, orphans among it: they come to the first process.
+    fn reap(&mut self) {
+        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
+            let ended = status.exited() || status.signaled();
+            if ended {
+                self.ended.push((pid, exit_code(status.as_raw())));
+            }
+        }
+    }
+
+    /// Ends a process group, and gives it time to.
+    pub fn end_group(&mut self, leader: Pid, patience: Duration) {
+        // Gone already: nothing to wait for.
+        if kill_process_group(leader, Signal::TERM).is_err() {
+            return;
+        }
+        let deadline = std::time::Instant::now() + patience;
+        loop {
+            let left = deadline.saturating_duration_since(std::time::Instant::now());
+            match self.next(Some(left)) {
+                Some(Event::Ended(pid, _)) if pid == leader => return,
+                Some(_) => {}
+                None => break,
+            }
+        }
+        let _ = kill_process(leader, Signal::KILL);
+    }
+}
+
+/// Whether something on a host listens for TCP connections, at a port or at
+/// any.
+///
+/// # Errors
+///
+/// Where the host's table cannot be read.
+pub fn listens(host: &Host, port: Option<u16>) -> io::Result<bool> {
+    let read = || {
+        let mut tables = std::fs::read_to_string("/proc/thread-self/net/tcp")?;
+        // None without IPv6.
+        tables += &std::fs::read_to_string("/proc/thread-self/net/tcp6").unwrap_or_default();
+        Ok::<String, io::Error>(tables)
+    };
+    let tables = host.namespace().within(read).map_err(io::Error::other)??;
+    Ok(listening_ports(&tables).any(|own| port.is_none_or(|port| port == own)))
+}
+
+/// Ports in the state "listen" (0A) of `/proc/net/tcp`.
+fn listening_ports(tables: &str) -> impl Iterator<Item = u16> {
+    tables.lines().filter_map(|line| {
+        let mut words = line.split_whitespace().skip(1);
+        let (local, _, state) = (words.next()?, words.next()?, words.next()?);
+        let (_, port) = local.rsplit_once(':')?;
+        (state == "0A").then_some(u16::from_str_radix(port, 16).ok()?)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_who_listens() {
+        let table = "  sl  local_address rem_address   st tx_queue rx_queue\n   \
+            0: 0100007F:1F90 00000000:0000 0A 00000000:00000000\n   \
+            1: 0100007F:1F91 00000000:0000 01 00000000:00000000\n";
+        assert_eq!(listening_ports(table).collect::<Vec<_>>(), [8080]);
+    }
+}

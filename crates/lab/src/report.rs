@@ -1,0 +1,248 @@
+//! What a lab did, and what speaks against believing it.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::emulator::lateness::BOUNDS;
+use crate::emulator::{EmulatorReport, WireReport};
+use crate::scenario::site_letter;
+
+/// More of its packets must not be later than this: what the lab promises for
+/// the RTT.
+const LATE_MICROSECONDS: u64 = 200;
+
+/// So many may be: a host that shares its machine is interrupted now and then.
+const LATE_SHARE: f64 = 0.01;
+
+/// Beyond this share of a processor the emulator has no reserve.
+const BUSY_SHARE: f64 = 0.9;
+
+/// What a lab did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LabReport {
+    /// The path, as `--lab` reads it.
+    pub path: String,
+    /// Congestion control of the hosts.
+    pub congestion: String,
+    /// See [`EmulatorReport`].
+    pub emulator: EmulatorReport,
+    /// Packets that hosts sent faster than the emulator could read.
+    pub overrun: u64,
+}
+
+/// Why a measurement in the lab may say more of the lab than of the path.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Doubt {
+    /// The emulator had no reserve.
+    Bottleneck {
+        /// Of a processor, for half a second.
+        busiest: f64,
+    },
+    /// Packets were written late.
+    Late {
+        /// Of all packets.
+        share: f64,
+        /// 99 of 100 were within.
+        most: Duration,
+    },
+    /// Packets were lost before the queue.
+    Overrun {
+        /// How many.
+        packets: u64,
+    },
+    /// There was no memory for packets.
+    NoMemory {
+        /// How many.
+        packets: u64,
+    },
+    /// Receiving kernels did not take packets.
+    Refused {
+        /// How many.
+        packets: u64,
+    },
+}
+
+impl fmt::Display for Doubt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Doubt::Bottleneck { busiest } => write!(
+                f,
+                "the emulator used {:.0} % of a processor: the path may be slower than asked \
+                 for; lower the rate, or leave the machine alone",
+                busiest * 100.0
+            ),
+            Doubt::Late { share, most } => write!(
+                f,
+                "{:.1} % of packets were more than {LATE_MICROSECONDS} us late (99 % within \
+                 {most:?}): RTTs were longer than asked for; leave the machine alone",
+                share * 100.0
+            ),
+            Doubt::Overrun { packets } => write!(
+                f,
+                "{packets} packets were lost before the path's queue: hosts send faster than the \
+                 emulator reads; lower the rate or the number of streams"
+            ),
+            Doubt::NoMemory { packets } => write!(
+                f,
+                "{packets} packets found no memory: the path keeps more in flight than the \
+                 machine has; lower the rate, the RTT or the queue"
+            ),
+            Doubt::Refused { packets } => write!(
+                f,
+                "{packets} packets were not taken by the receiving kernel, for want of memory \
+                 or since they were no packets"
+            ),
+        }
+    }
+}
+
+impl LabReport {
+    /// What speaks against it.
+    pub fn doubts(&self) -> Vec<Doubt> {
+        let emulator = &self.emulator;
+        let late = emulator.lateness.share_beyond(LATE_MICROSECONDS);
+        let mut doubts = Vec::new();
+        if emulator.busiest > BUSY_SHARE {
+            let busiest = emulator.busiest;
+            doubts.push(Doubt::Bottleneck { busiest });
+        }
+        if late > LATE_SHARE {
+            doubts.push(Doubt::Late {
+                share: late,
+                most: emulator.lateness.quantile(0.99),
+            });
+        }
+        let lost = [
+            (
+                self.overrun,
+                Doubt::Overrun {
+                    packets: self.overrun,
+                },
+            ),
+            (
+                emulator.strays.no_memory,
+                Doubt::NoMemory {
+                    packets: emulator.strays.no_memory,
+                },
+            ),
+            (
+                emulator.strays.refused,
+                Doubt::Refused {
+                    packets: emulator.strays.refused,
+                },
+            ),
+        ];
+        doubts.extend(
+            lost.into_iter()
+                .filter(|(count, _)| *count > 0)
+                .map(|(_, doubt)| doubt),
+        );
+        doubts
+    }
+
+    /// One object, as FORMAT.md has it.
+    pub fn to_json(&self) -> Value {
+        let emulator = &self.emulator;
+        let lateness = &emulator.lateness;
+        let bounds: Vec<Option<u64>> = BOUNDS.into_iter().map(Some).chain([None]).collect();
+        let classes: Vec<Value> = lateness
+            .counts
+            .iter()
+            .zip(bounds)
+            .map(|(count, below)| json!({"below_us": below, "packets": count}))
+            .collect();
+        let doubts: Vec<String> = self.doubts().iter().map(ToString::to_string).collect();
+        json!({
+            "path": self.path,
+            "congestion": self.congestion,
+            "directions": emulator.wires.iter().map(wire_json).collect::<Vec<_>>(),
+            "emulator": {
+                "wall_s": emulator.wall.as_secs_f64(),
+                "cpu_s": emulator.cpu.as_secs_f64(),
+                "watching_s": emulator.watching.as_secs_f64(),
+                "busiest": emulator.busiest,
+                "realtime": emulator.realtime,
+                "unroutable": emulator.strays.unroutable,
+                "local": emulator.strays.local,
+                "no_memory": emulator.strays.no_memory,
+                "refused": emulator.strays.refused,
+                "overrun": self.overrun,
+            },
+            "lateness": {
+                "classes": classes,
+                "greatest_us": lateness.greatest.as_micros() as u64,
+            },
+            "doubts": doubts,
+        })
+    }
+}
+
+fn wire_json(wire: &WireReport) -> Value {
+    let counters = &wire.counters;
+    json!({
+        "from": site_letter(wire.from).to_string(),
+        "to": site_letter(wire.to).to_string(),
+        "segments": counters.delivered,
+        "wire_bytes": counters.delivered_bytes,
+        "offered": counters.offered,
+        "queue_drops": counters.queue_drops,
+        "losses": counters.lost,
+        "cut": counters.cut,
+        "blocked": wire.blocked,
+        "held": counters.held,
+        "doubled": counters.doubled,
+        "corrupted": counters.corrupted,
+        "corrupted_unseen": counters.corrupted_unseen,
+        "highest_queue_bytes": counters.highest_queue,
+        "super_packets": wire.super_packets,
+    })
+}
+
+impl fmt::Display for LabReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let emulator = &self.emulator;
+        writeln!(f, "path {}, hosts use {}", self.path, self.congestion)?;
+        for wire in &emulator.wires {
+            let c = &wire.counters;
+            write!(
+                f,
+                "{} to {}: {} segments, {:.3} GB on the wire",
+                site_letter(wire.from),
+                site_letter(wire.to),
+                c.delivered,
+                c.delivered_bytes as f64 / 1e9
+            )?;
+            let further = [
+                (c.lost, "lost"),
+                (c.queue_drops, "dropped by the queue"),
+                (c.cut, "lost in cuts"),
+                (wire.blocked, "blocked"),
+                (c.held, "held back"),
+                (c.doubled, "doubled"),
+                (c.corrupted, "corrupted"),
+                (c.corrupted_unseen, "corrupted unseen"),
+            ];
+            for (count, what) in further.into_iter().filter(|(count, _)| *count > 0) {
+                write!(f, ", {count} {what}")?;
+            }
+            if c.highest_queue > 0 {
+                write!(f, ", queue up to {:.3} MB", c.highest_queue as f64 / 1e6)?;
+            }
+            writeln!(f)?;
+        }
+        let late = &emulator.lateness;
+        write!(
+            f,
+            "emulator: {:.2} CPU s in {:.2} s, at most {:.0} % of a processor; 50 % of packets \
+             late by less than {:?}, 99 % {:?}, all {:?}",
+            emulator.cpu.as_secs_f64(),
+            emulator.wall.as_secs_f64(),
+            emulator.busiest * 100.0,
+            late.quantile(0.5),
+            late.quantile(0.99),
+            late.greatest
+        )
+    }
+}

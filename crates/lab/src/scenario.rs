@@ -1,0 +1,615 @@
+//! What a lab is: sites, hosts, the path between, and what its hosts have set.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+use std::time::Duration;
+
+use longhaul_units::{BitRate, ByteCount, parse_span};
+
+use crate::background::Background;
+use crate::emulator::gate::{BlockRule, Blocked, Refusal};
+use crate::link::{LinkError, LinkSettings, Loss, Reorder};
+
+/// Sites are called a to h.
+pub const MOST_SITES: usize = 8;
+
+/// As many as addresses of a site differ in their last byte, and as one thread
+/// can serve.
+pub const MOST_HOSTS: usize = 32;
+
+/// Addresses of a host.
+pub const MOST_ADDRESSES: usize = 9;
+
+/// A queue given in BDPs holds at least two super-packets: hosts here have no
+/// line of their own that would space them.
+const SMALLEST_BDP_QUEUE: f64 = 131_072.0;
+
+/// Why a scenario cannot be read or built.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ScenarioError {
+    /// No such setting.
+    #[error(
+        "a path has no \"{0}\": it has rtt, rate, loss, queue, jitter, reorder, duplicate, corrupt, corrupt-unseen, and for the way back alone delay-back, rate-back, loss-back"
+    )]
+    UnknownKey(String),
+    /// No `=`.
+    #[error("\"{0}\" is no setting: write KEY=VALUE,KEY=VALUE")]
+    NoValue(String),
+    /// A value that cannot be read.
+    #[error("{key}=\"{value}\": {reason}")]
+    Value {
+        /// The setting.
+        key: String,
+        /// Its value.
+        value: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Settings that make no link.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    /// Too many or too few.
+    #[error(
+        "hosts are written 1x1, 2x4 or 2x2x1: 2 to {MOST_SITES} sites of 1 to {MOST_HOSTS} hosts"
+    )]
+    Hosts,
+}
+
+/// How much may wait before the line.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum QueueLimit {
+    /// Bytes on the wire.
+    Bytes(ByteCount),
+    /// Times rate and RTT, and at least 128 KiB.
+    Bdp(f64),
+}
+
+impl FromStr for QueueLimit {
+    type Err = String;
+
+    /// Reads `1bdp`, `0.5bdp`, `4MiB`.
+    fn from_str(text: &str) -> Result<QueueLimit, String> {
+        if let Some(number) = text.to_ascii_lowercase().strip_suffix("bdp") {
+            let times: f64 = number.trim().parse().map_err(|_| "write 1bdp or 4MiB")?;
+            if !(0.0..=1000.0).contains(&times) {
+                return Err("a queue has 0 to 1000 BDP".to_owned());
+            }
+            return Ok(QueueLimit::Bdp(times));
+        }
+        let bytes = text.parse::<ByteCount>().map_err(|e| e.to_string())?;
+        Ok(QueueLimit::Bytes(bytes))
+    }
+}
+
+impl fmt::Display for QueueLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            QueueLimit::Bytes(bytes) => write!(f, "{}", bytes.0),
+            QueueLimit::Bdp(times) => write!(f, "{times}bdp"),
+        }
+    }
+}
+
+/// A path, both ways.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PathSettings {
+    /// There and back, without what the line and the queue add.
+    pub rtt: Duration,
+    /// The way back, where it is not half of that.
+    pub delay_back: Option<Duration>,
+    /// On Ethernet; none: as fast as the machine is.
+    pub rate: Option<BitRate>,
+    /// The way back, where it differs.
+    pub rate_back: Option<BitRate>,
+    /// Each way.
+    pub loss: Loss,
+    /// The way back, where it differs.
+    pub loss_back: Option<Loss>,
+    /// Each way.
+    pub queue: QueueLimit,
+    /// Each way, to either side.
+    pub jitter: Duration,
+    /// Each way.
+    pub reorder: Option<Reorder>,
+    /// Each way.
+    pub duplicate: f64,
+    /// Each way.
+    pub corrupt: f64,
+    /// Each way.
+    pub corrupt_unseen: f64,
+}
+
+impl Default for PathSettings {
+    /// No delay, no line; a queue of one BDP once there is a line.
+    fn default() -> PathSettings {
+        PathSettings {
+            rtt: Duration::ZERO,
+            delay_back: None,
+            rate: None,
+            rate_back: None,
+            loss: Loss::None,
+            loss_back: None,
+            queue: QueueLimit::Bdp(1.0),
+            jitter: Duration::ZERO,
+            reorder: None,
+            duplicate: 0.0,
+            corrupt: 0.0,
+            corrupt_unseen: 0.0,
+        }
+    }
+}
+
+impl PathSettings {
+    /// Changes what is named: `rtt=100ms,rate=1gbit`.
+    ///
+    /// # Errors
+    ///
+    /// The first setting that is none.
+    pub fn apply(&mut self, text: &str) -> Result<(), ScenarioError> {
+        for setting in text.split(',').filter(|setting| !setting.is_empty()) {
+            let (key, value) = setting
+                .split_once('=')
+                .ok_or_else(|| ScenarioError::NoValue(setting.to_owned()))?;
+            self.apply_one(key.trim(), value.trim())?;
+        }
+        Ok(())
+    }
+
+    /// Changes one setting.
+    ///
+    /// # Errors
+    ///
+    /// Where there is no such setting, or its value makes no sense.
+    pub fn apply_one(&mut self, key: &str, value: &str) -> Result<(), ScenarioError> {
+        let wrong = |reason: String| ScenarioError::Value {
+            key: key.to_owned(),
+            value: value.to_owned(),
+            reason,
+        };
+        match key {
+            "rtt" => self.rtt = read_span(value).map_err(wrong)?,
+            "delay-back" => self.delay_back = Some(read_span(value).map_err(wrong)?),
+            "rate" => self.rate = read_rate(value).map_err(wrong)?,
+            "rate-back" => self.rate_back = read_rate(value).map_err(wrong)?,
+            "loss" => self.loss = read(value).map_err(wrong)?,
+            "loss-back" => self.loss_back = Some(read(value).map_err(wrong)?),
+            "queue" => self.queue = value.parse().map_err(wrong)?,
+            "jitter" => self.jitter = read_span(value).map_err(wrong)?,
+            "reorder" => self.reorder = read_reorder(value).map_err(wrong)?,
+            "duplicate" => self.duplicate = read_share(value).map_err(wrong)?,
+            "corrupt" => self.corrupt = read_share(value).map_err(wrong)?,
+            "corrupt-unseen" => self.corrupt_unseen = read_share(value).map_err(wrong)?,
+            _ => return Err(ScenarioError::UnknownKey(key.to_owned())),
+        }
+        Ok(())
+    }
+
+    /// Both directions, there and back.
+    ///
+    /// # Errors
+    ///
+    /// Where the settings make no link.
+    pub fn links(&self) -> Result<[LinkSettings; 2], ScenarioError> {
+        let back = self.delay_back.unwrap_or(self.rtt / 2);
+        let there = self.rtt.saturating_sub(back);
+        let ways = [
+            (there, self.rate, self.loss),
+            (
+                back,
+                self.rate_back.or(self.rate),
+                self.loss_back.unwrap_or(self.loss),
+            ),
+        ];
+        let links = ways.map(|(delay, rate, loss)| LinkSettings {
+            rate,
+            delay,
+            jitter: self.jitter,
+            loss,
+            queue: self.queue_bytes(there + back, rate),
+            reorder: self.reorder,
+            duplicate: self.duplicate,
+            corrupt: self.corrupt,
+            corrupt_unseen: self.corrupt_unseen,
+        });
+        for link in &links {
+            link.check()?;
+        }
+        Ok(links)
+    }
+
+    fn queue_bytes(&self, rtt: Duration, rate: Option<BitRate>) -> ByteCount {
+        match (self.queue, rate) {
+            (QueueLimit::Bytes(bytes), _) => bytes,
+            (QueueLimit::Bdp(_), None) => ByteCount(u64::MAX),
+            (QueueLimit::Bdp(times), Some(rate)) => {
+                let bytes = times * rate.bits_per_second() / 8.0 * rtt.as_secs_f64();
+                ByteCount(bytes.max(SMALLEST_BDP_QUEUE).round() as u64)
+            }
+        }
+    }
+
+    /// Bytes that rate and RTT keep on their way there and back; none without a
+    /// rate.
+    pub fn bdp(&self) -> Option<ByteCount> {
+        let back = self.delay_back.unwrap_or(self.rtt / 2);
+        let rtt = self.rtt.max(back).as_secs_f64();
+        let bytes = self.rate?.bits_per_second() / 8.0 * rtt;
+        Some(ByteCount(bytes.round() as u64))
+    }
+}
+
+impl FromStr for PathSettings {
+    type Err = ScenarioError;
+
+    fn from_str(text: &str) -> Result<PathSettings, ScenarioError> {
+        let mut settings = PathSettings::default();
+        settings.apply(text)?;
+        settings.links()?;
+        Ok(settings)
+    }
+}
+
+impl fmt::Display for PathSettings {
+    /// As it is read, without what is as it would be anyway.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let milliseconds = |time: Duration| format!("{}ms", time.as_secs_f64() * 1e3);
+        let bits = |rate: BitRate| format!("{}bit", rate.bits_per_second());
+        let share = |value: f64| (value > 0.0).then(|| format!("{value:e}"));
+        let lossy = |loss: Loss| (loss != Loss::None).then(|| loss.to_string());
+        let reorder = |r: Reorder| format!("{:e}:{}", r.probability, milliseconds(r.by));
+        let jitter = (!self.jitter.is_zero()).then(|| milliseconds(self.jitter));
+        let queue = self.rate.map(|_| self.queue.to_string());
+        let settings = [
+            ("rtt", Some(milliseconds(self.rtt))),
+            ("delay-back", self.delay_back.map(milliseconds)),
+            ("rate", self.rate.map(bits)),
+            ("rate-back", self.rate_back.map(bits)),
+            ("loss", lossy(self.loss)),
+            ("loss-back", self.loss_back.map(|loss| loss.to_string())),
+            ("queue", queue),
+            ("jitter", jitter),
+            ("reorder", self.reorder.map(reorder)),
+            ("duplicate", share(self.duplicate)),
+            ("corrupt", share(self.corrupt)),
+            ("corrupt-unseen", share(self.corrupt_unseen)),
+        ];
+        let mut separator = "";
+        for (key, value) in settings {
+            if let Some(value) = value {
+                write!(f, "{separator}{key}={value}")?;
+                separator = ",";
+            }
+        }
+        Ok(())
+    }
+}
+
+fn read<T: FromStr>(value: &str) -> Result<T, String>
+where
+    T::Err: fmt::Display,
+{
+    value.parse().map_err(|error: T::Err| error.to_string())
+}
+
+fn read_span(value: &str) -> Result<Duration, String> {
+    parse_span(value).map_err(|error| error.to_string())
+}
+
+/// `none` is no line.
+fn read_rate(value: &str) -> Result<Option<BitRate>, String> {
+    match value {
+        "none" => Ok(None),
+        _ => read(value).map(Some),
+    }
+}
+
+fn read_share(value: &str) -> Result<f64, String> {
+    match read::<Loss>(value)? {
+        Loss::None => Ok(0.0),
+        Loss::Independent(share) => Ok(share),
+        Loss::Bursty(_) => Err("write a share as 1e-5 or 0.1%".to_owned()),
+    }
+}
+
+/// `SHARE:TIME`.
+fn read_reorder(value: &str) -> Result<Option<Reorder>, String> {
+    let (share, time) = value
+        .split_once(':')
+        .ok_or("write SHARE:TIME, as 1e-3:2ms")?;
+    let (probability, by) = (read_share(share)?, read_span(time)?);
+    Ok((probability > 0.0).then_some(Reorder { probability, by }))
+}
+
+/// How much hosts' TCP may have in flight.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Window {
+    /// As the machine's own settings allow.
+    Host,
+    /// So much, or what the machine allows where that is more.
+    AtLeast(QueueLimit),
+}
+
+impl FromStr for Window {
+    type Err = String;
+
+    /// Reads `host`, `2bdp`, `64MiB`.
+    fn from_str(text: &str) -> Result<Window, String> {
+        match text {
+            "host" => Ok(Window::Host),
+            _ => text.parse().map(Window::AtLeast),
+        }
+    }
+}
+
+/// Hosts of each site, `2x4`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hosts(pub Vec<usize>);
+
+impl FromStr for Hosts {
+    type Err = ScenarioError;
+
+    fn from_str(text: &str) -> Result<Hosts, ScenarioError> {
+        let counts: Result<Vec<usize>, _> = text.split('x').map(str::parse).collect();
+        let counts = counts.map_err(|_| ScenarioError::Hosts)?;
+        let fits = |count: &usize| (1..=MOST_HOSTS).contains(count);
+        if !(2..=MOST_SITES).contains(&counts.len()) || !counts.iter().all(fits) {
+            return Err(ScenarioError::Hosts);
+        }
+        Ok(Hosts(counts))
+    }
+}
+
+/// What is read as a firewall's rule: `SITE:PORTS[:reset]`.
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub fn parse_block(text: &str) -> Result<BlockRule, String> {
+    let explain = "write SITE:PORT, SITE:FROM-TO or SITE:new, and :reset to refuse instead of \
+                   being silent: b:4960:reset";
+    let mut parts = text.split(':');
+    let site = parts.next().and_then(parse_site).ok_or(explain)?;
+    let ports = parts.next().ok_or(explain)?;
+    let refusal = match parts.next() {
+        None | Some("drop") => Refusal::Drop,
+        Some("reset") => Refusal::Reset,
+        Some(_) => return Err(explain.to_owned()),
+    };
+    if parts.next().is_some() {
+        return Err(explain.to_owned());
+    }
+    let port = |text: &str| text.parse::<u16>().map_err(|_| explain.to_owned());
+    let blocked = match ports.split_once('-') {
+        _ if ports == "new" => Blocked::NewConnections,
+        None => Blocked::Ports(port(ports)?..=port(ports)?),
+        Some((from, to)) => Blocked::Ports(port(from)?..=port(to)?),
+    };
+    Ok(BlockRule {
+        site,
+        blocked,
+        refusal,
+    })
+}
+
+/// A site's letter, `a` to `h`.
+pub fn parse_site(text: &str) -> Option<usize> {
+    let site = match text.as_bytes() {
+        [letter] => letter.to_ascii_lowercase().checked_sub(b'a')?,
+        _ => return None,
+    };
+    Some(usize::from(site)).filter(|site| *site < MOST_SITES)
+}
+
+/// A site's letter.
+pub fn site_letter(site: usize) -> char {
+    (b'a' + site.min(MOST_SITES - 1) as u8) as char
+}
+
+/// A host of a scenario.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostAddresses {
+    /// `a1`.
+    pub name: String,
+    /// Which site.
+    pub site: usize,
+    /// IPv4, the one it sends from first.
+    pub v4: Vec<Ipv4Addr>,
+    /// IPv6, likewise; none behind NAT.
+    pub v6: Vec<Ipv6Addr>,
+}
+
+impl HostAddresses {
+    /// Addresses of a host: in the ranges that are set aside for measuring
+    /// networks (RFC 2544 and RFC 5180), behind NAT in a private one (RFC 1918).
+    pub fn new(site: usize, host: usize, count: usize, behind_nat: bool) -> HostAddresses {
+        let first = if behind_nat { [10, 0] } else { [198, 18] };
+        let v4 = (0..count).map(|index| {
+            let third = 10 * (site + 1) + index;
+            Ipv4Addr::new(first[0], first[1], third as u8, (host + 1) as u8)
+        });
+        let v6 = (0..if behind_nat { 0 } else { count }).map(|index| {
+            let (site, host) = ((site + 1) as u16, (host + 1) as u16);
+            Ipv6Addr::new(0x2001, 2, 0, site, index as u16, 0, 0, host)
+        });
+        HostAddresses {
+            name: format!("{}{}", site_letter(site), host + 1),
+            site,
+            v4: v4.collect(),
+            v6: v6.collect(),
+        }
+    }
+
+    /// All of them.
+    pub fn all(&self) -> Vec<IpAddr> {
+        let v4 = self.v4.iter().map(|address| IpAddr::V4(*address));
+        v4.chain(self.v6.iter().map(|address| IpAddr::V6(*address)))
+            .collect()
+    }
+}
+
+/// The address of a site behind NAT.
+pub fn public_address(site: usize) -> Ipv4Addr {
+    Ipv4Addr::new(198, 18, (10 * (site + 1)) as u8, 254)
+}
+
+/// A parameter for all hosts, for a site's or for one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sysctl {
+    /// `a`, `b2`; none: all.
+    pub whose: Option<String>,
+    /// Name with dots.
+    pub name: String,
+    /// Value.
+    pub value: String,
+}
+
+impl FromStr for Sysctl {
+    type Err = String;
+
+    /// Reads `net.ipv4.tcp_sack=0` and `b:net.ipv4.tcp_sack=0`.
+    fn from_str(text: &str) -> Result<Sysctl, String> {
+        let explain = "write NAME=VALUE, or for one site or host SITE:NAME=VALUE";
+        let (name, value) = text.split_once('=').ok_or(explain)?;
+        let (whose, name) = match name.split_once(':') {
+            Some((whose, name)) => (Some(whose.to_owned()), name),
+            None => (None, name),
+        };
+        if !name.starts_with("net.") {
+            return Err("a host has parameters below net. of its own, no others".to_owned());
+        }
+        Ok(Sysctl {
+            whose,
+            name: name.to_owned(),
+            value: value.to_owned(),
+        })
+    }
+}
+
+impl Sysctl {
+    /// Whether it is for this host.
+    pub fn is_for(&self, host: &str) -> bool {
+        match self.whose.as_deref() {
+            None => true,
+            Some(whose) if whose.len() == 1 => host.starts_with(whose),
+            Some(whose) => whose == host,
+        }
+    }
+}
+
+/// A lab.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scenario {
+    /// Hosts of each site.
+    pub hosts: Hosts,
+    /// Between any two sites.
+    pub path: PathSettings,
+    /// Bytes of an IP packet, 576 to 65,535.
+    pub mtu: u16,
+    /// Congestion control of all hosts.
+    pub congestion: String,
+    /// What TCP may have in flight.
+    pub window: Window,
+    /// Further parameters; later ones count.
+    pub sysctls: Vec<Sysctl>,
+    /// IPv4 and as many IPv6 addresses of each host, 1 to 9.
+    pub addresses: usize,
+    /// Firewalls.
+    pub blocks: Vec<BlockRule>,
+    /// The site behind NAT.
+    pub nat: Option<usize>,
+    /// Other traffic.
+    pub background: Option<Background>,
+    /// Of all that is random.
+    pub seed: u64,
+}
+
+impl Default for Scenario {
+    fn default() -> Scenario {
+        Scenario {
+            hosts: Hosts(vec![1, 1]),
+            path: PathSettings::default(),
+            mtu: 1500,
+            // What most data transfer nodes have, whatever this machine has.
+            congestion: "cubic".to_owned(),
+            // ESnet's advice, and paper 003's: twice the BDP.
+            window: Window::AtLeast(QueueLimit::Bdp(2.0)),
+            sysctls: Vec::new(),
+            addresses: 1,
+            blocks: Vec::new(),
+            nat: None,
+            background: None,
+            seed: 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_read_and_written() {
+        let text = "rtt=91.6ms,rate=5gbit,loss=1e-5,queue=0.5bdp,jitter=1ms,reorder=1e-3:2ms,\
+                    duplicate=1e-4,corrupt=1%,corrupt-unseen=1e-6,delay-back=40ms,rate-back=1gbit,\
+                    loss-back=0";
+        let path: PathSettings = text.parse().unwrap();
+        assert_eq!(path.to_string().parse(), Ok(path.clone()));
+        let [there, back] = path.links().unwrap();
+        assert_eq!(there.delay, Duration::from_micros(51_600));
+        assert_eq!(back.delay, Duration::from_millis(40));
+        // 5 Gbit/s of 91.6 ms, half of it.
+        assert_eq!(there.queue, ByteCount(28_625_000));
+        assert_eq!(back.queue, ByteCount(5_725_000));
+        assert_eq!(back.loss, Loss::None);
+        assert_eq!(path.bdp(), Some(ByteCount(57_250_000)));
+    }
+
+    #[test]
+    fn what_is_no_path_is_refused() {
+        for text in [
+            "rtt",
+            "rtt=x",
+            "speed=1",
+            "rate=0",
+            "jitter=1ms",
+            "loss=2",
+            "queue=-1bdp",
+        ] {
+            assert!(text.parse::<PathSettings>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn reads_hosts_blocks_and_parameters() {
+        assert_eq!("2x4".parse(), Ok(Hosts(vec![2, 4])));
+        for text in ["2", "0x1", "1x33", "1x1x1x1x1x1x1x1x1", "axb"] {
+            assert!(text.parse::<Hosts>().is_err(), "{text}");
+        }
+        let rule = parse_block("b:4960:reset").unwrap();
+        assert_eq!((rule.site, rule.refusal), (1, Refusal::Reset));
+        assert_eq!(rule.blocked, Blocked::Ports(4960..=4960));
+        assert_eq!(
+            parse_block("a:new").unwrap().blocked,
+            Blocked::NewConnections
+        );
+        for text in ["b", "z:1", "b:1:maybe", "b:x", "b:1:reset:2"] {
+            assert!(parse_block(text).is_err(), "{text}");
+        }
+        let sysctl: Sysctl = "b:net.ipv4.tcp_sack=0".parse().unwrap();
+        assert!(sysctl.is_for("b2") && !sysctl.is_for("a1"));
+        assert!("vm.swappiness=1".parse::<Sysctl>().is_err());
+    }
+
+    #[test]
+    fn no_two_addresses_are_equal() {
+        let mut all = std::collections::HashSet::new();
+        for site in 0..MOST_SITES {
+            assert!(all.insert(IpAddr::V4(public_address(site))));
+            for host in 0..MOST_HOSTS {
+                let host = HostAddresses::new(site, host, MOST_ADDRESSES, false);
+                assert!(host.all().into_iter().all(|address| all.insert(address)));
+            }
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! What labs know of each other: a directory with one below it for each lab,
+//! and a lock in it that its processes hold for as long as they live.
+//!
+//! Namespaces, devices and processes of a lab end with it: nothing but these
+//! files can outlive one that was killed. A lab whose lock is free is dead; the
+//! next start removes its directory, and undoes what it had changed of the
+//! machine ([`crate::machine`]).
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+
+/// The file whose lock says that a lab lives; in it, who that is.
+const LOCK: &str = "lock";
+
+/// What a lab has in its directory, beside [`DAEMON`]. Nothing else is ever
+/// removed.
+const FILES: [&str; 5] = [LOCK, CONTROL, RECORD, LOG, HOSTS];
+
+/// The socket through which a lab is asked.
+pub const CONTROL: &str = "control";
+/// What a lab is, as JSON.
+pub const RECORD: &str = "lab.json";
+/// What a lab in the background says.
+pub const LOG: &str = "log";
+/// State of a daemon that runs in the lab, a directory.
+pub const DAEMON: &str = "daemon";
+/// Names of the hosts, as in `/etc/hosts`.
+pub const HOSTS: &str = "hosts";
+
+/// Why there is no place for a lab.
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    /// The file system says no.
+    #[error("{}: {error}", path.display())]
+    Io {
+        /// Of what.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        error: io::Error,
+    },
+    /// Somebody else's.
+    #[error("{} belongs to another user: remove it, or set XDG_RUNTIME_DIR", .0.display())]
+    Foreign(PathBuf),
+    /// There is one.
+    #[error(
+        "a lab \"{0}\" is running: choose another name, or end it with \"longhaul lab down {0}\""
+    )]
+    Exists(String),
+    /// There is none.
+    #[error("there is no lab \"{0}\": \"longhaul lab status\" lists those that run")]
+    Missing(String),
+    /// It could be a path.
+    #[error("\"{0}\" cannot be a lab's name: write letters, digits, - and _, at most 32")]
+    Name(String),
+}
+
+fn at(path: &Path) -> impl FnOnce(io::Error) -> StateError {
+    let path = path.to_owned();
+    move |error| StateError::Io { path, error }
+}
+
+/// Where all labs of this user have their directories.
+#[derive(Clone, Debug)]
+pub struct StateDirectory {
+    path: PathBuf,
+}
+
+/// A lab's own directory and its lock. Removed when this is dropped.
+#[derive(Debug)]
+pub struct Claim {
+    name: String,
+    path: PathBuf,
+    /// Held until the last process that has it is gone.
+    lock: File,
+    parent: StateDirectory,
+    removed: bool,
+}
+
+impl StateDirectory {
+    /// `/run/longhaul-lab` for root, else below `XDG_RUNTIME_DIR` or the
+    /// temporary directory. Made where it is missing.
+    ///
+    /// # Errors
+    ///
+    /// Where it cannot be made or is somebody else's.
+    pub fn open() -> Result<StateDirectory, StateError> {
+        let user = rustix::process::geteuid();
+        let path = if user.is_root() {
+            PathBuf::from("/run/longhaul-lab")
+        } else if let Some(runtime) = std::env::var_os("XDG_RUNTIME_DIR") {
+            PathBuf::from(runtime).join("longhaul-lab")
+        } else {
+            std::env::temp_dir().join(format!("longhaul-lab-{}", user.as_raw()))
+        };
+        StateDirectory::at(path)
+    }
+
+    /// At a place of one's own.
+    ///
+    /// # Errors
+    ///
+    /// Where it cannot be made or is somebody else's.
+    pub fn at(path: PathBuf) -> Result<StateDirectory, StateError> {
+        match fs::DirBuilder::new().mode(0o700).create(&path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(at(&path)(error));
+            }
+            _ => {}
+        }
+        let found = fs::symlink_metadata(&path).map_err(at(&path))?;
+        if !found.is_dir() || found.uid() != rustix::process::geteuid().as_raw() {
+            return Err(StateError::Foreign(path));
+        }
+        Ok(StateDirectory { path })
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes a lab's directory and takes its lock.
+    ///
+    /// # Errors
+    ///
+    /// Where a lab of that name lives, or the file system refuses.
+    pub fn claim(&self, name: &str) -> Result<Claim, StateError> {
+        check_name(name)?;
+        let _alone = self.alone()?;
+        let path = self.path.join(name);
+        if path.exists() && !self.remove_dead(&path)? {
+            return Err(StateError::Exists(name.to_owned()));
+        }
+        fs::create_dir(&path).map_err(at(&path))?;
+        let lock_path = path.join(LOCK);
+        let mut lock = open_lock(&lock_path).map_err(at(&lock_path))?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|error| at(&lock_path)(error.into()))?;
+        let owner = format!("{}\n", std::process::id());
+        lock.write_all(owner.as_bytes()).map_err(at(&lock_path))?;
+        Ok(Claim {
+            name: name.to_owned(),
+            path,
+            lock,
+            parent: self.clone(),
+            removed: false,
+        })
+    }
+
+    /// Removes the directories of labs that died; gives their names.
+    ///
+    /// # Errors
+    ///
+    /// Where the file system refuses.
+    pub fn sweep(&self) -> Result<Vec<String>, StateError> {
+        let _alone = self.alone()?;
+        let mut removed = Vec::new();
+        for name in self.names()? {
+            if self.remove_dead(&self.path.join(&name))? {
+                removed.push(name);
+            }
+        }
+        Ok(removed)
+    }
+
+    /// Labs that live.
+    ///
+    /// # Errors
+    ///
+    /// Where the file system refuses.
+    pub fn living(&self) -> Result<Vec<String>, StateError> {
+        let names = self.names()?;
+        let lives = |name: &String| matches!(self.is_dead(&self.path.join(name)), Ok(false));
+        Ok(names.into_iter().filter(lives).collect())
+    }
+
+    /// The directory of a lab that lives.
+    ///
+    /// # Errors
+    ///
+    /// Where there is no such.
+    pub fn find(&self, name: &str) -> Result<PathBuf, StateError> {
+        check_name(name)?;
+        let path = self.path.join(name);
+        match self.is_dead(&path) {
+            Ok(false) => Ok(path),
+            _ => Err(StateError::Missing(name.to_owned())),
+        }
+    }
+
+    /// Waits until a lab is gone.
+    ///
+    /// # Errors
+    ///
+    /// Where its lock cannot be waited for.
+    pub fn await_end(&self, name: &str) -> Result<(), StateError> {
+        let path = self.path.join(name).join(LOCK);
+        let lock = match OpenOptions::new().read(true).open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            opened => opened.map_err(at(&path))?,
+        };
+        flock(&lock, FlockOperation::LockShared).map_err(|error| at(&path)(error.into()))
+    }
+
+    fn names(&self) -> Result<Vec<String>, StateError> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.path).map_err(at(&self.path))? {
+            let entry = entry.map_err(at(&self.path))?;
+            let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            let name = entry.file_name().into_string().ok();
+            names.extend(name.filter(|name| is_directory && check_name(name).is_ok()));
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// Held while directories come and go.
+    fn alone(&self) -> Result<File, StateError> {
+        let path = self.path.join(LOCK);
+        let lock = open_lock(&path).map_err(at(&path))?;
+        flock(&lock, FlockOperation::LockExclusive).map_err(|error| at(&path)(error.into()))?;
+        Ok(lock)
+    }
+
+    fn is_dead(&self, path: &Path) -> io::Result<bool> {
+        let lock = match OpenOptions::new().read(true).open(path.join(LOCK)) {
+            // Killed between directory and lock.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && path.is_dir() => {
+                return Ok(true);
+            }
+            opened => opened?,
+        };
+        Ok(flock(&lock, FlockOperation::NonBlockingLockShared).is_ok())
+    }
+
+    /// Removes a lab's directory where it is dead, and only what labs have in
+    /// theirs.
+    fn remove_dead(&self, path: &Path) -> Result<bool, StateError> {
+        if !self.is_dead(path).map_err(at(path))? {
+            return Ok(false);
+        }
+        remove_directory(path).map_err(at(path))?;
+        Ok(true)
+    }
+}
+
+fn remove_directory(path: &Path) -> io::Result<()> {
+    for file in FILES {
+        match fs::remove_file(path.join(file)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    match fs::remove_dir_all(path.join(DAEMON)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    fs::remove_dir(path)
+}
+
+/// Not truncated: who opens it may not get its lock.
+fn open_lock(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)
+}
+
+fn check_name(name: &str) -> Result<(), StateError> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if name.is_empty() || name.len() > 32 || !name.chars().all(fits) {
+        return Err(StateError::Name(name.to_owned()));
+    }
+    Ok(())
+}
+
+impl Claim {
+    /// The lab's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A file of the lab.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// Leaves the directory to another process that has the lock too.
+    pub fn leave(mut self) {
+        self.removed = true;
+    }
+
+    /// Another descriptor of the lock.
+    ///
+    /// # Errors
+    ///
+    /// Where there are no more descriptors.
+    pub fn share_lock(&self) -> io::Result<File> {
+        self.lock.try_clone()
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if !self.removed {
+            let _alone = self.parent.alone();
+            // What stays is removed by the next start.
+            let _ = remove_directory(&self.path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(name: &str) -> StateDirectory {
+        let name = format!("longhaul-lab-test-{name}-{}", std::process::id());
+        StateDirectory::at(std::env::temp_dir().join(name)).unwrap()
+    }
+
+    #[test]
+    fn a_living_lab_is_left_and_a_dead_one_removed() {
+        let state = state("sweep");
+        let living = state.claim("one").unwrap();
+        assert!(matches!(state.claim("one"), Err(StateError::Exists(_))));
+        // As a killed one leaves it.
+        let dead = state.claim("two").unwrap();
+        fs::write(dead.file(RECORD), "{}").unwrap();
+        let path = dead.file(RECORD);
+        dead.leave();
+        assert!(path.exists());
+        assert_eq!(state.living().unwrap(), ["one"]);
+        assert_eq!(state.sweep().unwrap(), ["two"]);
+        assert!(!path.exists());
+        state.claim("two").unwrap();
+        let kept = living.file("");
+        drop(living);
+        assert!(!kept.exists());
+        fs::remove_dir_all(&state.path).unwrap();
+    }
+
+    #[test]
+    fn what_is_no_labs_is_not_removed() {
+        let state = state("foreign");
+        let path = state.path.join("precious");
+        fs::create_dir(&path).unwrap();
+        fs::write(path.join("data"), "x").unwrap();
+        assert!(state.sweep().is_err());
+        assert!(path.join("data").exists());
+        fs::remove_dir_all(&state.path).unwrap();
+    }
+
+    #[test]
+    fn names_are_no_paths() {
+        for name in ["", "..", "a/b", "a b", &"x".repeat(33)] {
+            assert!(check_name(name).is_err(), "{name}");
+        }
+    }
+}
