@@ -102,6 +102,19 @@ pub struct ConnectionArguments {
     /// the daemon allows it.
     #[arg(long, value_enum, default_value = "tls")]
     pub data_security: DataSecurity,
+    /// Congestion control of whichever end sends, by its kernel's name: cubic, bbr, reno... [default:
+    /// the kernel's; bbr where loss without a queue calls for it and the kernel allows it]
+    #[arg(long, value_name = "NAME")]
+    pub congestion: Option<String>,
+    /// Yield to others: one stream at first, and slower as soon as a queue stands on the path.
+    #[arg(long)]
+    pub nice: bool,
+    /// Local IP address to connect from; given several times, connections take turns.
+    #[arg(long, value_name = "ADDRESS")]
+    pub bind: Vec<std::net::IpAddr>,
+    /// Socket buffers of this end by hand; only where that is more than the kernel reaches by itself.
+    #[arg(long, value_name = "SIZE")]
+    pub buffer: Option<ByteCount>,
     /// How long the daemon may take to answer at first, and may be silent later; a lost connection
     /// is then dialed again for as long as the daemon keeps the session (its --linger).
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = longhaul_units::parse_span)]
@@ -135,7 +148,7 @@ pub struct LayerArguments {
     /// Threads that compress, where the source is [default: one a core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=512))]
     pub compressors: Option<u32>,
-    /// TCP connections to the daemon [default: 4]
+    /// TCP connections to the daemon, fixed [default: as many as help, while it runs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=512))]
     pub streams: Option<u32>,
     /// Threads that decompress and verify, where the destination is [default: one a core, at most
@@ -148,9 +161,10 @@ pub struct LayerArguments {
     /// Memory for blocks at this end.
     #[arg(long, value_name = "SIZE", default_value = "64MiB")]
     pub memory: ByteCount,
-    /// Bytes of a block, a power of two from 64KiB to 16MiB.
-    #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = parse_block_size)]
-    pub block_size: u32,
+    /// Bytes of a block, a power of two from 64KiB to 16MiB [default: 1MiB, and 256KiB from a round
+    /// trip of 20 ms on, where there may be many streams]
+    #[arg(long, value_name = "SIZE", value_parser = parse_block_size)]
+    pub block_size: Option<u32>,
 }
 
 /// What `cp` takes.

@@ -6,5 +6,6 @@ pub mod cp;
 pub mod fingerprint;
 pub mod lab;
 pub mod run;
+pub mod steering;
 pub mod token;
 pub mod verify;

@@ -9,13 +9,14 @@ mod summary;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use longhaul_engine::session::{Ending, Event, Transfer, Watch};
 use longhaul_proto::digest::Checksum;
 use longhaul_proto::handshake::Purport;
 use longhaul_proto::message::{FailureKind, Farewell};
 
+use crate::commands::steering::Shared as Steered;
 use crate::messages::{Exit, Stop, clear_line, say};
 use manifest::Manifest;
 
@@ -33,6 +34,8 @@ struct Shared {
     differing: AtomicU64,
     interrupted: AtomicBool,
     manifest: Option<Mutex<Manifest>>,
+    /// How streams were steered, where somebody did.
+    steered: OnceLock<Steered>,
 }
 
 impl Report {
@@ -47,10 +50,17 @@ impl Report {
             differing: AtomicU64::new(0),
             interrupted: AtomicBool::new(false),
             manifest: manifest.map(Mutex::new),
+            steered: OnceLock::new(),
         };
         Ok(Report {
             shared: Arc::new(shared),
         })
+    }
+
+    /// The summary tells how streams were steered.
+    pub fn tell_of(&self, steered: Steered) {
+        // A command steers one transfer.
+        let _ = self.shared.steered.set(steered);
     }
 
     /// What a transfer tells its events to.
@@ -117,11 +127,15 @@ impl Report {
         clear_line();
         let shared = &self.shared;
         let progress = transfer.progress();
+        let none = Steered::default();
+        let steered = shared.steered.get().unwrap_or(&none).lock();
+        let steered = steered.unwrap_or_else(PoisonError::into_inner);
         if shared.json {
-            json::summary(&progress, ending);
+            json::summary(&progress, ending, &steered);
         } else if !shared.quiet {
-            summary::print(&progress, ending, purport, transfer);
+            summary::print(&progress, ending, purport, transfer, &steered);
         }
+        drop(steered);
         match &shared.manifest {
             Some(manifest) if ending.farewell == Farewell::Complete => manifest
                 .lock()

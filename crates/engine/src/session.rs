@@ -11,6 +11,8 @@ mod end;
 mod events;
 mod observe;
 pub mod opening;
+mod stall;
+mod steer;
 mod streams;
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
@@ -24,7 +26,7 @@ use longhaul_proto::digest::Integrity;
 use longhaul_proto::frame::FrameError;
 use longhaul_proto::handshake::{Purport, Secret};
 use longhaul_proto::manifest::EntryId;
-use longhaul_proto::message::{Farewell, Message, Observation};
+use longhaul_proto::message::{Farewell, Message, Observation, Tuning};
 use longhaul_proto::receiver::{Receiver, ReceiverError};
 use longhaul_proto::sender::{BlockId, Sender, SenderError};
 use longhaul_proto::session::{Session, StreamId};
@@ -34,7 +36,9 @@ pub use dial::{DialError, Dialer, Joined};
 pub use end::Ending;
 pub use events::{Event, Progress};
 pub use observe::LAYERS;
+pub use steer::{Orders, Steer, View};
 
+use crate::net::host_limits::HostLimits;
 use crate::pool::BufferPool;
 use crate::queue::lock;
 use crate::recv::ReceiveSide;
@@ -187,6 +191,8 @@ pub struct Transfer {
     side: Side,
     began: Instant,
     watch: Watch,
+    steering: Mutex<Option<Box<dyn Steer>>>,
+    limits: HostLimits,
 }
 
 pub(crate) struct Shared {
@@ -196,6 +202,8 @@ pub(crate) struct Shared {
     control: ControlChannel,
     streams: BTreeMap<StreamId, Slot>,
     wanted_streams: usize,
+    /// How the sender's kernel shall send.
+    tuning: Tuning,
     heard: Moment,
     peer: Observation,
     finished: Option<longhaul_proto::message::Totals>,
@@ -205,6 +213,13 @@ pub(crate) struct Shared {
     /// The session is over and this end's flows have stopped.
     left: bool,
     retransmitted: u64,
+    /// Opens streams, where this end does.
+    dialer: Option<Dialer>,
+    /// The first number of a stream not used yet.
+    next_stream: u32,
+    /// Something moved last, and a stream was dialed because nothing did.
+    quiet_since: Moment,
+    tried: Moment,
     /// Tickets that the other end gave.
     tickets: VecDeque<Secret>,
     /// Tickets given to the other end.
@@ -281,6 +296,7 @@ impl Transfer {
             control: ControlChannel::default(),
             streams: BTreeMap::new(),
             wanted_streams: settings.flows.streams,
+            tuning: Tuning::default(),
             heard: Moment(0),
             peer: Observation::default(),
             finished: None,
@@ -288,6 +304,10 @@ impl Transfer {
             most_streams: 0,
             left: false,
             retransmitted: 0,
+            dialer: None,
+            next_stream: 0,
+            quiet_since: Moment(0),
+            tried: Moment(0),
             tickets: VecDeque::new(),
             issued: HashSet::new(),
         };
@@ -313,6 +333,8 @@ impl Transfer {
             side,
             began: Instant::now(),
             watch,
+            steering: Mutex::new(None),
+            limits: HostLimits::read(),
         });
         transfer.start_flows();
         transfer

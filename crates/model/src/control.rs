@@ -312,6 +312,10 @@ impl Controller {
         if span.length() < span_time(self.least_rtt) {
             return None;
         }
+        // What was asked for may have been refused.
+        if let Some(seen) = &sample.congestion {
+            self.congestion = seen.clone();
+        }
         let measure = span.measure();
         self.span = Some(Span::new(sample));
         let measure = measure?;

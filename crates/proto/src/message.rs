@@ -13,6 +13,12 @@ pub const MAXIMUM_LISTED_ENTRIES: usize = 512;
 /// Most ranges in one [`Answer::Resume`]; what is beyond is sent again.
 pub const MAXIMUM_RESUMED_RANGES: usize = 8192;
 
+/// Most names in [`Observation::congestions`].
+pub const MAXIMUM_CONGESTIONS: usize = 32;
+
+/// Longest name of a congestion control in bytes, as in the kernel.
+pub const MAXIMUM_CONGESTION_BYTES: usize = 16;
+
 /// Longest text of a failure in bytes.
 pub const MAXIMUM_TEXT_BYTES: usize = 1024;
 
@@ -162,6 +168,9 @@ pub enum Message {
     /// Either: the session is over, nothing more will come.
     #[n(18)]
     Goodbye(#[n(0)] Farewell),
+    /// Whoever steers, to the sender: how its kernel shall send.
+    #[n(19)]
+    Tune(#[n(0)] Tuning),
 }
 
 /// What of an entry is at the destination.
@@ -328,6 +337,26 @@ pub struct Observation {
     /// CPU nanoseconds of the process.
     #[n(3)]
     pub cpu: u64,
+    /// Cores that it may use.
+    #[n(4)]
+    pub cores: u32,
+    /// Sender: bytes still to be acknowledged; none while the walk runs, and
+    /// of a receiver.
+    #[n(5)]
+    pub remaining: Option<u64>,
+    /// What governs its streams' windows, by the kernel's name; empty where
+    /// there is none.
+    #[n(6)]
+    pub congestion: String,
+    /// What its kernel lets it choose, at most [`MAXIMUM_CONGESTIONS`].
+    #[n(7)]
+    pub congestions: Vec<String>,
+    /// Third number of `net.ipv4.tcp_wmem` in bytes.
+    #[n(8)]
+    pub send_buffer: Option<u64>,
+    /// Third number of `net.ipv4.tcp_rmem` in bytes.
+    #[n(9)]
+    pub receive_buffer: Option<u64>,
 }
 
 /// A stream as its kernel sees it (`TCP_INFO`).
@@ -352,6 +381,40 @@ pub struct StreamObservation {
     /// Bytes received.
     #[n(5)]
     pub received: u64,
+    /// Least round-trip time in microseconds.
+    #[n(6)]
+    pub minimum_rtt: u32,
+    /// Bytes in a segment.
+    #[n(7)]
+    pub segment: u32,
+    /// Microseconds with data to send.
+    #[n(8)]
+    pub busy: u64,
+    /// Of these, held up by the other end's window.
+    #[n(9)]
+    pub window_limited: u64,
+    /// Of these, held up by this end's send buffer.
+    #[n(10)]
+    pub buffer_limited: u64,
+    /// The other end's window in bytes.
+    #[n(11)]
+    pub send_window: u64,
+}
+
+/// How a sender's kernel shall send, on all streams from now on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Tuning {
+    /// Congestion control by the kernel's name, at most
+    /// [`MAXIMUM_CONGESTION_BYTES`]; none leaves it.
+    #[n(0)]
+    pub congestion: Option<String>,
+    /// Bytes per second of each stream at most; none without bound.
+    #[n(1)]
+    pub pace: Option<u64>,
+    /// Bytes that the kernel may hold unsent for a stream; none leaves it.
+    #[n(2)]
+    pub unsent: Option<u32>,
 }
 
 /// How many flows each layer shall have; none leaves it as it is.

@@ -2,6 +2,7 @@
 //! ones.
 
 use std::io::IsTerminal;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,18 +11,22 @@ use longhaul_engine::net::Stream;
 use longhaul_engine::net::clear;
 use longhaul_engine::net::client_tokens::ClientTokens;
 use longhaul_engine::net::config_directory::config_directory;
+use longhaul_engine::net::host_limits::HostLimits;
 use longhaul_engine::net::identity::Identity;
 use longhaul_engine::net::tcp::{self, HostPort, TcpOptions};
 use longhaul_engine::net::tls::{TlsClient, TlsError, TlsOptions};
 use longhaul_engine::net::trust::{CertificateAuthority, KnownHosts, ServerTrust, UnknownServer};
 use longhaul_engine::session::opening::{self, OpenError};
 use longhaul_engine::session::{DialError, Dialer, Joined, Transfer};
+use longhaul_model::control::start::block_bytes;
+use longhaul_model::kernel::BufferLimits;
 use longhaul_proto::handshake::{Credential, Join, Refusal, Request, Secret, SessionId, Welcome};
 use longhaul_proto::session::StreamId;
+use longhaul_units::ByteCount;
 
 use crate::arguments::ConnectionArguments;
 use crate::endpoint::Remote;
-use crate::messages::{Exit, Stop, clear_line};
+use crate::messages::{Exit, Stop, clear_line, say};
 
 /// A daemon and how it is reached.
 pub struct Daemon {
@@ -30,6 +35,7 @@ pub struct Daemon {
     credential: Option<Credential>,
     timeout: Duration,
     tcp: TcpOptions,
+    bind: Vec<IpAddr>,
 }
 
 /// A stream that opened a session.
@@ -38,6 +44,10 @@ pub struct Opened {
     pub stream: Stream,
     /// What the daemon answered.
     pub welcome: Welcome,
+    /// Round trip of the handshake.
+    pub rtt: Duration,
+    /// Bytes of a block.
+    pub block_bytes: u32,
 }
 
 impl Daemon {
@@ -52,8 +62,11 @@ impl Daemon {
         };
         let credential = credential(remote, arguments, identity.is_some())?;
         let tls = TlsClient::new(trust(arguments)?, identity, TlsOptions::default());
+        let buffer = buffer_by_hand(arguments.buffer);
         let tcp = TcpOptions {
             user_timeout: arguments.timeout,
+            send_buffer: buffer,
+            receive_buffer: buffer,
             ..TcpOptions::default()
         };
         let (host, timeout) = (remote.host.clone(), arguments.timeout);
@@ -63,15 +76,25 @@ impl Daemon {
             credential,
             timeout,
             tcp,
+            bind: arguments.bind.clone(),
         })
     }
 
-    /// Opens a session.
-    pub fn open(&self, mut request: Request) -> Result<Opened, Stop> {
+    /// Opens a session. Where the bytes of a block are not fixed, the path's
+    /// round trip decides.
+    pub fn open(
+        &self,
+        mut request: Request,
+        fixed_block_bytes: Option<u32>,
+    ) -> Result<Opened, Stop> {
         request.credential = self.credential.clone();
-        let connected = self.tls.connect(&self.host, self.timeout, &self.tcp);
+        let connected = self.tls.connect(&self.host, self.timeout, &self.tcp_of(0));
         let mut stream =
             connected.map_err(|error| Stop::new(exit_of(&error), error.to_string()))?;
+        let info = stream.handle.tcp_info();
+        let rtt = info.map_or(Duration::ZERO, |info| info.minimum_rtt.unwrap_or(info.rtt));
+        request.block_bytes = fixed_block_bytes.unwrap_or_else(|| block_bytes(rtt));
+        let block_bytes = request.block_bytes;
         let welcome = opening::open(&mut stream, request, self.timeout).map_err(|error| {
             let exit = match &error {
                 OpenError::Refused(refused) => match refused.refusal {
@@ -86,7 +109,16 @@ impl Daemon {
             };
             Stop::new(exit, format!("{}: {error}", self.host))
         })?;
-        Ok(Opened { stream, welcome })
+        Ok(Opened {
+            stream,
+            welcome,
+            rtt,
+            block_bytes,
+        })
+    }
+
+    fn tcp_of(&self, stream: u32) -> TcpOptions {
+        bound_tcp(&self.tcp, &self.bind, stream)
     }
 
     /// Dials further streams of a session, to the same key as the first.
@@ -100,22 +132,55 @@ impl Daemon {
             tls,
             timeout: self.timeout,
             tcp: self.tcp,
+            bind: self.bind.clone(),
             session: opened.welcome.session,
             secret: opened.welcome.secret,
             clear: opened.welcome.clear,
         };
         let transfer = Arc::downgrade(transfer);
-        Arc::new(move |id, received| {
+        Arc::new(move |id, received, patience| {
             // With blocks in clear a stream for messages must still be there.
             let messages = transfer
                 .upgrade()
                 .is_some_and(|transfer| transfer.has_message_stream());
             match further.clear && messages {
-                true => further.dial_clear(id, received, &transfer),
-                false => further.dial(id, received),
+                true => further.dial_clear(id, received, patience, &transfer),
+                false => further.dial(id, received, patience),
             }
         })
     }
+}
+
+/// Local addresses take turns.
+fn bound_tcp(tcp: &TcpOptions, addresses: &[IpAddr], stream: u32) -> TcpOptions {
+    let turn = stream as usize % addresses.len().max(1);
+    TcpOptions {
+        bind: addresses.get(turn).copied(),
+        ..*tcp
+    }
+}
+
+/// Bytes to set socket buffers to; none where the kernel reaches further by
+/// itself, which is said.
+fn buffer_by_hand(asked: Option<ByteCount>) -> Option<usize> {
+    let asked = asked?;
+    let limits = HostLimits::read();
+    let buffers = BufferLimits {
+        tcp_send: limits.tcp_send,
+        tcp_receive: limits.tcp_receive,
+        core_send: limits.core_send,
+        core_receive: limits.core_receive,
+    };
+    if buffers.allows_by_hand(asked) {
+        return usize::try_from(asked.0).ok();
+    }
+    say(&format!(
+        "--buffer {} is left to the kernel, whose own tuning reaches further here; to set buffers \
+         by hand, raise net.core.wmem_max and net.core.rmem_max to half of net.ipv4.tcp_wmem's and \
+         tcp_rmem's last numbers or more",
+        asked.0
+    ));
+    None
 }
 
 /// What further streams need.
@@ -124,19 +189,21 @@ struct Further {
     tls: TlsClient,
     timeout: Duration,
     tcp: TcpOptions,
+    bind: Vec<IpAddr>,
     session: SessionId,
     secret: Secret,
     clear: bool,
 }
 
 impl Further {
-    fn dial(&self, id: StreamId, received: u64) -> Result<Joined, DialError> {
+    fn dial(&self, id: StreamId, received: u64, patience: Duration) -> Result<Joined, DialError> {
+        let timeout = self.timeout.min(patience);
         let network = |error: TlsError| DialError::Network(error.to_string());
         let stream = self
             .tls
-            .connect(&self.host, self.timeout, &self.tcp)
+            .connect(&self.host, timeout, &bound_tcp(&self.tcp, &self.bind, id.0))
             .map_err(network)?;
-        self.join(stream, id, received, self.secret, false)
+        self.join(stream, id, received, self.secret, (false, timeout))
     }
 
     /// A stream in clear joins with a ticket that was given within TLS.
@@ -144,17 +211,20 @@ impl Further {
         &self,
         id: StreamId,
         received: u64,
+        patience: Duration,
         transfer: &std::sync::Weak<Transfer>,
     ) -> Result<Joined, DialError> {
+        let timeout = self.timeout.min(patience);
         let ticket = transfer
             .upgrade()
-            .and_then(|transfer| transfer.take_ticket(self.timeout));
+            .and_then(|transfer| transfer.take_ticket(timeout));
         let ticket = ticket.ok_or_else(|| DialError::Network("no ticket came".to_owned()))?;
-        let socket = tcp::connect(&self.host, self.timeout, &self.tcp);
+        let tcp = bound_tcp(&self.tcp, &self.bind, id.0);
+        let socket = tcp::connect(&self.host, timeout, &tcp);
         let socket = socket.map_err(|error| DialError::Network(error.to_string()))?;
         let stream = clear::over_tcp(socket);
         let stream = stream.map_err(|error| DialError::Network(error.to_string()))?;
-        self.join(stream, id, received, ticket, true)
+        self.join(stream, id, received, ticket, (true, timeout))
     }
 
     fn join(
@@ -163,7 +233,7 @@ impl Further {
         id: StreamId,
         received: u64,
         secret: Secret,
-        clear: bool,
+        (clear, timeout): (bool, Duration),
     ) -> Result<Joined, DialError> {
         let join = Join {
             session: self.session,
@@ -171,7 +241,7 @@ impl Further {
             stream: id.0,
             received,
         };
-        match opening::join(&mut stream, join, self.timeout) {
+        match opening::join(&mut stream, join, timeout) {
             Ok(joined) => Ok(Joined {
                 stream,
                 clear,

@@ -5,7 +5,7 @@ use longhaul_proto::block::Codec;
 use longhaul_proto::digest::Integrity;
 use longhaul_proto::handshake::Landing;
 
-use super::run::{Task, layer_settings, remote_flows};
+use super::run::{Fixed, Task, layer_settings, remote_flows};
 use crate::arguments::{CopyArguments, IntegrityArgument};
 use crate::endpoint::Endpoint;
 use crate::messages::{Exit, Stop, finish};
@@ -62,6 +62,7 @@ fn task(arguments: CopyArguments) -> Result<Task, Stop> {
         landing,
         settings,
         remote_flows,
+        fixed: Fixed::new(&arguments.layers),
         connection,
     })
 }

@@ -14,12 +14,14 @@ use longhaul_engine::send::source::{Source, SourceError, Sources, What, open_sou
 use longhaul_engine::session::{Ending, FlowCounts, Transfer, TransferSettings, Watch};
 use longhaul_engine::storage::measuring::{ZERO_NAME, sink, zero_source};
 use longhaul_engine::storage::roots::Anywhere;
+use longhaul_model::control::start::{initial_streams, most_streams};
 use longhaul_proto::handshake::{Landing, Purport, Request, RequestPath, Role};
 use longhaul_proto::message::{Farewell, Flows};
 use longhaul_proto::session::StreamId;
 use longhaul_units::ByteCount;
 
 use super::connection::{Daemon, Opened};
+use super::steering::{Bounds, Steering};
 use crate::arguments::{ConnectionArguments, DataSecurity, LayerArguments};
 use crate::endpoint::{Endpoint, Remote, RemotePath};
 use crate::messages::{Exit, Stop};
@@ -43,8 +45,29 @@ pub struct Task {
     pub settings: TransferSettings,
     /// How many flows the other end's layers shall have, where that was said.
     pub remote_flows: Flows,
+    /// Streams and bytes of a block, where they were said.
+    pub fixed: Fixed,
     /// How a daemon is reached.
     pub connection: ConnectionArguments,
+}
+
+/// What is not to be adapted to the path.
+#[derive(Clone, Copy, Debug)]
+pub struct Fixed {
+    /// Streams.
+    pub streams: Option<u32>,
+    /// Bytes of a block.
+    pub block_bytes: Option<u32>,
+}
+
+impl Fixed {
+    /// As the layers' flags say.
+    pub fn new(layers: &LayerArguments) -> Fixed {
+        Fixed {
+            streams: layers.streams,
+            block_bytes: layers.block_size,
+        }
+    }
 }
 
 /// Flows that the layers' flags ask for at the other end.
@@ -74,7 +97,11 @@ pub fn layer_settings(layers: &LayerArguments) -> TransferSettings {
     TransferSettings {
         flows,
         budget: layers.memory,
-        block_bytes: layers.block_size as usize,
+        block_bytes: layers
+            .block_size
+            .map_or(TransferSettings::default().block_bytes, |bytes| {
+                bytes as usize
+            }),
         ..TransferSettings::default()
     }
 }
@@ -125,8 +152,8 @@ impl Task {
         request.names = sources
             .top_names()
             .map(|names| names.into_iter().map(Into::into).collect());
-        let opened = daemon.open(request)?;
-        let mut settings = self.settings.clone();
+        let opened = daemon.open(request, self.fixed.block_bytes)?;
+        let mut settings = self.settings_for(&opened);
         settings.asks = !opened.welcome.destination_empty;
         settings.epoch = opened.welcome.epoch;
         settings.clear = opened.welcome.clear;
@@ -157,14 +184,14 @@ impl Task {
         request.destination_empty = self.seems_empty();
         let destination_empty = request.destination_empty;
         let source = request.source;
-        let opened = daemon.open(request)?;
+        let opened = daemon.open(request, self.fixed.block_bytes)?;
         self.check_clear(&opened)?;
         let landing = match opened.welcome.single_file || self.landing == Landing::As {
             true => self.landing,
             false => Landing::Within,
         };
         let destination = self.open_destination(landing, source)?;
-        let mut settings = self.settings.clone();
+        let mut settings = self.settings_for(&opened);
         settings.asks = !destination_empty;
         settings.epoch = opened.welcome.epoch;
         settings.clear = opened.welcome.clear;
@@ -219,6 +246,9 @@ impl Task {
         report: &Report,
     ) -> Result<Exit, Stop> {
         let dialer = daemon.dialer(&opened, transfer);
+        let (steering, steered) = Steering::new(self.bounds(&opened));
+        report.tell_of(steered);
+        transfer.steer_by(Box::new(steering));
         if !transfer.attach(opened.stream, StreamId(0), false, 0) {
             return Err(Stop::new(Exit::Local, "the session did not begin"));
         }
@@ -257,6 +287,29 @@ impl Task {
                 Exit::Connection,
                 format!("the transfer broke off: {text}; the same command goes on where it ended"),
             )),
+        }
+    }
+
+    /// Settings for the path that the first stream found.
+    fn settings_for(&self, opened: &Opened) -> TransferSettings {
+        let mut settings = self.settings.clone();
+        settings.block_bytes = opened.block_bytes as usize;
+        let bounds = self.bounds(opened);
+        let free = initial_streams(bounds.rtt, None, bounds.nice);
+        let streams = bounds.streams.unwrap_or(free).min(bounds.maximum_streams);
+        settings.flows.streams = streams as usize;
+        settings
+    }
+
+    fn bounds(&self, opened: &Opened) -> Bounds {
+        let by_memory = most_streams(self.settings.budget, opened.block_bytes);
+        let maximum = opened.welcome.maximum_streams.max(1);
+        Bounds {
+            streams: self.fixed.streams,
+            maximum_streams: self.fixed.streams.unwrap_or(by_memory).min(maximum),
+            congestion: self.connection.congestion.clone(),
+            nice: self.connection.nice,
+            rtt: opened.rtt,
         }
     }
 

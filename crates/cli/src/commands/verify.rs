@@ -4,7 +4,7 @@
 use longhaul_engine::session::TransferSettings;
 use longhaul_proto::handshake::{Landing, Purport};
 
-use super::run::{Task, layer_settings, remote_flows};
+use super::run::{Fixed, Task, layer_settings, remote_flows};
 use crate::arguments::VerifyArguments;
 use crate::endpoint::{Endpoint, RemotePath};
 use crate::messages::{Exit, Stop, finish};
@@ -37,6 +37,7 @@ fn verify(arguments: &VerifyArguments) -> Result<Exit, Stop> {
         landing,
         settings,
         remote_flows: remote_flows(&arguments.layers),
+        fixed: Fixed::new(&arguments.layers),
         connection: arguments.connection.clone(),
     };
     task.run(&Report::new(arguments.json, arguments.quiet, None)?)

@@ -3,14 +3,17 @@
 //! is never given another meaning within a schema.
 
 use std::io::Write;
+use std::time::Duration;
 
 use longhaul_engine::flows::LayerUse;
 use longhaul_engine::session::{Ending, Event, Progress};
+use longhaul_model::control::Decision;
 use longhaul_proto::digest::Checksum;
 use longhaul_proto::manifest::TreePath;
 use serde_json::{Value, json};
 
 use super::manifest::hexadecimal;
+use crate::commands::steering::Steered;
 use crate::heap;
 
 /// Version of the events.
@@ -132,11 +135,23 @@ pub fn progress(progress: &Progress) {
     print(&value);
 }
 
+fn decision((at, decision): &(Duration, Decision)) -> Value {
+    json!({
+        "seconds": at.as_secs_f64(),
+        "streams": decision.streams,
+        "congestion": decision.congestion.as_ref().map(ToString::to_string),
+        "pace_bytes_per_second": decision.pace,
+        "reason": decision.reason.to_string(),
+    })
+}
+
 /// How it ended.
-pub fn summary(progress: &Progress, ending: &Ending) {
+pub fn summary(progress: &Progress, ending: &Ending, steered: &Steered) {
     let mut value = fields(progress);
     value["event"] = json!("summary");
     value["ending"] = json!(format!("{:?}", ending.farewell));
     value["complete"] = json!(ending.totals.is_some());
+    value["decisions"] = steered.decisions.iter().map(decision).collect();
+    value["advice"] = json!(steered.advice.map(|advice| advice.to_string()));
     print(&value);
 }

@@ -5,12 +5,49 @@ use longhaul_proto::handshake::Purport;
 use longhaul_units::{BitRate, ByteCount};
 
 use super::progress::busiest;
+use crate::commands::steering::Steered;
 
 /// Prints it to standard error, so that standard output stays data's.
-pub fn print(progress: &Progress, ending: &Ending, purport: Purport, transfer: &Transfer) {
-    for line in lines(progress, ending, purport, transfer) {
+pub fn print(
+    progress: &Progress,
+    ending: &Ending,
+    purport: Purport,
+    transfer: &Transfer,
+    steered: &Steered,
+) {
+    let lines = lines(progress, ending, purport, transfer);
+    for line in lines.into_iter().chain(stream_lines(steered)) {
         eprintln!("{line}");
     }
+}
+
+/// Decisions shown; the last ones are those that stayed.
+const SHOWN_DECISIONS: usize = 5;
+
+/// How many streams there were, why, and what to do about it.
+fn stream_lines(steered: &Steered) -> Vec<String> {
+    let mut lines = Vec::new();
+    let first = steered.decisions.len().saturating_sub(SHOWN_DECISIONS);
+    for (at, decision) in &steered.decisions[first..] {
+        let congestion = decision.congestion.as_ref();
+        lines.push(format!(
+            "after {:.1} s: {} streams{}: {}",
+            at.as_secs_f64(),
+            decision.streams,
+            congestion.map_or(String::new(), |name| format!(" with {name}")),
+            decision.reason
+        ));
+    }
+    if let Some((asked, used)) = &steered.refused_congestion {
+        lines.push(format!(
+            "congestion control: {used}, because the sending host refused {asked}: load its module \
+             there (`modprobe tcp_{asked}`) and add it to net.ipv4.tcp_allowed_congestion_control"
+        ));
+    }
+    if let Some(advice) = &steered.advice {
+        lines.push(advice.to_string());
+    }
+    lines
 }
 
 fn lines(

@@ -20,6 +20,7 @@ pub mod clear;
 pub mod client_tokens;
 pub mod config_directory;
 pub mod gate;
+pub mod host_limits;
 pub mod identity;
 pub mod known_hosts;
 pub mod principals;

@@ -89,6 +89,17 @@ impl StreamHandle {
         let _ = self.wire.socket.shutdown(Shutdown::Both);
     }
 
+    /// As [`StreamHandle::shutdown`], and the kernel forgets what it still
+    /// holds: the other end hears of it at once, not after what is unsent.
+    pub fn abort(&self) {
+        if let Some(socket) = self.wire.socket.tcp() {
+            let linger = Some(Duration::ZERO);
+            // Without it the end is only slower.
+            let _ = socket2::SockRef::from(socket).set_linger(linger);
+        }
+        self.shutdown();
+    }
+
     /// What the kernel measured; none on a local pair or an old kernel.
     pub fn tcp_info(&self) -> Option<TcpInfo> {
         let socket = self.wire.socket.tcp()?;
@@ -155,6 +166,16 @@ impl StreamHandle {
     /// `Unsupported` on a local pair, else what the kernel says.
     pub fn set_unsent_limit(&self, bytes: u32) -> io::Result<()> {
         tcp::set_unsent_limit(self.tcp()?, bytes)
+    }
+
+    /// Bounds the rate at which the kernel sends (`SO_MAX_PACING_RATE`), in
+    /// bytes per second; none takes the bound away.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` on a local pair, else what the kernel says.
+    pub fn set_pace(&self, bytes_per_second: Option<u64>) -> io::Result<()> {
+        tcp::set_pace(self.tcp()?, bytes_per_second)
     }
 
     fn tcp(&self) -> io::Result<&TcpStream> {

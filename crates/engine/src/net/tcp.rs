@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::os::fd::AsRawFd;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
@@ -73,6 +74,8 @@ pub struct TcpOptions {
     pub send_buffer: Option<usize>,
     /// `SO_RCVBUF` in bytes; as above.
     pub receive_buffer: Option<usize>,
+    /// Local address to connect from; none leaves it to the routes.
+    pub bind: Option<IpAddr>,
 }
 
 impl Default for TcpOptions {
@@ -85,6 +88,7 @@ impl Default for TcpOptions {
             unsent_limit: None,
             send_buffer: None,
             receive_buffer: None,
+            bind: None,
         }
     }
 }
@@ -267,6 +271,9 @@ fn connect_one(
     )?;
     // Before connecting: the window scale is fixed by the first packet.
     set_buffers(&socket, options)?;
+    if let Some(local) = options.bind {
+        socket.bind(&SocketAddr::new(local, 0).into())?;
+    }
     let left = deadline
         .saturating_duration_since(Instant::now())
         .max(Duration::from_millis(1));
@@ -374,6 +381,32 @@ fn listen_socket(address: SocketAddr, options: &TcpOptions) -> io::Result<TcpLis
 /// What the kernel says.
 pub fn set_unsent_limit(socket: &TcpStream, bytes: u32) -> io::Result<()> {
     SockRef::from(socket).set_tcp_notsent_lowat(bytes)
+}
+
+/// Bounds the rate at which the kernel sends, in bytes per second; none takes
+/// the bound away.
+///
+/// # Errors
+///
+/// What the kernel says.
+#[allow(unsafe_code)] // No safe binding has this option.
+pub fn set_pace(socket: &TcpStream, bytes_per_second: Option<u64>) -> io::Result<()> {
+    let rate = bytes_per_second.unwrap_or(u64::MAX);
+    // SAFETY: the descriptor is open for the borrow's life, and pointer and
+    // length describe `rate`.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MAX_PACING_RATE,
+            (&raw const rate).cast(),
+            size_of::<u64>() as libc::socklen_t,
+        )
+    };
+    match result {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// The congestion control of a connection.
@@ -484,6 +517,8 @@ mod tests {
         );
         assert_eq!(reference.tcp_notsent_lowat().unwrap(), 1 << 20);
         // Every kernel has reno.
+        set_pace(&socket, Some(1_000_000)).unwrap();
+        set_pace(&socket, None).unwrap();
         set_congestion(&socket, "reno").unwrap();
         assert_eq!(congestion(&socket).unwrap(), "reno");
         assert!(set_congestion(&socket, "no-such").is_err());

@@ -16,6 +16,8 @@ pub struct TcpInfo {
     pub rtt_variation: Duration,
     /// The least seen lately (Linux 4.6).
     pub minimum_rtt: Option<Duration>,
+    /// Timeouts of retransmission in a row, now.
+    pub timeouts: u8,
     /// The time after which an unacknowledged segment is sent again.
     pub retransmission_timeout: Duration,
     /// Bytes in a segment that this end sends.
@@ -65,6 +67,7 @@ impl TcpInfo {
         let span = |offset| Duration::from_micros(count(offset).into());
         let microseconds = |offset| raw.u64_at(offset).map(Duration::from_micros);
         TcpInfo {
+            timeouts: raw.array_at::<1>(2).map_or(0, |[count]| count),
             retransmission_timeout: span(8),
             send_segment: ByteCount(count(16).into()),
             unacknowledged_segments: count(24),

@@ -17,6 +17,10 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from
 /// Streams dialed at the same time at most.
 const AT_ONCE: usize = 32;
 
+/// How long a further stream may take to join: the first came, and a try that
+/// hangs holds up others.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// Why a stream could not be dialed.
 #[derive(Debug, thiserror::Error)]
 pub enum DialError {
@@ -38,15 +42,9 @@ pub struct Joined {
     pub received: u64,
 }
 
-/// Opens one stream and joins with it: gets its number and the messages
-/// received so far.
-pub type Dialer = Arc<dyn Fn(StreamId, u64) -> Result<Joined, DialError> + Send + Sync>;
-
-/// The numbers and threads of a dialer.
-struct Dialing {
-    next: u32,
-    pause: Duration,
-}
+/// Opens one stream and joins with it: gets its number, the messages received
+/// so far, and how long it may take.
+pub type Dialer = Arc<dyn Fn(StreamId, u64, Duration) -> Result<Joined, DialError> + Send + Sync>;
 
 impl Transfer {
     /// Keeps as many streams open as are wanted, until the session is over.
@@ -56,41 +54,37 @@ impl Transfer {
     ///
     /// Where the system gives no thread.
     pub fn keep_dialing(self: &Arc<Transfer>, dialer: Dialer, next: u32) -> std::io::Result<()> {
+        let mut shared = self.lock();
+        shared.dialer = Some(Arc::clone(&dialer));
+        shared.next_stream = next;
+        shared.quiet_since = self.now();
+        drop(shared);
         let transfer = Arc::clone(self);
-        let state = Dialing {
-            next,
-            pause: PAUSES.0,
-        };
         std::thread::Builder::new()
             .name("dial".into())
-            .spawn(move || transfer.dial(&dialer, state))
+            .spawn(move || transfer.dial(&dialer))
             .map(drop)
     }
 
-    fn dial(self: &Arc<Transfer>, dialer: &Dialer, mut state: Dialing) {
+    fn dial(self: &Arc<Transfer>, dialer: &Dialer) {
+        let mut pause = PAUSES.0;
         while let Some(missing) = self.missing_streams() {
-            let failed = self.dial_together(dialer, &mut state, missing.min(AT_ONCE));
+            let failed = self.dial_together(dialer, missing.min(AT_ONCE));
             if failed {
-                state.pause = (state.pause * 2).min(PAUSES.1);
-                self.pause(state.pause);
+                pause = (pause * 2).min(PAUSES.1);
+                self.pause(pause);
             } else {
-                state.pause = PAUSES.0;
+                pause = PAUSES.0;
             }
         }
     }
 
     /// Dials so many streams at once; true where the network failed one.
-    fn dial_together(
-        self: &Arc<Transfer>,
-        dialer: &Dialer,
-        state: &mut Dialing,
-        count: usize,
-    ) -> bool {
-        let first = state.next;
-        state.next = state.next.saturating_add(count as u32);
+    fn dial_together(self: &Arc<Transfer>, dialer: &Dialer, count: usize) -> bool {
         std::thread::scope(|scope| {
-            let threads: Vec<_> = (first..state.next)
-                .map(|number| scope.spawn(move || self.dial_one(dialer, StreamId(number))))
+            let threads: Vec<_> = (0..count)
+                .map(|_| self.next_stream())
+                .map(|id| scope.spawn(move || self.dial_one(dialer, id, PATIENCE)))
                 .collect();
             threads
                 .into_iter()
@@ -98,8 +92,22 @@ impl Transfer {
         })
     }
 
-    fn dial_one(self: &Arc<Transfer>, dialer: &Dialer, id: StreamId) -> bool {
-        match dialer(id, self.received()) {
+    /// A number that no stream had yet.
+    pub(super) fn next_stream(&self) -> StreamId {
+        let mut shared = self.lock();
+        let number = shared.next_stream;
+        shared.next_stream = number.saturating_add(1);
+        StreamId(number)
+    }
+
+    /// False where the network failed it.
+    pub(super) fn dial_one(
+        self: &Arc<Transfer>,
+        dialer: &Dialer,
+        id: StreamId,
+        patience: Duration,
+    ) -> bool {
+        match dialer(id, self.received(), patience) {
             Ok(Joined {
                 stream,
                 clear,
@@ -135,15 +143,14 @@ impl Transfer {
             }
             // With blocks in clear the first stream carries messages alone.
             let messages = usize::from(self.settings.clear);
-            let live = shared.life.streams().count().saturating_sub(messages);
+            let retired = shared.streams.values().filter(|slot| slot.is_retired());
+            let gone = messages + retired.count();
+            let live = shared.life.streams().count().saturating_sub(gone);
             if live < shared.wanted_streams {
                 return Some(shared.wanted_streams - live);
             }
-            if live > shared.wanted_streams {
-                let last = shared.life.streams().last();
-                if let Some(slot) = last.and_then(|id| shared.streams.get(&id)) {
-                    slot.shutdown();
-                }
+            for _ in shared.wanted_streams..live {
+                shared.retire_last();
             }
             shared = self
                 .living
@@ -158,6 +165,23 @@ impl Transfer {
         while !shared.is_over() && self.now() < until {
             let waited = self.living.wait_timeout(shared, until - self.now());
             shared = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl super::Shared {
+    /// Ends the youngest stream that is not the one for messages.
+    fn retire_last(&mut self) {
+        let messages = self.control_stream();
+        let sends = matches!(self.machine, super::Machine::Sending(_));
+        let mut streams = self.streams.iter_mut().rev();
+        let last = streams.find(|(id, slot)| Some(**id) != messages && !slot.is_retired());
+        if let Some((_, slot)) = last {
+            slot.retire();
+            if !sends {
+                // The sender hears of it so, and gives its blocks to others.
+                slot.shutdown();
+            }
         }
     }
 }

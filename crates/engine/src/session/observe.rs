@@ -1,19 +1,23 @@
 //! What this end sees, said to the other end once a second; it is also the
 //! sign of life. And how whoever steers changes the number of flows.
 
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use longhaul_proto::message::{Farewell, Flows, Message, Observation, StreamObservation};
 use longhaul_proto::session::{Life, StreamId};
 
-use longhaul_units::Moment;
-
 use super::{Machine, Shared, Side, Transfer};
 use crate::flows::LayerUse;
+use crate::net::StreamHandle;
+use crate::net::host_limits::HostLimits;
 
-/// How often an end says what it sees.
-const OBSERVE_EVERY: Duration = Duration::from_secs(1);
+/// How often an end says what it sees: whoever steers at the other end learns
+/// of windows only so.
+const OBSERVE_EVERY: Duration = Duration::from_millis(250);
+
+/// How often whoever steers at this end looks.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Names of the layers in the order of the pipeline, as numbered in
 /// [`Observation::layers`].
@@ -32,12 +36,18 @@ impl Transfer {
     /// What this end sees now.
     pub fn observe(&self) -> Observation {
         let shared = self.lock();
-        let streams = shared
+        let handles: Vec<_> = shared
             .streams
             .iter()
-            .filter_map(|(id, slot)| slot.observe(*id))
+            .map(|(id, slot)| (*id, slot.handle().clone()))
             .collect();
         drop(shared);
+        let first = handles.first().map(|(_, handle)| handle.congestion());
+        let congestion = first.and_then(Result::ok).unwrap_or_default();
+        let streams = handles
+            .iter()
+            .filter_map(|(id, handle)| observe_stream(handle, *id))
+            .collect();
         let layers = self.layers().into_iter().filter_map(|layer| {
             let number = LAYERS.iter().position(|name| *name == layer.layer)?;
             Some((number as u8, layer.flows as u32, layer.utilisation as f32))
@@ -47,7 +57,21 @@ impl Transfer {
             streams,
             layers: layers.collect(),
             cpu: cpu_time(),
+            cores: std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32),
+            remaining: match self.side() {
+                Side::Sending(_) => self.remaining(),
+                Side::Receiving(_) => None,
+            },
+            congestion,
+            congestions: self.limits.congestions.clone(),
+            send_buffer: self.limits.tcp_send,
+            receive_buffer: self.limits.tcp_receive,
         }
+    }
+
+    /// What this host's kernel lets TCP do.
+    pub fn limits(&self) -> &HostLimits {
+        &self.limits
     }
 
     /// Changes how many flows this end's layers have, while they run. Streams
@@ -107,8 +131,8 @@ impl Transfer {
         let own: u64 = shared
             .streams
             .iter()
-            .filter_map(|(id, s)| s.observe(*id))
-            .map(|s| s.retransmitted)
+            .filter_map(|(_, slot)| slot.handle().tcp_info())
+            .map(|info| u64::from(info.retransmitted_segments))
             .sum();
         let peer: u64 = shared
             .peer
@@ -139,8 +163,9 @@ impl Transfer {
 
     /// The timer's thread: ends what has lived too long, gives up streams on
     /// which nothing was heard, says what this end sees.
-    pub(super) fn keep_time(&self) {
+    pub(super) fn keep_time(self: &Arc<Transfer>) {
         let mut next = self.now() + OBSERVE_EVERY;
+        let mut next_look = self.now() + LOOK_EVERY;
         loop {
             let mut shared = self.lock();
             let now = self.now();
@@ -149,12 +174,20 @@ impl Transfer {
                 self.wake_everybody(&shared);
                 return;
             }
+            if now >= next_look {
+                next_look = now + LOOK_EVERY;
+                drop(shared);
+                self.watch_streams();
+                self.look();
+                continue;
+            }
             if now >= next {
                 next = now + OBSERVE_EVERY;
                 drop(shared);
                 self.tick();
                 continue;
             }
+            let next = next.min(next_look);
             let until = shared.life.poll_timeout().map_or(next, |end| end.min(next));
             let wait = (until - now).max(Duration::from_millis(1));
             drop(
@@ -174,7 +207,7 @@ impl Transfer {
                 slot.shutdown();
             }
         }
-        self.end_stalled(&mut shared);
+        self.end_stalled(&shared);
         if shared.control.is_drained() && *shared.life.life() == Life::Active {
             shared.say(&Message::Observed(observation));
             shared.wake_writers();
@@ -187,13 +220,13 @@ impl Transfer {
     /// A stream on which nothing moves any more, although the others live, is
     /// given up; the dialer replaces it. A slow one moves: the kernel sees bytes
     /// acknowledged long before a block is whole.
-    fn end_stalled(&self, shared: &mut Shared) {
+    fn end_stalled(&self, shared: &Shared) {
         let now = self.now();
         let Machine::Sending(sender) = &shared.machine else {
             return;
         };
-        for (id, slot) in &mut shared.streams {
-            let moved = slot.moved_at(now);
+        for (id, slot) in &shared.streams {
+            let moved = slot.moved.1;
             let waits = sender.waits_since(*id);
             if waits.is_some_and(|since| now - since.max(moved) > self.settings.silence) {
                 slot.shutdown();
@@ -205,6 +238,12 @@ impl Transfer {
     pub(super) fn handle_session_message(&self, shared: &mut Shared, message: &Message) -> bool {
         match message {
             Message::Observed(observation) => shared.peer = observation.clone(),
+            Message::Tune(tuning) => {
+                // Whoever receives sends nothing that could be tuned.
+                if matches!(shared.machine, Machine::Sending(_)) {
+                    shared.tune(tuning.clone());
+                }
+            }
             Message::Steer { attached } => shared.life.handle_steer(*attached),
             Message::Goodbye(farewell) => {
                 // A sender that was told the end has nothing to add to it.
@@ -223,31 +262,25 @@ impl Transfer {
     }
 }
 
-impl super::streams::Slot {
-    /// When the kernel first saw as much acknowledged as now.
-    fn moved_at(&mut self, now: Moment) -> Moment {
-        let info = self.handle().tcp_info();
-        let acknowledged = info.and_then(|info| info.acknowledged);
-        if let Some(bytes) = acknowledged.map(|bytes| bytes.0)
-            && bytes != self.moved.0
-        {
-            self.moved = (bytes, now);
-        }
-        self.moved.1
-    }
-
-    /// What the kernel tells of the stream.
-    fn observe(&self, id: StreamId) -> Option<StreamObservation> {
-        let info = self.handle().tcp_info()?;
-        Some(StreamObservation {
-            stream: id.0,
-            rtt: u32::try_from(info.rtt.as_micros()).unwrap_or(u32::MAX),
-            window: u64::from(info.congestion_window_segments) * info.send_segment.0,
-            retransmitted: u64::from(info.retransmitted_segments),
-            acknowledged: info.acknowledged.unwrap_or_default().0,
-            received: info.received.unwrap_or_default().0,
-        })
-    }
+/// What the kernel tells of a stream.
+fn observe_stream(handle: &StreamHandle, id: StreamId) -> Option<StreamObservation> {
+    let info = handle.tcp_info()?;
+    let micros = |span: Duration| u32::try_from(span.as_micros()).unwrap_or(u32::MAX);
+    let long = |span: Option<Duration>| span.unwrap_or_default().as_micros() as u64;
+    Some(StreamObservation {
+        stream: id.0,
+        rtt: micros(info.rtt),
+        window: u64::from(info.congestion_window_segments) * info.send_segment.0,
+        retransmitted: u64::from(info.retransmitted_segments),
+        acknowledged: info.acknowledged.unwrap_or_default().0,
+        received: info.received.unwrap_or_default().0,
+        minimum_rtt: micros(info.minimum_rtt.unwrap_or(info.rtt)),
+        segment: u32::try_from(info.send_segment.0).unwrap_or(u32::MAX),
+        busy: long(info.busy),
+        window_limited: long(info.window_limited),
+        buffer_limited: long(info.buffer_limited),
+        send_window: info.send_window.unwrap_or_default().0,
+    })
 }
 
 impl Shared {

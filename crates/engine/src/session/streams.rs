@@ -33,6 +33,8 @@ pub(crate) struct Slot {
     /// Carries blocks.
     blocks: bool,
     writer: Option<Thread>,
+    /// Takes nothing more, and ends when what it has is sent.
+    retired: bool,
     waiting: AtomicBool,
     halves: u8,
     /// Bytes acknowledged, as the kernel saw them, and since when.
@@ -80,11 +82,21 @@ impl Slot {
 
     /// Whether it waits for a block.
     pub(super) fn is_waiting(&self) -> bool {
-        self.blocks && self.waiting.load(Ordering::Relaxed)
+        self.blocks && !self.retired && self.waiting.load(Ordering::Relaxed)
     }
 
     pub(super) fn shutdown(&self) {
         self.handle.shutdown();
+    }
+
+    /// One stream too many: it ends when what it has is sent.
+    pub(super) fn retire(&mut self) {
+        self.retired = true;
+        self.wake();
+    }
+
+    pub(super) fn is_retired(&self) -> bool {
+        self.retired
     }
 
     pub(super) fn handle(&self) -> &StreamHandle {
@@ -120,10 +132,14 @@ impl Transfer {
             clear,
             blocks: clear == self.settings.clear,
             writer: None,
+            retired: false,
             waiting: AtomicBool::new(false),
             halves: 2,
             moved: (0, self.now()),
         };
+        if matches!(shared.machine, Machine::Sending(_)) {
+            super::steer::apply(slot.handle(), &shared.tuning);
+        }
         shared.streams.insert(id, slot);
         shared.most_streams = shared.most_streams.max(shared.streams.len());
         if let Machine::Sending(sender) = &mut shared.machine
@@ -188,7 +204,8 @@ impl Transfer {
         slot.wake();
         let known = shared.life.streams().any(|live| live == id);
         if known {
-            if !shared.is_over() && shared.finished.is_none() {
+            let retired = shared.streams.get(&id).is_some_and(|slot| slot.retired);
+            if !retired && !shared.is_over() && shared.finished.is_none() {
                 Counters::add(&self.counters.lost_streams, 1);
             }
             if shared.life.handle_stream_down(id, self.now()) {
@@ -368,6 +385,10 @@ impl Transfer {
         loop {
             let mut shared = self.lock();
             if !shared.life.streams().any(|live| live == id) {
+                return None;
+            }
+            let retired = shared.streams.get(&id).is_some_and(|slot| slot.retired);
+            if retired && shared.control_stream() != Some(id) {
                 return None;
             }
             self.look_at_room(&mut shared);

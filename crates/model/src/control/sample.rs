@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use longhaul_units::{ByteCount, Moment};
 
+use crate::response::Congestion;
+
 /// A stream as the sending end's kernel sees it (`TCP_INFO`). Counts are since
 /// the stream began and never fall.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -40,6 +42,8 @@ pub struct Sample {
     pub at: Moment,
     /// Streams that are open.
     pub streams: Vec<StreamSample>,
+    /// What governs the streams' windows; none where it is not known.
+    pub congestion: Option<Congestion>,
     /// Bytes still to be acknowledged; none where it is not known, as while
     /// the sources are still being walked.
     pub remaining: Option<ByteCount>,

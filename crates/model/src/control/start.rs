@@ -34,6 +34,26 @@ pub fn initial_streams(rtt: Duration, bytes: Option<ByteCount>, nice: bool) -> u
     by_path.min(u32::try_from(worth).unwrap_or(MOST)).max(1)
 }
 
+/// Round trips from which a path takes many streams.
+const LONG: Duration = Duration::from_millis(20);
+
+/// Bytes of a block on a path of this round trip, a power of two. Each stream
+/// holds a block at either end while it moves, and a path that needs many
+/// streams shall not need much memory: smaller ones there. On short paths fewer
+/// blocks cost less.
+pub fn block_bytes(rtt: Duration) -> u32 {
+    if rtt < LONG { 1 << 20 } else { 256 << 10 }
+}
+
+/// Most streams of blocks of `block` bytes in a `memory` of so many: a quarter
+/// of it stays for what is read ahead and written behind. At least 1.
+pub fn most_streams(memory: ByteCount, block: u32) -> u32 {
+    let blocks = memory.0 / u64::from(block.max(1));
+    u32::try_from(blocks - blocks / 4)
+        .unwrap_or(u32::MAX)
+        .max(1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -46,6 +66,15 @@ mod tests {
             [400, 11_800, 22_600, 45_600, 91_600, 183_000, 366_000].map(streams),
             [4, 4, 4, 8, 16, 16, 16]
         );
+    }
+
+    #[test]
+    fn many_streams_fit_into_little_memory() {
+        let memory = ByteCount(64 << 20);
+        let most =
+            |milliseconds| most_streams(memory, block_bytes(Duration::from_millis(milliseconds)));
+        assert_eq!([0, 100].map(most), [48, 192]);
+        assert_eq!(most_streams(ByteCount(0), 0), 1);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use longhaul_proto::handshake::{
 use longhaul_proto::manifest::{Entry, EntryId, EntryKind, SourceIdentity, Timestamp, TreePath};
 use longhaul_proto::message::{
     AgainReason, Answer, Failure, FailureKind, Farewell, Flows, Message, Observation, Outcome,
-    StreamObservation, Totals,
+    StreamObservation, Totals, Tuning,
 };
 
 const BLAKE3: Checksum = Checksum::Blake3([3; 32]);
@@ -136,6 +136,17 @@ fn from_either() -> Vec<Message> {
             streams: vec![StreamObservation::default()],
             layers: vec![(1, 2, 0.5)],
             cpu: 9,
+            cores: 2,
+            remaining: Some(7),
+            congestion: "cubic".into(),
+            congestions: vec!["reno".into(), "bbr".into()],
+            send_buffer: Some(1 << 22),
+            receive_buffer: None,
+        }),
+        Message::Tune(Tuning {
+            congestion: Some("bbr".into()),
+            pace: None,
+            unsent: Some(1 << 20),
         }),
         Message::SetFlows(Flows {
             streams: Some(4),

@@ -1,0 +1,312 @@
+//! Steers a running copy: what both ends see goes to the model's controller,
+//! what that decides becomes orders, and both are kept for the summary.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use longhaul_engine::session::{Orders, Steer, View};
+use longhaul_model::control::{Bound, Controller, Decision, Sample, Settings, StreamSample};
+use longhaul_model::kernel::{BufferEnd, WindowAdvice};
+use longhaul_model::response::Congestion;
+use longhaul_proto::message::{Observation, StreamObservation, Tuning};
+use longhaul_units::{ByteCount, Moment};
+
+/// Decisions kept for the summary; the first are the ones that tell.
+const KEPT_DECISIONS: usize = 64;
+
+/// How the user bound it.
+#[derive(Clone, Debug)]
+pub struct Bounds {
+    /// So many streams, or as many as help.
+    pub streams: Option<u32>,
+    /// Most streams.
+    pub maximum_streams: u32,
+    /// This congestion control and no other.
+    pub congestion: Option<String>,
+    /// Yield to others.
+    pub nice: bool,
+    /// Round trip of the first handshake.
+    pub rtt: Duration,
+}
+
+/// What was decided, for the summary.
+#[derive(Debug, Default)]
+pub struct Steered {
+    /// When, since the sending end began, and what.
+    pub decisions: Vec<(Duration, Decision)>,
+    /// What bound most spans of late, and the rate then.
+    pub bound: Option<Bound>,
+    /// Windows that ended at a kernel's limit.
+    pub advice: Option<WindowAdvice>,
+    /// What was asked for and is not what governs the streams.
+    pub refused_congestion: Option<(String, String)>,
+}
+
+/// What is shared with the report.
+pub type Shared = Arc<Mutex<Steered>>;
+
+/// The steerer.
+pub struct Steering {
+    bounds: Bounds,
+    controller: Option<Controller>,
+    seen: Moment,
+    processors: [Processor; 2],
+    ordered: Option<Orders>,
+    steered: Shared,
+}
+
+/// A host's CPU time, to be compared with the next.
+#[derive(Clone, Copy, Debug, Default)]
+struct Processor {
+    at: u64,
+    cpu: u64,
+}
+
+impl Processor {
+    /// Part of its cores' time that the process worked since the last
+    /// observation; none where there is no news.
+    fn share(&mut self, observed: &Observation) -> Option<f64> {
+        let before = std::mem::replace(
+            self,
+            Processor {
+                at: observed.at,
+                cpu: observed.cpu,
+            },
+        );
+        let span = observed
+            .at
+            .checked_sub(before.at)
+            .filter(|span| *span > 0)?;
+        let worked = observed.cpu.saturating_sub(before.cpu) as f64;
+        (before.at > 0).then(|| worked / (span as f64 * f64::from(observed.cores.max(1))))
+    }
+}
+
+impl Steering {
+    /// Begins to steer; what it decides is told to the report too.
+    pub fn new(bounds: Bounds) -> (Steering, Shared) {
+        let steered = Shared::default();
+        let steering = Steering {
+            bounds,
+            controller: None,
+            seen: Moment(0),
+            processors: Default::default(),
+            ordered: None,
+            steered: Arc::clone(&steered),
+        };
+        (steering, steered)
+    }
+
+    fn settings(&self, sender: &Observation) -> Settings {
+        let bounds = &self.bounds;
+        let congestion = Congestion::of_name(&sender.congestion);
+        let has_bbr = sender.congestions.iter().any(|name| name == "bbr");
+        let free = bounds.congestion.is_none() && !bounds.nice;
+        let alternative =
+            (has_bbr && free && congestion != Congestion::Bbr).then_some(Congestion::Bbr);
+        Settings {
+            fixed_streams: bounds.streams,
+            maximum_streams: bounds.maximum_streams,
+            congestion,
+            alternative,
+            nice: bounds.nice,
+        }
+    }
+
+    fn orders(&self, decision: &Decision) -> Orders {
+        let chosen = decision
+            .congestion
+            .as_ref()
+            .map(|name| name.name().to_owned());
+        Orders {
+            streams: decision.streams as usize,
+            tuning: Tuning {
+                congestion: self.bounds.congestion.clone().or(chosen),
+                pace: decision.pace.map(|pace| pace as u64),
+                unsent: u32::try_from(decision.unsent.0).ok(),
+            },
+        }
+    }
+
+    /// Keeps what the summary tells.
+    fn note(&self, view: &View<'_>, decision: Option<Decision>, controller: &Controller) {
+        let mut steered = self.steered.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(decision) = decision
+            && steered.decisions.len() < KEPT_DECISIONS
+        {
+            let at = Duration::from_nanos(view.at.0);
+            steered.decisions.push((at, decision));
+        }
+        steered.bound = controller.bound();
+        if let Some(advice) = advice(view, controller) {
+            steered.advice = Some(advice);
+        }
+        if let Some(asked) = &self.bounds.congestion
+            && *asked != view.sender.congestion
+        {
+            let (asked, used) = (asked.clone(), view.sender.congestion.clone());
+            steered.refused_congestion = Some((asked, used));
+        } else {
+            steered.refused_congestion = None;
+        }
+    }
+}
+
+impl Steer for Steering {
+    fn look(&mut self, view: &View<'_>) -> Option<Orders> {
+        let news = view.at > self.seen && !view.sender.streams.is_empty();
+        if !news {
+            return None;
+        }
+        self.seen = view.at;
+        let sample = self.sample(view);
+        let mut controller = self.controller.take().unwrap_or_else(|| {
+            let bytes = sample.remaining;
+            Controller::new(self.settings(view.sender), self.bounds.rtt, bytes, view.at)
+        });
+        let decision = controller.handle_sample(&sample);
+        self.note(view, decision, &controller);
+        let orders = self.orders(controller.decision());
+        self.controller = Some(controller);
+        let changed = self.ordered.as_ref() != Some(&orders);
+        changed.then(|| {
+            self.ordered = Some(orders.clone());
+            orders
+        })
+    }
+}
+
+impl Steering {
+    fn sample(&mut self, view: &View<'_>) -> Sample {
+        let [sender, receiver] = &mut self.processors;
+        let shares = [sender.share(view.sender), receiver.share(view.receiver)];
+        let storing = view.receiver.layers.iter().map(|layer| f64::from(layer.2));
+        Sample {
+            at: view.at,
+            streams: view.sender.streams.iter().map(stream_sample).collect(),
+            congestion: Some(Congestion::of_name(&view.sender.congestion)),
+            remaining: view.sender.remaining.map(ByteCount),
+            processor: shares.into_iter().flatten().max_by(f64::total_cmp),
+            receiver: storing.max_by(f64::total_cmp),
+        }
+    }
+}
+
+fn stream_sample(stream: &StreamObservation) -> StreamSample {
+    let micros = |count: u64| Duration::from_micros(count);
+    StreamSample {
+        stream: stream.stream,
+        rtt: micros(stream.rtt.into()),
+        minimum_rtt: micros(stream.minimum_rtt.into()),
+        segment: stream.segment,
+        congestion_window: stream.window,
+        send_window: Some(stream.send_window),
+        acknowledged: stream.acknowledged,
+        retransmitted: stream.retransmitted,
+        busy: micros(stream.busy),
+        window_limited: micros(stream.window_limited),
+        buffer_limited: micros(stream.buffer_limited),
+    }
+}
+
+/// What to say where windows ended at a kernel's buffer.
+fn advice(view: &View<'_>, controller: &Controller) -> Option<WindowAdvice> {
+    let (end, limit) = match controller.bound()? {
+        Bound::SendBuffer => (BufferEnd::Sender, view.sender.send_buffer),
+        Bound::ReceiveBuffer => (BufferEnd::Receiver, view.receiver.receive_buffer),
+        _ => return None,
+    };
+    let (rate, rtt) = (
+        controller.measured()?.bytes_per_second,
+        controller.least_rtt(),
+    );
+    let streams = f64::from(controller.decision().streams);
+    Some(WindowAdvice {
+        end,
+        window: ByteCount((rate * rtt.as_secs_f64() / streams) as u64),
+        bytes_per_second: rate,
+        rtt,
+        limit,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn observation(seconds: u64, acknowledged: u64) -> Observation {
+        Observation {
+            at: seconds * 1_000_000_000,
+            streams: vec![StreamObservation {
+                stream: 0,
+                rtt: 100_000,
+                minimum_rtt: 100_000,
+                segment: 1448,
+                acknowledged,
+                busy: seconds * 1_000_000,
+                buffer_limited: seconds * 1_000_000,
+                ..StreamObservation::default()
+            }],
+            cores: 2,
+            congestion: "cubic".into(),
+            congestions: vec!["cubic".into(), "bbr".into()],
+            send_buffer: Some(1 << 20),
+            ..Observation::default()
+        }
+    }
+
+    fn bounds() -> Bounds {
+        Bounds {
+            streams: None,
+            maximum_streams: 64,
+            congestion: None,
+            nice: false,
+            rtt: Duration::from_millis(100),
+        }
+    }
+
+    fn look(steering: &mut Steering, seconds: u64) -> Option<Orders> {
+        let sender = observation(seconds, seconds * 7_000_000);
+        let receiver = Observation::default();
+        let view = View {
+            at: Moment(sender.at),
+            sender: &sender,
+            receiver: &receiver,
+        };
+        steering.look(&view)
+    }
+
+    #[test]
+    fn windows_that_end_at_the_buffer_bring_streams_and_advice() {
+        let (mut steering, steered) = Steering::new(bounds());
+        let first = look(&mut steering, 1).unwrap();
+        assert_eq!((first.streams, first.tuning.congestion), (16, None));
+        assert_eq!(look(&mut steering, 1), None, "no news");
+        let orders: Vec<Orders> = (2..8).filter_map(|at| look(&mut steering, at)).collect();
+        assert!(
+            orders.iter().any(|orders| orders.streams == 32),
+            "{orders:?}"
+        );
+        let steered = steered.lock().unwrap();
+        let advice = steered.advice.unwrap().to_string();
+        assert!(
+            advice.contains("net.ipv4.tcp_wmem ends at 1048576"),
+            "{advice}"
+        );
+        assert!(!steered.decisions.is_empty());
+    }
+
+    #[test]
+    fn what_the_user_chose_is_ordered_and_a_refusal_noticed() {
+        let (mut steering, steered) = Steering::new(Bounds {
+            congestion: Some("bbr".into()),
+            streams: Some(3),
+            ..bounds()
+        });
+        let orders = look(&mut steering, 1).unwrap();
+        assert_eq!(orders.streams, 3);
+        assert_eq!(orders.tuning.congestion.as_deref(), Some("bbr"));
+        let refused = steered.lock().unwrap().refused_congestion.clone();
+        assert_eq!(refused, Some(("bbr".into(), "cubic".into())));
+    }
+}

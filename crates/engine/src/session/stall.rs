@@ -1,0 +1,227 @@
+//! Streams that stand still. The kernel waits ever longer before it tries a
+//! lost segment again (after a minute's cut, 16 s and more): a new connection
+//! is faster than its timer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul_units::Moment;
+
+use super::dial::Dialer;
+use super::{Machine, Shared, Transfer};
+use crate::net::tcp_info::TcpInfo;
+
+/// Nothing moved on any stream for so long, and so many round trips: the path
+/// may be cut. The other end says something four times a second.
+const QUIET: Duration = Duration::from_secs(1);
+const QUIET_ROUND_TRIPS: u32 = 4;
+
+/// While nothing moves, a new connection is tried so often: each begins with a
+/// packet of its own, whatever the others' timers do.
+const TRY_EVERY: Duration = Duration::from_secs(1);
+
+/// Beyond the round trips that it takes to join, each try is given this.
+const TRY_SPAN: Duration = Duration::from_secs(2);
+const TRY_ROUND_TRIPS: u32 = 5;
+
+/// A stream whose timer ran out so often in a row waits for it, and not for the
+/// other end's window or for data.
+const TIMEOUTS: u8 = 2;
+
+/// A stream that stands still while others move is given so long.
+const STILL: Duration = Duration::from_secs(2);
+
+/// What is known of a stream at one moment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pulse {
+    /// When bytes were last acknowledged or received.
+    pub moved: Moment,
+    /// Timeouts in a row.
+    pub timeouts: u8,
+    /// Round trip.
+    pub rtt: Duration,
+}
+
+/// What to do about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Nothing.
+    Fine,
+    /// Nothing moves at all.
+    Quiet,
+    /// Others move, these do not: their places in the list.
+    Still(Vec<usize>),
+}
+
+/// Looks at all streams; `since` is when the session began or last had one.
+pub(super) fn judge(pulses: &[Pulse], since: Moment, now: Moment) -> Verdict {
+    let moved = pulses.iter().map(|pulse| pulse.moved).max();
+    let rtt = pulses.iter().map(|pulse| pulse.rtt).min();
+    let patience = QUIET.max(rtt.unwrap_or_default().saturating_mul(QUIET_ROUND_TRIPS));
+    if now - moved.unwrap_or(since) > patience {
+        return Verdict::Quiet;
+    }
+    let is_still = |pulse: &Pulse| {
+        let patience = STILL.max(pulse.rtt.saturating_mul(QUIET_ROUND_TRIPS));
+        pulse.timeouts >= TIMEOUTS && now - pulse.moved > patience
+    };
+    let still: Vec<usize> = (0..pulses.len())
+        .filter(|&at| is_still(&pulses[at]))
+        .collect();
+    match still.is_empty() {
+        true => Verdict::Fine,
+        false => Verdict::Still(still),
+    }
+}
+
+impl Transfer {
+    /// Called by the timer: gives up streams that stand still while others
+    /// move, and where nothing moves dials anew.
+    pub(super) fn watch_streams(self: &Arc<Transfer>) {
+        let handles: Vec<_> = {
+            let shared = self.lock();
+            let streams = shared.streams.iter();
+            streams
+                .map(|(id, slot)| (*id, slot.handle().clone()))
+                .collect()
+        };
+        let infos: Vec<_> = handles
+            .iter()
+            .map(|(id, handle)| (*id, handle.tcp_info()))
+            .collect();
+        let now = self.now();
+        let mut shared = self.lock();
+        if shared.is_over() || shared.finished.is_some() || self.settings.local {
+            return;
+        }
+        let mut pulses = Vec::new();
+        for (id, info) in infos {
+            if let (Some(slot), Some(info)) = (shared.streams.get_mut(&id), info) {
+                pulses.push((id, slot.pulse(&info, now)));
+            }
+        }
+        let known: Vec<Pulse> = pulses.iter().map(|(_, pulse)| *pulse).collect();
+        match judge(&known, shared.quiet_since, now) {
+            Verdict::Fine => shared.quiet_since = now,
+            Verdict::Still(places) => {
+                shared.quiet_since = now;
+                for place in places {
+                    shared.abort(pulses[place].0);
+                }
+            }
+            Verdict::Quiet => {
+                let rtt = known
+                    .iter()
+                    .map(|pulse| pulse.rtt)
+                    .max()
+                    .unwrap_or_default();
+                self.try_anew(&mut shared, rtt, now);
+            }
+        }
+    }
+
+    /// Dials one stream beside those that stand still, if this end dials.
+    fn try_anew(self: &Arc<Transfer>, shared: &mut Shared, rtt: Duration, now: Moment) {
+        if now < shared.tried + TRY_EVERY {
+            return;
+        }
+        let Some(dialer) = shared.dialer.clone() else {
+            return;
+        };
+        shared.tried = now;
+        let patience = TRY_SPAN + rtt.saturating_mul(TRY_ROUND_TRIPS);
+        let transfer = Arc::clone(self);
+        // Without a thread the next try comes in a second.
+        let _ = std::thread::Builder::new()
+            .name("dial anew".into())
+            .spawn(move || transfer.replace_all(&dialer, patience, now));
+    }
+
+    /// A stream that joins replaces those that still stand still.
+    fn replace_all(self: &Arc<Transfer>, dialer: &Dialer, patience: Duration, began: Moment) {
+        let id = self.next_stream();
+        if !self.dial_one(dialer, id, patience) {
+            return;
+        }
+        let mut shared = self.lock();
+        let streams = shared.streams.iter();
+        let dead = streams.filter(|(known, slot)| **known != id && slot.moved.1 < began);
+        let dead: Vec<_> = dead.map(|(id, _)| *id).collect();
+        for id in dead {
+            shared.abort(id);
+        }
+    }
+}
+
+impl Shared {
+    /// Ends a stream without waiting for what its kernel still holds.
+    fn abort(&mut self, id: longhaul_proto::session::StreamId) {
+        // What a receiver has not read would be lost, and come again.
+        if let Some(slot) = self.streams.get(&id) {
+            match self.machine {
+                Machine::Sending(_) => slot.handle().abort(),
+                Machine::Receiving(_) => slot.handle().shutdown(),
+            }
+        }
+    }
+}
+
+impl super::streams::Slot {
+    /// Notes whether bytes moved since the last look.
+    fn pulse(&mut self, info: &TcpInfo, now: Moment) -> Pulse {
+        let acknowledged = info.acknowledged.unwrap_or_default().0;
+        let bytes = acknowledged + info.received.unwrap_or_default().0;
+        if bytes != self.moved.0 {
+            self.moved = (bytes, now);
+        }
+        Pulse {
+            moved: self.moved.1,
+            timeouts: info.timeouts,
+            rtt: info.rtt,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(milliseconds: u64) -> Moment {
+        Moment(milliseconds * 1_000_000)
+    }
+
+    fn pulse(moved: u64, timeouts: u8) -> Pulse {
+        Pulse {
+            moved: at(moved),
+            timeouts,
+            rtt: Duration::from_millis(100),
+        }
+    }
+
+    #[test]
+    fn a_stream_that_waits_for_its_timer_is_given_up_while_others_move() {
+        let pulses = [pulse(9_900, 0), pulse(7_000, 3), pulse(7_000, 0)];
+        // The third waits for the other end's window, or has nothing to send.
+        assert_eq!(judge(&pulses, at(0), at(10_000)), Verdict::Still(vec![1]));
+        assert_eq!(judge(&pulses, at(0), at(9_000)), Verdict::Fine);
+    }
+
+    #[test]
+    fn silence_everywhere_is_a_cut() {
+        let pulses = [pulse(5_000, 1), pulse(5_100, 2)];
+        assert_eq!(judge(&pulses, at(0), at(6_000)), Verdict::Fine);
+        assert_eq!(judge(&pulses, at(0), at(6_200)), Verdict::Quiet);
+        assert_eq!(judge(&[], at(0), at(1_500)), Verdict::Quiet);
+        assert_eq!(judge(&[], at(1_000), at(1_500)), Verdict::Fine);
+    }
+
+    #[test]
+    fn a_long_path_is_given_longer() {
+        let long = Pulse {
+            rtt: Duration::from_millis(800),
+            ..pulse(0, 5)
+        };
+        assert_eq!(judge(&[long], at(0), at(3_000)), Verdict::Fine);
+        assert_eq!(judge(&[long], at(0), at(3_300)), Verdict::Quiet);
+    }
+}

@@ -1,0 +1,120 @@
+//! Who steers a running transfer: the dialer's end is shown what both ends see,
+//! and its orders are carried out.
+
+use std::sync::atomic::Ordering;
+
+use longhaul_proto::message::{MAXIMUM_CONGESTION_BYTES, Message, Observation, Tuning};
+use longhaul_units::Moment;
+
+use super::{Machine, Shared, Transfer};
+use crate::net::StreamHandle;
+
+/// What both ends see.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    /// When the sending end saw it, on its own clock.
+    pub at: Moment,
+    /// The end that sends: its kernel knows the windows.
+    pub sender: &'a Observation,
+    /// The end that receives; empty before its first word.
+    pub receiver: &'a Observation,
+}
+
+/// What shall be done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Orders {
+    /// Streams from now on.
+    pub streams: usize,
+    /// How the sender's kernel shall send on them.
+    pub tuning: Tuning,
+}
+
+/// Steers a transfer. Called many times a second by the transfer's timer; it
+/// must not block.
+pub trait Steer: Send {
+    /// Looks at what is seen now; orders where something shall change.
+    fn look(&mut self, view: &View<'_>) -> Option<Orders>;
+}
+
+impl Transfer {
+    /// From now on `steer` is asked. Only the dialer's end can open streams.
+    pub fn steer_by(&self, steer: Box<dyn Steer>) {
+        *crate::queue::lock(&self.steering) = Some(steer);
+    }
+
+    /// Shows whoever steers what is seen.
+    pub(super) fn look(&self) {
+        let mut steering = crate::queue::lock(&self.steering);
+        let Some(steer) = steering.as_mut() else {
+            return;
+        };
+        let own = self.observe();
+        let shared = self.lock();
+        let peer = shared.peer.clone();
+        let sends = matches!(shared.machine, Machine::Sending(_));
+        drop(shared);
+        let (sender, receiver) = if sends { (own, peer) } else { (peer, own) };
+        let view = View {
+            at: Moment(sender.at),
+            sender: &sender,
+            receiver: &receiver,
+        };
+        if let Some(orders) = steer.look(&view) {
+            self.carry_out(orders);
+        }
+    }
+
+    /// Opens and closes streams, and has the sender's kernel tuned, at
+    /// whichever end that is.
+    pub fn carry_out(&self, orders: Orders) {
+        let mut shared = self.lock();
+        shared.wanted_streams = orders.streams.clamp(1, crate::flows::MAXIMUM_FLOWS);
+        if orders.tuning != shared.tuning {
+            match shared.machine {
+                Machine::Sending(_) => shared.tune(orders.tuning),
+                Machine::Receiving(_) => {
+                    shared.tuning = orders.tuning.clone();
+                    shared.say(&Message::Tune(orders.tuning));
+                    shared.wake_writers();
+                }
+            }
+        }
+        drop(shared);
+        self.living.notify_all();
+    }
+
+    /// Bytes still to be acknowledged by the receiver, where the walk is over.
+    pub(super) fn remaining(&self) -> Option<u64> {
+        let get = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+        let counters = &self.counters;
+        let known = get(&counters.walked_bytes);
+        let gone = get(&counters.done_bytes) + get(&counters.skipped_bytes);
+        (get(&counters.walk_ended) > 0).then(|| known.saturating_sub(gone))
+    }
+}
+
+impl Shared {
+    /// This end's kernel shall send so, on all streams from now on.
+    pub(super) fn tune(&mut self, tuning: Tuning) {
+        let named = tuning.congestion.as_ref();
+        if named.is_some_and(|name| name.len() > MAXIMUM_CONGESTION_BYTES) {
+            return;
+        }
+        self.tuning = tuning;
+        for slot in self.streams.values() {
+            apply(slot.handle(), &self.tuning);
+        }
+    }
+}
+
+/// Has the kernel send so. What it refuses stays as it is: whoever steers sees
+/// what governs the streams.
+pub(super) fn apply(handle: &StreamHandle, tuning: &Tuning) {
+    if let Some(name) = &tuning.congestion {
+        let _ = handle.set_congestion(name);
+    }
+    let _ = handle.set_pace(tuning.pace);
+    if let Some(bytes) = tuning.unsent {
+        let _ = handle.set_unsent_limit(bytes);
+    }
+}
