@@ -102,8 +102,8 @@ pub struct ConnectionArguments {
     /// the daemon allows it.
     #[arg(long, value_enum, default_value = "tls")]
     pub data_security: DataSecurity,
-    /// Congestion control of whichever end sends, by its kernel's name: cubic, bbr, reno... [default:
-    /// the kernel's; bbr where loss without a queue calls for it and the kernel allows it]
+    /// Congestion control of whichever end sends, by its kernel's name: cubic, bbr, reno...
+    /// [default: the kernel's; bbr where loss without a queue calls for it and it is allowed]
     #[arg(long, value_name = "NAME")]
     pub congestion: Option<String>,
     /// Yield to others: one stream at first, and slower as soon as a queue stands on the path.
@@ -112,7 +112,8 @@ pub struct ConnectionArguments {
     /// Local IP address to connect from; given several times, connections take turns.
     #[arg(long, value_name = "ADDRESS")]
     pub bind: Vec<std::net::IpAddr>,
-    /// Socket buffers of this end by hand; only where that is more than the kernel reaches by itself.
+    /// Socket buffers of this end by hand; only where that is more than the kernel reaches by
+    /// itself.
     #[arg(long, value_name = "SIZE")]
     pub buffer: Option<ByteCount>,
     /// How long the daemon may take to answer at first, and may be silent later; a lost connection

@@ -82,8 +82,12 @@ const FULL_SECONDS: f64 = 8.0;
 
 /// With fewer losses their rate is a guess; beyond many, old ones are
 /// forgotten by half.
+const SOME_LOSSES: f64 = 3.0;
 const FEW_LOSSES: f64 = 8.0;
 const MANY_LOSSES: f64 = 64.0;
+
+/// A rate below this part of what the path carried has fallen.
+const FALLEN: f64 = 0.9;
 
 /// With less than this part more, more streams did nothing: rates differ as
 /// much by themselves.
@@ -239,14 +243,10 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// Begins, `rtt` being the handshake's round trip.
-    pub fn new(
-        settings: Settings,
-        rtt: Duration,
-        bytes: Option<ByteCount>,
-        now: Moment,
-    ) -> Controller {
-        let free = start::initial_streams(rtt, bytes, settings.nice);
+    /// Begins, `rtt` being the handshake's round trip and `streams` what the
+    /// transfer began with ([`start::initial_streams`]).
+    pub fn new(settings: Settings, rtt: Duration, streams: u32, now: Moment) -> Controller {
+        let free = if settings.nice { 1 } else { streams };
         let streams = settings.fixed_streams.unwrap_or(free);
         let streams = streams.clamp(1, settings.maximum_streams.max(1));
         let decision = Decision {
@@ -373,16 +373,14 @@ impl Controller {
             .streams_for_loss(measure)
             .filter(|known| *known > streams);
         let lossy = bound == Bound::Loss && known.is_some();
-        if bound == Bound::Loss && self.settings.alternative.is_some() && !lossy {
-            // Another congestion control may do without streams: what loss it
-            // is will be known soon.
-            return None;
-        }
-        if lossy && let Some(to) = self.settings.alternative.take() {
-            self.begin_trial(rate, Some(self.congestion.clone()), sample.at);
-            self.set_congestion(to.clone());
-            let loss = measure.loss;
-            return Some(Reason::Switch { to, loss });
+        if bound == Bound::Loss && self.settings.alternative.is_some() {
+            // Another congestion control may do without more streams: nothing
+            // else is tried until it is known what loss this is.
+            let falls = self.losses.events >= SOME_LOSSES && rate < self.capacity * FALLEN;
+            if !lossy && !falls {
+                return None;
+            }
+            return self.switch(measure, sample.at);
         }
         let more = self.more_streams(known.filter(|_| lossy), sample.at)?;
         // Later tries begin where a rate is low: it would rise by itself.
@@ -394,6 +392,22 @@ impl Controller {
             bytes_per_second: rate,
             loss: measure.loss,
         })
+    }
+
+    /// Tries the other congestion control, with fewer streams where it needs
+    /// fewer; it stays unless it carries less.
+    fn switch(&mut self, measure: &Measure, now: Moment) -> Option<Reason> {
+        let to = self.settings.alternative.take()?;
+        let rate = measure.bytes_per_second;
+        self.begin_trial(rate, Some(self.congestion.clone()), now);
+        self.set_congestion(to.clone());
+        if to == Congestion::Bbr && self.settings.fixed_streams.is_none() {
+            self.start_streams = start::FEWEST.min(self.start_streams);
+            let fewer = (self.decision.streams / 4).max(self.start_streams);
+            self.set_streams(fewer, rate);
+        }
+        let loss = measure.loss;
+        Some(Reason::Switch { to, loss })
     }
 
     /// Where the path is always full there may be more streams than it takes;
@@ -489,6 +503,7 @@ impl Controller {
                 return None;
             }
             self.set_congestion(congestion.clone());
+            self.set_streams(trial.streams, rate);
             self.settle(now);
             return Some(Reason::SwitchBack { to: congestion });
         }

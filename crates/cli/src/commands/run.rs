@@ -15,6 +15,7 @@ use longhaul_engine::session::{Ending, FlowCounts, Transfer, TransferSettings, W
 use longhaul_engine::storage::measuring::{ZERO_NAME, sink, zero_source};
 use longhaul_engine::storage::roots::Anywhere;
 use longhaul_model::control::start::{initial_streams, most_streams};
+use longhaul_model::response::Congestion;
 use longhaul_proto::handshake::{Landing, Purport, Request, RequestPath, Role};
 use longhaul_proto::message::{Farewell, Flows};
 use longhaul_proto::session::StreamId;
@@ -294,19 +295,28 @@ impl Task {
     fn settings_for(&self, opened: &Opened) -> TransferSettings {
         let mut settings = self.settings.clone();
         settings.block_bytes = opened.block_bytes as usize;
-        let bounds = self.bounds(opened);
-        let free = initial_streams(bounds.rtt, None, bounds.nice);
-        let streams = bounds.streams.unwrap_or(free).min(bounds.maximum_streams);
-        settings.flows.streams = streams as usize;
+        settings.flows.streams = self.bounds(opened).initial as usize;
         settings
     }
 
     fn bounds(&self, opened: &Opened) -> Bounds {
         let by_memory = most_streams(self.settings.budget, opened.block_bytes);
         let maximum = opened.welcome.maximum_streams.max(1);
+        let maximum_streams = self.fixed.streams.unwrap_or(by_memory).min(maximum);
+        // In a pull the other end's kernel governs the windows, and is not
+        // known yet.
+        let own = opened.stream.handle.congestion().ok();
+        let own = own.filter(|_| remote_of(&self.destination).is_some());
+        let named = self.connection.congestion.clone().or(own);
+        let congestion = named.map(|name| Congestion::of_name(&name));
+        let free = match self.connection.nice {
+            true => 1,
+            false => initial_streams(opened.rtt, None, congestion.as_ref()),
+        };
         Bounds {
             streams: self.fixed.streams,
-            maximum_streams: self.fixed.streams.unwrap_or(by_memory).min(maximum),
+            initial: self.fixed.streams.unwrap_or(free).min(maximum_streams),
+            maximum_streams,
             congestion: self.connection.congestion.clone(),
             nice: self.connection.nice,
             rtt: opened.rtt,

@@ -19,6 +19,8 @@ const KEPT_DECISIONS: usize = 64;
 pub struct Bounds {
     /// So many streams, or as many as help.
     pub streams: Option<u32>,
+    /// Streams at the start.
+    pub initial: u32,
     /// Most streams.
     pub maximum_streams: u32,
     /// This congestion control and no other.
@@ -161,8 +163,8 @@ impl Steer for Steering {
         self.seen = view.at;
         let sample = self.sample(view);
         let mut controller = self.controller.take().unwrap_or_else(|| {
-            let bytes = sample.remaining;
-            Controller::new(self.settings(view.sender), self.bounds.rtt, bytes, view.at)
+            let Bounds { rtt, initial, .. } = self.bounds;
+            Controller::new(self.settings(view.sender), rtt, initial, view.at)
         });
         let decision = controller.handle_sample(&sample);
         self.note(view, decision, &controller);
@@ -258,6 +260,7 @@ mod tests {
     fn bounds() -> Bounds {
         Bounds {
             streams: None,
+            initial: 16,
             maximum_streams: 64,
             congestion: None,
             nice: false,

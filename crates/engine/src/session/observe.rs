@@ -130,8 +130,8 @@ impl Transfer {
         let shared = self.lock();
         let own: u64 = shared
             .streams
-            .iter()
-            .filter_map(|(_, slot)| slot.handle().tcp_info())
+            .values()
+            .filter_map(|slot| slot.handle().tcp_info())
             .map(|info| u64::from(info.retransmitted_segments))
             .sum();
         let peer: u64 = shared

@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use longhaul_units::ByteCount;
 
+use crate::response::Congestion;
+
 /// A host that has everything to do itself gains nothing from more; one
 /// connection each for reading, writing, enciphering at both ends.
-const FEWEST: u32 = 4;
+pub const FEWEST: u32 = 4;
 
 /// More do not start faster by much: each doubling saves one round trip of the
 /// ten or so that a slow start takes, and joins the others three later.
@@ -22,11 +24,17 @@ const EACH: Duration = Duration::from_millis(6);
 const WORTH_A_STREAM: u64 = 256 << 10;
 
 /// Streams at the start: the longer the round trip, the longer one stream's
-/// slow start, and n streams begin n times as high. `bytes` is what there is
-/// to send, where that is known. 1 to 16.
-pub fn initial_streams(rtt: Duration, bytes: Option<ByteCount>, nice: bool) -> u32 {
-    if nice {
-        return 1;
+/// slow start, and n streams begin n times as high. BBR's start is steeper and
+/// each of its streams keeps a product in the queue, so that many only lose:
+/// 16 of them sent a seventh of everything twice. `bytes` is what there is to
+/// send, where that is known. 1 to 16.
+pub fn initial_streams(
+    rtt: Duration,
+    bytes: Option<ByteCount>,
+    congestion: Option<&Congestion>,
+) -> u32 {
+    if congestion == Some(&Congestion::Bbr) {
+        return FEWEST;
     }
     let by_path = rtt.as_micros().div_ceil(EACH.as_micros());
     let by_path = u32::try_from(by_path).unwrap_or(MOST).clamp(FEWEST, MOST);
@@ -61,7 +69,7 @@ mod tests {
     #[test]
     fn a_longer_path_begins_with_more() {
         let streams =
-            |microseconds| initial_streams(Duration::from_micros(microseconds), None, false);
+            |microseconds| initial_streams(Duration::from_micros(microseconds), None, None);
         assert_eq!(
             [400, 11_800, 22_600, 45_600, 91_600, 183_000, 366_000].map(streams),
             [4, 4, 4, 8, 16, 16, 16]
@@ -80,8 +88,9 @@ mod tests {
     #[test]
     fn little_data_takes_few() {
         let long = Duration::from_millis(366);
-        let streams = |bytes| initial_streams(long, Some(ByteCount(bytes)), false);
+        let streams = |bytes| initial_streams(long, Some(ByteCount(bytes)), None);
         assert_eq!([0, 1000, 1 << 20, 1 << 30].map(streams), [1, 1, 4, 16]);
-        assert_eq!(initial_streams(long, None, true), 1);
+        let bbr = Some(&Congestion::Bbr);
+        assert_eq!(initial_streams(long, None, bbr), 4);
     }
 }

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use longhaul_model::control::start::initial_streams;
 use longhaul_model::control::{Controller, Decision, Sample, Settings, StreamSample};
 use longhaul_model::response::Congestion;
 use longhaul_units::{ByteCount, Moment};
@@ -333,7 +334,9 @@ impl Run {
         if self.ends[index].controller.is_none() {
             let end = &mut self.ends[index];
             let bytes = end.transfer.bytes.map(ByteCount);
-            let controller = Controller::new(end.transfer.settings.clone(), rtt, bytes, at);
+            let settings = end.transfer.settings.clone();
+            let streams = initial_streams(rtt, bytes, Some(&settings.congestion));
+            let controller = Controller::new(settings, rtt, streams, at);
             let decision = controller.decision().clone();
             end.controller = Some(controller);
             // The first stream opened before the others.
@@ -387,6 +390,11 @@ impl Run {
                     buffer_limited: span(stream.buffer_limited),
                 })
                 .collect(),
+            congestion: self
+                .streams
+                .iter()
+                .find(|stream| stream.owner == index)
+                .map(|stream| stream.law.clone()),
             remaining: end
                 .transfer
                 .bytes

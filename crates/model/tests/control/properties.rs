@@ -3,7 +3,7 @@
 use longhaul_model::control::{Controller, Reason};
 use longhaul_model::control::{Sample, Settings, StreamSample};
 use longhaul_model::response::Congestion;
-use longhaul_units::{ByteCount, Moment};
+use longhaul_units::Moment;
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -85,7 +85,7 @@ proptest! {
     ) {
         let settings = Settings { nice, ..Settings::default() };
         let mut controller =
-            Controller::new(settings, Duration::from_secs(4000), Some(ByteCount(0)), Moment(0));
+            Controller::new(settings, Duration::from_secs(4000), 1000, Moment(0));
         let mut at = 0;
         for (seconds, streams) in samples {
             at += seconds * 1_000_000_000;
