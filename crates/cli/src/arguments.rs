@@ -3,6 +3,7 @@
 // What reads like a link is the help's own notation of what may be left out.
 #![allow(rustdoc::broken_intra_doc_links, rustdoc::invalid_html_tags)]
 
+mod analysis;
 pub mod lab;
 
 use std::ffi::OsString;
@@ -14,6 +15,8 @@ use longhaul_engine::net::identity::Fingerprint;
 use longhaul_engine::net::principals::Fault;
 use longhaul_proto::block::Codec;
 use longhaul_units::ByteCount;
+
+pub use analysis::{AnalysisArguments, ProfileArguments, ReportArguments};
 
 /// Moves files and trees between hosts: over many streams, encrypted,
 /// verified, resumable.
@@ -51,6 +54,15 @@ pub enum Command {
         after_help = "Examples:\n  longhaul clean /srv/data\n  longhaul clean --remove --older-than 7d /srv/data"
     )]
     Clean(CleanArguments),
+    /// Say what records of runs say: throughput over round-trip time, its coefficients, how sure
+    /// that is, and what to doubt.
+    #[command(
+        after_help = "Example:\n  longhaul profile runs/*.jsonl\n  longhaul profile --json runs.jsonl | jq .doubts"
+    )]
+    Profile(ProfileArguments),
+    /// Write a report of records of runs: one HTML file with figures.
+    #[command(after_help = "Example:\n  longhaul report runs.jsonl -o report.html --svg figures")]
+    Report(ReportArguments),
     /// Make a token for a principal, and the hash of it that a daemon keeps.
     #[command(after_help = "Example:\n  longhaul token --principal alice")]
     Token(TokenArguments),

@@ -43,6 +43,8 @@ fn main() -> ExitCode {
         Command::Verify(arguments) => commands::verify::run(arguments),
         Command::Serve(arguments) => daemon::run(arguments),
         Command::Clean(arguments) => commands::clean::run(arguments),
+        Command::Profile(arguments) => commands::profile::profile(&arguments),
+        Command::Report(arguments) => commands::profile::report(&arguments),
         Command::Token(arguments) => commands::token::run(&arguments),
         Command::Fingerprint(arguments) => commands::fingerprint::run(&arguments),
     };

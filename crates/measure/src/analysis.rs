@@ -1,6 +1,7 @@
 //! From runs to everything that a report says of them.
 
 mod json;
+mod sweep;
 mod text;
 
 use std::collections::BTreeMap;
@@ -17,7 +18,8 @@ use crate::record::{Ended, Measures};
 use crate::runs::{Configuration, Run, Runs};
 use crate::stats::{Resampling, median, quantile, sorted};
 pub use json::to_json;
-pub use text::{confidence_sentences, milliseconds, shape_sentence, to_text};
+pub use sweep::{BestAt, best_of_sweep};
+pub use text::{best_sentences, confidence_sentences, milliseconds, shape_sentence, to_text};
 
 /// One configuration's profile with all that belongs to it.
 #[derive(Clone, Debug)]
@@ -85,9 +87,16 @@ pub struct Analysis {
     /// Every transfer against the first, where both were measured at the same
     /// round-trip times over paths of one capacity.
     pub comparisons: Vec<Comparison>,
+    /// The best of a sweep, by round-trip time.
+    pub best: Vec<BestAt>,
+    /// The short name of every configuration.
+    pub labels: Vec<String>,
     /// Why to mistrust all this.
     pub doubts: Vec<NamedDoubt>,
 }
+
+/// Throughput may exceed a capacity by as much as headers and clocks differ.
+const CAPACITY_ROUNDING: f64 = 0.01;
 
 /// Reduces runs to figures.
 ///
@@ -108,6 +117,8 @@ pub fn analyse(runs: &Runs, resampling: &Resampling) -> Result<Analysis, SampleE
         memory: Vec::new(),
         slower_host: slower_host(runs, &by_configuration),
         comparisons: Vec::new(),
+        best: best_of_sweep(runs, resampling),
+        labels: labels.clone(),
         doubts: Vec::new(),
     };
     for (index, own) in by_configuration.iter().enumerate() {
@@ -229,6 +240,17 @@ fn slower_host(runs: &Runs, by_configuration: &[Vec<&Run>]) -> Option<BitRate> {
 }
 
 impl Analysis {
+    /// Puts a doubt of whoever read the records before all others.
+    pub fn doubt_first(&mut self, about: &str, doubt: Doubt) {
+        let about = about.to_owned();
+        let named = NamedDoubt {
+            about,
+            doubt,
+            runs: 0,
+        };
+        self.doubts.insert(0, named);
+    }
+
     /// Doubts of the records, and those that only many of them together raise.
     fn note_doubts(&mut self, runs: &Runs, index: usize, label: &str, own: &[&Run]) {
         let mut note = |about: &str, doubt: Doubt, count: u64| {
@@ -250,7 +272,7 @@ impl Analysis {
         for cell in cells(own, runs.configurations()[index].capacity) {
             let is_measured_here = runs.configurations()[index].measures != Measures::Storage;
             let greatest = cell.shares.iter().copied().fold(0.0, f64::max);
-            let above = (is_measured_here && greatest > 1.0)
+            let above = (is_measured_here && greatest > 1.0 + CAPACITY_ROUNDING)
                 .then_some(Doubt::AboveCapacity { share: greatest });
             for doubt in Doubt::of_series(&cell.shares).into_iter().chain(above) {
                 let kind = std::mem::discriminant(&doubt);
@@ -304,22 +326,13 @@ impl Analysis {
             let tcp = restricted(&memory.sample, &transfer.sample)?;
             let figures = scheme_figures(&transfer.sample, &tcp, host, &self.resampling);
             transfer.scheme = figures.ok();
-            let carried = configurations[memory.configuration]
-                .traits
-                .get("congestion");
-            let used = own.traits.get("congestion");
-            if let (Some(used), Some(carried)) = (used, carried)
-                && used != carried
-            {
-                self.doubts.push(NamedDoubt {
+            let doubts = reference_doubts(own, &configurations[memory.configuration]);
+            self.doubts
+                .extend(doubts.into_iter().map(|doubt| NamedDoubt {
                     about: transfer.label.clone(),
-                    doubt: Doubt::DifferentCongestionControl {
-                        used: used.clone(),
-                        compared_with: carried.clone(),
-                    },
+                    doubt,
                     runs: 0,
-                });
-            }
+                }));
         }
         Ok(())
     }
@@ -348,6 +361,31 @@ impl Analysis {
 fn is_reference(transfer: &Configuration, memory: &Configuration) -> bool {
     let same = |name| transfer.traits.get(name) == memory.traits.get(name);
     transfer.capacity == memory.capacity && same("loss") && same("path") && same("queue")
+}
+
+/// In what a transfer's Θ_T was measured differently.
+fn reference_doubts(transfer: &Configuration, memory: &Configuration) -> Vec<Doubt> {
+    let mut doubts = Vec::new();
+    let (used, carried) = (
+        transfer.traits.get("congestion"),
+        memory.traits.get("congestion"),
+    );
+    if let (Some(used), Some(carried)) = (used, carried)
+        && used != carried
+    {
+        doubts.push(Doubt::DifferentCongestionControl {
+            used: used.clone(),
+            compared_with: carried.clone(),
+        });
+    }
+    if let (Some(own), Some(other)) = (transfer.count("streams"), memory.count("streams"))
+        && own != other
+    {
+        doubts.push(Doubt::DifferentReference {
+            what: format!("it has {other} streams, the transfer {own}"),
+        });
+    }
+    doubts
 }
 
 /// Whether `wide` has every round-trip time of `narrow`.

@@ -52,6 +52,17 @@ const INK: &str = "#1a1a1a";
 const FAINT_INK: &str = "#595959";
 const GRID: &str = "#dddddd";
 
+/// Symbols as plain text has them, each with its head and its lower part.
+pub(crate) const SYMBOLS: [(&str, (&str, &str)); 7] = [
+    ("C_UC", ("C", "UC")),
+    ("C_CC", ("C", "CC")),
+    ("C_U", ("C", "U")),
+    ("Θ_E", ("Θ", "E")),
+    ("Θ_T", ("Θ", "T")),
+    ("Θ_F", ("Θ", "F")),
+    ("τ_L", ("τ", "L")),
+];
+
 /// Figures are this wide.
 const WIDTH: f64 = 720.0;
 /// The size of most text, and of what is beside the data.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Analysis, MethodProfile};
+use super::{Analysis, BestAt, MethodProfile};
 use crate::profile::{Bend, Difference, Figure, ProfileFigures};
 
 /// The whole of it.
@@ -47,7 +47,32 @@ pub fn to_json(analysis: &Analysis) -> Value {
         "transfers": methods(&analysis.transfers),
         "memory": methods(&analysis.memory),
         "comparisons": comparisons,
+        "best": analysis.best.iter().map(|at| best(analysis, at)).collect::<Vec<_>>(),
     })
+}
+
+fn best(analysis: &Analysis, at: &BestAt) -> Value {
+    let names = |places: &[usize]| -> Vec<&str> {
+        places
+            .iter()
+            .map(|place| analysis.labels[*place].as_str())
+            .collect()
+    };
+    let mut value = json!({
+        "rtt_seconds": at.rtt.as_secs_f64(),
+        "compared": at.compared,
+    });
+    match &at.best {
+        Ok(best) => {
+            value["fastest"] = json!(analysis.labels[best.fastest]);
+            value["as_good"] = json!(names(&best.as_good));
+            value["cheapest"] = json!(analysis.labels[best.cheapest]);
+            value["cost"] = json!(at.cost);
+            value["luck_bits_per_second"] = json!(best.luck);
+        }
+        Err(missing) => value["measure_again"] = json!(names(missing)),
+    }
+    value
 }
 
 fn method(analysis: &Analysis, method: &MethodProfile) -> Value {

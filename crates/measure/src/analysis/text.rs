@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use super::{Analysis, Comparison, MethodProfile};
+use super::{Analysis, BestAt, Comparison, MethodProfile};
 use crate::profile::{Bend, Figure, ProfileFigures};
 
 /// A round-trip time in milliseconds: `0.4`, `91.6`, `183`.
@@ -55,7 +55,43 @@ fn write_all(analysis: &Analysis, out: &mut String) -> std::fmt::Result {
     for comparison in &analysis.comparisons {
         write_comparison(analysis, comparison, out)?;
     }
+    for sentence in best_sentences(analysis) {
+        writeln!(out, "\n{sentence}")?;
+    }
     Ok(())
+}
+
+/// What the sweep comes to at each round-trip time.
+pub fn best_sentences(analysis: &Analysis) -> Vec<String> {
+    let names = |places: &[usize]| -> String {
+        let names: Vec<&str> = places
+            .iter()
+            .map(|place| analysis.labels[*place].as_str())
+            .collect();
+        names.join(", ")
+    };
+    let sentence = |at: &BestAt| {
+        let begin = format!("best of {} at {} ms", at.compared, milliseconds(at.rtt));
+        match &at.best {
+            Ok(best) => format!(
+                "{begin}: {}; as good: {}; cheapest of these ({}): {}; the sweep had promised {:+.1} \
+                 Mbit/s",
+                names(&[best.fastest]),
+                match best.as_good.get(1..) {
+                    None | Some([]) => "no other".to_owned(),
+                    Some(others) => names(others),
+                },
+                at.cost,
+                names(&[best.cheapest]),
+                best.luck / 1e6
+            ),
+            Err(missing) => format!(
+                "{begin}: not told yet, measure again first (run.again): {}",
+                names(missing)
+            ),
+        }
+    };
+    analysis.best.iter().map(sentence).collect()
 }
 
 /// A figure with its interval, to four digits after the point.
@@ -132,7 +168,7 @@ pub fn shape_sentence(figures: &ProfileFigures) -> String {
     let name = |bend| match bend {
         Bend::Concave => "concave",
         Bend::Convex => "convex",
-        Bend::Straight => "straight",
+        Bend::Straight => "not told from straight",
     };
     let regions: Vec<String> = figures
         .shape

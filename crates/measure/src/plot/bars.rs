@@ -48,10 +48,6 @@ pub fn stacked_bars(
         .iter()
         .map(|tick| (x.place(*tick), short_number(*tick)))
         .collect();
-    for (place, _) in &ticks {
-        let stroke = Stroke::thin(super::GRID);
-        svg.line((*place, frame.top), (*place, frame.bottom), stroke);
-    }
     for (index, bar) in bars.iter().enumerate() {
         draw_bar(&mut svg, &x, bar, frame.top + PITCH * index as f64);
     }
@@ -90,7 +86,11 @@ fn draw_bar(svg: &mut Svg, x: &Scale, bar: &StackedBar, top: f64) {
             let style = Type {
                 size: SMALL_TEXT_SIZE,
                 anchor: Anchor::Start,
-                colour: "#ffffff",
+                colour: if part.colour == super::GRID {
+                    INK
+                } else {
+                    "#ffffff"
+                },
             };
             svg.text((left + 5.0, top + 15.0), &text, style);
         }

@@ -164,7 +164,10 @@ fn draw_series(
         .collect();
     let stroke = match has_markers {
         true => Stroke::wide(colour, dash),
-        false => Stroke::thin(colour),
+        false => Stroke {
+            width: 1.5,
+            ..Stroke::thin(colour)
+        },
     };
     svg.polyline(&points, stroke);
     if !has_markers {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{INK, WIDTH};
+use super::{INK, SYMBOLS, WIDTH};
 
 /// Text as it may stand in XML and HTML, between tags and in attributes.
 /// Characters that XML forbids become U+FFFD.
@@ -19,6 +19,18 @@ pub fn escape(text: &str) -> String {
             c if c.is_control() || c == '\u{fffe}' || c == '\u{ffff}' => out.push('\u{fffd}'),
             c => out.push(c),
         }
+    }
+    out
+}
+
+/// Escaped, with the symbols' lower parts set lower; what follows is raised again.
+fn typeset(text: &str) -> String {
+    let mut out = escape(text);
+    for (symbol, (head, lower)) in SYMBOLS {
+        let set = format!(
+            "{head}<tspan dy=\"3\" font-size=\"75%\">{lower}</tspan><tspan dy=\"-3\">\u{200b}</tspan>"
+        );
+        out = out.replace(symbol, &set);
     }
     out
 }
@@ -167,7 +179,7 @@ impl Svg {
             style.size,
             anchor_name(style.anchor),
             style.colour,
-            escape(text)
+            typeset(text)
         );
     }
 
@@ -179,7 +191,7 @@ impl Svg {
              text-anchor=\"middle\" fill=\"{INK}\">{}</text>",
             at.0,
             at.1,
-            escape(text)
+            typeset(text)
         );
     }
 

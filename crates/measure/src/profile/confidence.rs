@@ -16,7 +16,7 @@ use super::coefficients::{
     mean_less_midpoint_weights, mean_weights,
 };
 use super::scheme::{SchemeError, scheme_profile};
-use super::shape::{Shape, bends, shape, transition_at, transition_index};
+use super::shape::{Bend, Shape, bends, shape_of_bends, transition_at, transition_index};
 use crate::random::Random;
 use crate::stats::{
     Draws, HoeffdingBound, Interval, Resampling, Summary, acceleration_of_mean, bca_interval,
@@ -168,7 +168,7 @@ pub struct ProfileFigures {
     /// What can be proved of C_UC over the whole, at the same confidence; none
     /// for Θ_F, which is no mean of independent repetitions.
     pub c_uc_bound: Option<HoeffdingBound>,
-    /// Convex and concave regions.
+    /// Convex and concave regions, as far as the intervals of the bends tell.
     pub shape: Shape,
     /// Between which points the draws turn from concave to convex, with the share
     /// of the draws, most frequent first; the ends as [`Shape::transition`] has
@@ -249,7 +249,7 @@ pub fn profile_figures(
         points: point_figures(sample, &columns, resampling),
         coefficients: coefficient_figures(sample, &columns, resampling),
         c_uc_bound: (!weights.is_empty()).then(|| hoeffding(&bound_terms, resampling.level)),
-        shape: shape(&profile),
+        shape: told_shape(&profile, &columns, resampling),
         transitions: transition_shares(&profile, &columns, resampling.draws),
         least_certain: least_certain(sample, &weights),
         more_to_halve: repetitions_to_halve(counts.min().unwrap_or(0)),
@@ -300,6 +300,30 @@ fn coefficient_figures(
             }
         })
         .collect()
+}
+
+/// The shape, with a bend only where its percentile interval leaves out zero.
+fn told_shape(profile: &NormalisedProfile, columns: &[Draws], resampling: &Resampling) -> Shape {
+    let mut points = profile.points().to_vec();
+    let certain = bends(&points);
+    let mut drawn: Vec<Draws> = vec![Draws::new(); certain.len()];
+    for draw in 0..resampling.draws {
+        for (point, share) in points.iter_mut().zip(row(columns, draw)) {
+            point.share = share;
+        }
+        for (column, bend) in drawn.iter_mut().zip(bends(&points)) {
+            column.push(bend);
+        }
+    }
+    let told = drawn.iter_mut().map(
+        |column| match percentile_interval(column, resampling.level) {
+            Some(interval) if interval.low > 0.0 => Bend::Concave,
+            Some(interval) if interval.high < 0.0 => Bend::Convex,
+            _ => Bend::Straight,
+        },
+    );
+    let told: Vec<Bend> = told.collect();
+    shape_of_bends(profile.points(), &certain, &told)
 }
 
 fn transition_shares(
@@ -522,7 +546,7 @@ pub fn scheme_figures(
             .collect(),
         coefficients: scheme_coefficients(&profile, &drawn_coefficients, level),
         c_uc_bound: None,
-        shape: shape(&profile),
+        shape: told_shape(&profile, &columns, resampling),
         transitions: transition_shares(&profile, &columns, resampling.draws),
         least_certain: None,
         more_to_halve: repetitions_to_halve(counts.map(|c| c.shares.len()).min().unwrap_or(0)),

@@ -16,7 +16,7 @@ pub enum Bend {
     Concave,
     /// Below them.
     Convex,
-    /// On them.
+    /// On them, or so near that the repetitions do not tell.
     Straight,
 }
 
@@ -68,20 +68,25 @@ fn bend_of(deviation: f64) -> Bend {
     }
 }
 
-/// The shape of a profile.
+/// The shape of a profile whose points are certain.
 pub fn shape(profile: &NormalisedProfile) -> Shape {
-    let points = profile.points();
-    let bends = bends(points);
+    let bends = bends(profile.points());
+    let certain = bends.iter().map(|deviation| bend_of(*deviation));
+    shape_of_bends(profile.points(), &bends, &certain.collect::<Vec<_>>())
+}
+
+/// The shape of a profile of which the bends at its inner points are known as far
+/// as the repetitions tell: straight where they do not.
+pub(super) fn shape_of_bends(points: &[Point], bends: &[f64], told: &[Bend]) -> Shape {
     let mut regions: Vec<Region> = Vec::new();
-    for (index, deviation) in bends.iter().enumerate() {
+    for (index, bend) in told.iter().copied().enumerate() {
         let (from, to) = (points[index].rtt, points[index + 2].rtt);
-        let bend = bend_of(*deviation);
         match regions.last_mut() {
             Some(region) if region.bend == bend => region.to = to,
             _ => regions.push(Region { from, to, bend }),
         }
     }
-    let transition = transition_index(&bends).map(|split| transition_at(points, split));
+    let transition = transition_index(bends).map(|split| transition_at(points, split));
     Shape {
         regions,
         transition,

@@ -22,6 +22,7 @@ pub fn figures(runs: &Runs, analysis: &Analysis) -> Vec<Plot> {
     plots.extend(boxes_by_rtt(analysis));
     plots.extend(sweeps_over_streams(runs));
     plots.extend(streams_by_rtt(runs));
+    plots.extend(layer_bars(runs, analysis));
     plots
 }
 
@@ -142,7 +143,8 @@ fn coefficient_lines(analysis: &Analysis) -> Option<Plot> {
         x_title: "upper end τ of the interval (ms)".to_owned(),
         y_title: "C_UC".to_owned(),
         series: series.collect(),
-        x_labels: rtt_labels(&methods),
+        // The first has no coefficient.
+        x_labels: rtt_labels(&methods).split_off(1),
         levels: vec![(1.0, String::new())],
         has_markers: true,
     });
@@ -251,6 +253,37 @@ fn boxes_by_rtt(analysis: &Analysis) -> Option<Plot> {
     })
 }
 
+/// How busy each layer was, a panel a method.
+fn layer_bars(runs: &Runs, analysis: &Analysis) -> Vec<Plot> {
+    const BUSY: &str = "#0072b2";
+    const IDLE: &str = "#dddddd";
+    let part = |length: f64, colour| Share { length, colour };
+    let methods = analysis.transfers.iter().enumerate();
+    let with_layers = methods.filter_map(|(place, method)| {
+        let layers = runs.layers(method.configuration);
+        let bars = layers.iter().map(|(layer, busy)| StackedBar {
+            label: (*layer).to_owned(),
+            parts: vec![part(busy * 100.0, BUSY), part(100.0 - busy * 100.0, IDLE)],
+            interval: None,
+        });
+        let bars: Vec<StackedBar> = bars.collect();
+        (!bars.is_empty()).then(|| {
+            let title = format!("{}: utilisation of the layers", method.label);
+            let legend = [(BUSY, "busy".to_owned()), (IDLE, "idle".to_owned())];
+            let axis = "share of the run's time (%)";
+            Plot {
+                name: format!("layers-{}", place + 1),
+                svg: stacked_bars(&title, axis, 100.0, &bars, &legend),
+                title,
+                caption: "The mean over all runs. A layer that is nearly always busy is what \
+                          bounds the transfer."
+                    .to_owned(),
+            }
+        })
+    });
+    with_layers.take(MOST_SERIES).collect()
+}
+
 /// A configuration's name without the knob that an axis shows.
 fn without_streams(runs: &Runs, index: usize, labels: &[String]) -> String {
     let streams = runs.configurations()[index].knobs.get("streams");
@@ -274,7 +307,9 @@ fn by_streams(runs: &Runs) -> BTreeMap<Duration, StreamRates> {
         .iter()
         .enumerate()
         .map(|(index, configuration): (usize, &Configuration)| {
-            let streams = configuration.count("streams")?;
+            let streams = configuration
+                .count("streams")
+                .filter(|streams| *streams > 0)?;
             let is_transfer = configuration.measures == Measures::Transfer;
             is_transfer.then(|| (streams, without_streams(runs, index, &labels)))
         })
@@ -320,7 +355,7 @@ fn sweep_over_streams(rtt: Duration, series: &StreamRates) -> Plot {
                 let centre = mean(rates)? / scale;
                 let error = standard_error(rates).map(|error| error / scale);
                 Some(PlotPoint {
-                    x: *streams as f64,
+                    x: (*streams as f64).log2(),
                     y: centre,
                     interval: error.map(|error| (centre - error, centre + error)),
                 })
@@ -331,12 +366,12 @@ fn sweep_over_streams(rtt: Duration, series: &StreamRates) -> Plot {
     let streams: BTreeSet<u64> = series.values().flat_map(|s| s.keys().copied()).collect();
     let svg = line_plot(&LinePlot {
         title: title.clone(),
-        x_title: "TCP streams".to_owned(),
+        x_title: "TCP streams, by doublings".to_owned(),
         y_title: format!("throughput ({unit})"),
         series: lines.collect(),
         x_labels: streams
             .into_iter()
-            .map(|s| (s as f64, s.to_string()))
+            .map(|streams| ((streams as f64).log2(), streams.to_string()))
             .collect(),
         levels: Vec::new(),
         has_markers: true,

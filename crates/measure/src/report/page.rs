@@ -4,9 +4,10 @@ use std::fmt::Write;
 
 use super::Heading;
 use crate::analysis::{
-    Analysis, Comparison, MethodProfile, confidence_sentences, milliseconds, shape_sentence,
+    Analysis, Comparison, MethodProfile, best_sentences, confidence_sentences, milliseconds,
+    shape_sentence,
 };
-use crate::plot::{Plot, escape};
+use crate::plot::{Plot, SYMBOLS, escape};
 use crate::profile::{Difference, Figure, ProfileFigures};
 
 /// Everything that a page is set with. Measured for A4: 170 mm of text.
@@ -29,6 +30,7 @@ th { font-weight: 600; border-bottom: 1px solid #1a1a1a; }
 tr + tr td { border-top: 1px solid #e6e6e6; }
 th:first-child, td:first-child { padding-left: 0; }
 td.word, th.word { text-align: left; }
+sub { font-size: .72em; line-height: 0; }
 small { color: #595959; font-size: .82rem; white-space: nowrap; }
 figure { margin: 1.4rem 0 2rem; break-inside: avoid; }
 figure svg { width: 100%; height: auto; display: block; }
@@ -83,15 +85,25 @@ fn write_page(
             out,
             "<figure id=\"{}\">\n<h3>{}</h3>\n{}<figcaption>{}</figcaption>\n</figure>",
             escape(&plot.name),
-            escape(&plot.title),
+            typeset(&plot.title),
             plot.svg,
-            escape(&plot.caption)
+            typeset(&plot.caption)
         )?;
     }
     for comparison in &analysis.comparisons {
         write_comparison(out, analysis, comparison)?;
     }
-    for (symbol, methods) in [("Θ_E", &analysis.transfers), ("Θ_T", &analysis.memory)] {
+    let best = best_sentences(analysis);
+    if !best.is_empty() {
+        writeln!(out, "<h2>Best of the sweep</h2>")?;
+    }
+    for sentence in best {
+        writeln!(out, "<p>{}.</p>", typeset(&capital(&sentence)))?;
+    }
+    for (symbol, methods) in [
+        ("Θ<sub>E</sub>", &analysis.transfers),
+        ("Θ<sub>T</sub>", &analysis.memory),
+    ] {
         for method in methods {
             write_profile(out, analysis, method, symbol)?;
         }
@@ -129,12 +141,31 @@ fn capital(sentence: &str) -> String {
     first.unwrap_or_default() + rest.as_str()
 }
 
+/// Escaped, with the symbols' lower parts set as such.
+fn typeset(text: &str) -> String {
+    let mut out = escape(text);
+    for (symbol, (head, lower)) in SYMBOLS {
+        out = out.replace(symbol, &format!("{head}<sub>{lower}</sub>"));
+    }
+    out
+}
+
+/// A signed number; what rounds to zero has no sign.
+fn signed(value: f64, digits: usize) -> String {
+    let text = format!("{value:+.digits$}");
+    match text.trim_matches(|c| "+-0.".contains(c)).is_empty() {
+        true => format!("{:.digits$}", 0.0),
+        false => text.replace('-', "−"),
+    }
+}
+
 /// A figure with its interval.
 fn cell(figure: &Figure, digits: usize) -> String {
     format!(
         "{:.digits$} <small>[{:.digits$}, {:.digits$}]</small>",
         figure.estimate, figure.interval.low, figure.interval.high
     )
+    .replace('-', "−")
 }
 
 /// One line a method: what it uses, and C_UC beside it.
@@ -148,7 +179,7 @@ fn write_methods(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
     writeln!(
         out,
         "<h2>Methods</h2>\n<table><tr><th class=\"word\">method</th><th>mean share of capacity</th>\
-         <th>C_UC</th><th>C_CC</th><th>CPU s/GB</th></tr>"
+         <th>C<sub>UC</sub></th><th>C<sub>CC</sub></th><th>CPU s/GB</th></tr>"
     )?;
     for (method, last) in rows {
         let used = Figure {
@@ -162,11 +193,11 @@ fn write_methods(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
         let cpu = crate::stats::median(&cpu).map_or("–".to_owned(), |cpu| format!("{cpu:.2}"));
         writeln!(
             out,
-            "<tr><td class=\"word\">{}</td><td>{}</td><td>{}</td><td>{:.3}</td><td>{cpu}</td></tr>",
+            "<tr><td class=\"word\">{}</td><td>{}</td><td>{}</td><td>{}</td><td>{cpu}</td></tr>",
             escape(&method.label),
             cell(&used, 3),
             cell(&last.c_uc, 3),
-            last.c_cc.estimate
+            signed(last.c_cc.estimate, 3)
         )?;
     }
     writeln!(out, "</table>")
@@ -211,7 +242,7 @@ fn write_comparison(
         row(&format!("{} ms", milliseconds(*rtt)), difference)?;
     }
     if let Some(difference) = &comparison.difference.c_uc {
-        row("C_UC", difference)?;
+        row("C<sub>UC</sub>", difference)?;
     }
     writeln!(out, "</table>")
 }
@@ -225,17 +256,17 @@ fn write_profile(
     writeln!(
         out,
         "<h3>{symbol} of {}</h3>\n<p class=\"quiet\">Shares of {}; coefficients over \
-         [τ_L, τ]. {}.</p>",
+         [τ<sub>L</sub>, τ]. {}.</p>",
         escape(&method.label),
         method.capacity,
-        escape(&capital(&shape_sentence(&method.figures)))
+        typeset(&capital(&shape_sentence(&method.figures)))
     )?;
     write_figures(out, &method.figures)?;
     for sentence in confidence_sentences(analysis, &method.figures) {
         writeln!(
             out,
             "<p class=\"quiet\">{}.</p>",
-            escape(&capital(&sentence))
+            typeset(&capital(&sentence))
         )?;
     }
     let Some(scheme) = &method.scheme else {
@@ -248,10 +279,10 @@ fn write_profile(
     };
     writeln!(
         out,
-        "<h3>Θ_F of {}</h3>\n<p class=\"quiet\">Θ_E over Θ_T of {}, case {case}. {}.</p>",
+        "<h3>Θ<sub>F</sub> of {}</h3>\n<p class=\"quiet\">Θ<sub>E</sub> over Θ<sub>T</sub> of {}, case {case}. {}.</p>",
         escape(&method.label),
         escape(tcp),
-        escape(&capital(&shape_sentence(scheme)))
+        typeset(&capital(&shape_sentence(scheme)))
     )?;
     write_figures(out, scheme)
 }
@@ -259,7 +290,7 @@ fn write_profile(
 fn write_figures(out: &mut String, figures: &ProfileFigures) -> std::fmt::Result {
     writeln!(
         out,
-        "<table><tr><th>τ (ms)</th><th>share</th><th>C_CC</th><th>C_U</th><th>C_UC</th></tr>"
+        "<table><tr><th>τ (ms)</th><th>share</th><th>C<sub>CC</sub></th><th>C<sub>U</sub></th><th>C<sub>UC</sub></th></tr>"
     )?;
     for (index, point) in figures.points.iter().enumerate() {
         write!(
@@ -274,8 +305,8 @@ fn write_figures(out: &mut String, figures: &ProfileFigures) -> std::fmt::Result
         {
             Some(row) => writeln!(
                 out,
-                "<td>{:+.4}</td><td>{:.4}</td><td>{}</td></tr>",
-                row.c_cc.estimate,
+                "<td>{}</td><td>{:.4}</td><td>{}</td></tr>",
+                signed(row.c_cc.estimate, 4),
                 row.c_u.estimate,
                 cell(&row.c_uc, 4)
             )?,
@@ -290,9 +321,9 @@ fn write_reading(out: &mut String) -> std::fmt::Result {
         out,
         "<h2>How to read this</h2>\n\
          <p>Throughput is goodput: file bytes over wall time, from the command's start until the \
-         data are durable. C_U is the unused share of the capacity, C_CC how far the profile lies \
-         above (+) or below (−) the line between its ends, and C_UC = ½([1 − C_U] + [½ + C_CC]) \
-         (Rao et al., ICDCN 2019). C_UC is linear in the profile’s points; over round-trip times \
+         data are durable. C<sub>U</sub> is the unused share of the capacity, C<sub>CC</sub> how far the profile lies \
+         above (+) or below (−) the line between its ends, and C<sub>UC</sub> = ½([1 − C<sub>U</sub>] + [½ + C<sub>CC</sub>]) \
+         (Rao et al., ICDCN 2019). C<sub>UC</sub> is linear in the profile’s points; over round-trip times \
          of 0.4 to 366 ms the first has the weight −0.23 and the last none, so that a slow start \
          raises it. It stands beside the throughputs, not in their place.</p>\n\
          <p>Intervals come from resampling the repetitions; of few repetitions they are too \

@@ -1,0 +1,163 @@
+//! `longhaul profile` and `longhaul report`: what records of runs say.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+
+use longhaul_measure::analysis::{self, Analysis, analyse, milliseconds};
+use longhaul_measure::doubt::Doubt;
+use longhaul_measure::record::{OnFault, read_records};
+use longhaul_measure::report::{self, Heading, SampledRun};
+use longhaul_measure::runs::Runs;
+use longhaul_measure::samples::{over_time, read_samples};
+use longhaul_measure::stats::Resampling;
+
+use crate::arguments::{AnalysisArguments, ProfileArguments, ReportArguments};
+use crate::messages::{Exit, Stop, finish, say};
+
+/// Stretches of time in a run's figures: about one for each five units of width.
+const STRETCHES: usize = 120;
+
+/// Runs `longhaul profile`.
+pub fn profile(arguments: &ProfileArguments) -> Exit {
+    finish(print_profile(arguments))
+}
+
+fn print_profile(arguments: &ProfileArguments) -> Result<Exit, Stop> {
+    let (_, analysis) = read(&arguments.analysis)?;
+    let text = match arguments.json {
+        true => format!("{}\n", analysis::to_json(&analysis)),
+        false => analysis::to_text(&analysis),
+    };
+    // Whoever reads it may stop before its end.
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Stop::because(Exit::Local, error))
+        }
+        _ => Ok(Exit::Done),
+    }
+}
+
+/// Runs `longhaul report`.
+pub fn report(arguments: &ReportArguments) -> Exit {
+    finish(write_report(arguments))
+}
+
+fn write_report(arguments: &ReportArguments) -> Result<Exit, Stop> {
+    let (runs, analysis) = read(&arguments.analysis)?;
+    let mut plots = report::figures(&runs, &analysis);
+    for (number, path) in arguments.samples.iter().enumerate() {
+        let run = sampled_run(&runs, path)?;
+        plots.extend(report::run_over_time(&run, number + 1));
+    }
+    let sources = arguments.analysis.records.iter();
+    let heading = Heading {
+        title: arguments.title.clone(),
+        sources: vec![
+            format!("longhaul {}", env!("CARGO_PKG_VERSION")),
+            sources
+                .map(|path| path.display().to_string())
+                .collect::<Vec<_>>()
+                .join(", "),
+        ],
+    };
+    let page = report::page(&heading, &analysis, &plots);
+    write(&arguments.output, page.as_bytes())?;
+    if let Some(directory) = &arguments.svg {
+        fs::create_dir_all(directory).map_err(|error| local(directory, &error))?;
+        for plot in &plots {
+            write(
+                &directory.join(format!("{}.svg", plot.name)),
+                plot.svg.as_bytes(),
+            )?;
+        }
+    }
+    println!(
+        "{}: {} runs, {} figures, {} doubts",
+        arguments.output.display(),
+        analysis.runs,
+        plots.len(),
+        analysis.doubts.len()
+    );
+    Ok(Exit::Done)
+}
+
+fn local(path: &Path, error: &io::Error) -> Stop {
+    Stop::new(Exit::Local, format!("{}: {error}", path.display()))
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<(), Stop> {
+    fs::write(path, bytes).map_err(|error| local(path, &error))
+}
+
+fn open(path: &Path) -> Result<Box<dyn BufRead>, Stop> {
+    if path.as_os_str() == "-" {
+        return Ok(Box::new(BufReader::new(io::stdin())));
+    }
+    let file = File::open(path).map_err(|error| local(path, &error))?;
+    Ok(Box::new(BufReader::with_capacity(1 << 20, file)))
+}
+
+fn read(arguments: &AnalysisArguments) -> Result<(Runs, Analysis), Stop> {
+    let on_fault = match arguments.skip_faults {
+        true => OnFault::Skip,
+        false => OnFault::Refuse,
+    };
+    let mut runs = Runs::default();
+    let mut skipped = 0;
+    for path in &arguments.records {
+        let faults = read_records(open(path)?, on_fault, |record| runs.add(record));
+        let faults = faults.map_err(|fault| {
+            let remedy = "mend it, or leave such lines out with --skip-faults";
+            Stop::new(
+                Exit::Local,
+                format!("{}: {fault}; {remedy}", path.display()),
+            )
+        })?;
+        for fault in &faults.first {
+            say(&format!("{}: {fault}: skipped", path.display()));
+        }
+        if faults.count > faults.first.len() as u64 {
+            let more = faults.count - faults.first.len() as u64;
+            say(&format!("{}: {more} more lines skipped", path.display()));
+        }
+        skipped += faults.count;
+    }
+    if runs.runs().is_empty() {
+        return Err(Stop::new(Exit::Local, "there are no runs in these records"));
+    }
+    let resampling = Resampling {
+        draws: arguments.draws,
+        seed: arguments.seed,
+        ..Resampling::default()
+    };
+    let analysis = analyse(&runs, &resampling);
+    let mut analysis = analysis.map_err(|error| Stop::because(Exit::Local, error))?;
+    if skipped > 0 {
+        analysis.doubt_first("the records", Doubt::SkippedRecords { skipped });
+    }
+    Ok((runs, analysis))
+}
+
+/// A run by its sidecar, under the name that its record gives it.
+fn sampled_run(runs: &Runs, path: &PathBuf) -> Result<SampledRun, Stop> {
+    let samples = read_samples(open(path)?);
+    let samples =
+        samples.map_err(|error| Stop::new(Exit::Local, format!("{}: {error}", path.display())))?;
+    let run = runs.runs().iter().find(|run| {
+        let sidecar = run.sidecar.as_deref();
+        sidecar.is_some_and(|sidecar| path.ends_with(sidecar))
+    });
+    let label = match run {
+        Some(run) => format!(
+            "{}, {} ms",
+            runs.labels()[run.configuration],
+            milliseconds(run.rtt)
+        ),
+        None => path.display().to_string(),
+    };
+    Ok(SampledRun {
+        label,
+        stretches: over_time(&samples, STRETCHES),
+    })
+}

@@ -1,0 +1,107 @@
+//! `longhaul profile` and `longhaul report` as a user runs them.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn longhaul(directory: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_longhaul"))
+        .current_dir(directory)
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+/// A directory with records of two methods at three round-trip times.
+fn records() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let mut lines = String::new();
+    for (method, share) in [("longhaul", 0.9), ("<b>scp</b>", 0.5)] {
+        for (index, rtt) in [0.0004, 0.0456, 0.366].iter().enumerate() {
+            for round in 0..10 {
+                let rate = 1e9 * (share - 0.1 * index as f64 + 0.001 * f64::from(round));
+                let seconds = 8e9 / rate;
+                lines.push_str(&format!(
+                    "{{\"schema\":1,\"run\":{{\"id\":\"{method}/{rtt}/{round}\",\
+                     \"round\":{round}}},\"measures\":\"transfer\",\
+                     \"method\":{{\"name\":\"{method}\"}},\"path\":{{\"rtt_seconds\":{rtt},\
+                     \"capacity_bits_per_second\":1e9}},\"outcome\":{{\"ended\":\"done\",\
+                     \"bytes\":1000000000,\"wall_seconds\":{seconds},\
+                     \"goodput_bits_per_second\":{rate}}}}}\n"
+                ));
+            }
+        }
+    }
+    fs::write(directory.path().join("runs.jsonl"), lines).unwrap();
+    directory
+}
+
+#[test]
+fn a_profile_is_printed_and_is_json_where_asked() {
+    let directory = records();
+    let output = longhaul(directory.path(), &["profile", "runs.jsonl"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let printed = text(&output.stdout);
+    assert!(printed.contains("60 runs in the figures"), "{printed}");
+    assert!(printed.contains("paired"), "{printed}");
+    let output = longhaul(directory.path(), &["profile", "--json", "runs.jsonl"]);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["transfers"][0]["label"], "longhaul");
+    let c_uc = &json["transfers"][0]["coefficients"][1]["c_uc"]["estimate"];
+    // Means of 0.9045, 0.8045, 0.7045: by hand ¼ + Σ w Θ with the interval's trapezoids.
+    let mean = (0.8545 * 0.0452 + 0.7545 * 0.3204) / 0.3656;
+    let expected = mean - (0.9045 + 0.7045) / 4.0 + 0.25;
+    assert!((c_uc.as_f64().unwrap() - expected).abs() < 1e-9);
+}
+
+#[test]
+fn a_report_is_one_page_whose_names_are_text() {
+    let directory = records();
+    let arguments = ["report", "runs.jsonl", "-o", "r.html", "--svg", "figures"];
+    let output = longhaul(directory.path(), &arguments);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let page = fs::read_to_string(directory.path().join("r.html")).unwrap();
+    assert!(page.contains("&lt;b&gt;scp&lt;/b&gt;") && !page.contains("<b>scp"));
+    // Nothing is fetched, and nothing runs.
+    let namespace = "xmlns=\"http://www.w3.org/2000/svg\"";
+    let rest = page.replace(namespace, "");
+    for outside in ["http:", "https:", "<script", "src=", "url("] {
+        assert!(!rest.contains(outside), "{outside}");
+    }
+    let figure = fs::read_to_string(directory.path().join("figures/profiles.svg")).unwrap();
+    assert!(figure.starts_with("<svg ") && figure.contains("throughput (Mbit/s)"));
+}
+
+#[test]
+fn faults_are_refused_or_named_and_counted() {
+    let directory = records();
+    let path = directory.path().join("runs.jsonl");
+    let whole = fs::read_to_string(&path).unwrap();
+    let torn = format!("{whole}{{\"schema\":9}}\n{}", &whole[..100]);
+    fs::write(&path, torn).unwrap();
+    let refused = longhaul(directory.path(), &["profile", "runs.jsonl"]);
+    assert_eq!(refused.status.code(), Some(6));
+    let error = text(&refused.stderr);
+    assert!(
+        error.contains("line 61") && error.contains("schema 9"),
+        "{error}"
+    );
+    let skipped = longhaul(
+        directory.path(),
+        &["profile", "--skip-faults", "runs.jsonl"],
+    );
+    assert!(skipped.status.success());
+    let error = text(&skipped.stderr);
+    assert!(
+        error.contains("line 61") && error.contains("line 62"),
+        "{error}"
+    );
+    let first = text(&skipped.stdout).lines().next().unwrap();
+    assert!(first.contains("2 records were skipped"), "{first}");
+}

@@ -1,0 +1,220 @@
+//! From records to what is said of them.
+
+#![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use longhaul_measure::analysis::{Analysis, analyse, to_json, to_text};
+use longhaul_measure::doubt::Doubt;
+use longhaul_measure::profile::Bend;
+use longhaul_measure::record::{
+    DatasetRecord, Ended, HostRecord, Knob, Measures, Method, Outcome, PathRecord, RunIdentity,
+    RunRecord, SCHEMA,
+};
+use longhaul_measure::report::{Heading, figures, page};
+use longhaul_measure::runs::Runs;
+use longhaul_measure::stats::Resampling;
+use longhaul_units::{BitRate, ByteCount};
+
+const CAPACITY: f64 = 1e9;
+
+/// A run of a method at a round-trip time, with a share of the capacity.
+fn run(name: &str, measures: Measures, milliseconds: u64, round: u64, share: f64) -> RunRecord {
+    let moved = ByteCount(1_000_000_000);
+    let wall = Duration::from_secs_f64(8e9 / (CAPACITY * share));
+    RunRecord {
+        schema: SCHEMA,
+        run: RunIdentity {
+            id: format!("{name}/{measures:?}/{milliseconds}/{round}"),
+            round: Some(round),
+            ..RunIdentity::default()
+        },
+        measures,
+        method: Method {
+            name: name.to_owned(),
+            ..Method::default()
+        },
+        knobs: [].into(),
+        path: PathRecord {
+            rtt: Duration::from_millis(milliseconds),
+            capacity: BitRate::new(CAPACITY).unwrap(),
+            ..PathRecord::default()
+        },
+        source: HostRecord::default(),
+        destination: HostRecord::default(),
+        dataset: DatasetRecord::default(),
+        outcome: Outcome {
+            ended: Ended::Done,
+            moved,
+            wall,
+            goodput: BitRate::from_transfer(moved, wall),
+            exit: Some(0),
+            error: String::new(),
+            retransmitted_segments: None,
+        },
+        cpu: Vec::new(),
+        layers: Vec::new(),
+        samples: None,
+        doubts: Vec::new(),
+    }
+}
+
+/// Ten rounds of two methods and of TCP at three round-trip times.
+fn sweep() -> Vec<RunRecord> {
+    let mut records = Vec::new();
+    for (milliseconds, tcp, fast, slow) in [
+        (1, 1.0, 0.9, 0.5),
+        (50, 0.8, 0.72, 0.4),
+        (100, 0.4, 0.36, 0.1),
+    ] {
+        for round in 0..10 {
+            let noise = 1.0 - 0.001 * (round % 3) as f64;
+            let mut add = |name, measures, share: f64| {
+                records.push(run(name, measures, milliseconds, round, share * noise));
+            };
+            add("iperf3", Measures::Memory, tcp);
+            add("slow", Measures::Transfer, slow);
+            add("fast", Measures::Transfer, fast);
+        }
+    }
+    records
+}
+
+fn analysed(records: Vec<RunRecord>) -> (Runs, Analysis) {
+    let mut runs = Runs::default();
+    for record in records {
+        runs.add(record).unwrap();
+    }
+    let analysis = analyse(&runs, &Resampling::default()).unwrap();
+    (runs, analysis)
+}
+
+#[test]
+fn methods_are_ranked_compared_and_set_against_tcp() {
+    let (_, analysis) = analysed(sweep());
+    let labels: Vec<&str> = analysis
+        .transfers
+        .iter()
+        .map(|m| m.label.as_str())
+        .collect();
+    assert_eq!(labels, ["fast", "slow"]);
+    assert_eq!(analysis.runs, 90);
+    // The same round's noise cancels out: Θ_F is 0.9 in every draw.
+    let fast = &analysis.transfers[0];
+    let scheme = fast.scheme.as_ref().unwrap();
+    for point in &scheme.points {
+        assert!((point.mean.estimate - 0.9).abs() < 1e-9);
+        assert!(point.mean.interval.width() < 1e-9);
+    }
+    assert!(!fast.host_limited);
+    let regions: Vec<Bend> = fast.figures.shape.regions.iter().map(|r| r.bend).collect();
+    assert_eq!(regions, [Bend::Concave]);
+    let difference = &analysis.comparisons[0].difference;
+    assert!(
+        difference
+            .points
+            .iter()
+            .all(|(_, d)| d.is_paired && d.is_told_apart())
+    );
+}
+
+#[test]
+fn a_slow_host_is_divided_out() {
+    let mut records = sweep();
+    for (round, share) in [(0, 0.5), (1, 0.6), (2, 0.55)] {
+        records.push(run("bench", Measures::Storage, 0, round, share));
+    }
+    let (_, analysis) = analysed(records);
+    let fast = &analysis.transfers[0];
+    assert!(fast.host_limited);
+    let first = &fast.scheme.as_ref().unwrap().points[0];
+    assert!((first.mean.estimate - 0.9 / 0.55).abs() < 1e-6, "{first:?}");
+}
+
+#[test]
+fn failed_runs_and_second_looks_are_in_no_profile() {
+    let mut records = sweep();
+    let mut failed = run("fast", Measures::Transfer, 1, 90, 0.01);
+    failed.outcome.ended = Ended::Failed;
+    let mut again = run("fast", Measures::Transfer, 1, 91, 0.01);
+    again.run.again = true;
+    let mut warm_up = run("fast", Measures::Transfer, 1, 92, 0.01);
+    warm_up.run.warm_up = true;
+    records.extend([failed, again, warm_up]);
+    let (_, analysis) = analysed(records);
+    assert_eq!((analysis.runs, analysis.warm_ups), (90, 1));
+    assert_eq!(analysis.transfers[0].figures.points[0].summary.count, 10);
+    let doubts = analysis.doubts.iter().map(|named| &named.doubt);
+    let failures: Vec<&Doubt> = doubts
+        .filter(|d| matches!(d, Doubt::FailedRuns { .. }))
+        .collect();
+    assert_eq!(failures, [&Doubt::FailedRuns { failed: 1, of: 32 }]);
+}
+
+#[test]
+fn what_differs_from_tcp_is_doubted() {
+    let mut records = sweep();
+    for record in &mut records {
+        let (streams, control) = match record.measures {
+            Measures::Memory => (8, "cubic"),
+            _ => (4, "bbr"),
+        };
+        record.knobs.insert("streams".into(), Knob::Count(streams));
+        record.path.congestion_control = control.into();
+    }
+    let (_, analysis) = analysed(records);
+    let of_fast = analysis.doubts.iter().filter(|named| named.about == "fast");
+    assert_eq!(of_fast.count(), 2);
+}
+
+#[test]
+fn the_best_of_a_sweep_is_told_once_it_was_measured_again() {
+    let mut records = Vec::new();
+    for (name, share) in [("a", 0.5), ("b", 0.9), ("c", 0.89), ("d", 0.88)] {
+        for round in 0..5 {
+            records.push(run(name, Measures::Transfer, 50, round, share));
+        }
+    }
+    let (_, analysis) = analysed(records.clone());
+    assert_eq!(analysis.best[0].best, Err(vec![1, 2, 3]));
+    for (name, share) in [("b", 0.8), ("c", 0.89), ("d", 0.85)] {
+        for round in 5..10 {
+            let mut record = run(name, Measures::Transfer, 50, round, share);
+            record.run.again = true;
+            records.push(record);
+        }
+    }
+    let (_, analysis) = analysed(records);
+    let best = analysis.best[0].best.as_ref().unwrap();
+    assert_eq!((best.fastest, best.as_good.as_slice()), (2, &[2][..]));
+    assert!(to_text(&analysis).contains("best of 4 at 50 ms: c;"));
+}
+
+#[test]
+fn nothing_measured_has_no_figures_and_a_page() {
+    let (runs, analysis) = analysed(Vec::new());
+    assert!(figures(&runs, &analysis).is_empty());
+    assert!(page(&Heading::default(), &analysis, &[]).ends_with("</html>\n"));
+    assert_eq!(to_json(&analysis)["runs"], 0);
+}
+
+#[test]
+fn every_figure_has_its_axes_named() {
+    let (runs, analysis) = analysed(sweep());
+    let plots = figures(&runs, &analysis);
+    let names: Vec<&str> = plots.iter().map(|plot| plot.name.as_str()).collect();
+    assert_eq!(names, ["profiles", "c-uc-over-rtt", "c-uc", "boxes-by-rtt"]);
+    for plot in &plots {
+        assert!(
+            plot.svg.contains("(ms)") || plot.name == "c-uc",
+            "{}",
+            plot.name
+        );
+        assert!(
+            !plot.svg.contains("NaN") && !plot.svg.contains("inf"),
+            "{}",
+            plot.name
+        );
+        assert_eq!(plot.svg.matches('<').count(), plot.svg.matches('>').count());
+    }
+}
