@@ -5,7 +5,9 @@
 //! ranges go through the direct one until it refuses the first of them, all
 //! else (the tail of a file, unaligned callers) goes through the buffered one.
 //! The kernel keeps the two coherent: it writes back and drops cached pages of
-//! a range before direct I/O touches it.
+//! a range before direct I/O touches it. btrfs reads through the cache, and
+//! leaves it there, where the memory was never touched before: that is each of
+//! the pool's buffers once, and is borne.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

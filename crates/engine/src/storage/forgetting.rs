@@ -111,6 +111,18 @@ impl ForgettingStorage {
         self.lock().faults.syncs_until_failure = Some(count);
     }
 
+    /// From now on direct I/O is taken when a file is opened, and refused when
+    /// it is used: then all goes through the page cache.
+    pub fn refuse_direct(&self) {
+        self.lock().refuses_direct = true;
+    }
+
+    /// Runs something just before the next `sync_all` of a file: what another
+    /// process does while data is on its way to the disk.
+    pub fn before_next_sync_all(&self, what: impl FnOnce() + Send + 'static) {
+        self.lock().interruption = Some(Box::new(what));
+    }
+
     /// Whether the failure of [`ForgettingStorage::fail_sync_after`] is still
     /// to come.
     pub fn has_sync_fault(&self) -> bool {

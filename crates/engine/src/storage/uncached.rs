@@ -20,7 +20,6 @@ use std::sync::{Mutex, PoisonError};
 use super::{Advice, DataRange, buffered};
 
 /// What an uncached file remembers.
-#[derive(Default)]
 pub(super) struct UncachedPath {
     /// The file system does not know `RWF_DONTCACHE`.
     unsupported: AtomicBool,
@@ -29,6 +28,19 @@ pub(super) struct UncachedPath {
 }
 
 impl UncachedPath {
+    /// For this file, which is not to be read ahead from now on: a page that
+    /// one thread's read brought in for the next thread's stays, because both
+    /// use it when it is to be dropped (with two readers a tenth of the file,
+    /// with eight a third); and where nothing is dropped by the kernel, it
+    /// would look as if someone else had cached it.
+    pub(super) fn new(file: BorrowedFd<'_>) -> UncachedPath {
+        linux::expect_no_readahead(file);
+        UncachedPath {
+            unsupported: AtomicBool::new(false),
+            written: Mutex::new(None),
+        }
+    }
+
     /// As `StoredFile::read_at`.
     pub(super) fn read_at(
         &self,
@@ -40,7 +52,6 @@ impl UncachedPath {
             if let Some(count) = linux::read_and_drop(file, buffer, offset)? {
                 return Ok(count);
             }
-            linux::expect_no_readahead(file);
             self.unsupported.store(true, Ordering::Relaxed);
         }
         read_around_cache(file, buffer, offset)
@@ -111,7 +122,7 @@ mod tests {
         let mut file = tempfile::tempfile().unwrap();
         let data: Vec<u8> = (0..300_000u32).map(|at| (at % 251) as u8).collect();
         std::io::Write::write_all(&mut file, &data).unwrap();
-        let path = UncachedPath::default();
+        let path = UncachedPath::new(file.as_fd());
         path.unsupported.store(true, Ordering::Relaxed);
         for offset in [0, 1, 4096, 299_999, 300_000, 400_000] {
             let mut buffer = vec![0; 300_000];
@@ -124,7 +135,7 @@ mod tests {
     #[test]
     fn what_was_written_is_one_range_until_it_is_taken() {
         let file = tempfile::tempfile().unwrap();
-        let path = UncachedPath::default();
+        let path = UncachedPath::new(file.as_fd());
         for offset in [9000, 100, 5000] {
             path.write_at(file.as_fd(), &[1; 1000], offset).unwrap();
         }
@@ -176,7 +187,6 @@ mod linux {
         preadv2(file, all, offset, ReadWriteFlags::NOWAIT).unwrap_or(0)
     }
 
-    /// Pages read ahead would look as if someone else had cached them.
     pub(super) fn expect_no_readahead(file: BorrowedFd<'_>) {
         crate::storage::buffered::fadvise(file, 0, 0, rustix::fs::Advice::Random);
     }

@@ -7,8 +7,8 @@ use longhaul_engine::session::{Event, Transfer, Watch};
 use longhaul_engine::storage::forgetting::ForgettingStorage;
 
 use super::support::ends::{Ends, PATIENCE, copy, destination, sources, watch};
-use super::support::tree::{self, Tree, small_tree};
-use super::support::{Chance, times};
+use super::support::times;
+use super::support::tree::{self, Tree, single_file, small_tree};
 use super::{Scene, disk_with};
 
 #[test]
@@ -39,18 +39,6 @@ fn a_sync_that_fails_is_never_called_durable() {
             scene.run_again(&after, &context);
         }
     }
-}
-
-/// One large file in a directory of its own: nothing comes after it.
-fn single_file() -> Tree {
-    let chance = &mut Chance::new(6);
-    let mut tree = Tree::new();
-    for path in [&b"top"[..], b"top/sub"] {
-        tree.insert(path.into(), tree::directory(chance));
-    }
-    let file = tree::file(chance, 2 * 65_536);
-    tree.insert(b"top/sub/two".into(), file);
-    tree
 }
 
 /// As [`copy`]; but the thread of the receiver that tells of a file that

@@ -7,8 +7,11 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod cache;
+mod copies;
 mod mounts;
 mod suite;
+#[path = "../support/mod.rs"]
+mod support;
 
 use longhaul_engine::storage::DataMode;
 

@@ -15,6 +15,7 @@ use longhaul_proto::manifest::Timestamp;
 use longhaul_units::ByteCount;
 
 use crate::cache::{pages, read_exactly, resident_pages};
+use crate::copies;
 
 /// Where file systems differ.
 pub struct Expected {
@@ -26,16 +27,19 @@ pub struct Expected {
     pub tells_cached: bool,
 }
 
-struct Place {
-    root: Arc<dyn Directory>,
-    path: PathBuf,
+/// A directory of one test.
+pub struct Place {
+    /// Opened.
+    pub root: Arc<dyn Directory>,
+    /// Where it is.
+    pub path: PathBuf,
 }
 
 type Test = fn(&Place, &Expected);
 
 /// Runs everything beneath a mount point, each in a directory of its own.
 pub fn run(point: &Path, expected: &Expected) {
-    let tests: [(&str, Test); 13] = [
+    let tests: [(&str, Test); 15] = [
         ("names", names),
         ("refusals", refusals),
         ("renames", renames),
@@ -49,6 +53,8 @@ pub fn run(point: &Path, expected: &Expected) {
         ("uncached_reads", uncached_reads),
         ("uncached_writes", uncached_writes),
         ("listing", listing),
+        ("direct_copy", copies::direct_copy),
+        ("sparing_copy", copies::sparing_copy),
     ];
     let root = PosixDirectory::open_root(point).unwrap();
     for (name, test) in tests {
@@ -85,7 +91,7 @@ fn block_at(pool: &BufferPool, offset: usize) -> Buffer {
 }
 
 /// Never zero, so that nothing passes for a hole.
-fn byte_at(offset: usize) -> u8 {
+pub fn byte_at(offset: usize) -> u8 {
     (offset % 251) as u8 + 1
 }
 

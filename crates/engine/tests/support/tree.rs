@@ -94,6 +94,17 @@ pub fn small_tree(seed: u64) -> Tree {
     tree
 }
 
+/// One large file, of two blocks of 64 KiB, in a directory of its own.
+pub fn single_file() -> Tree {
+    let chance = &mut Chance::new(6);
+    let mut tree = Tree::new();
+    for path in [&b"top"[..], b"top/sub"] {
+        tree.insert(path.into(), directory(chance));
+    }
+    tree.insert(b"top/sub/two".into(), file(chance, 2 * 65_536));
+    tree
+}
+
 /// A random tree of so many entries, most of them small.
 pub fn random_tree(seed: u64, entries: usize) -> Tree {
     let chance = &mut Chance::new(seed);

@@ -104,7 +104,10 @@ pub(super) struct Disk {
     pending: Vec<Vec<NameChange>>,
     pub(super) steps: u64,
     pub(super) faults: Faults,
+    /// To be run, without this disk's lock, before a file's next `sync_all`.
+    pub(super) interruption: Option<Box<dyn FnOnce() + Send>>,
     powered: bool,
+    pub(super) refuses_direct: bool,
     /// By inode: the open file that holds its lock.
     pub(super) locks: HashMap<u64, u64>,
     pub(super) next_handle: u64,
@@ -118,7 +121,9 @@ impl Disk {
             pending: Vec::new(),
             steps: 0,
             faults: Faults::default(),
+            interruption: None,
             powered: true,
+            refuses_direct: false,
             locks: HashMap::new(),
             next_handle: 0,
         };
@@ -264,6 +269,7 @@ impl Disk {
     /// A name goes; its inode stays for whoever has it open.
     pub(super) fn unlink(&mut self, directory: u64, name: &[u8]) -> io::Result<()> {
         let inode = self.find(directory, name)?;
+        self.lose_name(inode)?;
         self.change(vec![NameChange::goes(directory, name, inode)])
     }
 
@@ -274,11 +280,17 @@ impl Disk {
                 return Ok(());
             }
             self.check_replaceable(inode, there)?;
+            self.lose_name(there)?;
         }
         self.change(vec![
             NameChange::goes(from.0, from.1, inode),
             NameChange::appears(to.0, to.1, inode),
         ])
+    }
+
+    /// Whoever has it open sees by its time of change that a name is gone.
+    fn lose_name(&mut self, inode: u64) -> io::Result<()> {
+        self.node_mut(inode).map(drop)
     }
 
     fn check_replaceable(&self, inode: u64, there: u64) -> io::Result<()> {

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use longhaul_proto::manifest::Timestamp;
 use rustix::io::Errno;
@@ -29,6 +30,8 @@ struct OpenFile {
     handle: u64,
     writable: bool,
     mode: DataMode,
+    /// Direct I/O was refused.
+    refused: AtomicBool,
 }
 
 impl OpenDirectory {
@@ -52,6 +55,7 @@ impl OpenDirectory {
             handle: disk.next_handle,
             writable,
             mode,
+            refused: AtomicBool::new(false),
         }))
     }
 
@@ -234,6 +238,10 @@ impl OpenFile {
     }
 
     fn check_aligned(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
+        if self.storage.lock().refuses_direct {
+            self.refused.store(true, Ordering::Relaxed);
+            return Ok(());
+        }
         let position = offset | buffer.len() as u64 | buffer.as_ptr() as u64;
         if self.mode == DataMode::Direct && !position.is_multiple_of(PAGE_BYTES) {
             return Err(system_error(Errno::INVAL));
@@ -308,6 +316,10 @@ impl StoredFile for OpenFile {
     }
 
     fn sync_all(&self) -> io::Result<()> {
+        let interruption = self.storage.lock().interruption.take();
+        if let Some(interruption) = interruption {
+            interruption();
+        }
         let mut disk = self.storage.lock();
         disk.check_power()?;
         disk.step()?;
@@ -330,7 +342,10 @@ impl StoredFile for OpenFile {
     }
 
     fn data_mode(&self) -> DataMode {
-        self.mode
+        match self.refused.load(Ordering::Relaxed) {
+            true => DataMode::Buffered,
+            false => self.mode,
+        }
     }
 }
 

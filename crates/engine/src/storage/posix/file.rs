@@ -36,7 +36,7 @@ impl PosixFile {
     ) -> PosixFile {
         let path = match mode {
             DataMode::Buffered => DataPath::Buffered,
-            DataMode::Uncached => DataPath::Uncached(UncachedPath::default()),
+            DataMode::Uncached => DataPath::Uncached(UncachedPath::new(descriptor.as_fd())),
             DataMode::Direct => DirectPath::open(descriptor.as_fd(), reopen)
                 .map_or(DataPath::Buffered, DataPath::Direct),
         };
@@ -139,7 +139,11 @@ impl StoredFile for PosixFile {
     }
 
     fn advise(&self, advice: Advice, start: u64, length: u64) {
-        buffered::advise(self.descriptor.as_fd(), advice, start, length);
+        // It would undo what keeps an uncached file out of the cache.
+        let reads_ahead = advice == Advice::Sequential;
+        if !(reads_ahead && matches!(self.path, DataPath::Uncached(_))) {
+            buffered::advise(self.descriptor.as_fd(), advice, start, length);
+        }
     }
 
     fn try_lock(&self) -> io::Result<bool> {
