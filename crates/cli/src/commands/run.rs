@@ -154,12 +154,7 @@ impl Task {
             .top_names()
             .map(|names| names.into_iter().map(Into::into).collect());
         let opened = daemon.open(request, self.fixed.block_bytes)?;
-        let mut settings = self.settings_for(&opened);
-        settings.asks = !opened.welcome.destination_empty;
-        settings.epoch = opened.welcome.epoch;
-        settings.clear = opened.welcome.clear;
-        settings.linger = self.linger(&opened);
-        self.check_clear(&opened)?;
+        let settings = self.agreed_settings(&opened, opened.welcome.destination_empty)?;
         let transfer = Transfer::sending(settings, SendSide::new(sources), report.watch());
         self.drive(&daemon, opened, &transfer, report)
     }
@@ -186,17 +181,12 @@ impl Task {
         let destination_empty = request.destination_empty;
         let source = request.source;
         let opened = daemon.open(request, self.fixed.block_bytes)?;
-        self.check_clear(&opened)?;
+        let settings = self.agreed_settings(&opened, destination_empty)?;
         let landing = match opened.welcome.single_file || self.landing == Landing::As {
             true => self.landing,
             false => Landing::Within,
         };
         let destination = self.open_destination(landing, source)?;
-        let mut settings = self.settings_for(&opened);
-        settings.asks = !destination_empty;
-        settings.epoch = opened.welcome.epoch;
-        settings.clear = opened.welcome.clear;
-        settings.linger = self.linger(&opened);
         if settings.purport == Purport::Copy {
             destination.take().map_err(|error| landing_stop(&error))?;
         }
@@ -291,14 +281,6 @@ impl Task {
         }
     }
 
-    /// Settings for the path that the first stream found.
-    fn settings_for(&self, opened: &Opened) -> TransferSettings {
-        let mut settings = self.settings.clone();
-        settings.block_bytes = opened.block_bytes as usize;
-        settings.flows.streams = self.bounds(opened).initial as usize;
-        settings
-    }
-
     fn bounds(&self, opened: &Opened) -> Bounds {
         let by_memory = most_streams(self.settings.budget, opened.block_bytes);
         let maximum = opened.welcome.maximum_streams.max(1);
@@ -323,20 +305,33 @@ impl Task {
         }
     }
 
-    /// How long a lost daemon is dialed again: no longer than it keeps the
-    /// session, nor than the user wants to wait.
-    fn linger(&self, opened: &Opened) -> Duration {
-        let kept = Duration::from_secs(opened.welcome.linger_seconds.into());
-        kept.min(self.connection.timeout)
-    }
-
-    fn check_clear(&self, opened: &Opened) -> Result<(), Stop> {
-        if self.connection.data_security == DataSecurity::Clear && !opened.welcome.clear {
+    /// The settings of this end, as the daemon welcomed it and for the path
+    /// that the first stream found.
+    fn agreed_settings(
+        &self,
+        opened: &Opened,
+        destination_empty: bool,
+    ) -> Result<TransferSettings, Stop> {
+        let welcome = &opened.welcome;
+        if self.connection.data_security == DataSecurity::Clear && !welcome.clear {
             let text = "the daemon does not allow blocks in clear: start it with --allow-clear, or \
                         leave out --data-security clear";
             return Err(Stop::new(Exit::Authentication, text));
         }
-        Ok(())
+        let kept = Duration::from_secs(welcome.linger_seconds.into());
+        let mut flows = self.settings.flows;
+        flows.streams = self.bounds(opened).initial as usize;
+        Ok(TransferSettings {
+            flows,
+            block_bytes: opened.block_bytes as usize,
+            asks: !destination_empty,
+            epoch: welcome.epoch,
+            clear: welcome.clear,
+            // A lost daemon is dialed again no longer than it keeps the
+            // session, nor than the user wants to wait.
+            linger: kept.min(self.connection.timeout),
+            ..self.settings.clone()
+        })
     }
 
     fn open_sources(&self) -> Result<Sources, Stop> {
