@@ -57,8 +57,6 @@ pub struct ReceiveSide {
     pub(crate) temporaries: AtomicU64,
     /// Discards under way: a directory is not finished meanwhile.
     pub(crate) discarding: Discarding,
-    /// Renames of packed files, one batch at a time.
-    pub(crate) renaming: Mutex<()>,
     direct: AtomicBool,
     decompressors: OnceLock<FlowGroup>,
     writers: OnceLock<FlowGroup>,
@@ -80,7 +78,6 @@ impl ReceiveSide {
             awaited: Mutex::default(),
             temporaries: AtomicU64::new(0),
             discarding: Discarding::default(),
-            renaming: Mutex::new(()),
             direct: AtomicBool::new(false),
             decompressors: OnceLock::new(),
             writers: OnceLock::new(),

@@ -251,7 +251,7 @@ impl Expiry<'_> {
         let parts = match whose(&**gate.file())? {
             Some(whose) => vec![key.part(whose.part)],
             // Of another version, perhaps: then any part may be its own.
-            None => self.parts_of(key)?,
+            None => parts_of(self.directory, key)?,
         };
         let mut locked = Vec::new();
         for name in parts {
@@ -311,23 +311,24 @@ impl Expiry<'_> {
         age(changed, self.now) >= self.older_than
     }
 
-    fn parts_of(&self, key: Key) -> io::Result<Vec<Box<[u8]>>> {
-        let mut parts = Vec::new();
-        let mut names = self.directory.list()?;
-        while let Some(listed) = names.next_name()? {
-            match names::parse(&listed.name) {
-                Some(StagingName::Part(of, _)) if of == key => parts.push(listed.name),
-                _ => (),
-            }
-        }
-        Ok(parts)
-    }
-
     fn remove(&mut self, name: &[u8], size: u64) -> io::Result<()> {
         remove_if_there(self.directory, name)?;
         (self.report)(name, Ok(size));
         Ok(())
     }
+}
+
+/// All parts of a key, whatever journal names them or none.
+pub(super) fn parts_of(directory: &dyn Directory, key: Key) -> io::Result<Vec<Box<[u8]>>> {
+    let mut parts = Vec::new();
+    let mut names = directory.list()?;
+    while let Some(listed) = names.next_name()? {
+        match names::parse(&listed.name) {
+            Some(StagingName::Part(of, _)) if of == key => parts.push(listed.name),
+            _ => (),
+        }
+    }
+    Ok(parts)
 }
 
 /// Removes what earlier sessions of a transfer left in a directory, for the

@@ -39,8 +39,10 @@
 //! - [`reader`], [`writer`]: a journal's records, in and out
 //! - [`recovery`]: who becomes the owner, and of what
 //! - [`partial`]: what an owner can do
+//! - [`mod@doing`]: which step failed, when the storage did
 //! - [`mod@leftovers`]: listing and removing what was left behind
 
+pub mod doing;
 pub mod entry;
 pub mod gate;
 pub mod leftovers;
@@ -53,8 +55,9 @@ pub mod writer;
 #[cfg(test)]
 mod tests;
 
+pub use doing::StepError;
 pub use entry::Owner;
 pub use leftovers::{Leftover, LeftoverKind, expire, leftovers, sweep};
 pub use names::{Key, temporary};
-pub use partial::{Committed, JournalError, Partial};
+pub use partial::{Committed, Finalised, JournalError, Partial};
 pub use recovery::{Claim, ClaimError, claim};

@@ -8,6 +8,7 @@ use longhaul_proto::manifest::Timestamp;
 
 use longhaul_proto::ledger::DurableBlock;
 
+use super::doing::{StepError, appending, doing};
 use super::entry::{Entry, UnfitError};
 use super::gate::{Entering, Gate, name_is};
 use super::writer::{AppendError, Writer};
@@ -30,17 +31,8 @@ pub enum JournalError {
     #[error(transparent)]
     Unfit(#[from] UnfitError),
     /// The storage failed.
-    #[error("while {doing}: {source}")]
-    Io {
-        /// What was tried.
-        doing: &'static str,
-        /// How it failed.
-        source: io::Error,
-    },
-}
-
-fn doing(doing: &'static str) -> impl FnOnce(io::Error) -> JournalError {
-    move |source| JournalError::Io { doing, source }
+    #[error(transparent)]
+    Io(#[from] StepError),
 }
 
 /// A partial file and its journal, as their owner has them. All threads of a
@@ -196,7 +188,7 @@ impl Partial {
         let journal = self.append(blocks)?;
         if let Err(error) = journal.sync_data() {
             self.state().closed = true;
-            return Err(doing("syncing the journal")(error));
+            return Err(doing("syncing the journal")(error).into());
         }
         // Discarded meanwhile, it would not be found again.
         self.ensure_owned()
@@ -219,57 +211,28 @@ impl Partial {
         let mut state = self.state();
         self.check(&mut state)?;
         let entries = blocks.iter().copied().map(Entry::Durable);
-        match state.writer.append(entries) {
-            Ok(()) => Ok(state.writer.file().clone()),
-            Err(AppendError::Unfit(error)) => Err(JournalError::Unfit(error)),
-            Err(AppendError::Io(error)) => {
-                state.closed = true;
-                Err(doing("writing the journal")(error))
-            }
-        }
+        let appended = state.writer.append(entries);
+        // Where the storage failed, nobody knows where the journal ends.
+        state.closed = matches!(appended, Err(AppendError::Io(_)));
+        appended.map_err(appending::<JournalError>("writing the journal"))?;
+        Ok(state.writer.file().clone())
     }
 
-    /// Gives the file its final mode, time and name, replacing what has that
-    /// name. Only to be called when the whole file is written and verified.
-    /// The name is durable after the directory's sync, and the caller may put
-    /// many files under one; then it calls [`Committed::finish`].
+    /// Gives the file its final mode and time, and makes it durable as it is.
+    /// Only to be called when the whole file is written and verified.
     ///
     /// # Errors
     ///
-    /// [`JournalError`]. The final name has what it had before, unless it is
-    /// the storage that failed in the rename itself.
-    pub fn commit(
-        &self,
-        final_name: &[u8],
-        mode: u32,
-        modified: Timestamp,
-    ) -> Result<Committed, JournalError> {
+    /// [`JournalError`].
+    pub fn finalise(&self, mode: u32, modified: Timestamp) -> Result<Finalised<'_>, JournalError> {
         self.ensure_owned()?;
-        self.finalise(mode, modified)
+        let set = self
+            .file
+            .set_mode(mode)
+            .and_then(|()| self.file.set_modified(modified));
+        set.and_then(|()| self.file.sync_all())
             .map_err(doing("syncing the file before it gets its name"))?;
-        let _gate = self.enter()?;
-        let mut state = self.state();
-        self.check(&mut state)?;
-        let named = name_is(&*self.directory, &self.part_name, self.file_inode);
-        if !named.map_err(doing("looking at the partial file's name"))? {
-            return Err(self.fenced());
-        }
-        state.closed = true;
-        let directory = &*self.directory;
-        let renamed = directory.rename(&self.part_name, directory, final_name);
-        renamed.map_err(doing("giving the file its name"))?;
-        Ok(Committed {
-            directory: self.directory.clone(),
-            journal_name: self.journal_name.clone(),
-            journal: state.writer.file().clone(),
-            journal_inode: state.writer.inode(),
-        })
-    }
-
-    fn finalise(&self, mode: u32, modified: Timestamp) -> io::Result<()> {
-        self.file.set_mode(mode)?;
-        self.file.set_modified(modified)?;
-        self.file.sync_all()
+        Ok(Finalised(self))
     }
 
     /// Removes the partial file and its journal, for a source that changed or
@@ -312,6 +275,41 @@ impl Partial {
     fn state(&self) -> MutexGuard<'_, State> {
         // Whatever panicked left no step half done that a check would not see.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A file that lacks nothing but its name.
+#[must_use = "the file has its name after `commit`"]
+pub struct Finalised<'a>(&'a Partial);
+
+impl Finalised<'_> {
+    /// Gives the file its name, replacing what has it. The name is durable
+    /// after the directory's sync, and the caller may put many files under
+    /// one; then it calls [`Committed::finish`].
+    ///
+    /// # Errors
+    ///
+    /// [`JournalError`]. The final name has what it had before, unless it is
+    /// the storage that failed in the rename itself.
+    pub fn commit(self, final_name: &[u8]) -> Result<Committed, JournalError> {
+        let Finalised(partial) = self;
+        let _gate = partial.enter()?;
+        let mut state = partial.state();
+        partial.check(&mut state)?;
+        let directory = &*partial.directory;
+        let named = name_is(directory, &partial.part_name, partial.file_inode);
+        if !named.map_err(doing("looking at the partial file's name"))? {
+            return Err(partial.fenced());
+        }
+        state.closed = true;
+        let renamed = directory.rename(&partial.part_name, directory, final_name);
+        renamed.map_err(doing("giving the file its name"))?;
+        Ok(Committed {
+            directory: partial.directory.clone(),
+            journal_name: partial.journal_name.clone(),
+            journal: state.writer.file().clone(),
+            journal_inode: state.writer.inode(),
+        })
     }
 }
 

@@ -2,14 +2,16 @@
 //!
 //! ```text
 //! found                                           claim
-//! no journal, or an empty one                     new journal and part
-//! no valid header (its write was torn)            removed, then as above
+//! no journal                                      new journal and part
+//! an empty one (its write never reached the disk) all parts of that name
+//!                                                 removed, then as above
+//! no valid header (its write was torn)            the same, and the journal
 //! another version of the format                   error; `longhaul clean`
 //! no part: it was committed, or removed by hand   discarded, then as above
 //! same source, identity and integrity             taken over, also from the living
 //! same source, changed or checked otherwise       discarded, then as above
 //! other source, its owner alive                   error that names the owner
-//! other source, its owner dead                    discarded, then as above
+//! other source, its owner dead or superseded      discarded, then as above
 //! ```
 //!
 //! To discard is to fence whoever owns it and to remove both files. The new
@@ -23,12 +25,14 @@ use longhaul_proto::manifest::SourceIdentity;
 use longhaul_proto::digest::Integrity;
 use longhaul_proto::ledger::DurableBlock;
 
+use super::doing::{StepError, appending, doing};
 use super::entry::{Entry, Header, Owner, UnfitError};
 use super::gate::{Entering, Gate};
+use super::leftovers::parts_of;
 use super::names::Key;
 use super::partial::Partial;
 use super::reader::{Found, Replay, replay};
-use super::writer::{AppendError, Writer};
+use super::writer::Writer;
 use crate::storage::{Creation, DataMode, Directory, StoredFile};
 
 /// How often a claim starts again because others removed what it found. Each
@@ -51,6 +55,9 @@ pub struct Claim<'a> {
     pub integrity: Integrity,
     /// Who claims.
     pub owner: Owner,
+    /// Numbers of the sessions that this one took over from. What they hold is
+    /// held by nobody, though they may not know it yet.
+    pub superseded: &'a [u64],
     /// How the data will be written.
     pub data_mode: DataMode,
 }
@@ -80,25 +87,8 @@ pub enum ClaimError {
     #[error(transparent)]
     Unfit(#[from] UnfitError),
     /// The storage failed.
-    #[error("while {doing}: {source}")]
-    Io {
-        /// What was tried.
-        doing: &'static str,
-        /// How it failed.
-        source: io::Error,
-    },
-}
-
-/// Names what was tried.
-fn doing(doing: &'static str) -> impl FnOnce(io::Error) -> ClaimError {
-    move |source| ClaimError::Io { doing, source }
-}
-
-fn appending(what: &'static str) -> impl FnOnce(AppendError) -> ClaimError {
-    move |error| match error {
-        AppendError::Unfit(error) => ClaimError::Unfit(error),
-        AppendError::Io(error) => doing(what)(error),
-    }
+    #[error(transparent)]
+    Io(#[from] StepError),
 }
 
 /// Makes the caller the owner of a destination's partial data.
@@ -141,10 +131,12 @@ enum Decision {
 impl Claiming<'_> {
     /// None where the way was cleared, and the next attempt finds it so.
     fn attempt(&mut self) -> Result<Option<Partial>, ClaimError> {
+        let was_there = self.claim.directory.status_of(&self.journal).is_ok();
         let gate = Gate::enter(&*self.claim.directory, &self.journal, Entering::MayCreate)
             .map_err(doing("waiting for the journal"))?;
         match replay(&**gate.file()).map_err(doing("reading the journal"))? {
             Found::Version(version) => Err(ClaimError::Version { version }),
+            Found::Nothing if was_there => self.clear_torn(&gate),
             Found::Nothing => self.begin_or_clear(&gate),
             Found::Journal(found) => {
                 self.last_epoch = self.last_epoch.max(found.epoch);
@@ -171,6 +163,18 @@ impl Claiming<'_> {
         Ok(None)
     }
 
+    /// A crash took what the journal said, and may have left the part that it
+    /// named: no journal will ever name that again. Worth a look through the
+    /// whole directory, because it is as rare as a crash.
+    fn clear_torn(&self, gate: &Gate) -> Result<Option<Partial>, ClaimError> {
+        let listing = "listing the directory for what a crash left";
+        let parts = parts_of(&*self.claim.directory, self.key).map_err(doing(listing))?;
+        for part in parts {
+            self.remove(&part)?;
+        }
+        self.begin_or_clear(gate)
+    }
+
     fn begin(&self, gate: &Gate) -> Result<Partial, ClaimError> {
         let part_number = new_part_number(&self.claim.owner);
         let part = self.key.part(part_number);
@@ -192,15 +196,15 @@ impl Claiming<'_> {
         let header = Entry::Header(self.header(part_number));
         let beginning = [header, self.ownership(epoch)];
         let appended = writer.append(beginning);
-        appended.map_err(appending("writing the journal"))?;
+        appended.map_err(appending::<ClaimError>("writing the journal"))?;
         let name = self.key.part(part_number);
         let directory = &self.claim.directory;
         let file = directory.create_file(&name, Creation::New, self.claim.data_mode);
         let file = file.map_err(doing("creating the partial file"))?;
         let alive = file.try_lock().map_err(doing("locking the partial file"))?;
         let owned = (epoch, Vec::new(), alive);
-        Partial::new(directory.clone(), writer, file, name, owned)
-            .map_err(doing("reading the partial file's status"))
+        let partial = Partial::new(directory.clone(), writer, file, name, owned);
+        Ok(partial.map_err(doing("reading the partial file's status"))?)
     }
 
     fn decide(&self, found: &Replay) -> Result<Decision, ClaimError> {
@@ -211,13 +215,17 @@ impl Claiming<'_> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Ok(Decision::Discard { part_exists: false });
             }
-            Err(error) => return Err(doing("opening the partial file")(error)),
+            Err(error) => return Err(doing("opening the partial file")(error).into()),
         };
         if found.header == self.header(found.header.part) {
             return Ok(Decision::TakeOver(part));
         }
-        let same_source = found.header.source == self.claim.source;
-        if !same_source && !part.try_lock().map_err(doing("locking the partial file"))? {
+        let fenced = found.header.source == self.claim.source
+            || self
+                .claim
+                .superseded
+                .contains(&found.owner.session_number());
+        if !fenced && !part.try_lock().map_err(doing("locking the partial file"))? {
             let holder = found.owner.clone();
             return Err(ClaimError::InUse { holder });
         }
@@ -246,9 +254,9 @@ impl Claiming<'_> {
         let alive = part.try_lock().map_err(doing("locking the partial file"))?;
         let name = self.key.part(found.header.part);
         let owned = (self.last_epoch.saturating_add(1), blocks, alive);
-        Partial::new(self.claim.directory.clone(), writer, part, name, owned)
-            .map(|partial| partial.after(found.sessions))
-            .map_err(doing("reading the partial file's status"))
+        let partial = Partial::new(self.claim.directory.clone(), writer, part, name, owned);
+        let partial = partial.map_err(doing("reading the partial file's status"))?;
+        Ok(partial.after(found.sessions))
     }
 
     /// The part goes first: a journal without a part is discarded by the next
@@ -271,23 +279,23 @@ impl Claiming<'_> {
         let mut writer = self.writer(gate, valid_bytes)?;
         let epoch = self.last_epoch.saturating_add(1);
         let appended = writer.append([self.ownership(epoch)]);
-        appended.map_err(appending("writing the journal"))?;
+        appended.map_err(appending::<ClaimError>("writing the journal"))?;
         Ok(writer)
     }
 
     fn writer(&self, gate: &Gate, length: u64) -> Result<Writer, ClaimError> {
         // The gate closes with its own handle; the owner needs one for longer.
         let directory = &self.claim.directory;
-        directory
+        let writer = directory
             .create_file(&self.journal, Creation::Existing, DataMode::Buffered)
-            .and_then(|file| Writer::new(file, gate.inode(), self.key, length))
-            .map_err(doing("opening the journal"))
+            .and_then(|file| Writer::new(file, gate.inode(), self.key, length));
+        Ok(writer.map_err(doing("opening the journal"))?)
     }
 
     fn remove(&self, name: &[u8]) -> Result<(), ClaimError> {
         match self.claim.directory.remove_file(name) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(doing("removing partial data that is of no use")(error))
+                Err(doing("removing partial data that is of no use")(error).into())
             }
             _ => Ok(()),
         }

@@ -18,7 +18,8 @@ use xxhash_rust::xxh3::xxh3_64;
 use longhaul_proto::digest::Integrity;
 use longhaul_proto::ledger::DurableBlock;
 
-use super::{Claim, ClaimError, JournalError, Owner, Partial};
+use super::doing::doing;
+use super::{Claim, ClaimError, Committed, JournalError, Owner, Partial};
 use crate::storage::{DataMode, Directory, StoredFile};
 
 /// Neither aligned to a page nor to a sector.
@@ -68,6 +69,7 @@ impl Source {
             },
             integrity: Integrity::Checksum,
             owner: owner(process),
+            superseded: &[],
             data_mode: DataMode::Buffered,
         }
     }
@@ -96,17 +98,13 @@ impl Source {
 
     /// Writes a block and makes it durable, as a receiver does.
     fn receive(self, partial: &Partial, number: u64) -> Result<(), JournalError> {
-        let io = |source| JournalError::Io {
-            doing: "writing",
-            source,
-        };
         partial.ensure_owned()?;
         let block = self.block(number);
         partial
             .file()
             .write_at(&block, number * BLOCK_BYTES)
-            .map_err(io)?;
-        partial.file().sync_data().map_err(io)?;
+            .map_err(doing("writing"))?;
+        partial.file().sync_data().map_err(doing("writing"))?;
         partial.append_durable(&[self.durable(number)])
     }
 }
@@ -122,6 +120,10 @@ fn owner(process: u32) -> Owner {
 
 fn claim(directory: &Arc<dyn Directory>, source: Source, process: u32) -> Partial {
     super::claim(&source.claim(directory, process)).unwrap()
+}
+
+fn commit(partial: &Partial, mode: u32) -> Result<Committed, JournalError> {
+    partial.finalise(mode, MODIFIED)?.commit(NAME)
 }
 
 fn read(directory: &Arc<dyn Directory>, name: &[u8]) -> Option<Vec<u8>> {

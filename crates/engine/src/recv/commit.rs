@@ -8,11 +8,12 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use longhaul_proto::digest::Checksum;
-use longhaul_proto::manifest::{Entry, EntryId, TreePath};
+use longhaul_proto::manifest::{Entry, TreePath};
 use longhaul_proto::message::{Failure, FailureKind, Outcome};
 use longhaul_proto::receiver::{Checkpoint, StorageJob};
 
 use super::ReceiveSide;
+use super::compare::digest_of;
 use super::folders::Folder;
 use super::parts::{PartKind, journal_failure};
 use crate::failure::failure_of;
@@ -132,7 +133,9 @@ impl Transfer {
             } => {
                 let result = self.commit_file(side, &entry, generation, digest);
                 let (id, failed) = (entry.id, result.is_err());
-                if !failed {
+                if failed {
+                    self.end_if_fenced(side);
+                } else {
                     // Before it is known to be done: what is open when all is
                     // done counts as left behind.
                     drop(side.parts.take(id, generation));
@@ -143,7 +146,7 @@ impl Transfer {
                 }
             }
             StorageJob::Discard { file, generation } => {
-                discard(side, file, generation);
+                side.parts.discard(file, generation);
                 side.discarding.end();
             }
             StorageJob::FinishDirectory(entry) => {
@@ -182,9 +185,15 @@ impl Transfer {
         }
         let path = side.destination.path_of(&entry.path);
         let failed = |error| journal_failure(&shown, &error);
+        // Data takes long to be durable: nobody is kept from taking over
+        // meanwhile, as he is from there until the file has its name.
         side.destination.ensure_owned().map_err(failed)?;
-        let committed = partial.commit(path.name(), entry.mode, entry.modified);
-        let committed = committed.map_err(failed)?;
+        let finalised = partial.finalise(entry.mode, entry.modified);
+        let finalised = finalised.map_err(failed)?;
+        let committed = side
+            .destination
+            .while_owned(|| finalised.commit(path.name()));
+        let committed = committed.flatten().map_err(failed)?;
         let synced = part.folder.sync();
         synced.map_err(|error| failure_of("make durable", &shown, &error))?;
         let finished = committed.finish();
@@ -230,15 +239,13 @@ impl Transfer {
         Ok(())
     }
 
-    /// Renames, with no later session able to take over in between: what an
-    /// older one has in hand must not replace what a later one wrote.
+    /// Renames, with no later session able to take over in between.
     fn name_staged(
         &self,
         side: &ReceiveSide,
         staged: &[Staged],
         results: &mut [Result<(), Failure>],
     ) {
-        let _turn = lock(&side.renaming);
         let renamed = side.destination.while_owned(|| {
             for (staged, result) in staged.iter().zip(results.iter_mut()) {
                 if result.is_ok() {
@@ -273,13 +280,20 @@ impl Transfer {
                 None => Ok(()),
             };
         }
-        let finished = side.folders.make(Some(&path)).and_then(|folder| {
-            side.destination.sweep(&**folder.directory());
-            folder.directory().set_mode(entry.mode)?;
-            folder.directory().set_modified(entry.modified)?;
-            folder.sync()
+        let failed = |error| failure_of("finish the directory", &shown, &error);
+        let folder = side.folders.make(Some(&path)).map_err(failed)?;
+        let directory = folder.directory();
+        side.destination.sweep(&**directory);
+        let set = side.destination.while_owned(|| {
+            directory.set_mode(entry.mode)?;
+            directory.set_modified(entry.modified)
         });
-        finished.map_err(|error| failure_of("finish the directory", &shown, &error))
+        set.map_err(|error| {
+            self.end_if_fenced(side);
+            journal_failure(&shown, &error)
+        })?
+        .map_err(failed)?;
+        folder.sync().map_err(failed)
     }
 
     fn finish(&self, side: &ReceiveSide) -> io::Result<()> {
@@ -319,16 +333,6 @@ fn checkpoint(side: &ReceiveSide, file: Checkpoint) -> (Checkpoint, Option<Failu
         }
     };
     (file, failure)
-}
-
-/// Removes what was written of a file that will not be finished. What cannot
-/// be removed is found by `longhaul clean`.
-fn discard(side: &ReceiveSide, file: EntryId, generation: u32) {
-    if let Some(part) = side.parts.take(file, generation)
-        && let PartKind::Partial(partial) = &part.kind
-    {
-        let _ = partial.abandon();
-    }
 }
 
 fn rename_staged(staged: &Staged) -> Result<(), Failure> {
@@ -383,20 +387,13 @@ fn read_back(
     let failed = |error: io::Error| failure_of("read back", &shown, &error);
     file.sync_data().map_err(failed)?;
     file.advise(Advice::DropCache, 0, entry.size());
-    let mut hasher = blake3::Hasher::new();
-    let mut room = vec![0; 1 << 20];
-    let mut offset = 0;
-    while offset < entry.size() {
-        let read = file.read_at(&mut room, offset).map_err(failed)?;
-        if read == 0 {
-            break;
-        }
-        hasher.update(&room[..read]);
-        offset += read as u64;
-    }
-    let found = Checksum::Blake3(*hasher.finalize().as_bytes());
+    // A file that ends early is as wrong as one that reads otherwise.
+    let found = match digest_of(&**file, entry.size()) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => None,
+        found => Some(found.map_err(failed)?),
+    };
     match digest {
-        Some(expected) if expected != found => {
+        Some(_) if digest != found => {
             let text =
                 format!("{shown}: what was written reads back otherwise; look for disk errors");
             Err(Failure::new(FailureKind::Corrupt, text))

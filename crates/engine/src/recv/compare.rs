@@ -193,8 +193,12 @@ impl Transfer {
     }
 }
 
-/// The digest of a file that no transfer left one of.
-fn digest_of(file: &dyn crate::storage::StoredFile, size: u64) -> io::Result<Checksum> {
+/// The digest of a file's first `size` bytes, read for it.
+///
+/// # Errors
+///
+/// `UnexpectedEof` where it is shorter; else as `pread`.
+pub(super) fn digest_of(file: &dyn crate::storage::StoredFile, size: u64) -> io::Result<Checksum> {
     let mut hasher = blake3::Hasher::new();
     let mut room = vec![0; 1 << 20];
     let mut offset = 0;

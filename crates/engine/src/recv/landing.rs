@@ -39,6 +39,9 @@ pub struct Destination {
     /// Ownership of the anchor for this source: a later session of the same
     /// transfer fences this one.
     session: std::sync::Mutex<Option<Arc<Partial>>>,
+    /// For what needs the session's gate: threads that wait for each other
+    /// here need not wait there.
+    turn: std::sync::Mutex<()>,
 }
 
 /// Why a destination cannot be used.
@@ -80,7 +83,6 @@ impl Destination {
             host,
             owner,
         } = arrival;
-        let session = std::sync::Mutex::new(None);
         Destination {
             anchor,
             rename: None,
@@ -89,7 +91,8 @@ impl Destination {
             source,
             host,
             owner,
-            session,
+            session: std::sync::Mutex::default(),
+            turn: std::sync::Mutex::default(),
         }
     }
 
@@ -152,7 +155,6 @@ impl Destination {
             host,
             owner,
         } = arrival;
-        let session = std::sync::Mutex::new(None);
         Ok(Destination {
             anchor,
             rename,
@@ -161,7 +163,8 @@ impl Destination {
             source,
             host,
             owner,
-            session,
+            session: std::sync::Mutex::default(),
+            turn: std::sync::Mutex::default(),
         })
     }
 
@@ -236,6 +239,7 @@ impl Destination {
             identity: Default::default(),
             integrity: Default::default(),
             owner: self.owner.clone(),
+            superseded: &[],
             data_mode: DataMode::Buffered,
         });
         let failed = |error: &dyn std::fmt::Display| {
@@ -251,8 +255,10 @@ impl Destination {
         Ok(epoch)
     }
 
-    /// Does something that only the owner may, so that no later session can
-    /// take over before it is done.
+    /// Does something short that only the owner may, so that no later session
+    /// can take over before it is done: gives names, claims, sets a directory's
+    /// time. What an older session has in hand must neither replace what a later
+    /// one wrote nor take a part from it.
     ///
     /// # Errors
     ///
@@ -260,7 +266,10 @@ impl Destination {
     pub(super) fn while_owned<T>(&self, what: impl FnOnce() -> T) -> Result<T, JournalError> {
         let session = lock(&self.session).clone();
         match session {
-            Some(session) => session.while_owned(what),
+            Some(session) => {
+                let _turn = lock(&self.turn);
+                session.while_owned(what)
+            }
             None => Ok(what()),
         }
     }
@@ -273,7 +282,7 @@ impl Destination {
 
     /// Removes what earlier sessions of the same transfer left in a directory.
     pub(super) fn sweep(&self, directory: &dyn Directory) {
-        if self.has_former_sessions() {
+        if !self.former_sessions().is_empty() {
             self.sweep_always(directory);
         }
     }
@@ -289,10 +298,11 @@ impl Destination {
         }
     }
 
-    fn has_former_sessions(&self) -> bool {
+    /// Session numbers of those that had the anchor before.
+    pub(super) fn former_sessions(&self) -> Vec<u64> {
         let session = lock(&self.session);
         let former = session.as_ref().map(|session| session.former_sessions());
-        former.is_some_and(|former| !former.is_empty())
+        former.unwrap_or_default().to_vec()
     }
 
     /// Gives the anchor up: all is done.

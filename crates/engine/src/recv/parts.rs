@@ -13,7 +13,7 @@ use super::ReceiveSide;
 use super::folders::Folder;
 use super::landing::Destination;
 use crate::failure::failure_of;
-use crate::journal::{Claim, ClaimError, JournalError, Key, Partial, claim};
+use crate::journal::{Claim, ClaimError, JournalError, Key, Partial, StepError, claim};
 use crate::queue::lock;
 use crate::send::read::data_mode_for;
 use crate::session::{Transfer, TransferSettings};
@@ -73,6 +73,24 @@ impl Parts {
     pub fn take(&self, file: EntryId, generation: u32) -> Option<Arc<Part>> {
         lock(&self.open).remove(&(file, generation))
     }
+
+    /// Removes what was written of a file that will not be finished. Nobody
+    /// claims it meanwhile: it is closed and gone at once.
+    pub fn discard(&self, file: EntryId, generation: u32) {
+        let mut open = lock(&self.open);
+        if let Some(part) = open.remove(&(file, generation)) {
+            part.abandon();
+        }
+    }
+}
+
+impl Part {
+    /// What cannot be removed is found by `longhaul clean`.
+    fn abandon(&self) {
+        if let PartKind::Partial(partial) = &self.kind {
+            let _ = partial.abandon();
+        }
+    }
 }
 
 impl ReceiveSide {
@@ -93,9 +111,13 @@ impl ReceiveSide {
             let text = format!("{}: another state of it is copied", entry.path);
             return Err(Failure::new(FailureKind::Changing, text));
         }
+        // An older generation's data is void. It may be of another inode, which
+        // would look like another source that is in use.
+        let older = (entry.id, 0)..(entry.id, generation);
+        for (_, part) in open.extract_if(older, |_, _| true) {
+            part.abandon();
+        }
         let part = Arc::new(self.open_once(transfer, entry, generation)?);
-        // An older generation's data is void, and its inode gone.
-        open.retain(|(file, older), _| *file != entry.id || *older >= generation);
         open.insert((entry.id, generation), Arc::clone(&part));
         Ok(part)
     }
@@ -177,7 +199,6 @@ impl ReceiveSide {
         }
         file.set_length(entry.size())
             .map_err(|error| failure_of("write", &shown, &error))?;
-        self.note_data_mode(file.data_mode());
         Ok(())
     }
 
@@ -197,7 +218,8 @@ impl ReceiveSide {
             owner,
             ..
         } = &self.destination;
-        let result = claim(&Claim {
+        let superseded = self.destination.former_sessions();
+        let wanted = Claim {
             directory: Arc::clone(folder.directory()),
             name: path.name(),
             principal,
@@ -205,9 +227,15 @@ impl ReceiveSide {
             identity: *identity,
             integrity: settings.integrity,
             owner: owner.clone(),
+            superseded: &superseded,
             data_mode: data_mode_for(settings.direct, entry.size()),
-        });
-        result.map_err(|error| claim_failure(&entry.path.to_string(), error))
+        };
+        let shown = entry.path.to_string();
+        // A claim takes a part from whoever has it: it must not be a later
+        // session of this transfer.
+        let claimed = self.destination.while_owned(|| claim(&wanted));
+        let claimed = claimed.map_err(|error| journal_failure(&shown, &error))?;
+        claimed.map_err(|error| claim_failure(&shown, error))
     }
 
     /// Removes what an earlier attempt left of a file that is there, whole: a
@@ -270,10 +298,7 @@ fn source_of(host: &[u8; 32], inode: u64) -> [u8; 32] {
 /// What a journal's error means for its file.
 pub(super) fn journal_failure(shown: &str, error: &JournalError) -> Failure {
     match error {
-        JournalError::Io { source, doing } => {
-            let Failure { kind, text } = failure_of("write", shown, source);
-            Failure::new(kind, format!("{text} ({doing})"))
-        }
+        JournalError::Io(error) => step_failure(shown, error),
         JournalError::Fenced { .. } => {
             Failure::new(FailureKind::InUse, format!("{shown}: {error}"))
         }
@@ -284,10 +309,12 @@ pub(super) fn journal_failure(shown: &str, error: &JournalError) -> Failure {
 fn claim_failure(shown: &str, error: ClaimError) -> Failure {
     match &error {
         ClaimError::InUse { .. } => Failure::new(FailureKind::InUse, format!("{shown}: {error}")),
-        ClaimError::Io { source, doing } => {
-            let Failure { kind, text } = failure_of("write", shown, source);
-            Failure::new(kind, format!("{text} ({doing})"))
-        }
+        ClaimError::Io(error) => step_failure(shown, error),
         _ => Failure::new(FailureKind::Other, format!("{shown}: {error}")),
     }
+}
+
+fn step_failure(shown: &str, StepError { doing, source }: &StepError) -> Failure {
+    let Failure { kind, text } = failure_of("write", shown, source);
+    Failure::new(kind, format!("{text} ({doing})"))
 }

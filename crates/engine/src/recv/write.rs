@@ -83,7 +83,7 @@ impl Transfer {
 
     /// A later session of this transfer took over: this one ends as a whole,
     /// not file by file.
-    fn end_if_fenced(&self, side: &ReceiveSide) {
+    pub(super) fn end_if_fenced(&self, side: &ReceiveSide) {
         if let Err(JournalError::Fenced { .. }) = side.destination.ensure_owned() {
             self.end(Farewell::Fenced);
         }
@@ -111,6 +111,8 @@ impl Transfer {
                 .map_err(failed)?;
             data = rest;
         }
+        // Only now is it proved how data really moves.
+        side.note_data_mode(file.data_mode());
         // The disk works while the next blocks come; the checkpoint's sync
         // then finds little left to do.
         file.advise(Advice::StartWriteback, piece.offset, piece.length);

@@ -167,7 +167,6 @@ impl Transfer {
             .map_err(failed)?;
         let file = parent.open_file(&name, mode).map_err(failed)?;
         check_unchanged(&*file, entry)?;
-        side.note_data_mode(file.data_mode());
         file.advise(Advice::Sequential, 0, entry.size());
         side.open_files.keep(entry.id, generation, &file);
         Ok(file)
@@ -208,6 +207,10 @@ impl Transfer {
         };
         buffer.set_filled(filled);
         Counters::add(&self.counters.read_bytes, filled as u64);
+        if let Side::Sending(side) = self.side() {
+            // Only now is it proved how data really moves.
+            side.note_data_mode(file.data_mode());
+        }
         if check_unchanged(&*file, entry).is_err() {
             return Err(self.changed(entry));
         }

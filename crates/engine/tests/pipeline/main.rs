@@ -5,6 +5,7 @@
 mod proxy;
 #[path = "../support/mod.rs"]
 mod support;
+mod takeover;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +21,7 @@ use longhaul_proto::message::{Farewell, Flows};
 
 use proxy::{Fault, Proxied};
 use support::ends::{Ends, copy, destination, settings, sources};
-use support::tree::{self, Node, Tree, random_tree, small_tree};
+use support::tree::{self, Node, Tree, random_tree, single_file, small_tree};
 use support::{Chance, times};
 
 fn disk_with(content: &Tree) -> Arc<dyn Directory> {
@@ -339,4 +340,84 @@ fn is_one_state(data: &[u8]) -> bool {
         return true;
     };
     data.len() > 2_500_000 || data.iter().all(|byte| byte == first)
+}
+
+/// A file system may take direct I/O when a file is opened and refuse it when
+/// it is used: what is said of the copy is what happened.
+#[test]
+fn direct_reads_and_writes_that_were_refused_are_not_boasted_of() {
+    let (from, to) = (ForgettingStorage::new(), ForgettingStorage::new());
+    let content = single_file();
+    tree::build(&from.root(), &content);
+    for disk in [&from, &to] {
+        disk.refuse_direct();
+    }
+    let there = destination(to.root());
+    let settings = TransferSettings {
+        direct: true,
+        epoch: there.take().unwrap(),
+        ..settings()
+    };
+    let top = from.root().open_directory(b"top").unwrap();
+    let here = sources(top, What::Tree(b"top"[..].into()));
+    let ends = Ends::start(settings, here, there);
+    ends.join(0, false);
+    let both = [ends.sender.clone(), ends.receiver.clone()];
+    assert!(ends.finish("direct").is_complete());
+    assert_same(&to.root(), &content, "direct");
+    for end in both {
+        let said = end.describe();
+        assert!(said.contains("does no direct I/O"), "{said}");
+    }
+}
+
+/// The source becomes another file while its first blocks are being written:
+/// what this session itself has of the first one is in nobody's way.
+#[test]
+fn a_file_that_is_replaced_while_it_is_copied_arrives_as_the_new_one() {
+    let mut replaced = 0;
+    for seed in 0..times("LONGHAUL_PIPELINES", 5) {
+        let chance = &mut Chance::new(seed);
+        let (old, new) = (
+            tree::file(chance, 16_000_000),
+            tree::file(chance, 2_000_000),
+        );
+        let [mut content, mut newer] = [Tree::new(), Tree::new()];
+        content.insert(b"top".to_vec(), tree::directory(chance));
+        content.insert(b"top/file".to_vec(), old);
+        newer.insert(b"file".to_vec(), new);
+        let source = disk_with(&content);
+        let top = source.open_directory(b"top").unwrap();
+        let directory = top.status().unwrap();
+        let (to, mut settings) = (ForgettingStorage::new().root(), settings());
+        let there = destination(to.clone());
+        settings.epoch = there.take().unwrap();
+        let here = sources(top.clone(), What::Tree(b"top"[..].into()));
+        let ends = Ends::start(settings, here, there);
+        ends.join(0, false);
+        ends.join(1, false);
+        let enough = chance.below(2_000_000);
+        let mut over = false;
+        while !over && ends.receiver.progress().disk_bytes < enough {
+            over = ends.sender.wait_for(Duration::from_micros(100));
+        }
+        tree::build(&top, &staged(&newer));
+        top.rename(b"new", &*top, b"file").unwrap();
+        top.set_modified(directory.modified).unwrap();
+        let ended = ends.finish(&format!("seed {seed}"));
+        assert!(ended.is_complete(), "seed {seed}: {:?}", ended.sent.failed);
+        let (found, staging) = tree::read(&to);
+        assert_eq!(staging, [""; 0], "seed {seed}: left behind");
+        let arrived = &found[&b"top/file"[..]];
+        replaced += u32::from(*arrived == newer[&b"file"[..]]);
+        let either = *arrived == newer[&b"file"[..]] || *arrived == content[&b"top/file"[..]];
+        assert!(either, "seed {seed}: mixed");
+    }
+    assert!(replaced > 0, "never replaced in time");
+}
+
+/// The same file under the name from which it will be renamed.
+fn staged(newer: &Tree) -> Tree {
+    let file = newer[&b"file"[..]].clone();
+    Tree::from([(b"new".to_vec(), file)])
 }

@@ -32,7 +32,7 @@ fn run(
         promised.durable.push(number);
     }
     promised.committing = true;
-    let committed = partial.commit(NAME, 0o640, MODIFIED)?;
+    let committed = commit(&partial, 0o640)?;
     root.sync()?;
     promised.committed = true;
     promised.durable.clear();
@@ -208,7 +208,7 @@ fn a_claim_after_an_unsynced_commit_keeps_it() {
     for number in 0..BLOCKS {
         FIRST.receive(&first, number).unwrap();
     }
-    let committed = first.commit(NAME, 0o640, MODIFIED).unwrap();
+    let committed = commit(&first, 0o640).unwrap();
     let _second = claim(&root, FIRST, 2);
     for seed in 0..100 {
         let root = storage.if_crashed(seed).root();

@@ -141,3 +141,36 @@ fn a_journal_of_another_version_spares_the_living() {
     drop(part);
     assert_eq!(expired(&storage, HOUR).len(), 2);
 }
+
+/// A crash that takes the journal's records and leaves the names: the part is
+/// not forgotten when the next copy begins with a journal of its own.
+#[test]
+fn the_part_of_a_torn_journal_goes_with_the_next_claim() {
+    for torn in [&b""[..], b"never a record"] {
+        let root = ForgettingStorage::new().root();
+        let first = claim(&root, FIRST, 1);
+        FIRST.receive(&first, 0).unwrap();
+        drop(first);
+        let other = super::super::claim(&Claim {
+            name: b"other",
+            ..FIRST.claim(&root, 3)
+        });
+        let other = other.unwrap();
+        let journal = names::Key::new(NAME, "alice").journal();
+        let journal = root.create_file(&journal, Creation::Existing, DataMode::Buffered);
+        let journal = journal.unwrap();
+        journal.set_length(0).unwrap();
+        journal.write_at(torn, 0).unwrap();
+        drop(journal);
+        let second = claim(&root, FIRST, 2);
+        assert_eq!(listing(&root).len(), 4, "journal and part of both names");
+        other.ensure_owned().unwrap();
+        assert!(second.recovered().is_empty());
+        for number in 0..BLOCKS {
+            FIRST.receive(&second, number).unwrap();
+        }
+        let committed = commit(&second, 0o644).unwrap();
+        committed.sync_and_finish().unwrap();
+        assert_eq!(listing(&root).len(), 3);
+    }
+}

@@ -174,9 +174,7 @@ fn whoever_is_overtaken_does_nothing_any_more() {
             lose_to(source, moment, |first| {
                 is_fenced(first.append_durable(&[FIRST.durable(2)]))
             });
-            lose_to(source, moment, |first| {
-                is_fenced(first.commit(NAME, 0o644, MODIFIED))
-            });
+            lose_to(source, moment, |first| is_fenced(commit(first, 0o644)));
             lose_to(source, moment, |first| is_fenced(first.abandon()));
         }
     }
@@ -186,7 +184,7 @@ fn whoever_is_overtaken_does_nothing_any_more() {
 fn finishing_spares_the_next_journal() {
     for moment in MOMENTS {
         let (root, interrupted, first) = owning();
-        let committed = first.commit(NAME, 0o644, MODIFIED).unwrap();
+        let committed = commit(&first, 0o644).unwrap();
         root.sync().unwrap();
         let (won, at) = (Arc::new(Mutex::new(None)), root.clone());
         let winner = won.clone();
