@@ -4,7 +4,11 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
+
+/// Receive buffer of a client's connection: the kernel's own tuning would take
+/// tens of MB, and what a test says of "so many bytes" would mean little.
+const CLIENT_BUFFER_BYTES: usize = 128 << 10;
 
 /// What happens once so many bytes have passed in both directions.
 struct Trigger {
@@ -18,6 +22,8 @@ struct Shared {
     trigger: Mutex<Option<Trigger>>,
     open: Mutex<Vec<TcpStream>>,
     stopping: AtomicBool,
+    held: Mutex<bool>,
+    released: Condvar,
 }
 
 pub struct Proxy {
@@ -29,12 +35,15 @@ impl Proxy {
     pub fn to(target: SocketAddr) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
+        rustix::net::sockopt::set_socket_recv_buffer_size(&listener, CLIENT_BUFFER_BYTES).unwrap();
         let shared = Arc::new(Shared {
             target: Mutex::new(target),
             passed: AtomicU64::new(0),
             trigger: Mutex::new(None),
             open: Mutex::default(),
             stopping: AtomicBool::new(false),
+            held: Mutex::new(false),
+            released: Condvar::new(),
         });
         let serving = Arc::clone(&shared);
         std::thread::spawn(move || {
@@ -76,6 +85,7 @@ impl Proxy {
 }
 
 /// A proxy, as its actions have it.
+#[derive(Clone)]
 pub struct Handle(Arc<Shared>);
 
 impl Handle {
@@ -83,6 +93,15 @@ impl Handle {
     pub fn after(&self, after: u64, action: impl FnOnce() + Send + 'static) {
         let action = Box::new(action);
         *self.0.trigger.lock().unwrap() = Some(Trigger { after, action });
+    }
+
+    /// Does something while nothing passes, but for at most 64 KiB on each
+    /// connection that were under way.
+    pub fn hold(&self, during: impl FnOnce()) {
+        *self.0.held.lock().unwrap() = true;
+        during();
+        *self.0.held.lock().unwrap() = false;
+        self.0.released.notify_all();
     }
 
     /// See [`Proxy::cut`].
@@ -119,6 +138,8 @@ impl Shared {
     fn pass(&self, mut from: TcpStream, mut to: TcpStream) {
         let mut room = vec![0; 64 << 10];
         while let Ok(read @ 1..) = from.read(&mut room) {
+            let held = self.held.lock().unwrap();
+            drop(self.released.wait_while(held, |held| *held).unwrap());
             if to.write_all(&room[..read]).is_err() {
                 break;
             }
