@@ -1,6 +1,9 @@
 //! Decompresses blocks and compares their checksums. Only what agreed can be
 //! written: a [`VerifiedBlock`] is made nowhere else.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;

@@ -18,6 +18,7 @@ use longhaul_engine::storage::{Creation, DataMode, Directory};
 use longhaul_proto::block::Codec;
 use longhaul_proto::digest::Integrity;
 use longhaul_proto::message::{Farewell, Flows};
+use longhaul_units::ByteCount;
 
 use proxy::{Fault, Proxied};
 use support::ends::{Ends, copy, destination, settings, sources};
@@ -179,6 +180,31 @@ fn a_stream_that_stalls_does_not_hold_up_the_end() {
         assert!(ended.is_complete(), "{:?}", ended.sent.failed);
         assert_same(&to, &content, "stalled");
         assert_eq!(proxied.faults(), 1);
+    }
+}
+
+/// In clear the first stream carries no blocks, and what the others brought has
+/// to wait for its checksums: with so few buffers that one block which nobody
+/// is woken for, or which never meets its checksums, stops everything.
+#[test]
+fn blocks_in_clear_need_little_memory() {
+    let content = busy_tree(400);
+    for streams in [1, 3, 8] {
+        for buffers in [1, 3] {
+            let mut settings = settings();
+            settings.clear = true;
+            // A buffer takes a page more than a block.
+            settings.budget = ByteCount(buffers * (68 << 10));
+            settings.flows.readers = 4;
+            let (ends, to) = start(settings, &content);
+            for number in 0..=streams {
+                assert!(ends.join(number, number > 0));
+            }
+            let context = format!("{streams} streams, {buffers} buffers");
+            let ended = ends.finish(&context);
+            assert!(ended.is_complete(), "{context}: {:?}", ended.sent.failed);
+            assert_same(&to, &content, &context);
+        }
     }
 }
 

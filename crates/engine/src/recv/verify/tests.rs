@@ -1,0 +1,313 @@
+//! Blocks in clear and their checksums, which come another way: in any order,
+//! twice, corrupt. Every block that is wanted meets its checksums in the end,
+//! and none keeps its buffer.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul_proto::block::{BlockHeader, Codec, Content, PackedEntry, Piece};
+use longhaul_proto::digest::{BlockHasher, Checksum, Integrity, whole_file};
+use longhaul_proto::handshake::Landing;
+use longhaul_proto::manifest::{Entry, EntryId, EntryKind, SourceIdentity, Timestamp, TreePath};
+use longhaul_proto::message::{Farewell, Message};
+use longhaul_proto::session::StreamId;
+use longhaul_units::ByteCount;
+
+use crate::journal::Owner;
+use crate::recv::ReceiveSide;
+use crate::recv::landing::{Arrival, Destination};
+use crate::session::{Side, Transfer, TransferSettings};
+use crate::storage::forgetting::ForgettingStorage;
+use crate::storage::roots::OpenRoot;
+use crate::storage::{DataMode, Directory};
+
+const BLOCK_BYTES: usize = 4096;
+const PIECES: usize = 24;
+const SMALL_BYTES: usize = 100;
+
+/// Longer than it takes: then it hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// One directory, whatever path is asked for.
+struct OnlyRoot(Arc<dyn Directory>);
+
+impl OpenRoot for OnlyRoot {
+    fn open_root(&self, _: &std::path::Path) -> std::io::Result<Arc<dyn Directory>> {
+        Ok(self.0.clone())
+    }
+
+    fn make_root(&self, _: &std::path::Path) -> std::io::Result<Arc<dyn Directory>> {
+        Ok(self.0.clone())
+    }
+}
+
+/// A seeded stream of numbers (SplitMix64, Steele et al., OOPSLA 2014).
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((mixed ^ (mixed >> 31)) % bound as u64) as usize
+    }
+
+    fn shuffle<T>(&mut self, list: &mut [T]) {
+        for last in (1..list.len()).rev() {
+            list.swap(last, self.below(last + 1));
+        }
+    }
+}
+
+fn receiver(root: Arc<dyn Directory>) -> Arc<Transfer> {
+    let owner = Owner {
+        host: "test".into(),
+        process: 1,
+        started: Timestamp::default(),
+        session: [1; 16],
+    };
+    let arrival = Arrival {
+        principal: "tester".to_owned(),
+        source: [7; 32],
+        host: [0; 32],
+        owner,
+    };
+    let root = OnlyRoot(root);
+    let there = Destination::open(&root, b"there/", Landing::Within, true, arrival).unwrap();
+    let settings = TransferSettings {
+        block_bytes: BLOCK_BYTES,
+        // Room for every block twice: here nobody waits for a buffer.
+        budget: ByteCount(200 * 2 * BLOCK_BYTES as u64),
+        checkpoint_span: Duration::from_millis(1),
+        clear: true,
+        asks: false,
+        epoch: there.take().unwrap(),
+        ..TransferSettings::default()
+    };
+    Transfer::receiving(settings, ReceiveSide::new(there), Arc::new(|_| {}))
+}
+
+fn file(id: u64, name: &str, size: usize) -> Entry {
+    let modified = Timestamp {
+        seconds: 5,
+        nanoseconds: 6,
+    };
+    let identity = SourceIdentity {
+        inode: id + 1,
+        size: size as u64,
+        modified,
+        changed: modified,
+    };
+    Entry {
+        id: EntryId(id),
+        parent: None,
+        path: TreePath::new(name.as_bytes()).unwrap(),
+        kind: EntryKind::File {
+            identity,
+            sparse: false,
+        },
+        mode: 0o644,
+        modified,
+    }
+}
+
+fn bytes(seed: usize, count: usize) -> Vec<u8> {
+    (0..count).map(|at| (at * 7 + seed * 31) as u8).collect()
+}
+
+/// A block as a sender in clear sends it, and the message beside it.
+#[derive(Clone)]
+struct Sent {
+    header: BlockHeader,
+    payload: Vec<u8>,
+    checksums: Vec<Option<Checksum>>,
+}
+
+fn sent(content: Content, payload: Vec<u8>, checksums: Vec<Option<Checksum>>) -> Sent {
+    let header = BlockHeader {
+        content,
+        codec: Codec::Plain,
+        decoded: payload.len() as u64,
+        transit: None,
+    };
+    Sent {
+        header,
+        payload,
+        checksums,
+    }
+}
+
+fn piece(number: usize) -> Sent {
+    let size = (PIECES * BLOCK_BYTES) as u64;
+    let (offset, payload) = ((number * BLOCK_BYTES) as u64, bytes(number, BLOCK_BYTES));
+    let length = BLOCK_BYTES as u64;
+    let mut hasher = BlockHasher::new(Integrity::Digest, offset, length, size).unwrap();
+    hasher.update(&payload);
+    let piece = Piece {
+        entry: file(0, "large", PIECES * BLOCK_BYTES),
+        generation: 0,
+        offset,
+        length,
+        extents: None,
+        checksum: None,
+    };
+    sent(Content::Piece(piece), payload, vec![Some(hasher.finish())])
+}
+
+/// A pack of these files.
+fn pack(ids: &[u64]) -> Sent {
+    let mut payload = Vec::new();
+    let (mut entries, mut checksums) = (Vec::new(), Vec::new());
+    for &id in ids {
+        let data = bytes(id as usize, SMALL_BYTES);
+        checksums.push(Some(whole_file(Integrity::Digest, &data)));
+        payload.extend(data);
+        entries.push(PackedEntry {
+            entry: file(id, &format!("small{id}"), SMALL_BYTES),
+            generation: 0,
+            checksum: None,
+        });
+    }
+    sent(Content::Pack(entries), payload, checksums)
+}
+
+/// What arrives next.
+enum Coming {
+    Block(Sent),
+    Checksums(Sent),
+}
+
+fn arrive(transfer: &Transfer, arrival: Coming) {
+    let Side::Receiving(side) = transfer.side() else {
+        unreachable!()
+    };
+    match arrival {
+        Coming::Block(sent) => {
+            let mut buffer = transfer.pool.take().unwrap();
+            buffer[..sent.payload.len()].copy_from_slice(&sent.payload);
+            buffer.set_filled(sent.payload.len());
+            let stream = StreamId(1);
+            side.handle_block(transfer, stream, sent.header, buffer)
+                .unwrap();
+        }
+        Coming::Checksums(sent) => {
+            let name = sent.header.name();
+            assert!(side.handle_checksums(transfer, name, sent.checksums));
+        }
+    }
+}
+
+/// What the receiver asks for again, as often as it does.
+fn asked_again(transfer: &Transfer) -> Vec<Sent> {
+    let messages = transfer.tell_receiver(|receiver| {
+        std::iter::from_fn(|| receiver.poll_message()).collect::<Vec<_>>()
+    });
+    let again = messages.unwrap().into_iter().filter_map(|message| {
+        let Message::Again { content, .. } = message else {
+            return None;
+        };
+        Some(match content {
+            super::ContentName::Piece(name) => piece(name.offset as usize / BLOCK_BYTES),
+            super::ContentName::Pack(ids) => {
+                let ids: Vec<u64> = ids.into_iter().map(|id| id.0).collect();
+                pack(&ids)
+            }
+        })
+    });
+    again.collect()
+}
+
+#[test]
+fn blocks_and_checksums_meet_in_any_order() {
+    for seed in 0..60 {
+        let chance = &mut Chance(seed);
+        let disk = ForgettingStorage::new();
+        let transfer = receiver(disk.root());
+        let mut arrivals = Vec::new();
+        let packs = [pack(&[1, 2, 3]), pack(&[4])];
+        for original in (0..PIECES).map(piece).chain(packs) {
+            // The same content on its way once more: so is its message.
+            for copy in 0..1 + chance.below(2) {
+                let mut block = original.clone();
+                if copy == 0 && chance.below(4) == 0 {
+                    block.payload[17] ^= 4;
+                }
+                arrivals.push(Coming::Block(block));
+                arrivals.push(Coming::Checksums(original.clone()));
+            }
+        }
+        chance.shuffle(&mut arrivals);
+        for arrival in arrivals {
+            arrive(&transfer, arrival);
+        }
+        finish(&transfer, chance, seed);
+        assert_arrived(&disk, seed);
+    }
+}
+
+/// Two streams bring the same blocks at the same time: of the one that is
+/// wanted, the other must not take the checksums away.
+#[test]
+fn twins_at_the_same_time_leave_each_other_their_checksums() {
+    for seed in 0..60 {
+        let disk = ForgettingStorage::new();
+        let transfer = receiver(disk.root());
+        let blocks = || (0..PIECES).map(piece).chain([pack(&[1, 2, 3]), pack(&[4])]);
+        for sent in blocks() {
+            arrive(&transfer, Coming::Checksums(sent));
+        }
+        let together = std::sync::Barrier::new(2);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for sent in blocks() {
+                        together.wait();
+                        arrive(&transfer, Coming::Block(sent));
+                    }
+                });
+            }
+        });
+        finish(&transfer, &mut Chance(seed), seed);
+        assert_arrived(&disk, seed);
+    }
+}
+
+/// Brings what is asked for again, until everything is there.
+fn finish(transfer: &Transfer, chance: &mut Chance, seed: u64) {
+    let told = transfer.tell_receiver(|receiver| {
+        let sealed = Message::Sealed {
+            file: EntryId(0),
+            generation: 0,
+            size: (PIECES * BLOCK_BYTES) as u64,
+        };
+        receiver.handle_message(sealed)?;
+        receiver.handle_message(Message::WalkEnd { entries: 5 })
+    });
+    told.unwrap().unwrap();
+    let until = std::time::Instant::now() + PATIENCE;
+    while !transfer.wait_for(Duration::from_millis(1)) {
+        assert!(std::time::Instant::now() < until, "seed {seed}: hangs");
+        for sent in asked_again(transfer) {
+            let mut both = [Coming::Block(sent.clone()), Coming::Checksums(sent)];
+            chance.shuffle(&mut both);
+            both.into_iter().for_each(|coming| arrive(transfer, coming));
+        }
+    }
+    transfer.end(Farewell::Complete);
+    transfer.wait();
+    assert_eq!(transfer.pool.in_use(), ByteCount(0), "seed {seed}");
+}
+
+fn assert_arrived(disk: &ForgettingStorage, seed: u64) {
+    let large: Vec<u8> = (0..PIECES).flat_map(|n| bytes(n, BLOCK_BYTES)).collect();
+    let small = (1..5).map(|id| (format!("small{id}"), bytes(id, SMALL_BYTES)));
+    for (name, expected) in small.chain([("large".to_owned(), large)]) {
+        let file = disk.root().open_file(name.as_bytes(), DataMode::Buffered);
+        let mut found = vec![0; expected.len() + 1];
+        let read = file.unwrap().read_at(&mut found, 0).unwrap();
+        assert!(found[..read] == expected, "seed {seed}: {name}");
+    }
+}
