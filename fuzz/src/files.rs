@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use longhaul_engine::codec::{Decoder, Encoder, bound};
+use longhaul_engine::journal::digests;
 use longhaul_engine::journal::entry::{
     self, Entry, FRAME_BYTES, MAXIMUM_BODY_BYTES, MAXIMUM_FILE_BYTES,
 };
@@ -88,6 +89,25 @@ fn read_record(bytes: &[u8], position: u64) {
     let mut again = Vec::new();
     assert_eq!(entry::encode(&record, position, &mut again), Ok(()));
     assert_eq!(again, bytes[..length]);
+}
+
+/// A kept digest, as it is and with a checksum that fits.
+pub fn kept_digest(bytes: &[u8]) {
+    let mut choices = Choices::new(bytes);
+    let position = choices.number();
+    let Some(record) = choices.rest().first_chunk::<{ digests::RECORD_BYTES }>() else {
+        return;
+    };
+    let mut sealed = *record;
+    let checked = digests::RECORD_BYTES - 8;
+    let checksum = xxh3_64_with_seed(&record[..checked], position);
+    sealed[checked..].copy_from_slice(&checksum.to_le_bytes());
+    for record in [record, &sealed] {
+        if let Some((file, digest)) = digests::decode(record, position) {
+            assert_eq!(digests::encode(&file, &digest, position), *record);
+        }
+    }
+    assert!(digests::decode(&sealed, position).is_some());
 }
 
 /// A whole journal, as it is and as records whose checksums fit: two bytes of

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -245,34 +246,67 @@ fn a_manifest_names_every_file_at_the_destination() {
 }
 
 #[test]
-fn a_manifest_is_whole_after_a_kill() {
+fn a_manifest_reads_no_file_again_after_a_kill() {
     let stage = Stage::new(&["--write", "--memory", "8MiB"]);
     tree::mixed_tree(&stage.path("data"), 400, 40 << 20);
     let proxy = Proxy::to(stage.daemon.address);
-    let command = || {
+    let command = |flags: &[&str]| {
         let mut command = longhaul();
         command
             .current_dir(stage.directory.path())
-            .args(["cp", "-r", "--manifest", "manifest", "--checkpoint", "1MiB"])
-            .args(["--memory", "8MiB", "--json"])
-            .args(["--fingerprint", &stage.daemon.fingerprint, "--token-file"])
+            .args(["cp", "-r", "--checkpoint", "1MiB", "--memory", "8MiB"])
+            .args(["--json", "--fingerprint", &stage.daemon.fingerprint])
+            .args(flags)
+            .arg("--token-file")
             .arg(stage.daemon.tokens_for(proxy.address))
             .arg("data")
             .arg(daemon::url(proxy.address, "x"));
         command
     };
-    let running = Running::start(&mut command());
-    let pid = running.pid();
-    proxy.after(20 << 20, move || {
-        let _ = kill_process(pid, Signal::KILL);
-    });
-    assert_eq!(running.wait().code, None);
-    run(&mut command()).expect(0);
+    let kill_after = |bytes: u64, flags: &[&str]| {
+        let running = Running::start(&mut command(flags));
+        let pid = running.pid();
+        proxy.take_passed();
+        proxy.after(bytes, move || {
+            let _ = kill_process(pid, Signal::KILL);
+        });
+        assert_eq!(running.wait().code, None);
+    };
     let landed = stage.path("root/x");
+    let manifest = ["--manifest", "manifest"];
+    // Whether a manifest was asked for from the start makes no difference.
+    kill_after(10 << 20, &[]);
+    kill_after(10 << 20, &manifest);
+    // A digest that is kept is not taken for that of another content.
+    let there = files(&landed)
+        .into_iter()
+        .map(|name| landed.join(OsStr::from_bytes(&name)));
+    let is_ours = |path: &PathBuf| path.file_name().unwrap().as_bytes().starts_with(b".");
+    let changed = there
+        .filter(|path| !is_ours(path))
+        .find(|path| path.metadata().unwrap().len() > 0)
+        .unwrap();
+    let modified = changed.metadata().unwrap();
+    fs::write(&changed, vec![7; modified.len() as usize]).unwrap();
+    tree::set_modified(&changed, modified.mtime(), modified.mtime_nsec());
+
+    let summary = run(&mut command(&manifest)).expect(0).summary();
     assert_eq!(
         check_manifest(&stage.path("manifest"), &landed),
         files(&landed)
     );
+    assert!(
+        summary["skipped_entries"].as_u64().unwrap() > 1,
+        "{summary}"
+    );
+    assert_eq!(summary["digests_read"], 1, "{summary}");
+    assert_eq!(summary["digest_bytes_read"], modified.len(), "{summary}");
+    assert_no_leftovers(&stage.path("root"));
+
+    // Nothing is kept once a copy is complete.
+    let summary = run(&mut command(&manifest)).expect(0).summary();
+    assert_eq!(summary["digests_read"], files(&landed).len(), "{summary}");
+    assert_no_leftovers(&stage.path("root"));
 }
 
 fn path_of(event: &Value) -> Vec<u8> {

@@ -53,6 +53,13 @@ pub enum Checksum {
     Xxh3(#[n(0)] u64),
 }
 
+impl Checksum {
+    /// Whether that of a whole file is its digest.
+    pub fn is_digest(&self) -> bool {
+        matches!(self, Checksum::Blake3(_))
+    }
+}
+
 /// Whether `[offset, offset + length)` may be a block of a file of `size`
 /// bytes: within the file, aligned to its length, a power of two unless it
 /// ends the file. Whatever a peer names is asked here before it is hashed.

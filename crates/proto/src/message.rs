@@ -317,6 +317,14 @@ pub struct Totals {
     /// Blocks that arrived twice.
     #[n(5)]
     pub duplicate_blocks: u64,
+    /// Files that were there and had to be read for their digest.
+    #[n(6)]
+    #[cbor(default)]
+    pub digests_read: u64,
+    /// Their bytes.
+    #[n(7)]
+    #[cbor(default)]
+    pub digest_bytes_read: u64,
 }
 
 /// What one end sees: of each stream what its kernel tells, and how busy each

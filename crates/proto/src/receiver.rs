@@ -498,6 +498,12 @@ impl Receiver {
         self.mark_done(id, parent);
     }
 
+    /// A file that was there had to be read for its digest: so many bytes.
+    pub fn handle_digest_read(&mut self, bytes: u64) {
+        self.totals.digests_read += 1;
+        self.totals.digest_bytes_read += bytes;
+    }
+
     /// A directory has its mode and time, or failed.
     pub fn handle_directory_finished(&mut self, entry: Entry, result: Result<(), Failure>) {
         let outcome = match result {

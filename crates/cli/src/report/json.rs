@@ -153,5 +153,8 @@ pub fn summary(progress: &Progress, ending: &Ending, steered: &Steered) {
     value["complete"] = json!(ending.totals.is_some());
     value["decisions"] = steered.decisions.iter().map(decision).collect();
     value["advice"] = json!(steered.advice.map(|advice| advice.to_string()));
+    let totals = ending.totals.unwrap_or_default();
+    value["digests_read"] = json!(totals.digests_read);
+    value["digest_bytes_read"] = json!(totals.digest_bytes_read);
     print(&value);
 }

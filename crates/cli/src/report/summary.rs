@@ -76,6 +76,12 @@ fn lines(
     if progress.failed_entries > 0 {
         lines.push(format!("failed: {}", progress.failed_entries));
     }
+    if let Some(totals) = ending.totals.filter(|totals| totals.digests_read > 0) {
+        let (files, bytes) = (totals.digests_read, ByteCount(totals.digest_bytes_read));
+        lines.push(format!(
+            "read for their digests, at the destination: {files} files, {bytes}"
+        ));
+    }
     lines.push(wire_line(progress));
     lines.push(transfer.describe());
     lines.push(format!("layers: {}", layers_line(progress)));

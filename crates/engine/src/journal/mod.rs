@@ -40,8 +40,10 @@
 //! - [`recovery`]: who becomes the owner, and of what
 //! - [`partial`]: what an owner can do
 //! - [`mod@doing`]: which step failed, when the storage did
+//! - [`digests`]: digests of finished files, while their copy is not complete
 //! - [`mod@leftovers`]: listing and removing what was left behind
 
+pub mod digests;
 pub mod doing;
 pub mod entry;
 pub mod gate;

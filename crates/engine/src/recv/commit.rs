@@ -21,7 +21,7 @@ use crate::flows::Flow;
 use crate::journal::JournalError;
 use crate::queue::lock;
 use crate::session::{Machine, Side, Transfer};
-use crate::storage::{Advice, StoredFile};
+use crate::storage::{Advice, Status, StoredFile};
 
 /// A small entry that was written under a temporary name.
 pub(super) struct Staged {
@@ -196,6 +196,13 @@ impl Transfer {
         let committed = committed.flatten().map_err(failed)?;
         let synced = part.folder.sync();
         synced.map_err(|error| failure_of("make durable", &shown, &error))?;
+        if let (Some(digest), Ok(status)) = (digest, partial.file().status()) {
+            let file = [(path, status, digest)];
+            // One that a later session fenced has nothing to keep.
+            let _ = side
+                .destination
+                .while_owned(|| side.destination.keep_digests(&file));
+        }
         let finished = committed.finish();
         finished.map_err(|error| failure_of("remove the journal of", &shown, &error))
     }
@@ -252,6 +259,7 @@ impl Transfer {
                     *result = rename_staged(staged);
                 }
             }
+            keep_digests(side, staged, results);
         });
         if let Err(error) = renamed {
             for (staged, result) in staged.iter().zip(results) {
@@ -346,6 +354,19 @@ fn rename_staged(staged: &Staged) -> Result<(), Failure> {
     directory
         .rename(temporary, &**directory, name.name())
         .map_err(|error| failure_of("write", &staged.entry.path.to_string(), &error))
+}
+
+/// For a later session of this copy that is asked for a manifest.
+fn keep_digests(side: &ReceiveSide, staged: &[Staged], results: &[Result<(), Failure>]) {
+    let named = staged.iter().zip(results).filter(|(_, r)| r.is_ok());
+    let files: Vec<(TreePath, Status, Checksum)> = named
+        .filter_map(|(staged, _)| {
+            let digest = staged.digest.filter(Checksum::is_digest)?;
+            let status = staged.file.file.as_ref()?.status().ok()?;
+            Some((staged.file.name.clone(), status, digest))
+        })
+        .collect();
+    side.destination.keep_digests(&files);
 }
 
 /// Removes the temporaries of what failed. What remains is found by `clean`.

@@ -17,7 +17,7 @@ use super::write::differs;
 use crate::failure::failure_of;
 use crate::flows::Flow;
 use crate::session::{Counters, Side, Transfer};
-use crate::storage::{DataMode, FileKind, Status};
+use crate::storage::{DataMode, FileKind, Status, StoredFile};
 
 /// What the sender listed, in its order.
 pub(crate) enum Listed {
@@ -133,7 +133,7 @@ impl Transfer {
                 }
                 if identity.size == status.size && entry.modified == status.modified {
                     side.clear_part(self, folder, entry);
-                    return self.same(folder, path.name(), entry, status);
+                    return self.same(side, folder, entry, status);
                 }
             }
             EntryKind::Symlink { target } if status.kind == FileKind::Symlink => {
@@ -156,11 +156,19 @@ impl Transfer {
     }
 
     /// It is there: only its mode may have to follow.
-    fn same(&self, folder: &Folder, name: &[u8], entry: &Entry, status: &Status) -> Compared {
+    fn same(
+        &self,
+        side: &ReceiveSide,
+        folder: &Folder,
+        entry: &Entry,
+        status: &Status,
+    ) -> Compared {
+        let path = side.destination.path_of(&entry.path);
         let opens = status.mode != entry.mode || self.settings.digests;
         if !opens {
             return Compared::Same(None);
         }
+        let name = path.name();
         let file = folder.directory().open_file(name, DataMode::Buffered);
         let Ok(file) = file else {
             return Compared::Send;
@@ -171,9 +179,18 @@ impl Transfer {
         if !self.settings.digests || self.settings.integrity != Integrity::Digest {
             return Compared::Same(None);
         }
-        match digest_of(&*file, status.size) {
-            Ok(digest) => {
+        if let Some(digest) = side.destination.kept_digest(&path, status) {
+            return Compared::Same(Some(digest));
+        }
+        match digest_and_state_of(&*file, status.size) {
+            Ok((digest, status)) => {
                 Counters::add(&self.counters.read_bytes, status.size);
+                self.tell_receiver(|receiver| receiver.handle_digest_read(status.size));
+                let file = [(path, status, digest)];
+                // One that a later session fenced has nothing to keep.
+                let _ = side
+                    .destination
+                    .while_owned(|| side.destination.keep_digests(&file));
                 Compared::Same(Some(digest))
             }
             Err(_) => Compared::Send,
@@ -198,7 +215,7 @@ impl Transfer {
 /// # Errors
 ///
 /// `UnexpectedEof` where it is shorter; else as `pread`.
-pub(super) fn digest_of(file: &dyn crate::storage::StoredFile, size: u64) -> io::Result<Checksum> {
+pub(super) fn digest_of(file: &dyn StoredFile, size: u64) -> io::Result<Checksum> {
     let mut hasher = blake3::Hasher::new();
     let mut room = vec![0; 1 << 20];
     let mut offset = 0;
@@ -211,4 +228,15 @@ pub(super) fn digest_of(file: &dyn crate::storage::StoredFile, size: u64) -> io:
         offset += read as u64;
     }
     Ok(Checksum::Blake3(*hasher.finalize().as_bytes()))
+}
+
+/// The digest of a file of which none is kept, and the state that it is of.
+fn digest_and_state_of(file: &dyn StoredFile, size: u64) -> io::Result<(Checksum, Status)> {
+    let before = file.status()?;
+    let digest = digest_of(file, size)?;
+    let status = file.status()?;
+    if (before.size, before.changed) != (status.size, status.changed) {
+        return Err(io::Error::other("it changed while it was read"));
+    }
+    Ok((digest, status))
 }

@@ -6,16 +6,18 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use longhaul_proto::digest::Checksum;
 use longhaul_proto::handshake::Landing;
 use longhaul_proto::manifest::{RESERVED_PREFIX, Timestamp, TreePath};
 
 use crate::failure::failure_of;
+use crate::journal::digests::{FileState, KeptDigests};
 use crate::journal::{Claim, JournalError, Key, Owner, Partial, claim, sweep};
 use crate::queue::lock;
 use crate::storage::roots::{OpenRoot, split};
-use crate::storage::{DataMode, Directory, FileKind};
+use crate::storage::{DataMode, Directory, FileKind, Status};
 
 /// Name under which a session claims its anchor. No file can have it.
 const SESSION_NAME: &[u8] = b"/session/";
@@ -42,6 +44,8 @@ pub struct Destination {
     /// For what needs the session's gate: threads that wait for each other
     /// here need not wait there.
     turn: std::sync::Mutex<()>,
+    /// Digests of files that this session and those before it finished.
+    digests: OnceLock<KeptDigests>,
 }
 
 /// Why a destination cannot be used.
@@ -93,6 +97,7 @@ impl Destination {
             owner,
             session: std::sync::Mutex::default(),
             turn: std::sync::Mutex::default(),
+            digests: OnceLock::new(),
         }
     }
 
@@ -165,6 +170,7 @@ impl Destination {
             owner,
             session: std::sync::Mutex::default(),
             turn: std::sync::Mutex::default(),
+            digests: OnceLock::new(),
         })
     }
 
@@ -251,6 +257,11 @@ impl Destination {
         let durable = partial.append_durable(&[]);
         durable.map_err(|error| failed(&error))?;
         let epoch = partial.epoch();
+        // Without them files are read again, no more.
+        if let Ok(kept) = KeptDigests::open(partial.file().clone(), &std::env::temp_dir()) {
+            // A session is taken once.
+            let _ = self.digests.set(kept);
+        }
         *lock(&self.session) = Some(Arc::new(partial));
         Ok(epoch)
     }
@@ -272,6 +283,31 @@ impl Destination {
             }
             None => Ok(what()),
         }
+    }
+
+    /// Keeps the digests of files that have their names. To be called within
+    /// [`Destination::while_owned`].
+    pub(super) fn keep_digests(&self, files: &[(TreePath, Status, Checksum)]) {
+        let Some(kept) = self.digests.get() else {
+            return;
+        };
+        let records: Vec<_> = files
+            .iter()
+            .filter_map(|(path, status, digest)| match digest {
+                Checksum::Blake3(digest) => {
+                    Some((FileState::new(path.as_bytes(), status), *digest))
+                }
+                Checksum::Xxh3(_) => None,
+            })
+            .collect();
+        kept.append(&records);
+    }
+
+    /// The digest of a file that an earlier session finished, if it is as that
+    /// left it.
+    pub(super) fn kept_digest(&self, path: &TreePath, status: &Status) -> Option<Checksum> {
+        let state = FileState::new(path.as_bytes(), status);
+        self.digests.get()?.find(&state).map(Checksum::Blake3)
     }
 
     /// Whether no later session took over.

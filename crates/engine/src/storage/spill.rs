@@ -226,7 +226,7 @@ fn in_directory(error: io::Error, directory: &Path) -> io::Error {
 }
 
 /// A file that nobody else can open and that goes when it is closed.
-fn nameless_file(directory: &Path) -> io::Result<File> {
+pub(crate) fn nameless_file(directory: &Path) -> io::Result<File> {
     match temporary(directory) {
         Some(file) => Ok(file),
         None => unlinked_file(directory),

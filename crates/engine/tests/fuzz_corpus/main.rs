@@ -20,6 +20,7 @@ fn corpora_are_replayed() {
     corpus::replay("codec", files::codec);
     corpus::replay("journal_entry", files::journal_entry);
     corpus::replay("journal", files::journal);
+    corpus::replay("kept_digest", files::kept_digest);
     corpus::replay("principals", files::principals);
     corpus::replay("known_hosts", files::known_hosts);
     corpus::replay("client_tokens", files::client_tokens);
@@ -42,6 +43,7 @@ fn samples_are_made() {
     for (index, payload) in samples::payloads().iter().enumerate() {
         corpus::save("codec", &format!("sample-{index}"), payload);
     }
+    corpus::save("kept_digest", "sample", &samples::kept_digest());
     for (target, name, text) in samples::texts() {
         corpus::save(target, name, text.as_bytes());
     }

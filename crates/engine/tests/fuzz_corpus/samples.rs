@@ -1,7 +1,9 @@
 //! Valid samples of what lies on disks.
 
 use longhaul_engine::codec::{Encoder, bound};
+use longhaul_engine::journal::digests::{self, FileState};
 use longhaul_engine::journal::entry::{self, Entry, Header, Owner};
+use longhaul_engine::storage::{FileKind, Status};
 use longhaul_proto::block::Codec;
 use longhaul_proto::digest::{Checksum, Integrity};
 use longhaul_proto::ledger::DurableBlock;
@@ -64,6 +66,23 @@ pub fn payloads() -> Vec<Vec<u8>> {
         }
     }
     payloads
+}
+
+/// A position and a record.
+pub fn kept_digest() -> Vec<u8> {
+    let status = Status {
+        kind: FileKind::File,
+        mode: 0o644,
+        size: 5,
+        allocated: 4096,
+        device: 1,
+        inode: 7,
+        modified: Timestamp::default(),
+        changed: Timestamp::default(),
+    };
+    let file = FileState::new(b"data/run", &status);
+    let record = digests::encode(&file, &[3; 32], 0);
+    [&[0], &record[..]].concat()
 }
 
 /// Target, name, text.

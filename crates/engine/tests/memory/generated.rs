@@ -6,12 +6,13 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use longhaul_engine::storage::forgetting::ForgettingStorage;
+use longhaul_engine::storage::posix::PosixDirectory;
 use longhaul_engine::storage::{
     Advice, Creation, DataMode, DataRange, Directory, FileKind, ListedName, NameList, Status,
     StoredFile,
 };
 use longhaul_proto::manifest::Timestamp;
+use tempfile::TempDir;
 
 /// Files in each directory.
 const PER_DIRECTORY: u64 = 1000;
@@ -203,16 +204,18 @@ impl Directory for Generated {
     }
 }
 
-/// The destination: takes everything, keeps only the session's own two files.
+/// The destination: takes everything, keeps only the session's own two files,
+/// and those on a real disk: kept digests grow there, not in the heap.
 pub struct Swallowing {
     session: Arc<dyn Directory>,
+    place: Arc<TempDir>,
 }
 
 impl Swallowing {
     pub fn new() -> Swallowing {
-        Swallowing {
-            session: ForgettingStorage::new().root(),
-        }
+        let place = Arc::new(tempfile::tempdir().unwrap());
+        let session = PosixDirectory::open_root(place.path()).unwrap();
+        Swallowing { session, place }
     }
 
     fn is_session(name: &[u8]) -> bool {
@@ -224,6 +227,7 @@ impl Directory for Swallowing {
     fn open_directory(&self, _: &[u8]) -> io::Result<Arc<dyn Directory>> {
         Ok(Arc::new(Swallowing {
             session: self.session.clone(),
+            place: self.place.clone(),
         }))
     }
     fn make_directory(&self, _: &[u8], _: u32) -> io::Result<()> {
