@@ -190,6 +190,10 @@ pub struct CopyArguments {
     /// Copy directories with everything in them.
     #[arg(short, long)]
     pub recursive: bool,
+    /// Copy what links below the sources lead to, instead of the links; at a daemon only within
+    /// its root.
+    #[arg(short = 'L', long)]
+    pub copy_links: bool,
     /// Compress what gets smaller: zstd[:LEVEL] or lz4.
     #[arg(long, value_name = "CODEC", value_parser = parse_codec)]
     pub compress: Option<Codec>,
@@ -210,6 +214,10 @@ pub struct CopyArguments {
     /// again after a kill.
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     pub checkpoint: ByteCount,
+    /// Remove what killed copies left at a local destination this long ago, in the directories
+    /// that this copy comes through; or never.
+    #[arg(long, value_name = "TIME", default_value = "15d", value_parser = parse_expiry)]
+    pub expire_leftovers: Expiry,
     /// One JSON object a line on standard output for each event, instead of progress and summary.
     #[arg(long)]
     pub json: bool,
@@ -237,6 +245,9 @@ pub struct VerifyArguments {
     /// The other, under whatever name.
     #[arg(value_name = "B")]
     pub right: OsString,
+    /// Compare what links in A lead to, as `cp --copy-links` copies it.
+    #[arg(short = 'L', long)]
+    pub copy_links: bool,
     /// One JSON object a line on standard output for each event, instead of progress and summary.
     #[arg(long)]
     pub json: bool,
@@ -285,6 +296,10 @@ pub struct ServeArguments {
     /// How long a session waits for its client after the last connection was lost.
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = longhaul_units::parse_span)]
     pub linger: Duration,
+    /// Remove what killed copies left this long ago, in the directories that later copies come
+    /// through; or never.
+    #[arg(long, value_name = "TIME", default_value = "15d", value_parser = parse_expiry)]
+    pub expire_leftovers: Expiry,
     /// Most sessions at the same time.
     #[arg(long, value_name = "N", default_value = "64", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub sessions: u32,
@@ -321,6 +336,19 @@ pub struct FingerprintArguments {
     /// The certificate (PEM); the first of a chain counts.
     #[arg(value_name = "FILE")]
     pub certificate: PathBuf,
+}
+
+/// When leftovers expire; none: never.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expiry(pub Option<Duration>);
+
+fn parse_expiry(text: &str) -> Result<Expiry, String> {
+    match text {
+        "never" => Ok(Expiry(None)),
+        _ => longhaul_units::parse_span(text)
+            .map(|age| Expiry(Some(age)))
+            .map_err(|error| format!("{error}, or \"never\"")),
+    }
 }
 
 fn parse_principal(text: &str) -> Result<String, String> {

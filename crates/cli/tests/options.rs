@@ -678,3 +678,165 @@ fn a_certificate_has_the_fingerprint_that_the_daemon_prints() {
         .expect(6)
         .says(&["token", "no certificate in PEM"]);
 }
+
+/// Links of every kind: within the tree, out of it, to nowhere, in a circle.
+fn linked_tree(stage: &Stage) {
+    use std::os::unix::fs::symlink;
+    let data = stage.path("root/data");
+    tree::write(&data.join("file"), b"file");
+    tree::write(&data.join("sub/inner"), &Random::from(3).bytes(3 << 20));
+    tree::write(&stage.path("root/beside/other"), b"other");
+    tree::write(&stage.path("outside/secret"), b"secret");
+    symlink("file", data.join("to file")).unwrap();
+    symlink("sub/inner", data.join("to large")).unwrap();
+    symlink("sub", data.join("to sub")).unwrap();
+    symlink("../../beside", data.join("sub/to beside")).unwrap();
+    symlink("nowhere", data.join("to nowhere")).unwrap();
+    symlink("..", data.join("sub/to above")).unwrap();
+    symlink("../../outside", data.join("to outside")).unwrap();
+    symlink(stage.path("outside/secret"), data.join("to secret")).unwrap();
+}
+
+#[test]
+fn links_are_followed_where_asked() {
+    let stage = Stage::new(&["--write"]);
+    linked_tree(&stage);
+    let left_out = [
+        "data/to nowhere: the link leads to nowhere, where nothing is",
+        "data/sub/to above: the link leads to a directory that it lies in",
+        "data/to sub/to above: the link leads to a directory that it lies in",
+    ];
+    let check = |landed: &Path| {
+        let read = |path: &str| fs::read(landed.join("data").join(path)).ok();
+        let inner = fs::read(stage.path("root/data/sub/inner")).unwrap();
+        assert!(
+            tree::paths(landed)
+                .iter()
+                .all(|p| !landed.join(p).is_symlink())
+        );
+        assert_eq!(read("to file").unwrap(), b"file");
+        assert_eq!(read("to large").unwrap(), inner);
+        assert_eq!(read("to sub/inner").unwrap(), inner);
+        assert_eq!(read("sub/to beside/other").unwrap(), b"other");
+        assert_eq!(read("to sub/to beside/other").unwrap(), b"other");
+        assert_eq!(read("to nowhere"), None);
+        (read("to outside/secret"), read("to secret"))
+    };
+    // A user's own links lead wherever he may read.
+    for (flag, to) in [("-L", "local"), ("--copy-links", "local")] {
+        let mut command = longhaul();
+        command
+            .args(["cp", "-r", flag])
+            .arg(stage.path("root/data"));
+        command.arg(stage.path(to));
+        run(&mut command).expect(2).says(&left_out);
+        let secret = Some(b"secret".to_vec());
+        assert_eq!(check(&stage.path(to)), (secret.clone(), secret));
+    }
+    run(&mut stage.push(&["-L"], "root/data", "pushed"))
+        .expect(2)
+        .says(&left_out);
+    let secret = Some(b"secret".to_vec());
+    assert_eq!(check(&stage.path("root/pushed")), (secret.clone(), secret));
+    // A daemon's lead nowhere but beneath its root.
+    run(&mut stage.pull(&["-L"], "data", "pulled"))
+        .expect(2)
+        .says(&left_out)
+        .says(&["data/to outside: the link leads to ../../outside, outside of what"])
+        .says(&["data/to secret: the link leads to /"]);
+    assert_eq!(check(&stage.path("pulled")), (None, None));
+    run(&mut stage.pull(&["-L"], "data/to sub/to beside", "got")).expect(0);
+    assert_eq!(
+        fs::read(stage.path("got/to beside/other")).unwrap(),
+        b"other"
+    );
+    run(&mut stage.pull(&["-L"], "data/to large", "got/")).expect(0);
+    assert!(stage.path("got/to large").is_file());
+    for path in [
+        "data/to outside/secret",
+        "data/to outside",
+        "data/to secret",
+    ] {
+        let finished = run(&mut stage.pull(&["-L"], path, "stolen"));
+        assert!(matches!(finished.code, Some(4 | 6)), "{path}: {finished:?}");
+    }
+    assert!(!stage.path("stolen").exists());
+}
+
+#[test]
+fn followed_links_compare_as_what_they_lead_to() {
+    let stage = Stage::new(&["--write"]);
+    let data = stage.path("data");
+    tree::write(&data.join("sub/file"), b"file");
+    std::os::unix::fs::symlink("sub", data.join("link")).unwrap();
+    run(&mut stage.push(&["-L"], "data", "x")).expect(0);
+    let verify = |flags: &[&str]| {
+        let mut command = stage.daemon.command("verify");
+        command
+            .args(flags)
+            .arg(&data)
+            .arg(stage.daemon.url("x/data"));
+        run(&mut command)
+    };
+    verify(&["-L"]).expect(0);
+    verify(&[]).expect(5).says(&["data/link"]);
+    // A second run finds everything there.
+    let again = run(&mut stage.push(&["-L", "--json"], "data", "x")).expect(0);
+    assert_eq!(again.summary()["files"], 0);
+    // What a link leads to may change while it is copied, as any file may.
+    tree::write(&data.join("sub/file"), b"changed");
+    run(&mut stage.push(&["-L"], "data", "x")).expect(0);
+    assert_eq!(
+        fs::read(stage.path("root/x/data/link/file")).unwrap(),
+        b"changed"
+    );
+}
+
+#[test]
+fn leftovers_expire_where_nobody_alive_has_them() {
+    let mut stage = Stage::new(&["--write", "--memory", "8MiB"]);
+    let root = stage.path("root");
+    tree::mixed_tree(&stage.path("data"), 300, 40 << 20);
+    let new = stage.path("new/data");
+    let own = ["file of its own", "d0/file of its own"];
+    for name in own {
+        tree::write(&new.join(name), b"new");
+    }
+    let other = |to: &str, flags: &[&str]| {
+        let mut command = longhaul();
+        command.args(["cp", "-r", "--json"]).args(flags);
+        command.arg(&new).arg(root.join(to));
+        run(&mut command).expect(0).summary()["expired_leftovers"].clone()
+    };
+    let proxy = Proxy::to(stage.daemon.address);
+    let now = ["--expire-leftovers", "0s"];
+    // What a living session holds does not expire at any age.
+    let running = stopped(&stage, &proxy, &mut through(&stage, &proxy, "data", "x"));
+    assert!(!tree::leftovers(&root.join("x")).is_empty());
+    assert_eq!(other("x", &now), 0);
+    running.signal(Signal::CONT);
+    running.wait().expect(0);
+    for name in own {
+        fs::remove_file(root.join("x/data").join(name)).unwrap();
+    }
+    let mut verify = longhaul();
+    verify.arg("verify").arg(stage.path("data"));
+    run(verify.arg(root.join("x/data"))).expect(0);
+
+    proxy.take_passed();
+    stopped(&stage, &proxy, &mut through(&stage, &proxy, "data", "y")).kill();
+    stage.daemon.kill();
+    let left = || tree::leftovers(&root.join("y"));
+    let all = left();
+    assert_eq!(other("y", &[]), 0);
+    assert_eq!(other("y", &["--expire-leftovers", "never"]), 0);
+    assert_eq!(left(), all);
+    // Only where the other copy comes through.
+    let expired = other("y", &now);
+    let through = ["", "data", "data/d0"].map(Path::new);
+    let passed = |path: &PathBuf| through.contains(&path.parent().unwrap());
+    let (near, far): (Vec<_>, Vec<_>) = all.into_iter().partition(passed);
+    assert!(near.len() > 2, "{near:?}");
+    assert_eq!(expired, near.len());
+    assert_eq!(left(), far);
+}

@@ -6,8 +6,29 @@ use std::io;
 use longhaul_proto::message::{Failure, FailureKind};
 use rustix::io::Errno;
 
+use crate::storage::following::LinkError;
+
+/// What a link that is not followed means to a user.
+fn link_failure(shown: &str, error: &LinkError) -> Failure {
+    let (kind, remedy) = match error {
+        LinkError::Dangling(_) => (FailureKind::Vanished, "mend or remove the link"),
+        LinkError::Outside(_) => (
+            FailureKind::Permission,
+            "copy what it leads to by its own path, or copy links as links",
+        ),
+        LinkError::Endless | LinkError::Cycle => (
+            FailureKind::Conflict,
+            "it is left out; remove the link, or copy links as links",
+        ),
+    };
+    Failure::new(kind, format!("{shown}: {error}; {remedy}"))
+}
+
 /// The failure of doing `what` (an infinitive) with the thing `shown`.
 pub fn failure_of(what: &str, shown: &str, error: &io::Error) -> Failure {
+    if let Some(error) = LinkError::within(error) {
+        return link_failure(shown, error);
+    }
     let (kind, remedy) = match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::ACCESS | Errno::PERM) => (
             FailureKind::Permission,

@@ -76,6 +76,10 @@ impl Default for FlowCounts {
     }
 }
 
+/// After so long nobody is expected to go on with a copy: two weeks' holidays
+/// and a day.
+pub const LEFTOVERS_EXPIRE: Duration = Duration::from_secs(15 * 24 * 3600);
+
 /// How an end works.
 #[derive(Clone, Debug)]
 pub struct TransferSettings {
@@ -103,6 +107,9 @@ pub struct TransferSettings {
     pub direct: bool,
     /// Digests of finished files are wanted.
     pub digests: bool,
+    /// Age at which leftovers of other copies expire, in directories that this
+    /// one finishes; none: never.
+    pub expiry: Option<Duration>,
     /// What was written is read back and compared before it counts.
     pub verify_written: bool,
     /// Blocks go over streams in clear only.
@@ -130,6 +137,7 @@ impl Default for TransferSettings {
             silence: Duration::from_secs(60),
             direct: false,
             digests: false,
+            expiry: Some(LEFTOVERS_EXPIRE),
             verify_written: false,
             clear: false,
             local: false,

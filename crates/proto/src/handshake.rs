@@ -38,13 +38,16 @@ impl Feature {
     pub const COMMIT_BY_SENDER: Feature = Feature(4);
     /// Streams in clear that join with a ticket.
     pub const CLEAR_STREAMS: Feature = Feature(5);
+    /// The sender may follow links.
+    pub const LINKS: Feature = Feature(6);
     /// Everything this version knows.
-    pub const ALL: [Feature; 5] = [
+    pub const ALL: [Feature; 6] = [
         Feature::ZSTD,
         Feature::LZ4,
         Feature::EXTENTS,
         Feature::COMMIT_BY_SENDER,
         Feature::CLEAR_STREAMS,
+        Feature::LINKS,
     ];
 }
 
@@ -248,6 +251,10 @@ pub struct Request {
     /// where it fills it with whatever a directory contains.
     #[n(19)]
     pub names: Option<Vec<minicbor::bytes::ByteVec>>,
+    /// A sending acceptor sends what links lead to.
+    #[n(21)]
+    #[cbor(default)]
+    pub copy_links: bool,
 }
 
 /// A path at the acceptor.

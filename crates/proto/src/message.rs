@@ -325,6 +325,10 @@ pub struct Totals {
     #[n(7)]
     #[cbor(default)]
     pub digest_bytes_read: u64,
+    /// Leftovers of other copies that expired and were removed.
+    #[n(8)]
+    #[cbor(default)]
+    pub expired: u64,
 }
 
 /// What one end sees: of each stream what its kernel tells, and how busy each

@@ -504,6 +504,11 @@ impl Receiver {
         self.totals.digest_bytes_read += bytes;
     }
 
+    /// So many leftovers of other copies were removed.
+    pub fn handle_expired(&mut self, leftovers: u64) {
+        self.totals.expired += leftovers;
+    }
+
     /// A directory has its mode and time, or failed.
     pub fn handle_directory_finished(&mut self, entry: Entry, result: Result<(), Failure>) {
         let outcome = match result {

@@ -51,14 +51,17 @@ fn task(arguments: CopyArguments) -> Result<Task, Stop> {
         direct: arguments.direct,
         digests: arguments.manifest.is_some() || arguments.json && integrity == Integrity::Digest,
         verify_written: arguments.verify,
+        expiry: arguments.expire_leftovers.0,
         ..layer_settings(&arguments.layers)
     };
     let remote_flows = remote_flows(&arguments.layers);
-    let (recursive, connection) = (arguments.recursive, arguments.connection);
+    let (recursive, copy_links) = (arguments.recursive, arguments.copy_links);
+    let connection = arguments.connection;
     Ok(Task {
         sources,
         destination,
         recursive,
+        copy_links,
         landing,
         settings,
         remote_flows,

@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use longhaul_engine::failure::failure_of;
 use longhaul_engine::journal::Owner;
 use longhaul_engine::net::clear::local_pair;
 use longhaul_engine::recv::ReceiveSide;
@@ -16,7 +17,7 @@ use longhaul_engine::storage::measuring::{ZERO_NAME, sink, zero_source};
 use longhaul_engine::storage::roots::Anywhere;
 use longhaul_model::control::start::{initial_streams, most_streams};
 use longhaul_model::response::Congestion;
-use longhaul_proto::handshake::{Landing, Purport, Request, RequestPath, Role};
+use longhaul_proto::handshake::{Feature, Landing, Purport, Request, RequestPath, Role};
 use longhaul_proto::message::{Farewell, Flows};
 use longhaul_proto::session::StreamId;
 use longhaul_units::ByteCount;
@@ -40,6 +41,8 @@ pub struct Task {
     pub destination: Endpoint,
     /// Directories too.
     pub recursive: bool,
+    /// Links below the sources are followed.
+    pub copy_links: bool,
     /// Where a single source lands.
     pub landing: Landing,
     /// Everything else.
@@ -182,6 +185,11 @@ impl Task {
         let source = request.source;
         let opened = daemon.open(request, self.fixed.block_bytes)?;
         let settings = self.agreed_settings(&opened, destination_empty)?;
+        if self.copy_links && !opened.welcome.features.contains(&Feature::LINKS) {
+            let text = "the daemon is too old to follow links: use the same release of longhaul \
+                        on both ends, or leave out --copy-links";
+            return Err(Stop::new(Exit::Connection, text));
+        }
         let landing = match opened.welcome.single_file || self.landing == Landing::As {
             true => self.landing,
             false => Landing::Within,
@@ -217,7 +225,10 @@ impl Task {
         let receiver = Transfer::receiving(settings.clone(), ReceiveSide::new(destination), quiet);
         let sender = Transfer::sending(settings, SendSide::new(sources), report.watch());
         for number in 0..LOCAL_STREAMS {
-            let pair = local_pair().map_err(|error| Stop::because(Exit::Local, error))?;
+            let pair = local_pair().map_err(|error| {
+                let failure = failure_of("join the two ends", "this host", &error);
+                Stop::new(Exit::Local, failure.text)
+            })?;
             let id = StreamId(number as u32);
             sender.attach(pair.0, id, false, 0);
             receiver.attach(pair.1, id, false, 0);
@@ -337,9 +348,8 @@ impl Task {
     fn open_sources(&self) -> Result<Sources, Stop> {
         let sources = self.sources.iter().map(|endpoint| match endpoint {
             Endpoint::Zero(size) => Ok(zero_of(size.0)),
-            Endpoint::Local(path) => {
-                open_source(&Anywhere, path, self.recursive).map_err(|error| source_stop(&error))
-            }
+            Endpoint::Local(path) => open_source(&Anywhere, path, self.recursive, self.copy_links)
+                .map_err(|error| source_stop(&error)),
             Endpoint::Null | Endpoint::Daemon(_) => Err(Stop::new(
                 Exit::Usage,
                 "null: is a destination; a source of zeros is zero:SIZE",
@@ -444,6 +454,7 @@ impl Task {
             direct: settings.direct,
             verify_written: settings.verify_written,
             names: None,
+            copy_links: self.copy_links,
         })
     }
 

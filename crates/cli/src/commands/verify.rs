@@ -34,6 +34,7 @@ fn verify(arguments: &VerifyArguments) -> Result<Exit, Stop> {
         sources: vec![left],
         destination: right,
         recursive: true,
+        copy_links: arguments.copy_links,
         landing,
         settings,
         remote_flows: remote_flows(&arguments.layers),

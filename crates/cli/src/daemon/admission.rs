@@ -162,6 +162,7 @@ impl Daemon {
             direct: request.direct,
             digests: request.digests,
             verify_written: request.verify_written,
+            expiry: self.arguments.expire_leftovers.0,
             clear: request.clear,
             ..TransferSettings::default()
         }
@@ -412,7 +413,8 @@ fn open_source_of(
         return Err(not_permitted());
     }
     let root = open_root(&resolved)?;
-    open_source(&root, &path_beneath(&resolved, path), request.recursive)
+    let path = path_beneath(&resolved, path);
+    open_source(&root, &path, request.recursive, request.copy_links)
         .map_err(|error| refused(Refusal::Path, error.to_string()))
 }
 

@@ -155,6 +155,7 @@ pub fn summary(progress: &Progress, ending: &Ending, steered: &Steered) {
     value["advice"] = json!(steered.advice.map(|advice| advice.to_string()));
     let totals = ending.totals.unwrap_or_default();
     value["digests_read"] = json!(totals.digests_read);
+    value["expired_leftovers"] = json!(totals.expired);
     value["digest_bytes_read"] = json!(totals.digest_bytes_read);
     print(&value);
 }

@@ -202,7 +202,8 @@ fn whose(journal: &dyn StoredFile) -> io::Result<Option<Whose>> {
 /// process holds and that last changed at least `older_than` before
 /// `now`. A journal and its part go together, when both are that old. Tells
 /// `report` of each: its name, and the bytes it had or why it could not be
-/// removed; one that fails does not stop the rest.
+/// removed; one that fails does not stop the rest. At most `most` names are
+/// looked at.
 ///
 /// # Errors
 ///
@@ -211,6 +212,7 @@ pub fn expire(
     directory: &dyn Directory,
     older_than: Duration,
     now: Timestamp,
+    most: u64,
     report: &mut dyn FnMut(&[u8], io::Result<u64>),
 ) -> io::Result<()> {
     let mut expiry = Expiry {
@@ -220,7 +222,10 @@ pub fn expire(
         report,
     };
     let mut names = directory.list()?;
-    while let Some(listed) = names.next_name()? {
+    for _ in 0..most {
+        let Some(listed) = names.next_name()? else {
+            break;
+        };
         let outcome = match names::parse(&listed.name) {
             Some(StagingName::Journal(key)) => expiry.journal(key),
             Some(StagingName::Part(key, number)) => expiry.part(key, number),

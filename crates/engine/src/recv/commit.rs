@@ -15,13 +15,14 @@ use longhaul_proto::receiver::{Checkpoint, StorageJob};
 use super::ReceiveSide;
 use super::compare::digest_of;
 use super::folders::Folder;
+use super::landing::file_time_now;
 use super::parts::{PartKind, journal_failure};
 use crate::failure::failure_of;
 use crate::flows::Flow;
-use crate::journal::JournalError;
+use crate::journal::{JournalError, expire};
 use crate::queue::lock;
 use crate::session::{Machine, Side, Transfer};
-use crate::storage::{Advice, Status, StoredFile};
+use crate::storage::{Advice, Directory, Status, StoredFile};
 
 /// A small entry that was written under a temporary name.
 pub(super) struct Staged {
@@ -292,6 +293,10 @@ impl Transfer {
         let folder = side.folders.make(Some(&path)).map_err(failed)?;
         let directory = folder.directory();
         side.destination.sweep(&**directory);
+        if self.settings.asks {
+            // Else it was made by this copy, and nothing in it is old.
+            self.expire_leftovers(&**directory);
+        }
         let set = side.destination.while_owned(|| {
             directory.set_mode(entry.mode)?;
             directory.set_modified(entry.modified)
@@ -304,6 +309,22 @@ impl Transfer {
         folder.sync().map_err(failed)
     }
 
+    /// Removes what killed copies left long ago in a directory. What is held, or
+    /// cannot be removed, stays, and is found by `longhaul clean`.
+    fn expire_leftovers(&self, directory: &dyn Directory) {
+        let Some(age) = self.settings.expiry else {
+            return;
+        };
+        let mut expired = 0;
+        let mut count = |_: &[u8], removed: io::Result<u64>| {
+            expired += u64::from(removed.is_ok());
+        };
+        let _ = expire(directory, age, file_time_now(), EXPIRY_NAMES, &mut count);
+        if expired > 0 {
+            self.tell_receiver(|receiver| receiver.handle_expired(expired));
+        }
+    }
+
     fn finish(&self, side: &ReceiveSide) -> io::Result<()> {
         if side.destination.is_sink || !self.copies() {
             return Ok(());
@@ -313,6 +334,7 @@ impl Transfer {
             true => side.destination.sweep_always(&**anchor),
             false => side.destination.sweep(&**anchor),
         }
+        self.expire_leftovers(&**anchor);
         if !side.folders.have_failed() && !side.parts.have_left_behind() {
             // Else there is something left, or what was removed may come back:
             // the next session finds by this one whose it is.
@@ -321,6 +343,10 @@ impl Transfer {
         side.folders.anchor().sync()
     }
 }
+
+/// Names looked at for expired leftovers in one directory, so that a single
+/// file is not held up by a directory of millions.
+const EXPIRY_NAMES: u64 = 100_000;
 
 /// Data, then journal; what comes back without a failure is durable.
 fn checkpoint(side: &ReceiveSide, file: Checkpoint) -> (Checkpoint, Option<Failure>) {

@@ -146,6 +146,7 @@ pub enum SourceError {
 }
 
 /// Opens a source beneath `open`: a trailing `/` (or `.`) means what is in it.
+/// With `follows` links below it, and on the way to it, are what they lead to.
 ///
 /// # Errors
 ///
@@ -154,6 +155,7 @@ pub fn open_source(
     open: &dyn OpenRoot,
     path: &[u8],
     recursive: bool,
+    follows: bool,
 ) -> Result<Source, SourceError> {
     use std::os::unix::ffi::OsStrExt;
     let shown = String::from_utf8_lossy(path).into_owned();
@@ -165,11 +167,15 @@ pub fn open_source(
     let (parent, name) = split(trimmed);
     let contents = trimmed.len() < path.len() || matches!(name, b"." | b".." | b"");
     let as_path = |bytes: &[u8]| Path::new(std::ffi::OsStr::from_bytes(bytes)).to_owned();
+    let open_directory = |path: &[u8]| match follows {
+        true => open.open_following(&as_path(path)),
+        false => open.open_root(&as_path(path)),
+    };
     if contents {
-        let directory = open.open_root(&as_path(path)).map_err(failed)?;
+        let directory = open_directory(path).map_err(failed)?;
         return directory_source(directory, What::Contents, shown, recursive);
     }
-    let above = open.open_root(&as_path(parent)).map_err(failed)?;
+    let above = open_directory(parent).map_err(failed)?;
     let status = above.status_of(name).map_err(failed)?;
     TreePath::new(name).map_err(|error| SourceError::Name {
         path: shown.clone(),
@@ -187,7 +193,7 @@ pub fn open_source(
                 shown,
             })
         }
-        FileKind::Directory | FileKind::Symlink => match open.open_root(&as_path(path)) {
+        FileKind::Directory | FileKind::Symlink => match open_directory(path) {
             Ok(directory) => directory_source(directory, What::Tree(name.into()), shown, recursive),
             Err(error) if status.kind == FileKind::Symlink => {
                 linked_file(open, path, name, shown, error)

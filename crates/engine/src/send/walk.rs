@@ -13,6 +13,7 @@ use longhaul_proto::message::{Failure, FailureKind};
 use super::source::{Source, What};
 use crate::failure::failure_of;
 use crate::session::{Counters, Machine, Side, Transfer};
+use crate::storage::following::{FollowingDirectory, LinkError};
 use crate::storage::listing::SortedListing;
 use crate::storage::spill::SpillSettings;
 use crate::storage::{Directory, FileKind, Status};
@@ -104,6 +105,31 @@ pub(super) fn entry_of(
     }
 }
 
+/// Opens a directory; where links are followed, one that is none of those
+/// above it.
+fn enter_new(
+    directory: &dyn Directory,
+    name: &[u8],
+    above: &[Level],
+) -> io::Result<Arc<dyn Directory>> {
+    let inner = directory.open_directory(name)?;
+    if directory.as_any().is::<FollowingDirectory>() {
+        let place = place_of(&*inner)?;
+        for level in above {
+            if place_of(&*level.directory)? == place {
+                return Err(LinkError::Cycle.into());
+            }
+        }
+    }
+    Ok(inner)
+}
+
+/// Which directory it is, whatever path led to it.
+fn place_of(directory: &dyn Directory) -> io::Result<(u64, u64)> {
+    let status = directory.status()?;
+    Ok((status.device, status.inode))
+}
+
 /// What tells one state of a file from another.
 pub(super) fn identity_of(status: &Status) -> SourceIdentity {
     SourceIdentity {
@@ -131,7 +157,7 @@ impl Walk<'_> {
                 let Ok(path) = TreePath::new(landing) else {
                     return Ok(());
                 };
-                self.meet(&directory, name, path, None).map(drop)
+                self.meet(&directory, name, path, None, &[]).map(drop)
             }
             What::Contents => self.walk_tree(directory, None),
             What::Tree(name) => {
@@ -169,9 +195,8 @@ impl Walk<'_> {
                         self.report(parent, above, Failure::new(FailureKind::Name, text))?;
                         continue;
                     };
-                    if let Some((inner, entry)) =
-                        self.meet(&directory, &listed.name, path, parent)?
-                    {
+                    let met = self.meet(&directory, &listed.name, path, parent, &levels)?;
+                    if let Some((inner, entry)) = met {
                         self.enter(&mut levels, inner, Some(entry))?;
                     }
                 }
@@ -275,13 +300,14 @@ impl Walk<'_> {
         name: &[u8],
         path: TreePath,
         parent: Option<EntryId>,
+        above: &[Level],
     ) -> Result<Option<Met>, Over> {
         let id = self.take_id();
         let shown = path.to_string();
         let looked = directory.status_of(name).and_then(|status| {
             let kind = kind_of(&**directory, name, &status)?;
             let inner = match kind {
-                Some(EntryKind::Directory) => Some(directory.open_directory(name)?),
+                Some(EntryKind::Directory) => Some(enter_new(&**directory, name, above)?),
                 _ => None,
             };
             Ok((status, kind, inner))

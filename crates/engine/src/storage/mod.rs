@@ -11,6 +11,7 @@
 pub mod beneath;
 mod buffered;
 mod direct;
+pub mod following;
 pub mod forgetting;
 pub mod listing;
 pub mod measuring;

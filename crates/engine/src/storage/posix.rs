@@ -73,6 +73,20 @@ impl PosixDirectory {
         Ok(Arc::new(PosixDirectory::new(descriptor, resolution)))
     }
 
+    /// Opens a directory to reach what is in it by name: that takes less right
+    /// than listing it. Links on the way are followed.
+    ///
+    /// # Errors
+    ///
+    /// As `open` with `O_PATH`.
+    pub(super) fn open_unlisted(path: &Path) -> io::Result<Arc<dyn Directory>> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let open = || rustix::fs::openat(CWD, path, flags, Mode::empty());
+        let descriptor = retry_on_intr(open)?;
+        let resolution = Resolution::available();
+        Ok(Arc::new(PosixDirectory::new(descriptor, resolution)))
+    }
+
     fn new(descriptor: OwnedFd, resolution: Resolution) -> PosixDirectory {
         PosixDirectory {
             descriptor,

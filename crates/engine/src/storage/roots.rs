@@ -10,6 +10,7 @@ use longhaul_proto::manifest::TreePath;
 
 use super::Directory;
 use super::beneath::open_beneath;
+use super::following::{FollowingDirectory, Reach};
 use super::posix::PosixDirectory;
 
 /// Mode of directories that are made for a destination, before the umask.
@@ -23,6 +24,13 @@ pub trait OpenRoot {
     ///
     /// As `open`.
     fn open_root(&self, path: &Path) -> io::Result<Arc<dyn Directory>>;
+
+    /// Opens a directory in which links are followed, and on the way to it too.
+    ///
+    /// # Errors
+    ///
+    /// As `open`, or a [`LinkError`](super::following::LinkError).
+    fn open_following(&self, path: &Path) -> io::Result<Arc<dyn Directory>>;
 
     /// Makes a directory and those above it, and opens it.
     ///
@@ -39,6 +47,14 @@ pub struct Anywhere;
 impl OpenRoot for Anywhere {
     fn open_root(&self, path: &Path) -> io::Result<Arc<dyn Directory>> {
         PosixDirectory::open_root(path)
+    }
+
+    fn open_following(&self, path: &Path) -> io::Result<Arc<dyn Directory>> {
+        let inner = self.open_root(path)?;
+        let path = std::path::absolute(path)?.into_os_string();
+        let path = path.into_encoded_bytes();
+        let following = FollowingDirectory::new(inner, Reach::Anywhere, path);
+        Ok(Arc::new(following))
     }
 
     fn make_root(&self, path: &Path) -> io::Result<Arc<dyn Directory>> {
@@ -90,6 +106,17 @@ impl OpenRoot for Confined {
             None => Ok(Arc::clone(&self.0)),
             Some(path) => open_beneath(&*self.0, &path),
         }
+    }
+
+    fn open_following(&self, path: &Path) -> io::Result<Arc<dyn Directory>> {
+        let reach = Reach::Beneath(Arc::clone(&self.0));
+        let root = FollowingDirectory::new(Arc::clone(&self.0), reach, Vec::new());
+        let root: Arc<dyn Directory> = Arc::new(root);
+        let Some(path) = Confined::prove(path)? else {
+            return Ok(root);
+        };
+        path.names()
+            .try_fold(root, |directory, name| directory.open_directory(name))
     }
 
     fn make_root(&self, path: &Path) -> io::Result<Arc<dyn Directory>> {

@@ -33,6 +33,10 @@ impl OpenRoot for OnlyRoot {
         Ok(self.0.clone())
     }
 
+    fn open_following(&self, path: &Path) -> io::Result<Arc<dyn Directory>> {
+        self.open_root(path)
+    }
+
     fn make_root(&self, _: &Path) -> io::Result<Arc<dyn Directory>> {
         Ok(self.0.clone())
     }

@@ -227,6 +227,7 @@ fn request() -> Request {
         direct: false,
         verify_written: false,
         names: Some(vec![b"data".to_vec().into()]),
+        copy_links: true,
     }
 }
 

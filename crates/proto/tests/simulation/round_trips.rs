@@ -77,6 +77,7 @@ fn open(dialer: End, empty: bool) -> Welcome {
         verify_written: false,
         host: [0; 32],
         names: None,
+        copy_links: false,
     };
     assert!(request.is_valid());
     let hello = Hello {
