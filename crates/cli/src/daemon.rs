@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use longhaul_engine::failure::failure_of;
 use longhaul_engine::net::clear;
 use longhaul_engine::net::gate::{Gate, GateLimits, Ticket};
 use longhaul_engine::net::principals::Principals;
@@ -25,6 +26,10 @@ use sessions::Sessions;
 
 /// How long a stranger may take for his first frame.
 const FIRST_FRAME: Duration = Duration::from_secs(10);
+
+/// How long to wait where the system cannot accept a connection: without, the
+/// next try would fail at once, and the next.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A daemon.
 pub struct Daemon {
@@ -60,15 +65,27 @@ fn serve(arguments: ServeArguments) -> Result<Exit, Stop> {
         arguments,
     });
     daemon.obey_signals(address)?;
+    let mut told = false;
     for accepted in listener.incoming() {
         if daemon.stopping.load(Ordering::Relaxed) {
             break;
         }
         match accepted {
-            Ok(socket) => daemon.admit(socket, &options),
+            Ok(socket) => {
+                told = false;
+                daemon.admit(socket, &options);
+            }
             // One connection's fault (or too many open files) is not the
             // daemon's end; the kernel makes no noise either.
-            Err(error) => say(&format!("a connection was not accepted: {error}")),
+            Err(error) => {
+                if !std::mem::replace(&mut told, true) {
+                    let text = failure_of("accept a connection", "the daemon", &error).text;
+                    say(&format!("{text}; it tries again"));
+                }
+                // tidy: reason: the kernel tells nobody when a descriptor is free
+                // again, and who waits in the queue stays there.
+                std::thread::sleep(ACCEPT_PAUSE);
+            }
         }
     }
     daemon.sessions.end_all();

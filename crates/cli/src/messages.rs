@@ -77,9 +77,19 @@ impl Stop {
 /// A progress line is on the terminal and has to be cleared first.
 static LINE_OPEN: AtomicBool = AtomicBool::new(false);
 
-/// Replaces the progress line.
+/// Replaces the progress line. What does not fit into the terminal's width is
+/// left out: a line that wraps could not be replaced.
 pub fn progress_line(line: &str) {
+    let columns =
+        rustix::termios::tcgetwinsize(std::io::stderr()).map_or(0, |size| usize::from(size.ws_col));
+    let fits = match columns {
+        // Some terminals do not know their width.
+        0 => line.len(),
+        // The last column stays free, lest the terminal begins a new line.
+        columns => columns - 1,
+    };
     LINE_OPEN.store(true, Ordering::Relaxed);
+    let line: String = line.chars().take(fits).collect();
     eprint!("\r{line}\x1b[K");
 }
 

@@ -390,20 +390,60 @@ fn too_many_open_files_is_named() {
     for number in 0..300 {
         tree::write(&source.join(format!("{number}")), &[1; 100]);
     }
-    let copy = local_copy(&source, &directory.path().join("to"));
-    let mut shell = Command::new("sh");
-    shell
-        .args(["-c", "ulimit -n 40\nexec \"$@\"", "sh"])
-        .arg(copy.get_program())
-        .args(copy.get_args());
-    let finished = run(&mut shell);
-    // With luck the files are never open together; without, it says so.
-    if finished.code != Some(0) {
-        finished.expect(2).says(&["ulimit -n"]);
-    }
+    let limited = |limit: &str, to: &str| {
+        let copy = local_copy(&source, &directory.path().join(to));
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-c", "ulimit -n $1\nshift\nexec \"$@\"", "sh", limit])
+            .arg(copy.get_program())
+            .args(copy.get_args());
+        run(&mut shell)
+    };
+    // Few are enough, in turns.
+    limited("40", "few").expect(0);
+    tree::assert_same(&source, &directory.path().join("few/source"));
+    limited("10", "to").expect(6).says(&["ulimit -n"]);
+    limited("16", "to").expect(2).says(&["source", "ulimit -n"]);
     run(&mut local_copy(&source, &directory.path().join("to"))).expect(0);
     tree::assert_same(&source, &directory.path().join("to/source"));
     assert_no_leftovers(directory.path());
+}
+
+#[test]
+fn a_daemon_without_descriptors_waits_for_some() {
+    let directory = directory();
+    let root = directory.path().join("root");
+    sample(&root);
+    let log = directory.path().join("log");
+    let arguments = vec!["--root".into(), root.into()];
+    let daemon = Daemon::of(arguments, |command| {
+        let mut shell = Command::new("sh");
+        let script = "ulimit -n 40\nlog=$1\nshift\nexec \"$@\" 2>\"$log\"";
+        shell
+            .args(["-c", script, "sh"])
+            .arg(&log)
+            .arg(command.get_program())
+            .args(command.get_args());
+        shell
+    });
+    let idle: Vec<_> = (0..60)
+        .map(|_| std::net::TcpStream::connect(daemon.address).unwrap())
+        .collect();
+    let told = || {
+        let log = fs::read_to_string(&log).unwrap();
+        log.matches("cannot accept a connection").count()
+    };
+    let began = std::time::Instant::now();
+    while told() == 0 {
+        assert!(began.elapsed() < support::process::LIMIT);
+        std::thread::yield_now();
+    }
+    drop(idle);
+    let tokens = daemon.token_file.clone().unwrap();
+    fetch(&daemon, directory.path(), &daemon.fingerprint, &tokens).expect(0);
+    assert!(fs::read_to_string(&log).unwrap().contains("ulimit -n"));
+    // Once for each time that it began.
+    assert!(told() < 60, "{}", told());
 }
 
 /// A client that pushes through a proxy.

@@ -10,6 +10,7 @@
 //! - [`flows`], [`queue`], [`codec`]: what layers are made of
 
 pub mod codec;
+mod descriptors;
 pub mod failure;
 pub mod flows;
 pub mod journal;

@@ -141,6 +141,13 @@ impl ReceiveSide {
         }
     }
 
+    /// Flows that write now.
+    pub(crate) fn writers(&self) -> usize {
+        self.writers
+            .get()
+            .map_or(1, |writers| writers.usage().flows)
+    }
+
     /// Lets go of everything that is locked.
     pub(crate) fn leave(&self) {
         self.parts.clear();

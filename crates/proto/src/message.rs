@@ -369,6 +369,18 @@ pub struct Observation {
     /// Third number of `net.ipv4.tcp_rmem` in bytes.
     #[n(9)]
     pub receive_buffer: Option<u64>,
+    /// A sender's entries known so far.
+    #[n(10)]
+    #[cbor(default)]
+    pub known_entries: u64,
+    /// The bytes of the files among them.
+    #[n(11)]
+    #[cbor(default)]
+    pub known_bytes: u64,
+    /// A sender knows all.
+    #[n(12)]
+    #[cbor(default)]
+    pub walk_ended: bool,
 }
 
 /// A stream as its kernel sees it (`TCP_INFO`).

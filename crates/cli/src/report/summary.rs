@@ -1,5 +1,6 @@
 //! The summary at the end.
 
+use longhaul_engine::flows::LayerUse;
 use longhaul_engine::session::{Ending, Progress, Transfer};
 use longhaul_proto::handshake::Purport;
 use longhaul_units::{BitRate, ByteCount};
@@ -82,10 +83,17 @@ fn lines(
             "read for their digests, at the destination: {files} files, {bytes}"
         ));
     }
+    if let Some(totals) = ending.totals.filter(|totals| totals.expired > 0) {
+        let count = totals.expired;
+        lines.push(format!(
+            "expired leftovers of killed copies removed: {count}"
+        ));
+    }
     lines.push(wire_line(progress));
     lines.push(transfer.describe());
     lines.push(format!("layers: {}", layers_line(progress)));
-    if let Some(layer) = busiest(progress) {
+    let layers: Vec<LayerUse> = all_layers(progress).copied().collect();
+    if let Some(layer) = busiest(&layers) {
         let percent = 100.0 * layer.utilisation;
         lines.push(format!(
             "limited by: {} (busy {percent:.0} % of the time)",
@@ -117,9 +125,12 @@ fn wire_line(progress: &Progress) -> String {
     line
 }
 
+fn all_layers(progress: &Progress) -> impl Iterator<Item = &LayerUse> {
+    progress.layers.iter().chain(&progress.peer_layers)
+}
+
 fn layers_line(progress: &Progress) -> String {
-    let layers = progress.layers.iter().chain(&progress.peer_layers);
-    let shown: Vec<String> = layers
+    let shown: Vec<String> = all_layers(progress)
         .map(|layer| {
             format!(
                 "{} {}x {:.0} %",

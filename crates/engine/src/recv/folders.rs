@@ -9,12 +9,14 @@ use std::sync::{Arc, Mutex};
 
 use longhaul_proto::manifest::TreePath;
 
+use crate::descriptors;
 use crate::queue::lock;
 use crate::storage::Directory;
 use crate::storage::remembering::RememberingDirectory;
 
-/// Directories kept open.
+/// Most directories kept open, and their part of the files that may be.
 const OPEN_FOLDERS: usize = 256;
+const FOLDERS_PART: usize = 8;
 
 /// Mode of a directory until everything in it is done.
 const TEMPORARY_MODE: u32 = 0o700;
@@ -195,7 +197,7 @@ impl Folders {
             other => other?,
         };
         let mut open = lock(&self.open);
-        if open.len() >= OPEN_FOLDERS {
+        if open.len() >= descriptors::share(FOLDERS_PART, OPEN_FOLDERS) {
             // What is opened again is synced again, unless that would hide
             // that it failed.
             open.retain(|_, folder| {

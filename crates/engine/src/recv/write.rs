@@ -15,15 +15,19 @@ use super::commit::Staged;
 use super::folders::Folder;
 use super::parts::{PartKind, journal_failure};
 use super::verify::{VerifiedBlock, runs_of};
+use crate::descriptors;
 use crate::failure::failure_of;
 use crate::flows::Flow;
 use crate::journal::{JournalError, temporary};
 use crate::session::{Counters, Side, Transfer};
 use crate::storage::{Advice, Creation, DataMode};
 
-/// Files of a pack that are open at the same time: with eight writers well
-/// below the usual limit of 1024 open files even where it cannot be raised.
+/// Most files of a pack that are open at the same time: one sync of their
+/// directory and one turn at the journal are shared by enough.
 const STAGED_AT_ONCE: usize = 64;
+
+/// All writers together have a fourth of the files that may be open.
+const STAGED_PART: usize = 4;
 
 impl Transfer {
     /// A writer's thread.
@@ -129,9 +133,17 @@ impl Transfer {
         data: &[u8],
     ) {
         let mut staged = Vec::new();
+        let most = descriptors::share(STAGED_PART * side.writers(), STAGED_AT_ONCE);
         for (packed, data) in wanted(entries, keeps, data) {
             let entry = packed.entry;
-            match self.stage(side, &entry, data) {
+            let mut result = self.stage(side, &entry, data);
+            if let Err(failure) = &result
+                && failure.kind == FailureKind::TooManyOpen
+            {
+                self.commit_staged(side, std::mem::take(&mut staged));
+                result = self.stage(side, &entry, data);
+            }
+            match result {
                 Ok(file) => staged.push(Staged {
                     entry,
                     file,
@@ -142,7 +154,7 @@ impl Transfer {
                     self.tell_receiver(|receiver| receiver.handle_packed(done));
                 }
             }
-            if staged.len() >= STAGED_AT_ONCE {
+            if staged.len() >= most {
                 self.commit_staged(side, std::mem::take(&mut staged));
             }
         }

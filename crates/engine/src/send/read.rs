@@ -18,6 +18,7 @@ use longhaul_proto::sender::{BlockId, PackedJob, PackedRead, PieceRead, ReadJob,
 use super::compress::{Uncoded, Verdict};
 use super::source::{Located, Sources};
 use super::walk::{entry_of, file_kind, identity_of};
+use crate::descriptors;
 use crate::failure::failure_of;
 use crate::flows::Flow;
 use crate::pool::Buffer;
@@ -35,8 +36,10 @@ static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 /// Tries to read a small file that changes meanwhile.
 const TRIES: usize = 3;
 
-/// Large files kept open for their next pieces.
+/// Most large files kept open for their next pieces, and their part of the files
+/// that may be.
 const OPEN_FILES: usize = 64;
+const FILES_PART: usize = 16;
 
 /// Files larger than this are read and written so that they do not push
 /// everything else out of the page cache of a small host.
@@ -69,7 +72,7 @@ impl OpenFiles {
 
     fn keep(&self, id: EntryId, generation: u32, file: &Arc<dyn StoredFile>) {
         let mut files = lock(&self.files);
-        if files.len() >= OPEN_FILES {
+        if files.len() >= descriptors::share(FILES_PART, OPEN_FILES) {
             files.pop_front();
         }
         files.push_back((id, generation, Arc::clone(file)));

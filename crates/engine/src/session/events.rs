@@ -112,6 +112,8 @@ pub struct Progress {
     pub layers: Vec<LayerUse>,
     /// How busy the other end's layers are, by its own word.
     pub peer_layers: Vec<LayerUse>,
+    /// Time since the session began at the other end, by its last word.
+    pub peer_elapsed: Duration,
     /// Most memory in blocks at once, before and after the codec.
     pub memory: (ByteCount, ByteCount),
 }
@@ -244,12 +246,13 @@ impl Transfer {
     pub fn progress(&self) -> Progress {
         let counters = &self.counters;
         let get = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
-        let (streams, peer_layers, retransmitted) = self.seen_of_streams();
+        let seen = self.seen();
         Progress {
             elapsed: self.began.elapsed(),
-            walked_entries: get(&counters.walked_entries),
-            walked_bytes: get(&counters.walked_bytes),
-            walk_ended: get(&counters.walk_ended) > 0,
+            // Only a sender walks.
+            walked_entries: get(&counters.walked_entries).max(seen.known_entries),
+            walked_bytes: get(&counters.walked_bytes).max(seen.known_bytes),
+            walk_ended: get(&counters.walk_ended) > 0 || seen.walk_ended,
             done_entries: get(&counters.done_entries),
             files: get(&counters.files),
             done_bytes: get(&counters.done_bytes),
@@ -261,12 +264,13 @@ impl Transfer {
             read_bytes: get(&counters.read_bytes),
             account: self.account(),
             compression: (get(&counters.coded_from), get(&counters.coded_to)),
-            streams,
+            streams: seen.streams,
             lost_streams: get(&counters.lost_streams),
             again_blocks: get(&counters.again_blocks),
-            retransmitted,
+            retransmitted: seen.retransmitted,
             layers: self.layers(),
-            peer_layers,
+            peer_layers: seen.layers,
+            peer_elapsed: seen.elapsed,
             memory: (self.pool.peak_in_use(), self.coded.peak_in_use()),
         }
     }

@@ -1,11 +1,13 @@
 //! What this end sees, said to the other end once a second; it is also the
 //! sign of life. And how whoever steers changes the number of flows.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use longhaul_proto::message::{Farewell, Flows, Message, Observation, StreamObservation};
 use longhaul_proto::session::{Life, StreamId};
+use longhaul_units::Moment;
 
 use super::{Machine, Shared, Side, Transfer};
 use crate::flows::LayerUse;
@@ -32,6 +34,24 @@ pub const LAYERS: [&str; 8] = [
     "commit",
 ];
 
+/// What an end knows of the other, and of the streams between them.
+pub(super) struct Seen {
+    /// Live streams.
+    pub streams: usize,
+    /// TCP segments sent again, both ends.
+    pub retransmitted: u64,
+    /// How busy the other end's layers are.
+    pub layers: Vec<LayerUse>,
+    /// Time since the session began there.
+    pub elapsed: Duration,
+    /// Entries that a sender knows.
+    pub known_entries: u64,
+    /// The bytes of their files.
+    pub known_bytes: u64,
+    /// A sender knows all.
+    pub walk_ended: bool,
+}
+
 impl Transfer {
     /// What this end sees now.
     pub fn observe(&self) -> Observation {
@@ -48,6 +68,7 @@ impl Transfer {
             .iter()
             .filter_map(|(id, handle)| observe_stream(handle, *id))
             .collect();
+        let known = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let layers = self.layers().into_iter().filter_map(|layer| {
             let number = LAYERS.iter().position(|name| *name == layer.layer)?;
             Some((number as u8, layer.flows as u32, layer.utilisation as f32))
@@ -66,6 +87,9 @@ impl Transfer {
             congestions: self.limits.congestions.clone(),
             send_buffer: self.limits.tcp_send,
             receive_buffer: self.limits.tcp_receive,
+            known_entries: known(&self.counters.walked_entries),
+            known_bytes: known(&self.counters.walked_bytes),
+            walk_ended: known(&self.counters.walk_ended) > 0,
         }
     }
 
@@ -112,10 +136,7 @@ impl Transfer {
             shared.done.unwrap_or_else(|| self.now()),
         );
         drop(shared);
-        let busy = self
-            .counters
-            .wire_nanoseconds
-            .load(std::sync::atomic::Ordering::Relaxed);
+        let busy = self.counters.wire_nanoseconds.load(Ordering::Relaxed);
         let time = until.0 as f64 * flows.max(1) as f64;
         LayerUse {
             layer,
@@ -125,9 +146,10 @@ impl Transfer {
         }
     }
 
-    /// Live streams, the other end's layers, segments sent again at both ends.
-    pub(super) fn seen_of_streams(&self) -> (usize, Vec<LayerUse>, u64) {
+    /// What is known of the other end, by its own word, and of the streams.
+    pub(super) fn seen(&self) -> Seen {
         let shared = self.lock();
+        let at = Moment(shared.peer.at);
         let own: u64 = shared
             .streams
             .values()
@@ -147,18 +169,23 @@ impl Transfer {
             .filter_map(|(number, flows, part)| {
                 let layer = LAYERS.get(usize::from(*number))?;
                 let utilisation = f64::from(*part).clamp(0.0, 1.0);
+                let time = at.0 as f64 * f64::from(*flows);
                 Some(LayerUse {
                     layer,
                     flows: *flows as usize,
-                    busy: 0,
+                    busy: (utilisation * time) as u64,
                     utilisation,
                 })
             });
-        (
-            shared.streams.len(),
-            layers.collect(),
-            own + peer + shared.retransmitted,
-        )
+        Seen {
+            streams: shared.streams.len(),
+            retransmitted: own + peer + shared.retransmitted,
+            layers: layers.collect(),
+            elapsed: at - Moment(0),
+            known_entries: shared.peer.known_entries,
+            known_bytes: shared.peer.known_bytes,
+            walk_ended: shared.peer.walk_ended,
+        }
     }
 
     /// The timer's thread: ends what has lived too long, gives up streams on

@@ -142,6 +142,7 @@ fn from_either() -> Vec<Message> {
             congestions: vec!["reno".into(), "bbr".into()],
             send_buffer: Some(1 << 22),
             receive_buffer: None,
+            ..Observation::default()
         }),
         Message::Tune(Tuning {
             congestion: Some("bbr".into()),

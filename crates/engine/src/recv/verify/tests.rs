@@ -38,6 +38,10 @@ impl OpenRoot for OnlyRoot {
         Ok(self.0.clone())
     }
 
+    fn open_following(&self, _: &std::path::Path) -> std::io::Result<Arc<dyn Directory>> {
+        Ok(self.0.clone())
+    }
+
     fn make_root(&self, _: &std::path::Path) -> std::io::Result<Arc<dyn Directory>> {
         Ok(self.0.clone())
     }

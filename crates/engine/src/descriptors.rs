@@ -1,0 +1,35 @@
+//! How many files may be open: what a process may have is shared out before it
+//! is used up, so that a low limit makes a copy slower and not fail.
+
+use std::sync::OnceLock;
+
+use rustix::process::{Resource, getrlimit};
+
+/// Descriptors that this process may have (`RLIMIT_NOFILE`), as of the first
+/// call.
+fn limit() -> usize {
+    static LIMIT: OnceLock<usize> = OnceLock::new();
+    *LIMIT.get_or_init(|| {
+        let limit = getrlimit(Resource::Nofile).current;
+        limit.map_or(usize::MAX, |limit| {
+            usize::try_from(limit).unwrap_or(usize::MAX)
+        })
+    })
+}
+
+/// One part in `parts` of them, at least one and at most `most`.
+pub(crate) fn share(parts: usize, most: usize) -> usize {
+    (limit() / parts.max(1)).clamp(1, most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_at_least_one_and_no_more_than_useful() {
+        assert_eq!(share(usize::MAX, 64), 1);
+        assert_eq!(share(0, 7), share(1, 7));
+        assert!(share(2, 64) <= 64);
+    }
+}
