@@ -7,8 +7,8 @@ use longhaul_engine::session::{Event, Transfer, Watch};
 use longhaul_engine::storage::forgetting::ForgettingStorage;
 
 use super::support::ends::{Ends, PATIENCE, copy, destination, sources, watch};
-use super::support::times;
 use super::support::tree::{self, Tree, single_file, small_tree};
+use super::support::{Chance, times};
 use super::{Scene, disk_with};
 
 #[test]
