@@ -82,8 +82,8 @@ fn compression_changes_the_wire_and_not_the_files() {
                 let (wire, bytes) = (wire.as_u64().unwrap(), bytes.as_u64().unwrap());
                 match source {
                     "text" => assert!(wire < bytes / 4, "{codec} {source}: {summary}"),
-                    // Last blocks may be sent twice where a stream seems slow.
-                    _ => assert!(wire < bytes * 3, "{codec} {source}: {summary}"),
+                    // No stream is slow within a host: nothing is sent twice.
+                    _ => assert!(wire * 10 < bytes * 11, "{codec} {source}: {summary}"),
                 }
             }
             tree::assert_same(&stage.path(source), &stage.path(&to).join(source));

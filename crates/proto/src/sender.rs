@@ -241,7 +241,28 @@ impl Sender {
 
     /// So many blocks arrived on a stream.
     pub fn handle_arrived(&mut self, stream: StreamId, blocks: u64, now: Moment) {
-        self.streams.handle_arrived(stream, blocks, now);
+        let (plan, mut races) = (&mut self.plan, Vec::new());
+        self.streams.handle_arrived(stream, blocks, now, |block| {
+            races.extend(plan.end_race(block))
+        });
+        for twin_won in races {
+            self.streams.handle_race(twin_won);
+        }
+    }
+
+    /// A stream that seems to hold the others up, so that [`Sender::poll_read`]
+    /// would give one of its blocks to another. The driver may know better and
+    /// says so with [`Sender::handle_judged`], then asks again.
+    pub fn poll_suspect(&self, now: Moment) -> Option<StreamId> {
+        let slow = self.hopeless(now)?.slow;
+        (!self.streams.is_judged(slow, now)).then_some(slow)
+    }
+
+    /// Whether something of what a stream was given waits for its path: it has
+    /// not left, or is not acknowledged although it should be. Else it is there
+    /// before anything that is sent now, or the other end only has to read it.
+    pub fn handle_judged(&mut self, stream: StreamId, guilty: bool, now: Moment) {
+        self.streams.handle_judged(stream, guilty, now);
     }
 
     /// A message came.

@@ -30,6 +30,8 @@ pub struct TcpInfo {
     pub send_window: Option<ByteCount>,
     /// Segments sent and not yet acknowledged.
     pub unacknowledged_segments: u32,
+    /// Time since the other end acknowledged something, in whole milliseconds.
+    pub since_acknowledged: Duration,
     /// Segments sent again, since the beginning.
     pub retransmitted_segments: u32,
     /// Segments taken for lost now.
@@ -72,6 +74,7 @@ impl TcpInfo {
             send_segment: ByteCount(count(16).into()),
             unacknowledged_segments: count(24),
             lost_segments: count(32),
+            since_acknowledged: Duration::from_millis(count(56).into()),
             rtt: span(68),
             rtt_variation: span(72),
             slow_start_threshold_segments: count(76),
@@ -91,6 +94,21 @@ impl TcpInfo {
         }
     }
 
+    /// Whether data wait for the path: some were not sent yet, or are lost, or
+    /// are not acknowledged although they should be. Where nothing is on its
+    /// way, or as much as the other end's window takes, that end does not read.
+    /// What is on its way cannot be overtaken by another connection.
+    pub fn waits_for_path(&self) -> bool {
+        let due = self.rtt + 4 * self.rtt_variation + DELAYED_ACKNOWLEDGEMENT;
+        let stands = self.lost_segments > 0 || self.since_acknowledged > due;
+        let unsent = self.unsent.is_none_or(|unsent| unsent.0 > 0);
+        let under_way = u64::from(self.unacknowledged_segments) * self.send_segment.0;
+        // A window with room for less than a segment is full.
+        let full = |window: ByteCount| under_way + self.send_segment.0 > window.0;
+        let unread = self.send_window.is_some_and(full);
+        under_way > 0 && (stands || unsent && !unread)
+    }
+
     /// Bytes that may be on their way: the congestion window or the peer's,
     /// whichever is less. This, not the size of any buffer, is the window that
     /// the bandwidth-delay product has to be compared with.
@@ -100,6 +118,10 @@ impl TcpInfo {
         ByteCount(congestion.min(peer))
     }
 }
+
+/// Linux acknowledges a last segment after this at the latest, as long as the
+/// other end reads (`TCP_DELACK_MIN`).
+const DELAYED_ACKNOWLEDGEMENT: Duration = Duration::from_millis(40);
 
 /// Room for the structure as of Linux 6.18 (248 bytes) and a little more.
 const RAW_BYTES: usize = 256;
@@ -173,6 +195,29 @@ mod tests {
         assert!(info.rtt > Duration::ZERO && info.rtt < Duration::from_secs(10));
         assert!(info.send_segment.0 > 500 && info.congestion_window_segments > 0);
         assert!(info.window().0 > 0 && info.window().0 <= info.send_window.unwrap().0);
+    }
+
+    #[test]
+    fn an_end_that_does_not_read_is_not_the_path() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        client.set_nonblocking(true).unwrap();
+        // As much as both kernels take: the rest waits for the reader.
+        while client.write(&[1; 1 << 20]).is_ok() {}
+        let mut info = TcpInfo::of(&client).unwrap();
+        assert!(info.unsent.is_none_or(|unsent| unsent.0 > 0), "{info:?}");
+        assert!(!info.waits_for_path(), "{info:?}");
+        // The same with one segment on its way and room for more.
+        info.unacknowledged_segments = 1;
+        info.send_window = Some(ByteCount(1 << 20));
+        info.since_acknowledged = Duration::ZERO;
+        assert!(info.waits_for_path(), "the path is slow");
+        info.unsent = Some(ByteCount(0));
+        assert!(!info.waits_for_path(), "it is under way");
+        info.since_acknowledged = Duration::from_secs(10);
+        assert!(info.waits_for_path(), "it should have been there");
+        server.read_exact(&mut [0; 1000]).unwrap();
     }
 
     #[test]

@@ -108,6 +108,7 @@ impl Transfer {
                 return None;
             }
             let now = self.now();
+            shared.judge_suspects(now);
             let Machine::Sending(sender) = &mut shared.machine else {
                 return None;
             };

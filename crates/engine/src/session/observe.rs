@@ -310,7 +310,41 @@ fn observe_stream(handle: &StreamHandle, id: StreamId) -> Option<StreamObservati
     })
 }
 
+impl super::streams::Slot {
+    /// When the kernel first saw as much acknowledged as now.
+    fn moved_at(&mut self, now: Moment) -> Moment {
+        let info = self.handle().tcp_info();
+        let acknowledged = info.and_then(|info| info.acknowledged);
+        if let Some(bytes) = acknowledged.map(|bytes| bytes.0)
+            && bytes != self.moved.0
+        {
+            self.moved = (bytes, now);
+        }
+        self.moved.1
+    }
+
+    /// Whether data on it wait for its path, as the kernel sees it; never
+    /// within a host.
+    fn waits_for_path(&self) -> bool {
+        let info = self.handle().tcp_info();
+        info.is_some_and(|info| info.waits_for_path())
+    }
+}
+
 impl Shared {
+    /// Says of streams that seem to hold the others up whether it is their path
+    /// that is slow: not the other end, nor this one's threads.
+    pub(crate) fn judge_suspects(&mut self, now: Moment) {
+        let Machine::Sending(sender) = &mut self.machine else {
+            return;
+        };
+        while let Some(suspect) = sender.poll_suspect(now) {
+            let slot = self.streams.get(&suspect);
+            let guilty = slot.is_some_and(super::streams::Slot::waits_for_path);
+            sender.handle_judged(suspect, guilty, now);
+        }
+    }
+
     /// Blocks and messages wait: wakes as many writers as can take them.
     pub(crate) fn wake_writers(&mut self) {
         let control = self.control_stream();

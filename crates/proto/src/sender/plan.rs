@@ -92,6 +92,8 @@ pub(super) struct Plan {
     unsent: usize,
     /// Bytes of those that were forgotten.
     discarded_bytes: u64,
+    /// Twins of which neither has arrived.
+    racing: BTreeSet<BlockId>,
 }
 
 impl Plan {
@@ -208,6 +210,16 @@ impl Plan {
             .is_some_and(|known| known.help.is_some())
     }
 
+    /// A block arrived; where it raced with one of the same content, whether
+    /// it was the twin.
+    pub fn end_race(&mut self, block: BlockId) -> Option<bool> {
+        if self.racing.remove(&block) {
+            return Some(true);
+        }
+        let twin = self.twin(block)?;
+        self.racing.remove(&twin).then_some(false)
+    }
+
     /// A twin has so many entries now that its first one is lost.
     pub fn inherit(&mut self, twin: BlockId, entries: usize) {
         if let Some(known) = self.blocks.get_mut(&twin) {
@@ -223,8 +235,12 @@ impl Plan {
             self.unsent = self.unsent.saturating_sub(1);
             self.discarded_bytes = self.discarded_bytes.saturating_add(known.bytes);
         }
-        if let Some(twin) = known.twin.and_then(|twin| self.blocks.get_mut(&twin)) {
+        self.racing.remove(&block);
+        if let Some(id) = known.twin
+            && let Some(twin) = self.blocks.get_mut(&id)
+        {
             twin.twin = None;
+            self.racing.remove(&id);
         }
         Some(known.content)
     }
@@ -391,23 +407,29 @@ impl Sender {
         self.plan.unsent == 0 && self.is_held_up()
     }
 
+    /// Where nothing new can be read, a block that another stream would have
+    /// there sooner than the slow one that has it.
+    pub(super) fn hopeless(&self, now: Moment) -> Option<Hopeless> {
+        // Where the receiver has no room, no stream is to blame.
+        let waits = self.waits_for_streams() && self.streams.has_room();
+        if !waits || self.plan.racing.len() >= self.streams.most_twins() {
+            return None;
+        }
+        let blocks = &self.plan.blocks;
+        let single = |block| blocks.get(&block).is_some_and(|known| known.twin.is_none());
+        self.streams.hopeless(now, single)
+    }
+
     /// Nothing new can be read, but a stream is so slow that the others would
     /// have its last block there sooner: read that block once more for them.
     /// The first one durable wins.
     pub(super) fn next_twin(&mut self, now: Moment) -> Option<ReadJob> {
-        // Where the receiver has no room, no stream is to blame.
-        if !self.waits_for_streams() || !self.streams.has_room() {
-            return None;
-        }
-        let blocks = &self.plan.blocks;
         let Hopeless {
             slow,
             block,
             helper,
-        } = self.streams.hopeless(now, |block| {
-            blocks.get(&block).is_some_and(|known| known.twin.is_none())
-        })?;
-        let bytes = blocks.get(&block)?.bytes;
+        } = self.hopeless(now)?;
+        let bytes = self.plan.blocks.get(&block)?.bytes;
         let (content, work) = self.work_of(block)?;
         let helper = Some(helper);
         let twin = self
@@ -419,6 +441,7 @@ impl Sender {
         if let Some(known) = self.plan.blocks.get_mut(&twin) {
             known.twin = Some(block);
         }
+        self.plan.racing.insert(twin);
         if let ContentName::Piece(piece) = content
             && let Some(large) = self
                 .entries

@@ -31,6 +31,21 @@ const LEAST_SILENCE: Duration = Duration::from_millis(50);
 /// Silence where no latency is known yet.
 const FIRST_SILENCE: Duration = Duration::from_secs(1);
 
+/// How many times the usual lateness is no sign of a slow stream. RFC 6298 has
+/// four for its timer; here a timer that is early costs a block, not a window.
+const USUAL_LATENESS: f64 = 3.0;
+
+/// The part of a block's time by which any block may be late, however regular
+/// the path is.
+const LEAST_LATENESS: f64 = 0.125;
+
+/// How much more patient a sender becomes at most with twins that were in vain.
+const MOST_PATIENCE: f64 = 16.0;
+
+/// How long a path's innocence lasts: where nothing waits for it, it is looked
+/// at again after this.
+const INNOCENCE: Duration = Duration::from_millis(20);
+
 #[derive(Debug)]
 struct Sent {
     block: BlockId,
@@ -57,6 +72,9 @@ struct Stream {
     provisional: bool,
     /// Least time from handing a block to the stream to hearing of it.
     latency: Option<Duration>,
+    /// When the driver was asked last whether something of it waits for the
+    /// path, and whether it does.
+    judged: Option<(Moment, bool)>,
 }
 
 /// A block that another stream would have there sooner.
@@ -81,6 +99,35 @@ pub(super) struct Streams {
     moved: Option<Moment>,
     /// The receiver has no room: streams wait for it.
     choked: bool,
+    /// How much later than its stream's rate has it a block arrives usually,
+    /// in seconds; none before one has.
+    lateness: Option<f64>,
+    /// Blocks that arrived on all streams.
+    arrivals: u64,
+    /// Grows with twins that were in vain.
+    patience: Patience,
+}
+
+/// From 1 up: a factor on every span that is waited before a twin is sent.
+#[derive(Clone, Copy, Debug)]
+struct Patience(f64);
+
+impl Default for Patience {
+    fn default() -> Patience {
+        Patience(1.0)
+    }
+}
+
+/// What is usual among the streams of a sender.
+#[derive(Clone, Copy, Debug)]
+struct Usual {
+    /// The best rate in bytes per second.
+    rate: Option<f64>,
+    /// Seconds that a block may be late without meaning anything; none before
+    /// that is known.
+    lateness: Option<f64>,
+    /// See [`Patience`].
+    patience: f64,
 }
 
 impl Stream {
@@ -95,13 +142,24 @@ impl Stream {
             rate: None,
             provisional: true,
             latency: None,
+            judged: None,
         }
     }
 
-    fn handle_arrival(&mut self, now: Moment) {
-        let Some(sent) = self.backlog.pop_front() else {
-            return;
-        };
+    /// The first block of the backlog arrived; gives it, and how many seconds
+    /// later than its stream's rate has it, or the usual one.
+    fn handle_arrival(&mut self, usual: Usual, now: Moment) -> Option<(BlockId, Option<f64>)> {
+        let sent = self.backlog.pop_front()?;
+        let rate = self.rate.or(usual.rate);
+        let late = rate.zip(self.latency).map(|(rate, latency)| {
+            let turn = (sent.at + latency).max(self.progress);
+            (now - turn).as_secs_f64() - sent.bytes as f64 / rate
+        });
+        self.measure(&sent, now);
+        Some((sent.block, late))
+    }
+
+    fn measure(&mut self, sent: &Sent, now: Moment) {
         self.backlog_bytes -= sent.bytes;
         self.progress = now;
         let taken = now - sent.at;
@@ -133,29 +191,36 @@ impl Stream {
         }
     }
 
-    /// Bytes per second now: what was measured, or less where the first block
-    /// in the backlog is overdue.
-    fn current_rate(&self, now: Moment) -> Option<f64> {
+    /// Bytes per second now: what was measured, or is usual, or less where the
+    /// first block in the backlog is overdue.
+    fn current_rate(&self, usual: Option<f64>, now: Moment) -> Option<f64> {
         let waited = (now - self.progress).as_secs_f64();
         let first = self.backlog.front().map_or(0, |sent| sent.bytes) as f64;
-        let at_most = if waited > 0.0 && first > 0.0 {
-            first / waited
+        let rate = self.rate.or(usual)?;
+        let overdue = waited > 0.0 && first > 0.0;
+        Some(if overdue {
+            rate.min((first / waited).max(1.0))
         } else {
-            f64::INFINITY
-        };
-        match self.rate {
-            Some(rate) => Some(rate.min(at_most.max(1.0))),
-            None => at_most.is_finite().then_some(at_most),
-        }
+            rate
+        })
     }
 
     /// When the first block in the backlog should have been reported: it was
     /// its turn when the one before had left, and it takes what it takes at
-    /// the stream's own rate, or while that is not known at the `usual` one.
-    /// One block more is allowed for.
-    fn overdue_at(&self, usual: Option<f64>) -> Option<Moment> {
+    /// the stream's own rate, or while that is not known at the usual one; and
+    /// where nobody's is, the round trips of a slow start. What is late usually
+    /// is allowed for, and [`LEAST_LATENESS`].
+    fn overdue_at(&self, usual: Usual) -> Option<Moment> {
         let (first, latency) = (self.backlog.front()?, self.latency?);
-        let seconds = 2.0 * first.bytes as f64 / self.rate.or(usual)?;
+        let seconds = match self.rate.or(usual.rate) {
+            Some(rate) => {
+                let block = first.bytes as f64 / rate;
+                block
+                    + usual.patience * block * LEAST_LATENESS
+                    + usual.lateness.unwrap_or(2.0 * block)
+            }
+            None => slow_start_seconds(latency),
+        };
         let turn = (first.at + latency).max(self.progress);
         Some(turn + Duration::try_from_secs_f64(seconds).ok()?)
     }
@@ -166,12 +231,17 @@ impl Stream {
         let path = self.latency.unwrap_or_default().as_secs_f64();
         let block = self.backlog.back().map_or(0, |sent| sent.bytes) as f64;
         let rate = self.rate.unwrap_or(f64::INFINITY);
-        self.backlog.is_empty() || self.drain_seconds(now) <= path + block / rate
+        self.backlog.is_empty() || self.drain_seconds(None, now) <= path + block / rate
+    }
+
+    /// Whether nothing of it waits for the path.
+    fn is_innocent(&self, now: Moment) -> bool {
+        matches!(self.judged, Some((at, false)) if now < at + INNOCENCE)
     }
 
     /// Seconds until its backlog has arrived.
-    fn drain_seconds(&self, now: Moment) -> f64 {
-        match self.current_rate(now) {
+    fn drain_seconds(&self, usual: Option<f64>, now: Moment) -> f64 {
+        match self.current_rate(usual, now) {
             _ if self.backlog.is_empty() => 0.0,
             Some(rate) if rate > 0.0 => self.backlog_bytes as f64 / rate,
             _ => f64::INFINITY,
@@ -184,13 +254,22 @@ impl Stream {
     /// start.
     fn seconds_for(&self, bytes: u64, otherwise: Option<f64>, now: Moment) -> Option<f64> {
         let latency = self.latency.unwrap_or(FIRST_SILENCE).as_secs_f64();
-        let slow_start = SLOW_START_LATENCIES * latency + LOOK_AGAIN.1.as_secs_f64();
         match self.rate {
-            Some(rate) => Some(self.drain_seconds(now) + bytes as f64 / rate + latency),
+            Some(rate) => Some(self.drain_seconds(None, now) + bytes as f64 / rate + latency),
             None if !self.backlog.is_empty() => None,
-            None => Some(otherwise.map_or(slow_start, |rate| bytes as f64 / rate) + latency),
+            None => Some(
+                otherwise.map_or_else(
+                    || slow_start_seconds(self.latency.unwrap_or(FIRST_SILENCE)),
+                    |rate| bytes as f64 / rate,
+                ) + latency,
+            ),
         }
     }
+}
+
+/// How long the first block of a fresh connection may take.
+fn slow_start_seconds(latency: Duration) -> f64 {
+    SLOW_START_LATENCIES * latency.as_secs_f64() + LOOK_AGAIN.1.as_secs_f64()
 }
 
 impl Streams {
@@ -216,6 +295,15 @@ impl Streams {
     fn best_rate(&self) -> Option<f64> {
         let rates = self.streams.values().filter_map(|stream| stream.rate);
         rates.max_by(f64::total_cmp)
+    }
+
+    fn usual(&self) -> Usual {
+        let patience = self.patience.0;
+        Usual {
+            rate: self.best_rate(),
+            lateness: self.lateness.map(|late| USUAL_LATENESS * patience * late),
+            patience,
+        }
     }
 
     pub fn contains(&self, stream: StreamId) -> bool {
@@ -247,15 +335,56 @@ impl Streams {
         }
     }
 
-    /// So many blocks arrived since the stream began.
-    pub fn handle_arrived(&mut self, stream: StreamId, blocks: u64, now: Moment) {
-        if let Some(known) = self.streams.get_mut(&stream) {
-            while known.arrived < blocks && !known.backlog.is_empty() {
-                known.arrived += 1;
-                self.heard = now;
-                known.handle_arrival(now);
+    /// So many blocks arrived since the stream began; gives those that did now.
+    pub fn handle_arrived(
+        &mut self,
+        stream: StreamId,
+        blocks: u64,
+        now: Moment,
+        mut arrived: impl FnMut(BlockId),
+    ) {
+        let usual = self.usual();
+        let Some(known) = self.streams.get_mut(&stream) else {
+            return;
+        };
+        while known.arrived < blocks
+            && let Some((block, late)) = known.handle_arrival(usual, now)
+        {
+            known.arrived += 1;
+            self.heard = now;
+            self.arrivals += 1;
+            if let Some(late) = late.map(f64::abs) {
+                let known = self.lateness.unwrap_or(late);
+                self.lateness = Some(known + (late - known) / 8.0);
             }
+            arrived(block);
         }
+    }
+
+    /// Which of two blocks with the same content arrived first: the twin, or
+    /// the original, so that the twin was in vain.
+    pub fn handle_race(&mut self, twin_won: bool) {
+        let factor = if twin_won { 0.5 } else { 1.25 };
+        self.patience.0 = (self.patience.0 * factor).clamp(1.0, MOST_PATIENCE);
+    }
+
+    /// How many twins may be under way: little is known before much has
+    /// arrived.
+    pub fn most_twins(&self) -> usize {
+        usize::try_from(2 + self.arrivals / 2).unwrap_or(usize::MAX)
+    }
+
+    /// Whether something of a stream waits for its path.
+    pub fn handle_judged(&mut self, stream: StreamId, guilty: bool, now: Moment) {
+        if let Some(known) = self.streams.get_mut(&stream) {
+            known.judged = Some((now, guilty));
+        }
+    }
+
+    /// Whether the driver was asked about it at this moment.
+    pub fn is_judged(&self, stream: StreamId, now: Moment) -> bool {
+        let known = self.streams.get(&stream);
+        known.is_some_and(|known| known.judged.is_some_and(|(at, _)| at == now))
     }
 
     /// Whether the receiver has room for more blocks.
@@ -277,8 +406,9 @@ impl Streams {
     /// A block that would be there sooner by another stream that is free;
     /// `eligible` says which blocks come into question.
     pub fn hopeless(&self, now: Moment, eligible: impl Fn(BlockId) -> bool) -> Option<Hopeless> {
-        let usual = self.best_rate();
-        let candidates = self.streams.iter().filter_map(|(&id, stream)| {
+        let usual = self.usual();
+        let suspects = self.streams.iter().filter(|s| !s.1.is_innocent(now));
+        let candidates = suspects.filter_map(|(&id, stream)| {
             let mut ahead = stream.backlog_bytes;
             let candidate = stream.backlog.iter().rev().find(|sent| {
                 ahead -= sent.bytes;
@@ -288,16 +418,22 @@ impl Streams {
                 return Some((f64::INFINITY, id, candidate));
             }
             let share = (ahead + candidate.bytes) as f64 / stream.backlog_bytes as f64;
-            Some((stream.drain_seconds(now) * share, id, candidate))
+            let drain = usual.rate.map(|_| stream.drain_seconds(usual.rate, now))?;
+            Some((drain * share, id, candidate))
         });
         let (finish, slow, candidate) = candidates.max_by(|a, b| a.0.total_cmp(&b.0))?;
         let best = self
             .streams
             .iter()
             .filter(|(id, other)| **id != slow && other.is_free(now))
-            .filter_map(|(&id, other)| Some((other.seconds_for(candidate.bytes, usual, now)?, id)))
+            .filter_map(|(&id, other)| {
+                Some((other.seconds_for(candidate.bytes, usual.rate, now)?, id))
+            })
             .min_by(|a, b| a.0.total_cmp(&b.0))?;
-        (finish > best.0).then_some(Hopeless {
+        // What saves next to no time is not worth a block.
+        let block = usual.rate.map_or(0.0, |rate| candidate.bytes as f64 / rate);
+        let margin = usual.patience * block * LEAST_LATENESS + usual.lateness.unwrap_or_default();
+        (finish > best.0 + margin).then_some(Hopeless {
             slow,
             block: candidate.block,
             helper: best.1,
@@ -311,11 +447,11 @@ impl Streams {
         if self.moved.is_some_and(|at| now < at + self.silence()) {
             return None;
         }
-        let usual = self.best_rate();
+        let usual = self.usual();
         let known = self.streams.get(&current)?;
         let overdue = known.overdue_at(usual).is_some_and(|at| now >= at);
         // Twice, so that streams of a kind do not take turns.
-        let slow = known.rate.or(usual) < usual.map(|best| best / 2.0);
+        let slow = known.rate.or(usual.rate) < usual.rate.map(|best| best / 2.0);
         let silent = self.is_busy() && now >= self.heard + self.silence();
         let next = if silent {
             let after = self.streams.range(current..).nth(1);
@@ -370,7 +506,7 @@ impl Streams {
             return Some(silent);
         };
         let look = now + (latency / 8).clamp(LOOK_AGAIN.0, LOOK_AGAIN.1);
-        let usual = self.best_rate();
+        let usual = self.usual();
         let overdue = self
             .streams
             .values()

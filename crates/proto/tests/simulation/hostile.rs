@@ -129,6 +129,9 @@ fn for_receiver(random: &mut Random) -> Message {
 }
 
 fn for_sender(random: &mut Random) -> Message {
+    if random.chance(10) {
+        return Message::Finished(Totals::default());
+    }
     let some = random.below(4);
     match random.below(7) {
         0 => Message::Answers(
@@ -163,13 +166,12 @@ fn for_sender(random: &mut Random) -> Message {
                 reason,
             }
         }
-        5 => Message::Arrived {
+        _ => Message::Arrived {
             streams: (0..some)
                 .map(|_| (number(random) as u32, random.next()))
                 .collect(),
             room: random.below(2) == 0,
         },
-        _ => Message::Finished(Totals::default()),
     }
 }
 
@@ -301,6 +303,7 @@ fn a_receiver_survives_whatever_a_sender_says() {
 
 #[test]
 fn a_sender_survives_whatever_a_receiver_says() {
+    let (mut early, mut finished) = (0, 0);
     for seed in 0..2000 {
         let mut random = Random::new(seed);
         let settings = SenderSettings {
@@ -311,37 +314,52 @@ fn a_sender_survives_whatever_a_receiver_says() {
             ..SenderSettings::default()
         };
         let mut sender = Sender::new(settings);
-        let mut read = Vec::new();
+        let (mut read, walk) = (Vec::new(), random.below(300));
         for step in 0..300 {
             let now = Moment(step * 1_000_000);
+            if step == walk {
+                sender.handle_walk_end();
+            }
             if random.chance(700) {
-                match sender.handle_message(for_sender(&mut random), now) {
-                    // The session would be over; here the nonsense goes on.
-                    Ok(()) | Err(SenderError::TooEarly) => {}
-                    Err(error) => panic!("seed {seed}: {error}"),
+                let message = for_sender(&mut random);
+                // The one thing that such a message can be is too early, and
+                // the session is over then.
+                let ends = matches!(message, Message::Finished(_));
+                let done = step >= walk && sender.tracked() == 0;
+                let expected = match ends && !done {
+                    true => Err(SenderError::TooEarly),
+                    false => Ok(()),
+                };
+                assert_eq!(sender.handle_message(message, now), expected, "seed {seed}");
+                assert_eq!(sender.finished().is_some(), ends && done, "seed {seed}");
+                early += u64::from(ends && !done);
+                finished += u64::from(ends && done);
+                if ends {
+                    break;
                 }
             } else {
-                drive(&mut sender, &mut random, step, now, &mut read);
+                drive(&mut sender, &mut random, (step, walk), now, &mut read);
             }
             assert!(sender.blocks_under_way() <= 2 * settings.unacknowledged_blocks);
             while sender.poll_message().is_some() || sender.poll_event().is_some() {}
         }
     }
+    assert!(early > 100 && finished > 10, "{early} {finished}");
 }
 
 fn drive(
     sender: &mut Sender,
     random: &mut Random,
-    step: u64,
+    (step, walk): (u64, u64),
     now: Moment,
     read: &mut Vec<(BlockId, longhaul_proto::sender::Work)>,
 ) {
     let stream = StreamId(random.below(3) as u32);
-    match random.below(7) {
+    match random.below(8) {
         0 => {
             let mut entry = entry(random);
             entry.id = EntryId(step);
-            if entry.is_valid() {
+            if entry.is_valid() && step < walk {
                 sender.handle_entry(entry);
             }
         }
@@ -350,6 +368,12 @@ fn drive(
         3 => read.extend(sender.poll_read(now).map(|job| (job.block, job.work))),
         4 => while sender.poll_dispatch(stream, now).is_some() {},
         5 => drop(sender.poll_control(stream, now)),
+        6 => {
+            if let Some(suspect) = sender.poll_suspect(now) {
+                sender.handle_judged(suspect, random.chance(500), now);
+                assert_ne!(sender.poll_suspect(now), Some(suspect));
+            }
+        }
         _ => {
             let Some((block, work)) = read.pop() else {
                 return;

@@ -68,6 +68,10 @@ struct Pipe {
     free_at: Moment,
     buffered: usize,
     flying: usize,
+    /// Frames that have not left: they stand still, or wait for the others.
+    unsent: usize,
+    /// When the other end read the last frame.
+    read_at: Moment,
 }
 
 /// A stream, from its dial to its end.
@@ -102,22 +106,40 @@ impl Conn {
         self.pipes[from.index()].buffered < self.link.buffer
     }
 
-    /// An end writes so many bytes: when they have left, and when they arrive;
-    /// none where they never do.
-    pub fn write(&mut self, from: End, bytes: usize, now: Moment) -> Option<(Moment, Moment)> {
+    /// An end writes so many bytes, which take `pace` times as long as the rate
+    /// says; `reading` is how long the other end's process lets them lie. When
+    /// they have left, and when they are read; none where they never are.
+    pub fn write(
+        &mut self,
+        from: End,
+        bytes: usize,
+        now: Moment,
+        (pace, reading): (f64, Duration),
+    ) -> Option<(Moment, Moment)> {
         let pipe = &mut self.pipes[from.index()];
         pipe.buffered += bytes;
-        pipe.free_at =
-            pipe.free_at.max(now) + Duration::from_secs_f64(bytes as f64 / self.link.rate);
-        if self.dead || self.link.stalls.is_some_and(|stalls| pipe.free_at > stalls) {
+        let span = Duration::from_secs_f64(pace * bytes as f64 / self.link.rate);
+        pipe.free_at = pipe.free_at.max(now) + span;
+        let moves = !self.dead && self.link.stalls.is_none_or(|stalls| pipe.free_at <= stalls);
+        pipe.unsent += 1;
+        if !moves {
             return None;
         }
         pipe.flying += 1;
-        Some((pipe.free_at, pipe.free_at + self.link.latency))
+        pipe.read_at = pipe.read_at.max(pipe.free_at + self.link.latency) + reading;
+        Some((pipe.free_at, pipe.read_at))
+    }
+
+    /// Whether something that an end wrote has not left, as its kernel knows.
+    /// What has left is there within the latency.
+    pub fn has_unsent(&self, from: End) -> bool {
+        self.pipes[from.index()].unsent > 0
     }
 
     pub fn left(&mut self, from: End, bytes: usize) {
-        self.pipes[from.index()].buffered -= bytes;
+        let pipe = &mut self.pipes[from.index()];
+        pipe.buffered -= bytes;
+        pipe.unsent -= 1;
     }
 
     /// A frame reaches its end; false where it was lost.

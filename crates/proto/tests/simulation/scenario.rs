@@ -53,6 +53,10 @@ pub struct Scenario {
     pub write: Spans,
     pub store: Spans,
     pub redial: Spans,
+    /// A frame takes up to so much more of its link's time.
+    pub jitter: f64,
+    /// How long the other end's process lets lie what its kernel has.
+    pub reading: Spans,
     /// How much later than the other an end may notice a stream's death.
     pub notice: Spans,
     pub linger: Duration,
@@ -93,6 +97,8 @@ impl Scenario {
             write: NONE,
             store: NONE,
             redial: (milliseconds(10), milliseconds(10)),
+            jitter: 0.0,
+            reading: NONE,
             notice: NONE,
             linger: Duration::from_secs(60),
             faults: Vec::new(),
@@ -117,6 +123,7 @@ impl Scenario {
         scenario.readers = random.between(1, 8) as usize;
         scenario.writers = random.between(1, 8) as usize;
         scenario.pool = random.between(1, 16) as usize;
+        scenario.jitter = random.pick(&[0.0, 0.5, 5.0]);
         scenario.corrupt = random.pick(&[0, 0, 20, 100]);
         scenario.failing = random.pick(&[0, 0, 50]);
         scenario.warm = false;
@@ -167,6 +174,7 @@ fn random_times(scenario: &mut Scenario, random: &mut Random) {
     scenario.write = spans(20);
     scenario.store = spans(100);
     scenario.redial = spans(300);
+    scenario.reading = spans(5);
     scenario.notice = spans(500);
     scenario.linger = milliseconds(random.pick(&[50, 1000, 60_000]));
 }

@@ -10,7 +10,7 @@ use longhaul_proto::sender::{
     BlockId, Dispatch, PackedJob, PackedRead, PieceRead, ReadJob, Sender, SenderSettings, Work,
 };
 
-use crate::network::{End, Frame};
+use crate::network::{Conn, End, Frame};
 use crate::source::{self, NodeKind, Source, Step};
 use crate::world::{Event, World};
 
@@ -230,6 +230,12 @@ impl World {
         if self.sending.waiting && self.sending.sender.entry_credit() > 0 {
             self.sending.waiting = false;
             self.push(std::time::Duration::ZERO, Event::Walk);
+        }
+        while let Some(suspect) = self.sending.sender.poll_suspect(self.now) {
+            let own = |conn: &Conn| conn.epoch == self.epoch && conn.id == suspect;
+            let conn = self.conns.iter().rfind(|conn| own(conn)).unwrap();
+            let guilty = conn.has_unsent(End::Sender);
+            self.sending.sender.handle_judged(suspect, guilty, self.now);
         }
         let readers = self.sending.readers.unwrap_or(self.scenario.readers);
         loop {

@@ -102,7 +102,9 @@ impl World {
         if from == End::Sender {
             self.checks.wire.push((self.now, bytes as u64));
         }
-        if let Some((left, arrives)) = self.conns[conn].write(from, bytes, self.now) {
+        let slower = self.scenario.jitter * self.random.below(1000) as f64 / 1000.0;
+        let delay = (1.0 + slower, self.random.span(self.scenario.reading));
+        if let Some((left, arrives)) = self.conns[conn].write(from, bytes, self.now, delay) {
             self.push_at(left, Event::Left(conn, from, bytes));
             self.push_at(arrives, Event::Arrive(conn, from.other(), frame));
         }
