@@ -79,6 +79,7 @@ const CP_EXAMPLES: &str = "Examples:
   longhaul cp -r data/ longhaul://dtn.example.org/archive    fills archive
   longhaul cp longhaul://dtn.example.org/archive/big.h5 .    fetches one file
   longhaul cp report.pdf longhaul://dtn.example.org/inbox/   makes inbox/report.pdf
+  longhaul cp -rn data/ longhaul://dtn.example.org/archive   says what that would copy
   longhaul cp zero:10GB longhaul://dtn.example.org/null:     measures without disks
   longhaul cp --lab rtt=100ms,rate=1gbit -r data /tmp/copy   across an emulated path
 A slash after a source directory means what is in it. An interrupted copy goes on when the same
@@ -194,6 +195,13 @@ pub struct CopyArguments {
     /// its root.
     #[arg(short = 'L', long)]
     pub copy_links: bool,
+    /// Say what would be copied: how much is new, changed, unchanged. Nothing is moved, and nothing
+    /// made or changed at the destination.
+    #[arg(short = 'n', long, conflicts_with_all = ["verify", "manifest"])]
+    pub dry_run: bool,
+    /// With --dry-run: also name what is new or changed, a line each on standard output.
+    #[arg(short, long, requires = "dry_run", conflicts_with_all = ["json", "quiet"])]
+    pub verbose: bool,
     /// Compress what gets smaller: zstd[:LEVEL] or lz4.
     #[arg(long, value_name = "CODEC", value_parser = parse_codec)]
     pub compress: Option<Codec>,

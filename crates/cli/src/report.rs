@@ -6,7 +6,7 @@ mod manifest;
 mod progress;
 mod summary;
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -14,7 +14,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use longhaul_engine::session::{Ending, Event, Transfer, Watch};
 use longhaul_proto::digest::Checksum;
 use longhaul_proto::handshake::Purport;
-use longhaul_proto::message::{FailureKind, Farewell};
+use longhaul_proto::manifest::TreePath;
+use longhaul_proto::message::{Change, FailureKind, Farewell};
 
 use crate::commands::steering::Shared as Steered;
 use crate::messages::{Exit, Stop, clear_line, say};
@@ -28,6 +29,8 @@ pub struct Report {
 struct Shared {
     json: bool,
     quiet: bool,
+    /// What would be copied is named on standard output.
+    names: bool,
     terminal: bool,
     failed: AtomicU64,
     /// Failures that mean that data differ.
@@ -45,6 +48,7 @@ impl Report {
         let shared = Shared {
             json,
             quiet,
+            names: false,
             terminal: std::io::stderr().is_terminal(),
             failed: AtomicU64::new(0),
             differing: AtomicU64::new(0),
@@ -61,6 +65,14 @@ impl Report {
     pub fn tell_of(&self, steered: Steered) {
         // A command steers one transfer.
         let _ = self.shared.steered.set(steered);
+    }
+
+    /// The same; whether what would be copied is named.
+    pub fn naming(mut self, names: bool) -> Report {
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            shared.names = names;
+        }
+        self
     }
 
     /// What a transfer tells its events to.
@@ -159,6 +171,18 @@ impl Report {
     }
 }
 
+/// What a copy would do with an entry, for people and pipes: the name as bytes.
+fn name(path: &TreePath, change: Change) {
+    let what: &[u8] = match change {
+        Change::New => b"new ",
+        Change::Changed => b"changed ",
+    };
+    // A reader that went away is no reason to stop.
+    let _ = std::io::stdout()
+        .lock()
+        .write_all(&[what, path.as_bytes(), b"\n"].concat());
+}
+
 impl Shared {
     fn handle(&self, event: &Event) {
         if self.json {
@@ -181,6 +205,8 @@ impl Shared {
                     false => say(&format!("{shown}: {}", failure.text)),
                 }
             }
+            Event::Planned { path, change, .. } if self.names => name(path, *change),
+            Event::Planned { .. } => {}
             Event::Committed { path, digest, .. } | Event::Skipped { path, digest, .. } => {
                 if let (Some(manifest), Some(Checksum::Blake3(digest))) = (&self.manifest, digest) {
                     let mut manifest = manifest.lock().unwrap_or_else(PoisonError::into_inner);

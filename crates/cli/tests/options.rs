@@ -4,7 +4,7 @@
 
 mod support;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -413,6 +413,151 @@ fn zeros_and_nowhere_need_no_disk() {
         );
     }
     assert_eq!(tree::leftovers(stage.directory.path()).len(), 0);
+}
+
+/// Everything below a directory with all that a copy could change.
+fn state(root: &Path) -> Vec<(PathBuf, [i64; 7])> {
+    use std::os::unix::fs::MetadataExt;
+    let all = std::iter::once(PathBuf::new()).chain(tree::paths(root));
+    all.map(|path| {
+        let status = fs::symlink_metadata(root.join(&path)).unwrap();
+        let mode = i64::from(status.mode());
+        let times = [
+            status.mtime(),
+            status.mtime_nsec(),
+            status.ctime(),
+            status.ctime_nsec(),
+        ];
+        let [a, b, c, d] = times;
+        (
+            path,
+            [mode, status.size() as i64, status.ino() as i64, a, b, c, d],
+        )
+    })
+    .collect()
+}
+
+/// What a dry run would copy, by name.
+fn plans(finished: &Finished) -> BTreeMap<Vec<u8>, String> {
+    let events = finished.events();
+    let planned = events.iter().filter(|event| event["event"] == "planned");
+    planned
+        .map(|event| (path_of(event), event["change"].as_str().unwrap().to_owned()))
+        .collect()
+}
+
+#[test]
+fn a_dry_run_says_what_would_be_copied_and_touches_nothing() {
+    let stage = Stage::new(&["--write"]);
+    tree::hard_tree(&stage.path("data"));
+    tree::hard_tree(&stage.path("root/data"));
+    fs::create_dir(stage.path("local")).unwrap();
+    let local = |flags: &[&str]| {
+        let mut command = longhaul();
+        command.current_dir(stage.directory.path());
+        command
+            .args(["cp", "-r"])
+            .args(flags)
+            .args(["data", "local/to"]);
+        command
+    };
+    let ways: [(&str, &dyn Fn(&[&str]) -> Command); 3] = [
+        ("root/to", &|flags| stage.push(flags, "data", "to")),
+        ("pulled", &|flags| stage.pull(flags, "data", "pulled")),
+        ("local/to", &local),
+    ];
+    for (to, way) in ways {
+        let dry = |flags: &[&str]| run(&mut way(&[&["-n"], flags].concat()));
+        let above = state(stage.path(to).parent().unwrap());
+        let first = dry(&["--json"]).expect(0);
+        assert_eq!(state(stage.path(to).parent().unwrap()), above, "{to}");
+        let real = run(&mut way(&["--json"])).expect(0).summary();
+        assert_eq!(
+            plans(&first).len() as u64,
+            real["entries"].as_u64().unwrap()
+        );
+        assert!(plans(&first).values().all(|change| change == "new"));
+        let told = first.summary();
+        assert_eq!(told["new_entries"], real["entries"]);
+        assert_eq!(told["planned_bytes"], real["bytes"]);
+        assert_eq!((&told["bytes"], &told["entries"]), (&0.into(), &0.into()));
+
+        let landed = stage.path(to).join("data");
+        let before = state(&landed);
+        let same = dry(&["--json"]).expect(0);
+        assert_eq!(plans(&same), BTreeMap::new());
+        assert_eq!(same.summary()["skipped_bytes"], real["bytes"]);
+        dry(&[]).expect(0).says(&["would copy: 0 new, 0 changed"]);
+        assert_eq!(state(&landed), before, "{to}");
+
+        fs::remove_file(landed.join("many/007")).unwrap();
+        fs::remove_dir_all(landed.join("empty")).unwrap();
+        fs::write(landed.join("large"), b"not that").unwrap();
+        fs::remove_file(landed.join("dangling")).unwrap();
+        std::os::unix::fs::symlink("elsewhere", landed.join("dangling")).unwrap();
+        let before = state(&landed);
+        let differing = dry(&["--json"]).expect(0);
+        let expected = [
+            ("data/dangling", "changed"),
+            ("data/empty", "new"),
+            ("data/empty/inner", "new"),
+            ("data/large", "changed"),
+            ("data/many/007", "new"),
+        ];
+        let expected = expected.map(|(path, change)| (path.as_bytes().to_vec(), change.to_owned()));
+        assert_eq!(plans(&differing), BTreeMap::from(expected), "{to}");
+        let named = dry(&["-v"]).expect(0).says(&["3 new, 2 changed"]);
+        let mut lines: Vec<&str> = std::str::from_utf8(&named.output)
+            .unwrap()
+            .lines()
+            .collect();
+        lines.sort_unstable();
+        assert_eq!(lines[..2], ["changed data/dangling", "changed data/large"]);
+        assert_eq!(lines.len(), 5, "{named:?}");
+
+        // What a copy could not do is a failure here too.
+        fs::remove_file(landed.join("one block")).unwrap();
+        fs::create_dir(landed.join("one block")).unwrap();
+        let before = [before, state(&landed)].into_iter().next_back().unwrap();
+        dry(&[]).expect(2).says(&["one block", "would fail: 1"]);
+        assert_eq!(state(&landed), before, "{to}");
+    }
+    assert_no_leftovers(stage.directory.path());
+}
+
+#[test]
+fn a_dry_run_of_one_file_knows_its_name_and_its_limits() {
+    let stage = Stage::new(&["--write"]);
+    tree::write(&stage.path("file"), b"file");
+    for (to, name) in [("new", "new"), ("new/", "file"), ("", "file")] {
+        let finished = run(&mut stage.push(&["-n", "--json"], "file", to)).expect(0);
+        assert_eq!(finished.summary()["new_entries"], 1, "{to} {name}");
+    }
+    // As a copy has it: the directory above a new name must exist.
+    run(&mut stage.push(&["-n"], "file", "no/where")).expect(6);
+    assert_eq!(tree::paths(&stage.path("root")).len(), 0);
+    run(&mut stage.push(&["-n", "--verify"], "file", "x")).expect(1);
+    run(&mut stage.push(&["-v"], "file", "x")).expect(1);
+    // Who may not write is not told what is there.
+    let reading = Stage::new(&[]);
+    tree::write(&reading.path("file"), b"file");
+    run(&mut reading.push(&["-n"], "file", "x")).expect(4);
+}
+
+#[test]
+fn a_dry_run_leaves_a_running_copy_alone() {
+    let stage = Stage::new(&["--write", "--memory", "8MiB"]);
+    tree::mixed_tree(&stage.path("data"), 300, 40 << 20);
+    let proxy = Proxy::to(stage.daemon.address);
+    let mut command = through(&stage, &proxy, "data", "x");
+    let first = stopped(&stage, &proxy, &mut command);
+    run(&mut stage.push(&["-n"], "data", "x"))
+        .expect(0)
+        .says(&["would copy"]);
+    first.signal(Signal::CONT);
+    first.wait().expect(0);
+    tree::assert_same(&stage.path("data"), &stage.path("root/x/data"));
+    assert_no_leftovers(stage.directory.path());
 }
 
 #[test]

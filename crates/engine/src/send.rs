@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use longhaul_proto::block::Codec;
+use longhaul_proto::handshake::Purport;
 use longhaul_proto::message::Flows;
 use longhaul_proto::sender::SenderSettings;
 
@@ -57,6 +58,7 @@ impl SendSide {
             block_bytes: settings.block_bytes as u64,
             integrity: settings.integrity,
             asks: settings.asks,
+            moves: settings.purport != Purport::DryRun,
             epoch: settings.epoch,
             ..SenderSettings::default()
         }

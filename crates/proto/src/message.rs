@@ -192,6 +192,21 @@ pub enum Answer {
     /// It cannot go there.
     #[n(3)]
     Refuse(#[n(0)] Failure),
+    /// In a dry run: what a copy would do with it.
+    #[n(4)]
+    Planned(#[n(0)] Change),
+}
+
+/// What a copy would do with an entry that is not there already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
+#[cbor(index_only)]
+pub enum Change {
+    /// Make it: nothing has its name.
+    #[n(0)]
+    New,
+    /// Replace what has its name.
+    #[n(1)]
+    Changed,
 }
 
 /// How an entry ended.
@@ -207,6 +222,10 @@ pub enum Outcome {
     /// It is not.
     #[n(1)]
     Failed(#[n(0)] Failure),
+    /// In a dry run, a directory: what a copy would do with it; none where it
+    /// is there.
+    #[n(2)]
+    Planned(#[n(0)] Option<Change>),
 }
 
 /// What kind of failure.
@@ -329,6 +348,10 @@ pub struct Totals {
     #[n(8)]
     #[cbor(default)]
     pub expired: u64,
+    /// Entries that a copy would make or replace, in a dry run.
+    #[n(9)]
+    #[cbor(default)]
+    pub planned: u64,
 }
 
 /// What one end sees: of each stream what its kernel tells, and how busy each

@@ -21,7 +21,7 @@ use crate::block::{ContentName, PackedEntry, PieceName};
 use crate::digest::{Checksum, Integrity};
 use crate::ledger::{DurableBlock, RangeSet};
 use crate::manifest::{Entry, EntryId, EntryKind};
-use crate::message::{AgainReason, Answer, Failure, Message, Outcome, Totals};
+use crate::message::{AgainReason, Answer, Change, Failure, Message, Outcome, Totals};
 use crate::session::StreamId;
 
 /// How a receiver works.
@@ -168,6 +168,8 @@ pub enum Compared {
     Partial(Vec<DurableBlock>),
     /// It cannot go there.
     Refused(Failure),
+    /// In a dry run: what a copy would do with it.
+    Planned(Change),
 }
 
 /// What the other end did wrong; the session is over.
@@ -469,9 +471,17 @@ impl Receiver {
                 Compared::Partial(blocks) => self.resume(entry, &blocks),
                 Compared::Refused(failure) => {
                     if !known {
-                        self.end_compared(entry, Some(failure.clone()), None);
+                        let outcome = Outcome::Failed(failure.clone());
+                        self.end_compared(entry, Some(outcome), None);
                     }
                     Answer::Refuse(failure)
+                }
+                Compared::Planned(change) => {
+                    if !known {
+                        let outcome = Outcome::Planned(Some(change));
+                        self.end_compared(entry, Some(outcome), None);
+                    }
+                    Answer::Planned(change)
                 }
             };
             answers.push((id, answer));
@@ -481,18 +491,15 @@ impl Receiver {
         }
     }
 
-    /// An entry ends with its comparison: it was there, or cannot go there. The
-    /// answer says so, no outcome is sent.
-    fn end_compared(&mut self, entry: Entry, failure: Option<Failure>, digest: Option<Checksum>) {
-        match &failure {
-            None => self.totals.skipped += 1,
-            Some(_) => self.totals.failed += 1,
-        }
+    /// An entry ends with its comparison: it was there, cannot go there, or
+    /// would. The answer says so, no outcome is sent.
+    fn end_compared(&mut self, entry: Entry, outcome: Option<Outcome>, digest: Option<Checksum>) {
+        self.count(outcome.as_ref());
         let (id, parent) = (entry.id, entry.parent);
         self.events.push_back(ReceivedEvent::Ended {
             entry: Some(entry),
             id,
-            outcome: failure.map(Outcome::Failed),
+            outcome,
             digest,
         });
         self.mark_done(id, parent);
@@ -515,6 +522,13 @@ impl Receiver {
             Ok(()) => Outcome::Committed { digest: None },
             Err(failure) => Outcome::Failed(failure),
         };
+        self.finish_entry(entry.id, entry.parent, Some(entry), outcome);
+    }
+
+    /// In a dry run: what a copy would do with a directory; none where it is
+    /// there.
+    pub fn handle_directory_planned(&mut self, entry: Entry, change: Option<Change>) {
+        let outcome = Outcome::Planned(change);
         self.finish_entry(entry.id, entry.parent, Some(entry), outcome);
     }
 
@@ -629,10 +643,7 @@ impl Receiver {
         if self.is_done(id) {
             return;
         }
-        match outcome {
-            Outcome::Committed { .. } => self.totals.committed += 1,
-            Outcome::Failed(_) => self.totals.failed += 1,
-        }
+        self.count(Some(&outcome));
         self.events.push_back(ReceivedEvent::Ended {
             entry,
             id,
@@ -641,6 +652,17 @@ impl Receiver {
         });
         self.outcomes.push((id, outcome));
         self.mark_done(id, parent);
+    }
+
+    fn count(&mut self, outcome: Option<&Outcome>) {
+        let totals = &mut self.totals;
+        let counter = match outcome {
+            Some(Outcome::Committed { .. }) => &mut totals.committed,
+            Some(Outcome::Failed(_)) => &mut totals.failed,
+            Some(Outcome::Planned(Some(_))) => &mut totals.planned,
+            Some(Outcome::Planned(None)) | None => &mut totals.skipped,
+        };
+        *counter += 1;
     }
 
     fn is_done(&self, id: EntryId) -> bool {

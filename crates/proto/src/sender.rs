@@ -8,6 +8,7 @@
 
 mod account;
 mod plan;
+mod settings;
 mod streams;
 mod track;
 
@@ -18,7 +19,7 @@ use longhaul_units::Moment;
 
 use crate::account::Account;
 use crate::block::{ContentName, PieceName};
-use crate::digest::{Checksum, Integrity, SMALLEST_BLOCK_BYTES, is_block};
+use crate::digest::{Checksum, SMALLEST_BLOCK_BYTES, is_block};
 use crate::ledger::DurableBlock;
 use crate::manifest::{Entry, EntryId, EntryKind};
 use crate::message::{AgainReason, Answer, Failure, FailureKind, Message, Outcome, Totals};
@@ -27,47 +28,9 @@ use crate::session::StreamId;
 pub use account::{Ending, EntryEvent};
 use plan::Plan;
 pub use plan::{PackedJob, ReadJob, Work};
+pub use settings::SenderSettings;
 use streams::Streams;
 use track::{Stage, Tracked};
-
-/// How a sender works.
-#[derive(Clone, Copy, Debug)]
-pub struct SenderSettings {
-    /// Bytes of a block, a power of two.
-    pub block_bytes: u64,
-    /// Most entries in a pack.
-    pub pack_entries: usize,
-    /// Most entries known and not done.
-    pub window_entries: usize,
-    /// Most packed entries sent and not done: what a kill may cost.
-    pub unacknowledged_entries: usize,
-    /// Most blocks read and not acknowledged.
-    pub unacknowledged_blocks: usize,
-    /// How blocks are verified.
-    pub integrity: Integrity,
-    /// Every entry is asked for first: the destination is not empty.
-    pub asks: bool,
-    /// This end holds the acknowledgements and commits large files.
-    pub commits: bool,
-    /// The session's epoch.
-    pub epoch: u64,
-}
-
-impl Default for SenderSettings {
-    fn default() -> SenderSettings {
-        SenderSettings {
-            block_bytes: 1 << 20,
-            pack_entries: crate::block::MAXIMUM_PACK_ENTRIES,
-            window_entries: 16_384,
-            unacknowledged_entries: 4096,
-            unacknowledged_blocks: 65_536,
-            integrity: Integrity::Digest,
-            asks: false,
-            commits: false,
-            epoch: 1,
-        }
-    }
-}
 
 /// A source that changes more often than this during its copy is given up.
 const MAXIMUM_RESTARTS: u32 = 5;
@@ -120,6 +83,9 @@ pub enum SenderError {
     /// It says that everything is done, and something is not.
     #[error("the receiver said that everything is done before it was")]
     TooEarly,
+    /// It asks for data in a dry run, or plans where it shall take them.
+    #[error("the receiver and this end do not agree whether this is a dry run")]
+    DryRun,
 }
 
 /// The sending end of a transfer.
@@ -274,6 +240,7 @@ impl Sender {
         match message {
             Message::Answers(answers) => {
                 for (id, answer) in answers {
+                    self.check_purport(&answer)?;
                     self.handle_answer(id, answer);
                 }
             }
@@ -286,6 +253,9 @@ impl Sender {
             }
             Message::Done { epoch, entries } if epoch == self.settings.epoch => {
                 for (id, outcome) in entries {
+                    if self.settings.moves && matches!(outcome, Outcome::Planned(_)) {
+                        return Err(SenderError::DryRun);
+                    }
                     self.handle_done(id, outcome);
                 }
             }
@@ -481,6 +451,22 @@ impl Sender {
             Answer::Skip { digest } => self.end(id, Ending::Skipped(digest)),
             Answer::Refuse(failure) => self.end(id, Ending::Failed(failure)),
             Answer::Resume(ranges) => self.resume(id, &ranges),
+            Answer::Planned(change) => self.end(id, Ending::Planned(change)),
+        }
+    }
+
+    /// A dry run moves nothing, whatever the receiver asks for; and a receiver
+    /// that only plans must not be taken for one that has the data.
+    fn check_purport(&self, answer: &Answer) -> Result<(), SenderError> {
+        let fits = match answer {
+            Answer::Send | Answer::Resume(_) => self.settings.moves,
+            Answer::Planned(_) => !self.settings.moves,
+            Answer::Skip { .. } | Answer::Refuse(_) => true,
+        };
+        if fits {
+            Ok(())
+        } else {
+            Err(SenderError::DryRun)
         }
     }
 
@@ -553,6 +539,8 @@ impl Sender {
         match outcome {
             Outcome::Committed { digest } => self.end(id, Ending::Committed(digest)),
             Outcome::Failed(failure) => self.end(id, Ending::Failed(failure)),
+            Outcome::Planned(Some(change)) => self.end(id, Ending::Planned(change)),
+            Outcome::Planned(None) => self.end(id, Ending::Skipped(None)),
         }
     }
 

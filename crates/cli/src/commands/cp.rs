@@ -3,7 +3,7 @@
 use longhaul_engine::session::TransferSettings;
 use longhaul_proto::block::Codec;
 use longhaul_proto::digest::Integrity;
-use longhaul_proto::handshake::Landing;
+use longhaul_proto::handshake::{Landing, Purport};
 
 use super::run::{Fixed, Task, layer_settings, remote_flows};
 use crate::arguments::{CopyArguments, IntegrityArgument};
@@ -18,6 +18,7 @@ pub fn run(arguments: CopyArguments) -> Exit {
 
 fn copy(arguments: CopyArguments) -> Result<Exit, Stop> {
     let report = Report::new(arguments.json, arguments.quiet, arguments.manifest.clone())?;
+    let report = report.naming(arguments.verbose);
     task(arguments)?.run(&report)
 }
 
@@ -43,7 +44,12 @@ fn task(arguments: CopyArguments) -> Result<Task, Stop> {
         [_] => Landing::WithinOrAs,
         _ => Landing::Within,
     };
+    let purport = match arguments.dry_run {
+        true => Purport::DryRun,
+        false => Purport::Copy,
+    };
     let settings = TransferSettings {
+        purport,
         codec: arguments.compress.unwrap_or(Codec::Plain),
         integrity,
         checkpoint_bytes: arguments.checkpoint.0.max(1),

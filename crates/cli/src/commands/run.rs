@@ -9,7 +9,7 @@ use longhaul_engine::failure::failure_of;
 use longhaul_engine::journal::Owner;
 use longhaul_engine::net::clear::local_pair;
 use longhaul_engine::recv::ReceiveSide;
-use longhaul_engine::recv::landing::{Arrival, Destination, LandingError, file_time_now};
+use longhaul_engine::recv::landing::{Arrival, Destination, LandingError, Missing, file_time_now};
 use longhaul_engine::send::SendSide;
 use longhaul_engine::send::source::{Source, SourceError, Sources, What, open_source};
 use longhaul_engine::session::{Ending, FlowCounts, Transfer, TransferSettings, Watch};
@@ -370,8 +370,8 @@ impl Task {
         match &self.destination {
             Endpoint::Null => Ok(Destination::sink(sink(), arrival)),
             Endpoint::Local(path) => {
-                let make = self.settings.purport == Purport::Copy;
-                Destination::open(&Anywhere, path, landing, make, arrival)
+                let missing = Missing::for_purport(self.settings.purport);
+                Destination::open(&Anywhere, path, landing, missing, arrival)
                     .map_err(|error| landing_stop(&error))
             }
             Endpoint::Zero(_) | Endpoint::Daemon(_) => Err(Stop::new(

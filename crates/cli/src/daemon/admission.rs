@@ -10,7 +10,7 @@ use longhaul_engine::net::gate::Ticket;
 use longhaul_engine::net::principals::{Principal, Principals, Resolved};
 use longhaul_engine::net::token::{Token, fill_random};
 use longhaul_engine::recv::ReceiveSide;
-use longhaul_engine::recv::landing::{Arrival, Destination};
+use longhaul_engine::recv::landing::{Arrival, Destination, Missing};
 use longhaul_engine::send::SendSide;
 use longhaul_engine::send::source::{Source, Sources, open_source};
 use longhaul_engine::session::opening::{self, SOFTWARE};
@@ -187,7 +187,9 @@ impl Daemon {
             RequestPath::Path(path) => open_destination(principal, path, request, arrival)?,
             RequestPath::Null | RequestPath::Zero(_) => return Err(not_permitted()),
         };
-        let key = key_of(request, principal, path);
+        // Who only looks fences nobody.
+        let looks = request.purport == Purport::DryRun;
+        let key = (!looks).then(|| key_of(request, principal, path));
         let names: Option<Vec<Vec<u8>>> = request
             .names
             .as_ref()
@@ -198,7 +200,9 @@ impl Daemon {
         let copies = request.purport == Purport::Copy;
         // An older session of this transfer that still waits for its client
         // must let go first.
-        self.sessions.fence(&key);
+        if let Some(key) = &key {
+            self.sessions.fence(key);
+        }
         if copies {
             settings.epoch = destination.take().map_err(|error| path_refused(&error))?;
         }
@@ -214,7 +218,7 @@ impl Daemon {
             destination_empty,
             single_file: false,
             epoch,
-            key: Some(key),
+            key,
         })
     }
 
@@ -384,8 +388,12 @@ fn open_destination(
     arrival: Arrival,
 ) -> Result<Destination, Refused> {
     let resolved = principal.resolve(path).map_err(|_| not_permitted())?;
-    let copies = request.purport == Purport::Copy;
-    if copies && !resolved.rights.write || !copies && !resolved.rights.read {
+    // A dry run says what a copy would find: it needs what that needs.
+    let may = match request.purport {
+        Purport::Copy | Purport::DryRun => resolved.rights.write,
+        Purport::Verify => resolved.rights.read,
+    };
+    if !may {
         return Err(not_permitted());
     }
     let landing = match resolved.rest {
@@ -397,7 +405,7 @@ fn open_destination(
         &root,
         &path_beneath(&resolved, path),
         landing,
-        copies,
+        Missing::for_purport(request.purport),
         arrival,
     )
     .map_err(|error| refused(Refusal::Path, error.to_string()))

@@ -10,6 +10,7 @@ use longhaul_engine::session::{Ending, Event, Progress};
 use longhaul_model::control::Decision;
 use longhaul_proto::digest::Checksum;
 use longhaul_proto::manifest::TreePath;
+use longhaul_proto::message::Change;
 use serde_json::{Value, json};
 
 use super::manifest::hexadecimal;
@@ -60,6 +61,18 @@ pub fn event(event: &Event) {
             "schema": SCHEMA, "event": "skipped", "path": name_of(path), "size": size,
             "file": file, "blake3": digest_of(digest.as_ref()),
         }),
+        Event::Planned {
+            path,
+            size,
+            file,
+            change,
+        } => json!({
+            "schema": SCHEMA, "event": "planned", "path": name_of(path), "size": size,
+            "file": file, "change": match change {
+                Change::New => "new",
+                Change::Changed => "changed",
+            },
+        }),
         Event::Failed { path, failure } => json!({
             "schema": SCHEMA, "event": "failed", "path": path.as_ref().map(name_of),
             "kind": format!("{:?}", failure.kind), "text": failure.text,
@@ -102,6 +115,9 @@ fn fields(progress: &Progress) -> Value {
         "bytes": progress.done_bytes,
         "skipped_entries": progress.skipped_entries,
         "skipped_bytes": progress.skipped_bytes,
+        "new_entries": progress.new_entries,
+        "changed_entries": progress.changed_entries,
+        "planned_bytes": progress.planned_bytes,
         "failed_entries": progress.failed_entries,
         "known_entries": progress.walked_entries,
         "known_bytes": progress.walked_bytes,

@@ -57,6 +57,9 @@ fn lines(
     purport: Purport,
     transfer: &Transfer,
 ) -> Vec<String> {
+    if purport == Purport::DryRun {
+        return planned_lines(progress, ending);
+    }
     let verb = match (purport, ending.totals.is_some()) {
         (Purport::Verify, true) => "the same",
         (_, true) => "copied",
@@ -100,6 +103,33 @@ fn lines(
             layer.layer
         ));
     }
+    lines
+}
+
+/// What a copy would do; counts are of files, links and directories, but for
+/// the unchanged, where directories are not counted.
+fn planned_lines(progress: &Progress, ending: &Ending) -> Vec<String> {
+    let (new, changed) = (progress.new_entries, progress.changed_entries);
+    let so_far = if ending.totals.is_some() {
+        ""
+    } else {
+        ", so far"
+    };
+    let mut lines = vec![
+        format!(
+            "would copy: {new} new, {changed} changed, {}{so_far}",
+            ByteCount(progress.planned_bytes)
+        ),
+        format!(
+            "already there: {} files and links, {}",
+            progress.skipped_entries,
+            ByteCount(progress.skipped_bytes)
+        ),
+    ];
+    if progress.failed_entries > 0 {
+        lines.push(format!("would fail: {}", progress.failed_entries));
+    }
+    lines.push("dry run: nothing was moved".to_owned());
     lines
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use longhaul_proto::digest::{Checksum, Integrity};
 use longhaul_proto::handshake::Purport;
 use longhaul_proto::manifest::{Entry, EntryKind};
-use longhaul_proto::message::{Failure, FailureKind};
+use longhaul_proto::message::{Change, Failure, FailureKind};
 use longhaul_proto::receiver::{Compared, StorageJob};
 
 use super::ReceiveSide;
@@ -51,8 +51,7 @@ impl Transfer {
             let entries = match listed {
                 Listed::Entries(entries) => entries,
                 Listed::End(entry) => {
-                    let result = flow.busy(|| self.finish_directory(side, &entry));
-                    self.tell_receiver(|r| r.handle_directory_finished(entry, result));
+                    flow.busy(|| self.compare_directory(side, entry));
                     continue;
                 }
             };
@@ -74,6 +73,28 @@ impl Transfer {
                 .collect();
             self.tell_receiver(|receiver| receiver.handle_compared(found));
         }
+    }
+
+    /// A directory was listed to its end.
+    fn compare_directory(&self, side: &ReceiveSide, entry: Entry) {
+        if self.settings.purport == Purport::Verify {
+            let result = self.finish_directory(side, &entry);
+            self.tell_receiver(|r| r.handle_directory_finished(entry, result));
+            return;
+        }
+        let path = side.destination.path_of(&entry.path);
+        let planned = match side.folders.find(Some(&path)) {
+            Ok(_) => Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Some(Change::New)),
+            Err(error) => {
+                let shown = entry.path.to_string();
+                Err(failure_of("look into the directory", &shown, &error))
+            }
+        };
+        self.tell_receiver(|receiver| match planned {
+            Ok(change) => receiver.handle_directory_planned(entry, change),
+            Err(failure) => receiver.handle_directory_finished(entry, Err(failure)),
+        });
     }
 
     fn compare(&self, side: &ReceiveSide, entry: &Entry) -> Compared {
@@ -107,11 +128,14 @@ impl Transfer {
     }
 
     fn absent(&self, shown: &str) -> Compared {
-        if self.copies() {
-            return Compared::Send;
+        match self.settings.purport {
+            Purport::Copy => Compared::Send,
+            Purport::DryRun => Compared::Planned(Change::New),
+            Purport::Verify => {
+                let text = format!("{shown}: is missing at the destination");
+                Compared::Refused(Failure::new(FailureKind::Differs, text))
+            }
         }
-        let text = format!("{shown}: is missing at the destination");
-        Compared::Refused(Failure::new(FailureKind::Differs, text))
     }
 
     fn compare_with(
@@ -125,13 +149,17 @@ impl Transfer {
         let shown = entry.path.to_string();
         match &entry.kind {
             EntryKind::File { identity, .. } if status.kind == FileKind::File => {
-                if !self.copies() {
+                if self.settings.purport == Purport::Verify {
                     return match identity.size == status.size {
                         true => Compared::Send,
                         false => Compared::Refused(differs(&shown, "the sizes differ")),
                     };
                 }
-                if identity.size == status.size && entry.modified == status.modified {
+                let same = identity.size == status.size && entry.modified == status.modified;
+                if same && !self.copies() {
+                    return Compared::Same(None);
+                }
+                if same {
                     side.clear_part(self, folder, entry);
                     return self.same(side, folder, entry, status);
                 }
@@ -149,9 +177,10 @@ impl Transfer {
             }
             _ => {}
         }
-        match self.copies() {
-            true => self.compare_part(side, entry, folder),
-            false => Compared::Refused(differs(&shown, "one is not what the other is")),
+        match self.settings.purport {
+            Purport::Copy => self.compare_part(side, entry, folder),
+            Purport::DryRun => Compared::Planned(Change::Changed),
+            Purport::Verify => Compared::Refused(differs(&shown, "one is not what the other is")),
         }
     }
 

@@ -9,13 +9,14 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use longhaul_proto::digest::Checksum;
-use longhaul_proto::handshake::Landing;
+use longhaul_proto::handshake::{Landing, Purport};
 use longhaul_proto::manifest::{RESERVED_PREFIX, Timestamp, TreePath};
 
 use crate::failure::failure_of;
 use crate::journal::digests::{FileState, KeptDigests};
 use crate::journal::{Claim, JournalError, Key, Owner, Partial, claim, sweep};
 use crate::queue::lock;
+use crate::storage::measuring::sink;
 use crate::storage::roots::{OpenRoot, split};
 use crate::storage::{DataMode, Directory, FileKind, Status};
 
@@ -65,6 +66,28 @@ pub enum LandingError {
     Session(String),
 }
 
+/// What becomes of a destination that is missing and is to be a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// It is made, with those above it.
+    Make,
+    /// It is imagined: a dry run finds nothing in it.
+    Imagine,
+    /// That is an error.
+    Refuse,
+}
+
+impl Missing {
+    /// What a session does.
+    pub fn for_purport(purport: Purport) -> Missing {
+        match purport {
+            Purport::Copy => Missing::Make,
+            Purport::DryRun => Missing::Imagine,
+            Purport::Verify => Missing::Refuse,
+        }
+    }
+}
+
 /// Who lands what.
 #[derive(Clone, Debug)]
 pub struct Arrival {
@@ -101,8 +124,8 @@ impl Destination {
         }
     }
 
-    /// Opens the destination at a path, and makes the directory if things go
-    /// into it and it is missing and `make` says so.
+    /// Opens the destination at a path; `missing` says what to do if things go
+    /// into it and it is not there.
     ///
     /// # Errors
     ///
@@ -111,7 +134,7 @@ impl Destination {
         root: &dyn OpenRoot,
         path: &[u8],
         landing: Landing,
-        make: bool,
+        missing: Missing,
         arrival: Arrival,
     ) -> Result<Destination, LandingError> {
         let shown = String::from_utf8_lossy(path).into_owned();
@@ -127,9 +150,17 @@ impl Destination {
         };
         let (anchor, rename) = match opened {
             Ok(anchor) => (anchor, None),
-            Err(error) if error.kind() == io::ErrorKind::NotFound && within && make => {
-                let made = root.make_root(&as_path(path));
-                let failed = |error| failure_of("make the destination", &shown, &error).text;
+            Err(error) if error.kind() == io::ErrorKind::NotFound && within => {
+                let made = match missing {
+                    Missing::Make => root.make_root(&as_path(path)),
+                    Missing::Imagine => Ok(sink()),
+                    Missing::Refuse => Err(error),
+                };
+                let what = match missing {
+                    Missing::Make => "make the destination",
+                    Missing::Imagine | Missing::Refuse => "open the destination",
+                };
+                let failed = |error| failure_of(what, &shown, &error).text;
                 (
                     made.map_err(|error| LandingError::Open(failed(error)))?,
                     None,

@@ -7,7 +7,7 @@ use longhaul_proto::account::Account;
 use longhaul_proto::digest::Checksum;
 use longhaul_proto::handshake::Purport;
 use longhaul_proto::manifest::{Entry, EntryKind, TreePath};
-use longhaul_proto::message::{Failure, Outcome};
+use longhaul_proto::message::{Change, Failure, Outcome};
 use longhaul_proto::receiver::ReceivedEvent;
 use longhaul_proto::sender::{Ending, EntryEvent};
 use longhaul_units::ByteCount;
@@ -39,6 +39,17 @@ pub enum Event {
         file: bool,
         /// Its digest, where that was asked for.
         digest: Option<Checksum>,
+    },
+    /// It would be copied, were this no dry run.
+    Planned {
+        /// Where, beneath the destination's anchor.
+        path: TreePath,
+        /// Bytes; 0 for what is no file.
+        size: u64,
+        /// It is a file.
+        file: bool,
+        /// Made, or replaced.
+        change: Change,
     },
     /// It is not there; the others go on.
     Failed {
@@ -88,6 +99,12 @@ pub struct Progress {
     pub skipped_entries: u64,
     /// Their bytes.
     pub skipped_bytes: u64,
+    /// Entries that a copy would make, in a dry run.
+    pub new_entries: u64,
+    /// Entries that it would replace.
+    pub changed_entries: u64,
+    /// Bytes of the files among both.
+    pub planned_bytes: u64,
     /// Entries that failed.
     pub failed_entries: u64,
     /// Bytes that went over or came from the wire, without encryption's own.
@@ -124,12 +141,12 @@ impl Shared {
         match &mut self.machine {
             Machine::Sending(sender) => {
                 while let Some(event) = sender.poll_event() {
-                    events.push(from_sender(event));
+                    events.extend(from_sender(event));
                 }
             }
             Machine::Receiving(receiver) => {
                 while let Some(event) = receiver.poll_event() {
-                    events.push(from_receiver(event));
+                    events.extend(from_receiver(event));
                 }
             }
         }
@@ -155,13 +172,24 @@ fn committed(entry: Entry, digest: Option<Checksum>) -> Event {
     }
 }
 
-fn skipped(entry: Entry, digest: Option<Checksum>) -> Event {
+/// None for a directory that is there: it is not what was asked about.
+fn skipped(entry: Entry, digest: Option<Checksum>) -> Option<Event> {
     let (size, file) = (entry.size(), is_file(&entry));
-    Event::Skipped {
+    (entry.kind != EntryKind::Directory).then_some(Event::Skipped {
         path: entry.path,
         size,
         file,
         digest,
+    })
+}
+
+fn planned(entry: Entry, change: Change) -> Event {
+    let (size, file) = (entry.size(), is_file(&entry));
+    Event::Planned {
+        path: entry.path,
+        size,
+        file,
+        change,
     }
 }
 
@@ -183,23 +211,24 @@ fn durable(entry: Entry, durable: u64) -> Event {
     }
 }
 
-fn from_sender(event: EntryEvent) -> Event {
+fn from_sender(event: EntryEvent) -> Option<Event> {
     let (entry, ending) = match event {
         EntryEvent::Ended { entry, ending } => (entry, ending),
-        EntryEvent::Resumed { entry, bytes } => return resumed(entry, bytes),
-        EntryEvent::Durable { entry, bytes } => return durable(entry, bytes),
+        EntryEvent::Resumed { entry, bytes } => return Some(resumed(entry, bytes)),
+        EntryEvent::Durable { entry, bytes } => return Some(durable(entry, bytes)),
     };
-    match ending {
+    Some(match ending {
         Ending::Committed(digest) => committed(entry, digest),
-        Ending::Skipped(digest) => skipped(entry, digest),
+        Ending::Skipped(digest) => return skipped(entry, digest),
+        Ending::Planned(change) => planned(entry, change),
         Ending::Failed(failure) => Event::Failed {
             path: Some(entry.path),
             failure,
         },
-    }
+    })
 }
 
-fn from_receiver(event: ReceivedEvent) -> Event {
+fn from_receiver(event: ReceivedEvent) -> Option<Event> {
     let (entry, outcome, digest) = match event {
         ReceivedEvent::Ended {
             entry,
@@ -207,21 +236,22 @@ fn from_receiver(event: ReceivedEvent) -> Event {
             digest,
             ..
         } => (entry, outcome, digest),
-        ReceivedEvent::Resumed { entry, bytes } => return resumed(entry, bytes),
-        ReceivedEvent::Durable { entry, bytes } => return durable(entry, bytes),
+        ReceivedEvent::Resumed { entry, bytes } => return Some(resumed(entry, bytes)),
+        ReceivedEvent::Durable { entry, bytes } => return Some(durable(entry, bytes)),
     };
-    match (entry, outcome) {
+    Some(match (entry, outcome) {
         (Some(entry), Some(Outcome::Committed { digest })) => committed(entry, digest),
         (entry, Some(Outcome::Failed(failure))) => Event::Failed {
             path: entry.map(|entry| entry.path),
             failure,
         },
-        (Some(entry), None) => skipped(entry, digest),
+        (Some(entry), Some(Outcome::Planned(Some(change)))) => planned(entry, change),
+        (Some(entry), Some(Outcome::Planned(None)) | None) => return skipped(entry, digest),
         (None, _) => Event::Failed {
             path: None,
             failure: Failure::new(longhaul_proto::message::FailureKind::Other, "unknown entry"),
         },
-    }
+    })
 }
 
 impl Transfer {
@@ -236,6 +266,14 @@ impl Transfer {
             Event::Skipped { size, .. } => {
                 Counters::add(&counters.skipped_entries, 1);
                 Counters::add(&counters.skipped_bytes, *size);
+            }
+            Event::Planned { size, change, .. } => {
+                let counter = match change {
+                    Change::New => &counters.new_entries,
+                    Change::Changed => &counters.changed_entries,
+                };
+                Counters::add(counter, 1);
+                Counters::add(&counters.planned_bytes, *size);
             }
             Event::Failed { .. } => Counters::add(&counters.failed_entries, 1),
             Event::Resumed { .. } | Event::Durable { .. } => {}
@@ -258,6 +296,9 @@ impl Transfer {
             done_bytes: get(&counters.done_bytes),
             skipped_entries: get(&counters.skipped_entries),
             skipped_bytes: get(&counters.skipped_bytes),
+            new_entries: get(&counters.new_entries),
+            changed_entries: get(&counters.changed_entries),
+            planned_bytes: get(&counters.planned_bytes),
             failed_entries: get(&counters.failed_entries),
             wire_bytes: get(&counters.wire_bytes),
             disk_bytes: get(&counters.read_bytes) + get(&counters.written_bytes),

@@ -276,7 +276,12 @@ impl Transfer {
         let Side::Receiving(side) = self.side() else {
             return Err(FrameError::Unexpected("a block came to a sender").into());
         };
-        if (block.codec == Codec::Omitted) == (self.settings.purport == Purport::Copy) {
+        let due = match self.settings.purport {
+            Purport::Copy => block.codec != Codec::Omitted,
+            Purport::Verify => block.codec == Codec::Omitted,
+            Purport::DryRun => false,
+        };
+        if !due {
             return Err(
                 FrameError::Unexpected("data where only checksums are due, or none").into(),
             );

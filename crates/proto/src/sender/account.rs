@@ -9,7 +9,7 @@ use crate::account::Account;
 use crate::block::{ContentName, PieceName};
 use crate::digest::Checksum;
 use crate::manifest::{Entry, EntryId, EntryKind};
-use crate::message::Failure;
+use crate::message::{Change, Failure};
 
 /// What became of an entry, for whoever watches.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +44,8 @@ pub enum Ending {
     Committed(Option<Checksum>),
     /// Was there.
     Skipped(Option<Checksum>),
+    /// Would be moved, were this no dry run.
+    Planned(Change),
     /// Failed.
     Failed(Failure),
 }

@@ -8,6 +8,7 @@
 
 mod checks;
 mod disk;
+mod dry_run;
 mod hostile;
 mod network;
 mod random;

@@ -6,7 +6,7 @@ use longhaul_proto::block::{BlockHeader, Content, ContentName, PackedEntry, Piec
 use longhaul_proto::digest;
 use longhaul_proto::ledger::DurableBlock;
 use longhaul_proto::manifest::{Entry, EntryKind};
-use longhaul_proto::message::{AgainReason, Outcome};
+use longhaul_proto::message::{AgainReason, Change, Outcome};
 use longhaul_proto::receiver::{Compared, Receiver, ReceiverSettings, StorageJob, Verdict};
 use longhaul_proto::session::StreamId;
 
@@ -194,8 +194,15 @@ impl World {
     pub fn handle_stored(&mut self, job: StorageJob) {
         let report = match job {
             StorageJob::Compare(entries) => {
+                let moves = self.scenario.sender.moves;
                 let compare = |entry: Entry| -> (Entry, Compared) {
-                    let compared = self.disk.compare(&entry);
+                    let compared = match self.disk.compare(&entry) {
+                        Compared::Send | Compared::Partial(_) if !moves => {
+                            let there = self.disk.named.contains_key(&entry.path);
+                            Compared::Planned(if there { Change::Changed } else { Change::New })
+                        }
+                        compared => compared,
+                    };
                     (entry, compared)
                 };
                 Report::Compared(entries.into_iter().map(compare).collect())
@@ -221,6 +228,9 @@ impl World {
                 self.disk.discard(file, generation);
                 return;
             }
+            StorageJob::FinishDirectory(entry) if !self.scenario.sender.moves => {
+                Report::Planned(entry, Some(Change::New))
+            }
             StorageJob::FinishDirectory(entry) => {
                 let result = self.disk.finish_directory(&entry);
                 Report::Directory(entry, result)
@@ -239,6 +249,7 @@ impl World {
                 receiver.handle_committed(file, generation, result);
             }
             Report::Directory(entry, result) => receiver.handle_directory_finished(entry, result),
+            Report::Planned(entry, change) => receiver.handle_directory_planned(entry, change),
             Report::Packed(entries) => receiver.handle_packed(entries),
             Report::Finished => receiver.handle_finished(),
         }

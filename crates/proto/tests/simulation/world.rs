@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use longhaul_proto::control::ControlChannel;
 use longhaul_proto::manifest::{Entry, EntryId};
-use longhaul_proto::message::{Message, Outcome};
+use longhaul_proto::message::{Change, Message, Outcome};
 use longhaul_proto::receiver::{Checkpoint, Compared, StorageJob};
 use longhaul_proto::sender::ReadJob;
 use longhaul_proto::session::{Life, Session};
@@ -51,6 +51,7 @@ pub enum Report {
     Checkpointed(Vec<(Checkpoint, Option<longhaul_proto::message::Failure>)>),
     Committed(EntryId, u32, Result<(), longhaul_proto::message::Failure>),
     Directory(Entry, Result<(), longhaul_proto::message::Failure>),
+    Planned(Entry, Option<Change>),
     Packed(Vec<(Entry, Outcome)>),
     Finished,
 }

@@ -1,0 +1,47 @@
+//! How a sender works, and its windows.
+
+use crate::block::MAXIMUM_PACK_ENTRIES;
+use crate::digest::Integrity;
+
+/// How a sender works.
+#[derive(Clone, Copy, Debug)]
+pub struct SenderSettings {
+    /// Bytes of a block, a power of two.
+    pub block_bytes: u64,
+    /// Most entries in a pack.
+    pub pack_entries: usize,
+    /// Most entries known and not done.
+    pub window_entries: usize,
+    /// Most packed entries sent and not done: what a kill may cost.
+    pub unacknowledged_entries: usize,
+    /// Most blocks read and not acknowledged.
+    pub unacknowledged_blocks: usize,
+    /// How blocks are verified.
+    pub integrity: Integrity,
+    /// Every entry is asked for first: the destination is not empty.
+    pub asks: bool,
+    /// This end holds the acknowledgements and commits large files.
+    pub commits: bool,
+    /// Data are moved; else this is a dry run, in which every entry is asked
+    /// for and nothing is sent.
+    pub moves: bool,
+    /// The session's epoch.
+    pub epoch: u64,
+}
+
+impl Default for SenderSettings {
+    fn default() -> SenderSettings {
+        SenderSettings {
+            block_bytes: 1 << 20,
+            pack_entries: MAXIMUM_PACK_ENTRIES,
+            window_entries: 16_384,
+            unacknowledged_entries: 4096,
+            unacknowledged_blocks: 65_536,
+            integrity: Integrity::Digest,
+            asks: false,
+            commits: false,
+            moves: true,
+            epoch: 1,
+        }
+    }
+}
