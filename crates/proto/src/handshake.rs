@@ -34,18 +34,15 @@ impl Feature {
     pub const LZ4: Feature = Feature(2);
     /// Runs of data within sparse blocks.
     pub const EXTENTS: Feature = Feature(3);
-    /// The sender may hold the acknowledgements and commit files.
-    pub const COMMIT_BY_SENDER: Feature = Feature(4);
     /// Streams in clear that join with a ticket.
     pub const CLEAR_STREAMS: Feature = Feature(5);
     /// The sender may follow links.
     pub const LINKS: Feature = Feature(6);
     /// Everything this version knows.
-    pub const ALL: [Feature; 6] = [
+    pub const ALL: [Feature; 5] = [
         Feature::ZSTD,
         Feature::LZ4,
         Feature::EXTENTS,
-        Feature::COMMIT_BY_SENDER,
         Feature::CLEAR_STREAMS,
         Feature::LINKS,
     ];
@@ -319,9 +316,6 @@ pub struct Welcome {
     /// Seconds that the session outlives its last stream.
     #[n(9)]
     pub linger_seconds: u32,
-    /// Direct I/O is really used at the acceptor.
-    #[n(10)]
-    pub direct: bool,
     /// A sending acceptor has one file, not a tree.
     #[n(11)]
     pub single_file: bool,
@@ -382,6 +376,18 @@ pub struct Refused {
 }
 
 impl Request {
+    /// What both ends must know for it, beyond the protocol's core.
+    pub fn needs(&self) -> Vec<Feature> {
+        let codec = match self.codec {
+            Codec::Zstd { .. } => Some(Feature::ZSTD),
+            Codec::Lz4 => Some(Feature::LZ4),
+            Codec::Plain | Codec::Omitted => None,
+        };
+        // Any tree may have sparse files.
+        let clear = self.clear.then_some(Feature::CLEAR_STREAMS);
+        codec.into_iter().chain(clear).chain([Feature::EXTENTS]).collect()
+    }
+
     /// Whether every number is within its range.
     pub fn is_valid(&self) -> bool {
         let paths = match self.role {
@@ -427,6 +433,32 @@ mod tests {
             minicbor::decode::<Joined>(&bytes).unwrap(),
             Joined { received: 3 }
         );
+    }
+
+    #[test]
+    fn a_welcome_of_a_later_version_is_understood() {
+        let welcome = Welcome {
+            version: PROTOCOL_VERSION,
+            software: "later".into(),
+            features: vec![Feature::ZSTD, Feature(4)],
+            session: SessionId([1; 16]),
+            secret: Secret([2; 32]),
+            epoch: 3,
+            destination_empty: true,
+            clear: false,
+            maximum_streams: 4,
+            linger_seconds: 5,
+            single_file: true,
+        };
+        let mut bytes = minicbor::to_vec(&welcome).unwrap();
+        // A map of fewer than 23 fields has their number in its first byte;
+        // one more, as it once was (10) and as it may become (90).
+        for field in [10, 90] {
+            bytes[0] += 1;
+            bytes.extend(minicbor::to_vec(field).unwrap());
+            bytes.extend(minicbor::to_vec(vec![("new", 1.5)]).unwrap());
+        }
+        assert_eq!(minicbor::decode::<Welcome>(&bytes).unwrap(), welcome);
     }
 
     #[test]

@@ -95,6 +95,7 @@ impl Daemon {
         let rtt = info.map_or(Duration::ZERO, |info| info.minimum_rtt.unwrap_or(info.rtt));
         request.block_bytes = fixed_block_bytes.unwrap_or_else(|| block_bytes(rtt));
         let block_bytes = request.block_bytes;
+        let needs = request.needs();
         let welcome = opening::open(&mut stream, request, self.timeout).map_err(|error| {
             let exit = match &error {
                 OpenError::Refused(refused) => match refused.refusal {
@@ -109,6 +110,14 @@ impl Daemon {
             };
             Stop::new(exit, format!("{}: {error}", self.host))
         })?;
+        if !needs.iter().all(|need| welcome.features.contains(need)) {
+            let text = format!(
+                "{}: the daemon ({}) cannot do what was asked for: leave out --compress, or use \
+                 the same release of longhaul on both ends",
+                self.host, welcome.software
+            );
+            return Err(Stop::new(Exit::Connection, text));
+        }
         Ok(Opened {
             stream,
             welcome,

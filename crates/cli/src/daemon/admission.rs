@@ -265,7 +265,6 @@ impl Daemon {
             clear: prepared.transfer.is_clear(),
             maximum_streams: MAXIMUM_STREAMS,
             linger_seconds: u32::try_from(self.arguments.linger.as_secs()).unwrap_or(u32::MAX),
-            direct: false,
             single_file: prepared.single_file,
         })
     }

@@ -8,6 +8,7 @@
 
 mod checks;
 mod disk;
+mod distance;
 mod dry_run;
 mod hostile;
 mod network;

@@ -100,7 +100,6 @@ fn open(dialer: End, empty: bool) -> Welcome {
         clear: false,
         maximum_streams: 256,
         linger_seconds: 60,
-        direct: false,
         single_file: false,
     };
     let bytes = frame::encode(FrameKind::Handshake, &Answer::Welcome(welcome), 0).unwrap();
