@@ -10,7 +10,7 @@ use longhaul_proto::digest::{Checksum, Integrity, longest_block};
 use longhaul_proto::frame::MAXIMUM_BODY_BYTES;
 use longhaul_proto::ledger::DurableBlock;
 use longhaul_proto::manifest::{Entry, EntryId, EntryKind, SourceIdentity, Timestamp, TreePath};
-use longhaul_proto::message::{AgainReason, Failure, FailureKind, Message, Outcome};
+use longhaul_proto::message::{AgainReason, Change, Failure, FailureKind, Message, Outcome};
 use longhaul_proto::receiver::{Compared, Receiver, ReceiverSettings, StorageJob, Verdict};
 use longhaul_proto::session::StreamId;
 use longhaul_units::Moment;
@@ -32,6 +32,7 @@ pub fn receiver(bytes: &[u8]) {
             checkpoint_span: Duration::from_nanos(choices.number()),
             commits: choices.flag(),
             digests: choices.flag(),
+            compares: true,
         }),
         choices,
         integrity,
@@ -373,10 +374,13 @@ impl Play<'_> {
                 self.receiver.handle_committed(entry.id, generation, result);
             }
             StorageJob::Discard { .. } => {}
-            StorageJob::FinishDirectory(entry) => {
-                let result = self.result();
-                self.receiver.handle_directory_finished(entry, result);
-            }
+            StorageJob::FinishDirectory(entry) => match self.result() {
+                Ok(()) if entry.mode % 2 == 1 => {
+                    self.receiver
+                        .handle_directory_planned(entry, Some(Change::New));
+                }
+                result => self.receiver.handle_directory_finished(entry, result),
+            },
             StorageJob::Finish => self.receiver.handle_finished(),
         }
     }
@@ -394,6 +398,7 @@ impl Play<'_> {
                 });
                 Compared::Partial(blocks.collect())
             }
+            3 if entry.mode % 2 == 1 => Compared::Planned(Change::New),
             _ => Compared::Send,
         }
     }

@@ -38,6 +38,7 @@ pub fn sender(bytes: &[u8]) {
         },
         asks: choices.flag(),
         commits: choices.flag(),
+        moves: true,
         epoch: 1,
     };
     let mut play = Play {
@@ -100,6 +101,10 @@ impl Play<'_> {
     }
 
     fn drain(&mut self) {
+        while let Some(suspect) = self.sender.poll_suspect(self.now) {
+            let guilty = self.choices.flag();
+            self.sender.handle_judged(suspect, guilty, self.now);
+        }
         for _ in 0..16 {
             let Some(job) = self.sender.poll_read(self.now) else {
                 break;

@@ -385,7 +385,11 @@ impl Request {
         };
         // Any tree may have sparse files.
         let clear = self.clear.then_some(Feature::CLEAR_STREAMS);
-        codec.into_iter().chain(clear).chain([Feature::EXTENTS]).collect()
+        codec
+            .into_iter()
+            .chain(clear)
+            .chain([Feature::EXTENTS])
+            .collect()
     }
 
     /// Whether every number is within its range.

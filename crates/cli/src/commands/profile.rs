@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use longhaul_measure::analysis::{self, Analysis, analyse, milliseconds};
 use longhaul_measure::doubt::Doubt;
@@ -140,7 +140,7 @@ fn read(arguments: &AnalysisArguments) -> Result<(Runs, Analysis), Stop> {
 }
 
 /// A run by its sidecar, under the name that its record gives it.
-fn sampled_run(runs: &Runs, path: &PathBuf) -> Result<SampledRun, Stop> {
+fn sampled_run(runs: &Runs, path: &Path) -> Result<SampledRun, Stop> {
     let samples = read_samples(open(path)?);
     let samples =
         samples.map_err(|error| Stop::new(Exit::Local, format!("{}: {error}", path.display())))?;

@@ -311,18 +311,6 @@ fn observe_stream(handle: &StreamHandle, id: StreamId) -> Option<StreamObservati
 }
 
 impl super::streams::Slot {
-    /// When the kernel first saw as much acknowledged as now.
-    fn moved_at(&mut self, now: Moment) -> Moment {
-        let info = self.handle().tcp_info();
-        let acknowledged = info.and_then(|info| info.acknowledged);
-        if let Some(bytes) = acknowledged.map(|bytes| bytes.0)
-            && bytes != self.moved.0
-        {
-            self.moved = (bytes, now);
-        }
-        self.moved.1
-    }
-
     /// Whether data on it wait for its path, as the kernel sees it; never
     /// within a host.
     fn waits_for_path(&self) -> bool {

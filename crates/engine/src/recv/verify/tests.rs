@@ -17,7 +17,7 @@ use longhaul_units::ByteCount;
 
 use crate::journal::Owner;
 use crate::recv::ReceiveSide;
-use crate::recv::landing::{Arrival, Destination};
+use crate::recv::landing::{Arrival, Destination, Missing};
 use crate::session::{Side, Transfer, TransferSettings};
 use crate::storage::forgetting::ForgettingStorage;
 use crate::storage::roots::OpenRoot;
@@ -80,7 +80,8 @@ fn receiver(root: Arc<dyn Directory>) -> Arc<Transfer> {
         owner,
     };
     let root = OnlyRoot(root);
-    let there = Destination::open(&root, b"there/", Landing::Within, true, arrival).unwrap();
+    let there =
+        Destination::open(&root, b"there/", Landing::Within, Missing::Make, arrival).unwrap();
     let settings = TransferSettings {
         block_bytes: BLOCK_BYTES,
         // Room for every block twice: here nobody waits for a buffer.
