@@ -175,13 +175,13 @@ fn let_go_of_streams() -> io::Result<()> {
 
 /// Takes this process, which has no other thread, into a lab's namespaces; its
 /// children are among the lab's processes, and this one is in the host's
-/// network. `process` is the lab's first process and `network` its descriptor of
-/// the host.
+/// network, under its `name`. `process` is the lab's first process and `network`
+/// its descriptor of the host.
 ///
 /// # Errors
 ///
 /// Where the lab is gone or belongs to another user.
-pub fn enter_lab(process: u32, network: i32) -> io::Result<()> {
+pub fn enter_lab(process: u32, network: i32, name: &str) -> io::Result<()> {
     use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
     use std::os::unix::fs::MetadataExt;
     let here = std::env::current_dir();
@@ -208,6 +208,7 @@ pub fn enter_lab(process: u32, network: i32) -> io::Result<()> {
         use std::os::fd::AsFd;
         move_into_link_name_space(namespace.as_fd(), Some(kind))?;
     }
+    crate::netns::take_name(name);
     std::env::set_current_dir(here?)
 }
 

@@ -169,7 +169,8 @@ impl Lab {
     /// Where there are no more descriptors.
     pub fn place(&self, host: &Host, command: &mut Command) -> io::Result<()> {
         command.envs(self.environment(host));
-        enter_before_exec(host.namespace().duplicate()?, command);
+        let name = format!("lab-{}", host.addresses.name);
+        enter_before_exec(host.namespace().duplicate()?, name, command);
         Ok(())
     }
 
@@ -204,7 +205,8 @@ impl Lab {
         variables
     }
 
-    /// Lines of `/etc/hosts`: `lab-a1`, and `lab-a` for a site's first.
+    /// Lines of `/etc/hosts`: `lab-a1`, which is what the host calls itself, and
+    /// `lab-a` for a site's first.
     pub fn host_names(&self) -> String {
         let mut text = "127.0.0.1 localhost\n::1 localhost\n".to_owned();
         for host in &self.hosts {
@@ -217,6 +219,8 @@ impl Lab {
                 text += &format!("{address} lab-{name}{site}\n");
             }
         }
+        // What this machine knows besides stays known.
+        text += &std::fs::read_to_string("/etc/hosts").unwrap_or_default();
         text
     }
 
@@ -290,12 +294,16 @@ pub enum SetPathError {
     Set(#[from] SetError),
 }
 
-/// The child enters the namespace between fork and exec.
+/// The child enters the namespace and takes the host's name between fork and
+/// exec.
 #[allow(unsafe_code)] // What runs between fork and exec is unsafe to write.
-pub fn enter_before_exec(namespace: Namespace, command: &mut Command) {
-    // SAFETY: one system call, and no memory is taken.
+fn enter_before_exec(namespace: Namespace, name: String, command: &mut Command) {
+    // SAFETY: system calls alone, and no memory is taken.
     unsafe {
-        command.pre_exec(move || netns::enter(namespace.descriptor().as_fd()));
+        command.pre_exec(move || {
+            netns::take_name(&name);
+            netns::enter(namespace.descriptor().as_fd())
+        });
     }
 }
 

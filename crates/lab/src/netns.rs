@@ -125,6 +125,16 @@ pub fn enter(namespace: BorrowedFd<'_>) -> io::Result<()> {
     Ok(move_into_link_name_space(namespace, kind)?)
 }
 
+/// Gives this process, and those it starts, a name of its own; where the system
+/// refuses, it keeps the machine's. Takes no memory.
+#[allow(unsafe_code)] // A thread's own name space.
+pub fn take_name(name: &str) {
+    // SAFETY: the host's name is all that this flag unshares.
+    if unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWUTS) }.is_ok() {
+        let _ = rustix::system::sethostname(name.as_bytes());
+    }
+}
+
 #[allow(unsafe_code)] // A thread's own network namespace.
 fn leave_namespace() -> io::Result<()> {
     // SAFETY: the network namespace is the thread's own; descriptors, which

@@ -18,14 +18,14 @@ const LOCK: &str = "lock";
 
 /// What a lab has in its directory, beside [`DAEMON`]. Nothing else is ever
 /// removed.
-const FILES: [&str; 5] = [LOCK, CONTROL, RECORD, LOG, HOSTS];
+const FILES: [&str; 5] = [LOCK, CONTROL, RECORD, HOSTS, RESOLVER];
 
 /// The socket through which a lab is asked.
 pub const CONTROL: &str = "control";
 /// What a lab is, as JSON.
 pub const RECORD: &str = "lab.json";
-/// What a lab in the background says.
-pub const LOG: &str = "log";
+/// The lab's name servers, as in `/etc/resolv.conf`: none.
+pub const RESOLVER: &str = "resolv.conf";
 /// State of a daemon that runs in the lab, a directory.
 pub const DAEMON: &str = "daemon";
 /// Names of the hosts, as in `/etc/hosts`.

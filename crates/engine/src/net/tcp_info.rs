@@ -94,13 +94,14 @@ impl TcpInfo {
         }
     }
 
-    /// Whether data wait for the path: some were not sent yet, or are lost, or
-    /// are not acknowledged although they should be. Where nothing is on its
-    /// way, or as much as the other end's window takes, that end does not read.
-    /// What is on its way cannot be overtaken by another connection.
+    /// Whether data wait for the path: some were not sent yet, or nothing is
+    /// acknowledged any more although it should be. Where nothing is on its way,
+    /// or as much as the other end's window takes, that end does not read. What
+    /// is on its way cannot be overtaken by another connection, nor can what was
+    /// lost and is sent again.
     pub fn waits_for_path(&self) -> bool {
         let due = self.rtt + 4 * self.rtt_variation + DELAYED_ACKNOWLEDGEMENT;
-        let stands = self.lost_segments > 0 || self.since_acknowledged > due;
+        let stands = self.since_acknowledged > due;
         let unsent = self.unsent.is_none_or(|unsent| unsent.0 > 0);
         let under_way = u64::from(self.unacknowledged_segments) * self.send_segment.0;
         // A window with room for less than a segment is full.

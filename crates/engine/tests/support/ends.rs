@@ -11,7 +11,7 @@ use longhaul_engine::journal::Owner;
 use longhaul_engine::net::clear::local_pair;
 use longhaul_engine::net::{Stream, StreamHandle};
 use longhaul_engine::recv::ReceiveSide;
-use longhaul_engine::recv::landing::{Arrival, Destination};
+use longhaul_engine::recv::landing::{Arrival, Destination, Missing};
 use longhaul_engine::send::SendSide;
 use longhaul_engine::send::source::{Source, Sources, What};
 use longhaul_engine::session::{Ending, Event, FlowCounts, Transfer, TransferSettings, Watch};
@@ -76,7 +76,15 @@ pub fn arrival() -> Arrival {
 }
 
 pub fn destination(root: Arc<dyn Directory>) -> Destination {
-    Destination::open(&OnlyRoot(root), b"there/", Landing::Within, true, arrival()).unwrap()
+    let there = b"there/";
+    Destination::open(
+        &OnlyRoot(root),
+        there,
+        Landing::Within,
+        Missing::Make,
+        arrival(),
+    )
+    .unwrap()
 }
 
 /// Small blocks, checkpoints all the time, little patience.
@@ -116,6 +124,7 @@ pub fn watch() -> (Watch, Arc<Mutex<Told>>) {
         match event {
             Event::Committed { path, .. } => told.committed.push(path.as_bytes().into()),
             Event::Skipped { path, .. } => told.skipped.push(path.as_bytes().into()),
+            Event::Planned { path, .. } => panic!("{path} is planned in a copy"),
             Event::Failed { path, failure } => {
                 let path = path.map(|path| path.as_bytes().to_vec());
                 told.failed.insert(path.unwrap_or_default(), failure.text);

@@ -9,7 +9,7 @@ use longhaul_lab::machine::{Change, Kind, restore_leftovers};
 use longhaul_lab::processes::Processes;
 use longhaul_lab::report::LabReport;
 use longhaul_lab::scenario::Scenario;
-use longhaul_lab::state::{CONTROL, Claim, HOSTS, RECORD, StateDirectory};
+use longhaul_lab::state::{CONTROL, Claim, HOSTS, RECORD, RESOLVER, StateDirectory};
 use serde_json::json;
 
 use super::{local, usage};
@@ -54,6 +54,10 @@ impl Running {
         std::fs::write(&hosts, lab.host_names()).map_err(local)?;
         // Without it there are the variables.
         let _ = isolate::cover(inside, "/etc/hosts".as_ref(), &hosts);
+        // No name server is within reach: who asks is told so at once.
+        let none = claim.file(RESOLVER);
+        std::fs::write(&none, "").map_err(local)?;
+        let _ = isolate::cover(inside, "/etc/resolv.conf".as_ref(), &none);
         std::fs::write(claim.file(RECORD), record(&lab, &start.name, inside)).map_err(local)?;
         let lab = Arc::new(Mutex::new(lab));
         control::serve(&claim.file(CONTROL), Arc::clone(&lab), processes.sender())

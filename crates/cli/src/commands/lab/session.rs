@@ -77,7 +77,7 @@ pub fn exec(arguments: &LabExecArguments) -> Result<u8, Stop> {
             command.env(name, value);
         }
     }
-    isolate::enter_lab(pid.unsigned_abs(), network)
+    isolate::enter_lab(pid.unsigned_abs(), network, &format!("lab-{name}"))
         .map_err(|error| local(format!("the lab cannot be entered: {error}")))?;
     let child = command.spawn().map_err(|error| {
         let program = arguments.command[0].to_string_lossy();
