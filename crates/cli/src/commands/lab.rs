@@ -1,8 +1,8 @@
 //! `longhaul lab`: any command across an emulated wide area.
 //!
-//! - [`run`]: a lab for as long as a command runs
+//! - [`mod@run`]: a lab for as long as a command runs
 //! - [`session`]: labs that stay: up, exec, status, set, down
-//! - [`copy`]: both ends of `longhaul cp`
+//! - [`mod@copy`]: both ends of `longhaul cp`
 //! - [`inside`]: what all of them have in the lab's process
 
 mod copy;
