@@ -69,6 +69,11 @@ impl<T> Queue<T> {
         }
     }
 
+    /// Whether nothing is in it now.
+    pub fn is_empty(&self) -> bool {
+        lock(&self.state).items.is_empty()
+    }
+
     /// Wakes all who wait, so that they ask again whether they are wanted.
     pub fn wake(&self) {
         let _state = lock(&self.state);

@@ -1,11 +1,12 @@
 //! The receiving pipeline: wire -> open -> decompress -> write -> commit.
 //!
 //! - a stream's reader (`session/streams.rs`) decrypts a block into a buffer
-//!   of the pool; the state machine says whether it is wanted: an
-//!   [`verify::ArrivedBlock`];
-//! - [`verify`] decompresses it and compares its checksum: a
+//!   of the pool and hashes it, unless it is compressed; the state machine says
+//!   whether it is wanted: an [`verify::ArrivedBlock`];
+//! - [`verify`] decompresses it where needed and compares its checksum: a
 //!   [`verify::VerifiedBlock`];
 //! - [`mod@write`] writes it, not synced;
+//! - [`staging`] gathers small files that were written;
 //! - [`commit`] alone makes things durable: data, then journal, then the
 //!   state machine's ledger, and gives files their names;
 //! - [`compare`] says what is there already.
@@ -16,6 +17,7 @@ mod extras;
 pub mod folders;
 pub mod landing;
 pub mod parts;
+mod staging;
 pub mod verify;
 pub mod write;
 
@@ -39,7 +41,8 @@ use extras::Extras;
 use folders::Folders;
 use landing::Destination;
 use parts::Parts;
-use verify::{ArrivedBlock, Awaited, VerifiedBlock};
+use staging::Staging;
+use verify::{ArrivedBlock, Awaited, Found, VerifiedBlock};
 
 /// Threads that make things durable: they wait for disks, not for cores.
 const COMMITTERS: usize = 4;
@@ -53,6 +56,7 @@ pub struct ReceiveSide {
     pub(crate) arrived: Queue<ArrivedBlock>,
     pub(crate) verified: Queue<VerifiedBlock>,
     pub(crate) listed: Queue<Listed>,
+    pub(crate) staging: Staging,
     pub(crate) awaited: Mutex<Awaited>,
     pub(crate) temporaries: AtomicU64,
     /// Discards under way: a directory is not finished meanwhile.
@@ -61,6 +65,7 @@ pub struct ReceiveSide {
     decompressors: OnceLock<FlowGroup>,
     writers: OnceLock<FlowGroup>,
     committers: OnceLock<FlowGroup>,
+    small_committers: OnceLock<FlowGroup>,
     comparers: OnceLock<FlowGroup>,
 }
 
@@ -75,6 +80,7 @@ impl ReceiveSide {
             arrived: Queue::default(),
             verified: Queue::default(),
             listed: Queue::default(),
+            staging: Staging::default(),
             awaited: Mutex::default(),
             temporaries: AtomicU64::new(0),
             discarding: Discarding::default(),
@@ -82,6 +88,7 @@ impl ReceiveSide {
             decompressors: OnceLock::new(),
             writers: OnceLock::new(),
             committers: OnceLock::new(),
+            small_committers: OnceLock::new(),
             comparers: OnceLock::new(),
         }
     }
@@ -105,12 +112,15 @@ impl ReceiveSide {
         writers.set(flows.writers);
         let committers = group(transfer, "commit", Transfer::run_committer);
         committers.set(COMMITTERS);
+        let small = group(transfer, "commit", Transfer::run_small_committer);
+        small.set(1);
         let comparers = group(transfer, "compare", Transfer::run_comparer);
         comparers.set(1);
         // They are set once, here; a second start has no effect.
         let _ = self.decompressors.set(decompressors);
         let _ = self.writers.set(writers);
         let _ = self.committers.set(committers);
+        let _ = self.small_committers.set(small);
         let _ = self.comparers.set(comparers);
     }
 
@@ -130,15 +140,15 @@ impl ReceiveSide {
         self.arrived.close();
         self.verified.close();
         self.listed.close();
-        let groups = [
-            &self.decompressors,
-            &self.writers,
-            &self.committers,
-            &self.comparers,
-        ];
-        for group in groups.into_iter().filter_map(OnceLock::get) {
-            group.join();
-        }
+        let join = |groups: &[&OnceLock<FlowGroup>]| {
+            for group in groups.iter().filter_map(|group| group.get()) {
+                group.join();
+            }
+        };
+        join(&[&self.decompressors, &self.writers]);
+        // What they wrote is still committed.
+        self.staging.close();
+        join(&[&self.small_committers, &self.committers, &self.comparers]);
     }
 
     /// Flows that write now.
@@ -160,6 +170,13 @@ impl ReceiveSide {
             .into_iter()
             .filter_map(|group| group.get().map(FlowGroup::usage))
             .collect();
+        let small = self.small_committers.get().map(FlowGroup::usage);
+        if let (Some(commit), Some(small)) = (layers.last_mut(), small) {
+            // One layer; whichever kind of file keeps it busier is what counts.
+            commit.flows += small.flows;
+            commit.busy += small.busy;
+            commit.utilisation = commit.utilisation.max(small.utilisation);
+        }
         layers.push(transfer.wire_use("open"));
         layers
     }
@@ -175,13 +192,14 @@ impl ReceiveSide {
         self.direct.load(Ordering::Relaxed)
     }
 
-    /// A block arrived whole.
+    /// A block arrived whole; `found` is what it was hashed to, if it was.
     pub(crate) fn handle_block(
         &self,
         transfer: &Transfer,
         stream: StreamId,
         header: BlockHeader,
         buffer: Buffer,
+        found: Option<Found>,
     ) -> Result<(), SessionError> {
         // In clear, a twin must not make this block's checksums be forgotten
         // between the verdict and the match.
@@ -199,10 +217,11 @@ impl ReceiveSide {
                 header,
                 keeps,
                 buffer,
+                found,
             };
             match &mut awaited {
-                Some(awaited) => self.match_checksums(awaited, arrived),
-                None => self.arrived.push(arrived),
+                Some(awaited) => self.match_checksums(transfer, awaited, arrived),
+                None => self.pass_on(transfer, arrived),
             }
         } else if let Some(awaited) = &mut awaited {
             awaited.forget(&header.name());

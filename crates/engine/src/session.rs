@@ -55,7 +55,7 @@ pub struct FlowCounts {
     pub compressors: usize,
     /// Streams.
     pub streams: usize,
-    /// Threads that decompress and verify.
+    /// Threads that decompress, and verify what was compressed.
     pub decompressors: usize,
     /// Threads that write.
     pub writers: usize,
@@ -478,6 +478,10 @@ impl Transfer {
 impl Shared {
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.life.life(), longhaul_proto::session::Life::Over(_))
+    }
+
+    pub(crate) fn stream_count(&self) -> usize {
+        self.streams.len()
     }
 
     /// Puts a message into the control channel; too long a one cannot come

@@ -22,6 +22,7 @@ use crate::flows::Flow;
 use crate::journal::{JournalError, expire};
 use crate::queue::lock;
 use crate::session::{Machine, Side, Transfer};
+use crate::storage::together::sync_together;
 use crate::storage::{Advice, Directory, Status, StoredFile};
 
 /// A small entry that was written under a temporary name.
@@ -73,6 +74,20 @@ impl Transfer {
         };
         while let Some(job) = self.next_storage_job(side) {
             flow.busy(|| self.do_storage_job(side, job));
+        }
+    }
+
+    /// The thread that commits small files: one, since a batch costs the disk
+    /// about the same whatever its size, and grows while the one before is
+    /// under way.
+    pub(crate) fn run_small_committer(self: &Arc<Transfer>, flow: &Flow) {
+        let Side::Receiving(side) = self.side() else {
+            return;
+        };
+        while let Some(staged) = side.staging.take(|| !side.verified.is_empty()) {
+            let count = staged.len();
+            flow.busy(|| self.commit_staged(side, staged));
+            side.staging.done(count);
         }
     }
 
@@ -209,13 +224,9 @@ impl Transfer {
     }
 
     /// Makes a batch of small files durable and gives them their names.
-    pub(super) fn commit_staged(&self, side: &ReceiveSide, staged: Vec<Staged>) {
-        if staged.is_empty() {
-            return;
-        }
+    fn commit_staged(&self, side: &ReceiveSide, staged: Vec<Staged>) {
         let digests = self.settings.digests;
-        let mut results: Vec<Result<(), Failure>> =
-            staged.iter().map(|s| self.sync_staged(s)).collect();
+        let mut results = self.sync_staged(&staged);
         if !side.destination.is_sink {
             self.name_staged(side, &staged, &mut results);
             sync_folders(&staged, &mut results);
@@ -234,17 +245,26 @@ impl Transfer {
         self.tell_receiver(|receiver| receiver.handle_packed(done));
     }
 
-    fn sync_staged(&self, staged: &Staged) -> Result<(), Failure> {
-        let Some(file) = &staged.file.file else {
-            return Ok(());
-        };
-        let shown = staged.entry.path.to_string();
-        file.sync_all()
-            .map_err(|error| failure_of("make durable", &shown, &error))?;
-        if self.settings.verify_written {
-            read_back(file, &staged.entry, staged.digest)?;
-        }
-        Ok(())
+    fn sync_staged(&self, staged: &[Staged]) -> Vec<Result<(), Failure>> {
+        let files: Vec<Arc<dyn StoredFile>> = staged
+            .iter()
+            .filter_map(|staged| staged.file.file.clone())
+            .collect();
+        let mut synced = sync_together(&files).into_iter();
+        let results = staged.iter().map(|staged| {
+            let Some(file) = &staged.file.file else {
+                return Ok(());
+            };
+            let synced = synced.next().unwrap_or(Ok(()));
+            synced.map_err(|error| {
+                failure_of("make durable", &staged.entry.path.to_string(), &error)
+            })?;
+            match self.settings.verify_written {
+                true => read_back(file, &staged.entry, staged.digest),
+                false => Ok(()),
+            }
+        });
+        results.collect()
     }
 
     /// Renames, with no later session able to take over in between.

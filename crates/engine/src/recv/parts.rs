@@ -15,7 +15,7 @@ use super::landing::Destination;
 use crate::failure::failure_of;
 use crate::journal::{Claim, ClaimError, JournalError, Key, Partial, StepError, claim};
 use crate::queue::lock;
-use crate::send::read::data_mode_for;
+use crate::send::read::write_mode_for;
 use crate::session::{Transfer, TransferSettings};
 use crate::storage::{DataMode, StoredFile};
 
@@ -208,7 +208,7 @@ impl ReceiveSide {
         folder: &Arc<Folder>,
         entry: &Entry,
     ) -> Result<Partial, Failure> {
-        let EntryKind::File { identity, .. } = &entry.kind else {
+        let EntryKind::File { identity, sparse } = &entry.kind else {
             return Err(Failure::new(FailureKind::Other, "not a file"));
         };
         let path = self.destination.path_of(&entry.path);
@@ -228,7 +228,7 @@ impl ReceiveSide {
             integrity: settings.integrity,
             owner: owner.clone(),
             superseded: &superseded,
-            data_mode: data_mode_for(settings.direct, entry.size()),
+            data_mode: write_mode_for(settings.direct, entry.size(), *sparse),
         };
         let shown = entry.path.to_string();
         // A claim takes a part from whoever has it: it must not be a later

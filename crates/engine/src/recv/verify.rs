@@ -1,5 +1,9 @@
 //! Decompresses blocks and compares their checksums. Only what agreed can be
 //! written: a [`VerifiedBlock`] is made nowhere else.
+//!
+//! What is not compressed is hashed by the stream's reader while it is hot in
+//! the cache ([`ArrivingHasher`]); only what is compressed has to be taken to
+//! another thread and back into a core's cache.
 
 #[cfg(test)]
 mod tests;
@@ -29,7 +33,13 @@ pub struct ArrivedBlock {
     pub(super) header: BlockHeader,
     pub(super) keeps: Vec<Verdict>,
     pub(super) buffer: Buffer,
+    /// What its content was hashed to as it came; none where that is still to
+    /// be done.
+    pub(super) found: Option<Found>,
 }
+
+/// Checksums of a block's content, in the order of its entries.
+pub(crate) struct Found(Vec<Option<Checksum>>);
 
 /// A block whose bytes are what the source read.
 pub struct VerifiedBlock {
@@ -92,13 +102,43 @@ const FIRST_LOOK: usize = 8192;
 
 impl ReceiveSide {
     /// A block from a stream in clear: on, if its checksums are there.
-    pub(super) fn match_checksums(&self, awaited: &mut Awaited, mut block: ArrivedBlock) {
+    pub(super) fn match_checksums(
+        &self,
+        transfer: &Transfer,
+        awaited: &mut Awaited,
+        mut block: ArrivedBlock,
+    ) {
         let name = block.header.name();
         if let Some(checksums) = awaited.remove(&name) {
             put_checksums(&mut block.header, checksums);
-            self.arrived.push(block);
+            self.pass_on(transfer, block);
         } else {
             awaited.blocks.insert(name, block);
+        }
+    }
+
+    /// A block with its checksums: to the writers where it was hashed as it
+    /// came, else to the verifiers.
+    pub(super) fn pass_on(&self, transfer: &Transfer, mut block: ArrivedBlock) {
+        let Some(found) = block.found.take() else {
+            self.arrived.push(block);
+            return;
+        };
+        if found.agrees(&block.header.content) {
+            let ArrivedBlock {
+                header,
+                keeps,
+                buffer,
+                ..
+            } = block;
+            self.verified.push(VerifiedBlock {
+                content: header.content,
+                keeps,
+                buffer,
+                omitted: false,
+            });
+        } else {
+            transfer.report_corrupt(wanted_name(&block), AgainReason::Corrupt);
         }
     }
 
@@ -113,7 +153,7 @@ impl ReceiveSide {
         let mut awaited = lock(&self.awaited);
         if let Some(mut block) = awaited.blocks.remove(&name) {
             put_checksums(&mut block.header, checksums);
-            self.arrived.push(block);
+            self.pass_on(transfer, block);
             return true;
         }
         awaited.insert(name, checksums);
@@ -147,12 +187,14 @@ impl Transfer {
             match flow.busy(|| self.verify(&mut decoder, block)) {
                 Ok(Some(verified)) => side.verified.push(verified),
                 Ok(None) => return,
-                Err(reason) => {
-                    Counters::add(&self.counters.again_blocks, 1);
-                    self.tell_receiver(|receiver| receiver.handle_corrupt(name, reason));
-                }
+                Err(reason) => self.report_corrupt(name, reason),
             }
         }
+    }
+
+    fn report_corrupt(&self, name: ContentName, reason: AgainReason) {
+        Counters::add(&self.counters.again_blocks, 1);
+        self.tell_receiver(|receiver| receiver.handle_corrupt(name, reason));
     }
 
     /// None where the session is over.
@@ -165,6 +207,7 @@ impl Transfer {
             header,
             keeps,
             buffer,
+            ..
         } = block;
         let BlockHeader {
             content,
@@ -247,34 +290,135 @@ pub(super) fn runs_of(piece: &Piece) -> Vec<Extent> {
     }
 }
 
-fn piece_agrees(integrity: Integrity, piece: &Piece, mut data: &[u8]) -> bool {
-    let size = piece.entry.size();
-    let Some(mut hasher) = BlockHasher::new(integrity, piece.offset, piece.length, size) else {
+fn piece_agrees(integrity: Integrity, piece: &Piece, data: &[u8]) -> bool {
+    let Some(mut hasher) = PieceHasher::new(integrity, piece) else {
         return false;
     };
-    let mut hashed = 0;
-    for run in runs_of(piece) {
-        let Some((part, rest)) = data.split_at_checked(run.length as usize) else {
-            return false;
-        };
-        hash_zeros(&mut hasher, u64::from(run.start) - hashed);
-        hasher.update(part);
-        hashed = u64::from(run.start) + u64::from(run.length);
-        data = rest;
-    }
-    hash_zeros(&mut hasher, piece.length - hashed);
+    hasher.update(data);
     piece.checksum == Some(hasher.finish())
 }
 
-fn pack_agrees(integrity: Integrity, entries: &[PackedEntry], mut data: &[u8]) -> bool {
-    entries.iter().all(|packed| {
+fn pack_agrees(integrity: Integrity, entries: &[PackedEntry], data: &[u8]) -> bool {
+    pack_checksums(integrity, entries, data).agree_with(entries)
+}
+
+fn pack_checksums(integrity: Integrity, entries: &[PackedEntry], mut data: &[u8]) -> Found {
+    let checksums = entries.iter().map(|packed| {
         let EntryKind::File { identity, .. } = &packed.entry.kind else {
-            return true;
+            return None;
         };
-        let Some((file, rest)) = data.split_at_checked(identity.size as usize) else {
-            return false;
-        };
+        // A header's lengths were proved to agree with its payload's.
+        let (file, rest) = data.split_at_checked(identity.size as usize)?;
         data = rest;
-        packed.checksum == Some(whole_file(integrity, file))
-    })
+        Some(whole_file(integrity, file))
+    });
+    Found(checksums.collect())
+}
+
+impl Found {
+    fn agrees(&self, content: &Content) -> bool {
+        match content {
+            Content::Piece(piece) => piece.checksum.is_some() && self.0 == [piece.checksum],
+            Content::Pack(entries) => self.agree_with(entries),
+        }
+    }
+
+    fn agree_with(&self, entries: &[PackedEntry]) -> bool {
+        self.0.len() == entries.len()
+            && entries.iter().zip(&self.0).all(|(packed, found)| {
+                let file = matches!(packed.entry.kind, EntryKind::File { .. });
+                !file || found.is_some() && packed.checksum == *found
+            })
+    }
+}
+
+/// Hashes a piece, given its payload a part at a time; its holes count as
+/// zeros.
+pub(crate) struct PieceHasher {
+    hasher: BlockHasher,
+    runs: std::vec::IntoIter<Extent>,
+    /// Bytes of the run at hand that are still to come.
+    left: usize,
+    hashed: u64,
+    length: u64,
+}
+
+impl PieceHasher {
+    /// None where that is no piece of its file.
+    fn new(integrity: Integrity, piece: &Piece) -> Option<PieceHasher> {
+        let size = piece.entry.size();
+        Some(PieceHasher {
+            hasher: BlockHasher::new(integrity, piece.offset, piece.length, size)?,
+            runs: runs_of(piece).into_iter(),
+            left: 0,
+            hashed: 0,
+            length: piece.length,
+        })
+    }
+
+    /// Adds what comes next; what is more than the piece has is left out.
+    fn update(&mut self, mut data: &[u8]) {
+        while !data.is_empty() {
+            if self.left == 0 {
+                let Some(run) = self.runs.next() else {
+                    return;
+                };
+                hash_zeros(&mut self.hasher, u64::from(run.start) - self.hashed);
+                self.left = run.length as usize;
+                self.hashed = u64::from(run.start) + u64::from(run.length);
+                continue;
+            }
+            let (now, rest) = data.split_at(self.left.min(data.len()));
+            self.hasher.update(now);
+            self.left -= now.len();
+            data = rest;
+        }
+    }
+
+    fn finish(mut self) -> Checksum {
+        hash_zeros(&mut self.hasher, self.length - self.hashed);
+        self.hasher.finish()
+    }
+}
+
+/// Hashes a block while its payload arrives, where it needs no decoding.
+pub(crate) enum ArrivingHasher {
+    /// A piece, part by part.
+    Piece(Box<PieceHasher>),
+    /// A pack, once it is whole.
+    Pack(Integrity),
+    /// Not here.
+    Later,
+}
+
+impl ArrivingHasher {
+    /// For a valid header.
+    pub fn new(integrity: Integrity, header: &BlockHeader) -> ArrivingHasher {
+        match &header.content {
+            _ if header.codec != Codec::Plain => ArrivingHasher::Later,
+            Content::Piece(piece) => PieceHasher::new(integrity, piece)
+                .map_or(ArrivingHasher::Later, |hasher| {
+                    ArrivingHasher::Piece(Box::new(hasher))
+                }),
+            Content::Pack(_) => ArrivingHasher::Pack(integrity),
+        }
+    }
+
+    /// The next part of the payload came.
+    pub fn update(&mut self, part: &[u8]) {
+        if let ArrivingHasher::Piece(hasher) = self {
+            hasher.update(part);
+        }
+    }
+
+    /// All of the payload is there.
+    pub fn finish(self, header: &BlockHeader, payload: &[u8]) -> Option<Found> {
+        match (self, &header.content) {
+            (ArrivingHasher::Piece(hasher), _) => Some(Found(vec![Some(hasher.finish())])),
+            (ArrivingHasher::Pack(integrity), Content::Pack(entries)) => {
+                Some(pack_checksums(integrity, entries, payload))
+            }
+            _ => None,
+        }
+    }
 }

@@ -22,13 +22,6 @@ use crate::journal::{JournalError, temporary};
 use crate::session::{Counters, Side, Transfer};
 use crate::storage::{Advice, Creation, DataMode};
 
-/// Most files of a pack that are open at the same time: one sync of their
-/// directory and one turn at the journal are shared by enough.
-const STAGED_AT_ONCE: usize = 64;
-
-/// All writers together have a fourth of the files that may be open.
-const STAGED_PART: usize = 4;
-
 impl Transfer {
     /// A writer's thread.
     pub(crate) fn run_writer(self: &Arc<Transfer>, flow: &Flow) {
@@ -36,6 +29,7 @@ impl Transfer {
             return;
         };
         while let Some(block) = side.verified.pop(|| flow.is_wanted()) {
+            let _writing = side.staging.write();
             flow.busy(|| self.write_block(side, block));
         }
     }
@@ -117,14 +111,16 @@ impl Transfer {
         }
         // Only now is it proved how data really moves.
         side.note_data_mode(file.data_mode());
-        // The disk works while the next blocks come; the checkpoint's sync
-        // then finds little left to do.
-        file.advise(Advice::StartWriteback, piece.offset, piece.length);
+        if file.data_mode() == DataMode::Buffered {
+            // The disk works while the next blocks come; the checkpoint's sync
+            // then finds little left to do. The other modes see to it.
+            file.advise(Advice::StartWriteback, piece.offset, piece.length);
+        }
         Ok(())
     }
 
     /// Small files of a pack: written under temporary names, then handed to
-    /// the commit in batches.
+    /// the commit, which takes those of many packs at once.
     fn write_pack(
         &self,
         side: &ReceiveSide,
@@ -132,19 +128,17 @@ impl Transfer {
         keeps: &[Verdict],
         data: &[u8],
     ) {
-        let mut staged = Vec::new();
-        let most = descriptors::share(STAGED_PART * side.writers(), STAGED_AT_ONCE);
         for (packed, data) in wanted(entries, keeps, data) {
             let entry = packed.entry;
             let mut result = self.stage(side, &entry, data);
             if let Err(failure) = &result
                 && failure.kind == FailureKind::TooManyOpen
             {
-                self.commit_staged(side, std::mem::take(&mut staged));
+                side.staging.drain();
                 result = self.stage(side, &entry, data);
             }
             match result {
-                Ok(file) => staged.push(Staged {
+                Ok(file) => side.staging.push(Staged {
                     entry,
                     file,
                     digest: packed.checksum,
@@ -154,11 +148,7 @@ impl Transfer {
                     self.tell_receiver(|receiver| receiver.handle_packed(done));
                 }
             }
-            if staged.len() >= most {
-                self.commit_staged(side, std::mem::take(&mut staged));
-            }
         }
-        self.commit_staged(side, staged);
     }
 
     fn stage(

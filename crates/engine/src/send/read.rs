@@ -23,12 +23,18 @@ use crate::failure::failure_of;
 use crate::flows::Flow;
 use crate::pool::Buffer;
 use crate::queue::lock;
-use crate::session::{Counters, Machine, Side, Transfer};
+use crate::session::{Counters, Machine, Shared, Side, Transfer};
 use crate::storage::{Advice, DataMode, FileKind, StoredFile};
 
-/// Bytes read and hashed at a time: half of a core's second-level cache, so
+/// Bytes read, or received, and hashed at a time: half of a core's second-level cache, so
 /// that hashing finds there what reading brought.
-const PART_BYTES: usize = 256 << 10;
+pub(crate) const PART_BYTES: usize = 256 << 10;
+
+/// The part of the buffers that may be read and not taken by a stream. All of
+/// them would cost a tenth of a copy's CPU time in clear, because what was read
+/// has left the caches when it is sent; much fewer, and a source that stutters
+/// would be felt.
+const PREPARED_PART: usize = 4;
 
 /// Zeros to hash where a file has a hole.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
@@ -107,6 +113,11 @@ impl Transfer {
             if shared.is_over() || !flow.is_wanted() {
                 return None;
             }
+            if self.is_far_ahead(&shared) {
+                let waited = self.reading.wait(shared);
+                shared = waited.unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
             let now = self.now();
             shared.judge_suspects(now);
             let Machine::Sending(sender) = &mut shared.machine else {
@@ -133,6 +144,13 @@ impl Transfer {
                     .unwrap_or_else(PoisonError::into_inner),
             };
         }
+    }
+
+    /// Whether the streams have more before them than they take before it is
+    /// cold. Whoever takes a block wakes a reader.
+    fn is_far_ahead(&self, shared: &Shared) -> bool {
+        let most = (self.pool.maximum_buffers() / PREPARED_PART).max(shared.stream_count());
+        shared.prepared.len() > most
     }
 
     fn read(&self, job: ReadJob, mut buffer: Buffer) -> Uncoded {
@@ -164,7 +182,7 @@ impl Transfer {
         }
         let shown = entry.path.to_string();
         let failed = |error: io::Error| Unread::Failed(failure_of("open", &shown, &error));
-        let mode = data_mode_for(self.settings.direct, entry.size());
+        let mode = read_mode_for(self.settings.direct, entry.size());
         let (parent, name) = side
             .sources
             .open_parent(entry.id, &entry.path)
@@ -415,12 +433,25 @@ impl Parents {
     }
 }
 
-/// How the data of a file of this size is read or written.
-pub(crate) fn data_mode_for(direct: bool, size: u64) -> DataMode {
+/// How the data of a file of this size is read: what is in the cache is taken
+/// from there, and the kernel reads ahead.
+fn read_mode_for(direct: bool, size: u64) -> DataMode {
     match direct {
         true => DataMode::Direct,
         false if size > CACHE_SPARING_BYTES => DataMode::Uncached,
         false => DataMode::Buffered,
+    }
+}
+
+/// How the data of a file is written. A large one goes past the cache: through
+/// it, it would cost a copy and a page for every 4096 bytes, only to be dropped.
+/// The runs of a sparse one do not lie in memory as direct I/O wants them.
+pub(crate) fn write_mode_for(direct: bool, size: u64, sparse: bool) -> DataMode {
+    match direct {
+        true => DataMode::Direct,
+        false if size <= CACHE_SPARING_BYTES => DataMode::Buffered,
+        false if sparse => DataMode::Uncached,
+        false => DataMode::Bypass,
     }
 }
 

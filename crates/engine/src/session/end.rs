@@ -92,7 +92,8 @@ impl Transfer {
             Side::Receiving(side) => side.is_direct(),
         };
         let disk = match (self.settings.direct, direct) {
-            (false, _) => "buffered I/O",
+            (false, false) => "buffered I/O",
+            (false, true) => "direct I/O of large files",
             (true, true) => "direct I/O",
             (true, false) => "buffered I/O (this file system does no direct I/O)",
         };

@@ -20,6 +20,8 @@ use super::observe::thread_cpu_time;
 use super::{Counters, Machine, SessionError, Shared, Side, Transfer};
 use crate::net::token::fill_random;
 use crate::net::{Stream, StreamHandle, StreamReader, StreamWriter};
+use crate::recv::verify::ArrivingHasher;
+use crate::send::read::PART_BYTES;
 use crate::send::seal::SealedBlock;
 
 /// Tickets that may be out at the same time.
@@ -296,12 +298,14 @@ impl Transfer {
         };
         // A receiver that waits for the path is idle: only its work counts.
         let began = thread_cpu_time();
-        read_exact(reader, &mut buffer[..payload])?;
+        let mut hasher = ArrivingHasher::new(self.settings.integrity, &block);
+        read_parts(reader, &mut buffer[..payload], |part| hasher.update(part))?;
         buffer.set_filled(payload);
+        let found = hasher.finish(&block, buffer.filled());
         let spent = thread_cpu_time() - began;
         Counters::add(&self.counters.wire_nanoseconds, spent);
         self.lock().heard = self.now();
-        side.handle_block(self, id, block, buffer)
+        side.handle_block(self, id, block, buffer, found)
             .map_err(Stop::Broken)
     }
 
@@ -448,6 +452,7 @@ impl Transfer {
                 }
                 Dispatch::Discard(block) => {
                     shared.prepared.remove(&block);
+                    self.reading.notify_one();
                 }
             }
         };
@@ -563,6 +568,19 @@ impl Shared {
         }
         self.control.poll_frame().ok().flatten()
     }
+}
+
+/// Reads all of `buffer`, and shows each part while it is hot in the cache.
+fn read_parts(
+    reader: &mut dyn StreamReader,
+    buffer: &mut [u8],
+    mut show: impl FnMut(&[u8]),
+) -> io::Result<()> {
+    for part in buffer.chunks_mut(PART_BYTES) {
+        read_exact(reader, part)?;
+        show(part);
+    }
+    Ok(())
 }
 
 /// Reads all of `buffer`.

@@ -71,6 +71,32 @@ fn start_writeback(file: BorrowedFd<'_>, start: u64, length: u64) {
     };
 }
 
+/// Writes dirty pages of a file and waits for them, and for those that are on
+/// their way.
+#[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "rustix has no sync_file_range")]
+pub(super) fn wait_written(file: BorrowedFd<'_>) -> io::Result<()> {
+    let all = libc::SYNC_FILE_RANGE_WAIT_BEFORE
+        | libc::SYNC_FILE_RANGE_WRITE
+        | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    loop {
+        // SAFETY: the descriptor is borrowed and so open; no memory is touched.
+        let result = unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, all) };
+        match result {
+            0 => return Ok(()),
+            _ => match io::Error::last_os_error() {
+                error if error.kind() == io::ErrorKind::Interrupted => {}
+                error => return Err(error),
+            },
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn wait_written(_: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(())
+}
+
 #[cfg(not(target_os = "linux"))]
 pub(super) fn fadvise(_: BorrowedFd<'_>, _: u64, _: u64, _: rustix::fs::Advice) {}
 

@@ -6,7 +6,8 @@
 //! A [`Directory`] is a handle. Every operation takes one name in it and never
 //! follows a symbolic link in that name, so that no path can lead out of the
 //! root whose handle was opened first. [`beneath`] goes down several names at
-//! once, [`listing`] gives a directory in byte order however large it is.
+//! once, [`listing`] gives a directory in byte order however large it is,
+//! [`together`] syncs many files at once.
 
 pub mod beneath;
 mod buffered;
@@ -19,6 +20,7 @@ pub mod posix;
 pub mod remembering;
 pub mod roots;
 pub mod spill;
+pub mod together;
 mod uncached;
 
 use std::io;
@@ -94,6 +96,9 @@ pub enum DataMode {
     /// (the tail of a file) goes through the page cache. Where the file system
     /// cannot, all of it does.
     Direct,
+    /// [`DataMode::Direct`] where the file system can, else
+    /// [`DataMode::Uncached`].
+    Bypass,
     /// Through the page cache, leaving there only what was there before: what
     /// is read is dropped at once, what is written is on its way to the disk
     /// at once and dropped when a sync has made it durable.
@@ -188,6 +193,34 @@ pub trait StoredFile: Send + Sync {
     /// As [`StoredFile::sync_data`].
     fn sync_all(&self) -> io::Result<()>;
 
+    /// The file system on which it lies, where one sync of that
+    /// ([`StoredFile::sync_device`]) may stand for many files'; none where not.
+    fn device(&self) -> Option<u64> {
+        None
+    }
+
+    /// Waits until what was written has left the page cache. That makes nothing
+    /// durable.
+    ///
+    /// # Errors
+    ///
+    /// Where writing it failed, as [`StoredFile::sync_data`].
+    fn wait_written(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Makes data and metadata of every file of its file system durable
+    /// (`syncfs`).
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` where that is not known to pay, else as the device
+    /// reports; older kernels report failed writes of data to
+    /// [`StoredFile::wait_written`] alone.
+    fn sync_device(&self) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// The first run of data at or after `offset`; none where only a hole
     /// follows. A file system without holes gives one run.
     ///
@@ -209,7 +242,8 @@ pub trait StoredFile: Send + Sync {
     fn try_lock(&self) -> io::Result<bool>;
 
     /// How data really moves. A file opened as [`DataMode::Direct`] may say
-    /// [`DataMode::Buffered`] from the start, or from its first aligned read
+    /// [`DataMode::Buffered`] (as [`DataMode::Bypass`] also
+    /// [`DataMode::Uncached`]) from the start, or from its first aligned read
     /// or write on, because only that proves whether direct I/O works.
     fn data_mode(&self) -> DataMode;
 }

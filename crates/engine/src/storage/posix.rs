@@ -155,9 +155,9 @@ impl Directory for PosixDirectory {
 
     fn open_file(&self, name: &[u8], mode: DataMode) -> io::Result<Arc<dyn StoredFile>> {
         check_name(name)?;
-        let descriptor = regular(self.open_for_reading(name, OFlags::empty()))?;
+        let opened = regular(self.open_for_reading(name, OFlags::empty()))?;
         let reopen = |flags| self.open_for_reading(name, flags);
-        Ok(Arc::new(PosixFile::new(descriptor, mode, reopen)))
+        Ok(Arc::new(PosixFile::new(opened, mode, reopen)))
     }
 
     fn create_file(
@@ -173,9 +173,9 @@ impl Directory for PosixDirectory {
             Creation::Either => OFlags::CREATE,
         };
         let flags = OFlags::RDWR | FILE_FLAGS;
-        let descriptor = regular(self.open(name, flags | creation))?;
+        let opened = regular(self.open(name, flags | creation))?;
         let reopen = |further| self.open(name, flags | further);
-        Ok(Arc::new(PosixFile::new(descriptor, mode, reopen)))
+        Ok(Arc::new(PosixFile::new(opened, mode, reopen)))
     }
 
     fn make_symlink(&self, name: &[u8], target: &[u8]) -> io::Result<()> {
@@ -246,16 +246,19 @@ impl Directory for PosixDirectory {
     }
 }
 
-/// Refuses what was opened and is no regular file.
-fn regular(opened: rustix::io::Result<OwnedFd>) -> io::Result<OwnedFd> {
+/// Refuses what was opened and is no regular file; gives its device too.
+fn regular(opened: rustix::io::Result<OwnedFd>) -> io::Result<(OwnedFd, u64)> {
     let refusal = || io::Error::new(io::ErrorKind::InvalidInput, "not a regular file");
-    match opened {
-        Ok(descriptor) if file::status(descriptor.as_fd())?.kind == FileKind::File => {
-            Ok(descriptor)
-        }
+    let descriptor = match opened {
+        Ok(descriptor) => descriptor,
         // A socket, or a device without a driver.
-        Ok(_) | Err(Errno::NXIO) => Err(refusal()),
-        Err(error) => Err(error.into()),
+        Err(Errno::NXIO) => return Err(refusal()),
+        Err(error) => return Err(error.into()),
+    };
+    let status = file::status(descriptor.as_fd())?;
+    match status.kind {
+        FileKind::File => Ok((descriptor, status.device)),
+        _ => Err(refusal()),
     }
 }
 

@@ -8,6 +8,7 @@ use longhaul_engine::pool::{Buffer, BufferPool};
 use longhaul_engine::storage::listing::SortedListing;
 use longhaul_engine::storage::posix::PosixDirectory;
 use longhaul_engine::storage::spill::SpillSettings;
+use longhaul_engine::storage::together::sync_together;
 use longhaul_engine::storage::{
     Advice, Creation, DataMode, DataRange, Directory, FileKind, StoredFile,
 };
@@ -46,9 +47,11 @@ pub fn run(point: &Path, expected: &Expected) {
         ("attributes", attributes),
         ("locks", locks),
         ("syncs", syncs),
+        ("together", together),
         ("holes", holes),
         ("preallocation", preallocation),
         ("direct", direct),
+        ("bypass", bypass),
         ("parallel", parallel_direct),
         ("uncached_reads", uncached_reads),
         ("uncached_writes", uncached_writes),
@@ -113,7 +116,12 @@ fn assert_content(place: &Place, name: &[u8], mode: DataMode, length: usize) {
     assert_eq!(offset, length);
 }
 
-const MODES: [DataMode; 3] = [DataMode::Buffered, DataMode::Direct, DataMode::Uncached];
+const MODES: [DataMode; 4] = [
+    DataMode::Buffered,
+    DataMode::Direct,
+    DataMode::Bypass,
+    DataMode::Uncached,
+];
 
 fn names(place: &Place, _: &Expected) {
     let longest = [b'\xc3'; 255];
@@ -247,21 +255,51 @@ fn preallocation(place: &Place, _: &Expected) {
 }
 
 fn direct(place: &Place, expected: &Expected) {
+    direct_as(place, DataMode::Direct, expected.direct);
+}
+
+/// One sync for many files, or each by itself: whatever the file system does.
+fn together(place: &Place, _: &Expected) {
+    let files: Vec<_> = (0..50)
+        .map(|number| {
+            let file = place.create(format!("t{number}").as_bytes(), DataMode::Buffered);
+            file.write_at(b"small", 0).unwrap();
+            file.advise(Advice::StartWriteback, 0, 5);
+            file
+        })
+        .collect();
+    let results = sync_together(&files);
+    assert_eq!(results.len(), files.len());
+    for result in results {
+        result.unwrap();
+    }
+}
+
+/// Where there is no direct I/O the page cache is spared all the same.
+fn bypass(place: &Place, expected: &Expected) {
+    let mode = match expected.direct {
+        DataMode::Direct => DataMode::Direct,
+        _ => DataMode::Uncached,
+    };
+    direct_as(place, DataMode::Bypass, mode);
+}
+
+fn direct_as(place: &Place, asked: DataMode, expected: DataMode) {
     const TAIL: usize = 8192 + 1234;
     let pool = pool();
-    let file = place.create(b"f", DataMode::Direct);
+    let file = place.create(b"f", asked);
     file.write_at(&block_at(&pool, 0), 0).unwrap();
-    assert_eq!(file.data_mode(), expected.direct);
+    assert_eq!(file.data_mode(), expected);
     let tail = block_at(&pool, BLOCK_BYTES);
     file.write_at(&tail[..TAIL], BLOCK_BYTES as u64).unwrap();
     file.sync_data().unwrap();
-    if expected.direct == DataMode::Direct {
+    if expected == DataMode::Direct {
         let aligned = 0..BLOCK_BYTES + 8192;
         assert_eq!(resident_pages(&place.path.join("f"), aligned), 0);
     }
-    let again = place.root.open_file(b"f", DataMode::Direct).unwrap();
+    let again = place.root.open_file(b"f", asked).unwrap();
     again.read_at(&mut pool.take().unwrap(), 0).unwrap();
-    assert_eq!(again.data_mode(), expected.direct);
+    assert_eq!(again.data_mode(), expected);
     for mode in MODES {
         assert_content(place, b"f", mode, BLOCK_BYTES + TAIL);
     }

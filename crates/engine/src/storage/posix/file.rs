@@ -17,6 +17,7 @@ pub(super) struct PosixFile {
     /// Buffered; locks, times, syncs and everything but aligned direct data go
     /// through it.
     descriptor: OwnedFd,
+    device: u64,
     path: DataPath,
 }
 
@@ -27,10 +28,10 @@ enum DataPath {
 }
 
 impl PosixFile {
-    /// Takes a regular file; `reopen` opens its name once more with further
-    /// flags.
+    /// Takes a regular file and its device; `reopen` opens its name once more
+    /// with further flags.
     pub(super) fn new(
-        descriptor: OwnedFd,
+        (descriptor, device): (OwnedFd, u64),
         mode: DataMode,
         reopen: impl FnOnce(OFlags) -> rustix::io::Result<OwnedFd>,
     ) -> PosixFile {
@@ -39,8 +40,16 @@ impl PosixFile {
             DataMode::Uncached => DataPath::Uncached(UncachedPath::new(descriptor.as_fd())),
             DataMode::Direct => DirectPath::open(descriptor.as_fd(), reopen)
                 .map_or(DataPath::Buffered, DataPath::Direct),
+            DataMode::Bypass => DirectPath::open(descriptor.as_fd(), reopen).map_or_else(
+                || DataPath::Uncached(UncachedPath::default()),
+                DataPath::Direct,
+            ),
         };
-        PosixFile { descriptor, path }
+        PosixFile {
+            descriptor,
+            device,
+            path,
+        }
     }
 
     /// Syncs, and drops what that made durable from the page cache where the
@@ -120,6 +129,21 @@ impl StoredFile for PosixFile {
         self.sync_with(sync_all)
     }
 
+    fn device(&self) -> Option<u64> {
+        Some(self.device)
+    }
+
+    fn wait_written(&self) -> io::Result<()> {
+        buffered::wait_written(self.descriptor.as_fd())
+    }
+
+    fn sync_device(&self) -> io::Result<()> {
+        match commits_together(self.descriptor.as_fd()) {
+            true => Ok(retry_on_intr(|| rustix::fs::syncfs(&self.descriptor))?),
+            false => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
     fn next_data(&self, offset: u64) -> io::Result<Option<DataRange>> {
         // Reads and writes name their offset, so moving the position of the
         // descriptor disturbs nobody.
@@ -173,6 +197,22 @@ fn reserve(file: BorrowedFd<'_>, length: u64) -> rustix::io::Result<()> {
 #[cfg(not(target_os = "linux"))]
 fn reserve(_: BorrowedFd<'_>, _: u64) -> rustix::io::Result<()> {
     Ok(())
+}
+
+/// Whether the file system commits everything at once, so that `syncfs` costs
+/// about what the `fsync` of one file does. A network's or a stacked one may do
+/// anything.
+#[cfg(target_os = "linux")]
+fn commits_together(file: BorrowedFd<'_>) -> bool {
+    const EXT: u32 = 0xef53;
+    const XFS: u32 = 0x5846_5342;
+    // The width of `f_type` depends on the architecture, the magic has 32 bits.
+    rustix::fs::fstatfs(file).is_ok_and(|status| matches!(status.f_type as u32, EXT | XFS))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn commits_together(_: BorrowedFd<'_>) -> bool {
+    false
 }
 
 pub(super) fn status(file: BorrowedFd<'_>) -> io::Result<Status> {

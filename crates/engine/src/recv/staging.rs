@@ -1,0 +1,165 @@
+//! Small files that were written and wait for their sync: gathered over many
+//! packs, because a disk commits a thousand at the price of a few.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::commit::Staged;
+use crate::descriptors;
+use crate::queue::lock;
+
+/// Files that wait at most, whatever the system allows: a quarter is at stake
+/// when a copy is killed, beside what is on its way (SEMANTICS: 5,000 in all).
+const MOST_STAGED: usize = 1024;
+
+/// The part of the files that this process may have open that one session may
+/// have staged: several share it with their sockets and directories.
+const PART_OF_OPEN_FILES: usize = 8;
+
+/// How long a file waits for others while there is more to write.
+const LONGEST_WAIT: Duration = Duration::from_millis(500);
+
+/// Files between writing and sync.
+pub(crate) struct Staging {
+    state: Mutex<State>,
+    /// There may be something to commit.
+    filled: Condvar,
+    /// There may be room again.
+    emptied: Condvar,
+    /// Open files.
+    most: usize,
+}
+
+#[derive(Default)]
+struct State {
+    staged: Vec<Staged>,
+    /// Since when the first of them waits.
+    since: Option<Instant>,
+    /// Taken and not done.
+    committing: usize,
+    /// Writers that have a block in hand, and may stage more.
+    writing: usize,
+    /// Of these, those that wait until nothing is staged.
+    draining: usize,
+    closed: bool,
+}
+
+/// A writer has a block in hand.
+pub(crate) struct Writing<'a>(&'a Staging);
+
+impl Default for Staging {
+    fn default() -> Staging {
+        Staging {
+            state: Mutex::default(),
+            filled: Condvar::new(),
+            emptied: Condvar::new(),
+            most: most_staged(),
+        }
+    }
+}
+
+/// At least two: one is written while the other is committed.
+fn most_staged() -> usize {
+    descriptors::share(PART_OF_OPEN_FILES, MOST_STAGED).max(2)
+}
+
+impl Staging {
+    /// To be held while a block is written.
+    pub fn write(&self) -> Writing<'_> {
+        lock(&self.state).writing += 1;
+        Writing(self)
+    }
+
+    /// Files to be committed together at best: there is room for as many more
+    /// while they are.
+    fn batch(&self) -> usize {
+        self.most / 2
+    }
+
+    /// A file was written. Waits while too many wait for their sync.
+    pub(super) fn push(&self, staged: Staged) {
+        let state = lock(&self.state);
+        let full = |state: &mut State| state.staged.len() + state.committing >= self.most;
+        let waited = self.emptied.wait_while(state, full);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner);
+        let first = state.since.is_none();
+        state.since.get_or_insert_with(Instant::now);
+        state.staged.push(staged);
+        // The first one starts the clock.
+        if first || state.staged.len() >= self.batch() {
+            self.filled.notify_one();
+        }
+    }
+
+    /// Waits for files to commit: enough of them, or all there are when nobody
+    /// writes more, or the first has waited long; none once it is closed and
+    /// empty. To be followed by [`Staging::done`]. `more` says whether writers
+    /// will find more to write.
+    pub(super) fn take(&self, more: impl Fn() -> bool) -> Option<Vec<Staged>> {
+        let mut state = lock(&self.state);
+        loop {
+            let count = state.staged.len();
+            let waited = state.since.map_or(Duration::ZERO, |since| since.elapsed());
+            let idle = state.closed || state.draining > 0 || state.writing == 0 && !more();
+            if count > 0 && (idle || count >= self.batch() || waited >= LONGEST_WAIT) {
+                state.committing += count;
+                state.since = None;
+                return Some(std::mem::take(&mut state.staged));
+            }
+            if state.closed {
+                return None;
+            }
+            state = self.wait(state, (count > 0).then(|| LONGEST_WAIT - waited));
+        }
+    }
+
+    fn wait<'a>(
+        &self,
+        state: MutexGuard<'a, State>,
+        longest: Option<Duration>,
+    ) -> MutexGuard<'a, State> {
+        match longest {
+            Some(longest) => {
+                let waited = self.filled.wait_timeout(state, longest);
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            }
+            None => {
+                let waited = self.filled.wait(state);
+                waited.unwrap_or_else(PoisonError::into_inner)
+            }
+        }
+    }
+
+    /// Waits until nothing is staged: too many files are open.
+    pub(super) fn drain(&self) {
+        let mut state = lock(&self.state);
+        state.draining += 1;
+        self.filled.notify_all();
+        let staged = |state: &mut State| !state.staged.is_empty() || state.committing > 0;
+        let waited = self.emptied.wait_while(state, staged);
+        state = waited.unwrap_or_else(PoisonError::into_inner);
+        state.draining -= 1;
+    }
+
+    /// So many are committed, or failed.
+    pub fn done(&self, count: usize) {
+        lock(&self.state).committing -= count;
+        self.emptied.notify_all();
+    }
+
+    /// Nobody writes any more: what is there is still given out.
+    pub fn close(&self) {
+        lock(&self.state).closed = true;
+        self.filled.notify_all();
+    }
+}
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        let mut state = lock(&self.0.state);
+        state.writing -= 1;
+        if state.writing == 0 && !state.staged.is_empty() {
+            self.0.filled.notify_one();
+        }
+    }
+}
