@@ -1,23 +1,23 @@
 //! TLS 1.3 over TCP.
 //!
-//! rustls does all of TLS; this drives its unbuffered interface, so that a
-//! receive fills one large buffer whose records are decrypted where they lie,
-//! and a send encrypts from the caller's memory into one large buffer that goes
-//! to the kernel in one call.
+//! rustls shakes hands and derives keys; the records that carry data are sealed
+//! and opened here with aws-lc's ciphers, straight from and into the caller's
+//! memory: a receive fills one large buffer, a send encrypts into one large
+//! buffer that goes to the kernel in one call.
 //!
-//! - `session`: the connection's state, shared by both halves under a lock
-//!   that nobody holds while he waits for the network
-//! - `handshake`: from a connected socket to a session, within a deadline
+//! - `session`: the connection's state during its handshake
+//! - `handshake`: from a connected socket to its keys, within a deadline
+//! - `records`: data, alerts and key updates as records
 //! - `halves`: the reader and the writer
 //!
-//! What the reading half must answer (alerts) is sent without waiting, by
-//! whoever has the right to send at that moment; so two hosts whose socket
-//! buffers are full cannot wait for each other's readers. Key updates need no
-//! answer of their own: rustls sends it before the next data (RFC 8446, section
-//! 4.6.3).
+//! What the reading half must answer (alerts) is sent without waiting, if
+//! nobody else is sending; so two hosts whose socket buffers are full cannot
+//! wait for each other's readers. Key updates are answered by the writer before
+//! its next data (RFC 8446, section 4.6.3).
 
 mod halves;
 mod handshake;
+mod records;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -237,6 +237,8 @@ impl TlsServer {
         config.alpn_protocols = vec![PROTOCOL_NAME.into()];
         // Sessions are not resumed: each stream proves both ends anew.
         config.send_tls13_tickets = 0;
+        // For our own record layer.
+        config.enable_secret_extraction = true;
         Ok(TlsServer {
             config: Arc::new(config),
             fingerprint: identity.fingerprint(),
@@ -373,6 +375,8 @@ impl TlsClient {
         };
         config.alpn_protocols = vec![PROTOCOL_NAME.into()];
         config.resumption = Resumption::disabled();
+        // For our own record layer.
+        config.enable_secret_extraction = true;
         Ok(Arc::new(config))
     }
 }

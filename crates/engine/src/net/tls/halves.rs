@@ -2,34 +2,50 @@
 
 use std::io::{self, IoSlice};
 use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use rustls::Error;
+
 use super::handshake::Done;
-use super::session::{
-    Endpoint, Opened, Outgoing, RECORD_MAXIMUM, RECORD_OVERHEAD, RECORD_PLAINTEXT, Session, Sink,
-    broken,
+use super::records::{
+    Damage, Opened, Opener, Outgoing, RECORD_HEADER, RECORD_MAXIMUM, RECORD_OVERHEAD,
+    RECORD_PLAINTEXT, Renewal, Sealer,
 };
+use super::session::Parts;
 use super::{TlsOptions, suite_name};
 use crate::net::stream::{Half, Socket, Stream, StreamHandle, StreamReader, StreamWriter, Wire};
 
 /// A reader's first buffer: a full record with room for the next one's start.
 const FIRST_INCOMING: usize = 2 * RECORD_PLAINTEXT;
 
-/// Makes a stream of a session.
-pub(super) fn build<E: Endpoint>(done: Done<E>, socket: TcpStream, options: TlsOptions) -> Stream {
-    let protection = suite_name(done.session.suite());
+/// Makes a stream of a connection.
+pub(super) fn build(done: Done, socket: TcpStream, options: TlsOptions) -> Stream {
+    let Parts {
+        opener,
+        sealer,
+        renewal,
+        suite,
+        unread,
+        closed,
+    } = done.parts;
+    let protection = suite_name(Some(suite));
     let wire = Wire::new(Socket::Tcp(socket), done.peer, protection);
     let (reading, writing) = Half::pair(&wire);
     let shared = Arc::new(Shared {
-        session: Mutex::new(done.session),
-        sending: Mutex::new(()),
+        renewal: Mutex::new(renewal),
+        sealer: Mutex::new(sealer),
+        owes_update: AtomicBool::new(false),
     });
     let limit = options.buffer_bytes.max(2 * RECORD_MAXIMUM);
     Stream {
         reader: Box::new(TlsReader {
             half: reading,
             shared: Arc::clone(&shared),
+            opener,
             incoming: Incoming::new(done.received, limit),
+            early: unread,
+            state: if closed { State::Closed } else { State::Open },
         }),
         writer: Box::new(TlsWriter {
             half: writing,
@@ -42,51 +58,41 @@ pub(super) fn build<E: Endpoint>(done: Done<E>, socket: TcpStream, options: TlsO
     }
 }
 
-/// What the halves share. Whoever takes both locks takes `sending` first.
-struct Shared<E> {
+/// What the halves share. Whoever takes both locks takes `sealer` first.
+struct Shared {
     /// Held while computing only.
-    session: Mutex<Session<E>>,
+    renewal: Mutex<Box<dyn Renewal>>,
     /// The right to send: records must reach the wire in the order in which
     /// they were encrypted, so it is held from encrypting to having sent. The
     /// reader never waits for it.
-    sending: Mutex<()>,
+    sealer: Mutex<Sealer>,
+    /// The peer took a new key and wants us to take one; the writer says so
+    /// before its next data.
+    owes_update: AtomicBool,
 }
 
-/// A half that panicked while it held a lock has left a session in an unknown
-/// state; the other half must not go on with it.
+/// A half that panicked while it held a lock has left keys in an unknown state;
+/// the other half must not go on with them.
 fn lock<T>(mutex: &Mutex<T>) -> io::Result<MutexGuard<'_, T>> {
     mutex
         .lock()
         .map_err(|_| io::Error::other("the stream's other half failed: connect again"))
 }
 
-impl<E: Endpoint> Shared<E> {
-    /// Sends rustls's own records, as far as that goes without waiting: by
-    /// itself, or by leaving them to the writer that is sending now and looks
-    /// again afterwards. What the kernel does not take goes with the next data.
-    fn send_pending(&self, wire: &Wire) -> io::Result<()> {
-        while lock(&self.session)?.has_pending() {
-            let Ok(_sending) = self.sending.try_lock() else {
-                return Ok(());
-            };
-            let mut records = lock(&self.session)?.take_pending();
-            let sent = match wire.send_now(&records) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
-                other => other?,
-            };
-            if sent < records.len() {
-                records.drain(..sent);
-                lock(&self.session)?.return_pending(records);
-                return Ok(());
-            }
-        }
-        Ok(())
-    }
+/// What a damaged stream says to everybody who comes later.
+fn broken(error: &Error) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        format!("the encrypted stream is damaged ({error}): connect again"),
+    )
 }
 
-/// Received bytes whose records are decrypted where they lie.
+/// Received bytes. Records are decrypted from here.
 struct Incoming {
     buffer: Vec<u8>,
+    /// Data that was decrypted where it lies, before somebody had room for it:
+    /// begins before `start`.
+    plain: std::ops::Range<usize>,
     start: usize,
     end: usize,
     limit: usize,
@@ -99,17 +105,40 @@ impl Incoming {
         buffer.resize(FIRST_INCOMING.max(end), 0);
         Incoming {
             buffer,
+            plain: 0..0,
             start: 0,
             end,
             limit,
         }
     }
 
-    fn unread(&mut self) -> &mut [u8] {
-        &mut self.buffer[self.start..self.end]
+    /// Moves what was decrypted to the caller; bytes moved.
+    fn take_plain(&mut self, room: &mut [u8]) -> usize {
+        let count = self.plain.len().min(room.len());
+        let from = self.plain.start;
+        room[..count].copy_from_slice(&self.buffer[from..from + count]);
+        self.plain.start += count;
+        count
     }
 
-    /// Blocks until something came; `Ok(0)` is the end.
+    /// Takes the next record, if it is whole.
+    fn next_record(&mut self) -> Result<Option<&mut [u8]>, Damage> {
+        let Some(length) = Opener::whole_record(&self.buffer[self.start..self.end])? else {
+            return Ok(None);
+        };
+        let record = self.start..self.start + length;
+        self.start = record.end;
+        Ok(Some(&mut self.buffer[record]))
+    }
+
+    /// The last record's data lies in it, so many bytes.
+    fn keep_plain(&mut self, record: usize, bytes: usize) {
+        let start = self.start - record + RECORD_HEADER;
+        self.plain = start..start + bytes;
+    }
+
+    /// Blocks until something came; `Ok(0)` is the end. Nothing decrypted may be
+    /// left.
     fn receive(&mut self, wire: &Wire) -> io::Result<usize> {
         // Less than a record is left: moving it costs nothing worth saving.
         self.buffer.copy_within(self.start..self.end, 0);
@@ -127,42 +156,108 @@ impl Incoming {
     }
 }
 
-struct TlsReader<E> {
-    half: Half,
-    shared: Arc<Shared<E>>,
-    incoming: Incoming,
+/// How it is with what a reader receives.
+enum State {
+    Open,
+    /// The peer has said that no more will come.
+    Closed,
+    /// Nothing more can be believed.
+    Broken(Error),
 }
 
-impl<E: Endpoint> TlsReader<E> {
-    fn open(&mut self, sink: &mut Sink<'_>) -> io::Result<Opened> {
-        let mut session = lock(&self.shared.session)?;
-        let (consumed, opened) = session.open(self.incoming.unread(), sink);
-        let answers = session.has_pending();
-        drop(session);
-        self.incoming.start += consumed;
-        if answers {
-            // A failure to answer shows again at the next send or receive.
-            let _ = self.shared.send_pending(&self.half);
+struct TlsReader {
+    half: Half,
+    shared: Arc<Shared>,
+    opener: Opener,
+    incoming: Incoming,
+    /// Data that came with the handshake.
+    early: Vec<u8>,
+    state: State,
+}
+
+impl TlsReader {
+    /// Decrypts what was received into the caller's memory, until that is full
+    /// or no whole record is left; bytes of data.
+    fn open(&mut self, buffer: &mut [u8]) -> Result<usize, Damage> {
+        let mut filled = self.incoming.take_plain(buffer);
+        while filled < buffer.len() && matches!(self.state, State::Open) {
+            let Some(record) = self.incoming.next_record()? else {
+                break;
+            };
+            let length = record.len();
+            let renewal = &self.shared.renewal;
+            let mut renew = || {
+                let mut renewal = lock(renewal).map_err(|e| Error::General(e.to_string()))?;
+                renewal.next_receiving()
+            };
+            match self
+                .opener
+                .open(record, &mut buffer[filled..], &mut renew)?
+            {
+                Opened::Data(count) => filled += count,
+                Opened::InPlace(count) => {
+                    self.incoming.keep_plain(length, count);
+                    filled += self.incoming.take_plain(&mut buffer[filled..]);
+                }
+                Opened::KeyUpdate(wanted) => {
+                    if wanted {
+                        self.shared.owes_update.store(true, Ordering::Relaxed);
+                    }
+                }
+                Opened::Closed => self.state = State::Closed,
+                Opened::Nothing => {}
+            }
         }
-        opened.map_err(|error| {
-            // Nothing more can be believed in either direction.
-            let _ = self.half.shutdown(Shutdown::Both);
-            broken(&error)
-        })
+        Ok(filled)
+    }
+
+    /// Tells the peer why, where that goes without waiting, and ends the stream
+    /// in both directions.
+    fn break_off(&mut self, damage: Damage) -> io::Error {
+        if let Some(alert) = damage.alert
+            && let Ok(mut sealer) = self.shared.sealer.try_lock()
+        {
+            let mut outgoing = Outgoing::default();
+            // The error that is known counts, not one of telling it.
+            if sealer.give_up(alert, &mut outgoing).is_ok() {
+                let _ = self.half.send_now(outgoing.filled());
+            }
+        }
+        let _ = self.half.shutdown(Shutdown::Both);
+        let error = broken(&damage.error);
+        self.state = State::Broken(damage.error);
+        error
+    }
+
+    fn take_early(&mut self, buffer: &mut [u8]) -> usize {
+        let count = self.early.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&self.early[..count]);
+        self.early.drain(..count);
+        count
     }
 }
 
-impl<E: Endpoint> StreamReader for TlsReader<E> {
+impl StreamReader for TlsReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if buffer.is_empty() {
             return Ok(0);
         }
-        let mut sink = Sink::new(buffer);
+        if !self.early.is_empty() {
+            let count = self.take_early(buffer);
+            self.half.count_read(count);
+            return Ok(count);
+        }
         loop {
-            let opened = self.open(&mut sink)?;
-            if sink.filled > 0 || opened == Opened::Closed {
-                self.half.count_read(sink.filled);
-                return Ok(sink.filled);
+            if let State::Broken(error) = &self.state {
+                return Err(broken(error));
+            }
+            let filled = match self.open(buffer) {
+                Ok(filled) => filled,
+                Err(damage) => return Err(self.break_off(damage)),
+            };
+            if filled > 0 || matches!(self.state, State::Closed) {
+                self.half.count_read(filled);
+                return Ok(filled);
             }
             if self.incoming.receive(&self.half)? == 0 {
                 return Err(io::Error::new(
@@ -174,16 +269,16 @@ impl<E: Endpoint> StreamReader for TlsReader<E> {
     }
 }
 
-struct TlsWriter<E: Endpoint> {
+struct TlsWriter {
     half: Half,
-    shared: Arc<Shared<E>>,
+    shared: Arc<Shared>,
     outgoing: Outgoing,
     /// Small parts, gathered to a record.
     staged: Vec<u8>,
     limit: usize,
 }
 
-impl<E: Endpoint> TlsWriter<E> {
+impl TlsWriter {
     /// Plaintext that fits beside what is already encrypted, in whole records.
     fn capacity(&self) -> usize {
         let room = self.limit.saturating_sub(self.outgoing.filled().len());
@@ -191,41 +286,41 @@ impl<E: Endpoint> TlsWriter<E> {
     }
 
     /// Encrypts all parts and sends them, a buffer at a time.
-    fn send_parts(&mut self, parts: &[&[u8]]) -> io::Result<()> {
+    fn send_parts(&mut self, parts: &[&[u8]], sealer: &mut Sealer) -> io::Result<()> {
         self.staged.clear();
         for part in parts {
             let mut rest = *part;
             while !rest.is_empty() {
-                rest = self.put(rest)?;
+                rest = self.put(rest, sealer)?;
             }
         }
-        self.seal_staged()?;
+        self.seal_staged(sealer)?;
         self.send()
     }
 
     /// Takes some of the front of a part and returns the rest: whole records
     /// straight from the caller's memory; what is less than a record, or fills
     /// one up that was begun, over `staged`.
-    fn put<'p>(&mut self, part: &'p [u8]) -> io::Result<&'p [u8]> {
+    fn put<'p>(&mut self, part: &'p [u8], sealer: &mut Sealer) -> io::Result<&'p [u8]> {
         if self.staged.is_empty() && part.len() >= RECORD_PLAINTEXT {
             if self.capacity() == 0 {
                 self.send()?;
             }
             let whole = part.len() / RECORD_PLAINTEXT * RECORD_PLAINTEXT;
             let (now, later) = part.split_at(whole.min(self.capacity()));
-            self.seal(now)?;
+            self.seal(now, sealer)?;
             return Ok(later);
         }
         let missing = RECORD_PLAINTEXT - self.staged.len();
         let (now, later) = part.split_at(missing.min(part.len()));
         self.staged.extend_from_slice(now);
         if self.staged.len() == RECORD_PLAINTEXT {
-            self.seal_staged()?;
+            self.seal_staged(sealer)?;
         }
         Ok(later)
     }
 
-    fn seal_staged(&mut self) -> io::Result<()> {
+    fn seal_staged(&mut self, sealer: &mut Sealer) -> io::Result<()> {
         if self.staged.is_empty() {
             return Ok(());
         }
@@ -233,17 +328,27 @@ impl<E: Endpoint> TlsWriter<E> {
             self.send()?;
         }
         let staged = std::mem::take(&mut self.staged);
-        let result = self.seal(&staged);
+        let result = self.seal(&staged, sealer);
         self.staged = staged;
         self.staged.clear();
         result
     }
 
-    fn seal(&mut self, plaintext: &[u8]) -> io::Result<()> {
-        let records = plaintext.len().div_ceil(RECORD_PLAINTEXT);
-        self.outgoing
-            .reserve(plaintext.len() + records * RECORD_OVERHEAD);
-        lock(&self.shared.session)?.seal(plaintext, &mut self.outgoing)
+    /// Encrypts, with new keys where the old ones are worn or the peer waits
+    /// for new ones.
+    fn seal(&mut self, mut plaintext: &[u8], sealer: &mut Sealer) -> io::Result<()> {
+        while !plaintext.is_empty() {
+            let owes = self.shared.owes_update.swap(false, Ordering::Relaxed);
+            if owes || sealer.is_worn() {
+                let mut renewal = lock(&self.shared.renewal)?;
+                // An answer asks for none.
+                let renewed = sealer.renew(&mut **renewal, !owes, &mut self.outgoing);
+                renewed.map_err(|error| broken(&error))?;
+            }
+            let sealed = sealer.seal(plaintext, &mut self.outgoing);
+            plaintext = &plaintext[sealed.map_err(|error| broken(&error))?..];
+        }
+        Ok(())
     }
 
     fn send(&mut self) -> io::Result<()> {
@@ -255,44 +360,42 @@ impl<E: Endpoint> TlsWriter<E> {
         result
     }
 
-    /// Runs `body` with the right to send, then sends what the reader may have
-    /// left to be sent meanwhile.
+    /// Runs `body` with the right to send.
     fn while_sending(
         &mut self,
-        body: impl FnOnce(&mut TlsWriter<E>) -> io::Result<()>,
+        body: impl FnOnce(&mut TlsWriter, &mut Sealer) -> io::Result<()>,
     ) -> io::Result<()> {
         let shared = Arc::clone(&self.shared);
-        let sending = lock(&shared.sending)?;
-        let result = body(self);
-        drop(sending);
+        let mut sealer = lock(&shared.sealer)?;
+        let result = body(self, &mut sealer);
         if result.is_err() {
             // Records may be missing from the middle: the stream is dead.
             self.outgoing.clear();
             let _ = self.half.shutdown(Shutdown::Both);
-            return result;
         }
-        shared.send_pending(&self.half)
+        result
     }
 }
 
-impl<E: Endpoint> StreamWriter for TlsWriter<E> {
+impl StreamWriter for TlsWriter {
     fn write_all(&mut self, parts: &[&[u8]]) -> io::Result<()> {
-        self.while_sending(|writer| writer.send_parts(parts))?;
+        self.while_sending(|writer, sealer| writer.send_parts(parts, sealer))?;
         self.half
             .count_written(parts.iter().map(|part| part.len()).sum());
         Ok(())
     }
 
     fn finish(&mut self) -> io::Result<()> {
-        self.while_sending(|writer| {
-            lock(&writer.shared.session)?.seal_end(&mut writer.outgoing)?;
+        self.while_sending(|writer, sealer| {
+            let closed = sealer.close(&mut writer.outgoing);
+            closed.map_err(|error| broken(&error))?;
             writer.send()?;
             writer.half.shutdown(Shutdown::Write)
         })
     }
 }
 
-impl<E: Endpoint> Drop for TlsWriter<E> {
+impl Drop for TlsWriter {
     fn drop(&mut self) {
         // Without the closing message the peer knows that this was no end.
         let _ = self.half.shutdown(Shutdown::Write);

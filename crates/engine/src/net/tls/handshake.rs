@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustls::{AlertDescription, Error, InvalidMessage, PeerIncompatible};
 
-use super::session::{Endpoint, Opened, Session, Sink};
+use super::session::{Endpoint, Parts, Progress, Session};
 use super::{PROTOCOL_NAME, TlsError};
 use crate::net::identity::Fingerprint;
 use crate::net::stream::set_socket_timeouts;
@@ -18,9 +18,9 @@ use crate::net::trust::TrustError;
 pub(super) const HANDSHAKE_BUFFER: usize = 32 << 10;
 
 /// A handshake that was done.
-pub(super) struct Done<E> {
-    /// The session.
-    pub(super) session: Session<E>,
+pub(super) struct Done {
+    /// The connection.
+    pub(super) parts: Parts,
     /// What was received with the handshake's last message.
     pub(super) received: Vec<u8>,
     /// The key that the peer proved to have.
@@ -104,7 +104,7 @@ pub(super) fn run<E: Endpoint>(
     endpoint: E,
     socket: &TcpStream,
     deadline: Instant,
-) -> Result<Done<E>, Failure> {
+) -> Result<Done, Failure> {
     let mut shake = Handshake {
         session: Session::new(endpoint),
         socket,
@@ -124,7 +124,7 @@ pub(super) fn run<E: Endpoint>(
     shake.buffer.truncate(shake.filled);
     Ok(Done {
         peer: shake.session.peer(),
-        session: shake.session,
+        parts: shake.session.into_parts().map_err(Failure::Tls)?,
         received: shake.buffer,
     })
 }
@@ -141,14 +141,14 @@ impl<E: Endpoint> Handshake<'_, E> {
     fn run(&mut self) -> Result<(), Failure> {
         loop {
             let unread = &mut self.buffer[..self.filled];
-            let (consumed, opened) = self.session.open(unread, &mut Sink::new(&mut []));
+            let (consumed, opened) = self.session.open(unread);
             self.buffer.copy_within(consumed..self.filled, 0);
             self.filled -= consumed;
             let opened = opened.map_err(Failure::Tls)?;
             self.flush()?;
             match opened {
                 _ if !self.session.is_handshaking() => break,
-                Opened::Closed => return Err(Failure::Closed),
+                Progress::Closed => return Err(Failure::Closed),
                 _ => self.receive()?,
             }
         }
