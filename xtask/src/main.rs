@@ -46,8 +46,9 @@ const COMMANDS: [Command; 5] = [
     },
     Command {
         name: "bench",
-        arguments: "pieces [--again]",
-        summary: "what each piece of a copy costs alone, and a copy; goes on where it was stopped",
+        arguments: "(pieces | small) [--again]",
+        summary: "what a copy costs beside its pieces, or beside a local writer of small files; \
+                  goes on where it was stopped",
         run: bench::run,
     },
     Command {

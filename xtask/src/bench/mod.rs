@@ -3,13 +3,16 @@
 //!
 //! - [`work`]: the pieces, the standard tools, the copies
 //! - [`samples`]: what was measured, kept so that a stopped run goes on
+//! - [`small`]: small files, beside [`local_writer`]: small files as fast as a file system takes them
 //! - [`record`]: medians, spread and ratios as Markdown and JSON
 //!
 //! Everything is warm: one round is thrown away, then rounds are interleaved, so
 //! that a slow minute of a shared host touches all alike.
 
+pub mod local_writer;
 mod record;
 mod samples;
+mod small;
 mod work;
 
 use std::path::Path;
@@ -34,26 +37,34 @@ const LONGEST: Duration = Duration::from_secs(8 * 60);
 /// Where a step fails.
 pub fn run(arguments: &[String]) -> Result<(), String> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let again = match words.as_slice() {
-        ["pieces"] => false,
-        ["pieces", "--again"] => true,
-        _ => return Err("write: bench pieces [--again]".to_owned()),
+    let (what, again) = match words.as_slice() {
+        ["local-writer", rest @ ..] => return local_writer::run(rest),
+        [what @ ("pieces" | "small")] => (*what, false),
+        [what @ ("pieces" | "small"), "--again"] => (*what, true),
+        _ => return Err("write: bench (pieces | small) [--again]".to_owned()),
     };
     build()?;
     let target = workspace::target_directory()?;
     let directory = target.join(format!("bench-{}", std::process::id()));
     let about = about()?;
-    let mut samples = Samples::open(&target.join("bench-pieces.jsonl"), &about, again)?;
+    let kept = target.join(format!("bench-{what}.jsonl"));
+    let mut samples = Samples::open(&kept, &about, again)?;
     std::fs::create_dir_all(&directory)
         .map_err(|error| format!("{}: {error}", directory.display()))?;
     let janitor = Janitor::start(&directory)?;
-    let measured = measure(&target, &directory, &janitor, &mut samples);
+    let measured = match what {
+        "small" => small::measure(&target, &directory, &janitor, &mut samples),
+        _ => measure(&target, &directory, &janitor, &mut samples),
+    };
     janitor.finish()?;
     if !measured? {
         return Err("time is up: the same command goes on where this stopped".to_owned());
     }
     let runs = workspace::root().join("bench/runs");
-    record::write(&runs, &about, &samples)?;
+    match what {
+        "small" => small::write(&runs, &about, &samples)?,
+        _ => record::write(&runs, &about, &samples)?,
+    }
     samples.forget()
 }
 

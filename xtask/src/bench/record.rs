@@ -26,22 +26,25 @@ pub struct About {
 
 /// Least, median and greatest.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Spread([f64; 3]);
+pub struct Spread([f64; 3]);
 
 impl Spread {
-    fn of(mut values: Vec<f64>) -> Option<Spread> {
+    /// Of these; none of none.
+    pub fn of(mut values: Vec<f64>) -> Option<Spread> {
         values.sort_by(f64::total_cmp);
         let middle = *values.get(values.len() / 2)?;
         Some(Spread([*values.first()?, middle, *values.last()?]))
     }
 
-    fn median(self) -> f64 {
+    /// The middle.
+    pub fn median(self) -> f64 {
         self.0[1]
     }
 
-    fn text(self) -> String {
+    /// All three, with so many decimals.
+    pub fn text(self, decimals: usize) -> String {
         let [least, median, greatest] = self.0;
-        format!("{median:.3} ({least:.3}–{greatest:.3})")
+        format!("{median:.decimals$} ({least:.decimals$}–{greatest:.decimals$})")
     }
 }
 
@@ -141,8 +144,8 @@ fn table(samples: &Samples) -> String {
                 text,
                 "| {} | {by} | {} | {} |",
                 work.name,
-                cost.text(),
-                rate.text()
+                cost.text(3),
+                rate.text(3)
             ),
             _ => writeln!(text, "| {} | {by} | not installed | |", work.name),
         };

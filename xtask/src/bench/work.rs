@@ -1,6 +1,7 @@
 //! Everything that is measured: our own loops, the standard tools that do the
 //! same, and copies.
 
+use std::cell::Cell;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -98,6 +99,8 @@ pub struct Bench<'a> {
     directory: &'a Path,
     received: PathBuf,
     server: Server,
+    /// Copies of files made so far.
+    copies: Cell<u64>,
 }
 
 impl Bench<'_> {
@@ -122,6 +125,7 @@ impl Bench<'_> {
             directory,
             received,
             server,
+            copies: Cell::new(0),
         })
     }
 
@@ -247,35 +251,70 @@ impl Bench<'_> {
     }
 
     fn copy(&self, from: &str, to: &str, tls: bool, janitor: &Janitor) -> Result<Sample, String> {
-        let _ = fs::remove_dir_all(self.received.join(to));
-        let bytes = match from {
-            "small/" => SMALL_FILES * SMALL_BYTES,
-            _ => LARGE_FILES * LARGE_BYTES,
+        let large = LARGE_FILES * LARGE_BYTES;
+        let bytes = if from == "small/" {
+            SMALL_FILES * SMALL_BYTES
+        } else {
+            large
         };
-        // A copy that hangs is a finding, not a reason to wait.
-        let mut command = Command::new("timeout");
-        command
-            .arg(LONGEST_COPY_SECONDS)
-            .arg(self.release.join("longhaul"))
-            .current_dir(self.directory)
-            .args(["cp", "--quiet", "--recursive"])
-            .args(["--fingerprint", &self.server.fingerprint])
-            .arg("--token-file")
-            .arg(&self.server.token_file)
-            .args(["--data-security", if tls { "tls" } else { "clear" }])
-            .args([from, &self.server.url(to)])
-            .env("XDG_STATE_HOME", self.directory.join("client-state"))
-            .env("XDG_CONFIG_HOME", self.directory.join("client-config"));
-        // The destination's pages were just given back: on a virtual machine to
-        // the host, from which the copy would have to take them one by one.
+        let mut place = to.to_owned();
         if to == "copy" {
+            // Of small files nothing is removed before the end, see `local_writer`.
+            let number = self.copies.get();
+            self.copies.set(number + 1);
+            let _ = fs::remove_dir_all(self.received.join("copy"));
+            if from == "small/" {
+                place = format!("small-{number}");
+            }
+            // The destination's pages were just given back: on a virtual machine
+            // to the host, from which the copy would have to take them one by one.
             self.example("touch", bytes)?;
         }
-        let before = cpu_of(&self.server.pid().to_string())?.0;
-        let (mut sample, ()) = timed(bytes, || janitor.run(&mut command))?;
-        sample.cpu += cpu_of(&self.server.pid().to_string())?.0 - before;
-        Ok(sample)
+        let security = ["--data-security", if tls { "tls" } else { "clear" }];
+        copy(
+            &self.release.join("longhaul"),
+            self.directory,
+            &self.server,
+            [from, &place],
+            &security,
+            bytes,
+            janitor,
+        )
     }
+}
+
+/// Copies a tree to a daemon; the CPU time is both ends'.
+///
+/// # Errors
+///
+/// Where it fails.
+pub(super) fn copy(
+    binary: &Path,
+    directory: &Path,
+    server: &Server,
+    [from, to]: [&str; 2],
+    options: &[&str],
+    bytes: u64,
+    janitor: &Janitor,
+) -> Result<Sample, String> {
+    // A copy that hangs is a finding, not a reason to wait.
+    let mut command = Command::new("timeout");
+    command
+        .arg(LONGEST_COPY_SECONDS)
+        .arg(binary)
+        .current_dir(directory)
+        .args(["cp", "--quiet", "--recursive"])
+        .args(["--fingerprint", &server.fingerprint])
+        .arg("--token-file")
+        .arg(&server.token_file)
+        .args(options)
+        .args([from, &server.url(to)])
+        .env("XDG_STATE_HOME", directory.join("client-state"))
+        .env("XDG_CONFIG_HOME", directory.join("client-config"));
+    let before = cpu_of(&server.pid().to_string())?.0;
+    let (mut sample, ()) = timed(bytes, || janitor.run(&mut command))?;
+    sample.cpu += cpu_of(&server.pid().to_string())?.0 - before;
+    Ok(sample)
 }
 
 /// Times work whose processes are children that were waited for.
@@ -291,7 +330,11 @@ fn timed<T>(bytes: u64, work: impl FnOnce() -> Result<T, String>) -> Result<(Sam
 }
 
 /// CPU seconds of a process, and of its children that ended.
-fn cpu_of(pid: &str) -> Result<(f64, f64), String> {
+///
+/// # Errors
+///
+/// Where there is no such process.
+pub(super) fn cpu_of(pid: &str) -> Result<(f64, f64), String> {
     let path = format!("/proc/{pid}/stat");
     let text = fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
     // The second field is a name that may hold spaces; it ends in ")".
