@@ -165,8 +165,8 @@ pub struct LayerArguments {
     /// TCP connections to the daemon, fixed [default: as many as help, while it runs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=512))]
     pub streams: Option<u32>,
-    /// Threads that decompress and verify what was compressed, where the destination is [default: one a core, at most
-    /// 8]
+    /// Threads that decompress and verify what was compressed, where the destination is [default:
+    /// one a core, at most 8]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=512))]
     pub decompressors: Option<u32>,
     /// Threads that write, where the destination is [default: one a core, 2 to 8]

@@ -151,13 +151,6 @@ impl ReceiveSide {
         join(&[&self.small_committers, &self.committers, &self.comparers]);
     }
 
-    /// Flows that write now.
-    pub(crate) fn writers(&self) -> usize {
-        self.writers
-            .get()
-            .map_or(1, |writers| writers.usage().flows)
-    }
-
     /// Lets go of everything that is locked.
     pub(crate) fn leave(&self) {
         self.parts.clear();

@@ -3,7 +3,8 @@
 //!
 //! - [`work`]: the pieces, the standard tools, the copies
 //! - [`samples`]: what was measured, kept so that a stopped run goes on
-//! - [`small`]: small files, beside [`local_writer`]: small files as fast as a file system takes them
+//! - [`small`]: small files, beside [`local_writer`]: as fast as a file system
+//!   takes them
 //! - [`record`]: medians, spread and ratios as Markdown and JSON
 //!
 //! Everything is warm: one round is thrown away, then rounds are interleaved, so

@@ -15,7 +15,6 @@ use super::commit::Staged;
 use super::folders::Folder;
 use super::parts::{PartKind, journal_failure};
 use super::verify::{VerifiedBlock, runs_of};
-use crate::descriptors;
 use crate::failure::failure_of;
 use crate::flows::Flow;
 use crate::journal::{JournalError, temporary};

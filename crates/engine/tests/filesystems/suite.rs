@@ -40,7 +40,7 @@ type Test = fn(&Place, &Expected);
 
 /// Runs everything beneath a mount point, each in a directory of its own.
 pub fn run(point: &Path, expected: &Expected) {
-    let tests: [(&str, Test); 15] = [
+    let tests: [(&str, Test); 17] = [
         ("names", names),
         ("refusals", refusals),
         ("renames", renames),

@@ -195,7 +195,7 @@ fn arrive(transfer: &Transfer, arrival: Coming) {
             buffer[..sent.payload.len()].copy_from_slice(&sent.payload);
             buffer.set_filled(sent.payload.len());
             let stream = StreamId(1);
-            side.handle_block(transfer, stream, sent.header, buffer)
+            side.handle_block(transfer, stream, sent.header, buffer, None)
                 .unwrap();
         }
         Coming::Checksums(sent) => {

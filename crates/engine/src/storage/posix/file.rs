@@ -41,7 +41,7 @@ impl PosixFile {
             DataMode::Direct => DirectPath::open(descriptor.as_fd(), reopen)
                 .map_or(DataPath::Buffered, DataPath::Direct),
             DataMode::Bypass => DirectPath::open(descriptor.as_fd(), reopen).map_or_else(
-                || DataPath::Uncached(UncachedPath::default()),
+                || DataPath::Uncached(UncachedPath::new(descriptor.as_fd())),
                 DataPath::Direct,
             ),
         };
