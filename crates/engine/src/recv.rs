@@ -6,7 +6,7 @@
 //! - [`verify`] decompresses it where needed and compares its checksum: a
 //!   [`verify::VerifiedBlock`];
 //! - [`mod@write`] writes it, not synced;
-//! - [`staging`] gathers small files that were written;
+//! - `staging` gathers small files that were written;
 //! - [`commit`] alone makes things durable: data, then journal, then the
 //!   state machine's ledger, and gives files their names;
 //! - [`compare`] says what is there already.

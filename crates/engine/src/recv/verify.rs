@@ -2,7 +2,7 @@
 //! written: a [`VerifiedBlock`] is made nowhere else.
 //!
 //! What is not compressed is hashed by the stream's reader while it is hot in
-//! the cache ([`ArrivingHasher`]); only what is compressed has to be taken to
+//! the cache (`ArrivingHasher`); only what is compressed has to be taken to
 //! another thread and back into a core's cache.
 
 #[cfg(test)]
