@@ -58,7 +58,7 @@ pub enum OnFault {
 pub struct Skipped {
     /// How many.
     pub count: u64,
-    /// The first of them, up to [`NAMED_FAULTS`].
+    /// The first of them, up to `NAMED_FAULTS`.
     pub first: Vec<LineFault>,
 }
 
