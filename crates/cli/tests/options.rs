@@ -197,10 +197,11 @@ fn digest_of(file: &Path) -> String {
     blake3::hash(&fs::read(file).unwrap()).to_hex().to_string()
 }
 
-/// The regular files in a directory.
+/// The regular files in a directory. A daemon whose client was killed may still
+/// give files their names: a temporary one is gone then.
 fn files(root: &Path) -> BTreeSet<Vec<u8>> {
     let all = tree::paths(root).into_iter();
-    all.filter(|path| fs::symlink_metadata(root.join(path)).unwrap().is_file())
+    all.filter(|path| fs::symlink_metadata(root.join(path)).is_ok_and(|status| status.is_file()))
         .map(|path| path.as_os_str().as_bytes().to_vec())
         .collect()
 }
