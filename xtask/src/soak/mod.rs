@@ -153,6 +153,8 @@ fn run_part(soak: &Soak, part: &Part, state: &Mutex<State>) -> Result<Vec<String
 
 fn run_step(soak: &Soak, part: &Part, step: &Step) -> Result<Finished, String> {
     println!("soak: {} {}: {}", part.name, step.name, step.size);
+    // What it is built from, whatever is committed meanwhile.
+    let about = record::about()?;
     let (began, load) = (Instant::now(), load());
     let outcome = (step.run)(soak);
     let seconds = began.elapsed().as_secs_f64();
@@ -170,7 +172,6 @@ fn run_step(soak: &Soak, part: &Part, step: &Step) -> Result<Finished, String> {
     for note in &notes {
         println!("soak:   {note}");
     }
-    let about = record::about()?;
     Ok(Finished {
         part: part.name.to_owned(),
         step: step.name.clone(),
