@@ -15,6 +15,9 @@ use crate::session::StreamId;
 /// Longest paths of a pack together: half of what a frame's body may be.
 const MAXIMUM_PACK_PATH_BYTES: usize = 256 << 10;
 
+/// Places for small entries that an empty queue keeps.
+const SMALL_KEPT: usize = 256;
+
 /// Something to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadJob {
@@ -298,6 +301,10 @@ impl Plan {
     fn next_small(&mut self) -> Option<(EntryId, u64, usize)> {
         let next = self.small.pop_front()?;
         self.small_bytes = self.small_bytes.saturating_sub(next.1);
+        if self.small.is_empty() {
+            // A walk that ran ahead once need not be paid for until the end.
+            self.small.shrink_to(SMALL_KEPT);
+        }
         Some(next)
     }
 }
