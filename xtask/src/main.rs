@@ -46,9 +46,9 @@ const COMMANDS: [Command; 5] = [
     },
     Command {
         name: "bench",
-        arguments: "(pieces | small) [--again]",
+        arguments: "(pieces | small | storage) [--again]",
         summary: "what a copy costs beside its pieces, or beside a local writer of small files; \
-                  goes on where it was stopped",
+                  threads beside io_uring; goes on where it was stopped",
         run: bench::run,
     },
     Command {

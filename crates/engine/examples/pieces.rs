@@ -1,16 +1,18 @@
 //! What one piece of a copy costs alone: `cargo xtask bench pieces` runs this,
 //! one process for one repetition of one piece.
 //!
-//! `pieces PIECE DIRECTORY BYTES` prints `{"bytes":…,"wall":…,"cpu":…}`, both in
+//! `pieces PIECE DIRECTORY BYTES` and `pieces blocks DIRECTORY BYTES (read | write)
+//! (direct | buffered | dropped) FILE BLOCK THREADS` print `{"bytes":…,"wall":…,"cpu":…}`, both in
 //! seconds, CPU time of user and system. What a piece needs is touched before
 //! the clock starts.
 
 use std::error::Error;
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{self, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use longhaul_engine::net::clear;
@@ -19,7 +21,11 @@ use longhaul_engine::net::stream::Stream;
 use longhaul_engine::net::tcp::HostPort;
 use longhaul_engine::net::tls::{TlsClient, TlsOptions, TlsServer};
 use longhaul_engine::net::trust::ServerTrust;
+use longhaul_engine::pool::{Buffer, BufferPool};
+use longhaul_engine::storage::posix::PosixDirectory;
+use longhaul_engine::storage::{Advice, Creation, DataMode, StoredFile};
 use longhaul_proto::digest::{BlockHasher, Integrity};
+use longhaul_units::ByteCount;
 use rustix::time::{ClockId, clock_gettime};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -38,10 +44,24 @@ const FILES_PER_DIRECTORY: u64 = 1000;
 
 fn main() -> Outcome<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [piece, directory, bytes] = arguments.as_slice() else {
+    let [piece, directory, bytes, rest @ ..] = arguments.as_slice() else {
         return Err("usage: pieces PIECE DIRECTORY BYTES".into());
     };
     let (directory, bytes) = (Path::new(directory), bytes.parse()?);
+    if let [direction, how, name, block, threads] = rest {
+        let blocks = Blocks {
+            write: direction == "write",
+            dropped: how == "dropped",
+            mode: match how.as_str() {
+                "direct" => DataMode::Direct,
+                _ => DataMode::Buffered,
+            },
+            bytes,
+            block: block.parse()?,
+            threads: threads.parse()?,
+        };
+        return blocks.measure(directory, name);
+    }
     match piece.as_str() {
         "read" => read(&directory.join("source/large-0"), bytes),
         "digest" => digest(bytes),
@@ -87,6 +107,72 @@ fn read(file: &Path, bytes: u64) -> Outcome<()> {
         }
         Ok(done)
     })
+}
+
+/// One file, block by block, by threads with the mover's buffers.
+struct Blocks {
+    write: bool,
+    /// Not from the page cache.
+    dropped: bool,
+    mode: DataMode,
+    bytes: u64,
+    block: usize,
+    threads: usize,
+}
+
+impl Blocks {
+    fn measure(&self, directory: &Path, name: &str) -> Outcome<()> {
+        let root = PosixDirectory::open_root(directory)?;
+        let file = match self.write {
+            true => root.create_file(name.as_bytes(), Creation::New, self.mode)?,
+            false => root.open_file(name.as_bytes(), self.mode)?,
+        };
+        if self.write {
+            file.preallocate(self.bytes)?;
+        }
+        if self.dropped {
+            file.advise(Advice::DropCache, 0, 0);
+        }
+        let pool = BufferPool::new(ByteCount(u64::MAX), self.block);
+        let mut held: Vec<_> = (0..self.threads).filter_map(|_| pool.take()).collect();
+        // As in a copy that has run for a while, and as fio does.
+        held.iter_mut().for_each(|buffer| buffer.fill(7));
+        let next = AtomicU64::new(0);
+        let measured = measure(|| {
+            std::thread::scope(|scope| {
+                let work = |mut buffer: Buffer| self.work(&*file, &next, &mut buffer);
+                let threads: Vec<_> = held
+                    .into_iter()
+                    .map(|buffer| scope.spawn(move || work(buffer)))
+                    .collect();
+                for thread in threads {
+                    thread.join().map_err(|_| "a thread panicked")??;
+                }
+                Ok::<(), Box<dyn Error>>(())
+            })?;
+            if self.write {
+                file.sync_data()?;
+            }
+            Ok(self.bytes)
+        });
+        if self.write {
+            root.remove_file(name.as_bytes())?;
+        }
+        measured
+    }
+
+    fn work(&self, file: &dyn StoredFile, next: &AtomicU64, buffer: &mut [u8]) -> io::Result<()> {
+        loop {
+            let offset = next.fetch_add(self.block as u64, Ordering::Relaxed);
+            if offset >= self.bytes {
+                return Ok(());
+            }
+            match self.write {
+                true => file.write_at(&buffer[..self.block], offset)?,
+                false => drop(file.read_at(&mut buffer[..self.block], offset)?),
+            }
+        }
+    }
 }
 
 fn digest(bytes: u64) -> Outcome<()> {

@@ -1,14 +1,17 @@
 //! Block buffers, page-aligned, of one size, under one budget in bytes.
 //!
-//! A buffer's memory is taken from the system when it is first needed and
+//! A buffer's memory (`memory.rs`) is taken from the system when it is first used and
 //! stays with the pool afterwards; the one that came back last is given out
 //! first, because its pages are the warmest. Whoever waits for a buffer is
 //! held back until one is dropped: this is the backpressure of the data path.
+
+mod memory;
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use longhaul_units::ByteCount;
+use memory::Memory;
 
 use crate::storage::DIRECT_ALIGNMENT_BYTES as ALIGNMENT;
 
@@ -27,7 +30,9 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    free: Vec<AlignedBytes>,
+    free: Vec<Memory>,
+    /// Buffers that there is memory for, in use or free.
+    made: usize,
     in_use: usize,
     peak_in_use: usize,
     closed: bool,
@@ -35,8 +40,8 @@ struct State {
 
 impl BufferPool {
     /// A pool of buffers of `buffer_bytes` (rounded up to 4096) that together,
-    /// with what aligning them costs, take at most `budget`; but one buffer
-    /// there always is.
+    /// with a page each for what the system rounds up, take at most `budget`;
+    /// but one buffer there always is.
     pub fn new(budget: ByteCount, buffer_bytes: usize) -> BufferPool {
         let buffer_bytes = buffer_bytes.max(1).next_multiple_of(ALIGNMENT);
         let cost = (buffer_bytes + ALIGNMENT) as u64;
@@ -97,10 +102,11 @@ impl BufferPool {
         }
         state.in_use += 1;
         state.peak_in_use = state.peak_in_use.max(state.in_use);
-        let warm = state.free.pop();
+        let bytes = match state.free.pop() {
+            Some(warm) => warm,
+            None => self.0.make(&mut state),
+        };
         drop(state);
-        // Memory is zeroed outside the lock: that takes milliseconds.
-        let bytes = warm.unwrap_or_else(|| AlignedBytes::new(self.0.buffer_bytes));
         Some(Buffer {
             bytes,
             length: 0,
@@ -115,6 +121,18 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Memory for some more buffers; one of them.
+    fn make(&self, state: &mut State) -> Memory {
+        let wanted = self.maximum.saturating_sub(state.made);
+        let mut made = memory::reserve(self.buffer_bytes, wanted);
+        state.made += made.len();
+        // The first one is given out last.
+        made.reverse();
+        let one = made.pop();
+        state.free.append(&mut made);
+        one.unwrap_or_default()
+    }
+
     fn bytes_of(&self, buffers: usize) -> ByteCount {
         ByteCount(buffers as u64 * self.buffer_bytes as u64)
     }
@@ -123,7 +141,7 @@ impl Shared {
 /// A block buffer; it returns to its pool when dropped. As a slice it is its
 /// whole capacity, which holds zeros or what an earlier user left there.
 pub struct Buffer {
-    bytes: AlignedBytes,
+    bytes: Memory,
     length: usize,
     pool: Arc<Shared>,
 }
@@ -172,31 +190,6 @@ impl Drop for Buffer {
         }
         drop(state);
         self.pool.returned.notify_one();
-    }
-}
-
-/// Memory whose aligned part begins at `start`. One page more than needed is
-/// the price of doing without `unsafe`.
-#[derive(Default)]
-struct AlignedBytes {
-    memory: Box<[u8]>,
-    start: usize,
-}
-
-impl AlignedBytes {
-    fn new(bytes: usize) -> AlignedBytes {
-        let memory = vec![0; bytes + ALIGNMENT].into_boxed_slice();
-        let address = memory.as_ptr().addr();
-        let start = address.next_multiple_of(ALIGNMENT) - address;
-        AlignedBytes { memory, start }
-    }
-
-    fn as_slice(&self, bytes: usize) -> &[u8] {
-        &self.memory[self.start..self.start + bytes]
-    }
-
-    fn as_mut_slice(&mut self, bytes: usize) -> &mut [u8] {
-        &mut self.memory[self.start..self.start + bytes]
     }
 }
 

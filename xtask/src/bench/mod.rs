@@ -5,6 +5,7 @@
 //! - [`samples`]: what was measured, kept so that a stopped run goes on
 //! - [`small`]: small files, beside [`local_writer`]: as fast as a file system
 //!   takes them
+//! - [`storage`]: threads beside `io_uring`, ways to make small files durable
 //! - [`record`]: medians, spread and ratios as Markdown and JSON
 //!
 //! Everything is warm: one round is thrown away, then rounds are interleaved, so
@@ -14,6 +15,7 @@ pub mod local_writer;
 mod record;
 mod samples;
 mod small;
+mod storage;
 mod work;
 
 use std::path::Path;
@@ -40,11 +42,17 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let (what, again) = match words.as_slice() {
         ["local-writer", rest @ ..] => return local_writer::run(rest),
+        ["storage"] => return storage::run(false),
+        ["storage", "--again"] => return storage::run(true),
+        ["storage-inside", directory, kept] => {
+            return storage::run_inside(Path::new(directory), Path::new(kept));
+        }
         [what @ ("pieces" | "small")] => (*what, false),
         [what @ ("pieces" | "small"), "--again"] => (*what, true),
-        _ => return Err("write: bench (pieces | small) [--again]".to_owned()),
+        _ => return Err("write: bench (pieces | small | storage) [--again]".to_owned()),
     };
-    build()?;
+    build(&["-p", "longhaul"])?;
+    build(&["-p", "longhaul-engine", "--example", "pieces"])?;
     let target = workspace::target_directory()?;
     let directory = target.join(format!("bench-{}", std::process::id()));
     let about = about()?;
@@ -69,11 +77,9 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     samples.forget()
 }
 
-fn build() -> Result<(), String> {
+fn build(what: &[&str]) -> Result<(), String> {
     let release = ["build", "--locked", "--release"];
-    workspace::run(workspace::cargo().args(release).args(["-p", "longhaul"]))?;
-    let example = ["-p", "longhaul-engine", "--example", "pieces"];
-    workspace::run(workspace::cargo().args(release).args(example))
+    workspace::run(workspace::cargo().args(release).args(what))
 }
 
 /// False where time was up.
