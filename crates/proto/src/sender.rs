@@ -10,6 +10,7 @@ mod account;
 mod plan;
 mod settings;
 mod streams;
+mod told;
 mod track;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -30,6 +31,7 @@ use plan::Plan;
 pub use plan::{PackedJob, ReadJob, Work};
 pub use settings::SenderSettings;
 use streams::Streams;
+pub use told::{Dispatch, PackedRead, PieceRead, SenderError};
 use track::{Stage, Tracked};
 
 /// A source that changes more often than this during its copy is given up.
@@ -42,51 +44,6 @@ const MAXIMUM_CORRUPTIONS: u32 = 16;
 /// Number of a block on its way through the sending end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockId(pub u64);
-
-/// How reading one entry of a pack went.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PackedRead {
-    /// Read; the entry as it was then, if it had changed since the walk.
-    Ready(Option<Entry>),
-    /// It grew beyond what the block can hold: to be planned anew.
-    Grown(Entry),
-    /// It cannot be read.
-    Failed(Failure),
-}
-
-/// How reading a piece went.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PieceRead {
-    /// Read, and the file is still what it was.
-    Ready,
-    /// The file is not what it was; the entry as it is now.
-    Changed(Entry),
-    /// It cannot be read.
-    Failed(Failure),
-}
-
-/// What a stream shall do with a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dispatch {
-    /// Send it.
-    Send(BlockId),
-    /// Nobody needs it any more: free its buffer.
-    Discard(BlockId),
-}
-
-/// What the other end did wrong; the session is over.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SenderError {
-    /// A message that only a sender sends.
-    #[error("the receiver sent what only a sender may send ({0})")]
-    WrongRole(&'static str),
-    /// It says that everything is done, and something is not.
-    #[error("the receiver said that everything is done before it was")]
-    TooEarly,
-    /// It asks for data in a dry run, or plans where it shall take them.
-    #[error("the receiver and this end do not agree whether this is a dry run")]
-    DryRun,
-}
 
 /// The sending end of a transfer.
 #[derive(Debug)]
@@ -571,6 +528,9 @@ impl Sender {
 
     /// What arrived wrong is planned anew, a bounded number of times.
     fn handle_again(&mut self, content: ContentName, reason: AgainReason) {
+        if reason != AgainReason::Overlap {
+            self.report_damaged(&content);
+        }
         let ids = match &content {
             ContentName::Piece(piece) => vec![piece.file],
             ContentName::Pack(ids) => ids.clone(),

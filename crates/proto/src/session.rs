@@ -98,7 +98,7 @@ impl Session {
             && now >= end
         {
             let text = format!(
-                "no stream came back within {} s",
+                "every connection was lost or silent, and none came back within {} s",
                 self.linger.as_secs_f64().ceil()
             );
             self.life = Life::Over(Farewell::Broken(text));

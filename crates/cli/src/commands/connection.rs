@@ -61,8 +61,8 @@ impl Daemon {
             _ => None,
         };
         let credential = credential(remote, arguments, identity.is_some())?;
-        let tls = TlsClient::new(trust(arguments)?, identity, TlsOptions::default());
         let buffer = buffer_by_hand(arguments.buffer);
+        let tls = TlsClient::new(trust(arguments)?, identity, TlsOptions::default());
         let tcp = TcpOptions {
             user_timeout: arguments.timeout,
             send_buffer: buffer,
@@ -309,6 +309,14 @@ fn credential(
     certificate: bool,
 ) -> Result<Option<Credential>, Stop> {
     let named = remote.principal.as_deref();
+    // What the command names comes before what lies in the user's files.
+    if certificate && arguments.token_file.is_none() {
+        let principal = named.unwrap_or_default().to_owned();
+        return Ok(Some(Credential {
+            principal,
+            token: None,
+        }));
+    }
     let file = match &arguments.token_file {
         Some(file) => file.clone(),
         None => configuration()?.join("tokens"),
@@ -320,13 +328,6 @@ fn credential(
             let (principal, token) = (principal.to_owned(), Some(token.reveal()));
             return Ok(Some(Credential { principal, token }));
         }
-    }
-    if certificate {
-        let principal = named.unwrap_or_default().to_owned();
-        return Ok(Some(Credential {
-            principal,
-            token: None,
-        }));
     }
     let missing = if file.exists() {
         ""

@@ -14,7 +14,7 @@ use longhaul_engine::recv::landing::{Arrival, Destination, Missing};
 use longhaul_engine::send::SendSide;
 use longhaul_engine::send::source::{Source, Sources, open_source};
 use longhaul_engine::session::opening::{self, SOFTWARE};
-use longhaul_engine::session::{FlowCounts, Transfer, TransferSettings};
+use longhaul_engine::session::{Event, FlowCounts, Transfer, TransferSettings, Watch};
 use longhaul_engine::storage::measuring::sink;
 use longhaul_engine::storage::posix::PosixDirectory;
 use longhaul_engine::storage::roots::Confined;
@@ -29,6 +29,7 @@ use super::sessions::{Key, Running};
 use super::{Daemon, FIRST_FRAME};
 use crate::commands::run::{owner, single_file, zero_of};
 use crate::messages::say;
+use crate::report::stream_damage;
 
 /// Most streams of a session.
 const MAXIMUM_STREAMS: u32 = 512;
@@ -211,8 +212,7 @@ impl Daemon {
             .map_err(|error| path_refused(&error))?;
         settings.asks = !(empty && copies);
         let (destination_empty, epoch) = (!settings.asks, settings.epoch);
-        let transfer =
-            Transfer::receiving(settings, ReceiveSide::new(destination), Arc::new(|_| {}));
+        let transfer = Transfer::receiving(settings, ReceiveSide::new(destination), watch());
         Ok(Prepared {
             transfer,
             destination_empty,
@@ -236,7 +236,7 @@ impl Daemon {
         let mut settings = self.settings(request);
         settings.asks = !request.destination_empty || request.purport != Purport::Copy;
         let single_file = single_file(&sources);
-        let transfer = Transfer::sending(settings, SendSide::new(sources), Arc::new(|_| {}));
+        let transfer = Transfer::sending(settings, SendSide::new(sources), watch());
         Ok(Prepared {
             transfer,
             destination_empty: false,
@@ -307,6 +307,16 @@ impl Daemon {
             described(&ending.farewell),
         ));
     }
+}
+
+/// What a daemon says of its sessions while they run: what their clients cannot
+/// see.
+fn watch() -> Watch {
+    Arc::new(|event| {
+        if let Event::StreamDamaged { stream, error } = event {
+            say(&stream_damage(stream, &error));
+        }
+    })
 }
 
 fn authenticate<'a>(
