@@ -34,6 +34,10 @@ use streams::Streams;
 pub use told::{Dispatch, PackedRead, PieceRead, SenderError};
 use track::{Stage, Tracked};
 
+/// Entries that are asked for in the first batch: about 100 bytes each, of the
+/// ten segments that a fresh connection may send at once.
+const FIRST_QUESTIONS: u64 = 64;
+
 /// A source that changes more often than this during its copy is given up.
 const MAXIMUM_RESTARTS: u32 = 5;
 
@@ -94,7 +98,12 @@ impl Sender {
         let id = entry.id;
         if self.settings.asks {
             self.listing.push(entry.clone());
-            if self.listing.len() >= crate::message::MAXIMUM_LISTED_ENTRIES {
+            // The first questions fit into the first packets of a connection.
+            let most = match id.0 {
+                0..FIRST_QUESTIONS => FIRST_QUESTIONS as usize,
+                _ => crate::message::MAXIMUM_LISTED_ENTRIES,
+            };
+            if self.listing.len() >= most {
                 self.flush_listing();
             }
         }
@@ -131,6 +140,32 @@ impl Sender {
         self.messages.push_back(Message::WalkEnd {
             entries: self.walked,
         });
+    }
+
+    /// The other end accepted the session: whether it has to be asked for every
+    /// entry, and the session's epoch. Until then a sender that dials asks, so
+    /// that the first questions go with its request; where nothing is there, the
+    /// answers are not waited for.
+    pub fn handle_welcome(&mut self, asks: bool, epoch: u64) {
+        self.settings.epoch = epoch;
+        if asks || !self.settings.asks {
+            return;
+        }
+        self.settings.asks = false;
+        self.listing.clear();
+        let question = |message: &Message| matches!(message, Message::Entries(_));
+        self.messages.retain(|message| !question(message));
+        let waiting = self.entries.iter();
+        let waiting = waiting.filter(|(_, tracked)| matches!(tracked.stage, Stage::Asked));
+        let waiting: Vec<EntryId> = waiting.map(|(id, _)| *id).collect();
+        for id in waiting {
+            self.route(id);
+        }
+    }
+
+    /// Whether enough was walked to ask for, or all there is.
+    pub fn has_first_questions(&self) -> bool {
+        self.walked >= FIRST_QUESTIONS || self.walk_ended || self.entry_credit() == 0
     }
 
     /// Asks for what was walked, although the batch is not full: the walk

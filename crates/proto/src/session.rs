@@ -59,6 +59,11 @@ impl Session {
         }
     }
 
+    /// How long the session outlives its streams, now that both ends know.
+    pub fn set_linger(&mut self, linger: Duration) {
+        self.linger = linger;
+    }
+
     /// A stream joined. False where its number was used before or the session
     /// is over: the stream is to be refused.
     pub fn handle_stream_up(&mut self, stream: StreamId) -> bool {

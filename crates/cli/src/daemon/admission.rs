@@ -31,6 +31,9 @@ use crate::commands::run::{owner, single_file, zero_of};
 use crate::messages::say;
 use crate::report::stream_damage;
 
+/// How long a peer that was refused may take to hear it.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
 /// Most streams of a session.
 const MAXIMUM_STREAMS: u32 = 512;
 
@@ -447,6 +450,7 @@ fn same_secret(left: &Secret, right: &Secret) -> bool {
 fn refuse(stream: &mut Stream, refused: Refused, peer: SocketAddr) {
     say(&format!("{peer} was refused: {}", refused.text));
     // A stranger who does not listen is no concern of ours.
-    let _ = opening::send(stream, &Answer::Refused(refused));
-    let _ = stream.writer.finish();
+    if opening::send(stream, &Answer::Refused(refused)).is_ok() {
+        opening::close(stream, LAST_WORDS);
+    }
 }

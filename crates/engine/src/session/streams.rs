@@ -611,6 +611,12 @@ impl Shared {
         if self.control_stream() != Some(id) {
             return None;
         }
+        self.next_frame()
+    }
+
+    /// The next message, taken from the state machine only now, so that
+    /// acknowledgements gather while there is something to say.
+    pub(super) fn next_frame(&mut self) -> Option<Vec<u8>> {
         if self.control.is_drained() && self.control.has_room() {
             let message = match &mut self.machine {
                 Machine::Sending(sender) => sender.poll_message(),
