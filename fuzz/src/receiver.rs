@@ -32,6 +32,7 @@ pub fn receiver(bytes: &[u8]) {
             checkpoint_span: Duration::from_nanos(choices.number()),
             commits: choices.flag(),
             digests: choices.flag(),
+            compares: true,
         }),
         choices,
         integrity,

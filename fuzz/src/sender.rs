@@ -95,6 +95,10 @@ impl Play<'_> {
                 self.walked = true;
                 self.sender.handle_walk_end();
             }
+            8 => {
+                let asks = self.choices.flag();
+                self.sender.handle_welcome(asks, self.settings.epoch);
+            }
             _ => self.now = self.now + Duration::from_nanos(self.choices.number()),
         }
         Some(())

@@ -93,11 +93,14 @@ fn serve(arguments: ServeArguments) -> Result<Exit, Stop> {
 }
 
 impl Daemon {
-    /// SIGINT and SIGTERM end the sessions and then the daemon; at SIGHUP the
-    /// principals are read again.
+    /// SIGINT and SIGTERM end the sessions and then the daemon; at SIGHUP a file
+    /// of principals is read again. Without one it ends the process, as for any
+    /// whose terminal was closed.
     fn obey_signals(self: &Arc<Daemon>, address: std::net::SocketAddr) -> Result<(), Stop> {
         use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-        let signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP]);
+        let mut obeyed = vec![SIGINT, SIGTERM];
+        obeyed.extend(self.arguments.principals.as_ref().map(|_| SIGHUP));
+        let signals = signal_hook::iterator::Signals::new(obeyed);
         let mut signals = signals.map_err(|error| Stop::because(Exit::Local, error))?;
         let daemon = Arc::clone(self);
         let watcher = std::thread::Builder::new()
@@ -122,7 +125,7 @@ impl Daemon {
     /// Reads the principals again; a file with a fault changes nothing.
     fn reload(&self) {
         let Some(file) = &self.arguments.principals else {
-            return say("nothing to read again: this daemon has --root");
+            return;
         };
         match Principals::load(file) {
             Ok(principals) => {

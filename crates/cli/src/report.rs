@@ -171,6 +171,24 @@ impl Report {
     }
 }
 
+/// What to say of a block that arrived wrong.
+fn damage(path: &TreePath, piece: Option<(u64, u64)>, entries: usize) -> String {
+    let what = match (piece, entries) {
+        (Some((offset, length)), _) => format!(", {length} bytes from byte {offset} on,"),
+        (None, 2..) => format!(" and {} other files", entries - 1),
+        (None, _) => String::new(),
+    };
+    format!("{path}{what} arrived damaged: sent again")
+}
+
+/// What to say of a stream on which damage was noticed.
+pub fn stream_damage(stream: u32, error: &str) -> String {
+    format!(
+        "connection {stream} is replaced, for what came on it was damaged on its way: {error}; \
+         what was under way on it is sent again"
+    )
+}
+
 /// What a copy would do with an entry, for people and pipes: the name as bytes.
 fn name(path: &TreePath, change: Change) {
     let what: &[u8] = match change {
@@ -213,6 +231,12 @@ impl Shared {
                     manifest.add(path.as_bytes(), digest);
                 }
             }
+            Event::Damaged {
+                path,
+                piece,
+                entries,
+            } => say(&damage(path, *piece, *entries)),
+            Event::StreamDamaged { stream, error } => say(&stream_damage(*stream, error)),
             Event::Resumed { .. } | Event::Durable { .. } => {}
         }
     }

@@ -5,6 +5,7 @@
 
 mod support;
 
+use std::ffi::OsStr;
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -16,6 +17,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::SystemTime;
 
+use longhaul_engine::net::identity::Identity;
+use longhaul_engine::net::tcp::{HostPort, TcpOptions};
+use longhaul_engine::net::tls::{TlsClient, TlsOptions, TlsServer};
+use longhaul_engine::net::trust::ServerTrust;
+use longhaul_engine::session::opening;
+use longhaul_proto::handshake::{
+    Answer, Hello, Join, Purpose, Refusal, Refused, Secret, SessionId,
+};
 use rustix::process::{Signal, kill_process};
 use support::process::{Finished, Running, local_copy, longhaul, run};
 use support::proxy::Proxy;
@@ -375,12 +384,44 @@ fn nobody_there_is_a_connection_error() {
     });
     run(&mut refused).expect(3).says(&[&address.to_string()]);
     echo.join().unwrap();
+
     // Its listener is gone with it.
     run(&mut refused).expect(3).says(&[
         &address.to_string(),
         "refused",
         "check that the daemon runs",
     ]);
+}
+
+#[test]
+fn a_peer_that_is_something_else_is_said_to_be() {
+    let directory = directory();
+    let daemon = served(directory.path());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let ssh = std::thread::spawn(move || {
+        let (mut socket, _) = listener.accept().unwrap();
+        socket.write_all(b"SSH-2.0-OpenSSH_9.2\r\n").unwrap();
+        // Until it hangs up.
+        let _ = socket.read_to_end(&mut Vec::new());
+    });
+    let mut command = longhaul();
+    command
+        .args(["cp", "--fingerprint", &daemon.fingerprint, "--token-file"])
+        .arg(daemon.tokens_for(address))
+        .arg(daemon::url(address, "a"))
+        .arg(directory.path().join("to"));
+    run(&mut command)
+        .expect(3)
+        .says(&[&address.to_string(), "does not speak TLS: check the port"]);
+    ssh.join().unwrap();
+
+    // And the other way round: a browser at the daemon gets an alert at most.
+    let mut socket = std::net::TcpStream::connect(daemon.address).unwrap();
+    socket.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    let _ = socket.read_to_end(&mut answer);
+    assert!(answer.len() <= 7, "{answer:?}");
 }
 
 #[test]
@@ -446,6 +487,29 @@ fn a_daemon_without_descriptors_waits_for_some() {
     assert!(told() < 60, "{}", told());
 }
 
+#[test]
+fn a_daemon_whose_terminal_is_closed_ends() {
+    let directory = directory();
+    sample(&directory.path().join("root"));
+    let arguments = vec!["--root".into(), directory.path().join("root").into()];
+    // Whoever runs this may ignore the signal.
+    let daemon = Daemon::of(arguments, |command| {
+        let mut heeding = Command::new("env");
+        heeding
+            .arg("--default-signal=HUP")
+            .arg(command.get_program())
+            .args(command.get_args());
+        for (name, value) in command.get_envs() {
+            heeding.env(name, value.unwrap());
+        }
+        heeding
+    });
+    daemon.running().signal(Signal::HUP);
+    // By the signal, as any process that does not ask for another fate.
+    let finished = daemon.wait();
+    assert_eq!(finished.code, None, "{finished:?}");
+}
+
 /// A client that pushes through a proxy.
 struct Pushing {
     directory: TempDir,
@@ -455,9 +519,15 @@ struct Pushing {
 
 impl Pushing {
     fn new() -> Pushing {
+        Pushing::to(&[])
+    }
+
+    /// To a daemon with further flags.
+    fn to(further: &[&str]) -> Pushing {
         let directory = directory();
         fs::create_dir(directory.path().join("root")).unwrap();
         let flags = ["--write", "--linger", "2s", "--memory", "8MiB"];
+        let flags = [&flags[..], further].concat();
         let daemon = Daemon::with(&directory.path().join("root"), &flags);
         let proxy = Proxy::to(daemon.address);
         Pushing {
@@ -476,23 +546,19 @@ impl Pushing {
     }
 
     fn command(&self) -> Command {
-        let mut command = self.daemon.command("cp");
+        let to = daemon::url(self.proxy.address, "");
+        self.command_with(&[self.source().as_os_str()], &to)
+    }
+
+    fn command_with(&self, from: &[&OsStr], to: &OsStr) -> Command {
+        let mut command = longhaul();
         command
-            .args(["-r", "--json", "--memory", "8MiB", "--timeout", "3s"])
-            .arg(self.source())
-            .arg(daemon::url(self.proxy.address, ""));
-        // The proxy's line is looked up in the file that was named last.
-        let mut again = longhaul();
-        again
-            .args([
-                "cp",
-                "--fingerprint",
-                &self.daemon.fingerprint,
-                "--token-file",
-            ])
+            .args(["cp", "-r", "--json", "--memory", "8MiB", "--timeout", "3s"])
+            .args(["--fingerprint", &self.daemon.fingerprint, "--token-file"])
             .arg(self.daemon.tokens_for(self.proxy.address))
-            .args(command.get_args().skip(5));
-        again
+            .args(from)
+            .arg(to);
+        command
     }
 }
 
@@ -512,6 +578,185 @@ fn a_daemon_that_does_not_come_back_is_given_up() {
     run(&mut pushing.command()).expect(0);
     tree::assert_same(&pushing.source(), &pushing.landed());
     assert_no_leftovers(pushing.directory.path());
+}
+
+/// Runs a command while nothing passes from so many bytes on.
+fn run_held(proxy: &Proxy, after: u64, command: &mut Command) -> Finished {
+    let handle = proxy.handle();
+    let (ended, wait) = std::sync::mpsc::channel::<()>();
+    proxy.after(after, move || {
+        // Until the other half of the channel is dropped.
+        handle.hold(|| {
+            let _ = wait.recv();
+        });
+    });
+    let finished = run(command);
+    drop(ended);
+    finished
+}
+
+#[test]
+fn a_daemon_that_falls_silent_is_given_up() {
+    let pushing = Pushing::new();
+    tree::mixed_tree(&pushing.source(), 100, 30 << 20);
+    run_held(&pushing.proxy, 5 << 20, &mut pushing.command())
+        .expect(3)
+        .says(&[
+            "every connection was lost or silent",
+            "the same command goes on",
+        ]);
+    run(&mut pushing.command()).expect(0);
+    tree::assert_same(&pushing.source(), &pushing.landed());
+    assert_no_leftovers(pushing.directory.path());
+}
+
+#[test]
+fn a_host_that_accepts_and_says_nothing_is_given_up_in_time() {
+    let pushing = Pushing::new();
+    tree::write(&pushing.source().join("a"), b"a");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut command = longhaul();
+    command
+        .args(["cp", "--timeout", "1s", "--fingerprint"])
+        .arg(&pushing.daemon.fingerprint)
+        .arg("--token-file")
+        .arg(pushing.daemon.tokens_for(address))
+        .arg(pushing.source().join("a"))
+        .arg(daemon::url(address, ""));
+    run(&mut command)
+        .expect(3)
+        .says(&["did not finish the TLS handshake within 1 s"]);
+}
+
+/// A copy to a daemon, or from it, with damage on the way.
+fn damaged(pushes: bool, security: &str, pieces: u64) -> (Pushing, Finished) {
+    let pushing = Pushing::to(&["--allow-clear"]);
+    let (source, landed) = (pushing.source(), pushing.landed());
+    let from = if pushes { &source } else { &landed };
+    tree::mixed_tree(from, 100, 30 << 20);
+    let proxy = pushing.proxy.handle();
+    pushing.proxy.after(1 << 20, move || proxy.damage(pieces));
+    let url = |path: &str| daemon::url(pushing.proxy.address, path);
+    let mut command = match pushes {
+        true => pushing.command(),
+        false => pushing.command_with(&[&url("source")], pushing.directory.path().as_os_str()),
+    };
+    command.args(["--data-security", security]);
+    let finished = run(&mut command);
+    (pushing, finished)
+}
+
+#[test]
+fn a_block_that_is_damaged_in_clear_is_named_and_comes_again() {
+    for pushes in [true, false] {
+        let (pushing, finished) = damaged(pushes, "clear", 3);
+        let finished = finished.expect(0).says(&["arrived damaged: sent again"]);
+        let summary = finished.summary();
+        assert_ne!(summary["corrupt_blocks"], 0, "{summary}");
+        let events = finished.events();
+        let named = events.iter().filter(|event| event["event"] == "damaged");
+        assert_eq!(named.count() as u64, summary["corrupt_blocks"], "{summary}");
+        tree::assert_same(&pushing.source(), &pushing.landed());
+        assert_no_leftovers(pushing.directory.path());
+    }
+}
+
+#[test]
+fn an_encrypted_connection_that_is_damaged_is_told_of_and_replaced() {
+    for pushes in [true, false] {
+        let (pushing, finished) = damaged(pushes, "tls", 3);
+        let finished = finished.expect(0);
+        let summary = finished.summary();
+        assert_ne!(summary["lost_streams"], 0, "{summary}");
+        assert_eq!(summary["corrupt_blocks"], 0, "{summary}");
+        tree::assert_same(&pushing.source(), &pushing.landed());
+        assert_no_leftovers(pushing.directory.path());
+        // Whoever receives notices.
+        let text = "what came on it was damaged on its way";
+        match pushes {
+            true => {
+                let Pushing { daemon, .. } = pushing;
+                daemon.running().signal(Signal::TERM);
+                daemon.wait().expect(0).says(&[text]);
+            }
+            false => drop(finished.says(&[text])),
+        }
+    }
+}
+
+#[test]
+fn a_path_that_damages_everything_is_given_up() {
+    let (_, finished) = damaged(true, "clear", u64::MAX);
+    finished.expect(5).says(&[
+        "it arrives corrupted again and again",
+        "faulty memory or network hardware",
+    ]);
+    let (_, finished) = damaged(false, "tls", u64::MAX);
+    finished
+        .expect(3)
+        .says(&["what it sends arrives damaged again and again"]);
+}
+
+#[test]
+fn another_version_is_refused_and_named() {
+    let directory = directory();
+    let daemon = served(directory.path());
+    let key = daemon.fingerprint.parse().unwrap();
+    let options = TlsOptions::default();
+    let client = TlsClient::new(ServerTrust::Fingerprint(key), None, options);
+    let host = HostPort::from(daemon.address);
+    let limit = support::process::limit();
+    let mut stream = client
+        .connect(&host, limit, &TcpOptions::default())
+        .unwrap();
+    let join = Join {
+        session: SessionId([0; 16]),
+        secret: Secret([0; 32]),
+        stream: 0,
+        received: 0,
+    };
+    let hello = Hello {
+        version: 77,
+        software: "longhaul 77".to_owned(),
+        features: Vec::new(),
+        purpose: Purpose::Join(join),
+    };
+    opening::send(&mut stream, &hello).unwrap();
+    match opening::receive(&mut stream, limit).unwrap() {
+        Answer::Refused(refused) => {
+            assert_eq!(refused.refusal, Refusal::Version);
+            assert!(refused.text.contains("the same release"), "{refused:?}");
+        }
+        other => panic!("{other:?}"),
+    }
+
+    // And the other way round.
+    let identity = Identity::ephemeral().unwrap();
+    let server = TlsServer::new(&identity, TlsOptions::default()).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let served = std::thread::spawn(move || {
+        let mut stream = server.accept(listener.accept().unwrap().0).unwrap();
+        let hello: Hello = opening::receive(&mut stream, limit).unwrap();
+        let text = format!("the daemon speaks version 77, {} another", hello.software);
+        let refused = Refused {
+            refusal: Refusal::Version,
+            text,
+            version: 77,
+        };
+        opening::send(&mut stream, &Answer::Refused(refused)).unwrap();
+        let _ = stream.writer.finish();
+    });
+    let mut command = longhaul();
+    command
+        .args(["cp", "--fingerprint", &identity.fingerprint().to_string()])
+        .arg("--token-file")
+        .arg(daemon.tokens_for(address))
+        .arg(daemon::url(address, "a"))
+        .arg(directory.path().join("to"));
+    run(&mut command).expect(3).says(&["speaks version 77"]);
+    served.join().unwrap();
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -775,7 +775,6 @@ fn made_token(principal: &str) -> (String, String) {
 #[test]
 fn tokens_are_made_and_principals_read_again() {
     use std::io::Write;
-    use std::os::unix::fs::PermissionsExt;
     let directory = tempfile::tempdir().unwrap();
     tree::write(&directory.path().join("root/a"), b"a");
     let file = directory.path().join("principals.toml");
@@ -815,6 +814,42 @@ fn tokens_are_made_and_principals_read_again() {
         .wait()
         .expect(0)
         .says(&["was read again", "stay as they were"]);
+}
+
+#[test]
+fn a_certificate_that_is_named_counts_before_the_users_tokens() {
+    let stage = Stage::new(&[]);
+    let state = stage.daemon.token_file.as_ref().unwrap().parent().unwrap();
+    let pem = state.join("identity.pem");
+    tree::write(&stage.path("root/a"), b"a");
+    let file = stage.path("principals.toml");
+    let text = format!(
+        "[[principal]]\nname = \"carol\"\ncertificates = [\"{}\"]\n[[principal.root]]\nat = \"/\"\n\
+         path = \"{}\"\nrights = [\"read\"]\n",
+        stage.daemon.fingerprint,
+        stage.path("root").display()
+    );
+    tree::write(&file, text.as_bytes());
+    let daemon = Daemon::of(vec!["--principals".into(), file.into()], |command| command);
+    let configuration = stage.path("configuration");
+    let token = fs::read_to_string(state.join("token")).unwrap();
+    let line = format!("{} user {token}\n", daemon.address);
+    let tokens = configuration.join("tokens");
+    tree::write(&tokens, line.as_bytes());
+    fs::set_permissions(&tokens, fs::Permissions::from_mode(0o600)).unwrap();
+    let fetch = |flags: &[&OsStr]| {
+        let mut command = longhaul();
+        command.env("LONGHAUL_CONFIG_DIR", &configuration);
+        command.args(["cp", "--fingerprint", &daemon.fingerprint]);
+        command.args(flags).arg(daemon.url("a"));
+        command.arg(stage.path("got"));
+        run(&mut command)
+    };
+    fetch(&[]).expect(4);
+    let [certificate, key] = ["--certificate", "--key"].map(OsStr::new);
+    let pem = pem.as_os_str();
+    fetch(&[certificate, pem, key, pem]).expect(0);
+    assert_eq!(fs::read(stage.path("got")).unwrap(), b"a");
 }
 
 #[test]

@@ -101,6 +101,7 @@ impl ReceiveSide {
             checkpoint_span: settings.checkpoint_span,
             commits: true,
             digests: settings.digests,
+            compares: settings.asks,
         }
     }
 

@@ -44,7 +44,7 @@ use crate::queue::lock;
 use crate::recv::ReceiveSide;
 use crate::send::SendSide;
 use crate::send::seal::SealedBlock;
-use streams::Slot;
+use streams::{Damage, Slot};
 
 /// How many flows each layer has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -221,6 +221,8 @@ pub(crate) struct Shared {
     /// The session is over and this end's flows have stopped.
     left: bool,
     retransmitted: u64,
+    /// Streams on which damage was noticed, one after the other.
+    damage: Damage,
     /// Opens streams, where this end does.
     dialer: Option<Dialer>,
     /// The first number of a stream not used yet.
@@ -315,6 +317,7 @@ impl Transfer {
             most_streams: 0,
             left: false,
             retransmitted: 0,
+            damage: Damage::default(),
             dialer: None,
             next_stream: 0,
             quiet_since: Moment(0),
@@ -459,8 +462,7 @@ impl Transfer {
         shared.wake_writers();
         drop(shared);
         for event in events {
-            self.count(&event);
-            (self.watch)(event);
+            self.report(event);
         }
     }
 

@@ -40,6 +40,9 @@ pub struct ReceiverSettings {
     pub commits: bool,
     /// Digests go with the acknowledgements.
     pub digests: bool,
+    /// Something may be there: questions are answered. Else the sender knows
+    /// that nothing is, and what it asked before it knew is of no interest.
+    pub compares: bool,
 }
 
 impl Default for ReceiverSettings {
@@ -51,6 +54,7 @@ impl Default for ReceiverSettings {
             checkpoint_span: Duration::from_secs(1),
             commits: true,
             digests: false,
+            compares: true,
         }
     }
 }
@@ -608,6 +612,9 @@ impl Receiver {
     fn handle_entries(&mut self, entries: Vec<Entry>) -> Result<(), ReceiverError> {
         if !entries.iter().all(Entry::is_valid) {
             return Err(ReceiverError::InvalidEntry);
+        }
+        if !self.settings.compares {
+            return Ok(());
         }
         // A directory is not asked for: it gets what it needs when everything
         // in it is done.

@@ -10,6 +10,7 @@ mod account;
 mod plan;
 mod settings;
 mod streams;
+mod told;
 mod track;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -30,7 +31,12 @@ use plan::Plan;
 pub use plan::{PackedJob, ReadJob, Work};
 pub use settings::SenderSettings;
 use streams::Streams;
+pub use told::{Dispatch, PackedRead, PieceRead, SenderError};
 use track::{Stage, Tracked};
+
+/// Entries that are asked for in the first batch: about 100 bytes each, of the
+/// ten segments that a fresh connection may send at once.
+const FIRST_QUESTIONS: u64 = 64;
 
 /// A source that changes more often than this during its copy is given up.
 const MAXIMUM_RESTARTS: u32 = 5;
@@ -42,51 +48,6 @@ const MAXIMUM_CORRUPTIONS: u32 = 16;
 /// Number of a block on its way through the sending end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockId(pub u64);
-
-/// How reading one entry of a pack went.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PackedRead {
-    /// Read; the entry as it was then, if it had changed since the walk.
-    Ready(Option<Entry>),
-    /// It grew beyond what the block can hold: to be planned anew.
-    Grown(Entry),
-    /// It cannot be read.
-    Failed(Failure),
-}
-
-/// How reading a piece went.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PieceRead {
-    /// Read, and the file is still what it was.
-    Ready,
-    /// The file is not what it was; the entry as it is now.
-    Changed(Entry),
-    /// It cannot be read.
-    Failed(Failure),
-}
-
-/// What a stream shall do with a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dispatch {
-    /// Send it.
-    Send(BlockId),
-    /// Nobody needs it any more: free its buffer.
-    Discard(BlockId),
-}
-
-/// What the other end did wrong; the session is over.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SenderError {
-    /// A message that only a sender sends.
-    #[error("the receiver sent what only a sender may send ({0})")]
-    WrongRole(&'static str),
-    /// It says that everything is done, and something is not.
-    #[error("the receiver said that everything is done before it was")]
-    TooEarly,
-    /// It asks for data in a dry run, or plans where it shall take them.
-    #[error("the receiver and this end do not agree whether this is a dry run")]
-    DryRun,
-}
 
 /// The sending end of a transfer.
 #[derive(Debug)]
@@ -137,7 +98,12 @@ impl Sender {
         let id = entry.id;
         if self.settings.asks {
             self.listing.push(entry.clone());
-            if self.listing.len() >= crate::message::MAXIMUM_LISTED_ENTRIES {
+            // The first questions fit into the first packets of a connection.
+            let most = match id.0 {
+                0..FIRST_QUESTIONS => FIRST_QUESTIONS as usize,
+                _ => crate::message::MAXIMUM_LISTED_ENTRIES,
+            };
+            if self.listing.len() >= most {
                 self.flush_listing();
             }
         }
@@ -174,6 +140,32 @@ impl Sender {
         self.messages.push_back(Message::WalkEnd {
             entries: self.walked,
         });
+    }
+
+    /// The other end accepted the session: whether it has to be asked for every
+    /// entry, and the session's epoch. Until then a sender that dials asks, so
+    /// that the first questions go with its request; where nothing is there, the
+    /// answers are not waited for.
+    pub fn handle_welcome(&mut self, asks: bool, epoch: u64) {
+        self.settings.epoch = epoch;
+        if asks || !self.settings.asks {
+            return;
+        }
+        self.settings.asks = false;
+        self.listing.clear();
+        let question = |message: &Message| matches!(message, Message::Entries(_));
+        self.messages.retain(|message| !question(message));
+        let waiting = self.entries.iter();
+        let waiting = waiting.filter(|(_, tracked)| matches!(tracked.stage, Stage::Asked));
+        let waiting: Vec<EntryId> = waiting.map(|(id, _)| *id).collect();
+        for id in waiting {
+            self.route(id);
+        }
+    }
+
+    /// Whether enough was walked to ask for, or all there is.
+    pub fn has_first_questions(&self) -> bool {
+        self.walked >= FIRST_QUESTIONS || self.walk_ended || self.entry_credit() == 0
     }
 
     /// Asks for what was walked, although the batch is not full: the walk
@@ -571,6 +563,9 @@ impl Sender {
 
     /// What arrived wrong is planned anew, a bounded number of times.
     fn handle_again(&mut self, content: ContentName, reason: AgainReason) {
+        if reason != AgainReason::Overlap {
+            self.report_damaged(&content);
+        }
         let ids = match &content {
             ContentName::Piece(piece) => vec![piece.file],
             ContentName::Pack(ids) => ids.clone(),

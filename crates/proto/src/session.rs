@@ -59,6 +59,11 @@ impl Session {
         }
     }
 
+    /// How long the session outlives its streams, now that both ends know.
+    pub fn set_linger(&mut self, linger: Duration) {
+        self.linger = linger;
+    }
+
     /// A stream joined. False where its number was used before or the session
     /// is over: the stream is to be refused.
     pub fn handle_stream_up(&mut self, stream: StreamId) -> bool {
@@ -98,7 +103,7 @@ impl Session {
             && now >= end
         {
             let text = format!(
-                "no stream came back within {} s",
+                "every connection was lost or silent, and none came back within {} s",
                 self.linger.as_secs_f64().ceil()
             );
             self.life = Life::Over(Farewell::Broken(text));

@@ -38,6 +38,16 @@ pub struct Daemon {
     bind: Vec<IpAddr>,
 }
 
+/// A stream to a daemon that was asked for nothing yet.
+pub struct Connected {
+    /// The stream.
+    pub stream: Stream,
+    /// Round trip of the handshake.
+    pub rtt: Duration,
+    /// Bytes of a block.
+    pub block_bytes: u32,
+}
+
 /// A stream that opened a session.
 pub struct Opened {
     /// The stream.
@@ -61,8 +71,8 @@ impl Daemon {
             _ => None,
         };
         let credential = credential(remote, arguments, identity.is_some())?;
-        let tls = TlsClient::new(trust(arguments)?, identity, TlsOptions::default());
         let buffer = buffer_by_hand(arguments.buffer);
+        let tls = TlsClient::new(trust(arguments)?, identity, TlsOptions::default());
         let tcp = TcpOptions {
             user_timeout: arguments.timeout,
             send_buffer: buffer,
@@ -80,23 +90,41 @@ impl Daemon {
         })
     }
 
-    /// Opens a session. Where the bytes of a block are not fixed, the path's
-    /// round trip decides.
-    pub fn open(
-        &self,
-        mut request: Request,
-        fixed_block_bytes: Option<u32>,
-    ) -> Result<Opened, Stop> {
-        request.credential = self.credential.clone();
+    /// Connects: who the daemon is, and how far away, is known before anything
+    /// is asked for. Where the bytes of a block are not fixed, the path's round
+    /// trip decides.
+    pub fn connect(&self, fixed_block_bytes: Option<u32>) -> Result<Connected, Stop> {
         let connected = self.tls.connect(&self.host, self.timeout, &self.tcp_of(0));
-        let mut stream =
-            connected.map_err(|error| Stop::new(exit_of(&error), error.to_string()))?;
+        let stream = connected.map_err(|error| Stop::new(exit_of(&error), error.to_string()))?;
         let info = stream.handle.tcp_info();
         let rtt = info.map_or(Duration::ZERO, |info| info.minimum_rtt.unwrap_or(info.rtt));
-        request.block_bytes = fixed_block_bytes.unwrap_or_else(|| block_bytes(rtt));
-        let block_bytes = request.block_bytes;
+        let block_bytes = fixed_block_bytes.unwrap_or_else(|| block_bytes(rtt));
+        Ok(Connected {
+            stream,
+            rtt,
+            block_bytes,
+        })
+    }
+
+    /// Opens a session; `ahead` are the first messages, which go with the
+    /// request.
+    pub fn open(
+        &self,
+        connected: Connected,
+        mut request: Request,
+        ahead: &[u8],
+    ) -> Result<Opened, Stop> {
+        let Connected {
+            mut stream,
+            rtt,
+            block_bytes,
+        } = connected;
+        request.credential = self.credential.clone();
+        request.block_bytes = block_bytes;
+        let asked_clear = request.clear;
         let needs = request.needs();
-        let welcome = opening::open(&mut stream, request, self.timeout).map_err(|error| {
+        let opened = opening::open(&mut stream, request, ahead, self.timeout);
+        let welcome = opened.map_err(|error| {
             let exit = match &error {
                 OpenError::Refused(refused) => match refused.refusal {
                     Refusal::Credential | Refusal::Forbidden | Refusal::Clear => {
@@ -118,6 +146,7 @@ impl Daemon {
             );
             return Err(Stop::new(Exit::Connection, text));
         }
+        check_clear(asked_clear, welcome.clear)?;
         Ok(Opened {
             stream,
             welcome,
@@ -158,6 +187,21 @@ impl Daemon {
             }
         })
     }
+}
+
+/// Blocks go in clear where both ends want it, and nowhere else.
+fn check_clear(asked: bool, welcomed: bool) -> Result<(), Stop> {
+    let text = match (asked, welcomed) {
+        (true, false) => {
+            "the daemon does not allow blocks in clear: start it with --allow-clear, or leave out \
+             --data-security clear"
+        }
+        (false, true) => {
+            "the daemon wants blocks in clear, for which nobody asked: do not trust it"
+        }
+        _ => return Ok(()),
+    };
+    Err(Stop::new(Exit::Authentication, text))
 }
 
 /// Local addresses take turns.
@@ -309,6 +353,14 @@ fn credential(
     certificate: bool,
 ) -> Result<Option<Credential>, Stop> {
     let named = remote.principal.as_deref();
+    // What the command names comes before what lies in the user's files.
+    if certificate && arguments.token_file.is_none() {
+        let principal = named.unwrap_or_default().to_owned();
+        return Ok(Some(Credential {
+            principal,
+            token: None,
+        }));
+    }
     let file = match &arguments.token_file {
         Some(file) => file.clone(),
         None => configuration()?.join("tokens"),
@@ -320,13 +372,6 @@ fn credential(
             let (principal, token) = (principal.to_owned(), Some(token.reveal()));
             return Ok(Some(Credential { principal, token }));
         }
-    }
-    if certificate {
-        let principal = named.unwrap_or_default().to_owned();
-        return Ok(Some(Credential {
-            principal,
-            token: None,
-        }));
     }
     let missing = if file.exists() {
         ""

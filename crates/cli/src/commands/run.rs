@@ -12,6 +12,7 @@ use longhaul_engine::recv::ReceiveSide;
 use longhaul_engine::recv::landing::{Arrival, Destination, LandingError, Missing, file_time_now};
 use longhaul_engine::send::SendSide;
 use longhaul_engine::send::source::{Source, SourceError, Sources, What, open_source};
+use longhaul_engine::session::opening::Agreed;
 use longhaul_engine::session::{Ending, FlowCounts, Transfer, TransferSettings, Watch};
 use longhaul_engine::storage::measuring::{ZERO_NAME, sink, zero_source};
 use longhaul_engine::storage::roots::Anywhere;
@@ -22,7 +23,7 @@ use longhaul_proto::message::{Farewell, Flows};
 use longhaul_proto::session::StreamId;
 use longhaul_units::ByteCount;
 
-use super::connection::{Daemon, Opened};
+use super::connection::{Connected, Daemon, Opened};
 use super::steering::{Bounds, Steering};
 use crate::arguments::{ConnectionArguments, DataSecurity, LayerArguments};
 use crate::endpoint::{Endpoint, Remote, RemotePath};
@@ -156,9 +157,30 @@ impl Task {
         request.names = sources
             .top_names()
             .map(|names| names.into_iter().map(Into::into).collect());
-        let opened = daemon.open(request, self.fixed.block_bytes)?;
-        let settings = self.agreed_settings(&opened, opened.welcome.destination_empty)?;
+        let connected = daemon.connect(self.fixed.block_bytes)?;
+        let settings = TransferSettings {
+            clear: request.clear,
+            // Whether anything is there is known with the answer: the first
+            // questions go with the request.
+            asks: true,
+            // The daemon has that long to answer.
+            linger: self.connection.timeout.saturating_mul(2),
+            ..self.settings_on(&connected)
+        };
+        // What is asked for an answer later could as well have waited for it.
+        let patience = connected.rtt / 2;
         let transfer = Transfer::sending(settings, SendSide::new(sources), report.watch());
+        let opened = daemon.open(connected, request, &transfer.first_words(patience));
+        let opened = opened.inspect_err(|_| {
+            transfer.end(Farewell::Cancelled);
+            transfer.wait();
+        })?;
+        transfer.handle_welcome(Agreed {
+            asks: !opened.welcome.destination_empty,
+            epoch: opened.welcome.epoch,
+            linger: self.linger(&opened),
+            streams: self.bounds(&opened).initial as usize,
+        });
         self.drive(&daemon, opened, &transfer, report)
     }
 
@@ -183,8 +205,20 @@ impl Task {
         request.destination_empty = self.seems_empty();
         let destination_empty = request.destination_empty;
         let source = request.source;
-        let opened = daemon.open(request, self.fixed.block_bytes)?;
-        let settings = self.agreed_settings(&opened, destination_empty)?;
+        let connected = daemon.connect(self.fixed.block_bytes)?;
+        let settings = self.settings_on(&connected);
+        let opened = daemon.open(connected, request, &[])?;
+        let settings = TransferSettings {
+            asks: !destination_empty,
+            epoch: opened.welcome.epoch,
+            clear: opened.welcome.clear,
+            linger: self.linger(&opened),
+            flows: FlowCounts {
+                streams: self.bounds(&opened).initial as usize,
+                ..settings.flows
+            },
+            ..settings
+        };
         if self.copy_links && !opened.welcome.features.contains(&Feature::LINKS) {
             let text = "the daemon is too old to follow links: use the same release of longhaul \
                         on both ends, or leave out --copy-links";
@@ -316,33 +350,19 @@ impl Task {
         }
     }
 
-    /// The settings of this end, as the daemon welcomed it and for the path
-    /// that the first stream found.
-    fn agreed_settings(
-        &self,
-        opened: &Opened,
-        destination_empty: bool,
-    ) -> Result<TransferSettings, Stop> {
-        let welcome = &opened.welcome;
-        if self.connection.data_security == DataSecurity::Clear && !welcome.clear {
-            let text = "the daemon does not allow blocks in clear: start it with --allow-clear, or \
-                        leave out --data-security clear";
-            return Err(Stop::new(Exit::Authentication, text));
-        }
-        let kept = Duration::from_secs(welcome.linger_seconds.into());
-        let mut flows = self.settings.flows;
-        flows.streams = self.bounds(opened).initial as usize;
-        Ok(TransferSettings {
-            flows,
-            block_bytes: opened.block_bytes as usize,
-            asks: !destination_empty,
-            epoch: welcome.epoch,
-            clear: welcome.clear,
-            // A lost daemon is dialed again no longer than it keeps the
-            // session, nor than the user wants to wait.
-            linger: kept.min(self.connection.timeout),
+    /// The settings of this end, on the path that the first stream found.
+    fn settings_on(&self, connected: &Connected) -> TransferSettings {
+        TransferSettings {
+            block_bytes: connected.block_bytes as usize,
             ..self.settings.clone()
-        })
+        }
+    }
+
+    /// How long a lost daemon is dialed again: no longer than it keeps the
+    /// session, nor than the user wants to wait.
+    fn linger(&self, opened: &Opened) -> Duration {
+        let kept = Duration::from_secs(opened.welcome.linger_seconds.into());
+        kept.min(self.connection.timeout)
     }
 
     fn open_sources(&self) -> Result<Sources, Stop> {

@@ -14,7 +14,7 @@ use longhaul_engine::recv::landing::{Arrival, Destination, Missing};
 use longhaul_engine::send::SendSide;
 use longhaul_engine::send::source::{Source, Sources, open_source};
 use longhaul_engine::session::opening::{self, SOFTWARE};
-use longhaul_engine::session::{FlowCounts, Transfer, TransferSettings};
+use longhaul_engine::session::{Event, FlowCounts, Transfer, TransferSettings, Watch};
 use longhaul_engine::storage::measuring::sink;
 use longhaul_engine::storage::posix::PosixDirectory;
 use longhaul_engine::storage::roots::Confined;
@@ -29,6 +29,10 @@ use super::sessions::{Key, Running};
 use super::{Daemon, FIRST_FRAME};
 use crate::commands::run::{owner, single_file, zero_of};
 use crate::messages::say;
+use crate::report::stream_damage;
+
+/// How long a peer that was refused may take to hear it.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// Most streams of a session.
 const MAXIMUM_STREAMS: u32 = 512;
@@ -211,8 +215,7 @@ impl Daemon {
             .map_err(|error| path_refused(&error))?;
         settings.asks = !(empty && copies);
         let (destination_empty, epoch) = (!settings.asks, settings.epoch);
-        let transfer =
-            Transfer::receiving(settings, ReceiveSide::new(destination), Arc::new(|_| {}));
+        let transfer = Transfer::receiving(settings, ReceiveSide::new(destination), watch());
         Ok(Prepared {
             transfer,
             destination_empty,
@@ -236,7 +239,7 @@ impl Daemon {
         let mut settings = self.settings(request);
         settings.asks = !request.destination_empty || request.purport != Purport::Copy;
         let single_file = single_file(&sources);
-        let transfer = Transfer::sending(settings, SendSide::new(sources), Arc::new(|_| {}));
+        let transfer = Transfer::sending(settings, SendSide::new(sources), watch());
         Ok(Prepared {
             transfer,
             destination_empty: false,
@@ -307,6 +310,16 @@ impl Daemon {
             described(&ending.farewell),
         ));
     }
+}
+
+/// What a daemon says of its sessions while they run: what their clients cannot
+/// see.
+fn watch() -> Watch {
+    Arc::new(|event| {
+        if let Event::StreamDamaged { stream, error } = event {
+            say(&stream_damage(stream, &error));
+        }
+    })
 }
 
 fn authenticate<'a>(
@@ -437,6 +450,7 @@ fn same_secret(left: &Secret, right: &Secret) -> bool {
 fn refuse(stream: &mut Stream, refused: Refused, peer: SocketAddr) {
     say(&format!("{peer} was refused: {}", refused.text));
     // A stranger who does not listen is no concern of ours.
-    let _ = opening::send(stream, &Answer::Refused(refused));
-    let _ = stream.writer.finish();
+    if opening::send(stream, &Answer::Refused(refused)).is_ok() {
+        opening::close(stream, LAST_WORDS);
+    }
 }

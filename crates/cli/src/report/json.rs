@@ -93,6 +93,17 @@ pub fn event(event: &Event) {
             "schema": SCHEMA, "event": "durable", "path": name_of(path), "size": size,
             "durable": durable,
         }),
+        Event::Damaged {
+            path,
+            piece,
+            entries,
+        } => json!({
+            "schema": SCHEMA, "event": "damaged", "path": name_of(path), "entries": entries,
+            "offset": piece.map(|(offset, _)| offset), "length": piece.map(|(_, length)| length),
+        }),
+        Event::StreamDamaged { stream, error } => json!({
+            "schema": SCHEMA, "event": "stream_damaged", "stream": stream, "text": error,
+        }),
     });
 }
 

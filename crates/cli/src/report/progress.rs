@@ -81,7 +81,12 @@ fn line(first: &Progress, now: &Progress) -> String {
     }
     if let Some(layer) = busiest(&recent(first, now)).filter(|_| now.streams > 0) {
         let percent = 100.0 * layer.utilisation;
-        parts.push(format!("limited by {} ({percent:.0} %)", layer.layer));
+        let most = if layer.utilisation >= FULL {
+            "limited by"
+        } else {
+            "busiest"
+        };
+        parts.push(format!("{most} {} ({percent:.0} %)", layer.layer));
     }
     parts.join(" | ")
 }
@@ -116,7 +121,7 @@ fn between<'a>(
 }
 
 /// A layer that works this part of its time holds the others up.
-const FULL: f64 = 0.8;
+pub const FULL: f64 = 0.8;
 
 /// The layer that limits the transfer: the last full one on a byte's way, for
 /// a full layer makes those before it wait; else the busiest.
@@ -193,6 +198,14 @@ mod tests {
         let expected = "3.00 MB of 9.00 MB | 1.00 MB/s | 6 s left | 3 of 10 entries | 1 failed | \
                         no connection, dialing";
         assert_eq!(line(&first, &now), expected);
+    }
+
+    #[test]
+    fn a_layer_that_is_not_full_limits_nothing() {
+        let first = progress(10, 1_000_000, 1, 1);
+        let now = progress(12, 3_000_000, 2, 1);
+        let line = line(&first, &now);
+        assert!(line.ends_with("4 streams | busiest read (25 %)"), "{line}");
     }
 
     #[test]

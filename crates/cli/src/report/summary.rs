@@ -5,7 +5,7 @@ use longhaul_engine::session::{Ending, Progress, Transfer};
 use longhaul_proto::handshake::Purport;
 use longhaul_units::{BitRate, ByteCount};
 
-use super::progress::busiest;
+use super::progress::{FULL, busiest};
 use crate::commands::steering::Steered;
 
 /// Prints it to standard error, so that standard output stays data's.
@@ -98,8 +98,12 @@ fn lines(
     let layers: Vec<LayerUse> = all_layers(progress).copied().collect();
     if let Some(layer) = busiest(&layers) {
         let percent = 100.0 * layer.utilisation;
+        let limited = match layer.utilisation >= FULL {
+            true => "limited by",
+            false => "no layer was full, the busiest",
+        };
         lines.push(format!(
-            "limited by: {} (busy {percent:.0} % of the time)",
+            "{limited}: {} (busy {percent:.0} % of the time)",
             layer.layer
         ));
     }

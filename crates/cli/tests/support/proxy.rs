@@ -10,6 +10,9 @@ use std::sync::{Arc, Condvar, Mutex};
 /// tens of MB, and what a test says of "so many bytes" would mean little.
 const CLIENT_BUFFER_BYTES: usize = 128 << 10;
 
+/// Bytes of a piece that can only be of blocks: messages are shorter.
+const SMALLEST_DAMAGED: usize = 16 << 10;
+
 /// What happens once so many bytes have passed in both directions.
 struct Trigger {
     after: u64,
@@ -24,6 +27,8 @@ struct Shared {
     stopping: AtomicBool,
     held: Mutex<bool>,
     released: Condvar,
+    /// Pieces that are still to be damaged.
+    damages: AtomicU64,
 }
 
 pub struct Proxy {
@@ -44,6 +49,7 @@ impl Proxy {
             stopping: AtomicBool::new(false),
             held: Mutex::new(false),
             released: Condvar::new(),
+            damages: AtomicU64::new(0),
         });
         let serving = Arc::clone(&shared);
         std::thread::spawn(move || {
@@ -104,6 +110,12 @@ impl Handle {
         self.0.released.notify_all();
     }
 
+    /// Flips a bit in each of so many pieces that pass from now on; only in
+    /// large ones, which are of file data.
+    pub fn damage(&self, pieces: u64) {
+        self.0.damages.store(pieces, Ordering::Relaxed);
+    }
+
     /// See [`Proxy::cut`].
     pub fn cut(&self) {
         for socket in self.0.open.lock().unwrap().drain(..) {
@@ -140,6 +152,12 @@ impl Shared {
         while let Ok(read @ 1..) = from.read(&mut room) {
             let held = self.held.lock().unwrap();
             drop(self.released.wait_while(held, |held| *held).unwrap());
+            let (relaxed, fewer) = (Ordering::Relaxed, |left: u64| left.checked_sub(1));
+            if read >= SMALLEST_DAMAGED
+                && self.damages.fetch_update(relaxed, relaxed, fewer).is_ok()
+            {
+                room[read / 2] ^= 1;
+            }
             if to.write_all(&room[..read]).is_err() {
                 break;
             }

@@ -49,6 +49,7 @@ const PROTOCOL_NAME: &[u8] = b"longhaul/1";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TlsOptions {
     /// How long the handshake may take; strangers hold a connection no longer.
+    /// [`TlsClient::connect`] is bounded by its own timeout instead.
     pub handshake_timeout: Duration,
     /// The most memory of each half, in bytes; rounded up to two records of 16
     /// KiB. A half takes it only when there is as much to move at once.
@@ -304,7 +305,7 @@ impl TlsClient {
         }
     }
 
-    /// Connects and shakes hands. Where the server is unknown and there is
+    /// Connects and shakes hands, in `timeout` altogether. Where the server is unknown and there is
     /// somebody to ask, he is asked without a connection being held open, and
     /// the key that he accepted is the only one that the second try accepts.
     ///
@@ -317,7 +318,7 @@ impl TlsClient {
         timeout: Duration,
         tcp: &TcpOptions,
     ) -> Result<Stream, TlsError> {
-        let first = self.handshake(tcp::connect(host, timeout, tcp)?, host);
+        let first = self.connect_once(host, timeout, tcp);
         let (
             ServerTrust::KnownHosts(list),
             Err(TlsError::Trust(TrustError::Unknown { found, .. })),
@@ -332,7 +333,7 @@ impl TlsClient {
         match &list.ask {
             Some(ask) if ask(&question) => {
                 let pinned = self.pinned(question.fingerprint);
-                let stream = pinned.handshake(tcp::connect(host, timeout, tcp)?, host)?;
+                let stream = pinned.connect_once(host, timeout, tcp)?;
                 pin(&list.file, host, question.fingerprint)?;
                 Ok(stream)
             }
@@ -347,12 +348,34 @@ impl TlsClient {
     ///
     /// [`TlsError`]; the connection is then closed.
     pub fn handshake(&self, socket: TcpStream, host: &HostPort) -> Result<Stream, TlsError> {
+        let timeout = self.options.handshake_timeout;
+        self.handshake_until(socket, host, Instant::now() + timeout, timeout)
+    }
+
+    fn connect_once(
+        &self,
+        host: &HostPort,
+        timeout: Duration,
+        tcp: &TcpOptions,
+    ) -> Result<Stream, TlsError> {
+        let deadline = Instant::now() + timeout;
+        let socket = tcp::connect(host, timeout, tcp)?;
+        self.handshake_until(socket, host, deadline, timeout)
+    }
+
+    /// `timeout` is what was waited at the deadline, for the message.
+    fn handshake_until(
+        &self,
+        socket: TcpStream,
+        host: &HostPort,
+        deadline: Instant,
+        timeout: Duration,
+    ) -> Result<Stream, TlsError> {
         let config = self.config(host)?;
         let connection =
             UnbufferedClientConnection::new(config, server_name(host)?).map_err(TlsError::Setup)?;
-        let deadline = Instant::now() + self.options.handshake_timeout;
         let done = handshake::run(connection, &socket, deadline)
-            .map_err(|failure| failure.explain(host.clone(), self.options.handshake_timeout))?;
+            .map_err(|failure| failure.explain(host.clone(), timeout))?;
         if let (ServerTrust::KnownHosts(list), Some(found)) = (&self.trust, done.peer) {
             pin(&list.file, host, found)?;
         }

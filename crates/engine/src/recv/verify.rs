@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use longhaul_proto::block::{BlockHeader, Codec, Content, ContentName, Extent, PackedEntry, Piece};
 use longhaul_proto::digest::{BlockHasher, Checksum, Integrity, whole_file};
-use longhaul_proto::manifest::EntryKind;
+use longhaul_proto::manifest::{Entry, EntryKind, TreePath};
 use longhaul_proto::message::AgainReason;
 use longhaul_proto::receiver::Verdict;
 use xxhash_rust::xxh3::xxh3_64;
@@ -26,7 +26,7 @@ use crate::pool::Buffer;
 use crate::queue::lock;
 use crate::send::compresses;
 use crate::send::read::hash_zeros;
-use crate::session::{Counters, Side, Transfer};
+use crate::session::{Counters, Event, Side, Transfer};
 
 /// A block as it came, wanted at least in part.
 pub struct ArrivedBlock {
@@ -138,7 +138,7 @@ impl ReceiveSide {
                 omitted: false,
             });
         } else {
-            transfer.report_corrupt(wanted_name(&block), AgainReason::Corrupt);
+            transfer.report_corrupt(Damaged::new(&block), AgainReason::Corrupt);
         }
     }
 
@@ -183,18 +183,21 @@ impl Transfer {
             return;
         };
         while let Some(block) = side.arrived.pop(|| flow.is_wanted()) {
-            let name = wanted_name(&block);
+            let damaged = Damaged::new(&block);
             match flow.busy(|| self.verify(&mut decoder, block)) {
                 Ok(Some(verified)) => side.verified.push(verified),
                 Ok(None) => return,
-                Err(reason) => self.report_corrupt(name, reason),
+                Err(reason) => self.report_corrupt(damaged, reason),
             }
         }
     }
 
-    fn report_corrupt(&self, name: ContentName, reason: AgainReason) {
-        Counters::add(&self.counters.again_blocks, 1);
+    fn report_corrupt(&self, damaged: Damaged, reason: AgainReason) {
+        let Damaged { name, event } = damaged;
         self.tell_receiver(|receiver| receiver.handle_corrupt(name, reason));
+        if let Some(event) = event {
+            self.report(event);
+        }
     }
 
     /// None where the session is over.
@@ -267,15 +270,40 @@ impl Transfer {
     }
 }
 
-/// What of a block is to come again if it is wrong: what was wanted of it.
-fn wanted_name(block: &ArrivedBlock) -> ContentName {
-    match block.header.name() {
-        ContentName::Pack(ids) => {
-            let wanted = ids.into_iter().zip(&block.keeps);
-            let wanted = wanted.filter(|(_, keep)| **keep == Verdict::Keep);
-            ContentName::Pack(wanted.map(|(id, _)| id).collect())
+/// What of a block is to come again if it is wrong, and what to say then: of a
+/// pack what was wanted of it.
+struct Damaged {
+    name: ContentName,
+    event: Option<Event>,
+}
+
+impl Damaged {
+    fn new(block: &ArrivedBlock) -> Damaged {
+        let damaged = |path: &TreePath, piece, entries| Event::Damaged {
+            path: path.clone(),
+            piece,
+            entries,
+        };
+        match &block.header.content {
+            Content::Piece(piece) => Damaged {
+                name: ContentName::Piece(piece.name()),
+                event: Some(damaged(
+                    &piece.entry.path,
+                    Some((piece.offset, piece.length)),
+                    1,
+                )),
+            },
+            Content::Pack(entries) => {
+                let wanted = entries.iter().zip(&block.keeps);
+                let wanted = wanted.filter(|(_, keep)| **keep == Verdict::Keep);
+                let wanted: Vec<&Entry> = wanted.map(|(packed, _)| &packed.entry).collect();
+                let first = wanted.first();
+                Damaged {
+                    name: ContentName::Pack(wanted.iter().map(|entry| entry.id).collect()),
+                    event: first.map(|first| damaged(&first.path, None, wanted.len())),
+                }
+            }
         }
-        piece => piece,
     }
 }
 

@@ -76,6 +76,23 @@ pub enum Event {
         /// Bytes that are durable, those of earlier attempts included.
         durable: u64,
     },
+    /// A block arrived wrong, and is sent again.
+    Damaged {
+        /// The file it is of; of a pack the first one that arrived wrong.
+        path: TreePath,
+        /// Of a large file, offset and length of the block in bytes.
+        piece: Option<(u64, u64)>,
+        /// Files and links that arrived wrong.
+        entries: usize,
+    },
+    /// What came on a stream was damaged or altered on its way: the stream is
+    /// given up, and what was on it is sent again.
+    StreamDamaged {
+        /// Its number.
+        stream: u32,
+        /// What was noticed.
+        error: String,
+    },
 }
 
 /// How far a transfer is.
@@ -216,6 +233,17 @@ fn from_sender(event: EntryEvent) -> Option<Event> {
         EntryEvent::Ended { entry, ending } => (entry, ending),
         EntryEvent::Resumed { entry, bytes } => return Some(resumed(entry, bytes)),
         EntryEvent::Durable { entry, bytes } => return Some(durable(entry, bytes)),
+        EntryEvent::Damaged {
+            entry,
+            piece,
+            entries,
+        } => {
+            return Some(Event::Damaged {
+                path: entry.path,
+                piece,
+                entries,
+            });
+        }
     };
     Some(match ending {
         Ending::Committed(digest) => committed(entry, digest),
@@ -255,7 +283,7 @@ fn from_receiver(event: ReceivedEvent) -> Option<Event> {
 }
 
 impl Transfer {
-    pub(super) fn count(&self, event: &Event) {
+    fn count(&self, event: &Event) {
         let counters = &self.counters;
         match event {
             Event::Committed { size, file, .. } => {
@@ -276,8 +304,15 @@ impl Transfer {
                 Counters::add(&counters.planned_bytes, *size);
             }
             Event::Failed { .. } => Counters::add(&counters.failed_entries, 1),
-            Event::Resumed { .. } | Event::Durable { .. } => {}
+            Event::Damaged { .. } => Counters::add(&counters.again_blocks, 1),
+            Event::Resumed { .. } | Event::Durable { .. } | Event::StreamDamaged { .. } => {}
         }
+    }
+
+    /// Tells whoever watches.
+    pub(crate) fn report(&self, event: Event) {
+        self.count(&event);
+        (self.watch)(event);
     }
 
     /// How far it is.

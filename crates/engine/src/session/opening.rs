@@ -2,7 +2,7 @@
 //! costs one round trip, and no more time than a deadline.
 
 use std::io;
-use std::sync::mpsc;
+use std::sync::{PoisonError, mpsc};
 use std::time::Duration;
 
 use longhaul_proto::frame::{self, FrameError, FrameHeader, FrameKind, HEADER_BYTES};
@@ -11,6 +11,7 @@ use longhaul_proto::handshake::{
 };
 use minicbor::{Decode, Encode};
 
+use super::{Machine, Shared, Transfer};
 use crate::net::Stream;
 
 /// Name and version of this software.
@@ -40,6 +41,28 @@ pub fn send<T: Encode<()>>(stream: &mut Stream, value: &T) -> Result<(), OpenErr
     Ok(stream.writer.write_all(&[&frame])?)
 }
 
+/// Bytes that are read after a refusal at most: the other end's first words.
+const LAST_WORDS: usize = 64 << 10;
+
+/// Ends a stream that was refused, after the other end had time to hear why:
+/// closing it with its first words unread would reset the connection, and the
+/// refusal with it.
+pub fn close(stream: &mut Stream, patience: Duration) {
+    if stream.writer.finish().is_err() {
+        return;
+    }
+    let _ = until(stream, patience, |stream| {
+        let (mut room, mut left) = ([0; 4096], LAST_WORDS);
+        while left > 0 {
+            match stream.reader.read(&mut room)? {
+                0 => break,
+                count => left = left.saturating_sub(count),
+            }
+        }
+        Ok(())
+    });
+}
+
 /// Waits for a message of the handshake.
 ///
 /// # Errors
@@ -48,6 +71,15 @@ pub fn send<T: Encode<()>>(stream: &mut Stream, value: &T) -> Result<(), OpenErr
 pub fn receive<T: for<'b> Decode<'b, ()>>(
     stream: &mut Stream,
     deadline: Duration,
+) -> Result<T, OpenError> {
+    until(stream, deadline, receive_frame)
+}
+
+/// Does something with a stream that is shut down at a deadline.
+fn until<T>(
+    stream: &mut Stream,
+    deadline: Duration,
+    what: impl FnOnce(&mut Stream) -> Result<T, OpenError>,
 ) -> Result<T, OpenError> {
     let handle = stream.handle.clone();
     let (done, wait) = mpsc::channel::<()>();
@@ -59,7 +91,7 @@ pub fn receive<T: for<'b> Decode<'b, ()>>(
                     handle.shutdown();
                 }
             })?;
-        let result = receive_frame(stream);
+        let result = what(stream);
         drop(done);
         result
     })
@@ -86,7 +118,8 @@ fn hello(purpose: Purpose) -> Hello {
     }
 }
 
-/// Opens a session with a stream.
+/// Opens a session with a stream; `ahead` are whole frames that the other end
+/// reads once it accepted.
 ///
 /// # Errors
 ///
@@ -94,9 +127,12 @@ fn hello(purpose: Purpose) -> Hello {
 pub fn open(
     stream: &mut Stream,
     request: Request,
+    ahead: &[u8],
     deadline: Duration,
 ) -> Result<Welcome, OpenError> {
-    send(stream, &hello(Purpose::Open(Box::new(request))))?;
+    let hello = hello(Purpose::Open(Box::new(request)));
+    let frame = frame::encode(FrameKind::Handshake, &hello, 0)?;
+    stream.writer.write_all(&[&frame, ahead])?;
     match receive(stream, deadline)? {
         Answer::Welcome(welcome) => Ok(welcome),
         Answer::Refused(refused) => Err(OpenError::Refused(refused)),
@@ -115,5 +151,77 @@ pub fn join(stream: &mut Stream, join: Join, deadline: Duration) -> Result<Joine
         Answer::Joined(joined) => Ok(joined),
         Answer::Refused(refused) => Err(OpenError::Refused(refused)),
         Answer::Welcome(_) => Err(FrameError::Unexpected("an answer to another question").into()),
+    }
+}
+
+/// Bytes of messages from which on no more go with the request: the first ten
+/// segments of a connection, less the request itself. A message that begins
+/// within may end beyond.
+const FIRST_WORDS: usize = 8 << 10;
+
+/// What the other end welcomed a sender with, that dialed and began before it
+/// knew.
+#[derive(Clone, Copy, Debug)]
+pub struct Agreed {
+    /// Something may be at the destination: every entry is asked for.
+    pub asks: bool,
+    /// The session's epoch.
+    pub epoch: u64,
+    /// How long the session outlives its last stream.
+    pub linger: Duration,
+    /// Streams at the start.
+    pub streams: usize,
+}
+
+impl Transfer {
+    /// What a sender that dials says with its request, as whole frames: the
+    /// first questions, so that they cost no round trip of their own. Waits for
+    /// the walk to fill them, but no longer than `patience`.
+    pub fn first_words(&self, patience: Duration) -> Vec<u8> {
+        let until = self.now() + patience;
+        let mut shared = self.lock();
+        while !shared.has_first_questions() {
+            let left = until - self.now();
+            if left.is_zero() {
+                break;
+            }
+            let waited = self.walking.wait_timeout(shared, left);
+            shared = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        shared.first_words()
+    }
+
+    /// The other end accepted the session that this end, which sends, asked for.
+    pub fn handle_welcome(&self, agreed: Agreed) {
+        let mut shared = self.lock();
+        shared.life.set_linger(agreed.linger);
+        shared.wanted_streams = agreed.streams;
+        if let Machine::Sending(sender) = &mut shared.machine {
+            sender.handle_welcome(agreed.asks, agreed.epoch);
+        }
+        self.settle(shared);
+    }
+}
+
+impl Shared {
+    fn has_first_questions(&self) -> bool {
+        match &self.machine {
+            Machine::Sending(sender) => self.is_over() || sender.has_first_questions(),
+            Machine::Receiving(_) => true,
+        }
+    }
+
+    fn first_words(&mut self) -> Vec<u8> {
+        let mut words = Vec::new();
+        if let Machine::Sending(sender) = &mut self.machine {
+            sender.flush_listing();
+        }
+        while words.len() < FIRST_WORDS {
+            let Some(frame) = self.next_frame() else {
+                break;
+            };
+            words.extend(frame);
+        }
+        words
     }
 }

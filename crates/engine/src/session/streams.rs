@@ -17,7 +17,7 @@ use longhaul_proto::session::StreamId;
 use longhaul_units::Moment;
 
 use super::observe::thread_cpu_time;
-use super::{Counters, Machine, SessionError, Shared, Side, Transfer};
+use super::{Counters, Event, Machine, SessionError, Shared, Side, Transfer};
 use crate::net::token::fill_random;
 use crate::net::{Stream, StreamHandle, StreamReader, StreamWriter};
 use crate::recv::verify::ArrivingHasher;
@@ -26,6 +26,36 @@ use crate::send::seal::SealedBlock;
 
 /// Tickets that may be out at the same time.
 const MAXIMUM_TICKETS: u32 = 512;
+
+/// Streams that may be damaged one after the other while nothing of the
+/// transfer becomes durable.
+const MOST_DAMAGED: u32 = 64;
+
+/// What is said when more were.
+const DAMAGED_AGAIN: &str = "what it sends arrives damaged again and again: look for faulty memory \
+    or network hardware on the way, or for something that changes connections";
+
+/// Streams lost to damage since something became durable.
+#[derive(Debug, Default)]
+pub(super) struct Damage {
+    streams: u32,
+    /// Durable bytes and done entries then.
+    durable: (u64, u64),
+}
+
+impl Damage {
+    /// One more, when so much is durable: whether that is enough.
+    fn is_hopeless(&mut self, durable: (u64, u64)) -> bool {
+        if self.durable != durable {
+            *self = Damage {
+                streams: 0,
+                durable,
+            };
+        }
+        self.streams += 1;
+        self.streams > MOST_DAMAGED
+    }
+}
 
 /// A live stream.
 pub(crate) struct Slot {
@@ -51,15 +81,17 @@ enum Outgoing {
 
 /// Why a stream's reader stopped.
 enum Stop {
-    /// The other end closed it, or it broke: its blocks go elsewhere.
-    Lost,
+    /// The other end closed it, or it broke: its blocks go elsewhere. Where
+    /// what came was damaged, how.
+    Lost(Option<String>),
     /// The other end broke the protocol: the session is over.
     Broken(SessionError),
 }
 
 impl From<io::Error> for Stop {
-    fn from(_: io::Error) -> Stop {
-        Stop::Lost
+    fn from(error: io::Error) -> Stop {
+        let damaged = error.kind() == io::ErrorKind::InvalidData;
+        Stop::Lost(damaged.then(|| error.to_string()))
     }
 }
 
@@ -68,7 +100,7 @@ impl From<FrameError> for Stop {
     fn from(error: FrameError) -> Stop {
         match error {
             FrameError::Unexpected(_) | FrameError::Undecodable(_) => Stop::Broken(error.into()),
-            _ => Stop::Lost,
+            _ => Stop::Lost(Some(error.to_string())),
         }
     }
 }
@@ -233,10 +265,35 @@ impl Transfer {
                 break stop;
             }
         };
-        if let Stop::Broken(error) = stop {
-            self.break_off(&error);
+        match stop {
+            Stop::Broken(error) => self.break_off(&error),
+            Stop::Lost(Some(error)) => self.handle_damage(id, error),
+            Stop::Lost(None) => {}
         }
         self.handle_stream_lost(id);
+    }
+
+    /// Damage on one stream costs that stream. A path that lets nothing through
+    /// undamaged would cost stream after stream, without an end.
+    fn handle_damage(&self, id: StreamId, error: String) {
+        let mut shared = self.lock();
+        if shared.is_over() || shared.finished.is_some() {
+            return;
+        }
+        let account = match &shared.machine {
+            Machine::Sending(sender) => sender.account(),
+            Machine::Receiving(receiver) => receiver.account(),
+        };
+        let done = self.counters.done_entries.load(Ordering::Relaxed);
+        let hopeless = shared.damage.is_hopeless((account.durable_bytes, done));
+        drop(shared);
+        self.report(Event::StreamDamaged {
+            stream: id.0,
+            error,
+        });
+        if hopeless {
+            self.break_off(&DAMAGED_AGAIN);
+        }
     }
 
     fn read_frame(
@@ -294,7 +351,7 @@ impl Transfer {
             );
         }
         let Some(mut buffer) = self.pool.take() else {
-            return Err(Stop::Lost);
+            return Err(Stop::Lost(None));
         };
         // A receiver that waits for the path is idle: only its work counts.
         let began = thread_cpu_time();
@@ -348,9 +405,6 @@ impl Transfer {
                 return Err(FrameError::Unexpected("too many checksums without blocks").into());
             }
             return Ok(());
-        }
-        if let Message::Again { .. } = message {
-            Counters::add(&self.counters.again_blocks, 1);
         }
         let now = self.now();
         match &mut shared.machine {
@@ -557,6 +611,12 @@ impl Shared {
         if self.control_stream() != Some(id) {
             return None;
         }
+        self.next_frame()
+    }
+
+    /// The next message, taken from the state machine only now, so that
+    /// acknowledgements gather while there is something to say.
+    pub(super) fn next_frame(&mut self) -> Option<Vec<u8>> {
         if self.control.is_drained() && self.control.has_room() {
             let message = match &mut self.machine {
                 Machine::Sending(sender) => sender.poll_message(),

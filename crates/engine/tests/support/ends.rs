@@ -129,7 +129,10 @@ pub fn watch() -> (Watch, Arc<Mutex<Told>>) {
                 let path = path.map(|path| path.as_bytes().to_vec());
                 told.failed.insert(path.unwrap_or_default(), failure.text);
             }
-            Event::Resumed { .. } | Event::Durable { .. } => {}
+            Event::Resumed { .. }
+            | Event::Durable { .. }
+            | Event::Damaged { .. }
+            | Event::StreamDamaged { .. } => {}
         }
     });
     (watch, told)

@@ -35,6 +35,15 @@ pub enum EntryEvent {
         /// Bytes in all, those of earlier sessions too.
         bytes: u64,
     },
+    /// A block arrived wrong: it is sent again.
+    Damaged {
+        /// The entry; of a pack the first one that arrived wrong.
+        entry: Entry,
+        /// Of a large file, offset and length of the block.
+        piece: Option<(u64, u64)>,
+        /// Entries that arrived wrong.
+        entries: usize,
+    },
 }
 
 /// How an entry ended.
@@ -132,6 +141,25 @@ impl Sender {
                     bytes: tracked.share.at_destination(),
                 });
             }
+        }
+    }
+
+    /// Reports a block that arrived wrong, by what it held.
+    pub(super) fn report_damaged(&mut self, content: &ContentName) {
+        let (piece, ids) = match content {
+            ContentName::Piece(piece) => (Some((piece.offset, piece.length)), vec![piece.file]),
+            ContentName::Pack(ids) => (None, ids.clone()),
+        };
+        let known: Vec<EntryId> = ids
+            .into_iter()
+            .filter(|id| self.entries.contains_key(id))
+            .collect();
+        if let Some(first) = known.first().and_then(|id| self.entries.get(id)) {
+            self.events.push_back(EntryEvent::Damaged {
+                entry: first.entry.clone(),
+                piece,
+                entries: known.len(),
+            });
         }
     }
 }

@@ -11,6 +11,9 @@ use longhaul_proto::session::StreamId;
 use crate::network::{Conn, End, Frame};
 use crate::world::{Event, World};
 
+/// Messages that go with the request at most.
+const FIRST_WORDS: usize = 3;
+
 /// Splits an encoded frame and decodes its body.
 pub fn decode<'b, T: minicbor::Decode<'b, ()>>(bytes: &'b [u8]) -> T {
     let header = FrameHeader::parse(bytes[..HEADER_BYTES].try_into().unwrap()).unwrap();
@@ -57,7 +60,9 @@ impl World {
             .into_iter()
             .filter(|&conn| self.conns[conn].up[dialer])
             .collect();
-        while up.len() + self.dialing < self.want {
+        // Further streams join with what the answer to the first one brings.
+        let want = if self.welcomed { self.want } else { 1 };
+        while up.len() + self.dialing < want {
             self.dialing += 1;
             let first = self.conns.iter().all(|conn| conn.epoch != self.epoch);
             match first {
@@ -80,6 +85,9 @@ impl World {
     }
 
     pub fn handle_hello(&mut self, conn: usize) {
+        if self.conns[conn].dead {
+            return;
+        }
         let dialer = self.scenario.dialer;
         let hello = Hello {
             version: PROTOCOL_VERSION,
@@ -94,6 +102,28 @@ impl World {
         };
         let bytes = frame::encode(FrameKind::Handshake, &hello, 0).unwrap();
         self.write(conn, dialer, Frame::Handshake(bytes));
+        if !self.welcomed {
+            self.say_first_words(conn);
+        }
+    }
+
+    /// A sender that dials says with its request what it can say without an
+    /// answer.
+    fn say_first_words(&mut self, conn: usize) {
+        self.sending.sender.flush_listing();
+        for _ in 0..FIRST_WORDS {
+            let control = &mut self.sides[End::Sender.index()].control;
+            if control.is_drained() {
+                let Some(message) = self.sending.sender.poll_message() else {
+                    return;
+                };
+                self.checks.say(&message);
+                control.push(&message).unwrap();
+            }
+            if let Some(frame) = control.poll_frame().unwrap() {
+                self.write(conn, End::Sender, Frame::Control(frame));
+            }
+        }
     }
 
     /// An end writes a frame to a stream.
@@ -116,6 +146,8 @@ impl World {
         }
         match frame {
             Frame::Handshake(bytes) => self.handle_handshake(conn, to, &bytes),
+            // Nobody reads on where the answer to the first frame did not come.
+            Frame::Control(_) if to == self.scenario.dialer && !self.welcomed => {}
             Frame::Control(bytes) => {
                 let numbered: Numbered = decode(&bytes);
                 let bare = numbered.message.is_none();
@@ -152,7 +184,12 @@ impl World {
             };
             control.handle_acknowledged(joined.received).unwrap();
             self.dialing -= 1;
+            if !std::mem::replace(&mut self.welcomed, true) {
+                let asks = self.asks();
+                self.sending.sender.handle_welcome(asks, self.epoch);
+            }
             self.bring_up(conn, to);
+            self.top_up();
             return;
         }
         let Purpose::Join(join) = decode::<Hello>(bytes).purpose else {
@@ -208,6 +245,10 @@ impl World {
             }
         }
         if end == self.scenario.dialer {
+            if !was_up && !self.welcomed {
+                // What went with the request is lost with it.
+                self.sides[end.index()].control.handle_stream_change();
+            }
             self.dialing -= usize::from(!was_up);
             self.top_up();
         }

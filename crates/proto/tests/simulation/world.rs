@@ -99,6 +99,8 @@ pub struct World {
     /// Streams that shall be up, and those being dialed.
     pub want: usize,
     pub dialing: usize,
+    /// The dialer knows that its session was accepted.
+    pub welcomed: bool,
     order: u64,
     due: BinaryHeap<Reverse<Due>>,
 }
@@ -139,6 +141,7 @@ impl World {
             checks: Checks::default(),
             want: scenario.links.len(),
             dialing: 0,
+            welcomed: false,
             order: 0,
             due: BinaryHeap::new(),
             scenario,
@@ -154,10 +157,14 @@ impl World {
     fn start(&mut self) {
         self.epoch += 1;
         let mut sender = self.scenario.sender;
-        sender.epoch = self.epoch;
-        sender.asks |= self.epoch > 1;
+        self.welcomed = self.scenario.warm || self.scenario.dialer == End::Receiver;
+        if self.welcomed {
+            (sender.asks, sender.epoch) = (self.asks(), self.epoch);
+        } else {
+            (sender.asks, sender.epoch) = (true, 0);
+        }
         let mut receiver = self.scenario.receiver;
-        receiver.epoch = self.epoch;
+        (receiver.compares, receiver.epoch) = (self.asks(), self.epoch);
         self.sides = [
             Side::new(&self.scenario, self.now),
             Side::new(&self.scenario, self.now),
@@ -171,6 +178,11 @@ impl World {
         }
         self.top_up();
         self.push(Duration::ZERO, Event::Walk);
+    }
+
+    /// Whether something may be at the destination.
+    pub fn asks(&self) -> bool {
+        self.scenario.sender.asks || self.epoch > 1
     }
 
     /// Both processes die; the same command is given once more.
