@@ -16,7 +16,7 @@ use rustix::fs::{FlockOperation, flock};
 /// The file whose lock says that a lab lives; in it, who that is.
 const LOCK: &str = "lock";
 
-/// What a lab has in its directory, beside [`DAEMON`]. Nothing else is ever
+/// What a lab has in its directory, beside [`DAEMON`] and [`STORAGE`]. Nothing else is ever
 /// removed.
 const FILES: [&str; 5] = [LOCK, CONTROL, RECORD, HOSTS, RESOLVER];
 
@@ -28,6 +28,8 @@ pub const RECORD: &str = "lab.json";
 pub const RESOLVER: &str = "resolv.conf";
 /// State of a daemon that runs in the lab, a directory.
 pub const DAEMON: &str = "daemon";
+/// Storage of the lab: state and data of file systems that it started.
+pub const STORAGE: &str = "storage";
 /// Names of the hosts, as in `/etc/hosts`.
 pub const HOSTS: &str = "hosts";
 
@@ -259,6 +261,27 @@ fn remove_directory(path: &Path) -> io::Result<()> {
     match fs::remove_dir_all(path.join(DAEMON)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
+    }
+    let device = path.symlink_metadata()?.dev();
+    remove_tree(&path.join(STORAGE), device)?;
+    fs::remove_dir(path)
+}
+
+/// Removes a tree that is on one file system; what is mounted in it is left,
+/// and then an error.
+fn remove_tree(path: &Path, device: u64) -> io::Result<()> {
+    let found = match path.symlink_metadata() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        found => found?,
+    };
+    if !found.is_dir() {
+        return fs::remove_file(path);
+    }
+    if found.dev() != device {
+        return Err(io::ErrorKind::ResourceBusy.into());
+    }
+    for entry in fs::read_dir(path)? {
+        remove_tree(&entry?.path(), device)?;
     }
     fs::remove_dir(path)
 }

@@ -9,7 +9,8 @@ use longhaul_lab::machine::{Change, Kind, restore_leftovers};
 use longhaul_lab::processes::Processes;
 use longhaul_lab::report::LabReport;
 use longhaul_lab::scenario::Scenario;
-use longhaul_lab::state::{CONTROL, Claim, HOSTS, RECORD, RESOLVER, StateDirectory};
+use longhaul_lab::state::{CONTROL, Claim, HOSTS, RECORD, RESOLVER, STORAGE, StateDirectory};
+use longhaul_lab::storage::running::Storages;
 use serde_json::json;
 
 use super::{local, usage};
@@ -49,15 +50,19 @@ impl Running {
             settings => Some(Change::apply(&state, Kind::Lasting, settings).map_err(local)?),
         };
         let processes = Processes::watch().map_err(local)?;
-        let lab = Lab::start(start.scenario, &state).map_err(local)?;
-        let hosts = claim.file(HOSTS);
-        std::fs::write(&hosts, lab.host_names()).map_err(local)?;
-        // Without it there are the variables.
-        let _ = isolate::cover(inside, "/etc/hosts".as_ref(), &hosts);
         // No name server is within reach: who asks is told so at once.
         let none = claim.file(RESOLVER);
         std::fs::write(&none, "").map_err(local)?;
         let _ = isolate::cover(inside, "/etc/resolv.conf".as_ref(), &none);
+        let own = claim.file(STORAGE);
+        let storage =
+            Storages::start(&start.scenario.storage, &own, inside.private_mounts).map_err(local)?;
+        let mut lab = Lab::start(start.scenario, &state).map_err(local)?;
+        lab.add_storage(storage);
+        let hosts = claim.file(HOSTS);
+        std::fs::write(&hosts, lab.host_names()).map_err(local)?;
+        // Without it there are the variables.
+        let _ = isolate::cover(inside, "/etc/hosts".as_ref(), &hosts);
         std::fs::write(claim.file(RECORD), record(&lab, &start.name, inside)).map_err(local)?;
         let lab = Arc::new(Mutex::new(lab));
         control::serve(&claim.file(CONTROL), Arc::clone(&lab), processes.sender())
@@ -97,6 +102,14 @@ impl Running {
     }
 }
 
+impl Drop for Running {
+    /// The lab itself lives as long as its control socket is served: until the
+    /// process ends. Its storage is unmounted before its directory is removed.
+    fn drop(&mut self) {
+        self.lab().end_storage();
+    }
+}
+
 /// What a lab is, for who wants to enter it: FORMAT.md has the fields.
 fn record(lab: &Lab, name: &str, inside: Inside) -> String {
     use std::os::fd::AsRawFd;
@@ -120,6 +133,7 @@ fn record(lab: &Lab, name: &str, inside: Inside) -> String {
         "congestion": scenario.congestion,
         "mtu": scenario.mtu,
         "seed": scenario.seed,
+        "storage": scenario.storage.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "hosts": hosts,
     })
     .to_string()
