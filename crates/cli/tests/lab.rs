@@ -141,9 +141,6 @@ fn a_killed_lab_leaves_nothing_after_the_next_start() {
         } else {
             victim.kill();
         }
-        // What is inside dies a moment later; one that still dies is not yet dead.
-        let state = longhaul_lab::state::StateDirectory::open().unwrap();
-        state.await_end(&name).unwrap();
         run(&mut lab_run(&["--name", &format!("{name}-next")], "true")).expect(0);
         let left: Vec<String> = labs_left()
             .into_iter()
