@@ -117,11 +117,26 @@ fn a_killed_lab_leaves_nothing_after_the_next_start() {
     let kills = std::env::var("LONGHAUL_LAB_KILLS").map_or(4, |kills| kills.parse().unwrap());
     let allowed = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
     let before = std::fs::read_to_string(allowed).unwrap();
+    let behind = tempfile::tempdir().unwrap();
+    let device = format!("{}:rate=100MBps", behind.path().display());
+    let mut storages = 0;
     for turn in 0..kills {
         let name = format!("kill-{}-{turn}", std::process::id());
         let mark = format!("LONGHAUL_TEST_MARK={name}");
         let mut command = longhaul_with(&["lab", "run", "--rtt", "1ms", "--name", &name]);
         command.env("LONGHAUL_TEST_MARK", &name);
+        // Some have storage, few of them daemons of a file system.
+        let storage = match random.below(5) {
+            0 | 1 => Some(device.as_str()),
+            2 if kills > 20 && gluster_works() => Some("gluster:nodes=2,brick-rate=50MBps"),
+            _ => None,
+        };
+        command.args(
+            storage
+                .into_iter()
+                .flat_map(|storage| ["--storage", storage]),
+        );
+        storages += usize::from(storage.is_some());
         command.args([
             "--server",
             "sleep 999 & exec sleep 999",
@@ -150,6 +165,7 @@ fn a_killed_lab_leaves_nothing_after_the_next_start() {
         assert_eq!(processes_with(&mark), 0);
     }
     assert_eq!(std::fs::read_to_string(allowed).unwrap(), before);
+    println!("{kills} labs killed, {storages} of them with storage");
 }
 
 #[test]
@@ -361,15 +377,11 @@ fn directories_are_behind_devices_within_the_lab_alone() {
 }
 
 fn gluster_works() -> bool {
-    let works = mounts_work()
-        && match longhaul_lab::storage::gluster::check() {
-            Ok(()) => true,
-            Err(error) => {
-                println!("skipped: {error}");
-                false
-            }
-        };
-    works
+    if let Err(error) = longhaul_lab::storage::gluster::check() {
+        println!("skipped: {error}");
+        return false;
+    }
+    mounts_work()
 }
 
 /// Large files are spread over nodes, and nothing stays.

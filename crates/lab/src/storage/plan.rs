@@ -158,7 +158,7 @@ impl GlusterSettings {
                 let shard = value.parse::<ByteCount>().ok();
                 // GlusterFS wants whole pages of its own.
                 let fits = |shard: &ByteCount| {
-                    (SMALLEST_SHARD..=LARGEST_SHARD).contains(shard) && shard.0 % 512 == 0
+                    (SMALLEST_SHARD..=LARGEST_SHARD).contains(shard) && shard.0.is_multiple_of(512)
                 };
                 let shard = shard.filter(fits);
                 self.shard = shard.ok_or_else(|| wrong("4MiB to 4TiB, a multiple of 512"))?;
