@@ -16,7 +16,7 @@ FUZZ_SECONDS ?= 60
 help:
 	@echo 'make setup   install what is missing (silent where nothing is)'
 	@echo 'make build   release build of the longhaul binary'
-	@echo 'make demo    copy a real tree through a daemon over TLS, and verify it'
+	@echo 'make demo    copy a real tree over TLS across an emulated wide area, and verify it'
 	@echo 'make test    all tests'
 	@echo 'make lint    format, clippy, tidy'
 	@echo 'make fuzz    every fuzz target for FUZZ_SECONDS ($(FUZZ_SECONDS)) seconds'

@@ -7,6 +7,7 @@ pub mod decoders;
 #[path = "../../crates/cli/src/endpoint.rs"]
 pub mod endpoint;
 pub mod files;
+pub mod lab;
 pub mod receiver;
 pub mod results;
 pub mod sender;

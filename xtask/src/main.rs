@@ -1,7 +1,7 @@
 //! The project's own habits as commands: `cargo xtask help` lists them.
 //!
 //! - [`tidy`]: proves what can be checked about the sources
-//! - [`demo`]: a real tree through a daemon over TLS, verified
+//! - [`demo`]: a real tree over TLS across an emulated wide area, verified
 //! - [`mod@bench`]: what a copy costs beside what its pieces cost alone
 //! - [`soak`]: the bars at the size they are stated at, resumable
 //! - [`fuzz`]: builds and runs a fuzz target on the pinned stable toolchain
@@ -41,14 +41,15 @@ const COMMANDS: [Command; 5] = [
     Command {
         name: "demo",
         arguments: "",
-        summary: "copy a real tree through a daemon on this host, and verify it",
+        summary: "copy a real tree across an emulated wide area on this host, and verify it",
         run: demo::run,
     },
     Command {
         name: "bench",
-        arguments: "(pieces | small | storage) [--again]",
+        arguments: "(pieces | small | storage | lab | gluster) [--again]",
         summary: "what a copy costs beside its pieces, or beside a local writer of small files; \
-                  threads beside io_uring; goes on where it was stopped",
+                  threads beside io_uring; what the lab and its parallel file system do; \
+                  goes on where it was stopped",
         run: bench::run,
     },
     Command {

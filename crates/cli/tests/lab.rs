@@ -117,11 +117,26 @@ fn a_killed_lab_leaves_nothing_after_the_next_start() {
     let kills = std::env::var("LONGHAUL_LAB_KILLS").map_or(4, |kills| kills.parse().unwrap());
     let allowed = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
     let before = std::fs::read_to_string(allowed).unwrap();
+    let behind = tempfile::tempdir().unwrap();
+    let device = format!("{}:rate=100MBps", behind.path().display());
+    let mut storages = 0;
     for turn in 0..kills {
         let name = format!("kill-{}-{turn}", std::process::id());
         let mark = format!("LONGHAUL_TEST_MARK={name}");
         let mut command = longhaul_with(&["lab", "run", "--rtt", "1ms", "--name", &name]);
         command.env("LONGHAUL_TEST_MARK", &name);
+        // Some have storage, few of them daemons of a file system.
+        let storage = match random.below(5) {
+            0 | 1 => Some(device.as_str()),
+            2 if kills > 20 && gluster_works() => Some("gluster:nodes=2,brick-rate=50MBps"),
+            _ => None,
+        };
+        command.args(
+            storage
+                .into_iter()
+                .flat_map(|storage| ["--storage", storage]),
+        );
+        storages += usize::from(storage.is_some());
         command.args([
             "--server",
             "sleep 999 & exec sleep 999",
@@ -141,9 +156,6 @@ fn a_killed_lab_leaves_nothing_after_the_next_start() {
         } else {
             victim.kill();
         }
-        // What is inside dies a moment later; one that still dies is not yet dead.
-        let state = longhaul_lab::state::StateDirectory::open().unwrap();
-        state.await_end(&name).unwrap();
         run(&mut lab_run(&["--name", &format!("{name}-next")], "true")).expect(0);
         let left: Vec<String> = labs_left()
             .into_iter()
@@ -153,6 +165,7 @@ fn a_killed_lab_leaves_nothing_after_the_next_start() {
         assert_eq!(processes_with(&mark), 0);
     }
     assert_eq!(std::fs::read_to_string(allowed).unwrap(), before);
+    println!("{kills} labs killed, {storages} of them with storage");
 }
 
 #[test]
@@ -307,4 +320,109 @@ fn a_blocked_port_is_named() {
         .expect(3)
         .says(&["198.18.20.1:4960", "refused"]);
     with(&["--block", "a:4960"]).expect(0);
+}
+
+/// FUSE mounts, as the lab makes them.
+fn mounts_work() -> bool {
+    let works = labs_work() && Path::new("/dev/fuse").exists();
+    if !works {
+        println!("skipped: storage needs /dev/fuse");
+    }
+    works
+}
+
+/// Within the lab two directories are behind devices of their own, under their
+/// own names; outside nothing changes.
+#[test]
+fn directories_are_behind_devices_within_the_lab_alone() {
+    if !mounts_work() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name).display().to_string();
+    let (source, sink, report) = (at("source"), at("sink"), at("report"));
+    let bytes = Random::from(5).bytes(3 << 20);
+    tree::write(Path::new(&source).join("data").as_path(), &bytes);
+    std::fs::create_dir(&sink).unwrap();
+    let storage = [
+        format!("{source}:read-rate=100MBps"),
+        format!("{sink}:rate=200MBps,latency=1ms"),
+    ];
+    let command = format!(
+        "test $LONGHAUL_LAB_STORAGE = {source} && cp {source}/data $LONGHAUL_LAB_STORAGE_2 && \
+         stat -f -c %T {source} {sink}"
+    );
+    let options = ["--storage", &storage[0], "--storage", &storage[1]];
+    let options = [&options[..], &["--report", &report]].concat();
+    let finished = run(&mut lab_run(&options, &command)).expect(0);
+    assert_eq!(text(&finished.output), "fuseblk\nfuseblk");
+    assert!(std::fs::read(Path::new(&sink).join("data")).unwrap() == bytes);
+    let report = std::fs::read(&report).unwrap();
+    let report: Value = serde_json::from_slice(&report).unwrap();
+    let way = |storage: usize, way: &str| {
+        let devices = &report["storage"][storage]["devices"];
+        devices[0][way]["bytes"].as_u64().unwrap()
+    };
+    // The kernel asks for whole requests, also beyond the file's end.
+    assert!(way(0, "read") >= 3 << 20);
+    assert_eq!((way(0, "write"), way(1, "write")), (0, 3 << 20));
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    assert!(!mounts.contains(&source) && !mounts.contains(&sink));
+    run(&mut lab_run(&["--storage", "/missing:rate=1MBps"], "true"))
+        .expect(6)
+        .says(&["/missing"]);
+    run(&mut lab_run(&["--storage", "gluster:nodes=9"], "true"))
+        .expect(1)
+        .says(&["1 to 8"]);
+}
+
+fn gluster_works() -> bool {
+    if let Err(error) = longhaul_lab::storage::gluster::check() {
+        println!("skipped: {error}");
+        return false;
+    }
+    mounts_work()
+}
+
+/// Large files are spread over nodes, and nothing stays.
+#[test]
+fn a_parallel_file_system_has_a_files_shards_on_all_nodes() {
+    if !gluster_works() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("data");
+    let bytes = Random::from(6).bytes(24 << 20);
+    tree::write(&file, &bytes);
+    let report = directory.path().join("report").display().to_string();
+    let name = format!("gluster-{}", std::process::id());
+    let storage = "gluster:nodes=2,shard=4MiB,brick-rate=400MBps";
+    let options = ["--name", &name, "--report", &report, "--storage", storage];
+    let command = format!(
+        "cp {0} $LONGHAUL_LAB_STORAGE/data && sync -f $LONGHAUL_LAB_STORAGE && \
+         cmp {0} $LONGHAUL_LAB_STORAGE/data",
+        file.display()
+    );
+    run(&mut lab_run(&options, &command)).expect(0);
+    let report = std::fs::read(&report).unwrap();
+    let report: Value = serde_json::from_slice(&report).unwrap();
+    let devices = report["storage"][0]["devices"].as_array().unwrap();
+    let written = |device: &Value| device["write"]["bytes"].as_u64().unwrap();
+    assert_eq!(devices.len(), 2);
+    assert_eq!(devices.iter().map(written).sum::<u64>(), 24 << 20);
+    // Names decide where a shard lies: not evenly, but on both.
+    assert!(devices.iter().all(|device| written(device) > 0), "{report}");
+    assert!(!labs_left().contains(&name));
+}
+
+#[test]
+fn what_a_parallel_file_system_lacks_is_named() {
+    if !mounts_work() {
+        return;
+    }
+    let mut lab = longhaul_with(&["lab", "run", "--storage", "gluster:nodes=1", "--", "true"]);
+    lab.env("PATH", "/missing");
+    run(&mut lab)
+        .expect(6)
+        .says(&["glusterd", "apt-get install glusterfs-server"]);
 }

@@ -335,6 +335,23 @@ fn wait(child: Pid, options: WaitOptions) -> Option<u8> {
     }
 }
 
+/// Ends every other process of this process namespace and waits for those that
+/// are its children or become them. Does nothing in a process that is not the
+/// first of one.
+#[allow(unsafe_code)] // No safe binding sends to all.
+pub fn end_all_processes() {
+    if !rustix::process::getpid().is_init() {
+        return;
+    }
+    // SAFETY: the first of a namespace reaches its own processes alone, and is
+    // left out itself.
+    unsafe { libc::kill(-1, libc::SIGKILL) };
+    // Until there are none.
+    while let Ok(Some(_)) | Err(rustix::io::Errno::INTR) =
+        rustix::process::wait(WaitOptions::empty())
+    {}
+}
+
 /// As shells have it.
 pub fn exit_code(raw_status: i32) -> u8 {
     use std::os::unix::process::ExitStatusExt;

@@ -23,6 +23,7 @@ use crate::scenario::{
     HostAddresses, PathSettings, QueueLimit, Scenario, ScenarioError, Window, public_address,
 };
 use crate::state::StateDirectory;
+use crate::storage::running::Storages;
 use crate::tun;
 
 /// Memory beside what the paths keep in flight: each host's own chunk, and what
@@ -90,6 +91,7 @@ pub struct Lab {
     scenario: Scenario,
     hosts: Vec<Host>,
     emulator: Emulator,
+    storage: Storages,
 }
 
 impl Lab {
@@ -138,7 +140,18 @@ impl Lab {
             scenario,
             hosts,
             emulator,
+            storage: Storages::default(),
         })
+    }
+
+    /// Lets commands know of storage that is mounted, and reports tell of it.
+    pub fn add_storage(&mut self, storage: Storages) {
+        self.storage = storage;
+    }
+
+    /// Ends all processes of the lab where it has storage, and unmounts that.
+    pub fn end_storage(&mut self) {
+        self.storage = Storages::default();
     }
 
     /// What it was made from, as it is now.
@@ -188,6 +201,13 @@ impl Lab {
                 self.scenario.congestion.clone(),
             ),
         ];
+        for (index, path) in self.storage.paths().enumerate() {
+            let path = path.display().to_string();
+            if index == 0 {
+                variables.push(("LONGHAUL_LAB_STORAGE".to_owned(), path.clone()));
+            }
+            variables.push((format!("LONGHAUL_LAB_STORAGE_{}", index + 1), path));
+        }
         for host in &self.hosts {
             let name = host.addresses.name.to_ascii_uppercase();
             let is_first = name.ends_with('1') && name.len() == 2;
@@ -279,6 +299,7 @@ impl Lab {
             congestion: self.scenario.congestion.clone(),
             emulator,
             overrun,
+            storage: self.storage.reports(),
         })
     }
 }

@@ -171,7 +171,9 @@ impl Packet {
             _ => return None,
         };
         packet.parse_transport(bytes)?;
-        if offload.is_tcp_super_packet() && packet.protocol == TCP && offload.checksum_is_begun() {
+        // Ports: it has a whole TCP header.
+        let is_tcp = packet.protocol == TCP && packet.ports.is_some();
+        if offload.is_tcp_super_packet() && is_tcp && offload.checksum_is_begun() {
             let segment = usize::from(offload.segment);
             packet.segment = Some(segment).filter(|s| packet.length - packet.payload > *s);
         }

@@ -10,6 +10,7 @@ use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SI
 
 use crate::isolate::exit_code;
 use crate::lab::{Host, Lab};
+use crate::netns::Namespace;
 
 /// Something happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,13 +127,22 @@ impl Processes {
 ///
 /// Where the host's table cannot be read.
 pub fn listens(host: &Host, port: Option<u16>) -> io::Result<bool> {
+    listens_in(host.namespace(), port)
+}
+
+/// Likewise, of any network namespace.
+///
+/// # Errors
+///
+/// Where its table cannot be read.
+pub fn listens_in(namespace: &Namespace, port: Option<u16>) -> io::Result<bool> {
     let read = || {
         let mut tables = std::fs::read_to_string("/proc/thread-self/net/tcp")?;
         // None without IPv6.
         tables += &std::fs::read_to_string("/proc/thread-self/net/tcp6").unwrap_or_default();
         Ok::<String, io::Error>(tables)
     };
-    let tables = host.namespace().within(read).map_err(io::Error::other)??;
+    let tables = namespace.within(read).map_err(io::Error::other)??;
     Ok(listening_ports(&tables).any(|own| port.is_none_or(|port| port == own)))
 }
 

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::emulator::lateness::BOUNDS;
 use crate::emulator::{EmulatorReport, WireReport};
 use crate::scenario::site_letter;
+use crate::storage::running::StorageReport;
 
 /// More of its packets must not be later than this: what the lab promises for
 /// the RTT.
@@ -30,6 +31,8 @@ pub struct LabReport {
     pub emulator: EmulatorReport,
     /// Packets that hosts sent faster than the emulator could read.
     pub overrun: u64,
+    /// Each storage.
+    pub storage: Vec<StorageReport>,
 }
 
 /// Why a measurement in the lab may say more of the lab than of the path.
@@ -62,6 +65,18 @@ pub enum Doubt {
         /// How many.
         packets: u64,
     },
+    /// A storage device answered late.
+    SlowStorage {
+        /// Of all its answers.
+        share: f64,
+        /// 99 of 100 were within.
+        most: Duration,
+    },
+    /// The network between storage nodes had no reserve.
+    StorageNetwork {
+        /// Of a processor, for half a second.
+        busiest: f64,
+    },
 }
 
 impl fmt::Display for Doubt {
@@ -93,6 +108,18 @@ impl fmt::Display for Doubt {
                 f,
                 "{packets} packets were not taken by the receiving kernel, for want of memory \
                  or since they were no packets"
+            ),
+            Doubt::SlowStorage { share, most } => write!(
+                f,
+                "{:.1} % of a storage device's answers were later than it makes good (99 % within \
+                 {most:?}): what is behind it is slower than the device, or the machine is busy",
+                share * 100.0
+            ),
+            Doubt::StorageNetwork { busiest } => write!(
+                f,
+                "the network between storage nodes used {:.0} % of a processor: storage may be \
+                 slower than asked for; lower brick-rate=",
+                busiest * 100.0
             ),
         }
     }
@@ -139,6 +166,7 @@ impl LabReport {
                 .filter(|(count, _)| *count > 0)
                 .map(|(_, doubt)| doubt),
         );
+        doubts.extend(self.storage.iter().flat_map(storage_doubts));
         doubts
     }
 
@@ -174,9 +202,22 @@ impl LabReport {
                 "classes": classes,
                 "greatest_us": lateness.greatest.as_micros() as u64,
             },
+            "storage": self.storage.iter().map(StorageReport::to_json).collect::<Vec<_>>(),
             "doubts": doubts,
         })
     }
+}
+
+fn storage_doubts(storage: &StorageReport) -> impl Iterator<Item = Doubt> + use<> {
+    let (share, lateness) = storage.late();
+    let most = lateness.quantile(0.99);
+    let slow = (share > LATE_SHARE).then_some(Doubt::SlowStorage { share, most });
+    let busiest = storage
+        .network
+        .as_ref()
+        .map_or(0.0, |network| network.busiest);
+    let network = (busiest > BUSY_SHARE).then_some(Doubt::StorageNetwork { busiest });
+    slow.into_iter().chain(network)
 }
 
 fn wire_json(wire: &WireReport) -> Value {
@@ -231,6 +272,17 @@ impl fmt::Display for LabReport {
                 write!(f, ", queue up to {:.3} MB", c.highest_queue as f64 / 1e6)?;
             }
             writeln!(f)?;
+        }
+        for storage in &self.storage {
+            let ways = storage.devices.iter();
+            let sum = |way: usize| ways.clone().map(|device| device[way].bytes).sum::<u64>();
+            writeln!(
+                f,
+                "storage {}: {:.3} GB read from its devices, {:.3} GB written",
+                storage.storage,
+                sum(0) as f64 / 1e9,
+                sum(1) as f64 / 1e9
+            )?;
         }
         let late = &emulator.lateness;
         write!(

@@ -10,6 +10,7 @@ use longhaul_units::{BitRate, ByteCount, parse_span};
 use crate::background::Background;
 use crate::emulator::gate::{BlockRule, Blocked, Refusal};
 use crate::link::{LinkError, LinkSettings, Loss, Reorder};
+use crate::storage::plan::StoragePlan;
 
 /// Sites are called a to h.
 pub const MOST_SITES: usize = 8;
@@ -520,6 +521,8 @@ pub struct Scenario {
     pub nat: Option<usize>,
     /// Other traffic.
     pub background: Option<Background>,
+    /// Directories behind devices, parallel file systems.
+    pub storage: Vec<StoragePlan>,
     /// Of all that is random.
     pub seed: u64,
 }
@@ -539,6 +542,7 @@ impl Default for Scenario {
             blocks: Vec::new(),
             nat: None,
             background: None,
+            storage: Vec::new(),
             seed: 1,
         }
     }

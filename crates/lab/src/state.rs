@@ -5,6 +5,11 @@
 //! files can outlive one that was killed. A lab whose lock is free is dead; the
 //! next start removes its directory, and undoes what it had changed of the
 //! machine ([`crate::machine`]).
+//!
+//! A lab is two processes ([`crate::isolate`]): the one that was called and waits,
+//! and the lab's own, which the kernel ends when the first is gone. Each has a
+//! lock. While only the second one is held, the lab is dying: the next start
+//! waits for that instead of taking it for a living one.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -16,9 +21,16 @@ use rustix::fs::{FlockOperation, flock};
 /// The file whose lock says that a lab lives; in it, who that is.
 const LOCK: &str = "lock";
 
-/// What a lab has in its directory, beside [`DAEMON`]. Nothing else is ever
+/// The file whose lock the process has that was called, and no other.
+const OUTER: &str = "outer";
+
+/// A directory that is becoming a lab's begins with this, which no lab's name
+/// does.
+const UNFINISHED: &str = ".claim-";
+
+/// What a lab has in its directory, beside [`DAEMON`] and [`STORAGE`]. Nothing else is ever
 /// removed.
-const FILES: [&str; 5] = [LOCK, CONTROL, RECORD, HOSTS, RESOLVER];
+const FILES: [&str; 6] = [LOCK, OUTER, CONTROL, RECORD, HOSTS, RESOLVER];
 
 /// The socket through which a lab is asked.
 pub const CONTROL: &str = "control";
@@ -28,6 +40,8 @@ pub const RECORD: &str = "lab.json";
 pub const RESOLVER: &str = "resolv.conf";
 /// State of a daemon that runs in the lab, a directory.
 pub const DAEMON: &str = "daemon";
+/// Storage of the lab: state and data of file systems that it started.
+pub const STORAGE: &str = "storage";
 /// Names of the hosts, as in `/etc/hosts`.
 pub const HOSTS: &str = "hosts";
 
@@ -70,15 +84,27 @@ pub struct StateDirectory {
     path: PathBuf,
 }
 
-/// A lab's own directory and its lock. Removed when this is dropped.
+/// A lab's own directory and its locks. Removed when this is dropped, unless
+/// it is for another process.
 #[derive(Debug)]
 pub struct Claim {
     name: String,
     path: PathBuf,
     /// Held until the last process that has it is gone.
-    lock: File,
+    _lock: File,
+    /// Not in the lab's own process.
+    outer: Option<File>,
     parent: StateDirectory,
-    removed: bool,
+    is_ours: bool,
+}
+
+/// Whether a lab is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Life {
+    Living,
+    /// Who was called is gone; the kernel is ending the rest.
+    Dying,
+    Dead,
 }
 
 impl StateDirectory {
@@ -136,29 +162,39 @@ impl StateDirectory {
         if path.exists() && !self.remove_dead(&path)? {
             return Err(StateError::Exists(name.to_owned()));
         }
-        fs::create_dir(&path).map_err(at(&path))?;
-        let lock_path = path.join(LOCK);
-        let mut lock = open_lock(&lock_path).map_err(at(&lock_path))?;
-        flock(&lock, FlockOperation::NonBlockingLockExclusive)
-            .map_err(|error| at(&lock_path)(error.into()))?;
-        let owner = format!("{}\n", std::process::id());
-        lock.write_all(owner.as_bytes()).map_err(at(&lock_path))?;
+        // Whole under its name or not there: who looks finds it locked.
+        let owner = std::process::id();
+        let unfinished = self.path.join(format!("{UNFINISHED}{owner}"));
+        fs::create_dir(&unfinished).map_err(at(&unfinished))?;
+        let take = |file| {
+            let path = unfinished.join(file);
+            take_lock(&path).map_err(at(&path))
+        };
+        let (mut lock, outer) = (take(LOCK)?, take(OUTER)?);
+        let written = lock.write_all(format!("{owner}\n").as_bytes());
+        written.map_err(at(&unfinished))?;
+        fs::rename(&unfinished, &path).map_err(at(&path))?;
         Ok(Claim {
             name: name.to_owned(),
             path,
-            lock,
+            _lock: lock,
+            outer: Some(outer),
             parent: self.clone(),
-            removed: false,
+            is_ours: true,
         })
     }
 
-    /// Removes the directories of labs that died; gives their names.
+    /// Removes the directories of labs that died; gives their names. Waits for
+    /// those that are dying.
     ///
     /// # Errors
     ///
     /// Where the file system refuses.
     pub fn sweep(&self) -> Result<Vec<String>, StateError> {
         let _alone = self.alone()?;
+        for path in self.unfinished()? {
+            remove_directory(&path).map_err(at(&path))?;
+        }
         let mut removed = Vec::new();
         for name in self.names()? {
             if self.remove_dead(&self.path.join(&name))? {
@@ -175,7 +211,7 @@ impl StateDirectory {
     /// Where the file system refuses.
     pub fn living(&self) -> Result<Vec<String>, StateError> {
         let names = self.names()?;
-        let lives = |name: &String| matches!(self.is_dead(&self.path.join(name)), Ok(false));
+        let lives = |name: &String| matches!(life(&self.path.join(name)), Ok(Life::Living));
         Ok(names.into_iter().filter(lives).collect())
     }
 
@@ -187,8 +223,8 @@ impl StateDirectory {
     pub fn find(&self, name: &str) -> Result<PathBuf, StateError> {
         check_name(name)?;
         let path = self.path.join(name);
-        match self.is_dead(&path) {
-            Ok(false) => Ok(path),
+        match life(&path) {
+            Ok(Life::Living) => Ok(path),
             _ => Err(StateError::Missing(name.to_owned())),
         }
     }
@@ -200,11 +236,7 @@ impl StateDirectory {
     /// Where its lock cannot be waited for.
     pub fn await_end(&self, name: &str) -> Result<(), StateError> {
         let path = self.path.join(name).join(LOCK);
-        let lock = match OpenOptions::new().read(true).open(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            opened => opened.map_err(at(&path))?,
-        };
-        flock(&lock, FlockOperation::LockShared).map_err(|error| at(&path)(error.into()))
+        await_lock(&path).map_err(at(&path))
     }
 
     fn names(&self) -> Result<Vec<String>, StateError> {
@@ -227,26 +259,70 @@ impl StateDirectory {
         Ok(lock)
     }
 
-    fn is_dead(&self, path: &Path) -> io::Result<bool> {
-        let lock = match OpenOptions::new().read(true).open(path.join(LOCK)) {
-            // Killed between directory and lock.
-            Err(error) if error.kind() == io::ErrorKind::NotFound && path.is_dir() => {
-                return Ok(true);
-            }
-            opened => opened?,
-        };
-        Ok(flock(&lock, FlockOperation::NonBlockingLockShared).is_ok())
+    /// What a start that was killed left; nobody is making one while the caller
+    /// is alone.
+    fn unfinished(&self) -> Result<Vec<PathBuf>, StateError> {
+        let entries = fs::read_dir(&self.path).map_err(at(&self.path))?;
+        let unfinished = entries.flatten().filter(|entry| {
+            let name = entry.file_name();
+            name.to_string_lossy().starts_with(UNFINISHED)
+        });
+        Ok(unfinished.map(|entry| entry.path()).collect())
     }
 
-    /// Removes a lab's directory where it is dead, and only what labs have in
-    /// theirs.
+    /// Removes a lab's directory where it is dead or dying, and only what labs
+    /// have in theirs.
     fn remove_dead(&self, path: &Path) -> Result<bool, StateError> {
-        if !self.is_dead(path).map_err(at(path))? {
-            return Ok(false);
+        match life(path).map_err(at(path))? {
+            Life::Living => return Ok(false),
+            // Not long: it is being killed.
+            Life::Dying => await_lock(&path.join(LOCK)).map_err(at(path))?,
+            Life::Dead => {}
         }
         remove_directory(path).map_err(at(path))?;
         Ok(true)
     }
+}
+
+fn life(path: &Path) -> io::Result<Life> {
+    let is_free = |file: &str| {
+        let lock = OpenOptions::new().read(true).open(path.join(file))?;
+        Ok(flock(&lock, FlockOperation::NonBlockingLockShared).is_ok())
+    };
+    match is_free(LOCK) {
+        Ok(true) => return Ok(Life::Dead),
+        // Killed while its directory was removed.
+        Err(error) if is_missing(&error) && path.is_dir() => return Ok(Life::Dead),
+        Err(error) => return Err(error),
+        Ok(false) => {}
+    }
+    match is_free(OUTER) {
+        Ok(true) => Ok(Life::Dying),
+        Ok(false) => Ok(Life::Living),
+        // It is being removed by its own process.
+        Err(error) if is_missing(&error) => Ok(Life::Living),
+        Err(error) => Err(error),
+    }
+}
+
+fn is_missing(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
+}
+
+/// Until whoever has a lock has it no more.
+fn await_lock(path: &Path) -> io::Result<()> {
+    let lock = match OpenOptions::new().read(true).open(path) {
+        Err(error) if is_missing(&error) => return Ok(()),
+        opened => opened?,
+    };
+    Ok(flock(&lock, FlockOperation::LockShared)?)
+}
+
+/// A new file, locked by this process.
+fn take_lock(path: &Path) -> io::Result<File> {
+    let lock = open_lock(path)?;
+    flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+    Ok(lock)
 }
 
 fn remove_directory(path: &Path) -> io::Result<()> {
@@ -259,6 +335,27 @@ fn remove_directory(path: &Path) -> io::Result<()> {
     match fs::remove_dir_all(path.join(DAEMON)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
+    }
+    let device = path.symlink_metadata()?.dev();
+    remove_tree(&path.join(STORAGE), device)?;
+    fs::remove_dir(path)
+}
+
+/// Removes a tree that is on one file system; what is mounted in it is left,
+/// and then an error.
+fn remove_tree(path: &Path, device: u64) -> io::Result<()> {
+    let found = match path.symlink_metadata() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        found => found?,
+    };
+    if !found.is_dir() {
+        return fs::remove_file(path);
+    }
+    if found.dev() != device {
+        return Err(io::ErrorKind::ResourceBusy.into());
+    }
+    for entry in fs::read_dir(path)? {
+        remove_tree(&entry?.path(), device)?;
     }
     fs::remove_dir(path)
 }
@@ -293,24 +390,25 @@ impl Claim {
         self.path.join(name)
     }
 
-    /// Leaves the directory to another process that has the lock too.
-    pub fn leave(mut self) {
-        self.removed = true;
+    /// From here on the directory is not removed by this value, but by the one
+    /// of a process that is forked from this one: there [`Claim::take`] follows.
+    pub fn hand_over(mut self) -> Claim {
+        self.is_ours = false;
+        self
     }
 
-    /// Another descriptor of the lock.
-    ///
-    /// # Errors
-    ///
-    /// Where there are no more descriptors.
-    pub fn share_lock(&self) -> io::Result<File> {
-        self.lock.try_clone()
+    /// In the lab's own process: the directory is removed with this value, and
+    /// who was called is the only one to have its lock.
+    pub fn take(mut self) -> Claim {
+        self.is_ours = true;
+        self.outer = None;
+        self
     }
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        if !self.removed {
+        if self.is_ours {
             let _alone = self.parent.alone();
             // What stays is removed by the next start.
             let _ = remove_directory(&self.path);
@@ -336,7 +434,7 @@ mod tests {
         let dead = state.claim("two").unwrap();
         fs::write(dead.file(RECORD), "{}").unwrap();
         let path = dead.file(RECORD);
-        dead.leave();
+        drop(dead.hand_over());
         assert!(path.exists());
         assert_eq!(state.living().unwrap(), ["one"]);
         assert_eq!(state.sweep().unwrap(), ["two"]);
@@ -345,6 +443,29 @@ mod tests {
         let kept = living.file("");
         drop(living);
         assert!(!kept.exists());
+        fs::remove_dir_all(&state.path).unwrap();
+    }
+
+    /// The lab's own process has its lock and is being killed: no living lab, and
+    /// what it has is removed once it is dead.
+    #[test]
+    fn a_dying_lab_is_waited_for() {
+        let state = state("dying");
+        let mut dying = state.claim("one").unwrap().hand_over();
+        let path = dying.file("");
+        dying.outer = None;
+        assert_eq!(life(&path).unwrap(), Life::Dying);
+        assert!(state.living().unwrap().is_empty());
+        assert!(state.find("one").is_err());
+        // A directory that never became one.
+        let unfinished = state.path.join(format!("{UNFINISHED}1"));
+        fs::create_dir(&unfinished).unwrap();
+        std::thread::scope(|scope| {
+            let sweep = scope.spawn(|| state.sweep().unwrap());
+            drop(dying);
+            assert_eq!(sweep.join().unwrap(), ["one"]);
+        });
+        assert!(!path.exists() && !unfinished.exists());
         fs::remove_dir_all(&state.path).unwrap();
     }
 

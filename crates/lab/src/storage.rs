@@ -3,6 +3,9 @@
 //! - [`device`]: what a request costs, as a pure queue in virtual time
 //! - [`mirror`]: a directory mounted elsewhere (FUSE) behind such a device
 //! - [`nodes`]: the names of that file system's inodes
+//! - [`plan`]: what storage a lab has, as one writes it
+//! - [`gluster`]: a parallel file system, its nodes in namespaces
+//! - [`running`]: all of a lab's, from mount to end
 //!
 //! FUSE was chosen because only a model can have what the papers' storage had:
 //! a limit for each flow, one for all, and a rate that falls with flows (paper
@@ -18,8 +21,11 @@
 //! for an operation. Writes are durable as far as the directory behind is.
 
 pub mod device;
+pub mod gluster;
 pub mod mirror;
 pub mod nodes;
+pub mod plan;
+pub mod running;
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -80,7 +86,12 @@ impl FromStr for StorageSettings {
 }
 
 impl StorageSettings {
-    fn set(&mut self, name: &str, value: &str) -> Result<(), ParseStorageError> {
+    /// Changes one setting.
+    ///
+    /// # Errors
+    ///
+    /// Where there is none of that name, or its value makes no sense.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), ParseStorageError> {
         let wrong = |cause: String| ParseStorageError::Value {
             name: name.to_owned(),
             cause,

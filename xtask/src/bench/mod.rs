@@ -7,23 +7,30 @@
 //!   takes them
 //! - [`storage`]: threads beside `io_uring`, ways to make small files durable
 //! - [`record`]: medians, spread and ratios as Markdown and JSON
+//! - [`lab`]: the lab beside what it is asked for; [`gluster`]: a parallel file
+//!   system in it; [`worker`]: what runs on its hosts; [`kept`]: their results
 //!
 //! Everything is warm: one round is thrown away, then rounds are interleaved, so
 //! that a slow minute of a shared host touches all alike.
 
+mod gluster;
+mod kept;
+mod lab;
 pub mod local_writer;
 mod record;
 mod samples;
 mod small;
 mod storage;
 mod work;
+mod worker;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::demo::janitor::Janitor;
 use crate::workspace;
+use kept::Kept;
 use samples::Samples;
 use work::Bench;
 
@@ -47,34 +54,91 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
         ["storage-inside", directory, kept] => {
             return storage::run_inside(Path::new(directory), Path::new(kept));
         }
-        [what @ ("pieces" | "small")] => (*what, false),
-        [what @ ("pieces" | "small"), "--again"] => (*what, true),
-        _ => return Err("write: bench (pieces | small | storage) [--again]".to_owned()),
+        ["worker", rest @ ..] => return worker::run(rest),
+        [what] => (*what, false),
+        [what, "--again"] => (*what, true),
+        _ => return Err(USAGE.to_owned()),
     };
-    build(&["-p", "longhaul"])?;
-    build(&["-p", "longhaul-engine", "--example", "pieces"])?;
     let target = workspace::target_directory()?;
     let directory = target.join(format!("bench-{}", std::process::id()));
     let about = about()?;
-    let kept = target.join(format!("bench-{what}.jsonl"));
-    let mut samples = Samples::open(&kept, &about, again)?;
-    std::fs::create_dir_all(&directory)
-        .map_err(|error| format!("{}: {error}", directory.display()))?;
-    let janitor = Janitor::start(&directory)?;
-    let measured = match what {
-        "small" => small::measure(&target, &directory, &janitor, &mut samples),
-        _ => measure(&target, &directory, &janitor, &mut samples),
+    let run = Run {
+        about,
+        target,
+        directory,
+        again,
     };
-    janitor.finish()?;
-    if !measured? {
-        return Err("time is up: the same command goes on where this stopped".to_owned());
-    }
-    let runs = workspace::root().join("bench/runs");
     match what {
-        "small" => small::write(&runs, &about, &samples)?,
-        _ => record::write(&runs, &about, &samples)?,
+        "pieces" | "small" => run.copies(what),
+        "lab" | "gluster" => run.lab(what),
+        _ => Err(USAGE.to_owned()),
     }
-    samples.forget()
+}
+
+const USAGE: &str = "write: bench (pieces | small | storage | lab | gluster) [--again]";
+
+const TIME_IS_UP: &str = "time is up: the same command goes on where this stopped";
+
+/// One call of this.
+struct Run {
+    about: record::About,
+    target: PathBuf,
+    directory: PathBuf,
+    again: bool,
+}
+
+impl Run {
+    fn janitor(&self) -> Result<Janitor, String> {
+        build(&["-p", "longhaul"])?;
+        build(&["-p", "longhaul-engine", "--example", "pieces"])?;
+        std::fs::create_dir_all(&self.directory)
+            .map_err(|error| format!("{}: {error}", self.directory.display()))?;
+        Janitor::start(&self.directory)
+    }
+
+    fn copies(&self, what: &str) -> Result<(), String> {
+        let kept = self.target.join(format!("bench-{what}.jsonl"));
+        let mut samples = Samples::open(&kept, &self.about, self.again)?;
+        let janitor = self.janitor()?;
+        let measure = match what {
+            "small" => small::measure,
+            _ => measure,
+        };
+        let measured = measure(&self.target, &self.directory, &janitor, &mut samples);
+        janitor.finish()?;
+        if !measured? {
+            return Err(TIME_IS_UP.to_owned());
+        }
+        let runs = workspace::root().join("bench/runs");
+        match what {
+            "small" => small::write(&runs, &self.about, &samples)?,
+            _ => record::write(&runs, &self.about, &samples)?,
+        }
+        samples.forget()
+    }
+
+    fn lab(&self, what: &str) -> Result<(), String> {
+        if what == "gluster" {
+            gluster::check()?;
+        }
+        let path = self.target.join(format!("bench-{what}.jsonl"));
+        let mut kept = Kept::open(&path, &self.about, self.again)?;
+        let janitor = self.janitor()?;
+        let hosts = lab::Hosts::new(&self.target, &self.directory, &janitor);
+        let measured = match what {
+            "gluster" => gluster::measure(&hosts, &mut kept),
+            _ => lab::measure(&hosts, &mut kept),
+        };
+        janitor.finish()?;
+        if !measured? {
+            return Err(TIME_IS_UP.to_owned());
+        }
+        match what {
+            "gluster" => gluster::write(&self.about, &kept)?,
+            _ => lab::write(&self.about, &kept)?,
+        }
+        kept.forget()
+    }
 }
 
 fn build(what: &[&str]) -> Result<(), String> {

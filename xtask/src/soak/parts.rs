@@ -25,7 +25,7 @@ pub struct Part {
 }
 
 /// All parts, the short ones first.
-pub const PARTS: [Part; 7] = [
+pub const PARTS: [Part; 8] = [
     Part {
         name: "schedules",
         about: "100,000 random schedules of the state machines, with a virtual clock",
@@ -43,6 +43,12 @@ pub const PARTS: [Part; 7] = [
         about: "200 kills of either end, 2 GiB and 50,000 files, both checkpoints",
         parallel: false,
         steps: suites::kills,
+    },
+    Part {
+        name: "labs",
+        about: "50 labs killed at random moments: nothing is left after the next start",
+        parallel: false,
+        steps: suites::labs,
     },
     Part {
         name: "million",

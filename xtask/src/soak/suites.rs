@@ -75,6 +75,21 @@ pub fn kills(soak: &Soak) -> Result<Vec<Step>, String> {
     Ok(steps.collect())
 }
 
+/// Labs killed at random moments.
+pub fn labs(_: &Soak) -> Result<Vec<Step>, String> {
+    let test = Test {
+        package: "longhaul",
+        arguments: vec!["--test", "lab", "a_killed_lab"],
+        release: true,
+        variables: vec![
+            ("LONGHAUL_LAB_KILLS", "50".to_owned()),
+            ("LONGHAUL_LIMIT_SECONDS", "600".to_owned()),
+        ],
+        keep: &["LONGHAUL_SEED", "labs killed", "skipped", "test result"],
+    };
+    Ok(vec![step("all", "50 labs", test)])
+}
+
 /// A step that is a test.
 pub fn step(name: &str, size: &str, test: Test) -> Step {
     let log = format!("{}-{name}.log", test.package);

@@ -33,6 +33,7 @@ const ALLOWED: [(&str, &[&str]); 9] = [
         "longhaul-fuzz",
         &[
             "longhaul-engine",
+            "longhaul-lab",
             "longhaul-measure",
             "longhaul-proto",
             "longhaul-units",

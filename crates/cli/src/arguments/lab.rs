@@ -10,6 +10,7 @@ use longhaul_lab::emulator::gate::BlockRule;
 use longhaul_lab::scenario::{
     Hosts, PathSettings, Scenario, ScenarioError, Sysctl, Window, parse_block, parse_site,
 };
+use longhaul_lab::storage::plan::StoragePlan;
 
 /// What to do with labs.
 #[derive(Debug, Subcommand)]
@@ -40,9 +41,11 @@ const RUN_EXAMPLES: &str = "Examples:
   longhaul lab run --rtt 100ms --rate 1gbit -- ping -c 3 lab-b
   longhaul lab run --rtt 91.6ms --rate 5gbit --server 'iperf3 -s -1' -- iperf3 -c lab-b
   longhaul lab run --rtt 20ms --rate 1gbit --loss 1e-4 -- sh -c 'ping -c 3 $LONGHAUL_LAB_B'
+  longhaul lab run --rtt 50ms --storage /data:read-rate=200MBps,latency=5ms -- cp /data/f /tmp
+  longhaul lab run --storage gluster:nodes=4,brick-rate=100MBps -- sh -c 'df $LONGHAUL_LAB_STORAGE'
 Variables of every command: LONGHAUL_LAB_A and LONGHAUL_LAB_B (addresses of the sites' first
 hosts), LONGHAUL_LAB_A1, _A2, _B1 ... (every host), each with _V6 and _ALL; LONGHAUL_LAB_HOST,
-LONGHAUL_LAB_PATH, LONGHAUL_LAB_CONGESTION. Names: lab-a, lab-b, lab-a1 ...
+LONGHAUL_LAB_PATH, LONGHAUL_LAB_CONGESTION; LONGHAUL_LAB_STORAGE, _STORAGE_2 ... Names: lab-a, lab-b, lab-a1 ...
 The exit code is the command's; where the lab cannot be made, 1 (usage) or 6.";
 
 /// The path between sites.
@@ -154,6 +157,11 @@ pub struct ScenarioArguments {
     /// The other hosts send for ON, then rest for OFF, and so on, as 2s/1s.
     #[arg(long, value_name = "ON/OFF", value_parser = parse_on_off, requires = "background")]
     pub background_on_off: Option<(Duration, Duration)>,
+    /// Within the lab, a directory is behind a modelled device (DIR:read-rate=100MBps,latency=5ms),
+    /// or there is a parallel file system of 1 to 8 nodes (gluster:nodes=4,brick-rate=100MBps) in
+    /// LONGHAUL_LAB_STORAGE. Several are separate devices.
+    #[arg(long, value_name = "STORAGE", value_parser = |text: &str| text.parse::<StoragePlan>())]
+    pub storage: Vec<StoragePlan>,
     /// Of all that is random: the same seed loses the same segments.
     #[arg(long, value_name = "N", default_value = "1")]
     pub seed: u64,
@@ -177,6 +185,7 @@ impl ScenarioArguments {
             blocks: self.block.clone(),
             nat: self.nat,
             background: self.background(),
+            storage: self.storage.clone(),
             seed: self.seed,
         })
     }

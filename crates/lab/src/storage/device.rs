@@ -19,6 +19,8 @@ use std::time::Duration;
 
 use longhaul_units::{ByteRate, Moment};
 
+use crate::emulator::lateness::Lateness;
+
 /// A device is not idle for as long as a caller takes to come back: what a
 /// thread's wake-up and a system call take on a busy host, with a margin. A
 /// device that rested longer has saved up this much, and no more.
@@ -55,10 +57,25 @@ impl ChannelSettings {
     }
 }
 
+/// What one direction of a device did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChannelCounters {
+    /// Requests that were answered.
+    pub requests: u64,
+    /// Bytes that were asked for in them.
+    pub bytes: u64,
+    /// The most requests under way at a time.
+    pub most_outstanding: usize,
+    /// How much later than the device's requests were answered: the directory
+    /// behind was slower, or the processors were busy.
+    pub lateness: Lateness,
+}
+
 /// One direction of a device.
 #[derive(Debug)]
 pub struct Channel {
     settings: ChannelSettings,
+    counters: ChannelCounters,
     /// When the device has served everything so far.
     free: Moment,
     /// When each flow may be served again.
@@ -71,6 +88,7 @@ impl Channel {
     pub fn new(settings: ChannelSettings) -> Channel {
         Channel {
             settings,
+            counters: ChannelCounters::default(),
             free: Moment(0),
             flows: HashMap::new(),
             outstanding: 0,
@@ -81,6 +99,8 @@ impl Channel {
     /// answered. [`Channel::answered`] has to follow then.
     pub fn request(&mut self, now: Moment, flow: u64, bytes: u64) -> Moment {
         self.outstanding += 1;
+        self.counters.bytes += bytes;
+        self.counters.most_outstanding = self.counters.most_outstanding.max(self.outstanding);
         let rested = Moment(now.0.saturating_sub(SLACK.as_nanos() as u64));
         let mut served = now;
         if let Some(rate) = self.settings.rate_at(self.outstanding) {
@@ -96,9 +116,16 @@ impl Channel {
         served + self.settings.latency
     }
 
-    /// A request was answered.
-    pub fn answered(&mut self) {
+    /// A request was answered, so much later than it was to be.
+    pub fn answered(&mut self, late: Duration) {
         self.outstanding = self.outstanding.saturating_sub(1);
+        self.counters.requests += 1;
+        self.counters.lateness.add(late);
+    }
+
+    /// What it did so far.
+    pub fn counters(&self) -> &ChannelCounters {
+        &self.counters
     }
 
     /// Requests under way.
@@ -145,7 +172,7 @@ mod tests {
             };
             let now = next[flow];
             if std::mem::take(&mut waiting[flow]) {
-                channel.answered();
+                channel.answered(Duration::ZERO);
                 last = last.max(now);
             }
             if asked[flow] < REQUESTS {
@@ -227,8 +254,8 @@ mod tests {
         let now = Moment(5);
         assert_eq!(channel.request(now, 1, u64::MAX), now);
         assert_eq!(channel.outstanding(), 1);
-        channel.answered();
-        channel.answered();
+        channel.answered(Duration::ZERO);
+        channel.answered(Duration::ZERO);
         assert_eq!(channel.outstanding(), 0);
     }
 
@@ -252,7 +279,7 @@ mod tests {
         for flow in 0..100_000 {
             let now = Moment(flow * 10_000_000);
             channel.request(now, flow, 4096);
-            channel.answered();
+            channel.answered(Duration::ZERO);
         }
         assert!(channel.flows.len() <= MAXIMUM_FLOWS);
     }

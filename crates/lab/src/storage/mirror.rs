@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,9 +21,11 @@ use std::time::{Duration, Instant};
 
 use fuser::{BackgroundSession, Config, Errno, FileType, MountOption, SessionACL};
 use longhaul_units::Moment;
+use rustix::fs::{Mode, OFlags};
+use rustix::mount::{UnmountFlags, unmount};
 
 use super::StorageSettings;
-use super::device::Channel;
+use super::device::{Channel, ChannelCounters};
 use super::nodes::Nodes;
 
 /// Requests under way at most, each with a thread: more flows than any
@@ -32,14 +35,15 @@ pub const MAXIMUM_OUTSTANDING: usize = 64;
 /// Bytes of one request at most: what the kernel makes of larger ones.
 const MAXIMUM_REQUEST: u32 = 1 << 20;
 
-/// The file system's type in the list of mounts, by which a killed lab's mounts
-/// are known: `fuse.longhaul-lab`.
+/// The file system's type in the list of mounts: `fuse.longhaul-lab`.
 const SUBTYPE: &str = "longhaul-lab";
 
 /// What is in a directory, as it was opened.
 type Listing = Arc<Vec<(u64, FileType, OsString)>>;
 
 struct Mirror {
+    /// Keeps the directory behind, which the mount may cover.
+    _behind: OwnedFd,
     nodes: Mutex<Nodes>,
     /// Number of the root in the directory behind.
     top: u64,
@@ -47,8 +51,8 @@ struct Mirror {
     files: Mutex<HashMap<u64, (u64, Arc<File>)>>,
     listings: Mutex<HashMap<u64, Listing>>,
     next_handle: AtomicU64,
-    reading: Mutex<Channel>,
-    writing: Mutex<Channel>,
+    reading: Arc<Mutex<Channel>>,
+    writing: Arc<Mutex<Channel>>,
     operation_latency: Duration,
     began: Instant,
 }
@@ -58,15 +62,22 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Mirror {
-    fn new(top: &Path, settings: &StorageSettings) -> io::Result<Mirror> {
+    /// Of a directory that stays within reach when something is mounted over
+    /// it: by its descriptor.
+    fn new(behind: &Path, settings: &StorageSettings) -> io::Result<Mirror> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let behind = rustix::fs::open(behind, flags, Mode::empty())?;
+        // The dot leads from the link of that name to the directory.
+        let top = PathBuf::from(format!("/proc/self/fd/{}/.", behind.as_raw_fd()));
         Ok(Mirror {
+            _behind: behind,
             top: top.metadata()?.ino(),
-            nodes: Mutex::new(Nodes::new(top.to_owned())),
+            nodes: Mutex::new(Nodes::new(top)),
             files: Mutex::default(),
             listings: Mutex::default(),
             next_handle: AtomicU64::new(1),
-            reading: Mutex::new(Channel::new(settings.read)),
-            writing: Mutex::new(Channel::new(settings.write)),
+            reading: Arc::new(Mutex::new(Channel::new(settings.read))),
+            writing: Arc::new(Mutex::new(Channel::new(settings.write))),
             operation_latency: settings.operation_latency,
             began: Instant::now(),
         })
@@ -88,7 +99,8 @@ impl Mirror {
         let result = work();
         // tidy: time itself is what is waited for: the device's
         std::thread::sleep(due.since(self.now()));
-        lock(channel).answered();
+        let late = self.now().since(due);
+        lock(channel).answered(late);
         result
     }
 
@@ -137,11 +149,13 @@ impl Mirror {
 pub struct MountedStorage {
     session: Option<BackgroundSession>,
     at: PathBuf,
+    reading: Arc<Mutex<Channel>>,
+    writing: Arc<Mutex<Channel>>,
 }
 
 impl MountedStorage {
     /// Mounts the directory `behind` at `at`, both existing, for everybody on
-    /// this host.
+    /// this host. They may be the same: then the mount covers what is behind.
     ///
     /// # Errors
     ///
@@ -154,6 +168,7 @@ impl MountedStorage {
     ) -> io::Result<MountedStorage> {
         let behind = behind.canonicalize()?;
         let mirror = Mirror::new(&behind, settings)?;
+        let (reading, writing) = (Arc::clone(&mirror.reading), Arc::clone(&mirror.writing));
         let mut config = Config::default();
         config.mount_options = vec![
             MountOption::FSName(behind.display().to_string().replace(',', "_")),
@@ -169,12 +184,25 @@ impl MountedStorage {
         Ok(MountedStorage {
             session: Some(session),
             at: at.to_owned(),
+            reading,
+            writing,
         })
     }
 
     /// Where it is mounted.
     pub fn path(&self) -> &Path {
         &self.at
+    }
+
+    /// What reading and writing did.
+    pub fn counters(&self) -> [ChannelCounters; 2] {
+        [&self.reading, &self.writing].map(|channel| lock(channel).counters().clone())
+    }
+
+    /// Unmounts it, whoever uses it: who does so gets errors from then on.
+    pub fn let_go(self) {
+        // Not mounted any more: nothing to do.
+        let _ = unmount(&self.at, UnmountFlags::DETACH);
     }
 
     /// Unmounts it.
@@ -187,66 +215,5 @@ impl MountedStorage {
             Some(session) => session.umount_and_join(),
             None => Ok(()),
         }
-    }
-}
-
-/// Unmounts what killed labs left: mirrors that nobody serves any more. Gives
-/// where they were.
-///
-/// # Errors
-///
-/// Where the list of mounts cannot be read.
-pub fn unmount_abandoned() -> io::Result<Vec<PathBuf>> {
-    let mounts = std::fs::read_to_string("/proc/self/mounts")?;
-    let of_ours = mounts.lines().filter_map(|line| {
-        let mut fields = line.split(' ').skip(1);
-        let (at, kind) = (fields.next()?, fields.next()?);
-        (kind == format!("fuse.{SUBTYPE}")).then(|| PathBuf::from(unescaped(at)))
-    });
-    Ok(of_ours.filter(|at| is_abandoned(at)).collect())
-}
-
-/// Whether nobody answers there; then it is unmounted.
-fn is_abandoned(at: &Path) -> bool {
-    let dead = at
-        .metadata()
-        .is_err_and(|error| error.raw_os_error() == Some(libc::ENOTCONN));
-    dead && rustix::mount::unmount(at, rustix::mount::UnmountFlags::DETACH).is_ok()
-}
-
-/// The list of mounts writes spaces and the like as `\040`.
-fn unescaped(field: &str) -> OsString {
-    use std::os::unix::ffi::OsStringExt;
-    let bytes = field.as_bytes();
-    let mut plain = Vec::with_capacity(bytes.len());
-    let mut rest = bytes;
-    while let Some((&first, after)) = rest.split_first() {
-        let digits = after
-            .get(..3)
-            .filter(|_| first == b'\\')
-            .and_then(|digits| std::str::from_utf8(digits).ok())
-            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        match digits {
-            Some(byte) => {
-                plain.push(byte);
-                rest = &after[3..];
-            }
-            None => {
-                plain.push(first);
-                rest = after;
-            }
-        }
-    }
-    OsString::from_vec(plain)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_list_of_mounts_is_read() {
-        assert_eq!(unescaped("/a\\040b/c\\134d"), OsString::from("/a b/c\\d"));
-        assert_eq!(unescaped("/a\\9"), OsString::from("/a\\9"));
     }
 }

@@ -7,19 +7,19 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use longhaul_lab::isolate::{self, Inside, Outside};
+use longhaul_lab::isolate::{Inside, Outside};
 use longhaul_lab::netns;
 use longhaul_lab::scenario::{PathSettings, Scenario};
 use longhaul_lab::state::DAEMON;
 use rustix::process::Pid;
 use serde_json::Value;
 
-use super::inside::{Running, Start};
+use super::inside::{Prepared, Running, Start, in_lab};
 use super::{local, usage};
 use crate::arguments::CopyArguments;
 use crate::commands::cp;
 use crate::endpoint::Endpoint;
-use crate::messages::{Stop, finish, say};
+use crate::messages::{Stop, say};
 
 /// A daemon ends within this time once its only client has.
 const DAEMON_ENDS_WITHIN: Duration = Duration::from_secs(5);
@@ -48,13 +48,9 @@ pub fn run(arguments: CopyArguments) -> Result<u8, Stop> {
         name: format!("cp-{}", std::process::id()),
         host_sysctl: Vec::new(),
     };
-    isolate::run(Outside::Attached, |inside| {
-        match run_inside(inside, start, arguments) {
-            Ok(code) => code,
-            Err(stop) => finish(Err(stop)).code(),
-        }
+    in_lab(Outside::Attached, start, |inside, prepared| {
+        run_inside(inside, prepared, arguments)
     })
-    .map_err(local)
 }
 
 /// Both ends are on this machine.
@@ -67,8 +63,12 @@ fn check_local(paths: &[OsString]) -> Result<(), Stop> {
     Ok(())
 }
 
-fn run_inside(inside: Inside, start: Start, mut arguments: CopyArguments) -> Result<u8, Stop> {
-    let mut running = Running::start(inside, start)?;
+fn run_inside(
+    inside: Inside,
+    prepared: Prepared,
+    mut arguments: CopyArguments,
+) -> Result<u8, Stop> {
+    let mut running = Running::start(inside, prepared)?;
     let daemon = start_daemon(&running)?;
     let quiet = arguments.quiet || arguments.json;
     if let Some(destination) = arguments.paths.pop() {

@@ -5,14 +5,14 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use longhaul_lab::isolate::{self, Inside, Outside, came_from_terminal, pass_on};
+use longhaul_lab::isolate::{Inside, Outside, came_from_terminal, pass_on};
 use longhaul_lab::processes::{Event, listens};
 use rustix::process::Pid;
 
-use super::inside::{Running, Start};
+use super::inside::{Prepared, Running, Start, in_lab};
 use super::{local, usage};
 use crate::arguments::lab::LabRunArguments;
-use crate::messages::{Exit, Stop, finish, say};
+use crate::messages::{Exit, Stop, say};
 
 /// Between two looks whether a server listens: a command that takes
 /// milliseconds to start is not kept waiting longer than that.
@@ -33,15 +33,13 @@ pub fn run(arguments: LabRunArguments) -> Result<u8, Stop> {
         name,
         host_sysctl: arguments.scenario.host_sysctl.clone(),
     };
-    let inside = |inside| match run_inside(inside, start, &arguments) {
-        Ok(code) => code,
-        Err(stop) => finish(Err(stop)).code(),
-    };
-    isolate::run(Outside::Attached, inside).map_err(local)
+    in_lab(Outside::Attached, start, |inside, prepared| {
+        run_inside(inside, prepared, &arguments)
+    })
 }
 
-fn run_inside(inside: Inside, start: Start, arguments: &LabRunArguments) -> Result<u8, Stop> {
-    let mut running = Running::start(inside, start)?;
+fn run_inside(inside: Inside, prepared: Prepared, arguments: &LabRunArguments) -> Result<u8, Stop> {
+    let mut running = Running::start(inside, prepared)?;
     let server = match &arguments.server {
         Some(server) => Some(start_server(&mut running, server, arguments)?),
         None => None,

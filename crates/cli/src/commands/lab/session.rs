@@ -4,19 +4,18 @@ use std::process::Command;
 
 use longhaul_lab::control::{Request, ask};
 use longhaul_lab::isolate::{self, Announce, Inside, Outside, Side};
-use longhaul_lab::machine::restore_leftovers;
 use longhaul_lab::processes::Event;
 use longhaul_lab::state::{CONTROL, RECORD, StateDirectory};
 use longhaul_units::parse_span;
 use rustix::process::Pid;
 use serde_json::Value;
 
-use super::inside::{Running, Start};
+use super::inside::{Prepared, Running, Start, in_lab, remove_leftovers};
 use super::{local, usage};
 use crate::arguments::lab::{
     LabDownArguments, LabExecArguments, LabSetArguments, LabStatusArguments, LabUpArguments,
 };
-use crate::messages::{Exit, Stop, finish};
+use crate::messages::{Exit, Stop};
 
 /// Starts a lab in the background.
 pub fn up(arguments: LabUpArguments) -> Result<u8, Stop> {
@@ -34,19 +33,15 @@ pub fn up(arguments: LabUpArguments) -> Result<u8, Stop> {
         }
         // The other has said why.
         Side::Caller { is_ready: false } => Ok(Exit::Local.code()),
-        Side::Background(announce) => {
-            let inside = |inside| match stay(inside, start, announce) {
-                Ok(()) => 0,
-                Err(stop) => finish(Err(stop)).code(),
-            };
-            isolate::run(Outside::Detached, inside).map_err(local)
-        }
+        Side::Background(announce) => in_lab(Outside::Detached, start, |inside, prepared| {
+            stay(inside, prepared, announce).map(|()| 0)
+        }),
     }
 }
 
 /// Until somebody asks for the end, or a signal does.
-fn stay(inside: Inside, start: Start, announce: Announce) -> Result<(), Stop> {
-    let mut running = Running::start(inside, start)?;
+fn stay(inside: Inside, prepared: Prepared, announce: Announce) -> Result<(), Stop> {
+    let mut running = Running::start(inside, prepared)?;
     announce.ready().map_err(local)?;
     loop {
         match running.processes.next(None) {
@@ -164,8 +159,7 @@ pub fn down(arguments: &LabDownArguments) -> Result<u8, Stop> {
     println!("{}", status_text(&arguments.name)?);
     request(&arguments.name, &Request::Down)?;
     state.await_end(&arguments.name).map_err(local)?;
-    state.sweep().map_err(local)?;
-    restore_leftovers(&state).map_err(local)?;
+    remove_leftovers(&state)?;
     Ok(0)
 }
 

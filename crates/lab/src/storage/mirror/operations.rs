@@ -126,6 +126,19 @@ impl Mirror {
         }
     }
 
+    fn remove(
+        &self,
+        parent: INodeNo,
+        name: &OsStr,
+        remove: impl FnOnce(&Path) -> io::Result<()>,
+    ) -> Result<(), Errno> {
+        self.operated(|| {
+            remove(&self.child(parent.0, name)?)?;
+            lock(&self.nodes).removed(parent.0, name);
+            Ok(())
+        })
+    }
+
     fn rename_names(
         &self,
         from: (INodeNo, &OsStr),
@@ -354,21 +367,17 @@ impl Filesystem for Mirror {
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let removed = self.operated(|| {
-            fs::remove_file(self.child(parent.0, name)?)?;
-            lock(&self.nodes).removed(parent.0, name);
-            Ok(())
-        });
-        answer(reply, removed);
+        answer(
+            reply,
+            self.remove(parent, name, |path| fs::remove_file(path)),
+        );
     }
 
     fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let removed = self.operated(|| {
-            fs::remove_dir(self.child(parent.0, name)?)?;
-            lock(&self.nodes).removed(parent.0, name);
-            Ok(())
-        });
-        answer(reply, removed);
+        answer(
+            reply,
+            self.remove(parent, name, |path| fs::remove_dir(path)),
+        );
     }
 
     fn rename(
