@@ -24,3 +24,4 @@ pub mod runs;
 pub mod samples;
 pub mod sources;
 pub mod stats;
+pub mod streams;
