@@ -8,5 +8,6 @@ pub mod lab;
 pub mod profile;
 pub mod run;
 pub mod steering;
+pub mod sweep;
 pub mod token;
 pub mod verify;
