@@ -46,9 +46,9 @@ const COMMANDS: [Command; 5] = [
     },
     Command {
         name: "bench",
-        arguments: "(pieces | small) [--again]",
-        summary: "what a copy costs beside its pieces, or beside a local writer of small files; \
-                  goes on where it was stopped",
+        arguments: "(pieces | small) [--again] | SCENARIO [OPTIONS OF longhaul sweep]",
+        summary: "what a copy costs beside its pieces, or beside a local writer of small files; or \
+                  an experiment of bench/scenarios; goes on where it was stopped",
         run: bench::run,
     },
     Command {

@@ -6,6 +6,7 @@
 //! - [`small`]: small files, beside [`local_writer`]: as fast as a file system
 //!   takes them
 //! - [`record`]: medians, spread and ratios as Markdown and JSON
+//! - [`scenario`]: the experiments of `bench/scenarios`, run by the product itself
 //!
 //! Everything is warm: one round is thrown away, then rounds are interleaved, so
 //! that a slow minute of a shared host touches all alike.
@@ -13,6 +14,7 @@
 pub mod local_writer;
 mod record;
 mod samples;
+mod scenario;
 mod small;
 mod work;
 
@@ -42,7 +44,8 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
         ["local-writer", rest @ ..] => return local_writer::run(rest),
         [what @ ("pieces" | "small")] => (*what, false),
         [what @ ("pieces" | "small"), "--again"] => (*what, true),
-        _ => return Err("write: bench (pieces | small) [--again]".to_owned()),
+        [name, rest @ ..] => return scenario::run(name, rest),
+        _ => return Err("write: bench (pieces | small) [--again], or bench NAME".to_owned()),
     };
     build()?;
     let target = workspace::target_directory()?;
