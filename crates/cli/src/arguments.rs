@@ -17,7 +17,10 @@ use longhaul_engine::net::principals::Fault;
 use longhaul_proto::block::Codec;
 use longhaul_units::ByteCount;
 
-pub use analysis::{AnalysisArguments, ProfileArguments, ReportArguments};
+pub use analysis::{
+    AnalysisArguments, ExportArguments, ExportFormat, ProfileArguments, RecordsCommand,
+    ReportArguments,
+};
 pub use sweep::SweepArguments;
 
 /// Moves files and trees between hosts: over many streams, encrypted,
@@ -65,6 +68,9 @@ pub enum Command {
     /// Write a report of records of runs: one HTML file with figures.
     #[command(after_help = "Example:\n  longhaul report runs.jsonl -o report.html --svg figures")]
     Report(ReportArguments),
+    /// Records of runs for other programs.
+    #[command(subcommand)]
+    Records(RecordsCommand),
     /// Run experiments from a file: methods over paths, in the lab or real, in random order and
     /// repeated; one record a run. Stopped, the same command goes on.
     #[command(after_help = SWEEP_EXAMPLES)]

@@ -6,6 +6,7 @@ pub mod cp;
 pub mod fingerprint;
 pub mod lab;
 pub mod profile;
+pub mod records;
 pub mod run;
 pub mod steering;
 pub mod sweep;

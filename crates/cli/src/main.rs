@@ -43,6 +43,7 @@ fn main() -> ExitCode {
     }
     let exit = match arguments.command {
         Command::Lab(_) | Command::SweepStep => messages::Exit::Usage,
+        Command::Records(command) => commands::records::run(&command),
         Command::Sweep(arguments) => messages::finish(sweep::run(&arguments)),
         Command::Cp(arguments) => commands::cp::run(arguments),
         Command::Verify(arguments) => commands::verify::run(arguments),
