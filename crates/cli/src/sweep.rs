@@ -283,10 +283,6 @@ impl<'a> Sweep<'a> {
         let step = command::step(self.file, cell, &place, &source, shape, sidecar.as_ref())?;
         let started = clock::now();
         let result = make(&step)?;
-        let arrived = self.sets.get(&set_key(&place.sets, shape)).and_then(|set| {
-            let is_comparable = cell.method.measures == Measures::Transfer && cell.path.is_local();
-            is_comparable.then(|| set.compare(&place.destination(0)))
-        });
         let record = outcome::record(
             About {
                 run: RunIdentity {
@@ -302,13 +298,9 @@ impl<'a> Sweep<'a> {
                 version: self.version(&cell.method),
                 command: step.clients[0].command.clone(),
                 build: self.arguments.build.as_deref().unwrap_or_default(),
-                arrived,
                 output: &step.clients[0].output,
                 errors: &step.clients[0].errors,
-                storage: [
-                    host::storage(&place.sets),
-                    host::storage(&place.destinations),
-                ],
+                storage: host::storage(&place.sets),
                 sidecar: sidecar.map(|(_, name)| name),
             },
             result,

@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use longhaul_measure::record::Knob;
+use longhaul_measure::record::{Knob, Measures};
 
 use super::dataset::{Set, Shape};
 use super::file::{Method, SweepFile};
@@ -84,13 +84,13 @@ impl Place {
         remove(&place.run)?;
         let clients = 1 + cell.cross.as_ref().map_or(0, |cross| cross.beside.len());
         for client in 0..clients {
-            for directory in [place.destination(client), place.logs(client)] {
-                fs::create_dir_all(&directory).map_err(at(&directory))?;
-                // Some servers serve as nobody.
-                let everybody = fs::Permissions::from_mode(0o777);
-                fs::set_permissions(&directory, everybody).map_err(at(&directory))?;
-            }
+            let directory = place.logs(client);
+            fs::create_dir_all(&directory).map_err(at(&directory))?;
+            // Some servers serve as nobody.
+            let everybody = fs::Permissions::from_mode(0o777);
+            fs::set_permissions(&directory, everybody).map_err(at(&directory))?;
         }
+        fs::create_dir_all(&place.destinations).map_err(at(&place.destinations))?;
         fs::create_dir_all(&place.sets).map_err(at(&place.sets))?;
         Ok(place)
     }
@@ -167,7 +167,7 @@ pub fn step(
     let samples = sidecar.map(|(path, _)| (path.clone(), file.samples.max(SHORTEST_LOOK)));
     Ok(Step {
         lab: cell.path.lab.as_ref().map(|(_, arguments)| LabPlan {
-            arguments: arguments.clone(),
+            arguments: mounted(arguments, &place.destinations),
             name: format!("sweep-{}", std::process::id()),
         }),
         peer: cell.path.endpoint.as_deref().map(host_of),
@@ -175,9 +175,23 @@ pub fn step(
         cap: file.cap,
         samples,
         cut: cell.path.cut,
+        expected: (cell.method.measures == Measures::Transfer && cell.path.is_local())
+            .then(|| (shape, place.sets.clone())),
         result: place.run.join("result.json"),
     })
 }
+
+/// A file system that the lab makes is where files arrive.
+fn mounted(arguments: &[String], destinations: &Path) -> Vec<String> {
+    let at = |argument: &String| match argument.starts_with(LAB_FILE_SYSTEM) {
+        true => format!("{argument},at={}", destinations.display()),
+        false => argument.clone(),
+    };
+    arguments.iter().map(at).collect()
+}
+
+/// Storage of the lab that is no device in front of a directory.
+pub const LAB_FILE_SYSTEM: &str = "--storage=gluster:";
 
 /// More often than this, looking would be a part of what is measured.
 const SHORTEST_LOOK: Duration = Duration::from_millis(20);
@@ -214,8 +228,8 @@ impl Made<'_> {
             directory: logs.clone(),
             output: logs.join("output"),
             errors: logs.join("errors"),
-            sync: (!method.durable && !method.longhaul && is_local)
-                .then(|| self.place.destination(number)),
+            destination: self.place.destination(number),
+            syncs: !method.durable && !method.longhaul && is_local,
         }
     }
 
@@ -340,6 +354,18 @@ mod tests {
         assert_eq!(quoted("a b"), "'a b'");
         assert_eq!(quoted("it's"), "'it'\\''s'");
         assert_eq!(quoted(""), "''");
+    }
+
+    #[test]
+    fn a_file_system_of_the_lab_is_where_files_arrive() {
+        let arguments = [
+            "--rtt=1ms",
+            "--storage=gluster:nodes=2",
+            "--storage=/a:rate=1MBps",
+        ];
+        let mounted = mounted(&arguments.map(str::to_owned), Path::new("/w/run"));
+        assert_eq!(mounted[1], "--storage=gluster:nodes=2,at=/w/run");
+        assert_eq!((&*mounted[0], &*mounted[2]), (arguments[0], arguments[2]));
     }
 
     #[test]

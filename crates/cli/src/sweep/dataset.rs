@@ -8,6 +8,8 @@ use longhaul_measure::random::Random;
 use longhaul_measure::record::{DatasetRecord, SizeClass};
 use longhaul_units::ByteCount;
 
+use serde::{Deserialize, Serialize};
+
 use super::file::Data;
 
 /// Files in a directory; beyond it there are several.
@@ -17,13 +19,13 @@ const FILES_IN_A_DIRECTORY: u64 = 1000;
 const AT_ONCE: usize = 1 << 20;
 
 /// How many files there are, and how large.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shape {
     files: u64,
     sizes: Sizes,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Sizes {
     /// Spread evenly between two.
     Between(u64, u64),
@@ -134,7 +136,7 @@ pub struct Set {
 }
 
 /// What came of a run's files.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arrived {
     /// Bytes of files that are there and right.
     pub bytes: u64,
@@ -185,6 +187,21 @@ impl Set {
             shape,
             source,
             digests,
+        })
+    }
+
+    /// Takes those that were made below a directory.
+    ///
+    /// # Errors
+    ///
+    /// Where there are none.
+    pub fn load(shape: Shape, below: &Path) -> Result<Set, String> {
+        let home = below.join(shape.name());
+        let digests = read_digests(&home.join("digests"), shape.files);
+        Ok(Set {
+            shape,
+            source: home.join("data"),
+            digests: digests.ok_or_else(|| format!("{}: no digests", home.display()))?,
         })
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -19,6 +19,7 @@ use longhaul_measure::record::{CpuUse, Ended, Side};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::accounts::{self, Account, Sides};
+use super::dataset::Set;
 use super::host;
 use super::lab_report;
 use super::plan::read_lab;
@@ -154,13 +155,33 @@ fn run_in_lab(inside: Inside, start: Start, step: &Step) -> Result<(), String> {
     let mut result = measure(&Place::Lab(&lab), &mut running.processes, step)?;
     let report = running.lab().report().map_err(text)?;
     lab_report::into_result(&report, &mut result);
+    compare(step, &mut result)?;
     write_result(&step.result, &result)
 }
 
 fn run_here(step: &Step) -> Result<(), String> {
     let mut processes = Processes::watch().map_err(text)?;
-    let result = measure(&Place::Here, &mut processes, step)?;
+    let mut result = measure(&Place::Here, &mut processes, step)?;
+    compare(step, &mut result)?;
     write_result(&step.result, &result)
+}
+
+/// Here, while what the lab has mounted is there.
+fn compare(step: &Step, result: &mut StepResult) -> Result<(), String> {
+    let destination = &step.clients[0].destination;
+    result.storage = host::storage(destination);
+    if let Some((shape, below)) = &step.expected {
+        result.arrived = Some(Set::load(*shape, below)?.compare(destination));
+    }
+    Ok(())
+}
+
+/// An empty directory that everybody may write to: some servers serve as nobody.
+fn make_destination(directory: &Path) -> Result<(), String> {
+    let everybody = std::fs::Permissions::from_mode(0o777);
+    let made = std::fs::create_dir_all(directory);
+    let made = made.and_then(|()| std::fs::set_permissions(directory, everybody));
+    made.map_err(|error| format!("{}: {error}", directory.display()))
 }
 
 fn write_result(path: &Path, result: &StepResult) -> Result<(), String> {
@@ -177,6 +198,7 @@ fn measure(
     let mut servers = Vec::new();
     let mut clients = step.clients.clone();
     for client in &mut clients {
+        make_destination(&client.destination)?;
         if let Some(server) = start_server(place, processes, client)? {
             servers.push(server);
         }
@@ -196,12 +218,8 @@ fn measure(
         pids.push(start_client(place, processes, client)?);
     }
     let end = attend(place, processes, step, pids[0], began)?;
-    if let Some(directory) = clients[0]
-        .sync
-        .as_ref()
-        .filter(|_| end.ended == Ended::Done)
-    {
-        sync(directory)?;
+    if clients[0].syncs && end.ended == Ended::Done {
+        sync(&clients[0].destination)?;
     }
     let wall = began.elapsed();
     let spent = processes.take_spent();
@@ -226,6 +244,8 @@ fn measure(
         tcp: watched.summary(step),
         samples: watched.written,
         beside: beside(&watched, &clients, wall),
+        arrived: None,
+        storage: String::new(),
         source_settings: settings("a1")?,
         destination_settings: match place {
             Place::Lab(_) => settings("b1")?,

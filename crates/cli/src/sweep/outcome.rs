@@ -15,7 +15,6 @@ use longhaul_measure::sources::read_iperf3;
 use longhaul_units::{BitRate, ByteCount};
 use serde_json::Value;
 
-use super::dataset::Arrived;
 use super::file::Reads;
 use super::host;
 use super::plan::Cell;
@@ -58,14 +57,12 @@ pub struct About<'a> {
     pub command: String,
     /// What made this longhaul: commit and build.
     pub build: &'a str,
-    /// What arrived; none where nothing could be compared.
-    pub arrived: Option<Arrived>,
     /// The client's standard output.
     pub output: &'a Path,
     /// All else that was said.
     pub errors: &'a Path,
-    /// Where data lay and arrived.
-    pub storage: [String; 2],
+    /// Where data lay.
+    pub storage: String,
     /// The file of samples.
     pub sidecar: Option<String>,
 }
@@ -193,7 +190,7 @@ fn hosts(about: &About<'_>, result: &StepResult) -> [HostRecord; 2] {
             ..source.clone()
         };
     }
-    [source.storage, destination.storage] = about.storage.clone();
+    [source.storage, destination.storage] = [about.storage.clone(), result.storage.clone()];
     source.settings = result.source_settings.clone();
     if !about.build.is_empty() {
         source
@@ -283,7 +280,7 @@ fn outcome(ended: Ended, moved: u64, wall: Duration, result: &StepResult) -> Out
 /// Of files: what is there and right counts; what is wrong fails the run.
 fn outcome_of_files(about: &About<'_>, result: &StepResult, doubts: &mut Vec<Doubt>) -> Outcome {
     let whole = about.dataset.size.0;
-    let (moved, wrong) = match &about.arrived {
+    let (moved, wrong) = match &result.arrived {
         Some(arrived) => (arrived.bytes, arrived.wrong.clone()),
         None => {
             if about.cell.method.measures == Measures::Transfer {

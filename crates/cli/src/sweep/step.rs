@@ -9,6 +9,8 @@ use longhaul_measure::doubt::Doubt;
 use longhaul_measure::record::{Beside, CpuUse, EmulatorReport, Ended, TcpSummary};
 use serde::{Deserialize, Serialize};
 
+use super::dataset::{Arrived, Shape};
+
 /// One run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Step {
@@ -24,6 +26,9 @@ pub struct Step {
     pub samples: Option<(PathBuf, Duration)>,
     /// A cut: when, and for how long.
     pub cut: Option<(Duration, Duration)>,
+    /// What has to arrive at the first client's destination, and below which directory
+    /// its originals lie.
+    pub expected: Option<(Shape, PathBuf)>,
     /// Where what came of it is written.
     pub result: PathBuf,
 }
@@ -58,8 +63,11 @@ pub struct Client {
     pub output: PathBuf,
     /// Where everything else that is said goes.
     pub errors: PathBuf,
-    /// The directory that is made durable before the clock stops.
-    pub sync: Option<PathBuf>,
+    /// Where files arrive; made within the lab, which may have mounted something
+    /// there.
+    pub destination: PathBuf,
+    /// The destination is made durable before the clock stops.
+    pub syncs: bool,
 }
 
 /// What came of a run.
@@ -83,6 +91,10 @@ pub struct StepResult {
     pub samples: u64,
     /// What ran beside it.
     pub beside: Vec<Beside>,
+    /// What arrived; none where nothing was to be compared.
+    pub arrived: Option<Arrived>,
+    /// The destination's file system.
+    pub storage: String,
     /// Parameters of the sending host.
     pub source_settings: BTreeMap<String, String>,
     /// Parameters of the receiving host.
