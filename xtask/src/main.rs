@@ -46,10 +46,11 @@ const COMMANDS: [Command; 5] = [
     },
     Command {
         name: "bench",
-        arguments: "(pieces | small | storage | lab | gluster) [--again]",
+        arguments: "(pieces | small | storage | lab | gluster) [--again] | \
+                    SCENARIO [OPTIONS OF longhaul sweep]",
         summary: "what a copy costs beside its pieces, or beside a local writer of small files; \
-                  threads beside io_uring; what the lab and its parallel file system do; \
-                  goes on where it was stopped",
+                  threads beside io_uring; what the lab and its parallel file system do; or an \
+                  experiment of bench/scenarios; goes on where it was stopped",
         run: bench::run,
     },
     Command {

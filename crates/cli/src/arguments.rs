@@ -5,6 +5,7 @@
 
 mod analysis;
 pub mod lab;
+mod sweep;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -16,7 +17,11 @@ use longhaul_engine::net::principals::Fault;
 use longhaul_proto::block::Codec;
 use longhaul_units::ByteCount;
 
-pub use analysis::{AnalysisArguments, ProfileArguments, ReportArguments};
+pub use analysis::{
+    AnalysisArguments, ExportArguments, ExportFormat, ProfileArguments, RecordsCommand,
+    ReportArguments,
+};
+pub use sweep::SweepArguments;
 
 /// Moves files and trees between hosts: over many streams, encrypted,
 /// verified, resumable.
@@ -63,6 +68,16 @@ pub enum Command {
     /// Write a report of records of runs: one HTML file with figures.
     #[command(after_help = "Example:\n  longhaul report runs.jsonl -o report.html --svg figures")]
     Report(ReportArguments),
+    /// Records of runs for other programs.
+    #[command(subcommand)]
+    Records(RecordsCommand),
+    /// Run experiments from a file: methods over paths, in the lab or real, in random order and
+    /// repeated; one record a run. Stopped, the same command goes on.
+    #[command(after_help = SWEEP_EXAMPLES)]
+    Sweep(SweepArguments),
+    /// One run of a sweep.
+    #[command(hide = true)]
+    SweepStep,
     /// Make a token for a principal, and the hash of it that a daemon keeps.
     #[command(after_help = "Example:\n  longhaul token --principal alice")]
     Token(TokenArguments),
@@ -88,6 +103,12 @@ command is run again, in the same directory.";
 const SERVE_EXAMPLES: &str = "Examples:
   longhaul serve --root /srv/data --write
   longhaul serve --listen 0.0.0.0:4960 --principals /etc/longhaul/principals.toml";
+
+const SWEEP_EXAMPLES: &str = "Examples:
+  longhaul sweep profile.toml -o runs.jsonl
+  longhaul sweep profile.toml --dry-run
+  longhaul profile runs.jsonl
+docs/sweep.md describes the file. Exit code 2: not all was run (--for, or a method failed).";
 
 /// How the daemon is reached and known.
 #[derive(Clone, Debug, Args)]

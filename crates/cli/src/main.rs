@@ -7,6 +7,7 @@ mod endpoint;
 mod heap;
 mod messages;
 mod report;
+mod sweep;
 
 use std::process::ExitCode;
 
@@ -31,6 +32,9 @@ fn main() -> ExitCode {
     if let Command::Lab(command) = arguments.command {
         return commands::lab::run(command);
     }
+    if let Command::SweepStep = arguments.command {
+        return commands::sweep::step();
+    }
     raise_open_files();
     if let Command::Cp(copy) = &arguments.command
         && copy.lab.is_some()
@@ -38,7 +42,9 @@ fn main() -> ExitCode {
         return commands::lab::copy(copy.clone());
     }
     let exit = match arguments.command {
-        Command::Lab(_) => messages::Exit::Usage,
+        Command::Lab(_) | Command::SweepStep => messages::Exit::Usage,
+        Command::Records(command) => commands::records::run(&command),
+        Command::Sweep(arguments) => messages::finish(sweep::run(&arguments)),
         Command::Cp(arguments) => commands::cp::run(arguments),
         Command::Verify(arguments) => commands::verify::run(arguments),
         Command::Serve(arguments) => daemon::run(arguments),

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group, wait};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 
 use crate::isolate::exit_code;
@@ -23,12 +23,26 @@ pub enum Event {
     Down,
 }
 
+/// Processor time of a process that has ended, with that of its children that it
+/// waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spent {
+    /// Which.
+    pub pid: Pid,
+    /// In its own code.
+    pub user: Duration,
+    /// In the kernel.
+    pub system: Duration,
+}
+
 /// Waits for children, signals and requests. There is one in a process.
 pub struct Processes {
     events: Receiver<Event>,
     sender: Sender<Event>,
     /// Ended, and not told yet.
     ended: Vec<(Pid, u8)>,
+    /// Of all that ended.
+    spent: Vec<Spent>,
 }
 
 impl Processes {
@@ -55,7 +69,14 @@ impl Processes {
             events,
             sender,
             ended: Vec::new(),
+            spent: Vec::new(),
         })
+    }
+
+    /// What those spent that have ended since this was asked last.
+    pub fn take_spent(&mut self) -> Vec<Spent> {
+        self.reap();
+        std::mem::take(&mut self.spent)
     }
 
     /// Where other threads put what they have to say.
@@ -93,11 +114,9 @@ impl Processes {
 
     /// Takes what has ended, orphans among it: they come to the first process.
     fn reap(&mut self) {
-        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
-            let ended = status.exited() || status.signaled();
-            if ended {
-                self.ended.push((pid, exit_code(status.as_raw())));
-            }
+        while let Some((spent, status)) = wait_for_any() {
+            self.ended.push((spent.pid, exit_code(status)));
+            self.spent.push(spent);
         }
     }
 
@@ -120,6 +139,24 @@ impl Processes {
     }
 }
 
+/// A child that has ended, what it spent and its raw status; none where none has.
+#[allow(unsafe_code)] // No safe binding tells what a child spent.
+fn wait_for_any() -> Option<(Spent, i32)> {
+    let mut status = 0;
+    // SAFETY: numbers alone, for which zero is a value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: both outlive the call.
+    let pid = unsafe { libc::wait4(-1, &raw mut status, libc::WNOHANG, &raw mut usage) };
+    let time = |time: libc::timeval| {
+        let micros = u64::try_from(time.tv_usec).unwrap_or_default();
+        Duration::from_secs(u64::try_from(time.tv_sec).unwrap_or_default())
+            + Duration::from_micros(micros)
+    };
+    let pid = Pid::from_raw(pid.max(0))?;
+    let (user, system) = (time(usage.ru_utime), time(usage.ru_stime));
+    Some((Spent { pid, user, system }, status))
+}
+
 /// Whether something on a host listens for TCP connections, at a port or at
 /// any.
 ///
@@ -136,14 +173,25 @@ pub fn listens(host: &Host, port: Option<u16>) -> io::Result<bool> {
 ///
 /// Where its table cannot be read.
 pub fn listens_in(namespace: &Namespace, port: Option<u16>) -> io::Result<bool> {
-    let read = || {
-        let mut tables = std::fs::read_to_string("/proc/thread-self/net/tcp")?;
-        // None without IPv6.
-        tables += &std::fs::read_to_string("/proc/thread-self/net/tcp6").unwrap_or_default();
-        Ok::<String, io::Error>(tables)
-    };
-    let tables = namespace.within(read).map_err(io::Error::other)??;
+    let tables = namespace.within(tables).map_err(io::Error::other)??;
     Ok(listening_ports(&tables).any(|own| port.is_none_or(|port| port == own)))
+}
+
+/// Whether something listens at a port in this thread's own network.
+///
+/// # Errors
+///
+/// Where the table cannot be read.
+pub fn listens_here(port: u16) -> io::Result<bool> {
+    Ok(listening_ports(&tables()?).any(|own| own == port))
+}
+
+/// Sockets of this thread's network.
+fn tables() -> io::Result<String> {
+    let mut tables = std::fs::read_to_string("/proc/thread-self/net/tcp")?;
+    // None without IPv6.
+    tables += &std::fs::read_to_string("/proc/thread-self/net/tcp6").unwrap_or_default();
+    Ok(tables)
 }
 
 /// Ports in the state "listen" (0A) of `/proc/net/tcp`.

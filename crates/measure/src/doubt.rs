@@ -31,6 +31,12 @@ pub enum Doubt {
         /// By how much at most, in seconds.
         worst_seconds: f64,
     },
+    /// The emulated path lost packets that it was not asked to lose: hosts sent faster
+    /// than it read, or it had no memory.
+    EmulatorDropped {
+        /// How many.
+        packets: u64,
+    },
     /// The hosts had no CPU left: throughput says what the CPU can do.
     HostCpuBound {
         /// The share of its CPU that the busier host used.
@@ -72,6 +78,8 @@ pub enum Doubt {
         /// Throughput over capacity, above 1.
         share: f64,
     },
+    /// What arrived was not compared with what was sent.
+    NotCompared,
     /// Runs that did not end well; they are not among the figures.
     FailedRuns {
         /// How many.
@@ -125,6 +133,9 @@ impl Doubt {
             Doubt::EmulatorLate { .. } => {
                 "lower the emulated rate or what else runs on this machine, and run again"
             }
+            Doubt::EmulatorDropped { .. } => {
+                "lower the emulated rate, the RTT or the number of streams, and run again"
+            }
             Doubt::HostCpuBound { .. } => {
                 "read it as a figure of the CPU; fewer streams or no compression may cost less"
             }
@@ -141,6 +152,7 @@ impl Doubt {
             Doubt::AboveCapacity { .. } => {
                 "the recorded capacity is too low, or data were compressed on their way"
             }
+            Doubt::NotCompared => "compare it at the other end: the method's word is all there is",
             Doubt::FailedRuns { .. } => "read their errors: a method that fails is not a fast one",
             Doubt::SkippedRecords { .. } => "mend or remove the lines that were named",
             Doubt::DifferentSecurity => "compare encrypted with encrypted, clear with clear",
@@ -227,6 +239,12 @@ impl fmt::Display for Doubt {
                 Percent(*late),
                 worst_seconds * 1e3
             ),
+            Doubt::EmulatorDropped { packets } => {
+                write!(
+                    f,
+                    "the emulated path lost {packets} packets of its own accord"
+                )
+            }
             Doubt::HostCpuBound { busy } => {
                 write!(f, "a host was CPU-bound ({} busy)", Percent(*busy))
             }
@@ -260,6 +278,7 @@ impl fmt::Display for Doubt {
             Doubt::AboveCapacity { share } => {
                 write!(f, "throughput is {} of the capacity", Percent(*share))
             }
+            Doubt::NotCompared => write!(f, "what arrived was not compared with what was sent"),
             Doubt::FailedRuns { failed, of } => write!(f, "{failed} of {of} runs failed"),
             Doubt::SkippedRecords { skipped } => write!(f, "{skipped} records were skipped"),
             Doubt::DifferentSecurity => {

@@ -15,6 +15,7 @@
 pub mod analysis;
 pub mod best;
 pub mod doubt;
+pub mod export;
 pub mod plot;
 pub mod profile;
 pub mod random;
@@ -24,3 +25,4 @@ pub mod runs;
 pub mod samples;
 pub mod sources;
 pub mod stats;
+pub mod streams;

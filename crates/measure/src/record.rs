@@ -14,6 +14,7 @@ use longhaul_units::{BitRate, ByteCount};
 use serde::{Deserialize, Serialize};
 
 use crate::doubt::Doubt;
+pub use crate::streams::TcpSummary;
 pub use reader::{Fault, LineFault, OnFault, Records, Skipped, read_records};
 
 /// The version of the schema that this crate reads and writes.
@@ -56,6 +57,12 @@ pub struct RunRecord {
     /// How busy its layers were.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub layers: Vec<LayerUse>,
+    /// What its streams did, where they were sampled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tcp: Option<TcpSummary>,
+    /// What ran beside it on the same path.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub beside: Vec<Beside>,
     /// Where the run's TCP samples lie.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples: Option<Sidecar>,
@@ -288,6 +295,10 @@ pub struct Outcome {
     /// Segments that TCP sent again, where it was seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retransmitted_segments: Option<u64>,
+    /// What the method said of itself, by the name it gave it: lost streams, blocks
+    /// that arrived damaged.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub said: BTreeMap<String, f64>,
 }
 
 /// How a run ended.
@@ -338,6 +349,21 @@ pub enum Side {
     Destination,
     /// The emulated path.
     Emulator,
+}
+
+/// Something else that used the path while the run lasted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Beside {
+    /// Its method.
+    pub method: String,
+    /// The port by which its streams are told apart in the samples.
+    pub port: u16,
+    /// What its streams were acknowledged while the run lasted.
+    #[serde(rename = "bytes", with = "quantity::bytes")]
+    pub moved: ByteCount,
+    /// The run's share of what both moved from 15 s on, 0 to 1; none of a shorter run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share_after_15_seconds: Option<f64>,
 }
 
 /// A file of samples beside the record ([`crate::samples`]).

@@ -34,6 +34,9 @@ pub struct Sample {
     /// The smoothed round-trip time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtt_seconds: Option<f64>,
+    /// The port it leads to, where several transfers share the path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
 }
 
 /// A sidecar that cannot be read.
@@ -179,6 +182,7 @@ mod tests {
             retransmitted_segments: acknowledged_bytes / 100,
             window_bytes: None,
             rtt_seconds: None,
+            port: None,
         }
     }
 

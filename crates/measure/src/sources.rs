@@ -4,6 +4,7 @@
 mod iperf3;
 mod pscheduler;
 
+use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read};
 use std::time::Duration;
 
@@ -135,9 +136,12 @@ impl ExternalRun {
                 exit: Some(0),
                 error: String::new(),
                 retransmitted_segments: self.retransmitted_segments,
+                said: BTreeMap::new(),
             },
             cpu: Vec::new(),
             layers: Vec::new(),
+            tcp: None,
+            beside: Vec::new(),
             samples: None,
             doubts: self.doubts,
         }

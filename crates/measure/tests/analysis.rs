@@ -51,9 +51,12 @@ fn run(name: &str, measures: Measures, milliseconds: u64, round: u64, share: f64
             exit: Some(0),
             error: String::new(),
             retransmitted_segments: None,
+            said: Default::default(),
         },
         cpu: Vec::new(),
         layers: Vec::new(),
+        tcp: None,
+        beside: Vec::new(),
         samples: None,
         doubts: Vec::new(),
     }

@@ -141,6 +141,7 @@ fn record(number: u64, random: &mut Random) -> RunRecord {
             exit: Some(0),
             error: String::new(),
             retransmitted_segments: Some(random.below(300) as u64),
+            said: Default::default(),
         },
         cpu: vec![
             cpu(name, Side::Source, 0.9),
@@ -153,6 +154,8 @@ fn record(number: u64, random: &mut Random) -> RunRecord {
                 utilisation: 0.2 + 0.15 * place as f64,
             })
             .collect(),
+        tcp: None,
+        beside: Vec::new(),
         samples: None,
         doubts: match number % 400 {
             9 => vec![Doubt::EmulatorLate {
@@ -181,6 +184,7 @@ fn samples() -> Vec<Sample> {
                 retransmitted_segments: lost,
                 window_bytes: None,
                 rtt_seconds: None,
+                port: None,
             }
         })
         .collect()

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use longhaul_measure::doubt::Doubt;
 use longhaul_measure::record::{
-    CpuUse, DatasetRecord, EmulatorReport, Ended, Fault, HostRecord, Knob, LONGEST_LINE, LayerUse,
-    Measures, Method, OnFault, Outcome, PathRecord, RecordError, RunIdentity, RunRecord, SCHEMA,
-    Side, Sidecar, SizeClass, read_records,
+    Beside, CpuUse, DatasetRecord, EmulatorReport, Ended, Fault, HostRecord, Knob, LONGEST_LINE,
+    LayerUse, Measures, Method, OnFault, Outcome, PathRecord, RecordError, RunIdentity, RunRecord,
+    SCHEMA, Side, Sidecar, SizeClass, TcpSummary, read_records,
 };
 use longhaul_measure::runs::Runs;
 use longhaul_units::{BitRate, ByteCount};
@@ -92,6 +92,7 @@ fn full() -> RunRecord {
             exit: Some(0),
             error: String::new(),
             retransmitted_segments: Some(70),
+            said: [("lost_streams".to_owned(), 1.0)].into(),
         },
         cpu: vec![
             CpuUse {
@@ -111,6 +112,21 @@ fn full() -> RunRecord {
             layer: "read".into(),
             flows: 2,
             utilisation: 0.12,
+        }],
+        tcp: Some(TcpSummary {
+            streams: 8,
+            most_streams: 8,
+            largest_bytes: 130_000_000,
+            smallest_bytes: 110_000_000,
+            congestion: "bbr".into(),
+            seconds_to_90_percent: Some(1.5),
+            seconds_until_it_moved_again: None,
+        }),
+        beside: vec![Beside {
+            method: "iperf3".into(),
+            port: 20_001,
+            moved: ByteCount(900_000_000),
+            share_after_15_seconds: Some(0.5),
         }],
         samples: Some(Sidecar {
             file: "samples/17.jsonl".into(),

@@ -9,6 +9,7 @@
 //! - [`record`]: medians, spread and ratios as Markdown and JSON
 //! - [`lab`]: the lab beside what it is asked for; [`gluster`]: a parallel file
 //!   system in it; [`worker`]: what runs on its hosts; [`kept`]: their results
+//! - [`scenario`]: the experiments of `bench/scenarios`, run by the product itself
 //!
 //! Everything is warm: one round is thrown away, then rounds are interleaved, so
 //! that a slow minute of a shared host touches all alike.
@@ -19,6 +20,7 @@ mod lab;
 pub mod local_writer;
 mod record;
 mod samples;
+mod scenario;
 mod small;
 mod storage;
 mod work;
@@ -55,8 +57,9 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
             return storage::run_inside(Path::new(directory), Path::new(kept));
         }
         ["worker", rest @ ..] => return worker::run(rest),
-        [what] => (*what, false),
-        [what, "--again"] => (*what, true),
+        [what @ ("pieces" | "small" | "lab" | "gluster")] => (*what, false),
+        [what @ ("pieces" | "small" | "lab" | "gluster"), "--again"] => (*what, true),
+        [name, rest @ ..] => return scenario::run(name, rest),
         _ => return Err(USAGE.to_owned()),
     };
     let target = workspace::target_directory()?;
@@ -75,7 +78,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     }
 }
 
-const USAGE: &str = "write: bench (pieces | small | storage | lab | gluster) [--again]";
+const USAGE: &str = "write: bench (pieces | small | storage | lab | gluster) [--again], or bench NAME";
 
 const TIME_IS_UP: &str = "time is up: the same command goes on where this stopped";
 

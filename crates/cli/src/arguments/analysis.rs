@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, Subcommand, ValueEnum};
 
 /// Which records, and how intervals are drawn.
 #[derive(Clone, Debug, Args)]
@@ -50,6 +50,40 @@ pub struct ReportArguments {
     /// The report's title.
     #[arg(long, default_value = "Throughput of file transfers")]
     pub title: String,
+}
+
+/// What to do with records.
+#[derive(Clone, Debug, Subcommand)]
+pub enum RecordsCommand {
+    /// Write records as a table: CSV or Parquet, a row a run.
+    #[command(after_help = "Example:\n  longhaul records export runs.jsonl -o runs.parquet")]
+    Export(ExportArguments),
+}
+
+/// What `records export` takes.
+#[derive(Clone, Debug, Args)]
+pub struct ExportArguments {
+    /// Files of records, a run a line; - is standard input.
+    #[arg(value_name = "RECORDS", required = true)]
+    pub records: Vec<PathBuf>,
+    /// Leave out lines that cannot be read, naming them, instead of refusing.
+    #[arg(long)]
+    pub skip_faults: bool,
+    /// The table.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+    /// Its format [default: as its name ends]
+    #[arg(long, value_enum)]
+    pub format: Option<ExportFormat>,
+}
+
+/// A table's format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ExportFormat {
+    /// Comma-separated values.
+    Csv,
+    /// Columns with types.
+    Parquet,
 }
 
 /// Below a hundred, the ends of a 95 % interval are two or three draws; a million take minutes.

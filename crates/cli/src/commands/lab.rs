@@ -6,7 +6,7 @@
 //! - [`inside`]: what all of them have in the lab's process
 
 mod copy;
-mod inside;
+pub mod inside;
 mod run;
 mod session;
 

@@ -2,11 +2,11 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use longhaul_measure::analysis::{self, Analysis, analyse, milliseconds};
 use longhaul_measure::doubt::Doubt;
-use longhaul_measure::record::{OnFault, read_records};
+use longhaul_measure::record::{Fault, OnFault, RunRecord, read_records};
 use longhaul_measure::report::{self, Heading, SampledRun};
 use longhaul_measure::runs::Runs;
 use longhaul_measure::samples::{over_time, read_samples};
@@ -86,7 +86,8 @@ fn local(path: &Path, error: &io::Error) -> Stop {
     Stop::new(Exit::Local, format!("{}: {error}", path.display()))
 }
 
-fn write(path: &Path, bytes: &[u8]) -> Result<(), Stop> {
+/// Writes a file whole.
+pub fn write(path: &Path, bytes: &[u8]) -> Result<(), Stop> {
     fs::write(path, bytes).map_err(|error| local(path, &error))
 }
 
@@ -98,15 +99,19 @@ fn open(path: &Path) -> Result<Box<dyn BufRead>, Stop> {
     Ok(Box::new(BufReader::with_capacity(1 << 20, file)))
 }
 
-fn read(arguments: &AnalysisArguments) -> Result<(Runs, Analysis), Stop> {
-    let on_fault = match arguments.skip_faults {
+/// Reads files of records; gives how many lines were skipped, which it names.
+pub fn each_record(
+    paths: &[PathBuf],
+    skip_faults: bool,
+    mut add: impl FnMut(RunRecord) -> Result<(), Fault>,
+) -> Result<u64, Stop> {
+    let on_fault = match skip_faults {
         true => OnFault::Skip,
         false => OnFault::Refuse,
     };
-    let mut runs = Runs::default();
     let mut skipped = 0;
-    for path in &arguments.records {
-        let faults = read_records(open(path)?, on_fault, |record| runs.add(record));
+    for path in paths {
+        let faults = read_records(open(path)?, on_fault, &mut add);
         let faults = faults.map_err(|fault| {
             let remedy = "mend it, or leave such lines out with --skip-faults";
             Stop::new(
@@ -123,6 +128,14 @@ fn read(arguments: &AnalysisArguments) -> Result<(Runs, Analysis), Stop> {
         }
         skipped += faults.count;
     }
+    Ok(skipped)
+}
+
+fn read(arguments: &AnalysisArguments) -> Result<(Runs, Analysis), Stop> {
+    let mut runs = Runs::default();
+    let skipped = each_record(&arguments.records, arguments.skip_faults, |record| {
+        runs.add(record)
+    })?;
     if runs.runs().is_empty() {
         return Err(Stop::new(Exit::Local, "there are no runs in these records"));
     }

@@ -21,6 +21,7 @@ pub fn figures(runs: &Runs, analysis: &Analysis) -> Vec<Plot> {
     plots.extend(c_uc_bars(analysis));
     plots.extend(boxes_by_rtt(analysis));
     plots.extend(sweeps_over_streams(runs));
+    plots.extend(boxes_by_streams(runs));
     plots.extend(streams_by_rtt(runs));
     plots.extend(layer_bars(runs, analysis));
     plots
@@ -384,6 +385,46 @@ fn sweep_over_streams(rtt: Duration, series: &StreamRates) -> Plot {
             left_out(series.len())
         ),
         svg,
+    }
+}
+
+/// Box plots by streams, a panel for what else was set: one figure a round-trip time.
+fn boxes_by_streams(runs: &Runs) -> Vec<Plot> {
+    let all = by_streams(runs);
+    let swept = all.iter().filter(|(_, series)| {
+        let most = series.values().map(BTreeMap::len).max();
+        most > Some(1)
+    });
+    swept
+        .take(MOST_SWEEPS)
+        .map(|(rtt, series)| boxes_at(*rtt, series))
+        .collect()
+}
+
+fn boxes_at(rtt: Duration, series: &StreamRates) -> Plot {
+    let values = series.values().flat_map(BTreeMap::values).flatten();
+    let (unit, scale) = rate_unit(values.copied().fold(0.0, f64::max));
+    let panels = series.iter().take(MOST_SERIES).map(|(label, by_streams)| {
+        let boxes = by_streams.iter().filter_map(|(streams, rates)| {
+            let scaled: Vec<f64> = rates.iter().map(|rate| rate / scale).collect();
+            Some((streams.to_string(), BoxFigures::of(&scaled)?))
+        });
+        BoxPanel {
+            label: label.clone(),
+            boxes: boxes.collect(),
+        }
+    });
+    let panels: Vec<BoxPanel> = panels.collect();
+    let title = format!("Throughput by streams at {} ms", milliseconds(rtt));
+    Plot {
+        name: format!("boxes-by-streams-at-{}-us", rtt.as_micros()),
+        svg: box_panels(&title, "TCP streams", unit, &panels),
+        title,
+        caption: format!(
+            "Median, quartiles, and the farthest runs within one and a half times their distance; \
+             rings are runs beyond.{}",
+            left_out(series.len())
+        ),
     }
 }
 

@@ -1,0 +1,42 @@
+//! What `longhaul sweep` takes.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+/// What `sweep` takes.
+#[derive(Clone, Debug, Args)]
+pub struct SweepArguments {
+    /// What is to be run (TOML).
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// The records; those that are in it are not made again [default: NAME.jsonl]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// A directory for what is moved and where it arrives; removed at the end [default: beside
+    /// the records, with .work]
+    #[arg(long, value_name = "DIR")]
+    pub work: Option<PathBuf>,
+    /// Begin no run that would end later than so long from now; the same command goes on.
+    #[arg(long = "for", value_name = "TIME", value_parser = longhaul_units::parse_span)]
+    pub duration: Option<Duration>,
+    /// Only these methods, by name.
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub methods: Vec<String>,
+    /// Only paths with this setting, as rtt=91.6ms; of several of one name any.
+    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',')]
+    pub paths: Vec<String>,
+    /// So many repetitions at most.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub repetitions: Option<u64>,
+    /// Say what would be run, and how long that takes.
+    #[arg(short = 'n', long)]
+    pub dry_run: bool,
+    /// Keep the directory of data at the end.
+    #[arg(long)]
+    pub keep: bool,
+    /// What this longhaul was built from, for the records.
+    #[arg(long, value_name = "TEXT")]
+    pub build: Option<String>,
+}

@@ -1,0 +1,438 @@
+//! `longhaul sweep`: experiments from a file, one record a run.
+//!
+//! - [`file`]: the file, as one writes it
+//! - [`plan`]: configurations, and runs in their order
+//! - [`ledger`]: the records; who is in them is done
+//! - [`dataset`]: what is moved, and whether it arrived
+//! - [`command`]: the command lines of a run
+//! - [`step`], [`inside`]: one run, in a process of its own with the lab around it
+//! - [`watcher`], [`sockets`], [`accounts`]: streams and processor time from outside
+//! - [`outcome`], [`lab_report`], [`host`]: the record
+
+pub mod accounts;
+pub mod clock;
+pub mod command;
+pub mod dataset;
+pub mod estimate;
+pub mod file;
+pub mod host;
+pub mod inside;
+pub mod lab_report;
+pub mod ledger;
+pub mod outcome;
+pub mod plan;
+pub mod sockets;
+pub mod step;
+pub mod watcher;
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use longhaul_measure::record::{Ended, Measures, RunIdentity, RunRecord};
+
+use crate::arguments::SweepArguments;
+use crate::messages::{Exit, Stop, say};
+use dataset::{Set, Shape};
+use estimate::Estimate;
+use file::{Method, SweepFile};
+use ledger::Ledger;
+use outcome::About;
+use plan::{Cell, Plan, Planned};
+use step::StepResult;
+
+/// Sets with more files are not removed between runs: ext4 does not use an inode
+/// again for minutes, and looks for another one by one, so that whoever removes and
+/// writes in turns measures that.
+const MANY_FILES: u64 = 1000;
+
+fn local(text: String) -> Stop {
+    Stop::new(Exit::Local, text)
+}
+
+/// Runs a sweep, or goes on with it.
+pub fn run(arguments: &SweepArguments) -> Result<Exit, Stop> {
+    let usage = |text: String| Stop::new(Exit::Usage, text);
+    let mut file = file::read(&arguments.file).map_err(usage)?;
+    file.choose(&arguments.methods, arguments.repetitions)
+        .map_err(usage)?;
+    file.choose_paths(&arguments.paths).map_err(usage)?;
+    let plan =
+        Plan::of(&file).map_err(|error| usage(format!("{}: {error}", arguments.file.display())))?;
+    let output = match &arguments.output {
+        Some(output) => output.clone(),
+        None => PathBuf::from(format!("{}.jsonl", file.name)),
+    };
+    if arguments.dry_run {
+        return list(&file, &plan);
+    }
+    let (ledger, found) = Ledger::open(&output).map_err(local)?;
+    if let Some(line) = found.dropped {
+        say(&format!(
+            "{}: line {line} was cut off and is dropped: that run is made again",
+            output.display()
+        ));
+    }
+    let work = arguments
+        .work
+        .clone()
+        .unwrap_or_else(|| output.with_extension("work"));
+    let mut sweep = Sweep::new(&file, &plan, ledger, output, work, arguments)?;
+    sweep.estimate.learn(&found.runs);
+    sweep.go_on()
+}
+
+/// What would run.
+fn list(file: &SweepFile, plan: &Plan) -> Result<Exit, Stop> {
+    let mut text = match file.about.as_str() {
+        "" => String::new(),
+        about => format!("{about}\n"),
+    };
+    for cell in &plan.cells {
+        text += &format!("{}\n", cell.title());
+    }
+    let missing: Vec<String> = file.methods.iter().filter_map(missing).collect();
+    text += &missing.concat();
+    let estimate = Estimate::default();
+    let all: Duration = plan
+        .runs
+        .iter()
+        .map(|run| estimate.of(&plan.cells[run.cell]))
+        .sum();
+    text += &format!(
+        "{} configurations, {} runs, about {}\n",
+        plan.cells.len(),
+        plan.runs.len(),
+        estimate::spoken(all)
+    );
+    // Whoever reads it may stop before its end.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    Ok(Exit::Done)
+}
+
+/// A line that a method is left out, and why.
+fn missing(method: &Method) -> Option<String> {
+    let program = method.needs.iter().find(|program| !is_installed(program))?;
+    Some(format!(
+        "{} is skipped: {program} is not installed\n",
+        method.name
+    ))
+}
+
+fn is_installed(program: &str) -> bool {
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let usual = ["/usr/sbin", "/sbin"].map(PathBuf::from);
+    std::env::split_paths(&paths)
+        .chain(usual)
+        .any(|directory| directory.join(program).is_file())
+}
+
+/// A sweep that runs.
+struct Sweep<'a> {
+    file: &'a SweepFile,
+    plan: &'a Plan,
+    ledger: Ledger,
+    output: PathBuf,
+    work: PathBuf,
+    arguments: &'a SweepArguments,
+    estimate: Estimate,
+    sets: HashMap<PathBuf, Set>,
+    versions: HashMap<String, String>,
+    /// Methods that cannot run here, or failed to.
+    left_out: HashSet<String>,
+    failures: u64,
+    began: Instant,
+}
+
+impl<'a> Sweep<'a> {
+    fn new(
+        file: &'a SweepFile,
+        plan: &'a Plan,
+        ledger: Ledger,
+        output: PathBuf,
+        work: PathBuf,
+        arguments: &'a SweepArguments,
+    ) -> Result<Sweep<'a>, Stop> {
+        let made = fs::create_dir_all(&work).and_then(|()| fs::canonicalize(&work));
+        let work = made.map_err(|error| local(format!("{}: {error}", work.display())))?;
+        let mut left_out = HashSet::new();
+        for method in &file.methods {
+            if let Some(text) = missing(method) {
+                say(text.trim_end());
+                left_out.insert(method.name.clone());
+            }
+        }
+        Ok(Sweep {
+            file,
+            plan,
+            ledger,
+            output,
+            work,
+            arguments,
+            estimate: Estimate::default(),
+            sets: HashMap::new(),
+            versions: HashMap::new(),
+            left_out,
+            failures: 0,
+            began: Instant::now(),
+        })
+    }
+
+    fn id(&self, run: Planned) -> String {
+        let key = self.plan.cells[run.cell].key();
+        let digest = blake3::hash(key.as_bytes()).to_hex();
+        format!(
+            "{}/{}.{}/{}",
+            self.file.name,
+            run.round,
+            run.number,
+            &digest[..12]
+        )
+    }
+
+    /// Runs what is not done.
+    fn go_on(&mut self) -> Result<Exit, Stop> {
+        let all = self.plan.runs.len();
+        for (place, run) in self.plan.runs.iter().enumerate() {
+            let cell = &self.plan.cells[run.cell];
+            if self.is_left_out(cell) || self.ledger.has(&self.id(*run)) {
+                continue;
+            }
+            let expected = self.estimate.of(cell);
+            if let Some(limit) = self.arguments.duration
+                && self.began.elapsed() + expected > limit
+            {
+                say(&format!(
+                    "time is up after {} of {all} runs: the same command goes on, for about {} \
+                     more",
+                    place,
+                    estimate::spoken(self.left(place))
+                ));
+                return Ok(Exit::Partial);
+            }
+            match self.run_one(*run) {
+                Ok(record) => self.tell(place, &record),
+                Err(error) => {
+                    say(&format!("{} is left out: {error}", cell.method.name));
+                    self.left_out.insert(cell.method.name.clone());
+                    self.failures += 1;
+                }
+            }
+        }
+        self.clean_up();
+        Ok(if self.failures > 0 {
+            Exit::Partial
+        } else {
+            Exit::Done
+        })
+    }
+
+    fn is_left_out(&self, cell: &Cell) -> bool {
+        let beside = cell.cross.iter().flat_map(|cross| &cross.beside);
+        self.left_out.contains(&cell.method.name)
+            || beside.clone().any(|m| self.left_out.contains(m))
+    }
+
+    /// Time for what is not done from here on.
+    fn left(&self, from: usize) -> Duration {
+        let rest = self.plan.runs.iter().skip(from);
+        let open = rest.filter(|run| {
+            !self.is_left_out(&self.plan.cells[run.cell]) && !self.ledger.has(&self.id(**run))
+        });
+        open.map(|run| self.estimate.of(&self.plan.cells[run.cell]))
+            .sum()
+    }
+
+    fn tell(&self, place: usize, record: &RunRecord) {
+        let outcome = &record.outcome;
+        let came = match outcome.ended {
+            Ended::Done => format!("{} in {:.2} s", outcome.goodput, outcome.wall.as_secs_f64()),
+            Ended::Failed => format!("failed: {}", outcome.error),
+            Ended::Capped => format!("ended at the cap of {:?}", self.file.cap),
+        };
+        let cell = &self.plan.cells[self.plan.runs[place].cell];
+        say(&format!(
+            "{} of {}: {}: {came}; about {} left",
+            place + 1,
+            self.plan.runs.len(),
+            cell.title(),
+            estimate::spoken(self.left(place + 1))
+        ));
+    }
+
+    /// Makes a run and writes its record.
+    fn run_one(&mut self, run: Planned) -> Result<RunRecord, String> {
+        let cell = &self.plan.cells[run.cell];
+        let began = Instant::now();
+        let id = self.id(run);
+        let shape = Shape::of(&cell.data, cell.bytes);
+        let place = command::Place::prepare(&self.work, cell, &id)?;
+        if cell.method.measures == Measures::Transfer {
+            self.prepare_set(&place.sets, shape)?;
+            if cell.path.is_local() {
+                dataset::check_room(&place.destinations, shape.bytes())?;
+            }
+        }
+        let source = place.sets_source(self.sets.get(&set_key(&place.sets, shape)));
+        self.set_up(&cell.method)?;
+        touch_memory(cell.bytes);
+        let sidecar = self.sidecar(&id)?;
+        let step = command::step(self.file, cell, &place, &source, shape, sidecar.as_ref())?;
+        let started = clock::now();
+        let result = make(&step)?;
+        let record = outcome::record(
+            About {
+                run: RunIdentity {
+                    id,
+                    sweep: self.file.name.clone(),
+                    round: (run.round > 0).then_some(run.round),
+                    started,
+                    again: false,
+                    warm_up: run.round == 0,
+                },
+                cell,
+                dataset: shape.record(&cell.data.name),
+                version: self.version(&cell.method),
+                command: step.clients[0].command.clone(),
+                build: self.arguments.build.as_deref().unwrap_or_default(),
+                output: &step.clients[0].output,
+                errors: &step.clients[0].errors,
+                storage: host::storage(&place.sets),
+                sidecar: sidecar.map(|(_, name)| name),
+            },
+            result,
+        );
+        self.ledger.add(&record)?;
+        place.put_away(shape.files() > MANY_FILES)?;
+        self.estimate
+            .note(cell, record.outcome.wall, began.elapsed());
+        Ok(record)
+    }
+
+    /// Makes the files, once, and reads them into memory.
+    fn prepare_set(&mut self, below: &Path, shape: Shape) -> Result<(), String> {
+        let key = set_key(below, shape);
+        if !self.sets.contains_key(&key) {
+            self.sets.insert(key.clone(), Set::prepare(shape, below)?);
+        }
+        self.sets.get(&key).map_or(Ok(()), Set::warm)
+    }
+
+    /// What a method does once.
+    fn set_up(&mut self, method: &Method) -> Result<(), String> {
+        let others = self.file.methods.iter().filter(|m| m.only_beside);
+        for method in others.chain([method]) {
+            let Some(setup) = &method.setup else { continue };
+            let directory = self.work.join("setup").join(&method.name);
+            if directory.join(".done").exists() {
+                continue;
+            }
+            // What a setup that was stopped left is no set-up.
+            let _ = fs::remove_dir_all(&directory);
+            fs::create_dir_all(&directory)
+                .map_err(|error| format!("{}: {error}", directory.display()))?;
+            let output = Command::new("sh")
+                .args(["-c", setup])
+                .current_dir(&directory)
+                .output();
+            let output = output.map_err(|error| format!("sh: {error}"))?;
+            if !output.status.success() {
+                let said = String::from_utf8_lossy(&output.stderr);
+                return Err(format!("its set-up failed: {}", said.trim()));
+            }
+            fs::write(directory.join(".done"), "")
+                .map_err(|error| format!("{}: {error}", directory.display()))?;
+        }
+        Ok(())
+    }
+
+    /// Where samples go, and the name by which the record knows them.
+    fn sidecar(&self, id: &str) -> Result<Option<(PathBuf, String)>, String> {
+        if self.file.samples.is_zero() {
+            return Ok(None);
+        }
+        let stem = self
+            .output
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy();
+        let name = format!("{stem}.samples/{}.jsonl", id.replace('/', "-"));
+        let path = self.output.with_file_name(&name);
+        let parent = path.parent().unwrap_or(Path::new("."));
+        fs::create_dir_all(parent).map_err(|error| format!("{}: {error}", parent.display()))?;
+        Ok(Some((path, name)))
+    }
+
+    fn version(&mut self, method: &Method) -> String {
+        let known = self.versions.entry(method.name.clone());
+        let ask = || match (&method.version, method.longhaul) {
+            (Some(command), _) => outcome::version_of(command),
+            (None, true) => env!("CARGO_PKG_VERSION").to_owned(),
+            (None, false) => String::new(),
+        };
+        known.or_insert_with(ask).clone()
+    }
+
+    /// Removes what the sweep made for itself, and nothing else.
+    fn clean_up(&self) {
+        if self.arguments.keep {
+            return;
+        }
+        for name in command::OWN_DIRECTORIES {
+            // What stays is only in the way.
+            let _ = fs::remove_dir_all(self.work.join(name));
+        }
+        let _ = fs::remove_dir(&self.work);
+    }
+}
+
+fn set_key(below: &Path, shape: Shape) -> PathBuf {
+    below.join(format!("{shape:?}"))
+}
+
+/// Memory that lies idle is given back to the host of a virtual machine, and comes
+/// back a page at a time: what a run will need is touched before.
+fn touch_memory(bytes: u64) {
+    const PAGE: usize = 4096;
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let free = text.lines().find_map(|line| {
+        line.strip_prefix("MemFree:")?
+            .split_whitespace()
+            .next()?
+            .parse::<u64>()
+            .ok()
+    });
+    let most = free.unwrap_or_default().saturating_mul(1024) / 2;
+    let mut room: Vec<u8> = Vec::with_capacity(bytes.min(most) as usize);
+    while room.len() + PAGE <= room.capacity() {
+        room.resize(room.len() + PAGE, 1);
+    }
+    std::hint::black_box(&room);
+}
+
+/// Makes a run in a process of its own.
+fn make(step: &step::Step) -> Result<StepResult, String> {
+    let own = std::env::current_exe().map_err(|error| error.to_string())?;
+    let json = serde_json::to_vec(step).map_err(|error| error.to_string())?;
+    let mut child = Command::new(own)
+        .arg("sweep-step")
+        .stdin(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("a process for the run: {error}"))?;
+    let told = child.stdin.take().map(|mut to| to.write_all(&json));
+    let status = child.wait().map_err(|error| error.to_string())?;
+    told.transpose()
+        .map_err(|error| format!("a process for the run: {error}"))?;
+    let result = fs::read(&step.result).map_err(|_| format!("the run was not made ({status})"))?;
+    serde_json::from_slice(&result).map_err(|error| error.to_string())
+}
+
+/// One run, asked for on standard input.
+pub fn run_step() -> Result<u8, Stop> {
+    let step = serde_json::from_reader(std::io::stdin().lock());
+    let step = step.map_err(|error| Stop::new(Exit::Usage, format!("no step: {error}")))?;
+    inside::run(step).map_err(local)
+}

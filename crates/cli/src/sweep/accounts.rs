@@ -1,0 +1,250 @@
+//! Processor time by process, from `/proc`: of what still runs. What has ended is
+//! told by who waited for it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
+
+use longhaul_lab::processes::Spent;
+use longhaul_measure::record::{CpuUse, Side};
+
+/// Linux shows hundredths of seconds to user space, whatever it counts in.
+const TICKS_PER_SECOND: u64 = 100;
+
+/// A process, with its children that it waited for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Account {
+    /// Its name.
+    pub name: String,
+    /// Who waits for it.
+    pub parent: i32,
+    /// Where it runs; none: neither of the two hosts.
+    pub side: Option<Side>,
+    /// Time in its own code.
+    pub user: Duration,
+    /// Time in the kernel.
+    pub system: Duration,
+}
+
+/// Which network namespaces are which host's, by inode.
+#[derive(Clone, Debug, Default)]
+pub struct Sides {
+    /// Of the sending hosts.
+    pub source: Vec<u64>,
+    /// Of the receiving hosts.
+    pub destination: Vec<u64>,
+    /// Where both ends are on one host: the process whose descendants are the run's.
+    pub root: Option<i32>,
+    /// Of these, those whose descendants are at the receiving end.
+    pub servers: Vec<i32>,
+}
+
+impl Sides {
+    fn of(&self, pid: i32, parents: &BTreeMap<i32, i32>) -> Option<Side> {
+        let ancestors = || std::iter::successors(Some(pid), |pid| parents.get(pid).copied());
+        if ancestors().any(|pid| self.servers.contains(&pid)) {
+            return Some(Side::Destination);
+        }
+        if let Some(root) = self.root {
+            return ancestors().any(|pid| pid == root).then_some(Side::Source);
+        }
+        let namespace = fs::metadata(format!("/proc/{pid}/ns/net")).ok()?.ino();
+        match () {
+            () if self.source.contains(&namespace) => Some(Side::Source),
+            () if self.destination.contains(&namespace) => Some(Side::Destination),
+            () => None,
+        }
+    }
+}
+
+/// All processes that can be seen, but this one.
+pub fn look(sides: &Sides) -> BTreeMap<i32, Account> {
+    let own = std::process::id();
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let others = numbers.filter(|pid| pid.unsigned_abs() != own);
+    let read = others.filter_map(|pid| {
+        let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
+        Some((pid, read_stat(&String::from_utf8_lossy(&text))?))
+    });
+    let mut accounts: BTreeMap<i32, Account> = read.collect();
+    let parents = accounts.iter().map(|(pid, account)| (*pid, account.parent));
+    let parents: BTreeMap<i32, i32> = parents.collect();
+    for (pid, account) in &mut accounts {
+        account.side = sides.of(*pid, &parents);
+    }
+    accounts
+}
+
+/// A line of `/proc/PID/stat`: the second field is a name in parentheses that may
+/// hold anything.
+fn read_stat(text: &str) -> Option<Account> {
+    let (before, after) = text.rsplit_once(')')?;
+    let (_, name) = before.split_once('(')?;
+    let parent = after.split_whitespace().nth(1)?.parse().ok()?;
+    let fields: Vec<u64> = after
+        .split_whitespace()
+        .skip(11)
+        .take(4)
+        .map(|field| field.parse().unwrap_or_default())
+        .collect();
+    let [user, system, children_user, children_system] = fields.try_into().ok()?;
+    let time = |ticks: u64| Duration::from_millis(ticks.saturating_mul(1000 / TICKS_PER_SECOND));
+    Some(Account {
+        name: name.to_owned(),
+        parent,
+        side: None,
+        user: time(user.saturating_add(children_user)),
+        system: time(system.saturating_add(children_system)),
+    })
+}
+
+/// What was spent between two looks, by process and side.
+///
+/// `seen` are accounts of all that was ever seen, by number; `ended` what has
+/// ended since the first look. What is in no namespace of theirs is nobody's.
+pub fn spent(
+    before: &BTreeMap<i32, Account>,
+    seen: &BTreeMap<i32, Account>,
+    now: &BTreeMap<i32, Account>,
+    ended: &[Spent],
+) -> Vec<CpuUse> {
+    let mut sums: BTreeMap<(bool, String), (Duration, Duration)> = BTreeMap::new();
+    let mut add = |account: &Account, user: Duration, system: Duration| {
+        let Some(side) = account.side else { return };
+        let key = (side == Side::Destination, account.name.clone());
+        let sum = sums.entry(key).or_default();
+        sum.0 += user;
+        sum.1 += system;
+    };
+    let since = |pid: i32, user: Duration, system: Duration| match before.get(&pid) {
+        Some(then) => (
+            user.saturating_sub(then.user),
+            system.saturating_sub(then.system),
+        ),
+        None => (user, system),
+    };
+    let gone: Vec<i32> = ended
+        .iter()
+        .map(|spent| spent.pid.as_raw_nonzero().get())
+        .collect();
+    for (spent, pid) in ended.iter().zip(&gone) {
+        if let Some(account) = seen.get(pid) {
+            let (user, system) = since(*pid, spent.user, spent.system);
+            add(account, user, system);
+        }
+    }
+    for (pid, account) in now.iter().filter(|(pid, _)| !gone.contains(pid)) {
+        let (user, system) = since(*pid, account.user, account.system);
+        // One that ended a moment ago tells no namespace any more.
+        let named = Account {
+            side: account.side.or_else(|| seen.get(pid)?.side),
+            ..account.clone()
+        };
+        add(&named, user, system);
+    }
+    let uses = sums
+        .into_iter()
+        .map(|((is_far, process), (user, system))| CpuUse {
+            process,
+            side: if is_far {
+                Side::Destination
+            } else {
+                Side::Source
+            },
+            user,
+            system,
+        });
+    uses.filter(|cpu| !(cpu.user + cpu.system).is_zero())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::process::Pid;
+
+    fn account(name: &str, side: Side, seconds: u64) -> Account {
+        Account {
+            name: name.to_owned(),
+            parent: 1,
+            side: Some(side),
+            user: Duration::from_secs(seconds),
+            system: Duration::ZERO,
+        }
+    }
+
+    #[test]
+    fn names_may_hold_anything() {
+        let line = "17 (a ) b) S 1 17 17 0 -1 4194560 100 0 0 0 150 50 25 75 20 0 1 0 5 6 7";
+        let account = read_stat(line).unwrap();
+        assert_eq!(account.name, "a ) b");
+        assert_eq!(account.user, Duration::from_millis(1750));
+        assert_eq!(account.system, Duration::from_millis(1250));
+        assert_eq!(read_stat("17 (x"), None);
+    }
+
+    #[test]
+    fn nothing_counts_twice_and_the_start_does_not() {
+        let before = [(2, account("sshd", Side::Destination, 5))].into();
+        let mut seen: BTreeMap<i32, Account> = [
+            (2, account("sshd", Side::Destination, 5)),
+            (3, account("scp", Side::Source, 0)),
+        ]
+        .into();
+        seen.insert(4, account("sshd", Side::Destination, 1));
+        let mut now = seen.clone();
+        now.insert(2, account("sshd", Side::Destination, 7));
+        let ended = [Spent {
+            pid: Pid::from_raw(3).unwrap(),
+            user: Duration::from_secs(9),
+            system: Duration::from_secs(1),
+        }];
+        let uses = spent(&before, &seen, &now, &ended);
+        let told: Vec<_> = uses
+            .iter()
+            .map(|cpu| {
+                (
+                    cpu.process.as_str(),
+                    cpu.side,
+                    (cpu.user + cpu.system).as_secs(),
+                )
+            })
+            .collect();
+        assert_eq!(
+            told,
+            [("scp", Side::Source, 10), ("sshd", Side::Destination, 3)]
+        );
+    }
+
+    #[test]
+    fn other_processes_are_seen() {
+        let own = fs::metadata("/proc/self/ns/net").unwrap().ino();
+        let sides = Sides {
+            source: vec![own],
+            ..Sides::default()
+        };
+        let mut child = std::process::Command::new("cat")
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let all = look(&sides);
+        let pid = i32::try_from(child.id()).unwrap();
+        assert_eq!(all[&pid].side, Some(Side::Source));
+        let servers = Sides {
+            servers: vec![pid],
+            ..sides
+        };
+        assert_eq!(look(&servers)[&pid].side, Some(Side::Destination));
+        let rooted = |root| Sides {
+            root: Some(root),
+            ..Sides::default()
+        };
+        let parent = i32::try_from(std::process::id()).unwrap();
+        assert_eq!(look(&rooted(parent))[&pid].side, Some(Side::Source));
+        assert_eq!(look(&rooted(pid + 1))[&pid].side, None);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}

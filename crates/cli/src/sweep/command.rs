@@ -1,0 +1,381 @@
+//! The command lines of a run, and the places they work in.
+//!
+//! Commands find what they need in variables; `docs/sweep.md` lists them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use longhaul_measure::record::{Knob, Measures};
+
+use super::dataset::{Set, Shape};
+use super::file::{Method, SweepFile};
+use super::plan::Cell;
+use super::step::{Client, LabPlan, Step};
+
+/// What a sweep makes in its directory.
+pub const OWN_DIRECTORIES: [&str; 4] = ["sets", "run", "old", "setup"];
+
+/// Made in a directory of the user's, for what arrives there.
+const FOREIGN_DESTINATION: &str = "longhaul-sweep-run";
+
+/// What is said and what arrives in a run has this port and the next ones: below what
+/// kernels give to clients.
+const FIRST_PORT: u16 = 20_000;
+
+/// Beyond this our own events, one a file, would be a part of what is measured.
+const MOST_EVENTS: u64 = 10_000;
+
+/// Where a run's files are.
+#[derive(Debug)]
+pub struct Place {
+    /// Sources.
+    pub sets: PathBuf,
+    /// What arrives.
+    pub destinations: PathBuf,
+    /// What is said.
+    run: PathBuf,
+    /// Where destinations go that are not to be removed yet.
+    old: PathBuf,
+    work: PathBuf,
+    id: String,
+}
+
+fn at(path: &Path) -> impl Fn(io::Error) -> String + '_ {
+    move |error| format!("{}: {error}", path.display())
+}
+
+fn remove(path: &Path) -> Result<(), String> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(at(path)(error)),
+        _ => Ok(()),
+    }
+}
+
+impl Place {
+    /// Makes them empty.
+    ///
+    /// # Errors
+    ///
+    /// The directory and why it cannot be made.
+    pub fn prepare(work: &Path, cell: &Cell, id: &str) -> Result<Place, String> {
+        let storage = cell.storage.as_ref();
+        let foreign = storage.and_then(|storage| storage.destination.as_deref());
+        let sets = storage.and_then(|storage| storage.source.clone());
+        let place = Place {
+            sets: sets.unwrap_or_else(|| work.join("sets")),
+            destinations: match foreign {
+                Some(directory) => directory.join(FOREIGN_DESTINATION).join("now"),
+                None => work.join("run/destination"),
+            },
+            old: match foreign {
+                Some(directory) => directory.join(FOREIGN_DESTINATION).join("old"),
+                None => work.join("old"),
+            },
+            run: work.join("run"),
+            work: work.to_owned(),
+            id: id.to_owned(),
+        };
+        remove(&place.destinations)?;
+        remove(&place.run)?;
+        let clients = 1 + cell.cross.as_ref().map_or(0, |cross| cross.beside.len());
+        for client in 0..clients {
+            let directory = place.logs(client);
+            fs::create_dir_all(&directory).map_err(at(&directory))?;
+            // Some servers serve as nobody.
+            let everybody = fs::Permissions::from_mode(0o777);
+            fs::set_permissions(&directory, everybody).map_err(at(&directory))?;
+        }
+        fs::create_dir_all(&place.destinations).map_err(at(&place.destinations))?;
+        fs::create_dir_all(&place.sets).map_err(at(&place.sets))?;
+        Ok(place)
+    }
+
+    /// Where a client's files arrive; 0 is what is measured.
+    pub fn destination(&self, client: usize) -> PathBuf {
+        self.destinations.join(client.to_string())
+    }
+
+    fn logs(&self, client: usize) -> PathBuf {
+        self.run.join(format!("logs-{client}"))
+    }
+
+    /// The source of a set; of none, a directory that is empty.
+    pub fn sets_source(&self, set: Option<&Set>) -> PathBuf {
+        set.map_or_else(|| self.run.clone(), |set| set.source.clone())
+    }
+
+    /// Removes what arrived, or keeps it for later where removing would slow the runs
+    /// that follow.
+    ///
+    /// # Errors
+    ///
+    /// The directory and why it stays.
+    pub fn put_away(&self, later: bool) -> Result<(), String> {
+        if !later {
+            return remove(&self.destinations);
+        }
+        fs::create_dir_all(&self.old).map_err(at(&self.old))?;
+        let name = self.id.replace('/', "-");
+        let kept = self.old.join(name);
+        remove(&kept)?;
+        fs::rename(&self.destinations, &kept).map_err(at(&kept))
+    }
+}
+
+/// What is to be run, and what is told to it.
+struct Made<'a> {
+    file: &'a SweepFile,
+    cell: &'a Cell,
+    place: &'a Place,
+    source: &'a Path,
+    shape: Shape,
+}
+
+/// A run.
+///
+/// # Errors
+///
+/// Where a method to run beside it is none.
+pub fn step(
+    file: &SweepFile,
+    cell: &Cell,
+    place: &Place,
+    source: &Path,
+    shape: Shape,
+    sidecar: Option<&(PathBuf, String)>,
+) -> Result<Step, String> {
+    let made = Made {
+        file,
+        cell,
+        place,
+        source,
+        shape,
+    };
+    let mut clients = vec![made.client(0, &cell.method, &cell.knobs)];
+    let beside = cell.cross.iter().flat_map(|cross| &cross.beside);
+    for (place, name) in beside.enumerate() {
+        let method = file.methods.iter().find(|method| &method.name == name);
+        let method = method.ok_or_else(|| format!("there is no method \"{name}\""))?;
+        let knobs = method.knob_sets().into_iter().next().unwrap_or_default();
+        clients.push(made.client(place + 1, method, &knobs));
+    }
+    let samples = sidecar.map(|(path, _)| (path.clone(), file.samples.max(SHORTEST_LOOK)));
+    Ok(Step {
+        lab: cell.path.lab.as_ref().map(|(_, arguments)| LabPlan {
+            arguments: mounted(arguments, &place.destinations),
+            name: format!("sweep-{}", std::process::id()),
+        }),
+        peer: cell.path.endpoint.as_deref().map(host_of),
+        clients,
+        cap: file.cap,
+        samples,
+        cut: cell.path.cut,
+        expected: (cell.method.measures == Measures::Transfer && cell.path.is_local())
+            .then(|| (shape, place.sets.clone())),
+        result: place.run.join("result.json"),
+    })
+}
+
+/// A file system that the lab makes is where files arrive.
+fn mounted(arguments: &[String], destinations: &Path) -> Vec<String> {
+    let at = |argument: &String| match argument.starts_with(LAB_FILE_SYSTEM) {
+        true => format!("{argument},at={}", destinations.display()),
+        false => argument.clone(),
+    };
+    arguments.iter().map(at).collect()
+}
+
+/// Storage of the lab that is no device in front of a directory.
+pub const LAB_FILE_SYSTEM: &str = "--storage=gluster:";
+
+/// More often than this, looking would be a part of what is measured.
+const SHORTEST_LOOK: Duration = Duration::from_millis(20);
+
+/// `longhaul://host:4960/path` and `user@host` have a host.
+fn host_of(endpoint: &str) -> String {
+    let rest = endpoint
+        .split_once("://")
+        .map_or(endpoint, |(_, rest)| rest);
+    let rest = rest.split('/').next().unwrap_or_default();
+    rest.rsplit('@').next().unwrap_or_default().to_owned()
+}
+
+impl Made<'_> {
+    fn client(&self, number: usize, method: &Method, knobs: &BTreeMap<String, Knob>) -> Client {
+        let logs = self.place.logs(number);
+        let port = self.port(number);
+        let (command, server) = match method.longhaul {
+            true => self.longhaul(method, knobs),
+            false => (
+                method.command.clone().unwrap_or_default(),
+                method.server.clone(),
+            ),
+        };
+        let is_local = self.cell.path.is_local();
+        let server = server.filter(|_| is_local);
+        Client {
+            method: method.name.clone(),
+            ready: (method.longhaul && is_local).then(|| logs.join("ready")),
+            server,
+            port,
+            command,
+            environment: self.environment(number, port, method, knobs),
+            directory: logs.clone(),
+            output: logs.join("output"),
+            errors: logs.join("errors"),
+            destination: self.place.destination(number),
+            syncs: !method.durable && !method.longhaul && is_local,
+        }
+    }
+
+    /// In a lab every port is free; on this host the kernel knows one.
+    fn port(&self, number: usize) -> u16 {
+        let own = FIRST_PORT + number as u16;
+        if self.cell.path.lab.is_some() {
+            return own;
+        }
+        let free = TcpListener::bind(("127.0.0.1", 0)).and_then(|socket| socket.local_addr());
+        free.map_or(own, |address| address.port())
+    }
+
+    fn environment(
+        &self,
+        number: usize,
+        port: u16,
+        method: &Method,
+        knobs: &BTreeMap<String, Knob>,
+    ) -> BTreeMap<String, String> {
+        let shown = |path: &Path| path.display().to_string();
+        let own = std::env::current_exe().unwrap_or_else(|_| "longhaul".into());
+        let logs = self.place.logs(number);
+        let mut variables: BTreeMap<String, String> = [
+            ("SWEEP_SOURCE", shown(self.source)),
+            ("SWEEP_DESTINATION", shown(&self.place.destination(number))),
+            ("SWEEP_BYTES", self.cell.bytes.to_string()),
+            ("SWEEP_FILES", self.shape.files().to_string()),
+            ("SWEEP_SIZES", self.sizes()),
+            ("SWEEP_PORT", port.to_string()),
+            ("SWEEP_RUN", shown(&logs)),
+            ("SWEEP_ID", self.place.id.replace('/', "-")),
+            (
+                "SWEEP_SETUP",
+                shown(&self.place.work.join("setup").join(&method.name)),
+            ),
+            ("SWEEP_OPTIONS", method.options.join(" ")),
+            ("SWEEP_CAP", self.file.cap.as_secs().max(1).to_string()),
+            ("SWEEP_LONGHAUL", shown(&own)),
+            ("XDG_STATE_HOME", shown(&logs.join("state"))),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into();
+        if self.cell.path.lab.is_none() && self.cell.path.is_local() {
+            variables.insert("LONGHAUL_LAB_B".to_owned(), "127.0.0.1".to_owned());
+        }
+        if let Some(endpoint) = &self.cell.path.endpoint {
+            variables.insert("SWEEP_ENDPOINT".to_owned(), endpoint.clone());
+        }
+        for (name, knob) in knobs {
+            let name = name.to_ascii_uppercase().replace(['-', '.'], "_");
+            variables.insert(format!("KNOB_{name}"), knob.to_string());
+        }
+        variables
+    }
+
+    /// The smallest file and the largest, where they were said.
+    fn sizes(&self) -> String {
+        let data = &self.cell.data;
+        match (data.smallest, data.largest) {
+            (Some(smallest), Some(largest)) => format!("{} {}", smallest.0, largest.0),
+            _ => String::new(),
+        }
+    }
+
+    /// Our own client and daemon, as shell commands like everybody else's.
+    fn longhaul(
+        &self,
+        method: &Method,
+        knobs: &BTreeMap<String, Knob>,
+    ) -> (String, Option<String>) {
+        let mut options: Vec<String> = Vec::new();
+        for (name, knob) in knobs {
+            match knob {
+                Knob::Flag(true) => options.push(format!("--{name}")),
+                Knob::Flag(false) => {}
+                value => options.push(format!("--{name}={}", quoted(&value.to_string()))),
+            }
+        }
+        options.extend(method.options.iter().map(|option| quoted(option)));
+        let options = options.join(" ");
+        let told = match self.shape.files() {
+            0..=MOST_EVENTS => "--json",
+            _ => "--quiet",
+        };
+        let copy = format!("exec \"$SWEEP_LONGHAUL\" cp -r {told} {options}");
+        if !self.cell.path.is_local() {
+            let to = "\"${SWEEP_ENDPOINT%/}/$SWEEP_ID/\"";
+            return (format!("{copy} \"$SWEEP_SOURCE/\" {to}"), None);
+        }
+        let command = format!(
+            "{copy} --fingerprint \"$SWEEP_FINGERPRINT\" --token-file \"$SWEEP_TOKEN_FILE\" \
+             \"$SWEEP_SOURCE/\" \"longhaul://$LONGHAUL_LAB_B:$SWEEP_PORT/\""
+        );
+        let serve: Vec<String> = method.serve_options.iter().map(|o| quoted(o)).collect();
+        let server = format!(
+            "exec \"$SWEEP_LONGHAUL\" serve --print-ready --listen \
+             \"$LONGHAUL_LAB_B:$SWEEP_PORT\" --root \"$SWEEP_DESTINATION\" --write --allow-clear \
+             --state \"$SWEEP_RUN/daemon\" {} >\"$SWEEP_RUN/ready\"",
+            serve.join(" ")
+        );
+        (command, Some(server))
+    }
+}
+
+/// For a shell.
+fn quoted(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
+    match !text.is_empty() && text.chars().all(is_plain) {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', "'\\''")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_reach_a_command_whole() {
+        assert_eq!(quoted("--streams=4"), "--streams=4");
+        assert_eq!(quoted("a b"), "'a b'");
+        assert_eq!(quoted("it's"), "'it'\\''s'");
+        assert_eq!(quoted(""), "''");
+    }
+
+    #[test]
+    fn a_file_system_of_the_lab_is_where_files_arrive() {
+        let arguments = [
+            "--rtt=1ms",
+            "--storage=gluster:nodes=2",
+            "--storage=/a:rate=1MBps",
+        ];
+        let mounted = mounted(&arguments.map(str::to_owned), Path::new("/w/run"));
+        assert_eq!(mounted[1], "--storage=gluster:nodes=2,at=/w/run");
+        assert_eq!((&*mounted[0], &*mounted[2]), (arguments[0], arguments[2]));
+    }
+
+    #[test]
+    fn endpoints_have_hosts() {
+        for (endpoint, host) in [
+            ("longhaul://user@far.example:4960/data", "far.example:4960"),
+            ("user@far:path", "far:path"),
+            ("far", "far"),
+        ] {
+            assert_eq!(host_of(endpoint), host);
+        }
+    }
+}

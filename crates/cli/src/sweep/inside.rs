@@ -1,0 +1,445 @@
+//! One run, in a process of its own: the lab around it, both ends, and what is
+//! seen of them from outside.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::MutexGuard;
+use std::time::{Duration, Instant};
+
+use longhaul_lab::isolate::{self, Inside, Outside};
+use longhaul_lab::lab::{Host, Lab};
+use longhaul_lab::processes::{Event, Processes, Spent, listens, listens_here};
+use longhaul_measure::record::{CpuUse, Ended, Side};
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use super::accounts::{self, Account, Sides};
+use super::dataset::Set;
+use super::host;
+use super::lab_report;
+use super::plan::read_lab;
+use super::sockets::SocketTable;
+use super::step::{Client, Step, StepResult};
+use super::watcher::{Watched, Watcher};
+use crate::commands::lab::inside::{Running, Start};
+use crate::messages::finish;
+
+/// Between two looks whether a server listens.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+/// A server may take so long until it listens.
+const SERVER_WAIT: Duration = Duration::from_secs(30);
+
+/// A server has so long to end by itself.
+const SERVER_ENDS_WITHIN: Duration = Duration::from_secs(2);
+
+/// Makes a run and writes what came of it; gives an exit code.
+///
+/// # Errors
+///
+/// What could not be made.
+pub fn run(step: Step) -> Result<u8, String> {
+    // Whoever asked and died wants nothing any more. Refused, it runs to its cap.
+    let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
+    match step.lab.clone() {
+        None => conclude(run_here(&step)),
+        Some(plan) => {
+            let (scenario, host_sysctl) = read_lab(&plan.arguments)?;
+            let start = Start {
+                scenario,
+                name: plan.name,
+                host_sysctl,
+            };
+            let inside =
+                |inside: Inside| conclude(run_in_lab(inside, start, &step)).unwrap_or_default();
+            isolate::run(Outside::Attached, inside).map_err(|error| error.to_string())
+        }
+    }
+}
+
+fn conclude(ended: Result<(), String>) -> Result<u8, String> {
+    let ended =
+        ended.map_err(|text| crate::messages::Stop::new(crate::messages::Exit::Local, text));
+    Ok(finish(ended.map(|()| crate::messages::Exit::Done)).code())
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+/// Where commands run.
+enum Place<'a> {
+    /// On hosts of a lab.
+    Lab(&'a std::sync::Mutex<Lab>),
+    /// On this machine.
+    Here,
+}
+
+impl Place<'_> {
+    fn lab(&self) -> Option<MutexGuard<'_, Lab>> {
+        match self {
+            Place::Lab(lab) => Some(
+                lab.lock()
+                    .unwrap_or_else(std::sync::PoisonError::into_inner),
+            ),
+            Place::Here => None,
+        }
+    }
+
+    /// Does something in a host's network.
+    fn within<T: Send>(&self, host: &str, work: impl FnOnce() -> T + Send) -> Result<T, String> {
+        match self.lab() {
+            None => Ok(work()),
+            Some(lab) => {
+                let host = find(&lab, host)?;
+                host.namespace().within(work).map_err(text)
+            }
+        }
+    }
+
+    fn start(
+        &self,
+        processes: &Processes,
+        host: &str,
+        command: &mut Command,
+    ) -> Result<Pid, String> {
+        let started = match self.lab() {
+            None => command.spawn().map(|child| Pid::from_child(&child)),
+            Some(lab) => processes.start(&lab, find(&lab, host)?, command),
+        };
+        started.map_err(|error| format!("sh: {error}"))
+    }
+
+    fn listens(&self, port: u16) -> Result<bool, String> {
+        match self.lab() {
+            None => listens_here(port).map_err(text),
+            Some(lab) => listens(find(&lab, "b1")?, Some(port)).map_err(text),
+        }
+    }
+
+    fn sides(&self) -> Sides {
+        let mut sides = Sides::default();
+        let inode = |descriptor: std::os::fd::BorrowedFd<'_>| {
+            let file = File::from(descriptor.try_clone_to_owned()?);
+            file.metadata().map(|found| found.ino())
+        };
+        match self.lab() {
+            None => sides.root = i32::try_from(std::process::id()).ok(),
+            Some(lab) => {
+                for host in lab.hosts() {
+                    let side = match host.addresses.name.starts_with('a') {
+                        true => &mut sides.source,
+                        false => &mut sides.destination,
+                    };
+                    side.extend(inode(host.namespace().descriptor()));
+                }
+            }
+        }
+        sides
+    }
+}
+
+fn find<'a>(lab: &'a Lab, name: &str) -> Result<&'a Host, String> {
+    lab.host(name)
+        .ok_or_else(|| format!("the lab has no host {name}"))
+}
+
+fn run_in_lab(inside: Inside, start: Start, step: &Step) -> Result<(), String> {
+    let mut running = Running::start(inside, start).map_err(|stop| stop.text)?;
+    let lab = std::sync::Arc::clone(&running.lab);
+    let mut result = measure(&Place::Lab(&lab), &mut running.processes, step)?;
+    let report = running.lab().report().map_err(text)?;
+    lab_report::into_result(&report, &mut result);
+    compare(step, &mut result)?;
+    write_result(&step.result, &result)
+}
+
+fn run_here(step: &Step) -> Result<(), String> {
+    let mut processes = Processes::watch().map_err(text)?;
+    let mut result = measure(&Place::Here, &mut processes, step)?;
+    compare(step, &mut result)?;
+    write_result(&step.result, &result)
+}
+
+/// Here, while what the lab has mounted is there.
+fn compare(step: &Step, result: &mut StepResult) -> Result<(), String> {
+    let destination = &step.clients[0].destination;
+    result.storage = host::storage(destination);
+    if let Some((shape, below)) = &step.expected {
+        result.arrived = Some(Set::load(*shape, below)?.compare(destination));
+    }
+    Ok(())
+}
+
+/// An empty directory that everybody may write to: some servers serve as nobody.
+fn make_destination(directory: &Path) -> Result<(), String> {
+    let everybody = std::fs::Permissions::from_mode(0o777);
+    let made = std::fs::create_dir_all(directory);
+    let made = made.and_then(|()| std::fs::set_permissions(directory, everybody));
+    made.map_err(|error| format!("{}: {error}", directory.display()))
+}
+
+fn write_result(path: &Path, result: &StepResult) -> Result<(), String> {
+    let json = serde_json::to_vec(result).map_err(text)?;
+    std::fs::write(path, json).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Servers, then clients, then the clock.
+fn measure(
+    place: &Place<'_>,
+    processes: &mut Processes,
+    step: &Step,
+) -> Result<StepResult, String> {
+    let mut servers = Vec::new();
+    let mut clients = step.clients.clone();
+    for client in &mut clients {
+        make_destination(&client.destination)?;
+        if let Some(server) = start_server(place, processes, client)? {
+            servers.push(server);
+        }
+    }
+    let mut sides = place.sides();
+    if let Place::Here = place {
+        let numbers = servers.iter().map(|pid: &Pid| pid.as_raw_nonzero().get());
+        sides.servers = numbers.collect();
+    }
+    let table = place.within("a1", SocketTable::open)?.map_err(text)?;
+    let before = accounts::look(&sides);
+    processes.take_spent();
+    let watcher = Watcher::start(step, table, sides.clone()).map_err(text)?;
+    let mut pids = Vec::new();
+    let began = Instant::now();
+    for client in &clients {
+        pids.push(start_client(place, processes, client)?);
+    }
+    let end = attend(place, processes, step, pids[0], began)?;
+    if clients[0].syncs && end.ended == Ended::Done {
+        sync(&clients[0].destination)?;
+    }
+    let wall = began.elapsed();
+    let spent = processes.take_spent();
+    let watched = watcher.stop();
+    let now = accounts::look(&sides);
+    for pid in pids.iter().skip(1) {
+        processes.end_group(*pid, SERVER_ENDS_WITHIN);
+    }
+    for server in servers {
+        processes.end_group(server, SERVER_ENDS_WITHIN);
+    }
+    let mut seen = watched.accounts.clone();
+    note_clients(&mut seen, &clients, &pids);
+    let settings = |host: &str| place.within(host, host::settings);
+    Ok(StepResult {
+        ended: end.ended,
+        wall,
+        exit: end.exit,
+        cpu: cpu(&clients, &before, &seen, &now, &spent),
+        emulator: None,
+        retransmitted: watched.retransmitted(),
+        tcp: watched.summary(step),
+        samples: watched.written,
+        beside: beside(&watched, &clients, wall),
+        arrived: None,
+        storage: String::new(),
+        source_settings: settings("a1")?,
+        destination_settings: match place {
+            Place::Lab(_) => settings("b1")?,
+            Place::Here => BTreeMap::new(),
+        },
+        doubts: Vec::new(),
+    })
+}
+
+/// A client may end before anybody looked.
+fn note_clients(seen: &mut BTreeMap<i32, Account>, clients: &[Client], pids: &[Pid]) {
+    for (client, pid) in clients.iter().zip(pids) {
+        let account = Account {
+            name: client.method.clone(),
+            parent: 0,
+            side: Some(Side::Source),
+            user: Duration::ZERO,
+            system: Duration::ZERO,
+        };
+        seen.entry(pid.as_raw_nonzero().get()).or_insert(account);
+    }
+}
+
+/// With others beside it, who spent what cannot be told by side alone: nothing is
+/// said then.
+fn cpu(
+    clients: &[Client],
+    before: &BTreeMap<i32, Account>,
+    seen: &BTreeMap<i32, Account>,
+    now: &BTreeMap<i32, Account>,
+    ended: &[Spent],
+) -> Vec<CpuUse> {
+    match clients.len() {
+        1 => accounts::spent(before, seen, now, ended),
+        _ => Vec::new(),
+    }
+}
+
+fn beside(
+    watched: &Watched,
+    clients: &[Client],
+    wall: Duration,
+) -> Vec<longhaul_measure::record::Beside> {
+    let others = clients.iter().skip(1);
+    others
+        .map(|client| watched.beside(&client.method, client.port, wall))
+        .collect()
+}
+
+fn shell(client: &Client, command: &str) -> Command {
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", command])
+        .envs(&client.environment)
+        .current_dir(&client.directory)
+        .stdin(Stdio::null())
+        .process_group(0);
+    shell
+}
+
+fn append(path: &Path) -> Result<File, String> {
+    let opened = File::options().create(true).append(true).open(path);
+    opened.map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// In a group of its own, until it listens. What a daemon of ours says of itself
+/// becomes variables of its client.
+fn start_server(
+    place: &Place<'_>,
+    processes: &mut Processes,
+    client: &mut Client,
+) -> Result<Option<Pid>, String> {
+    let Some(server) = client.server.clone() else {
+        return Ok(None);
+    };
+    let errors = append(&client.errors)?;
+    let mut command = shell(client, &server);
+    command
+        .stderr(errors.try_clone().map_err(text)?)
+        .stdout(errors);
+    let pid = place.start(processes, "b1", &mut command)?;
+    let deadline = Instant::now() + SERVER_WAIT;
+    loop {
+        if place.listens(client.port)? && take_ready(client)? {
+            return Ok(Some(pid));
+        }
+        match processes.next(Some(LOOK_AGAIN)) {
+            Some(Event::Ended(ended, code)) if ended == pid => {
+                let what = format!("ended with exit code {code} before it listened");
+                return Err(no_server(client, &what));
+            }
+            Some(Event::Signal(signal)) if signal != signal_hook::consts::SIGUSR1 => {
+                return Err("interrupted".to_owned());
+            }
+            _ => {}
+        }
+        if Instant::now() > deadline {
+            return Err(no_server(client, "does not listen"));
+        }
+    }
+}
+
+fn no_server(client: &Client, what: &str) -> String {
+    let said = super::outcome::last_words(&client.errors);
+    let server = client.server.as_deref().unwrap_or_default();
+    format!(
+        "method \"{}\": its server {what}: {server}: {said}",
+        client.method
+    )
+}
+
+/// False where the daemon has not said yet how it is reached.
+fn take_ready(client: &mut Client) -> Result<bool, String> {
+    let Some(path) = &client.ready else {
+        return Ok(true);
+    };
+    let said = std::fs::read_to_string(path).unwrap_or_default();
+    if !said.ends_with('\n') {
+        return Ok(false);
+    }
+    let ready: serde_json::Value =
+        serde_json::from_str(&said).map_err(|error| format!("{}: {error}", path.display()))?;
+    for (key, variable) in [
+        ("fingerprint", "SWEEP_FINGERPRINT"),
+        ("token_file", "SWEEP_TOKEN_FILE"),
+    ] {
+        let value = ready[key].as_str().unwrap_or_default().to_owned();
+        client.environment.insert(variable.to_owned(), value);
+    }
+    Ok(true)
+}
+
+fn start_client(place: &Place<'_>, processes: &Processes, client: &Client) -> Result<Pid, String> {
+    let mut command = shell(client, &client.command);
+    command
+        .stdout(append(&client.output)?)
+        .stderr(append(&client.errors)?);
+    place.start(processes, "a1", &mut command)
+}
+
+struct End {
+    ended: Ended,
+    exit: Option<i32>,
+}
+
+/// Until the client ends, or is ended at the cap; cuts the path in between.
+fn attend(
+    place: &Place<'_>,
+    processes: &mut Processes,
+    step: &Step,
+    client: Pid,
+    began: Instant,
+) -> Result<End, String> {
+    let mut cut = step.cut;
+    loop {
+        let next = cut.map_or(step.cap, |(at, _)| at.min(step.cap));
+        let left = next.saturating_sub(began.elapsed());
+        match processes.next(Some(left)) {
+            Some(Event::Ended(pid, code)) if pid == client => {
+                let ended = if code == 0 {
+                    Ended::Done
+                } else {
+                    Ended::Failed
+                };
+                let exit = Some(i32::from(code));
+                return Ok(End { ended, exit });
+            }
+            Some(Event::Signal(signal)) if signal != signal_hook::consts::SIGUSR1 => {
+                return Err("interrupted".to_owned());
+            }
+            _ => {}
+        }
+        if let Some((at, length)) = cut
+            && began.elapsed() >= at
+        {
+            if let Some(lab) = place.lab() {
+                lab.cut(length).map_err(text)?;
+            }
+            cut = None;
+        }
+        if began.elapsed() >= step.cap {
+            // Gone this moment: then there is nothing to end.
+            let _ = kill_process_group(client, Signal::KILL);
+            let ended = Ended::Capped;
+            return Ok(End { ended, exit: None });
+        }
+    }
+}
+
+/// Everything on the destination's file system is durable.
+fn sync(directory: &Path) -> Result<(), String> {
+    let open = || -> io::Result<()> {
+        let directory = File::open(directory)?;
+        Ok(rustix::fs::syncfs(directory.as_fd())?)
+    };
+    open().map_err(|error| format!("{}: {error}", directory.display()))
+}

@@ -1,0 +1,52 @@
+//! What a lab did and doubts, as records have it.
+
+use std::time::Duration;
+
+use longhaul_lab::report::{Doubt as LabDoubt, LabReport};
+use longhaul_measure::doubt::Doubt;
+use longhaul_measure::record::{CpuUse, EmulatorReport, Side};
+
+use super::step::StepResult;
+
+/// Later than this is late: what the lab promises for the RTT.
+const LATE_MICROSECONDS: u64 = 200;
+
+/// Adds it to what came of a run.
+pub fn into_result(report: &LabReport, result: &mut StepResult) {
+    let emulator = &report.emulator;
+    let sum = |of: fn(&longhaul_lab::link::LinkCounters) -> u64| {
+        emulator.wires.iter().map(|wire| of(&wire.counters)).sum()
+    };
+    let packets = emulator.lateness.total();
+    let share = emulator.lateness.share_beyond(LATE_MICROSECONDS);
+    result.emulator = Some(EmulatorReport {
+        packets,
+        lost: sum(|c| c.lost),
+        overflowed: sum(|c| c.queue_drops),
+        late: (share * packets as f64).round() as u64,
+        worst_late: emulator.lateness.greatest,
+        busy: emulator.busiest.clamp(0.0, 1.0),
+    });
+    result.cpu.push(CpuUse {
+        process: "lab".to_owned(),
+        side: Side::Emulator,
+        user: emulator.cpu.saturating_sub(emulator.watching),
+        system: Duration::ZERO,
+    });
+    result.doubts.extend(report.doubts().iter().map(doubt));
+}
+
+fn doubt(doubt: &LabDoubt) -> Doubt {
+    match *doubt {
+        LabDoubt::Bottleneck { busiest } => Doubt::EmulatorCpuBound {
+            busy: busiest.clamp(0.0, 1.0),
+        },
+        LabDoubt::Late { share, most } => Doubt::EmulatorLate {
+            late: share,
+            worst_seconds: most.as_secs_f64(),
+        },
+        LabDoubt::Overrun { packets }
+        | LabDoubt::NoMemory { packets }
+        | LabDoubt::Refused { packets } => Doubt::EmulatorDropped { packets },
+    }
+}

@@ -1,0 +1,155 @@
+//! The file of records: who is in it is done; a line that was cut off is dropped.
+
+use std::collections::HashSet;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use longhaul_measure::record::{OnFault, RunRecord, read_records};
+use rustix::fs::{FlockOperation, flock};
+
+/// Records of a sweep, open for more.
+#[derive(Debug)]
+pub struct Ledger {
+    path: PathBuf,
+    file: File,
+    done: HashSet<String>,
+}
+
+/// What was found.
+#[derive(Debug)]
+pub struct Found {
+    /// Runs that are done.
+    pub runs: Vec<RunRecord>,
+    /// The number of a line that was cut off; it was dropped.
+    pub dropped: Option<usize>,
+}
+
+impl Ledger {
+    /// Opens it, alone.
+    ///
+    /// # Errors
+    ///
+    /// Where it cannot be read, another sweep has it, or a line is no record.
+    pub fn open(path: &Path) -> Result<(Ledger, Found), String> {
+        let wrong = |error: io::Error| format!("{}: {error}", path.display());
+        let opened = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path);
+        let mut file = opened.map_err(wrong)?;
+        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return Err(format!(
+                "another sweep writes {}: wait for its end, or choose another file with -o",
+                path.display()
+            ));
+        }
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(wrong)?;
+        let whole = bytes
+            .iter()
+            .rposition(|byte| *byte == b'\n')
+            .map_or(0, |at| at + 1);
+        let dropped = (whole < bytes.len())
+            .then(|| bytes[..whole].iter().filter(|byte| **byte == b'\n').count() + 1);
+        if dropped.is_some() {
+            file.set_len(whole as u64).map_err(wrong)?;
+        }
+        file.seek(SeekFrom::Start(whole as u64)).map_err(wrong)?;
+        let mut runs = Vec::new();
+        let read = read_records(&bytes[..whole], OnFault::Refuse, |record| {
+            runs.push(record);
+            Ok(())
+        });
+        read.map_err(|fault| format!("{}: {fault}; mend or remove that line", path.display()))?;
+        let ledger = Ledger {
+            path: path.to_owned(),
+            file,
+            done: runs.iter().map(|run| run.run.id.clone()).collect(),
+        };
+        Ok((ledger, Found { runs, dropped }))
+    }
+
+    /// Whether a run is in it.
+    pub fn has(&self, id: &str) -> bool {
+        self.done.contains(id)
+    }
+
+    /// Adds a run: one write, then durable.
+    ///
+    /// # Errors
+    ///
+    /// Where the record makes no sense, or the file cannot be written.
+    pub fn add(&mut self, record: &RunRecord) -> Result<(), String> {
+        let line = record.to_line().map_err(|error| error.to_string())?;
+        let written = self.file.write_all(format!("{line}\n").as_bytes());
+        let durable = written.and_then(|()| self.file.sync_data());
+        durable.map_err(|error| format!("{}: {error}", self.path.display()))?;
+        self.done.insert(record.run.id.clone());
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longhaul_measure::record::{Measures, PathRecord, RunIdentity};
+    use longhaul_measure::sources::ExternalRun;
+    use longhaul_units::{BitRate, ByteCount};
+    use std::time::Duration;
+
+    fn record(id: &str) -> RunRecord {
+        let run = ExternalRun {
+            tool: "iperf3",
+            moved: ByteCount(1_000_000),
+            wall: Duration::from_secs(1),
+            ..ExternalRun::default()
+        };
+        let identity = RunIdentity {
+            id: id.to_owned(),
+            ..RunIdentity::default()
+        };
+        let path = PathRecord {
+            capacity: BitRate::new(1e9).unwrap(),
+            ..PathRecord::default()
+        };
+        let record = run.into_record(identity, path);
+        assert_eq!(record.measures, Measures::Memory);
+        record
+    }
+
+    #[test]
+    fn a_line_that_was_cut_off_is_dropped_and_named() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("runs.jsonl");
+        let (mut ledger, found) = Ledger::open(&path).unwrap();
+        assert_eq!((found.runs.len(), found.dropped), (0, None));
+        ledger.add(&record("a")).unwrap();
+        ledger.add(&record("b")).unwrap();
+        assert!(Ledger::open(&path).unwrap_err().contains("another sweep"));
+        drop(ledger);
+        let whole = std::fs::read(&path).unwrap();
+        // Killed at any byte of the second line, the first stays and the second goes.
+        let first = whole.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+        for end in first + 1..whole.len() {
+            std::fs::write(&path, &whole[..end]).unwrap();
+            let (mut ledger, found) = Ledger::open(&path).unwrap();
+            assert_eq!((found.runs.len(), found.dropped), (1, Some(2)));
+            assert!(ledger.has("a") && !ledger.has("b"));
+            ledger.add(&record("b")).unwrap();
+            drop(ledger);
+            assert_eq!(std::fs::read(&path).unwrap(), whole);
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_no_record_is_refused_by_number() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("runs.jsonl");
+        std::fs::write(&path, "\nnonsense\n").unwrap();
+        let error = Ledger::open(&path).unwrap_err();
+        assert!(error.contains("line 2"), "{error}");
+    }
+}

@@ -1,0 +1,389 @@
+//! From what was seen of a run to its record.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
+use std::path::Path;
+use std::time::Duration;
+
+use longhaul_measure::doubt::Doubt;
+use longhaul_measure::record::{
+    DatasetRecord, Ended, HostRecord, Knob, LayerUse, Measures, Method as MethodRecord, Outcome,
+    PathRecord, RunIdentity, RunRecord, SCHEMA, Sidecar,
+};
+use longhaul_measure::sources::read_iperf3;
+use longhaul_units::{BitRate, ByteCount};
+use serde_json::Value;
+
+use super::file::Reads;
+use super::host;
+use super::plan::Cell;
+use super::step::StepResult;
+
+/// Of a failure, so much is kept: a record is a short line.
+const LONGEST_ERROR: usize = 300;
+
+/// Of a command line likewise.
+const LONGEST_COMMAND: usize = 600;
+
+/// The end of an output in which its last line is looked for: a summary of ours has
+/// about a kilobyte.
+const LAST_BYTES: u64 = 64 << 10;
+
+/// Beyond this share of all processors hosts had none left.
+const BUSY_SHARE: f64 = 0.9;
+
+/// Numbers of our own summary that a record keeps.
+const SAID: [&str; 6] = [
+    "lost_streams",
+    "corrupt_blocks",
+    "moved_bytes",
+    "moved_again_bytes",
+    "wire_bytes",
+    "seconds",
+];
+
+/// What is known of a run beside what was seen of it.
+pub struct About<'a> {
+    /// Which one.
+    pub run: RunIdentity,
+    /// Its configuration.
+    pub cell: &'a Cell,
+    /// Its data.
+    pub dataset: DatasetRecord,
+    /// Its method's version.
+    pub version: String,
+    /// Its command.
+    pub command: String,
+    /// What made this longhaul: commit and build.
+    pub build: &'a str,
+    /// The client's standard output.
+    pub output: &'a Path,
+    /// All else that was said.
+    pub errors: &'a Path,
+    /// Where data lay.
+    pub storage: String,
+    /// The file of samples.
+    pub sidecar: Option<String>,
+}
+
+/// The last of what a file says, on one line.
+pub fn last_words(path: &Path) -> String {
+    let text = tail(path).unwrap_or_default();
+    let lines: Vec<&str> = text
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect();
+    shortened(
+        &lines[lines.len().saturating_sub(3)..].join("; "),
+        LONGEST_ERROR,
+    )
+}
+
+fn shortened(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.to_owned(),
+    }
+}
+
+fn tail(path: &Path) -> std::io::Result<String> {
+    let mut file = File::open(path)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(LAST_BYTES)))?;
+    let mut bytes = Vec::new();
+    file.take(LAST_BYTES).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The last line of our own `--json`.
+fn summary_of(output: &Path) -> Option<Value> {
+    let text = tail(output).ok()?;
+    let line = text.lines().rev().find(|line| !line.trim().is_empty())?;
+    let value: Value = serde_json::from_str(line).ok()?;
+    (value["event"] == "summary").then_some(value)
+}
+
+/// Its record.
+pub fn record(about: About<'_>, mut result: StepResult) -> RunRecord {
+    let cell = about.cell;
+    let mut doubts = std::mem::take(&mut result.doubts);
+    let mut outcome = match cell.method.reads {
+        Some(Reads::Iperf3) => outcome_of_iperf3(&about, &result, &mut doubts),
+        None => outcome_of_files(&about, &result, &mut doubts),
+    };
+    let summary = cell
+        .method
+        .longhaul
+        .then(|| summary_of(about.output))
+        .flatten();
+    let summary = summary.unwrap_or_default();
+    for name in SAID {
+        if let Some(number) = summary[name].as_f64() {
+            outcome.said.insert(name.to_owned(), number);
+        }
+    }
+    if let Some(segments) = summary["retransmitted_segments"].as_u64() {
+        outcome.retransmitted_segments = Some(segments);
+    }
+    let seconds = outcome.wall.as_secs_f64();
+    doubts.extend(Doubt::of_length(seconds, cell.path.rtt.as_secs_f64()));
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+    let spent: f64 = result
+        .cpu
+        .iter()
+        .map(|c| (c.user + c.system).as_secs_f64())
+        .sum();
+    let busy = spent / (seconds * cores as f64);
+    if busy > BUSY_SHARE {
+        doubts.push(Doubt::HostCpuBound {
+            busy: busy.min(1.0),
+        });
+    }
+    let [source, destination] = hosts(&about, &result);
+    RunRecord {
+        schema: SCHEMA,
+        run: about.run,
+        measures: cell.method.measures,
+        method: MethodRecord {
+            name: cell.method.name.clone(),
+            version: about.version,
+            command: shortened(&about.command, LONGEST_COMMAND),
+            endpoint: cell.method.endpoint.clone(),
+            security: cell.method.security.clone(),
+        },
+        knobs: knobs(cell),
+        path: path(cell, &result),
+        source,
+        destination,
+        dataset: about.dataset,
+        outcome,
+        cpu: result.cpu,
+        layers: [&summary["layers"], &summary["peer_layers"]]
+            .into_iter()
+            .flat_map(layers)
+            .collect(),
+        tcp: result.tcp,
+        beside: result.beside,
+        samples: about
+            .sidecar
+            .filter(|_| result.samples > 0)
+            .map(|file| Sidecar {
+                file,
+                count: result.samples,
+            }),
+        doubts,
+    }
+}
+
+/// Both hosts of a lab are this machine: what they share stands once.
+fn hosts(about: &About<'_>, result: &StepResult) -> [HostRecord; 2] {
+    let mut source = host::describe("a");
+    let mut destination = HostRecord {
+        name: "b".to_owned(),
+        ..HostRecord::default()
+    };
+    if about.cell.path.is_local() {
+        destination = HostRecord {
+            name: "b".to_owned(),
+            ..source.clone()
+        };
+    }
+    [source.storage, destination.storage] = [about.storage.clone(), result.storage.clone()];
+    source.settings = result.source_settings.clone();
+    if !about.build.is_empty() {
+        source
+            .settings
+            .insert("longhaul build".to_owned(), about.build.to_owned());
+    }
+    source
+        .settings
+        .insert("path".to_owned(), about.cell.path.text());
+    let differing = result.destination_settings.iter();
+    let differing = differing.filter(|(name, value)| source.settings.get(*name) != Some(value));
+    destination.settings = differing
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
+    [source, destination]
+}
+
+/// What was set for the run, by name: of the method, and what else the sweep varies.
+fn knobs(cell: &Cell) -> BTreeMap<String, Knob> {
+    let mut knobs = cell.knobs.clone();
+    let mut note = |name: &str, value: Option<&String>| {
+        if let Some(value) = value {
+            knobs.insert(name.to_owned(), Knob::Word(value.clone()));
+        }
+    };
+    note("sysctls", cell.sysctls.as_ref().map(|set| &set.name));
+    note(
+        "storage",
+        cell.storage.as_ref().map(|storage| &storage.name),
+    );
+    note("cross", cell.cross.as_ref().map(|cross| &cross.name));
+    for (key, value) in &cell.path.settings {
+        let is_elsewhere = matches!(
+            key.as_str(),
+            "rtt" | "rate" | "loss" | "congestion" | "capacity" | "endpoint" | "link-time" | "here"
+        );
+        if !is_elsewhere {
+            note(key, Some(value));
+        }
+    }
+    knobs
+}
+
+fn path(cell: &Cell, result: &StepResult) -> PathRecord {
+    let lab = cell.path.lab.as_ref().map(|(lab, _)| lab);
+    PathRecord {
+        name: match lab {
+            Some(_) => "lab".to_owned(),
+            None => cell.path.text(),
+        },
+        rtt: cell.path.rtt,
+        capacity: cell.path.capacity,
+        rate: lab.and_then(|lab| lab.path.rate),
+        loss: lab.map_or(0.0, |lab| lab.path.loss.mean()),
+        // One in BDPs differs from path to path of one profile: `settings` has it.
+        queue: None,
+        congestion_control: lab.map(|lab| lab.congestion.clone()).unwrap_or_default(),
+        emulator: result.emulator.clone(),
+    }
+}
+
+fn layers(list: &Value) -> Vec<LayerUse> {
+    let list = list.as_array().into_iter().flatten();
+    let layer = |value: &Value| {
+        Some(LayerUse {
+            layer: value["layer"].as_str()?.to_owned(),
+            flows: u32::try_from(value["flows"].as_u64()?).ok()?,
+            utilisation: value["utilisation"].as_f64()?.clamp(0.0, 1.0),
+        })
+    };
+    list.filter_map(layer).collect()
+}
+
+fn outcome(ended: Ended, moved: u64, wall: Duration, result: &StepResult) -> Outcome {
+    Outcome {
+        ended,
+        moved: ByteCount(moved),
+        wall,
+        goodput: BitRate::from_transfer(ByteCount(moved), wall),
+        exit: result.exit,
+        error: String::new(),
+        retransmitted_segments: result.retransmitted,
+        said: BTreeMap::new(),
+    }
+}
+
+/// Of files: what is there and right counts; what is wrong fails the run.
+fn outcome_of_files(about: &About<'_>, result: &StepResult, doubts: &mut Vec<Doubt>) -> Outcome {
+    let whole = about.dataset.size.0;
+    let (moved, wrong) = match &result.arrived {
+        Some(arrived) => (arrived.bytes, arrived.wrong.clone()),
+        None => {
+            if about.cell.method.measures == Measures::Transfer {
+                doubts.push(Doubt::NotCompared);
+            }
+            (
+                if result.ended == Ended::Done {
+                    whole
+                } else {
+                    0
+                },
+                None,
+            )
+        }
+    };
+    let mut outcome = outcome(result.ended, moved, result.wall, result);
+    outcome.error = match (result.ended, wrong) {
+        (Ended::Done, None) => String::new(),
+        (Ended::Done, Some(wrong)) => {
+            outcome.ended = Ended::Failed;
+            shortened(&wrong, LONGEST_ERROR)
+        }
+        (Ended::Failed | Ended::Capped, _) => last_words(about.errors),
+    };
+    outcome
+}
+
+/// Of an instrument: its own bytes and seconds.
+fn outcome_of_iperf3(about: &About<'_>, result: &StepResult, doubts: &mut Vec<Doubt>) -> Outcome {
+    let read = File::open(about.output).map_err(|error| error.to_string());
+    let read = read.and_then(|file| read_iperf3(BufReader::new(file)).map_err(|e| e.to_string()));
+    match read {
+        Ok(run) if result.ended == Ended::Done => {
+            doubts.extend(run.doubts);
+            let mut outcome = outcome(Ended::Done, run.moved.0, run.wall, result);
+            outcome.retransmitted_segments = run.retransmitted_segments;
+            outcome
+        }
+        read => {
+            let mut outcome = outcome(result.ended, 0, result.wall, result);
+            if outcome.ended == Ended::Done {
+                outcome.ended = Ended::Failed;
+            }
+            let said = last_words(about.errors);
+            outcome.error = match (said.is_empty(), read) {
+                (true, Err(error)) => shortened(&error, LONGEST_ERROR),
+                _ => said,
+            };
+            outcome
+        }
+    }
+}
+
+/// The first line that a command prints.
+pub fn version_of(command: &str) -> String {
+    let output = std::process::Command::new("sh")
+        .args(["-c", command])
+        .stdin(std::process::Stdio::null())
+        .output();
+    let Ok(output) = output else {
+        return String::new();
+    };
+    // ssh and some others tell it on standard error.
+    let texts = [output.stdout, output.stderr];
+    let mut lines = texts
+        .iter()
+        .flat_map(|text| text.lines().map_while(Result::ok));
+    shortened(
+        lines
+            .find(|line| !line.trim().is_empty())
+            .unwrap_or_default()
+            .trim(),
+        80,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_words_are_short_and_on_one_line() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("errors");
+        std::fs::write(&path, "one\n\ntwo\nthree\n  four\n").unwrap();
+        assert_eq!(last_words(&path), "two; three; four");
+        std::fs::write(&path, "é".repeat(1000)).unwrap();
+        assert_eq!(last_words(&path).chars().count(), LONGEST_ERROR + 1);
+        assert_eq!(last_words(&home.path().join("none")), "");
+    }
+
+    #[test]
+    fn a_summary_is_the_last_line() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("output");
+        std::fs::write(
+            &path,
+            "{\"event\":\"progress\"}\n{\"event\":\"summary\",\"streams\":3}\n",
+        )
+        .unwrap();
+        assert_eq!(summary_of(&path).unwrap()["streams"], 3);
+        std::fs::write(&path, "{\"event\":\"progress\"}\n").unwrap();
+        assert_eq!(summary_of(&path), None);
+        assert_eq!(version_of("echo; echo '  tool 1.2 '"), "tool 1.2");
+    }
+}

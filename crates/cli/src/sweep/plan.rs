@@ -1,0 +1,474 @@
+//! Which runs a sweep is made of, in which order.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use clap::Parser;
+use longhaul_lab::scenario::Scenario;
+use longhaul_measure::random::Random;
+use longhaul_measure::record::Knob;
+use longhaul_units::{BitRate, ByteCount, parse_span};
+
+use super::file::{Cross, Data, Method, Storage, SweepFile, SysctlSet};
+use crate::arguments::lab::ScenarioArguments;
+
+/// TCP's payload of a full frame, in bytes of 1538 on the wire at an MTU of 1500
+/// (timestamps are on), and of other MTUs likewise.
+fn payload_share(mtu: u16) -> f64 {
+    (f64::from(mtu) - 52.0) / (f64::from(mtu) + 38.0)
+}
+
+/// Beyond this a sweep is a mistake.
+const MOST_RUNS: usize = 1_000_000;
+
+/// A path that runs go over.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Path {
+    /// What it was written as.
+    pub settings: BTreeMap<String, String>,
+    /// The lab, and arguments that make it; none: a real path.
+    pub lab: Option<(Scenario, Vec<String>)>,
+    /// The other end of a real one; none, too: both ends are on this host.
+    pub endpoint: Option<String>,
+    /// Round-trip time.
+    pub rtt: Duration,
+    /// What TCP payload can carry.
+    pub capacity: BitRate,
+    /// How much data, in time of the link.
+    pub link_time: Option<Duration>,
+    /// A cut: when, and for how long.
+    pub cut: Option<(Duration, Duration)>,
+}
+
+/// One configuration.
+#[derive(Clone, Debug)]
+pub struct Cell {
+    /// Its path.
+    pub path: Path,
+    /// Parameters of the hosts.
+    pub sysctls: Option<SysctlSet>,
+    /// Where data lie.
+    pub storage: Option<Storage>,
+    /// What else uses the path.
+    pub cross: Option<Cross>,
+    /// What is moved.
+    pub data: Data,
+    /// How many bytes of it, in all.
+    pub bytes: u64,
+    /// What moves it.
+    pub method: Method,
+    /// What is set.
+    pub knobs: BTreeMap<String, Knob>,
+}
+
+/// One run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Planned {
+    /// Its configuration.
+    pub cell: usize,
+    /// Its round, from 1; 0: a warm-up.
+    pub round: u64,
+    /// Of its configuration in this round.
+    pub number: u64,
+}
+
+/// All of it.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Configurations.
+    pub cells: Vec<Cell>,
+    /// Runs in their order.
+    pub runs: Vec<Planned>,
+}
+
+impl Plan {
+    /// Of a file.
+    ///
+    /// # Errors
+    ///
+    /// A sentence: what makes no sense in it.
+    pub fn of(file: &SweepFile) -> Result<Plan, String> {
+        let mut cells = Vec::new();
+        for settings in file.points() {
+            let path = Path::of(settings, file.seed)?;
+            for method in file.methods.iter().filter(|m| path.is_for(m)) {
+                cells.extend(cells_of(file, &path, method)?);
+                if cells.len() > MOST_RUNS {
+                    return Err(format!("more than {MOST_RUNS} configurations"));
+                }
+            }
+        }
+        if cells.is_empty() {
+            return Err("there is nothing to run: no path is left for any method".to_owned());
+        }
+        let runs = order(file, &cells)?;
+        Ok(Plan { cells, runs })
+    }
+}
+
+/// A value, or that there is none.
+fn optional<T: Clone>(list: &[T]) -> Vec<Option<T>> {
+    match list {
+        [] => vec![None],
+        list => list.iter().cloned().map(Some).collect(),
+    }
+}
+
+fn cells_of(file: &SweepFile, path: &Path, method: &Method) -> Result<Vec<Cell>, String> {
+    let mut cells = Vec::new();
+    for sysctls in optional(&file.sysctls) {
+        for storage in optional(&file.storage) {
+            for cross in optional(&file.cross) {
+                for data in &file.data {
+                    for knobs in method.knob_sets() {
+                        let mut cell = Cell {
+                            path: path.clone(),
+                            sysctls: sysctls.clone(),
+                            storage: storage.clone(),
+                            cross: cross.clone(),
+                            data: data.clone(),
+                            bytes: 0,
+                            method: method.clone(),
+                            knobs,
+                        };
+                        cell.bytes = cell.bytes_to_move();
+                        cell.apply()?;
+                        cells.push(cell);
+                    }
+                }
+            }
+        }
+    }
+    Ok(cells)
+}
+
+impl Path {
+    fn of(mut settings: BTreeMap<String, String>, seed: u64) -> Result<Path, String> {
+        let written = settings.clone();
+        let mut take = |key: &str| settings.remove(key);
+        let span = |text: String| parse_span(&text).map_err(|error| error.to_string());
+        let link_time = take("link-time").map(span).transpose()?;
+        let cut = take("cut").map(|text| read_cut(&text)).transpose()?;
+        let endpoint = take("endpoint");
+        let is_here = match take("here").as_deref() {
+            None | Some("false") => false,
+            Some("true") => true,
+            Some(other) => return Err(format!("here = {other}: write true")),
+        };
+        let capacity = take("capacity");
+        let capacity = capacity.map(|text| text.parse::<BitRate>());
+        let capacity = capacity.transpose().map_err(|error| error.to_string())?;
+        let mut arguments: Vec<String> = settings
+            .iter()
+            .map(|(key, value)| format!("--{key}={value}"))
+            .collect();
+        arguments.push(format!("--seed={seed}"));
+        let (scenario, _) = read_lab(&arguments)?;
+        let capacity = match (capacity, scenario.path.rate) {
+            (Some(capacity), _) => capacity,
+            (None, Some(rate)) => {
+                let bits = rate.bits_per_second() * payload_share(scenario.mtu);
+                BitRate::new(bits).unwrap_or_default()
+            }
+            (None, None) => {
+                return Err(
+                    "a path without a rate needs capacity = \"10gbit\": what its throughput is \
+                     compared with"
+                        .to_owned(),
+                );
+            }
+        };
+        Ok(Path {
+            settings: written,
+            rtt: scenario.path.rtt,
+            lab: (endpoint.is_none() && !is_here).then_some((scenario, arguments)),
+            endpoint,
+            capacity,
+            link_time,
+            cut,
+        })
+    }
+
+    fn is_for(&self, method: &Method) -> bool {
+        let has = |(key, value)| self.settings.get(key) == Some(value);
+        !method.only_beside && method.only.iter().all(has)
+    }
+
+    /// Both ends are on this machine, so that its destination can be looked at.
+    pub fn is_local(&self) -> bool {
+        self.endpoint.is_none()
+    }
+
+    /// As `--lab` takes it.
+    pub fn text(&self) -> String {
+        match (&self.lab, &self.endpoint) {
+            (Some((lab, _)), _) => lab.path.to_string(),
+            (None, endpoint) => endpoint.clone().unwrap_or_else(|| "loopback".to_owned()),
+        }
+    }
+}
+
+/// `WHEN+HOW_LONG`.
+fn read_cut(text: &str) -> Result<(Duration, Duration), String> {
+    let (when, length) = text
+        .split_once('+')
+        .ok_or_else(|| format!("cut = \"{text}\": write WHEN+HOW_LONG, as 5s+60s"))?;
+    let span = |text| parse_span(text).map_err(|error| format!("cut: {error}"));
+    Ok((span(when)?, span(length)?))
+}
+
+/// What makes a lab, as the command line of `lab` reads it.
+#[derive(Debug, Parser)]
+#[command(no_binary_name = true, disable_help_flag = true)]
+struct LabArguments {
+    #[command(flatten)]
+    scenario: ScenarioArguments,
+}
+
+/// A lab from arguments, and what it changes of the machine.
+///
+/// # Errors
+///
+/// What makes no sense in them.
+pub fn read_lab(arguments: &[String]) -> Result<(Scenario, Vec<(String, String)>), String> {
+    let read = LabArguments::try_parse_from(arguments).map_err(|error| {
+        let text = error.to_string();
+        // The rest is about a command line that nobody wrote.
+        let line = text.lines().next().unwrap_or_default();
+        line.trim_start_matches("error: ").to_owned()
+    })?;
+    let scenario = read
+        .scenario
+        .scenario()
+        .map_err(|error| error.to_string())?;
+    Ok((scenario, read.scenario.host_sysctl))
+}
+
+impl Cell {
+    /// Of its data, scaled for its path and method.
+    fn bytes_to_move(&self) -> u64 {
+        let bytes = match (self.path.link_time, self.data.link_time) {
+            (Some(time), Some(_)) | (None, Some(time)) => {
+                self.path.capacity.bits_per_second() / 8.0 * time.as_secs_f64()
+            }
+            _ => super::dataset::Shape::of(&self.data, 0).bytes() as f64,
+        };
+        (bytes * self.method.share).round().max(1.0) as u64
+    }
+
+    /// What its lab has beside the path.
+    fn apply(&mut self) -> Result<(), String> {
+        let foreign = self.sysctls.is_some()
+            || self.cross.is_some()
+            || self.path.cut.is_some()
+            || self.storage.as_ref().is_some_and(|s| s.lab.is_some());
+        let Some((scenario, arguments)) = &mut self.path.lab else {
+            return match foreign {
+                true => {
+                    Err("a real path has no sysctls, cross traffic, cuts or lab storage".to_owned())
+                }
+                false => Ok(()),
+            };
+        };
+        if let Some(set) = &self.sysctls {
+            arguments.extend(set.hosts.iter().map(|text| format!("--sysctl={text}")));
+            arguments.extend(
+                set.machine
+                    .iter()
+                    .map(|text| format!("--host-sysctl={text}")),
+            );
+        }
+        if let Some(cross) = self.cross.as_ref().filter(|cross| cross.streams > 0) {
+            arguments.push(format!("--background={}", cross.streams));
+            let on_off = cross.on_off.iter();
+            arguments.extend(on_off.map(|text| format!("--background-on-off={text}")));
+        }
+        if let Some(text) = self.storage.as_ref().and_then(|s| s.lab.as_deref()) {
+            arguments.push(format!("--storage={text}"));
+        }
+        *scenario = read_lab(arguments)?.0;
+        Ok(())
+    }
+
+    /// Everything that tells it from other configurations, as one line.
+    pub fn key(&self) -> String {
+        let name = |name: Option<&String>| name.cloned().unwrap_or_default();
+        format!(
+            "{} {:?} path {:?} sysctls {:?} storage {} cross {} data {} {}",
+            self.method.name,
+            self.knobs,
+            self.path.settings,
+            self.sysctls,
+            name(self.storage.as_ref().map(|s| &s.name)),
+            name(self.cross.as_ref().map(|c| &c.name)),
+            self.data.name,
+            self.bytes,
+        )
+    }
+
+    /// In a few words, for people.
+    pub fn title(&self) -> String {
+        let mut text = self.method.name.clone();
+        for (name, knob) in &self.knobs {
+            text += &format!(" {name}={knob}");
+        }
+        let shown = [
+            "rtt",
+            "rate",
+            "loss",
+            "congestion",
+            "window",
+            "cut",
+            "corrupt-unseen",
+        ];
+        for name in shown {
+            if let Some(value) = self.path.settings.get(name) {
+                text += &format!(" {value}");
+            }
+        }
+        let named = [
+            self.sysctls.as_ref().map(|s| &s.name),
+            self.storage.as_ref().map(|s| &s.name),
+            self.cross.as_ref().map(|c| &c.name),
+        ];
+        for name in named.into_iter().flatten() {
+            text += &format!(" {name}");
+        }
+        format!("{text} {} ({})", self.data.name, ByteCount(self.bytes))
+    }
+
+    /// How long the link takes for its data.
+    pub fn link_time(&self) -> Duration {
+        let seconds = self.bytes as f64 * 8.0 / self.path.capacity.bits_per_second();
+        Duration::try_from_secs_f64(seconds).unwrap_or_default()
+    }
+}
+
+/// Warm-ups of each method over its first path, then rounds: all configurations
+/// once, in random order.
+fn order(file: &SweepFile, cells: &[Cell]) -> Result<Vec<Planned>, String> {
+    let mut runs = Vec::new();
+    let mut seen: Vec<&str> = Vec::new();
+    for (index, cell) in cells.iter().enumerate() {
+        if !seen.contains(&cell.method.name.as_str()) {
+            seen.push(&cell.method.name);
+            runs.extend((0..file.warm_up).map(|number| Planned {
+                cell: index,
+                round: 0,
+                number,
+            }));
+        }
+    }
+    let repetitions = |cell: &Cell| cell.method.repetitions.unwrap_or(file.repetitions);
+    let rounds = cells.iter().map(repetitions).max().unwrap_or_default();
+    for round in 1..=rounds {
+        let wanted = |(_, cell): &(usize, &Cell)| round <= repetitions(cell);
+        let mut chosen: Vec<usize> = cells
+            .iter()
+            .enumerate()
+            .filter(wanted)
+            .map(|c| c.0)
+            .collect();
+        shuffle(
+            &mut chosen,
+            file.seed.wrapping_mul(0x1_0000).wrapping_add(round),
+        );
+        runs.extend(chosen.into_iter().map(|cell| Planned {
+            cell,
+            round,
+            number: 0,
+        }));
+        if runs.len() > MOST_RUNS {
+            return Err(format!("more than {MOST_RUNS} runs"));
+        }
+    }
+    Ok(runs)
+}
+
+/// Fisher and Yates: every order is as likely.
+fn shuffle(list: &mut [usize], seed: u64) {
+    let mut random = Random::new(seed);
+    for end in (1..list.len()).rev() {
+        list.swap(end, random.below(end + 1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sweep::file::parse;
+
+    const FILE: &str = r#"
+        name = "trial"
+        repetitions = 3
+        [[paths]]
+        rtt = ["10ms", "20ms"]
+        rate = "1gbit"
+        [[paths]]
+        rtt = "100ms"
+        rate = "1gbit"
+        link-time = "60s"
+        [[data]]
+        name = "large"
+        link-time = "30s"
+        [[methods]]
+        name = "longhaul"
+        longhaul = true
+        [[methods]]
+        name = "slow"
+        command = "slow"
+        share = 0.1
+        repetitions = 1
+        only = { rtt = "10ms" }
+    "#;
+
+    #[test]
+    fn rounds_are_interleaved_and_repeat_with_their_seed() {
+        let plan = Plan::of(&parse(FILE).unwrap()).unwrap();
+        assert_eq!(plan.cells.len(), 4);
+        // Two warm-ups, then 4 + 3 + 3.
+        assert_eq!(plan.runs.len(), 12);
+        assert!(plan.runs[..2].iter().all(|run| run.round == 0));
+        let of_round = |round| {
+            let runs = plan.runs.iter().filter(move |run| run.round == round);
+            let mut cells: Vec<usize> = runs.map(|run| run.cell).collect();
+            cells.sort_unstable();
+            cells
+        };
+        assert_eq!(of_round(1), [0, 1, 2, 3]);
+        assert_eq!(of_round(3).len(), 3);
+        assert_eq!(Plan::of(&parse(FILE).unwrap()).unwrap().runs, plan.runs);
+        let other = FILE.replacen("repetitions = 3", "repetitions = 3\nseed = 9", 1);
+        let mut rounds = (1..20).map(|seed| {
+            let text = other.replacen("seed = 9", &format!("seed = {seed}"), 1);
+            Plan::of(&parse(&text).unwrap()).unwrap().runs
+        });
+        assert!(rounds.any(|runs| runs != plan.runs));
+    }
+
+    #[test]
+    fn data_are_scaled_by_path_and_method() {
+        let plan = Plan::of(&parse(FILE).unwrap()).unwrap();
+        // 1448 of 1538 bytes are payload.
+        let second = 1e9 * 1448.0 / 1538.0 / 8.0;
+        let bytes: Vec<f64> = plan.cells.iter().map(|cell| cell.bytes as f64).collect();
+        for (bytes, seconds) in bytes.iter().zip([30.0, 3.0, 30.0, 60.0]) {
+            assert!((bytes - seconds * second).abs() < 1.0, "{bytes}");
+        }
+        let keys: std::collections::HashSet<String> = plan.cells.iter().map(Cell::key).collect();
+        assert_eq!(keys.len(), 4);
+    }
+
+    #[test]
+    fn what_makes_no_path_is_refused() {
+        for (from, to, part) in [
+            ("rate = \"1gbit\"", "speed = 1", "speed"),
+            ("rate = \"1gbit\"", "loss = 0.1", "capacity"),
+            ("rate = \"1gbit\"", "rate = \"1gbit\"\ncut = \"5s\"", "cut"),
+        ] {
+            let file = parse(&FILE.replacen(from, to, 1)).unwrap();
+            let error = Plan::of(&file).unwrap_err();
+            assert!(error.contains(part), "{error}");
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! One run, as the sweep tells it to the process that makes it, and what that says
+//! of it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use longhaul_measure::doubt::Doubt;
+use longhaul_measure::record::{Beside, CpuUse, EmulatorReport, Ended, TcpSummary};
+use serde::{Deserialize, Serialize};
+
+use super::dataset::{Arrived, Shape};
+
+/// One run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Step {
+    /// The lab; none: a real path.
+    pub lab: Option<LabPlan>,
+    /// Where a real path's streams lead.
+    pub peer: Option<String>,
+    /// What is measured, then what runs beside it.
+    pub clients: Vec<Client>,
+    /// It is ended after so long.
+    pub cap: Duration,
+    /// The file for samples and the time between two.
+    pub samples: Option<(PathBuf, Duration)>,
+    /// A cut: when, and for how long.
+    pub cut: Option<(Duration, Duration)>,
+    /// What has to arrive at the first client's destination, and below which directory
+    /// its originals lie.
+    pub expected: Option<(Shape, PathBuf)>,
+    /// Where what came of it is written.
+    pub result: PathBuf,
+}
+
+/// A lab, as its command line has it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct LabPlan {
+    /// Arguments of `longhaul lab run` that make it.
+    pub arguments: Vec<String>,
+    /// Its name.
+    pub name: String,
+}
+
+/// A command that moves data, with its other end.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Client {
+    /// The method's name.
+    pub method: String,
+    /// A shell command on the receiving host.
+    pub server: Option<String>,
+    /// The port that it listens on.
+    pub port: u16,
+    /// A file in which a daemon of ours says how it is reached.
+    pub ready: Option<PathBuf>,
+    /// A shell command on the sending host.
+    pub command: String,
+    /// Variables of both.
+    pub environment: BTreeMap<String, String>,
+    /// Where both run.
+    pub directory: PathBuf,
+    /// Where the client's standard output goes.
+    pub output: PathBuf,
+    /// Where everything else that is said goes.
+    pub errors: PathBuf,
+    /// Where files arrive; made within the lab, which may have mounted something
+    /// there.
+    pub destination: PathBuf,
+    /// The destination is made durable before the clock stops.
+    pub syncs: bool,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct StepResult {
+    /// How it ended.
+    pub ended: Ended,
+    /// From its start until what arrived was durable.
+    pub wall: Duration,
+    /// As shells have it; none where it was ended.
+    pub exit: Option<i32>,
+    /// Of both ends and the emulator.
+    pub cpu: Vec<CpuUse>,
+    /// What the path did.
+    pub emulator: Option<EmulatorReport>,
+    /// What the streams did.
+    pub tcp: Option<TcpSummary>,
+    /// Segments sent again.
+    pub retransmitted: Option<u64>,
+    /// Samples written.
+    pub samples: u64,
+    /// What ran beside it.
+    pub beside: Vec<Beside>,
+    /// What arrived; none where nothing was to be compared.
+    pub arrived: Option<Arrived>,
+    /// The destination's file system.
+    pub storage: String,
+    /// Parameters of the sending host.
+    pub source_settings: BTreeMap<String, String>,
+    /// Parameters of the receiving host.
+    pub destination_settings: BTreeMap<String, String>,
+    /// What the lab says against believing it.
+    pub doubts: Vec<Doubt>,
+}

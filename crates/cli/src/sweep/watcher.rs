@@ -1,0 +1,218 @@
+//! Looks at streams and processes while a run lasts.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::net::{IpAddr, ToSocketAddrs};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use longhaul_measure::record::{Beside, TcpSummary};
+use longhaul_measure::samples::{MOST_SAMPLES, Sample};
+use longhaul_measure::streams::{bytes_by, growth};
+use longhaul_units::ByteCount;
+
+use super::accounts::{self, Account, Sides};
+use super::sockets::{Socket, SocketTable};
+use super::step::Step;
+
+/// How often processes are looked at where streams are not.
+const LOOK_AT_PROCESSES: Duration = Duration::from_millis(250);
+
+/// From here on two transfers are to have found their shares.
+const SETTLED_SECONDS: f64 = 15.0;
+
+/// The thread that looks.
+pub struct Watcher {
+    stop: Sender<()>,
+    thread: JoinHandle<Watched>,
+}
+
+/// What it saw.
+#[derive(Debug, Default)]
+pub struct Watched {
+    samples: Vec<Sample>,
+    /// By stream.
+    congestion: BTreeMap<u32, String>,
+    /// Samples written to the sidecar.
+    pub written: u64,
+    /// Every process that was seen, as it was last.
+    pub accounts: BTreeMap<i32, Account>,
+}
+
+/// What the thread has.
+struct Looker {
+    table: SocketTable,
+    sides: Sides,
+    sidecar: Option<BufWriter<File>>,
+    /// Only streams that lead there, on a real path.
+    peers: Option<Vec<IpAddr>>,
+    with_ports: bool,
+    /// Both ends are on this host: only streams that lead to these ports are a run's.
+    is_here: bool,
+    ports: Vec<u16>,
+    streams: HashMap<u64, u32>,
+    watched: Watched,
+    began: Instant,
+}
+
+impl Watcher {
+    /// Begins; `table` is of the sending host.
+    ///
+    /// # Errors
+    ///
+    /// Where the sidecar cannot be made, or there is no thread.
+    pub fn start(step: &Step, table: SocketTable, sides: Sides) -> io::Result<Watcher> {
+        let (sidecar, every) = match &step.samples {
+            Some((path, every)) => (Some(BufWriter::new(File::create(path)?)), *every),
+            None => (None, LOOK_AT_PROCESSES),
+        };
+        let peers = step.peer.as_deref().map(resolve).transpose()?;
+        let mut looker = Looker {
+            table,
+            sides,
+            sidecar,
+            peers,
+            with_ports: step.clients.len() > 1,
+            is_here: step.lab.is_none(),
+            ports: step.clients.iter().map(|client| client.port).collect(),
+            streams: HashMap::new(),
+            watched: Watched::default(),
+            began: Instant::now(),
+        };
+        let (stop, stopped) = channel();
+        let thread = std::thread::Builder::new().name("watcher".to_owned());
+        let thread = thread.spawn(move || {
+            let mut next = every;
+            loop {
+                let left = next.saturating_sub(looker.began.elapsed());
+                let ended = stopped.recv_timeout(left) != Err(RecvTimeoutError::Timeout);
+                looker.look();
+                if ended {
+                    return looker.finish();
+                }
+                next += every;
+            }
+        })?;
+        Ok(Watcher { stop, thread })
+    }
+
+    /// Ends it.
+    pub fn stop(self) -> Watched {
+        // Gone, it has nothing to be told.
+        let _ = self.stop.send(());
+        self.thread.join().unwrap_or_default()
+    }
+}
+
+fn resolve(peer: &str) -> io::Result<Vec<IpAddr>> {
+    let host = peer.rsplit_once(':').map_or(peer, |(host, _)| host);
+    Ok((host, 0)
+        .to_socket_addrs()?
+        .map(|found| found.ip())
+        .collect())
+}
+
+impl Looker {
+    fn look(&mut self) {
+        self.watched.accounts.extend(accounts::look(&self.sides));
+        if self.sidecar.is_none() {
+            return;
+        }
+        let seconds = self.began.elapsed().as_secs_f64();
+        // A look that fails is a gap, which a plot bridges.
+        let mut sockets = self.table.list().unwrap_or_default();
+        sockets.retain(|socket| self.counts(socket));
+        for socket in sockets {
+            let next = self.streams.len() as u32 + 1;
+            let stream = *self.streams.entry(socket.cookie).or_insert(next);
+            self.note(seconds, stream, &socket);
+        }
+    }
+
+    fn counts(&self, socket: &Socket) -> bool {
+        let address = socket.peer.0;
+        match &self.peers {
+            Some(peers) => peers.contains(&address),
+            None if self.is_here => self.ports.contains(&socket.peer.1),
+            None => !address.is_loopback(),
+        }
+    }
+
+    fn note(&mut self, seconds: f64, stream: u32, socket: &Socket) {
+        if self.watched.samples.len() >= MOST_SAMPLES {
+            return;
+        }
+        let sample = Sample {
+            // Microseconds are finer than a look.
+            seconds: (seconds * 1e6).round() / 1e6,
+            stream,
+            acknowledged_bytes: socket.acknowledged,
+            retransmitted_segments: socket.retransmitted,
+            window_bytes: Some(socket.window),
+            rtt_seconds: Some(f64::from(socket.rtt_microseconds) / 1e6),
+            port: self.with_ports.then_some(socket.peer.1),
+        };
+        if let (Some(file), Ok(line)) = (&mut self.sidecar, serde_json::to_string(&sample))
+            && writeln!(file, "{line}").is_ok()
+        {
+            self.watched.written += 1;
+        }
+        self.watched
+            .congestion
+            .insert(stream, socket.congestion.clone());
+        self.watched.samples.push(sample);
+    }
+
+    fn finish(mut self) -> Watched {
+        if let Some(file) = &mut self.sidecar
+            && file.flush().is_err()
+        {
+            self.watched.written = 0;
+        }
+        self.watched
+    }
+}
+
+impl Watched {
+    /// What the streams did, those of others left out.
+    pub fn summary(&self, step: &Step) -> Option<TcpSummary> {
+        let others: Vec<u16> = step.clients.iter().skip(1).map(|c| c.port).collect();
+        let is_own = |s: &&Sample| s.port.is_none_or(|port| !others.contains(&port));
+        let own: Vec<Sample> = self.samples.iter().filter(is_own).copied().collect();
+        let cut_ended = step.cut.map(|(at, length)| (at + length).as_secs_f64());
+        let mut summary = TcpSummary::of(&own, cut_ended)?;
+        let largest = own.iter().max_by_key(|sample| sample.acknowledged_bytes)?;
+        summary.congestion = self.congestion.get(&largest.stream)?.clone();
+        Some(summary)
+    }
+
+    /// Segments that all streams sent again; none where nothing was sampled.
+    pub fn retransmitted(&self) -> Option<u64> {
+        let mut last: BTreeMap<u32, u64> = BTreeMap::new();
+        for sample in &self.samples {
+            last.insert(sample.stream, sample.retransmitted_segments);
+        }
+        (!last.is_empty()).then(|| last.values().sum())
+    }
+
+    /// What another client moved meanwhile, by its port.
+    pub fn beside(&self, method: &str, port: u16, wall: Duration) -> Beside {
+        let (theirs, own): (Vec<Sample>, Vec<Sample>) = self
+            .samples
+            .iter()
+            .partition(|sample| sample.port == Some(port));
+        let (theirs, own) = (growth(&theirs), growth(&own));
+        let since = |looks: &[(f64, u64)]| {
+            bytes_by(looks, wall.as_secs_f64()) - bytes_by(looks, SETTLED_SECONDS)
+        };
+        let both = since(&theirs) + since(&own);
+        Beside {
+            method: method.to_owned(),
+            port,
+            moved: ByteCount(bytes_by(&theirs, wall.as_secs_f64()) as u64),
+            share_after_15_seconds: (both > 0.0).then(|| since(&own) / both),
+        }
+    }
+}

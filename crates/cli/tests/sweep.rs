@@ -1,0 +1,163 @@
+//! Sweeps from the command line: what is measured, resumed, refused.
+//!
+//! Both ends are on this host, so that no rights are needed; across a lab where
+//! these are there.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use std::path::Path;
+
+use serde_json::Value;
+use support::process::{longhaul_with, run};
+
+/// A copy by a command, one that damages what it copies, and one that is not there.
+const COMMANDS: &str = r#"
+name = "trial"
+repetitions = 2
+warm-up = 0
+samples = "0s"
+[[paths]]
+here = true
+rtt = "1ms"
+capacity = "1gbit"
+[[data]]
+name = "few"
+files = 3
+smallest = 1000
+largest = 5000
+[[methods]]
+name = "copy"
+command = "exec cp -r $SWEEP_SOURCE/. $SWEEP_DESTINATION/"
+knobs = { how = ["one", "other"] }
+[[methods]]
+name = "damage"
+command = "cp -r $SWEEP_SOURCE $SWEEP_DESTINATION/data; printf x >>$SWEEP_DESTINATION/data/f1"
+[[methods]]
+name = "absent"
+needs = ["no-such-program-anywhere"]
+command = "false"
+[[methods]]
+name = "fails"
+command = "echo out of luck >&2; exit 3"
+"#;
+
+fn records(path: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).unwrap();
+    let lines = text.lines();
+    lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+#[test]
+fn runs_are_recorded_compared_and_made_once() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("trial.toml");
+    std::fs::write(&file, COMMANDS).unwrap();
+    let output = home.path().join("runs.jsonl");
+    let sweep = || {
+        let mut command = longhaul_with(&["sweep"]);
+        command.arg(&file).arg("-o").arg(&output);
+        run(&mut command).expect(0).errors
+    };
+    let said = sweep();
+    assert!(
+        said.contains("absent is skipped: no-such-program-anywhere"),
+        "{said}"
+    );
+    let all = records(&output);
+    assert_eq!(all.len(), 8);
+    for record in &all {
+        let outcome = &record["outcome"];
+        match record["method"]["name"].as_str().unwrap() {
+            "copy" => {
+                assert_eq!(outcome["ended"], "done", "{record}");
+                assert_eq!(outcome["bytes"], record["dataset"]["bytes"]);
+            }
+            "damage" => {
+                assert_eq!(outcome["ended"], "failed");
+                assert!(
+                    outcome["error"].as_str().unwrap().contains("f1: "),
+                    "{outcome}"
+                );
+                assert!(outcome["bytes"].as_u64() < record["dataset"]["bytes"].as_u64());
+            }
+            _ => {
+                assert_eq!(
+                    (&outcome["ended"], &outcome["exit"]),
+                    (&"failed".into(), &3.into())
+                );
+                assert_eq!(outcome["error"], "out of luck");
+            }
+        }
+    }
+    assert!(!home.path().join("runs.work").exists());
+    // Nothing is made again; what was cut off is.
+    assert!(!sweep().contains(" of 10"));
+    let whole = std::fs::read(&output).unwrap();
+    std::fs::write(&output, &whole[..whole.len() - 10]).unwrap();
+    let said = sweep();
+    assert!(said.contains("line 8 was cut off"), "{said}");
+    assert_eq!(said.matches(" of 10").count(), 1, "{said}");
+    let again = records(&output);
+    assert_eq!(again.len(), 8);
+    assert_eq!(again[7]["run"]["id"], all[7]["run"]["id"]);
+    // What it writes is what the analysis reads.
+    let mut profile = longhaul_with(&["profile"]);
+    run(profile.arg(&output)).expect(0);
+}
+
+#[test]
+fn our_own_copy_is_measured_with_its_daemon() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("own.toml");
+    let start = COMMANDS.find("[[methods]]").unwrap();
+    let text = COMMANDS[..start].replace("samples = \"0s\"", "samples = \"20ms\"");
+    let method = "[[methods]]\nname = \"longhaul\"\nlonghaul = true\nknobs = { streams = 2 }\n";
+    std::fs::write(&file, text + method).unwrap();
+    let output = home.path().join("own.jsonl");
+    let mut command = longhaul_with(&["sweep", "--repetitions", "1"]);
+    command.arg(&file).arg("-o").arg(&output);
+    run(&mut command).expect(0);
+    let [record] = records(&output).try_into().unwrap();
+    assert_eq!(record["outcome"]["ended"], "done", "{record}");
+    assert_eq!(record["knobs"]["streams"], 2);
+    assert_eq!(record["outcome"]["said"]["corrupt_blocks"], 0.0);
+    let layers: Vec<&str> = record["layers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|layer| layer["layer"].as_str().unwrap())
+        .collect();
+    assert!(
+        layers.contains(&"read") && layers.contains(&"write"),
+        "{layers:?}"
+    );
+}
+
+#[test]
+fn what_cannot_be_run_is_refused_before_it_begins() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("bad.toml");
+    for (from, to, part) in [
+        ("here = true", "here = true\nspeed = 5", "speed"),
+        ("files = 3", "files = 0", "few"),
+        (
+            "name = \"trial\"",
+            "name = \"trial\"\nuse = [\"rsync\"]",
+            "rsync",
+        ),
+    ] {
+        std::fs::write(&file, COMMANDS.replacen(from, to, 1)).unwrap();
+        let mut command = longhaul_with(&["sweep", "--dry-run"]);
+        let said = run(command.arg(&file)).expect(1).errors;
+        assert!(said.contains(part) && said.contains("bad.toml"), "{said}");
+    }
+    std::fs::write(&file, COMMANDS).unwrap();
+    let mut command = longhaul_with(&["sweep", "--dry-run", "--methods", "copy"]);
+    let listed = run(command.arg(&file)).expect(0).output;
+    let listed = String::from_utf8(listed).unwrap();
+    assert!(listed.contains("2 configurations, 4 runs"), "{listed}");
+}

@@ -1,0 +1,147 @@
+//! Records as tables for other programs: CSV and Parquet.
+//!
+//! A record's objects become columns with dots, as `path.rtt_seconds`; of its lists,
+//! processor time becomes a sum for each side, layers their utilisation, doubts
+//! their names; other lists stay JSON.
+
+mod csv;
+mod parquet;
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::record::{RecordError, RunRecord, Side};
+
+/// A column's values, one a row.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Values {
+    /// Yes or no.
+    Flags(Vec<Option<bool>>),
+    /// Whole numbers.
+    Whole(Vec<Option<i64>>),
+    /// Any numbers.
+    Numbers(Vec<Option<f64>>),
+    /// Words; what is of several kinds as JSON has it.
+    Texts(Vec<Option<String>>),
+}
+
+/// Records as columns of equal length, by name.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    columns: BTreeMap<String, BTreeMap<usize, Value>>,
+    rows: usize,
+}
+
+impl Table {
+    /// Adds a record as a row.
+    ///
+    /// # Errors
+    ///
+    /// Where it cannot be written as JSON.
+    pub fn add(&mut self, record: &RunRecord) -> Result<(), RecordError> {
+        let value = serde_json::to_value(record).map_err(|e| RecordError::Json(e.to_string()))?;
+        self.put_all("", value, record);
+        for (side, name) in [
+            (Side::Source, "source"),
+            (Side::Destination, "destination"),
+            (Side::Emulator, "emulator"),
+        ] {
+            let uses = record.cpu.iter().filter(|cpu| cpu.side == side);
+            let seconds: Option<f64> = uses
+                .map(|cpu| (cpu.user + cpu.system).as_secs_f64())
+                .reduce(|sum, one| sum + one);
+            if let Some(seconds) = seconds {
+                self.put(format!("cpu.{name}_seconds"), seconds.into());
+            }
+        }
+        if let Some(cost) = record.cpu_seconds_per_gigabyte() {
+            self.put("cpu.seconds_per_gigabyte".to_owned(), cost.into());
+        }
+        self.rows += 1;
+        Ok(())
+    }
+
+    fn put_all(&mut self, name: &str, value: Value, record: &RunRecord) {
+        match (name, value) {
+            (_, Value::Object(fields)) => {
+                for (key, value) in fields {
+                    let dot = if name.is_empty() { "" } else { "." };
+                    self.put_all(&format!("{name}{dot}{key}"), value, record);
+                }
+            }
+            // A sum for each side, below.
+            ("cpu", _) => {}
+            ("layers", _) => {
+                for layer in &record.layers {
+                    let name = format!("layers.{}", layer.layer);
+                    self.put(name, layer.utilisation.into());
+                }
+            }
+            ("doubts", Value::Array(doubts)) => {
+                let kinds = doubts.iter().filter_map(|doubt| doubt["kind"].as_str());
+                let kinds: Vec<&str> = kinds.collect();
+                self.put(name.to_owned(), kinds.join(" ").into());
+            }
+            (_, Value::Array(list)) => {
+                let text = Value::Array(list).to_string();
+                self.put(name.to_owned(), text.into());
+            }
+            (_, value) => self.put(name.to_owned(), value),
+        }
+    }
+
+    fn put(&mut self, column: String, value: Value) {
+        if !value.is_null() {
+            self.columns
+                .entry(column)
+                .or_default()
+                .insert(self.rows, value);
+        }
+    }
+
+    /// How many records.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Every column with its name.
+    pub fn columns(&self) -> impl Iterator<Item = (&str, Values)> {
+        let columns = self.columns.iter();
+        columns.map(|(name, values)| (name.as_str(), self.values(values)))
+    }
+
+    /// As narrow as all of its values allow.
+    fn values(&self, values: &BTreeMap<usize, Value>) -> Values {
+        let all = |is: fn(&Value) -> bool| values.values().all(is);
+        let rows = 0..self.rows;
+        let of = |row: usize| values.get(&row);
+        match () {
+            () if all(Value::is_boolean) => {
+                Values::Flags(rows.map(|row| of(row)?.as_bool()).collect())
+            }
+            () if all(Value::is_i64) => Values::Whole(rows.map(|row| of(row)?.as_i64()).collect()),
+            () if all(Value::is_number) => {
+                Values::Numbers(rows.map(|row| of(row)?.as_f64()).collect())
+            }
+            () => Values::Texts(rows.map(|row| Some(text(of(row)?))).collect()),
+        }
+    }
+
+    /// As comma-separated values (RFC 4180), with a line of names.
+    pub fn to_csv(&self) -> String {
+        csv::write(self)
+    }
+
+    /// As a Parquet file.
+    pub fn to_parquet(&self) -> Vec<u8> {
+        parquet::write(self)
+    }
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,309 @@
+//! Parquet (parquet-format 2.10), of what it has the least: one row group, one
+//! page a column, plain values without compression, every column optional.
+//!
+//! Written by hand: a library would be the largest dependency of the program, for
+//! one file of flat columns. pyarrow and DuckDB have opened what it writes.
+
+use super::{Table, Values};
+
+const MAGIC: &[u8; 4] = b"PAR1";
+
+/// Types of Thrift's compact protocol.
+const I32: u8 = 5;
+const I64: u8 = 6;
+const BINARY: u8 = 8;
+const LIST: u8 = 9;
+const STRUCT: u8 = 12;
+
+/// A column as it lies in the file.
+struct Chunk<'a> {
+    name: &'a str,
+    kind: i32,
+    is_text: bool,
+    offset: usize,
+    bytes: usize,
+}
+
+/// The whole file.
+pub fn write(table: &Table) -> Vec<u8> {
+    let mut file = MAGIC.to_vec();
+    let rows = table.rows();
+    let columns: Vec<(&str, Values)> = table.columns().collect();
+    let mut chunks = Vec::new();
+    // A row group without rows has no columns to be read.
+    for (name, values) in columns.iter().filter(|_| rows > 0) {
+        let offset = file.len();
+        let data = page(values);
+        let mut header = Thrift::default();
+        header.page_header(data.len(), rows);
+        file.extend(header.bytes);
+        file.extend(data);
+        chunks.push(Chunk {
+            name,
+            kind: kind(values),
+            is_text: matches!(values, Values::Texts(_)),
+            offset,
+            bytes: file.len() - offset,
+        });
+    }
+    let mut footer = Thrift::default();
+    footer.file_metadata(&chunks, rows);
+    file.extend(&footer.bytes);
+    file.extend((footer.bytes.len() as u32).to_le_bytes());
+    file.extend(MAGIC);
+    file
+}
+
+/// Parquet's physical type: BOOLEAN, INT64, DOUBLE, BYTE_ARRAY.
+fn kind(values: &Values) -> i32 {
+    match values {
+        Values::Flags(_) => 0,
+        Values::Whole(_) => 2,
+        Values::Numbers(_) => 5,
+        Values::Texts(_) => 6,
+    }
+}
+
+/// Which rows have a value, then the values.
+fn page(values: &Values) -> Vec<u8> {
+    let mut plain = Vec::new();
+    let present = match values {
+        Values::Flags(all) => {
+            let flags: Vec<bool> = all.iter().flatten().copied().collect();
+            plain.extend(packed(&flags));
+            presence(all)
+        }
+        Values::Whole(all) => {
+            let bytes = all.iter().flatten().flat_map(|number| number.to_le_bytes());
+            plain.extend(bytes);
+            presence(all)
+        }
+        Values::Numbers(all) => {
+            let bytes = all.iter().flatten().flat_map(|number| number.to_le_bytes());
+            plain.extend(bytes);
+            presence(all)
+        }
+        Values::Texts(all) => {
+            for text in all.iter().flatten() {
+                plain.extend((text.len() as u32).to_le_bytes());
+                plain.extend(text.as_bytes());
+            }
+            presence(all)
+        }
+    };
+    let levels = levels(&present);
+    let mut page = (levels.len() as u32).to_le_bytes().to_vec();
+    page.extend(levels);
+    page.extend(plain);
+    page
+}
+
+fn presence<T>(all: &[Option<T>]) -> Vec<bool> {
+    all.iter().map(Option::is_some).collect()
+}
+
+/// Eight to a byte, the first in the lowest bit.
+fn packed(flags: &[bool]) -> Vec<u8> {
+    let byte = |eight: &[bool]| {
+        let bits = eight.iter().enumerate();
+        bits.fold(0, |byte, (place, flag)| byte | u8::from(*flag) << place)
+    };
+    flags.chunks(8).map(byte).collect()
+}
+
+/// Definition levels of 0 and 1 as one bit-packed run of the hybrid encoding.
+fn levels(present: &[bool]) -> Vec<u8> {
+    let mut bytes = Thrift::default();
+    bytes.variable(((present.len().div_ceil(8) as u64) << 1) | 1);
+    bytes.bytes.extend(packed(present));
+    bytes.bytes
+}
+
+/// Thrift's compact protocol, as far as Parquet's headers need it.
+#[derive(Default)]
+struct Thrift {
+    bytes: Vec<u8>,
+    /// The last field's number, of each struct that is open.
+    last: Vec<i16>,
+}
+
+impl Thrift {
+    fn variable(&mut self, mut number: u64) {
+        while number > 127 {
+            self.bytes.push(number as u8 | 128);
+            number >>= 7;
+        }
+        self.bytes.push(number as u8);
+    }
+
+    /// Small numbers of either sign are short.
+    fn signed(&mut self, number: i64) {
+        self.variable(((number << 1) ^ (number >> 63)) as u64);
+    }
+
+    fn open(&mut self) {
+        self.last.push(0);
+    }
+
+    fn close(&mut self) {
+        self.last.pop();
+        self.bytes.push(0);
+    }
+
+    /// Fields come in ascending order, never more than 15 apart here.
+    fn field(&mut self, number: i16, kind: u8) {
+        let last = self.last.last_mut();
+        let step = match last {
+            Some(last) => {
+                let step = number - *last;
+                *last = number;
+                step
+            }
+            None => number,
+        };
+        self.bytes.push((step as u8) << 4 | kind);
+    }
+
+    fn i32(&mut self, number: i16, value: i32) {
+        self.field(number, I32);
+        self.signed(value.into());
+    }
+
+    fn i64(&mut self, number: i16, value: usize) {
+        self.field(number, I64);
+        self.signed(value as i64);
+    }
+
+    fn text(&mut self, value: &str) {
+        self.variable(value.len() as u64);
+        self.bytes.extend(value.as_bytes());
+    }
+
+    fn list(&mut self, number: i16, kind: u8, length: usize) {
+        self.field(number, LIST);
+        match length {
+            0..15 => self.bytes.push((length as u8) << 4 | kind),
+            _ => {
+                self.bytes.push(0xf0 | kind);
+                self.variable(length as u64);
+            }
+        }
+    }
+
+    fn page_header(&mut self, bytes: usize, rows: usize) {
+        const DATA_PAGE: i32 = 0;
+        const PLAIN: i32 = 0;
+        const RLE: i32 = 3;
+        self.open();
+        self.i32(1, DATA_PAGE);
+        self.i32(2, bytes as i32);
+        self.i32(3, bytes as i32);
+        self.field(5, STRUCT);
+        self.open();
+        self.i32(1, rows as i32);
+        self.i32(2, PLAIN);
+        self.i32(3, RLE);
+        self.i32(4, RLE);
+        self.close();
+        self.close();
+    }
+
+    fn file_metadata(&mut self, chunks: &[Chunk<'_>], rows: usize) {
+        self.open();
+        self.i32(1, 1);
+        self.list(2, STRUCT, chunks.len() + 1);
+        self.open();
+        self.field(4, BINARY);
+        self.text("records");
+        self.i32(5, chunks.len() as i32);
+        self.close();
+        for chunk in chunks {
+            self.schema_element(chunk);
+        }
+        self.i64(3, rows);
+        let groups = usize::from(!chunks.is_empty());
+        self.list(4, STRUCT, groups);
+        if groups > 0 {
+            self.row_group(chunks, rows);
+        }
+        self.field(6, BINARY);
+        self.text("longhaul");
+        self.close();
+    }
+
+    fn schema_element(&mut self, chunk: &Chunk<'_>) {
+        const OPTIONAL: i32 = 1;
+        const UTF8: i32 = 0;
+        self.open();
+        self.i32(1, chunk.kind);
+        self.i32(3, OPTIONAL);
+        self.field(4, BINARY);
+        self.text(chunk.name);
+        if chunk.is_text {
+            self.i32(6, UTF8);
+        }
+        self.close();
+    }
+
+    fn row_group(&mut self, chunks: &[Chunk<'_>], rows: usize) {
+        self.open();
+        self.list(1, STRUCT, chunks.len());
+        for chunk in chunks {
+            self.open();
+            self.i64(2, chunk.offset);
+            self.field(3, STRUCT);
+            self.column_metadata(chunk, rows);
+            self.close();
+        }
+        self.i64(2, chunks.iter().map(|chunk| chunk.bytes).sum());
+        self.i64(3, rows);
+        self.close();
+    }
+
+    fn column_metadata(&mut self, chunk: &Chunk<'_>, rows: usize) {
+        const UNCOMPRESSED: i32 = 0;
+        self.open();
+        self.i32(1, chunk.kind);
+        self.list(2, I32, 2);
+        for encoding in [0, 3] {
+            self.signed(encoding);
+        }
+        self.list(3, BINARY, 1);
+        self.text(chunk.name);
+        self.i32(4, UNCOMPRESSED);
+        self.i64(5, rows);
+        self.i64(6, chunk.bytes);
+        self.i64(7, chunk.bytes);
+        self.i64(9, chunk.offset);
+        self.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_as_thrift_has_them() {
+        let encoded = |number| {
+            let mut thrift = Thrift::default();
+            thrift.signed(number);
+            thrift.bytes
+        };
+        // The compact protocol's specification: zigzag, then seven bits a byte.
+        assert_eq!(encoded(0), [0]);
+        assert_eq!(encoded(-1), [1]);
+        assert_eq!(encoded(63), [126]);
+        assert_eq!(encoded(64), [128, 1]);
+        assert_eq!(encoded(25_199), [0xde, 0x89, 0x03]);
+    }
+
+    #[test]
+    fn presence_is_packed_from_the_lowest_bit() {
+        let mut present = vec![true; 9];
+        present[1] = false;
+        assert_eq!(packed(&present), [0b1111_1101, 1]);
+        // Two groups of eight, bit-packed.
+        assert_eq!(levels(&present), [2 << 1 | 1, 0b1111_1101, 1]);
+    }
+}

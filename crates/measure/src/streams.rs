@@ -1,0 +1,207 @@
+//! What a run's streams did, from its TCP samples.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::samples::Sample;
+use crate::stats::median;
+
+/// A stream that carried less than this share of what the largest did carried no
+/// data: it is a control connection.
+const DATA_SHARE: f64 = 0.01;
+
+/// Rates are taken over so many seconds: several samples, and no more than a ramp
+/// that is worth seeing takes.
+const WINDOW_SECONDS: f64 = 1.0;
+
+/// Below this many windows a last third says nothing.
+const WINDOWS_WANTED: usize = 6;
+
+/// What the streams of a run did. FORMAT.md has the fields.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TcpSummary {
+    /// Streams that carried data, in all.
+    pub streams: u32,
+    /// Most of them at one time.
+    pub most_streams: u32,
+    /// Bytes of the one that carried most.
+    pub largest_bytes: u64,
+    /// Bytes of the one that carried least.
+    pub smallest_bytes: u64,
+    /// Congestion control of the one that carried most, as last seen.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub congestion: String,
+    /// When the rate over a second first reached 90 % of what it was in the last
+    /// third of the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds_to_90_percent: Option<f64>,
+    /// After a cut's end, how long it took until something was acknowledged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds_until_it_moved_again: Option<f64>,
+}
+
+impl TcpSummary {
+    /// Of samples in the order they were taken; `None` without any that carried
+    /// data. `cut_ended` is when a cut did, in seconds since the run began.
+    pub fn of(samples: &[Sample], cut_ended: Option<f64>) -> Option<TcpSummary> {
+        let mut totals: BTreeMap<u32, u64> = BTreeMap::new();
+        for sample in samples {
+            let total = totals.entry(sample.stream).or_default();
+            *total = sample.acknowledged_bytes.max(*total);
+        }
+        let largest_bytes = totals.values().copied().max().filter(|most| *most > 0)?;
+        let carries = |bytes: u64| bytes as f64 > DATA_SHARE * largest_bytes as f64;
+        totals.retain(|_, bytes| carries(*bytes));
+        let mut at_once: BTreeMap<u64, u32> = BTreeMap::new();
+        let data = samples.iter().filter(|s| totals.contains_key(&s.stream));
+        for sample in data {
+            // Samples of one look have one time.
+            *at_once.entry(sample.seconds.to_bits()).or_default() += 1;
+        }
+        Some(TcpSummary {
+            streams: totals.len() as u32,
+            most_streams: at_once.into_values().max().unwrap_or_default(),
+            largest_bytes,
+            smallest_bytes: totals.values().copied().min().unwrap_or_default(),
+            congestion: String::new(),
+            seconds_to_90_percent: ramp(&growth(samples)),
+            seconds_until_it_moved_again: cut_ended.and_then(|at| moved_again(samples, at)),
+        })
+    }
+}
+
+/// Bytes acknowledged by all streams together at each look, with its time.
+pub fn growth(samples: &[Sample]) -> Vec<(f64, u64)> {
+    let mut last: BTreeMap<u32, u64> = BTreeMap::new();
+    let mut total = 0;
+    let mut looks: Vec<(f64, u64)> = Vec::new();
+    for sample in samples {
+        let before = last.insert(sample.stream, sample.acknowledged_bytes);
+        total += sample
+            .acknowledged_bytes
+            .saturating_sub(before.unwrap_or_default());
+        match looks.last_mut() {
+            Some((at, bytes)) if *at == sample.seconds => *bytes = total,
+            _ => looks.push((sample.seconds, total)),
+        }
+    }
+    looks
+}
+
+/// Bytes that were acknowledged by a moment, interpolated; the last look's after it.
+pub fn bytes_by(looks: &[(f64, u64)], seconds: f64) -> f64 {
+    let mut before = (0.0, 0.0);
+    for &(at, bytes) in looks {
+        let after = (at, bytes as f64);
+        if after.0 >= seconds {
+            let span = after.0 - before.0;
+            let share = if span > 0.0 {
+                (seconds - before.0) / span
+            } else {
+                1.0
+            };
+            return before.1 + share * (after.1 - before.1);
+        }
+        before = after;
+    }
+    before.1
+}
+
+/// The end of the first window that reaches nine tenths of the last third's median.
+fn ramp(looks: &[(f64, u64)]) -> Option<f64> {
+    let end = looks.last()?.0;
+    let count = (end / WINDOW_SECONDS) as usize;
+    if count < WINDOWS_WANTED {
+        return None;
+    }
+    let of = |window: usize| {
+        let from = window as f64 * WINDOW_SECONDS;
+        bytes_by(looks, from + WINDOW_SECONDS) - bytes_by(looks, from)
+    };
+    let rates: Vec<f64> = (0..count).map(of).collect();
+    let last = median(&rates[count - count / 3..])?;
+    // Sliding by a tenth of a window: the answer is finer than the window.
+    let step = WINDOW_SECONDS / 10.0;
+    let starts = (0..((end - WINDOW_SECONDS) / step) as usize).map(|n| n as f64 * step);
+    let reached =
+        |from: &f64| bytes_by(looks, from + WINDOW_SECONDS) - bytes_by(looks, *from) >= 0.9 * last;
+    let mut reached = starts.filter(reached);
+    reached.next().map(|from| from + WINDOW_SECONDS)
+}
+
+fn moved_again(samples: &[Sample], cut_ended: f64) -> Option<f64> {
+    let looks = growth(samples);
+    let then = bytes_by(&looks, cut_ended);
+    let first = looks
+        .iter()
+        .find(|(at, bytes)| *at > cut_ended && *bytes as f64 > then)?;
+    Some(first.0 - cut_ended)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(seconds: f64, stream: u32, acknowledged_bytes: u64) -> Sample {
+        Sample {
+            seconds,
+            stream,
+            acknowledged_bytes,
+            retransmitted_segments: 0,
+            window_bytes: None,
+            rtt_seconds: None,
+            port: None,
+        }
+    }
+
+    /// Two streams at a constant rate from 2 s on, and a control connection.
+    fn run() -> Vec<Sample> {
+        (0..=40)
+            .flat_map(|quarter: u64| {
+                let at = quarter as f64 / 4.0;
+                let bytes = quarter.saturating_sub(8) * 1_000_000;
+                [
+                    sample(at, 1, bytes),
+                    sample(at, 2, bytes / 2),
+                    sample(at, 3, 100),
+                ]
+            })
+            .collect()
+    }
+
+    #[test]
+    fn data_streams_are_counted_and_the_ramp_is_found() {
+        let summary = TcpSummary::of(&run(), None).unwrap();
+        assert_eq!((summary.streams, summary.most_streams), (2, 2));
+        assert_eq!(summary.largest_bytes, 32_000_000);
+        assert_eq!(summary.smallest_bytes, 16_000_000);
+        // Nothing for two seconds: nine tenths of a window are reached at 2.9 s.
+        let ramp = summary.seconds_to_90_percent.unwrap();
+        assert!((ramp - 2.9).abs() < 0.11, "{ramp}");
+        assert_eq!(TcpSummary::of(&[sample(1.0, 1, 0)], None), None);
+        assert_eq!(TcpSummary::of(&[], Some(1.0)), None);
+    }
+
+    #[test]
+    fn what_moves_after_a_cut_is_seen() {
+        let mut samples = vec![sample(1.0, 1, 1000), sample(2.0, 1, 2000)];
+        samples.extend([4.0, 6.0].map(|at| sample(at, 1, 2000)));
+        samples.push(sample(6.5, 1, 2001));
+        let again = |cut| {
+            TcpSummary::of(&samples, Some(cut))
+                .unwrap()
+                .seconds_until_it_moved_again
+        };
+        assert_eq!(again(5.0), Some(1.5));
+        assert_eq!(again(6.5), None);
+    }
+
+    #[test]
+    fn bytes_are_interpolated_between_looks() {
+        let looks = [(1.0, 100), (2.0, 300)];
+        assert_eq!(bytes_by(&looks, 0.5), 50.0);
+        assert_eq!(bytes_by(&looks, 1.5), 200.0);
+        assert_eq!(bytes_by(&looks, 9.0), 300.0);
+    }
+}

@@ -1,0 +1,124 @@
+//! Records as tables. What the Parquet files say was compared with pyarrow and
+//! DuckDB; here their frame and the tables they are made of are.
+
+#![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use longhaul_measure::doubt::Doubt;
+use longhaul_measure::export::{Table, Values};
+use longhaul_measure::record::{CpuUse, Knob, LayerUse, PathRecord, RunIdentity, RunRecord, Side};
+use longhaul_measure::sources::ExternalRun;
+use longhaul_units::{BitRate, ByteCount};
+
+fn record(id: &str, knob: Knob) -> RunRecord {
+    let run = ExternalRun {
+        tool: "iperf3",
+        moved: ByteCount(2_000_000_000),
+        wall: Duration::from_secs(4),
+        doubts: vec![Doubt::WarmUpCounted, Doubt::NotCompared],
+        ..ExternalRun::default()
+    };
+    let identity = RunIdentity {
+        id: id.to_owned(),
+        ..RunIdentity::default()
+    };
+    let path = PathRecord {
+        capacity: BitRate::new(1e9).unwrap(),
+        ..PathRecord::default()
+    };
+    let mut record = run.into_record(identity, path);
+    record.knobs = [("knob".to_owned(), knob)].into();
+    record.cpu = [Side::Source, Side::Destination, Side::Source]
+        .map(|side| CpuUse {
+            process: "x".into(),
+            side,
+            user: Duration::from_millis(500),
+            system: Duration::from_millis(500),
+        })
+        .into();
+    record
+}
+
+fn table() -> Table {
+    let mut table = Table::default();
+    let mut first = record("a,\"b\"", Knob::Count(3));
+    first.layers = vec![LayerUse {
+        layer: "read".into(),
+        flows: 2,
+        utilisation: 0.5,
+    }];
+    table.add(&first).unwrap();
+    table.add(&record("c", Knob::Count(4))).unwrap();
+    table
+}
+
+fn column(table: &Table, name: &str) -> Values {
+    let mut columns = table.columns();
+    let found = columns.find(|(column, _)| *column == name);
+    found.unwrap_or_else(|| panic!("no column {name}")).1
+}
+
+#[test]
+fn columns_are_as_narrow_as_their_values_allow() {
+    let mut table = table();
+    assert_eq!(
+        column(&table, "knobs.knob"),
+        Values::Whole(vec![Some(3), Some(4)])
+    );
+    assert_eq!(
+        column(&table, "layers.read"),
+        Values::Numbers(vec![Some(0.5), None])
+    );
+    assert_eq!(
+        column(&table, "cpu.source_seconds"),
+        Values::Numbers(vec![Some(2.0), Some(2.0)])
+    );
+    assert_eq!(
+        column(&table, "cpu.seconds_per_gigabyte"),
+        Values::Numbers(vec![Some(1.5), Some(1.5)])
+    );
+    let doubts = Some("warm_up_counted not_compared".to_owned());
+    assert_eq!(
+        column(&table, "doubts"),
+        Values::Texts(vec![doubts.clone(), doubts])
+    );
+    table.add(&record("d", Knob::Word("many".into()))).unwrap();
+    let knobs = ["3", "4", "many"].map(|word| Some(word.to_owned()));
+    assert_eq!(column(&table, "knobs.knob"), Values::Texts(knobs.into()));
+}
+
+#[test]
+fn csv_has_a_line_of_names_and_one_a_run() {
+    let csv = table().to_csv();
+    let lines: Vec<&str> = csv.split("\r\n").collect();
+    assert_eq!(lines.len(), 4);
+    let place = |name: &str| lines[0].split(',').position(|n| n == name).unwrap();
+    assert!(lines[1].contains("\"a,\"\"b\"\"\""), "{}", lines[1]);
+    let second: Vec<&str> = lines[2].split(',').collect();
+    assert_eq!(second[place("run.id")], "c");
+    assert_eq!(second[place("outcome.wall_seconds")], "4");
+    // Absent is empty.
+    assert_eq!(second[place("layers.read")], "");
+    assert_eq!(lines[3], "");
+}
+
+#[test]
+fn parquet_has_its_frame() {
+    for table in [table(), Table::default()] {
+        let file = table.to_parquet();
+        assert!(file.starts_with(b"PAR1") && file.ends_with(b"PAR1"));
+        let length = file[file.len() - 8..file.len() - 4].try_into().unwrap();
+        let footer = u32::from_le_bytes(length) as usize;
+        assert!(footer + 12 <= file.len());
+        // Every column's name stands in the footer.
+        let footer = &file[file.len() - 8 - footer..file.len() - 8];
+        for (name, _) in table.columns() {
+            assert!(
+                footer
+                    .windows(name.len())
+                    .any(|part| part == name.as_bytes())
+            );
+        }
+    }
+}
