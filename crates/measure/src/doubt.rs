@@ -37,6 +37,18 @@ pub enum Doubt {
         /// How many.
         packets: u64,
     },
+    /// The modelled storage answered later than it should have.
+    StorageLate {
+        /// The share of its answers.
+        late: f64,
+        /// By how much at most, in seconds.
+        worst_seconds: f64,
+    },
+    /// The network between the lab's storage nodes had no CPU left.
+    StorageNetworkCpuBound {
+        /// The share of its CPU that it used.
+        busy: f64,
+    },
     /// The hosts had no CPU left: throughput says what the CPU can do.
     HostCpuBound {
         /// The share of its CPU that the busier host used.
@@ -135,6 +147,9 @@ impl Doubt {
             }
             Doubt::EmulatorDropped { .. } => {
                 "lower the emulated rate, the RTT or the number of streams, and run again"
+            }
+            Doubt::StorageLate { .. } | Doubt::StorageNetworkCpuBound { .. } => {
+                "lower the storage's rate, or its nodes, or what else runs on this machine"
             }
             Doubt::HostCpuBound { .. } => {
                 "read it as a figure of the CPU; fewer streams or no compression may cost less"
@@ -245,6 +260,20 @@ impl fmt::Display for Doubt {
                     "the emulated path lost {packets} packets of its own accord"
                 )
             }
+            Doubt::StorageLate {
+                late,
+                worst_seconds,
+            } => write!(
+                f,
+                "the modelled storage was late with {} of its answers, at worst {:.1} ms",
+                Percent(*late),
+                worst_seconds * 1e3
+            ),
+            Doubt::StorageNetworkCpuBound { busy } => write!(
+                f,
+                "the network between storage nodes was CPU-bound ({} busy)",
+                Percent(*busy)
+            ),
             Doubt::HostCpuBound { busy } => {
                 write!(f, "a host was CPU-bound ({} busy)", Percent(*busy))
             }

@@ -1,7 +1,7 @@
 //! Records as tables. What the Parquet files say was compared with pyarrow and
 //! DuckDB; here their frame and the tables they are made of are.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::time::Duration;
 

@@ -78,7 +78,8 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     }
 }
 
-const USAGE: &str = "write: bench (pieces | small | storage | lab | gluster) [--again], or bench NAME";
+const USAGE: &str =
+    "write: bench (pieces | small | storage | lab | gluster) [--again], or bench NAME";
 
 const TIME_IS_UP: &str = "time is up: the same command goes on where this stopped";
 

@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
 
-use longhaul_lab::isolate::{self, Inside, Outside};
+use longhaul_lab::isolate::{Inside, Outside};
 use longhaul_lab::lab::{Host, Lab};
 use longhaul_lab::processes::{Event, Processes, Spent, listens, listens_here};
 use longhaul_measure::record::{CpuUse, Ended, Side};
@@ -26,8 +26,8 @@ use super::plan::read_lab;
 use super::sockets::SocketTable;
 use super::step::{Client, Step, StepResult};
 use super::watcher::{Watched, Watcher};
-use crate::commands::lab::inside::{Running, Start};
-use crate::messages::finish;
+use crate::commands::lab::inside::{Prepared, Running, Start, in_lab};
+use crate::messages::{Exit, Stop, finish};
 
 /// Between two looks whether a server listens.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
@@ -55,17 +55,18 @@ pub fn run(step: Step) -> Result<u8, String> {
                 name: plan.name,
                 host_sysctl,
             };
-            let inside =
-                |inside: Inside| conclude(run_in_lab(inside, start, &step)).unwrap_or_default();
-            isolate::run(Outside::Attached, inside).map_err(|error| error.to_string())
+            let work = |inside: Inside, prepared: Prepared| {
+                run_in_lab(inside, prepared, &step).map_err(|text| Stop::new(Exit::Local, text))?;
+                Ok(Exit::Done.code())
+            };
+            in_lab(Outside::Attached, start, work).map_err(|stop| stop.text)
         }
     }
 }
 
 fn conclude(ended: Result<(), String>) -> Result<u8, String> {
-    let ended =
-        ended.map_err(|text| crate::messages::Stop::new(crate::messages::Exit::Local, text));
-    Ok(finish(ended.map(|()| crate::messages::Exit::Done)).code())
+    let ended = ended.map_err(|text| Stop::new(Exit::Local, text));
+    Ok(finish(ended.map(|()| Exit::Done)).code())
 }
 
 fn text(error: impl std::fmt::Display) -> String {
@@ -149,8 +150,8 @@ fn find<'a>(lab: &'a Lab, name: &str) -> Result<&'a Host, String> {
         .ok_or_else(|| format!("the lab has no host {name}"))
 }
 
-fn run_in_lab(inside: Inside, start: Start, step: &Step) -> Result<(), String> {
-    let mut running = Running::start(inside, start).map_err(|stop| stop.text)?;
+fn run_in_lab(inside: Inside, prepared: Prepared, step: &Step) -> Result<(), String> {
+    let mut running = Running::start(inside, prepared).map_err(|stop| stop.text)?;
     let lab = std::sync::Arc::clone(&running.lab);
     let mut result = measure(&Place::Lab(&lab), &mut running.processes, step)?;
     let report = running.lab().report().map_err(text)?;

@@ -45,6 +45,13 @@ fn doubt(doubt: &LabDoubt) -> Doubt {
             late: share,
             worst_seconds: most.as_secs_f64(),
         },
+        LabDoubt::SlowStorage { share, most } => Doubt::StorageLate {
+            late: share,
+            worst_seconds: most.as_secs_f64(),
+        },
+        LabDoubt::StorageNetwork { busiest } => Doubt::StorageNetworkCpuBound {
+            busy: busiest.clamp(0.0, 1.0),
+        },
         LabDoubt::Overrun { packets }
         | LabDoubt::NoMemory { packets }
         | LabDoubt::Refused { packets } => Doubt::EmulatorDropped { packets },
