@@ -5,7 +5,7 @@ use longhaul_lab::emulator::gate::{Gate, Nat};
 use longhaul_lab::packet::damage::damage;
 use longhaul_lab::packet::{OFFLOAD_BYTES, Offload, Packet, cut, reset};
 use longhaul_lab::scenario::{
-    Hosts, PathSettings, QueueLimit, Sysctl, Window, parse_block, public_address,
+    Hosts, PairPath, PathSettings, QueueLimit, Sysctl, Window, parse_block, public_address,
 };
 use longhaul_lab::storage::plan::StoragePlan;
 
@@ -95,6 +95,9 @@ pub fn scenario(bytes: &[u8]) {
         assert_eq!(again.to_string(), path.to_string());
         assert!(path.links().is_ok());
         let _ = path.bdp();
+    }
+    if let Ok(pair) = text.parse::<PairPath>() {
+        assert_eq!(pair.to_string().parse(), Ok(pair));
     }
     if let Ok(Hosts(hosts)) = text.parse::<Hosts>() {
         assert!(hosts.len() >= 2 && hosts.iter().all(|&count| count > 0));

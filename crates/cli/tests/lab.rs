@@ -426,3 +426,139 @@ fn what_a_parallel_file_system_lacks_is_named() {
         .expect(6)
         .says(&["glusterd", "apt-get install glusterfs-server"]);
 }
+
+/// As a user who is not root: in a user namespace.
+#[test]
+fn a_user_without_rights_has_a_lab() {
+    if !labs_work() {
+        return;
+    }
+    // Where others than root may read it.
+    let directory = tempfile::tempdir_in("/tmp").unwrap();
+    let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(directory.path(), everybody).unwrap();
+    let binary = directory.path().join("longhaul");
+    std::fs::copy(env!("CARGO_BIN_EXE_longhaul"), &binary).unwrap();
+    let as_nobody = |congestion: &str, command: &str| {
+        let mut lab = Command::new("setpriv");
+        lab.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+        lab.arg(&binary)
+            .args(["lab", "run", "--quiet", "--rtt=1ms"]);
+        lab.args(["--congestion", congestion, "--", "sh", "-c", command]);
+        lab.env("XDG_RUNTIME_DIR", directory.path());
+        lab.current_dir(directory.path());
+        run(&mut lab)
+    };
+    let trial = as_nobody("reno", "true");
+    if trial.errors.contains("user namespace") || trial.errors.contains("/dev/net/tun") {
+        println!("skipped: {}", trial.errors);
+        return;
+    }
+    let finished = as_nobody("reno", "ping -c 1 -q lab-b >&2; echo $LONGHAUL_LAB_HOST").expect(0);
+    assert_eq!(text(&finished.output), "a1");
+    // What only root may have is named with its remedy; a lab of root's that is
+    // starting beside this one lets everybody have it for a moment.
+    let refused = as_nobody("cubic", "true");
+    if refused.code != Some(0) {
+        refused.expect(6).says(&["cubic", "sysctl -w"]);
+    }
+    let state = directory.path().join("longhaul-lab");
+    let labs = std::fs::read_dir(state).unwrap().flatten();
+    assert_eq!(labs.filter(|entry| entry.path().is_dir()).count(), 0);
+}
+
+/// Parameters of the machine: one lab at a time, put back at its end, and by
+/// the next start where it was killed.
+#[test]
+fn what_a_lab_changes_of_the_machine_is_put_back() {
+    if !labs_work() {
+        return;
+    }
+    let parameter = "/proc/sys/net/core/optmem_max";
+    let value = || text(&std::fs::read(parameter).unwrap()).to_owned();
+    let before = value();
+    let other = (before.parse::<u64>().unwrap() + 1024).to_string();
+    let setting = format!("net.core.optmem_max={other}");
+    let name = format!("machine-{}", std::process::id());
+    let up = [
+        "lab",
+        "up",
+        name.as_str(),
+        "--host-sysctl",
+        setting.as_str(),
+    ];
+    run(&mut longhaul_with(&up)).expect(0);
+    assert_eq!(value(), other);
+    run(&mut lab_run(&["--host-sysctl", &setting], "true"))
+        .expect(6)
+        .says(&["another lab"]);
+    run(&mut longhaul_with(&["lab", "down", &name])).expect(0);
+    assert_eq!(value(), before);
+
+    run(&mut longhaul_with(&up)).expect(0);
+    let lock = Path::new("/run/longhaul-lab").join(&name).join("lock");
+    let owner = std::fs::read_to_string(lock).unwrap();
+    let owner = rustix::process::Pid::from_raw(owner.trim().parse().unwrap()).unwrap();
+    rustix::process::kill_process(owner, Signal::KILL).unwrap();
+    run(&mut lab_run(&[], "true")).expect(0);
+    assert_eq!(value(), before);
+    assert!(!labs_left().contains(&name));
+}
+
+/// What other hosts send takes its share of the path, and rests.
+#[test]
+fn other_traffic_shares_the_path() {
+    if !labs_work() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let report = directory.path().join("report").display().to_string();
+    let own = ["--rtt=2ms", "--rate=100mbit", "--report", &report];
+    let segments = |further: &[&str]| {
+        // One of ping's is there and back within the time of some of theirs.
+        run(&mut lab_run(
+            &[&own[..], further].concat(),
+            "ping -q -c 3 -i 0.1 lab-b",
+        ))
+        .expect(0);
+        let report: Value = serde_json::from_slice(&std::fs::read(&report).unwrap()).unwrap();
+        report["directions"][0]["segments"].as_u64().unwrap()
+    };
+    assert!(segments(&[]) < 100);
+    assert!(segments(&["--background", "2"]) > 200);
+    assert!(segments(&["--background", "2", "--background-on-off", "10ms/5ms"]) > 100);
+    run(&mut lab_run(&["--background-on-off", "1s/1s"], "true")).expect(1);
+}
+
+#[test]
+fn two_of_three_sites_have_a_path_of_their_own() {
+    if !labs_work() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let report = directory.path().join("report").display().to_string();
+    let options = [
+        "--hosts",
+        "1x1x1",
+        "--path",
+        "a-c:loss=1",
+        "--report",
+        &report,
+    ];
+    let ping = "ping -q -c 1 -W 5 lab-b && ! ping -q -c 1 -W 1 lab-c";
+    run(&mut lab_run(&options, ping)).expect(0);
+    let report: Value = serde_json::from_slice(&std::fs::read(&report).unwrap()).unwrap();
+    assert_eq!(report["pairs"][0], "a-c:loss=1");
+    let ways = report["directions"].as_array().unwrap();
+    let lost = |from: &str, to: &str| {
+        let way = ways
+            .iter()
+            .find(|way| way["from"] == from && way["to"] == to);
+        way.unwrap()["losses"].as_u64().unwrap()
+    };
+    assert_eq!(lost("a", "b"), 0);
+    assert!(lost("a", "c") > 0);
+    run(&mut lab_run(&["--path", "a-c:rtt=1ms"], "true"))
+        .expect(1)
+        .says(&["no site c"]);
+}

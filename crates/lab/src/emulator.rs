@@ -35,9 +35,9 @@ use crate::link::{LinkCounters, LinkError, LinkSettings};
 use core::{Core, Strays};
 use lateness::Lateness;
 
-/// How long before something is due the thread stops sleeping: what a wake-up
-/// takes on a virtual machine whose processors sleep.
-const WAKE_LEAD: Duration = Duration::from_micros(60);
+/// How long before something is due the thread stops sleeping at most: what a
+/// wake-up takes on a virtual machine whose processors sleep.
+const LONGEST_LEAD: Duration = Duration::from_micros(60);
 
 /// Its share of a processor is taken over such windows.
 const CPU_WINDOW: Duration = Duration::from_millis(500);
@@ -136,6 +136,7 @@ impl Emulator {
             bell: Arc::clone(&bell),
             stopping: false,
             watching: Duration::ZERO,
+            lead: Lead(LONGEST_LEAD),
             usage: Usage::default(),
             realtime: false,
         };
@@ -239,8 +240,32 @@ struct Running {
     bell: Arc<OwnedFd>,
     stopping: bool,
     watching: Duration,
+    lead: Lead,
     usage: Usage,
     realtime: bool,
+}
+
+/// How long before something is due the thread stops sleeping: the time it is
+/// then awake is lost to others. As long as wake-ups took lately: on a processor
+/// that does not sleep, few microseconds.
+struct Lead(Duration);
+
+impl Lead {
+    /// Beyond what the slowest of late took.
+    const MARGIN: Duration = Duration::from_micros(4);
+
+    /// A wake-up that was quicker makes it shorter by this part of the
+    /// difference: some hundred of them forget one that was slow.
+    const FORGET: u32 = 128;
+
+    /// A wake-up came so long after it was asked for.
+    fn learn(&mut self, took: Duration) {
+        let wanted = (took + Lead::MARGIN).min(LONGEST_LEAD);
+        self.0 = match wanted > self.0 {
+            true => wanted,
+            false => self.0 - (self.0 - wanted) / Lead::FORGET,
+        };
+    }
 }
 
 impl Running {
@@ -273,7 +298,7 @@ impl Running {
     /// then watches the clock.
     fn wait(&mut self) {
         let until = self.core.until_due();
-        let sleep = until.map(|until| until.saturating_sub(WAKE_LEAD));
+        let sleep = until.map(|until| until.saturating_sub(self.lead.0));
         if sleep.is_some_and(|sleep| sleep.is_zero()) {
             let began = self.core.now();
             std::hint::spin_loop();
@@ -291,8 +316,13 @@ impl Running {
             .map(|port| PollFd::new(&port.tun, PollFlags::IN))
             .collect();
         watched.push(PollFd::new(&*self.bell, PollFlags::IN));
+        let began = self.core.now();
         // Interrupted, the loop begins anew.
-        let _ = poll(&mut watched, timeout.as_ref());
+        let woken = poll(&mut watched, timeout.as_ref());
+        if let (Ok(0), Some(sleep)) = (woken, sleep) {
+            let slept = self.core.now() - began;
+            self.lead.learn(slept.saturating_sub(sleep));
+        }
     }
 
     /// Adds a turn to the processor time it worked.
@@ -339,4 +369,25 @@ fn become_prompt() -> bool {
     let parameter = libc::sched_param { sched_priority: 1 };
     // SAFETY: the parameter outlives the call, and 0 is the calling thread.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameter) == 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lead_follows_the_slowest_wake_ups() {
+        let micros = Duration::from_micros;
+        let mut lead = Lead(LONGEST_LEAD);
+        for _ in 0..1000 {
+            lead.learn(micros(3));
+        }
+        assert!(lead.0 < micros(8), "{:?}", lead.0);
+        lead.learn(micros(30));
+        assert_eq!(lead.0, micros(34));
+        lead.learn(micros(5));
+        assert!(lead.0 > micros(33));
+        lead.learn(Duration::from_millis(5));
+        assert_eq!(lead.0, LONGEST_LEAD);
+    }
 }

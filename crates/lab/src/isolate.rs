@@ -167,7 +167,10 @@ impl Announce {
 /// Standard streams lead nowhere from here on.
 fn let_go_of_streams() -> io::Result<()> {
     let mut options = fs::OpenOptions::new();
-    let nowhere = options.read(true).write(true).open("/dev/null")?;
+    let nowhere = options.read(true).write(true).open("/dev/null");
+    // Some machines let only root write there; then writing is an error, which
+    // nobody sees either.
+    let nowhere = nowhere.or_else(|_| fs::File::open("/dev/null"))?;
     rustix::stdio::dup2_stdin(&nowhere)?;
     rustix::stdio::dup2_stdout(&nowhere)?;
     Ok(rustix::stdio::dup2_stderr(&nowhere)?)

@@ -15,12 +15,13 @@ use crate::emulator::gate::{Gate, Nat};
 use crate::emulator::store::Store;
 use crate::emulator::wire::Wire;
 use crate::emulator::{Emulator, SetError};
-use crate::link::{Link, LinkSettings};
+use crate::isolate::is_unprivileged;
+use crate::link::Link;
 use crate::machine::{Change, Kind, MachineError};
 use crate::netns::{self, HostPlan, Namespace, NamespaceError};
 use crate::report::LabReport;
 use crate::scenario::{
-    HostAddresses, PathSettings, QueueLimit, Scenario, ScenarioError, Window, public_address,
+    Direction, HostAddresses, QueueLimit, Scenario, ScenarioError, Window, public_address,
 };
 use crate::state::StateDirectory;
 use crate::storage::running::Storages;
@@ -47,6 +48,18 @@ pub enum LabError {
         "this kernel has no congestion control \"{0}\": net.ipv4.tcp_available_congestion_control has {1}"
     )]
     Congestion(String, String),
+    /// Only root may let hosts have it.
+    #[error(
+        "this machine keeps congestion control \"{wanted}\" for root, and this is a user namespace: \
+         choose one of \"{allowed}\" (--congestion), or have root run once: sysctl -w \
+         net.ipv4.tcp_allowed_congestion_control=\"{allowed} {wanted}\""
+    )]
+    CongestionOfRoot {
+        /// What hosts were to have.
+        wanted: String,
+        /// What everybody may have.
+        allowed: String,
+    },
     /// More is in flight than this machine has memory.
     #[error(
         "the paths keep up to {needed} in flight and queued, and this machine has {free} free: choose a lower rate, RTT or queue"
@@ -101,8 +114,8 @@ impl Lab {
     ///
     /// What could not be made; then nothing is left of it.
     pub fn start(scenario: Scenario, state: &StateDirectory) -> Result<Lab, LabError> {
-        let links = scenario.path.links()?;
-        let store = store_for(&scenario, &links)?;
+        let directions = scenario.directions()?;
+        let store = store_for(&directions)?;
         let _allowed = allow_congestion(&scenario.congestion, state)?;
         let mut hosts = Vec::new();
         let mut other_hosts = Vec::new();
@@ -129,9 +142,10 @@ impl Lab {
                 .into_iter()
                 .collect(),
         };
-        let wires = make_wires(&links, sites, scenario.seed)?;
+        let wires = make_wires(&directions, sites, scenario.seed)?;
         let mut core = Core::new(ports, sites, wires, gate, store);
-        core.warm(in_flight(&links).min(MOST_WARMED));
+        let most = directions.iter().map(in_flight).max();
+        core.warm(most.unwrap_or(0).min(MOST_WARMED));
         let emulator = Emulator::start(core).map_err(LabError::Emulator)?;
         if let (Some(background), [from, to]) = (scenario.background, other_hosts.as_slice()) {
             background::start(from, to, background)?;
@@ -244,20 +258,19 @@ impl Lab {
         text
     }
 
-    /// Changes the paths between all sites, from now on.
+    /// Changes the paths between all sites from now on, or with `a-c:` before
+    /// the settings between two.
     ///
     /// # Errors
     ///
     /// Where the settings make no sense; then nothing changes.
     pub fn set(&mut self, changes: &str) -> Result<(), SetPathError> {
-        let mut path: PathSettings = self.scenario.path.clone();
-        path.apply(changes)?;
-        let links = path.links()?;
-        for (from, to) in self.directions() {
-            let settings = links[usize::from(from > to)].clone();
-            self.emulator.set(from, to, settings)?;
+        let mut scenario = self.scenario.clone();
+        scenario.change(changes)?;
+        for Direction { from, to, link } in scenario.directions()? {
+            self.emulator.set(from, to, link)?;
         }
-        self.scenario.path = path;
+        self.scenario = scenario;
         Ok(())
     }
 
@@ -267,18 +280,10 @@ impl Lab {
     ///
     /// Where the emulator is gone.
     pub fn cut(&self, time: Duration) -> Result<(), SetPathError> {
-        for (from, to) in self.directions() {
+        for Direction { from, to, .. } in self.scenario.directions()? {
             self.emulator.cut(from, to, time)?;
         }
         Ok(())
-    }
-
-    /// From each site to each other.
-    fn directions(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
-        let sites = self.scenario.hosts.0.len();
-        (0..sites * sites)
-            .map(move |index| (index / sites, index % sites))
-            .filter(|(from, to)| from != to)
     }
 
     /// What it did so far.
@@ -296,6 +301,7 @@ impl Lab {
         }
         Ok(LabReport {
             path: self.scenario.path.to_string(),
+            pairs: self.scenario.pairs.clone(),
             congestion: self.scenario.congestion.clone(),
             emulator,
             overrun,
@@ -331,31 +337,24 @@ fn enter_before_exec(namespace: Namespace, name: String, command: &mut Command) 
 /// Touched at the start: beyond it the start would take seconds.
 const MOST_WARMED: u64 = 1 << 30;
 
-/// Bytes on their way in one direction, both together: the line's rate for the
-/// time they travel.
-fn in_flight(links: &[LinkSettings; 2]) -> u64 {
-    let one = |link: &LinkSettings| {
-        let rate = link.rate.map_or(0.0, |rate| rate.bits_per_second());
-        (rate / 8.0 * (link.delay + link.jitter).as_secs_f64()) as u64
-    };
-    one(&links[0]).max(one(&links[1]))
+/// Bytes on their way in one direction: the line's rate for the time they
+/// travel.
+fn in_flight(Direction { link, .. }: &Direction) -> u64 {
+    let rate = link.rate.map_or(0.0, |rate| rate.bits_per_second());
+    (rate / 8.0 * (link.delay + link.jitter).as_secs_f64()) as u64
 }
 
 /// Addresses for what the paths can keep, or for half of what is free where
 /// they have no line.
-fn store_for(scenario: &Scenario, links: &[LinkSettings; 2]) -> Result<Store, LabError> {
-    let sites = scenario.hosts.0.len() as u64;
+fn store_for(directions: &[Direction]) -> Result<Store, LabError> {
     let free = free_memory();
     // Notes, headers and alignment: a 40-byte packet takes 64 bytes here and
     // costs 78 on the wire, so that nothing takes more than its wire bytes.
-    let queued: u64 = links
+    let queued = |way: &Direction| way.link.rate.map_or(0, |_| way.link.queue.0);
+    let needed = directions
         .iter()
-        .filter(|link| link.rate.is_some())
-        .map(|link| link.queue.0)
-        .fold(0, u64::saturating_add);
-    let one_pair = queued.saturating_add(in_flight(links).saturating_mul(2));
-    let pairs = sites * (sites - 1) / 2;
-    let needed = one_pair.saturating_mul(pairs).saturating_add(SPARE_MEMORY);
+        .map(|way| queued(way).saturating_add(in_flight(way)))
+        .fold(SPARE_MEMORY, u64::saturating_add);
     if needed > free {
         return Err(LabError::Memory {
             needed: ByteCount(needed),
@@ -377,19 +376,18 @@ fn free_memory() -> u64 {
     kibibytes.map_or(1 << 30, |kibibytes| kibibytes * 1024)
 }
 
+/// From site to site, row by row; none from a site to itself.
 fn make_wires(
-    links: &[LinkSettings; 2],
+    directions: &[Direction],
     sites: usize,
     seed: u64,
 ) -> Result<Vec<Option<Wire>>, LabError> {
-    let mut wires = Vec::new();
-    for from in 0..sites {
-        for to in 0..sites {
-            let settings = links[usize::from(from > to)].clone();
-            let own_seed = seed.wrapping_add((from * sites + to) as u64);
-            let link = Link::new(settings, own_seed).map_err(ScenarioError::Link)?;
-            wires.push((from != to).then(|| Wire::new(link)));
-        }
+    let mut wires: Vec<Option<Wire>> = (0..sites * sites).map(|_| None).collect();
+    for Direction { from, to, link } in directions {
+        let index = from * sites + to;
+        let own_seed = seed.wrapping_add(index as u64);
+        let link = Link::new(link.clone(), own_seed).map_err(ScenarioError::Link)?;
+        wires[index] = Some(Wire::new(link));
     }
     Ok(wires)
 }
@@ -404,8 +402,15 @@ fn allow_congestion(wanted: &str, state: &StateDirectory) -> Result<Change, LabE
     if !has(&available) {
         return Err(LabError::Congestion(wanted.to_owned(), available));
     }
+    let name = "net.ipv4.tcp_allowed_congestion_control";
+    let allowed = read(name);
+    if is_unprivileged() && !has(&allowed) {
+        return Err(LabError::CongestionOfRoot {
+            wanted: wanted.to_owned(),
+            allowed,
+        });
+    }
     let missing = || {
-        let name = "net.ipv4.tcp_allowed_congestion_control";
         let allowed = read(name);
         let setting = (name.to_owned(), format!("{allowed} {wanted}"));
         if has(&allowed) {
@@ -456,9 +461,9 @@ fn window_sysctls(scenario: &Scenario) -> Vec<(String, String)> {
     let window = match scenario.window {
         Window::Host => return Vec::new(),
         Window::AtLeast(QueueLimit::Bytes(bytes)) => bytes.0,
-        Window::AtLeast(QueueLimit::Bdp(times)) => match scenario.path.bdp() {
-            Some(bdp) => (bdp.0 as f64 * times) as u64,
-            None => return Vec::new(),
+        Window::AtLeast(QueueLimit::Bdp(times)) => match scenario.largest_bdp() {
+            Ok(Some(bdp)) => (bdp.0 as f64 * times) as u64,
+            _ => return Vec::new(),
         },
     };
     // The kernel's integers have a sign.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::emulator::lateness::BOUNDS;
 use crate::emulator::{EmulatorReport, WireReport};
-use crate::scenario::site_letter;
+use crate::scenario::{PairPath, site_letter};
 use crate::storage::running::StorageReport;
 
 /// More of its packets must not be later than this: what the lab promises for
@@ -25,6 +25,8 @@ const BUSY_SHARE: f64 = 0.9;
 pub struct LabReport {
     /// The path, as `--lab` reads it.
     pub path: String,
+    /// Where it differs between two sites.
+    pub pairs: Vec<PairPath>,
     /// Congestion control of the hosts.
     pub congestion: String,
     /// See [`EmulatorReport`].
@@ -184,6 +186,7 @@ impl LabReport {
         let doubts: Vec<String> = self.doubts().iter().map(ToString::to_string).collect();
         json!({
             "path": self.path,
+            "pairs": self.pairs.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "congestion": self.congestion,
             "directions": emulator.wires.iter().map(wire_json).collect::<Vec<_>>(),
             "emulator": {
@@ -245,6 +248,9 @@ impl fmt::Display for LabReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let emulator = &self.emulator;
         writeln!(f, "path {}, hosts use {}", self.path, self.congestion)?;
+        for pair in &self.pairs {
+            writeln!(f, "path {pair}")?;
+        }
         for wire in &emulator.wires {
             let c = &wire.counters;
             write!(

@@ -1,5 +1,6 @@
 //! What a lab is: sites, hosts, the path between, and what its hosts have set.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
@@ -50,6 +51,12 @@ pub enum ScenarioError {
     /// Settings that make no link.
     #[error(transparent)]
     Link(#[from] LinkError),
+    /// No two sites.
+    #[error("write a path between two sites as a-c:rtt=20ms,rate=10gbit, the earlier letter first")]
+    Pair,
+    /// There is no such site.
+    #[error("there is no site {0}: --hosts says how many there are")]
+    NoSite(char),
     /// Too many or too few.
     #[error(
         "hosts are written 1x1, 2x4 or 2x2x1: 2 to {MOST_SITES} sites of 1 to {MOST_HOSTS} hosts"
@@ -149,10 +156,8 @@ impl PathSettings {
     /// The first setting that is none.
     pub fn apply(&mut self, text: &str) -> Result<(), ScenarioError> {
         for setting in text.split(',').filter(|setting| !setting.is_empty()) {
-            let (key, value) = setting
-                .split_once('=')
-                .ok_or_else(|| ScenarioError::NoValue(setting.to_owned()))?;
-            self.apply_one(key.trim(), value.trim())?;
+            let (key, value) = split_setting(setting)?;
+            self.apply_one(key, value)?;
         }
         Ok(())
     }
@@ -498,6 +503,70 @@ impl Sysctl {
     }
 }
 
+/// A path between two sites that is not as the others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PairPath {
+    /// There is from the first to the second, which has the later letter.
+    pub sites: (usize, usize),
+    /// What differs, by its name.
+    changes: BTreeMap<String, String>,
+}
+
+impl FromStr for PairPath {
+    type Err = ScenarioError;
+
+    /// Reads `a-c:rtt=20ms,rate=10gbit`.
+    fn from_str(text: &str) -> Result<PairPath, ScenarioError> {
+        let (sites, rest) = split_pair(text).ok_or(ScenarioError::Pair)?;
+        let mut changes = BTreeMap::new();
+        let mut path = PathSettings::default();
+        for setting in rest.split(',').filter(|setting| !setting.is_empty()) {
+            let (key, value) = split_setting(setting)?;
+            path.apply_one(key, value)?;
+            changes.insert(key.to_owned(), value.to_owned());
+        }
+        Ok(PairPath { sites, changes })
+    }
+}
+
+impl fmt::Display for PairPath {
+    /// As it is read.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (first, second) = self.sites;
+        write!(f, "{}-{}:", site_letter(first), site_letter(second))?;
+        for (index, (key, value)) in self.changes.iter().enumerate() {
+            let separator = if index == 0 { "" } else { "," };
+            write!(f, "{separator}{key}={value}")?;
+        }
+        Ok(())
+    }
+}
+
+/// `a-c:` and what follows; none where it does not begin so.
+fn split_pair(text: &str) -> Option<((usize, usize), &str)> {
+    let (pair, rest) = text.split_once(':')?;
+    let (first, second) = pair.split_once('-')?;
+    let (first, second) = (parse_site(first)?, parse_site(second)?);
+    (first < second).then_some(((first, second), rest))
+}
+
+fn split_setting(setting: &str) -> Result<(&str, &str), ScenarioError> {
+    let pair = setting.split_once('=');
+    let (key, value) = pair.ok_or_else(|| ScenarioError::NoValue(setting.to_owned()))?;
+    Ok((key.trim(), value.trim()))
+}
+
+/// One direction between two sites.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Direction {
+    /// From this site.
+    pub from: usize,
+    /// To this site.
+    pub to: usize,
+    /// What it does.
+    pub link: LinkSettings,
+}
+
 /// A lab.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
@@ -505,6 +574,8 @@ pub struct Scenario {
     pub hosts: Hosts,
     /// Between any two sites.
     pub path: PathSettings,
+    /// Between some, what differs from it.
+    pub pairs: Vec<PairPath>,
     /// Bytes of an IP packet, 576 to 65,535.
     pub mtu: u16,
     /// Congestion control of all hosts.
@@ -532,6 +603,7 @@ impl Default for Scenario {
         Scenario {
             hosts: Hosts(vec![1, 1]),
             path: PathSettings::default(),
+            pairs: Vec::new(),
             mtu: 1500,
             // What most data transfer nodes have, whatever this machine has.
             congestion: "cubic".to_owned(),
@@ -545,6 +617,81 @@ impl Default for Scenario {
             storage: Vec::new(),
             seed: 1,
         }
+    }
+}
+
+impl Scenario {
+    /// Changes the path between all sites, or with `a-c:` before it between two.
+    ///
+    /// # Errors
+    ///
+    /// Where it makes no sense; then nothing changes.
+    pub fn change(&mut self, changes: &str) -> Result<(), ScenarioError> {
+        let mut changed = self.clone();
+        if split_pair(changes).is_some() {
+            let pair: PairPath = changes.parse()?;
+            let own = changed.pairs.iter_mut().find(|own| own.sites == pair.sites);
+            match own {
+                Some(own) => own.changes.extend(pair.changes),
+                None => changed.pairs.push(pair),
+            }
+        } else {
+            changed.path.apply(changes)?;
+        }
+        changed.directions()?;
+        *self = changed;
+        Ok(())
+    }
+
+    /// The path between two sites, there from the one with the earlier letter.
+    ///
+    /// # Errors
+    ///
+    /// Where what differs makes no sense.
+    pub fn path_between(&self, sites: (usize, usize)) -> Result<PathSettings, ScenarioError> {
+        let mut path = self.path.clone();
+        for pair in self.pairs.iter().filter(|pair| pair.sites == sites) {
+            for (key, value) in &pair.changes {
+                path.apply_one(key, value)?;
+            }
+        }
+        Ok(path)
+    }
+
+    /// From each site to each other.
+    ///
+    /// # Errors
+    ///
+    /// Where settings make no link, or a site is none.
+    pub fn directions(&self) -> Result<Vec<Direction>, ScenarioError> {
+        let sites = self.hosts.0.len();
+        if let Some(pair) = self.pairs.iter().find(|pair| pair.sites.1 >= sites) {
+            return Err(ScenarioError::NoSite(site_letter(pair.sites.1)));
+        }
+        let mut directions = Vec::new();
+        for first in 0..sites {
+            for second in first + 1..sites {
+                let [there, back] = self.path_between((first, second))?.links()?;
+                for (from, to, link) in [(first, second, there), (second, first, back)] {
+                    directions.push(Direction { from, to, link });
+                }
+            }
+        }
+        Ok(directions)
+    }
+
+    /// The most bytes that rate and RTT keep on their way on one of the paths.
+    ///
+    /// # Errors
+    ///
+    /// As [`Scenario::directions`].
+    pub fn largest_bdp(&self) -> Result<Option<ByteCount>, ScenarioError> {
+        let pairs = self.pairs.iter().map(|pair| pair.sites);
+        let mut largest = self.path.bdp();
+        for sites in pairs {
+            largest = largest.max(self.path_between(sites)?.bdp());
+        }
+        Ok(largest)
     }
 }
 
@@ -567,6 +714,45 @@ mod tests {
         assert_eq!(back.queue, ByteCount(5_725_000));
         assert_eq!(back.loss, Loss::None);
         assert_eq!(path.bdp(), Some(ByteCount(57_250_000)));
+    }
+
+    #[test]
+    fn two_sites_can_have_a_path_of_their_own() {
+        let mut scenario = Scenario {
+            hosts: Hosts(vec![1, 1, 1]),
+            path: "rtt=10ms,rate=1gbit".parse().unwrap(),
+            pairs: vec!["a-c:rtt=100ms,delay-back=70ms".parse().unwrap()],
+            ..Scenario::default()
+        };
+        let delay = |scenario: &Scenario, from, to| {
+            let directions = scenario.directions().unwrap();
+            let way = directions.iter().find(|d| (d.from, d.to) == (from, to));
+            way.unwrap().link.delay.as_millis()
+        };
+        assert_eq!(delay(&scenario, 0, 1), 5);
+        assert_eq!((delay(&scenario, 0, 2), delay(&scenario, 2, 0)), (30, 70));
+        assert_eq!(scenario.largest_bdp(), Ok(Some(ByteCount(12_500_000))));
+        scenario.change("rtt=20ms").unwrap();
+        scenario.change("a-c:delay-back=60ms").unwrap();
+        scenario.change("b-c:rate=2gbit").unwrap();
+        assert_eq!((delay(&scenario, 0, 1), delay(&scenario, 2, 0)), (10, 60));
+        assert_eq!(delay(&scenario, 0, 2), 40);
+        assert_eq!(
+            scenario.pairs[0].to_string(),
+            "a-c:delay-back=60ms,rtt=100ms"
+        );
+        let before = scenario.clone();
+        for wrong in [
+            "a-d:rtt=1ms",
+            "a-c:speed=1",
+            "a-c:rate=0",
+            "c-a:rtt=1ms",
+            "a-a:rtt=1ms",
+        ] {
+            assert!(scenario.change(wrong).is_err(), "{wrong}");
+            assert_eq!(scenario, before);
+        }
+        assert!("rtt=1ms".parse::<PairPath>().is_err());
     }
 
     #[test]

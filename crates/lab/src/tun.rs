@@ -14,7 +14,7 @@ pub const DEVICE: &str = "wan0";
 /// comes at once, as fast as memory is copied: what the emulator cannot read
 /// at once must not be lost before its queue. Ten thousand is the largest that
 /// `ip link` users commonly set.
-const TRANSMIT_QUEUE: i32 = 10_000;
+const TRANSMIT_QUEUE: u32 = 10_000;
 
 /// What the hosts' TCP may leave to us: checksums and segmentation.
 const OFFLOADS: libc::c_uint =
@@ -46,11 +46,51 @@ pub fn create(mtu: u16) -> io::Result<OwnedFd> {
     request = named(DEVICE);
     request.ifr_ifru.ifru_mtu = i32::from(mtu);
     interface_call(&socket, libc::SIOCSIFMTU as _, &mut request)?;
-    request = named(DEVICE);
-    // The union's integer; the queue's length has no field of its own.
-    request.ifr_ifru.ifru_mtu = TRANSMIT_QUEUE;
-    interface_call(&socket, libc::SIOCSIFTXQLEN as _, &mut request)?;
+    set_transmit_queue(interface_index(&socket)?)?;
     Ok(tun)
+}
+
+/// Numbers of rtnetlink: a request to change an interface, its attribute for the
+/// queue's length, and the answer.
+const RTM_SETLINK: u16 = 19;
+const IFLA_TXQLEN: u16 = 13;
+const NLMSG_ERROR: u16 = 2;
+const REQUEST_AND_ANSWER: u16 = 1 | 4;
+
+/// Bytes of the request: `nlmsghdr` and `ifinfomsg` of 16 bytes each, and one
+/// attribute.
+const SETLINK_BYTES: usize = 16 + 16 + 8;
+
+/// By netlink: the old way (`SIOCSIFTXQLEN`) asks for the rights of root in the
+/// first user namespace, whosever the network is.
+fn set_transmit_queue(index: libc::c_int) -> io::Result<()> {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+    let mut request = [0; SETLINK_BYTES];
+    request[0..4].copy_from_slice(&(SETLINK_BYTES as u32).to_ne_bytes());
+    request[4..6].copy_from_slice(&RTM_SETLINK.to_ne_bytes());
+    request[6..8].copy_from_slice(&REQUEST_AND_ANSWER.to_ne_bytes());
+    request[20..24].copy_from_slice(&index.to_ne_bytes());
+    request[32..34].copy_from_slice(&8_u16.to_ne_bytes());
+    request[34..36].copy_from_slice(&IFLA_TXQLEN.to_ne_bytes());
+    request[36..40].copy_from_slice(&TRANSMIT_QUEUE.to_ne_bytes());
+    let flags = SocketFlags::CLOEXEC;
+    // No protocol is the first one, of routes and interfaces.
+    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
+    rustix::io::write(&socket, &request)?;
+    let mut answer = [0; 256];
+    let length = rustix::io::read(&socket, &mut answer)?;
+    match parse_answer(&answer[..length]) {
+        Some(0) => Ok(()),
+        Some(error) => Err(io::Error::from_raw_os_error(error)),
+        None => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+/// The error's number of an answer, 0 for none.
+fn parse_answer(answer: &[u8]) -> Option<i32> {
+    let kind = u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?);
+    let code = i32::from_ne_bytes(answer.get(16..20)?.try_into().ok()?);
+    (kind == NLMSG_ERROR).then_some(code.saturating_neg())
 }
 
 /// Brings an interface of this thread's network namespace up.
@@ -278,6 +318,18 @@ pub fn probe() -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reads_what_netlink_answers() {
+        let mut answer = [0; 36];
+        answer[4..6].copy_from_slice(&NLMSG_ERROR.to_ne_bytes());
+        assert_eq!(parse_answer(&answer), Some(0));
+        answer[16..20].copy_from_slice(&(-libc::EPERM).to_ne_bytes());
+        assert_eq!(parse_answer(&answer), Some(libc::EPERM));
+        assert_eq!(parse_answer(&answer[..19]), None);
+        answer[4] = 3;
+        assert_eq!(parse_answer(&answer), None);
+    }
 
     #[test]
     fn reads_the_table_of_devices() {

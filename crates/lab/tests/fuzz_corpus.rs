@@ -31,6 +31,7 @@ fn samples_are_made() {
         ("bursts", "rtt=1ms,loss=1e-4/8,queue=4MiB"),
         ("chain", "loss=ge:1e-4/0.2/0.5/0"),
         ("hosts", "2x4x1"),
+        ("pair", "a-c:rtt=20ms,rate=10gbit"),
         ("block", "b:4960-4970:reset"),
         ("new", "a:new"),
         ("sysctl", "b:net.ipv4.tcp_sack=0"),

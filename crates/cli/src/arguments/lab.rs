@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use longhaul_lab::background::Background;
 use longhaul_lab::emulator::gate::BlockRule;
 use longhaul_lab::scenario::{
-    Hosts, PathSettings, Scenario, ScenarioError, Sysctl, Window, parse_block, parse_site,
+    Hosts, PairPath, PathSettings, Scenario, ScenarioError, Sysctl, Window, parse_block, parse_site,
 };
 use longhaul_lab::storage::plan::StoragePlan;
 
@@ -29,7 +29,7 @@ pub enum LabCommand {
     Status(LabStatusArguments),
     /// Change the path of a running lab.
     #[command(
-        after_help = "Examples:\n  longhaul lab set far cut=5s\n  longhaul lab set far rtt=10ms loss=1e-4"
+        after_help = "Examples:\n  longhaul lab set far cut=5s\n  longhaul lab set far rtt=10ms loss=1e-4\n  longhaul lab set far a-c:rtt=20ms"
     )]
     Set(LabSetArguments),
     /// End a lab and everything in it.
@@ -122,6 +122,10 @@ pub struct ScenarioArguments {
     /// The path between sites.
     #[command(flatten)]
     pub path: PathArguments,
+    /// Between two sites the path differs from the others, as a-c:rtt=20ms,rate=10gbit; any
+    /// setting of a path.
+    #[arg(long = "path", value_name = "PAIR:KEY=VALUE")]
+    pub pairs: Vec<PairPath>,
     /// Hosts of each site: 2x2 is two sites of two, 1x1x1 three of one.
     #[arg(long, value_name = "NxN", default_value = "1x1")]
     pub hosts: Hosts,
@@ -174,9 +178,10 @@ impl ScenarioArguments {
     ///
     /// Where the path makes no sense.
     pub fn scenario(&self) -> Result<Scenario, ScenarioError> {
-        Ok(Scenario {
+        let scenario = Scenario {
             hosts: self.hosts.clone(),
             path: self.path.settings()?,
+            pairs: self.pairs.clone(),
             mtu: self.mtu,
             congestion: self.congestion.clone(),
             window: self.window,
@@ -187,7 +192,9 @@ impl ScenarioArguments {
             background: self.background(),
             storage: self.storage.clone(),
             seed: self.seed,
-        })
+        };
+        scenario.directions()?;
+        Ok(scenario)
     }
 
     fn background(&self) -> Option<Background> {
@@ -273,8 +280,8 @@ pub struct LabSetArguments {
     /// The lab.
     #[arg(value_name = "NAME")]
     pub name: String,
-    /// rtt=, rate=, loss=, queue= and the other settings of a path, from now on; cut=5s lets
-    /// nothing pass for so long.
+    /// rtt=, rate=, loss=, queue= and the other settings of a path, from now on, between all
+    /// sites or, as a-c:rtt=20ms, between two; cut=5s lets nothing pass for so long.
     #[arg(value_name = "KEY=VALUE", required = true)]
     pub settings: Vec<String>,
 }

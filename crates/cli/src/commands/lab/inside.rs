@@ -179,6 +179,7 @@ fn record(lab: &Lab, name: &str, inside: Inside) -> String {
         "name": name,
         "pid": inside.outer_pid,
         "path": scenario.path.to_string(),
+        "pairs": scenario.pairs.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "congestion": scenario.congestion,
         "mtu": scenario.mtu,
         "seed": scenario.seed,

@@ -5,6 +5,7 @@ use std::process::Command;
 use longhaul_lab::control::{Request, ask};
 use longhaul_lab::isolate::{self, Announce, Inside, Outside, Side};
 use longhaul_lab::processes::Event;
+use longhaul_lab::scenario::PairPath;
 use longhaul_lab::state::{CONTROL, RECORD, StateDirectory};
 use longhaul_units::parse_span;
 use rustix::process::Pid;
@@ -142,9 +143,16 @@ pub fn set(arguments: &LabSetArguments) -> Result<u8, Stop> {
         .settings
         .iter()
         .partition(|setting| setting.starts_with("cut="));
-    if !settings.is_empty() {
-        let joined: Vec<&str> = settings.into_iter().map(String::as_str).collect();
+    // Those of a pair of sites have its name before them.
+    let (pairs, all): (Vec<&String>, Vec<&String>) = settings
+        .into_iter()
+        .partition(|setting| setting.parse::<PairPath>().is_ok());
+    if !all.is_empty() {
+        let joined: Vec<&str> = all.into_iter().map(String::as_str).collect();
         request(&arguments.name, &Request::Set(joined.join(",")))?;
+    }
+    for pair in pairs {
+        request(&arguments.name, &Request::Set(pair.clone()))?;
     }
     for cut in cuts {
         let time = parse_span(cut.trim_start_matches("cut=")).map_err(usage)?;
@@ -167,7 +175,10 @@ fn record(name: &str) -> Result<Value, Stop> {
     let state = StateDirectory::open().map_err(local)?;
     let file = state.find(name).map_err(usage)?.join(RECORD);
     let text = std::fs::read_to_string(&file);
-    let text = text.map_err(|error| local(format!("{}: {error}", file.display())))?;
+    let text = text.map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => local(format!("lab \"{name}\" is starting: try again")),
+        _ => local(format!("{}: {error}", file.display())),
+    })?;
     serde_json::from_str(&text).map_err(|error| local(format!("{}: {error}", file.display())))
 }
 
