@@ -233,6 +233,7 @@ impl fmt::Display for Percent {
 }
 
 impl fmt::Display for Doubt {
+    // tidy: long because each doubt is a sentence of its own
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Doubt::FewRepetitions { repetitions } => {
