@@ -298,7 +298,7 @@ fn make_network(hosts: usize) -> Result<(Vec<Namespace>, Emulator), GlusterError
     };
     let store = Store::reserve(NETWORK_MEMORY).map_err(failed)?;
     let core = Core::new(ports, 1, vec![None], Gate::default(), store);
-    let network = Emulator::start(core).map_err(failed)?;
+    let network = Emulator::start(core, false).map_err(failed)?;
     Ok((namespaces, network))
 }
 
