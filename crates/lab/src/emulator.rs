@@ -122,12 +122,13 @@ pub enum SetError {
 }
 
 impl Emulator {
-    /// Starts the thread.
+    /// Starts the thread. A prompt one runs before what it measures, where the
+    /// kernel grants it; one that has no links needs no more than its share.
     ///
     /// # Errors
     ///
     /// Where there is no descriptor or no thread to be had.
-    pub fn start(core: Core) -> io::Result<Emulator> {
+    pub fn start(core: Core, prompt: bool) -> io::Result<Emulator> {
         let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let orders = Arc::new(Orders::default());
         let mut running = Running {
@@ -142,7 +143,7 @@ impl Emulator {
         };
         let thread = std::thread::Builder::new()
             .name("lab-emulator".to_owned())
-            .spawn(move || running.run())?;
+            .spawn(move || running.run(prompt))?;
         Ok(Emulator {
             orders,
             bell,
@@ -269,8 +270,8 @@ impl Lead {
 }
 
 impl Running {
-    fn run(&mut self) {
-        self.realtime = become_prompt();
+    fn run(&mut self, prompt: bool) {
+        self.realtime = prompt && become_prompt();
         while !self.stopping {
             if self.orders.any.swap(false, Ordering::Acquire) {
                 self.follow_orders();

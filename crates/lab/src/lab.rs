@@ -146,7 +146,7 @@ impl Lab {
         let mut core = Core::new(ports, sites, wires, gate, store);
         let most = directions.iter().map(in_flight).max();
         core.warm(most.unwrap_or(0).min(MOST_WARMED));
-        let emulator = Emulator::start(core).map_err(LabError::Emulator)?;
+        let emulator = Emulator::start(core, true).map_err(LabError::Emulator)?;
         if let (Some(background), [from, to]) = (scenario.background, other_hosts.as_slice()) {
             background::start(from, to, background)?;
         }

@@ -93,8 +93,6 @@ struct Run {
 
 impl Run {
     fn janitor(&self) -> Result<Janitor, String> {
-        build(&["-p", "longhaul"])?;
-        build(&["-p", "longhaul-engine", "--example", "pieces"])?;
         std::fs::create_dir_all(&self.directory)
             .map_err(|error| format!("{}: {error}", self.directory.display()))?;
         Janitor::start(&self.directory)
@@ -103,6 +101,8 @@ impl Run {
     fn copies(&self, what: &str) -> Result<(), String> {
         let kept = self.target.join(format!("bench-{what}.jsonl"));
         let mut samples = Samples::open(&kept, &self.about, self.again)?;
+        build(&["-p", "longhaul"])?;
+        build(&["-p", "longhaul-engine", "--example", "pieces"])?;
         let janitor = self.janitor()?;
         let measure = match what {
             "small" => small::measure,
@@ -127,6 +127,7 @@ impl Run {
         }
         let path = self.target.join(format!("bench-{what}.jsonl"));
         let mut kept = Kept::open(&path, &self.about, self.again)?;
+        build(&["-p", "longhaul"])?;
         let janitor = self.janitor()?;
         let hosts = lab::Hosts::new(&self.target, &self.directory, &janitor);
         let measured = match what {

@@ -80,7 +80,7 @@ pub fn labs(_: &Soak) -> Result<Vec<Step>, String> {
     let test = Test {
         package: "longhaul",
         arguments: vec!["--test", "lab", "a_killed_lab"],
-        release: true,
+        release: false,
         variables: vec![
             ("LONGHAUL_LAB_KILLS", "50".to_owned()),
             ("LONGHAUL_LIMIT_SECONDS", "600".to_owned()),

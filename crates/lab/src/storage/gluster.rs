@@ -298,7 +298,7 @@ fn make_network(hosts: usize) -> Result<(Vec<Namespace>, Emulator), GlusterError
     };
     let store = Store::reserve(NETWORK_MEMORY).map_err(failed)?;
     let core = Core::new(ports, 1, vec![None], Gate::default(), store);
-    let network = Emulator::start(core).map_err(failed)?;
+    let network = Emulator::start(core, false).map_err(failed)?;
     Ok((namespaces, network))
 }
 
@@ -432,8 +432,18 @@ fn make_volume(nodes: &[Node], settings: &GlusterSettings) -> Result<(), Gluster
         std::thread::sleep(LOOK_AGAIN);
     }
     let shard = settings.shard.0.to_string();
-    let options = ["features.shard", "on", "features.shard-block-size", &shard];
-    ask(&[&["volume", "set", VOLUME][..], &options].concat())?;
+    let mut set = vec!["volume", "set", VOLUME];
+    set.extend(["features.shard", "on", "features.shard-block-size", &shard]);
+    // Bricks share one disk: where that is nearly full, nothing is gained by
+    // putting shards elsewhere with links to them, which GlusterFS 10 then looks
+    // for without an end when they are written and read at once.
+    set.extend([
+        "cluster.min-free-disk",
+        "0%",
+        "cluster.min-free-inodes",
+        "0%",
+    ]);
+    ask(&set)?;
     ask(&["volume", "start", VOLUME])
 }
 

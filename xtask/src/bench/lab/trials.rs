@@ -50,20 +50,20 @@ pub struct Trial {
 
 /// All of them, in the order of a round.
 pub fn all() -> Vec<Trial> {
-    let three = |what| Trial { what, rounds: 3 };
+    let twice = |what| Trial { what, rounds: 2 };
     let once = |what| Trial { what, rounds: 1 };
     let mut trials: Vec<Trial> = Vec::new();
     // The first of these is thrown away: memory is warm then.
     trials.extend(STREAMS.map(|(rtt, _)| Trial {
         what: What::Stream(rtt),
-        rounds: 4,
+        rounds: 3,
     }));
-    trials.extend(RTTS.map(What::Rtt).map(three));
-    trials.extend(RTTS.map(What::Capacity).map(three));
+    trials.extend(RTTS.map(What::Rtt).map(twice));
+    trials.extend(RTTS.map(What::Capacity).map(twice));
     trials.extend(LOSSES.map(What::DatagramLoss).map(once));
     trials.extend(LOSSES.map(What::SegmentLoss).map(once));
     trials.push(once(What::Damage));
-    trials.extend(FLOWS.map(What::Device).map(three));
+    trials.extend(FLOWS.map(What::Device).map(twice));
     trials
 }
 
