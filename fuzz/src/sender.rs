@@ -36,6 +36,7 @@ pub fn sender(bytes: &[u8]) {
             true => Integrity::Digest,
             false => Integrity::Checksum,
         },
+        large_files: 4,
         asks: choices.flag(),
         commits: choices.flag(),
         moves: true,
@@ -97,7 +98,8 @@ impl Play<'_> {
             }
             8 => {
                 let asks = self.choices.flag();
-                self.sender.handle_welcome(asks, self.settings.epoch);
+                let large = self.choices.below(8);
+                self.sender.handle_welcome(asks, self.settings.epoch, large);
             }
             _ => self.now = self.now + Duration::from_nanos(self.choices.number()),
         }

@@ -239,8 +239,8 @@ pub struct CopyArguments {
     /// Read and write past the page cache where the file system can.
     #[arg(long)]
     pub direct: bool,
-    /// Make what arrived durable after so many bytes or, at the latest, one second: what is sent
-    /// again after a kill.
+    /// Take in no more of large files than so many bytes that are not durable: what is sent again
+    /// after a kill. Begun every second, and when half of them are there.
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     pub checkpoint: ByteCount,
     /// Remove what killed copies left at a local destination this long ago, in the directories

@@ -433,12 +433,7 @@ fn too_many_open_files_is_named() {
     }
     let limited = |limit: &str, to: &str| {
         let copy = local_copy(&source, &directory.path().join(to));
-        let mut shell = Command::new("sh");
-        shell
-            .args(["-c", "ulimit -n $1\nshift\nexec \"$@\"", "sh", limit])
-            .arg(copy.get_program())
-            .args(copy.get_args());
-        run(&mut shell)
+        run(&mut limited(limit, &copy))
     };
     // Few are enough, in turns.
     limited("40", "few").expect(0);
@@ -447,6 +442,52 @@ fn too_many_open_files_is_named() {
     limited("16", "to").expect(2).says(&["source", "ulimit -n"]);
     run(&mut local_copy(&source, &directory.path().join("to"))).expect(0);
     tree::assert_same(&source, &directory.path().join("to/source"));
+    assert_no_leftovers(directory.path());
+}
+
+/// A command that may have so many files open.
+fn limited(limit: &str, command: &Command) -> Command {
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", "ulimit -n $1\nshift\nexec \"$@\"", "sh", limit])
+        .arg(command.get_program())
+        .args(command.get_args());
+    for (name, value) in command.get_envs() {
+        shell.env(name, value.unwrap());
+    }
+    shell
+}
+
+#[test]
+fn large_files_take_turns_where_few_can_be_open() {
+    let directory = directory();
+    let source = directory.path().join("source");
+    for number in 0..100_u64 {
+        let bytes = Random::from(number).bytes(150_000);
+        tree::write(&source.join(format!("d{}/{number}", number % 9)), &bytes);
+    }
+    let block = ["--block-size", "65536"];
+    let mut copy = local_copy(&source, &directory.path().join("local"));
+    run(&mut limited("40", copy.args(block))).expect(0);
+    tree::assert_same(&source, &directory.path().join("local/source"));
+
+    // At either end of a connection.
+    let root = directory.path().join("root");
+    fs::create_dir(&root).unwrap();
+    let arguments = vec!["--root".into(), root.clone().into(), "--write".into()];
+    let daemon = Daemon::of(arguments, |command| limited("48", &command));
+    let mut push = daemon.command("cp");
+    push.arg("-r").args(block).arg(&source).arg(daemon.url(""));
+    run(&mut push).expect(0);
+    tree::assert_same(&source, &root.join("source"));
+    let daemon = Daemon::start(&root);
+    let mut pull = daemon.command("cp");
+    pull.arg("-r")
+        .args(block)
+        .arg(daemon.url("source"))
+        .arg(directory.path().join("pulled"));
+    run(&mut limited("48", &pull)).expect(0);
+    tree::assert_same(&source, &directory.path().join("pulled/source"));
     assert_no_leftovers(directory.path());
 }
 

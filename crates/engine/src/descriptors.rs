@@ -22,6 +22,11 @@ pub(crate) fn share(parts: usize, most: usize) -> usize {
     (limit() / parts.max(1)).clamp(1, most)
 }
 
+/// As [`share`], of what is left when `others` have theirs.
+pub(crate) fn share_after(others: usize, parts: usize, most: usize) -> usize {
+    (limit().saturating_sub(others) / parts.max(1)).clamp(1, most)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -31,5 +36,7 @@ mod tests {
         assert_eq!(share(usize::MAX, 64), 1);
         assert_eq!(share(0, 7), share(1, 7));
         assert!(share(2, 64) <= 64);
+        assert_eq!(share_after(usize::MAX, 1, 64), 1);
+        assert!(share_after(10, 4, 64) <= share(4, 64));
     }
 }

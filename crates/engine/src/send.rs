@@ -57,6 +57,7 @@ impl SendSide {
         SenderSettings {
             block_bytes: settings.block_bytes as u64,
             integrity: settings.integrity,
+            large_files: settings.large_files.max(1),
             asks: settings.asks,
             moves: settings.purport != Purport::DryRun,
             epoch: settings.epoch,

@@ -95,7 +95,8 @@ pub struct TransferSettings {
     pub codec: Codec,
     /// How blocks are verified.
     pub integrity: Integrity,
-    /// Bytes received after which they are made durable and reported.
+    /// Most bytes of large files received and not durable; half of them are made
+    /// durable and reported while the other half comes.
     pub checkpoint_bytes: u64,
     /// Time after which they are.
     pub checkpoint_span: Duration,
@@ -105,8 +106,12 @@ pub struct TransferSettings {
     pub silence: Duration,
     /// Direct I/O is asked for.
     pub direct: bool,
-    /// Digests of finished files are wanted.
+    /// Digests of finished files are wanted, also of those that were there.
     pub digests: bool,
+    /// Where none is kept of a file that was there, it is read for it.
+    pub reads_for_digests: bool,
+    /// Most large files begun and not done: the receiving end has them open.
+    pub large_files: usize,
     /// Age at which leftovers of other copies expire, in directories that this
     /// one finishes; none: never.
     pub expiry: Option<Duration>,
@@ -137,6 +142,8 @@ impl Default for TransferSettings {
             silence: Duration::from_secs(60),
             direct: false,
             digests: false,
+            reads_for_digests: true,
+            large_files: longhaul_proto::sender::MOST_LARGE_FILES,
             expiry: Some(LEFTOVERS_EXPIRE),
             verify_written: false,
             clear: false,
@@ -188,6 +195,8 @@ pub struct Transfer {
     pub(crate) walking: Condvar,
     /// Something to do on the disk may have come up.
     pub(crate) storing: Condvar,
+    /// More of large files may be written.
+    pub(crate) writing: Condvar,
     /// The session's life changed, or its streams.
     pub(crate) living: Condvar,
     pub(crate) settings: TransferSettings,
@@ -339,6 +348,7 @@ impl Transfer {
             reading: Condvar::new(),
             walking: Condvar::new(),
             storing: Condvar::new(),
+            writing: Condvar::new(),
             living: Condvar::new(),
             pool: BufferPool::new(budget, buffer_bytes),
             coded: BufferPool::new(budget, buffer_bytes),
@@ -449,6 +459,9 @@ impl Transfer {
                     state.finished = Some(receiver.totals());
                 }
                 self.storing.notify_one();
+                if receiver.may_write() {
+                    self.writing.notify_all();
+                }
             }
         }
         if ended {
@@ -470,6 +483,7 @@ impl Transfer {
         self.reading.notify_all();
         self.walking.notify_all();
         self.storing.notify_all();
+        self.writing.notify_all();
         self.living.notify_all();
         for slot in shared.streams.values() {
             slot.wake();

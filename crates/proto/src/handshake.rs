@@ -231,7 +231,7 @@ pub struct Request {
     /// Directories are copied, not passed over.
     #[n(13)]
     pub recursive: bool,
-    /// Digests of finished files are wanted, also of those skipped.
+    /// Digests of finished files are wanted, also of those that were there.
     #[n(15)]
     pub digests: bool,
     /// Direct I/O is asked for.
@@ -252,6 +252,16 @@ pub struct Request {
     #[n(21)]
     #[cbor(default)]
     pub copy_links: bool,
+    /// Of files that are there, digests are told where they are kept: none is
+    /// read for it.
+    #[n(22)]
+    #[cbor(default)]
+    pub kept_digests_only: bool,
+    /// Large files that a receiving dialer can have open; 0 where it does not
+    /// say.
+    #[n(23)]
+    #[cbor(default)]
+    pub large_files: u32,
 }
 
 /// A path at the acceptor.
@@ -319,6 +329,11 @@ pub struct Welcome {
     /// A sending acceptor has one file, not a tree.
     #[n(11)]
     pub single_file: bool,
+    /// Large files that a receiving acceptor can have open; 0 where it does not
+    /// say.
+    #[n(12)]
+    #[cbor(default)]
+    pub large_files: u32,
 }
 
 /// A stream joined.
@@ -453,6 +468,7 @@ mod tests {
             maximum_streams: 4,
             linger_seconds: 5,
             single_file: true,
+            large_files: 64,
         };
         let mut bytes = minicbor::to_vec(&welcome).unwrap();
         // A map of fewer than 23 fields has their number in its first byte;

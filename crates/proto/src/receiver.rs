@@ -31,7 +31,8 @@ pub struct ReceiverSettings {
     pub integrity: Integrity,
     /// The session's epoch.
     pub epoch: u64,
-    /// Bytes written after which they are made durable and reported.
+    /// Most bytes of large files written and not durable. When half of them are,
+    /// they are made durable and reported, while the other half comes.
     pub checkpoint_bytes: u64,
     /// Time after which they are.
     pub checkpoint_span: Duration,
@@ -234,6 +235,8 @@ pub struct Receiver {
     /// Bytes of those blocks, and when the first of them was written.
     dirty_bytes: u64,
     dirty_since: Option<Moment>,
+    /// Bytes written and not known to be durable, those under a checkpoint too.
+    unsynced: u64,
     /// Ranges that all files' claims take.
     fragments: usize,
     totals: Totals,
@@ -267,6 +270,7 @@ impl Receiver {
             fragments: 0,
             dirty_bytes: 0,
             dirty_since: None,
+            unsynced: 0,
             totals: Totals::default(),
             account: Account::default(),
             finishing: false,

@@ -29,7 +29,7 @@ use crate::session::StreamId;
 pub use account::{Ending, EntryEvent};
 use plan::Plan;
 pub use plan::{PackedJob, ReadJob, Work};
-pub use settings::SenderSettings;
+pub use settings::{MOST_LARGE_FILES, SenderSettings};
 use streams::Streams;
 pub use told::{Dispatch, PackedRead, PieceRead, SenderError};
 use track::{Stage, Tracked};
@@ -143,11 +143,13 @@ impl Sender {
     }
 
     /// The other end accepted the session: whether it has to be asked for every
-    /// entry, and the session's epoch. Until then a sender that dials asks, so
+    /// entry, the session's epoch, and how many large files it can have open.
+    /// Until then a sender that dials asks, so
     /// that the first questions go with its request; where nothing is there, the
     /// answers are not waited for.
-    pub fn handle_welcome(&mut self, asks: bool, epoch: u64) {
+    pub fn handle_welcome(&mut self, asks: bool, epoch: u64, large_files: usize) {
         self.settings.epoch = epoch;
+        self.settings.large_files = large_files.max(1);
         if asks || !self.settings.asks {
             return;
         }
@@ -484,7 +486,9 @@ impl Sender {
             resumed = large.durable.total();
         });
         self.count_resumed(id, resumed);
-        self.plan.queue_large(id);
+        // It is open there: before any that is not.
+        self.plan.begin_large(id);
+        self.plan.queue_large_first(id);
         self.seal_if_read(id);
     }
 
@@ -539,6 +543,7 @@ impl Sender {
     /// An entry is done: everything about it is forgotten.
     fn end(&mut self, id: EntryId, ending: Ending) {
         if let Some(mut tracked) = self.entries.remove(&id) {
+            self.plan.end_large(id);
             self.forget_blocks(&tracked.stage);
             if let Ending::Committed(_) = ending {
                 self.count_committed(&mut tracked);
@@ -675,6 +680,7 @@ impl Sender {
         let Some(tracked) = self.entries.remove(&id) else {
             return;
         };
+        self.plan.end_large(id);
         self.forget_blocks(&tracked.stage);
         self.account.void(tracked.share);
         let mut fresh = Tracked::new(entry, Stage::Asked);
@@ -701,6 +707,7 @@ impl Sender {
             return;
         }
         let parent = tracked.entry.parent;
+        self.plan.end_large(id);
         self.forget_blocks(&stage);
         // What is asked for in order must not be overtaken by its end.
         self.flush_listing();

@@ -56,6 +56,8 @@ fn task(arguments: CopyArguments) -> Result<Task, Stop> {
         silence: arguments.connection.timeout,
         direct: arguments.direct,
         digests: arguments.manifest.is_some() || arguments.json && integrity == Integrity::Digest,
+        // Only a manifest is not complete without.
+        reads_for_digests: arguments.manifest.is_some(),
         verify_written: arguments.verify,
         expiry: arguments.expire_leftovers.0,
         ..layer_settings(&arguments.layers)

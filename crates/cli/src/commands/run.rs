@@ -10,6 +10,7 @@ use longhaul_engine::journal::Owner;
 use longhaul_engine::net::clear::local_pair;
 use longhaul_engine::recv::ReceiveSide;
 use longhaul_engine::recv::landing::{Arrival, Destination, LandingError, Missing, file_time_now};
+use longhaul_engine::recv::parts::most_open_parts;
 use longhaul_engine::send::SendSide;
 use longhaul_engine::send::source::{Source, SourceError, Sources, What, open_source};
 use longhaul_engine::session::opening::Agreed;
@@ -20,6 +21,7 @@ use longhaul_model::control::start::{initial_streams, most_streams};
 use longhaul_model::response::Congestion;
 use longhaul_proto::handshake::{Feature, Landing, Purport, Request, RequestPath, Role};
 use longhaul_proto::message::{Farewell, Flows};
+use longhaul_proto::sender::MOST_LARGE_FILES;
 use longhaul_proto::session::StreamId;
 use longhaul_units::ByteCount;
 
@@ -180,6 +182,7 @@ impl Task {
             epoch: opened.welcome.epoch,
             linger: self.linger(&opened),
             streams: self.bounds(&opened).initial as usize,
+            large_files: large_files(opened.welcome.large_files),
         });
         self.drive(&daemon, opened, &transfer, report)
     }
@@ -253,6 +256,7 @@ impl Task {
             settings.epoch = destination.take().map_err(|error| landing_stop(&error))?;
         }
         settings.local = true;
+        settings.large_files = most_open_parts();
         // Both ends share the memory that was asked for.
         settings.budget = ByteCount(settings.budget.0 / 2);
         let quiet: Watch = Arc::new(|_| {});
@@ -475,6 +479,8 @@ impl Task {
             verify_written: settings.verify_written,
             names: None,
             copy_links: self.copy_links,
+            kept_digests_only: !settings.reads_for_digests,
+            large_files: most_open_parts() as u32,
         })
     }
 
@@ -489,6 +495,14 @@ impl Task {
             [Endpoint::Zero(_)] => true,
             _ => false,
         }
+    }
+}
+
+/// Large files that a receiver can have open, by its word, if it gave one.
+pub fn large_files(said: u32) -> usize {
+    match said {
+        0 => MOST_LARGE_FILES,
+        said => MOST_LARGE_FILES.min(said as usize),
     }
 }
 

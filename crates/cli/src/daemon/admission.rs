@@ -11,6 +11,7 @@ use longhaul_engine::net::principals::{Principal, Principals, Resolved};
 use longhaul_engine::net::token::{Token, fill_random};
 use longhaul_engine::recv::ReceiveSide;
 use longhaul_engine::recv::landing::{Arrival, Destination, Missing};
+use longhaul_engine::recv::parts::most_open_parts;
 use longhaul_engine::send::SendSide;
 use longhaul_engine::send::source::{Source, Sources, open_source};
 use longhaul_engine::session::opening::{self, SOFTWARE};
@@ -27,7 +28,7 @@ use longhaul_proto::session::StreamId;
 
 use super::sessions::{Key, Running};
 use super::{Daemon, FIRST_FRAME};
-use crate::commands::run::{owner, single_file, zero_of};
+use crate::commands::run::{large_files, owner, single_file, zero_of};
 use crate::messages::say;
 use crate::report::stream_damage;
 
@@ -165,6 +166,8 @@ impl Daemon {
             linger: self.arguments.linger,
             direct: request.direct,
             digests: request.digests,
+            reads_for_digests: !request.kept_digests_only,
+            large_files: large_files(request.large_files),
             verify_written: request.verify_written,
             expiry: self.arguments.expire_leftovers.0,
             clear: request.clear,
@@ -269,6 +272,7 @@ impl Daemon {
             maximum_streams: MAXIMUM_STREAMS,
             linger_seconds: u32::try_from(self.arguments.linger.as_secs()).unwrap_or(u32::MAX),
             single_file: prepared.single_file,
+            large_files: most_open_parts() as u32,
         })
     }
 

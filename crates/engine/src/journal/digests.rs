@@ -138,6 +138,16 @@ impl KeptDigests {
         };
     }
 
+    /// Forgets all, where there are more than `most`: states of files that have
+    /// changed since are found by nobody, and a copy that never completes must
+    /// not gather them for ever. To be called as [`KeptDigests::append`] is.
+    pub fn forget_beyond(&self, most: u64) {
+        let mut next = lock(&self.next);
+        if next.is_some_and(|next| next > most) {
+            *next = self.file.set_length(0).is_ok().then_some(0);
+        }
+    }
+
     /// The digest of a file that an earlier session kept. What cannot be read
     /// is not there.
     pub fn find(&self, file: &FileState) -> Option<[u8; 32]> {

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -359,6 +360,14 @@ impl Transfer {
             // Else there is something left, or what was removed may come back:
             // the next session finds by this one whose it is.
             side.destination.give_up();
+        } else {
+            let done = [
+                &self.counters.done_entries,
+                &self.counters.skipped_entries,
+                &self.counters.failed_entries,
+            ];
+            let done = done.iter().map(|count| count.load(Ordering::Relaxed));
+            side.destination.bound_kept_digests(done.sum());
         }
         side.folders.anchor().sync()
     }

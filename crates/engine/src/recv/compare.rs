@@ -193,37 +193,43 @@ impl Transfer {
         status: &Status,
     ) -> Compared {
         let path = side.destination.path_of(&entry.path);
-        let opens = status.mode != entry.mode || self.settings.digests;
-        if !opens {
-            return Compared::Same(None);
+        let wanted = self.settings.digests && self.settings.integrity == Integrity::Digest;
+        let kept = || side.destination.kept_digest(&path, status);
+        let digest = wanted.then(kept).flatten();
+        let reads = wanted && digest.is_none() && self.settings.reads_for_digests;
+        let changes_mode = status.mode != entry.mode;
+        if !changes_mode && !reads {
+            return Compared::Same(digest);
         }
         let name = path.name();
         let file = folder.directory().open_file(name, DataMode::Buffered);
         let Ok(file) = file else {
             return Compared::Send;
         };
-        if status.mode != entry.mode && file.set_mode(entry.mode).is_err() {
+        if changes_mode && file.set_mode(entry.mode).is_err() {
             return Compared::Send;
         }
-        if !self.settings.digests || self.settings.integrity != Integrity::Digest {
-            return Compared::Same(None);
+        let known = match (digest, reads) {
+            // The mode's change made a new state of it.
+            (Some(digest), _) => file.status().ok().map(|status| (digest, status)),
+            (None, false) => None,
+            (None, true) => match digest_and_state_of(&*file, status.size) {
+                Ok((digest, status)) => {
+                    Counters::add(&self.counters.read_bytes, status.size);
+                    self.tell_receiver(|receiver| receiver.handle_digest_read(status.size));
+                    Some((digest, status))
+                }
+                Err(_) => return Compared::Send,
+            },
+        };
+        if let Some((digest, status)) = known {
+            let file = [(path, status, digest)];
+            // One that a later session fenced has nothing to keep.
+            let _ = side
+                .destination
+                .while_owned(|| side.destination.keep_digests(&file));
         }
-        if let Some(digest) = side.destination.kept_digest(&path, status) {
-            return Compared::Same(Some(digest));
-        }
-        match digest_and_state_of(&*file, status.size) {
-            Ok((digest, status)) => {
-                Counters::add(&self.counters.read_bytes, status.size);
-                self.tell_receiver(|receiver| receiver.handle_digest_read(status.size));
-                let file = [(path, status, digest)];
-                // One that a later session fenced has nothing to keep.
-                let _ = side
-                    .destination
-                    .while_owned(|| side.destination.keep_digests(&file));
-                Compared::Same(Some(digest))
-            }
-            Err(_) => Compared::Send,
-        }
+        Compared::Same(known.map(|(digest, _)| digest).or(digest))
     }
 
     /// Whether an earlier attempt left a part of it.

@@ -334,6 +334,15 @@ impl Destination {
         kept.append(&records);
     }
 
+    /// The copy, of so many entries, came to its end and stays incomplete. Of
+    /// digests that are kept no more than half may be of earlier states.
+    pub(super) fn bound_kept_digests(&self, entries: u64) {
+        if let Some(kept) = self.digests.get() {
+            // One that a later session fenced has nothing to forget.
+            let _ = self.while_owned(|| kept.forget_beyond(entries.saturating_mul(2)));
+        }
+    }
+
     /// The digest of a file that an earlier session finished, if it is as that
     /// left it.
     pub(super) fn kept_digest(&self, path: &TreePath, status: &Status) -> Option<Checksum> {

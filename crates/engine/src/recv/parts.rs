@@ -8,10 +8,12 @@ use std::sync::{Arc, Mutex};
 use longhaul_proto::ledger::DurableBlock;
 use longhaul_proto::manifest::{Entry, EntryId, EntryKind};
 use longhaul_proto::message::{Failure, FailureKind};
+use longhaul_proto::sender::MOST_LARGE_FILES;
 
 use super::ReceiveSide;
 use super::folders::Folder;
 use super::landing::Destination;
+use crate::descriptors;
 use crate::failure::failure_of;
 use crate::journal::{Claim, ClaimError, JournalError, Key, Partial, StepError, claim};
 use crate::queue::lock;
@@ -33,6 +35,20 @@ pub(super) enum PartKind {
     Compared(Arc<dyn StoredFile>),
     /// Nothing: the sink.
     Sink,
+}
+
+/// Descriptors that a process needs whatever it copies: its standard streams,
+/// sockets, roots and the claim to the destination.
+const OTHER_FILES: usize = 24;
+
+/// The part of the remaining ones that a session's parts may have; each has
+/// two.
+const PARTS_PART: usize = 16;
+
+/// Large files that a receiving end of this process can have open, at least
+/// one: what the sender shall not exceed.
+pub fn most_open_parts() -> usize {
+    descriptors::share_after(OTHER_FILES, PARTS_PART, MOST_LARGE_FILES)
 }
 
 /// The parts of a session.

@@ -28,6 +28,8 @@ pub(crate) struct Staging {
     emptied: Condvar,
     /// Open files.
     most: usize,
+    /// How long a file waits for others while there is more to write.
+    longest: Duration,
 }
 
 #[derive(Default)]
@@ -54,6 +56,7 @@ impl Default for Staging {
             filled: Condvar::new(),
             emptied: Condvar::new(),
             most: most_staged(),
+            longest: LONGEST_WAIT,
         }
     }
 }
@@ -101,7 +104,7 @@ impl Staging {
             let count = state.staged.len();
             let waited = state.since.map_or(Duration::ZERO, |since| since.elapsed());
             let idle = state.closed || state.draining > 0 || state.writing == 0 && !more();
-            if count > 0 && (idle || count >= self.batch() || waited >= LONGEST_WAIT) {
+            if count > 0 && (idle || count >= self.batch() || waited >= self.longest) {
                 state.committing += count;
                 state.since = None;
                 return Some(std::mem::take(&mut state.staged));
@@ -109,7 +112,7 @@ impl Staging {
             if state.closed {
                 return None;
             }
-            state = self.wait(state, (count > 0).then(|| LONGEST_WAIT - waited));
+            state = self.wait(state, (count > 0).then(|| self.longest - waited));
         }
     }
 
@@ -161,5 +164,103 @@ impl Drop for Writing<'_> {
         if state.writing == 0 && !state.staged.is_empty() {
             self.0.filled.notify_one();
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::mpsc::channel;
+
+    use longhaul_proto::manifest::{Entry, EntryId, EntryKind, TreePath};
+
+    use super::super::commit::StagedFile;
+    use super::super::folders::Folders;
+    use super::*;
+    use crate::storage::forgetting::ForgettingStorage;
+
+    /// In which nothing is committed for its age.
+    fn patient() -> Arc<Staging> {
+        Arc::new(Staging {
+            longest: Duration::from_secs(3600),
+            most: 8,
+            ..Staging::default()
+        })
+    }
+
+    fn staged(folders: &Folders) -> Staged {
+        let path = TreePath::new(b"file").unwrap();
+        Staged {
+            entry: Entry {
+                id: EntryId(0),
+                parent: None,
+                path: path.clone(),
+                kind: EntryKind::Directory,
+                mode: 0o644,
+                modified: Default::default(),
+            },
+            file: StagedFile {
+                folder: Arc::clone(folders.anchor()),
+                temporary: Box::default(),
+                name: path,
+                file: None,
+            },
+            digest: None,
+        }
+    }
+
+    /// A writer that may open no more files, while others write on: what is
+    /// staged is committed at once, and he waits until it is.
+    #[test]
+    fn draining_commits_what_is_staged_and_waits_for_it() {
+        let folders = Folders::new(ForgettingStorage::new().root());
+        let staging = patient();
+        let _another_writer = staging.write();
+        staging.push(staged(&folders));
+        staging.push(staged(&folders));
+        let (drained, is_drained) = channel();
+        let draining = Arc::clone(&staging);
+        let writer = std::thread::spawn(move || {
+            let _writing = draining.write();
+            draining.drain();
+            drained.send(()).unwrap();
+        });
+        // Neither a batch, nor old, nor the last: only the drain gives it out.
+        assert_eq!(staging.take(|| true).unwrap().len(), 2);
+        assert!(is_drained.try_recv().is_err(), "they are not closed yet");
+        staging.done(2);
+        is_drained.recv().unwrap();
+        writer.join().unwrap();
+        assert_eq!(lock(&staging.state).draining, 0);
+    }
+
+    #[test]
+    fn draining_waits_for_nothing_where_nothing_is_staged() {
+        patient().drain();
+    }
+
+    #[test]
+    fn a_writer_waits_while_as_many_are_open_as_may_be() {
+        let folders = Folders::new(ForgettingStorage::new().root());
+        let staging = patient();
+        (0..8).for_each(|_| staging.push(staged(&folders)));
+        let taken = staging.take(|| true).unwrap().len();
+        assert_eq!(taken, 8);
+        let (pushed, is_pushed) = channel();
+        let pushing = Arc::clone(&staging);
+        let writer = std::thread::spawn(move || {
+            let folders = Folders::new(ForgettingStorage::new().root());
+            pushing.push(staged(&folders));
+            pushed.send(()).unwrap();
+        });
+        assert!(is_pushed.try_recv().is_err(), "too many are open");
+        staging.done(taken);
+        is_pushed.recv().unwrap();
+        writer.join().unwrap();
+        staging.close();
+        assert_eq!(staging.take(|| true).unwrap().len(), 1);
+        staging.done(1);
+        assert!(staging.take(|| true).is_none());
     }
 }

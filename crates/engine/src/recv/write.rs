@@ -1,8 +1,8 @@
 //! Writes what was verified. Nothing here is durable yet.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use longhaul_proto::block::{Content, PackedEntry, Piece};
 use longhaul_proto::handshake::Purport;
@@ -18,7 +18,7 @@ use super::verify::{VerifiedBlock, runs_of};
 use crate::failure::failure_of;
 use crate::flows::Flow;
 use crate::journal::{JournalError, temporary};
-use crate::session::{Counters, Side, Transfer};
+use crate::session::{Counters, Machine, Side, Transfer};
 use crate::storage::{Advice, Creation, DataMode};
 
 impl Transfer {
@@ -28,8 +28,24 @@ impl Transfer {
             return;
         };
         while let Some(block) = side.verified.pop(|| flow.is_wanted()) {
+            if let Content::Piece(_) = block.content {
+                self.wait_to_write();
+            }
             let _writing = side.staging.write();
             flow.busy(|| self.write_block(side, block));
+        }
+    }
+
+    /// Waits while as much is written and not durable as may be lost. Blocks
+    /// keep their buffers meanwhile, so that in the end the sender waits too.
+    fn wait_to_write(&self) {
+        let mut shared = self.lock();
+        while !shared.is_over()
+            && let Machine::Receiving(receiver) = &shared.machine
+            && !receiver.may_write()
+        {
+            let waited = self.writing.wait(shared);
+            shared = waited.unwrap_or_else(PoisonError::into_inner);
         }
     }
 

@@ -171,6 +171,8 @@ pub struct Agreed {
     pub linger: Duration,
     /// Streams at the start.
     pub streams: usize,
+    /// Large files that the other end can have open.
+    pub large_files: usize,
 }
 
 impl Transfer {
@@ -197,7 +199,7 @@ impl Transfer {
         shared.life.set_linger(agreed.linger);
         shared.wanted_streams = agreed.streams;
         if let Machine::Sending(sender) = &mut shared.machine {
-            sender.handle_welcome(agreed.asks, agreed.epoch);
+            sender.handle_welcome(agreed.asks, agreed.epoch, agreed.large_files);
         }
         self.settle(shared);
     }

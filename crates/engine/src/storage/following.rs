@@ -11,11 +11,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use longhaul_proto::manifest::{Timestamp, TreePath};
+use longhaul_proto::manifest::TreePath;
 
 use super::beneath::open_beneath;
 use super::posix::PosixDirectory;
-use super::{Creation, DataMode, Directory, FileKind, NameList, Status, StoredFile};
+use super::refusing::refuse_changes;
+use super::{DataMode, Directory, FileKind, NameList, Status, StoredFile};
 
 /// Links in one path, as Linux has it (`MAXSYMLINKS`).
 const MAXIMUM_LINKS: usize = 40;
@@ -251,59 +252,15 @@ impl Directory for FollowingDirectory {
         self.inner.read_symlink(name)
     }
 
-    fn make_directory(&self, _name: &[u8], _mode: u32) -> io::Result<()> {
-        only_read()
-    }
-
-    fn create_file(
-        &self,
-        _name: &[u8],
-        _creation: Creation,
-        _mode: DataMode,
-    ) -> io::Result<Arc<dyn StoredFile>> {
-        only_read()
-    }
-
-    fn make_symlink(&self, _name: &[u8], _target: &[u8]) -> io::Result<()> {
-        only_read()
-    }
-
-    fn rename(&self, _from: &[u8], _target: &dyn Directory, _to: &[u8]) -> io::Result<()> {
-        only_read()
-    }
-
-    fn remove_file(&self, _name: &[u8]) -> io::Result<()> {
-        only_read()
-    }
-
-    fn remove_directory(&self, _name: &[u8]) -> io::Result<()> {
-        only_read()
-    }
-
-    fn set_modified_of(&self, _name: &[u8], _modified: Timestamp) -> io::Result<()> {
-        only_read()
-    }
-
-    fn set_mode(&self, _mode: u32) -> io::Result<()> {
-        only_read()
-    }
-
-    fn set_modified(&self, _modified: Timestamp) -> io::Result<()> {
-        only_read()
-    }
-
     fn sync(&self) -> io::Result<()> {
-        only_read()
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
     }
 
     fn as_any(&self) -> &dyn Any {
         self
     }
-}
 
-/// It is a source's.
-fn only_read<T>() -> io::Result<T> {
-    Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    refuse_changes!(io::ErrorKind::ReadOnlyFilesystem);
 }
 
 #[cfg(test)]

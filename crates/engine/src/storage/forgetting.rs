@@ -27,7 +27,7 @@ mod pages;
 mod tests;
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::Directory;
 use disk::Disk;
@@ -37,6 +37,8 @@ use handles::OpenDirectory;
 #[derive(Clone)]
 pub struct ForgettingStorage {
     disk: Arc<Mutex<Disk>>,
+    /// Syncs of data may go on.
+    released: Arc<Condvar>,
 }
 
 impl Default for ForgettingStorage {
@@ -54,6 +56,7 @@ impl ForgettingStorage {
     fn from_disk(disk: Disk) -> ForgettingStorage {
         ForgettingStorage {
             disk: Arc::new(Mutex::new(disk)),
+            released: Arc::default(),
         }
     }
 
@@ -111,6 +114,18 @@ impl ForgettingStorage {
         self.lock().faults.syncs_until_failure = Some(count);
     }
 
+    /// From now on a `sync_data` of a file waits for
+    /// [`ForgettingStorage::release_syncs`]: a disk that is very slow.
+    pub fn hold_syncs(&self) {
+        self.lock().holds_syncs = true;
+    }
+
+    /// Syncs that wait go on, and none waits any more.
+    pub fn release_syncs(&self) {
+        self.lock().holds_syncs = false;
+        self.released.notify_all();
+    }
+
     /// From now on direct I/O is taken when a file is opened, and refused when
     /// it is used: then all goes through the page cache.
     pub fn refuse_direct(&self) {
@@ -127,6 +142,13 @@ impl ForgettingStorage {
     /// to come.
     pub fn has_sync_fault(&self) -> bool {
         self.lock().faults.syncs_until_failure.is_some()
+    }
+
+    /// The disk, once a sync of data may go on.
+    fn lock_to_sync(&self) -> MutexGuard<'_, Disk> {
+        let disk = self.lock();
+        let waited = self.released.wait_while(disk, |disk| disk.holds_syncs);
+        waited.unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, Disk> {

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use longhaul_proto::manifest::Timestamp;
 
+use super::refusing::refuse_changes;
 use super::{
-    Advice, Creation, DataMode, DataRange, Directory, FileKind, ListedName, NameList, Status,
-    StoredFile,
+    Advice, DataMode, DataRange, Directory, FileKind, ListedName, NameList, Status, StoredFile,
 };
 
 /// Name of the file of zeros.
@@ -126,10 +126,6 @@ impl Directory for Nowhere {
         Err(io::ErrorKind::NotFound.into())
     }
 
-    fn make_directory(&self, _name: &[u8], _mode: u32) -> io::Result<()> {
-        unsupported()
-    }
-
     fn open_file(&self, name: &[u8], _mode: DataMode) -> io::Result<Arc<dyn StoredFile>> {
         match self.size {
             Some(size) if name == ZERO_NAME => Ok(Arc::new(Zeros { size })),
@@ -137,32 +133,7 @@ impl Directory for Nowhere {
         }
     }
 
-    fn create_file(
-        &self,
-        _name: &[u8],
-        _creation: Creation,
-        _mode: DataMode,
-    ) -> io::Result<Arc<dyn StoredFile>> {
-        unsupported()
-    }
-
-    fn make_symlink(&self, _name: &[u8], _target: &[u8]) -> io::Result<()> {
-        unsupported()
-    }
-
     fn read_symlink(&self, _name: &[u8]) -> io::Result<Box<[u8]>> {
-        unsupported()
-    }
-
-    fn rename(&self, _from: &[u8], _target: &dyn Directory, _to: &[u8]) -> io::Result<()> {
-        unsupported()
-    }
-
-    fn remove_file(&self, _name: &[u8]) -> io::Result<()> {
-        unsupported()
-    }
-
-    fn remove_directory(&self, _name: &[u8]) -> io::Result<()> {
         unsupported()
     }
 
@@ -175,18 +146,6 @@ impl Directory for Nowhere {
 
     fn status(&self) -> io::Result<Status> {
         Ok(status(FileKind::Directory, 0))
-    }
-
-    fn set_modified_of(&self, _name: &[u8], _modified: Timestamp) -> io::Result<()> {
-        unsupported()
-    }
-
-    fn set_mode(&self, _mode: u32) -> io::Result<()> {
-        unsupported()
-    }
-
-    fn set_modified(&self, _modified: Timestamp) -> io::Result<()> {
-        unsupported()
     }
 
     fn list(&self) -> io::Result<Box<dyn NameList>> {
@@ -204,4 +163,6 @@ impl Directory for Nowhere {
     fn as_any(&self) -> &dyn Any {
         self
     }
+
+    refuse_changes!(io::ErrorKind::Unsupported);
 }

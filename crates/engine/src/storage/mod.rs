@@ -17,6 +17,7 @@ pub mod forgetting;
 pub mod listing;
 pub mod measuring;
 pub mod posix;
+mod refusing;
 pub mod remembering;
 pub mod roots;
 pub mod spill;

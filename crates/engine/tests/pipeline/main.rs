@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod proxy;
+mod slow_disk;
 #[path = "../support/mod.rs"]
 mod support;
 mod takeover;

@@ -27,6 +27,8 @@ pub(super) struct Incoming {
     /// Bytes of those blocks, and when the first of them was written.
     pub(super) dirty_bytes: u64,
     pub(super) dirty_since: Option<Moment>,
+    /// Bytes written and not known to be durable.
+    pub(super) unsynced: u64,
     pub(super) sealed: bool,
     /// A checkpoint of it is under way.
     pub(super) syncing: bool,
@@ -116,6 +118,19 @@ impl Receiver {
         }
     }
 
+    /// Whether another piece may be written: were the power lost now, no more
+    /// than a checkpoint would have to come again, and what writers have in
+    /// hand. Where not, it waits for [`Receiver::handle_checkpointed`] and
+    /// [`Receiver::handle_committed`].
+    pub fn may_write(&self) -> bool {
+        self.unsynced < self.settings.checkpoint_bytes
+    }
+
+    /// Bytes of large files that were written and are not known to be durable.
+    pub fn unsynced(&self) -> u64 {
+        self.unsynced
+    }
+
     /// A piece was verified and written, not synced.
     pub fn handle_written(&mut self, piece: PieceName, checksum: Checksum, now: Moment) {
         let Some(file) = self.files.get_mut(&piece.file) else {
@@ -133,6 +148,8 @@ impl Receiver {
             file.dirty.push(block);
             file.dirty_bytes += piece.length;
             file.dirty_since.get_or_insert(now);
+            file.unsynced += piece.length;
+            self.unsynced += piece.length;
             if !file.syncing {
                 self.dirty.insert(piece.file);
                 self.dirty_bytes += piece.length;
@@ -169,6 +186,9 @@ impl Receiver {
                 continue;
             };
             file.syncing = false;
+            let bytes: u64 = blocks.iter().map(|block| block.length).sum();
+            file.unsynced -= bytes;
+            self.unsynced -= bytes;
             // What was written meanwhile waits for the next one.
             if let Some(since) = file.dirty_since {
                 self.dirty.insert(id);
@@ -179,7 +199,6 @@ impl Receiver {
                 self.fail_file(id, failure);
                 continue;
             }
-            let bytes = blocks.iter().map(|block| block.length).sum();
             self.account.add_durable(&mut file.share, bytes);
             self.events.push_back(ReceivedEvent::Durable {
                 entry: file.entry.clone(),
@@ -246,6 +265,7 @@ impl Receiver {
             dirty: Vec::new(),
             dirty_bytes: 0,
             dirty_since: None,
+            unsynced: 0,
             sealed: false,
             syncing: false,
             committing: false,
@@ -374,7 +394,7 @@ impl Receiver {
 
     pub(super) fn due_checkpoint(&mut self, now: Moment) -> Option<StorageJob> {
         let since = self.dirty_since?;
-        let due = self.dirty_bytes >= self.settings.checkpoint_bytes
+        let due = self.dirty_bytes >= self.settings.checkpoint_bytes.div_ceil(2)
             || now >= since + self.settings.checkpoint_span;
         if !due {
             return None;
@@ -422,6 +442,7 @@ impl Receiver {
         self.take_dirty(id);
         let file = self.files.remove(&id)?;
         self.fragments -= file.claimed.fragments();
+        self.unsynced -= file.unsynced;
         Some(file)
     }
 

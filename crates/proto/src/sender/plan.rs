@@ -86,6 +86,9 @@ pub(super) struct Plan {
     small_bytes: u64,
     large: VecDeque<EntryId>,
     large_queued: BTreeSet<EntryId>,
+    /// Large files that the receiver has open. In the queue they stand before
+    /// all others, so that they come to an end.
+    begun: BTreeSet<EntryId>,
     blocks: BTreeMap<BlockId, Block>,
     ready: VecDeque<BlockId>,
     packed_entries: usize,
@@ -120,6 +123,26 @@ impl Plan {
         if self.large_queued.insert(id) {
             self.large.push_front(id);
         }
+    }
+
+    /// The receiver has a large file open, or will.
+    pub fn begin_large(&mut self, id: EntryId) {
+        self.begun.insert(id);
+    }
+
+    /// It has not any more.
+    pub fn end_large(&mut self, id: EntryId) {
+        self.begun.remove(&id);
+        self.large_queued.remove(&id);
+    }
+
+    /// Whether the next large file waits until one of those that are begun is
+    /// done.
+    fn large_waits(&self, most: usize) -> bool {
+        let next = self.large.front();
+        // One that came to its end meanwhile is only to be taken out.
+        let waits = |next| self.large_queued.contains(next) && !self.begun.contains(next);
+        self.begun.len() >= most && next.is_some_and(waits)
     }
 
     /// Packs and pieces take turns where there are both.
@@ -368,6 +391,9 @@ impl Sender {
     /// Cuts the next piece off the first large file that has one left.
     pub(super) fn next_piece(&mut self) -> Option<ReadJob> {
         while let Some(&id) = self.plan.large.front() {
+            if self.plan.large_waits(self.settings.large_files) {
+                return None;
+            }
             if let Some(job) = self.cut(id) {
                 self.plan.last_was_pack = false;
                 return Some(job);
@@ -392,6 +418,7 @@ impl Sender {
             length,
         };
         large.planned.insert(offset, offset + length);
+        self.plan.begin_large(id);
         let block = self.plan.add(ContentName::Piece(piece), length, None);
         large.add_block(offset, offset + length, block);
         Some(ReadJob {
@@ -407,6 +434,7 @@ impl Sender {
             || self.entry_credit() == 0
             || self.plan.packed_entries >= self.settings.unacknowledged_entries
             || self.plan.blocks.len() >= self.settings.unacknowledged_blocks
+            || self.plan.large_waits(self.settings.large_files)
     }
 
     /// Whether slow streams are worth looking for now.

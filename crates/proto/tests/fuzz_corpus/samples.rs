@@ -229,6 +229,8 @@ fn request() -> Request {
         verify_written: false,
         names: Some(vec![b"data".to_vec().into()]),
         copy_links: true,
+        kept_digests_only: false,
+        large_files: 64,
     }
 }
 

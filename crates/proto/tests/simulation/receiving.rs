@@ -31,6 +31,8 @@ pub struct Receiving {
     settings: ReceiverSettings,
     queue: VecDeque<WriteJob>,
     writing: usize,
+    /// Most writers there have been.
+    most_writers: usize,
 }
 
 impl Receiving {
@@ -41,6 +43,7 @@ impl Receiving {
             settings,
             queue: VecDeque::new(),
             writing: 0,
+            most_writers: 0,
         }
     }
 }
@@ -95,9 +98,11 @@ impl World {
     pub fn pump_receiver(&mut self) {
         let writers = self.receiving.writers.unwrap_or(self.scenario.writers);
         while self.receiving.writing < writers
+            && self.may_write_next()
             && let Some(job) = self.receiving.queue.pop_front()
         {
             self.receiving.writing += 1;
+            self.receiving.most_writers = self.receiving.most_writers.max(writers);
             match self.scenario.write.1.is_zero() {
                 true => self.handle_written(job),
                 false => self.push_within(self.scenario.write, Event::Written(job)),
@@ -109,12 +114,26 @@ impl World {
                 false => self.push_within(self.scenario.store, Event::Stored(job)),
             }
         }
+        let block = self.scenario.sender.block_bytes;
+        let in_hand = block * writers.max(self.receiving.most_writers) as u64;
+        let unsynced = self.receiving.receiver.unsynced();
+        assert!(
+            unsynced < self.scenario.receiver.checkpoint_bytes + in_hand,
+            "{unsynced} bytes would have to come again: {}",
+            self.state()
+        );
         let most = self.scenario.sender.window_entries;
         assert!(
             self.receiving.receiver.under_way() <= 2 * most,
             "{}",
             self.state()
         );
+    }
+
+    /// Pieces wait while too much is not durable.
+    fn may_write_next(&self) -> bool {
+        let piece = |job: &WriteJob| matches!(job.content, Content::Piece(_));
+        self.receiving.receiver.may_write() || !self.receiving.queue.front().is_some_and(piece)
     }
 
     pub fn handle_written(&mut self, job: WriteJob) {

@@ -78,6 +78,8 @@ fn open(dialer: End, empty: bool) -> Welcome {
         host: [0; 32],
         names: None,
         copy_links: false,
+        kept_digests_only: false,
+        large_files: 64,
     };
     assert!(request.is_valid());
     let hello = Hello {
@@ -101,6 +103,7 @@ fn open(dialer: End, empty: bool) -> Welcome {
         maximum_streams: 256,
         linger_seconds: 60,
         single_file: false,
+        large_files: 64,
     };
     let bytes = frame::encode(FrameKind::Handshake, &Answer::Welcome(welcome), 0).unwrap();
     let Answer::Welcome(welcome) = decode(&bytes) else {

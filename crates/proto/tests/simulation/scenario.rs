@@ -153,6 +153,7 @@ fn random_settings(scenario: &mut Scenario, random: &mut Random) {
     sender.window_entries = random.between(8, 40) as usize;
     sender.unacknowledged_entries = random.between(1, 40) as usize;
     sender.unacknowledged_blocks = random.between(1, 60) as usize;
+    sender.large_files = random.pick(&[1, 2, 5, 4096]);
     sender.integrity = integrity;
     sender.asks = random.chance(500);
     sender.commits = by_sender;

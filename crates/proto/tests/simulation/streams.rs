@@ -186,7 +186,8 @@ impl World {
             self.dialing -= 1;
             if !std::mem::replace(&mut self.welcomed, true) {
                 let asks = self.asks();
-                self.sending.sender.handle_welcome(asks, self.epoch);
+                let large = self.scenario.sender.large_files;
+                self.sending.sender.handle_welcome(asks, self.epoch, large);
             }
             self.bring_up(conn, to);
             self.top_up();

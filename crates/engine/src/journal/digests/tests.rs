@@ -116,6 +116,23 @@ fn files_whose_hashes_begin_alike_are_told_apart() {
 }
 
 #[test]
+fn what_was_gathered_beyond_its_bound_is_forgotten() {
+    let file = empty_file();
+    let kept = open(&file);
+    kept.append(&[(state(0), digest(0)), (state(1), digest(1))]);
+    kept.forget_beyond(2);
+    assert_eq!(open(&file).find(&state(1)), Some(digest(1)));
+    let kept = open(&file);
+    kept.append(&[(state(2), digest(2))]);
+    kept.forget_beyond(2);
+    assert_eq!(kept.find(&state(1)), None);
+    assert_eq!(file.status().unwrap().size, 0);
+    // It goes on from there.
+    kept.append(&[(state(3), digest(3))]);
+    assert_eq!(open(&file).find(&state(3)), Some(digest(3)));
+}
+
+#[test]
 fn a_record_is_valid_in_its_place_only() {
     let record = encode(&state(1), &digest(1), 64);
     assert_eq!(decode(&record, 64), Some((state(1), digest(1))));

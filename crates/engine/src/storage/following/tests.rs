@@ -1,4 +1,5 @@
 use super::*;
+use crate::storage::Creation;
 use std::fs;
 use std::os::unix::fs::symlink;
 

@@ -106,6 +106,8 @@ pub(super) struct Disk {
     pub(super) faults: Faults,
     /// To be run, without this disk's lock, before a file's next `sync_all`.
     pub(super) interruption: Option<Box<dyn FnOnce() + Send>>,
+    /// A sync of data waits.
+    pub(super) holds_syncs: bool,
     powered: bool,
     pub(super) refuses_direct: bool,
     /// By inode: the open file that holds its lock.
@@ -122,6 +124,7 @@ impl Disk {
             steps: 0,
             faults: Faults::default(),
             interruption: None,
+            holds_syncs: false,
             powered: true,
             refuses_direct: false,
             locks: HashMap::new(),

@@ -309,7 +309,7 @@ impl StoredFile for OpenFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        let mut disk = self.storage.lock();
+        let mut disk = self.storage.lock_to_sync();
         disk.check_power()?;
         disk.step()?;
         disk.sync_file(self.inode, false)

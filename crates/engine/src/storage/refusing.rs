@@ -1,0 +1,62 @@
+//! What a directory does in which nothing can be changed.
+
+/// The methods of [`Directory`](super::Directory) that change something, each
+/// failing with an error of one kind. To stand within its `impl`.
+macro_rules! refuse_changes {
+    ($kind:expr) => {
+        fn make_directory(&self, _name: &[u8], _mode: u32) -> std::io::Result<()> {
+            Err($kind.into())
+        }
+
+        fn create_file(
+            &self,
+            _name: &[u8],
+            _creation: crate::storage::Creation,
+            _mode: crate::storage::DataMode,
+        ) -> std::io::Result<std::sync::Arc<dyn crate::storage::StoredFile>> {
+            Err($kind.into())
+        }
+
+        fn make_symlink(&self, _name: &[u8], _target: &[u8]) -> std::io::Result<()> {
+            Err($kind.into())
+        }
+
+        fn rename(
+            &self,
+            _from: &[u8],
+            _target: &dyn crate::storage::Directory,
+            _to: &[u8],
+        ) -> std::io::Result<()> {
+            Err($kind.into())
+        }
+
+        fn remove_file(&self, _name: &[u8]) -> std::io::Result<()> {
+            Err($kind.into())
+        }
+
+        fn remove_directory(&self, _name: &[u8]) -> std::io::Result<()> {
+            Err($kind.into())
+        }
+
+        fn set_modified_of(
+            &self,
+            _name: &[u8],
+            _modified: longhaul_proto::manifest::Timestamp,
+        ) -> std::io::Result<()> {
+            Err($kind.into())
+        }
+
+        fn set_mode(&self, _mode: u32) -> std::io::Result<()> {
+            Err($kind.into())
+        }
+
+        fn set_modified(
+            &self,
+            _modified: longhaul_proto::manifest::Timestamp,
+        ) -> std::io::Result<()> {
+            Err($kind.into())
+        }
+    };
+}
+
+pub(super) use refuse_changes;
