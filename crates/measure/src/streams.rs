@@ -15,6 +15,9 @@ const DATA_SHARE: f64 = 0.01;
 /// that is worth seeing takes.
 const WINDOW_SECONDS: f64 = 1.0;
 
+/// What a run may take to find its rate.
+const START_SECONDS: f64 = 5.0;
+
 /// Below this many windows a last third says nothing.
 const WINDOWS_WANTED: usize = 6;
 
@@ -36,6 +39,10 @@ pub struct TcpSummary {
     /// third of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds_to_90_percent: Option<f64>,
+    /// What all streams together were acknowledged from the fifth second to the last
+    /// look, over that time: the start left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bits_per_second_after_5_seconds: Option<f64>,
     /// After a cut's end, how long it took until something was acknowledged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds_until_it_moved_again: Option<f64>,
@@ -66,6 +73,7 @@ impl TcpSummary {
             smallest_bytes: totals.values().copied().min().unwrap_or_default(),
             congestion: String::new(),
             seconds_to_90_percent: ramp(&growth(samples)),
+            bits_per_second_after_5_seconds: settled(&growth(samples)),
             seconds_until_it_moved_again: cut_ended.and_then(|at| moved_again(samples, at)),
         })
     }
@@ -106,6 +114,14 @@ pub fn bytes_by(looks: &[(f64, u64)], seconds: f64) -> f64 {
         before = after;
     }
     before.1
+}
+
+/// The rate from [`START_SECONDS`] on; none of what hardly lasts longer.
+fn settled(looks: &[(f64, u64)]) -> Option<f64> {
+    let (end, bytes) = looks.last()?;
+    let seconds = end - START_SECONDS;
+    let bits = (*bytes as f64 - bytes_by(looks, START_SECONDS)) * 8.0;
+    (seconds >= WINDOW_SECONDS).then(|| bits / seconds)
 }
 
 /// The end of the first window that reaches nine tenths of the last third's median.
@@ -179,6 +195,9 @@ mod tests {
         // Nothing for two seconds: nine tenths of a window are reached at 2.9 s.
         let ramp = summary.seconds_to_90_percent.unwrap();
         assert!((ramp - 2.9).abs() < 0.11, "{ramp}");
+        // Six million bytes a second of both, and of the third nothing.
+        let settled = summary.bits_per_second_after_5_seconds.unwrap();
+        assert!((settled - 48e6).abs() < 1.0, "{settled}");
         assert_eq!(TcpSummary::of(&[sample(1.0, 1, 0)], None), None);
         assert_eq!(TcpSummary::of(&[], Some(1.0)), None);
     }

@@ -120,6 +120,7 @@ fn full() -> RunRecord {
             smallest_bytes: 110_000_000,
             congestion: "bbr".into(),
             seconds_to_90_percent: Some(1.5),
+            bits_per_second_after_5_seconds: None,
             seconds_until_it_moved_again: None,
         }),
         beside: vec![Beside {

@@ -296,8 +296,19 @@ fn beside(
         .collect()
 }
 
+/// Ends with this process, also outside of a lab, where no kernel namespace would
+/// take it along.
+#[allow(unsafe_code)] // What runs between fork and exec is unsafe to write.
 fn shell(client: &Client, command: &str) -> Command {
     let mut shell = Command::new("sh");
+    // SAFETY: one system call, and no memory is taken.
+    unsafe {
+        shell.pre_exec(|| {
+            // Refused, it ends when it is told to.
+            let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
+            Ok(())
+        });
+    }
     shell
         .args(["-c", command])
         .envs(&client.environment)
