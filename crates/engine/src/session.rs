@@ -214,6 +214,8 @@ pub(crate) struct Shared {
     tuning: Tuning,
     heard: Moment,
     peer: Observation,
+    /// As [`Transfer::clock_lead`] gives it.
+    clock_lead: Option<i64>,
     finished: Option<longhaul_proto::message::Totals>,
     /// When everything was done.
     done: Option<Moment>,
@@ -312,6 +314,7 @@ impl Transfer {
             tuning: Tuning::default(),
             heard: Moment(0),
             peer: Observation::default(),
+            clock_lead: None,
             finished: None,
             done: None,
             most_streams: 0,
