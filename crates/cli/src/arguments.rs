@@ -5,6 +5,7 @@
 
 mod analysis;
 pub mod lab;
+mod probe;
 mod sweep;
 
 use std::ffi::OsString;
@@ -21,6 +22,7 @@ pub use analysis::{
     AnalysisArguments, ExportArguments, ExportFormat, ProfileArguments, RecordsCommand,
     ReportArguments,
 };
+pub use probe::{DirectionArgument, ProbeArguments};
 pub use sweep::SweepArguments;
 
 /// Moves files and trees between hosts: over many streams, encrypted,
@@ -59,6 +61,10 @@ pub enum Command {
         after_help = "Examples:\n  longhaul clean /srv/data\n  longhaul clean --remove --older-than 7d /srv/data"
     )]
     Clean(CleanArguments),
+    /// Measure the path to a daemon: round trip, throughput by streams, loss, limits of both
+    /// kernels; and say what would help.
+    #[command(after_help = PROBE_EXAMPLES)]
+    Probe(ProbeArguments),
     /// Say what records of runs say: throughput over round-trip time, its coefficients, how sure
     /// that is, and what to doubt.
     #[command(
@@ -99,6 +105,11 @@ const CP_EXAMPLES: &str = "Examples:
   longhaul cp --lab rtt=100ms,rate=1gbit -r data /tmp/copy   across an emulated path
 A slash after a source directory means what is in it. An interrupted copy goes on when the same
 command is run again, in the same directory.";
+
+const PROBE_EXAMPLES: &str = "Examples:
+  longhaul probe longhaul://dtn.example.org
+  longhaul probe --streams 1,8,64 --rounds 5 --json longhaul://dtn.example.org
+  longhaul probe --iperf3 result.json --records runs.jsonl longhaul://dtn.example.org";
 
 const SERVE_EXAMPLES: &str = "Examples:
   longhaul serve --root /srv/data --write

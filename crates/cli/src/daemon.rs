@@ -173,6 +173,11 @@ impl Daemon {
         let Ok(peer) = socket.peer_addr() else {
             return;
         };
+        // Whoever only looks whether somebody listens, or how far away, has
+        // nothing to say.
+        if is_silent(&socket) {
+            return;
+        }
         let clear = self.arguments.allow_clear && is_clear(&socket);
         let stream = match clear {
             true => clear::over_tcp(socket).map_err(|error| error.to_string()),
@@ -183,6 +188,14 @@ impl Daemon {
             Err(error) => say(&format!("{peer}: {error}")),
         }
     }
+}
+
+/// Whether a connection was closed before a first byte.
+fn is_silent(socket: &TcpStream) -> bool {
+    let waited = socket.set_read_timeout(Some(FIRST_FRAME)).is_ok();
+    let peeked = socket.peek(&mut [0]);
+    let _ = socket.set_read_timeout(None);
+    waited && matches!(peeked, Ok(0))
 }
 
 /// Whether a connection begins with a longhaul frame instead of TLS.

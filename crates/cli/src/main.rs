@@ -49,6 +49,7 @@ fn main() -> ExitCode {
         Command::Verify(arguments) => commands::verify::run(arguments),
         Command::Serve(arguments) => daemon::run(arguments),
         Command::Clean(arguments) => commands::clean::run(arguments),
+        Command::Probe(arguments) => commands::probe::run(&arguments),
         Command::Profile(arguments) => commands::profile::profile(&arguments),
         Command::Report(arguments) => commands::profile::report(&arguments),
         Command::Token(arguments) => commands::token::run(&arguments),

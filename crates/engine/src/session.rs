@@ -223,6 +223,8 @@ pub(crate) struct Shared {
     tuning: Tuning,
     heard: Moment,
     peer: Observation,
+    /// As [`Transfer::clock_lead`] gives it.
+    clock_lead: Option<i64>,
     finished: Option<longhaul_proto::message::Totals>,
     /// When everything was done.
     done: Option<Moment>,
@@ -321,6 +323,7 @@ impl Transfer {
             tuning: Tuning::default(),
             heard: Moment(0),
             peer: Observation::default(),
+            clock_lead: None,
             finished: None,
             done: None,
             most_streams: 0,

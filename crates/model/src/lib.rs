@@ -6,7 +6,9 @@
 //!   out
 //! - [`response`]: what loss leaves of a stream, by congestion control
 //! - [`kernel`]: what a host's kernel lets one stream's window become
+//! - [`advice`]: what to tell of a path, with the sysctls that would help
 
+pub mod advice;
 pub mod control;
 pub mod kernel;
 pub mod response;

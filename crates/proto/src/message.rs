@@ -404,6 +404,11 @@ pub struct Observation {
     #[n(12)]
     #[cbor(default)]
     pub walk_ended: bool,
+    /// What this end's clock said, in nanoseconds since 1970; 0 where it is not
+    /// said.
+    #[n(13)]
+    #[cbor(default)]
+    pub clock: u64,
 }
 
 /// A stream as its kernel sees it (`TCP_INFO`).

@@ -2,7 +2,7 @@
 //! ones.
 
 use std::io::IsTerminal;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,8 +12,9 @@ use longhaul_engine::net::clear;
 use longhaul_engine::net::client_tokens::ClientTokens;
 use longhaul_engine::net::config_directory::config_directory;
 use longhaul_engine::net::host_limits::HostLimits;
-use longhaul_engine::net::identity::Identity;
+use longhaul_engine::net::identity::{Fingerprint, Identity};
 use longhaul_engine::net::tcp::{self, HostPort, TcpOptions};
+use longhaul_engine::net::tcp_info::TcpInfo;
 use longhaul_engine::net::tls::{TlsClient, TlsError, TlsOptions};
 use longhaul_engine::net::trust::{CertificateAuthority, KnownHosts, ServerTrust, UnknownServer};
 use longhaul_engine::session::opening::{self, OpenError};
@@ -31,6 +32,8 @@ use crate::messages::{Exit, Stop, clear_line, say};
 /// A daemon and how it is reached.
 pub struct Daemon {
     host: HostPort,
+    /// The one of its addresses that is used; none for whichever answers first.
+    address: Option<SocketAddr>,
     tls: TlsClient,
     credential: Option<Credential>,
     timeout: Duration,
@@ -82,6 +85,7 @@ impl Daemon {
         let (host, timeout) = (remote.host.clone(), arguments.timeout);
         Ok(Daemon {
             host,
+            address: None,
             tls,
             credential,
             timeout,
@@ -94,8 +98,7 @@ impl Daemon {
     /// is asked for. Where the bytes of a block are not fixed, the path's round
     /// trip decides.
     pub fn connect(&self, fixed_block_bytes: Option<u32>) -> Result<Connected, Stop> {
-        let connected = self.tls.connect(&self.host, self.timeout, &self.tcp_of(0));
-        let stream = connected.map_err(|error| Stop::new(exit_of(&error), error.to_string()))?;
+        let stream = self.first_stream()?;
         let info = stream.handle.tcp_info();
         let rtt = info.map_or(Duration::ZERO, |info| info.minimum_rtt.unwrap_or(info.rtt));
         let block_bytes = fixed_block_bytes.unwrap_or_else(|| block_bytes(rtt));
@@ -155,6 +158,58 @@ impl Daemon {
         })
     }
 
+    /// A first stream: who the daemon is may be asked of the user.
+    pub fn first_stream(&self) -> Result<Stream, Stop> {
+        let tcp = self.tcp_of(0);
+        let connected = match self.address {
+            None => self.tls.connect(&self.host, self.timeout, &tcp),
+            Some(address) => tcp::connect(&HostPort::from(address), self.timeout, &tcp)
+                .map_err(TlsError::from)
+                .and_then(|socket| self.tls.handshake(socket, &self.host)),
+        };
+        connected.map_err(|error| Stop::new(exit_of(&error), error.to_string()))
+    }
+
+    /// The same daemon, known by the key that it has shown, at one of its
+    /// addresses alone and from one of this host's.
+    pub fn at(
+        &self,
+        key: Option<Fingerprint>,
+        address: SocketAddr,
+        local: Option<IpAddr>,
+    ) -> Daemon {
+        Daemon {
+            host: self.host.clone(),
+            address: Some(address),
+            tls: key.map_or_else(|| self.tls.clone(), |key| self.tls.pinned(key)),
+            credential: self.credential.clone(),
+            timeout: self.timeout,
+            tcp: self.tcp,
+            bind: local.into_iter().collect(),
+        }
+    }
+
+    /// What the daemon's name leads to.
+    pub fn addresses(&self) -> Result<Vec<SocketAddr>, Stop> {
+        tcp::addresses_of(&self.host).map_err(|error| Stop::because(Exit::Connection, error))
+    }
+
+    /// Local addresses that were named, to connect from.
+    pub fn local_addresses(&self) -> &[IpAddr] {
+        &self.bind
+    }
+
+    /// Connects and says nothing: what the kernel knows of the path after the
+    /// first round trip.
+    pub fn ping(&self) -> Result<TcpInfo, Stop> {
+        let target = self
+            .address
+            .map_or_else(|| self.host.clone(), HostPort::from);
+        let socket = tcp::connect(&target, self.timeout, &self.tcp_of(0))
+            .map_err(|error| Stop::because(Exit::Connection, error))?;
+        TcpInfo::of(&socket).map_err(|error| Stop::because(Exit::Local, error))
+    }
+
     fn tcp_of(&self, stream: u32) -> TcpOptions {
         bound_tcp(&self.tcp, &self.bind, stream)
     }
@@ -167,6 +222,9 @@ impl Daemon {
         };
         let further = Further {
             host: self.host.clone(),
+            target: self
+                .address
+                .map_or_else(|| self.host.clone(), HostPort::from),
             tls,
             timeout: self.timeout,
             tcp: self.tcp,
@@ -239,6 +297,8 @@ fn buffer_by_hand(asked: Option<ByteCount>) -> Option<usize> {
 /// What further streams need.
 struct Further {
     host: HostPort,
+    /// What is connected to: the host, or one of its addresses.
+    target: HostPort,
     tls: TlsClient,
     timeout: Duration,
     tcp: TcpOptions,
@@ -252,9 +312,10 @@ impl Further {
     fn dial(&self, id: StreamId, received: u64, patience: Duration) -> Result<Joined, DialError> {
         let timeout = self.timeout.min(patience);
         let network = |error: TlsError| DialError::Network(error.to_string());
-        let stream = self
-            .tls
-            .connect(&self.host, timeout, &bound_tcp(&self.tcp, &self.bind, id.0))
+        let tcp = bound_tcp(&self.tcp, &self.bind, id.0);
+        let socket = tcp::connect(&self.target, timeout, &tcp).map_err(TlsError::from);
+        let stream = socket
+            .and_then(|socket| self.tls.handshake(socket, &self.host))
             .map_err(network)?;
         self.join(stream, id, received, self.secret, (false, timeout))
     }
@@ -273,7 +334,7 @@ impl Further {
             .and_then(|transfer| transfer.take_ticket(timeout));
         let ticket = ticket.ok_or_else(|| DialError::Network("no ticket came".to_owned()))?;
         let tcp = bound_tcp(&self.tcp, &self.bind, id.0);
-        let socket = tcp::connect(&self.host, timeout, &tcp);
+        let socket = tcp::connect(&self.target, timeout, &tcp);
         let socket = socket.map_err(|error| DialError::Network(error.to_string()))?;
         let stream = clear::over_tcp(socket);
         let stream = stream.map_err(|error| DialError::Network(error.to_string()))?;

@@ -159,14 +159,23 @@ pub fn connect(
     timeout: Duration,
     options: &TcpOptions,
 ) -> Result<TcpStream, ConnectError> {
+    race(target, &addresses_of(target)?, timeout, options)
+}
+
+/// The host's addresses in the order in which they are tried, at most
+/// eight; IPv6 and IPv4 take turns.
+///
+/// # Errors
+///
+/// Where the name cannot be resolved.
+pub fn addresses_of(target: &HostPort) -> Result<Vec<SocketAddr>, ConnectError> {
     let found = (target.host(), target.port())
         .to_socket_addrs()
         .map_err(|cause| ConnectError::Resolve {
             target: target.clone(),
             cause,
         })?;
-    let addresses = interleave(found.collect());
-    race(target, &addresses, timeout, options)
+    Ok(interleave(found.collect()))
 }
 
 /// IPv6 and IPv4 in turns, beginning with the resolver's first choice.

@@ -22,6 +22,12 @@ pub struct TcpInfo {
     pub retransmission_timeout: Duration,
     /// Bytes in a segment that this end sends.
     pub send_segment: ByteCount,
+    /// Bytes in a segment that this end receives, as far as it has seen.
+    pub receive_segment: ByteCount,
+    /// The largest packet that the path takes, as far as it is known.
+    pub path_mtu: ByteCount,
+    /// What both ends agreed on when they connected.
+    pub options: Agreed,
     /// The congestion window, in segments.
     pub congestion_window_segments: u32,
     /// The slow start threshold, in segments; 2^31 - 1 where none was met.
@@ -52,6 +58,17 @@ pub struct TcpInfo {
     pub buffer_limited: Option<Duration>,
 }
 
+/// Options that both ends of a connection have (RFC 7323, RFC 2018).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Agreed {
+    /// Time stamps.
+    pub timestamps: bool,
+    /// Selective acknowledgements.
+    pub selective: bool,
+    /// Windows above 64 KiB.
+    pub scaling: bool,
+}
+
 impl TcpInfo {
     /// Samples a connection.
     ///
@@ -69,6 +86,15 @@ impl TcpInfo {
         let span = |offset| Duration::from_micros(count(offset).into());
         let microseconds = |offset| raw.u64_at(offset).map(Duration::from_micros);
         TcpInfo {
+            options: raw
+                .array_at::<1>(5)
+                .map_or(Agreed::default(), |[bits]| Agreed {
+                    timestamps: bits & 1 != 0,
+                    selective: bits & 2 != 0,
+                    scaling: bits & 4 != 0,
+                }),
+            receive_segment: ByteCount(count(20).into()),
+            path_mtu: ByteCount(count(60).into()),
             timeouts: raw.array_at::<1>(2).map_or(0, |[count]| count),
             retransmission_timeout: span(8),
             send_segment: ByteCount(count(16).into()),
@@ -196,6 +222,8 @@ mod tests {
         assert!(info.rtt > Duration::ZERO && info.rtt < Duration::from_secs(10));
         assert!(info.send_segment.0 > 500 && info.congestion_window_segments > 0);
         assert!(info.window().0 > 0 && info.window().0 <= info.send_window.unwrap().0);
+        // Linux agrees with itself on scaling whatever the sysctls of others are.
+        assert!(info.options.scaling && info.path_mtu >= info.send_segment);
     }
 
     #[test]

@@ -90,7 +90,15 @@ impl Transfer {
             known_entries: known(&self.counters.walked_entries),
             known_bytes: known(&self.counters.walked_bytes),
             walk_ended: known(&self.counters.walk_ended) > 0,
+            clock: wall_clock(),
         }
+    }
+
+    /// How far the other end's clock is ahead of this one's, less the time that a
+    /// message takes, in nanoseconds: of all that was heard the greatest, which
+    /// waited least. None before the other end said it.
+    pub fn clock_lead(&self) -> Option<i64> {
+        self.lock().clock_lead
     }
 
     /// What this host's kernel lets TCP do.
@@ -264,7 +272,12 @@ impl Transfer {
     /// A message that concerns the session and not its state machine.
     pub(super) fn handle_session_message(&self, shared: &mut Shared, message: &Message) -> bool {
         match message {
-            Message::Observed(observation) => shared.peer = observation.clone(),
+            Message::Observed(observation) => {
+                let lead = i64::try_from(i128::from(observation.clock) - i128::from(wall_clock()));
+                let said = lead.ok().filter(|_| observation.clock > 0);
+                shared.clock_lead = shared.clock_lead.max(said);
+                shared.peer = observation.clone();
+            }
             Message::Tune(tuning) => {
                 // Whoever receives sends nothing that could be tuned.
                 if matches!(shared.machine, Machine::Sending(_)) {
@@ -341,6 +354,12 @@ impl Shared {
         }
         self.wake_carrier();
     }
+}
+
+/// Nanoseconds since 1970; 0 where the clock is set before.
+fn wall_clock() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(0))
 }
 
 /// CPU time of this process so far in nanoseconds.

@@ -1,0 +1,70 @@
+//! What `probe` takes.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use super::ConnectionArguments;
+
+/// Most streams that a daemon allows.
+const MOST_STREAMS: i64 = 512;
+
+/// What `probe` takes.
+#[derive(Clone, Debug, Args)]
+pub struct ProbeArguments {
+    /// The daemon at the other end, longhaul://[PRINCIPAL@]HOST[:PORT]; its principal needs the
+    /// right to measure.
+    #[arg(value_name = "ENDPOINT", required_unless_present_any = ["iperf3", "pscheduler"])]
+    pub endpoint: Option<OsString>,
+    /// Stream counts to measure, each by itself.
+    #[arg(
+        long,
+        value_name = "N,N...",
+        value_delimiter = ',',
+        default_value = "1,2,4,8,16",
+        value_parser = clap::value_parser!(u32).range(1..=MOST_STREAMS)
+    )]
+    pub streams: Vec<u32>,
+    /// Which way.
+    #[arg(long, value_enum, default_value = "both")]
+    pub direction: DirectionArgument,
+    /// Repetitions of each, interleaved.
+    #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub rounds: u32,
+    /// How long each takes [default: twenty round trips, 2 s to 10 s]
+    #[arg(long, value_name = "TIME", value_parser = longhaul_units::parse_span)]
+    pub time: Option<Duration>,
+    /// Connections made to measure the round trip.
+    #[arg(long, value_name = "N", default_value = "20", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub pings: u32,
+    /// A result of `iperf3 --json` over this path, to stand beside what is measured; may be given
+    /// several times.
+    #[arg(long, value_name = "FILE")]
+    pub iperf3: Vec<PathBuf>,
+    /// A result of a throughput test of perfSONAR's pScheduler (JSON); may be given several times.
+    #[arg(long, value_name = "FILE")]
+    pub pscheduler: Vec<PathBuf>,
+    /// Append each repetition as a record of a memory-to-memory run, for `longhaul profile`.
+    #[arg(long, value_name = "FILE")]
+    pub records: Option<PathBuf>,
+    /// One JSON object instead of text.
+    #[arg(long)]
+    pub json: bool,
+    /// How the daemon is reached and known; several --bind addresses are paths of their own, and
+    /// so are several addresses of the host.
+    #[command(flatten)]
+    pub connection: ConnectionArguments,
+}
+
+/// Which way data flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DirectionArgument {
+    /// To the daemon.
+    To,
+    /// From the daemon.
+    From,
+    /// Both, one after the other.
+    Both,
+}

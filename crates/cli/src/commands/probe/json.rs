@@ -1,0 +1,120 @@
+//! A probe's result for programs (FORMAT.md, "Probes").
+
+use serde_json::{Value, json};
+
+use super::result::{PathResult, Probe, Way};
+use super::text::ends;
+use super::trial::{EndFacts, Trial};
+
+/// Version of the object.
+const SCHEMA: u32 = 1;
+
+/// The object.
+pub fn json(probe: &Probe) -> Value {
+    json!({
+        "schema": SCHEMA,
+        "kind": "probe",
+        "endpoint": probe.endpoint,
+        "software": probe.software,
+        "security": probe.protection,
+        "started": probe.started,
+        "paths": probe.paths.iter().map(path_json).collect::<Vec<_>>(),
+        "external": probe.external.iter().map(|(file, run)| json!({
+            "file": file,
+            "tool": run.tool,
+            "version": run.version,
+            "bytes": run.moved.0,
+            "wall_seconds": run.wall.as_secs_f64(),
+            "bits_per_second": run.throughput.bits_per_second(),
+            "streams": run.streams,
+            "retransmitted_segments": run.retransmitted_segments,
+            "rtt_seconds": run.rtt.map(|rtt| rtt.as_secs_f64()),
+            "congestion_control": run.congestion_control,
+            "doubts": run.doubts,
+        })).collect::<Vec<_>>(),
+    })
+}
+
+fn path_json(path: &PathResult) -> Value {
+    let trips = path.distribution();
+    json!({
+        "address": path.address.to_string(),
+        "local": path.local.map(|ip| ip.to_string()),
+        "failure": path.failure,
+        "rtt_seconds": trips.map(|trips| json!({
+            "least": trips.least,
+            "median": trips.median,
+            "quantile_95": trips.high,
+            "greatest": trips.greatest,
+            "all": path.round_trips,
+        })),
+        "segment_bytes": path.segment,
+        "path_mtu_bytes": path.path_mtu,
+        "timestamps": path.options.timestamps,
+        "selective_acknowledgements": path.options.selective,
+        "window_scaling": path.options.scaling,
+        "clock": path.clock.map(|clock| json!({
+            "ahead_seconds": clock.ahead,
+            "uncertainty_seconds": clock.uncertainty,
+        })),
+        "here": ends(path).map(|ends| end_json(ends.0)),
+        "daemon": ends(path).map(|ends| end_json(ends.1)),
+        "directions": path.ways.iter().map(|way| way_json(path, way)).collect::<Vec<_>>(),
+    })
+}
+
+fn end_json(end: &EndFacts) -> Value {
+    json!({
+        "congestion_control": end.congestion,
+        "congestion_controls": end.congestions,
+        "tcp_wmem_bytes": end.send_buffer,
+        "tcp_rmem_bytes": end.receive_buffer,
+        "cores": end.cores,
+    })
+}
+
+fn way_json(path: &PathResult, way: &Way) -> Value {
+    let best = way.best();
+    let advice = path.advice(way).into_iter().map(|advice| {
+        let remedies = advice.remedies.iter().map(|remedy| {
+            json!({
+                "host": remedy.host,
+                "sysctl": remedy.sysctl,
+                "value": remedy.value,
+                "one_stream_bits_per_second": remedy.one_stream.map(|bytes| bytes * 8.0),
+            })
+        });
+        json!({
+            "topic": advice.topic,
+            "text": advice.text,
+            "remedies": remedies.collect::<Vec<_>>(),
+        })
+    });
+    json!({
+        "direction": way.direction.name(),
+        "capacity_at_least_bits_per_second": best.map(|best| best.1 * 8.0),
+        "streams": best.map(|best| best.0),
+        "trials": way.trials.iter().map(trial_json).collect::<Vec<_>>(),
+        "advice": advice.collect::<Vec<_>>(),
+        "doubts": way.doubts(path),
+    })
+}
+
+fn trial_json(trial: &Trial) -> Value {
+    json!({
+        "streams": trial.streams,
+        "most_streams": trial.most_streams,
+        "bytes": trial.bytes,
+        "wall_seconds": trial.wall.as_secs_f64(),
+        "bits_per_second": trial.bytes_per_second * 8.0,
+        "settled_bits_per_second": trial.settled * 8.0,
+        "segment_bytes": trial.segment,
+        "segments": trial.segments,
+        "retransmitted_segments": trial.retransmitted,
+        "rtt_seconds": trial.rtt.as_secs_f64(),
+        "window_limited": trial.window_limited,
+        "buffer_limited": trial.buffer_limited,
+        "sender_busy": trial.processors[0],
+        "receiver_busy": trial.processors[1],
+    })
+}

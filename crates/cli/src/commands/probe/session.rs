@@ -1,0 +1,230 @@
+//! One session that moves zeros into nothing for a while.
+
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use longhaul_engine::net::token::fill_random;
+use longhaul_engine::recv::ReceiveSide;
+use longhaul_engine::recv::landing::{Arrival, Destination};
+use longhaul_engine::send::SendSide;
+use longhaul_engine::send::source::Sources;
+use longhaul_engine::session::{FlowCounts, Transfer, TransferSettings};
+use longhaul_engine::storage::measuring::sink;
+use longhaul_proto::block::Codec;
+use longhaul_proto::digest::Integrity;
+use longhaul_proto::handshake::{Landing, Purport, Request, RequestPath, Role};
+use longhaul_proto::message::Farewell;
+use longhaul_proto::session::StreamId;
+use std::sync::Arc;
+
+use super::super::connection::{Daemon, Opened};
+use super::super::run::{owner, zero_of};
+use super::trial::{Seen, Watcher};
+use crate::messages::{Exit, Stop};
+
+/// More zeros than any path carries while it is measured: 1 PiB.
+const ENDLESS: u64 = 1 << 50;
+
+/// How often it is looked whether a signal came.
+const GLANCE: Duration = Duration::from_millis(100);
+
+/// Which way data flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// To the daemon.
+    To,
+    /// From the daemon.
+    From,
+}
+
+impl Direction {
+    /// As output has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Direction::To => "to",
+            Direction::From => "from",
+        }
+    }
+}
+
+/// What a session shall do.
+pub struct Ask<'a> {
+    /// Which way.
+    pub direction: Direction,
+    /// Streams.
+    pub streams: u32,
+    /// How long.
+    pub time: Duration,
+    /// Congestion control of whoever sends, if not its kernel's.
+    pub congestion: Option<String>,
+    /// Blocks in clear.
+    pub clear: bool,
+    /// How long the daemon may be silent.
+    pub silence: Duration,
+    /// Set by a signal.
+    pub interrupted: &'a AtomicBool,
+}
+
+/// What it saw.
+pub struct Session {
+    /// Both ends, over time.
+    pub seen: Seen,
+    /// How far the daemon's clock is ahead, less the time of a message, in
+    /// nanoseconds.
+    pub clock_lead: Option<i64>,
+    /// How the bytes were protected.
+    pub protection: &'static str,
+    /// The daemon's software.
+    pub software: String,
+}
+
+impl Ask<'_> {
+    /// Moves zeros for the time that was asked for.
+    pub fn run(&self, daemon: &Daemon) -> Result<Session, Stop> {
+        let source = random()?;
+        let connected = daemon.connect(None)?;
+        let opened = daemon.open(connected, self.request(source), &[])?;
+        if self.clear && !opened.welcome.clear {
+            let text = "the daemon does not allow blocks in clear: start it with --allow-clear, or \
+                        leave out --data-security clear";
+            return Err(Stop::new(Exit::Authentication, text));
+        }
+        let transfer = self.transfer(&opened, source)?;
+        let dialer = daemon.dialer(&opened, &transfer);
+        let (watcher, seen) = Watcher::new(self.streams, self.congestion.clone());
+        transfer.steer_by(Box::new(watcher));
+        let protection = match self.clear {
+            true => "clear",
+            false => opened.stream.handle.protection(),
+        };
+        let software = opened.welcome.software.clone();
+        if !transfer.attach(opened.stream, StreamId(0), false, 0) {
+            return Err(Stop::new(Exit::Local, "the session did not begin"));
+        }
+        transfer
+            .keep_dialing(dialer, 1)
+            .map_err(|error| Stop::because(Exit::Local, error))?;
+        let lasted = self.wait(&transfer);
+        let clock_lead = transfer.clock_lead();
+        transfer.end(Farewell::Cancelled);
+        let ending = transfer.wait();
+        if self.interrupted.load(Ordering::Relaxed) {
+            return Err(Stop::new(Exit::Interrupted, "interrupted"));
+        }
+        if !lasted {
+            let text = match ending.farewell {
+                Farewell::Broken(text) => text,
+                _ => "the daemon ended it".to_owned(),
+            };
+            return Err(Stop::new(
+                Exit::Connection,
+                format!("the measurement broke off: {text}; run the command again"),
+            ));
+        }
+        let seen = seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Ok(Session {
+            seen,
+            clock_lead,
+            protection,
+            software,
+        })
+    }
+
+    /// False where the session was over before.
+    fn wait(&self, transfer: &Transfer) -> bool {
+        let until = Instant::now() + self.time;
+        while !self.interrupted.load(Ordering::Relaxed) {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return true;
+            }
+            if transfer.wait_for(left.min(GLANCE)) {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn request(&self, source: [u8; 32]) -> Request {
+        let defaults = TransferSettings::default();
+        let (role, path) = match self.direction {
+            Direction::To => (Role::Sender, RequestPath::Null),
+            Direction::From => (Role::Receiver, RequestPath::Zero(ENDLESS)),
+        };
+        let names = Sources::new(vec![zero_of(ENDLESS)]).top_names();
+        let names = names.filter(|_| self.direction == Direction::To);
+        Request {
+            credential: None,
+            role,
+            purport: Purport::Copy,
+            paths: vec![path],
+            landing: Landing::Within,
+            source,
+            host: source,
+            // The lightest that there is: the path is measured, not the hosts.
+            integrity: Integrity::Checksum,
+            codec: Codec::Plain,
+            block_bytes: defaults.block_bytes as u32,
+            clear: self.clear,
+            checkpoint_bytes: defaults.checkpoint_bytes,
+            checkpoint_milliseconds: defaults.checkpoint_span.as_millis() as u64,
+            destination_empty: self.direction == Direction::From,
+            recursive: false,
+            digests: false,
+            direct: false,
+            verify_written: false,
+            names: names.map(|names| names.into_iter().map(Into::into).collect()),
+            copy_links: false,
+        }
+    }
+
+    fn transfer(&self, opened: &Opened, source: [u8; 32]) -> Result<Arc<Transfer>, Stop> {
+        let welcome = &opened.welcome;
+        let settings = TransferSettings {
+            block_bytes: opened.block_bytes as usize,
+            integrity: Integrity::Checksum,
+            flows: FlowCounts {
+                streams: self.streams.min(welcome.maximum_streams.max(1)) as usize,
+                ..FlowCounts::default()
+            },
+            silence: self.silence,
+            linger: self.silence,
+            clear: welcome.clear,
+            epoch: welcome.epoch,
+            asks: match self.direction {
+                Direction::To => !welcome.destination_empty,
+                Direction::From => false,
+            },
+            ..TransferSettings::default()
+        };
+        let watch = Arc::new(|_| {});
+        Ok(match self.direction {
+            Direction::To => {
+                let sources = Sources::new(vec![zero_of(ENDLESS)]);
+                Transfer::sending(settings, SendSide::new(sources), watch)
+            }
+            Direction::From => {
+                let arrival = Arrival {
+                    host: source,
+                    principal: String::new(),
+                    source,
+                    owner: owner(),
+                };
+                let destination = Destination::sink(sink(), arrival);
+                destination
+                    .take()
+                    .map_err(|error| Stop::because(Exit::Local, error))?;
+                Transfer::receiving(settings, ReceiveSide::new(destination), watch)
+            }
+        })
+    }
+}
+
+/// Nobody else's transfer has this source, so that none is fenced.
+fn random() -> Result<[u8; 32], Stop> {
+    let mut bytes = [0; 32];
+    fill_random(&mut bytes)
+        .map_err(|_| Stop::new(Exit::Local, "the system has no randomness: try again later"))?;
+    Ok(bytes)
+}

@@ -1,0 +1,159 @@
+//! A probe's result for people.
+
+use std::fmt::Write;
+
+use longhaul_model::advice::WINDOW_MARGIN;
+use longhaul_units::{BitRate, ByteCount};
+
+use super::result::{PathResult, Probe, Way, busiest};
+use super::session::Direction;
+use super::trial::{EndFacts, Trial};
+
+/// All of it.
+pub fn text(probe: &Probe) -> String {
+    let mut text = String::new();
+    for path in &probe.paths {
+        path_text(&mut text, probe, path);
+    }
+    for (file, run) in &probe.external {
+        let _ = write!(
+            text,
+            "{file} ({} {}): {} in {:.1} s, {} streams, {}",
+            run.tool,
+            run.version,
+            run.throughput,
+            run.wall.as_secs_f64(),
+            run.streams,
+            run.congestion_control
+        );
+        if let Some(count) = run.retransmitted_segments {
+            let _ = write!(text, ", {count} segments sent again");
+        }
+        text.push('\n');
+        for doubt in &run.doubts {
+            let _ = writeln!(text, "  doubt: {doubt}: {}", doubt.advice());
+        }
+    }
+    text
+}
+
+fn path_text(text: &mut String, probe: &Probe, path: &PathResult) {
+    let name = probe.endpoint.as_deref().unwrap_or_default();
+    let from = path.local.map_or(String::new(), |ip| format!(" from {ip}"));
+    let _ = writeln!(text, "{name}: {}{from} ({})", path.address, probe.software);
+    if let Some(failure) = &path.failure {
+        let _ = writeln!(text, "  not measured: {failure}\n");
+        return;
+    }
+    if let Some(trips) = path.distribution() {
+        let _ = writeln!(
+            text,
+            "  round trip   {:.2} ms least, {:.2} median, {:.2} at 95 of 100, {:.2} greatest \
+             ({} connections)",
+            trips.least * 1e3,
+            trips.median * 1e3,
+            trips.high * 1e3,
+            trips.greatest * 1e3,
+            path.round_trips.len()
+        );
+    }
+    let option = |has: bool, name: &str| format!("{}{name}", if has { "" } else { "no " });
+    let _ = writeln!(
+        text,
+        "  segments     {} bytes, path MTU {}; {}, {}, {}",
+        path.segment,
+        path.path_mtu,
+        option(path.options.timestamps, "time stamps"),
+        option(path.options.selective, "selective acknowledgements"),
+        option(path.options.scaling, "window scaling")
+    );
+    if let Some(clock) = path.clock {
+        let _ = writeln!(
+            text,
+            "  clock        the daemon's is {:.1} ms {} (known to {:.1} ms)",
+            clock.ahead.abs() * 1e3,
+            if clock.ahead < 0.0 { "behind" } else { "ahead" },
+            clock.uncertainty * 1e3
+        );
+    }
+    if let Some((here, there)) = ends(path) {
+        let _ = writeln!(text, "  here         {}", end_text(here));
+        let _ = writeln!(text, "  daemon       {}", end_text(there));
+    }
+    for way in &path.ways {
+        way_text(text, probe, path, way);
+    }
+    text.push('\n');
+}
+
+/// This host and the daemon's, by the first direction.
+pub fn ends(path: &PathResult) -> Option<(&EndFacts, &EndFacts)> {
+    let way = path.ways.first()?;
+    Some(match way.direction {
+        Direction::To => (&way.sender, &way.receiver),
+        Direction::From => (&way.receiver, &way.sender),
+    })
+}
+
+fn end_text(end: &EndFacts) -> String {
+    let bytes =
+        |value: Option<u64>| value.map_or("unknown".to_owned(), |b| ByteCount(b).to_string());
+    format!(
+        "{} (has {}); tcp_wmem to {}, tcp_rmem to {}; {} cores",
+        end.congestion,
+        end.congestions.join(", "),
+        bytes(end.send_buffer),
+        bytes(end.receive_buffer),
+        end.cores
+    )
+}
+
+fn rate(bytes_per_second: f64) -> String {
+    BitRate::new(bytes_per_second * 8.0).map_or_else(String::new, |rate| rate.to_string())
+}
+
+fn way_text(text: &mut String, probe: &Probe, path: &PathResult, way: &Way) {
+    let _ = writeln!(
+        text,
+        "  {} the daemon, memory to memory, {}:",
+        way.direction.name(),
+        probe.protection
+    );
+    let _ = writeln!(
+        text,
+        "    {:>7} {:>14} {:>14} {:>11} {:>10} {:>6}",
+        "streams", "settled", "with the ramp", "sent again", "round trip", "CPU"
+    );
+    for streams in way.counts() {
+        let _ = writeln!(
+            text,
+            "    {streams:>7} {:>14} {:>14} {:>10.4}% {:>7.1} ms {:>5.0}%",
+            rate(way.median(streams, |trial| trial.settled)),
+            rate(way.median(streams, |trial| trial.bytes_per_second)),
+            way.median(streams, Trial::loss) * 100.0,
+            way.median(streams, |trial| trial.rtt.as_secs_f64()) * 1e3,
+            way.median(streams, busiest) * 100.0,
+        );
+    }
+    if let Some((streams, bytes_per_second)) = way.best() {
+        let _ = writeln!(
+            text,
+            "    The path carries at least {}, which {streams} streams reach.",
+            rate(bytes_per_second)
+        );
+    }
+    let advice = path.advice(way);
+    if advice.is_empty() {
+        let _ = writeln!(
+            text,
+            "    Nothing that was looked at holds it up: one stream's window has room for \
+             {WINDOW_MARGIN} times what is on its way."
+        );
+    }
+    for advice in advice {
+        let _ = writeln!(text, "    - {}", advice.text);
+    }
+    for doubt in way.doubts(path) {
+        let _ = writeln!(text, "    doubt: {doubt}: {}", doubt.advice());
+    }
+}

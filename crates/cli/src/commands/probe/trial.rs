@@ -1,0 +1,312 @@
+//! What a session's samples say of one number of streams.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use longhaul_engine::session::{Orders, Steer, View};
+use longhaul_measure::stats::median;
+use longhaul_proto::message::{Observation, StreamObservation, Tuning};
+
+/// Most samples of a trial: 10 a second for an hour.
+const MOST_SAMPLES: usize = 36_000;
+
+/// What both ends saw at a time.
+#[derive(Clone, Debug)]
+struct Sample {
+    /// Seconds since the session began at the sender.
+    at: f64,
+    streams: Vec<StreamObservation>,
+    /// Each end's clock, CPU time and cores.
+    processors: [(u64, u64, u32); 2],
+}
+
+/// Facts of the two ends, as they tell them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct EndFacts {
+    /// What governs the windows of its streams.
+    pub congestion: String,
+    /// What it lets choose.
+    pub congestions: Vec<String>,
+    /// Third number of `net.ipv4.tcp_wmem`.
+    pub send_buffer: Option<u64>,
+    /// Third number of `net.ipv4.tcp_rmem`.
+    pub receive_buffer: Option<u64>,
+    /// Cores that it may use.
+    pub cores: u32,
+}
+
+impl EndFacts {
+    fn of(observation: &Observation) -> Option<EndFacts> {
+        // Before its first word it is empty.
+        (observation.cores > 0).then(|| EndFacts {
+            congestion: observation.congestion.clone(),
+            congestions: observation.congestions.clone(),
+            send_buffer: observation.send_buffer,
+            receive_buffer: observation.receive_buffer,
+            cores: observation.cores,
+        })
+    }
+}
+
+/// What was seen of a session.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    samples: Vec<Sample>,
+    /// The end that sends.
+    pub sender: Option<EndFacts>,
+    /// The end that receives.
+    pub receiver: Option<EndFacts>,
+}
+
+/// What is shared with whoever waits for the session.
+pub type SharedSeen = Arc<Mutex<Seen>>;
+
+/// Holds a session at its number of streams and writes down what it sees.
+pub struct Watcher {
+    orders: Option<Orders>,
+    seen: SharedSeen,
+}
+
+impl Watcher {
+    /// Keeps so many streams under that congestion control, or the kernel's.
+    pub fn new(streams: u32, congestion: Option<String>) -> (Watcher, SharedSeen) {
+        let seen = SharedSeen::default();
+        let tuning = Tuning {
+            congestion,
+            ..Tuning::default()
+        };
+        let orders = Orders {
+            streams: streams as usize,
+            tuning,
+        };
+        let watcher = Watcher {
+            orders: Some(orders),
+            seen: Arc::clone(&seen),
+        };
+        (watcher, seen)
+    }
+}
+
+impl Steer for Watcher {
+    fn look(&mut self, view: &View<'_>) -> Option<Orders> {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.add(view);
+        drop(seen);
+        self.orders.take()
+    }
+}
+
+impl Seen {
+    fn add(&mut self, view: &View<'_>) {
+        self.sender = EndFacts::of(view.sender).or(self.sender.take());
+        self.receiver = EndFacts::of(view.receiver).or(self.receiver.take());
+        let at = view.at.0 as f64 / 1e9;
+        let news = self.samples.last().is_none_or(|last| at > last.at);
+        if !news || view.sender.streams.is_empty() || self.samples.len() >= MOST_SAMPLES {
+            return;
+        }
+        let processor = |end: &Observation| (end.at, end.cpu, end.cores);
+        self.samples.push(Sample {
+            at,
+            streams: view.sender.streams.clone(),
+            processors: [processor(view.sender), processor(view.receiver)],
+        });
+    }
+
+    /// What it says; none of fewer than three samples, or where nothing arrived.
+    pub fn trial(&self, streams: u32) -> Option<Trial> {
+        let last = self.samples.last()?;
+        let half = self.samples.iter().position(|s| s.at >= last.at / 2.0)?;
+        let totals = self.totals();
+        let (middle, end) = (totals.get(half)?, totals.last()?);
+        let span = last.at - self.samples[half].at;
+        if span <= 0.0 || end.acknowledged == 0 {
+            return None;
+        }
+        let settled = (end.acknowledged - middle.acknowledged) as f64 / span;
+        let late = || self.samples[half..].iter().flat_map(|s| &s.streams);
+        let rtts: Vec<f64> = late().map(|s| f64::from(s.rtt) / 1e6).collect();
+        let segment = late().map(|stream| stream.segment).max()?;
+        let share = |part: fn(&StreamObservation) -> u64| {
+            let sum =
+                |of: fn(&StreamObservation) -> u64| -> u64 { last.streams.iter().map(of).sum() };
+            sum(part) as f64 / sum(|stream| stream.busy).max(1) as f64
+        };
+        Some(Trial {
+            streams,
+            most_streams: self.samples.iter().map(|s| s.streams.len()).max()?,
+            bytes: end.acknowledged,
+            wall: Duration::from_secs_f64(last.at),
+            bytes_per_second: end.acknowledged as f64 / last.at,
+            settled,
+            retransmitted: end.retransmitted,
+            segments: end.acknowledged / u64::from(segment.max(1)),
+            segment,
+            rtt: Duration::from_secs_f64(median(&rtts)?),
+            window_limited: share(|stream| stream.window_limited).min(1.0),
+            buffer_limited: share(|stream| stream.buffer_limited).min(1.0),
+            processors: [self.processor(0), self.processor(1)],
+        })
+    }
+
+    /// Sums over streams at each sample; of a stream that is gone what it last
+    /// had.
+    fn totals(&self) -> Vec<Total> {
+        let mut known: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+        let sums = self.samples.iter().map(|sample| {
+            for stream in &sample.streams {
+                known.insert(stream.stream, (stream.acknowledged, stream.retransmitted));
+            }
+            Total {
+                acknowledged: known.values().map(|stream| stream.0).sum(),
+                retransmitted: known.values().map(|stream| stream.1).sum(),
+            }
+        });
+        sums.collect()
+    }
+
+    /// The share of an end's cores that its process used.
+    fn processor(&self, end: usize) -> Option<f64> {
+        let mut known = self.samples.iter().map(|sample| sample.processors[end]);
+        let first = known.by_ref().find(|processor| processor.2 > 0)?;
+        let last = known.next_back()?;
+        let span = last.0.checked_sub(first.0).filter(|span| *span > 0)?;
+        let worked = last.1.saturating_sub(first.1) as f64;
+        Some((worked / (span as f64 * f64::from(last.2.max(1)))).min(1.0))
+    }
+}
+
+struct Total {
+    acknowledged: u64,
+    retransmitted: u64,
+}
+
+/// One number of streams, once.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trial {
+    /// Streams that were asked for.
+    pub streams: u32,
+    /// Streams that there were.
+    pub most_streams: usize,
+    /// Bytes acknowledged, TCP payload.
+    pub bytes: u64,
+    /// Since the session began.
+    pub wall: Duration,
+    /// The mean since then, with the ramp.
+    pub bytes_per_second: f64,
+    /// The mean of the second half.
+    pub settled: f64,
+    /// Segments sent again.
+    pub retransmitted: u64,
+    /// Segments acknowledged.
+    pub segments: u64,
+    /// Bytes in a segment.
+    pub segment: u32,
+    /// The median round trip in the second half.
+    pub rtt: Duration,
+    /// The share of the time in which the receiver's window held it up.
+    pub window_limited: f64,
+    /// The share of the time in which the send buffer did.
+    pub buffer_limited: f64,
+    /// The shares of the sender's and the receiver's cores that were used.
+    pub processors: [Option<f64>; 2],
+}
+
+impl Trial {
+    /// The share of the segments that were sent again, 0 to 1.
+    pub fn loss(&self) -> f64 {
+        let all = self.segments + self.retransmitted;
+        self.retransmitted as f64 / all.max(1) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longhaul_units::Moment;
+
+    fn view_at(tenths: u64, streams: Vec<StreamObservation>) -> (u64, Observation) {
+        let at = tenths * 100_000_000;
+        let observation = Observation {
+            at,
+            streams,
+            cpu: at,
+            cores: 2,
+            congestion: "cubic".into(),
+            ..Observation::default()
+        };
+        (at, observation)
+    }
+
+    fn stream(number: u32, acknowledged: u64, retransmitted: u64) -> StreamObservation {
+        StreamObservation {
+            stream: number,
+            acknowledged,
+            retransmitted,
+            rtt: 50_000,
+            segment: 1000,
+            busy: 10,
+            window_limited: 5,
+            ..StreamObservation::default()
+        }
+    }
+
+    fn look(watcher: &mut Watcher, tenths: u64, streams: Vec<StreamObservation>) -> Option<Orders> {
+        let (at, sender) = view_at(tenths, streams);
+        let view = View {
+            at: Moment(at),
+            sender: &sender,
+            receiver: &Observation::default(),
+        };
+        watcher.look(&view)
+    }
+
+    #[test]
+    fn the_second_half_is_the_settled_rate() {
+        let (mut watcher, seen) = Watcher::new(2, Some("bbr".into()));
+        let orders = look(&mut watcher, 1, vec![stream(0, 0, 0)]).unwrap();
+        assert_eq!(
+            (orders.streams, orders.tuning.congestion.as_deref()),
+            (2, Some("bbr"))
+        );
+        // A slow first second, then 1 MB in each tenth; stream 1 goes away and
+        // what it had stays.
+        for tenths in 2..=10 {
+            assert_eq!(
+                look(
+                    &mut watcher,
+                    tenths,
+                    vec![stream(0, 0, 0), stream(1, 1_000_000, 3)]
+                ),
+                None
+            );
+        }
+        for tenths in 11..=20 {
+            look(
+                &mut watcher,
+                tenths,
+                vec![stream(0, (tenths - 10) * 1_000_000, 7)],
+            );
+        }
+        let trial = seen.lock().unwrap().trial(2).unwrap();
+        assert!((trial.settled - 10e6).abs() < 1.0, "{trial:?}");
+        assert!((trial.bytes_per_second - 5.5e6).abs() < 1.0, "{trial:?}");
+        assert_eq!((trial.retransmitted, trial.segments), (10, 11_000));
+        assert!((trial.loss() - 10.0 / 11_010.0).abs() < 1e-9);
+        assert_eq!(trial.rtt, Duration::from_millis(50));
+        assert_eq!((trial.window_limited, trial.buffer_limited), (0.5, 0.0));
+        assert_eq!(
+            (trial.most_streams, trial.processors),
+            (2, [Some(0.5), None])
+        );
+    }
+
+    #[test]
+    fn nothing_seen_is_no_trial() {
+        assert_eq!(Seen::default().trial(1), None);
+        let (mut watcher, seen) = Watcher::new(1, None);
+        look(&mut watcher, 1, vec![stream(0, 5, 0)]);
+        assert_eq!(seen.lock().unwrap().trial(1), None);
+    }
+}

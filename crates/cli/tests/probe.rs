@@ -1,0 +1,113 @@
+//! What a probe says of a path to a daemon, and of what it cannot measure.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use std::fs;
+
+use serde_json::Value;
+use support::process::{longhaul_with, run};
+use support::{Daemon, tree};
+
+const IPERF3: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../fuzz/corpus/iperf3/two_streams.json"
+);
+
+#[test]
+fn a_path_is_measured_in_both_directions_and_recorded() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::create_dir(directory.path().join("root")).unwrap();
+    let daemon = Daemon::with(&directory.path().join("root"), &[]);
+    let records = directory.path().join("runs.jsonl");
+    let mut command = daemon.command("probe");
+    command
+        .args([
+            "--json",
+            "--streams",
+            "1,2",
+            "--rounds",
+            "2",
+            "--pings",
+            "5",
+        ])
+        .args(["--time", "1s", "--iperf3", IPERF3, "--records"])
+        .arg(&records)
+        .arg(daemon.url(""));
+    let finished = run(&mut command).expect(0);
+    let probe: Value = serde_json::from_slice(&finished.output).unwrap();
+    let path = &probe["paths"][0];
+    assert_eq!(path["rtt_seconds"]["all"].as_array().unwrap().len(), 5);
+    assert!(path["path_mtu_bytes"].as_u64().unwrap() >= 1280, "{path}");
+    assert!(path["clock"]["ahead_seconds"].as_f64().unwrap().abs() < 60.0);
+    for end in ["here", "daemon"] {
+        let controls = path[end]["congestion_controls"].as_array().unwrap();
+        assert!(
+            controls.contains(&path[end]["congestion_control"]),
+            "{path}"
+        );
+    }
+    let directions = path["directions"].as_array().unwrap();
+    let names: Vec<&str> = directions
+        .iter()
+        .map(|d| d["direction"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["to", "from"]);
+    for direction in directions {
+        let trials = direction["trials"].as_array().unwrap();
+        let streams: Vec<u64> = trials
+            .iter()
+            .map(|t| t["streams"].as_u64().unwrap())
+            .collect();
+        assert_eq!(streams, [1, 2, 2, 1], "each round begins with another one");
+        assert!(
+            trials
+                .iter()
+                .all(|trial| trial["bytes"].as_u64().unwrap() > 0)
+        );
+        assert!(
+            trials
+                .iter()
+                .all(|trial| trial["most_streams"] == trial["streams"])
+        );
+    }
+    assert_eq!(probe["external"][0]["tool"], "iperf3");
+    // Eight of its own and one of iperf3's, which `profile` reads.
+    assert_eq!(fs::read_to_string(&records).unwrap().lines().count(), 9);
+    let profile = longhaul_with(&["profile", "--json", records.to_str().unwrap()]).output();
+    let profile: Value = serde_json::from_slice(&profile.unwrap().stdout).unwrap();
+    assert!(profile.is_object());
+    // Nothing was left at either end.
+    assert_eq!(
+        fs::read_dir(directory.path().join("root")).unwrap().count(),
+        0
+    );
+}
+
+#[test]
+fn what_cannot_be_probed_is_named() {
+    run(&mut longhaul_with(&["probe", "/tmp"]))
+        .expect(1)
+        .says(&["longhaul://HOST"]);
+    run(&mut longhaul_with(&[
+        "probe",
+        "--iperf3",
+        "/nonexistent.json",
+    ]))
+    .expect(6)
+    .says(&["/nonexistent.json"]);
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("none.json");
+    tree::write(&file, b"{}");
+    run(&mut longhaul_with(&[
+        "probe",
+        "--pscheduler",
+        file.to_str().unwrap(),
+    ]))
+    .expect(6)
+    .says(&["this is no result of pscheduler"]);
+    let finished = run(&mut longhaul_with(&["probe", "--iperf3", IPERF3])).expect(0);
+    let text = String::from_utf8(finished.output).unwrap();
+    assert!(text.contains("2 streams"), "{text}");
+}
