@@ -7,6 +7,9 @@ pub mod decoders;
 #[path = "../../crates/cli/src/endpoint.rs"]
 pub mod endpoint;
 pub mod files;
+#[path = "../../crates/cli/src/ssh/greeting.rs"]
+pub mod greeting;
+pub mod greetings;
 pub mod lab;
 pub mod receiver;
 pub mod results;

@@ -15,6 +15,12 @@ pub fn endpoint(bytes: &[u8]) {
                 assert!(path.starts_with(b"/"));
             }
         }
+        Ok(Endpoint::Ssh(remote)) => {
+            assert!(!remote.destination.is_empty() && !remote.destination.starts_with('-'));
+            if let RemotePath::Path(path) = remote.path {
+                assert!(!path.is_empty());
+            }
+        }
         Ok(Endpoint::Null | Endpoint::Zero(_)) => {}
         Err(error) => assert!(!error.to_string().is_empty()),
     }

@@ -5,7 +5,9 @@
 
 mod analysis;
 pub mod lab;
+mod ports;
 mod probe;
+mod ssh;
 mod sweep;
 
 use std::ffi::OsString;
@@ -22,7 +24,9 @@ pub use analysis::{
     AnalysisArguments, ExportArguments, ExportFormat, ProfileArguments, RecordsCommand,
     ReportArguments,
 };
+pub use ports::Ports;
 pub use probe::{DirectionArgument, ProbeArguments};
+pub use ssh::{RemoteArguments, SshArguments};
 pub use sweep::SweepArguments;
 
 /// Moves files and trees between hosts: over many streams, encrypted,
@@ -90,12 +94,17 @@ pub enum Command {
     /// Print the fingerprint of a certificate's key, as principals.toml and --fingerprint take it.
     #[command(after_help = "Example:\n  longhaul fingerprint alice.pem")]
     Fingerprint(FingerprintArguments),
+    /// The far side of a copy over SSH; started by ssh, not by people.
+    #[command(hide = true)]
+    Remote(RemoteArguments),
     /// Emulated wide-area paths on this machine, for any command.
     #[command(subcommand)]
     Lab(lab::LabCommand),
 }
 
 const CP_EXAMPLES: &str = "Examples:
+  longhaul cp -r data user@host:archive                      over SSH: makes archive/data there
+  longhaul cp -r user@host:/scratch/run7 .                   fetches over SSH
   longhaul cp -r data longhaul://dtn.example.org/archive     makes archive/data
   longhaul cp -r data/ longhaul://dtn.example.org/archive    fills archive
   longhaul cp longhaul://dtn.example.org/archive/big.h5 .    fetches one file
@@ -165,6 +174,9 @@ pub struct ConnectionArguments {
     /// is then dialed again for as long as the daemon keeps the session (its --linger).
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = longhaul_units::parse_span)]
     pub timeout: Duration,
+    /// How hosts are reached over SSH.
+    #[command(flatten)]
+    pub ssh: SshArguments,
 }
 
 /// Whether blocks are encrypted.
@@ -216,8 +228,9 @@ pub struct LayerArguments {
 /// What `cp` takes.
 #[derive(Clone, Debug, Args)]
 pub struct CopyArguments {
-    /// What to copy, then where: each a local path, longhaul://[PRINCIPAL@]HOST[:PORT]/PATH (port
-    /// 4960 if none is given) or, for measuring, a source zero:SIZE and a destination null:
+    /// What to copy, then where: each a local path, [USER@]HOST:PATH (over SSH),
+    /// longhaul://[PRINCIPAL@]HOST[:PORT]/PATH (at a daemon; port 4960 if none is given) or, for
+    /// measuring, a source zero:SIZE and a destination null:
     #[arg(value_name = "SRC... DST", required = true)]
     pub paths: Vec<OsString>,
     /// Copy directories with everything in them.
@@ -279,7 +292,7 @@ pub struct CopyArguments {
 /// What `verify` takes.
 #[derive(Clone, Debug, Args)]
 pub struct VerifyArguments {
-    /// One of them, a file or a directory: a local path or longhaul://HOST/PATH.
+    /// One of them, a file or a directory: a local path, [USER@]HOST:PATH or longhaul://HOST/PATH.
     #[arg(value_name = "A")]
     pub left: OsString,
     /// The other, under whatever name.

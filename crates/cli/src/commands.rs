@@ -5,6 +5,7 @@ pub mod connection;
 pub mod cp;
 pub mod fingerprint;
 pub mod lab;
+pub mod peer;
 pub mod probe;
 pub mod profile;
 pub mod records;

@@ -2,26 +2,33 @@
 //!
 //! - [`setup`]: the daemon's key, principals and token
 //! - [`admission`]: what a stream's first frame asks for, and whether it may
+//! - [`calls`]: what a far side of SSH does beside its channel
 //! - [`sessions`]: the sessions that run
 
 mod admission;
+mod calls;
 mod sessions;
 mod setup;
 
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use longhaul_engine::failure::failure_of;
+use longhaul_engine::net::Stream;
 use longhaul_engine::net::clear;
 use longhaul_engine::net::gate::{Gate, GateLimits, Ticket};
 use longhaul_engine::net::principals::Principals;
 use longhaul_engine::net::tcp::{self, TcpOptions};
 use longhaul_engine::net::tls::TlsServer;
+use longhaul_units::ByteCount;
 
 use crate::arguments::ServeArguments;
 use crate::messages::{Exit, Stop, finish, say};
+use admission::Visitor;
+pub use calls::Client;
 use sessions::Sessions;
 
 /// How long a stranger may take for his first frame.
@@ -31,15 +38,32 @@ const FIRST_FRAME: Duration = Duration::from_secs(10);
 /// next try would fail at once, and the next.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// On what terms sessions are had.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms {
+    /// Clients may ask for file data in clear.
+    pub allow_clear: bool,
+    /// Memory for blocks in each session.
+    pub memory: ByteCount,
+    /// How long a session outlives its last connection.
+    pub linger: Duration,
+    /// When leftovers expire.
+    pub expiry: Option<Duration>,
+}
+
 /// A daemon.
 pub struct Daemon {
-    arguments: ServeArguments,
+    terms: Terms,
+    /// Where the principals are read again.
+    principals_file: Option<PathBuf>,
     tls: TlsServer,
     /// Replaced as a whole at SIGHUP.
     principals: RwLock<Arc<Principals>>,
     sessions: Sessions,
     gate: Gate,
     stopping: AtomicBool,
+    /// The only one who may come, where a single session is run for him.
+    client: Option<Client>,
 }
 
 /// Runs it.
@@ -62,44 +86,85 @@ fn serve(arguments: ServeArguments) -> Result<Exit, Stop> {
         sessions: Sessions::new(arguments.sessions as usize),
         gate: Gate::new(GateLimits::default()),
         stopping: AtomicBool::new(false),
-        arguments,
+        terms: Terms {
+            allow_clear: arguments.allow_clear,
+            memory: arguments.memory,
+            linger: arguments.linger,
+            expiry: arguments.expire_leftovers.0,
+        },
+        principals_file: arguments.principals,
+        client: None,
     });
     daemon.obey_signals(address)?;
-    let mut told = false;
-    for accepted in listener.incoming() {
-        if daemon.stopping.load(Ordering::Relaxed) {
-            break;
-        }
-        match accepted {
-            Ok(socket) => {
-                told = false;
-                daemon.admit(socket, &options);
-            }
-            // One connection's fault (or too many open files) is not the
-            // daemon's end; the kernel makes no noise either.
-            Err(error) => {
-                if !std::mem::replace(&mut told, true) {
-                    let text = failure_of("accept a connection", "the daemon", &error).text;
-                    say(&format!("{text}; it tries again"));
-                }
-                // tidy: reason: the kernel tells nobody when a descriptor is free
-                // again, and who waits in the queue stays there.
-                std::thread::sleep(ACCEPT_PAUSE);
-            }
-        }
-    }
+    daemon.accept(&listener, &options);
     daemon.sessions.end_all();
     Ok(Exit::Done)
 }
 
 impl Daemon {
+    /// Takes connections until it is stopped.
+    pub fn accept(self: &Arc<Daemon>, listener: &TcpListener, options: &TcpOptions) {
+        let mut told = false;
+        for accepted in listener.incoming() {
+            if self.stopping.load(Ordering::Relaxed) {
+                return;
+            }
+            match accepted {
+                Ok(socket) => {
+                    told = false;
+                    self.admit(socket, options);
+                }
+                // One connection's fault (or too many open files) is not the
+                // daemon's end; the kernel makes no noise either.
+                Err(error) => {
+                    if !std::mem::replace(&mut told, true) {
+                        let text = failure_of("accept a connection", "the daemon", &error).text;
+                        say(&format!("{text}; it tries again"));
+                    }
+                    // tidy: reason: the kernel tells nobody when a descriptor is
+                    // free again, and who waits in the queue stays there.
+                    std::thread::sleep(ACCEPT_PAUSE);
+                }
+            }
+        }
+    }
+
+    /// One for a single session of whoever started the process.
+    pub fn for_owner(terms: Terms, tls: TlsServer, client: Client) -> Arc<Daemon> {
+        Arc::new(Daemon {
+            terms,
+            principals_file: None,
+            tls,
+            principals: RwLock::new(Arc::new(Principals::owner("ssh", client.key))),
+            sessions: Sessions::new(1),
+            gate: Gate::new(GateLimits::default()),
+            stopping: AtomicBool::new(false),
+            client: Some(client),
+        })
+    }
+
+    /// Runs the session that its owner opens over the channel, to its end.
+    pub fn serve_channel(self: &Arc<Daemon>, channel: Stream) {
+        self.receive_hello(
+            channel,
+            Visitor {
+                clear: false,
+                ticket: None,
+                owner: true,
+                peer: "the channel".to_owned(),
+            },
+        );
+    }
+
+    /// SIGINT and SIGTERM end the sessions and then the daemon; at SIGHUP the
+    /// principals are read again.
     /// SIGINT and SIGTERM end the sessions and then the daemon; at SIGHUP a file
     /// of principals is read again. Without one it ends the process, as for any
     /// whose terminal was closed.
     fn obey_signals(self: &Arc<Daemon>, address: std::net::SocketAddr) -> Result<(), Stop> {
         use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
         let mut obeyed = vec![SIGINT, SIGTERM];
-        obeyed.extend(self.arguments.principals.as_ref().map(|_| SIGHUP));
+        obeyed.extend(self.principals_file.as_ref().map(|_| SIGHUP));
         let signals = signal_hook::iterator::Signals::new(obeyed);
         let mut signals = signals.map_err(|error| Stop::because(Exit::Local, error))?;
         let daemon = Arc::clone(self);
@@ -124,7 +189,7 @@ impl Daemon {
 
     /// Reads the principals again; a file with a fault changes nothing.
     fn reload(&self) {
-        let Some(file) = &self.arguments.principals else {
+        let Some(file) = &self.principals_file else {
             return;
         };
         match Principals::load(file) {
@@ -178,13 +243,23 @@ impl Daemon {
         if is_silent(&socket) {
             return;
         }
-        let clear = self.arguments.allow_clear && is_clear(&socket);
+        let clear = self.terms.allow_clear && is_clear(&socket);
         let stream = match clear {
             true => clear::over_tcp(socket).map_err(|error| error.to_string()),
             false => self.tls.accept(socket).map_err(|error| error.to_string()),
         };
         match stream {
-            Ok(stream) => self.receive_hello(stream, clear, ticket, peer),
+            Ok(stream) if self.may_come(&stream) => {
+                let visitor = Visitor {
+                    clear,
+                    ticket: Some(ticket),
+                    ..Visitor::stranger(peer.to_string())
+                };
+                self.receive_hello(stream, visitor);
+            }
+            Ok(_) => say(&format!(
+                "{peer}: it is not the one who started this process"
+            )),
             Err(error) => say(&format!("{peer}: {error}")),
         }
     }

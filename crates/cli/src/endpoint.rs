@@ -1,5 +1,5 @@
-//! Endpoints as users write them: a local path, `longhaul://host/path`,
-//! `null:` and `zero:SIZE`.
+//! Endpoints as users write them: a local path, `[user@]host:path` over SSH,
+//! `longhaul://host/path` at a daemon, `null:` and `zero:SIZE`.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -17,6 +17,8 @@ pub enum Endpoint {
     Local(Vec<u8>),
     /// A path at a daemon.
     Daemon(Remote),
+    /// A path at a host that SSH reaches.
+    Ssh(SshRemote),
     /// Nowhere.
     Null,
     /// So many zeros from nowhere.
@@ -34,10 +36,19 @@ pub struct Remote {
     pub path: RemotePath,
 }
 
-/// What a daemon is asked for.
+/// A path at a host that SSH reaches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SshRemote {
+    /// `[user@]host`, as ssh takes it; it begins with no hyphen.
+    pub destination: String,
+    /// What of it; relative paths begin at the user's home.
+    pub path: RemotePath,
+}
+
+/// What the other end is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RemotePath {
-    /// A path in its roots.
+    /// A path: in a daemon's roots, or of a host.
     Path(Vec<u8>),
     /// Its sink.
     Null,
@@ -57,12 +68,12 @@ pub enum EndpointError {
     /// The size is none.
     #[error("{0}: {1}")]
     Size(String, longhaul_units::ParseByteCountError),
-    /// SSH comes later.
-    #[error(
-        "{0}: copying over SSH is not built yet; start `longhaul serve` there and write \
-         longhaul://HOST/PATH (a local file whose name has a colon: ./{0})"
-    )]
+    /// What is before the colon is no host.
+    #[error("{0}: write [USER@]HOST:PATH (a local file whose name has a colon: ./{0})")]
     Ssh(String),
+    /// A shell would know whose home it is, we do not.
+    #[error("{0}: ~USER is not looked up: write an absolute path")]
+    Home(String),
     /// Nothing.
     #[error("an empty path names nothing")]
     Empty,
@@ -95,10 +106,100 @@ impl Endpoint {
         // As scp has it: a colon before the first slash names a host.
         let first = bytes.split(|&byte| byte == b'/').next().unwrap_or_default();
         if first.contains(&b':') {
-            return Err(EndpointError::Ssh(shown()));
+            return parse_ssh(bytes, shown()).map(Endpoint::Ssh);
         }
         Ok(Endpoint::Local(bytes.to_vec()))
     }
+
+    /// The other host, and who one is there; none for this one. Two endpoints
+    /// of one place are reached by one session.
+    pub fn place(&self) -> Option<String> {
+        match self {
+            Endpoint::Daemon(remote) => Some(match &remote.principal {
+                Some(principal) => format!("longhaul://{principal}@{}", remote.host),
+                None => format!("longhaul://{}", remote.host),
+            }),
+            Endpoint::Ssh(remote) => Some(remote.destination.clone()),
+            Endpoint::Local(_) | Endpoint::Null | Endpoint::Zero(_) => None,
+        }
+    }
+
+    /// What the other host is asked for; none for this one.
+    pub fn remote_path(&self) -> Option<&RemotePath> {
+        match self {
+            Endpoint::Daemon(remote) => Some(&remote.path),
+            Endpoint::Ssh(remote) => Some(&remote.path),
+            Endpoint::Local(_) | Endpoint::Null | Endpoint::Zero(_) => None,
+        }
+    }
+}
+
+/// `[user@]host:path`; an IPv6 address is in brackets.
+fn parse_ssh(text: &[u8], shown: String) -> Result<SshRemote, EndpointError> {
+    let bad = || EndpointError::Ssh(shown.clone());
+    let start = text
+        .iter()
+        .position(|&byte| byte == b'@')
+        .map_or(0, |at| at + 1);
+    let bracket = text.get(start) == Some(&b'[');
+    let from = match bracket {
+        true => text.iter().position(|&byte| byte == b']').ok_or_else(bad)?,
+        false => 0,
+    };
+    let colon = text[from..].iter().position(|&byte| byte == b':');
+    let colon = from + colon.ok_or_else(bad)?;
+    let destination = std::str::from_utf8(&text[..colon]).map_err(|_| bad())?;
+    let (user, host) = match destination.rsplit_once('@') {
+        Some((user, host)) => (Some(user), host),
+        None => (None, destination),
+    };
+    let bare = match bracket {
+        true => host
+            .strip_prefix('[')
+            .and_then(|host| host.strip_suffix(']')),
+        false => Some(host),
+    };
+    let bare = bare.ok_or_else(bad)?;
+    // What begins with a hyphen would be an option of ssh.
+    let is_word = |word: &str| {
+        let odd = |c: char| c.is_whitespace() || c.is_control() || "/[]@".contains(c);
+        !word.is_empty() && !word.starts_with('-') && !word.contains(odd)
+    };
+    if !is_word(bare) || user.is_some_and(|user| !is_word(user)) {
+        return Err(bad());
+    }
+    let path = &text[colon + 1..];
+    let path = match path {
+        b"null:" => RemotePath::Null,
+        _ => match path.strip_prefix(b"zero:") {
+            Some(size) => RemotePath::Zero(parse_size(size, &shown)?),
+            None => RemotePath::Path(from_home(path, &shown)?),
+        },
+    };
+    let user = user.map_or(String::new(), |user| format!("{user}@"));
+    Ok(SshRemote {
+        destination: format!("{user}{bare}"),
+        path,
+    })
+}
+
+/// The path as the far side opens it, whose current directory is the home.
+fn from_home(path: &[u8], shown: &str) -> Result<Vec<u8>, EndpointError> {
+    let rest: &[u8] = match path {
+        b"" | b"~" => b".",
+        b"~/" => b"./",
+        _ => match path.strip_prefix(b"~/") {
+            Some(rest) => rest,
+            None if path.starts_with(b"~") => return Err(EndpointError::Home(shown.to_owned())),
+            None => path,
+        },
+    };
+    // `~//x` is in the home as well.
+    let absolute = path.starts_with(b"~") && rest.starts_with(b"/");
+    Ok(match absolute {
+        true => [b".", rest].concat(),
+        false => rest.to_vec(),
+    })
 }
 
 fn parse_size(size: &[u8], shown: &str) -> Result<ByteCount, EndpointError> {
@@ -229,7 +330,7 @@ mod tests {
             parse("zero:1MiB").unwrap(),
             Endpoint::Zero(ByteCount(1 << 20))
         );
-        assert!(matches!(parse("host:x"), Err(EndpointError::Ssh(_))));
+        assert!(matches!(parse(":x"), Err(EndpointError::Ssh(_))));
         assert!(matches!(parse("longhaul:///x"), Err(EndpointError::Url(_))));
         assert!(matches!(
             parse("longhaul://h:0/x"),
@@ -241,5 +342,53 @@ mod tests {
         ));
         assert!(matches!(parse("zero:many"), Err(EndpointError::Size(..))));
         assert!(matches!(parse(""), Err(EndpointError::Empty)));
+    }
+
+    #[test]
+    fn hosts_before_a_colon_are_reached_by_ssh() {
+        for (written, destination, path) in [
+            ("host:x/y", "host", "x/y"),
+            ("user@host:/x:y", "user@host", "/x:y"),
+            ("u@[2001:db8::7]:a", "u@2001:db8::7", "a"),
+            ("[::1]:", "::1", "."),
+            ("host:~", "host", "."),
+            ("host:~/data/", "host", "data/"),
+            ("host:~/", "host", "./"),
+            ("host:~//x", "host", "./x"),
+        ] {
+            let expected = SshRemote {
+                destination: destination.to_owned(),
+                path: RemotePath::Path(path.into()),
+            };
+            assert_eq!(
+                parse(written).unwrap(),
+                Endpoint::Ssh(expected),
+                "{written}"
+            );
+        }
+        let measured = |path| {
+            Endpoint::Ssh(SshRemote {
+                destination: "h".into(),
+                path,
+            })
+        };
+        assert_eq!(parse("h:null:").unwrap(), measured(RemotePath::Null));
+        let zero = RemotePath::Zero(ByteCount(1000));
+        assert_eq!(parse("h:zero:1kB").unwrap(), measured(zero));
+        for bad in [
+            "-oProxyCommand=x:y",
+            "a@-b:c",
+            "[::1:x",
+            "a b:c",
+            "@h:x",
+            "[a]b:c",
+        ] {
+            let parsed = parse(bad);
+            assert!(
+                matches!(parsed, Err(EndpointError::Ssh(_))),
+                "{bad}: {parsed:?}"
+            );
+        }
+        assert!(matches!(parse("h:~u/x"), Err(EndpointError::Home(_))));
     }
 }

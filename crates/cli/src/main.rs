@@ -6,7 +6,9 @@ mod daemon;
 mod endpoint;
 mod heap;
 mod messages;
+mod remote;
 mod report;
+mod ssh;
 mod sweep;
 
 use std::process::ExitCode;
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
         Command::Cp(arguments) => commands::cp::run(arguments),
         Command::Verify(arguments) => commands::verify::run(arguments),
         Command::Serve(arguments) => daemon::run(arguments),
+        Command::Remote(arguments) => remote::run(&arguments),
         Command::Clean(arguments) => commands::clean::run(arguments),
         Command::Probe(arguments) => commands::probe::run(&arguments),
         Command::Profile(arguments) => commands::profile::profile(&arguments),

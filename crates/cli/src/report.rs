@@ -19,6 +19,7 @@ use longhaul_proto::message::{Change, FailureKind, Farewell};
 
 use crate::commands::steering::Shared as Steered;
 use crate::messages::{Exit, Stop, clear_line, say};
+use crate::ssh::route::Route;
 use manifest::Manifest;
 
 /// How a command reports.
@@ -39,6 +40,8 @@ struct Shared {
     manifest: Option<Mutex<Manifest>>,
     /// How streams were steered, where somebody did.
     steered: OnceLock<Steered>,
+    /// How the data went, where there is more than one way.
+    route: OnceLock<Route>,
 }
 
 impl Report {
@@ -55,6 +58,7 @@ impl Report {
             interrupted: AtomicBool::new(false),
             manifest: manifest.map(Mutex::new),
             steered: OnceLock::new(),
+            route: OnceLock::new(),
         };
         Ok(Report {
             shared: Arc::new(shared),
@@ -65,6 +69,13 @@ impl Report {
     pub fn tell_of(&self, steered: Steered) {
         // A command steers one transfer.
         let _ = self.shared.steered.set(steered);
+    }
+
+    /// The summary tells how the data went.
+    pub fn tell_route(&self, route: Option<Route>) {
+        if let Some(route) = route {
+            let _ = self.shared.route.set(route);
+        }
     }
 
     /// The same; whether what would be copied is named.
@@ -143,9 +154,12 @@ impl Report {
         let steered = shared.steered.get().unwrap_or(&none).lock();
         let steered = steered.unwrap_or_else(PoisonError::into_inner);
         if shared.json {
-            json::summary(&progress, ending, &steered);
+            json::summary(&progress, ending, &steered, shared.route.get());
         } else if !shared.quiet {
             summary::print(&progress, ending, purport, transfer, &steered);
+            for line in shared.route.get().map_or_else(Vec::new, Route::lines) {
+                eprintln!("{line}");
+            }
         }
         drop(steered);
         match &shared.manifest {

@@ -231,9 +231,9 @@ fn usage_is_explained() {
         .says(&["source", "-r"]);
     assert!(!directory.path().join("to").exists());
     here(&["cp", "source/a"]).expect(1);
-    here(&["cp", "host:/x", "to"])
+    here(&["cp", ":/x", "to"])
         .expect(1)
-        .says(&["longhaul serve"]);
+        .says(&["[USER@]HOST:PATH"]);
     here(&["cp", "null:", "to"]).expect(1).says(&["zero:SIZE"]);
     here(&["cp", "source/a", "zero:1"])
         .expect(1)

@@ -8,12 +8,18 @@ mod corpus;
 #[path = "../src/endpoint.rs"]
 #[allow(dead_code)]
 mod endpoint;
+#[path = "../src/ssh/greeting.rs"]
+#[allow(dead_code)]
+mod greeting;
+#[path = "../../../fuzz/src/greetings.rs"]
+mod greetings;
 #[path = "../../../fuzz/src/urls.rs"]
 mod urls;
 
 #[test]
 fn corpora_are_replayed() {
     corpus::replay("endpoint", urls::endpoint);
+    corpus::replay("greeting", greetings::greeting);
 }
 
 #[test]
@@ -29,7 +35,23 @@ fn samples_are_made() {
         ("null", "null:"),
         ("local", "a/b:c"),
         ("ssh", "host:path"),
+        ("ssh_v6", "u@[2001:db8::7]:~/data/"),
     ] {
         corpus::save("endpoint", name, url.as_bytes());
+    }
+    for (name, line) in [
+        (
+            "remote",
+            "longhaul-remote/1 software=0.1.0 protocol=1 key=sha256:k port=50000 \
+             addresses=192.0.2.7,::1 mortal=1",
+        ),
+        (
+            "client",
+            "longhaul-client/1 software=0.1.0 protocol=1 key=k later=1",
+        ),
+        ("absent", "longhaul-absent/1 Linux x86_64"),
+        ("profile", "Welcome to dtn7!"),
+    ] {
+        corpus::save("greeting", name, line.as_bytes());
     }
 }

@@ -32,7 +32,7 @@ use longhaul_proto::sender::{BlockId, Sender, SenderError};
 use longhaul_proto::session::{Session, StreamId};
 use longhaul_units::{ByteCount, Moment};
 
-pub use dial::{DialError, Dialer, Joined};
+pub use dial::{Caller, DialError, Dialer, Joined};
 pub use end::Ending;
 pub use events::{Event, Progress};
 pub use observe::LAYERS;
@@ -209,6 +209,8 @@ pub struct Transfer {
     began: Instant,
     watch: Watch,
     steering: Mutex<Option<Box<dyn Steer>>>,
+    /// Connects to the other end, where that asks for it.
+    caller: Mutex<Option<Caller>>,
     limits: HostLimits,
 }
 
@@ -361,6 +363,7 @@ impl Transfer {
             began: Instant::now(),
             watch,
             steering: Mutex::new(None),
+            caller: Mutex::new(None),
             limits: HostLimits::read(),
         });
         transfer.start_flows();

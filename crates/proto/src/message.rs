@@ -171,6 +171,9 @@ pub enum Message {
     /// Whoever steers, to the sender: how its kernel shall send.
     #[n(19)]
     Tune(#[n(0)] Tuning),
+    /// Dialer: connect to me so many times; each is a stream that I join with.
+    #[n(20)]
+    WantCalls(#[n(0)] u32),
 }
 
 /// What of an entry is at the destination.

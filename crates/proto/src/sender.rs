@@ -353,8 +353,20 @@ impl Sender {
         job.or_else(|| self.next_twin(now))
     }
 
+    /// From now on a stream takes no new blocks, because better ones do; or it
+    /// takes them again. What it has goes on.
+    pub fn handle_reserve(&mut self, stream: StreamId, reserve: bool) {
+        if reserve {
+            self.plan.handle_stream_down(stream);
+        }
+        self.streams.handle_reserve(stream, reserve);
+    }
+
     /// The next block for a stream that can take one.
     pub fn poll_dispatch(&mut self, stream: StreamId, now: Moment) -> Option<Dispatch> {
+        if self.streams.is_reserve(stream) {
+            return None;
+        }
         let alone = self.streams.count() <= 1;
         let dispatch = self.plan.next_ready(stream, alone)?;
         if let Dispatch::Send(block) = dispatch {
@@ -397,7 +409,9 @@ impl Sender {
     /// Whether [`Sender::poll_dispatch`] would give this stream something.
     pub fn has_ready_for(&self, stream: StreamId) -> bool {
         let alone = self.streams.count() <= 1;
-        self.streams.contains(stream) && self.plan.has_ready_for(stream, alone)
+        self.streams.contains(stream)
+            && !self.streams.is_reserve(stream)
+            && self.plan.has_ready_for(stream, alone)
     }
 
     /// Since when a block that was sent on a stream has not arrived, or what was

@@ -61,6 +61,8 @@ pub struct Opened {
     pub rtt: Duration,
     /// Bytes of a block.
     pub block_bytes: u32,
+    /// The stream is to be left for better ones.
+    pub spare: bool,
 }
 
 impl Daemon {
@@ -126,21 +128,8 @@ impl Daemon {
         request.block_bytes = block_bytes;
         let asked_clear = request.clear;
         let needs = request.needs();
-        let opened = opening::open(&mut stream, request, ahead, self.timeout);
-        let welcome = opened.map_err(|error| {
-            let exit = match &error {
-                OpenError::Refused(refused) => match refused.refusal {
-                    Refusal::Credential | Refusal::Forbidden | Refusal::Clear => {
-                        Exit::Authentication
-                    }
-                    Refusal::Malformed => Exit::Usage,
-                    Refusal::Path => Exit::Local,
-                    _ => Exit::Connection,
-                },
-                OpenError::Io(_) | OpenError::Frame(_) => Exit::Connection,
-            };
-            Stop::new(exit, format!("{}: {error}", self.host))
-        })?;
+        let welcome = opening::open(&mut stream, request, ahead, self.timeout)
+            .map_err(|error| open_stop(&self.host, &error))?;
         if !needs.iter().all(|need| welcome.features.contains(need)) {
             let text = format!(
                 "{}: the daemon ({}) cannot do what was asked for: leave out --compress, or use \
@@ -155,6 +144,7 @@ impl Daemon {
             welcome,
             rtt,
             block_bytes,
+            spare: false,
         })
     }
 
@@ -248,7 +238,7 @@ impl Daemon {
 }
 
 /// Blocks go in clear where both ends want it, and nowhere else.
-fn check_clear(asked: bool, welcomed: bool) -> Result<(), Stop> {
+pub fn check_clear(asked: bool, welcomed: bool) -> Result<(), Stop> {
     let text = match (asked, welcomed) {
         (true, false) => {
             "the daemon does not allow blocks in clear: start it with --allow-clear, or leave out \
@@ -260,6 +250,20 @@ fn check_clear(asked: bool, welcomed: bool) -> Result<(), Stop> {
         _ => return Ok(()),
     };
     Err(Stop::new(Exit::Authentication, text))
+}
+
+/// What a session that did not open means for the user.
+pub fn open_stop(host: &dyn std::fmt::Display, error: &OpenError) -> Stop {
+    let exit = match error {
+        OpenError::Refused(refused) => match refused.refusal {
+            Refusal::Credential | Refusal::Forbidden | Refusal::Clear => Exit::Authentication,
+            Refusal::Malformed => Exit::Usage,
+            Refusal::Path => Exit::Local,
+            _ => Exit::Connection,
+        },
+        OpenError::Io(_) | OpenError::Frame(_) => Exit::Connection,
+    };
+    Stop::new(exit, format!("{host}: {error}"))
 }
 
 /// Local addresses take turns.

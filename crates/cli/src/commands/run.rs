@@ -25,10 +25,11 @@ use longhaul_proto::sender::MOST_LARGE_FILES;
 use longhaul_proto::session::StreamId;
 use longhaul_units::ByteCount;
 
-use super::connection::{Connected, Daemon, Opened};
+use super::connection::{Connected, Opened};
+use super::peer::Peer;
 use super::steering::{Bounds, Steering};
 use crate::arguments::{ConnectionArguments, DataSecurity, LayerArguments};
-use crate::endpoint::{Endpoint, Remote, RemotePath};
+use crate::endpoint::{Endpoint, RemotePath};
 use crate::messages::{Exit, Stop};
 use crate::report::Report;
 
@@ -117,18 +118,19 @@ impl Task {
     /// Runs it.
     pub fn run(self, report: &Report) -> Result<Exit, Stop> {
         self.check_names()?;
-        let remote_sources: Vec<&Remote> = self.sources.iter().filter_map(remote_of).collect();
-        match (remote_of(&self.destination), remote_sources.as_slice()) {
-            (Some(remote), []) => self.push(remote, report),
+        let remote_paths = self.sources.iter().filter_map(Endpoint::remote_path);
+        let remote_paths: Vec<&RemotePath> = remote_paths.collect();
+        match (self.destination.remote_path(), remote_paths.as_slice()) {
+            (Some(path), []) => self.push(path, report),
             (None, []) => self.local(report),
-            (None, remotes) if remotes.len() == self.sources.len() => self.pull(remotes, report),
+            (None, paths) if paths.len() == self.sources.len() => self.pull(paths, report),
             (None, _) => Err(Stop::new(
                 Exit::Usage,
-                "some sources are here and some at a daemon: copy them with two commands",
+                "some sources are here and some at another host: copy them with two commands",
             )),
             (Some(_), _) => Err(Stop::new(
                 Exit::Usage,
-                "copying from one daemon to another is not built yet: copy through this host",
+                "copying from one remote host to another is not built yet: copy through this host",
             )),
         }
     }
@@ -151,15 +153,15 @@ impl Task {
         Ok(())
     }
 
-    /// From here to a daemon.
-    fn push(&self, remote: &Remote, report: &Report) -> Result<Exit, Stop> {
+    /// From here to another host.
+    fn push(&self, path: &RemotePath, report: &Report) -> Result<Exit, Stop> {
         let sources = self.open_sources()?;
-        let daemon = Daemon::new(remote, &self.connection)?;
-        let mut request = self.request(Role::Sender, vec![request_path(&remote.path)])?;
+        let peer = Peer::new(&self.destination, &self.connection, &self.settings)?;
+        let mut request = self.request(Role::Sender, vec![request_path(path)])?;
         request.names = sources
             .top_names()
             .map(|names| names.into_iter().map(Into::into).collect());
-        let connected = daemon.connect(self.fixed.block_bytes)?;
+        let connected = peer.connect(self.fixed.block_bytes)?;
         let settings = TransferSettings {
             clear: request.clear,
             // Whether anything is there is known with the answer: the first
@@ -172,7 +174,7 @@ impl Task {
         // What is asked for an answer later could as well have waited for it.
         let patience = connected.rtt / 2;
         let transfer = Transfer::sending(settings, SendSide::new(sources), report.watch());
-        let opened = daemon.open(connected, request, &transfer.first_words(patience));
+        let opened = peer.open(connected, request, &transfer.first_words(patience));
         let opened = opened.inspect_err(|_| {
             transfer.end(Farewell::Cancelled);
             transfer.wait();
@@ -184,33 +186,31 @@ impl Task {
             streams: self.bounds(&opened).initial as usize,
             large_files: large_files(opened.welcome.large_files),
         });
-        self.drive(&daemon, opened, &transfer, report)
+        self.drive(&peer, opened, &transfer, report)
     }
 
-    /// From a daemon to here.
-    fn pull(&self, remotes: &[&Remote], report: &Report) -> Result<Exit, Stop> {
-        let [first, ..] = remotes else {
+    /// From another host to here.
+    fn pull(&self, paths: &[&RemotePath], report: &Report) -> Result<Exit, Stop> {
+        let [first, ..] = self.sources.as_slice() else {
             return Err(Stop::new(Exit::Usage, "there is no source"));
         };
-        if remotes
+        if self
+            .sources
             .iter()
-            .any(|other| other.host != first.host || other.principal != first.principal)
+            .any(|other| other.place() != first.place())
         {
-            let text = "the sources are at different daemons: copy them with one command each";
+            let text = "the sources are at different hosts: copy them with one command each";
             return Err(Stop::new(Exit::Usage, text));
         }
-        let daemon = Daemon::new(first, &self.connection)?;
-        let paths = remotes
-            .iter()
-            .map(|remote| request_path(&remote.path))
-            .collect();
+        let peer = Peer::new(first, &self.connection, &self.settings)?;
+        let paths = paths.iter().map(|path| request_path(path)).collect();
         let mut request = self.request(Role::Receiver, paths)?;
         request.destination_empty = self.seems_empty();
         let destination_empty = request.destination_empty;
         let source = request.source;
-        let connected = daemon.connect(self.fixed.block_bytes)?;
+        let connected = peer.connect(self.fixed.block_bytes)?;
         let settings = self.settings_on(&connected);
-        let opened = daemon.open(connected, request, &[])?;
+        let opened = peer.open(connected, request, &[])?;
         let settings = TransferSettings {
             asks: !destination_empty,
             epoch: opened.welcome.epoch,
@@ -237,7 +237,7 @@ impl Task {
         }
         let side = ReceiveSide::new(destination);
         let transfer = Transfer::receiving(settings, side, report.watch());
-        self.drive(&daemon, opened, &transfer, report)
+        self.drive(&peer, opened, &transfer, report)
     }
 
     /// Both ends here.
@@ -280,16 +280,20 @@ impl Task {
 
     fn drive(
         &self,
-        daemon: &Daemon,
+        peer: &Peer,
         opened: Opened,
         transfer: &Arc<Transfer>,
         report: &Report,
     ) -> Result<Exit, Stop> {
-        let dialer = daemon.dialer(&opened, transfer);
+        let dialer = peer.dialer(&opened, transfer);
         let (steering, steered) = Steering::new(self.bounds(&opened));
         report.tell_of(steered);
         transfer.steer_by(Box::new(steering));
-        if !transfer.attach(opened.stream, StreamId(0), false, 0) {
+        let attached = match opened.spare {
+            true => transfer.attach_spare(opened.stream),
+            false => transfer.attach(opened.stream, StreamId(0), false, 0),
+        };
+        if !attached {
             return Err(Stop::new(Exit::Local, "the session did not begin"));
         }
         transfer
@@ -300,6 +304,7 @@ impl Task {
         }
         report.follow(transfer);
         let ending = transfer.wait();
+        report.tell_route(peer.route());
         self.conclude(transfer, &ending, report)
     }
 
@@ -337,7 +342,7 @@ impl Task {
         // In a pull the other end's kernel governs the windows, and is not
         // known yet.
         let own = opened.stream.handle.congestion().ok();
-        let own = own.filter(|_| remote_of(&self.destination).is_some());
+        let own = own.filter(|_| self.destination.place().is_some());
         let named = self.connection.congestion.clone().or(own);
         let congestion = named.map(|name| Congestion::of_name(&name));
         let free = match self.connection.nice {
@@ -374,7 +379,7 @@ impl Task {
             Endpoint::Zero(size) => Ok(zero_of(size.0)),
             Endpoint::Local(path) => open_source(&Anywhere, path, self.recursive, self.copy_links)
                 .map_err(|error| source_stop(&error)),
-            Endpoint::Null | Endpoint::Daemon(_) => Err(Stop::new(
+            Endpoint::Null | Endpoint::Daemon(_) | Endpoint::Ssh(_) => Err(Stop::new(
                 Exit::Usage,
                 "null: is a destination; a source of zeros is zero:SIZE",
             )),
@@ -398,7 +403,7 @@ impl Task {
                 Destination::open(&Anywhere, path, landing, missing, arrival)
                     .map_err(|error| landing_stop(&error))
             }
-            Endpoint::Zero(_) | Endpoint::Daemon(_) => Err(Stop::new(
+            Endpoint::Zero(_) | Endpoint::Daemon(_) | Endpoint::Ssh(_) => Err(Stop::new(
                 Exit::Usage,
                 "zero: is a source; a destination without a disk is null:",
             )),
@@ -446,9 +451,10 @@ impl Task {
     /// The host that the sources are on.
     fn host_hash(&self) -> [u8; 32] {
         let mut hasher = blake3::Hasher::new_derive_key("longhaul 2026 host of a source");
-        match self.sources.iter().find_map(remote_of) {
-            Some(remote) => hasher.update(remote.host.to_string().as_bytes()),
-            None => hasher.update(host_name().as_bytes()),
+        match self.sources.first() {
+            Some(Endpoint::Daemon(remote)) => hasher.update(remote.host.to_string().as_bytes()),
+            Some(Endpoint::Ssh(remote)) => hasher.update(remote.destination.as_bytes()),
+            _ => hasher.update(host_name().as_bytes()),
         };
         *hasher.finalize().as_bytes()
     }
@@ -524,23 +530,12 @@ fn has_leftovers(directory: &std::path::Path) -> bool {
 /// The name that a source has at the destination; none where only what is in
 /// it goes there.
 fn landing_name(source: &Endpoint) -> Option<&[u8]> {
-    let path = match source {
-        Endpoint::Local(path) => path,
-        Endpoint::Daemon(Remote {
-            path: RemotePath::Path(path),
-            ..
-        }) => path,
+    let path = match (source, source.remote_path()) {
+        (Endpoint::Local(path), _) | (_, Some(RemotePath::Path(path))) => path,
         _ => return None,
     };
     let name = path.rsplit(|&byte| byte == b'/').next()?;
     (!matches!(name, b"" | b"." | b"..")).then_some(name)
-}
-
-fn remote_of(endpoint: &Endpoint) -> Option<&Remote> {
-    match endpoint {
-        Endpoint::Daemon(remote) => Some(remote),
-        _ => None,
-    }
 }
 
 fn request_path(path: &RemotePath) -> RequestPath {

@@ -45,13 +45,15 @@ fn verify(arguments: &VerifyArguments) -> Result<Exit, Stop> {
 }
 
 fn path_of(endpoint: &mut Endpoint) -> Option<&mut Vec<u8>> {
-    match endpoint {
-        Endpoint::Local(path) => Some(path),
-        Endpoint::Daemon(remote) => match &mut remote.path {
-            RemotePath::Path(path) => Some(path),
-            RemotePath::Null | RemotePath::Zero(_) => None,
-        },
-        Endpoint::Null | Endpoint::Zero(_) => None,
+    let remote = match endpoint {
+        Endpoint::Local(path) => return Some(path),
+        Endpoint::Daemon(remote) => &mut remote.path,
+        Endpoint::Ssh(remote) => &mut remote.path,
+        Endpoint::Null | Endpoint::Zero(_) => return None,
+    };
+    match remote {
+        RemotePath::Path(path) => Some(path),
+        RemotePath::Null | RemotePath::Zero(_) => None,
     }
 }
 

@@ -1,7 +1,6 @@
 //! What a stream's first frame asks for, and whether it may. Until a principal
 //! is known nobody learns more than that he is refused.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +17,7 @@ use longhaul_engine::session::opening::{self, SOFTWARE};
 use longhaul_engine::session::{Event, FlowCounts, Transfer, TransferSettings, Watch};
 use longhaul_engine::storage::measuring::sink;
 use longhaul_engine::storage::posix::PosixDirectory;
-use longhaul_engine::storage::roots::Confined;
+use longhaul_engine::storage::roots::{Anywhere, Confined};
 use longhaul_proto::handshake::{
     Answer, Credential, Hello, Join, Joined, Landing, PROTOCOL_VERSION, Purport, Purpose, Refusal,
     Refused, Request, RequestPath, Role, Secret, SessionId, Welcome, negotiate,
@@ -37,6 +36,32 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// Most streams of a session.
 const MAXIMUM_STREAMS: u32 = 512;
+
+/// Whoever sends a first frame.
+pub struct Visitor {
+    /// His stream is in clear.
+    pub clear: bool,
+    /// His place among those who have not proved who they are.
+    pub ticket: Option<Ticket>,
+    /// He came by the channel over which the process was started, and is its
+    /// owner.
+    pub owner: bool,
+    /// Where he comes from, for messages.
+    pub peer: String,
+}
+
+impl Visitor {
+    /// One within TLS, or over a channel of the same user, who has to prove
+    /// that he belongs to a session.
+    pub fn stranger(peer: String) -> Visitor {
+        Visitor {
+            clear: false,
+            ticket: None,
+            owner: false,
+            peer,
+        }
+    }
+}
 
 /// An end that was made for a request, before it is welcomed.
 struct Prepared {
@@ -57,13 +82,9 @@ fn refused(refusal: Refusal, text: impl Into<String>) -> Refused {
 
 impl Daemon {
     /// Waits for the first frame and does what it asks for.
-    pub fn receive_hello(
-        self: &Arc<Daemon>,
-        mut stream: Stream,
-        clear: bool,
-        ticket: Ticket,
-        peer: SocketAddr,
-    ) {
+    pub fn receive_hello(self: &Arc<Daemon>, mut stream: Stream, mut visitor: Visitor) {
+        let (clear, peer) = (visitor.clear, visitor.peer.clone());
+        let peer = peer.as_str();
         let hello: Hello = match opening::receive(&mut stream, FIRST_FRAME) {
             Ok(hello) => hello,
             Err(error) => return say(&format!("{peer}: {error}")),
@@ -78,18 +99,18 @@ impl Daemon {
         }
         let features = negotiate(&hello.features);
         match hello.purpose {
-            Purpose::Join(join) => self.join(stream, clear, &join, ticket, peer),
+            Purpose::Join(join) => self.join(stream, &join, visitor),
             Purpose::Open(_) if clear => {
                 let text = "a session begins within TLS";
                 refuse(&mut stream, refused(Refusal::Clear, text), peer);
             }
-            Purpose::Open(request) => match self.prepare(&request, &stream) {
+            Purpose::Open(request) => match self.prepare(&request, &stream, visitor.owner) {
                 Ok((prepared, principal)) => {
-                    drop(ticket);
+                    drop(visitor.ticket.take());
                     let welcome = self.welcome(&prepared, features);
                     match welcome {
                         Some(welcome) => {
-                            self.run_session(stream, prepared, welcome, &principal, peer)
+                            self.run_session(stream, prepared, welcome, &principal, &visitor)
                         }
                         None => say("the system has no randomness: no session can begin"),
                     }
@@ -99,7 +120,8 @@ impl Daemon {
         }
     }
 
-    fn join(&self, mut stream: Stream, clear: bool, join: &Join, ticket: Ticket, peer: SocketAddr) {
+    fn join(&self, mut stream: Stream, join: &Join, visitor: Visitor) {
+        let clear = visitor.clear;
         let unknown = || {
             refused(
                 Refusal::NoSession,
@@ -114,9 +136,9 @@ impl Daemon {
                 false => same_secret(secret, &join.secret),
             });
         let Some((transfer, _)) = found else {
-            return refuse(&mut stream, unknown(), peer);
+            return refuse(&mut stream, unknown(), &visitor.peer);
         };
-        drop(ticket);
+        drop(visitor);
         let joined = Joined {
             received: transfer.received(),
         };
@@ -128,16 +150,24 @@ impl Daemon {
     }
 
     /// Makes this end of the session that a request asks for.
-    fn prepare(&self, request: &Request, stream: &Stream) -> Result<(Prepared, String), Refused> {
+    fn prepare(
+        &self,
+        request: &Request,
+        stream: &Stream,
+        owner: bool,
+    ) -> Result<(Prepared, String), Refused> {
         let principals = self.principals();
-        let principal = authenticate(&principals, request.credential.as_ref(), stream)?;
+        let principal = match principals.owning().filter(|_| owner) {
+            Some(principal) => principal,
+            None => authenticate(&principals, request.credential.as_ref(), stream)?,
+        };
         if !request.is_valid() {
             return Err(refused(
                 Refusal::Malformed,
                 "the request's values are out of their range",
             ));
         }
-        if request.clear && !self.arguments.allow_clear {
+        if request.clear && !self.terms.allow_clear {
             let text = "blocks in clear are not allowed here: leave out --data-security clear, or \
                         start the daemon with --allow-clear";
             return Err(refused(Refusal::Clear, text));
@@ -157,19 +187,19 @@ impl Daemon {
         TransferSettings {
             purport: request.purport,
             block_bytes: request.block_bytes as usize,
-            budget: self.arguments.memory,
+            budget: self.terms.memory,
             flows: FlowCounts::default(),
             codec: request.codec,
             integrity: request.integrity,
             checkpoint_bytes: request.checkpoint_bytes,
             checkpoint_span: Duration::from_millis(request.checkpoint_milliseconds),
-            linger: self.arguments.linger,
+            linger: self.terms.linger,
             direct: request.direct,
             digests: request.digests,
             reads_for_digests: !request.kept_digests_only,
             large_files: large_files(request.large_files),
             verify_written: request.verify_written,
-            expiry: self.arguments.expire_leftovers.0,
+            expiry: self.terms.expiry,
             clear: request.clear,
             ..TransferSettings::default()
         }
@@ -270,20 +300,21 @@ impl Daemon {
             destination_empty: prepared.destination_empty,
             clear: prepared.transfer.is_clear(),
             maximum_streams: MAXIMUM_STREAMS,
-            linger_seconds: u32::try_from(self.arguments.linger.as_secs()).unwrap_or(u32::MAX),
+            linger_seconds: u32::try_from(self.terms.linger.as_secs()).unwrap_or(u32::MAX),
             single_file: prepared.single_file,
             large_files: most_open_parts() as u32,
         })
     }
 
     fn run_session(
-        &self,
+        self: &Arc<Daemon>,
         mut stream: Stream,
         prepared: Prepared,
         welcome: Welcome,
         principal: &str,
-        peer: SocketAddr,
+        visitor: &Visitor,
     ) {
+        let peer = &visitor.peer;
         let (id, secret) = (welcome.session, welcome.secret);
         let Prepared { transfer, key, .. } = prepared;
         self.sessions.add(
@@ -294,8 +325,14 @@ impl Daemon {
                 key,
             },
         );
+        self.answer_calls(&transfer);
         let welcomed = opening::send(&mut stream, &Answer::Welcome(welcome)).is_ok();
-        if !welcomed || !transfer.attach(stream, StreamId(0), false, 0) {
+        let attached = welcomed
+            && match visitor.owner {
+                true => transfer.attach_spare(stream),
+                false => transfer.attach(stream, StreamId(0), false, 0),
+            };
+        if !attached {
             transfer.end(Farewell::Broken("the first stream was lost".to_owned()));
         }
         let ending = transfer.wait();
@@ -403,6 +440,11 @@ fn open_destination(
     request: &Request,
     arrival: Arrival,
 ) -> Result<Destination, Refused> {
+    let missing = Missing::for_purport(request.purport);
+    if principal.is_owner() {
+        return Destination::open(&Anywhere, path, request.landing, missing, arrival)
+            .map_err(|error| refused(Refusal::Path, error.to_string()));
+    }
     let resolved = principal.resolve(path).map_err(|_| not_permitted())?;
     // A dry run says what a copy would find: it needs what that needs.
     let may = match request.purport {
@@ -421,7 +463,7 @@ fn open_destination(
         &root,
         &path_beneath(&resolved, path),
         landing,
-        Missing::for_purport(request.purport),
+        missing,
         arrival,
     )
     .map_err(|error| refused(Refusal::Path, error.to_string()))
@@ -432,6 +474,10 @@ fn open_source_of(
     path: &[u8],
     request: &Request,
 ) -> Result<Source, Refused> {
+    if principal.is_owner() {
+        return open_source(&Anywhere, path, request.recursive, request.copy_links)
+            .map_err(|error| refused(Refusal::Path, error.to_string()));
+    }
     let resolved = principal.resolve(path).map_err(|_| not_permitted())?;
     if !resolved.rights.read {
         return Err(not_permitted());
@@ -451,7 +497,7 @@ fn same_secret(left: &Secret, right: &Secret) -> bool {
         == 0
 }
 
-fn refuse(stream: &mut Stream, refused: Refused, peer: SocketAddr) {
+fn refuse(stream: &mut Stream, refused: Refused, peer: &str) {
     say(&format!("{peer} was refused: {}", refused.text));
     // A stranger who does not listen is no concern of ours.
     if opening::send(stream, &Answer::Refused(refused)).is_ok() {

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use super::manifest::hexadecimal;
 use crate::commands::steering::Steered;
 use crate::heap;
+use crate::ssh::route::Route;
 
 /// Version of the events.
 const SCHEMA: u32 = 1;
@@ -173,13 +174,16 @@ fn decision((at, decision): &(Duration, Decision)) -> Value {
 }
 
 /// How it ended.
-pub fn summary(progress: &Progress, ending: &Ending, steered: &Steered) {
+pub fn summary(progress: &Progress, ending: &Ending, steered: &Steered, route: Option<&Route>) {
     let mut value = fields(progress);
     value["event"] = json!("summary");
     value["ending"] = json!(format!("{:?}", ending.farewell));
     value["complete"] = json!(ending.totals.is_some());
     value["decisions"] = steered.decisions.iter().map(decision).collect();
     value["advice"] = json!(steered.advice.map(|advice| advice.to_string()));
+    if let Some(route) = route {
+        value["route"] = json!(route.name());
+    }
     let totals = ending.totals.unwrap_or_default();
     value["digests_read"] = json!(totals.digests_read);
     value["expired_leftovers"] = json!(totals.expired);

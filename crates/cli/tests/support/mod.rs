@@ -9,6 +9,7 @@ pub mod process;
 pub mod proxy;
 pub mod random;
 pub mod snapshot;
+pub mod sshd;
 pub mod tree;
 
 pub use daemon::Daemon;

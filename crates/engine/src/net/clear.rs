@@ -1,6 +1,6 @@
 //! Streams without encryption: for block streams on networks that both ends
-//! were told to trust (what authenticates them is said in the protocol), and
-//! for copies within one process.
+//! were told to trust (what authenticates them is said in the protocol), for
+//! copies within one process, and for channels that SSH protects already.
 //!
 //! An end of the connection is a clean end here: nothing tells a truncation
 //! from it, so whoever reads must know how much is to come.
@@ -21,6 +21,12 @@ pub fn over_tcp(socket: TcpStream) -> io::Result<Stream> {
     Ok(build(Socket::Tcp(socket)))
 }
 
+/// Makes a stream of one end of a local pair whose other end a process holds
+/// that carries the bytes to another host; `protection` says how.
+pub fn over_local(socket: UnixStream, protection: &'static str) -> Stream {
+    build_protected(Socket::Unix(socket), protection)
+}
+
 /// Two streams joined to each other within this host.
 ///
 /// # Errors
@@ -32,7 +38,11 @@ pub fn local_pair() -> io::Result<(Stream, Stream)> {
 }
 
 fn build(socket: Socket) -> Stream {
-    let wire = Wire::new(socket, None, "clear");
+    build_protected(socket, "clear")
+}
+
+fn build_protected(socket: Socket, protection: &'static str) -> Stream {
+    let wire = Wire::new(socket, None, protection);
     let (reading, writing) = Half::pair(&wire);
     Stream {
         reader: Box::new(ClearReader { half: reading }),

@@ -9,6 +9,8 @@
 //! - [`tcp`], [`tcp_info`]: connecting, socket options, what the kernel measures
 //! - [`tls`]: TLS 1.3 over TCP
 //! - [`clear`]: no encryption: trusted networks and copies within a host
+//! - [`candidates`]: addresses that may lead to an end, and which does
+//! - [`relay`]: pipes of another process as a socket
 //! - [`identity`]: keys, certificates, fingerprints
 //! - [`trust`], [`known_hosts`]: whether a server is the one that was meant
 //! - [`principals`], [`token`], [`client_tokens`]: who may do what, and how he
@@ -16,6 +18,7 @@
 //! - [`gate`]: how many strangers are let in at once
 //! - [`config_directory`]: where all of that is kept
 
+pub mod candidates;
 pub mod clear;
 pub mod client_tokens;
 pub mod config_directory;
@@ -24,6 +27,7 @@ pub mod host_limits;
 pub mod identity;
 pub mod known_hosts;
 pub mod principals;
+pub mod relay;
 pub mod stream;
 pub mod tcp;
 pub mod tcp_info;

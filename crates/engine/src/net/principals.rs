@@ -172,6 +172,8 @@ pub struct Principal {
     token: Option<TokenHash>,
     certificates: Vec<Fingerprint>,
     roots: Vec<Root>,
+    /// May do what the process may, anywhere.
+    owner: bool,
 }
 
 #[derive(Debug)]
@@ -258,6 +260,25 @@ impl Principals {
             })?);
         }
         Ok(Principals { principals })
+    }
+
+    /// One alone, who may do what this process may: whoever started it, known by
+    /// the key of his other end.
+    pub fn owner(name: &str, key: Fingerprint) -> Principals {
+        Principals {
+            principals: vec![Principal {
+                name: name.to_owned(),
+                token: None,
+                certificates: vec![key],
+                roots: Vec::new(),
+                owner: true,
+            }],
+        }
+    }
+
+    /// The one who owns this process, where there is one.
+    pub fn owning(&self) -> Option<&Principal> {
+        self.principals.iter().find(|principal| principal.owner)
     }
 
     /// Who it is that calls himself `name` and shows `token`.
@@ -362,7 +383,13 @@ impl Principal {
             token,
             certificates,
             roots: check_roots(raw.root)?,
+            owner: false,
         })
+    }
+
+    /// Whether he is whoever the process runs as: his paths are this host's.
+    pub fn is_owner(&self) -> bool {
+        self.owner
     }
 
     /// His name.
@@ -398,7 +425,7 @@ impl Principal {
 
     /// Whether he may use `null:` and `zero:`, which are below no root.
     pub fn may_measure(&self) -> bool {
-        self.roots.iter().any(|root| root.rights.measure)
+        self.owner || self.roots.iter().any(|root| root.rights.measure)
     }
 }
 

@@ -5,7 +5,7 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use longhaul_proto::message::Farewell;
+use longhaul_proto::message::{Farewell, Message};
 use longhaul_proto::session::StreamId;
 
 use super::Transfer;
@@ -46,7 +46,30 @@ pub struct Joined {
 /// so far, and how long it may take.
 pub type Dialer = Arc<dyn Fn(StreamId, u64, Duration) -> Result<Joined, DialError> + Send + Sync>;
 
+/// Begins to connect to the other end so many times, and does not wait for it.
+pub type Caller = Arc<dyn Fn(u32) + Send + Sync>;
+
 impl Transfer {
+    /// From now on the other end may have this one connect to it.
+    pub fn call_by(&self, caller: Caller) {
+        *crate::queue::lock(&self.caller) = Some(caller);
+    }
+
+    /// Has the other end connect to this one so many times.
+    pub fn want_calls(&self, count: u32) {
+        let mut shared = self.lock();
+        shared.say(&Message::WantCalls(count));
+        shared.wake_writers();
+    }
+
+    /// The other end wants to be called; it may want that in vain.
+    pub(super) fn answer_calls(&self, count: u32) {
+        let caller = crate::queue::lock(&self.caller).clone();
+        if let Some(caller) = caller {
+            caller(count);
+        }
+    }
+
     /// Keeps as many streams open as are wanted, until the session is over.
     /// `next` is the first number not used yet.
     ///
@@ -127,7 +150,9 @@ impl Transfer {
                     shared.life.end(Farewell::Broken(text));
                     self.wake_everybody(&shared);
                 } else {
-                    shared.wanted_streams = shared.streams.len();
+                    let streams = shared.streams.values();
+                    let spare = streams.filter(|slot| slot.is_spare()).count();
+                    shared.wanted_streams = shared.streams.len() - spare;
                 }
                 true
             }
@@ -143,7 +168,8 @@ impl Transfer {
             }
             // With blocks in clear the first stream carries messages alone.
             let messages = usize::from(self.settings.clear);
-            let retired = shared.streams.values().filter(|slot| slot.is_retired());
+            let retired = shared.streams.values();
+            let retired = retired.filter(|slot| slot.is_retired() || slot.is_spare());
             let gone = messages + retired.count();
             let live = shared.life.streams().count().saturating_sub(gone);
             if live < shared.wanted_streams {
@@ -175,7 +201,8 @@ impl super::Shared {
         let messages = self.control_stream();
         let sends = matches!(self.machine, super::Machine::Sending(_));
         let mut streams = self.streams.iter_mut().rev();
-        let last = streams.find(|(id, slot)| Some(**id) != messages && !slot.is_retired());
+        let fit = |slot: &super::Slot| !slot.is_retired() && !slot.is_spare();
+        let last = streams.find(|(id, slot)| Some(**id) != messages && fit(slot));
         if let Some((_, slot)) = last {
             slot.retire();
             if !sends {

@@ -64,6 +64,11 @@ impl Transfer {
         }
     }
 
+    /// Whether the session is over, or everything is done.
+    pub fn is_done(&self) -> bool {
+        self.wait_for(Duration::ZERO)
+    }
+
     /// Waits so long, or until the session is over or done; true then.
     pub fn wait_for(&self, span: Duration) -> bool {
         let until = self.now() + span;

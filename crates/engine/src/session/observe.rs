@@ -324,11 +324,11 @@ fn observe_stream(handle: &StreamHandle, id: StreamId) -> Option<StreamObservati
 }
 
 impl super::streams::Slot {
-    /// Whether data on it wait for its path, as the kernel sees it; never
-    /// within a host.
+    /// Whether data on it wait for its path, as the kernel sees it; of another
+    /// process's channel it cannot, and the channel is slow by its nature.
     fn waits_for_path(&self) -> bool {
         let info = self.handle().tcp_info();
-        info.is_some_and(|info| info.waits_for_path())
+        info.map_or(self.is_spare(), |info| info.waits_for_path())
     }
 }
 

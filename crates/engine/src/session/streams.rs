@@ -64,6 +64,9 @@ pub(crate) struct Slot {
     clear: bool,
     /// Carries blocks.
     blocks: bool,
+    /// The channel that began the session: takes blocks only until there are
+    /// other streams for them.
+    spare: bool,
     writer: Option<Thread>,
     /// Takes nothing more, and ends when what it has is sent.
     retired: bool,
@@ -133,6 +136,15 @@ impl Slot {
         self.retired
     }
 
+    pub(super) fn is_spare(&self) -> bool {
+        self.spare
+    }
+
+    /// Whether new blocks may go over it rather than over a spare one.
+    fn replaces_spare(&self) -> bool {
+        self.blocks && !self.spare && !self.retired
+    }
+
     pub(super) fn handle(&self) -> &StreamHandle {
         &self.handle
     }
@@ -147,6 +159,23 @@ impl Transfer {
         id: StreamId,
         clear: bool,
         received: u64,
+    ) -> bool {
+        self.attach_as(stream, id, clear, received, false)
+    }
+
+    /// The first stream, over a channel that is worse than what may follow: it
+    /// takes blocks only as long as there are no others.
+    pub fn attach_spare(self: &Arc<Transfer>, stream: Stream) -> bool {
+        self.attach_as(stream, StreamId(0), false, 0, true)
+    }
+
+    fn attach_as(
+        self: &Arc<Transfer>,
+        stream: Stream,
+        id: StreamId,
+        clear: bool,
+        received: u64,
+        spare: bool,
     ) -> bool {
         let Stream {
             reader,
@@ -165,6 +194,7 @@ impl Transfer {
             handle,
             clear,
             blocks: clear == self.settings.clear,
+            spare,
             writer: None,
             retired: false,
             waiting: AtomicBool::new(false),
@@ -184,6 +214,7 @@ impl Transfer {
                 sender.handle_round_trip(id, round_trip);
             }
         }
+        shared.spare_the_spare();
         drop(shared);
         self.start_half("receive", id, move |transfer| {
             transfer.read_stream(id, reader)
@@ -249,6 +280,7 @@ impl Transfer {
                 Machine::Sending(sender) => sender.handle_stream_down(id),
                 Machine::Receiving(receiver) => receiver.handle_stream_down(id),
             }
+            shared.spare_the_spare();
         }
         self.settle(shared);
         self.living.notify_all();
@@ -382,6 +414,11 @@ impl Transfer {
         if let Message::SetFlows(flows) = message {
             drop(shared);
             self.set_flows(flows);
+            return Ok(());
+        }
+        if let Message::WantCalls(count) = message {
+            drop(shared);
+            self.answer_calls(count);
             return Ok(());
         }
         match message {
@@ -576,6 +613,32 @@ impl Shared {
         let takes = |id, slot: &Slot| slot.is_waiting() && sender.has_ready_for(id);
         if let Some((_, slot)) = self.streams.iter().find(|(id, slot)| takes(**id, slot)) {
             slot.wake();
+        }
+    }
+
+    /// New blocks, and the sender's messages, leave the channel that began the
+    /// session as soon as there is a better stream for them.
+    fn spare_the_spare(&mut self) {
+        let slot_of = |id| Some((id, self.streams.get(&id)?));
+        let better = {
+            let mut live = self.life.streams().filter_map(slot_of);
+            let better = live.find(|(_, slot)| slot.replaces_spare());
+            better.map(|(id, slot)| (id, slot.clear))
+        };
+        let spare = self.streams.iter().find(|(_, slot)| slot.spare);
+        let Some(spare) = spare.map(|(id, _)| *id) else {
+            return;
+        };
+        let Machine::Sending(sender) = &mut self.machine else {
+            return;
+        };
+        sender.handle_reserve(spare, better.is_some());
+        let messages = better.filter(|(_, clear)| !clear);
+        if let Some((better, _)) = messages
+            && self.control_stream() == Some(spare)
+            && self.life.move_control(better)
+        {
+            self.control.handle_stream_change();
         }
     }
 

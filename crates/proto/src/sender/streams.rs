@@ -75,6 +75,8 @@ struct Stream {
     /// When the driver was asked last whether something of it waits for the
     /// path, and whether it does.
     judged: Option<(Moment, bool)>,
+    /// Takes no new blocks as long as others do.
+    reserve: bool,
 }
 
 /// A block that another stream would have there sooner.
@@ -143,6 +145,7 @@ impl Stream {
             provisional: true,
             latency: None,
             judged: None,
+            reserve: false,
         }
     }
 
@@ -310,8 +313,21 @@ impl Streams {
         self.streams.contains_key(&stream)
     }
 
+    /// Streams that take blocks.
     pub fn count(&self) -> usize {
-        self.streams.len()
+        let streams = self.streams.values();
+        streams.filter(|stream| !stream.reserve).count()
+    }
+
+    pub fn handle_reserve(&mut self, stream: StreamId, reserve: bool) {
+        if let Some(known) = self.streams.get_mut(&stream) {
+            known.reserve = reserve;
+        }
+    }
+
+    pub fn is_reserve(&self, stream: StreamId) -> bool {
+        let known = self.streams.get(&stream);
+        known.is_some_and(|known| known.reserve)
     }
 
     pub fn handle_sent(&mut self, stream: StreamId, block: BlockId, bytes: u64, now: Moment) {
@@ -425,7 +441,7 @@ impl Streams {
         let best = self
             .streams
             .iter()
-            .filter(|(id, other)| **id != slow && other.is_free(now))
+            .filter(|(id, other)| **id != slow && !other.reserve && other.is_free(now))
             .filter_map(|(&id, other)| {
                 Some((other.seconds_for(candidate.bytes, usual.rate, now)?, id))
             })
@@ -449,16 +465,18 @@ impl Streams {
         }
         let usual = self.usual();
         let known = self.streams.get(&current)?;
+        let fit = |stream: &Stream| !stream.reserve;
         let overdue = known.overdue_at(usual).is_some_and(|at| now >= at);
         // Twice, so that streams of a kind do not take turns.
         let slow = known.rate.or(usual.rate) < usual.rate.map(|best| best / 2.0);
         let silent = self.is_busy() && now >= self.heard + self.silence();
         let next = if silent {
-            let after = self.streams.range(current..).nth(1);
-            after.or_else(|| self.streams.iter().next())
+            let after = self.streams.range(current..).skip(1);
+            let mut around = after.chain(self.streams.iter());
+            around.find(|(_, stream)| fit(stream))
         } else if slow || overdue {
             let proven = |stream: &Stream| stream.rate.unwrap_or_default();
-            let streams = self.streams.iter();
+            let streams = self.streams.iter().filter(|(_, stream)| fit(stream));
             streams.max_by(|a, b| proven(a.1).total_cmp(&proven(b.1)))
         } else {
             None

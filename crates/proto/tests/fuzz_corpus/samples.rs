@@ -155,6 +155,7 @@ fn from_either() -> Vec<Message> {
         }),
         Message::Steer { attached: false },
         Message::WantTickets(2),
+        Message::WantCalls(3),
         Message::Tickets(vec![Secret([1; 32])]),
         Message::Goodbye(Farewell::Broken("no room".into())),
     ]

@@ -56,7 +56,7 @@ pub fn run(arguments: CopyArguments) -> Result<u8, Stop> {
 /// Both ends are on this machine.
 fn check_local(paths: &[OsString]) -> Result<(), Stop> {
     for path in paths {
-        if let Endpoint::Daemon(_) = Endpoint::parse(path).map_err(usage)? {
+        if Endpoint::parse(path).map_err(usage)?.place().is_some() {
             return Err(usage("with --lab source and destination are local paths"));
         }
     }

@@ -1,0 +1,100 @@
+//! A range of TCP ports.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::str::FromStr;
+
+use longhaul_engine::net::tcp::{self, ListenError, TcpOptions};
+
+/// Ports that may be listened on, as a firewall's administrator opened them;
+/// `0-0` is any that the system gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ports {
+    first: u16,
+    last: u16,
+}
+
+impl Default for Ports {
+    fn default() -> Ports {
+        Ports { first: 0, last: 0 }
+    }
+}
+
+impl std::fmt::Display for Ports {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}-{}", self.first, self.last)
+    }
+}
+
+impl FromStr for Ports {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Ports, String> {
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        let (Ok(first), Ok(last)) = (first.parse(), last.parse()) else {
+            return Err("write FIRST-LAST, as 50000-50009".to_owned());
+        };
+        match (first, last) {
+            (0, 0) => Ok(Ports::default()),
+            (1.., _) if first <= last => Ok(Ports { first, last }),
+            _ => Err("the first port is from 1 up, and not above the last".to_owned()),
+        }
+    }
+}
+
+impl Ports {
+    /// Listens on the first of them that is free, on all addresses of this
+    /// host.
+    ///
+    /// # Errors
+    ///
+    /// Why the last one could not be listened on.
+    pub fn listen(self) -> Result<TcpListener, ListenError> {
+        let mut port = self.first;
+        loop {
+            match listen_on(port) {
+                Err(ListenError::InUse { .. }) if port < self.last => port += 1,
+                other => return other,
+            }
+        }
+    }
+}
+
+/// On IPv6 with IPv4; on IPv4 alone where the system has no other.
+fn listen_on(port: u16) -> Result<TcpListener, ListenError> {
+    let any = |address: IpAddr| SocketAddr::new(address, port);
+    let options = TcpOptions::default();
+    match tcp::listen(any(Ipv6Addr::UNSPECIFIED.into()), &options) {
+        Err(ListenError::Other { .. }) => tcp::listen(any(Ipv4Addr::UNSPECIFIED.into()), &options),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_read_as_they_are_written() {
+        let range: Ports = "50000-50009".parse().unwrap();
+        assert_eq!(range.to_string().parse(), Ok(range));
+        assert_eq!("7".parse(), "7-7".parse::<Ports>());
+        assert_eq!("0-0".parse(), Ok(Ports::default()));
+        for bad in ["", "a-b", "9-8", "0-5", "1-70000", "-"] {
+            assert!(bad.parse::<Ports>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_port_in_use_is_left_for_the_next() {
+        let held = Ports::default().listen().unwrap();
+        let first = held.local_addr().unwrap().port();
+        let range = Ports {
+            first,
+            last: first.saturating_add(50),
+        };
+        let next = range.listen().unwrap().local_addr().unwrap().port();
+        assert!(first < next && next <= range.last);
+        let only = Ports { first, last: first };
+        assert!(matches!(only.listen(), Err(ListenError::InUse { .. })));
+    }
+}

@@ -1,0 +1,49 @@
+//! How hosts are reached over SSH.
+
+use clap::Args;
+
+use super::ports::Ports;
+
+/// How the far side of `[user@]host:path` is reached.
+#[derive(Clone, Debug, Args)]
+pub struct SshArguments {
+    /// The ssh command for [user@]host:path, with its own options, as "ssh -p 2222" [default:
+    /// LONGHAUL_SSH, else ssh]
+    #[arg(long, value_name = "COMMAND")]
+    pub ssh: Option<String>,
+    /// The longhaul binary on the far side of SSH [default: the one that --install-remote put
+    /// there, else the one in its PATH]
+    #[arg(long, value_name = "FILE")]
+    pub remote_longhaul: Option<String>,
+    /// Put this binary into the far side's cache (~/.cache/longhaul) where that has none of this
+    /// release.
+    #[arg(long, conflicts_with = "remote_longhaul")]
+    pub install_remote: bool,
+    /// TCP ports that direct connections of a copy over SSH may come to, at either end, as the
+    /// firewalls have them open: 50000-50009 [default: any]
+    #[arg(long, value_name = "FIRST-LAST")]
+    pub ports: Option<Ports>,
+}
+
+/// What ssh starts on the far side.
+#[derive(Clone, Debug, Args)]
+pub struct RemoteArguments {
+    /// Carry one more channel to the session that listens under this name.
+    #[arg(long)]
+    pub join: Option<String>,
+    /// Print the digest of this binary, and end.
+    #[arg(long)]
+    pub digest: bool,
+    /// Ports to listen on.
+    #[arg(long, default_value = "0-0")]
+    pub ports: Ports,
+    /// Memory for blocks.
+    #[arg(long, default_value = "64MiB")]
+    pub memory: longhaul_units::ByteCount,
+    /// How long the session waits after its last connection was lost.
+    #[arg(long, default_value = "60s", value_parser = longhaul_units::parse_span)]
+    pub linger: std::time::Duration,
+    /// When leftovers of killed copies expire.
+    #[arg(long, default_value = "15d", value_parser = super::parse_expiry)]
+    pub expire_leftovers: super::Expiry,
+}

@@ -1,0 +1,198 @@
+//! `longhaul remote`: the far side of a copy over SSH. It says who it is, hears
+//! who started it, runs one session and ends.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::net::{IpAddr, TcpListener};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul_engine::net::candidates::{interface_addresses, login_ends_processes, ssh_connection};
+use longhaul_engine::net::clear;
+use longhaul_engine::net::identity::Identity;
+use longhaul_engine::net::relay;
+use longhaul_engine::net::tcp::TcpOptions;
+use longhaul_engine::net::tls::{TlsOptions, TlsServer};
+use longhaul_engine::net::token::fill_random;
+use longhaul_proto::handshake::PROTOCOL_VERSION;
+
+use crate::arguments::{Ports, RemoteArguments};
+use crate::daemon::{Client, Daemon, Terms};
+use crate::messages::{Exit, Stop, finish};
+use crate::ssh::PROTECTION;
+use crate::ssh::command::RELEASE;
+use crate::ssh::further::ENDED;
+use crate::ssh::greeting::{CLIENT, Greeting, Line, MAXIMUM_ADDRESSES, REMOTE};
+use crate::ssh::install;
+use crate::ssh::process::await_greeting;
+
+/// How long what was said last may take to leave.
+const LAST_WORDS: Duration = Duration::from_secs(10);
+
+/// Runs it.
+pub fn run(arguments: &RemoteArguments) -> Exit {
+    finish(serve(arguments))
+}
+
+fn local(error: impl std::fmt::Display) -> Stop {
+    Stop::because(Exit::Local, error)
+}
+
+fn serve(arguments: &RemoteArguments) -> Result<Exit, Stop> {
+    if arguments.digest {
+        let own = std::env::current_exe().map_err(local)?;
+        println!("{}", install::digest(&own).map_err(local)?.0);
+        return Ok(Exit::Done);
+    }
+    if let Some(name) = &arguments.join {
+        return carry(name);
+    }
+    let identity = Identity::ephemeral().map_err(local)?;
+    let tls = TlsServer::new(&identity, TlsOptions::default()).map_err(local)?;
+    // Without a port the client is called, or all goes through channels.
+    let listener = match arguments.ports == Ports::default() {
+        true => arguments.ports.listen().ok(),
+        false => Some(arguments.ports.listen().map_err(local)?),
+    };
+    let channels = listen_for_channels();
+    let client = greet(
+        &identity,
+        listener.as_ref(),
+        channels.as_ref().map(|channels| channels.0.clone()),
+    )?;
+    let (input, output) = detach().map_err(local)?;
+    let (channel, outward) = relay::join(input, output).map_err(local)?;
+    let terms = Terms {
+        allow_clear: false,
+        memory: arguments.memory,
+        linger: arguments.linger,
+        expiry: arguments.expire_leftovers.0,
+    };
+    let daemon = Daemon::for_owner(terms, tls, client);
+    if let Some((_, channels)) = channels {
+        daemon.accept_channels(channels).map_err(local)?;
+    }
+    if let Some(listener) = listener {
+        let daemon = Arc::clone(&daemon);
+        let accept = move || daemon.accept(&listener, &TcpOptions::default());
+        let thread = std::thread::Builder::new().name("accept".into());
+        thread.spawn(accept).map_err(local)?;
+    }
+    daemon.serve_channel(clear::over_local(channel, PROTECTION));
+    outward.drain(LAST_WORDS);
+    Ok(Exit::Done)
+}
+
+/// Carries one more channel to the session that listens under a name.
+fn carry(name: &str) -> Result<Exit, Stop> {
+    let address = SocketAddr::from_abstract_name(name).map_err(local)?;
+    let socket = UnixStream::connect_addr(&address).map_err(|error| {
+        local(format!(
+            "{ENDED}: {error}: the longhaul of this copy has ended here"
+        ))
+    })?;
+    say_greeting(&Greeting {
+        key: "none".to_owned(),
+        ..own_greeting()
+    })?;
+    let (input, output) = detach().map_err(local)?;
+    relay::carry_between(input, output, socket).map_err(local)?;
+    Ok(Exit::Done)
+}
+
+/// Listens where other processes of this user find it; the name says nothing
+/// to others, and lets nobody in.
+fn listen_for_channels() -> Option<(String, UnixListener)> {
+    let mut random = [0; 12];
+    fill_random(&mut random).ok()?;
+    let digits: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    let name = format!("longhaul-{digits}");
+    let address = SocketAddr::from_abstract_name(&name).ok()?;
+    Some((name, UnixListener::bind_addr(&address).ok()?))
+}
+
+fn own_greeting() -> Greeting {
+    Greeting {
+        software: RELEASE.to_owned(),
+        protocol: PROTOCOL_VERSION,
+        ..Greeting::default()
+    }
+}
+
+/// Says who this is, and hears who the other end is.
+fn greet(
+    identity: &Identity,
+    listener: Option<&TcpListener>,
+    channel: Option<String>,
+) -> Result<Client, Stop> {
+    let connection = ssh_connection();
+    let first = connection.map(|(_, server)| server);
+    say_greeting(&Greeting {
+        key: identity.fingerprint().to_string(),
+        port: listener
+            .and_then(|listener| listener.local_addr().ok())
+            .map(|address| address.port()),
+        addresses: with_first(first, interface_addresses().unwrap_or_default()),
+        channel,
+        mortal: login_ends_processes(),
+        ..own_greeting()
+    })?;
+    let heard = await_greeting(unbuffered_input().map_err(local)?, CLIENT);
+    let Ok(Line::Greeting(client)) = heard else {
+        return Err(local(
+            "nobody greeted: this command is started by `longhaul cp` over ssh, not by people",
+        ));
+    };
+    let first = connection.map(|(client, _)| client);
+    let addresses = with_first(first, client.addresses).into_iter();
+    let addresses = client.port.map_or_else(Vec::new, |port| {
+        addresses
+            .map(|address| std::net::SocketAddr::new(address, port))
+            .collect()
+    });
+    Ok(Client::new(client.key.parse().map_err(local)?, addresses))
+}
+
+/// The likeliest address before the others.
+fn with_first(first: Option<IpAddr>, others: Vec<IpAddr>) -> Vec<IpAddr> {
+    let others = others.into_iter().filter(|address| Some(*address) != first);
+    first
+        .into_iter()
+        .chain(others)
+        .take(MAXIMUM_ADDRESSES)
+        .collect()
+}
+
+fn say_greeting(greeting: &Greeting) -> Result<(), Stop> {
+    // A profile may have printed half a line.
+    let line = format!("\n{}", greeting.line(REMOTE));
+    let mut output = io::stdout().lock();
+    let said = output
+        .write_all(line.as_bytes())
+        .and_then(|()| output.flush());
+    said.map_err(|error| local(format!("cannot greet: {error}")))
+}
+
+/// Standard input without the standard library's buffer, which would take what
+/// is meant for the session.
+fn unbuffered_input() -> io::Result<File> {
+    let input = io::stdin().as_fd().try_clone_to_owned()?;
+    Ok(File::from(input))
+}
+
+/// Takes the standard streams for the session and leaves nothing in their
+/// place: a session that has other streams lives on when the login ends.
+fn detach() -> io::Result<(OwnedFd, OwnedFd)> {
+    let input = io::stdin().as_fd().try_clone_to_owned()?;
+    let output = io::stdout().as_fd().try_clone_to_owned()?;
+    let nothing = File::options().read(true).write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&nothing)?;
+    rustix::stdio::dup2_stdout(&nothing)?;
+    rustix::stdio::dup2_stderr(&nothing)?;
+    // Whoever leads a session already need not begin one.
+    let _ = rustix::process::setsid();
+    Ok((input, output))
+}

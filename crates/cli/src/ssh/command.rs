@@ -1,0 +1,203 @@
+//! The command line of the user's `ssh`, and what it runs on the far side.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use super::process::Login;
+use crate::arguments::{Expiry, Ports, SshArguments};
+use crate::messages::{Exit, Stop};
+
+/// The release that both ends must have.
+pub const RELEASE: &str = env!("CARGO_PKG_VERSION");
+
+/// Never a terminal, nor anything of the user's configuration that is meant
+/// for a shell or for other connections: as `scp` has it.
+const OPTIONS: [&str; 6] = [
+    "-T",
+    "-x",
+    "-oPermitLocalCommand=no",
+    "-oClearAllForwardings=yes",
+    "-oRemoteCommand=none",
+    "-oRequestTTY=no",
+];
+
+/// Asks nobody, and is a TCP connection of its own.
+const SILENT_OPTIONS: [&str; 4] = [
+    "-oBatchMode=yes",
+    "-oControlMaster=no",
+    "-oControlPath=none",
+    "-oLogLevel=ERROR",
+];
+
+/// What the far side shall know when it starts.
+#[derive(Clone, Debug)]
+pub struct FarSide {
+    /// The binary there; none: the cache's, else the one in PATH.
+    pub program: Option<String>,
+    /// Memory for blocks.
+    pub memory: u64,
+    /// How long the session outlives its last connection.
+    pub linger: Duration,
+    /// When leftovers expire.
+    pub expiry: Expiry,
+    /// Where it may listen.
+    pub ports: Ports,
+}
+
+/// How the far side is started.
+#[derive(Clone, Debug)]
+pub struct Start {
+    /// The user's ssh with its own options.
+    pub words: Vec<OsString>,
+    /// `[user@]host`.
+    pub destination: String,
+    /// What is started there.
+    pub side: FarSide,
+}
+
+impl Start {
+    /// The command line that begins a session.
+    pub fn first(&self) -> Vec<OsString> {
+        let remote = remote_command(&self.side);
+        command_line(&self.words, Login::Asking, &self.destination, &remote)
+    }
+
+    /// The command line for one more channel.
+    pub fn further(&self, channel: &str) -> Vec<OsString> {
+        let remote = far_command(self.side.program.as_deref(), &format!("--join {channel}"));
+        command_line(&self.words, Login::Silent, &self.destination, &remote)
+    }
+
+    /// The command line that runs a script; somebody may be asked.
+    pub fn script(&self, script: &str) -> Vec<OsString> {
+        command_line(&self.words, Login::Asking, &self.destination, script)
+    }
+
+    /// The name of the user's ssh, for messages.
+    pub fn program(&self) -> String {
+        let first = self.words.first();
+        first.map_or("ssh".into(), |word| word.to_string_lossy().into_owned())
+    }
+}
+
+/// The words that start the user's ssh.
+///
+/// # Errors
+///
+/// Where the words make no sense.
+pub fn ssh_words(arguments: &SshArguments) -> Result<Vec<OsString>, Stop> {
+    let asked = arguments.ssh.clone();
+    let text = asked.or_else(|| std::env::var("LONGHAUL_SSH").ok());
+    let text = text.unwrap_or_else(|| "ssh".to_owned());
+    let words: Vec<OsString> = text.split_whitespace().map(OsString::from).collect();
+    match words.is_empty() {
+        true => Err(Stop::new(
+            Exit::Usage,
+            "--ssh, or LONGHAUL_SSH, is empty: name the command, as \"ssh -p 2222\"",
+        )),
+        false => Ok(words),
+    }
+}
+
+/// Everything that is started on this side.
+fn command_line(
+    words: &[OsString],
+    login: Login,
+    destination: &str,
+    remote: &str,
+) -> Vec<OsString> {
+    let mut line = words.to_vec();
+    line.extend(OPTIONS.iter().map(OsString::from));
+    if login == Login::Silent {
+        line.extend(SILENT_OPTIONS.iter().map(OsString::from));
+    }
+    line.extend(["--", destination, remote].map(OsString::from));
+    line
+}
+
+/// The command that the far side's login shell is given, whichever shell that
+/// is: everything but one word is within single quotes, and there is no `!`.
+fn remote_command(far: &FarSide) -> String {
+    let expiry = match far.expiry.0 {
+        Some(age) => format!("{}s", age.as_secs()),
+        None => "never".to_owned(),
+    };
+    let arguments = format!(
+        "--memory {} --linger {}s --expire-leftovers {expiry} --ports {}",
+        far.memory,
+        far.linger.as_secs().max(1),
+        far.ports,
+    );
+    far_command(far.program.as_deref(), &arguments)
+}
+
+fn far_command(program: Option<&str>, arguments: &str) -> String {
+    let arguments = format!("remote {arguments}");
+    if let Some(program) = program {
+        return format!("exec {} {arguments}", quoted(program));
+    }
+    format!(
+        "exec sh -c 'c=\"${{XDG_CACHE_HOME:-$HOME/.cache}}/longhaul/longhaul-{RELEASE}\"; \
+         PATH=\"$PATH:$HOME/.local/bin:$HOME/bin\"; \
+         if [ -x \"$c\" ]; then exec \"$c\" {arguments}; fi; \
+         if command -v longhaul >/dev/null 2>&1; then exec longhaul {arguments}; fi; \
+         echo; echo \"longhaul-absent/1 $(uname -sm)\"'"
+    )
+}
+
+/// A word for a shell.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn far() -> FarSide {
+        FarSide {
+            program: None,
+            memory: 1 << 20,
+            linger: Duration::from_secs(60),
+            expiry: Expiry(None),
+            ports: Ports::default(),
+        }
+    }
+
+    #[test]
+    fn the_destination_is_no_option() {
+        let line = command_line(&["ssh".into()], Login::Silent, "u@h", "x");
+        assert_eq!(line[line.len() - 3..], ["--", "u@h", "x"]);
+        assert!(line.contains(&"-oBatchMode=yes".into()));
+    }
+
+    #[test]
+    fn every_shell_can_read_it() {
+        let command = remote_command(&far());
+        assert_eq!(command.matches('\'').count(), 2);
+        assert!(!command.contains(['!', '\n']));
+        let named = FarSide {
+            program: Some("/opt/it's/longhaul".into()),
+            ..far()
+        };
+        let command = remote_command(&named);
+        assert!(
+            command.starts_with("exec '/opt/it'\\''s/longhaul' remote "),
+            "{command}"
+        );
+    }
+
+    #[test]
+    fn where_nothing_is_installed_that_is_said() {
+        let home = tempfile::tempdir().unwrap();
+        let output = std::process::Command::new("sh")
+            .args(["-c", &remote_command(&far())])
+            .env_clear()
+            .env("HOME", home.path())
+            .env("PATH", "/usr/bin:/bin")
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.starts_with("\nlonghaul-absent/1 Linux "), "{text}");
+    }
+}

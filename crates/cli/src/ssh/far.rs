@@ -1,0 +1,423 @@
+//! The far side of a session, started over SSH.
+
+use std::io::Write;
+use std::net::TcpListener;
+use std::os::unix::net::UnixStream;
+use std::process::ExitStatus;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use longhaul_engine::net::candidates::interface_addresses;
+use longhaul_engine::net::clear;
+use longhaul_engine::net::identity::{Fingerprint, Identity};
+use longhaul_engine::net::tcp::TcpOptions;
+use longhaul_engine::net::tls::{TlsClient, TlsOptions};
+use longhaul_engine::net::trust::ServerTrust;
+use longhaul_engine::session::opening::{self, OpenError};
+use longhaul_engine::session::{DialError, Dialer, Joined, Transfer, TransferSettings};
+use longhaul_model::control::start::block_bytes;
+use longhaul_proto::handshake::{Join, PROTOCOL_VERSION, Request};
+use longhaul_proto::message::Flows;
+use longhaul_proto::session::StreamId;
+
+use super::PROTECTION;
+use super::callbacks::Callbacks;
+use super::command::{FarSide, RELEASE, Start, ssh_words};
+use super::direct::{Direct, Way};
+use super::further::Further;
+use super::greeting::{CLIENT, Greeting, Line, MAXIMUM_ADDRESSES, REMOTE};
+use super::install;
+use super::process::{Login, Silence, SshProcess, await_greeting};
+use super::route::Route;
+use crate::arguments::{ConnectionArguments, Expiry};
+use crate::commands::connection::{Connected, Opened, check_clear, open_stop};
+use crate::endpoint::SshRemote;
+use crate::messages::{Exit, Stop};
+
+/// What ssh exits with where it is ssh that failed.
+const SSH_FAILED: i32 = 255;
+
+/// What ssh says where it, or the host, does not accept the other.
+const NOT_ACCEPTED: [&str; 4] = [
+    "Permission denied",
+    "Host key verification failed",
+    "HOST IDENTIFICATION HAS CHANGED",
+    "Too many authentication failures",
+];
+
+/// Round trip that is assumed until one was measured: blocks are then right
+/// for a long path, and little worse for a short one.
+const ASSUMED_RTT: Duration = Duration::from_millis(100);
+
+/// Round trip before one was measured, where too long a one would only be
+/// waited for.
+const LEAST_RTT: Duration = Duration::from_millis(20);
+
+/// From this round trip on one SSH connection's window (about 2 MiB) is the
+/// limit at 1 Gbit/s, and below it the ciphers are.
+const LONG_PATH: Duration = Duration::from_millis(15);
+
+/// SSH connections on a long path: with 2 MiB each they fill 1 Gbit/s up to
+/// 130 ms.
+const MANY_CONNECTIONS: u32 = 8;
+
+/// SSH connections on a short one: each costs two processes their cipher.
+const FEW_CONNECTIONS: u32 = 3;
+
+/// Whether what ssh said means that nobody may log in so.
+pub fn was_refused(said: &str) -> bool {
+    NOT_ACCEPTED.iter().any(|text| said.contains(text))
+}
+
+/// A host that SSH reaches.
+pub struct Far {
+    start: Start,
+    identity: Identity,
+    timeout: Duration,
+    tcp: TcpOptions,
+    /// This release is put there where there is none.
+    install: bool,
+    /// Why this end does not listen is no concern of a copy: it goes without.
+    callbacks: Option<Arc<Callbacks>>,
+    process: Mutex<Option<SshProcess>>,
+    greeting: OnceLock<Greeting>,
+    beside: OnceLock<Beside>,
+}
+
+/// Whom ssh led to.
+enum Met {
+    /// The same release.
+    Same(SshProcess, UnixStream, Greeting),
+    /// Another one, or none.
+    None {
+        /// What that means.
+        stop: Stop,
+        /// System and machine, where they were said.
+        system: Option<String>,
+    },
+}
+
+/// What may carry a session beside its first channel.
+struct Beside {
+    direct: Arc<Direct>,
+    further: Arc<Further>,
+}
+
+impl Far {
+    /// What is needed to reach it, which is not done yet.
+    pub fn new(
+        remote: &SshRemote,
+        arguments: &ConnectionArguments,
+        settings: &TransferSettings,
+    ) -> Result<Far, Stop> {
+        let identity = Identity::ephemeral().map_err(|error| Stop::because(Exit::Local, error))?;
+        let ports = arguments.ssh.ports;
+        let listener = ports.map_or_else(
+            || Ok(crate::arguments::Ports::default().listen().ok()),
+            |ports| ports.listen().map(Some),
+        );
+        let listener: Option<TcpListener> =
+            listener.map_err(|error| Stop::because(Exit::Local, error))?;
+        let side = FarSide {
+            program: arguments.ssh.remote_longhaul.clone(),
+            memory: settings.budget.0,
+            linger: arguments.timeout,
+            expiry: Expiry(settings.expiry),
+            ports: ports.unwrap_or_default(),
+        };
+        Ok(Far {
+            start: Start {
+                words: ssh_words(&arguments.ssh)?,
+                destination: remote.destination.clone(),
+                side,
+            },
+            identity,
+            install: arguments.ssh.install_remote,
+            timeout: arguments.timeout,
+            tcp: TcpOptions {
+                user_timeout: arguments.timeout,
+                ..TcpOptions::default()
+            },
+            callbacks: listener.and_then(|listener| Callbacks::new(listener).ok()),
+            process: Mutex::default(),
+            greeting: OnceLock::new(),
+            beside: OnceLock::new(),
+        })
+    }
+
+    /// Starts the far side.
+    pub fn connect(&self, fixed_block_bytes: Option<u32>) -> Result<Connected, Stop> {
+        let channel = self.log_in()?;
+        Ok(Connected {
+            stream: clear::over_local(channel, PROTECTION),
+            rtt: LEAST_RTT,
+            block_bytes: fixed_block_bytes.unwrap_or_else(|| block_bytes(ASSUMED_RTT)),
+        })
+    }
+
+    /// Opens a session; `ahead` are the first messages.
+    pub fn open(
+        &self,
+        connected: Connected,
+        mut request: Request,
+        ahead: &[u8],
+    ) -> Result<Opened, Stop> {
+        let Connected {
+            mut stream,
+            block_bytes,
+            ..
+        } = connected;
+        request.block_bytes = block_bytes;
+        let asked_clear = request.clear;
+        let asked = Instant::now();
+        let welcome = opening::open(&mut stream, request, ahead, self.timeout)
+            .map_err(|error| open_stop(&self.start.destination, &error))?;
+        check_clear(asked_clear, welcome.clear)?;
+        Ok(Opened {
+            stream,
+            welcome,
+            rtt: asked.elapsed(),
+            block_bytes,
+            spare: true,
+        })
+    }
+
+    /// A channel to a far side of the same release, with both ends known to
+    /// each other.
+    fn log_in(&self) -> Result<UnixStream, Stop> {
+        let (process, channel, greeting) = match self.meet()? {
+            Met::Same(process, channel, greeting) => (process, channel, greeting),
+            Met::None { stop, system } => {
+                let installed = self.start.side.program.is_none()
+                    && install::is_wanted(self.install, &self.start.destination);
+                if !installed {
+                    return Err(stop);
+                }
+                install::install(&self.start, system.as_deref())?;
+                match self.meet()? {
+                    Met::Same(process, channel, greeting) => (process, channel, greeting),
+                    Met::None { stop, .. } => return Err(stop),
+                }
+            }
+        };
+        self.introduce(&channel)?;
+        *self.process.lock().unwrap_or_else(PoisonError::into_inner) = Some(process);
+        // A session logs in once.
+        let _ = self.greeting.set(greeting);
+        Ok(channel)
+    }
+
+    /// Starts the far side and hears who it is.
+    fn meet(&self) -> Result<Met, Stop> {
+        let (mut process, channel) = self.run()?;
+        let stop = match await_greeting(&channel, REMOTE) {
+            Ok(Line::Greeting(greeting)) => match self.check(&greeting) {
+                Ok(()) => return Ok(Met::Same(process, channel, greeting)),
+                Err(stop) => stop,
+            },
+            Ok(Line::Absent(system)) => {
+                let stop = self.absent(&system);
+                let system = Some(system);
+                return Ok(Met::None { stop, system });
+            }
+            Err(silence) => {
+                drop(channel);
+                let status = process.end();
+                let stop = self.silent(&silence, status, &process.said());
+                // A release without this command, or a binary that does not run.
+                let code = status.and_then(|status| status.code());
+                if matches!(silence, Silence::Noise | Silence::Io(_)) || code == Some(SSH_FAILED) {
+                    return Err(stop);
+                }
+                stop
+            }
+        };
+        Ok(Met::None { stop, system: None })
+    }
+
+    fn run(&self) -> Result<(SshProcess, UnixStream), Stop> {
+        let line = self.start.first();
+        SshProcess::start(&line, Login::Asking).map_err(|error| {
+            let text = format!(
+                "cannot start {}: {error}: install OpenSSH's client, or name another command with \
+                 --ssh",
+                self.start.program()
+            );
+            Stop::new(Exit::Local, text)
+        })
+    }
+
+    /// Another release counts as none.
+    fn check(&self, greeting: &Greeting) -> Result<(), Stop> {
+        if greeting.software == RELEASE && greeting.protocol == PROTOCOL_VERSION {
+            return Ok(());
+        }
+        let text = format!(
+            "{}: longhaul {} is there, and this is {RELEASE}: have it put there with \
+             --install-remote, or use the same release on both ends",
+            self.start.destination, greeting.software
+        );
+        Err(Stop::new(Exit::Connection, text))
+    }
+
+    /// Says who this end is, and where it listens.
+    fn introduce(&self, mut channel: &UnixStream) -> Result<(), Stop> {
+        let mut addresses = interface_addresses().unwrap_or_default();
+        addresses.truncate(MAXIMUM_ADDRESSES);
+        let greeting = Greeting {
+            software: RELEASE.to_owned(),
+            protocol: PROTOCOL_VERSION,
+            key: self.identity.fingerprint().to_string(),
+            port: self.callbacks.as_ref().map(|callbacks| callbacks.port()),
+            addresses,
+            ..Greeting::default()
+        };
+        channel
+            .write_all(greeting.line(CLIENT).as_bytes())
+            .map_err(|error| {
+                let destination = &self.start.destination;
+                let text = format!("{destination}: the connection was lost: {error}");
+                Stop::new(Exit::Connection, text)
+            })
+    }
+
+    fn absent(&self, system: &str) -> Stop {
+        let text = format!(
+            "{}: there is no longhaul on the far side ({system}): have it put there with \
+             --install-remote, put the same release into its PATH, or name where it is with \
+             --remote-longhaul",
+            self.start.destination
+        );
+        Stop::new(Exit::Connection, text)
+    }
+
+    /// Why there was no greeting.
+    fn silent(&self, silence: &Silence, status: Option<ExitStatus>, said: &str) -> Stop {
+        let host = &self.start.destination;
+        let code = status.and_then(|status| status.code());
+        let connection = |text: String| Stop::new(Exit::Connection, format!("{host}: {text}"));
+        match (silence, code) {
+            (Silence::Noise, _) => connection(
+                "much came from the far side and no greeting of longhaul's: have its shell's \
+                 profile print nothing where there is no terminal"
+                    .to_owned(),
+            ),
+            (Silence::Io(error), _) => connection(format!("ssh was lost: {error}")),
+            (Silence::Ended, Some(SSH_FAILED)) if was_refused(said) => Stop::new(
+                Exit::Authentication,
+                format!("{host}: ssh could not log in; its message is above"),
+            ),
+            (Silence::Ended, Some(SSH_FAILED)) => {
+                connection("ssh did not connect; its message is above".to_owned())
+            }
+            (Silence::Ended, _) => connection(format!(
+                "longhaul did not start on the far side (exit {}): what it said is above; try `{} \
+                 {host} longhaul --version`, or name the binary there with --remote-longhaul",
+                code.map_or("unknown".to_owned(), |code| code.to_string()),
+                self.start.program(),
+            )),
+        }
+    }
+
+    /// Opens further streams: direct ones where any way opens, else over
+    /// further ssh processes.
+    pub fn dialer(self: &Arc<Far>, opened: &Opened, transfer: &Arc<Transfer>) -> Dialer {
+        let Some(beside) = self.begin_beside(opened.rtt) else {
+            return Arc::new(|_, _, _| {
+                let text = "the far side's key cannot be read: both ends need the same release";
+                Err(DialError::Refused(text.to_owned()))
+            });
+        };
+        let (direct, further) = (Arc::clone(&beside.direct), Arc::clone(&beside.further));
+        let most = match opened.rtt >= LONG_PATH {
+            true => MANY_CONNECTIONS,
+            false => FEW_CONNECTIONS,
+        };
+        let welcome = opened.welcome.clone();
+        let transfer = Arc::downgrade(transfer);
+        Arc::new(move |id: StreamId, received, patience| {
+            let stream = match direct.open(&transfer, patience) {
+                Ok(stream) => stream,
+                Err(error) => {
+                    let Some(transfer) = transfer.upgrade() else {
+                        return Err(DialError::Network(error));
+                    };
+                    match direct.way() {
+                        Way::Closed(_) => {
+                            transfer.set_flows(Flows {
+                                streams: Some(most),
+                                ..Flows::default()
+                            });
+                            further.open(most as usize)?
+                        }
+                        // Nothing is left: whether the far side lives, ssh
+                        // finds out.
+                        _ if !transfer.has_message_stream() => further.reach()?,
+                        _ => return Err(DialError::Network(error)),
+                    }
+                }
+            };
+            let join = Join {
+                session: welcome.session,
+                secret: welcome.secret,
+                stream: id.0,
+                received,
+            };
+            join_with(stream, join, patience)
+        })
+    }
+
+    fn begin_beside(&self, rtt: Duration) -> Option<&Beside> {
+        let greeting = self.greeting.get()?.clone();
+        let key: Fingerprint = greeting.key.parse().ok()?;
+        let identity = Some(self.identity.clone());
+        let trust = ServerTrust::Fingerprint(key);
+        let tls = TlsClient::new(trust, identity, TlsOptions::default());
+        let callbacks = self.callbacks.clone();
+        let callbacks =
+            callbacks.filter(|callbacks| callbacks.accept(tls.clone(), self.tcp).is_ok());
+        let channel = greeting.channel.clone();
+        let direct = Direct::new(tls, self.tcp, self.start.clone(), greeting, callbacks, rtt);
+        let beside = Beside {
+            direct: Arc::new(direct),
+            further: Arc::new(Further::new(self.start.clone(), channel)),
+        };
+        Some(self.beside.get_or_init(|| beside))
+    }
+
+    /// How the data went.
+    pub fn route(&self) -> Option<Route> {
+        let beside = self.beside.get()?;
+        let (further, refused) = beside.further.count();
+        Some(Route {
+            way: beside.direct.way(),
+            further,
+            refused,
+            mortal: self.greeting.get()?.mortal,
+        })
+    }
+}
+
+fn join_with(
+    mut stream: longhaul_engine::net::Stream,
+    join: Join,
+    patience: Duration,
+) -> Result<Joined, DialError> {
+    match opening::join(&mut stream, join, patience) {
+        Ok(joined) => Ok(Joined {
+            stream,
+            clear: false,
+            received: joined.received,
+        }),
+        Err(OpenError::Refused(refused)) => Err(DialError::Refused(refused.text)),
+        Err(error) => Err(DialError::Network(error.to_string())),
+    }
+}
+
+impl Drop for Far {
+    fn drop(&mut self) {
+        if let Some(callbacks) = &self.callbacks {
+            callbacks.close();
+        }
+    }
+}

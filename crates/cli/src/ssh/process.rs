@@ -1,0 +1,248 @@
+//! One process of the user's own `ssh`: its standard input and output are one
+//! end of a local pair, what it says on standard error goes to the user as it
+//! is.
+
+use std::ffi::OsString;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::greeting::{self, Line, MAXIMUM_LINE_BYTES};
+
+/// How much a shell's profile may print before the greeting.
+const MAXIMUM_NOISE_BYTES: usize = 64 << 10;
+
+/// How much of what ssh said is kept, to tell why it failed.
+const KEPT_ERRORS_BYTES: usize = 16 << 10;
+
+/// How long a process whose channel is closed may take to end.
+const END_WITHIN: Duration = Duration::from_secs(3);
+
+/// How long an ended process's last words may take to be read.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// How a login is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Login {
+    /// The user may be asked for a password; what he presses is for him.
+    Asking,
+    /// Nobody is asked, and no other connection is shared.
+    Silent,
+}
+
+/// A running `ssh`.
+pub struct SshProcess {
+    child: Child,
+    said: Arc<Mutex<Vec<u8>>>,
+    /// Its other end goes when nothing more can be said.
+    listener: Option<Receiver<()>>,
+}
+
+/// Why no greeting came.
+#[derive(Debug)]
+pub enum Silence {
+    /// The channel ended.
+    Ended,
+    /// Too much else came.
+    Noise,
+    /// Reading failed.
+    Io(io::Error),
+}
+
+impl SshProcess {
+    /// Starts it; the stream is the channel to what runs on the far side.
+    ///
+    /// # Errors
+    ///
+    /// Where it cannot be started.
+    pub fn start(arguments: &[OsString], login: Login) -> io::Result<(SshProcess, UnixStream)> {
+        let (program, rest) = arguments.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+        let (near, far) = UnixStream::pair()?;
+        let output = far.try_clone()?;
+        let mut command = Command::new(program);
+        command
+            .args(rest)
+            .stdin(Stdio::from(OwnedFd::from(far)))
+            .stdout(Stdio::from(OwnedFd::from(output)))
+            .stderr(Stdio::piped());
+        match login {
+            Login::Asking => ignore_interrupts(&mut command),
+            // A group of its own: the terminal's interrupt is not for it.
+            Login::Silent => {
+                command.process_group(0);
+            }
+        }
+        let mut child = command.spawn()?;
+        // The command keeps its ends of the pair open as long as it lives.
+        drop(command);
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let listener = child
+            .stderr
+            .take()
+            .and_then(|errors| listen(errors, Arc::clone(&said), login).ok());
+        Ok((
+            SshProcess {
+                child,
+                said,
+                listener,
+            },
+            near,
+        ))
+    }
+
+    /// What it said last.
+    pub fn said(&self) -> String {
+        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&said).into_owned()
+    }
+
+    /// Waits for its end for a moment, then ends it.
+    pub fn end(&mut self) -> Option<ExitStatus> {
+        if !self.has_ended_within(END_WITHIN) {
+            // It may end just now: then there is nothing to kill.
+            let _ = self.child.kill();
+        }
+        let status = self.child.wait().ok();
+        // Somebody who shares the connection (ControlMaster) may hold standard
+        // error open for hours: what comes within a moment is enough.
+        if let Some(listener) = self.listener.take() {
+            let _ = listener.recv_timeout(LAST_WORDS);
+        }
+        status
+    }
+
+    /// Whether it has ended by itself.
+    pub fn has_ended(&self) -> bool {
+        self.has_ended_within(Duration::ZERO)
+    }
+
+    fn has_ended_within(&self, patience: Duration) -> bool {
+        use rustix::event::{PollFd, PollFlags, poll};
+        use rustix::process::{Pid, PidfdFlags, pidfd_open};
+        let process = Pid::from_child(&self.child);
+        let Ok(descriptor) = pidfd_open(process, PidfdFlags::empty()) else {
+            return false;
+        };
+        let mut polled = [PollFd::new(&descriptor, PollFlags::IN)];
+        let patience = rustix::time::Timespec {
+            tv_sec: i64::try_from(patience.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: patience.subsec_nanos().into(),
+        };
+        matches!(poll(&mut polled, Some(&patience)), Ok(1..))
+    }
+}
+
+impl Drop for SshProcess {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// An interrupt from the terminal reaches every process in the foreground: it
+/// is longhaul's to end the session in order, over the channel that lives.
+#[allow(unsafe_code)] // Only between fork and exec can it be set.
+fn ignore_interrupts(command: &mut Command) {
+    // SAFETY: `signal` is async-signal-safe and touches no memory of ours.
+    unsafe {
+        command.pre_exec(|| {
+            libc::signal(libc::SIGINT, libc::SIG_IGN);
+            Ok(())
+        });
+    }
+}
+
+/// Passes on what ssh says, and keeps the end of it.
+fn listen(
+    mut errors: ChildStderr,
+    said: Arc<Mutex<Vec<u8>>>,
+    login: Login,
+) -> io::Result<Receiver<()>> {
+    let (open, ended) = channel::<()>();
+    std::thread::Builder::new()
+        .name("ssh says".into())
+        .spawn(move || {
+            let _open = open;
+            let mut buffer = [0; 4096];
+            while let Ok(count @ 1..) = errors.read(&mut buffer) {
+                if login == Login::Asking {
+                    // Where standard error is gone nobody is there to read.
+                    let _ = io::stderr().write_all(&buffer[..count]);
+                }
+                let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+                said.extend_from_slice(&buffer[..count]);
+                let surplus = said.len().saturating_sub(KEPT_ERRORS_BYTES);
+                said.drain(..surplus);
+            }
+        })?;
+    Ok(ended)
+}
+
+/// Reads from a channel until the other end's greeting, and not a byte more.
+///
+/// # Errors
+///
+/// [`Silence`].
+pub fn await_greeting(mut channel: impl Read, begins: &str) -> Result<Line, Silence> {
+    let (mut line, mut noise) = (Vec::new(), 0);
+    loop {
+        let mut byte = [0];
+        match channel.read(&mut byte) {
+            Ok(0) => return Err(Silence::Ended),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(Silence::Io(error)),
+        }
+        noise += 1;
+        if noise > MAXIMUM_NOISE_BYTES {
+            return Err(Silence::Noise);
+        }
+        if byte != [b'\n'] {
+            // A longer line is no greeting; its end is enough.
+            if line.len() <= MAXIMUM_LINE_BYTES {
+                line.push(byte[0]);
+            }
+            continue;
+        }
+        if let Some(line) = greeting::parse(&line, begins) {
+            return Ok(line);
+        }
+        line.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ssh::greeting::{Greeting, REMOTE};
+
+    fn greeting() -> Greeting {
+        Greeting {
+            software: "1".into(),
+            key: "k".into(),
+            ..Greeting::default()
+        }
+    }
+
+    #[test]
+    fn a_greeting_is_found_after_what_a_profile_prints() {
+        let text = format!("Welcome!\n\x07no end\n{}rest", greeting().line(REMOTE));
+        let mut channel = text.as_bytes();
+        let found = await_greeting(&mut channel, REMOTE).unwrap();
+        assert_eq!(found, Line::Greeting(greeting()));
+        assert_eq!(channel, b"rest");
+    }
+
+    #[test]
+    fn endless_noise_and_silence_end() {
+        let noise = vec![b'x'; MAXIMUM_NOISE_BYTES + 1];
+        let found = await_greeting(&noise[..], REMOTE);
+        assert!(matches!(found, Err(Silence::Noise)), "{found:?}");
+        let found = await_greeting(&b"no\n"[..], REMOTE);
+        assert!(matches!(found, Err(Silence::Ended)), "{found:?}");
+    }
+}

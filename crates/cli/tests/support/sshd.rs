@@ -1,0 +1,273 @@
+//! A real sshd on loopback with keys, configuration and home of its own, in
+//! namespaces that end with the test.
+
+use std::ffi::OsString;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tempfile::TempDir;
+
+use super::process::Running;
+
+/// Where Debian has it.
+const SSHD: &str = "/usr/sbin/sshd";
+
+/// Whether these tests can run here; says so where not.
+pub fn is_possible() -> bool {
+    if !super::is_root() {
+        return false;
+    }
+    let there = Path::new(SSHD).exists();
+    if !there {
+        println!("skipped: {SSHD} is missing (Debian: openssh-server)");
+    }
+    there
+}
+
+/// How a server differs from the usual one.
+#[derive(Default)]
+pub struct Setting<'a> {
+    /// Lines of `sshd_config`.
+    pub config: &'a str,
+    /// On a host of its own, joined to the client's by a wire; else on
+    /// loopback.
+    pub apart: bool,
+    /// Shell commands before it starts, in its namespaces, where `$far` is the
+    /// user's home.
+    pub before: &'a str,
+}
+
+pub struct Sshd {
+    running: Option<Running>,
+    place: TempDir,
+    port: u16,
+    wire: Option<Wire>,
+}
+
+/// Two network namespaces, the client's and the server's, with a wire.
+struct Wire {
+    client: String,
+    server: String,
+}
+
+/// Ports that the tests' sessions may listen on, apart.
+pub const PORTS: &str = "50000-50009";
+
+impl Wire {
+    fn new() -> Wire {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let [client, server] =
+            ["c", "s"].map(|end| format!("lh{end}{}-{number}", std::process::id()));
+        ip(&format!("netns add {client}"));
+        ip(&format!("netns add {server}"));
+        ip(&format!(
+            "link add wire netns {client} type veth peer name wire netns {server}"
+        ));
+        for (host, address) in [(&client, CLIENT), (&server, SERVER)] {
+            ip(&format!("-n {host} link set lo up"));
+            ip(&format!("-n {host} addr add {address}/24 dev wire"));
+            ip(&format!("-n {host} link set wire up"));
+        }
+        Wire { client, server }
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        for host in [&self.client, &self.server] {
+            // The test fails by itself where it does.
+            let _ = Command::new("ip").args(["netns", "del", host]).status();
+        }
+    }
+}
+
+const CLIENT: &str = "10.79.0.1";
+const SERVER: &str = "10.79.0.2";
+
+fn ip(arguments: &str) {
+    let mut command = Command::new("ip");
+    command.args(arguments.split(' '));
+    assert!(command.status().unwrap().success(), "ip {arguments}");
+}
+
+impl Sshd {
+    pub fn start() -> Sshd {
+        Sshd::with(&Setting::default())
+    }
+
+    /// The user is root, and his home an empty directory.
+    pub fn with(setting: &Setting<'_>) -> Sshd {
+        let place = tempfile::tempdir().unwrap();
+        let at = place.path();
+        std::fs::create_dir(at.join("home")).unwrap();
+        make_key(&at.join("host_key"));
+        make_key(&at.join("user_key"));
+        std::fs::copy(at.join("user_key.pub"), at.join("authorized")).unwrap();
+        let free = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = free.local_addr().unwrap().port();
+        drop(free);
+        let mut sshd = Sshd {
+            running: None,
+            place,
+            port,
+            wire: setting.apart.then(Wire::new),
+        };
+        sshd.configure(setting.config);
+        sshd.trust_host_key();
+        sshd.run(setting.before);
+        sshd
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.place.path().join(name)
+    }
+
+    fn configure(&self, more: &str) {
+        let at = self.place.path().display();
+        let (port, address) = (self.port, self.address());
+        let server = format!(
+            "{more}\nPort {port}\nListenAddress {address}\nHostKey {at}/host_key\n\
+             AuthorizedKeysFile {at}/authorized\nPidFile none\nUsePAM no\nStrictModes no\n\
+             PermitRootLogin yes\nPasswordAuthentication no\nPrintMotd no\n"
+        );
+        std::fs::write(self.at("sshd_config"), server).unwrap();
+        let client = format!(
+            "Host dtn\n HostName {address}\n Port {port}\n User root\n IdentityFile {at}/user_key\n \
+             IdentitiesOnly yes\n IdentityAgent none\n UserKnownHostsFile {at}/known_hosts\n \
+             GlobalKnownHostsFile none\n StrictHostKeyChecking yes\n"
+        );
+        std::fs::write(self.at("ssh_config"), client).unwrap();
+    }
+
+    /// As after a first login.
+    pub fn trust_host_key(&self) {
+        let key = std::fs::read_to_string(self.at("host_key.pub")).unwrap();
+        let line = format!("[{}]:{} {key}", self.address(), self.port);
+        std::fs::write(self.at("known_hosts"), line).unwrap();
+    }
+
+    /// The host has another key than the one that is trusted.
+    pub fn distrust_host_key(&self) {
+        make_key(&self.at("other_key"));
+        let key = std::fs::read_to_string(self.at("other_key.pub")).unwrap();
+        let line = format!("[{}]:{} {key}", self.address(), self.port);
+        std::fs::write(self.at("known_hosts"), line).unwrap();
+    }
+
+    /// Nobody may log in any more.
+    pub fn lock_out(&self) {
+        std::fs::write(self.at("authorized"), "").unwrap();
+    }
+
+    fn run(&mut self, before: &str) {
+        let script = format!(
+            "set -e; home={home}; far=$(getent passwd root | cut -d: -f6); mount --bind $home $far; mount -t tmpfs none /run; \
+             mkdir /run/sshd; {before}\n exec {SSHD} -D -e -f {config} 2>&1",
+            home = self.home().display(),
+            config = self.at("sshd_config").display(),
+        );
+        let mut command = match &self.wire {
+            Some(wire) => within(&wire.server, "unshare"),
+            None => Command::new("unshare"),
+        };
+        command
+            .args(["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"])
+            .args(["sh", "-c", &script]);
+        let running = Running::start(&mut command);
+        loop {
+            match running.line() {
+                Some(line) if line.contains("Server listening on") => break,
+                Some(_) => {}
+                None => panic!("sshd did not start: {:?}", running.wait()),
+            }
+        }
+        self.running = Some(running);
+    }
+
+    fn address(&self) -> &'static str {
+        match self.wire {
+            Some(_) => SERVER,
+            None => "127.0.0.1",
+        }
+    }
+
+    /// Nobody can connect to the server's ports for sessions.
+    pub fn close_server(&self) {
+        let host = &self.wire.as_ref().unwrap().client;
+        ip(&format!(
+            "-n {host} rule add to {SERVER} ipproto tcp dport {PORTS} prohibit"
+        ));
+    }
+
+    /// Nor to the client's.
+    pub fn close_client(&self) {
+        let host = &self.wire.as_ref().unwrap().server;
+        ip(&format!(
+            "-n {host} rule add to {CLIENT} ipproto tcp dport {PORTS} prohibit"
+        ));
+    }
+
+    /// The user's home on the far side.
+    pub fn home(&self) -> PathBuf {
+        self.at("home")
+    }
+
+    /// The client's ssh, as `LONGHAUL_SSH` names it.
+    pub fn ssh(&self) -> String {
+        format!("ssh -F {}", self.at("ssh_config").display())
+    }
+
+    /// `longhaul` with a subcommand, to reach `dtn` with this very binary on
+    /// the far side.
+    pub fn command(&self, subcommand: &str) -> Command {
+        let mut command = self.bare_command(subcommand);
+        command.args(["--remote-longhaul", env!("CARGO_BIN_EXE_longhaul")]);
+        command
+    }
+
+    /// The same, with whatever the far side has.
+    pub fn bare_command(&self, subcommand: &str) -> Command {
+        self.command_of(Path::new(env!("CARGO_BIN_EXE_longhaul")), subcommand)
+    }
+
+    /// The same with another binary on this side.
+    pub fn command_of(&self, binary: &Path, subcommand: &str) -> Command {
+        let mut command = match &self.wire {
+            Some(wire) => within(&wire.client, binary),
+            None => Command::new(binary),
+        };
+        command
+            .arg(subcommand)
+            .env("LONGHAUL_SSH", self.ssh())
+            .env("LONGHAUL_CONFIG_DIR", "/nonexistent/longhaul");
+        if self.wire.is_some() {
+            command.args(["--ports", PORTS]);
+        }
+        command
+    }
+}
+
+fn within(host: &str, program: impl AsRef<std::ffi::OsStr>) -> Command {
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", host]).arg(program);
+    command
+}
+
+fn make_key(path: &Path) {
+    let made = Command::new("ssh-keygen")
+        .args(["-q", "-t", "ed25519", "-N", "", "-C", "test", "-f"])
+        .arg(path)
+        .status()
+        .unwrap();
+    assert!(made.success());
+}
+
+/// `dtn:` and a path.
+pub fn at_dtn(path: impl AsRef<std::ffi::OsStr>) -> OsString {
+    let mut endpoint = OsString::from("dtn:");
+    endpoint.push(path);
+    endpoint
+}

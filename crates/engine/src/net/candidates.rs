@@ -1,0 +1,263 @@
+//! Addresses at which an end may be reached, and which of many answers first.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+/// How long an address has for itself before the next is tried beside it. RFC
+/// 8305, section 8, recommends 250 ms and allows 100: here more addresses than
+/// usual lead nowhere (other hosts' private ones), and nobody watches.
+const STAGGER: Duration = Duration::from_millis(100);
+
+/// More addresses than this are not tried.
+pub const MAXIMUM_CANDIDATES: usize = 24;
+
+/// Tries one address until a deadline.
+pub type Attempt<T> = Arc<dyn Fn(SocketAddr, Instant) -> Result<T, String> + Send + Sync>;
+
+/// What the first address gave that answered as it should, and which it was.
+/// Each is tried [`STAGGER`] after the one before, or at once when that failed.
+///
+/// # Errors
+///
+/// For each address that failed, why; those that were silent are not in it.
+pub fn first_to_answer<T: Send + 'static>(
+    addresses: &[SocketAddr],
+    deadline: Instant,
+    attempt: &Attempt<T>,
+) -> Result<(SocketAddr, T), Vec<(SocketAddr, String)>> {
+    let (sender, results) = channel();
+    let mut waiting = addresses.iter().take(MAXIMUM_CANDIDATES);
+    let mut under_way = 0;
+    let mut failures = Vec::new();
+    loop {
+        if let Some(address) = waiting.next() {
+            try_one(*address, deadline, Arc::clone(attempt), sender.clone());
+            under_way += 1;
+        }
+        if under_way == 0 {
+            return Err(failures);
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        let patience = match waiting.len() {
+            0 => left,
+            _ => STAGGER.min(left),
+        };
+        match results.recv_timeout(patience) {
+            Ok((address, Ok(found))) => return Ok((address, found)),
+            Ok((address, Err(cause))) => {
+                under_way -= 1;
+                failures.push((address, cause));
+            }
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+                if Instant::now() >= deadline {
+                    return Err(failures);
+                }
+            }
+        }
+    }
+}
+
+type Tried<T> = (SocketAddr, Result<T, String>);
+
+/// On a thread of its own; what nobody waits for any more is dropped.
+fn try_one<T: Send + 'static>(
+    address: SocketAddr,
+    deadline: Instant,
+    attempt: Attempt<T>,
+    results: Sender<Tried<T>>,
+) {
+    let failed = results.clone();
+    let started = std::thread::Builder::new()
+        .name("candidate".into())
+        .spawn(move || {
+            let _ = results.send((address, attempt(address, deadline)));
+        });
+    if let Err(error) = started {
+        let _ = failed.send((address, Err(error.to_string())));
+    }
+}
+
+/// The addresses of this host's interfaces that are up and that another host
+/// may reach: no loopback, nothing that is valid on one link only.
+///
+/// # Errors
+///
+/// As `getifaddrs`.
+#[allow(unsafe_code)] // No safe binding lists interfaces.
+pub fn interface_addresses() -> io::Result<Vec<IpAddr>> {
+    let mut list = std::ptr::null_mut();
+    // SAFETY: the pointer is valid for writing; what it is set to is freed
+    // below, and not used after that.
+    if unsafe { libc::getifaddrs(&raw mut list) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let mut addresses = Vec::new();
+    let mut next = list;
+    while !next.is_null() {
+        // SAFETY: each entry of the list is valid until the list is freed.
+        let entry = unsafe { &*next };
+        next = entry.ifa_next;
+        let up = entry.ifa_flags & libc::IFF_UP as libc::c_uint != 0;
+        if up && !entry.ifa_addr.is_null() {
+            // SAFETY: the address is as long as its family says.
+            addresses.extend(unsafe { address_of(entry.ifa_addr) });
+        }
+    }
+    // SAFETY: `list` came from `getifaddrs` and is freed once.
+    unsafe { libc::freeifaddrs(list) };
+    addresses.retain(is_reachable);
+    addresses.dedup();
+    Ok(addresses)
+}
+
+/// # Safety
+///
+/// `address` points to a socket address whose length fits its family.
+#[allow(unsafe_code)] // What `getifaddrs` gives are pointers.
+unsafe fn address_of(address: *const libc::sockaddr) -> Option<IpAddr> {
+    // SAFETY: promised by the caller; read unaligned, as only the family's
+    // own type is sure to be aligned.
+    match i32::from(unsafe { (*address).sa_family }) {
+        libc::AF_INET => {
+            // SAFETY: as above.
+            let found = unsafe { address.cast::<libc::sockaddr_in>().read_unaligned() };
+            let bytes = found.sin_addr.s_addr.to_ne_bytes();
+            Some(IpAddr::V4(Ipv4Addr::from(bytes)))
+        }
+        libc::AF_INET6 => {
+            // SAFETY: as above.
+            let found = unsafe { address.cast::<libc::sockaddr_in6>().read_unaligned() };
+            Some(IpAddr::V6(Ipv6Addr::from(found.sin6_addr.s6_addr)))
+        }
+        _ => None,
+    }
+}
+
+fn is_reachable(address: &IpAddr) -> bool {
+    let linked = match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    };
+    !(address.is_loopback() || address.is_unspecified() || address.is_multicast() || linked)
+}
+
+/// The addresses in `SSH_CONNECTION`, as sshd sets it: the client's and the
+/// server's.
+pub fn ssh_connection() -> Option<(IpAddr, IpAddr)> {
+    let text = std::env::var("SSH_CONNECTION").ok()?;
+    parse_ssh_connection(&text)
+}
+
+fn parse_ssh_connection(text: &str) -> Option<(IpAddr, IpAddr)> {
+    let mut words = text.split(' ');
+    let client = words.next()?.parse().ok()?;
+    let server = words.nth(1)?.parse().ok()?;
+    Some((client, server))
+}
+
+/// Whether `logind` ends what a login started when the login ends
+/// (`KillUserProcesses`), as its files say.
+pub fn login_ends_processes() -> bool {
+    let mut files = vec![std::path::PathBuf::from("/etc/systemd/logind.conf")];
+    for directory in [
+        "/usr/lib/systemd/logind.conf.d",
+        "/etc/systemd/logind.conf.d",
+    ] {
+        let listed = std::fs::read_dir(directory).into_iter().flatten().flatten();
+        let mut more: Vec<_> = listed.map(|entry| entry.path()).collect();
+        more.sort();
+        files.extend(more);
+    }
+    let texts = files
+        .iter()
+        .filter_map(|file| std::fs::read_to_string(file).ok());
+    let is_systemd = std::path::Path::new("/run/systemd/system").exists();
+    is_systemd && texts.filter_map(|text| kill_setting(&text)).next_back() == Some(true)
+}
+
+/// The last setting of a file, where it has one.
+fn kill_setting(text: &str) -> Option<bool> {
+    let values = text
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("KillUserProcesses="));
+    let last = values.last()?;
+    Some(["yes", "true", "1", "on"].contains(&last.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addresses(count: u16) -> Vec<SocketAddr> {
+        (1..=count)
+            .map(|port| SocketAddr::from(([127, 0, 0, 1], port)))
+            .collect()
+    }
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(60)
+    }
+
+    #[test]
+    fn the_first_that_answers_wins_and_failures_do_not_wait() {
+        let attempt: Attempt<u16> = Arc::new(|address, _| match address.port() {
+            20 => Ok(20),
+            port => Err(format!("no {port}")),
+        });
+        let found = first_to_answer(&addresses(20), soon(), &attempt).unwrap();
+        assert_eq!(found, (addresses(20)[19], 20));
+        let failures = first_to_answer(&addresses(3), soon(), &attempt).unwrap_err();
+        assert_eq!(failures.len(), 3);
+        assert_eq!(first_to_answer(&[], soon(), &attempt), Err(Vec::new()));
+    }
+
+    #[test]
+    fn a_silent_address_holds_nobody_up() {
+        let (hold, held) = std::sync::mpsc::channel::<()>();
+        let held = std::sync::Mutex::new(held);
+        let attempt: Attempt<()> = Arc::new(move |address, _| {
+            if address.port() == 1 {
+                let _ = held.lock().unwrap().recv();
+            }
+            Ok(())
+        });
+        let found = first_to_answer(&addresses(2), soon(), &attempt).unwrap();
+        assert_eq!(found.0.port(), 2);
+        drop(hold);
+    }
+
+    #[test]
+    fn no_more_than_the_bound_are_tried() {
+        let attempt: Attempt<()> = Arc::new(|_, _| Err("no".to_owned()));
+        let failures = first_to_answer(&addresses(100), soon(), &attempt).unwrap_err();
+        assert_eq!(failures.len(), MAXIMUM_CANDIDATES);
+    }
+
+    #[test]
+    fn only_what_others_can_reach_is_told() {
+        let told = interface_addresses().unwrap();
+        assert!(told.iter().all(is_reachable), "{told:?}");
+        for never in ["127.0.0.1", "::1", "169.254.1.1", "fe80::1", "0.0.0.0"] {
+            assert!(!is_reachable(&never.parse().unwrap()), "{never}");
+        }
+        assert!(is_reachable(&"10.0.0.1".parse().unwrap()));
+    }
+
+    #[test]
+    fn what_sshd_and_logind_say_is_read() {
+        let pair = parse_ssh_connection("192.0.2.1 5000 2001:db8::1 22").unwrap();
+        assert_eq!(
+            pair,
+            ("192.0.2.1".parse().unwrap(), "2001:db8::1".parse().unwrap())
+        );
+        assert_eq!(parse_ssh_connection("UNKNOWN 0 UNKNOWN 0"), None);
+        assert_eq!(kill_setting("[Login]\n#KillUserProcesses=yes\n"), None);
+        assert_eq!(
+            kill_setting("KillUserProcesses=no\nKillUserProcesses=yes"),
+            Some(true)
+        );
+    }
+}

@@ -1,0 +1,176 @@
+//! Carries bytes between a pair of pipes that somebody else made (the standard
+//! streams that sshd gives) and a local socket, so that a stream below a
+//! session is always a socket: one that can be shut down from any thread.
+//!
+//! They are copied, not spliced: `splice` holds the pipe's lock while it waits
+//! for the socket, so that sshd, which writes without blocking, stands still
+//! as a whole (1 MB/s where copying made 30).
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use rustix::fs::{FileType, fstat};
+
+/// Bytes moved at once: what a pipe holds by default.
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// What carries the bytes outward; it ends when the socket does.
+pub struct Outward {
+    ended: Receiver<()>,
+}
+
+impl Outward {
+    /// Waits until everything that was written has left, at most so long.
+    pub fn drain(&self, patience: Duration) {
+        // Whoever carries drops his end when he is done.
+        let ended = self.ended.recv_timeout(patience);
+        debug_assert_ne!(ended, Ok(()));
+        let _: Result<(), RecvTimeoutError> = ended;
+    }
+}
+
+/// A socket whose bytes come from `input` and go to `output`.
+///
+/// # Errors
+///
+/// Where the system gives no socket or thread.
+pub fn join(input: OwnedFd, output: OwnedFd) -> io::Result<(UnixStream, Outward)> {
+    let (done, ended) = channel();
+    let outward = Outward { ended };
+    if is_one_socket(&input, &output) {
+        // Nothing to carry: the kernel sends what was written.
+        return Ok((UnixStream::from(input), outward));
+    }
+    let (near, far) = UnixStream::pair()?;
+    let far = OwnedFd::from(far);
+    let back = far.try_clone()?;
+    start("channel in", move || {
+        carry(input, &far);
+        let _ = UnixStream::from(far).shutdown(Shutdown::Write);
+    })?;
+    start("channel out", move || {
+        carry(back, &output);
+        finish(output, &done);
+    })?;
+    Ok((near, outward))
+}
+
+/// Carries between two standard streams and a socket that somebody else serves,
+/// until that has ended.
+///
+/// # Errors
+///
+/// Where the system gives no descriptor or thread.
+pub fn carry_between(input: OwnedFd, output: OwnedFd, socket: UnixStream) -> io::Result<()> {
+    let there = OwnedFd::from(socket.try_clone()?);
+    start("channel in", move || {
+        carry(input, &there);
+        let _ = UnixStream::from(there).shutdown(Shutdown::Write);
+    })?;
+    carry(socket.into(), &output);
+    Ok(())
+}
+
+fn start(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let thread = std::thread::Builder::new().name(name.into());
+    thread.spawn(run).map(drop)
+}
+
+/// Closes first, then lets whoever waits go on.
+fn finish(output: OwnedFd, _done: &Sender<()>) {
+    drop(output);
+}
+
+/// Whether both are the same local socket, as some systems have it.
+fn is_one_socket(input: &OwnedFd, output: &OwnedFd) -> bool {
+    let (Ok(input_status), Ok(output_status)) = (fstat(input), fstat(output)) else {
+        return false;
+    };
+    let is_socket = FileType::from_raw_mode(input_status.st_mode) == FileType::Socket;
+    let same =
+        (input_status.st_dev, input_status.st_ino) == (output_status.st_dev, output_status.st_ino);
+    let domain = rustix::net::sockopt::socket_domain(input);
+    is_socket && same && domain == Ok(rustix::net::AddressFamily::UNIX)
+}
+
+/// Until one side ends.
+fn carry(from: OwnedFd, to: &OwnedFd) {
+    let mut from = File::from(from);
+    let Ok(mut to) = to.try_clone().map(File::from) else {
+        return;
+    };
+    let mut buffer = vec![0; CHUNK_BYTES];
+    loop {
+        match from.read(&mut buffer) {
+            Ok(0) => return,
+            Ok(count) if to.write_all(&buffer[..count]).is_err() => return,
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BYTES: usize = 3 << 20;
+
+    fn exchange(
+        input: OwnedFd,
+        output: OwnedFd,
+        mut far_in: impl Write + Send,
+        far_out: impl Read,
+    ) {
+        let (mut near, outward) = join(input, output).unwrap();
+        let sent: Vec<u8> = (0..BYTES).map(|at| (at % 251) as u8).collect();
+        let mut far_out = far_out.take(BYTES as u64);
+        std::thread::scope(|scope| {
+            scope.spawn(|| far_in.write_all(&sent).unwrap());
+            let mut echo = near.try_clone().unwrap();
+            scope.spawn(move || {
+                let mut whole = vec![0; BYTES];
+                echo.read_exact(&mut whole).unwrap();
+                near.write_all(&whole).unwrap();
+                near.shutdown(Shutdown::Write).unwrap();
+            });
+            let mut back = Vec::new();
+            far_out.read_to_end(&mut back).unwrap();
+            assert!(back == sent);
+        });
+        outward.drain(Duration::from_secs(60));
+    }
+
+    #[test]
+    fn pipes_become_a_socket() {
+        let (from_near, near_out) = std::io::pipe().unwrap();
+        let (near_in, to_near) = std::io::pipe().unwrap();
+        exchange(near_in.into(), near_out.into(), to_near, from_near);
+    }
+
+    #[test]
+    fn a_socket_stays_what_it_is() {
+        let (near, mut far) = UnixStream::pair().unwrap();
+        let twin: OwnedFd = near.try_clone().unwrap().into();
+        let (mut joined, _outward) = join(near.into(), twin).unwrap();
+        joined.write_all(b"ab").unwrap();
+        let mut got = [0; 2];
+        far.read_exact(&mut got).unwrap();
+        assert_eq!(&got, b"ab");
+    }
+
+    #[test]
+    fn the_end_of_the_input_is_the_end_of_the_socket() {
+        let (near_in, to_near) = std::io::pipe().unwrap();
+        let (_from_near, near_out) = std::io::pipe().unwrap();
+        let (mut near, _outward) = join(near_in.into(), near_out.into()).unwrap();
+        drop(to_near);
+        assert_eq!(near.read(&mut [0; 8]).unwrap(), 0);
+    }
+}
