@@ -7,16 +7,10 @@ use longhaul_engine::net::tcp::{self, ListenError, TcpOptions};
 
 /// Ports that may be listened on, as a firewall's administrator opened them;
 /// `0-0` is any that the system gives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ports {
     first: u16,
     last: u16,
-}
-
-impl Default for Ports {
-    fn default() -> Ports {
-        Ports { first: 0, last: 0 }
-    }
 }
 
 impl std::fmt::Display for Ports {

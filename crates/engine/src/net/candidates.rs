@@ -180,10 +180,10 @@ pub fn login_ends_processes() -> bool {
 
 /// The last setting of a file, where it has one.
 fn kill_setting(text: &str) -> Option<bool> {
-    let values = text
+    let mut values = text
         .lines()
         .filter_map(|line| line.trim().strip_prefix("KillUserProcesses="));
-    let last = values.last()?;
+    let last = values.next_back()?;
     Some(["yes", "true", "1", "on"].contains(&last.trim()))
 }
 

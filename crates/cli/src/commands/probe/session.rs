@@ -176,6 +176,8 @@ impl Ask<'_> {
             verify_written: false,
             names: names.map(|names| names.into_iter().map(Into::into).collect()),
             copy_links: false,
+            kept_digests_only: true,
+            large_files: 1,
         }
     }
 
