@@ -8,6 +8,7 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -96,6 +97,13 @@ fn labs_left() -> Vec<String> {
     entries.unwrap_or_default()
 }
 
+/// What the machine lets everybody use.
+fn allowed_congestion() -> BTreeSet<String> {
+    let text = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_allowed_congestion_control");
+    let words = text.unwrap();
+    words.split_whitespace().map(ToOwned::to_owned).collect()
+}
+
 /// Processes that carry a mark in their environment.
 fn processes_with(mark: &str) -> usize {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
@@ -115,8 +123,7 @@ fn a_killed_lab_leaves_nothing_after_the_next_start() {
     }
     let mut random = Random::new();
     let kills = std::env::var("LONGHAUL_LAB_KILLS").map_or(4, |kills| kills.parse().unwrap());
-    let allowed = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
-    let before = std::fs::read_to_string(allowed).unwrap();
+    let before = allowed_congestion();
     let behind = tempfile::tempdir().unwrap();
     let device = format!("{}:rate=100MBps", behind.path().display());
     let mut storages = 0;
@@ -164,7 +171,12 @@ fn a_killed_lab_leaves_nothing_after_the_next_start() {
         assert!(left.is_empty(), "{left:?}");
         assert_eq!(processes_with(&mark), 0);
     }
-    assert_eq!(std::fs::read_to_string(allowed).unwrap(), before);
+    // A lab that just starts beside this allows more for a moment.
+    let put_back = (0..600).any(|_| {
+        std::thread::sleep(Duration::from_millis(50));
+        allowed_congestion().is_subset(&before)
+    });
+    assert!(put_back, "{:?}, before {before:?}", allowed_congestion());
     println!("{kills} labs killed, {storages} of them with storage");
 }
 
