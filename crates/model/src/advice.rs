@@ -324,7 +324,7 @@ mod tests {
         assert_eq!(remedy.value, "4096 16384 33554432");
         assert_eq!((remedy.host, remedy.one_stream), ("sending", Some(117e6)));
         assert!(advice[0].text.contains("8 streams make up"), "{advice:?}");
-        assert!(advice[0].text.contains("at most 231"), "{advice:?}");
+        assert!(advice[0].text.contains("at most 232"), "{advice:?}");
     }
 
     #[test]

@@ -96,8 +96,8 @@ impl Transfer {
         }
         let mut pulses = Vec::new();
         for (id, info) in infos {
-            if let Some(slot) = shared.streams.get_mut(&id) {
-                pulses.push((id, slot.pulse(info.as_ref(), now)));
+            if let (Some(slot), Some(info)) = (shared.streams.get_mut(&id), info) {
+                pulses.push((id, slot.pulse(&info, now)));
             }
         }
         let known: Vec<Pulse> = pulses.iter().map(|(_, pulse)| *pulse).collect();
@@ -167,22 +167,17 @@ impl Shared {
 }
 
 impl super::streams::Slot {
-    /// Notes whether bytes moved since the last look; of a channel of another
-    /// process what that took and gave.
-    fn pulse(&mut self, info: Option<&TcpInfo>, now: Moment) -> Pulse {
-        let bytes = match info {
-            Some(info) => {
-                info.acknowledged.unwrap_or_default().0 + info.received.unwrap_or_default().0
-            }
-            None => self.handle().bytes_written().0 + self.handle().bytes_read().0,
-        };
+    /// Notes whether bytes moved since the last look.
+    fn pulse(&mut self, info: &TcpInfo, now: Moment) -> Pulse {
+        let acknowledged = info.acknowledged.unwrap_or_default().0;
+        let bytes = acknowledged + info.received.unwrap_or_default().0;
         if bytes != self.moved.0 {
             self.moved = (bytes, now);
         }
         Pulse {
             moved: self.moved.1,
-            timeouts: info.map_or(0, |info| info.timeouts),
-            rtt: info.map_or(Duration::ZERO, |info| info.rtt),
+            timeouts: info.timeouts,
+            rtt: info.rtt,
         }
     }
 }
