@@ -95,7 +95,8 @@ impl Trial {
     }
 }
 
-const SERVER: [&str; 2] = ["--server", "iperf3 -s -1"];
+/// It gives what it counted to the client, as JSON.
+const SERVER: [&str; 2] = ["--server", "exec iperf3 -s -1 -J >/dev/null"];
 
 /// Seconds that are left out at the beginning: slow start doubles in each RTT
 /// from 10 segments to the BDP, then the queue fills and the first losses of it
@@ -153,7 +154,8 @@ fn arrived(output: &Value) -> Result<f64, String> {
         (b + bytes, s + seconds)
     });
     if whole.len() < 3 {
-        return Err(format!("iperf3's server says too little: {output}"));
+        let said = &output["server_output_json"];
+        return Err(format!("iperf3's server says too little: {said}"));
     }
     Ok(bytes * 8.0 / seconds)
 }
