@@ -24,7 +24,7 @@ pub fn write(about: &About, kept: &Kept) -> Result<(), String> {
     let mut text = format!(
         "# What the lab does beside what it is asked for\n\n\
          {}, commit {}, {}, Linux {}. Made by `cargo xtask bench lab`, release build, hosts with \
-         cubic, rounds interleaved; median (least–greatest).\n\n",
+         cubic; median (least–greatest).\n\n",
         about.date, about.commit, about.machine, about.kernel
     );
     streams(&mut text, kept);
@@ -51,7 +51,7 @@ fn verdict(holds: bool) -> &'static str {
 }
 
 fn streams(text: &mut String, kept: &Kept) {
-    *text += "## One stream\n\niperf3, one TCP stream for 10 s after its ramp, line of 10 Gbit/s, \
+    *text += "## One stream\n\niperf3, one TCP stream for 8 s after its ramp, line of 10 Gbit/s, \
               queue of 1 BDP; at the receiver. The first round is thrown away.\n\n\
               | RTT, ms | Gbit/s | bar | holds | emulator, share of a processor |\n|---|---|---|---|---|\n";
     for (rtt, bar) in STREAMS {
@@ -71,7 +71,7 @@ fn streams(text: &mut String, kept: &Kept) {
 }
 
 fn round_trips(text: &mut String, kept: &Kept) {
-    *text += "\n## RTT\n\nLine of 1 Gbit/s; ping, 500 times each 10 ms, while another process \
+    *text += "\n## RTT\n\nLine of 1 Gbit/s; ping, 300 times each 10 ms, while another process \
               takes what it can of a processor. Bar: within 0.2 ms (median).\n\n\
               | asked, ms | median of each round, ms | 95 % below | 99 % below | pings within 0.2 ms | holds | \
               emulator, share of a processor |\n|---|---|---|---|---|---|---|\n";
@@ -104,7 +104,7 @@ fn capacities(text: &mut String, kept: &Kept) {
     let _ = write!(
         text,
         "\n## Capacity\n\nLine of 1 Gbit/s, queue of 1 BDP (4 MiB at 0.4 ms); iperf3, one stream \
-         for 10 s after its ramp, at the receiver, while another process takes what it can of a \
+         for 8 s after its ramp, at the receiver, while another process takes what it can of a \
          processor. Asked: 1448/1538 of the line, {CAPACITY:.2} Mbit/s. Bar: within 0.5 %.\n\n\
          | RTT, ms | Mbit/s | of what was asked | holds | emulator, share of a processor | of it, \
          watching the clock |\n|---|---|---|---|---|---|\n"

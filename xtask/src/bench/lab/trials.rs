@@ -50,20 +50,19 @@ pub struct Trial {
 
 /// All of them, in the order of a round.
 pub fn all() -> Vec<Trial> {
-    let twice = |what| Trial { what, rounds: 2 };
     let once = |what| Trial { what, rounds: 1 };
     let mut trials: Vec<Trial> = Vec::new();
     // The first of these is thrown away: memory is warm then.
     trials.extend(STREAMS.map(|(rtt, _)| Trial {
         what: What::Stream(rtt),
-        rounds: 3,
+        rounds: 2,
     }));
-    trials.extend(RTTS.map(What::Rtt).map(twice));
-    trials.extend(RTTS.map(What::Capacity).map(twice));
+    trials.extend(RTTS.map(What::Rtt).map(once));
+    trials.extend(RTTS.map(What::Capacity).map(once));
     trials.extend(LOSSES.map(What::DatagramLoss).map(once));
     trials.extend(LOSSES.map(What::SegmentLoss).map(once));
     trials.push(once(What::Damage));
-    trials.extend(FLOWS.map(What::Device).map(twice));
+    trials.extend(FLOWS.map(What::Device).map(once));
     trials
 }
 
@@ -162,14 +161,14 @@ fn arrived(output: &Value) -> Result<f64, String> {
 
 fn stream(hosts: &Hosts, rtt: f64) -> Result<Value, String> {
     let options = path(rtt, "10gbit", "");
-    let (output, report) = iperf3(hosts, &options, &["-t", "10", "-O", &ramp(rtt)], false)?;
+    let (output, report) = iperf3(hosts, &options, &["-t", "8", "-O", &ramp(rtt)], false)?;
     Ok(json!({ "gbit": arrived(&output)? / 1e9, "emulator": emulator(&report) }))
 }
 
 fn round_trips(hosts: &Hosts, rtt: f64) -> Result<Value, String> {
     let options = path(rtt, "1gbit", "");
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
-    let ping = ["ping", "-i", "0.01", "-c", "500", "lab-b"];
+    let ping = ["ping", "-i", "0.01", "-c", "300", "lab-b"];
     let (output, report) = hosts.run(&options, &ping, true)?;
     let mut times: Vec<f64> = output
         .lines()
@@ -192,14 +191,14 @@ fn capacity(hosts: &Hosts, rtt: f64) -> Result<Value, String> {
     // One BDP of so short a path is less than what one wake-up brings.
     let queue = if rtt < 1.0 { "--queue=4MiB" } else { "" };
     let options = path(rtt, "1gbit", queue);
-    let (output, report) = iperf3(hosts, &options, &["-t", "10", "-O", &ramp(rtt)], true)?;
+    let (output, report) = iperf3(hosts, &options, &["-t", "8", "-O", &ramp(rtt)], true)?;
     Ok(json!({ "mbit": arrived(&output)? / 1e6, "emulator": emulator(&report) }))
 }
 
 fn datagrams(hosts: &Hosts, loss: f64) -> Result<Value, String> {
     let further = format!("--loss={loss:e} --loss-back=0");
     let options = path(2.0, "1gbit", &further);
-    let client = ["-u", "-b", "200M", "-l", "1448", "-t", "12"];
+    let client = ["-u", "-b", "200M", "-l", "1448", "-t", "8"];
     let (output, report) = iperf3(hosts, &options, &client, false)?;
     let sum = &output["server_output_json"]["end"]["sum"];
     Ok(json!({ "lost": sum["lost_packets"], "of": sum["packets"],
@@ -209,7 +208,7 @@ fn datagrams(hosts: &Hosts, loss: f64) -> Result<Value, String> {
 fn segments(hosts: &Hosts, loss: f64) -> Result<Value, String> {
     let further = format!("--loss={loss:e} --loss-back=0");
     let options = path(0.4, "5gbit", &further);
-    let client = ["-t", "12", "-P", "4"];
+    let client = ["-t", "8", "-P", "4"];
     let (output, report) = iperf3(hosts, &options, &client, false)?;
     let there = &report["directions"][0];
     Ok(json!({ "lost": there["losses"], "of": there["offered"],
