@@ -168,22 +168,20 @@ fn stream(hosts: &Hosts, rtt: f64) -> Result<Value, String> {
 fn round_trips(hosts: &Hosts, rtt: f64) -> Result<Value, String> {
     let options = path(rtt, "1gbit", "");
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
-    let ping = ["ping", "-i", "0.01", "-c", "300", "lab-b"];
+    let ping = ["ping", "-q", "-i", "0.01", "-c", "300", "lab-b"];
     let (output, report) = hosts.run(&options, &ping, true)?;
-    let mut times: Vec<f64> = output
+    // Microseconds are in its last line alone.
+    let last = output
         .lines()
-        .filter_map(|line| line.split_once("time=")?.1.split(' ').next()?.parse().ok())
-        .collect();
-    times.sort_by(f64::total_cmp);
-    let at = |share: f64| times.get((times.len() as f64 * share) as usize).copied();
-    let within = times
-        .iter()
-        .filter(|time| (*time - rtt).abs() <= 0.2)
-        .count();
+        .find_map(|line| line.strip_prefix("rtt min/avg/max/mdev = "));
+    let numbers = last.unwrap_or_default().trim_end_matches(" ms").split('/');
+    let numbers: Vec<f64> = numbers.filter_map(|number| number.parse().ok()).collect();
+    let [least, mean, greatest, deviation] = numbers[..] else {
+        return Err(format!("ping says something else: {output}"));
+    };
     Ok(
-        json!({ "ms": { "least": at(0.0), "median": at(0.5), "95%": at(0.95), "99%": at(0.99),
-        "greatest": times.last() }, "count": times.len(), "within": within,
-        "emulator": emulator(&report) }),
+        json!({ "ms": { "least": least, "mean": mean, "greatest": greatest,
+        "deviation": deviation }, "emulator": emulator(&report) }),
     )
 }
 
