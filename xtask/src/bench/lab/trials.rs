@@ -174,7 +174,9 @@ fn round_trips(hosts: &Hosts, rtt: f64) -> Result<Value, String> {
     let last = output
         .lines()
         .find_map(|line| line.strip_prefix("rtt min/avg/max/mdev = "));
-    let numbers = last.unwrap_or_default().trim_end_matches(" ms").split('/');
+    // Then follows the unit, and what else there is to say.
+    let last = last.and_then(|line| line.split(' ').next());
+    let numbers = last.unwrap_or_default().split('/');
     let numbers: Vec<f64> = numbers.filter_map(|number| number.parse().ok()).collect();
     let [least, mean, greatest, deviation] = numbers[..] else {
         return Err(format!("ping says something else: {output}"));
