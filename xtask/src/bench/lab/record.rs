@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use super::trials::{DEVICE, FLOWS, LOSSES, RTTS, STREAMS};
+use super::trials::{self, DEVICE, FLOWS, LOSSES, RTTS, STREAMS};
 use crate::bench::kept::{Kept, save};
 use crate::bench::record::{About, Spread};
 
@@ -34,6 +34,7 @@ pub fn write(about: &About, kept: &Kept) -> Result<(), String> {
     damage(&mut text, kept);
     devices(&mut text, kept);
     doubts(&mut text, kept);
+    missing(&mut text, kept);
     save(about, "lab", &text, &kept.all())
 }
 
@@ -219,4 +220,16 @@ fn doubts(text: &mut String, kept: &Kept) {
         *text += "- nothing\n";
     }
     text.extend(lines);
+}
+
+/// What a run that was stopped did not come to.
+fn missing(text: &mut String, kept: &Kept) {
+    let trials = trials::all();
+    let names = trials.iter().map(trials::Trial::name);
+    let missing: Vec<String> = names
+        .filter(|name| kept.of(name).next().is_none())
+        .collect();
+    if !missing.is_empty() {
+        let _ = writeln!(text, "\nNot measured: {}.", missing.join(", "));
+    }
 }
