@@ -24,8 +24,8 @@ const BRICK: &str = "20MBps";
 /// Bytes a second of it.
 const BRICK_RATE: f64 = 20e6;
 
-/// Bytes for each node: five seconds of its brick, and 24 shards.
-const BYTES_PER_NODE: u64 = 96 << 20;
+/// Bytes for each node: three seconds of its brick, and 16 shards.
+const BYTES_PER_NODE: u64 = 64 << 20;
 
 /// Rounds, nodes interleaved.
 const ROUNDS: usize = 2;

@@ -57,6 +57,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
             return storage::run_inside(Path::new(directory), Path::new(kept));
         }
         ["worker", rest @ ..] => return worker::run(rest),
+        [what @ ("lab" | "gluster"), "--record"] => return record_so_far(what),
         [what @ ("pieces" | "small" | "lab" | "gluster")] => (*what, false),
         [what @ ("pieces" | "small" | "lab" | "gluster"), "--again"] => (*what, true),
         [name, rest @ ..] => return scenario::run(name, rest),
@@ -80,6 +81,17 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
 
 const USAGE: &str =
     "write: bench (pieces | small | storage | lab | gluster) [--again], or bench NAME";
+
+/// Writes what a run that was stopped has measured.
+fn record_so_far(what: &str) -> Result<(), String> {
+    let path = workspace::target_directory()?.join(format!("bench-{what}.jsonl"));
+    let about = about()?;
+    let kept = Kept::open(&path, &about, false)?;
+    match what {
+        "gluster" => gluster::write(&about, &kept),
+        _ => lab::write(&about, &kept),
+    }
+}
 
 const TIME_IS_UP: &str = "time is up: the same command goes on where this stopped";
 

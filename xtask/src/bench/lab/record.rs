@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use super::trials::{DEVICE, FLOWS, LOSSES, RTTS, STREAMS};
+use super::trials::{self, DEVICE, FLOWS, LOSSES, RTTS, STREAMS};
 use crate::bench::kept::{Kept, save};
 use crate::bench::record::{About, Spread};
 
@@ -24,7 +24,7 @@ pub fn write(about: &About, kept: &Kept) -> Result<(), String> {
     let mut text = format!(
         "# What the lab does beside what it is asked for\n\n\
          {}, commit {}, {}, Linux {}. Made by `cargo xtask bench lab`, release build, hosts with \
-         cubic, rounds interleaved; median (least–greatest).\n\n",
+         cubic; median (least–greatest).\n\n",
         about.date, about.commit, about.machine, about.kernel
     );
     streams(&mut text, kept);
@@ -34,6 +34,7 @@ pub fn write(about: &About, kept: &Kept) -> Result<(), String> {
     damage(&mut text, kept);
     devices(&mut text, kept);
     doubts(&mut text, kept);
+    missing(&mut text, kept);
     save(about, "lab", &text, &kept.all())
 }
 
@@ -51,13 +52,14 @@ fn verdict(holds: bool) -> &'static str {
 }
 
 fn streams(text: &mut String, kept: &Kept) {
-    *text += "## One stream\n\niperf3, one TCP stream for 10 s after its ramp, line of 10 Gbit/s, \
-              queue of 1 BDP; at the receiver. The first round is thrown away.\n\n\
+    *text += "## One stream\n\niperf3, one TCP stream for 8 s after its ramp, line of 10 Gbit/s, \
+              queue of 1 BDP; at the receiver. The first of several rounds is thrown away.\n\n\
               | RTT, ms | Gbit/s | bar | holds | emulator, share of a processor |\n|---|---|---|---|---|\n";
     for (rtt, bar) in STREAMS {
         let name = format!("stream {rtt} ms");
-        let rate = spread(kept, &name, 1, |v| v["gbit"].as_f64());
-        let cpu = spread(kept, &name, 1, |v| v["emulator"]["cpu"].as_f64());
+        let skip = usize::from(kept.of(&name).count() > 1);
+        let rate = spread(kept, &name, skip, |v| v["gbit"].as_f64());
+        let cpu = spread(kept, &name, skip, |v| v["emulator"]["cpu"].as_f64());
         if let (Some(rate), Some(cpu)) = (rate, cpu) {
             let _ = writeln!(
                 text,
@@ -71,32 +73,25 @@ fn streams(text: &mut String, kept: &Kept) {
 }
 
 fn round_trips(text: &mut String, kept: &Kept) {
-    *text += "\n## RTT\n\nLine of 1 Gbit/s; ping, 500 times each 10 ms, while another process \
-              takes what it can of a processor. Bar: within 0.2 ms (median).\n\n\
-              | asked, ms | median of each round, ms | 95 % below | 99 % below | pings within 0.2 ms | holds | \
+    *text += "\n## RTT\n\nLine of 1 Gbit/s; ping, 300 times each 10 ms, while another process \
+              takes what it can of a processor. Bar: the mean within 0.2 ms.\n\n\
+              | asked, ms | mean | least | greatest | deviation | holds | \
               emulator, share of a processor |\n|---|---|---|---|---|---|---|\n";
     for rtt in RTTS {
         let name = format!("rtt {rtt} ms");
-        let of = |key: &'static str| spread(kept, &name, 0, |v| v["ms"][key].as_f64());
-        let within = spread(kept, &name, 0, |v| {
-            Some(v["within"].as_f64()? / v["count"].as_f64()? * 100.0)
-        });
-        let cpu = spread(kept, &name, 0, |v| v["emulator"]["cpu"].as_f64());
-        let (Some(median), Some(most), Some(almost_all), Some(within), Some(cpu)) =
-            (of("median"), of("95%"), of("99%"), within, cpu)
-        else {
-            continue;
-        };
-        let _ = writeln!(
-            text,
-            "| {rtt} | {} | {} | {} | {} % | {} | {} |",
-            median.text(3),
-            most.text(3),
-            almost_all.text(3),
-            within.text(1),
-            verdict((median.median() - rtt).abs() <= 0.2),
-            cpu.text(2)
-        );
+        for value in kept.of(&name) {
+            let number = |key: &str| value["ms"][key].as_f64().unwrap_or(f64::NAN);
+            let _ = writeln!(
+                text,
+                "| {rtt} | {:.3} | {:.3} | {:.3} | {:.3} | {} | {:.2} |",
+                number("mean"),
+                number("least"),
+                number("greatest"),
+                number("deviation"),
+                verdict((number("mean") - rtt).abs() <= 0.2),
+                value["emulator"]["cpu"].as_f64().unwrap_or(f64::NAN)
+            );
+        }
     }
 }
 
@@ -104,7 +99,7 @@ fn capacities(text: &mut String, kept: &Kept) {
     let _ = write!(
         text,
         "\n## Capacity\n\nLine of 1 Gbit/s, queue of 1 BDP (4 MiB at 0.4 ms); iperf3, one stream \
-         for 10 s after its ramp, at the receiver, while another process takes what it can of a \
+         for 8 s after its ramp, at the receiver, while another process takes what it can of a \
          processor. Asked: 1448/1538 of the line, {CAPACITY:.2} Mbit/s. Bar: within 0.5 %.\n\n\
          | RTT, ms | Mbit/s | of what was asked | holds | emulator, share of a processor | of it, \
          watching the clock |\n|---|---|---|---|---|---|\n"
@@ -226,4 +221,16 @@ fn doubts(text: &mut String, kept: &Kept) {
         *text += "- nothing\n";
     }
     text.extend(lines);
+}
+
+/// What a run that was stopped did not come to.
+fn missing(text: &mut String, kept: &Kept) {
+    let trials = trials::all();
+    let names = trials.iter().map(trials::Trial::name);
+    let missing: Vec<String> = names
+        .filter(|name| kept.of(name).next().is_none())
+        .collect();
+    if !missing.is_empty() {
+        let _ = writeln!(text, "\nNot measured: {}.", missing.join(", "));
+    }
 }

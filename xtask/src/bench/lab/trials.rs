@@ -50,20 +50,19 @@ pub struct Trial {
 
 /// All of them, in the order of a round.
 pub fn all() -> Vec<Trial> {
-    let twice = |what| Trial { what, rounds: 2 };
     let once = |what| Trial { what, rounds: 1 };
     let mut trials: Vec<Trial> = Vec::new();
     // The first of these is thrown away: memory is warm then.
     trials.extend(STREAMS.map(|(rtt, _)| Trial {
         what: What::Stream(rtt),
-        rounds: 3,
+        rounds: 2,
     }));
-    trials.extend(RTTS.map(What::Rtt).map(twice));
-    trials.extend(RTTS.map(What::Capacity).map(twice));
+    trials.extend(RTTS.map(What::Rtt).map(once));
+    trials.extend(RTTS.map(What::Capacity).map(once));
     trials.extend(LOSSES.map(What::DatagramLoss).map(once));
     trials.extend(LOSSES.map(What::SegmentLoss).map(once));
     trials.push(once(What::Damage));
-    trials.extend(FLOWS.map(What::Device).map(twice));
+    trials.extend(FLOWS.map(What::Device).map(once));
     trials
 }
 
@@ -95,7 +94,8 @@ impl Trial {
     }
 }
 
-const SERVER: [&str; 2] = ["--server", "iperf3 -s -1"];
+/// It gives what it counted to the client, as JSON.
+const SERVER: [&str; 2] = ["--server", "exec iperf3 -s -1 -J >/dev/null"];
 
 /// Seconds that are left out at the beginning: slow start doubles in each RTT
 /// from 10 segments to the BDP, then the queue fills and the first losses of it
@@ -153,36 +153,37 @@ fn arrived(output: &Value) -> Result<f64, String> {
         (b + bytes, s + seconds)
     });
     if whole.len() < 3 {
-        return Err(format!("iperf3's server says too little: {output}"));
+        let said = &output["server_output_json"];
+        return Err(format!("iperf3's server says too little: {said}"));
     }
     Ok(bytes * 8.0 / seconds)
 }
 
 fn stream(hosts: &Hosts, rtt: f64) -> Result<Value, String> {
     let options = path(rtt, "10gbit", "");
-    let (output, report) = iperf3(hosts, &options, &["-t", "10", "-O", &ramp(rtt)], false)?;
+    let (output, report) = iperf3(hosts, &options, &["-t", "8", "-O", &ramp(rtt)], false)?;
     Ok(json!({ "gbit": arrived(&output)? / 1e9, "emulator": emulator(&report) }))
 }
 
 fn round_trips(hosts: &Hosts, rtt: f64) -> Result<Value, String> {
     let options = path(rtt, "1gbit", "");
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
-    let ping = ["ping", "-i", "0.01", "-c", "500", "lab-b"];
+    let ping = ["ping", "-q", "-i", "0.01", "-c", "300", "lab-b"];
     let (output, report) = hosts.run(&options, &ping, true)?;
-    let mut times: Vec<f64> = output
+    // Microseconds are in its last line alone.
+    let last = output
         .lines()
-        .filter_map(|line| line.split_once("time=")?.1.split(' ').next()?.parse().ok())
-        .collect();
-    times.sort_by(f64::total_cmp);
-    let at = |share: f64| times.get((times.len() as f64 * share) as usize).copied();
-    let within = times
-        .iter()
-        .filter(|time| (*time - rtt).abs() <= 0.2)
-        .count();
+        .find_map(|line| line.strip_prefix("rtt min/avg/max/mdev = "));
+    // Then follows the unit, and what else there is to say.
+    let last = last.and_then(|line| line.split(' ').next());
+    let numbers = last.unwrap_or_default().split('/');
+    let numbers: Vec<f64> = numbers.filter_map(|number| number.parse().ok()).collect();
+    let [least, mean, greatest, deviation] = numbers[..] else {
+        return Err(format!("ping says something else: {output}"));
+    };
     Ok(
-        json!({ "ms": { "least": at(0.0), "median": at(0.5), "95%": at(0.95), "99%": at(0.99),
-        "greatest": times.last() }, "count": times.len(), "within": within,
-        "emulator": emulator(&report) }),
+        json!({ "ms": { "least": least, "mean": mean, "greatest": greatest,
+        "deviation": deviation }, "emulator": emulator(&report) }),
     )
 }
 
@@ -190,14 +191,14 @@ fn capacity(hosts: &Hosts, rtt: f64) -> Result<Value, String> {
     // One BDP of so short a path is less than what one wake-up brings.
     let queue = if rtt < 1.0 { "--queue=4MiB" } else { "" };
     let options = path(rtt, "1gbit", queue);
-    let (output, report) = iperf3(hosts, &options, &["-t", "10", "-O", &ramp(rtt)], true)?;
+    let (output, report) = iperf3(hosts, &options, &["-t", "8", "-O", &ramp(rtt)], true)?;
     Ok(json!({ "mbit": arrived(&output)? / 1e6, "emulator": emulator(&report) }))
 }
 
 fn datagrams(hosts: &Hosts, loss: f64) -> Result<Value, String> {
     let further = format!("--loss={loss:e} --loss-back=0");
     let options = path(2.0, "1gbit", &further);
-    let client = ["-u", "-b", "200M", "-l", "1448", "-t", "12"];
+    let client = ["-u", "-b", "200M", "-l", "1448", "-t", "8"];
     let (output, report) = iperf3(hosts, &options, &client, false)?;
     let sum = &output["server_output_json"]["end"]["sum"];
     Ok(json!({ "lost": sum["lost_packets"], "of": sum["packets"],
@@ -207,7 +208,7 @@ fn datagrams(hosts: &Hosts, loss: f64) -> Result<Value, String> {
 fn segments(hosts: &Hosts, loss: f64) -> Result<Value, String> {
     let further = format!("--loss={loss:e} --loss-back=0");
     let options = path(0.4, "5gbit", &further);
-    let client = ["-t", "12", "-P", "4"];
+    let client = ["-t", "8", "-P", "4"];
     let (output, report) = iperf3(hosts, &options, &client, false)?;
     let there = &report["directions"][0];
     Ok(json!({ "lost": there["losses"], "of": there["offered"],
