@@ -1,6 +1,6 @@
 //! `longhaul sweep`: experiments from a file, one record a run.
 //!
-//! - [`file`]: the file, as one writes it
+//! - [`mod@file`]: the file, as one writes it
 //! - [`plan`]: configurations, and runs in their order
 //! - [`ledger`]: the records; who is in them is done
 //! - [`dataset`]: what is moved, and whether it arrived

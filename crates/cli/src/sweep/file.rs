@@ -278,7 +278,7 @@ pub struct Method {
     pub share: f64,
     /// How often it is measured, where not as often as others.
     pub repetitions: Option<u64>,
-    /// Paths that it is measured over, by settings they must have [all].
+    /// Paths that it is measured over, by settings they must have; all where none are named.
     #[serde(default)]
     pub only: BTreeMap<String, String>,
     /// It makes data durable before it ends; of others the time to do so is added.

@@ -18,7 +18,7 @@ pub const MAXIMUM_CANDIDATES: usize = 24;
 pub type Attempt<T> = Arc<dyn Fn(SocketAddr, Instant) -> Result<T, String> + Send + Sync>;
 
 /// What the first address gave that answered as it should, and which it was.
-/// Each is tried [`STAGGER`] after the one before, or at once when that failed.
+/// Each is tried a moment after the one before, or at once when that failed.
 ///
 /// # Errors
 ///
