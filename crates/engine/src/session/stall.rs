@@ -100,6 +100,11 @@ impl Transfer {
                 pulses.push((id, slot.pulse(&info, now)));
             }
         }
+        if pulses.is_empty() && !shared.streams.is_empty() {
+            // Channels of other processes alone: no kernel tells of their paths.
+            shared.quiet_since = now;
+            return;
+        }
         let known: Vec<Pulse> = pulses.iter().map(|(_, pulse)| *pulse).collect();
         match judge(&known, shared.quiet_since, now) {
             Verdict::Fine => shared.quiet_since = now,
@@ -145,7 +150,9 @@ impl Transfer {
         }
         let mut shared = self.lock();
         let streams = shared.streams.iter();
-        let dead = streams.filter(|(known, slot)| **known != id && slot.moved.1 < began);
+        let is_still =
+            |slot: &super::Slot| slot.moved.1 < began && slot.handle().tcp_info().is_some();
+        let dead = streams.filter(|(known, slot)| **known != id && is_still(slot));
         let dead: Vec<_> = dead.map(|(id, _)| *id).collect();
         for id in dead {
             shared.abort(id);
