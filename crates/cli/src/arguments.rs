@@ -4,6 +4,7 @@
 #![allow(rustdoc::broken_intra_doc_links, rustdoc::invalid_html_tags)]
 
 mod analysis;
+mod bench;
 pub mod lab;
 mod ports;
 mod probe;
@@ -24,6 +25,7 @@ pub use analysis::{
     AnalysisArguments, ExportArguments, ExportFormat, ProfileArguments, RecordsCommand,
     ReportArguments,
 };
+pub use bench::{AllArguments, BenchCommand, BenchOptions};
 pub use ports::Ports;
 pub use probe::{DirectionArgument, ProbeArguments};
 pub use ssh::{RemoteArguments, SshArguments};
@@ -69,6 +71,10 @@ pub enum Command {
     /// kernels; and say what would help.
     #[command(after_help = PROBE_EXAMPLES)]
     Probe(ProbeArguments),
+    /// Measure what this host can do alone: its disks, codecs on your data, encryption; as one
+    /// host profile.
+    #[command(subcommand)]
+    Bench(BenchCommand),
     /// Say what records of runs say: throughput over round-trip time, its coefficients, how sure
     /// that is, and what to doubt.
     #[command(

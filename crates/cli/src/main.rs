@@ -52,6 +52,7 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => daemon::run(arguments),
         Command::Remote(arguments) => remote::run(&arguments),
         Command::Clean(arguments) => commands::clean::run(arguments),
+        Command::Bench(command) => commands::bench::run(&command),
         Command::Probe(arguments) => commands::probe::run(&arguments),
         Command::Profile(arguments) => commands::profile::profile(&arguments),
         Command::Report(arguments) => commands::profile::report(&arguments),

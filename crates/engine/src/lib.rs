@@ -7,6 +7,7 @@
 //! - [`storage`]: every durable call, behind two traits
 //! - [`journal`]: what of a large file is durable, beside the file
 //! - [`pool`]: the buffers of all blocks under one memory budget
+//! - [`probe`]: what a host can do alone
 //! - [`flows`], [`queue`], [`codec`]: what layers are made of
 
 pub mod codec;
@@ -16,6 +17,7 @@ pub mod flows;
 pub mod journal;
 pub mod net;
 pub mod pool;
+pub mod probe;
 pub mod queue;
 pub mod recv;
 pub mod send;

@@ -1,0 +1,110 @@
+//! What `bench` takes.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use longhaul_units::ByteCount;
+
+/// What to measure.
+#[derive(Clone, Debug, Subcommand)]
+pub enum BenchCommand {
+    /// A file system: large files by block, flows, direct or buffered; small files by how they
+    /// become durable. Nothing is left there.
+    #[command(after_help = "Example:\n  longhaul bench disk --budget 60s /data")]
+    Disk(DiskArguments),
+    /// Codecs on data of your own: ratio and throughput.
+    #[command(after_help = "Example:\n  longhaul bench codec run1.h5 run2.h5")]
+    Codec(CodecArguments),
+    /// What encryption costs this host.
+    #[command(after_help = "Example:\n  longhaul bench tls")]
+    Tls(TlsArguments),
+    /// All of it.
+    #[command(
+        after_help = "Example:\n  longhaul bench all --budget 2min -o host.json /data /data/run1.h5"
+    )]
+    All(AllArguments),
+}
+
+/// How long, how often, and where to.
+#[derive(Clone, Debug, Args)]
+pub struct BenchOptions {
+    /// Stop after so long; the same command goes on where it stopped.
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = longhaul_units::parse_span)]
+    pub budget: Duration,
+    /// Repetitions that count, after one that warms up; interleaved.
+    #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    /// Most threads or streams [default: 16 for disks, else one a core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=512))]
+    pub flows: Option<u32>,
+    /// The host profile, which is added to.
+    #[arg(short, long, value_name = "FILE", default_value = "longhaul-host.json")]
+    pub output: PathBuf,
+    /// Begin again what this command measures.
+    #[arg(long)]
+    pub again: bool,
+    /// Print the host profile instead of tables.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What `bench disk` takes.
+#[derive(Clone, Debug, Args)]
+pub struct DiskArguments {
+    /// A directory on the file system.
+    #[arg(value_name = "PATH")]
+    pub path: PathBuf,
+    /// Bytes of the files, each by itself.
+    #[arg(
+        long,
+        value_name = "SIZE,SIZE...",
+        value_delimiter = ',',
+        default_value = "64MiB,512MiB"
+    )]
+    pub size: Vec<ByteCount>,
+    /// The rest.
+    #[command(flatten)]
+    pub options: BenchOptions,
+}
+
+/// What `bench codec` takes.
+#[derive(Clone, Debug, Args)]
+pub struct CodecArguments {
+    /// Files like those that will be copied; 64 MiB spread over them are used.
+    #[arg(value_name = "FILES", required = true)]
+    pub files: Vec<PathBuf>,
+    /// The rest.
+    #[command(flatten)]
+    pub options: BenchOptions,
+}
+
+/// What `bench tls` takes.
+#[derive(Clone, Debug, Args)]
+pub struct TlsArguments {
+    /// The rest.
+    #[command(flatten)]
+    pub options: BenchOptions,
+}
+
+/// What `bench all` takes.
+#[derive(Clone, Debug, Args)]
+pub struct AllArguments {
+    /// A directory on the file system.
+    #[arg(value_name = "PATH")]
+    pub path: PathBuf,
+    /// Files for the codecs.
+    #[arg(value_name = "FILES")]
+    pub files: Vec<PathBuf>,
+    /// Bytes of the files on disk, each by itself.
+    #[arg(
+        long,
+        value_name = "SIZE,SIZE...",
+        value_delimiter = ',',
+        default_value = "64MiB,512MiB"
+    )]
+    pub size: Vec<ByteCount>,
+    /// The rest.
+    #[command(flatten)]
+    pub options: BenchOptions,
+}

@@ -1,0 +1,270 @@
+//! What is measured, in the order of what it tells.
+
+use std::cell::RefCell;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::atomic::AtomicBool;
+
+use longhaul_engine::probe::codec::Blocks;
+use longhaul_engine::probe::disk::{Disk, DiskJob};
+use longhaul_engine::probe::small::{FILE_BYTES, FILES, Small, SmallJob};
+use longhaul_engine::probe::{Sample, tls as tls_probe};
+use longhaul_proto::block::Codec;
+use longhaul_units::ByteCount;
+use serde_json::{Value, json};
+
+use super::file_system;
+use crate::arguments::BenchOptions;
+use crate::messages::{Exit, Stop};
+
+/// Measures once.
+type Run = Box<dyn FnMut(&AtomicBool) -> io::Result<Value>>;
+
+/// One thing that is measured.
+pub struct Job {
+    /// Its name in the profile.
+    pub name: String,
+    /// Its parameters.
+    pub about: Value,
+    /// Gives a sample.
+    pub run: Run,
+}
+
+/// Jobs that belong together; dropping them cleans up.
+pub struct Section {
+    /// Its name in the profile.
+    pub name: String,
+    /// What belongs to the figures.
+    pub about: Value,
+    /// In the order of what they tell.
+    pub jobs: Vec<Job>,
+}
+
+/// Bytes of a block that are tried, the mover's own first.
+const BLOCKS: [usize; 3] = [1 << 20, 256 << 10, 4 << 20];
+
+/// Threads that are tried on a disk.
+const DISK_FLOWS: [u32; 3] = [4, 1, 16];
+
+/// Threads that are tried with small files.
+const SMALL_FLOWS: [u32; 2] = [1, 4];
+
+/// Bytes of the user's data that codecs are tried on: they are in memory twice.
+const CODEC_BYTES: u64 = 64 << 20;
+
+/// Bytes that each stream carries.
+const TLS_BYTES: u64 = 256 << 20;
+
+/// Codecs that are tried: those of a copy, from the fastest to the smallest.
+const CODECS: [(&str, Codec); 6] = [
+    ("lz4", Codec::Lz4),
+    ("zstd:-5", Codec::Zstd { level: -5 }),
+    ("zstd:1", Codec::Zstd { level: 1 }),
+    ("zstd:3", Codec::Zstd { level: 3 }),
+    ("zstd:6", Codec::Zstd { level: 6 }),
+    ("zstd:9", Codec::Zstd { level: 9 }),
+];
+
+fn sample_json(sample: &Sample) -> Value {
+    json!({
+        "bytes": sample.bytes,
+        "files": sample.files,
+        "wall_seconds": sample.wall,
+        "cpu_seconds": sample.cpu,
+    })
+}
+
+fn flows_of(options: &BenchOptions) -> Vec<u32> {
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
+    let most = options.flows.unwrap_or(cores);
+    if most == 1 { vec![1] } else { vec![1, most] }
+}
+
+fn at_most(flows: &[u32], options: &BenchOptions) -> Vec<u32> {
+    let most = options.flows.unwrap_or(u32::MAX);
+    let mut kept: Vec<u32> = flows
+        .iter()
+        .copied()
+        .filter(|flows| *flows <= most)
+        .collect();
+    if kept.is_empty() {
+        kept.push(most);
+    }
+    kept
+}
+
+/// A file system; the room that it needs is looked for first.
+pub fn disk(path: &Path, sizes: &[ByteCount], options: &BenchOptions) -> Result<Section, Stop> {
+    let named = |error: io::Error| Stop::new(Exit::Local, format!("{}: {error}", path.display()));
+    let path = path.canonicalize().map_err(named)?;
+    let largest = BLOCKS.iter().max().copied().unwrap_or(1) as u64;
+    let whole = |size: &ByteCount| size.0.max(1).next_multiple_of(largest);
+    let sizes: Vec<u64> = sizes.iter().map(whole).collect();
+    check_room(&path, &sizes, options)?;
+    let about = file_system::facts(&path);
+    let disk = Rc::new(RefCell::new(Disk::open(&path).map_err(named)?));
+    let small = Rc::new(RefCell::new(Small::prepare(&path).map_err(named)?));
+    let mut jobs = Vec::new();
+    for (turn, flows) in at_most(&DISK_FLOWS, options).into_iter().enumerate() {
+        for block in BLOCKS {
+            for &file_bytes in &sizes {
+                for (write, direct) in [(false, true), (true, true), (false, false), (true, false)]
+                {
+                    jobs.push(disk_job(
+                        &disk,
+                        DiskJob {
+                            write,
+                            direct,
+                            block,
+                            flows: flows as usize,
+                            file_bytes,
+                        },
+                    ));
+                }
+            }
+        }
+        // What tells most comes early, for those with little time.
+        if turn == 0 {
+            for flows in at_most(&SMALL_FLOWS, options) {
+                jobs.extend(small_jobs(&small, flows as usize));
+            }
+        }
+    }
+    Ok(Section {
+        name: format!("disk {}", path.display()),
+        about,
+        jobs,
+    })
+}
+
+/// The largest file that is written beside those that are read, and small ones.
+fn check_room(path: &Path, sizes: &[u64], options: &BenchOptions) -> Result<(), Stop> {
+    let read: u64 = sizes.iter().sum();
+    let flows: u64 = SMALL_FLOWS.iter().map(|flows| u64::from(*flows)).sum();
+    // Each of the four kinds, each round; a small file takes an inode too.
+    let small = 4 * flows * FILES * 2 * FILE_BYTES * (u64::from(options.rounds) + 1);
+    let needed = read + sizes.iter().max().copied().unwrap_or(0) + small;
+    let status = rustix::fs::statvfs(path)
+        .map_err(|error| Stop::new(Exit::Local, format!("{}: {error}", path.display())))?;
+    let free = status.f_bavail.saturating_mul(status.f_frsize);
+    if free < needed {
+        let text = format!(
+            "{}: {} are free and {} are needed: name smaller files with --size, or fewer --rounds",
+            path.display(),
+            ByteCount(free),
+            ByteCount(needed)
+        );
+        return Err(Stop::new(Exit::Local, text));
+    }
+    Ok(())
+}
+
+fn disk_job(disk: &Rc<RefCell<Disk>>, job: DiskJob) -> Job {
+    let disk = Rc::clone(disk);
+    let kind = if job.write { "write" } else { "read" };
+    let mode = if job.direct { "direct" } else { "buffered" };
+    Job {
+        name: format!(
+            "{kind} {mode}, {} KiB × {} flows, {} MiB",
+            job.block >> 10,
+            job.flows,
+            job.file_bytes >> 20
+        ),
+        about: json!({
+            "kind": kind,
+            "direct": job.direct,
+            "block_bytes": job.block,
+            "flows": job.flows,
+            "file_bytes": job.file_bytes,
+        }),
+        run: Box::new(move |stop| {
+            let (sample, direct) = disk.borrow_mut().measure(&job, stop)?;
+            let mut value = sample_json(&sample);
+            value["was_direct"] = json!(direct);
+            Ok(value)
+        }),
+    }
+}
+
+fn small_jobs(small: &Rc<RefCell<Small>>, flows: usize) -> Vec<Job> {
+    let kinds = [
+        ("create", SmallJob::Create),
+        ("create, sync each", SmallJob::SyncEach),
+        ("create, sync together", SmallJob::SyncTogether),
+        ("open and read", SmallJob::Open),
+    ];
+    let jobs = kinds.map(|(kind, job)| {
+        let small = Rc::clone(small);
+        Job {
+            name: format!("small files: {kind} × {flows} flows"),
+            about: json!({ "kind": kind, "flows": flows, "file_bytes": FILE_BYTES }),
+            run: Box::new(move |stop| {
+                let sample = small.borrow_mut().measure(job, flows, stop)?;
+                Ok(sample_json(&sample))
+            }),
+        }
+    });
+    jobs.into()
+}
+
+/// Codecs on the user's own data.
+pub fn codec(files: &[PathBuf], options: &BenchOptions) -> Result<Section, Stop> {
+    let blocks = Blocks::load(files, CODEC_BYTES).map_err(|e| Stop::because(Exit::Local, e))?;
+    let names: Vec<String> = files
+        .iter()
+        .map(|file| file.display().to_string())
+        .collect();
+    let about = json!({ "files": names, "sampled_bytes": blocks.bytes });
+    let blocks = Rc::new(blocks);
+    let mut jobs = Vec::new();
+    for flows in flows_of(options) {
+        for (name, codec) in CODECS {
+            let blocks = Rc::clone(&blocks);
+            let run = move |stop: &AtomicBool| {
+                let sample = blocks.measure(codec, flows as usize, stop)?;
+                Ok(json!({
+                    "bytes": blocks.bytes,
+                    "encoded_bytes": sample.encoded_bytes,
+                    "wall_seconds": sample.encode.wall,
+                    "cpu_seconds": sample.encode.cpu,
+                    "decode_wall_seconds": sample.decode.wall,
+                    "decode_cpu_seconds": sample.decode.cpu,
+                }))
+            };
+            jobs.push(Job {
+                name: format!("{name} × {flows} flows"),
+                about: json!({ "kind": "codec", "codec": name, "flows": flows }),
+                run: Box::new(run),
+            });
+        }
+    }
+    Ok(Section {
+        name: format!("codec {}", names.join(" ")),
+        about,
+        jobs,
+    })
+}
+
+/// Encryption, beside the same in clear.
+pub fn tls(options: &BenchOptions) -> Section {
+    let mut jobs = Vec::new();
+    for streams in flows_of(options) {
+        for (name, clear) in [("TLS", false), ("clear", true)] {
+            let run = move |stop: &AtomicBool| {
+                let sample = tls_probe::measure(streams as usize, TLS_BYTES, clear, stop)?;
+                Ok(sample_json(&sample))
+            };
+            jobs.push(Job {
+                name: format!("{name} × {streams} streams"),
+                about: json!({ "kind": name, "streams": streams }),
+                run: Box::new(run),
+            });
+        }
+    }
+    Section {
+        name: "tls".to_owned(),
+        about: json!({ "over": "loopback: both ends on this host" }),
+        jobs,
+    }
+}

@@ -1,0 +1,206 @@
+//! The user's own data through a codec: how small it gets, and how fast.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use longhaul_proto::block::Codec;
+
+use super::{Sample, go_on, in_threads, timed};
+use crate::codec::{Decoder, Encoder, bound};
+use crate::queue::lock;
+
+/// Bytes of a block, as a copy has them.
+const BLOCK_BYTES: u64 = 1 << 20;
+
+/// Blocks in memory.
+#[derive(Debug)]
+pub struct Blocks {
+    blocks: Vec<Vec<u8>>,
+    /// All their bytes.
+    pub bytes: u64,
+}
+
+/// A block, and the room for what it becomes.
+type Turn<'a> = (&'a [u8], &'a Mutex<Vec<u8>>);
+
+/// What one repetition gave.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CodecSample {
+    /// Bytes after encoding.
+    pub encoded_bytes: u64,
+    /// Encoding.
+    pub encode: Sample,
+    /// Decoding; bytes are those that came out.
+    pub decode: Sample,
+}
+
+impl Blocks {
+    /// Blocks spread evenly over files, `most` bytes altogether at most, so that
+    /// a large dataset is known by its samples.
+    ///
+    /// # Errors
+    ///
+    /// As reading a file, with its name; where there is nothing to read.
+    pub fn load(files: &[PathBuf], most: u64) -> io::Result<Blocks> {
+        let mut all = Vec::new();
+        let mut total = 0;
+        for path in files {
+            let named = |error: io::Error| {
+                io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+            };
+            let status = std::fs::metadata(path).map_err(named)?;
+            if !status.is_file() {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    format!("{} is no file: name files", path.display()),
+                ));
+            }
+            total += status.len();
+            all.push((path, status.len()));
+        }
+        let step = total.div_ceil(most.max(1)).max(1) * BLOCK_BYTES;
+        let mut blocks = Blocks {
+            blocks: Vec::new(),
+            bytes: 0,
+        };
+        for (path, length) in all {
+            let named = |error: io::Error| {
+                io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+            };
+            let mut file = File::open(path).map_err(named)?;
+            let mut at = 0;
+            while at < length && blocks.bytes < most {
+                file.seek(SeekFrom::Start(at)).map_err(named)?;
+                let mut block = Vec::new();
+                let mut part = (&mut file).take(BLOCK_BYTES);
+                part.read_to_end(&mut block).map_err(named)?;
+                blocks.bytes += block.len() as u64;
+                blocks.blocks.push(block);
+                at += step;
+            }
+        }
+        match blocks.bytes {
+            0 => Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "the files are empty: name files with data",
+            )),
+            _ => Ok(blocks),
+        }
+    }
+
+    /// Encodes and decodes all of them once, in so many threads.
+    ///
+    /// # Errors
+    ///
+    /// Where a codec has no memory, or does not give back what it was given; after a
+    /// signal.
+    pub fn measure(
+        &self,
+        codec: Codec,
+        flows: usize,
+        stop: &AtomicBool,
+    ) -> io::Result<CodecSample> {
+        let encoded: Vec<Mutex<Vec<u8>>> = self
+            .blocks
+            .iter()
+            // Touched before the clock starts.
+            .map(|block| Mutex::new(vec![1; bound(codec, block.len())]))
+            .collect();
+        let indices = || AtomicUsize::new(0);
+        let next = indices();
+        let encode = timed(|| {
+            in_threads(flows, |_| {
+                let mut encoder = Encoder::new()?;
+                while let Some((block, room)) = self.next(&encoded, &next, stop)? {
+                    let mut room = lock(room);
+                    let length = encoder.encode(codec, block, &mut room)?;
+                    room.truncate(length);
+                }
+                Ok(())
+            })?;
+            Ok((self.bytes, 0))
+        })?;
+        let next = indices();
+        let decode = timed(|| {
+            in_threads(flows, |_| {
+                let mut decoder = Decoder::new()?;
+                let mut back = vec![1; BLOCK_BYTES as usize];
+                while let Some((block, room)) = self.next(&encoded, &next, stop)? {
+                    let back = &mut back[..block.len()];
+                    decoder.decode(codec, &lock(room), back)?;
+                    // A byte of it: the rest is the codec's own tests' affair.
+                    if back.last() != block.last() {
+                        return Err(io::Error::other("what was decoded differs"));
+                    }
+                }
+                Ok(())
+            })?;
+            Ok((self.bytes, 0))
+        })?;
+        Ok(CodecSample {
+            encoded_bytes: encoded.iter().map(|room| lock(room).len() as u64).sum(),
+            encode,
+            decode,
+        })
+    }
+
+    fn next<'a>(
+        &'a self,
+        rooms: &'a [Mutex<Vec<u8>>],
+        next: &AtomicUsize,
+        stop: &AtomicBool,
+    ) -> io::Result<Option<Turn<'a>>> {
+        go_on(stop)?;
+        let index = next.fetch_add(1, Ordering::Relaxed);
+        let found = self.blocks.get(index).zip(rooms.get(index));
+        Ok(found.map(|(block, room)| (block.as_slice(), room)))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_that_repeat_get_smaller_in_any_number_of_threads() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("text");
+        std::fs::write(&file, b"all the same ".repeat(300_000)).unwrap();
+        let blocks = Blocks::load(&[file], 64 << 20).unwrap();
+        assert_eq!(blocks.bytes, 3_900_000);
+        for codec in [Codec::Zstd { level: 1 }, Codec::Lz4] {
+            for flows in [1, 3] {
+                let sample = blocks
+                    .measure(codec, flows, &AtomicBool::new(false))
+                    .unwrap();
+                assert!(sample.encoded_bytes < blocks.bytes / 20, "{sample:?}");
+                assert_eq!(sample.decode.bytes, blocks.bytes);
+            }
+        }
+        assert!(
+            blocks
+                .measure(Codec::Lz4, 1, &AtomicBool::new(true))
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn much_data_is_sampled_evenly_and_none_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("large");
+        let mut data = vec![1; 8 << 20];
+        data[7 << 20..].fill(2);
+        std::fs::write(&file, data).unwrap();
+        let blocks = Blocks::load(&[file], 4 << 20).unwrap();
+        assert_eq!(blocks.blocks.len(), 4);
+        let empty = directory.path().join("empty");
+        std::fs::write(&empty, "").unwrap();
+        assert!(Blocks::load(&[empty], 1 << 20).is_err());
+        let error = Blocks::load(&[directory.path().into()], 1 << 20).unwrap_err();
+        assert!(error.to_string().contains("is no file"), "{error}");
+    }
+}

@@ -1,0 +1,225 @@
+//! One large file, read or written block by block by threads that wait, with the
+//! mover's buffers and the mover's calls.
+//!
+//! The file has no name while it is measured: however that ends, nothing is left.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use longhaul_units::ByteCount;
+
+use super::{Sample, go_on, in_threads, random_bytes, timed};
+use crate::pool::{Buffer, BufferPool};
+use crate::storage::posix::PosixDirectory;
+use crate::storage::{Advice, Creation, DataMode, Directory, StoredFile};
+
+/// What is done once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskJob {
+    /// Written and made durable; else read, not from the page cache.
+    pub write: bool,
+    /// Past the page cache, where the file system can.
+    pub direct: bool,
+    /// Bytes of a block, a multiple of 4096.
+    pub block: usize,
+    /// Threads.
+    pub flows: usize,
+    /// Bytes of the file, a multiple of the block.
+    pub file_bytes: u64,
+}
+
+/// A file without a name, opened both ways.
+struct Nameless {
+    direct: Arc<dyn StoredFile>,
+    buffered: Arc<dyn StoredFile>,
+    bytes: u64,
+}
+
+/// A directory that is measured.
+pub struct Disk {
+    root: Arc<dyn Directory>,
+    /// What is read: written once for each size.
+    to_read: Vec<Nameless>,
+}
+
+impl Disk {
+    /// Opens a directory.
+    ///
+    /// # Errors
+    ///
+    /// As opening a directory.
+    pub fn open(path: &Path) -> io::Result<Disk> {
+        Ok(Disk {
+            root: PosixDirectory::open_root(path)?,
+            to_read: Vec::new(),
+        })
+    }
+
+    /// Measures once; says whether direct I/O was really used.
+    ///
+    /// # Errors
+    ///
+    /// What the file system says, and after a signal.
+    pub fn measure(&mut self, job: &DiskJob, stop: &AtomicBool) -> io::Result<(Sample, bool)> {
+        let pool = BufferPool::new(ByteCount(u64::MAX), job.block);
+        let buffers = (0..job.flows).filter_map(|_| pool.take());
+        let mut buffers: Vec<Buffer> = buffers.collect();
+        let data = random_bytes(job.block, job.file_bytes);
+        // Touched before the clock starts.
+        for buffer in &mut buffers {
+            buffer[..job.block].copy_from_slice(&data);
+        }
+        let made;
+        let nameless = match job.write {
+            true => {
+                made = self.nameless(job.file_bytes)?;
+                made.buffered.preallocate(job.file_bytes)?;
+                &made
+            }
+            false => self.written(job.file_bytes, stop)?,
+        };
+        let file = match job.direct {
+            true => &nameless.direct,
+            false => &nameless.buffered,
+        };
+        if !job.write {
+            file.advise(Advice::DropCache, 0, 0);
+        }
+        let sample = timed(|| {
+            move_blocks(&**file, job, buffers, stop)?;
+            if job.write {
+                file.sync_data()?;
+            }
+            Ok((job.file_bytes, 0))
+        })?;
+        let direct = job.direct && file.data_mode() == DataMode::Direct;
+        Ok((sample, direct))
+    }
+
+    /// A new file that loses its name at once.
+    fn nameless(&self, bytes: u64) -> io::Result<Nameless> {
+        let name = format!(".longhaul-bench-{}", std::process::id());
+        let name = name.as_bytes();
+        // One of that name is of a process that was killed within a moment.
+        let _ = self.root.remove_file(name);
+        let direct = self
+            .root
+            .create_file(name, Creation::New, DataMode::Direct)?;
+        let opened = self
+            .root
+            .create_file(name, Creation::Existing, DataMode::Buffered);
+        self.root.remove_file(name)?;
+        let buffered = opened?;
+        Ok(Nameless {
+            direct,
+            buffered,
+            bytes,
+        })
+    }
+
+    fn written(&mut self, bytes: u64, stop: &AtomicBool) -> io::Result<&Nameless> {
+        let known = self.to_read.iter().position(|file| file.bytes == bytes);
+        let index = match known {
+            Some(index) => index,
+            None => {
+                let file = self.nameless(bytes)?;
+                fill(&*file.direct, bytes, stop)?;
+                self.to_read.push(file);
+                self.to_read.len() - 1
+            }
+        };
+        Ok(&self.to_read[index])
+    }
+}
+
+/// Writes what will be read, and makes it durable and not cached.
+fn fill(file: &dyn StoredFile, bytes: u64, stop: &AtomicBool) -> io::Result<()> {
+    let job = DiskJob {
+        write: true,
+        direct: true,
+        block: 1 << 20,
+        flows: 2,
+        file_bytes: bytes,
+    };
+    let pool = BufferPool::new(ByteCount(u64::MAX), job.block);
+    let mut buffers: Vec<Buffer> = (0..job.flows).filter_map(|_| pool.take()).collect();
+    for (seed, buffer) in buffers.iter_mut().enumerate() {
+        buffer[..job.block].copy_from_slice(&random_bytes(job.block, seed as u64));
+    }
+    move_blocks(file, &job, buffers, stop)?;
+    file.sync_data()
+}
+
+/// Blocks in turns, by a thread for each buffer.
+fn move_blocks(
+    file: &dyn StoredFile,
+    job: &DiskJob,
+    buffers: Vec<Buffer>,
+    stop: &AtomicBool,
+) -> io::Result<()> {
+    let next = AtomicU64::new(0);
+    let buffers: Vec<_> = buffers.into_iter().map(std::sync::Mutex::new).collect();
+    in_threads(buffers.len(), |number| {
+        let mut buffer = crate::queue::lock(&buffers[number]);
+        loop {
+            go_on(stop)?;
+            let offset = next.fetch_add(job.block as u64, Ordering::Relaxed);
+            if offset >= job.file_bytes {
+                return Ok(());
+            }
+            let length = (job.file_bytes - offset).min(job.block as u64) as usize;
+            match job.write {
+                true => file.write_at(&buffer[..length], offset)?,
+                false => {
+                    let count = file.read_at(&mut buffer[..length], offset)?;
+                    if count < length {
+                        return Err(io::ErrorKind::UnexpectedEof.into());
+                    }
+                }
+            }
+        }
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn jobs() -> impl Iterator<Item = DiskJob> {
+        [(true, true), (true, false), (false, true), (false, false)]
+            .into_iter()
+            .map(|(write, direct)| DiskJob {
+                write,
+                direct,
+                block: 64 << 10,
+                flows: 3,
+                file_bytes: 1 << 20,
+            })
+    }
+
+    #[test]
+    fn every_way_moves_the_whole_file_and_leaves_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut disk = Disk::open(directory.path()).unwrap();
+        for job in jobs() {
+            let (sample, direct) = disk.measure(&job, &AtomicBool::new(false)).unwrap();
+            assert_eq!((sample.bytes, sample.files), (1 << 20, 0), "{job:?}");
+            assert!(sample.wall > 0.0 && (job.direct || !direct), "{job:?}");
+            // Also while it is measured there is nothing to be left behind.
+            assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+        }
+    }
+
+    #[test]
+    fn a_signal_ends_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut disk = Disk::open(directory.path()).unwrap();
+        for job in jobs() {
+            assert!(disk.measure(&job, &AtomicBool::new(true)).is_err());
+            assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+        }
+    }
+}

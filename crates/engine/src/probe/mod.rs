@@ -1,0 +1,97 @@
+//! What a host can do alone: its storage, its codecs, its TLS.
+//!
+//! - [`disk`]: one large file, block by block
+//! - [`small`]: many small files
+//! - [`codec`]: the user's own data through each codec
+//! - [`tls`]: streams to itself
+//! - [`offloads`]: what the network card does for the kernel
+//!
+//! Each call measures once; who calls repeats, interleaves and throws the first
+//! away. What it needs of memory is touched before the clock starts.
+
+pub mod codec;
+pub mod disk;
+pub mod offloads;
+pub mod small;
+pub mod tls;
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// One repetition.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Sample {
+    /// Bytes moved.
+    pub bytes: u64,
+    /// Files, where it is about files; else 0.
+    pub files: u64,
+    /// Seconds by the clock.
+    pub wall: f64,
+    /// CPU seconds of this process, user and system; the kernel's own threads
+    /// that write back are not in it.
+    pub cpu: f64,
+}
+
+/// Times work that says how many bytes and files it moved.
+///
+/// # Errors
+///
+/// The work's.
+pub fn timed(work: impl FnOnce() -> io::Result<(u64, u64)>) -> io::Result<Sample> {
+    let (began, before) = (Instant::now(), cpu_seconds());
+    let (bytes, files) = work()?;
+    Ok(Sample {
+        bytes,
+        files,
+        wall: began.elapsed().as_secs_f64(),
+        cpu: cpu_seconds() - before,
+    })
+}
+
+fn cpu_seconds() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+/// An error once a signal came: whoever measures then cleans up.
+fn go_on(stop: &AtomicBool) -> io::Result<()> {
+    match stop.load(Ordering::Relaxed) {
+        // Not `Interrupted`: that would be tried again.
+        true => Err(io::Error::other("interrupted")),
+        false => Ok(()),
+    }
+}
+
+/// Bytes that neither compress nor repeat within a block.
+fn random_bytes(bytes: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut data = vec![0; bytes];
+    for word in data.chunks_mut(8) {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        let length = word.len();
+        word.copy_from_slice(&state.to_le_bytes()[..length]);
+    }
+    data
+}
+
+/// Runs the same work in so many threads; the first error of them.
+fn in_threads(count: usize, work: impl Fn(usize) -> io::Result<()> + Sync) -> io::Result<()> {
+    std::thread::scope(|scope| {
+        let work = &work;
+        let threads: Vec<_> = (0..count)
+            .map(|number| scope.spawn(move || work(number)))
+            .collect();
+        let mut result = Ok(());
+        for thread in threads {
+            let done = thread.join();
+            result =
+                result.and(done.unwrap_or_else(|_| Err(io::Error::other("a thread panicked"))));
+        }
+        result
+    })
+}

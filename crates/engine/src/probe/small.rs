@@ -1,0 +1,204 @@
+//! Many small files: made, made durable in two ways, opened and read.
+//!
+//! They have names, in a directory `.longhaul-bench-…` that is removed at the
+//! end, and after a signal. What a killed run left is removed by the next.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use super::{Sample, go_on, in_threads, random_bytes, timed};
+use crate::storage::posix::PosixDirectory;
+use crate::storage::together::sync_together;
+use crate::storage::{Advice, Creation, DataMode, Directory, StoredFile};
+
+/// How the name of the directory begins; what is found under such a name is not
+/// a user's.
+const PREFIX: &str = ".longhaul-bench-";
+
+/// Files of one flow in one repetition: as many as a copy commits at once.
+pub const FILES: u64 = 1000;
+
+/// Bytes of a file: a page.
+pub const FILE_BYTES: u64 = 4096;
+
+/// What is done with them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SmallJob {
+    /// Made and written, not durable.
+    Create,
+    /// Each made durable by itself.
+    SyncEach,
+    /// Writeback begun at once, all made durable together, as a copy does.
+    SyncTogether,
+    /// Opened and read; they may be cached.
+    Open,
+}
+
+/// A directory in which small files are measured.
+pub struct Small {
+    directory: PathBuf,
+    /// Locked while this lives.
+    _lock: File,
+    made: u64,
+}
+
+impl Small {
+    /// Makes a directory beneath `path`, and removes what killed runs left there.
+    ///
+    /// # Errors
+    ///
+    /// As making a directory.
+    pub fn prepare(path: &Path) -> io::Result<Small> {
+        remove_stale(path)?;
+        let directory = path.join(format!("{PREFIX}{}", std::process::id()));
+        fs::create_dir(&directory)?;
+        let lock = File::create(directory.join("lock"))?;
+        lock.lock()?;
+        Ok(Small {
+            directory,
+            _lock: lock,
+            made: 0,
+        })
+    }
+
+    /// Measures once, `flows` threads with a thousand files each.
+    ///
+    /// # Errors
+    ///
+    /// What the file system says, and after a signal.
+    pub fn measure(
+        &mut self,
+        job: SmallJob,
+        flows: usize,
+        stop: &AtomicBool,
+    ) -> io::Result<Sample> {
+        let mut folders = Vec::new();
+        for _ in 0..flows {
+            let folder = self.directory.join(self.made.to_string());
+            self.made += 1;
+            fs::create_dir(&folder)?;
+            folders.push(PosixDirectory::open_root(&folder)?);
+        }
+        let data = random_bytes(FILE_BYTES as usize, 1);
+        let make = |number: usize, job| write_files(&folders[number], job, &data, stop);
+        if job == SmallJob::Open {
+            in_threads(flows, |number| make(number, SmallJob::Create))?;
+        }
+        timed(|| {
+            in_threads(flows, |number| match job {
+                SmallJob::Open => read_files(&folders[number], stop),
+                _ => make(number, job),
+            })?;
+            let files = FILES * flows as u64;
+            Ok((files * FILE_BYTES, files))
+        })
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        // What cannot be removed now the next run tries again.
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// Directories of runs that are over: nobody holds their lock.
+fn remove_stale(path: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(path)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let ours = name.to_string_lossy().starts_with(PREFIX) && entry.file_type()?.is_dir();
+        let lock = || File::open(entry.path().join("lock"));
+        if ours && lock().is_ok_and(|lock| lock.try_lock().is_ok()) {
+            fs::remove_dir_all(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+fn write_files(
+    folder: &Arc<dyn Directory>,
+    job: SmallJob,
+    data: &[u8],
+    stop: &AtomicBool,
+) -> io::Result<()> {
+    let mut open: Vec<Arc<dyn StoredFile>> = Vec::new();
+    for number in 0..FILES {
+        go_on(stop)?;
+        let name = number.to_string();
+        let file = folder.create_file(name.as_bytes(), Creation::New, DataMode::Buffered)?;
+        file.write_at(data, 0)?;
+        match job {
+            SmallJob::SyncEach => file.sync_all()?,
+            SmallJob::SyncTogether => {
+                file.advise(Advice::StartWriteback, 0, 0);
+                open.push(file);
+            }
+            SmallJob::Create | SmallJob::Open => {}
+        }
+    }
+    sync_together(&open)
+        .into_iter()
+        .collect::<io::Result<()>>()?;
+    match job {
+        SmallJob::SyncEach | SmallJob::SyncTogether => folder.sync(),
+        SmallJob::Create | SmallJob::Open => Ok(()),
+    }
+}
+
+fn read_files(folder: &Arc<dyn Directory>, stop: &AtomicBool) -> io::Result<()> {
+    let mut data = vec![0; FILE_BYTES as usize];
+    for number in 0..FILES {
+        go_on(stop)?;
+        let name = number.to_string();
+        let file = folder.open_file(name.as_bytes(), DataMode::Buffered)?;
+        file.read_at(&mut data, 0)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    const JOBS: [SmallJob; 4] = [
+        SmallJob::Create,
+        SmallJob::SyncEach,
+        SmallJob::SyncTogether,
+        SmallJob::Open,
+    ];
+
+    #[test]
+    fn files_are_made_and_nothing_is_left() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut small = Small::prepare(directory.path()).unwrap();
+        for job in JOBS {
+            let sample = small.measure(job, 2, &AtomicBool::new(false)).unwrap();
+            assert_eq!(sample.files, 2 * FILES, "{job:?}");
+            assert_eq!(sample.bytes, 2 * FILES * FILE_BYTES);
+        }
+        assert!(small.measure(JOBS[0], 1, &AtomicBool::new(true)).is_err());
+        drop(small);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_a_killed_run_left_is_removed_and_what_lives_is_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let stale = directory.path().join(".longhaul-bench-1");
+        fs::create_dir(&stale).unwrap();
+        fs::write(stale.join("lock"), "").unwrap();
+        let living = directory.path().join(".longhaul-bench-2");
+        fs::create_dir(&living).unwrap();
+        let lock = File::create(living.join("lock")).unwrap();
+        lock.lock().unwrap();
+        fs::write(directory.path().join("data"), "a user's").unwrap();
+        drop(Small::prepare(directory.path()).unwrap());
+        assert!(!stale.exists() && living.exists());
+        assert!(directory.path().join("data").exists());
+    }
+}

@@ -1,0 +1,109 @@
+//! Streams from this host to itself: what encryption costs beside the sockets.
+
+use std::io;
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::AtomicBool;
+
+use super::{Sample, go_on, timed};
+use crate::net::clear;
+use crate::net::identity::Identity;
+use crate::net::stream::Stream;
+use crate::net::tcp::HostPort;
+use crate::net::tls::{TlsClient, TlsOptions, TlsServer};
+use crate::net::trust::ServerTrust;
+
+/// A block of a copy, and the header before it.
+const BLOCK_BYTES: usize = 1 << 20;
+const HEADER_BYTES: usize = 200;
+
+/// Moves so many bytes over each of `streams` connections over loopback,
+/// encrypted or in clear; each has a thread at either end.
+///
+/// # Errors
+///
+/// What sockets and TLS say, and after a signal.
+pub fn measure(streams: usize, bytes: u64, clear: bool, stop: &AtomicBool) -> io::Result<Sample> {
+    let mut pairs = Vec::new();
+    for _ in 0..streams {
+        pairs.push(pair(clear)?);
+    }
+    timed(|| {
+        std::thread::scope(|scope| {
+            let ends: Vec<_> = pairs
+                .into_iter()
+                .map(|(near, far)| {
+                    let (mut writer, mut reader) = (near.writer, far.reader);
+                    let kept = (near.reader, far.writer);
+                    let sent = scope.spawn(move || {
+                        let (header, block) = (vec![1; HEADER_BYTES], vec![2; BLOCK_BYTES]);
+                        for _ in 0..bytes.div_ceil(BLOCK_BYTES as u64) {
+                            go_on(stop)?;
+                            writer.write_all(&[&header, &block])?;
+                        }
+                        writer.finish()
+                    });
+                    let received = scope.spawn(move || {
+                        let mut room = vec![3; BLOCK_BYTES];
+                        let mut done = 0;
+                        loop {
+                            match reader.read(&mut room)? {
+                                0 => break,
+                                count => done += count as u64,
+                            }
+                        }
+                        drop(kept);
+                        Ok::<u64, io::Error>(done)
+                    });
+                    (sent, received)
+                })
+                .collect();
+            let panicked = |_| io::Error::other("a thread panicked");
+            let mut done = 0;
+            for (sent, received) in ends {
+                sent.join().map_err(panicked)??;
+                done += received.join().map_err(panicked)??;
+            }
+            Ok((done, 0))
+        })
+    })
+}
+
+fn pair(in_clear: bool) -> io::Result<(Stream, Stream)> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let near = TcpStream::connect(listener.local_addr()?)?;
+    let far = listener.accept()?.0;
+    if in_clear {
+        return Ok((clear::over_tcp(near)?, clear::over_tcp(far)?));
+    }
+    let options = TlsOptions::default();
+    let identity = Identity::ephemeral().map_err(io::Error::other)?;
+    let server = TlsServer::new(&identity, options).map_err(io::Error::other)?;
+    let trust = ServerTrust::Fingerprint(server.fingerprint());
+    let client = TlsClient::new(trust, None, options);
+    std::thread::scope(|scope| {
+        let accepted = scope.spawn(|| server.accept(far));
+        let near = client.handshake(near, &HostPort::new("localhost", 1));
+        let far = accepted.join();
+        let far = far.map_err(|_| io::Error::other("a thread panicked"))?;
+        Ok((
+            near.map_err(io::Error::other)?,
+            far.map_err(io::Error::other)?,
+        ))
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_bytes_arrive_with_their_headers() {
+        for clear in [true, false] {
+            let sample = measure(2, 2 << 20, clear, &AtomicBool::new(false)).unwrap();
+            let each = 2 * (BLOCK_BYTES + HEADER_BYTES) as u64;
+            assert_eq!(sample.bytes, 2 * each);
+        }
+        assert!(measure(1, 1 << 20, false, &AtomicBool::new(true)).is_err());
+    }
+}
