@@ -77,6 +77,17 @@ pub fn look(sides: &Sides) -> BTreeMap<i32, Account> {
     accounts
 }
 
+/// Adds a look to what was seen before. A process that has ended and was not waited
+/// for tells no namespace any more: it keeps the side it had.
+pub fn remember(seen: &mut BTreeMap<i32, Account>, look: BTreeMap<i32, Account>) {
+    for (pid, account) in look {
+        let side = account
+            .side
+            .or_else(|| seen.get(&pid).and_then(|before| before.side));
+        seen.insert(pid, Account { side, ..account });
+    }
+}
+
 /// A line of `/proc/PID/stat`: the second field is a name in parentheses that may
 /// hold anything.
 fn read_stat(text: &str) -> Option<Account> {
@@ -216,6 +227,16 @@ mod tests {
             told,
             [("scp", Side::Source, 10), ("sshd", Side::Destination, 3)]
         );
+    }
+
+    #[test]
+    fn who_has_ended_keeps_its_side() {
+        let mut seen = [(3, account("iperf3", Side::Destination, 1))].into();
+        let mut ended = account("iperf3", Side::Destination, 2);
+        ended.side = None;
+        remember(&mut seen, [(3, ended.clone()), (4, ended)].into());
+        assert_eq!(seen[&3], account("iperf3", Side::Destination, 2));
+        assert_eq!(seen[&4].side, None);
     }
 
     #[test]

@@ -116,7 +116,7 @@ fn resolve(peer: &str) -> io::Result<Vec<IpAddr>> {
 
 impl Looker {
     fn look(&mut self) {
-        self.watched.accounts.extend(accounts::look(&self.sides));
+        accounts::remember(&mut self.watched.accounts, accounts::look(&self.sides));
         if self.sidecar.is_none() {
             return;
         }
