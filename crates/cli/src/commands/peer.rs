@@ -21,11 +21,13 @@ pub enum Peer {
 }
 
 impl Peer {
-    /// What is needed to reach the host of an endpoint, which is not done yet.
+    /// What is needed to reach the host of an endpoint, which is not done yet;
+    /// `streams` are as many as the user said.
     pub fn new(
         endpoint: &Endpoint,
         arguments: &ConnectionArguments,
         settings: &TransferSettings,
+        streams: Option<u32>,
     ) -> Result<Peer, Stop> {
         match endpoint {
             Endpoint::Daemon(remote) => {
@@ -33,7 +35,7 @@ impl Peer {
                 Ok(Peer::Daemon(Box::new(daemon)))
             }
             Endpoint::Ssh(remote) => {
-                let far = Far::new(remote, arguments, settings)?;
+                let far = Far::new(remote, arguments, settings, streams)?;
                 Ok(Peer::Ssh(Arc::new(far)))
             }
             Endpoint::Local(_) | Endpoint::Null | Endpoint::Zero(_) => {

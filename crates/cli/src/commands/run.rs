@@ -156,7 +156,12 @@ impl Task {
     /// From here to another host.
     fn push(&self, path: &RemotePath, report: &Report) -> Result<Exit, Stop> {
         let sources = self.open_sources()?;
-        let peer = Peer::new(&self.destination, &self.connection, &self.settings)?;
+        let peer = Peer::new(
+            &self.destination,
+            &self.connection,
+            &self.settings,
+            self.fixed.streams,
+        )?;
         let mut request = self.request(Role::Sender, vec![request_path(path)])?;
         request.names = sources
             .top_names()
@@ -202,7 +207,7 @@ impl Task {
             let text = "the sources are at different hosts: copy them with one command each";
             return Err(Stop::new(Exit::Usage, text));
         }
-        let peer = Peer::new(first, &self.connection, &self.settings)?;
+        let peer = Peer::new(first, &self.connection, &self.settings, self.fixed.streams)?;
         let paths = paths.iter().map(|path| request_path(path)).collect();
         let mut request = self.request(Role::Receiver, paths)?;
         request.destination_empty = self.seems_empty();

@@ -75,6 +75,8 @@ pub struct Far {
     identity: Identity,
     timeout: Duration,
     tcp: TcpOptions,
+    /// So many streams, where the user said it.
+    streams: Option<u32>,
     /// This release is put there where there is none.
     install: bool,
     /// Why this end does not listen is no concern of a copy: it goes without.
@@ -109,6 +111,7 @@ impl Far {
         remote: &SshRemote,
         arguments: &ConnectionArguments,
         settings: &TransferSettings,
+        streams: Option<u32>,
     ) -> Result<Far, Stop> {
         let identity = Identity::ephemeral().map_err(|error| Stop::because(Exit::Local, error))?;
         let ports = arguments.ssh.ports;
@@ -132,6 +135,7 @@ impl Far {
                 side,
             },
             identity,
+            streams,
             install: arguments.ssh.install_remote,
             timeout: arguments.timeout,
             tcp: TcpOptions {
@@ -329,10 +333,12 @@ impl Far {
             });
         };
         let (direct, further) = (Arc::clone(&beside.direct), Arc::clone(&beside.further));
-        let most = match opened.rtt >= LONG_PATH {
+        let usual = match opened.rtt >= LONG_PATH {
             true => MANY_CONNECTIONS,
             false => FEW_CONNECTIONS,
         };
+        let most = self.streams.unwrap_or(usual);
+        let most = most.min(opened.welcome.maximum_streams.max(1));
         let welcome = opened.welcome.clone();
         let transfer = Arc::downgrade(transfer);
         Arc::new(move |id: StreamId, received, patience| {

@@ -364,6 +364,7 @@ fn drive(
             }
         }
         1 => sender.handle_stream_up(stream, now),
+        2 if random.chance(300) => sender.handle_reserve(stream, random.chance(500)),
         2 => sender.handle_stream_down(stream),
         3 => read.extend(sender.poll_read(now).map(|job| (job.block, job.work))),
         4 => while sender.poll_dispatch(stream, now).is_some() {},

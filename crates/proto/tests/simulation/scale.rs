@@ -344,3 +344,40 @@ fn offsets_hold_up_to_the_largest_file() {
         Some(size)
     );
 }
+
+#[test]
+fn a_reserve_takes_nothing_while_others_do() {
+    let (spare, direct) = (STREAM, StreamId(1));
+    let settings = SenderSettings {
+        asks: false,
+        ..SenderSettings::default()
+    };
+    let mut sender = Sender::new(settings);
+    let now = Moment(0);
+    sender.handle_stream_up(spare, now);
+    sender.handle_entry(entry(0, None, 8 << 20));
+    sender.handle_walk_end();
+    while let Some(job) = sender.poll_read(now) {
+        assert!(sender.handle_piece_read(job.block, PieceRead::Ready));
+    }
+    let take = |sender: &mut Sender, stream| match sender.poll_dispatch(stream, now) {
+        Some(Dispatch::Send(block)) => Some(block),
+        _ => None,
+    };
+    let first = take(&mut sender, spare).unwrap();
+    sender.handle_stream_up(direct, now);
+    sender.handle_reserve(spare, true);
+    assert!(!sender.has_ready_for(spare) && sender.has_ready_for(direct));
+    assert_eq!(take(&mut sender, spare), None);
+    let second = take(&mut sender, direct).unwrap();
+    assert_ne!(first, second);
+    // What the better one had goes over the reserve again, what that had stays.
+    sender.handle_stream_down(direct);
+    sender.handle_reserve(spare, false);
+    while let Some(job) = sender.poll_read(now) {
+        assert!(sender.handle_piece_read(job.block, PieceRead::Ready));
+    }
+    let rest: Vec<BlockId> = std::iter::from_fn(|| take(&mut sender, spare)).collect();
+    assert_eq!(rest.len(), 7);
+    assert!(!rest.contains(&first));
+}
