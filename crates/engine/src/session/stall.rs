@@ -53,8 +53,14 @@ pub(super) enum Verdict {
     Still(Vec<usize>),
 }
 
-/// Looks at all streams; `since` is when the session began or last had one.
-pub(super) fn judge(pulses: &[Pulse], since: Moment, now: Moment) -> Verdict {
+/// Looks at all streams of which the kernel tells; `silent` says that there are
+/// others. `since` is when the session began or last had one.
+pub(super) fn judge(pulses: &[Pulse], silent: bool, since: Moment, now: Moment) -> Verdict {
+    if pulses.is_empty() && silent {
+        // Channels of other processes alone: no kernel tells of their paths,
+        // and each that is dialed is another process that logs in.
+        return Verdict::Fine;
+    }
     let moved = pulses.iter().map(|pulse| pulse.moved).max();
     let rtt = pulses.iter().map(|pulse| pulse.rtt).min();
     let patience = QUIET.max(rtt.unwrap_or_default().saturating_mul(QUIET_ROUND_TRIPS));
@@ -100,13 +106,9 @@ impl Transfer {
                 pulses.push((id, slot.pulse(&info, now)));
             }
         }
-        if pulses.is_empty() && !shared.streams.is_empty() {
-            // Channels of other processes alone: no kernel tells of their paths.
-            shared.quiet_since = now;
-            return;
-        }
+        let silent = shared.streams.len() > pulses.len();
         let known: Vec<Pulse> = pulses.iter().map(|(_, pulse)| *pulse).collect();
-        match judge(&known, shared.quiet_since, now) {
+        match judge(&known, silent, shared.quiet_since, now) {
             Verdict::Fine => shared.quiet_since = now,
             Verdict::Still(places) => {
                 shared.quiet_since = now;
@@ -209,17 +211,17 @@ mod tests {
     fn a_stream_that_waits_for_its_timer_is_given_up_while_others_move() {
         let pulses = [pulse(9_900, 0), pulse(7_000, 3), pulse(7_000, 0)];
         // The third waits for the other end's window, or has nothing to send.
-        assert_eq!(judge(&pulses, at(0), at(10_000)), Verdict::Still(vec![1]));
-        assert_eq!(judge(&pulses, at(0), at(9_000)), Verdict::Fine);
+        assert_eq!(judge(&pulses, false, at(0), at(10_000)), Verdict::Still(vec![1]));
+        assert_eq!(judge(&pulses, false, at(0), at(9_000)), Verdict::Fine);
     }
 
     #[test]
     fn silence_everywhere_is_a_cut() {
         let pulses = [pulse(5_000, 1), pulse(5_100, 2)];
-        assert_eq!(judge(&pulses, at(0), at(6_000)), Verdict::Fine);
-        assert_eq!(judge(&pulses, at(0), at(6_200)), Verdict::Quiet);
-        assert_eq!(judge(&[], at(0), at(1_500)), Verdict::Quiet);
-        assert_eq!(judge(&[], at(1_000), at(1_500)), Verdict::Fine);
+        assert_eq!(judge(&pulses, false, at(0), at(6_000)), Verdict::Fine);
+        assert_eq!(judge(&pulses, false, at(0), at(6_200)), Verdict::Quiet);
+        assert_eq!(judge(&[], false, at(0), at(1_500)), Verdict::Quiet);
+        assert_eq!(judge(&[], false, at(1_000), at(1_500)), Verdict::Fine);
     }
 
     #[test]
@@ -228,7 +230,15 @@ mod tests {
             rtt: Duration::from_millis(800),
             ..pulse(0, 5)
         };
-        assert_eq!(judge(&[long], at(0), at(3_000)), Verdict::Fine);
-        assert_eq!(judge(&[long], at(0), at(3_300)), Verdict::Quiet);
+        assert_eq!(judge(&[long], false, at(0), at(3_000)), Verdict::Fine);
+        assert_eq!(judge(&[long], false, at(0), at(3_300)), Verdict::Quiet);
+    }
+
+    #[test]
+    fn channels_that_tell_nothing_are_not_dialed_again_for_their_silence() {
+        assert_eq!(judge(&[], true, at(0), at(60_000)), Verdict::Fine);
+        // Streams beside them that stand still are.
+        let pulses = [pulse(5_000, 1)];
+        assert_eq!(judge(&pulses, true, at(0), at(60_000)), Verdict::Quiet);
     }
 }
