@@ -9,6 +9,7 @@
 mod dial;
 mod end;
 mod events;
+mod levelling;
 mod observe;
 pub mod opening;
 mod stall;
@@ -223,6 +224,8 @@ pub(crate) struct Shared {
     wanted_streams: usize,
     /// How the sender's kernel shall send.
     tuning: Tuning,
+    /// What keeps the sender's streams level.
+    leveller: levelling::Leveller,
     heard: Moment,
     peer: Observation,
     /// As [`Transfer::clock_lead`] gives it.
@@ -334,6 +337,7 @@ impl Transfer {
             damage: Damage::default(),
             dialer: None,
             next_stream: 0,
+            leveller: levelling::Leveller::default(),
             quiet_since: Moment(0),
             tried: Moment(0),
             tickets: VecDeque::new(),

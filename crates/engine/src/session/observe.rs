@@ -201,6 +201,7 @@ impl Transfer {
     pub(super) fn keep_time(self: &Arc<Transfer>) {
         let mut next = self.now() + OBSERVE_EVERY;
         let mut next_look = self.now() + LOOK_EVERY;
+        let mut next_level = self.now();
         loop {
             let mut shared = self.lock();
             let now = self.now();
@@ -208,6 +209,11 @@ impl Transfer {
             if shared.is_over() {
                 self.wake_everybody(&shared);
                 return;
+            }
+            if now >= next_level {
+                drop(shared);
+                next_level = now + self.level();
+                continue;
             }
             if now >= next_look {
                 next_look = now + LOOK_EVERY;
@@ -222,7 +228,7 @@ impl Transfer {
                 self.tick();
                 continue;
             }
-            let next = next.min(next_look);
+            let next = next.min(next_look).min(next_level);
             let until = shared.life.poll_timeout().map_or(next, |end| end.min(next));
             let wait = (until - now).max(Duration::from_millis(1));
             drop(

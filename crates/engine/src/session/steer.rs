@@ -2,12 +2,18 @@
 //! and its orders are carried out.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use longhaul_proto::message::{MAXIMUM_CONGESTION_BYTES, Message, Observation, Tuning};
+use longhaul_proto::session::StreamId;
 use longhaul_units::Moment;
 
+use super::levelling::Flow;
 use super::{Machine, Shared, Transfer};
 use crate::net::StreamHandle;
+
+/// An end that only receives has no streams to keep level.
+const NOTHING_TO_LEVEL: Duration = Duration::from_secs(1);
 
 /// What both ends see.
 #[derive(Clone, Copy, Debug)]
@@ -102,19 +108,65 @@ impl Shared {
         }
         self.tuning = tuning;
         for slot in self.streams.values() {
-            apply(slot.handle(), &self.tuning);
+            self.apply(slot.handle());
         }
+    }
+
+    /// Has the kernel send so. What it refuses stays as it is: whoever steers
+    /// sees what governs the streams.
+    pub(super) fn apply(&self, handle: &StreamHandle) {
+        if let Some(name) = &self.tuning.congestion {
+            let _ = handle.set_congestion(name);
+        }
+        self.apply_pace(handle);
+        if let Some(bytes) = self.tuning.unsent {
+            let _ = handle.set_unsent_limit(bytes);
+        }
+    }
+
+    /// The less of what whoever steers allows and what keeps the streams level.
+    fn apply_pace(&self, handle: &StreamHandle) {
+        let paces = [self.tuning.pace, self.leveller.pace()];
+        let _ = handle.set_pace(paces.into_iter().flatten().min());
     }
 }
 
-/// Has the kernel send so. What it refuses stays as it is: whoever steers sees
-/// what governs the streams.
-pub(super) fn apply(handle: &StreamHandle, tuning: &Tuning) {
-    if let Some(name) = &tuning.congestion {
-        let _ = handle.set_congestion(name);
+impl Transfer {
+    /// Keeps the streams level, where this end sends: returns when to look
+    /// again.
+    pub(super) fn level(&self) -> Duration {
+        let shared = self.lock();
+        let sends = matches!(shared.machine, Machine::Sending(_));
+        if !sends || self.settings.local {
+            return NOTHING_TO_LEVEL;
+        }
+        let streams = shared.streams.iter();
+        let handles: Vec<_> = streams
+            .map(|(id, slot)| (*id, slot.handle().clone()))
+            .collect();
+        drop(shared);
+        let first = handles.first().and_then(|(_, first)| first.congestion().ok());
+        let flows = match first.as_deref() {
+            // It finds the path's rate by itself, and keeps to it.
+            Some("bbr") => Vec::new(),
+            _ => handles.iter().filter_map(flow).collect(),
+        };
+        let mut shared = self.lock();
+        if shared.leveller.handle_look(self.now(), flows) {
+            for slot in shared.streams.values() {
+                shared.apply_pace(slot.handle());
+            }
+        }
+        shared.leveller.interval()
     }
-    let _ = handle.set_pace(tuning.pace);
-    if let Some(bytes) = tuning.unsent {
-        let _ = handle.set_unsent_limit(bytes);
-    }
+}
+
+fn flow((stream, handle): &(StreamId, StreamHandle)) -> Option<Flow> {
+    let info = handle.tcp_info()?;
+    Some(Flow {
+        stream: *stream,
+        acknowledged: info.acknowledged?.0,
+        rtt: info.rtt,
+        minimum_rtt: info.minimum_rtt?,
+    })
 }

@@ -202,7 +202,7 @@ impl Transfer {
             moved: (0, self.now()),
         };
         if matches!(shared.machine, Machine::Sending(_)) {
-            super::steer::apply(slot.handle(), &shared.tuning);
+            shared.apply(slot.handle());
         }
         shared.streams.insert(id, slot);
         shared.most_streams = shared.most_streams.max(shared.streams.len());
