@@ -25,6 +25,7 @@ use longhaul_proto::handshake::{Credential, Join, Refusal, Request, Secret, Sess
 use longhaul_proto::session::StreamId;
 use longhaul_units::ByteCount;
 
+use super::ahead::{Ahead, Plan, StreamsFor};
 use crate::arguments::ConnectionArguments;
 use crate::endpoint::Remote;
 use crate::messages::{Exit, Stop, clear_line, say};
@@ -49,6 +50,8 @@ pub struct Connected {
     pub rtt: Duration,
     /// Bytes of a block.
     pub block_bytes: u32,
+    /// What was begun for further streams.
+    pub ahead: Ahead,
 }
 
 /// A stream that opened a session.
@@ -63,6 +66,8 @@ pub struct Opened {
     pub block_bytes: u32,
     /// The stream is to be left for better ones.
     pub spare: bool,
+    /// What was begun for further streams.
+    pub ahead: Ahead,
 }
 
 impl Daemon {
@@ -98,9 +103,18 @@ impl Daemon {
 
     /// Connects: who the daemon is, and how far away, is known before anything
     /// is asked for. Where the bytes of a block are not fixed, the path's round
-    /// trip decides.
-    pub fn connect(&self, fixed_block_bytes: Option<u32>) -> Result<Connected, Stop> {
-        let stream = self.first_stream()?;
+    /// trip decides. Further streams, as many as `streams` says, are begun with
+    /// it; with none they wait until they are dialed.
+    pub fn connect(
+        &self,
+        fixed_block_bytes: Option<u32>,
+        streams: Option<StreamsFor>,
+    ) -> Result<Connected, Stop> {
+        let ahead = streams.map_or_else(Ahead::default, |streams| self.begin_ahead(streams));
+        let stream = self.first_stream().inspect_err(|_| ahead.close())?;
+        if let Some(key) = stream.handle.peer_fingerprint() {
+            ahead.trust(self.tls.pinned(key));
+        }
         let info = stream.handle.tcp_info();
         let rtt = info.map_or(Duration::ZERO, |info| info.minimum_rtt.unwrap_or(info.rtt));
         let block_bytes = fixed_block_bytes.unwrap_or_else(|| block_bytes(rtt));
@@ -108,28 +122,48 @@ impl Daemon {
             stream,
             rtt,
             block_bytes,
+            ahead,
         })
     }
 
-    /// Opens a session; `ahead` are the first messages, which go with the
+    fn begin_ahead(&self, streams: StreamsFor) -> Ahead {
+        let (tcp, bind) = (self.tcp, self.bind.clone());
+        Ahead::begin(Plan {
+            host: self.host.clone(),
+            target: self.target(),
+            timeout: self.timeout,
+            tcp: Box::new(move |stream| bound_tcp(&tcp, &bind, stream)),
+            streams,
+        })
+    }
+
+    /// What is connected to: the host, or one of its addresses.
+    fn target(&self) -> HostPort {
+        self.address
+            .map_or_else(|| self.host.clone(), HostPort::from)
+    }
+
+    /// Opens a session; `first_words` are the first messages, which go with the
     /// request.
     pub fn open(
         &self,
         connected: Connected,
         mut request: Request,
-        ahead: &[u8],
+        first_words: &[u8],
     ) -> Result<Opened, Stop> {
         let Connected {
             mut stream,
             rtt,
             block_bytes,
+            ahead,
         } = connected;
         request.credential = self.credential.clone();
         request.block_bytes = block_bytes;
         let asked_clear = request.clear;
         let needs = request.needs();
-        let welcome = opening::open(&mut stream, request, ahead, self.timeout)
-            .map_err(|error| open_stop(&self.host, &error))?;
+        let welcome = opening::open(&mut stream, request, first_words, self.timeout)
+            .map_err(|error| open_stop(&self.host, &error))
+            .inspect_err(|_| ahead.close())?;
         if !needs.iter().all(|need| welcome.features.contains(need)) {
             let text = format!(
                 "{}: the daemon ({}) cannot do what was asked for: leave out --compress, or use \
@@ -145,6 +179,7 @@ impl Daemon {
             rtt,
             block_bytes,
             spare: false,
+            ahead,
         })
     }
 
@@ -192,10 +227,7 @@ impl Daemon {
     /// Connects and says nothing: what the kernel knows of the path after the
     /// first round trip.
     pub fn ping(&self) -> Result<TcpInfo, Stop> {
-        let target = self
-            .address
-            .map_or_else(|| self.host.clone(), HostPort::from);
-        let socket = tcp::connect(&target, self.timeout, &self.tcp_of(0))
+        let socket = tcp::connect(&self.target(), self.timeout, &self.tcp_of(0))
             .map_err(|error| Stop::because(Exit::Connection, error))?;
         TcpInfo::of(&socket).map_err(|error| Stop::because(Exit::Local, error))
     }
@@ -212,9 +244,7 @@ impl Daemon {
         };
         let further = Further {
             host: self.host.clone(),
-            target: self
-                .address
-                .map_or_else(|| self.host.clone(), HostPort::from),
+            target: self.target(),
             tls,
             timeout: self.timeout,
             tcp: self.tcp,
@@ -222,6 +252,7 @@ impl Daemon {
             session: opened.welcome.session,
             secret: opened.welcome.secret,
             clear: opened.welcome.clear,
+            ahead: opened.ahead.clone(),
         };
         let transfer = Arc::downgrade(transfer);
         Arc::new(move |id, received, patience| {
@@ -310,11 +341,25 @@ struct Further {
     session: SessionId,
     secret: Secret,
     clear: bool,
+    ahead: Ahead,
+}
+
+impl Drop for Further {
+    fn drop(&mut self) {
+        self.ahead.close();
+    }
 }
 
 impl Further {
     fn dial(&self, id: StreamId, received: u64, patience: Duration) -> Result<Joined, DialError> {
         let timeout = self.timeout.min(patience);
+        if let Some(stream) = self.ahead.take(timeout / 2) {
+            let joined = self.join(stream, id, received, self.secret, (false, timeout));
+            // One that waited too long has been closed: another is dialed.
+            if !matches!(joined, Err(DialError::Network(_))) {
+                return joined;
+            }
+        }
         let network = |error: TlsError| DialError::Network(error.to_string());
         let tcp = bound_tcp(&self.tcp, &self.bind, id.0);
         let socket = tcp::connect(&self.target, timeout, &tcp).map_err(TlsError::from);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use longhaul_engine::session::{Dialer, Transfer, TransferSettings};
 use longhaul_proto::handshake::Request;
 
+use super::ahead::StreamsFor;
 use super::connection::{Connected, Daemon, Opened};
 use crate::arguments::ConnectionArguments;
 use crate::endpoint::Endpoint;
@@ -44,25 +45,30 @@ impl Peer {
         }
     }
 
-    /// Connects, and asks for nothing yet.
-    pub fn connect(&self, fixed_block_bytes: Option<u32>) -> Result<Connected, Stop> {
+    /// Connects, and asks for nothing yet; further streams to a daemon, as many
+    /// as `streams` says, are begun with it.
+    pub fn connect(
+        &self,
+        fixed_block_bytes: Option<u32>,
+        streams: Option<StreamsFor>,
+    ) -> Result<Connected, Stop> {
         match self {
-            Peer::Daemon(daemon) => daemon.connect(fixed_block_bytes),
+            Peer::Daemon(daemon) => daemon.connect(fixed_block_bytes, streams),
             Peer::Ssh(far) => far.connect(fixed_block_bytes),
         }
     }
 
-    /// Opens a session; `ahead` are the first messages, which go with the
+    /// Opens a session; `first_words` are the first messages, which go with the
     /// request.
     pub fn open(
         &self,
         connected: Connected,
         request: Request,
-        ahead: &[u8],
+        first_words: &[u8],
     ) -> Result<Opened, Stop> {
         match self {
-            Peer::Daemon(daemon) => daemon.open(connected, request, ahead),
-            Peer::Ssh(far) => far.open(connected, request, ahead),
+            Peer::Daemon(daemon) => daemon.open(connected, request, first_words),
+            Peer::Ssh(far) => far.open(connected, request, first_words),
         }
     }
 

@@ -17,7 +17,7 @@ use longhaul_engine::session::opening::Agreed;
 use longhaul_engine::session::{Ending, FlowCounts, Transfer, TransferSettings, Watch};
 use longhaul_engine::storage::measuring::{ZERO_NAME, sink, zero_source};
 use longhaul_engine::storage::roots::Anywhere;
-use longhaul_model::control::start::{initial_streams, most_streams};
+use longhaul_model::control::start::{block_bytes, initial_streams, most_streams};
 use longhaul_model::response::Congestion;
 use longhaul_proto::handshake::{Feature, Landing, Purport, Request, RequestPath, Role};
 use longhaul_proto::message::{Farewell, Flows};
@@ -25,6 +25,7 @@ use longhaul_proto::sender::MOST_LARGE_FILES;
 use longhaul_proto::session::StreamId;
 use longhaul_units::ByteCount;
 
+use super::ahead::StreamsFor;
 use super::connection::{Connected, Opened};
 use super::peer::Peer;
 use super::steering::{Bounds, Steering};
@@ -36,6 +37,9 @@ use crate::report::Report;
 /// Streams between the two ends of a copy within a host: enough that one can
 /// be written while the other is read.
 const LOCAL_STREAMS: usize = 2;
+
+/// Streams that are begun before there is a session at most.
+const MOST_AHEAD: u32 = 32;
 
 /// What is to be done, from the command line alone.
 pub struct Task {
@@ -166,7 +170,7 @@ impl Task {
         request.names = sources
             .top_names()
             .map(|names| names.into_iter().map(Into::into).collect());
-        let connected = peer.connect(self.fixed.block_bytes)?;
+        let connected = peer.connect(self.fixed.block_bytes, self.streams_ahead(request.clear))?;
         let settings = TransferSettings {
             clear: request.clear,
             // Whether anything is there is known with the answer: the first
@@ -213,7 +217,7 @@ impl Task {
         request.destination_empty = self.seems_empty();
         let destination_empty = request.destination_empty;
         let source = request.source;
-        let connected = peer.connect(self.fixed.block_bytes)?;
+        let connected = peer.connect(self.fixed.block_bytes, self.streams_ahead(request.clear))?;
         let settings = self.settings_on(&connected);
         let opened = peer.open(connected, request, &[])?;
         let settings = TransferSettings {
@@ -362,6 +366,24 @@ impl Task {
             nice: self.connection.nice,
             rtt: opened.rtt,
         }
+    }
+
+    /// How many streams are begun with the first; none where they join by
+    /// tickets that only the session gives.
+    fn streams_ahead(&self, clear: bool) -> Option<StreamsFor> {
+        if clear || self.connection.nice {
+            return None;
+        }
+        let (fixed, budget) = (self.fixed.streams, self.settings.budget);
+        let named = self.connection.congestion.as_deref();
+        let named = named.map(Congestion::of_name);
+        let sends = self.destination.place().is_some();
+        Some(Box::new(move |rtt, own| {
+            let congestion = named.clone().or(own.filter(|_| sends));
+            let free = initial_streams(rtt, None, congestion.as_ref());
+            let by_memory = most_streams(budget, block_bytes(rtt));
+            fixed.unwrap_or(free).min(by_memory).min(MOST_AHEAD)
+        }))
     }
 
     /// The settings of this end, on the path that the first stream found.

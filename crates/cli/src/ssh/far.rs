@@ -30,6 +30,7 @@ use super::install;
 use super::process::{Login, Silence, SshProcess, await_greeting};
 use super::route::Route;
 use crate::arguments::{ConnectionArguments, Expiry};
+use crate::commands::ahead::Ahead;
 use crate::commands::connection::{Connected, Opened, check_clear, open_stop};
 use crate::endpoint::SshRemote;
 use crate::messages::{Exit, Stop};
@@ -156,6 +157,7 @@ impl Far {
             stream: clear::over_local(channel, PROTECTION),
             rtt: LEAST_RTT,
             block_bytes: fixed_block_bytes.unwrap_or_else(|| block_bytes(ASSUMED_RTT)),
+            ahead: Ahead::default(),
         })
     }
 
@@ -183,6 +185,7 @@ impl Far {
             rtt: asked.elapsed(),
             block_bytes,
             spare: true,
+            ahead: Ahead::default(),
         })
     }
 

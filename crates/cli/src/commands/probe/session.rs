@@ -83,7 +83,7 @@ impl Ask<'_> {
     /// Moves zeros for the time that was asked for.
     pub fn run(&self, daemon: &Daemon) -> Result<Session, Stop> {
         let source = random()?;
-        let connected = daemon.connect(None)?;
+        let connected = daemon.connect(None, None)?;
         let opened = daemon.open(connected, self.request(source), &[])?;
         if self.clear && !opened.welcome.clear {
             let text = "the daemon does not allow blocks in clear: start it with --allow-clear, or \

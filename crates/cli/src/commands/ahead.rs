@@ -1,0 +1,173 @@
+//! Connections that are begun before there is a session for them to join.
+//!
+//! The streams beside the first cost three round trips once the session is
+//! known: TCP, TLS, joining. The first two need nothing of the session, and go
+//! on while the first stream opens it: on a long path all streams join two round
+//! trips sooner. One connection begins with the first and measures the path;
+//! the others follow where it is long enough to be worth it. None says anything
+//! before the daemon has shown its key to the first stream.
+
+use std::net::TcpStream;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use longhaul_engine::net::Stream;
+use longhaul_engine::net::tcp::{self, HostPort, TcpOptions};
+use longhaul_engine::net::tcp_info::TcpInfo;
+use longhaul_engine::net::tls::TlsClient;
+use longhaul_model::response::Congestion;
+
+/// On shorter paths two round trips are nothing.
+const WORTH_IT: Duration = Duration::from_millis(10);
+
+/// How the connections are made.
+pub struct Plan {
+    /// The daemon, by the name that its certificate may bear.
+    pub host: HostPort,
+    /// What is connected to.
+    pub target: HostPort,
+    /// How long each may take to connect.
+    pub timeout: Duration,
+    /// The socket's options, by the stream's number.
+    pub tcp: Box<dyn Fn(u32) -> TcpOptions + Send + Sync>,
+    /// How many there shall be.
+    pub streams: StreamsFor,
+}
+
+/// How many streams a path of this round trip begins with, the session's first
+/// one included, where this congestion control governs this end.
+pub type StreamsFor = Box<dyn Fn(Duration, Option<Congestion>) -> u32 + Send + Sync>;
+
+/// The connections.
+#[derive(Clone, Default)]
+pub struct Ahead {
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// Knows the daemon's key; none before the daemon has shown it.
+    tls: Option<TlsClient>,
+    /// No more are wanted.
+    closed: bool,
+    under_way: usize,
+    ready: Vec<Stream>,
+}
+
+impl Ahead {
+    /// Begins to connect, and waits for nothing. What fails is only slower.
+    pub fn begin(plan: Plan) -> Ahead {
+        let ahead = Ahead::default();
+        let (plan, pilot) = (Arc::new(plan), ahead.clone());
+        ahead.start("ahead", move || pilot.pilot(&plan));
+        ahead
+    }
+
+    /// The daemon has shown its key, and `tls` knows it.
+    pub fn trust(&self, tls: TlsClient) {
+        self.lock().tls = Some(tls);
+        self.shared.changed.notify_all();
+    }
+
+    /// No more are wanted; those that are ready are closed.
+    pub fn close(&self) {
+        let mut state = self.lock();
+        state.closed = true;
+        state.ready.clear();
+        drop(state);
+        self.shared.changed.notify_all();
+    }
+
+    /// One that is ready, or gets so in time; none where there is none left.
+    pub fn take(&self, patience: Duration) -> Option<Stream> {
+        let until = Instant::now() + patience;
+        let mut state = self.lock();
+        loop {
+            if let Some(stream) = state.ready.pop() {
+                return Some(stream);
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if state.under_way == 0 || state.closed || left.is_zero() {
+                return None;
+            }
+            let waited = self.shared.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        let state = self.shared.state.lock();
+        state.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs `what` on a thread of its own, counted as long as it runs.
+    fn start(&self, name: &str, what: impl FnOnce() + Send + 'static) {
+        self.lock().under_way += 1;
+        let ahead = self.clone();
+        let run = move || {
+            what();
+            ahead.end_one();
+        };
+        let thread = std::thread::Builder::new().name(name.into());
+        if thread.spawn(run).is_err() {
+            self.end_one();
+        }
+    }
+
+    fn end_one(&self) {
+        self.lock().under_way -= 1;
+        self.shared.changed.notify_all();
+    }
+
+    /// The connection that measures the path, and has the others follow.
+    fn pilot(&self, plan: &Arc<Plan>) {
+        let Ok(socket) = tcp::connect(&plan.target, plan.timeout, &(plan.tcp)(1)) else {
+            return;
+        };
+        let rtt = TcpInfo::of(&socket).map_or(Duration::ZERO, |info| info.rtt);
+        if rtt < WORTH_IT {
+            return;
+        }
+        let congestion = tcp::congestion(&socket).ok();
+        let congestion = congestion.map(|name| Congestion::of_name(&name));
+        for number in 2..(plan.streams)(rtt, congestion) {
+            let (plan, ahead) = (Arc::clone(plan), self.clone());
+            self.start("ahead", move || {
+                let tcp = (plan.tcp)(number);
+                if let Ok(socket) = tcp::connect(&plan.target, plan.timeout, &tcp) {
+                    ahead.shake_hands(socket, &plan);
+                }
+            });
+        }
+        self.shake_hands(socket, plan);
+    }
+
+    /// Once the daemon is known.
+    fn shake_hands(&self, socket: TcpStream, plan: &Plan) {
+        let mut state = self.lock();
+        let tls = loop {
+            if state.closed {
+                return;
+            }
+            if let Some(tls) = &state.tls {
+                break tls.clone();
+            }
+            let waited = self.shared.changed.wait(state);
+            state = waited.unwrap_or_else(PoisonError::into_inner);
+        };
+        drop(state);
+        let Ok(stream) = tls.handshake(socket, &plan.host) else {
+            return;
+        };
+        let mut state = self.lock();
+        if !state.closed {
+            state.ready.push(stream);
+        }
+    }
+}
