@@ -296,7 +296,7 @@ fn a_copy_outlives_a_cut() {
             break;
         }
     }
-    run(&mut longhaul_with(&["lab", "set", &name, "cut=1500ms"])).expect(0);
+    run(&mut longhaul_with(&["lab", "set", &name, "cut=5s"])).expect(0);
     let finished = copy.wait().expect(0);
     assert!(
         finished.errors.contains("lost in cuts"),

@@ -58,7 +58,10 @@ pub fn all() -> Vec<Trial> {
         rounds: 2,
     }));
     trials.extend(RTTS.map(What::Rtt).map(once));
-    trials.extend(RTTS.map(What::Capacity).map(once));
+    trials.extend(RTTS.map(|rtt| Trial {
+        what: What::Capacity(rtt),
+        rounds: 3,
+    }));
     trials.extend(LOSSES.map(What::DatagramLoss).map(once));
     trials.extend(LOSSES.map(What::SegmentLoss).map(once));
     trials.push(once(What::Damage));
