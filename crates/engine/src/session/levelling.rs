@@ -41,7 +41,7 @@ const LEVEL: f64 = 1.15;
 
 /// Unequal streams: all may send so much of what is acknowledged, of which each
 /// small one is left room for so much of what it sends now.
-const TOGETHER: f64 = 1.1;
+const TOGETHER: f64 = 1.02;
 const ROOM: f64 = 1.5;
 
 /// What the path was seen to carry is believed for so long: a rate that fell
