@@ -1,12 +1,11 @@
-//! What was measured, a line each in a file below `target/`.
+//! What was measured of a work: bytes, time, processor time.
 
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::{Value, json};
 
+use super::kept::Kept;
 use super::record::About;
 
 /// One repetition of one work.
@@ -56,11 +55,7 @@ impl fmt::Display for Sample {
 }
 
 /// All samples of a run, the warm-up of each work first.
-pub struct Samples {
-    path: PathBuf,
-    file: File,
-    lines: Vec<(String, Sample)>,
-}
+pub struct Samples(Kept);
 
 impl Samples {
     /// Those of a run of the same commit that was stopped, unless it is to begin
@@ -70,34 +65,20 @@ impl Samples {
     ///
     /// Where the file cannot be used.
     pub fn open(path: &Path, about: &About, again: bool) -> Result<Samples, String> {
-        let error = |error: std::io::Error| format!("{}: {error}", path.display());
-        let head = json!({ "commit": about.commit }).to_string();
-        let text = fs::read_to_string(path).unwrap_or_default();
-        let mut old = text.lines();
-        let lines = match old.next() == Some(&head) && !again {
-            true => old.map_while(parse_line).collect(),
-            false => Vec::new(),
-        };
-        if lines.is_empty() {
-            fs::write(path, format!("{head}\n")).map_err(error)?;
-        }
-        let file = OpenOptions::new().append(true).open(path).map_err(error)?;
-        Ok(Samples {
-            path: path.into(),
-            file,
-            lines,
-        })
+        Kept::open(path, about, again).map(Samples)
     }
 
     /// How many there are of a work.
     pub fn count(&self, name: &str) -> usize {
-        self.lines.iter().filter(|line| line.0 == name).count()
+        self.0.of(name).count()
     }
 
     /// Those of a work that count.
     pub fn of(&self, name: &str) -> Vec<Sample> {
-        let all = self.lines.iter().filter(|line| line.0 == name);
-        all.skip(1).map(|line| line.1).collect()
+        let counted = self.0.of(name).skip(1);
+        counted
+            .filter_map(|value| Sample::parse(value).ok())
+            .collect()
     }
 
     /// Keeps one.
@@ -107,11 +88,8 @@ impl Samples {
     /// Where the file cannot be written.
     pub fn add(&mut self, name: &str, sample: Sample) -> Result<(), String> {
         let Sample { bytes, wall, cpu } = sample;
-        let line = json!({ "name": name, "bytes": bytes, "wall": wall, "cpu": cpu });
-        writeln!(self.file, "{line}")
-            .map_err(|error| format!("{}: {error}", self.path.display()))?;
-        self.lines.push((name.to_owned(), sample));
-        Ok(())
+        let value = json!({ "bytes": bytes, "wall": wall, "cpu": cpu });
+        self.0.add(name, value)
     }
 
     /// The run is complete and recorded elsewhere.
@@ -120,12 +98,6 @@ impl Samples {
     ///
     /// Where the file cannot be removed.
     pub fn forget(self) -> Result<(), String> {
-        fs::remove_file(&self.path).map_err(|error| format!("{}: {error}", self.path.display()))
+        self.0.forget()
     }
-}
-
-fn parse_line(line: &str) -> Option<(String, Sample)> {
-    let value: Value = serde_json::from_str(line).ok()?;
-    let sample = Sample::parse(&value).ok()?;
-    Some((value["name"].as_str()?.to_owned(), sample))
 }

@@ -12,10 +12,10 @@ use crate::response::Congestion;
 pub const FEWEST: u32 = 4;
 
 /// More do not start faster by much: each doubling saves one round trip of the
-/// ten or so that a slow start takes.
-const MOST: u32 = 32;
+/// ten or so that a slow start takes, and joins the others three later.
+const MOST: u32 = 16;
 
-/// A stream for so much of the round trip: 16 at 90 ms.
+/// A stream for so much of the round trip: 16 from 90 ms on.
 const EACH: Duration = Duration::from_millis(6);
 
 /// What the first stream carries in the three round trips that the others take
@@ -72,7 +72,7 @@ mod tests {
             |microseconds| initial_streams(Duration::from_micros(microseconds), None, None);
         assert_eq!(
             [400, 11_800, 22_600, 45_600, 91_600, 183_000, 366_000].map(streams),
-            [4, 4, 4, 8, 16, 31, 32]
+            [4, 4, 4, 8, 16, 16, 16]
         );
     }
 
@@ -89,7 +89,7 @@ mod tests {
     fn little_data_takes_few() {
         let long = Duration::from_millis(366);
         let streams = |bytes| initial_streams(long, Some(ByteCount(bytes)), None);
-        assert_eq!([0, 1000, 1 << 20, 1 << 30].map(streams), [1, 1, 4, 32]);
+        assert_eq!([0, 1000, 1 << 20, 1 << 30].map(streams), [1, 1, 4, 16]);
         let bbr = Some(&Congestion::Bbr);
         assert_eq!(initial_streams(long, None, bbr), 4);
     }
