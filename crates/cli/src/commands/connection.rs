@@ -354,10 +354,14 @@ impl Further {
     fn dial(&self, id: StreamId, received: u64, patience: Duration) -> Result<Joined, DialError> {
         let timeout = self.timeout.min(patience);
         if let Some(stream) = self.ahead.take(timeout / 2) {
-            let joined = self.join(stream, id, received, self.secret, (false, timeout));
             // One that waited too long has been closed: another is dialed.
-            if !matches!(joined, Err(DialError::Network(_))) {
-                return joined;
+            if let Ok(stream) = opening::join_at_once(stream, self.words(id, received, self.secret))
+            {
+                return Ok(Joined {
+                    stream,
+                    clear: false,
+                    received: 0,
+                });
             }
         }
         let network = |error: TlsError| DialError::Network(error.to_string());
@@ -390,6 +394,15 @@ impl Further {
         self.join(stream, id, received, ticket, (true, timeout))
     }
 
+    fn words(&self, id: StreamId, received: u64, secret: Secret) -> Join {
+        Join {
+            session: self.session,
+            secret,
+            stream: id.0,
+            received,
+        }
+    }
+
     fn join(
         &self,
         mut stream: Stream,
@@ -398,13 +411,7 @@ impl Further {
         secret: Secret,
         (clear, timeout): (bool, Duration),
     ) -> Result<Joined, DialError> {
-        let join = Join {
-            session: self.session,
-            secret,
-            stream: id.0,
-            received,
-        };
-        match opening::join(&mut stream, join, timeout) {
+        match opening::join(&mut stream, self.words(id, received, secret), timeout) {
             Ok(joined) => Ok(Joined {
                 stream,
                 clear,

@@ -12,7 +12,7 @@ use longhaul_proto::handshake::{
 use minicbor::{Decode, Encode};
 
 use super::{Machine, Shared, Transfer};
-use crate::net::Stream;
+use crate::net::{Stream, StreamReader};
 
 /// Name and version of this software.
 pub const SOFTWARE: &str = concat!("longhaul ", env!("CARGO_PKG_VERSION"));
@@ -72,7 +72,7 @@ pub fn receive<T: for<'b> Decode<'b, ()>>(
     stream: &mut Stream,
     deadline: Duration,
 ) -> Result<T, OpenError> {
-    until(stream, deadline, receive_frame)
+    until(stream, deadline, |stream| receive_frame(&mut *stream.reader))
 }
 
 /// Does something with a stream that is shut down at a deadline.
@@ -97,15 +97,17 @@ fn until<T>(
     })
 }
 
-fn receive_frame<T: for<'b> Decode<'b, ()>>(stream: &mut Stream) -> Result<T, OpenError> {
+fn receive_frame<T: for<'b> Decode<'b, ()>>(
+    reader: &mut dyn StreamReader,
+) -> Result<T, OpenError> {
     let mut bytes = [0; HEADER_BYTES];
-    super::streams::read_exact(&mut *stream.reader, &mut bytes)?;
+    super::streams::read_exact(reader, &mut bytes)?;
     let header = FrameHeader::parse(&bytes)?;
     if header.kind != FrameKind::Handshake {
         return Err(FrameError::Unexpected("data before the handshake").into());
     }
     let mut body = vec![0; header.body];
-    super::streams::read_exact(&mut *stream.reader, &mut body)?;
+    super::streams::read_exact(reader, &mut body)?;
     Ok(header.decode(&body)?)
 }
 
@@ -151,6 +153,50 @@ pub fn join(stream: &mut Stream, join: Join, deadline: Duration) -> Result<Joine
         Answer::Joined(joined) => Ok(joined),
         Answer::Refused(refused) => Err(OpenError::Refused(refused)),
         Answer::Welcome(_) => Err(FrameError::Unexpected("an answer to another question").into()),
+    }
+}
+
+/// Joins a session that is known to be there, and does not wait for the answer:
+/// blocks may follow at once. A refusal ends the stream when it is read.
+///
+/// # Errors
+///
+/// [`OpenError`].
+pub fn join_at_once(mut stream: Stream, join: Join) -> Result<Stream, OpenError> {
+    send(&mut stream, &hello(Purpose::Join(join)))?;
+    let (reader, writer, handle) = (stream.reader, stream.writer, stream.handle);
+    Ok(Stream {
+        reader: Box::new(Joining {
+            reader,
+            answered: false,
+        }),
+        writer,
+        handle,
+    })
+}
+
+/// What comes on a stream, less the answer to its joining.
+struct Joining {
+    reader: Box<dyn StreamReader>,
+    answered: bool,
+}
+
+impl StreamReader for Joining {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if !self.answered {
+            match receive_frame(&mut *self.reader) {
+                // What the other end has received it says again.
+                Ok(Answer::Joined(_)) => self.answered = true,
+                Ok(Answer::Refused(refused)) => return Err(io::Error::other(refused.text)),
+                Ok(Answer::Welcome(_)) => {
+                    let unexpected = FrameError::Unexpected("an answer to another question");
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, unexpected));
+                }
+                Err(OpenError::Io(error)) => return Err(error),
+                Err(error) => return Err(io::Error::new(io::ErrorKind::InvalidData, error)),
+            }
+        }
+        self.reader.read(buffer)
     }
 }
 
@@ -225,5 +271,68 @@ impl Shared {
             words.extend(frame);
         }
         words
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_proto::handshake::{Refusal, Secret, SessionId};
+
+    use super::*;
+    use crate::net::clear::local_pair;
+
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    /// A stream that joined at once, and the other end after it heard so.
+    fn joined() -> (Stream, Stream) {
+        let (near, mut far) = local_pair().unwrap();
+        let join = Join {
+            session: SessionId([1; 16]),
+            secret: Secret([2; 32]),
+            stream: 7,
+            received: 3,
+        };
+        let mut near = join_at_once(near, join).unwrap();
+        near.writer.write_all(&[b"blocks"]).unwrap();
+        let heard: Hello = receive(&mut far, LIMIT).unwrap();
+        let Purpose::Join(heard) = heard.purpose else {
+            panic!("{heard:?}");
+        };
+        assert_eq!((heard.stream, heard.received), (7, 3));
+        let mut blocks = [0; 6];
+        super::super::streams::read_exact(&mut *far.reader, &mut blocks).unwrap();
+        assert_eq!(&blocks, b"blocks");
+        (near, far)
+    }
+
+    #[test]
+    fn the_answer_to_a_stream_that_did_not_wait_is_taken_out_of_what_comes() {
+        let (mut near, mut far) = joined();
+        send(&mut far, &Answer::Joined(Joined { received: 9 })).unwrap();
+        far.writer.write_all(&[b"and more"]).unwrap();
+        let mut more = [0; 8];
+        super::super::streams::read_exact(&mut *near.reader, &mut more).unwrap();
+        assert_eq!(&more, b"and more");
+    }
+
+    #[test]
+    fn a_refusal_ends_a_stream_that_did_not_wait() {
+        let (mut near, mut far) = joined();
+        let refused = Refused {
+            refusal: Refusal::NoSession,
+            text: "no such session".to_owned(),
+            version: PROTOCOL_VERSION,
+        };
+        send(&mut far, &Answer::Refused(refused)).unwrap();
+        let error = near.reader.read(&mut [0; 8]).unwrap_err();
+        assert_eq!(error.to_string(), "no such session");
+    }
+
+    #[test]
+    fn nonsense_instead_of_an_answer_ends_it_too() {
+        let (mut near, mut far) = joined();
+        far.writer.write_all(&[&[0xff; 64]]).unwrap();
+        let error = near.reader.read(&mut [0; 8]).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
     }
 }
