@@ -6,6 +6,8 @@ mod support;
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -73,8 +75,12 @@ fn a_signal_leaves_nothing_and_keeps_what_was_measured() {
         .arg(&output)
         .arg(&disk);
     let running = Running::start(&mut command);
+    let over = Arc::new(AtomicBool::new(false));
+    let ended = Arc::clone(&over);
+    running.when_ended(move || ended.store(true, Ordering::Relaxed));
     // Until it has measured something.
-    while !fs::read_to_string(&output).is_ok_and(|text| text.contains("samples")) {
+    let measured = || fs::read_to_string(&output).is_ok_and(|text| text.contains("samples"));
+    while !measured() && !over.load(Ordering::Relaxed) {
         std::thread::yield_now();
     }
     running.signal(Signal::INT);

@@ -100,7 +100,7 @@ impl Disk {
 
     /// A new file that loses its name at once.
     fn nameless(&self, bytes: u64) -> io::Result<Nameless> {
-        let name = format!(".longhaul-bench-{}", std::process::id());
+        let name = format!(".longhaul-disk-{}", std::process::id());
         let name = name.as_bytes();
         // One of that name is of a process that was killed within a moment.
         let _ = self.root.remove_file(name);
