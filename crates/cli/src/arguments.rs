@@ -4,7 +4,9 @@
 #![allow(rustdoc::broken_intra_doc_links, rustdoc::invalid_html_tags)]
 
 mod analysis;
+mod bwlimit;
 pub mod lab;
+mod ls;
 mod ports;
 mod probe;
 mod ssh;
@@ -24,6 +26,8 @@ pub use analysis::{
     AnalysisArguments, ExportArguments, ExportFormat, ProfileArguments, RecordsCommand,
     ReportArguments,
 };
+pub use bwlimit::BandwidthLimit;
+pub use ls::ListArguments;
 pub use ports::Ports;
 pub use probe::{DirectionArgument, ProbeArguments};
 pub use ssh::{RemoteArguments, SshArguments};
@@ -57,6 +61,11 @@ pub enum Command {
         after_help = "Example:\n  longhaul verify data longhaul://dtn.example.org/archive/data"
     )]
     Verify(VerifyArguments),
+    /// List what lies at an endpoint: names in byte order, as they are found.
+    #[command(
+        after_help = "Examples:\n  longhaul ls -l user@host:archive\n  longhaul ls -R -0 longhaul://dtn.example.org/archive | xargs -0 -n 1 echo\nNames that begin with .longhaul- (leftovers of interrupted copies) are passed over."
+    )]
+    Ls(ListArguments),
     /// Run a daemon, from and to which other hosts copy.
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(ServeArguments),
@@ -111,6 +120,7 @@ const CP_EXAMPLES: &str = "Examples:
   longhaul cp report.pdf longhaul://dtn.example.org/inbox/   makes inbox/report.pdf
   longhaul cp -rn data/ longhaul://dtn.example.org/archive   says what that would copy
   longhaul cp zero:10GB longhaul://dtn.example.org/null:     measures without disks
+  longhaul cp -r --bwlimit 100mbit data user@host:archive    leaves the rest to others
   longhaul cp --lab rtt=100ms,rate=1gbit -r data /tmp/copy   across an emulated path
 A slash after a source directory means what is in it. An interrupted copy goes on when the same
 command is run again, in the same directory.";
@@ -122,6 +132,7 @@ const PROBE_EXAMPLES: &str = "Examples:
 
 const SERVE_EXAMPLES: &str = "Examples:
   longhaul serve --root /srv/data --write
+  longhaul serve --root /srv/data --ports 50000-50009
   longhaul serve --listen 0.0.0.0:4960 --principals /etc/longhaul/principals.toml";
 
 const SWEEP_EXAMPLES: &str = "Examples:
@@ -263,6 +274,10 @@ pub struct CopyArguments {
     /// Read and write past the page cache where the file system can.
     #[arg(long)]
     pub direct: bool,
+    /// Bytes or bits per second of the whole transfer at most: 100mbit, 10MB/s, 512KiB, or a bare
+    /// number of KiB as rsync has it.
+    #[arg(long, value_name = "RATE")]
+    pub bwlimit: Option<BandwidthLimit>,
     /// Take in no more of large files than so many bytes that are not durable: what is sent again
     /// after a kill. Begun every second, and when half of them are there.
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
@@ -321,6 +336,10 @@ pub struct ServeArguments {
     /// IP address and port to listen on.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "[::]:4960")]
     pub listen: std::net::SocketAddr,
+    /// Listen on the first free port of these instead, on all addresses: where a firewall has a
+    /// range open for several daemons. All streams of a daemon come to its one port.
+    #[arg(long, value_name = "FIRST-LAST", conflicts_with = "listen")]
+    pub ports: Option<Ports>,
     /// Who may do what (TOML); see the README. Read again at SIGHUP.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["root", "write"])]
     pub principals: Option<PathBuf>,

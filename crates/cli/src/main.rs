@@ -48,6 +48,7 @@ fn main() -> ExitCode {
         Command::Records(command) => commands::records::run(&command),
         Command::Sweep(arguments) => messages::finish(sweep::run(&arguments)),
         Command::Cp(arguments) => commands::cp::run(arguments),
+        Command::Ls(arguments) => commands::ls::run(&arguments),
         Command::Verify(arguments) => commands::verify::run(arguments),
         Command::Serve(arguments) => daemon::run(arguments),
         Command::Remote(arguments) => remote::run(&arguments),

@@ -33,6 +33,7 @@ fn samples_are_made() {
         ("address", "longhaul://[::1]:8000/null:"),
         ("zero", "zero:1GiB"),
         ("null", "null:"),
+        ("standard", "-"),
         ("local", "a/b:c"),
         ("ssh", "host:path"),
         ("ssh_v6", "u@[2001:db8::7]:~/data/"),

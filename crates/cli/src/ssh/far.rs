@@ -17,6 +17,7 @@ use longhaul_engine::session::opening::{self, OpenError};
 use longhaul_engine::session::{DialError, Dialer, Joined, Transfer, TransferSettings};
 use longhaul_model::control::start::block_bytes;
 use longhaul_proto::handshake::{Join, PROTOCOL_VERSION, Request};
+use longhaul_proto::listing::{ListRequest, Listed};
 use longhaul_proto::message::Flows;
 use longhaul_proto::session::StreamId;
 
@@ -29,8 +30,8 @@ use super::greeting::{CLIENT, Greeting, Line, MAXIMUM_ADDRESSES, REMOTE};
 use super::install;
 use super::process::{Login, Silence, SshProcess, await_greeting};
 use super::route::Route;
-use crate::arguments::{ConnectionArguments, Expiry};
-use crate::commands::connection::{Connected, Opened, check_clear, open_stop};
+use crate::arguments::ConnectionArguments;
+use crate::commands::connection::{Connected, Opened, check_clear, list_over, open_stop};
 use crate::endpoint::SshRemote;
 use crate::messages::{Exit, Stop};
 
@@ -117,7 +118,6 @@ impl Far {
             |ports| ports.listen().map(Some),
         );
         let listener: Option<TcpListener> =
-            listener.map_err(|error| Stop::because(Exit::Local, error))?;
         let side = FarSide {
             program: arguments.ssh.remote_longhaul.clone(),
             memory: settings.budget.0,
@@ -125,6 +125,7 @@ impl Far {
             expiry: Expiry(settings.expiry),
             ports: ports.unwrap_or_default(),
         };
+            listener.map_err(|error| Stop::because(Exit::Local, error))?;
         Ok(Far {
             start: Start {
                 words: ssh_words(&arguments.ssh)?,
@@ -180,6 +181,17 @@ impl Far {
             block_bytes,
             spare: true,
         })
+    }
+
+    /// Tells what lies at a path there, as it comes.
+    pub fn list(
+        &self,
+        request: ListRequest,
+        tell: &mut dyn FnMut(Listed) -> Result<(), Stop>,
+    ) -> Result<(), Stop> {
+        let mut stream = clear::over_local(self.log_in()?, PROTECTION);
+        let host: &dyn std::fmt::Display = &self.start.destination;
+        list_over(&mut stream, request, (host, self.timeout), tell)
     }
 
     /// A channel to a far side of the same release, with both ends known to

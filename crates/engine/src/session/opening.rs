@@ -9,6 +9,7 @@ use longhaul_proto::frame::{self, FrameError, FrameHeader, FrameKind, HEADER_BYT
 use longhaul_proto::handshake::{
     Answer, Feature, Hello, Join, Joined, PROTOCOL_VERSION, Purpose, Refused, Request, Welcome,
 };
+use longhaul_proto::listing::{ListRequest, Listed};
 use minicbor::{Decode, Encode};
 
 use super::{Machine, Shared, Transfer};
@@ -136,7 +137,7 @@ pub fn open(
     match receive(stream, deadline)? {
         Answer::Welcome(welcome) => Ok(welcome),
         Answer::Refused(refused) => Err(OpenError::Refused(refused)),
-        Answer::Joined(_) => Err(FrameError::Unexpected("an answer to another question").into()),
+        Answer::Joined(_) | Answer::Listed(_) => Err(unasked()),
     }
 }
 
@@ -150,8 +151,36 @@ pub fn join(stream: &mut Stream, join: Join, deadline: Duration) -> Result<Joine
     match receive(stream, deadline)? {
         Answer::Joined(joined) => Ok(joined),
         Answer::Refused(refused) => Err(OpenError::Refused(refused)),
-        Answer::Welcome(_) => Err(FrameError::Unexpected("an answer to another question").into()),
+        Answer::Welcome(_) | Answer::Listed(_) => Err(unasked()),
     }
+}
+
+/// Asks what lies at a path, and tells all of it; the stream is good for nothing
+/// else afterwards.
+///
+/// # Errors
+///
+/// [`OpenError`] where the other end refuses, or is silent for longer than
+/// `silence`; and whatever `tell` fails with.
+pub fn list<E: From<OpenError>>(
+    stream: &mut Stream,
+    request: ListRequest,
+    silence: Duration,
+    mut tell: impl FnMut(Listed) -> Result<(), E>,
+) -> Result<(), E> {
+    send(stream, &hello(Purpose::List(request)))?;
+    loop {
+        match receive(stream, silence)? {
+            Answer::Listed(Listed::End) => return Ok(()),
+            Answer::Listed(listed) if listed.is_valid() => tell(listed)?,
+            Answer::Refused(refused) => return Err(OpenError::Refused(refused).into()),
+            _ => return Err(unasked().into()),
+        }
+    }
+}
+
+fn unasked() -> OpenError {
+    FrameError::Unexpected("an answer to another question").into()
 }
 
 /// Bytes of messages from which on no more go with the request: the first ten

@@ -178,6 +178,7 @@ impl Ask<'_> {
             copy_links: false,
             kept_digests_only: true,
             large_files: 1,
+            limit: None,
         }
     }
 
