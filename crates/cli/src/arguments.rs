@@ -126,6 +126,8 @@ A slash after a source directory means what is in it. An interrupted copy goes o
 command is run again, in the same directory.";
 
 const PROBE_EXAMPLES: &str = "Examples:
+  tar c data | longhaul cp - user@host:archive/data.tar      one stream of data
+  longhaul cp user@host:archive/data.tar - | tar x           and back
   longhaul probe longhaul://dtn.example.org
   longhaul probe --streams 1,8,64 --rounds 5 --json longhaul://dtn.example.org
   longhaul probe --iperf3 result.json --records runs.jsonl longhaul://dtn.example.org";
@@ -240,8 +242,8 @@ pub struct LayerArguments {
 #[derive(Clone, Debug, Args)]
 pub struct CopyArguments {
     /// What to copy, then where: each a local path, [USER@]HOST:PATH (over SSH),
-    /// longhaul://[PRINCIPAL@]HOST[:PORT]/PATH (at a daemon; port 4960 if none is given) or, for
-    /// measuring, a source zero:SIZE and a destination null:
+    /// longhaul://[PRINCIPAL@]HOST[:PORT]/PATH (at a daemon; port 4960 if none is given), - for
+    /// standard input or output or, for measuring, a source zero:SIZE and a destination null:
     #[arg(value_name = "SRC... DST", required = true)]
     pub paths: Vec<OsString>,
     /// Copy directories with everything in them.

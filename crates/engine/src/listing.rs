@@ -87,13 +87,12 @@ fn as_path(path: &[u8]) -> &Path {
     Path::new(std::ffi::OsStr::from_bytes(path))
 }
 
+/// A directory, and a name in it.
+type Beside = (Arc<dyn Directory>, Box<[u8]>);
+
 /// The directory that holds what is named, and its name: where what is named
 /// is no directory, which `error` says.
-fn beside(
-    open: &dyn OpenRoot,
-    path: &[u8],
-    error: io::Error,
-) -> io::Result<(Arc<dyn Directory>, Box<[u8]>)> {
+fn beside(open: &dyn OpenRoot, path: &[u8], error: io::Error) -> io::Result<Beside> {
     let (parent, name) = split(path);
     // With a slash at its end only a directory was meant.
     if matches!(name, b"" | b"." | b"..") {

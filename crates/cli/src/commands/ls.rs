@@ -46,7 +46,7 @@ fn list(arguments: &ListArguments) -> Result<Exit, Stop> {
             peer.list(request, &mut |listed| printer.tell(listed))
         }
         _ => {
-            let text = "null: and zero: hold nothing that could be listed: name a path";
+            let text = "null:, zero: and - hold nothing that could be listed: name a path";
             return Err(Stop::new(Exit::Usage, text));
         }
     };

@@ -180,6 +180,7 @@ impl Transfer {
         let path = side.destination.path_of(&entry.path);
         if let Some(stream) = &side.destination.stream {
             put_entry(&**stream, entry, data)?;
+            Counters::add(&self.counters.written_bytes, data.len() as u64);
         }
         if side.destination.is_sink {
             let folder = Arc::clone(side.folders.anchor());
@@ -318,7 +319,7 @@ fn put_piece(stream: &dyn DataStream, piece: &Piece, mut data: &[u8]) -> Result<
 }
 
 /// Zeros of a hole, put at once.
-const ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 fn put_zeros(stream: &dyn DataStream, offset: u64, from: u64, to: u64) -> io::Result<()> {
     let mut at = from;
