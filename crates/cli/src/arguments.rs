@@ -5,6 +5,7 @@
 
 mod analysis;
 mod bwlimit;
+mod doctor;
 pub mod lab;
 mod ls;
 mod ports;
@@ -27,6 +28,7 @@ pub use analysis::{
     ReportArguments,
 };
 pub use bwlimit::BandwidthLimit;
+pub use doctor::DoctorArguments;
 pub use ls::ListArguments;
 pub use ports::Ports;
 pub use probe::{DirectionArgument, ProbeArguments};
@@ -74,6 +76,12 @@ pub enum Command {
         after_help = "Examples:\n  longhaul clean /srv/data\n  longhaul clean --remove --older-than 7d /srv/data"
     )]
     Clean(CleanArguments),
+    /// Say what is in the way of a copy: login, ports, clock, packets, kernels, disk; each with its
+    /// remedy. Takes up to a minute.
+    #[command(
+        after_help = "Examples:\n  longhaul doctor user@host:archive\n  longhaul doctor --ports 50000-50009 --json user@host:/scratch\nExit codes: 0 nothing is in the way; 2 something is; 3, 4, 6 as of a copy."
+    )]
+    Doctor(DoctorArguments),
     /// Measure the path to a daemon: round trip, throughput by streams, loss, limits of both
     /// kernels; and say what would help.
     #[command(after_help = PROBE_EXAMPLES)]
@@ -118,6 +126,8 @@ const CP_EXAMPLES: &str = "Examples:
   longhaul cp -r data/ longhaul://dtn.example.org/archive    fills archive
   longhaul cp longhaul://dtn.example.org/archive/big.h5 .    fetches one file
   longhaul cp report.pdf longhaul://dtn.example.org/inbox/   makes inbox/report.pdf
+  tar c data | longhaul cp - user@host:archive/data.tar      one stream of data
+  longhaul cp user@host:archive/data.tar - | tar x           and back
   longhaul cp -rn data/ longhaul://dtn.example.org/archive   says what that would copy
   longhaul cp zero:10GB longhaul://dtn.example.org/null:     measures without disks
   longhaul cp -r --bwlimit 100mbit data user@host:archive    leaves the rest to others
@@ -126,8 +136,6 @@ A slash after a source directory means what is in it. An interrupted copy goes o
 command is run again, in the same directory.";
 
 const PROBE_EXAMPLES: &str = "Examples:
-  tar c data | longhaul cp - user@host:archive/data.tar      one stream of data
-  longhaul cp user@host:archive/data.tar - | tar x           and back
   longhaul probe longhaul://dtn.example.org
   longhaul probe --streams 1,8,64 --rounds 5 --json longhaul://dtn.example.org
   longhaul probe --iperf3 result.json --records runs.jsonl longhaul://dtn.example.org";

@@ -172,6 +172,15 @@ impl Daemon {
         connected.map_err(|error| Stop::new(exit_of(&error), error.to_string()))
     }
 
+    /// Whether a stream opens within a time.
+    pub fn try_stream(&self, patience: Duration) -> Result<(), TlsError> {
+        let target = self
+            .address
+            .map_or_else(|| self.host.clone(), HostPort::from);
+        let socket = tcp::connect(&target, patience, &self.tcp_of(0)).map_err(TlsError::from)?;
+        self.tls.handshake(socket, &self.host).map(drop)
+    }
+
     /// The same daemon, known by the key that it has shown, at one of its
     /// addresses alone and from one of this host's.
     pub fn at(
