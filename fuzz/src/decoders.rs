@@ -12,6 +12,7 @@ use longhaul_proto::frame::{
 use longhaul_proto::handshake::{Answer, Hello, Purpose};
 use longhaul_proto::manifest::{EntryKind, MAXIMUM_NAME_BYTES, MAXIMUM_PATH_BYTES, TreePath};
 use longhaul_proto::message::Message;
+use longhaul_proto::stream::StreamPart;
 use minicbor::{Decode, Encode};
 
 use crate::choices::Choices;
@@ -33,6 +34,9 @@ pub fn tree_path(bytes: &[u8]) {
     };
     assert_eq!(rejoined, Ok(path.clone()));
     assert!(!path.to_string().contains(char::is_control));
+    if let Some(part) = StreamPart::parse(path.name()) {
+        assert_eq!(*part.name(), *path.name());
+    }
 }
 
 /// Whole frames. The header's checksum stops a fuzzer, so the input is tried
@@ -81,12 +85,17 @@ fn read_frame(header: &[u8; HEADER_BYTES], rest: &[u8]) {
         FrameKind::Handshake => {
             if let Ok(hello) = header.decode::<Hello>(body) {
                 same_again(&hello);
-                if let Purpose::Open(request) = &hello.purpose {
-                    request.is_valid();
+                match &hello.purpose {
+                    Purpose::Open(request) => drop(request.is_valid()),
+                    Purpose::List(request) => drop(request.is_valid()),
+                    Purpose::Join(_) => {}
                 }
             }
             if let Ok(answer) = header.decode::<Answer>(body) {
                 same_again(&answer);
+                if let Answer::Listed(listed) = &answer {
+                    listed.is_valid();
+                }
             }
         }
         FrameKind::Control => {

@@ -6,10 +6,13 @@ pub mod choices;
 pub mod decoders;
 #[path = "../../crates/cli/src/endpoint.rs"]
 pub mod endpoint;
+pub mod facts;
 pub mod files;
 #[path = "../../crates/cli/src/ssh/greeting.rs"]
 pub mod greeting;
 pub mod greetings;
+#[path = "../../crates/cli/src/doctor/host.rs"]
+pub mod host;
 pub mod lab;
 pub mod receiver;
 pub mod results;

@@ -21,6 +21,7 @@ pub fn endpoint(bytes: &[u8]) {
                 assert!(!path.is_empty());
             }
         }
+        Ok(Endpoint::Standard) => assert_eq!(bytes, b"-"),
         Ok(Endpoint::Null | Endpoint::Zero(_)) => {}
         Err(error) => assert!(!error.to_string().is_empty()),
     }

@@ -5,7 +5,10 @@
 
 mod analysis;
 mod bench;
+mod bwlimit;
+mod doctor;
 pub mod lab;
+mod ls;
 mod ports;
 mod probe;
 mod ssh;
@@ -26,6 +29,9 @@ pub use analysis::{
     ReportArguments,
 };
 pub use bench::{AllArguments, BenchCommand, BenchOptions};
+pub use bwlimit::BandwidthLimit;
+pub use doctor::DoctorArguments;
+pub use ls::ListArguments;
 pub use ports::Ports;
 pub use probe::{DirectionArgument, ProbeArguments};
 pub use ssh::{RemoteArguments, SshArguments};
@@ -59,6 +65,11 @@ pub enum Command {
         after_help = "Example:\n  longhaul verify data longhaul://dtn.example.org/archive/data"
     )]
     Verify(VerifyArguments),
+    /// List what lies at an endpoint: names in byte order, as they are found.
+    #[command(
+        after_help = "Examples:\n  longhaul ls -l user@host:archive\n  longhaul ls -R -0 longhaul://dtn.example.org/archive | xargs -0 -n 1 echo\nNames that begin with .longhaul- (leftovers of interrupted copies) are passed over."
+    )]
+    Ls(ListArguments),
     /// Run a daemon, from and to which other hosts copy.
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(ServeArguments),
@@ -67,6 +78,12 @@ pub enum Command {
         after_help = "Examples:\n  longhaul clean /srv/data\n  longhaul clean --remove --older-than 7d /srv/data"
     )]
     Clean(CleanArguments),
+    /// Say what is in the way of a copy: login, ports, clock, packets, kernels, disk; each with its
+    /// remedy. Takes up to a minute.
+    #[command(
+        after_help = "Examples:\n  longhaul doctor user@host:archive\n  longhaul doctor --ports 50000-50009 --json user@host:/scratch\nExit codes: 0 nothing is in the way; 2 something is; 3, 4, 6 as of a copy."
+    )]
+    Doctor(DoctorArguments),
     /// Measure the path to a daemon: round trip, throughput by streams, loss, limits of both
     /// kernels; and say what would help.
     #[command(after_help = PROBE_EXAMPLES)]
@@ -115,8 +132,11 @@ const CP_EXAMPLES: &str = "Examples:
   longhaul cp -r data/ longhaul://dtn.example.org/archive    fills archive
   longhaul cp longhaul://dtn.example.org/archive/big.h5 .    fetches one file
   longhaul cp report.pdf longhaul://dtn.example.org/inbox/   makes inbox/report.pdf
+  tar c data | longhaul cp - user@host:archive/data.tar      one stream of data
+  longhaul cp user@host:archive/data.tar - | tar x           and back
   longhaul cp -rn data/ longhaul://dtn.example.org/archive   says what that would copy
   longhaul cp zero:10GB longhaul://dtn.example.org/null:     measures without disks
+  longhaul cp -r --bwlimit 100mbit data user@host:archive    leaves the rest to others
   longhaul cp --lab rtt=100ms,rate=1gbit -r data /tmp/copy   across an emulated path
 A slash after a source directory means what is in it. An interrupted copy goes on when the same
 command is run again, in the same directory.";
@@ -128,6 +148,7 @@ const PROBE_EXAMPLES: &str = "Examples:
 
 const SERVE_EXAMPLES: &str = "Examples:
   longhaul serve --root /srv/data --write
+  longhaul serve --root /srv/data --ports 50000-50009
   longhaul serve --listen 0.0.0.0:4960 --principals /etc/longhaul/principals.toml";
 
 const SWEEP_EXAMPLES: &str = "Examples:
@@ -235,8 +256,8 @@ pub struct LayerArguments {
 #[derive(Clone, Debug, Args)]
 pub struct CopyArguments {
     /// What to copy, then where: each a local path, [USER@]HOST:PATH (over SSH),
-    /// longhaul://[PRINCIPAL@]HOST[:PORT]/PATH (at a daemon; port 4960 if none is given) or, for
-    /// measuring, a source zero:SIZE and a destination null:
+    /// longhaul://[PRINCIPAL@]HOST[:PORT]/PATH (at a daemon; port 4960 if none is given), - for
+    /// standard input or output or, for measuring, a source zero:SIZE and a destination null:
     #[arg(value_name = "SRC... DST", required = true)]
     pub paths: Vec<OsString>,
     /// Copy directories with everything in them.
@@ -269,6 +290,10 @@ pub struct CopyArguments {
     /// Read and write past the page cache where the file system can.
     #[arg(long)]
     pub direct: bool,
+    /// Bytes or bits per second of the whole transfer at most: 100mbit, 10MB/s, 512KiB, or a bare
+    /// number of KiB as rsync has it.
+    #[arg(long, value_name = "RATE")]
+    pub bwlimit: Option<BandwidthLimit>,
     /// Take in no more of large files than so many bytes that are not durable: what is sent again
     /// after a kill. Begun every second, and when half of them are there.
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
@@ -327,6 +352,10 @@ pub struct ServeArguments {
     /// IP address and port to listen on.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "[::]:4960")]
     pub listen: std::net::SocketAddr,
+    /// Listen on the first free port of these instead, on all addresses: where a firewall has a
+    /// range open for several daemons. All streams of a daemon come to its one port.
+    #[arg(long, value_name = "FIRST-LAST", conflicts_with = "listen")]
+    pub ports: Option<Ports>,
     /// Who may do what (TOML); see the README. Read again at SIGHUP.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["root", "write"])]
     pub principals: Option<PathBuf>,

@@ -3,16 +3,18 @@
 //! - [`setup`]: the daemon's key, principals and token
 //! - [`admission`]: what a stream's first frame asks for, and whether it may
 //! - [`calls`]: what a far side of SSH does beside its channel
+//! - [`listing`]: what lies at a path, without a session
 //! - [`sessions`]: the sessions that run
 
 mod admission;
 mod calls;
+mod listing;
 mod sessions;
 mod setup;
 
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -61,6 +63,8 @@ pub struct Daemon {
     principals: RwLock<Arc<Principals>>,
     sessions: Sessions,
     gate: Gate,
+    /// Listings that are being told.
+    listings: AtomicUsize,
     stopping: AtomicBool,
     /// The only one who may come, where a single session is run for him.
     client: Option<Client>,
@@ -74,8 +78,11 @@ pub fn run(arguments: ServeArguments) -> Exit {
 fn serve(arguments: ServeArguments) -> Result<Exit, Stop> {
     let setup = setup::prepare(&arguments)?;
     let options = TcpOptions::default();
-    let listener = tcp::listen(arguments.listen, &options)
-        .map_err(|error| Stop::because(Exit::Local, error))?;
+    let listener = match arguments.ports {
+        Some(ports) => ports.listen(),
+        None => tcp::listen(arguments.listen, &options),
+    };
+    let listener = listener.map_err(|error| Stop::because(Exit::Local, error))?;
     let address = listener
         .local_addr()
         .map_err(|error| Stop::because(Exit::Local, error))?;
@@ -85,6 +92,7 @@ fn serve(arguments: ServeArguments) -> Result<Exit, Stop> {
         principals: RwLock::new(Arc::new(setup.principals)),
         sessions: Sessions::new(arguments.sessions as usize),
         gate: Gate::new(GateLimits::default()),
+        listings: AtomicUsize::new(0),
         stopping: AtomicBool::new(false),
         terms: Terms {
             allow_clear: arguments.allow_clear,
@@ -138,6 +146,7 @@ impl Daemon {
             principals: RwLock::new(Arc::new(Principals::owner("ssh", client.key))),
             sessions: Sessions::new(1),
             gate: Gate::new(GateLimits::default()),
+            listings: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
             client: Some(client),
         })

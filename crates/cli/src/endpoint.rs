@@ -23,6 +23,8 @@ pub enum Endpoint {
     Null,
     /// So many zeros from nowhere.
     Zero(ByteCount),
+    /// Standard input or standard output.
+    Standard,
 }
 
 /// A path at a daemon.
@@ -94,6 +96,9 @@ impl Endpoint {
         if let Some(rest) = bytes.strip_prefix(b"longhaul://") {
             return parse_url(rest, shown()).map(Endpoint::Daemon);
         }
+        if bytes == b"-" {
+            return Ok(Endpoint::Standard);
+        }
         if bytes == b"null:" {
             return Ok(Endpoint::Null);
         }
@@ -120,7 +125,7 @@ impl Endpoint {
                 None => format!("longhaul://{}", remote.host),
             }),
             Endpoint::Ssh(remote) => Some(remote.destination.clone()),
-            Endpoint::Local(_) | Endpoint::Null | Endpoint::Zero(_) => None,
+            Endpoint::Local(_) | Endpoint::Null | Endpoint::Zero(_) | Endpoint::Standard => None,
         }
     }
 
@@ -129,7 +134,7 @@ impl Endpoint {
         match self {
             Endpoint::Daemon(remote) => Some(&remote.path),
             Endpoint::Ssh(remote) => Some(&remote.path),
-            Endpoint::Local(_) | Endpoint::Null | Endpoint::Zero(_) => None,
+            Endpoint::Local(_) | Endpoint::Null | Endpoint::Zero(_) | Endpoint::Standard => None,
         }
     }
 }
@@ -326,6 +331,8 @@ mod tests {
     fn the_rest_is_local_or_refused() {
         assert_eq!(parse("a/b:c").unwrap(), Endpoint::Local(b"a/b:c".to_vec()));
         assert_eq!(parse("null:").unwrap(), Endpoint::Null);
+        assert_eq!(parse("-").unwrap(), Endpoint::Standard);
+        assert_eq!(parse("./-").unwrap(), Endpoint::Local(b"./-".to_vec()));
         assert_eq!(
             parse("zero:1MiB").unwrap(),
             Endpoint::Zero(ByteCount(1 << 20))

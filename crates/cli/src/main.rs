@@ -3,6 +3,7 @@
 mod arguments;
 mod commands;
 mod daemon;
+mod doctor;
 mod endpoint;
 mod heap;
 mod messages;
@@ -48,6 +49,8 @@ fn main() -> ExitCode {
         Command::Records(command) => commands::records::run(&command),
         Command::Sweep(arguments) => messages::finish(sweep::run(&arguments)),
         Command::Cp(arguments) => commands::cp::run(arguments),
+        Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Ls(arguments) => commands::ls::run(&arguments),
         Command::Verify(arguments) => commands::verify::run(arguments),
         Command::Serve(arguments) => daemon::run(arguments),
         Command::Remote(arguments) => remote::run(&arguments),

@@ -11,15 +11,18 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use longhaul_engine::send::stream::WholeStream;
 use longhaul_engine::session::{Ending, Event, Transfer, Watch};
 use longhaul_proto::digest::Checksum;
 use longhaul_proto::handshake::Purport;
 use longhaul_proto::manifest::TreePath;
 use longhaul_proto::message::{Change, FailureKind, Farewell};
 
+use crate::arguments::BandwidthLimit;
 use crate::commands::steering::Shared as Steered;
 use crate::messages::{Exit, Stop, clear_line, say};
 use crate::ssh::route::Route;
+pub use json::name_of;
 use manifest::Manifest;
 
 /// How a command reports.
@@ -33,6 +36,8 @@ struct Shared {
     /// What would be copied is named on standard output.
     names: bool,
     terminal: bool,
+    /// The rate that the transfer was bound to.
+    limit: Option<BandwidthLimit>,
     failed: AtomicU64,
     /// Failures that mean that data differ.
     differing: AtomicU64,
@@ -42,6 +47,8 @@ struct Shared {
     steered: OnceLock<Steered>,
     /// How the data went, where there is more than one way.
     route: OnceLock<Route>,
+    /// One stream of data was copied, and this is what was read of it.
+    stream: OnceLock<Option<WholeStream>>,
 }
 
 impl Report {
@@ -52,6 +59,7 @@ impl Report {
             json,
             quiet,
             names: false,
+            limit: None,
             terminal: std::io::stderr().is_terminal(),
             failed: AtomicU64::new(0),
             differing: AtomicU64::new(0),
@@ -59,6 +67,7 @@ impl Report {
             manifest: manifest.map(Mutex::new),
             steered: OnceLock::new(),
             route: OnceLock::new(),
+            stream: OnceLock::new(),
         };
         Ok(Report {
             shared: Arc::new(shared),
@@ -78,10 +87,24 @@ impl Report {
         }
     }
 
+    /// The summary tells of one stream of data, of which this was read; none
+    /// where it did not come to its end.
+    pub fn tell_stream(&self, whole: Option<WholeStream>) {
+        let _ = self.shared.stream.set(whole);
+    }
+
     /// The same; whether what would be copied is named.
     pub fn naming(mut self, names: bool) -> Report {
         if let Some(shared) = Arc::get_mut(&mut self.shared) {
             shared.names = names;
+        }
+        self
+    }
+
+    /// The same of a transfer that is bound to a rate.
+    pub fn bound_to(mut self, limit: Option<BandwidthLimit>) -> Report {
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            shared.limit = limit;
         }
         self
     }
@@ -149,14 +172,41 @@ impl Report {
     ) -> Result<(), Stop> {
         clear_line();
         let shared = &self.shared;
-        let progress = transfer.progress();
+        let mut progress = transfer.progress();
+        let stream = shared.stream.get();
+        if stream.is_some() {
+            // However many pieces it went in.
+            let done = ending.totals.is_some() && shared.failed.load(Ordering::Relaxed) == 0;
+            progress.files = done.into();
+            progress.done_entries = done.into();
+        }
+        let stream = stream.copied().flatten().filter(|_| progress.files > 0);
         let none = Steered::default();
         let steered = shared.steered.get().unwrap_or(&none).lock();
         let steered = steered.unwrap_or_else(PoisonError::into_inner);
         if shared.json {
-            json::summary(&progress, ending, &steered, shared.route.get());
+            if let Some(stream) = stream {
+                json::stream(&stream);
+            }
+            json::summary(
+                &progress,
+                ending,
+                &steered,
+                shared.route.get(),
+                shared.limit,
+            );
         } else if !shared.quiet {
-            summary::print(&progress, ending, purport, transfer, &steered);
+            summary::print(
+                &progress,
+                ending,
+                (purport, shared.limit),
+                transfer,
+                &steered,
+            );
+            if let Some(WholeStream { bytes, digest }) = stream {
+                let digest = manifest::hexadecimal(&digest);
+                eprintln!("the stream: {bytes} bytes, BLAKE3 {digest} (as b3sum prints it there)");
+            }
             for line in shared.route.get().map_or_else(Vec::new, Route::lines) {
                 eprintln!("{line}");
             }

@@ -8,11 +8,16 @@ mod corpus;
 #[path = "../src/endpoint.rs"]
 #[allow(dead_code)]
 mod endpoint;
+#[path = "../../../fuzz/src/facts.rs"]
+mod facts;
 #[path = "../src/ssh/greeting.rs"]
 #[allow(dead_code)]
 mod greeting;
 #[path = "../../../fuzz/src/greetings.rs"]
 mod greetings;
+#[path = "../src/doctor/host.rs"]
+#[allow(dead_code)]
+mod host;
 #[path = "../../../fuzz/src/urls.rs"]
 mod urls;
 
@@ -20,6 +25,7 @@ mod urls;
 fn corpora_are_replayed() {
     corpus::replay("endpoint", urls::endpoint);
     corpus::replay("greeting", greetings::greeting);
+    corpus::replay("host_facts", facts::host_facts);
 }
 
 #[test]
@@ -33,6 +39,7 @@ fn samples_are_made() {
         ("address", "longhaul://[::1]:8000/null:"),
         ("zero", "zero:1GiB"),
         ("null", "null:"),
+        ("standard", "-"),
         ("local", "a/b:c"),
         ("ssh", "host:path"),
         ("ssh_v6", "u@[2001:db8::7]:~/data/"),
@@ -53,5 +60,21 @@ fn samples_are_made() {
         ("profile", "Welcome to dtn7!"),
     ] {
         corpus::save("greeting", name, line.as_bytes());
+    }
+    for (name, lines) in [
+        ("clock", "longhaul-fact/1 clock 1795276800.25\n"),
+        ("old_date", "longhaul-fact/1 clock 1795276800.N\n"),
+        (
+            "room",
+            "longhaul-fact/1 space /dev/my disk 1000 400 600 40% /srv/my data\nlonghaul-fact/1 \
+             inodes tank - - - - /tank\n",
+        ),
+        (
+            "kernel",
+            "Welcome!\nlonghaul-fact/1 net.ipv4.tcp_wmem 4096 16384 4194304\nlonghaul-fact/1 \
+             open_files unlimited\nlonghaul-fact/1 writable no\n",
+        ),
+    ] {
+        corpus::save("host_facts", name, lines.as_bytes());
     }
 }

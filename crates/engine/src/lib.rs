@@ -6,6 +6,7 @@
 //! - [`net`]: streams, TLS, identities, principals
 //! - [`storage`]: every durable call, behind two traits
 //! - [`journal`]: what of a large file is durable, beside the file
+//! - [`listing`]: what lies at a path
 //! - [`pool`]: the buffers of all blocks under one memory budget
 //! - [`probe`]: what a host can do alone
 //! - [`flows`], [`queue`], [`codec`]: what layers are made of
@@ -15,6 +16,7 @@ mod descriptors;
 pub mod failure;
 pub mod flows;
 pub mod journal;
+pub mod listing;
 pub mod net;
 pub mod pool;
 pub mod probe;

@@ -9,6 +9,7 @@
 //! - `staging` gathers small files that were written;
 //! - [`commit`] alone makes things durable: data, then journal, then the
 //!   state machine's ledger, and gives files their names;
+//! - [`stream`] takes one stream of data instead of files;
 //! - [`compare`] says what is there already.
 
 pub mod commit;
@@ -18,6 +19,7 @@ pub mod folders;
 pub mod landing;
 pub mod parts;
 mod staging;
+pub mod stream;
 pub mod verify;
 pub mod write;
 

@@ -5,6 +5,7 @@
 //!   pool, computes its checksum while it is hot: a [`read::ReadBlock`];
 //! - [`compress`] makes that a [`compress::CodedBlock`];
 //! - [`seal`] frames it: a [`seal::SealedBlock`];
+//! - [`stream`] makes a source of what can be read once;
 //! - the streams' writers (`session/streams.rs`) take it from there to TLS and
 //!   the socket.
 
@@ -12,6 +13,7 @@ pub mod compress;
 pub mod read;
 pub mod seal;
 pub mod source;
+pub mod stream;
 pub mod walk;
 
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -6,12 +6,14 @@
 //! the state machine under it what happened. [`Transfer::observe`] and
 //! [`Transfer::set_flows`] are for whoever steers.
 
+mod bucket;
 mod dial;
 mod end;
 mod events;
 mod levelling;
 mod observe;
 pub mod opening;
+mod pacing;
 mod stall;
 mod steer;
 mod streams;
@@ -45,6 +47,7 @@ use crate::queue::lock;
 use crate::recv::ReceiveSide;
 use crate::send::SendSide;
 use crate::send::seal::SealedBlock;
+use pacing::Pacing;
 use streams::{Damage, Slot};
 
 /// How many flows each layer has.
@@ -126,6 +129,9 @@ pub struct TransferSettings {
     pub asks: bool,
     /// The session's epoch.
     pub epoch: u64,
+    /// Bytes per second of all streams together at most, where this end sends;
+    /// none without bound.
+    pub limit: Option<u64>,
 }
 
 impl Default for TransferSettings {
@@ -151,6 +157,7 @@ impl Default for TransferSettings {
             local: false,
             asks: true,
             epoch: 1,
+            limit: None,
         }
     }
 }
@@ -213,6 +220,7 @@ pub struct Transfer {
     /// Connects to the other end, where that asks for it.
     caller: Mutex<Option<Caller>>,
     limits: HostLimits,
+    pacing: Pacing,
 }
 
 pub(crate) struct Shared {
@@ -361,6 +369,7 @@ impl Transfer {
             living: Condvar::new(),
             pool: BufferPool::new(budget, buffer_bytes),
             coded: BufferPool::new(budget, buffer_bytes),
+            pacing: Pacing::new(settings.limit),
             settings,
             counters: Counters::default(),
             side,
@@ -490,6 +499,9 @@ impl Transfer {
     }
 
     pub(crate) fn wake_everybody(&self, shared: &Shared) {
+        if shared.is_over() {
+            self.end_pacing();
+        }
         self.reading.notify_all();
         self.walking.notify_all();
         self.storing.notify_all();

@@ -8,12 +8,15 @@
 //!                               <-      Welcome | Refused       one round trip
 //!   Hello { Join { secret } }   ->
 //!                               <-      Joined | Refused        each further stream
+//!   Hello { List(ListRequest) } ->
+//!                               <-      Listed... | Refused     no session
 //! ```
 
 use minicbor::{Decode, Encode};
 
 use crate::block::Codec;
 use crate::digest::Integrity;
+use crate::listing::{ListRequest, Listed};
 
 /// Version of the protocol; both ends must speak the same.
 pub const PROTOCOL_VERSION: u32 = 1;
@@ -118,6 +121,9 @@ pub enum Purpose {
     /// One more stream of a session.
     #[n(1)]
     Join(#[n(0)] Join),
+    /// No session: what lies at a path is told, and the stream ends.
+    #[n(4)]
+    List(#[n(0)] ListRequest),
 }
 
 /// Joins a session.
@@ -262,6 +268,10 @@ pub struct Request {
     #[n(23)]
     #[cbor(default)]
     pub large_files: u32,
+    /// Bytes per second of all streams together at most, where the acceptor
+    /// sends; none without bound.
+    #[n(26)]
+    pub limit: Option<u64>,
 }
 
 /// A path at the acceptor.
@@ -276,6 +286,9 @@ pub enum RequestPath {
     /// A sink without a disk.
     #[n(2)]
     Null,
+    /// A file that a stream becomes (see [`crate::stream`]); a destination.
+    #[n(3)]
+    Stream(#[cbor(n(0), with = "minicbor::bytes")] Vec<u8>),
 }
 
 /// The acceptor's answer.
@@ -290,6 +303,9 @@ pub enum Answer {
     /// It did not.
     #[n(2)]
     Refused(#[n(0)] Refused),
+    /// Some of what lies at a path; many of these follow each other.
+    #[n(4)]
+    Listed(#[n(0)] Listed),
 }
 
 /// A session was opened.

@@ -7,11 +7,13 @@
 //! - [`ledger`]: which blocks are at the destination
 //! - [`frame`]: how messages and blocks lie on a byte stream
 //! - [`handshake`]: how a stream opens a session or joins one
+//! - [`listing`]: what lies at a path, without a session
 //! - [`message`]: what is said within a session, in order
 //! - [`block`]: what carries file data, in any order, on any stream
 //! - [`control`]: messages in order and once, over streams that may die
 //! - [`session`]: how long a session lives and who steers it
 //! - [`sender`], [`receiver`]: the two ends of a transfer
+//! - [`stream`]: data of unknown length, as a directory of pieces
 //! - [`account`]: what became of file data, counted byte by byte
 //!
 //! A driver feeds what happened into `handle_*`, then drains every `poll_*`
@@ -25,8 +27,10 @@ pub mod digest;
 pub mod frame;
 pub mod handshake;
 pub mod ledger;
+pub mod listing;
 pub mod manifest;
 pub mod message;
 pub mod receiver;
 pub mod sender;
 pub mod session;
+pub mod stream;

@@ -470,6 +470,10 @@ pub struct Tuning {
     /// Bytes that the kernel may hold unsent for a stream; none leaves it.
     #[n(2)]
     pub unsent: Option<u32>,
+    /// Bytes per second of all streams together at most; none leaves it, 0 is
+    /// without bound.
+    #[n(3)]
+    pub limit: Option<u64>,
 }
 
 /// How many flows each layer shall have; none leaves it as it is.

@@ -22,6 +22,7 @@ use longhaul_engine::session::{DialError, Dialer, Joined, Transfer};
 use longhaul_model::control::start::block_bytes;
 use longhaul_model::kernel::BufferLimits;
 use longhaul_proto::handshake::{Credential, Join, Refusal, Request, Secret, SessionId, Welcome};
+use longhaul_proto::listing::{ListRequest, Listed};
 use longhaul_proto::session::StreamId;
 use longhaul_units::ByteCount;
 
@@ -183,6 +184,17 @@ impl Daemon {
         })
     }
 
+    /// Tells what lies at a path there, as it comes.
+    pub fn list(
+        &self,
+        mut request: ListRequest,
+        tell: &mut dyn FnMut(Listed) -> Result<(), Stop>,
+    ) -> Result<(), Stop> {
+        request.credential = self.credential.clone();
+        let mut stream = self.first_stream()?;
+        list_over(&mut stream, request, (&self.host, self.timeout), tell)
+    }
+
     /// A first stream: who the daemon is may be asked of the user.
     pub fn first_stream(&self) -> Result<Stream, Stop> {
         let tcp = self.tcp_of(0);
@@ -193,6 +205,15 @@ impl Daemon {
                 .and_then(|socket| self.tls.handshake(socket, &self.host)),
         };
         connected.map_err(|error| Stop::new(exit_of(&error), error.to_string()))
+    }
+
+    /// Whether a stream opens within a time.
+    pub fn try_stream(&self, patience: Duration) -> Result<(), TlsError> {
+        let target = self
+            .address
+            .map_or_else(|| self.host.clone(), HostPort::from);
+        let socket = tcp::connect(&target, patience, &self.tcp_of(0)).map_err(TlsError::from)?;
+        self.tls.handshake(socket, &self.host).map(drop)
     }
 
     /// The same daemon, known by the key that it has shown, at one of its
@@ -281,6 +302,35 @@ pub fn check_clear(asked: bool, welcomed: bool) -> Result<(), Stop> {
         _ => return Ok(()),
     };
     Err(Stop::new(Exit::Authentication, text))
+}
+
+/// Why a listing ended early.
+enum ListStop {
+    Open(OpenError),
+    Told(Stop),
+}
+
+impl From<OpenError> for ListStop {
+    fn from(error: OpenError) -> ListStop {
+        ListStop::Open(error)
+    }
+}
+
+/// Asks what lies at a path, over a stream that is for nothing else; the other
+/// end may be silent for so long.
+pub fn list_over(
+    stream: &mut Stream,
+    request: ListRequest,
+    (host, silence): (&dyn std::fmt::Display, Duration),
+    tell: &mut dyn FnMut(Listed) -> Result<(), Stop>,
+) -> Result<(), Stop> {
+    let told = opening::list(stream, request, silence, |listed| {
+        tell(listed).map_err(ListStop::Told)
+    });
+    told.map_err(|stop| match stop {
+        ListStop::Open(error) => open_stop(host, &error),
+        ListStop::Told(stop) => stop,
+    })
 }
 
 /// What a session that did not open means for the user.

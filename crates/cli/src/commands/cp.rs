@@ -6,7 +6,8 @@ use longhaul_proto::digest::Integrity;
 use longhaul_proto::handshake::{Landing, Purport};
 
 use super::run::{Fixed, Task, layer_settings, remote_flows};
-use crate::arguments::{CopyArguments, IntegrityArgument};
+use super::stream;
+use crate::arguments::{BandwidthLimit, CopyArguments, IntegrityArgument, LayerArguments};
 use crate::endpoint::Endpoint;
 use crate::messages::{Exit, Stop, finish};
 use crate::report::Report;
@@ -18,7 +19,7 @@ pub fn run(arguments: CopyArguments) -> Exit {
 
 fn copy(arguments: CopyArguments) -> Result<Exit, Stop> {
     let report = Report::new(arguments.json, arguments.quiet, arguments.manifest.clone())?;
-    let report = report.naming(arguments.verbose);
+    let report = report.naming(arguments.verbose).bound_to(arguments.bwlimit);
     task(arguments)?.run(&report)
 }
 
@@ -40,6 +41,7 @@ fn task(arguments: CopyArguments) -> Result<Task, Stop> {
     let destination = sources.pop().filter(|_| !sources.is_empty());
     let destination = destination
         .ok_or_else(|| Stop::new(Exit::Usage, "name a source and, last, a destination"))?;
+    stream::check(&sources, &destination, &arguments)?;
     let landing = match sources.as_slice() {
         [_] => Landing::WithinOrAs,
         _ => Landing::Within,
@@ -48,7 +50,8 @@ fn task(arguments: CopyArguments) -> Result<Task, Stop> {
         true => Purport::DryRun,
         false => Purport::Copy,
     };
-    let settings = TransferSettings {
+    let layers = bound_blocks(&arguments.layers, arguments.bwlimit);
+    let mut settings = TransferSettings {
         purport,
         codec: arguments.compress.unwrap_or(Codec::Plain),
         integrity,
@@ -60,10 +63,17 @@ fn task(arguments: CopyArguments) -> Result<Task, Stop> {
         reads_for_digests: arguments.manifest.is_some(),
         verify_written: arguments.verify,
         expiry: arguments.expire_leftovers.0,
-        ..layer_settings(&arguments.layers)
+        limit: arguments.bwlimit.map(BandwidthLimit::bytes_per_second),
+        ..layer_settings(&layers)
     };
-    let remote_flows = remote_flows(&arguments.layers);
-    let (recursive, copy_links) = (arguments.recursive, arguments.copy_links);
+    let most_streams = |limit: BandwidthLimit| {
+        limit.most_streams(layers.block_size.unwrap_or(LARGEST_FREE_BLOCK_BYTES))
+    };
+    let remote_flows = remote_flows(&layers);
+    let stream = stream::source(&sources, &mut settings);
+    // Two files would be mixed in one stream.
+    let recursive = arguments.recursive && destination != Endpoint::Standard;
+    let copy_links = arguments.copy_links;
     let connection = arguments.connection;
     Ok(Task {
         sources,
@@ -73,7 +83,27 @@ fn task(arguments: CopyArguments) -> Result<Task, Stop> {
         landing,
         settings,
         remote_flows,
-        fixed: Fixed::new(&arguments.layers),
+        fixed: Fixed {
+            most_streams: arguments.bwlimit.map(most_streams),
+            ..Fixed::new(&layers)
+        },
         connection,
+        stream,
     })
+}
+
+/// The largest block that a path's round trip chooses.
+const LARGEST_FREE_BLOCK_BYTES: u32 = 1 << 20;
+
+/// At a low rate blocks are small, so that each is done before long.
+fn bound_blocks(layers: &LayerArguments, limit: Option<BandwidthLimit>) -> LayerArguments {
+    let mut layers = layers.clone();
+    if let Some(limit) = limit {
+        let otherwise = layers.block_size.unwrap_or(LARGEST_FREE_BLOCK_BYTES);
+        let bound = limit.block_bytes(otherwise);
+        if bound < otherwise {
+            layers.block_size = Some(bound);
+        }
+    }
+    layers
 }

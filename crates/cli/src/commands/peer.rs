@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use longhaul_engine::session::{Dialer, Transfer, TransferSettings};
 use longhaul_proto::handshake::Request;
+use longhaul_proto::listing::{ListRequest, Listed};
 
 use super::ahead::StreamsFor;
 use super::connection::{Connected, Daemon, Opened};
@@ -39,7 +40,7 @@ impl Peer {
                 let far = Far::new(remote, arguments, settings, streams)?;
                 Ok(Peer::Ssh(Arc::new(far)))
             }
-            Endpoint::Local(_) | Endpoint::Null | Endpoint::Zero(_) => {
+            Endpoint::Local(_) | Endpoint::Null | Endpoint::Zero(_) | Endpoint::Standard => {
                 Err(Stop::new(Exit::Usage, "this path is at no other host"))
             }
         }
@@ -69,6 +70,18 @@ impl Peer {
         match self {
             Peer::Daemon(daemon) => daemon.open(connected, request, first_words),
             Peer::Ssh(far) => far.open(connected, request, first_words),
+        }
+    }
+
+    /// Tells what lies at a path there, as it comes.
+    pub fn list(
+        &self,
+        request: ListRequest,
+        tell: &mut dyn FnMut(Listed) -> Result<(), Stop>,
+    ) -> Result<(), Stop> {
+        match self {
+            Peer::Daemon(daemon) => daemon.list(request, tell),
+            Peer::Ssh(far) => far.list(request, tell),
         }
     }
 

@@ -6,10 +6,10 @@
 //! - [`text`], [`json`]: how it is printed
 
 mod json;
-mod result;
-mod session;
+pub mod result;
+pub mod session;
 mod text;
-mod trial;
+pub mod trial;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, IsTerminal, Write};

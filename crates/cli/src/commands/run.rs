@@ -13,6 +13,7 @@ use longhaul_engine::recv::landing::{Arrival, Destination, LandingError, Missing
 use longhaul_engine::recv::parts::most_open_parts;
 use longhaul_engine::send::SendSide;
 use longhaul_engine::send::source::{Source, SourceError, Sources, What, open_source};
+use longhaul_engine::send::stream::StreamSource;
 use longhaul_engine::session::opening::Agreed;
 use longhaul_engine::session::{Ending, FlowCounts, Transfer, TransferSettings, Watch};
 use longhaul_engine::storage::measuring::{ZERO_NAME, sink, zero_source};
@@ -61,6 +62,8 @@ pub struct Task {
     pub fixed: Fixed,
     /// How a daemon is reached.
     pub connection: ConnectionArguments,
+    /// Standard input, where that is the source.
+    pub stream: Option<Arc<StreamSource>>,
 }
 
 /// What is not to be adapted to the path.
@@ -70,6 +73,8 @@ pub struct Fixed {
     pub streams: Option<u32>,
     /// Bytes of a block.
     pub block_bytes: Option<u32>,
+    /// Most streams, whatever would help.
+    pub most_streams: Option<u32>,
 }
 
 impl Fixed {
@@ -78,6 +83,7 @@ impl Fixed {
         Fixed {
             streams: layers.streams,
             block_bytes: layers.block_size,
+            most_streams: None,
         }
     }
 }
@@ -157,6 +163,22 @@ impl Task {
         Ok(())
     }
 
+    /// Where things go at another host.
+    fn destination_path(&self, path: &RemotePath) -> RequestPath {
+        match path {
+            RemotePath::Path(path) if self.stream.is_some() => RequestPath::Stream(path.clone()),
+            _ => request_path(path),
+        }
+    }
+
+    /// What a sending end tells its events to.
+    fn watch(&self, report: &Report) -> Watch {
+        match &self.stream {
+            Some(stream) => super::stream::watch(stream, report),
+            None => report.watch(),
+        }
+    }
+
     /// From here to another host.
     fn push(&self, path: &RemotePath, report: &Report) -> Result<Exit, Stop> {
         let sources = self.open_sources()?;
@@ -166,7 +188,7 @@ impl Task {
             &self.settings,
             self.fixed.streams,
         )?;
-        let mut request = self.request(Role::Sender, vec![request_path(path)])?;
+        let mut request = self.request(Role::Sender, vec![self.destination_path(path)])?;
         request.names = sources
             .top_names()
             .map(|names| names.into_iter().map(Into::into).collect());
@@ -182,7 +204,7 @@ impl Task {
         };
         // What is asked for an answer later could as well have waited for it.
         let patience = connected.rtt / 2;
-        let transfer = Transfer::sending(settings, SendSide::new(sources), report.watch());
+        let transfer = Transfer::sending(settings, SendSide::new(sources), self.watch(report));
         let opened = peer.open(connected, request, &transfer.first_words(patience));
         let opened = opened.inspect_err(|_| {
             transfer.end(Farewell::Cancelled);
@@ -236,6 +258,10 @@ impl Task {
                         on both ends, or leave out --copy-links";
             return Err(Stop::new(Exit::Connection, text));
         }
+        if self.destination == Endpoint::Standard && !opened.welcome.single_file {
+            let text = "the source is no single file: only one goes to standard output";
+            return Err(Stop::new(Exit::Usage, text));
+        }
         let landing = match opened.welcome.single_file || self.landing == Landing::As {
             true => self.landing,
             false => Landing::Within,
@@ -252,6 +278,11 @@ impl Task {
     /// Both ends here.
     fn local(&self, report: &Report) -> Result<Exit, Stop> {
         let sources = self.open_sources()?;
+        let one = single_file(&sources) || self.stream.is_some();
+        if self.destination == Endpoint::Standard && !one {
+            let text = "the source is no single file: only one goes to standard output";
+            return Err(Stop::new(Exit::Usage, text));
+        }
         let landing = match single_file(&sources) || self.landing == Landing::As {
             true => self.landing,
             false => Landing::Within,
@@ -270,7 +301,7 @@ impl Task {
         settings.budget = ByteCount(settings.budget.0 / 2);
         let quiet: Watch = Arc::new(|_| {});
         let receiver = Transfer::receiving(settings.clone(), ReceiveSide::new(destination), quiet);
-        let sender = Transfer::sending(settings, SendSide::new(sources), report.watch());
+        let sender = Transfer::sending(settings, SendSide::new(sources), self.watch(report));
         for number in 0..LOCAL_STREAMS {
             let pair = local_pair().map_err(|error| {
                 let failure = failure_of("join the two ends", "this host", &error);
@@ -323,6 +354,9 @@ impl Task {
         ending: &Ending,
         report: &Report,
     ) -> Result<Exit, Stop> {
+        if let Some(stream) = &self.stream {
+            report.tell_stream(stream.whole());
+        }
         report.conclude(transfer, ending, self.settings.purport)?;
         if report.was_interrupted() {
             return Err(Stop::new(
@@ -346,7 +380,8 @@ impl Task {
 
     fn bounds(&self, opened: &Opened) -> Bounds {
         let by_memory = most_streams(self.settings.budget, opened.block_bytes);
-        let maximum = opened.welcome.maximum_streams.max(1);
+        let bound = self.fixed.most_streams.unwrap_or(u32::MAX);
+        let maximum = opened.welcome.maximum_streams.min(bound).max(1);
         let maximum_streams = self.fixed.streams.unwrap_or(by_memory).min(maximum);
         // In a pull the other end's kernel governs the windows, and is not
         // known yet.
@@ -406,6 +441,10 @@ impl Task {
             Endpoint::Zero(size) => Ok(zero_of(size.0)),
             Endpoint::Local(path) => open_source(&Anywhere, path, self.recursive, self.copy_links)
                 .map_err(|error| source_stop(&error)),
+            Endpoint::Standard => match &self.stream {
+                Some(stream) => Ok(stream.source(super::stream::shown())),
+                None => Err(Stop::new(Exit::Usage, "there is no standard input")),
+            },
             Endpoint::Null | Endpoint::Daemon(_) | Endpoint::Ssh(_) => Err(Stop::new(
                 Exit::Usage,
                 "null: is a destination; a source of zeros is zero:SIZE",
@@ -425,6 +464,8 @@ impl Task {
         };
         match &self.destination {
             Endpoint::Null => Ok(Destination::sink(sink(), arrival)),
+            Endpoint::Standard => Ok(super::stream::to_output(arrival)),
+            Endpoint::Local(path) if self.stream.is_some() => super::stream::to_file(path, arrival),
             Endpoint::Local(path) => {
                 let missing = Missing::for_purport(self.settings.purport);
                 Destination::open(&Anywhere, path, landing, missing, arrival)
@@ -466,6 +507,10 @@ impl Task {
                     let whole = std::path::absolute(path);
                     let whole = whole.map_err(|error| Stop::because(Exit::Local, error))?;
                     hasher.update(whole.as_os_str().as_bytes());
+                }
+                // Read once: no other run has the same source.
+                Endpoint::Standard => {
+                    hasher.update(&owner().session);
                 }
                 other => {
                     hasher.update(format!("{other:?}").as_bytes());
@@ -514,6 +559,7 @@ impl Task {
             copy_links: self.copy_links,
             kept_digests_only: !settings.reads_for_digests,
             large_files: most_open_parts() as u32,
+            limit: settings.limit,
         })
     }
 

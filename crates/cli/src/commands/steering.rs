@@ -126,6 +126,7 @@ impl Steering {
                 congestion: self.bounds.congestion.clone().or(chosen),
                 pace: decision.pace.map(|pace| pace as u64),
                 unsent: u32::try_from(decision.unsent.0).ok(),
+                limit: None,
             },
         }
     }

@@ -18,6 +18,10 @@ pub fn run(arguments: VerifyArguments) -> Exit {
 fn verify(arguments: &VerifyArguments) -> Result<Exit, Stop> {
     let parse = |path| Endpoint::parse(path).map_err(|error| Stop::because(Exit::Usage, error));
     let (mut left, mut right) = (parse(&arguments.left)?, parse(&arguments.right)?);
+    if left == Endpoint::Standard || right == Endpoint::Standard {
+        let text = "- is a stream: what is compared are files and trees that are there";
+        return Err(Stop::new(Exit::Usage, text));
+    }
     let settings = TransferSettings {
         purport: Purport::Verify,
         silence: arguments.connection.timeout,
@@ -40,6 +44,7 @@ fn verify(arguments: &VerifyArguments) -> Result<Exit, Stop> {
         remote_flows: remote_flows(&arguments.layers),
         fixed: Fixed::new(&arguments.layers),
         connection: arguments.connection.clone(),
+        stream: None,
     };
     task.run(&Report::new(arguments.json, arguments.quiet, None)?)
 }
@@ -49,7 +54,7 @@ fn path_of(endpoint: &mut Endpoint) -> Option<&mut Vec<u8>> {
         Endpoint::Local(path) => return Some(path),
         Endpoint::Daemon(remote) => &mut remote.path,
         Endpoint::Ssh(remote) => &mut remote.path,
-        Endpoint::Null | Endpoint::Zero(_) => return None,
+        Endpoint::Null | Endpoint::Zero(_) | Endpoint::Standard => return None,
     };
     match remote {
         RemotePath::Path(path) => Some(path),

@@ -9,8 +9,9 @@ use longhaul_engine::net::gate::Ticket;
 use longhaul_engine::net::principals::{Principal, Principals, Resolved};
 use longhaul_engine::net::token::{Token, fill_random};
 use longhaul_engine::recv::ReceiveSide;
-use longhaul_engine::recv::landing::{Arrival, Destination, Missing};
+use longhaul_engine::recv::landing::{Arrival, Destination, LandingError, Missing};
 use longhaul_engine::recv::parts::most_open_parts;
+use longhaul_engine::recv::stream::FileStream;
 use longhaul_engine::send::SendSide;
 use longhaul_engine::send::source::{Source, Sources, open_source};
 use longhaul_engine::session::opening::{self, SOFTWARE};
@@ -72,7 +73,7 @@ struct Prepared {
     key: Option<Key>,
 }
 
-fn refused(refusal: Refusal, text: impl Into<String>) -> Refused {
+pub(super) fn refused(refusal: Refusal, text: impl Into<String>) -> Refused {
     Refused {
         refusal,
         text: text.into(),
@@ -100,6 +101,11 @@ impl Daemon {
         let features = negotiate(&hello.features);
         match hello.purpose {
             Purpose::Join(join) => self.join(stream, &join, visitor),
+            Purpose::List(asked) if !clear => self.list(stream, &asked, visitor),
+            Purpose::List(_) => {
+                let text = "a listing is asked for within TLS";
+                refuse(&mut stream, refused(Refusal::Clear, text), peer);
+            }
             Purpose::Open(_) if clear => {
                 let text = "a session begins within TLS";
                 refuse(&mut stream, refused(Refusal::Clear, text), peer);
@@ -201,6 +207,7 @@ impl Daemon {
             verify_written: request.verify_written,
             expiry: self.terms.expiry,
             clear: request.clear,
+            limit: request.limit,
             ..TransferSettings::default()
         }
     }
@@ -222,6 +229,7 @@ impl Daemon {
         let destination = match path {
             RequestPath::Null if principal.may_measure() => Destination::sink(sink(), arrival),
             RequestPath::Path(path) => open_destination(principal, path, request, arrival)?,
+            RequestPath::Stream(path) => open_stream(principal, path, request, arrival)?,
             RequestPath::Null | RequestPath::Zero(_) => return Err(not_permitted()),
         };
         // Who only looks fences nobody.
@@ -266,7 +274,9 @@ impl Daemon {
         let sources = request.paths.iter().map(|path| match path {
             RequestPath::Zero(size) if principal.may_measure() => Ok(zero_of(*size)),
             RequestPath::Path(path) => open_source_of(principal, path, request),
-            RequestPath::Zero(_) | RequestPath::Null => Err(not_permitted()),
+            RequestPath::Zero(_) | RequestPath::Null | RequestPath::Stream(_) => {
+                Err(not_permitted())
+            }
         });
         let sources = Sources::new(sources.collect::<Result<Vec<Source>, Refused>>()?);
         let mut settings = self.settings(request);
@@ -363,7 +373,7 @@ fn watch() -> Watch {
     })
 }
 
-fn authenticate<'a>(
+pub(super) fn authenticate<'a>(
     principals: &'a Principals,
     credential: Option<&Credential>,
     stream: &Stream,
@@ -401,14 +411,14 @@ fn key_of(request: &Request, principal: &Principal, path: &RequestPath) -> Key {
     }
 }
 
-fn not_permitted() -> Refused {
+pub(super) fn not_permitted() -> Refused {
     refused(
         Refusal::Forbidden,
         "there is no such path for this principal, or not with that right",
     )
 }
 
-fn open_root(resolved: &Resolved<'_>) -> Result<Confined, Refused> {
+pub(super) fn open_root(resolved: &Resolved<'_>) -> Result<Confined, Refused> {
     let root = PosixDirectory::open_root(resolved.root);
     root.map(Confined).map_err(|error| {
         say(&format!(
@@ -423,7 +433,7 @@ fn open_root(resolved: &Resolved<'_>) -> Result<Confined, Refused> {
 }
 
 /// A path beneath a root, as it was asked for; `.` is the root.
-fn path_beneath(resolved: &Resolved<'_>, asked: &[u8]) -> Vec<u8> {
+pub(super) fn path_beneath(resolved: &Resolved<'_>, asked: &[u8]) -> Vec<u8> {
     let mut path = match &resolved.rest {
         Some(rest) => rest.as_bytes().to_vec(),
         None => b".".to_vec(),
@@ -469,6 +479,34 @@ fn open_destination(
     .map_err(|error| refused(Refusal::Path, error.to_string()))
 }
 
+/// A file that what comes becomes, whole or not at all.
+fn open_stream(
+    principal: &Principal,
+    path: &[u8],
+    request: &Request,
+    arrival: Arrival,
+) -> Result<Destination, Refused> {
+    if request.purport != Purport::Copy {
+        return Err(refused(
+            Refusal::Malformed,
+            "a stream is copied, and that is all",
+        ));
+    }
+    let session = arrival.owner.session_number();
+    let path_refused = |error: LandingError| refused(Refusal::Path, error.to_string());
+    let stream = if principal.is_owner() {
+        FileStream::open(&Anywhere, path, session).map_err(path_refused)?
+    } else {
+        let resolved = principal.resolve(path).map_err(|_| not_permitted())?;
+        if !resolved.rights.write {
+            return Err(not_permitted());
+        }
+        let (root, path) = (open_root(&resolved)?, path_beneath(&resolved, path));
+        FileStream::open(&root, &path, session).map_err(path_refused)?
+    };
+    Ok(Destination::stream(Arc::new(stream), arrival))
+}
+
 fn open_source_of(
     principal: &Principal,
     path: &[u8],
@@ -497,7 +535,7 @@ fn same_secret(left: &Secret, right: &Secret) -> bool {
         == 0
 }
 
-fn refuse(stream: &mut Stream, refused: Refused, peer: &str) {
+pub(super) fn refuse(stream: &mut Stream, refused: Refused, peer: &str) {
     say(&format!("{peer} was refused: {}", refused.text));
     // A stranger who does not listen is no concern of ours.
     if opening::send(stream, &Answer::Refused(refused)).is_ok() {

@@ -6,6 +6,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use longhaul_engine::flows::LayerUse;
+use longhaul_engine::send::stream::WholeStream;
 use longhaul_engine::session::{Ending, Event, Progress};
 use longhaul_model::control::Decision;
 use longhaul_proto::digest::Checksum;
@@ -14,6 +15,7 @@ use longhaul_proto::message::Change;
 use serde_json::{Value, json};
 
 use super::manifest::hexadecimal;
+use crate::arguments::BandwidthLimit;
 use crate::commands::steering::Steered;
 use crate::heap;
 use crate::ssh::route::Route;
@@ -26,7 +28,8 @@ fn print(value: &Value) {
     let _ = writeln!(std::io::stdout().lock(), "{value}");
 }
 
-fn name_of(path: &TreePath) -> Value {
+/// A path as JSON has it: a string, or its bytes.
+pub fn name_of(path: &TreePath) -> Value {
     match std::str::from_utf8(path.as_bytes()) {
         Ok(path) => json!(path),
         // Bytes that are no UTF-8 cannot be a JSON string.
@@ -39,6 +42,14 @@ fn digest_of(digest: Option<&Checksum>) -> Value {
         Some(Checksum::Blake3(digest)) => json!(hexadecimal(digest)),
         _ => Value::Null,
     }
+}
+
+/// One stream of data was copied whole.
+pub fn stream(whole: &WholeStream) {
+    print(&json!({
+        "schema": SCHEMA, "event": "committed", "path": "-", "size": whole.bytes,
+        "file": true, "blake3": hexadecimal(&whole.digest),
+    }));
 }
 
 /// What became of an entry.
@@ -174,13 +185,21 @@ fn decision((at, decision): &(Duration, Decision)) -> Value {
 }
 
 /// How it ended.
-pub fn summary(progress: &Progress, ending: &Ending, steered: &Steered, route: Option<&Route>) {
+pub fn summary(
+    progress: &Progress,
+    ending: &Ending,
+    steered: &Steered,
+    route: Option<&Route>,
+    limit: Option<BandwidthLimit>,
+) {
     let mut value = fields(progress);
     value["event"] = json!("summary");
     value["ending"] = json!(format!("{:?}", ending.farewell));
     value["complete"] = json!(ending.totals.is_some());
     value["decisions"] = steered.decisions.iter().map(decision).collect();
     value["advice"] = json!(steered.advice.map(|advice| advice.to_string()));
+    let limit = limit.map(BandwidthLimit::bytes_per_second);
+    value["bwlimit_bytes_per_second"] = json!(limit);
     if let Some(route) = route {
         value["route"] = json!(route.name());
     }

@@ -6,17 +6,18 @@ use longhaul_proto::handshake::Purport;
 use longhaul_units::{BitRate, ByteCount};
 
 use super::progress::{FULL, busiest};
+use crate::arguments::BandwidthLimit;
 use crate::commands::steering::Steered;
 
 /// Prints it to standard error, so that standard output stays data's.
 pub fn print(
     progress: &Progress,
     ending: &Ending,
-    purport: Purport,
+    asked: (Purport, Option<BandwidthLimit>),
     transfer: &Transfer,
     steered: &Steered,
 ) {
-    let lines = lines(progress, ending, purport, transfer);
+    let lines = lines(progress, ending, asked, transfer);
     for line in lines.into_iter().chain(stream_lines(steered)) {
         eprintln!("{line}");
     }
@@ -54,7 +55,7 @@ fn stream_lines(steered: &Steered) -> Vec<String> {
 fn lines(
     progress: &Progress,
     ending: &Ending,
-    purport: Purport,
+    (purport, limit): (Purport, Option<BandwidthLimit>),
     transfer: &Transfer,
 ) -> Vec<String> {
     if purport == Purport::DryRun {
@@ -96,7 +97,12 @@ fn lines(
     lines.push(transfer.describe());
     lines.push(format!("layers: {}", layers_line(progress)));
     let layers: Vec<LayerUse> = all_layers(progress).copied().collect();
-    if let Some(layer) = busiest(&layers) {
+    let used = limit.map(|limit| (limit, part_used(progress, limit)));
+    if let Some((limit, used)) = used {
+        lines.push(limit_line(limit, used));
+    }
+    let bound = used.is_some_and(|(_, used)| used >= USED_UP);
+    if let Some(layer) = busiest(&layers).filter(|_| !bound) {
         let percent = 100.0 * layer.utilisation;
         let limited = match layer.utilisation >= FULL {
             true => "limited by",
@@ -108,6 +114,24 @@ fn lines(
         ));
     }
     lines
+}
+
+/// From this part of a rate on it was the rate that limited: the first and the
+/// last moments of a copy move nothing.
+const USED_UP: f64 = 0.9;
+
+/// The part of the rate that went over the wire, of either end.
+fn part_used(progress: &Progress, limit: BandwidthLimit) -> f64 {
+    let seconds = progress.elapsed.as_secs_f64().max(1e-9);
+    progress.wire_bytes as f64 / seconds / limit.bytes_per_second() as f64
+}
+
+fn limit_line(limit: BandwidthLimit, used: f64) -> String {
+    let percent = 100.0 * used;
+    match used >= USED_UP {
+        true => format!("limited by: --bwlimit {limit} ({percent:.0} % of it used)"),
+        false => format!("--bwlimit {limit} was not the limit ({percent:.0} % of it used)"),
+    }
 }
 
 /// What a copy would do; counts are of files, links and directories, but for
@@ -175,4 +199,21 @@ fn layers_line(progress: &Progress) -> String {
         })
         .collect();
     shown.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_limits_where_it_is_used_up() {
+        let limit: BandwidthLimit = "1MB/s".parse().unwrap();
+        let used = limit_line(limit, 0.97);
+        assert_eq!(used, "limited by: --bwlimit 1.00 MB/s (97 % of it used)");
+        let idle = limit_line(limit, 0.5);
+        assert_eq!(
+            idle,
+            "--bwlimit 1.00 MB/s was not the limit (50 % of it used)"
+        );
+    }
 }

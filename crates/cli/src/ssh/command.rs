@@ -4,7 +4,10 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use super::process::Login;
-use crate::arguments::{Expiry, Ports, SshArguments};
+use longhaul_engine::session::TransferSettings;
+
+use crate::arguments::{ConnectionArguments, Expiry, Ports, SshArguments};
+use crate::endpoint::SshRemote;
 use crate::messages::{Exit, Stop};
 
 /// The release that both ends must have.
@@ -73,11 +76,40 @@ impl Start {
         command_line(&self.words, Login::Asking, &self.destination, script)
     }
 
+    /// The same; whether anybody may be asked is said.
+    pub fn script_by(&self, script: &str, login: Login) -> Vec<OsString> {
+        command_line(&self.words, login, &self.destination, script)
+    }
+
     /// The name of the user's ssh, for messages.
     pub fn program(&self) -> String {
         let first = self.words.first();
         first.map_or("ssh".into(), |word| word.to_string_lossy().into_owned())
     }
+}
+
+/// How the far side of an endpoint is started.
+///
+/// # Errors
+///
+/// As [`ssh_words`].
+pub fn start_of(
+    remote: &SshRemote,
+    arguments: &ConnectionArguments,
+    settings: &TransferSettings,
+) -> Result<Start, Stop> {
+    let side = FarSide {
+        program: arguments.ssh.remote_longhaul.clone(),
+        memory: settings.budget.0,
+        linger: arguments.timeout,
+        expiry: Expiry(settings.expiry),
+        ports: arguments.ssh.ports.unwrap_or_default(),
+    };
+    Ok(Start {
+        words: ssh_words(&arguments.ssh)?,
+        destination: remote.destination.clone(),
+        side,
+    })
 }
 
 /// The words that start the user's ssh.
@@ -146,7 +178,7 @@ fn far_command(program: Option<&str>, arguments: &str) -> String {
 }
 
 /// A word for a shell.
-fn quoted(word: &str) -> String {
+pub fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 

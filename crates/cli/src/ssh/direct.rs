@@ -196,40 +196,40 @@ impl Direct {
             let left = deadline.saturating_duration_since(Instant::now());
             this.dial(address, left)
         });
-        let first = first_to_answer(&self.candidates(), deadline, &attempt);
+        let first = first_to_answer(&candidates(&self.start, &self.greeting), deadline, &attempt);
         let first = first.map(|(address, stream)| (Way::Outward(address), stream));
         let _ = found.send(first);
     }
+}
 
-    /// Where the far side may be: where ssh finds it, then what it says itself.
-    fn candidates(&self) -> Vec<SocketAddr> {
-        let Some(port) = self.greeting.port else {
-            return Vec::new();
-        };
-        let mut candidates = Vec::new();
-        let own = self.greeting.addresses.iter();
-        let own = own.map(|address| SocketAddr::new(*address, port));
-        let resolved = self.host_name().map(|host| (host, port).to_socket_addrs());
-        for address in resolved.into_iter().flatten().flatten().chain(own) {
-            if !candidates.contains(&address) {
-                candidates.push(address);
-            }
+/// Where the far side may be: where ssh finds it, then what it says itself.
+pub fn candidates(start: &Start, greeting: &Greeting) -> Vec<SocketAddr> {
+    let Some(port) = greeting.port else {
+        return Vec::new();
+    };
+    let mut candidates = Vec::new();
+    let own = greeting.addresses.iter();
+    let own = own.map(|address| SocketAddr::new(*address, port));
+    let resolved = host_name(start).map(|host| (host, port).to_socket_addrs());
+    for address in resolved.into_iter().flatten().flatten().chain(own) {
+        if !candidates.contains(&address) {
+            candidates.push(address);
         }
-        candidates
     }
+    candidates
+}
 
-    /// The host as ssh's configuration has it.
-    fn host_name(&self) -> Option<String> {
-        let (program, rest) = self.start.words.split_first()?;
-        let output = Command::new(program)
-            .args(rest)
-            .args(["-G", "--", &self.start.destination])
-            .stdin(Stdio::null())
-            .stderr(Stdio::null())
-            .output()
-            .ok()?;
-        host_name_in(&String::from_utf8_lossy(&output.stdout)).map(str::to_owned)
-    }
+/// The host as ssh's configuration has it.
+fn host_name(start: &Start) -> Option<String> {
+    let (program, rest) = start.words.split_first()?;
+    let output = Command::new(program)
+        .args(rest)
+        .args(["-G", "--", &start.destination])
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output()
+        .ok()?;
+    host_name_in(&String::from_utf8_lossy(&output.stdout)).map(str::to_owned)
 }
 
 type Found = Result<(Way, Stream), Vec<(SocketAddr, String)>>;

@@ -1,7 +1,7 @@
 //! The far side of a session, started over SSH.
 
 use std::io::Write;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -10,28 +10,29 @@ use std::time::{Duration, Instant};
 use longhaul_engine::net::candidates::interface_addresses;
 use longhaul_engine::net::clear;
 use longhaul_engine::net::identity::{Fingerprint, Identity};
-use longhaul_engine::net::tcp::TcpOptions;
-use longhaul_engine::net::tls::{TlsClient, TlsOptions};
+use longhaul_engine::net::tcp::{HostPort, TcpOptions};
+use longhaul_engine::net::tls::{TlsClient, TlsError, TlsOptions};
 use longhaul_engine::net::trust::ServerTrust;
 use longhaul_engine::session::opening::{self, OpenError};
 use longhaul_engine::session::{DialError, Dialer, Joined, Transfer, TransferSettings};
 use longhaul_model::control::start::block_bytes;
 use longhaul_proto::handshake::{Join, PROTOCOL_VERSION, Request};
+use longhaul_proto::listing::{ListRequest, Listed};
 use longhaul_proto::message::Flows;
 use longhaul_proto::session::StreamId;
 
 use super::PROTECTION;
 use super::callbacks::Callbacks;
-use super::command::{FarSide, RELEASE, Start, ssh_words};
-use super::direct::{Direct, Way};
+use super::command::{RELEASE, Start, start_of};
+use super::direct::{Direct, Way, candidates};
 use super::further::Further;
 use super::greeting::{CLIENT, Greeting, Line, MAXIMUM_ADDRESSES, REMOTE};
 use super::install;
 use super::process::{Login, Silence, SshProcess, await_greeting};
 use super::route::Route;
-use crate::arguments::{ConnectionArguments, Expiry};
+use crate::arguments::ConnectionArguments;
 use crate::commands::ahead::Ahead;
-use crate::commands::connection::{Connected, Opened, check_clear, open_stop};
+use crate::commands::connection::{Connected, Opened, check_clear, list_over, open_stop};
 use crate::endpoint::SshRemote;
 use crate::messages::{Exit, Stop};
 
@@ -122,19 +123,8 @@ impl Far {
         );
         let listener: Option<TcpListener> =
             listener.map_err(|error| Stop::because(Exit::Local, error))?;
-        let side = FarSide {
-            program: arguments.ssh.remote_longhaul.clone(),
-            memory: settings.budget.0,
-            linger: arguments.timeout,
-            expiry: Expiry(settings.expiry),
-            ports: ports.unwrap_or_default(),
-        };
         Ok(Far {
-            start: Start {
-                words: ssh_words(&arguments.ssh)?,
-                destination: remote.destination.clone(),
-                side,
-            },
+            start: start_of(remote, arguments, settings)?,
             identity,
             streams,
             install: arguments.ssh.install_remote,
@@ -187,6 +177,17 @@ impl Far {
             spare: true,
             ahead: Ahead::default(),
         })
+    }
+
+    /// Tells what lies at a path there, as it comes.
+    pub fn list(
+        &self,
+        request: ListRequest,
+        tell: &mut dyn FnMut(Listed) -> Result<(), Stop>,
+    ) -> Result<(), Stop> {
+        let mut stream = clear::over_local(self.log_in()?, PROTECTION);
+        let host: &dyn std::fmt::Display = &self.start.destination;
+        list_over(&mut stream, request, (host, self.timeout), tell)
     }
 
     /// A channel to a far side of the same release, with both ends known to
@@ -392,6 +393,42 @@ impl Far {
             further: Arc::new(Further::new(self.start.clone(), channel)),
         };
         Some(self.beside.get_or_init(|| beside))
+    }
+
+    /// Where the far side may be reached, once it has greeted.
+    pub fn candidates(&self) -> Vec<SocketAddr> {
+        let greeting = self.greeting.get();
+        greeting.map_or_else(Vec::new, |greeting| candidates(&self.start, greeting))
+    }
+
+    /// Whether a stream to it opens at one of its addresses within a time.
+    pub fn try_address(&self, address: SocketAddr, patience: Duration) -> Result<(), TlsError> {
+        let key = self
+            .greeting
+            .get()
+            .and_then(|greeting| greeting.key.parse().ok());
+        let trust = ServerTrust::Fingerprint(key.unwrap_or_else(|| self.identity.fingerprint()));
+        let identity = Some(self.identity.clone());
+        let tls = TlsClient::new(trust, identity, TlsOptions::default());
+        let target = HostPort::from(address);
+        tls.connect(&target, patience, &self.tcp).map(drop)
+    }
+
+    /// Whether it opens a stream to this end within a time, when it is asked.
+    pub fn try_inward(&self, transfer: &Transfer, patience: Duration) -> bool {
+        transfer.want_calls(1);
+        let callbacks = self.callbacks.as_ref();
+        callbacks.is_some_and(|callbacks| callbacks.take(patience).is_some())
+    }
+
+    /// Where this end listens.
+    pub fn own_port(&self) -> Option<u16> {
+        self.callbacks.as_ref().map(|callbacks| callbacks.port())
+    }
+
+    /// Whether its system ends what a login started when the login ends.
+    pub fn is_mortal(&self) -> bool {
+        self.greeting.get().is_some_and(|greeting| greeting.mortal)
     }
 
     /// How the data went.

@@ -299,6 +299,9 @@ impl Transfer {
         entry: &Entry,
     ) -> Result<(), Failure> {
         let shown = entry.path.to_string();
+        if let Some(stream) = &side.destination.stream {
+            return super::stream::finish(&**stream, entry.mode);
+        }
         if side.destination.is_sink {
             return Ok(());
         }

@@ -12,6 +12,7 @@ use longhaul_proto::digest::Checksum;
 use longhaul_proto::handshake::{Landing, Purport};
 use longhaul_proto::manifest::{RESERVED_PREFIX, Timestamp, TreePath};
 
+use super::stream::DataStream;
 use crate::failure::failure_of;
 use crate::journal::digests::{FileState, KeptDigests};
 use crate::journal::{Claim, JournalError, Key, Owner, Partial, claim, sweep};
@@ -29,8 +30,10 @@ pub struct Destination {
     pub anchor: Arc<dyn Directory>,
     /// The name that a single source gets instead of its own.
     pub rename: Option<TreePath>,
-    /// Nothing is kept.
+    /// Nothing is kept, but what a stream takes.
     pub is_sink: bool,
+    /// Takes the data instead of files.
+    pub(super) stream: Option<Arc<dyn DataStream>>,
     /// Who copies.
     pub principal: String,
     /// Hash of the sending host and its sources.
@@ -61,6 +64,12 @@ pub enum LandingError {
     /// The name for a single file cannot be used.
     #[error("{0} cannot be a file's name")]
     Name(String),
+    /// A stream brings no name.
+    #[error(
+        "{0} is a directory: what comes from standard input has no name of its own, so name the \
+         file that it becomes"
+    )]
+    Nameless(String),
     /// An older session of the same transfer holds it.
     #[error("{0}")]
     Session(String),
@@ -114,6 +123,7 @@ impl Destination {
             anchor,
             rename: None,
             is_sink: true,
+            stream: None,
             principal,
             source,
             host,
@@ -121,6 +131,14 @@ impl Destination {
             session: std::sync::Mutex::default(),
             turn: std::sync::Mutex::default(),
             digests: OnceLock::new(),
+        }
+    }
+
+    /// One stream of data, of which nothing is resumed.
+    pub fn stream(stream: Arc<dyn DataStream>, arrival: Arrival) -> Destination {
+        Destination {
+            stream: Some(stream),
+            ..Destination::sink(sink(), arrival)
         }
     }
 
@@ -195,6 +213,7 @@ impl Destination {
             anchor,
             rename,
             is_sink: false,
+            stream: None,
             principal,
             source,
             host,

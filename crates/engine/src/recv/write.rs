@@ -14,6 +14,7 @@ use super::ReceiveSide;
 use super::commit::Staged;
 use super::folders::Folder;
 use super::parts::{PartKind, journal_failure};
+use super::stream::{DataStream, put_entry};
 use super::verify::{VerifiedBlock, runs_of};
 use crate::failure::failure_of;
 use crate::flows::Flow;
@@ -109,6 +110,9 @@ impl Transfer {
         mut data: &[u8],
     ) -> Result<(), Failure> {
         let shown = piece.entry.path.to_string();
+        if let Some(stream) = &side.destination.stream {
+            return put_piece(&**stream, piece, data);
+        }
         let part = side.part(self, &piece.entry, piece.generation)?;
         let PartKind::Partial(partial) = &part.kind else {
             return Ok(());
@@ -174,6 +178,10 @@ impl Transfer {
     ) -> Result<super::commit::StagedFile, Failure> {
         let shown = entry.path.to_string();
         let path = side.destination.path_of(&entry.path);
+        if let Some(stream) = &side.destination.stream {
+            put_entry(&**stream, entry, data)?;
+            Counters::add(&self.counters.written_bytes, data.len() as u64);
+        }
         if side.destination.is_sink {
             let folder = Arc::clone(side.folders.anchor());
             return Ok(super::commit::StagedFile {
@@ -284,6 +292,43 @@ impl Transfer {
     pub(super) fn copies(&self) -> bool {
         self.settings.purport == Purport::Copy
     }
+}
+
+/// A piece of the one file that a stream gets. Of a hole there is nothing: it
+/// is zeros.
+fn put_piece(stream: &dyn DataStream, piece: &Piece, mut data: &[u8]) -> Result<(), Failure> {
+    if piece.generation > 0 {
+        let text = format!(
+            "{}: it changed while it was copied, and what it was has left already: run the whole \
+             pipe again when nobody writes to it",
+            piece.entry.path
+        );
+        return Err(Failure::new(FailureKind::Changing, text));
+    }
+    let failed = |error: io::Error| failure_of("write", stream.shown(), &error);
+    let mut at = 0;
+    for run in runs_of(piece) {
+        put_zeros(stream, piece.offset, at, u64::from(run.start)).map_err(failed)?;
+        let (now, rest) = data.split_at(run.length as usize);
+        let start = u64::from(run.start);
+        stream.put(piece.offset + start, now).map_err(failed)?;
+        at = start + u64::from(run.length);
+        data = rest;
+    }
+    put_zeros(stream, piece.offset, at, piece.length).map_err(failed)
+}
+
+/// Zeros of a hole, put at once.
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
+fn put_zeros(stream: &dyn DataStream, offset: u64, from: u64, to: u64) -> io::Result<()> {
+    let mut at = from;
+    while at < to {
+        let now = (to - at).min(ZEROS.len() as u64);
+        stream.put(offset + at, &ZEROS[..now as usize])?;
+        at += now;
+    }
+    Ok(())
 }
 
 /// What differs between source and destination.

@@ -287,6 +287,7 @@ impl Transfer {
             Message::Tune(tuning) => {
                 // Whoever receives sends nothing that could be tuned.
                 if matches!(shared.machine, Machine::Sending(_)) {
+                    self.limit_as(tuning);
                     shared.tune(tuning.clone());
                 }
             }

@@ -9,6 +9,7 @@ use longhaul_proto::frame::{self, FrameError, FrameHeader, FrameKind, HEADER_BYT
 use longhaul_proto::handshake::{
     Answer, Feature, Hello, Join, Joined, PROTOCOL_VERSION, Purpose, Refused, Request, Welcome,
 };
+use longhaul_proto::listing::{ListRequest, Listed};
 use minicbor::{Decode, Encode};
 
 use super::{Machine, Shared, Transfer};
@@ -138,7 +139,7 @@ pub fn open(
     match receive(stream, deadline)? {
         Answer::Welcome(welcome) => Ok(welcome),
         Answer::Refused(refused) => Err(OpenError::Refused(refused)),
-        Answer::Joined(_) => Err(FrameError::Unexpected("an answer to another question").into()),
+        Answer::Joined(_) | Answer::Listed(_) => Err(unasked()),
     }
 }
 
@@ -152,7 +153,7 @@ pub fn join(stream: &mut Stream, join: Join, deadline: Duration) -> Result<Joine
     match receive(stream, deadline)? {
         Answer::Joined(joined) => Ok(joined),
         Answer::Refused(refused) => Err(OpenError::Refused(refused)),
-        Answer::Welcome(_) => Err(FrameError::Unexpected("an answer to another question").into()),
+        Answer::Welcome(_) | Answer::Listed(_) => Err(unasked()),
     }
 }
 
@@ -188,16 +189,41 @@ impl StreamReader for Joining {
                 // What the other end has received it says again.
                 Ok(Answer::Joined(_)) => self.answered = true,
                 Ok(Answer::Refused(refused)) => return Err(io::Error::other(refused.text)),
-                Ok(Answer::Welcome(_)) => {
-                    let unexpected = FrameError::Unexpected("an answer to another question");
-                    return Err(io::Error::new(io::ErrorKind::InvalidData, unexpected));
-                }
+                Ok(_) => return Err(io::Error::new(io::ErrorKind::InvalidData, unasked())),
                 Err(OpenError::Io(error)) => return Err(error),
                 Err(error) => return Err(io::Error::new(io::ErrorKind::InvalidData, error)),
             }
         }
         self.reader.read(buffer)
     }
+}
+
+/// Asks what lies at a path, and tells all of it; the stream is good for nothing
+/// else afterwards.
+///
+/// # Errors
+///
+/// [`OpenError`] where the other end refuses, or is silent for longer than
+/// `silence`; and whatever `tell` fails with.
+pub fn list<E: From<OpenError>>(
+    stream: &mut Stream,
+    request: ListRequest,
+    silence: Duration,
+    mut tell: impl FnMut(Listed) -> Result<(), E>,
+) -> Result<(), E> {
+    send(stream, &hello(Purpose::List(request)))?;
+    loop {
+        match receive(stream, silence)? {
+            Answer::Listed(Listed::End) => return Ok(()),
+            Answer::Listed(listed) if listed.is_valid() => tell(listed)?,
+            Answer::Refused(refused) => return Err(OpenError::Refused(refused).into()),
+            _ => return Err(unasked().into()),
+        }
+    }
+}
+
+fn unasked() -> OpenError {
+    FrameError::Unexpected("an answer to another question").into()
 }
 
 /// Bytes of messages from which on no more go with the request: the first ten

@@ -73,6 +73,7 @@ impl Transfer {
     /// Opens and closes streams, and has the sender's kernel tuned, at
     /// whichever end that is.
     pub fn carry_out(&self, orders: Orders) {
+        self.limit_as(&orders.tuning);
         let mut shared = self.lock();
         shared.wanted_streams = orders.streams.clamp(1, crate::flows::MAXIMUM_FLOWS);
         if orders.tuning != shared.tuning {

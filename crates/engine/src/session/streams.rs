@@ -457,24 +457,23 @@ impl Transfer {
             slot.writer = Some(std::thread::current());
         }
         while let Some(outgoing) = self.next_outgoing(id) {
-            let began = Instant::now();
             let written = match &outgoing {
-                Outgoing::Message(frame) => writer.write_all(&[frame]),
-                Outgoing::Block(block) => writer.write_all(&[block.frame(), block.payload()]),
+                Outgoing::Message(frame) => {
+                    let began = Instant::now();
+                    writer.write_all(&[frame]).map(|()| began.elapsed())
+                }
+                Outgoing::Block(block) => self.send_block(&mut *writer, block),
             };
             let bytes = match &outgoing {
                 Outgoing::Message(frame) => frame.len(),
                 Outgoing::Block(block) => block.frame().len() + block.payload().len(),
             };
             Counters::add(&self.counters.wire_bytes, bytes as u64);
-            Counters::add(
-                &self.counters.wire_nanoseconds,
-                began.elapsed().as_nanos() as u64,
-            );
-            if written.is_err() {
+            let Ok(spent) = written else {
                 self.handle_stream_lost(id);
                 return;
-            }
+            };
+            Counters::add(&self.counters.wire_nanoseconds, spent.as_nanos() as u64);
         }
         // Nothing can be done about an end that the peer does not hear.
         let _ = writer.finish();

@@ -6,18 +6,26 @@
 use std::io;
 
 use super::spill::{Sorted, Sorter, SpillSettings};
-use super::{Directory, FileKind, ListedName};
+use super::{Directory, FileKind, ListedName, NameList};
 
 /// The names of a directory in the order of their bytes, each once.
 ///
 /// A directory that changes meanwhile may give a name or not, as the file
 /// system has it.
 pub struct SortedListing {
-    names: Sorted,
+    names: Names,
     /// The last name given: where a directory changes while it is read, a file
     /// system may tell a name twice.
     previous: Option<Box<[u8]>>,
     failed: bool,
+}
+
+/// Where the names come from.
+enum Names {
+    /// All were read and sorted.
+    Sorted(Sorted),
+    /// They come in order by themselves.
+    Coming(Box<dyn NameList>),
 }
 
 impl SortedListing {
@@ -29,12 +37,19 @@ impl SortedListing {
     /// Those of [`Directory::list`] and of the spill file.
     pub fn open(directory: &dyn Directory, settings: &SpillSettings) -> io::Result<SortedListing> {
         let mut list = directory.list()?;
+        if directory.lists_in_order() {
+            return Ok(SortedListing {
+                names: Names::Coming(list),
+                previous: None,
+                failed: false,
+            });
+        }
         let mut sorter = Sorter::new(settings.clone());
         while let Some(listed) = list.next_name()? {
             sorter.push(&listed.name, &[code_of(listed.kind)])?;
         }
         Ok(SortedListing {
-            names: sorter.finish()?,
+            names: Names::Sorted(sorter.finish()?),
             previous: None,
             failed: false,
         })
@@ -42,11 +57,15 @@ impl SortedListing {
 
     /// Whether the names did not fit into memory.
     pub fn is_spilled(&self) -> bool {
-        self.names.is_spilled()
+        matches!(&self.names, Names::Sorted(sorted) if sorted.is_spilled())
     }
 
     fn next_listed(&mut self) -> io::Result<Option<ListedName>> {
-        while let Some(record) = self.names.next_record()? {
+        let names = match &mut self.names {
+            Names::Sorted(sorted) => sorted,
+            Names::Coming(list) => return list.next_name(),
+        };
+        while let Some(record) = names.next_record()? {
             if self.previous.as_deref() == Some(record.key) {
                 continue;
             }

@@ -17,7 +17,7 @@ pub mod forgetting;
 pub mod listing;
 pub mod measuring;
 pub mod posix;
-mod refusing;
+pub(crate) mod refusing;
 pub mod remembering;
 pub mod roots;
 pub mod spill;
@@ -363,6 +363,12 @@ pub trait Directory: Send + Sync {
     ///
     /// As `getdents`.
     fn list(&self) -> io::Result<Box<dyn NameList>>;
+
+    /// Whether [`Directory::list`] gives the names in the order of their bytes,
+    /// each once, and some perhaps not before others were read.
+    fn lists_in_order(&self) -> bool {
+        false
+    }
 
     /// Makes its names durable (`fsync`).
     ///

@@ -59,4 +59,47 @@ macro_rules! refuse_changes {
     };
 }
 
-pub(super) use refuse_changes;
+/// The methods of [`StoredFile`](super::StoredFile) that change something, each
+/// failing with an error of one kind, and those that make durable what was not
+/// changed. To stand within its `impl`.
+macro_rules! refuse_writes {
+    ($kind:expr) => {
+        fn write_at(&self, _data: &[u8], _offset: u64) -> std::io::Result<()> {
+            Err($kind.into())
+        }
+
+        fn set_length(&self, _length: u64) -> std::io::Result<()> {
+            Err($kind.into())
+        }
+
+        fn preallocate(&self, _length: u64) -> std::io::Result<()> {
+            Err($kind.into())
+        }
+
+        fn set_mode(&self, _mode: u32) -> std::io::Result<()> {
+            Err($kind.into())
+        }
+
+        fn set_modified(
+            &self,
+            _modified: longhaul_proto::manifest::Timestamp,
+        ) -> std::io::Result<()> {
+            Err($kind.into())
+        }
+
+        fn try_lock(&self) -> std::io::Result<bool> {
+            Err($kind.into())
+        }
+
+        fn sync_data(&self) -> std::io::Result<()> {
+            Ok(())
+        }
+
+        fn sync_all(&self) -> std::io::Result<()> {
+            Ok(())
+        }
+    };
+}
+
+pub(crate) use refuse_changes;
+pub(crate) use refuse_writes;

@@ -4,6 +4,7 @@
 
 mod proxy;
 mod slow_disk;
+mod streams;
 #[path = "../support/mod.rs"]
 mod support;
 mod takeover;

@@ -10,6 +10,7 @@ use longhaul_proto::handshake::{
     self, Credential, Feature, Hello, Join, Joined, Landing, PROTOCOL_VERSION, Purport, Purpose,
     Refusal, Refused, Request, RequestPath, Role, Secret, SessionId,
 };
+use longhaul_proto::listing::{Details, ListRequest, Listed, ListedEntry, ListedKind};
 use longhaul_proto::manifest::{Entry, EntryId, EntryKind, SourceIdentity, Timestamp, TreePath};
 use longhaul_proto::message::{
     AgainReason, Answer, Failure, FailureKind, Farewell, Flows, Message, Observation, Outcome,
@@ -148,6 +149,7 @@ fn from_either() -> Vec<Message> {
             congestion: Some("bbr".into()),
             pace: None,
             unsent: Some(1 << 20),
+            limit: Some(1_000_000),
         }),
         Message::SetFlows(Flows {
             streams: Some(4),
@@ -232,6 +234,7 @@ fn request() -> Request {
         copy_links: true,
         kept_digests_only: false,
         large_files: 64,
+        limit: Some(1_000_000),
     }
 }
 
@@ -251,6 +254,12 @@ fn hellos() -> Vec<Hello> {
     vec![
         hello(Purpose::Open(Box::new(request()))),
         hello(Purpose::Join(join)),
+        hello(Purpose::List(ListRequest {
+            credential: None,
+            path: b"/data".to_vec(),
+            recursive: true,
+            details: true,
+        })),
     ]
 }
 
@@ -262,6 +271,18 @@ fn answers() -> Vec<handshake::Answer> {
             text: "no".into(),
             version: PROTOCOL_VERSION,
         }),
+        handshake::Answer::Listed(Listed::Entries(vec![ListedEntry {
+            path: TreePath::new(b"data/link").unwrap(),
+            kind: ListedKind::Symlink,
+            details: Some(Details {
+                mode: 0o777,
+                size: 4,
+                modified: Timestamp::default(),
+                target: Some(b"../x".to_vec().into()),
+            }),
+        }])),
+        handshake::Answer::Listed(Listed::Failed(failure())),
+        handshake::Answer::Listed(Listed::End),
     ]
 }
 

@@ -80,6 +80,7 @@ fn open(dialer: End, empty: bool) -> Welcome {
         copy_links: false,
         kept_digests_only: false,
         large_files: 64,
+        limit: None,
     };
     assert!(request.is_valid());
     let hello = Hello {

@@ -9,7 +9,7 @@ use longhaul_engine::recv::ReceiveSide;
 use longhaul_engine::recv::landing::{Arrival, Destination};
 use longhaul_engine::send::SendSide;
 use longhaul_engine::send::source::Sources;
-use longhaul_engine::session::{FlowCounts, Transfer, TransferSettings};
+use longhaul_engine::session::{Dialer, FlowCounts, Transfer, TransferSettings};
 use longhaul_engine::storage::measuring::sink;
 use longhaul_proto::block::Codec;
 use longhaul_proto::digest::Integrity;
@@ -18,7 +18,7 @@ use longhaul_proto::message::Farewell;
 use longhaul_proto::session::StreamId;
 use std::sync::Arc;
 
-use super::super::connection::{Daemon, Opened};
+use super::super::connection::{Connected, Daemon, Opened};
 use super::super::run::{owner, zero_of};
 use super::trial::{Seen, Watcher};
 use crate::messages::{Exit, Stop};
@@ -67,6 +67,7 @@ pub struct Ask<'a> {
 }
 
 /// What it saw.
+#[derive(Clone)]
 pub struct Session {
     /// Both ends, over time.
     pub seen: Seen,
@@ -79,19 +80,56 @@ pub struct Session {
     pub software: String,
 }
 
+/// Whoever a session can be had with.
+pub trait Reach {
+    /// Connects, and asks for nothing yet.
+    fn connect(&self) -> Result<Connected, Stop>;
+
+    /// Opens a session.
+    fn open(&self, connected: Connected, request: Request) -> Result<Opened, Stop>;
+
+    /// Dials further streams of it.
+    fn dialer(&self, opened: &Opened, transfer: &Arc<Transfer>) -> Dialer;
+}
+
+impl Reach for Daemon {
+    fn connect(&self) -> Result<Connected, Stop> {
+        Daemon::connect(self, None, None)
+    }
+
+    fn open(&self, connected: Connected, request: Request) -> Result<Opened, Stop> {
+        Daemon::open(self, connected, request, &[])
+    }
+
+    fn dialer(&self, opened: &Opened, transfer: &Arc<Transfer>) -> Dialer {
+        Daemon::dialer(self, opened, transfer)
+    }
+}
+
 impl Ask<'_> {
     /// Moves zeros for the time that was asked for.
-    pub fn run(&self, daemon: &Daemon) -> Result<Session, Stop> {
+    pub fn run(&self, far: &impl Reach) -> Result<Session, Stop> {
+        let connected = far.connect()?;
+        self.run_on(far, connected, |_| {})
+    }
+
+    /// The same with whom one is connected to; `meanwhile` may do something with
+    /// the session, before the time begins.
+    pub fn run_on(
+        &self,
+        far: &impl Reach,
+        connected: Connected,
+        meanwhile: impl FnOnce(&Transfer),
+    ) -> Result<Session, Stop> {
         let source = random()?;
-        let connected = daemon.connect(None, None)?;
-        let opened = daemon.open(connected, self.request(source), &[])?;
+        let opened = far.open(connected, self.request(source))?;
         if self.clear && !opened.welcome.clear {
             let text = "the daemon does not allow blocks in clear: start it with --allow-clear, or \
                         leave out --data-security clear";
             return Err(Stop::new(Exit::Authentication, text));
         }
         let transfer = self.transfer(&opened, source)?;
-        let dialer = daemon.dialer(&opened, &transfer);
+        let dialer = far.dialer(&opened, &transfer);
         let (watcher, seen) = Watcher::new(self.streams, self.congestion.clone());
         transfer.steer_by(Box::new(watcher));
         let protection = match self.clear {
@@ -99,12 +137,17 @@ impl Ask<'_> {
             false => opened.stream.handle.protection(),
         };
         let software = opened.welcome.software.clone();
-        if !transfer.attach(opened.stream, StreamId(0), false, 0) {
+        let attached = match opened.spare {
+            true => transfer.attach_spare(opened.stream),
+            false => transfer.attach(opened.stream, StreamId(0), false, 0),
+        };
+        if !attached {
             return Err(Stop::new(Exit::Local, "the session did not begin"));
         }
         transfer
             .keep_dialing(dialer, 1)
             .map_err(|error| Stop::because(Exit::Local, error))?;
+        meanwhile(&transfer);
         let lasted = self.wait(&transfer);
         let clock_lead = transfer.clock_lead();
         transfer.end(Farewell::Cancelled);
@@ -178,6 +221,7 @@ impl Ask<'_> {
             copy_links: false,
             kept_digests_only: true,
             large_files: 1,
+            limit: None,
         }
     }
 

@@ -114,6 +114,18 @@ impl Seen {
         });
     }
 
+    /// Whether there were streams of which a kernel tells.
+    pub fn saw_streams(&self) -> bool {
+        !self.samples.is_empty()
+    }
+
+    /// The least round trip of any stream, in seconds.
+    pub fn least_rtt(&self) -> Option<f64> {
+        let streams = self.samples.iter().flat_map(|sample| &sample.streams);
+        let known = streams.map(|stream| f64::from(stream.minimum_rtt) / 1e6);
+        known.filter(|rtt| *rtt > 0.0).reduce(f64::min)
+    }
+
     /// What it says; none of fewer than three samples, or where nothing arrived.
     pub fn trial(&self, streams: u32) -> Option<Trial> {
         let last = self.samples.last()?;

@@ -82,7 +82,7 @@ fn a_name_told_twice_is_given_once() {
         sorter.push(name.as_bytes(), &[1]).unwrap();
     }
     let listing = SortedListing {
-        names: sorter.finish().unwrap(),
+        names: Names::Sorted(sorter.finish().unwrap()),
         previous: None,
         failed: false,
     };

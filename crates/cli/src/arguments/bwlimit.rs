@@ -1,0 +1,121 @@
+//! The rate that a transfer is bound to.
+
+use std::fmt;
+use std::str::FromStr;
+
+use longhaul_units::{BitRate, ByteCount};
+
+/// Less is more likely a mistake than a wish: at this rate a gigabyte takes
+/// eleven days.
+const LEAST_BYTES_PER_SECOND: u64 = 1000;
+
+/// The smallest block, in bytes: at the least rate it takes four seconds.
+const SMALLEST_BLOCK_BYTES: u64 = 4096;
+
+/// Seconds that a block may take on its stream: longer ones would look as if
+/// the stream stood still, and cost more when it is lost.
+const LONGEST_BLOCK_SECONDS: u64 = 5;
+
+/// Bytes per second of a whole transfer, 1000 or more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BandwidthLimit(u64);
+
+impl BandwidthLimit {
+    /// Bytes per second.
+    pub fn bytes_per_second(self) -> u64 {
+        self.0
+    }
+
+    /// Bytes of a block, of which one goes each second or more; a power of two.
+    pub fn block_bytes(self, otherwise: u32) -> u32 {
+        let most = self.0.max(SMALLEST_BLOCK_BYTES);
+        let power = 1_u64 << most.ilog2();
+        u32::try_from(power).map_or(otherwise, |power| power.min(otherwise))
+    }
+
+    /// Streams among which the rate is divided at most, 1 or more.
+    pub fn most_streams(self, block_bytes: u32) -> u32 {
+        let blocks = self.0.saturating_mul(LONGEST_BLOCK_SECONDS) / u64::from(block_bytes.max(1));
+        u32::try_from(blocks).unwrap_or(u32::MAX).max(1)
+    }
+}
+
+impl fmt::Display for BandwidthLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/s", ByteCount(self.0))
+    }
+}
+
+impl FromStr for BandwidthLimit {
+    type Err = String;
+
+    /// Reads `100mbit` and `1Gbit/s` (bits), `10MB/s`, `10MBps`, `1.5m`,
+    /// `512KiB` (bytes), and a bare number as rsync does: KiB.
+    fn from_str(text: &str) -> Result<BandwidthLimit, String> {
+        let bad = || {
+            format!(
+                "\"{text}\" is no rate: write bits as 100mbit or 1gbit, bytes as 10MB/s or 512KiB, \
+                 or a bare number of KiB/s as rsync has it"
+            )
+        };
+        let bare = text
+            .bytes()
+            .all(|byte| byte.is_ascii_digit() || byte == b'.');
+        let bytes = if text.to_ascii_lowercase().contains("bit") {
+            let rate: BitRate = text.parse().map_err(|_| bad())?;
+            (rate.bits_per_second() / 8.0) as u64
+        } else if bare {
+            let kibibytes: ByteCount = format!("{text}KiB").parse().map_err(|_| bad())?;
+            kibibytes.0
+        } else {
+            let size = text.strip_suffix("ps").or_else(|| text.strip_suffix("/s"));
+            let bytes: ByteCount = size.unwrap_or(text).parse().map_err(|_| bad())?;
+            bytes.0
+        };
+        match bytes >= LEAST_BYTES_PER_SECOND {
+            true => Ok(BandwidthLimit(bytes)),
+            false => Err(format!(
+                "\"{text}\": the least rate is 1kB/s; leave the option out for none"
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_read_as_people_and_rsync_write_them() {
+        for (text, bytes) in [
+            ("100mbit", 12_500_000),
+            ("1Gbit/s", 125_000_000),
+            ("10MB/s", 10_000_000),
+            ("10MBps", 10_000_000),
+            ("500", 512_000),
+            ("1.5m", 1_572_864),
+            ("2G", 2 << 30),
+            ("64KiB", 65_536),
+            ("1kB", 1000),
+        ] {
+            assert_eq!(text.parse(), Ok(BandwidthLimit(bytes)), "{text}");
+        }
+        for text in ["", "fast", "0", "-5", "10 parsecs", "999B", "7kbit", "."] {
+            assert!(text.parse::<BandwidthLimit>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_block_takes_no_longer_than_a_stream_may_seem_to_stand_still() {
+        for rate in [1000, 50_000, 1 << 20, 10_000_000, 10_000_000_000] {
+            let limit = BandwidthLimit(rate);
+            let block = limit.block_bytes(1 << 20);
+            let streams = u64::from(limit.most_streams(block));
+            assert!(block.is_power_of_two() && block <= 1 << 20);
+            let seconds = (u64::from(block) * streams).div_ceil(rate);
+            assert!(seconds <= 5, "{rate}: {seconds} s");
+        }
+        assert_eq!(BandwidthLimit(10_000_000).block_bytes(1 << 20), 1 << 20);
+        assert_eq!(BandwidthLimit(1000).most_streams(4096), 1);
+    }
+}

@@ -1,0 +1,22 @@
+//! What `doctor` takes.
+
+use std::ffi::OsString;
+
+use clap::Args;
+
+use super::ConnectionArguments;
+
+/// What `doctor` takes.
+#[derive(Clone, Debug, Args)]
+pub struct DoctorArguments {
+    /// Where a copy would come from or go to: [USER@]HOST:PATH, longhaul://HOST[:PORT]/PATH or a
+    /// local path.
+    #[arg(value_name = "ENDPOINT")]
+    pub endpoint: OsString,
+    /// One JSON object instead of text.
+    #[arg(long)]
+    pub json: bool,
+    /// How the other host is reached and known.
+    #[command(flatten)]
+    pub connection: ConnectionArguments,
+}

@@ -1,0 +1,335 @@
+//! `longhaul ls`: what lies at an endpoint, told as it is found.
+
+use std::io::{BufWriter, IsTerminal, StdoutLock, Write};
+
+use longhaul_engine::listing::{self, Depth, Found, ListError};
+use longhaul_engine::session::TransferSettings;
+use longhaul_engine::storage::roots::Anywhere;
+use longhaul_proto::listing::{Details, ListRequest, Listed, ListedEntry, ListedKind};
+use longhaul_proto::manifest::TreePath;
+use serde_json::{Value, json};
+
+use super::peer::Peer;
+use crate::arguments::ListArguments;
+use crate::endpoint::{Endpoint, RemotePath};
+use crate::messages::{Exit, Stop, finish, say};
+use crate::report::name_of;
+use crate::sweep::clock::rfc3339;
+
+/// Version of the objects of `--json`.
+const SCHEMA: u32 = 1;
+
+/// Runs it.
+pub fn run(arguments: &ListArguments) -> Exit {
+    finish(list(arguments))
+}
+
+fn list(arguments: &ListArguments) -> Result<Exit, Stop> {
+    let endpoint = Endpoint::parse(&arguments.endpoint);
+    let endpoint = endpoint.map_err(|error| Stop::because(Exit::Usage, error))?;
+    let depth = Depth {
+        recursive: arguments.recursive,
+        details: arguments.long || arguments.json,
+    };
+    let mut printer = Printer::new(arguments);
+    let ended = match (&endpoint, endpoint.remote_path()) {
+        (Endpoint::Local(path), _) => list_here(path, depth, &mut printer),
+        (_, Some(RemotePath::Path(path))) => {
+            let settings = TransferSettings::default();
+            let peer = Peer::new(&endpoint, &arguments.connection, &settings, None)?;
+            let request = ListRequest {
+                credential: None,
+                path: path.clone(),
+                recursive: depth.recursive,
+                details: depth.details,
+            };
+            peer.list(request, &mut |listed| printer.tell(listed))
+        }
+        _ => {
+            let text = "null:, zero: and - hold nothing that could be listed: name a path";
+            return Err(Stop::new(Exit::Usage, text));
+        }
+    };
+    let flushed = printer.output.flush();
+    if printer.is_unread || flushed.is_err_and(|error| is_unread(&error)) {
+        return Ok(Exit::Done);
+    }
+    ended?;
+    Ok(match printer.failed {
+        0 => Exit::Done,
+        _ => Exit::Partial,
+    })
+}
+
+fn list_here(path: &[u8], depth: Depth, printer: &mut Printer) -> Result<(), Stop> {
+    let told = listing::list(&Anywhere, path, depth, &mut |found| match found {
+        Found::Entry(entry) => printer.print(&entry),
+        Found::Failed(failure) => {
+            printer.fail(&failure.text);
+            Ok(())
+        }
+    });
+    told.map_err(|error| match error {
+        ListError::Open { .. } => Stop::because(Exit::Local, error),
+        ListError::Told(stop) => stop,
+    })
+}
+
+/// Whoever read (`head`) has enough: that is no failure.
+fn is_unread(error: &std::io::Error) -> bool {
+    error.kind() == std::io::ErrorKind::BrokenPipe
+}
+
+/// How entries are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Style {
+    long: bool,
+    json: bool,
+    /// What ends an entry.
+    end: u8,
+    /// Control characters and what is no UTF-8 are escaped.
+    escaped: bool,
+}
+
+struct Printer {
+    output: BufWriter<StdoutLock<'static>>,
+    style: Style,
+    failed: u64,
+    is_unread: bool,
+}
+
+impl Printer {
+    fn new(arguments: &ListArguments) -> Printer {
+        let output = std::io::stdout();
+        let style = Style {
+            long: arguments.long,
+            json: arguments.json,
+            end: if arguments.null { 0 } else { b'\n' },
+            escaped: output.is_terminal() && !arguments.null,
+        };
+        Printer {
+            output: BufWriter::new(output.lock()),
+            style,
+            failed: 0,
+            is_unread: false,
+        }
+    }
+
+    fn tell(&mut self, listed: Listed) -> Result<(), Stop> {
+        match listed {
+            Listed::Entries(entries) => {
+                for entry in &entries {
+                    self.print(entry)?;
+                }
+                // What came is shown while the rest is on its way.
+                let flushed = self.output.flush();
+                self.check(flushed)
+            }
+            Listed::Failed(failure) => {
+                self.fail(&failure.text);
+                Ok(())
+            }
+            Listed::End => Ok(()),
+        }
+    }
+
+    fn fail(&mut self, text: &str) {
+        self.failed += 1;
+        // What went before it is shown before it.
+        let _ = self.output.flush();
+        say(&harmless(text.as_bytes()));
+    }
+
+    fn print(&mut self, entry: &ListedEntry) -> Result<(), Stop> {
+        let line = shown(entry, self.style);
+        let written = self.output.write_all(&line);
+        self.check(written)
+    }
+
+    fn check(&mut self, written: std::io::Result<()>) -> Result<(), Stop> {
+        written.map_err(|error| {
+            self.is_unread = is_unread(&error);
+            let text = format!("cannot write to standard output: {error}");
+            Stop::new(Exit::Local, text)
+        })
+    }
+}
+
+/// An entry as it is shown, with its end.
+fn shown(entry: &ListedEntry, style: Style) -> Vec<u8> {
+    let mut line = Vec::new();
+    if style.json {
+        line = json_of(entry).to_string().into_bytes();
+    } else {
+        let details = entry.details.as_ref().filter(|_| style.long);
+        if let Some(details) = details {
+            line.extend(columns(entry.kind, details).into_bytes());
+        }
+        line.extend(name(entry.path.as_bytes(), style.escaped));
+        if let Some(target) = details.and_then(|details| details.target.as_ref()) {
+            line.extend(b" -> ");
+            line.extend(name(target, style.escaped));
+        }
+    }
+    line.push(style.end);
+    line
+}
+
+fn name(bytes: &[u8], escaped: bool) -> Vec<u8> {
+    match escaped {
+        true => harmless(bytes).into_bytes(),
+        false => bytes.to_vec(),
+    }
+}
+
+/// Text that does nothing to a terminal.
+fn harmless(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            match character.is_control() || character == '\\' {
+                true => text.extend(character.escape_default()),
+                false => text.push(character),
+            }
+        }
+        for byte in chunk.invalid() {
+            text += &format!("\\x{byte:02x}");
+        }
+    }
+    text
+}
+
+/// Mode, size and time, as `ls -l` has them.
+fn columns(kind: ListedKind, details: &Details) -> String {
+    let time = rfc3339(details.modified.seconds);
+    format!(
+        "{} {:>15} {time} ",
+        permissions(kind, details.mode),
+        details.size
+    )
+}
+
+fn permissions(kind: ListedKind, mode: u32) -> String {
+    let mut text = String::from(match kind {
+        ListedKind::File => '-',
+        ListedKind::Directory => 'd',
+        ListedKind::Symlink => 'l',
+        ListedKind::Special => '?',
+    });
+    // Each three bits, and the letter that stands in the place of their x.
+    for (shift, special, letter) in [(6, 0o4000, 's'), (3, 0o2000, 's'), (0, 0o1000, 't')] {
+        let bits = mode >> shift;
+        text.push(if bits & 4 > 0 { 'r' } else { '-' });
+        text.push(if bits & 2 > 0 { 'w' } else { '-' });
+        text.push(match (mode & special > 0, bits & 1 > 0) {
+            (true, true) => letter,
+            (true, false) => letter.to_ascii_uppercase(),
+            (false, true) => 'x',
+            (false, false) => '-',
+        });
+    }
+    text
+}
+
+fn json_of(entry: &ListedEntry) -> Value {
+    let details = entry.details.as_ref();
+    let target = details.and_then(|details| details.target.as_ref());
+    json!({
+        "schema": SCHEMA,
+        "path": name_of(&entry.path),
+        "kind": match entry.kind {
+            ListedKind::File => "file",
+            ListedKind::Directory => "directory",
+            ListedKind::Symlink => "link",
+            ListedKind::Special => "special",
+        },
+        "mode": details.map(|details| format!("{:04o}", details.mode)),
+        "size": details.map(|details| details.size),
+        "modified": details.map(|details| rfc3339(details.modified.seconds)),
+        "modified_nanoseconds": details.map(|details| details.modified.nanoseconds),
+        "target": target.map(|target| text_or_bytes(target)),
+    })
+}
+
+fn text_or_bytes(bytes: &[u8]) -> Value {
+    match (std::str::from_utf8(bytes), TreePath::new(bytes)) {
+        (_, Ok(path)) => name_of(&path),
+        (Ok(text), _) => json!(text),
+        _ => json!({ "bytes": bytes }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longhaul_proto::manifest::Timestamp;
+
+    fn link() -> ListedEntry {
+        ListedEntry {
+            path: TreePath::new(b"a\x1b[2J\xff b").unwrap(),
+            kind: ListedKind::Symlink,
+            details: Some(Details {
+                mode: 0o777,
+                size: 3,
+                modified: Timestamp {
+                    seconds: -1,
+                    nanoseconds: 5,
+                },
+                target: Some(b"../\n".to_vec().into()),
+            }),
+        }
+    }
+
+    const PLAIN: Style = Style {
+        long: false,
+        json: false,
+        end: b'\n',
+        escaped: true,
+    };
+
+    #[test]
+    fn a_name_does_nothing_to_a_terminal() {
+        assert_eq!(shown(&link(), PLAIN), b"a\\u{1b}[2J\\xff b\n");
+        let raw = Style {
+            end: 0,
+            escaped: false,
+            ..PLAIN
+        };
+        assert_eq!(shown(&link(), raw), b"a\x1b[2J\xff b\0");
+        assert_eq!(harmless(b"\\x1b"), "\\\\x1b");
+    }
+
+    #[test]
+    fn a_long_line_has_mode_size_time_and_target() {
+        let long = Style {
+            long: true,
+            ..PLAIN
+        };
+        let line = String::from_utf8(shown(&link(), long)).unwrap();
+        let start = "lrwxrwxrwx               3 1969-12-31T23:59:59Z a\\u{1b}";
+        assert!(line.starts_with(start), "{line}");
+        assert!(line.ends_with(" -> ../\\n\n"), "{line}");
+        for (mode, text) in [
+            (0o644, "-rw-r--r--"),
+            (0o4755, "-rwsr-xr-x"),
+            (0o7000, "---S--S--T"),
+            (0o1777, "-rwxrwxrwt"),
+        ] {
+            assert_eq!(permissions(ListedKind::File, mode), text);
+        }
+    }
+
+    #[test]
+    fn json_has_every_name() {
+        let style = Style {
+            json: true,
+            ..PLAIN
+        };
+        let value: Value = serde_json::from_slice(&shown(&link(), style)).unwrap();
+        assert_eq!(value["path"]["bytes"][0], b'a');
+        assert_eq!(value["kind"], "link");
+        assert_eq!(value["mode"], "0777");
+        assert_eq!(value["target"], "../\n");
+        assert_eq!(value["modified_nanoseconds"], 5);
+    }
+}

@@ -1,0 +1,131 @@
+//! Tells whoever may read a path what lies there.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use longhaul_engine::listing::{Depth, Found, ListError, list};
+use longhaul_engine::net::Stream;
+use longhaul_engine::session::opening::{self, OpenError};
+use longhaul_engine::storage::roots::{Anywhere, OpenRoot};
+use longhaul_proto::handshake::{Answer, Refusal, Refused};
+use longhaul_proto::listing::{Gathered, ListRequest, Listed};
+
+use super::Daemon;
+use super::admission::{
+    Visitor, authenticate, not_permitted, open_root, path_beneath, refuse, refused,
+};
+use crate::messages::say;
+
+/// Listings at the same time: one whose reader waits (a pager) holds a thread.
+const MOST_LISTINGS: usize = 64;
+
+/// How long the end of a listing may take to be read.
+const LAST_WORDS: Duration = Duration::from_secs(10);
+
+/// A place among the listings.
+struct Place<'a>(&'a AtomicUsize);
+
+impl<'a> Place<'a> {
+    fn take(taken: &'a AtomicUsize) -> Option<Place<'a>> {
+        let place = Place(taken);
+        // Dropped, it gives back what it took here.
+        (taken.fetch_add(1, Ordering::Relaxed) < MOST_LISTINGS).then_some(place)
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Daemon {
+    /// Answers, and ends the stream.
+    pub(super) fn list(&self, mut stream: Stream, asked: &ListRequest, visitor: Visitor) {
+        let peer = visitor.peer.clone();
+        let opened = self.open_listed(asked, &stream, visitor.owner);
+        let (root, path) = match opened {
+            Ok(opened) => opened,
+            Err(refused) => return refuse(&mut stream, refused, &peer),
+        };
+        drop(visitor);
+        let Some(_place) = Place::take(&self.listings) else {
+            let text = "the daemon makes as many listings as it may: try again later";
+            return refuse(&mut stream, refused(Refusal::Busy, text), &peer);
+        };
+        let depth = Depth {
+            recursive: asked.recursive,
+            details: asked.details,
+        };
+        let mut gathered = Gathered::default();
+        let told = list(&*root, &path, depth, &mut |found| {
+            tell(&mut stream, &mut gathered, found)
+        });
+        match told {
+            Ok(()) => {
+                let last = gathered.take();
+                let ended = last.map_or(Ok(()), |listed| send(&mut stream, listed));
+                if ended.and_then(|()| send(&mut stream, Listed::End)).is_ok() {
+                    opening::close(&mut stream, LAST_WORDS);
+                }
+            }
+            Err(error @ ListError::Open { .. }) => {
+                refuse(
+                    &mut stream,
+                    refused(Refusal::Path, error.to_string()),
+                    &peer,
+                );
+            }
+            // Whoever went away has seen enough.
+            Err(ListError::Told(OpenError::Io(_))) => {}
+            Err(ListError::Told(error)) => say(&format!("{peer}: {error}")),
+        }
+    }
+
+    /// What may be opened, and which path in it.
+    fn open_listed(
+        &self,
+        asked: &ListRequest,
+        stream: &Stream,
+        owner: bool,
+    ) -> Result<(Box<dyn OpenRoot>, Vec<u8>), Refused> {
+        if !asked.is_valid() {
+            return Err(refused(Refusal::Malformed, "the path is none"));
+        }
+        let principals = self.principals();
+        let principal = match principals.owning().filter(|_| owner) {
+            Some(principal) => principal,
+            None => authenticate(&principals, asked.credential.as_ref(), stream)?,
+        };
+        if principal.is_owner() {
+            return Ok((Box::new(Anywhere), asked.path.clone()));
+        }
+        let resolved = principal
+            .resolve(&asked.path)
+            .map_err(|_| not_permitted())?;
+        if !resolved.rights.read {
+            return Err(not_permitted());
+        }
+        let root = open_root(&resolved)?;
+        Ok((Box::new(root), path_beneath(&resolved, &asked.path)))
+    }
+}
+
+fn send(stream: &mut Stream, listed: Listed) -> Result<(), OpenError> {
+    opening::send(stream, &Answer::Listed(listed))
+}
+
+fn tell(stream: &mut Stream, gathered: &mut Gathered, found: Found) -> Result<(), OpenError> {
+    match found {
+        Found::Entry(entry) => match gathered.push(entry) {
+            Some(listed) => send(stream, listed),
+            None => Ok(()),
+        },
+        Found::Failed(failure) => {
+            if let Some(listed) = gathered.take() {
+                send(stream, listed)?;
+            }
+            send(stream, Listed::Failed(failure))
+        }
+    }
+}

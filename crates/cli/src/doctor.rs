@@ -1,0 +1,39 @@
+//! `longhaul doctor`: what is in the way of a copy, and what to do about it.
+//!
+//! - [`host`]: facts of a host, as a shell tells them
+//! - [`gather`]: asks both ends, and tries what opens between them
+//! - [`findings`]: what the facts mean
+//! - [`output`]: for people and for programs
+
+pub mod findings;
+mod gather;
+pub mod host;
+mod output;
+
+use crate::arguments::DoctorArguments;
+use crate::endpoint::Endpoint;
+use crate::messages::{Exit, Stop, finish};
+use findings::{Weight, findings};
+
+/// Runs it.
+pub fn run(arguments: &DoctorArguments) -> Exit {
+    finish(examine(arguments))
+}
+
+fn examine(arguments: &DoctorArguments) -> Result<Exit, Stop> {
+    let endpoint = Endpoint::parse(&arguments.endpoint);
+    let endpoint = endpoint.map_err(|error| Stop::because(Exit::Usage, error))?;
+    let gathered = gather::gather(&endpoint, arguments)?;
+    let found = findings(&gathered.facts);
+    output::print(
+        &arguments.endpoint.to_string_lossy(),
+        &found,
+        arguments.json,
+    )?;
+    let problems = found.iter().any(|one| one.weight == Weight::Problem);
+    Ok(match (gathered.failed, problems) {
+        (Some(exit), _) => exit,
+        (None, true) => Exit::Partial,
+        (None, false) => Exit::Done,
+    })
+}

@@ -1,0 +1,695 @@
+//! What facts mean: pure, so that every finding is tested without a network.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use longhaul_model::advice::Advice;
+use longhaul_units::{BitRate, ByteCount};
+
+use super::host::{HostFacts, Room};
+
+/// A clock that differs by more confuses whoever compares times of files.
+const CLOCK_SECONDS: f64 = 1.0;
+
+/// Free room below this is worth a word, in bytes and as a share.
+const LITTLE_BYTES: u64 = 1_000_000_000;
+const LITTLE_INODES: u64 = 10_000;
+const LITTLE_SHARE: f64 = 0.05;
+
+/// What socket buffers must grow to for 10 Gbit/s at 25 ms, or 1 Gbit/s at
+/// 250 ms, in one stream: twice 32 MB, as half of a buffer is window.
+const WANTED_BUFFER_BYTES: u64 = 64 << 20;
+
+/// Open files below which many streams and files do not fit.
+const WANTED_FILES: u64 = 4096;
+
+/// Segments sent again above this share, without a queue and whatever the number
+/// of streams, are what a policer does.
+const POLICED_LOSS: f64 = 1e-3;
+
+/// More streams carry no more than this times what one does, where the rate is
+/// policed.
+const POLICED_GAIN: f64 = 1.3;
+
+/// A queue lengthens the round trip by a quarter and 5 ms at least.
+const QUEUE_SHARE: f64 = 0.25;
+const QUEUE: Duration = Duration::from_millis(5);
+
+/// File systems that are a host's memory, or a network's.
+const MEMORY: [&str; 2] = ["tmpfs", "ramfs"];
+const REMOTE: [&str; 3] = ["nfs", "smb2", "cifs"];
+
+/// How much a finding matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weight {
+    /// Looked at, and as it should be.
+    Good,
+    /// Would be faster or safer otherwise.
+    Advice,
+    /// Copies fail, or cannot go this way.
+    Problem,
+    /// Not looked at; the text says why.
+    NotChecked,
+}
+
+impl Weight {
+    /// As output has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Weight::Good => "ok",
+            Weight::Advice => "advice",
+            Weight::Problem => "problem",
+            Weight::NotChecked => "not checked",
+        }
+    }
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// What it is about, one word.
+    pub topic: &'static str,
+    /// How much it matters.
+    pub weight: Weight,
+    /// In sentences.
+    pub text: String,
+    /// What to do about it.
+    pub remedy: Option<String>,
+}
+
+fn good(topic: &'static str, text: impl Into<String>) -> Finding {
+    Finding {
+        topic,
+        weight: Weight::Good,
+        text: text.into(),
+        remedy: None,
+    }
+}
+
+fn bad(topic: &'static str, text: impl Into<String>, remedy: impl Into<String>) -> Finding {
+    Finding {
+        topic,
+        weight: Weight::Problem,
+        text: text.into(),
+        remedy: Some(remedy.into()),
+    }
+}
+
+fn advice(topic: &'static str, text: impl Into<String>, remedy: impl Into<String>) -> Finding {
+    Finding {
+        weight: Weight::Advice,
+        ..bad(topic, text, remedy)
+    }
+}
+
+/// Something that was not looked at, and why.
+pub fn not_checked(topic: &'static str, why: impl Into<String>) -> Finding {
+    Finding {
+        weight: Weight::NotChecked,
+        ..good(topic, why)
+    }
+}
+
+/// What was found out, or why it was not.
+pub type Known<T> = Result<T, String>;
+
+/// How a port looks from the other side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Opening {
+    /// The end that was meant answered.
+    Open,
+    /// A packet said no: nothing listens, or a firewall rejects.
+    Reset(String),
+    /// Nothing came back.
+    Silent(Duration),
+    /// No way leads there.
+    Unreachable(String),
+    /// Somebody else answered.
+    WrongHost(String),
+    /// It opened, and then large packets were lost.
+    Stalled(String),
+}
+
+/// One try to connect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tried {
+    /// Where to.
+    pub address: SocketAddr,
+    /// What came of it.
+    pub opening: Opening,
+}
+
+/// The longhaul of the far side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Software {
+    /// This release.
+    Same,
+    /// Another one.
+    Other(String),
+    /// None.
+    Absent,
+}
+
+/// Connections that the far side makes to this one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inward {
+    /// One came.
+    pub open: bool,
+    /// How long was waited.
+    pub waited: Duration,
+    /// This end's port.
+    pub port: u16,
+    /// This end's own addresses.
+    pub own: Vec<IpAddr>,
+    /// The address under which the far side sees this one.
+    pub seen: Option<IpAddr>,
+}
+
+/// One direction, measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measured {
+    /// `to` or `from` the far side.
+    pub direction: &'static str,
+    /// Bytes per second, and the streams that carried them.
+    pub bytes_per_second: f64,
+    /// Their number.
+    pub streams: u32,
+    /// What one stream carried.
+    pub one_stream: Option<f64>,
+    /// Share of segments sent again.
+    pub loss: f64,
+    /// Bytes in a segment; 0 where nothing arrived.
+    pub segment: u32,
+    /// Round trips: the least, and the median under load.
+    pub rtt: (Duration, Duration),
+    /// Congestion control of whoever sends.
+    pub congestion: String,
+    /// What holds it up.
+    pub advice: Vec<Advice>,
+}
+
+/// What both ends of a connection agreed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Windows above 64 KiB.
+    pub scaling: bool,
+    /// The largest packet that this end's kernel sends on the way.
+    pub path_mtu: u64,
+}
+
+/// How far the far clock is ahead, in seconds, give or take.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Lead {
+    /// Seconds.
+    pub ahead: f64,
+    /// Seconds that this may be wrong by.
+    pub uncertainty: f64,
+}
+
+/// Everything that was found out.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// How the far side is reached, in words; none where it is this host.
+    pub reached: Option<Known<String>>,
+    /// Its longhaul.
+    pub software: Option<Known<Software>>,
+    /// This host.
+    pub here: Known<HostFacts>,
+    /// The other one; none where there is none.
+    pub far: Option<Known<HostFacts>>,
+    /// Connections from here.
+    pub outward: Option<Known<Vec<Tried>>>,
+    /// Connections to here.
+    pub inward: Option<Known<Inward>>,
+    /// The far side's system ends what a login started.
+    pub mortal: bool,
+    /// The far side's clock.
+    pub clock: Option<Known<Lead>>,
+    /// What ends agreed on.
+    pub options: Option<Known<Options>>,
+    /// Each direction.
+    pub measured: Vec<Known<Measured>>,
+}
+
+/// What to tell, in the order in which one would look.
+pub fn findings(facts: &Facts) -> Vec<Finding> {
+    let mut found = Vec::new();
+    if let Some(reached) = &facts.reached {
+        found.push(match reached {
+            Ok(how) => good("login", how.clone()),
+            Err(why) => bad(
+                "login",
+                why.clone(),
+                "mend that first: nothing else can be looked at",
+            ),
+        });
+    }
+    found.extend(facts.software.as_ref().map(software));
+    found.extend(facts.outward.as_ref().map_or_else(Vec::new, outward));
+    found.extend(facts.inward.as_ref().map(inward));
+    if facts.mortal {
+        found.push(advice(
+            "login",
+            "the far side ends what a login started when the login ends (KillUserProcesses)",
+            "loginctl enable-linger, there",
+        ));
+    }
+    found.extend(facts.clock.as_ref().map(clock));
+    let options = facts.options.as_ref();
+    found.extend(options.map(|options| scaling(options, facts.far.as_ref(), &facts.here)));
+    found.extend(mtu(facts));
+    for measured in &facts.measured {
+        found.extend(path(measured));
+    }
+    // The path named is the far side's, where there is one.
+    match &facts.far {
+        Some(far) => {
+            found.extend(host(far, "the far side", true));
+            found.extend(host(&facts.here, "this host", false));
+        }
+        None => found.extend(host(&facts.here, "this host", facts.reached.is_none())),
+    }
+    found
+}
+
+fn software(known: &Known<Software>) -> Finding {
+    let remedy = "--install-remote puts this release into the user's cache there";
+    match known {
+        Ok(Software::Same) => good("longhaul", "the same release is on the far side"),
+        Ok(Software::Other(release)) => bad(
+            "longhaul",
+            format!(
+                "{release} is on the far side, and this is {}",
+                env!("CARGO_PKG_VERSION")
+            ),
+            remedy,
+        ),
+        Ok(Software::Absent) => bad("longhaul", "there is none on the far side", remedy),
+        Err(why) => not_checked("longhaul", why.clone()),
+    }
+}
+
+fn outward(known: &Known<Vec<Tried>>) -> Vec<Finding> {
+    const TOPIC: &str = "ports outward";
+    let tried = match known {
+        Ok(tried) => tried,
+        Err(why) => return vec![not_checked(TOPIC, why.clone())],
+    };
+    if tried.is_empty() {
+        return vec![not_checked(
+            TOPIC,
+            "the far side names no address to connect to",
+        )];
+    }
+    let open = tried.iter().any(|tried| tried.opening == Opening::Open);
+    let found = tried.iter().map(|Tried { address, opening }| {
+        let (text, remedy) = match opening {
+            Opening::Open => return good(TOPIC, format!("{address} opens from here")),
+            Opening::Reset(cause) => (
+                format!("{address} says no ({cause})"),
+                "a firewall there rejects it: have a range opened, and name it with --ports",
+            ),
+            Opening::Silent(waited) => (
+                format!("{address} is silent ({:.0} s)", waited.as_secs_f64()),
+                "a firewall drops it, or the address is another network's: have a range opened, \
+                 and name it with --ports",
+            ),
+            Opening::Unreachable(cause) => (
+                format!("no way leads to {address} ({cause})"),
+                "a private address, or a missing route",
+            ),
+            Opening::WrongHost(cause) => (
+                format!("somebody else answers at {address} ({cause})"),
+                "a private address that another host has here as well, or a proxy between",
+            ),
+            Opening::Stalled(cause) => (
+                format!("{address} opens and then stands still ({cause})"),
+                "large packets are lost (an MTU black hole): sysctl -w net.ipv4.tcp_mtu_probing=1 \
+                 at both ends, and let ICMP \"fragmentation needed\" through",
+            ),
+        };
+        // One way is enough.
+        match (open, opening) {
+            (true, Opening::Stalled(_)) | (false, _) => bad(TOPIC, text, remedy),
+            (true, _) => advice(TOPIC, text, "none needed: another address opens"),
+        }
+    });
+    found.collect()
+}
+
+fn inward(known: &Known<Inward>) -> Finding {
+    const TOPIC: &str = "ports inward";
+    let inward = match known {
+        Ok(inward) => inward,
+        Err(why) => return not_checked(TOPIC, why.clone()),
+    };
+    let port = inward.port;
+    if inward.open {
+        return good(TOPIC, format!("the far side connects to port {port} here"));
+    }
+    let waited = inward.waited.as_secs_f64();
+    let text = format!("the far side does not get through to port {port} here ({waited:.0} s)");
+    match inward.seen {
+        Some(seen) if !inward.own.contains(&seen) => advice(
+            TOPIC,
+            format!("{text}: it sees this host as {seen}, which is none of its own (NAT)"),
+            "none needed where outward opens; else forward a range to this host, and name it with \
+             --ports",
+        ),
+        _ => advice(
+            TOPIC,
+            format!("{text}; whether it is refused or dropped only the far side knows"),
+            "none needed where outward opens; else have this host's firewall open a range, and name \
+             it with --ports",
+        ),
+    }
+}
+
+fn clock(known: &Known<Lead>) -> Finding {
+    let lead = match known {
+        Ok(lead) => lead,
+        Err(why) => return not_checked("clock", why.clone()),
+    };
+    let Lead { ahead, uncertainty } = *lead;
+    let text = match ahead >= 0.0 {
+        true => format!("the far clock is {ahead:.3} s ahead, ± {uncertainty:.3} s"),
+        false => format!(
+            "the far clock is {:.3} s behind, ± {uncertainty:.3} s",
+            -ahead
+        ),
+    };
+    match ahead.abs() > CLOCK_SECONDS + uncertainty {
+        true => advice("clock", text, "have chrony or ntpd set both"),
+        false => good("clock", text),
+    }
+}
+
+fn scaling(
+    known: &Known<Options>,
+    far: Option<&Known<HostFacts>>,
+    here: &Known<HostFacts>,
+) -> Finding {
+    let options = match known {
+        Ok(options) => options,
+        Err(why) => return not_checked("window scaling", why.clone()),
+    };
+    let sysctl = "net.ipv4.tcp_window_scaling";
+    let allows = |facts: Option<&HostFacts>| facts.and_then(|facts| facts.number(sysctl, 0));
+    let far = far.and_then(|far| far.as_ref().ok());
+    let (far, here) = (allows(far), allows(here.as_ref().ok()));
+    match (options.scaling, here, far) {
+        (true, ..) => good("window scaling", "both ends agreed on windows above 64 KiB"),
+        (false, Some(0), _) => bad(
+            "window scaling",
+            "this host forbids windows above 64 KiB",
+            format!("sysctl -w {sysctl}=1, here"),
+        ),
+        (false, _, Some(0)) => bad(
+            "window scaling",
+            "the far side forbids windows above 64 KiB",
+            format!("sysctl -w {sysctl}=1, there"),
+        ),
+        (false, Some(_), Some(_)) => bad(
+            "window scaling",
+            "both hosts offer windows above 64 KiB, and something between strips the offer",
+            "a firewall that normalises TCP: have it pass options of SYN unchanged",
+        ),
+        (false, ..) => bad(
+            "window scaling",
+            "the ends did not agree on windows above 64 KiB",
+            format!("{sysctl} must be 1 at both ends, and firewalls must pass the option"),
+        ),
+    }
+}
+
+/// Large packets pass where data were moved directly, and are lost where small
+/// ones opened the connection and nothing followed.
+fn mtu(facts: &Facts) -> Option<Finding> {
+    let options = facts.options.as_ref()?;
+    let moved = facts.measured.iter().flatten();
+    let largest = moved.map(|measured| measured.segment).max();
+    let largest = largest.filter(|segment| *segment > 0);
+    Some(match (largest, options) {
+        (Some(segment), Ok(options)) => good(
+            "mtu",
+            format!(
+                "packets with {segment} bytes of data pass, and this end's kernel takes the path for \
+                 one of {} bytes",
+                options.path_mtu
+            ),
+        ),
+        (Some(segment), Err(_)) => {
+            good("mtu", format!("packets with {segment} bytes of data pass"))
+        }
+        (None, Err(why)) => not_checked("mtu", why.clone()),
+        (None, Ok(_)) => not_checked("mtu", "no data were moved directly"),
+    })
+}
+
+fn rate(bytes_per_second: f64) -> String {
+    BitRate::new(bytes_per_second * 8.0).map_or_else(String::new, |rate| rate.to_string())
+}
+
+fn path(known: &Known<Measured>) -> Vec<Finding> {
+    let measured = match known {
+        Ok(measured) => measured,
+        Err(why) => return vec![not_checked("path", why.clone())],
+    };
+    if measured.segment == 0 {
+        return vec![bad(
+            "mtu",
+            format!(
+                "{} the far side connections open and then nothing arrives: large packets seem to \
+                 be lost (an MTU black hole)",
+                measured.direction
+            ),
+            "sysctl -w net.ipv4.tcp_mtu_probing=1 at both ends, and let ICMP \"fragmentation \
+             needed\" through",
+        )];
+    }
+    let (least, loaded) = measured.rtt;
+    let mut found = vec![good(
+        "path",
+        format!(
+            "{} the far side {} with {} streams; round trip {:.1} ms, {:.1} ms under load; packets \
+             with {} bytes of data pass; {} sends",
+            measured.direction,
+            rate(measured.bytes_per_second),
+            measured.streams,
+            least.as_secs_f64() * 1e3,
+            loaded.as_secs_f64() * 1e3,
+            measured.segment,
+            measured.congestion,
+        ),
+    )];
+    if let Some(policed) = policer(measured) {
+        found.push(policed);
+    }
+    for one in &measured.advice {
+        let remedies: Vec<String> = one
+            .remedies
+            .iter()
+            .map(|remedy| {
+                format!(
+                    "sysctl -w {}=\"{}\" at the {} host",
+                    remedy.sysctl, remedy.value, remedy.host
+                )
+            })
+            .collect();
+        let remedy = match remedies.is_empty() {
+            true => "see the text".to_owned(),
+            false => remedies.join("; "),
+        };
+        found.push(advice(one.topic, one.text.clone(), remedy));
+    }
+    found
+}
+
+/// A policer drops what is above a rate at once: loss, no queue, and streams
+/// that share the rate whatever their number.
+fn policer(measured: &Measured) -> Option<Finding> {
+    let (least, loaded) = measured.rtt;
+    let queue = QUEUE.max(least.mul_f64(QUEUE_SHARE));
+    let one = measured.one_stream.filter(|_| measured.streams > 1)?;
+    let shares = measured.bytes_per_second < one * POLICED_GAIN;
+    let policed = measured.loss > POLICED_LOSS && loaded < least + queue && shares;
+    policed.then(|| {
+        advice(
+            "policer",
+            format!(
+                "{} the far side a policer is suspected: {:.2} % of the segments were lost without \
+                 a queue, and {} streams carried no more than one",
+                measured.direction,
+                measured.loss * 100.0,
+                measured.streams
+            ),
+            format!(
+                "ask the network's operators for a limit near {}; --bwlimit below it, or \
+                 --congestion bbr, avoids the losses",
+                rate(measured.bytes_per_second)
+            ),
+        )
+    })
+}
+
+fn host(known: &Known<HostFacts>, whose: &str, names_path: bool) -> Vec<Finding> {
+    let facts = match known {
+        Ok(facts) => facts,
+        Err(why) => return vec![not_checked("host", format!("{whose}: {why}"))],
+    };
+    let mut found = Vec::new();
+    if names_path {
+        found.extend(storage(facts, whose));
+    }
+    found.extend(kernel(facts, whose));
+    found
+}
+
+fn is_little(room: Room, least: u64) -> bool {
+    room.total > 0 && room.free < least && (room.free as f64) < room.total as f64 * LITTLE_SHARE
+        || room.total > 0 && room.free == 0
+}
+
+fn storage(facts: &HostFacts, whose: &str) -> Vec<Finding> {
+    let path = facts.get("path").unwrap_or("the path");
+    let mut found = Vec::new();
+    found.push(match facts.space() {
+        None => not_checked("space", format!("{whose}: df told nothing of {path}")),
+        Some(room) => {
+            let text = format!(
+                "{whose}: {} of {} are free at {path}",
+                ByteCount(room.free),
+                ByteCount(room.total)
+            );
+            match is_little(room, LITTLE_BYTES) {
+                true => bad("space", text, "free some room, or name another place"),
+                false => good("space", text),
+            }
+        }
+    });
+    found.push(match facts.inodes() {
+        None => not_checked("inodes", format!("{whose}: df told nothing of {path}")),
+        Some(Room { total: 0, .. }) => {
+            good("inodes", format!("{whose}: {path} has no limit of them"))
+        }
+        Some(room) => {
+            let text = format!(
+                "{whose}: {} of {} inodes are free at {path}",
+                room.free, room.total
+            );
+            match is_little(room, LITTLE_INODES) {
+                true => bad(
+                    "inodes",
+                    text,
+                    "remove small files, or pack them into archives",
+                ),
+                false => good("inodes", text),
+            }
+        }
+    });
+    found.push(file_system(facts, whose, path));
+    found.push(match (facts.says("writable"), facts.says("readable")) {
+        (Some(true), _) => good("rights", format!("{whose}: {path} can be written to")),
+        (Some(false), Some(true)) => advice(
+            "rights",
+            format!("{whose}: {path} can be read, not written to"),
+            "to copy there: check owner, mode and whether it is mounted read-only",
+        ),
+        (Some(false), Some(false)) => bad(
+            "rights",
+            format!("{whose}: {path} can neither be read nor written to"),
+            "check owner and mode",
+        ),
+        _ => not_checked(
+            "rights",
+            format!("{whose}: the shell told nothing of {path}"),
+        ),
+    });
+    found
+}
+
+fn file_system(facts: &HostFacts, whose: &str, path: &str) -> Finding {
+    let Some(name) = facts.get("file_system") else {
+        return not_checked(
+            "file system",
+            format!("{whose}: stat told nothing of {path}"),
+        );
+    };
+    let text = format!("{whose}: {path} is on {name}");
+    if MEMORY.contains(&name) {
+        return advice(
+            "file system",
+            text,
+            "that is memory: nothing there outlives a restart",
+        );
+    }
+    if REMOTE.contains(&name) {
+        let remedy = "each write crosses another network: copy to the host that has the disks";
+        return advice("file system", text, remedy);
+    }
+    good("file system", text)
+}
+
+fn kernel(facts: &HostFacts, whose: &str) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for sysctl in ["net.ipv4.tcp_wmem", "net.ipv4.tcp_rmem"] {
+        found.push(match facts.number(sysctl, 2) {
+            None => not_checked("kernel", format!("{whose}: {sysctl} cannot be read")),
+            Some(bytes) => {
+                let text = format!("{whose}: {sysctl} ends at {bytes}");
+                match bytes >= WANTED_BUFFER_BYTES {
+                    true => good("kernel", text),
+                    false => advice(
+                        "kernel",
+                        format!("{text}: long paths need many streams"),
+                        format!(
+                            "sysctl -w {sysctl}=\"4096 {} {WANTED_BUFFER_BYTES}\"",
+                            if sysctl.ends_with("wmem") {
+                                "16384"
+                            } else {
+                                "131072"
+                            }
+                        ),
+                    ),
+                }
+            }
+        });
+    }
+    let control = facts.get("net.ipv4.tcp_congestion_control");
+    let available = facts
+        .get("net.ipv4.tcp_available_congestion_control")
+        .unwrap_or_default();
+    found.push(match control {
+        None => not_checked("congestion control", format!("{whose}: it cannot be read")),
+        Some(control) => {
+            let text = format!("{whose}: {control} governs, and there are {available}");
+            let has_bbr = available.split_whitespace().any(|name| name == "bbr");
+            match has_bbr {
+                true => good("congestion control", text),
+                false => advice(
+                    "congestion control",
+                    format!("{text}: with loss, bbr carries more"),
+                    "modprobe tcp_bbr; sysctl -w \
+                     net.ipv4.tcp_allowed_congestion_control=\"reno cubic bbr\"",
+                ),
+            }
+        }
+    });
+    found.push(match facts.get("open_files") {
+        Some("unlimited") => good("open files", format!("{whose}: without limit")),
+        Some(text) => match text.parse::<u64>() {
+            Ok(limit) if limit < WANTED_FILES => advice(
+                "open files",
+                format!("{whose}: {limit} at most"),
+                format!("ulimit -n {WANTED_FILES}, or nofile in /etc/security/limits.conf"),
+            ),
+            Ok(limit) => good("open files", format!("{whose}: {limit} at most")),
+            Err(_) => not_checked("open files", format!("{whose}: the shell said {text}")),
+        },
+        None => not_checked("open files", format!("{whose}: the shell does not tell")),
+    });
+    found
+}
+
+#[cfg(test)]
+mod tests;

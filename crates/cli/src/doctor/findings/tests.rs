@@ -1,0 +1,403 @@
+use super::*;
+
+fn host_facts(lines: &[&str]) -> HostFacts {
+    let mut facts = HostFacts::default();
+    for line in lines {
+        facts.add_line(&format!("longhaul-fact/1 {line}"));
+    }
+    facts
+}
+
+const SOUND: [&str; 12] = [
+    "path /srv/data",
+    "space /dev/sda1 1000000000 400000000 600000000 40% /",
+    "inodes /dev/sda1 1000000 400000 600000 40% /",
+    "file_system ext2/ext3",
+    "writable yes",
+    "readable yes",
+    "net.ipv4.tcp_wmem 4096 16384 67108864",
+    "net.ipv4.tcp_rmem 4096 131072 67108864",
+    "net.ipv4.tcp_congestion_control cubic",
+    "net.ipv4.tcp_available_congestion_control reno cubic bbr",
+    "net.ipv4.tcp_window_scaling 1",
+    "open_files 65536",
+];
+
+fn sound() -> HostFacts {
+    host_facts(&SOUND)
+}
+
+/// The sound host with some facts told otherwise.
+fn but(lines: &[&str]) -> HostFacts {
+    let mut facts = sound();
+    for line in lines {
+        facts.add_line(&format!("longhaul-fact/1 {line}"));
+    }
+    facts
+}
+
+fn address(last: u8) -> SocketAddr {
+    SocketAddr::from(([192, 0, 2, last], 50_000))
+}
+
+fn measured() -> Measured {
+    Measured {
+        direction: "to",
+        bytes_per_second: 110e6,
+        streams: 4,
+        one_stream: Some(30e6),
+        loss: 0.0,
+        segment: 1448,
+        rtt: (Duration::from_millis(100), Duration::from_millis(101)),
+        congestion: "cubic".into(),
+        advice: Vec::new(),
+    }
+}
+
+/// A far side at which nothing is wrong.
+fn facts() -> Facts {
+    Facts {
+        reached: Some(Ok("ssh logs in".into())),
+        software: Some(Ok(Software::Same)),
+        here: Ok(sound()),
+        far: Some(Ok(sound())),
+        outward: Some(Ok(vec![Tried {
+            address: address(7),
+            opening: Opening::Open,
+        }])),
+        inward: Some(Ok(Inward {
+            open: true,
+            waited: Duration::from_secs(2),
+            port: 50_000,
+            own: vec![address(1).ip()],
+            seen: Some(address(1).ip()),
+        })),
+        mortal: false,
+        clock: Some(Ok(Lead {
+            ahead: 0.2,
+            uncertainty: 0.1,
+        })),
+        options: Some(Ok(Options {
+            scaling: true,
+            path_mtu: 1500,
+        })),
+        measured: vec![Ok(measured())],
+    }
+}
+
+fn of<'a>(found: &'a [Finding], topic: &str) -> Vec<&'a Finding> {
+    found
+        .iter()
+        .filter(|finding| finding.topic == topic)
+        .collect()
+}
+
+/// The only finding of a topic that is not good.
+fn flaw(facts: &Facts, topic: &str) -> Finding {
+    let found = findings(facts);
+    let mut flaws = of(&found, topic).into_iter();
+    let mut flaws = flaws
+        .by_ref()
+        .filter(|finding| finding.weight != Weight::Good);
+    let flaw = flaws.next().unwrap_or_else(|| panic!("{topic}: {found:?}"));
+    assert_eq!(flaws.next(), None);
+    flaw.clone()
+}
+
+#[test]
+fn a_sound_host_has_no_flaw() {
+    let found = findings(&facts());
+    let flaws: Vec<_> = found
+        .iter()
+        .filter(|one| one.weight != Weight::Good)
+        .collect();
+    assert!(flaws.is_empty(), "{flaws:?}");
+    for topic in [
+        "login",
+        "longhaul",
+        "ports outward",
+        "ports inward",
+        "clock",
+        "window scaling",
+        "mtu",
+        "path",
+        "space",
+        "inodes",
+        "file system",
+        "rights",
+        "kernel",
+        "congestion control",
+    ] {
+        assert!(!of(&found, topic).is_empty(), "{topic} is missing");
+    }
+}
+
+#[test]
+fn what_was_not_looked_at_is_never_called_good() {
+    let why = || "nobody told".to_owned();
+    let unknown = Facts {
+        reached: Some(Ok("ssh logs in".into())),
+        software: Some(Err(why())),
+        here: Err(why()),
+        far: Some(Err(why())),
+        outward: Some(Err(why())),
+        inward: Some(Err(why())),
+        mortal: false,
+        clock: Some(Err(why())),
+        options: Some(Err(why())),
+        measured: vec![Err(why())],
+    };
+    let found = findings(&unknown);
+    let others = found.iter().filter(|finding| finding.topic != "login");
+    for finding in others {
+        assert_eq!(finding.weight, Weight::NotChecked, "{finding:?}");
+        assert!(finding.text.contains("nobody told"), "{finding:?}");
+    }
+    // A host whose shell knows nothing.
+    let silent = Facts {
+        far: Some(Ok(HostFacts::default())),
+        ..facts()
+    };
+    let found = findings(&silent);
+    let of_far = found
+        .iter()
+        .filter(|one| one.text.contains("the far side: "));
+    for finding in of_far {
+        assert_eq!(finding.weight, Weight::NotChecked, "{finding:?}");
+    }
+}
+
+#[test]
+fn a_blocked_port_is_named_with_how_it_looks() {
+    let blocked = |opening| Facts {
+        outward: Some(Ok(vec![Tried {
+            address: address(7),
+            opening,
+        }])),
+        ..facts()
+    };
+    for (opening, text) in [
+        (
+            Opening::Reset("Connection refused".into()),
+            "says no (Connection refused)",
+        ),
+        (Opening::Silent(Duration::from_secs(3)), "is silent (3 s)"),
+        (Opening::Unreachable("No route".into()), "no way leads"),
+        (
+            Opening::WrongHost("another key".into()),
+            "somebody else answers",
+        ),
+        (Opening::Stalled("handshake".into()), "stands still"),
+    ] {
+        let flaw = flaw(&blocked(opening), "ports outward");
+        assert_eq!(flaw.weight, Weight::Problem);
+        assert!(
+            flaw.text.contains(text) && flaw.text.contains("192.0.2.7:50000"),
+            "{flaw:?}"
+        );
+        assert!(flaw.remedy.is_some());
+    }
+    // Of two addresses one is dead: that is known, and no problem.
+    let two = Facts {
+        outward: Some(Ok(vec![
+            Tried {
+                address: address(8),
+                opening: Opening::Silent(Duration::from_secs(3)),
+            },
+            Tried {
+                address: address(7),
+                opening: Opening::Open,
+            },
+        ])),
+        ..facts()
+    };
+    assert_eq!(flaw(&two, "ports outward").weight, Weight::Advice);
+}
+
+#[test]
+fn nat_is_told_from_a_firewall() {
+    let closed = |seen| Facts {
+        inward: Some(Ok(Inward {
+            open: false,
+            waited: Duration::from_secs(2),
+            port: 50_000,
+            own: vec![address(1).ip()],
+            seen,
+        })),
+        ..facts()
+    };
+    let nat = flaw(&closed(Some(address(99).ip())), "ports inward");
+    assert!(
+        nat.text.contains("192.0.2.99") && nat.text.contains("NAT"),
+        "{nat:?}"
+    );
+    let firewall = flaw(&closed(Some(address(1).ip())), "ports inward");
+    assert!(firewall.text.contains("refused or dropped"), "{firewall:?}");
+}
+
+#[test]
+fn missing_and_other_releases_have_a_remedy() {
+    for software in [Software::Absent, Software::Other("longhaul 0.0.9".into())] {
+        let facts = Facts {
+            software: Some(Ok(software)),
+            ..facts()
+        };
+        let flaw = flaw(&facts, "longhaul");
+        assert!(flaw.remedy.unwrap().contains("--install-remote"));
+    }
+}
+
+#[test]
+fn a_clock_that_is_wrong_is_told_from_one_that_is_not_known_well() {
+    let at = |ahead, uncertainty| Facts {
+        clock: Some(Ok(Lead { ahead, uncertainty })),
+        ..facts()
+    };
+    assert!(flaw(&at(-3600.0, 0.2), "clock").text.contains("behind"));
+    let found = findings(&at(3.0, 5.0));
+    assert_eq!(of(&found, "clock")[0].weight, Weight::Good);
+}
+
+#[test]
+fn window_scaling_is_forbidden_by_a_host_or_stripped_between() {
+    let forbids = || but(&["net.ipv4.tcp_window_scaling 0"]);
+    let stripped = Some(Ok(Options {
+        scaling: false,
+        path_mtu: 1500,
+    }));
+    for (here, far, text) in [
+        (sound(), sound(), "something between strips"),
+        (forbids(), sound(), "this host forbids"),
+        (sound(), forbids(), "the far side forbids"),
+    ] {
+        let facts = Facts {
+            here: Ok(here),
+            far: Some(Ok(far)),
+            options: stripped.clone(),
+            ..facts()
+        };
+        let flaw = flaw(&facts, "window scaling");
+        assert!(flaw.text.contains(text), "{flaw:?}");
+    }
+}
+
+#[test]
+fn a_policer_is_suspected_where_loss_has_no_queue_and_streams_gain_nothing() {
+    let policed = Measured {
+        loss: 0.02,
+        one_stream: Some(100e6),
+        ..measured()
+    };
+    let facts_of = |measured: Measured| Facts {
+        measured: vec![Ok(measured)],
+        ..facts()
+    };
+    let found = flaw(&facts_of(policed.clone()), "policer");
+    assert!(found.remedy.unwrap().contains("--bwlimit"));
+    for innocent in [
+        Measured {
+            loss: 0.0,
+            ..policed.clone()
+        },
+        // Random loss: streams help.
+        Measured {
+            one_stream: Some(30e6),
+            ..policed.clone()
+        },
+        // A full queue.
+        Measured {
+            rtt: (Duration::from_millis(100), Duration::from_millis(180)),
+            ..policed.clone()
+        },
+        // Nobody knows what one stream carries.
+        Measured {
+            one_stream: None,
+            ..policed
+        },
+    ] {
+        assert!(of(&findings(&facts_of(innocent)), "policer").is_empty());
+    }
+}
+
+#[test]
+fn a_full_disk_and_what_a_path_is_on_are_told() {
+    let with = |line: &str| Facts {
+        far: Some(Ok(but(&[line]))),
+        ..facts()
+    };
+    for (line, topic, text) in [
+        (
+            "space /dev/a 1000000000 999999000 1000 100% /",
+            "space",
+            "1.02 MB of",
+        ),
+        (
+            "inodes /dev/a 1000000 1000000 0 100% /",
+            "inodes",
+            "0 of 1000000",
+        ),
+        ("file_system tmpfs", "file system", "tmpfs"),
+        ("file_system nfs", "file system", "nfs"),
+        ("writable no", "rights", "not written to"),
+        ("open_files 256", "open files", "256"),
+        ("net.ipv4.tcp_wmem 4096 16384 4194304", "kernel", "4194304"),
+        (
+            "net.ipv4.tcp_available_congestion_control reno cubic",
+            "congestion control",
+            "bbr",
+        ),
+    ] {
+        let flaw = flaw(&with(line), topic);
+        assert!(flaw.text.contains(text), "{flaw:?}");
+        assert!(flaw.text.contains("the far side"), "{flaw:?}");
+        assert!(flaw.remedy.is_some());
+    }
+    // btrfs counts no inodes, and a small file system may be nearly empty.
+    for line in [
+        "inodes /dev/a 0 0 0 - /",
+        "space /dev/a 100000 100 99900 1% /",
+    ] {
+        let found = findings(&with(line));
+        let flaws = found.iter().filter(|one| one.weight != Weight::Good);
+        assert_eq!(flaws.count(), 0, "{line}");
+    }
+}
+
+#[test]
+fn without_a_login_that_is_the_finding() {
+    let refused = Facts {
+        reached: Some(Err("ssh could not log in".into())),
+        software: None,
+        far: None,
+        outward: None,
+        inward: None,
+        clock: None,
+        options: None,
+        measured: Vec::new(),
+        ..facts()
+    };
+    assert_eq!(flaw(&refused, "login").weight, Weight::Problem);
+}
+
+#[test]
+fn a_path_on_which_nothing_follows_is_a_black_hole() {
+    let nothing = Measured {
+        bytes_per_second: 0.0,
+        segment: 0,
+        ..measured()
+    };
+    let hole = Facts {
+        measured: vec![Ok(measured()), Ok(nothing)],
+        ..facts()
+    };
+    let flaw = flaw(&hole, "mtu");
+    assert_eq!(flaw.weight, Weight::Problem);
+    assert!(flaw.remedy.unwrap().contains("tcp_mtu_probing"));
+    // What opened alone proves nothing of large packets.
+    let unmeasured = Facts {
+        measured: vec![Err("each login asks".into())],
+        ..facts()
+    };
+    let found = findings(&unmeasured);
+    assert_eq!(of(&found, "mtu")[0].weight, Weight::NotChecked);
+}

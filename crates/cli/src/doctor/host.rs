@@ -1,0 +1,239 @@
+//! What a shell tells of a host, with nothing of longhaul's there: a line for
+//! each fact, among whatever else a profile prints.
+//!
+//! ```text
+//! longhaul-fact/1 net.ipv4.tcp_wmem 4096 16384 4194304
+//! ```
+
+use std::collections::BTreeMap;
+
+/// What each line begins with.
+pub const FACT: &str = "longhaul-fact/1 ";
+
+/// The last line but one: the script waits for a line, and then tells the time.
+pub const READY: &str = "ready";
+
+/// Most bytes of a line that is a fact.
+const MAXIMUM_LINE_BYTES: usize = 1024;
+
+/// Most facts.
+const MAXIMUM_FACTS: usize = 64;
+
+/// Sysctls that are asked for.
+const SYSCTLS: [&str; 12] = [
+    "net.core.rmem_max",
+    "net.core.wmem_max",
+    "net.ipv4.tcp_wmem",
+    "net.ipv4.tcp_rmem",
+    "net.ipv4.tcp_congestion_control",
+    "net.ipv4.tcp_available_congestion_control",
+    "net.ipv4.tcp_allowed_congestion_control",
+    "net.ipv4.tcp_window_scaling",
+    "net.ipv4.tcp_timestamps",
+    "net.ipv4.tcp_sack",
+    "net.ipv4.tcp_mtu_probing",
+    "net.ipv4.tcp_no_metrics_save",
+];
+
+/// Facts of one host, as they were told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostFacts(BTreeMap<String, String>);
+
+/// Room on a file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// What there is, in bytes or inodes; 0 where the file system does not count.
+    pub total: u64,
+    /// What is free for this user.
+    pub free: u64,
+}
+
+impl HostFacts {
+    /// Takes one line, with or without its end; nothing where it is no fact.
+    pub fn add_line(&mut self, line: &str) {
+        let line = line.trim_end();
+        let fact = line.strip_prefix(FACT);
+        let Some((name, value)) = fact.and_then(|fact| fact.split_once(' ')) else {
+            return;
+        };
+        let plain = line.len() <= MAXIMUM_LINE_BYTES && !line.contains(char::is_control);
+        if plain && !name.is_empty() && self.0.len() < MAXIMUM_FACTS {
+            self.0.insert(name.to_owned(), value.trim().to_owned());
+        }
+    }
+
+    /// A fact, where it was told and is not empty.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        let value = self.0.get(name).map(String::as_str);
+        value.filter(|value| !value.is_empty())
+    }
+
+    /// The number at a place in a fact.
+    pub fn number(&self, name: &str, place: usize) -> Option<u64> {
+        self.get(name)?.split_whitespace().nth(place)?.parse().ok()
+    }
+
+    /// The host's time, in seconds since 1970.
+    pub fn clock(&self) -> Option<f64> {
+        let text = self.get("clock")?;
+        // A `date` without nanoseconds leaves the letter.
+        let text = text.strip_suffix(".N").unwrap_or(text);
+        let seconds: f64 = text.parse().ok()?;
+        (seconds.is_finite() && seconds >= 0.0).then_some(seconds)
+    }
+
+    /// Bytes, as `df -P -k` prints them: blocks of 1024.
+    pub fn space(&self) -> Option<Room> {
+        let room = self.room("space")?;
+        Some(Room {
+            total: room.total.saturating_mul(1024),
+            free: room.free.saturating_mul(1024),
+        })
+    }
+
+    /// Inodes, as `df -P -i` prints them.
+    pub fn inodes(&self) -> Option<Room> {
+        self.room("inodes")
+    }
+
+    /// `df`'s last line: device, total, used, available. A device's name may
+    /// have spaces in it: what counts is from the share in percent backwards.
+    fn room(&self, name: &str) -> Option<Room> {
+        let words: Vec<&str> = self.get(name)?.split_whitespace().collect();
+        let share = words.iter().rposition(|word| {
+            *word == "-"
+                || word
+                    .strip_suffix('%')
+                    .is_some_and(|n| n.parse::<u32>().is_ok())
+        })?;
+        let number = |back: usize| match *words.get(share.checked_sub(back)?)? {
+            "-" => Some(0),
+            word => word.parse().ok(),
+        };
+        Some(Room {
+            total: number(3)?,
+            free: number(1)?,
+        })
+    }
+
+    /// Whether something was told to be so.
+    pub fn says(&self, name: &str) -> Option<bool> {
+        match self.get(name)? {
+            "yes" => Some(true),
+            "no" => Some(false),
+            _ => None,
+        }
+    }
+}
+
+/// The script that tells them, for `sh -c`, with the path as its first argument
+/// and the release as its second; within single quotes, without `!`.
+pub fn script() -> String {
+    let sysctls = SYSCTLS
+        .map(|name| format!("{}:{name}", name.replace('.', "/")))
+        .join(" ");
+    let say = format!("say() {{ echo \"{FACT}$*\"; }}");
+    format!(
+        "echo; {say}; yes() {{ n=$1; shift; if \"$@\" >/dev/null 2>&1; then say $n yes; else say $n no; fi; }}; \
+         say system $(uname -sm); say kernel $(uname -r); \
+         for s in {sysctls}; do f=/proc/sys/${{s%%:*}}; [ -r $f ] && say ${{s#*:}} $(cat $f); done; \
+         say ssh_connection $SSH_CONNECTION; say open_files $(ulimit -n); \
+         p=$1; until [ -e \"$p\" ]; do q=$(dirname -- \"$p\"); [ \"$q\" = \"$p\" ] && break; p=$q; done; \
+         say path $p; yes path_is_whole [ \"$p\" = \"$1\" ]; d=$p; [ -d \"$d\" ] || d=$(dirname -- \"$p\"); \
+         say space $(df -P -k -- \"$d\" 2>/dev/null | tail -n 1); \
+         say inodes $(df -P -i -- \"$d\" 2>/dev/null | tail -n 1); \
+         say file_system $(stat -f -c %T -- \"$d\" 2>/dev/null); \
+         yes writable [ -w \"$d\" ]; yes readable [ -r \"$p\" ]; \
+         c=${{XDG_CACHE_HOME:-$HOME/.cache}}/longhaul; b=$c/longhaul-$2; \
+         say cached $([ -x \"$b\" ] && \"$b\" --version 2>/dev/null); \
+         PATH=$PATH:$HOME/.local/bin:$HOME/bin; \
+         say installed $(command -v longhaul >/dev/null 2>&1 && longhaul --version 2>/dev/null); \
+         h=$c; until [ -e \"$h\" ]; do q=$(dirname -- \"$h\"); [ \"$q\" = \"$h\" ] && break; h=$q; done; yes cache_writable [ -w \"$h\" ]; \
+         say {READY} yes; read x; say clock $(date +%s.%N)"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::process::{Command, Stdio};
+
+    fn facts(text: &str) -> HostFacts {
+        let mut facts = HostFacts::default();
+        text.split_inclusive('\n')
+            .for_each(|line| facts.add_line(line));
+        facts
+    }
+
+    #[test]
+    fn facts_are_found_among_what_a_profile_prints() {
+        let found = facts(
+            "Welcome!\nlonghaul-fact/1 clock 1795276800.25\nlonghaul-fact/1 clock\n\
+             longhaul-fact/1 net.ipv4.tcp_wmem 4096 16384 4194304\nlonghaul-fact/1 writable no\n\
+             longhaul-fact/1 empty \nlonghaul-fact/2 clock 1\n",
+        );
+        assert_eq!(found.clock(), Some(1_795_276_800.25));
+        assert_eq!(found.number("net.ipv4.tcp_wmem", 2), Some(4_194_304));
+        assert_eq!(found.says("writable"), Some(false));
+        assert_eq!((found.get("empty"), found.get("absent")), (None, None));
+    }
+
+    #[test]
+    fn rooms_are_read_as_df_prints_them() {
+        let found = facts(
+            "longhaul-fact/1 space /dev/my disk 1000 400 600 40% /srv/my data\n\
+             longhaul-fact/1 inodes tank - - - - /tank\n",
+        );
+        let space = Room {
+            total: 1_024_000,
+            free: 614_400,
+        };
+        assert_eq!(found.space(), Some(space));
+        assert_eq!(found.inodes().map(|room| room.total), Some(0));
+        for bad in ["space", "space x", "space - 5%", "space a b c d%"] {
+            assert_eq!(
+                facts(&format!("longhaul-fact/1 {bad}\n")).space(),
+                None,
+                "{bad}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_shell_tells_them() {
+        let place = tempfile::tempdir().unwrap();
+        let missing = place.path().join("it's not/there yet");
+        for shell in ["sh", "bash"] {
+            let mut child = Command::new(shell)
+                .args(["-c", &script(), "sh"])
+                .arg(&missing)
+                .arg("0.0.0")
+                .env("HOME", place.path())
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap();
+            child.stdin.take().unwrap().write_all(b"go\n").unwrap();
+            let output = child.wait_with_output().unwrap();
+            let found = facts(&String::from_utf8(output.stdout).unwrap());
+            assert!(
+                found.get("system").unwrap().starts_with("Linux "),
+                "{found:?}"
+            );
+            assert_eq!(found.get("path"), place.path().to_str());
+            assert_eq!(found.says("path_is_whole"), Some(false));
+            assert_eq!(found.says("writable"), Some(true));
+            assert!(found.space().unwrap().total > 0, "{found:?}");
+            assert!(found.inodes().is_some(), "{found:?}");
+            assert!(found.get("file_system").is_some());
+            assert!(found.clock().unwrap() > 1_700_000_000.0);
+            assert!(found.number("net.ipv4.tcp_rmem", 2).is_some());
+            assert_eq!(
+                (found.get("cached"), found.says("cache_writable")),
+                (None, Some(true))
+            );
+        }
+        assert!(!script().contains(['\'', '\n']));
+    }
+}

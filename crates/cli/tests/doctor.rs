@@ -1,0 +1,243 @@
+//! `longhaul doctor`: what it finds at real hosts.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use std::process::Command;
+
+use serde_json::Value;
+use support::Daemon;
+use support::process::{Finished, longhaul, run};
+use support::sshd::{Setting, Sshd, is_possible};
+
+/// The findings of a topic.
+fn of<'a>(report: &'a Value, topic: &str) -> Vec<&'a Value> {
+    let findings = report["findings"].as_array().unwrap();
+    let found = findings.iter().filter(|finding| finding["topic"] == topic);
+    found.collect()
+}
+
+fn report(done: &Finished) -> Value {
+    let report: Value = serde_json::from_slice(&done.output).unwrap();
+    assert_eq!(report["kind"], "doctor");
+    for finding in report["findings"].as_array().unwrap() {
+        let weight = finding["weight"].as_str().unwrap();
+        let remedy = finding["remedy"].is_string();
+        let wants = matches!(weight, "problem" | "advice");
+        assert_eq!(remedy, wants, "{finding}");
+    }
+    report
+}
+
+/// All weights of a topic.
+fn weights<'a>(report: &'a Value, topic: &str) -> Vec<&'a str> {
+    let found = of(report, topic);
+    found
+        .iter()
+        .map(|one| one["weight"].as_str().unwrap())
+        .collect()
+}
+
+fn examine(mut command: Command, endpoint: &str) -> Finished {
+    run(command.args(["--json", endpoint]))
+}
+
+#[test]
+fn this_host_is_told_of_without_another() {
+    let place = tempfile::tempdir().unwrap();
+    let mut command = longhaul();
+    let done = run(command.args(["doctor", "--json"]).arg(place.path())).expect(0);
+    let report = report(&done);
+    for topic in ["space", "inodes", "rights"] {
+        assert_eq!(weights(&report, topic), ["ok"], "{report}");
+    }
+    assert_eq!(weights(&report, "kernel").len(), 2);
+    for absent in ["login", "clock", "ports outward", "path"] {
+        assert!(of(&report, absent).is_empty(), "{report}");
+    }
+    let mut command = longhaul();
+    let text = run(command.arg("doctor").arg(place.path())).expect(0);
+    let text = String::from_utf8(text.output).unwrap();
+    assert!(text.contains("ok           rights: "), "{text}");
+    run(longhaul().args(["doctor", "null:"]))
+        .expect(1)
+        .says(&["name a path"]);
+}
+
+fn apart(config: &str) -> Sshd {
+    Sshd::with(&Setting {
+        apart: true,
+        config,
+        ..Setting::default()
+    })
+}
+
+#[test]
+fn an_open_host_has_both_ways_open() {
+    if !is_possible() {
+        return;
+    }
+    let sshd = apart("");
+    let done = examine(sshd.command("doctor"), "dtn:not/there");
+    let report = report(&done);
+    assert_eq!(weights(&report, "longhaul"), ["ok"], "{report}");
+    assert!(
+        weights(&report, "ports outward").contains(&"ok"),
+        "{report}"
+    );
+    assert_eq!(weights(&report, "ports inward"), ["ok"], "{report}");
+    assert_eq!(weights(&report, "window scaling"), ["ok"], "{report}");
+    // Both are this machine.
+    assert_eq!(weights(&report, "clock"), ["ok"], "{report}");
+    let paths = of(&report, "path");
+    assert_eq!(paths.len(), 2, "{report}");
+    for path in paths {
+        assert_eq!(path["weight"], "ok", "{report}");
+    }
+    let space = of(&report, "space");
+    assert!(
+        space[0]["text"]
+            .as_str()
+            .unwrap()
+            .starts_with("the far side")
+    );
+}
+
+#[test]
+fn a_closed_port_is_named_with_its_look() {
+    if !is_possible() {
+        return;
+    }
+    let sshd = apart("");
+    sshd.close_server();
+    sshd.close_client();
+    let done = examine(sshd.command("doctor"), "dtn:").expect(2);
+    let report = report(&done);
+    let outward = of(&report, "ports outward");
+    let text = outward[0]["text"].as_str().unwrap();
+    assert!(text.contains("10.79.0.2:500"), "{report}");
+    assert!(
+        outward.iter().all(|one| one["weight"] == "problem"),
+        "{report}"
+    );
+    assert_eq!(weights(&report, "ports inward"), ["advice"], "{report}");
+    // Nobody looked, and it does not say otherwise.
+    assert_eq!(
+        weights(&report, "window scaling"),
+        ["not checked"],
+        "{report}"
+    );
+    assert_eq!(weights(&report, "path"), ["not checked"], "{report}");
+}
+
+#[test]
+fn a_host_without_longhaul_is_told_of_all_the_same() {
+    if !is_possible() {
+        return;
+    }
+    let sshd = Sshd::with(&Setting {
+        config: "SetEnv PATH=/usr/bin:/bin",
+        ..Setting::default()
+    });
+    let done = examine(sshd.bare_command("doctor"), "dtn:").expect(2);
+    let report = report(&done);
+    let longhaul = of(&report, "longhaul");
+    assert_eq!(longhaul[0]["weight"], "problem", "{report}");
+    assert!(
+        longhaul[0]["remedy"]
+            .as_str()
+            .unwrap()
+            .contains("--install-remote")
+    );
+    assert_eq!(weights(&report, "space")[0], "ok", "{report}");
+    assert_eq!(
+        weights(&report, "ports outward"),
+        ["not checked"],
+        "{report}"
+    );
+}
+
+#[test]
+fn a_login_that_fails_is_the_finding() {
+    if !is_possible() {
+        return;
+    }
+    let sshd = Sshd::start();
+    sshd.lock_out();
+    let done = examine(sshd.command("doctor"), "dtn:").expect(4);
+    let refused = report(&done);
+    let login = of(&refused, "login");
+    assert!(
+        login[0]["text"]
+            .as_str()
+            .unwrap()
+            .contains("Permission denied"),
+        "{refused}"
+    );
+    assert!(of(&refused, "space").is_empty(), "{refused}");
+    sshd.distrust_host_key();
+    let done = examine(sshd.command("doctor"), "dtn:").expect(4);
+    assert!(
+        done.errors.contains("HOST IDENTIFICATION HAS CHANGED"),
+        "{}",
+        done.errors
+    );
+    let nobody = format!("{} -o Port=1", sshd.ssh());
+    let mut command = sshd.command("doctor");
+    command.env("LONGHAUL_SSH", nobody);
+    let done = examine(command, "dtn:").expect(3);
+    let absent = report(&done);
+    let login = of(&absent, "login");
+    assert!(
+        login[0]["text"]
+            .as_str()
+            .unwrap()
+            .contains("Connection refused"),
+        "{absent}"
+    );
+}
+
+#[test]
+fn a_full_or_closed_place_is_told() {
+    if !is_possible() {
+        return;
+    }
+    let sshd = Sshd::with(&Setting {
+        before: "mkdir $far/full; mount -t tmpfs -o size=1m none $far/full; \
+                 head -c 2000000 /dev/zero >$far/full/all || true; \
+                 mkdir $far/shut; mount -t tmpfs none $far/shut; mount -o remount,ro $far/shut",
+        config: "SetEnv PATH=/usr/bin:/bin",
+        ..Setting::default()
+    });
+    let done = examine(sshd.bare_command("doctor"), "dtn:full/new").expect(2);
+    let full = report(&done);
+    assert_eq!(weights(&full, "space"), ["problem"], "{full}");
+    let system = of(&full, "file system");
+    assert!(
+        system[0]["text"].as_str().unwrap().contains("tmpfs"),
+        "{full}"
+    );
+    let done = examine(sshd.bare_command("doctor"), "dtn:shut").expect(2);
+    let shut = report(&done);
+    assert_eq!(weights(&shut, "rights"), ["advice"], "{shut}");
+}
+
+#[test]
+fn a_daemon_is_told_of_as_far_as_it_tells() {
+    let place = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(place.path());
+    let done = daemon_report(&daemon);
+    assert_eq!(weights(&done, "longhaul"), ["ok"], "{done}");
+    assert_eq!(weights(&done, "ports outward"), ["ok"], "{done}");
+    assert_eq!(weights(&done, "clock"), ["ok"], "{done}");
+    assert_eq!(weights(&done, "path"), ["ok", "ok"], "{done}");
+    assert_eq!(weights(&done, "host"), ["not checked"], "{done}");
+    assert_eq!(weights(&done, "ports inward"), ["not checked"], "{done}");
+}
+
+fn daemon_report(daemon: &Daemon) -> Value {
+    let mut command = daemon.command("doctor");
+    let done = run(command.arg("--json").arg(daemon.url(""))).expect(0);
+    report(&done)
+}

@@ -1,0 +1,378 @@
+//! What lies at a path of this host: each directory in byte order, a directory
+//! before what it holds, with flat memory. Links are told, not followed.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use longhaul_proto::listing::{Details, ListedEntry, ListedKind};
+use longhaul_proto::manifest::{RESERVED_PREFIX, TreePath};
+use longhaul_proto::message::{Failure, FailureKind};
+
+use crate::failure::failure_of;
+use crate::storage::listing::SortedListing;
+use crate::storage::roots::{OpenRoot, split};
+use crate::storage::spill::SpillSettings;
+use crate::storage::{Directory, FileKind, Status};
+
+/// How much is told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Depth {
+    /// What lies in directories, too.
+    pub recursive: bool,
+    /// Mode, size, time and target of each entry.
+    pub details: bool,
+}
+
+/// What is found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// An entry.
+    Entry(ListedEntry),
+    /// Something that could not be looked at; the rest goes on.
+    Failed(Failure),
+}
+
+/// Why nothing, or nothing more, is told.
+#[derive(Debug, thiserror::Error)]
+pub enum ListError<E> {
+    /// What was named cannot be opened.
+    #[error("cannot list {path}: {error}")]
+    Open {
+        /// The path.
+        path: String,
+        /// Why.
+        error: io::Error,
+    },
+    /// Whoever is told wants no more.
+    #[error("whoever is told wants no more")]
+    Told(E),
+}
+
+/// Tells what lies in a directory, or of a file by its name. A path that is a
+/// link is what it leads to, where `open` follows it.
+///
+/// # Errors
+///
+/// [`ListError`].
+pub fn list<E>(
+    open: &dyn OpenRoot,
+    path: &[u8],
+    depth: Depth,
+    tell: &mut dyn FnMut(Found) -> Result<(), E>,
+) -> Result<(), ListError<E>> {
+    let failed = |error| ListError::Open {
+        path: String::from_utf8_lossy(path).into_owned(),
+        error,
+    };
+    let directory = match open.open_root(as_path(path)) {
+        Ok(directory) => directory,
+        Err(error) => {
+            let (directory, name) = beside(open, path, error).map_err(failed)?;
+            let found = look(&*directory, &name, None, depth.details);
+            return found.map_or(Ok(()), |(found, _)| tell(found).map_err(ListError::Told));
+        }
+    };
+    let listing = open_listing(&*directory).map_err(failed)?;
+    let top = Level {
+        directory,
+        listing,
+        path: None,
+    };
+    walk(top, depth, tell).map_err(ListError::Told)
+}
+
+fn as_path(path: &[u8]) -> &Path {
+    use std::os::unix::ffi::OsStrExt;
+    Path::new(std::ffi::OsStr::from_bytes(path))
+}
+
+/// A directory, and a name in it.
+type Beside = (Arc<dyn Directory>, Box<[u8]>);
+
+/// The directory that holds what is named, and its name: where what is named
+/// is no directory, which `error` says.
+fn beside(open: &dyn OpenRoot, path: &[u8], error: io::Error) -> io::Result<Beside> {
+    let (parent, name) = split(path);
+    // With a slash at its end only a directory was meant.
+    if matches!(name, b"" | b"." | b"..") {
+        return Err(error);
+    }
+    let directory = open.open_root(as_path(parent)).map_err(|_| error)?;
+    let status = directory.status_of(name)?;
+    match status.kind {
+        FileKind::Directory => directory.open_directory(name).map(drop)?,
+        FileKind::File | FileKind::Symlink | FileKind::Special => {}
+    }
+    Ok((directory, name.into()))
+}
+
+/// A directory that is being listed.
+struct Level {
+    directory: Arc<dyn Directory>,
+    listing: SortedListing,
+    path: Option<TreePath>,
+}
+
+fn open_listing(directory: &dyn Directory) -> io::Result<SortedListing> {
+    SortedListing::open(directory, &SpillSettings::default())
+}
+
+fn walk<E>(
+    top: Level,
+    depth: Depth,
+    tell: &mut dyn FnMut(Found) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut levels = vec![top];
+    while let Some(level) = levels.last_mut() {
+        let listed = match level.listing.next() {
+            Some(Ok(listed)) if listed.name.starts_with(RESERVED_PREFIX) => continue,
+            Some(Ok(listed)) => listed,
+            Some(Err(error)) => {
+                tell(unlisted(level.path.as_ref(), &error))?;
+                levels.pop();
+                continue;
+            }
+            None => {
+                levels.pop();
+                continue;
+            }
+        };
+        let directory = Arc::clone(&level.directory);
+        let found = match listed.kind.filter(|_| !depth.details) {
+            Some(kind) => bare(&listed.name, level.path.as_ref(), kind),
+            None => look(
+                &*directory,
+                &listed.name,
+                level.path.as_ref(),
+                depth.details,
+            ),
+        };
+        let Some((found, enters)) = found else {
+            continue;
+        };
+        tell(found)?;
+        if let Some(path) = enters.filter(|_| depth.recursive) {
+            let inner = directory.open_directory(&listed.name);
+            let opened = inner.and_then(|inner| Ok((open_listing(&*inner)?, inner)));
+            match opened {
+                Ok((listing, directory)) => levels.push(Level {
+                    directory,
+                    listing,
+                    path: Some(path),
+                }),
+                Err(error) => tell(unlisted(Some(&path), &error))?,
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What is told of a name, and the path of the directory that it is.
+type Looked = (Found, Option<TreePath>);
+
+fn path_of(name: &[u8], above: Option<&TreePath>) -> Result<TreePath, Found> {
+    let path = match above {
+        Some(above) => above.join(name),
+        None => TreePath::new(name),
+    };
+    path.map_err(|_| {
+        let above = above.map_or(String::new(), |above| format!("{above}/"));
+        let text = format!("{above}{}: the path is too long", name.escape_ascii());
+        Found::Failed(Failure::new(FailureKind::Name, text))
+    })
+}
+
+/// A name of which only the kind is wanted, and known.
+fn bare(name: &[u8], above: Option<&TreePath>, kind: FileKind) -> Option<Looked> {
+    let path = match path_of(name, above) {
+        Ok(path) => path,
+        Err(found) => return Some((found, None)),
+    };
+    let enters = (kind == FileKind::Directory).then(|| path.clone());
+    let entry = ListedEntry {
+        path,
+        kind: listed_kind(kind),
+        details: None,
+    };
+    Some((Found::Entry(entry), enters))
+}
+
+/// Looks at a name; none where it went away meanwhile.
+fn look(
+    directory: &dyn Directory,
+    name: &[u8],
+    above: Option<&TreePath>,
+    details: bool,
+) -> Option<Looked> {
+    let path = match path_of(name, above) {
+        Ok(path) => path,
+        Err(found) => return Some((found, None)),
+    };
+    let looked = directory.status_of(name).and_then(|status| {
+        let wants_target = details && status.kind == FileKind::Symlink;
+        let target = wants_target.then(|| directory.read_symlink(name));
+        Ok((status, target.transpose()?))
+    });
+    match looked {
+        Ok((status, target)) => {
+            let enters = (status.kind == FileKind::Directory).then(|| path.clone());
+            let entry = ListedEntry {
+                path,
+                kind: listed_kind(status.kind),
+                details: details.then(|| details_of(&status, target)),
+            };
+            Some((Found::Entry(entry), enters))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => {
+            let failure = failure_of("look at it", &path.to_string(), &error);
+            Some((Found::Failed(failure), None))
+        }
+    }
+}
+
+fn details_of(status: &Status, target: Option<Box<[u8]>>) -> Details {
+    Details {
+        mode: status.mode,
+        size: status.size,
+        modified: status.modified,
+        target: target.map(|target| target.into_vec().into()),
+    }
+}
+
+fn listed_kind(kind: FileKind) -> ListedKind {
+    match kind {
+        FileKind::File => ListedKind::File,
+        FileKind::Directory => ListedKind::Directory,
+        FileKind::Symlink => ListedKind::Symlink,
+        FileKind::Special => ListedKind::Special,
+    }
+}
+
+fn unlisted(path: Option<&TreePath>, error: &io::Error) -> Found {
+    let shown = path.map_or_else(|| ".".to_owned(), TreePath::to_string);
+    Found::Failed(failure_of("list the directory", &shown, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::posix::PosixDirectory;
+    use crate::storage::roots::{Anywhere, Confined};
+    use std::os::unix::ffi::OsStrExt;
+
+    fn listed(open: &dyn OpenRoot, path: &[u8], depth: Depth) -> Vec<Found> {
+        let mut found = Vec::new();
+        let told = list::<()>(open, path, depth, &mut |one| {
+            found.push(one);
+            Ok(())
+        });
+        told.unwrap();
+        found
+    }
+
+    fn names(found: &[Found]) -> Vec<String> {
+        let name = |found: &Found| match found {
+            Found::Entry(entry) => entry.path.to_string(),
+            Found::Failed(failure) => format!("failed: {}", failure.text),
+        };
+        found.iter().map(name).collect()
+    }
+
+    #[test]
+    fn each_directory_is_in_byte_order_before_what_it_holds() {
+        let place = tempfile::tempdir().unwrap();
+        for directory in ["b", "b/deep", "a b", "a"] {
+            std::fs::create_dir_all(place.path().join(directory)).unwrap();
+        }
+        for file in ["b/x", "b/deep/y", "B", "a.b", ".longhaul-part", ".hidden"] {
+            std::fs::write(place.path().join(file), "12345").unwrap();
+        }
+        std::os::unix::fs::symlink("b/x", place.path().join("link")).unwrap();
+        let path = place.path().as_os_str().as_bytes();
+        for details in [false, true] {
+            let mut depth = Depth {
+                recursive: false,
+                details,
+            };
+            let flat = listed(&Anywhere, path, depth);
+            assert_eq!(
+                names(&flat),
+                [".hidden", "B", "a", "a b", "a.b", "b", "link"]
+            );
+            depth.recursive = true;
+            let deep = listed(&Anywhere, path, depth);
+            let all = [
+                ".hidden", "B", "a", "a b", "a.b", "b", "b/deep", "b/deep/y", "b/x", "link",
+            ];
+            assert_eq!(names(&deep), all);
+            let Some(Found::Entry(link)) = deep.last() else {
+                panic!("{deep:?}");
+            };
+            assert_eq!(link.kind, ListedKind::Symlink);
+            let target = link.details.as_ref().map(|details| details.target.clone());
+            assert_eq!(target, details.then(|| Some(b"b/x".to_vec().into())));
+        }
+    }
+
+    #[test]
+    fn one_file_is_told_by_its_name_and_what_is_missing_is_named() {
+        let place = tempfile::tempdir().unwrap();
+        std::fs::write(place.path().join("file"), "12345").unwrap();
+        let path = place.path().join("file");
+        let depth = Depth {
+            details: true,
+            ..Depth::default()
+        };
+        let found = listed(&Anywhere, path.as_os_str().as_bytes(), depth);
+        let [Found::Entry(entry)] = found.as_slice() else {
+            panic!("{found:?}");
+        };
+        assert_eq!(
+            (entry.path.as_bytes(), entry.kind),
+            (&b"file"[..], ListedKind::File)
+        );
+        assert_eq!(entry.details.as_ref().map(|details| details.size), Some(5));
+        for missing in ["none", "file/", "none/"] {
+            let path = place.path().join(missing);
+            let told = list::<()>(&Anywhere, path.as_os_str().as_bytes(), depth, &mut |_| {
+                Ok(())
+            });
+            assert!(
+                matches!(told, Err(ListError::Open { .. })),
+                "{missing}: {told:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn nothing_beyond_a_root_is_told() {
+        let (outside, root) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        std::fs::write(outside.path().join("secret"), "").unwrap();
+        std::os::unix::fs::symlink(outside.path(), root.path().join("link")).unwrap();
+        let confined = Confined(PosixDirectory::open_root(root.path()).unwrap());
+        let found = listed(&confined, b"link", Depth::default());
+        assert_eq!(names(&found), ["link"], "the link itself");
+        for path in [&b"link/"[..], b"link/secret", b"..", b"../x"] {
+            let told = list::<()>(&confined, path, Depth::default(), &mut |_| Ok(()));
+            assert!(told.is_err(), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn whoever_wants_no_more_is_told_no_more() {
+        let place = tempfile::tempdir().unwrap();
+        for name in ["a", "b", "c"] {
+            std::fs::write(place.path().join(name), "").unwrap();
+        }
+        let mut told = 0;
+        let path = place.path().as_os_str().as_bytes();
+        let ended = list(&Anywhere, path, Depth::default(), &mut |_| {
+            told += 1;
+            Err("enough")
+        });
+        assert!(matches!(ended, Err(ListError::Told("enough"))));
+        assert_eq!(told, 1);
+    }
+}

@@ -1,0 +1,476 @@
+//! One stream of data instead of a tree: into a file that gets its name when all
+//! of it is there, or out of this process in order.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use longhaul_proto::digest::LARGEST_FILE_BYTES;
+use longhaul_proto::ledger::RangeSet;
+use longhaul_proto::manifest::{Entry, TreePath};
+use longhaul_proto::message::{Failure, FailureKind};
+use longhaul_proto::stream::StreamPart;
+
+use super::landing::LandingError;
+use crate::failure::failure_of;
+use crate::journal::temporary;
+use crate::queue::lock;
+use crate::storage::roots::{OpenRoot, split};
+use crate::storage::spill::nameless_file;
+use crate::storage::{Creation, DataMode, Directory, FileKind, StoredFile};
+
+/// Where the data of a stream go, in any order.
+pub trait DataStream: Send + Sync {
+    /// Takes data at an offset; what came before may come again, alike.
+    ///
+    /// # Errors
+    ///
+    /// As the file or descriptor has it; the stream is then lost.
+    fn put(&self, offset: u64, data: &[u8]) -> io::Result<()>;
+
+    /// It has so many bytes in all.
+    fn handle_end(&self, total: u64);
+
+    /// All that there is was put: makes it durable under its name.
+    ///
+    /// # Errors
+    ///
+    /// `UnexpectedEof` where something is missing, else as the file has it.
+    fn finish(&self, mode: u32) -> io::Result<()>;
+
+    /// How messages name it.
+    fn shown(&self) -> &str;
+}
+
+/// Puts what an entry of a stream holds where it belongs.
+pub(super) fn put_entry(
+    stream: &dyn DataStream,
+    entry: &Entry,
+    data: &[u8],
+) -> Result<(), Failure> {
+    let put = match StreamPart::parse(entry.path.name()) {
+        Some(StreamPart::End(total)) if data.is_empty() => {
+            stream.handle_end(total);
+            Ok(())
+        }
+        Some(StreamPart::Data(offset)) => stream.put(offset, data),
+        // One file that has a length, and came whole.
+        _ => stream.put(0, data),
+    };
+    put.map_err(|error| failure_of("write", stream.shown(), &error))
+}
+
+/// Everything of a stream is there.
+pub(super) fn finish(stream: &dyn DataStream, mode: u32) -> Result<(), Failure> {
+    stream.finish(mode).map_err(|error| {
+        let shown = stream.shown();
+        if error.kind() == io::ErrorKind::UnexpectedEof {
+            let text = format!(
+                "{shown}: the data did not come to their end: nothing got that name; run the \
+                 whole pipe again"
+            );
+            return Failure::new(FailureKind::Vanished, text);
+        }
+        failure_of("make durable", shown, &error)
+    })
+}
+
+/// A stream into a file, under a temporary name until it is whole.
+pub struct FileStream {
+    directory: Arc<dyn Directory>,
+    temporary: Box<[u8]>,
+    name: Box<[u8]>,
+    file: Arc<dyn StoredFile>,
+    shown: String,
+    state: Mutex<Whole>,
+}
+
+/// What of a stream is there.
+#[derive(Default)]
+struct Whole {
+    there: RangeSet,
+    total: Option<u64>,
+    named: bool,
+}
+
+impl FileStream {
+    /// Into the file at a path, whose directory must be there; `session` tells
+    /// whoever finds what is left whose it was.
+    ///
+    /// # Errors
+    ///
+    /// [`LandingError`].
+    pub fn open(
+        open: &dyn OpenRoot,
+        path: &[u8],
+        session: u64,
+    ) -> Result<FileStream, LandingError> {
+        use std::os::unix::ffi::OsStrExt;
+        let shown = String::from_utf8_lossy(path).into_owned();
+        let failed = |what: &str, error: &io::Error| {
+            LandingError::Open(failure_of(what, &shown, error).text)
+        };
+        let (parent, name) = split(path);
+        let name = TreePath::new(name).map_err(|_| LandingError::Nameless(shown.clone()))?;
+        let directory = open
+            .open_root(Path::new(std::ffi::OsStr::from_bytes(parent)))
+            .map_err(|error| failed("open the directory of", &error))?;
+        let there = directory.status_of(name.name());
+        if there.is_ok_and(|status| status.kind == FileKind::Directory) {
+            return Err(LandingError::Nameless(shown));
+        }
+        let temporary = temporary(session, 0);
+        let file = directory
+            .create_file(&temporary, Creation::New, DataMode::Buffered)
+            .map_err(|error| failed("write into the directory of", &error))?;
+        // The lock tells `longhaul clean` that somebody is at work; without, it
+        // may be removed, and that is then an error when it gets its name.
+        let _ = file.try_lock();
+        Ok(FileStream {
+            directory,
+            temporary,
+            name: name.name().into(),
+            file,
+            shown,
+            state: Mutex::default(),
+        })
+    }
+}
+
+impl DataStream for FileStream {
+    fn put(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let end = offset.checked_add(data.len() as u64);
+        let end = end.filter(|end| *end <= LARGEST_FILE_BYTES);
+        let end = end.ok_or(io::ErrorKind::InvalidInput)?;
+        self.file.write_at(data, offset)?;
+        self.file.advise(
+            crate::storage::Advice::StartWriteback,
+            offset,
+            data.len() as u64,
+        );
+        lock(&self.state).there.insert(offset, end);
+        Ok(())
+    }
+
+    fn handle_end(&self, total: u64) {
+        lock(&self.state).total = Some(total);
+    }
+
+    fn finish(&self, mode: u32) -> io::Result<()> {
+        let mut state = lock(&self.state);
+        let whole = state
+            .total
+            .is_some_and(|total| state.there.total() == total && state.there.contains(0, total));
+        if !whole {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if state.named {
+            return Ok(());
+        }
+        self.file.set_mode(mode)?;
+        self.file.sync_all()?;
+        self.directory
+            .rename(&self.temporary, &*self.directory, &self.name)?;
+        state.named = true;
+        self.directory.sync()
+    }
+
+    fn shown(&self) -> &str {
+        &self.shown
+    }
+}
+
+impl Drop for FileStream {
+    fn drop(&mut self) {
+        if !lock(&self.state).named {
+            // What cannot be removed is found by `longhaul clean`.
+            let _ = self.directory.remove_file(&self.temporary);
+        }
+    }
+}
+
+/// Bytes that wait in memory for what comes before them; more wait in a file
+/// without a name. Waiting for room instead could wait for ever: what comes
+/// next may itself wait for a buffer.
+const HELD_IN_MEMORY: usize = 16 << 20;
+
+/// Bytes of that file that are passed on at once.
+const PASS_BYTES: usize = 256 << 10;
+
+/// A stream that leaves this process, each byte once and in order.
+pub struct OrderedStream<W> {
+    shown: String,
+    state: Mutex<Ordered<W>>,
+}
+
+struct Ordered<W> {
+    output: W,
+    /// So many bytes have left.
+    next: u64,
+    /// What waits, by offset: in memory, or so many bytes in the file at that
+    /// offset.
+    held: BTreeMap<u64, Held>,
+    in_memory: usize,
+    most_in_memory: usize,
+    file: Option<File>,
+    total: Option<u64>,
+}
+
+enum Held {
+    Memory(Vec<u8>),
+    File(u64),
+}
+
+impl<W: Write + Send> OrderedStream<W> {
+    /// To this output.
+    pub fn new(output: W, shown: &str) -> OrderedStream<W> {
+        OrderedStream::holding(output, shown, HELD_IN_MEMORY)
+    }
+
+    fn holding(output: W, shown: &str, most_in_memory: usize) -> OrderedStream<W> {
+        OrderedStream {
+            shown: shown.to_owned(),
+            state: Mutex::new(Ordered {
+                output,
+                next: 0,
+                held: BTreeMap::new(),
+                in_memory: 0,
+                most_in_memory,
+                file: None,
+                total: None,
+            }),
+        }
+    }
+}
+
+impl<W: Write> Ordered<W> {
+    fn put(&mut self, mut offset: u64, mut data: &[u8]) -> io::Result<()> {
+        // What left comes again where its stream was lost: it is the same.
+        let gone = self.next.saturating_sub(offset).min(data.len() as u64);
+        data = &data[gone as usize..];
+        offset += gone;
+        if data.is_empty() {
+            return Ok(());
+        }
+        if offset > self.next {
+            return self.hold(offset, data);
+        }
+        self.output.write_all(data)?;
+        self.next += data.len() as u64;
+        self.pass_held()?;
+        self.output.flush()
+    }
+
+    fn hold(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
+        if self.held.contains_key(&offset) {
+            return Ok(());
+        }
+        let held = match self.in_memory + data.len() <= self.most_in_memory {
+            true => {
+                self.in_memory += data.len();
+                Held::Memory(data.to_vec())
+            }
+            false => {
+                let file = match &mut self.file {
+                    Some(file) => file,
+                    none => none.insert(nameless_file(&std::env::temp_dir())?),
+                };
+                file.write_all_at(data, offset)?;
+                Held::File(data.len() as u64)
+            }
+        };
+        self.held.insert(offset, held);
+        Ok(())
+    }
+
+    /// Passes on what waited for what has just left.
+    fn pass_held(&mut self) -> io::Result<()> {
+        while let Some(first) = self.held.first_entry() {
+            let offset = *first.key();
+            if offset > self.next {
+                return Ok(());
+            }
+            match first.remove() {
+                Held::Memory(data) => {
+                    self.in_memory -= data.len();
+                    let gone = (self.next - offset).min(data.len() as u64) as usize;
+                    self.output.write_all(&data[gone..])?;
+                    self.next += (data.len() - gone) as u64;
+                }
+                Held::File(length) => self.pass_file(offset, length)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn pass_file(&mut self, offset: u64, length: u64) -> io::Result<()> {
+        let Some(file) = &self.file else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
+        let mut buffer = vec![0; PASS_BYTES];
+        while self.next < offset + length {
+            let left = (offset + length - self.next).min(PASS_BYTES as u64) as usize;
+            file.read_exact_at(&mut buffer[..left], self.next)?;
+            self.output.write_all(&buffer[..left])?;
+            self.next += left as u64;
+        }
+        // A file system that cannot gives the room back at the end.
+        let hole = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
+        let _ = rustix::fs::fallocate(file, hole, offset, length);
+        Ok(())
+    }
+}
+
+impl<W: Write + Send> DataStream for OrderedStream<W> {
+    fn put(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        lock(&self.state).put(offset, data)
+    }
+
+    fn handle_end(&self, total: u64) {
+        lock(&self.state).total = Some(total);
+    }
+
+    fn finish(&self, _mode: u32) -> io::Result<()> {
+        let mut state = lock(&self.state);
+        match state.total == Some(state.next) {
+            true => state.output.flush(),
+            false => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
+    fn shown(&self) -> &str {
+        &self.shown
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::forgetting::ForgettingStorage;
+    use crate::storage::roots::Confined;
+
+    /// What it writes into can be looked at.
+    #[derive(Clone, Default)]
+    struct Shared(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Shared {
+        fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+            lock(&self.0).extend_from_slice(data);
+            Ok(data.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_comes_in_any_order_leaves_in_one() {
+        let data: Vec<u8> = (0..200_000_u32).map(|n| (n * 7 % 251) as u8).collect();
+        for (most_in_memory, step) in [(0, 13), (10_000, 29), (1 << 20, 3)] {
+            let output = Shared::default();
+            let stream = OrderedStream::holding(output.clone(), "-", most_in_memory);
+            let pieces: Vec<&[u8]> = data.chunks(997).collect();
+            // A step that has no divisor in common with their number visits all.
+            assert_eq!(pieces.len(), 201);
+            let order = (0..201).map(|number| (number * step + 5) % 201);
+            let order: Vec<usize> = match step {
+                3 => (0..201).rev().collect(),
+                _ => order.collect(),
+            };
+            for &at in &order {
+                stream.put(at as u64 * 997, pieces[at]).unwrap();
+                // A lost stream's block comes again.
+                stream.put(at as u64 * 997, pieces[at]).unwrap();
+            }
+            assert!(*lock(&output.0) == data, "{most_in_memory}");
+            assert!(stream.finish(0).is_err(), "nobody said how long it is");
+            stream.handle_end(data.len() as u64);
+            stream.finish(0).unwrap();
+            assert_eq!(lock(&stream.state).in_memory, 0);
+        }
+    }
+
+    #[test]
+    fn a_stream_with_a_gap_is_not_whole() {
+        let stream = OrderedStream::new(Shared::default(), "-");
+        stream.put(0, b"abc").unwrap();
+        stream.put(5, b"xyz").unwrap();
+        stream.handle_end(8);
+        let error = stream.finish(0).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+        stream.put(3, b"de").unwrap();
+        stream.finish(0).unwrap();
+    }
+
+    fn stream(storage: &ForgettingStorage) -> FileStream {
+        FileStream::open(&Confined(storage.root()), b"y.tar", 7).unwrap()
+    }
+
+    fn names(storage: &ForgettingStorage) -> Vec<String> {
+        let mut list = storage.root().list().unwrap();
+        let mut names = Vec::new();
+        while let Some(listed) = list.next_name().unwrap() {
+            names.push(String::from_utf8(listed.name.into_vec()).unwrap());
+        }
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_file_gets_its_name_when_it_is_whole_and_durable() {
+        let storage = ForgettingStorage::new();
+        let stream = stream(&storage);
+        stream.put(3, b"def").unwrap();
+        stream.handle_end(6);
+        let error = stream.finish(0o640).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+        assert!(!names(&storage).contains(&"y.tar".to_owned()));
+        stream.put(0, b"abc").unwrap();
+        stream.finish(0o640).unwrap();
+        // A crash forgets nothing of it.
+        let after = storage.crash(1);
+        let file = after
+            .root()
+            .open_file(b"y.tar", DataMode::Buffered)
+            .unwrap();
+        let mut data = [0; 9];
+        assert_eq!(file.read_at(&mut data, 0).unwrap(), 6);
+        assert_eq!(&data[..6], b"abcdef");
+        assert_eq!(file.status().unwrap().mode, 0o640);
+    }
+
+    #[test]
+    fn what_is_given_up_leaves_nothing() {
+        let storage = ForgettingStorage::new();
+        let short = stream(&storage);
+        short.put(0, b"abc").unwrap();
+        assert_eq!(names(&storage).len(), 1);
+        drop(short);
+        assert_eq!(names(&storage), Vec::<String>::new());
+    }
+
+    #[test]
+    fn offsets_beyond_all_files_are_refused() {
+        let storage = ForgettingStorage::new();
+        let stream = stream(&storage);
+        for offset in [u64::MAX, LARGEST_FILE_BYTES] {
+            assert!(stream.put(offset, b"abc").is_err(), "{offset}");
+        }
+        stream.handle_end(u64::MAX);
+        assert!(stream.finish(0o600).is_err());
+    }
+
+    #[test]
+    fn a_directory_is_no_place_for_a_stream() {
+        let storage = ForgettingStorage::new();
+        storage.root().make_directory(b"sub", 0o755).unwrap();
+        for path in [&b"sub"[..], b"sub/", b"", b".", b"x/.."] {
+            let opened = FileStream::open(&Confined(storage.root()), path, 1);
+            assert!(opened.is_err(), "{path:?}");
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! A token bucket: how much may go now at a rate, and when more may. No clock
+//! and no threads: time is an argument.
+
+use std::time::Duration;
+
+use longhaul_units::Moment;
+
+/// What nobody used is kept for so much of a second: enough that a thread that
+/// wakes late loses nothing, and little for the path.
+const KEPT_PARTS_OF_A_SECOND: u64 = 20;
+
+/// One write is at most such a part of a second's worth, so that streams take
+/// turns and nothing goes in lumps.
+const WRITES_A_SECOND: u64 = 100;
+
+/// The least that is kept or written at once, in bytes: less would be more
+/// framing than data.
+const LEAST_BYTES: u64 = 1 << 10;
+
+/// The largest write in bytes: larger ones save nothing.
+const LARGEST_WRITE_BYTES: u64 = 64 << 10;
+
+/// Nanoseconds in a second; tokens are counted in bytes times this, so that
+/// nothing is ever rounded.
+const SECOND: u128 = 1_000_000_000;
+
+/// A bucket that fills at a rate. In any span of time what it lets go is at
+/// most rate times span and [`TokenBucket::kept_bytes`].
+#[derive(Clone, Debug)]
+pub struct TokenBucket {
+    /// Bytes per second; none without bound.
+    rate: Option<u64>,
+    /// Bytes times [`SECOND`] that may go at `at`.
+    tokens: u128,
+    at: Moment,
+}
+
+impl TokenBucket {
+    /// A full one; `rate` is in bytes per second, 0 counts as 1.
+    pub fn new(rate: Option<u64>, now: Moment) -> TokenBucket {
+        let mut bucket = TokenBucket {
+            rate: rate.map(|rate| rate.max(1)),
+            tokens: 0,
+            at: now,
+        };
+        bucket.tokens = bucket.most();
+        bucket
+    }
+
+    /// Bytes beyond rate times span that may go in any span: a twentieth of a
+    /// second's worth, at least 1 KiB. 0 without a bound.
+    pub fn kept_bytes(&self) -> u64 {
+        self.rate
+            .map_or(0, |rate| (rate / KEPT_PARTS_OF_A_SECOND).max(LEAST_BYTES))
+    }
+
+    /// Bytes that are to be asked for at once, at most; none without a bound.
+    pub fn write_bytes(&self) -> Option<usize> {
+        let bytes = |rate: u64| (rate / WRITES_A_SECOND).clamp(LEAST_BYTES, LARGEST_WRITE_BYTES);
+        self.rate.map(|rate| bytes(rate) as usize)
+    }
+
+    /// Another rate from now on.
+    pub fn set_rate(&mut self, rate: Option<u64>, now: Moment) {
+        self.fill(now);
+        self.rate = rate.map(|rate| rate.max(1));
+        self.tokens = self.tokens.min(self.most());
+    }
+
+    /// Takes what is about to go: none where it may go now, else how long that
+    /// takes yet, and nothing is taken. More than [`TokenBucket::kept_bytes`] at
+    /// once never may.
+    pub fn take(&mut self, bytes: usize, now: Moment) -> Option<Duration> {
+        let rate = u128::from(self.rate?);
+        self.fill(now);
+        let needed = bytes as u128 * SECOND;
+        match self.tokens.checked_sub(needed) {
+            Some(left) => {
+                self.tokens = left;
+                None
+            }
+            None => {
+                let nanoseconds = (needed - self.tokens).div_ceil(rate);
+                let nanoseconds = u64::try_from(nanoseconds).unwrap_or(u64::MAX);
+                Some(Duration::from_nanos(nanoseconds))
+            }
+        }
+    }
+
+    fn most(&self) -> u128 {
+        u128::from(self.kept_bytes()) * SECOND
+    }
+
+    fn fill(&mut self, now: Moment) {
+        let passed = (now - self.at).as_nanos();
+        self.at = self.at.max(now);
+        let came = passed * u128::from(self.rate.unwrap_or(0));
+        self.tokens = self.tokens.saturating_add(came).min(self.most());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sends without a pause, in writes as it says, until `end`; gives when how
+    /// many bytes went.
+    fn send(bucket: &mut TokenBucket, from: Moment, end: Moment) -> Vec<(Moment, usize)> {
+        let (mut now, mut sent) = (from, Vec::new());
+        let write = bucket.write_bytes().unwrap();
+        while now < end {
+            match bucket.take(write, now) {
+                Some(wait) => {
+                    assert!(!wait.is_zero(), "a wait passes");
+                    now = now + wait;
+                }
+                None => sent.push((now, write)),
+            }
+        }
+        sent
+    }
+
+    fn bytes_between(sent: &[(Moment, usize)], from: Moment, to: Moment) -> u64 {
+        let within = sent.iter().filter(|(at, _)| (from..=to).contains(at));
+        within.map(|(_, bytes)| *bytes as u64).sum()
+    }
+
+    fn seconds(seconds: f64) -> Moment {
+        Moment((seconds * 1e9) as u64)
+    }
+
+    #[test]
+    fn the_rate_is_kept_and_reached_whatever_it_is() {
+        for rate in [1000, 64 << 10, 10_000_000, 1_250_000_000, 100_000_000_000] {
+            let mut bucket = TokenBucket::new(Some(rate), Moment(0));
+            let sent = send(&mut bucket, Moment(0), seconds(10.0));
+            let total = bytes_between(&sent, Moment(0), seconds(10.0));
+            let kept = bucket.kept_bytes();
+            assert!(total <= 10 * rate + kept, "{rate}: {total}");
+            let write = bucket.write_bytes().unwrap() as u64;
+            assert!(total + write >= 10 * rate, "{rate}: {total}");
+        }
+    }
+
+    #[test]
+    fn no_span_has_more_than_its_share_and_what_is_kept() {
+        let rate = 1_000_000;
+        let mut bucket = TokenBucket::new(Some(rate), Moment(0));
+        let mut sent = send(&mut bucket, Moment(0), seconds(1.0));
+        // An hour's pause is worth no more than what is kept.
+        sent.extend(send(&mut bucket, seconds(3600.0), seconds(3601.0)));
+        for from in [0.0, 0.37, 0.9, 3599.0, 3600.0, 3600.4] {
+            for span in [0.0, 0.001, 0.02, 0.3, 1.0] {
+                let bytes = bytes_between(&sent, seconds(from), seconds(from + span));
+                let most = (rate as f64 * span) as u64 + bucket.kept_bytes();
+                assert!(bytes <= most, "{from} {span}: {bytes} of {most}");
+            }
+        }
+        assert_eq!(bucket.kept_bytes(), 50_000);
+    }
+
+    #[test]
+    fn a_rate_changes_while_it_runs() {
+        let mut bucket = TokenBucket::new(Some(1_000_000), Moment(0));
+        let fast = send(&mut bucket, Moment(0), seconds(2.0));
+        bucket.set_rate(Some(100_000), seconds(2.0));
+        let slow = send(&mut bucket, seconds(2.0), seconds(4.0));
+        let bytes = |sent: &[(Moment, usize)]| bytes_between(sent, Moment(0), Moment(u64::MAX));
+        assert!((2_000_000..=2_050_000).contains(&bytes(&fast)));
+        assert!(
+            (198_000..=205_000).contains(&bytes(&slow)),
+            "{}",
+            bytes(&slow)
+        );
+        bucket.set_rate(None, seconds(4.0));
+        assert_eq!(bucket.take(usize::MAX, seconds(4.0)), None);
+        assert_eq!((bucket.write_bytes(), bucket.kept_bytes()), (None, 0));
+        // What went without a bound is not paid for later, and nothing is given.
+        bucket.set_rate(Some(1000), seconds(5.0));
+        assert!(bucket.take(1, seconds(5.0)).is_some());
+    }
+
+    #[test]
+    fn a_clock_that_steps_back_gives_nothing() {
+        let mut bucket = TokenBucket::new(Some(1000), seconds(5.0));
+        assert_eq!(bucket.take(1024, seconds(5.0)), None);
+        assert!(bucket.take(1, seconds(1.0)).is_some());
+        assert_eq!(bucket.take(1, seconds(1.0)), bucket.take(1, seconds(5.0)));
+    }
+}

@@ -1,0 +1,149 @@
+//! The rate of a whole transfer, at the end that sends: its streams take turns
+//! at one token bucket.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use longhaul_proto::message::{Message, Tuning};
+use longhaul_units::Moment;
+
+use super::bucket::TokenBucket;
+use super::{Machine, Transfer};
+use crate::net::StreamWriter;
+use crate::queue::lock;
+use crate::send::seal::SealedBlock;
+
+/// Where the streams' writers wait for their turn, and then for the bucket.
+pub(super) struct Pacing {
+    /// There is a bound; without one nobody takes the lock.
+    bound: AtomicBool,
+    turns: Mutex<Turns>,
+    changed: Condvar,
+}
+
+struct Turns {
+    bucket: TokenBucket,
+    /// The number of who comes next, and of whose turn it is.
+    next: u64,
+    current: u64,
+}
+
+impl Turns {
+    /// As [`TokenBucket::take`]; a rate that became smaller keeps less than was
+    /// asked for.
+    fn take(&mut self, bytes: usize, now: Moment) -> Option<Duration> {
+        let most = usize::try_from(self.bucket.kept_bytes()).unwrap_or(usize::MAX);
+        self.bucket.take(bytes.min(most), now)
+    }
+}
+
+impl Pacing {
+    /// At so many bytes per second; none without bound.
+    pub fn new(rate: Option<u64>) -> Pacing {
+        Pacing {
+            bound: AtomicBool::new(rate.is_some()),
+            turns: Mutex::new(Turns {
+                bucket: TokenBucket::new(rate, Moment(0)),
+                next: 0,
+                current: 0,
+            }),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// Another rate from now on.
+    pub fn set(&self, rate: Option<u64>, now: Moment) {
+        lock(&self.turns).bucket.set_rate(rate, now);
+        self.bound.store(rate.is_some(), Ordering::Relaxed);
+        self.changed.notify_all();
+    }
+
+    /// Bytes to write at once; none without bound.
+    fn write_bytes(&self) -> Option<usize> {
+        let bound = self.bound.load(Ordering::Relaxed);
+        bound
+            .then(|| lock(&self.turns).bucket.write_bytes())
+            .flatten()
+    }
+
+    /// Waits until so many bytes may go; who came first goes first.
+    fn wait_for(&self, bytes: usize, now: impl Fn() -> Moment) {
+        let mut turns = lock(&self.turns);
+        let own = turns.next;
+        turns.next += 1;
+        while turns.current != own {
+            let waited = self.changed.wait(turns);
+            turns = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        while let Some(wait) = turns.take(bytes, now()) {
+            let waited = self.changed.wait_timeout(turns, wait);
+            turns = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        turns.current += 1;
+        self.changed.notify_all();
+    }
+}
+
+impl Transfer {
+    /// Bytes per second of all streams together at most, from now on, whichever
+    /// end sends; none without bound. In no span more goes than rate times span
+    /// and a twentieth of a second's worth (at least 1 KiB).
+    pub fn limit(&self, rate: Option<u64>) {
+        let mut shared = self.lock();
+        match shared.machine {
+            Machine::Sending(_) => self.pacing.set(rate, self.now()),
+            Machine::Receiving(_) => {
+                let tuning = Tuning {
+                    limit: Some(rate.unwrap_or(0)),
+                    ..shared.tuning.clone()
+                };
+                shared.say(&Message::Tune(tuning));
+                shared.wake_writers();
+            }
+        }
+    }
+
+    /// What the other end, or whoever steers, says of the rate.
+    pub(super) fn limit_as(&self, tuning: &Tuning) {
+        if let Some(limit) = tuning.limit {
+            self.pacing
+                .set(Some(limit).filter(|limit| *limit > 0), self.now());
+        }
+    }
+
+    /// Nobody waits for the rate any more: the session is over.
+    pub(super) fn end_pacing(&self) {
+        if self.pacing.bound.load(Ordering::Relaxed) {
+            self.pacing.set(None, self.now());
+        }
+    }
+
+    /// Writes a block, at the transfer's rate; gives the time that was spent
+    /// writing.
+    pub(super) fn send_block(
+        &self,
+        writer: &mut dyn StreamWriter,
+        block: &SealedBlock,
+    ) -> io::Result<Duration> {
+        let mut left = [block.frame(), block.payload()];
+        let mut spent = Duration::ZERO;
+        while left.iter().any(|part| !part.is_empty()) {
+            let most = self.pacing.write_bytes().unwrap_or(usize::MAX);
+            let now = left.map(|part| part.len());
+            let first = now[0].min(most);
+            let second = now[1].min(most - first);
+            if most < usize::MAX {
+                self.pacing.wait_for(first + second, || self.now());
+            }
+            let began = Instant::now();
+            let [(head, frame), (body, payload)] =
+                [left[0].split_at(first), left[1].split_at(second)];
+            writer.write_all(&[head, body])?;
+            spent += began.elapsed();
+            left = [frame, payload];
+        }
+        Ok(spent)
+    }
+}

@@ -1,0 +1,89 @@
+//! One stream of data over connections that die, and a rate that is changed while
+//! it is kept.
+
+use std::io::Cursor;
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul_engine::recv::landing::Destination;
+use longhaul_engine::recv::stream::FileStream;
+use longhaul_engine::send::source::{Source, Sources, What};
+use longhaul_engine::send::stream::StreamSource;
+use longhaul_engine::session::{Event, TransferSettings, Watch};
+use longhaul_engine::storage::DataMode;
+use longhaul_engine::storage::forgetting::ForgettingStorage;
+use longhaul_engine::storage::measuring::{ZERO_NAME, sink, zero_source};
+
+use crate::support::ends::{Ends, OnlyRoot, arrival, settings, watch};
+
+/// Pieces of a 64th of this are held in memory, 16 at a time.
+const BYTES: usize = 4 << 20;
+
+#[test]
+fn a_stream_of_data_outlives_its_connections() {
+    let data: Vec<u8> = (0..BYTES).map(|at| (at * 7 % 251) as u8).collect();
+    let input = Box::new(Cursor::new(data.clone()));
+    let source = StreamSource::new(input, BYTES / 64, BYTES / 4, 0o640);
+    let to = ForgettingStorage::new();
+    let stream = FileStream::open(&OnlyRoot(to.root()), b"whole", 1).unwrap();
+    let kept = Arc::clone(&source);
+    let letting_go: Watch = Arc::new(move |event| match event {
+        Event::Committed { path, .. } => kept.let_go(&path),
+        other => panic!("{other:?}"),
+    });
+    let settings = TransferSettings {
+        asks: false,
+        ..settings()
+    };
+    let ends = Ends::start_watched(
+        settings,
+        Sources::new(vec![source.source("-")]),
+        Destination::stream(Arc::new(stream), arrival()),
+        (letting_go, Arc::default()),
+        watch(),
+    );
+    // Each connection carries a part, and is lost.
+    let mut over = false;
+    for number in 0..5_u32 {
+        let enough = u64::from(number + 1) * BYTES as u64 / 8;
+        let Some(connection) = ends.join_killable(number) else {
+            break;
+        };
+        while !over && ends.receiver.progress().disk_bytes < enough {
+            over = ends.sender.wait_for(Duration::from_micros(100));
+        }
+        connection.shutdown();
+    }
+    assert!(!over, "it was done too soon to lose anything");
+    assert!(ends.join(5, false));
+    assert!(ends.finish("a stream").is_complete());
+    let file = to.root().open_file(b"whole", DataMode::Buffered).unwrap();
+    let mut found = vec![0; BYTES + 1];
+    assert_eq!(file.read_at(&mut found, 0).unwrap(), BYTES);
+    assert!(found[..BYTES] == data[..]);
+    assert_eq!(file.status().unwrap().mode, 0o640);
+    assert_eq!(source.whole().map(|whole| whole.bytes), Some(BYTES as u64));
+}
+
+#[test]
+fn whoever_receives_can_change_the_rate() {
+    // At this rate it would take ten hours.
+    let settings = TransferSettings {
+        limit: Some(1000),
+        ..settings()
+    };
+    let zeros = Source {
+        directory: zero_source(36 << 20),
+        what: What::File {
+            name: ZERO_NAME.into(),
+            landing: ZERO_NAME.into(),
+        },
+        shown: "zero:".to_owned(),
+    };
+    let there = Destination::sink(sink(), arrival());
+    let ends = Ends::start(settings, Sources::new(vec![zeros]), there);
+    ends.join(0, false);
+    ends.join(1, false);
+    ends.receiver.limit(Some(1 << 30));
+    assert!(ends.finish("a rate").is_complete());
+}
