@@ -4,11 +4,13 @@
 //! - [`admission`]: what a stream's first frame asks for, and whether it may
 //! - [`calls`]: what a far side of SSH does beside its channel
 //! - [`sessions`]: the sessions that run
+//! - [`vouched`]: hosts that a principal has let in
 
 mod admission;
 mod calls;
 mod sessions;
 mod setup;
+mod vouched;
 
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -30,6 +32,7 @@ use crate::messages::{Exit, Stop, finish, say};
 use admission::Visitor;
 pub use calls::Client;
 use sessions::Sessions;
+use vouched::Vouched;
 
 /// How long a stranger may take for his first frame.
 const FIRST_FRAME: Duration = Duration::from_secs(10);
@@ -61,6 +64,7 @@ pub struct Daemon {
     principals: RwLock<Arc<Principals>>,
     sessions: Sessions,
     gate: Gate,
+    vouched: Vouched,
     stopping: AtomicBool,
     /// The only one who may come, where a single session is run for him.
     client: Option<Client>,
@@ -85,6 +89,7 @@ fn serve(arguments: ServeArguments) -> Result<Exit, Stop> {
         principals: RwLock::new(Arc::new(setup.principals)),
         sessions: Sessions::new(arguments.sessions as usize),
         gate: Gate::new(GateLimits::default()),
+        vouched: Vouched::default(),
         stopping: AtomicBool::new(false),
         terms: Terms {
             allow_clear: arguments.allow_clear,
@@ -138,6 +143,7 @@ impl Daemon {
             principals: RwLock::new(Arc::new(Principals::owner("ssh", client.key))),
             sessions: Sessions::new(1),
             gate: Gate::new(GateLimits::default()),
+            vouched: Vouched::default(),
             stopping: AtomicBool::new(false),
             client: Some(client),
         })

@@ -8,6 +8,8 @@
 //!                               <-      Welcome | Refused       one round trip
 //!   Hello { Join { secret } }   ->
 //!                               <-      Joined | Refused        each further stream
+//!   Hello { Vouch { key } }     ->
+//!                               <-      Vouched | Refused       for another host
 //! ```
 
 use minicbor::{Decode, Encode};
@@ -118,6 +120,22 @@ pub enum Purpose {
     /// One more stream of a session.
     #[n(1)]
     Join(#[n(0)] Join),
+    /// Another host shall be let in as the same principal.
+    #[n(2)]
+    Vouch(#[n(0)] Vouch),
+}
+
+/// Asks to let in another host, which opens one session with the key's
+/// certificate as its proof.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Vouch {
+    /// Who asks.
+    #[n(0)]
+    pub credential: Option<Credential>,
+    /// SHA-256 of the public key of the other host's certificate.
+    #[cbor(n(1), with = "minicbor::bytes")]
+    pub key: [u8; 32],
 }
 
 /// Joins a session.
@@ -290,6 +308,18 @@ pub enum Answer {
     /// It did not.
     #[n(2)]
     Refused(#[n(0)] Refused),
+    /// The other host will be let in.
+    #[n(3)]
+    Vouched(#[n(0)] Vouched),
+}
+
+/// Another host will be let in.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Vouched {
+    /// Seconds within which it must open its session.
+    #[n(0)]
+    pub seconds: u32,
 }
 
 /// A session was opened.

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use longhaul_proto::frame::{self, FrameError, FrameHeader, FrameKind, HEADER_BYTES};
 use longhaul_proto::handshake::{
-    Answer, Feature, Hello, Join, Joined, PROTOCOL_VERSION, Purpose, Refused, Request, Welcome,
+    Answer, Feature, Hello, Join, Joined, PROTOCOL_VERSION, Purpose, Refused, Request, Vouch,
+    Vouched, Welcome,
 };
 use minicbor::{Decode, Encode};
 
@@ -136,7 +137,7 @@ pub fn open(
     match receive(stream, deadline)? {
         Answer::Welcome(welcome) => Ok(welcome),
         Answer::Refused(refused) => Err(OpenError::Refused(refused)),
-        Answer::Joined(_) => Err(FrameError::Unexpected("an answer to another question").into()),
+        Answer::Joined(_) | Answer::Vouched(_) => Err(other_answer()),
     }
 }
 
@@ -150,7 +151,26 @@ pub fn join(stream: &mut Stream, join: Join, deadline: Duration) -> Result<Joine
     match receive(stream, deadline)? {
         Answer::Joined(joined) => Ok(joined),
         Answer::Refused(refused) => Err(OpenError::Refused(refused)),
-        Answer::Welcome(_) => Err(FrameError::Unexpected("an answer to another question").into()),
+        Answer::Welcome(_) | Answer::Vouched(_) => Err(other_answer()),
+    }
+}
+
+fn other_answer() -> OpenError {
+    FrameError::Unexpected("an answer to another question").into()
+}
+
+/// Asks with a stream, which is then of no more use, that another host be let
+/// in.
+///
+/// # Errors
+///
+/// [`OpenError`].
+pub fn vouch(stream: &mut Stream, vouch: Vouch, deadline: Duration) -> Result<Vouched, OpenError> {
+    send(stream, &hello(Purpose::Vouch(vouch)))?;
+    match receive(stream, deadline)? {
+        Answer::Vouched(vouched) => Ok(vouched),
+        Answer::Refused(refused) => Err(OpenError::Refused(refused)),
+        Answer::Welcome(_) | Answer::Joined(_) => Err(other_answer()),
     }
 }
 
