@@ -4,6 +4,7 @@ pub mod clean;
 pub mod connection;
 pub mod cp;
 pub mod fingerprint;
+pub mod jobs;
 pub mod lab;
 pub mod peer;
 pub mod probe;

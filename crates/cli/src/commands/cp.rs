@@ -7,6 +7,8 @@ use longhaul_proto::handshake::{Landing, Purport};
 
 use super::run::{Fixed, Task, layer_settings, remote_flows};
 use crate::arguments::{CopyArguments, IntegrityArgument};
+use crate::between::steer;
+use crate::between::words::Sides;
 use crate::endpoint::Endpoint;
 use crate::messages::{Exit, Stop, finish};
 use crate::report::Report;
@@ -17,12 +19,21 @@ pub fn run(arguments: CopyArguments) -> Exit {
 }
 
 fn copy(arguments: CopyArguments) -> Result<Exit, Stop> {
+    if let Some(sides) = Sides::of(&arguments)? {
+        return steer::copy(&arguments, &sides);
+    }
+    if arguments.between.detach || arguments.between.through_local {
+        let text = "--detach and --through-local are for copies between two remote hosts: leave \
+                    them out";
+        return Err(Stop::new(Exit::Usage, text));
+    }
     let report = Report::new(arguments.json, arguments.quiet, arguments.manifest.clone())?;
     let report = report.naming(arguments.verbose);
     task(arguments)?.run(&report)
 }
 
-fn task(arguments: CopyArguments) -> Result<Task, Stop> {
+/// What is to be done.
+pub fn task(arguments: CopyArguments) -> Result<Task, Stop> {
     let integrity = match arguments.integrity {
         IntegrityArgument::Digest => Integrity::Digest,
         IntegrityArgument::Checksum => Integrity::Checksum,
@@ -75,5 +86,6 @@ fn task(arguments: CopyArguments) -> Result<Task, Stop> {
         remote_flows,
         fixed: Fixed::new(&arguments.layers),
         connection,
+        introduction: None,
     })
 }

@@ -7,6 +7,8 @@ use longhaul_proto::handshake::Request;
 
 use super::connection::{Connected, Daemon, Opened};
 use crate::arguments::ConnectionArguments;
+use crate::between::met::{Introduction, Met};
+use crate::between::speech::Reach;
 use crate::endpoint::Endpoint;
 use crate::messages::{Exit, Stop};
 use crate::ssh::far::Far;
@@ -18,6 +20,8 @@ pub enum Peer {
     Daemon(Box<Daemon>),
     /// A host that SSH reaches.
     Ssh(Arc<Far>),
+    /// A host that whoever started this job introduced.
+    Met(Arc<Met>),
 }
 
 impl Peer {
@@ -42,11 +46,32 @@ impl Peer {
         }
     }
 
+    /// The host of an endpoint, as it was introduced to this one.
+    pub fn introduced(
+        endpoint: &Endpoint,
+        arguments: &ConnectionArguments,
+        introduction: Introduction,
+    ) -> Result<Peer, Stop> {
+        match (endpoint, introduction.reach) {
+            (Endpoint::Daemon(remote), Reach::Daemon) => {
+                let daemon = Daemon::introduced(remote, arguments, introduction)?;
+                Ok(Peer::Daemon(Box::new(daemon)))
+            }
+            (Endpoint::Ssh(remote), Reach::Direct | Reach::Through) => {
+                let name = remote.destination.clone();
+                let met = Met::new(introduction, name, arguments.timeout)?;
+                Ok(Peer::Met(Arc::new(met)))
+            }
+            _ => Err(Stop::new(Exit::Usage, "this path is not at the other host")),
+        }
+    }
+
     /// Connects, and asks for nothing yet.
     pub fn connect(&self, fixed_block_bytes: Option<u32>) -> Result<Connected, Stop> {
         match self {
             Peer::Daemon(daemon) => daemon.connect(fixed_block_bytes),
             Peer::Ssh(far) => far.connect(fixed_block_bytes),
+            Peer::Met(met) => met.connect(fixed_block_bytes),
         }
     }
 
@@ -61,6 +86,7 @@ impl Peer {
         match self {
             Peer::Daemon(daemon) => daemon.open(connected, request, ahead),
             Peer::Ssh(far) => far.open(connected, request, ahead),
+            Peer::Met(met) => met.open(connected, request, ahead),
         }
     }
 
@@ -69,6 +95,7 @@ impl Peer {
         match self {
             Peer::Daemon(daemon) => daemon.dialer(opened, transfer),
             Peer::Ssh(far) => far.dialer(opened, transfer),
+            Peer::Met(met) => met.dialer(opened, transfer),
         }
     }
 
@@ -77,6 +104,7 @@ impl Peer {
         match self {
             Peer::Daemon(_) => None,
             Peer::Ssh(far) => far.route(),
+            Peer::Met(met) => Some(met.route()),
         }
     }
 }

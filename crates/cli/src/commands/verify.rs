@@ -40,6 +40,7 @@ fn verify(arguments: &VerifyArguments) -> Result<Exit, Stop> {
         remote_flows: remote_flows(&arguments.layers),
         fixed: Fixed::new(&arguments.layers),
         connection: arguments.connection.clone(),
+        introduction: None,
     };
     task.run(&Report::new(arguments.json, arguments.quiet, None)?)
 }

@@ -9,7 +9,7 @@ pub fn now() -> String {
 }
 
 /// Days and civil dates: Howard Hinnant's `civil_from_days`, for years from 1970.
-fn rfc3339(seconds: u64) -> String {
+pub fn rfc3339(seconds: u64) -> String {
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     let shifted = days + 719_468;
     let era = shifted / 146_097;

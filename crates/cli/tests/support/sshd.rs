@@ -37,6 +37,10 @@ pub struct Setting<'a> {
     /// Shell commands before it starts, in its namespaces, where `$far` is the
     /// user's home.
     pub before: &'a str,
+    /// What the client's ssh calls it; `dtn` if nothing.
+    pub name: &'a str,
+    /// In this network namespace, at this address.
+    pub within: Option<(&'a str, &'a str)>,
 }
 
 pub struct Sshd {
@@ -44,6 +48,8 @@ pub struct Sshd {
     place: TempDir,
     port: u16,
     wire: Option<Wire>,
+    name: String,
+    within: Option<(String, String)>,
 }
 
 /// Two network namespaces, the client's and the server's, with a wire.
@@ -87,7 +93,7 @@ impl Drop for Wire {
 const CLIENT: &str = "10.79.0.1";
 const SERVER: &str = "10.79.0.2";
 
-fn ip(arguments: &str) {
+pub fn ip(arguments: &str) {
     let mut command = Command::new("ip");
     command.args(arguments.split(' '));
     assert!(command.status().unwrap().success(), "ip {arguments}");
@@ -114,6 +120,13 @@ impl Sshd {
             place,
             port,
             wire: setting.apart.then(Wire::new),
+            name: match setting.name {
+                "" => "dtn".to_owned(),
+                name => name.to_owned(),
+            },
+            within: setting
+                .within
+                .map(|(host, address)| (host.to_owned(), address.to_owned())),
         };
         sshd.configure(setting.config);
         sshd.trust_host_key();
@@ -127,7 +140,7 @@ impl Sshd {
 
     fn configure(&self, more: &str) {
         let at = self.place.path().display();
-        let (port, address) = (self.port, self.address());
+        let (port, address, name) = (self.port, self.address(), &self.name);
         let server = format!(
             "{more}\nPort {port}\nListenAddress {address}\nHostKey {at}/host_key\n\
              AuthorizedKeysFile {at}/authorized\nPidFile none\nUsePAM no\nStrictModes no\n\
@@ -135,7 +148,7 @@ impl Sshd {
         );
         std::fs::write(self.at("sshd_config"), server).unwrap();
         let client = format!(
-            "Host dtn\n HostName {address}\n Port {port}\n User root\n IdentityFile {at}/user_key\n \
+            "Host {name}\n HostName {address}\n Port {port}\n User root\n IdentityFile {at}/user_key\n \
              IdentitiesOnly yes\n IdentityAgent none\n UserKnownHostsFile {at}/known_hosts\n \
              GlobalKnownHostsFile none\n StrictHostKeyChecking yes\n"
         );
@@ -169,8 +182,10 @@ impl Sshd {
             home = self.home().display(),
             config = self.at("sshd_config").display(),
         );
-        let mut command = match &self.wire {
-            Some(wire) => within(&wire.server, "unshare"),
+        let host = self.wire.as_ref().map(|wire| &wire.server);
+        let host = host.or(self.within.as_ref().map(|(host, _)| host));
+        let mut command = match host {
+            Some(host) => within(host, "unshare"),
             None => Command::new("unshare"),
         };
         command
@@ -187,11 +202,17 @@ impl Sshd {
         self.running = Some(running);
     }
 
-    fn address(&self) -> &'static str {
-        match self.wire {
-            Some(_) => SERVER,
-            None => "127.0.0.1",
+    fn address(&self) -> &str {
+        match (&self.wire, &self.within) {
+            (Some(_), _) => SERVER,
+            (None, Some((_, address))) => address,
+            (None, None) => "127.0.0.1",
         }
+    }
+
+    /// The client's ssh configuration for it.
+    pub fn client_config(&self) -> PathBuf {
+        self.at("ssh_config")
     }
 
     /// Nobody can connect to the server's ports for sessions.
@@ -250,7 +271,7 @@ impl Sshd {
     }
 }
 
-fn within(host: &str, program: impl AsRef<std::ffi::OsStr>) -> Command {
+pub fn within(host: &str, program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new("ip");
     command.args(["netns", "exec", host]).arg(program);
     command
