@@ -330,6 +330,9 @@ pub struct VerifyArguments {
     /// How the daemon is reached and known.
     #[command(flatten)]
     pub connection: ConnectionArguments,
+    /// How two remote hosts are joined.
+    #[command(flatten)]
+    pub between: BetweenArguments,
 }
 
 /// What `serve` takes.

@@ -68,6 +68,13 @@ fn a_tree_goes_from_one_host_to_the_other() {
     run(again.args(["-r", "left:data", "right:there"]))
         .expect(0)
         .says(&["already there", "direct connections between the two hosts"]);
+    let verify = || {
+        let mut command = lan.command("verify");
+        run(command.args(["left:data", "right:there/data"]))
+    };
+    verify().expect(0);
+    std::fs::write(there.join("one more"), "x").unwrap();
+    verify().expect(5).says(&["one more"]);
     let mut back = lan.copy();
     run(back.args(["right:there/data/hard", "-r", "left:back"])).expect(0);
     tree::assert_same(&there.join("hard"), &lan.left.home().join("back/hard"));

@@ -17,8 +17,10 @@ use super::follower;
 use super::job::{self, Job};
 use super::met::Introduction;
 use super::speech::{self, Begin, Channel, Listed, Order, State, Told};
-use crate::arguments::{Arguments, Command, CopyArguments, Ports, RemoteArguments};
-use crate::commands::cp;
+use crate::arguments::{
+    Arguments, Command, CopyArguments, Ports, RemoteArguments, VerifyArguments,
+};
+use crate::commands::{cp, verify};
 use crate::messages::{Exit, Stop, finish};
 use crate::remote::{detach, introduce, listen_for_channels, unbuffered_input};
 use crate::report::Report;
@@ -49,7 +51,7 @@ pub fn run(arguments: &RemoteArguments) -> Result<Exit, Stop> {
     let Some(Order::Begin(begin)) = heard else {
         return Err(local("nobody said what is to be copied"));
     };
-    let copy = parse(&begin)?;
+    let asked = parse(&begin)?;
     let introduction = Introduction {
         identity,
         name: begin.host.clone(),
@@ -75,7 +77,7 @@ pub fn run(arguments: &RemoteArguments) -> Result<Exit, Stop> {
         Ok(()) => {
             // Without a thread he hears that his channel ends, and attaches.
             let _ = follower::start(&job, channel);
-            finish(copy_with(&job, copy, introduction))
+            finish(work(&job, asked, introduction))
         }
         Err(_) => Exit::Interrupted,
     };
@@ -84,27 +86,37 @@ pub fn run(arguments: &RemoteArguments) -> Result<Exit, Stop> {
     Ok(Exit::Done)
 }
 
+/// What a job does.
+enum Work {
+    Copy(Box<CopyArguments>),
+    Verify(Box<VerifyArguments>),
+}
+
 /// What the words ask for.
-fn parse(begin: &Begin) -> Result<CopyArguments, Stop> {
+fn parse(begin: &Begin) -> Result<Work, Stop> {
     let words = begin.words.iter();
     let words = words.map(|word| OsString::from_vec(word.to_vec()));
     let line = std::iter::once(OsString::from("longhaul")).chain(words);
     match Arguments::try_parse_from(line).map_err(local)?.command {
-        Command::Cp(arguments) => Ok(arguments),
+        Command::Cp(arguments) => Ok(Work::Copy(Box::new(arguments))),
+        Command::Verify(arguments) => Ok(Work::Verify(Box::new(arguments))),
         _ => Err(local("this is no copy")),
     }
 }
 
-fn copy_with(
-    job: &Arc<Job>,
-    arguments: CopyArguments,
-    introduction: Introduction,
-) -> Result<Exit, Stop> {
-    let report = Report::new(arguments.json, arguments.quiet, None)?.naming(arguments.verbose);
+fn work(job: &Arc<Job>, work: Work, introduction: Introduction) -> Result<Exit, Stop> {
+    let (json, quiet, verbose) = match &work {
+        Work::Copy(arguments) => (arguments.json, arguments.quiet, arguments.verbose),
+        Work::Verify(arguments) => (arguments.json, arguments.quiet, false),
+    };
+    let report = Report::new(json, quiet, None)?.naming(verbose);
     let outlet: Arc<Job> = Arc::clone(job);
     report.tell_progress(outlet);
     job.cancel_by(report.interrupter());
-    let mut task = cp::task(arguments)?;
+    let mut task = match work {
+        Work::Copy(arguments) => cp::task(*arguments)?,
+        Work::Verify(arguments) => verify::task(&arguments)?,
+    };
     task.introduction = Some(introduction);
     task.run(&report)
 }

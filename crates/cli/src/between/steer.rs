@@ -12,8 +12,7 @@ use super::speech::{self, Begin, Listed, Order, Reach, State, Told};
 use super::started;
 use super::through::{Carried, End};
 use super::watch::{Left, Manner, Watched, cancel_at_signal};
-use super::words::{Sides, named, words};
-use crate::arguments::CopyArguments;
+use super::words::{Asked, Sides, named};
 use crate::endpoint::{Endpoint, Remote, SshRemote};
 use crate::messages::{Exit, Stop, say};
 use crate::ssh::command::{FarSide, RELEASE, Role};
@@ -73,14 +72,14 @@ struct Arrived {
 }
 
 impl Arrived {
-    fn at(destination: &str, arguments: &CopyArguments, role: Role) -> Result<Arrived, Stop> {
-        let ssh = &arguments.connection.ssh;
+    fn at(destination: &str, asked: &Asked<'_>, role: Role) -> Result<Arrived, Stop> {
+        let ssh = &asked.connection.ssh;
         let side = FarSide {
             role,
             program: ssh.remote_longhaul.clone(),
-            memory: arguments.layers.memory.0,
-            linger: arguments.connection.timeout,
-            expiry: arguments.expire_leftovers,
+            memory: asked.memory.0,
+            linger: asked.connection.timeout,
+            expiry: asked.expiry,
             ports: ssh.ports.unwrap_or_default(),
         };
         let far = Far::in_role(destination, ssh, side)?;
@@ -144,15 +143,15 @@ impl Arrived {
     }
 }
 
-/// Copies.
+/// Does it.
 ///
 /// # Errors
 ///
 /// Where it could not be begun, or was lost sight of.
-pub fn copy(arguments: &CopyArguments, sides: &Sides) -> Result<Exit, Stop> {
+pub fn run(asked: &Asked<'_>, sides: &Sides) -> Result<Exit, Stop> {
     let plan = Plan::of(sides)?;
-    let words = words(arguments, sides.paths(plan.at_source))?;
-    let reach = match (&plan.other, arguments.between.through_local) {
+    let words = (asked.words)(sides.paths(plan.at_source))?;
+    let reach = match (&plan.other, asked.between.through_local) {
         (Other::Ssh(_), false) => Reach::Direct,
         (Other::Ssh(_), true) => Reach::Through,
         (Other::Daemon(_), false) => Reach::Daemon,
@@ -163,38 +162,42 @@ pub fn copy(arguments: &CopyArguments, sides: &Sides) -> Result<Exit, Stop> {
     };
     let begin = Begin {
         words: words.into_iter().map(Into::into).collect(),
-        from: shown_sources(arguments),
-        to: arguments.paths.last().map_or(String::new(), |to| named(to)),
+        from: shown_sources(asked),
+        to: asked.paths.last().map_or(String::new(), |to| named(to)),
         reach,
         host: plan.runs.destination.clone(),
     };
-    let runs = Arrived::at(&plan.runs.destination, arguments, Role::Drive)?;
+    let runs = Arrived::at(&plan.runs.destination, asked, Role::Drive)?;
     match plan.other {
         Other::Ssh(other) => {
             let role = match reach {
                 Reach::Through => Role::Session,
                 Reach::Direct | Reach::Daemon => Role::Meet,
             };
-            let other = Arrived::at(&other.destination, arguments, role)?;
+            let other = Arrived::at(&other.destination, asked, role)?;
             runs.hear_of(&other.introduced())?;
             other.hear_of(&runs.introduced())?;
             match reach {
-                Reach::Through => through(&runs, other, arguments, &begin),
-                Reach::Direct | Reach::Daemon => direct(&runs, other, arguments, &begin),
+                Reach::Through => through(&runs, other, asked, &begin),
+                Reach::Direct | Reach::Daemon => direct(&runs, other, asked, &begin),
             }
         }
         Other::Daemon(daemon) => {
-            runs.hear_of(&super::vouch::vouch(daemon, &runs.greeting, arguments)?)?;
-            run(&runs, arguments, &begin).map(Left::exit)
+            runs.hear_of(&super::vouch::vouch(
+                daemon,
+                &runs.greeting,
+                asked.connection,
+            )?)?;
+            begin_job(&runs, asked, &begin).map(Left::exit)
         }
     }
 }
 
-fn shown_sources(arguments: &CopyArguments) -> String {
-    let (_, sources) = arguments
+fn shown_sources(asked: &Asked<'_>) -> String {
+    let sources = asked
         .paths
         .split_last()
-        .unwrap_or((&arguments.paths[0], &[]));
+        .map_or(&[][..], |(_, sources)| sources);
     let first = sources.first().map_or(String::new(), |first| named(first));
     match sources.len() {
         0 | 1 => first,
@@ -203,12 +206,7 @@ fn shown_sources(arguments: &CopyArguments) -> String {
 }
 
 /// The two connect to each other.
-fn direct(
-    runs: &Arrived,
-    other: Arrived,
-    arguments: &CopyArguments,
-    begin: &Begin,
-) -> Result<Exit, Stop> {
+fn direct(runs: &Arrived, other: Arrived, asked: &Asked<'_>, begin: &Begin) -> Result<Exit, Stop> {
     let why: Arc<Mutex<Option<String>>> = Arc::default();
     let kept = Arc::clone(&why);
     let Arrived {
@@ -229,7 +227,7 @@ fn direct(
     };
     let listening = thread.spawn(listen);
     listening.map_err(|error| Stop::because(Exit::Local, error))?;
-    let left = run(runs, arguments, begin);
+    let left = begin_job(runs, asked, begin);
     let why = why.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let (Ok(Left::Ended(code)), Some(why)) = (&left, why)
         && *code == Exit::Connection.code()
@@ -246,24 +244,19 @@ fn direct(
 }
 
 /// Everything goes through this host.
-fn through(
-    runs: &Arrived,
-    other: Arrived,
-    arguments: &CopyArguments,
-    begin: &Begin,
-) -> Result<Exit, Stop> {
+fn through(runs: &Arrived, other: Arrived, asked: &Asked<'_>, begin: &Begin) -> Result<Exit, Stop> {
     let ends = [runs.end_of()?, other.end_of()?];
     let role = Role::Join(ends[0].channel.clone());
-    let joined = Arrived::at(&runs.far.start().destination, arguments, role)?;
+    let joined = Arrived::at(&runs.far.start().destination, asked, role)?;
     let carried = Carried::begin([joined.channel, other.channel], ends);
     let carried = carried.map_err(|error| Stop::because(Exit::Local, error))?;
-    let left = run(runs, arguments, begin);
+    let left = begin_job(runs, asked, begin);
     drop((carried, joined.process, other.process));
     left.map(Left::exit)
 }
 
 /// Begins the job and shows it.
-fn run(runs: &Arrived, arguments: &CopyArguments, begin: &Begin) -> Result<Left, Stop> {
+fn begin_job(runs: &Arrived, asked: &Asked<'_>, begin: &Begin) -> Result<Left, Stop> {
     let order = speech::frame_of(&Order::Begin(begin.clone())).map_err(|_| {
         let text = "the sources' names are longer together than one command may have: copy the \
                     directory they are in, or use several commands";
@@ -285,9 +278,9 @@ fn run(runs: &Arrived, arguments: &CopyArguments, begin: &Begin) -> Result<Left,
         host,
     };
     let left = watched.follow(Manner {
-        json: arguments.json,
-        quiet: arguments.quiet,
-        begins: arguments.between.detach,
+        json: asked.json,
+        quiet: asked.quiet,
+        begins: asked.between.detach,
         silent: false,
     })?;
     if left == Left::Running {

@@ -4,7 +4,7 @@
 use longhaul_engine::net::identity::Fingerprint;
 use longhaul_proto::handshake::PROTOCOL_VERSION;
 
-use crate::arguments::CopyArguments;
+use crate::arguments::ConnectionArguments;
 use crate::commands::connection::Daemon;
 use crate::endpoint::Remote;
 use crate::messages::{Exit, Stop};
@@ -19,13 +19,13 @@ use crate::ssh::greeting::Greeting;
 pub fn vouch(
     remote: &Remote,
     host: &Greeting,
-    arguments: &CopyArguments,
+    arguments: &ConnectionArguments,
 ) -> Result<Greeting, Stop> {
     let key: Fingerprint = host
         .key
         .parse()
         .map_err(|error| Stop::because(Exit::Connection, error))?;
-    let daemon = Daemon::new(remote, &arguments.connection)?;
+    let daemon = Daemon::new(remote, arguments)?;
     let own = daemon.vouch(*key.as_bytes())?;
     Ok(Greeting {
         software: RELEASE.to_owned(),

@@ -1,19 +1,84 @@
 //! The command line of a job: what the user asked for, as the host that runs
 //! it has to be asked.
 
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
 use longhaul_proto::block::Codec;
+use longhaul_units::ByteCount;
 
 use crate::arguments::{
-    BetweenArguments, ConnectionArguments, CopyArguments, DataSecurity, IntegrityArgument,
-    LayerArguments,
+    BetweenArguments, ConnectionArguments, CopyArguments, DataSecurity, Expiry, IntegrityArgument,
+    LayerArguments, VerifyArguments,
 };
 use crate::endpoint::{Endpoint, Remote, RemotePath, SshRemote};
 use crate::messages::{Exit, Stop};
 
 /// Words as they come.
 type Words = Vec<Vec<u8>>;
+
+/// What the user asked for, wherever it is done.
+pub struct Asked<'a> {
+    /// Sources, then the destination, as he wrote them.
+    pub paths: Vec<OsString>,
+    /// The command, with paths of the host that runs it.
+    pub words: Box<dyn Fn(Words) -> Result<Words, Stop> + 'a>,
+    /// Memory for blocks of each end.
+    pub memory: ByteCount,
+    /// When leftovers expire.
+    pub expiry: Expiry,
+    /// Progress as events.
+    pub json: bool,
+    /// No progress.
+    pub quiet: bool,
+    /// How the hosts are reached.
+    pub connection: &'a ConnectionArguments,
+    /// How they are joined.
+    pub between: &'a BetweenArguments,
+}
+
+impl<'a> Asked<'a> {
+    /// A copy.
+    pub fn copy(arguments: &'a CopyArguments) -> Asked<'a> {
+        Asked {
+            paths: arguments.paths.clone(),
+            words: Box::new(|paths| copy_words(arguments, paths)),
+            memory: arguments.layers.memory,
+            expiry: arguments.expire_leftovers,
+            json: arguments.json,
+            quiet: arguments.quiet,
+            connection: &arguments.connection,
+            between: &arguments.between,
+        }
+    }
+
+    /// A comparison.
+    pub fn verify(arguments: &'a VerifyArguments) -> Asked<'a> {
+        Asked {
+            paths: vec![arguments.left.clone(), arguments.right.clone()],
+            words: Box::new(|paths| verify_words(arguments, paths)),
+            memory: arguments.layers.memory,
+            // Nothing is written, so none is removed.
+            expiry: Expiry(None),
+            json: arguments.json,
+            quiet: arguments.quiet,
+            connection: &arguments.connection,
+            between: &arguments.between,
+        }
+    }
+
+    /// Both sides, where both are remote.
+    pub fn sides(&self) -> Result<Option<Sides>, Stop> {
+        let sides = Sides::of(&self.paths)?;
+        let alone = self.between.detach || self.between.through_local;
+        if sides.is_none() && alone {
+            let text = "--detach and --through-local are for copies between two remote hosts: \
+                        leave them out";
+            return Err(Stop::new(Exit::Usage, text));
+        }
+        Ok(sides)
+    }
+}
 
 /// Both remote sides of a copy.
 #[derive(Clone, Debug)]
@@ -25,10 +90,10 @@ pub struct Sides {
 }
 
 impl Sides {
-    /// What the arguments name; none where a side is on this host.
-    pub fn of(arguments: &CopyArguments) -> Result<Option<Sides>, Stop> {
+    /// What the paths of a command name, the destination last; none where a side is on this host.
+    pub fn of(paths: &[OsString]) -> Result<Option<Sides>, Stop> {
         let parse = |path| Endpoint::parse(path).map_err(|error| Stop::because(Exit::Usage, error));
-        let endpoints = arguments.paths.iter().map(|path| parse(path));
+        let endpoints = paths.iter().map(|path| parse(path));
         let mut sources = endpoints.collect::<Result<Vec<Endpoint>, Stop>>()?;
         let Some(destination) = sources.pop().filter(|_| !sources.is_empty()) else {
             return Ok(None);
@@ -120,7 +185,7 @@ fn bracketed(remote: &SshRemote) -> String {
 
 /// The job's words, the paths last. Every field is named here, so that none
 /// that is added is forgotten.
-pub fn words(arguments: &CopyArguments, paths: Words) -> Result<Words, Stop> {
+fn copy_words(arguments: &CopyArguments, paths: Words) -> Result<Words, Stop> {
     let CopyArguments {
         paths: _,
         recursive,
@@ -175,6 +240,32 @@ pub fn words(arguments: &CopyArguments, paths: Words) -> Result<Words, Stop> {
         "--expire-leftovers",
         Some(expiry.map_or("never".to_owned(), |age| format!("{}s", age.as_secs()))),
     );
+    words.flag("--json", *json);
+    words.flag("--quiet", *quiet);
+    layer_words(&mut words, layers);
+    connection_words(&mut words, connection)?;
+    words.0.push(b"--".to_vec());
+    words.0.extend(paths);
+    Ok(words.0)
+}
+
+/// The same of a comparison.
+fn verify_words(arguments: &VerifyArguments, paths: Words) -> Result<Words, Stop> {
+    let VerifyArguments {
+        left: _,
+        right: _,
+        copy_links,
+        json,
+        quiet,
+        layers,
+        connection,
+        between: BetweenArguments {
+            detach: _,
+            through_local: _,
+        },
+    } = arguments;
+    let mut words = Line::new("verify");
+    words.flag("--copy-links", *copy_links);
     words.flag("--json", *json);
     words.flag("--quiet", *quiet);
     layer_words(&mut words, layers);
@@ -300,8 +391,8 @@ mod tests {
     fn understood(line: &[&str], at_source: bool) -> CopyArguments {
         use std::os::unix::ffi::OsStringExt;
         let arguments = parsed(line);
-        let sides = Sides::of(&arguments).unwrap().unwrap();
-        let words = words(&arguments, sides.paths(at_source)).unwrap();
+        let sides = Sides::of(&arguments.paths).unwrap().unwrap();
+        let words = copy_words(&arguments, sides.paths(at_source)).unwrap();
         let words = words.into_iter().map(std::ffi::OsString::from_vec);
         let line = std::iter::once("longhaul".into()).chain(words);
         match Arguments::try_parse_from(line).unwrap().command {
@@ -362,11 +453,12 @@ mod tests {
 
     #[test]
     fn only_two_remote_sides_are_between() {
+        let sides = |line: &[&str]| Sides::of(&parsed(line).paths);
         for line in [["a:x", "y"], ["x", "b:y"], ["x", "y"]] {
-            assert!(Sides::of(&parsed(&line)).unwrap().is_none(), "{line:?}");
+            assert!(sides(&line).unwrap().is_none(), "{line:?}");
         }
-        assert!(Sides::of(&parsed(&["a:x", "b:y", "c:z"])).is_err());
+        assert!(sides(&["a:x", "b:y", "c:z"]).is_err());
         let bound = parsed(&["--bind", "127.0.0.1", "a:x", "b:y"]);
-        assert!(words(&bound, Vec::new()).is_err());
+        assert!(copy_words(&bound, Vec::new()).is_err());
     }
 }

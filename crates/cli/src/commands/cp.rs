@@ -8,7 +8,7 @@ use longhaul_proto::handshake::{Landing, Purport};
 use super::run::{Fixed, Task, layer_settings, remote_flows};
 use crate::arguments::{CopyArguments, IntegrityArgument};
 use crate::between::steer;
-use crate::between::words::Sides;
+use crate::between::words::Asked;
 use crate::endpoint::Endpoint;
 use crate::messages::{Exit, Stop, finish};
 use crate::report::Report;
@@ -19,14 +19,11 @@ pub fn run(arguments: CopyArguments) -> Exit {
 }
 
 fn copy(arguments: CopyArguments) -> Result<Exit, Stop> {
-    if let Some(sides) = Sides::of(&arguments)? {
-        return steer::copy(&arguments, &sides);
+    let asked = Asked::copy(&arguments);
+    if let Some(sides) = asked.sides()? {
+        return steer::run(&asked, &sides);
     }
-    if arguments.between.detach || arguments.between.through_local {
-        let text = "--detach and --through-local are for copies between two remote hosts: leave \
-                    them out";
-        return Err(Stop::new(Exit::Usage, text));
-    }
+    drop(asked);
     let report = Report::new(arguments.json, arguments.quiet, arguments.manifest.clone())?;
     let report = report.naming(arguments.verbose);
     task(arguments)?.run(&report)

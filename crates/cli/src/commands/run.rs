@@ -134,11 +134,7 @@ impl Task {
                 Exit::Usage,
                 "some sources are here and some at another host: copy them with two commands",
             )),
-            (Some(_), _) => Err(Stop::new(
-                Exit::Usage,
-                "comparing what two remote hosts have is not built yet: copy with `longhaul cp`, \
-                 which compares sizes and times and verifies what it moves",
-            )),
+            (Some(_), _) => Err(Stop::new(Exit::Usage, "no side is on this host")),
         }
     }
 

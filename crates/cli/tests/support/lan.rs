@@ -1,10 +1,12 @@
 //! Three hosts, each joined to both others by a wire: where the user sits, and
 //! two with an sshd, `left` and `right`.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use rustix::process::Pid;
 use tempfile::TempDir;
 
 use super::sshd::{PORTS, Setting, Sshd, ip, within};
@@ -133,6 +135,23 @@ impl Lan {
         let mut command = self.command("cp");
         command.args(["--ports", PORTS]);
         command
+    }
+
+    /// Processes on one of the hosts whose command line has this.
+    pub fn processes(&self, host: &str, of: &str) -> Vec<Pid> {
+        let namespace = format!("/run/netns/{}", self.names.of(host));
+        let number = std::fs::metadata(namespace).unwrap().ino();
+        let there = PathBuf::from(format!("net:[{number}]"));
+        let listed = std::fs::read_dir("/proc").unwrap().flatten();
+        let pids = listed.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+        let fit = |pid: &i32| {
+            // One that has just ended has neither.
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let line = String::from_utf8_lossy(&line).replace('\0', " ");
+            let within = std::fs::read_link(format!("/proc/{pid}/ns/net"));
+            line.contains(of) && within.is_ok_and(|within| within == there)
+        };
+        pids.filter(fit).filter_map(Pid::from_raw).collect()
     }
 
     /// The same command on one of the hosts.
