@@ -88,7 +88,7 @@ fn read_frame(header: &[u8; HEADER_BYTES], rest: &[u8]) {
                 match &hello.purpose {
                     Purpose::Open(request) => drop(request.is_valid()),
                     Purpose::List(request) => drop(request.is_valid()),
-                    Purpose::Join(_) => {}
+                    Purpose::Join(_) | Purpose::Vouch(_) => {}
                 }
             }
             if let Ok(answer) = header.decode::<Answer>(body) {

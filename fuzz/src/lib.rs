@@ -17,5 +17,8 @@ pub mod lab;
 pub mod receiver;
 pub mod results;
 pub mod sender;
+#[path = "../../crates/cli/src/between/speech.rs"]
+pub mod speech;
+pub mod speeches;
 pub mod texts;
 pub mod urls;

@@ -5,6 +5,7 @@
 
 mod analysis;
 mod bench;
+mod between;
 mod bwlimit;
 mod doctor;
 pub mod lab;
@@ -29,6 +30,7 @@ pub use analysis::{
     ReportArguments,
 };
 pub use bench::{AllArguments, BenchCommand, BenchOptions};
+pub use between::{AttachArguments, BetweenArguments, CancelArguments, JobsArguments};
 pub use bwlimit::BandwidthLimit;
 pub use doctor::DoctorArguments;
 pub use ls::ListArguments;
@@ -60,6 +62,17 @@ pub enum Command {
         override_usage = "longhaul cp [OPTIONS] SRC... DST"
     )]
     Cp(CopyArguments),
+    /// List the copies between two remote hosts that this user started.
+    #[command(after_help = "Examples:\n  longhaul jobs\n  longhaul jobs user@dtn7.example.org")]
+    Jobs(JobsArguments),
+    /// Follow a copy between two remote hosts to its end: the same output, summary and exit code.
+    #[command(
+        after_help = "Examples:\n  longhaul attach 5f0c2a9e\n  longhaul attach dtn7:5f0c2a9e"
+    )]
+    Attach(AttachArguments),
+    /// End a copy between two remote hosts; the command that began it goes on where it ended.
+    #[command(after_help = "Example:\n  longhaul cancel 5f0c2a9e")]
+    Cancel(CancelArguments),
     /// Compare two files or trees by size and digest; moves nothing.
     #[command(
         after_help = "Example:\n  longhaul verify data longhaul://dtn.example.org/archive/data"
@@ -128,6 +141,7 @@ pub enum Command {
 const CP_EXAMPLES: &str = "Examples:
   longhaul cp -r data user@host:archive                      over SSH: makes archive/data there
   longhaul cp -r user@host:/scratch/run7 .                   fetches over SSH
+  longhaul cp -r dtn7:run7 dtn9:/scratch                     directly between two other hosts
   longhaul cp -r data longhaul://dtn.example.org/archive     makes archive/data
   longhaul cp -r data/ longhaul://dtn.example.org/archive    fills archive
   longhaul cp longhaul://dtn.example.org/archive/big.h5 .    fetches one file
@@ -318,6 +332,9 @@ pub struct CopyArguments {
     /// How the daemon is reached and known.
     #[command(flatten)]
     pub connection: ConnectionArguments,
+    /// How a copy between two remote hosts is done.
+    #[command(flatten)]
+    pub between: BetweenArguments,
 }
 
 /// What `verify` takes.
@@ -344,6 +361,9 @@ pub struct VerifyArguments {
     /// How the daemon is reached and known.
     #[command(flatten)]
     pub connection: ConnectionArguments,
+    /// How two remote hosts are joined.
+    #[command(flatten)]
+    pub between: BetweenArguments,
 }
 
 /// What `serve` takes.

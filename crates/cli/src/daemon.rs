@@ -5,12 +5,14 @@
 //! - [`calls`]: what a far side of SSH does beside its channel
 //! - [`listing`]: what lies at a path, without a session
 //! - [`sessions`]: the sessions that run
+//! - [`vouched`]: hosts that a principal has let in
 
 mod admission;
 mod calls;
 mod listing;
 mod sessions;
 mod setup;
+mod vouched;
 
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -32,6 +34,7 @@ use crate::messages::{Exit, Stop, finish, say};
 use admission::Visitor;
 pub use calls::Client;
 use sessions::Sessions;
+use vouched::Vouched;
 
 /// How long a stranger may take for his first frame.
 const FIRST_FRAME: Duration = Duration::from_secs(10);
@@ -65,6 +68,7 @@ pub struct Daemon {
     gate: Gate,
     /// Listings that are being told.
     listings: AtomicUsize,
+    vouched: Vouched,
     stopping: AtomicBool,
     /// The only one who may come, where a single session is run for him.
     client: Option<Client>,
@@ -93,6 +97,7 @@ fn serve(arguments: ServeArguments) -> Result<Exit, Stop> {
         sessions: Sessions::new(arguments.sessions as usize),
         gate: Gate::new(GateLimits::default()),
         listings: AtomicUsize::new(0),
+        vouched: Vouched::default(),
         stopping: AtomicBool::new(false),
         terms: Terms {
             allow_clear: arguments.allow_clear,
@@ -147,6 +152,7 @@ impl Daemon {
             sessions: Sessions::new(1),
             gate: Gate::new(GateLimits::default()),
             listings: AtomicUsize::new(0),
+            vouched: Vouched::default(),
             stopping: AtomicBool::new(false),
             client: Some(client),
         })

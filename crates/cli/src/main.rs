@@ -1,6 +1,7 @@
 //! The `longhaul` command.
 
 mod arguments;
+mod between;
 mod commands;
 mod daemon;
 mod doctor;
@@ -54,6 +55,9 @@ fn main() -> ExitCode {
         Command::Verify(arguments) => commands::verify::run(arguments),
         Command::Serve(arguments) => daemon::run(arguments),
         Command::Remote(arguments) => remote::run(&arguments),
+        Command::Jobs(arguments) => commands::jobs::jobs(&arguments),
+        Command::Attach(arguments) => commands::jobs::attach(&arguments),
+        Command::Cancel(arguments) => commands::jobs::cancel(&arguments),
         Command::Clean(arguments) => commands::clean::run(arguments),
         Command::Bench(command) => commands::bench::run(&command),
         Command::Probe(arguments) => commands::probe::run(&arguments),

@@ -42,6 +42,23 @@ impl Exit {
             Exit::Interrupted => 130,
         }
     }
+
+    /// What a number means; another end that ended otherwise was lost.
+    pub fn of_code(code: u8) -> Exit {
+        let all = [
+            Exit::Done,
+            Exit::Usage,
+            Exit::Partial,
+            Exit::Connection,
+            Exit::Authentication,
+            Exit::Integrity,
+            Exit::Local,
+            Exit::Superseded,
+            Exit::Interrupted,
+        ];
+        let found = all.into_iter().find(|exit| exit.code() == code);
+        found.unwrap_or(Exit::Connection)
+    }
 }
 
 impl From<Exit> for ExitCode {

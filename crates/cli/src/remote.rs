@@ -20,6 +20,8 @@ use longhaul_engine::net::token::fill_random;
 use longhaul_proto::handshake::PROTOCOL_VERSION;
 
 use crate::arguments::{Ports, RemoteArguments};
+use crate::between::drive;
+use crate::between::speech::{self, Told};
 use crate::daemon::{Client, Daemon, Terms};
 use crate::messages::{Exit, Stop, finish};
 use crate::ssh::PROTECTION;
@@ -50,6 +52,18 @@ fn serve(arguments: &RemoteArguments) -> Result<Exit, Stop> {
     if let Some(name) = &arguments.join {
         return carry(name);
     }
+    if let Some(name) = &arguments.attach {
+        return drive::attach(name);
+    }
+    match (arguments.jobs, arguments.drive) {
+        (true, _) => drive::jobs(),
+        (_, true) => drive::run(arguments),
+        _ => session(arguments),
+    }
+}
+
+/// Runs one session with whoever started this, or with whom he introduces.
+fn session(arguments: &RemoteArguments) -> Result<Exit, Stop> {
     let identity = Identity::ephemeral().map_err(local)?;
     let tls = TlsServer::new(&identity, TlsOptions::default()).map_err(local)?;
     // Without a port the client is called, or all goes through channels.
@@ -58,11 +72,14 @@ fn serve(arguments: &RemoteArguments) -> Result<Exit, Stop> {
         false => Some(arguments.ports.listen().map_err(local)?),
     };
     let channels = listen_for_channels();
-    let client = greet(
+    let other = introduce(
         &identity,
         listener.as_ref(),
         channels.as_ref().map(|channels| channels.0.clone()),
     )?;
+    // Who was introduced is not where the login came from.
+    let first = ssh_connection().filter(|_| !arguments.meet);
+    let client = client_of(other, first.map(|(client, _)| client))?;
     let (input, output) = detach().map_err(local)?;
     let (channel, outward) = relay::join(input, output).map_err(local)?;
     let terms = Terms {
@@ -81,9 +98,39 @@ fn serve(arguments: &RemoteArguments) -> Result<Exit, Stop> {
         let thread = std::thread::Builder::new().name("accept".into());
         thread.spawn(accept).map_err(local)?;
     }
-    daemon.serve_channel(clear::over_local(channel, PROTECTION));
+    match arguments.meet {
+        true => meet(&daemon, channel)?,
+        false => daemon.serve_channel(clear::over_local(channel, PROTECTION)),
+    }
     outward.drain(LAST_WORDS);
     Ok(Exit::Done)
+}
+
+/// Meets the host that was introduced: lets it connect, and connects to it. The
+/// channel is of no use to the session, and may end once that has begun.
+fn meet(daemon: &Arc<Daemon>, channel: UnixStream) -> Result<(), Stop> {
+    let calling = Arc::clone(daemon);
+    let words = channel.try_clone().map_err(local)?;
+    let thread = std::thread::Builder::new().name("call".into());
+    let call = move || {
+        if let Err(reason) = calling.call_first() {
+            // Whoever asked may have gone.
+            let _ = speech::say(&words, &Told::Failed(reason));
+        }
+    };
+    thread.spawn(call).map_err(local)?;
+    let (waiting, own) = (Arc::clone(daemon), channel.try_clone().map_err(local)?);
+    let thread = std::thread::Builder::new().name("channel".into());
+    let wait = move || {
+        drive::wait_for_end(&channel);
+        // Closes it for the one who calls as well.
+        let _ = channel.shutdown(std::net::Shutdown::Both);
+        waiting.give_up();
+    };
+    thread.spawn(wait).map_err(local)?;
+    daemon.wait_for_session();
+    let _ = own.shutdown(std::net::Shutdown::Both);
+    Ok(())
 }
 
 /// Carries one more channel to the session that listens under a name.
@@ -94,18 +141,23 @@ fn carry(name: &str) -> Result<Exit, Stop> {
             "{ENDED}: {error}: the longhaul of this copy has ended here"
         ))
     })?;
-    say_greeting(&Greeting {
-        key: "none".to_owned(),
-        ..own_greeting()
-    })?;
+    greet_plainly()?;
     let (input, output) = detach().map_err(local)?;
     relay::carry_between(input, output, socket).map_err(local)?;
     Ok(Exit::Done)
 }
 
+/// Says that this release is here, and no more.
+pub fn greet_plainly() -> Result<(), Stop> {
+    say_greeting(&Greeting {
+        key: "none".to_owned(),
+        ..own_greeting()
+    })
+}
+
 /// Listens where other processes of this user find it; the name says nothing
 /// to others, and lets nobody in.
-fn listen_for_channels() -> Option<(String, UnixListener)> {
+pub fn listen_for_channels() -> Option<(String, UnixListener)> {
     let mut random = [0; 12];
     fill_random(&mut random).ok()?;
     let digits: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -123,13 +175,12 @@ fn own_greeting() -> Greeting {
 }
 
 /// Says who this is, and hears who the other end is.
-fn greet(
+pub fn introduce(
     identity: &Identity,
     listener: Option<&TcpListener>,
     channel: Option<String>,
-) -> Result<Client, Stop> {
-    let connection = ssh_connection();
-    let first = connection.map(|(_, server)| server);
+) -> Result<Greeting, Stop> {
+    let first = ssh_connection().map(|(_, server)| server);
     say_greeting(&Greeting {
         key: identity.fingerprint().to_string(),
         port: listener
@@ -141,19 +192,23 @@ fn greet(
         ..own_greeting()
     })?;
     let heard = await_greeting(unbuffered_input().map_err(local)?, CLIENT);
-    let Ok(Line::Greeting(client)) = heard else {
-        return Err(local(
+    match heard {
+        Ok(Line::Greeting(other)) => Ok(other),
+        _ => Err(local(
             "nobody greeted: this command is started by `longhaul cp` over ssh, not by people",
-        ));
-    };
-    let first = connection.map(|(client, _)| client);
-    let addresses = with_first(first, client.addresses).into_iter();
-    let addresses = client.port.map_or_else(Vec::new, |port| {
+        )),
+    }
+}
+
+/// The other end of the session. `first` is where it is most likely to be.
+fn client_of(other: Greeting, first: Option<IpAddr>) -> Result<Client, Stop> {
+    let addresses = with_first(first, other.addresses).into_iter();
+    let addresses = other.port.map_or_else(Vec::new, |port| {
         addresses
             .map(|address| std::net::SocketAddr::new(address, port))
             .collect()
     });
-    Ok(Client::new(client.key.parse().map_err(local)?, addresses))
+    Ok(Client::new(other.key.parse().map_err(local)?, addresses))
 }
 
 /// The likeliest address before the others.
@@ -178,14 +233,14 @@ fn say_greeting(greeting: &Greeting) -> Result<(), Stop> {
 
 /// Standard input without the standard library's buffer, which would take what
 /// is meant for the session.
-fn unbuffered_input() -> io::Result<File> {
+pub fn unbuffered_input() -> io::Result<File> {
     let input = io::stdin().as_fd().try_clone_to_owned()?;
     Ok(File::from(input))
 }
 
 /// Takes the standard streams for the session and leaves nothing in their
 /// place: a session that has other streams lives on when the login ends.
-fn detach() -> io::Result<(OwnedFd, OwnedFd)> {
+pub fn detach() -> io::Result<(OwnedFd, OwnedFd)> {
     let input = io::stdin().as_fd().try_clone_to_owned()?;
     let output = io::stdout().as_fd().try_clone_to_owned()?;
     let nothing = File::options().read(true).write(true).open("/dev/null")?;

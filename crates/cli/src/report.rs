@@ -9,7 +9,7 @@ mod summary;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use longhaul_engine::send::stream::WholeStream;
 use longhaul_engine::session::{Ending, Event, Transfer, Watch};
@@ -49,6 +49,22 @@ struct Shared {
     route: OnceLock<Route>,
     /// One stream of data was copied, and this is what was read of it.
     stream: OnceLock<Option<WholeStream>>,
+    /// Who is told how far it is, where nobody is at a terminal.
+    outlet: OnceLock<Arc<dyn Outlet>>,
+    /// What an interrupt ends.
+    running: Mutex<Option<Weak<Transfer>>>,
+}
+
+/// Tells others how far a transfer is.
+pub trait Outlet: Send + Sync {
+    /// It has begun.
+    fn begun(&self);
+    /// The newest progress line.
+    fn line(&self, line: String);
+    /// The newest progress event.
+    fn event(&self, event: String);
+    /// The summary is next.
+    fn over(&self);
 }
 
 impl Report {
@@ -68,6 +84,8 @@ impl Report {
             steered: OnceLock::new(),
             route: OnceLock::new(),
             stream: OnceLock::new(),
+            outlet: OnceLock::new(),
+            running: Mutex::default(),
         };
         Ok(Report {
             shared: Arc::new(shared),
@@ -91,6 +109,20 @@ impl Report {
     /// where it did not come to its end.
     pub fn tell_stream(&self, whole: Option<WholeStream>) {
         let _ = self.shared.stream.set(whole);
+    }
+
+    /// Progress is told to others, and shown to nobody here.
+    pub fn tell_progress(&self, outlet: Arc<dyn Outlet>) {
+        // A command has one transfer, and one place to tell of it.
+        let _ = self.shared.outlet.set(outlet);
+    }
+
+    /// What ends the transfer in order, as an interrupt does.
+    pub fn interrupter(&self) -> impl Fn() + Send + Sync + 'static {
+        let shared = Arc::clone(&self.shared);
+        move || {
+            shared.interrupt();
+        }
     }
 
     /// The same; whether what would be copied is named.
@@ -117,7 +149,19 @@ impl Report {
 
     /// Follows a transfer until it is over: progress, and signals that end it.
     pub fn follow(&self, transfer: &Arc<Transfer>) {
-        self.end_at_signal(transfer);
+        *self.shared.running() = Some(Arc::downgrade(transfer));
+        if self.was_interrupted() {
+            transfer.end(Farewell::Cancelled);
+        }
+        self.end_at_signal();
+        if let Some(outlet) = self.shared.outlet.get() {
+            outlet.begun();
+            let (outlet, transfer) = (Arc::clone(outlet), Arc::clone(transfer));
+            let thread = std::thread::Builder::new().name("progress".into());
+            // Without it nobody hears how far it is; it goes on.
+            let _ = thread.spawn(move || progress::tell(&transfer, &*outlet));
+            return;
+        }
         if self.shared.quiet || !(self.shared.terminal || self.shared.json) {
             return;
         }
@@ -133,23 +177,20 @@ impl Report {
     }
 
     /// SIGINT and SIGTERM end the transfer, a second one the process.
-    fn end_at_signal(&self, transfer: &Arc<Transfer>) {
+    fn end_at_signal(&self) {
         use signal_hook::consts::{SIGINT, SIGTERM};
         let signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]);
         let Ok(mut signals) = signals else {
             return;
         };
-        let (shared, transfer) = (Arc::clone(&self.shared), Arc::downgrade(transfer));
+        let shared = Arc::clone(&self.shared);
         let watcher = std::thread::Builder::new()
             .name("signals".into())
             .spawn(move || {
                 for _ in signals.forever() {
-                    if shared.interrupted.swap(true, Ordering::Relaxed) {
+                    if shared.interrupt() {
                         clear_line();
                         std::process::exit(130);
-                    }
-                    if let Some(transfer) = transfer.upgrade() {
-                        transfer.end(Farewell::Cancelled);
                     }
                 }
             });
@@ -172,6 +213,9 @@ impl Report {
     ) -> Result<(), Stop> {
         clear_line();
         let shared = &self.shared;
+        if let Some(outlet) = shared.outlet.get() {
+            outlet.over();
+        }
         let mut progress = transfer.progress();
         let stream = shared.stream.get();
         if stream.is_some() {
@@ -266,6 +310,21 @@ fn name(path: &TreePath, change: Change) {
 }
 
 impl Shared {
+    fn running(&self) -> MutexGuard<'_, Option<Weak<Transfer>>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the transfer, or lets none begin; true where that was asked for
+    /// before.
+    fn interrupt(&self) -> bool {
+        let before = self.interrupted.swap(true, Ordering::Relaxed);
+        let transfer = self.running().as_ref().and_then(Weak::upgrade);
+        if let Some(transfer) = transfer.filter(|_| !before) {
+            transfer.end(Farewell::Cancelled);
+        }
+        before
+    }
+
     fn handle(&self, event: &Event) {
         if self.json {
             json::event(event);

@@ -18,6 +18,11 @@ mod greetings;
 #[path = "../src/doctor/host.rs"]
 #[allow(dead_code)]
 mod host;
+#[path = "../src/between/speech.rs"]
+#[allow(dead_code)]
+mod speech;
+#[path = "../../../fuzz/src/speeches.rs"]
+mod speeches;
 #[path = "../../../fuzz/src/urls.rs"]
 mod urls;
 
@@ -26,6 +31,7 @@ fn corpora_are_replayed() {
     corpus::replay("endpoint", urls::endpoint);
     corpus::replay("greeting", greetings::greeting);
     corpus::replay("host_facts", facts::host_facts);
+    corpus::replay("job_speech", speeches::job_speech);
 }
 
 #[test]
@@ -76,5 +82,61 @@ fn samples_are_made() {
         ),
     ] {
         corpus::save("host_facts", name, lines.as_bytes());
+    }
+    save_speeches();
+}
+
+fn save_speeches() {
+    use speech::{Begin, Channel, Follow, Listed, Order, Reach, ShownProgress, State, Told};
+    let listed = Listed {
+        name: "0a1b2c3d".into(),
+        host: "dtn7".into(),
+        from: "dtn7:run".into(),
+        to: "dtn9:".into(),
+        began: 1_790_000_000,
+        state: State::Ended(2),
+    };
+    for (name, told) in [
+        ("named", Told::Named("0a1b2c3d".into())),
+        ("running", Told::Running),
+        (
+            "said",
+            Told::Said(
+                Channel::Errors,
+                7,
+                b"why
+"
+                .to_vec(),
+            ),
+        ),
+        ("progress", Told::Progress("half".into())),
+        ("ended", Told::Ended(130)),
+        ("listed", Told::Listed(listed)),
+        ("failed", Told::Failed("no answer".into())),
+    ] {
+        corpus::save("job_speech", name, &speech::frame_of(&told).unwrap());
+        let body = minicbor::to_vec(&told).unwrap();
+        corpus::save("job_speech", &format!("{name}-body"), &body);
+    }
+    let begin = Begin {
+        words: vec![b"cp".to_vec().into(), b"--".to_vec().into()],
+        from: "a:x".into(),
+        to: "b:y".into(),
+        reach: Reach::Through,
+        host: "a".into(),
+    };
+    let follow = Follow {
+        output: 1,
+        errors: 2,
+        progress: ShownProgress::Json,
+    };
+    for (name, order) in [
+        ("begin", Order::Begin(begin)),
+        ("follow", Order::Follow(follow)),
+        ("cancel", Order::Cancel),
+    ] {
+        corpus::save("job_speech", name, &speech::frame_of(&order).unwrap());
+        let body = minicbor::to_vec(&order).unwrap();
+        corpus::save("job_speech", &format!("{name}-body"), &body);
     }
 }

@@ -10,6 +10,8 @@
 //!                               <-      Joined | Refused        each further stream
 //!   Hello { List(ListRequest) } ->
 //!                               <-      Listed... | Refused     no session
+//!   Hello { Vouch { key } }     ->
+//!                               <-      Vouched | Refused       for another host
 //! ```
 
 use minicbor::{Decode, Encode};
@@ -124,6 +126,22 @@ pub enum Purpose {
     /// No session: what lies at a path is told, and the stream ends.
     #[n(4)]
     List(#[n(0)] ListRequest),
+    /// Another host shall be let in as the same principal.
+    #[n(2)]
+    Vouch(#[n(0)] Vouch),
+}
+
+/// Asks to let in another host, which opens one session with the key's
+/// certificate as its proof.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Vouch {
+    /// Who asks.
+    #[n(0)]
+    pub credential: Option<Credential>,
+    /// SHA-256 of the public key of the other host's certificate.
+    #[cbor(n(1), with = "minicbor::bytes")]
+    pub key: [u8; 32],
 }
 
 /// Joins a session.
@@ -306,6 +324,18 @@ pub enum Answer {
     /// Some of what lies at a path; many of these follow each other.
     #[n(4)]
     Listed(#[n(0)] Listed),
+    /// The other host will be let in.
+    #[n(3)]
+    Vouched(#[n(0)] Vouched),
+}
+
+/// Another host will be let in.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Vouched {
+    /// Seconds within which it must open its session.
+    #[n(0)]
+    pub seconds: u32,
 }
 
 /// A session was opened.

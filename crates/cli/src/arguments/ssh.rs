@@ -34,6 +34,18 @@ pub struct RemoteArguments {
     /// Print the digest of this binary, and end.
     #[arg(long)]
     pub digest: bool,
+    /// Run a job: a copy with another host that whoever starts this introduces.
+    #[arg(long)]
+    pub drive: bool,
+    /// Wait for the host that is introduced, and connect to it.
+    #[arg(long)]
+    pub meet: bool,
+    /// Carry what is said to and by a job.
+    #[arg(long)]
+    pub attach: Option<String>,
+    /// List the jobs of this user.
+    #[arg(long)]
+    pub jobs: bool,
     /// Ports to listen on.
     #[arg(long, default_value = "0-0")]
     pub ports: Ports,

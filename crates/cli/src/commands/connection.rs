@@ -21,13 +21,16 @@ use longhaul_engine::session::opening::{self, OpenError};
 use longhaul_engine::session::{DialError, Dialer, Joined, Transfer};
 use longhaul_model::control::start::block_bytes;
 use longhaul_model::kernel::BufferLimits;
-use longhaul_proto::handshake::{Credential, Join, Refusal, Request, Secret, SessionId, Welcome};
+use longhaul_proto::handshake::{
+    Credential, Join, Refusal, Request, Secret, SessionId, Vouch, Welcome,
+};
 use longhaul_proto::listing::{ListRequest, Listed};
 use longhaul_proto::session::StreamId;
 use longhaul_units::ByteCount;
 
 use super::ahead::{Ahead, Plan, StreamsFor};
 use crate::arguments::ConnectionArguments;
+use crate::between::met::Introduction;
 use crate::endpoint::Remote;
 use crate::messages::{Exit, Stop, clear_line, say};
 
@@ -99,6 +102,35 @@ impl Daemon {
             timeout,
             tcp,
             bind: arguments.bind.clone(),
+        })
+    }
+
+    /// One that was told this end's key, and whose own is known.
+    pub fn introduced(
+        remote: &Remote,
+        arguments: &ConnectionArguments,
+        introduction: Introduction,
+    ) -> Result<Daemon, Stop> {
+        let key = introduction.other.key.parse();
+        let key = key.map_err(|error| Stop::because(Exit::Connection, error))?;
+        let (trust, identity) = (ServerTrust::Fingerprint(key), introduction.identity);
+        let buffer = buffer_by_hand(arguments.buffer);
+        Ok(Daemon {
+            host: remote.host.clone(),
+            address: None,
+            tls: TlsClient::new(trust, Some(identity), TlsOptions::default()),
+            credential: Some(Credential {
+                principal: remote.principal.clone().unwrap_or_default(),
+                token: None,
+            }),
+            timeout: arguments.timeout,
+            tcp: TcpOptions {
+                user_timeout: arguments.timeout,
+                send_buffer: buffer,
+                receive_buffer: buffer,
+                ..TcpOptions::default()
+            },
+            bind: Vec::new(),
         })
     }
 
@@ -193,6 +225,23 @@ impl Daemon {
         request.credential = self.credential.clone();
         let mut stream = self.first_stream()?;
         list_over(&mut stream, request, (&self.host, self.timeout), tell)
+    }
+
+    /// Has the daemon let in another host by its key; gives the daemon's own.
+    pub fn vouch(&self, key: [u8; 32]) -> Result<Fingerprint, Stop> {
+        let mut stream = self.first_stream()?;
+        let own = stream.handle.peer_fingerprint();
+        let own = own.ok_or_else(|| {
+            let text = format!("{}: the daemon has shown no key", self.host);
+            Stop::new(Exit::Authentication, text)
+        })?;
+        let vouch = Vouch {
+            credential: self.credential.clone(),
+            key,
+        };
+        opening::vouch(&mut stream, vouch, self.timeout)
+            .map_err(|error| open_stop(&self.host, &error))?;
+        Ok(own)
     }
 
     /// A first stream: who the daemon is may be asked of the user.

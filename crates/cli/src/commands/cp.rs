@@ -8,6 +8,8 @@ use longhaul_proto::handshake::{Landing, Purport};
 use super::run::{Fixed, Task, layer_settings, remote_flows};
 use super::stream;
 use crate::arguments::{BandwidthLimit, CopyArguments, IntegrityArgument, LayerArguments};
+use crate::between::steer;
+use crate::between::words::Asked;
 use crate::endpoint::Endpoint;
 use crate::messages::{Exit, Stop, finish};
 use crate::report::Report;
@@ -18,12 +20,18 @@ pub fn run(arguments: CopyArguments) -> Exit {
 }
 
 fn copy(arguments: CopyArguments) -> Result<Exit, Stop> {
+    let asked = Asked::copy(&arguments);
+    if let Some(sides) = asked.sides()? {
+        return steer::run(&asked, &sides);
+    }
+    drop(asked);
     let report = Report::new(arguments.json, arguments.quiet, arguments.manifest.clone())?;
     let report = report.naming(arguments.verbose).bound_to(arguments.bwlimit);
     task(arguments)?.run(&report)
 }
 
-fn task(arguments: CopyArguments) -> Result<Task, Stop> {
+/// What is to be done.
+pub fn task(arguments: CopyArguments) -> Result<Task, Stop> {
     let integrity = match arguments.integrity {
         IntegrityArgument::Digest => Integrity::Digest,
         IntegrityArgument::Checksum => Integrity::Checksum,
@@ -89,6 +97,7 @@ fn task(arguments: CopyArguments) -> Result<Task, Stop> {
         },
         connection,
         stream,
+        introduction: None,
     })
 }
 

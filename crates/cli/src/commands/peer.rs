@@ -9,6 +9,8 @@ use longhaul_proto::listing::{ListRequest, Listed};
 use super::ahead::StreamsFor;
 use super::connection::{Connected, Daemon, Opened};
 use crate::arguments::ConnectionArguments;
+use crate::between::met::{Introduction, Met};
+use crate::between::speech::Reach;
 use crate::endpoint::Endpoint;
 use crate::messages::{Exit, Stop};
 use crate::ssh::far::Far;
@@ -20,6 +22,8 @@ pub enum Peer {
     Daemon(Box<Daemon>),
     /// A host that SSH reaches.
     Ssh(Arc<Far>),
+    /// A host that whoever started this job introduced.
+    Met(Arc<Met>),
 }
 
 impl Peer {
@@ -46,6 +50,26 @@ impl Peer {
         }
     }
 
+    /// The host of an endpoint, as it was introduced to this one.
+    pub fn introduced(
+        endpoint: &Endpoint,
+        arguments: &ConnectionArguments,
+        introduction: Introduction,
+    ) -> Result<Peer, Stop> {
+        match (endpoint, introduction.reach) {
+            (Endpoint::Daemon(remote), Reach::Daemon) => {
+                let daemon = Daemon::introduced(remote, arguments, introduction)?;
+                Ok(Peer::Daemon(Box::new(daemon)))
+            }
+            (Endpoint::Ssh(remote), Reach::Direct | Reach::Through) => {
+                let name = remote.destination.clone();
+                let met = Met::new(introduction, name, arguments.timeout)?;
+                Ok(Peer::Met(Arc::new(met)))
+            }
+            _ => Err(Stop::new(Exit::Usage, "this path is not at the other host")),
+        }
+    }
+
     /// Connects, and asks for nothing yet; further streams to a daemon, as many
     /// as `streams` says, are begun with it.
     pub fn connect(
@@ -56,6 +80,7 @@ impl Peer {
         match self {
             Peer::Daemon(daemon) => daemon.connect(fixed_block_bytes, streams),
             Peer::Ssh(far) => far.connect(fixed_block_bytes),
+            Peer::Met(met) => met.connect(fixed_block_bytes),
         }
     }
 
@@ -70,6 +95,7 @@ impl Peer {
         match self {
             Peer::Daemon(daemon) => daemon.open(connected, request, first_words),
             Peer::Ssh(far) => far.open(connected, request, first_words),
+            Peer::Met(met) => met.open(connected, request, first_words),
         }
     }
 
@@ -82,6 +108,7 @@ impl Peer {
         match self {
             Peer::Daemon(daemon) => daemon.list(request, tell),
             Peer::Ssh(far) => far.list(request, tell),
+            Peer::Met(_) => Err(Stop::new(Exit::Usage, "nothing is listed for another host")),
         }
     }
 
@@ -90,6 +117,7 @@ impl Peer {
         match self {
             Peer::Daemon(daemon) => daemon.dialer(opened, transfer),
             Peer::Ssh(far) => far.dialer(opened, transfer),
+            Peer::Met(met) => met.dialer(opened, transfer),
         }
     }
 
@@ -98,6 +126,7 @@ impl Peer {
         match self {
             Peer::Daemon(_) => None,
             Peer::Ssh(far) => far.route(),
+            Peer::Met(met) => Some(met.route()),
         }
     }
 }

@@ -31,6 +31,7 @@ use super::connection::{Connected, Opened};
 use super::peer::Peer;
 use super::steering::{Bounds, Steering};
 use crate::arguments::{ConnectionArguments, DataSecurity, LayerArguments};
+use crate::between::met::Introduction;
 use crate::endpoint::{Endpoint, RemotePath};
 use crate::messages::{Exit, Stop};
 use crate::report::Report;
@@ -64,6 +65,8 @@ pub struct Task {
     pub connection: ConnectionArguments,
     /// Standard input, where that is the source.
     pub stream: Option<Arc<StreamSource>>,
+    /// The other host, where this is a job and somebody introduced it.
+    pub introduction: Option<Introduction>,
 }
 
 /// What is not to be adapted to the path.
@@ -126,22 +129,22 @@ pub fn layer_settings(layers: &LayerArguments) -> TransferSettings {
 
 impl Task {
     /// Runs it.
-    pub fn run(self, report: &Report) -> Result<Exit, Stop> {
+    pub fn run(mut self, report: &Report) -> Result<Exit, Stop> {
         self.check_names()?;
+        let introduction = self.introduction.take();
         let remote_paths = self.sources.iter().filter_map(Endpoint::remote_path);
         let remote_paths: Vec<&RemotePath> = remote_paths.collect();
         match (self.destination.remote_path(), remote_paths.as_slice()) {
-            (Some(path), []) => self.push(path, report),
+            (Some(path), []) => self.push(path, introduction, report),
             (None, []) => self.local(report),
-            (None, paths) if paths.len() == self.sources.len() => self.pull(paths, report),
+            (None, paths) if paths.len() == self.sources.len() => {
+                self.pull(paths, introduction, report)
+            }
             (None, _) => Err(Stop::new(
                 Exit::Usage,
                 "some sources are here and some at another host: copy them with two commands",
             )),
-            (Some(_), _) => Err(Stop::new(
-                Exit::Usage,
-                "copying from one remote host to another is not built yet: copy through this host",
-            )),
+            (Some(_), _) => Err(Stop::new(Exit::Usage, "no side is on this host")),
         }
     }
 
@@ -180,14 +183,14 @@ impl Task {
     }
 
     /// From here to another host.
-    fn push(&self, path: &RemotePath, report: &Report) -> Result<Exit, Stop> {
+    fn push(
+        &self,
+        path: &RemotePath,
+        introduction: Option<Introduction>,
+        report: &Report,
+    ) -> Result<Exit, Stop> {
         let sources = self.open_sources()?;
-        let peer = Peer::new(
-            &self.destination,
-            &self.connection,
-            &self.settings,
-            self.fixed.streams,
-        )?;
+        let peer = self.peer(&self.destination, introduction)?;
         let mut request = self.request(Role::Sender, vec![self.destination_path(path)])?;
         request.names = sources
             .top_names()
@@ -220,8 +223,25 @@ impl Task {
         self.drive(&peer, opened, &transfer, report)
     }
 
+    fn peer(&self, endpoint: &Endpoint, introduction: Option<Introduction>) -> Result<Peer, Stop> {
+        match introduction {
+            Some(introduction) => Peer::introduced(endpoint, &self.connection, introduction),
+            None => Peer::new(
+                endpoint,
+                &self.connection,
+                &self.settings,
+                self.fixed.streams,
+            ),
+        }
+    }
+
     /// From another host to here.
-    fn pull(&self, paths: &[&RemotePath], report: &Report) -> Result<Exit, Stop> {
+    fn pull(
+        &self,
+        paths: &[&RemotePath],
+        introduction: Option<Introduction>,
+        report: &Report,
+    ) -> Result<Exit, Stop> {
         let [first, ..] = self.sources.as_slice() else {
             return Err(Stop::new(Exit::Usage, "there is no source"));
         };
@@ -233,7 +253,7 @@ impl Task {
             let text = "the sources are at different hosts: copy them with one command each";
             return Err(Stop::new(Exit::Usage, text));
         }
-        let peer = Peer::new(first, &self.connection, &self.settings, self.fixed.streams)?;
+        let peer = self.peer(first, introduction)?;
         let paths = paths.iter().map(|path| request_path(path)).collect();
         let mut request = self.request(Role::Receiver, paths)?;
         request.destination_empty = self.seems_empty();

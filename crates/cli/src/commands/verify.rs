@@ -6,6 +6,8 @@ use longhaul_proto::handshake::{Landing, Purport};
 
 use super::run::{Fixed, Task, layer_settings, remote_flows};
 use crate::arguments::VerifyArguments;
+use crate::between::steer;
+use crate::between::words::Asked;
 use crate::endpoint::{Endpoint, RemotePath};
 use crate::messages::{Exit, Stop, finish};
 use crate::report::Report;
@@ -16,6 +18,16 @@ pub fn run(arguments: VerifyArguments) -> Exit {
 }
 
 fn verify(arguments: &VerifyArguments) -> Result<Exit, Stop> {
+    let asked = Asked::verify(arguments);
+    if let Some(sides) = asked.sides()? {
+        return steer::run(&asked, &sides);
+    }
+    let report = Report::new(arguments.json, arguments.quiet, None)?;
+    task(arguments)?.run(&report)
+}
+
+/// What is to be done.
+pub fn task(arguments: &VerifyArguments) -> Result<Task, Stop> {
     let parse = |path| Endpoint::parse(path).map_err(|error| Stop::because(Exit::Usage, error));
     let (mut left, mut right) = (parse(&arguments.left)?, parse(&arguments.right)?);
     if left == Endpoint::Standard || right == Endpoint::Standard {
@@ -34,7 +46,7 @@ fn verify(arguments: &VerifyArguments) -> Result<Exit, Stop> {
     if !named {
         fill(&mut left);
     }
-    let task = Task {
+    Ok(Task {
         sources: vec![left],
         destination: right,
         recursive: true,
@@ -45,8 +57,8 @@ fn verify(arguments: &VerifyArguments) -> Result<Exit, Stop> {
         fixed: Fixed::new(&arguments.layers),
         connection: arguments.connection.clone(),
         stream: None,
-    };
-    task.run(&Report::new(arguments.json, arguments.quiet, None)?)
+        introduction: None,
+    })
 }
 
 fn path_of(endpoint: &mut Endpoint) -> Option<&mut Vec<u8>> {

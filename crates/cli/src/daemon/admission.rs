@@ -2,7 +2,7 @@
 //! is known nobody learns more than that he is refused.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use longhaul_engine::net::Stream;
 use longhaul_engine::net::gate::Ticket;
@@ -21,12 +21,13 @@ use longhaul_engine::storage::posix::PosixDirectory;
 use longhaul_engine::storage::roots::{Anywhere, Confined};
 use longhaul_proto::handshake::{
     Answer, Credential, Hello, Join, Joined, Landing, PROTOCOL_VERSION, Purport, Purpose, Refusal,
-    Refused, Request, RequestPath, Role, Secret, SessionId, Welcome, negotiate,
+    Refused, Request, RequestPath, Role, Secret, SessionId, Vouch, Vouched, Welcome, negotiate,
 };
 use longhaul_proto::message::Farewell;
 use longhaul_proto::session::StreamId;
 
 use super::sessions::{Key, Running};
+use super::vouched::COUNTS_FOR;
 use super::{Daemon, FIRST_FRAME};
 use crate::commands::run::{large_files, owner, single_file, zero_of};
 use crate::messages::say;
@@ -106,10 +107,18 @@ impl Daemon {
                 let text = "a listing is asked for within TLS";
                 refuse(&mut stream, refused(Refusal::Clear, text), peer);
             }
-            Purpose::Open(_) if clear => {
+            Purpose::Vouch(_) | Purpose::Open(_) if clear => {
                 let text = "a session begins within TLS";
                 refuse(&mut stream, refused(Refusal::Clear, text), peer);
             }
+            Purpose::Vouch(vouch) => match self.vouch(&vouch, &stream) {
+                Ok(vouched) => {
+                    // Whoever does not hear it asks again.
+                    let _ = opening::send(&mut stream, &Answer::Vouched(vouched));
+                    opening::close(&mut stream, LAST_WORDS);
+                }
+                Err(refused) => refuse(&mut stream, refused, peer),
+            },
             Purpose::Open(request) => match self.prepare(&request, &stream, visitor.owner) {
                 Ok((prepared, principal)) => {
                     drop(visitor.ticket.take());
@@ -123,6 +132,42 @@ impl Daemon {
                 }
                 Err(refused) => refuse(&mut stream, refused, peer),
             },
+        }
+    }
+
+    /// Lets in another host as the principal who asks for it.
+    fn vouch(&self, vouch: &Vouch, stream: &Stream) -> Result<Vouched, Refused> {
+        let principals = self.principals();
+        if self.client.is_some() {
+            let text = "this is the far side of one session, and lets nobody else in";
+            return Err(refused(Refusal::Malformed, text));
+        }
+        // Nobody passes on a word that was given for him.
+        let principal = authenticate(&principals, vouch.credential.as_ref(), stream)?;
+        self.vouched
+            .add(vouch.key, principal.name(), Instant::now());
+        Ok(Vouched {
+            seconds: u32::try_from(COUNTS_FOR.as_secs()).unwrap_or(u32::MAX),
+        })
+    }
+
+    /// Who it is, by what he shows or by a principal's word for him.
+    fn authenticate<'a>(
+        &self,
+        principals: &'a Principals,
+        credential: Option<&Credential>,
+        stream: &Stream,
+    ) -> Result<&'a Principal, Refused> {
+        let shown = authenticate(principals, credential, stream);
+        let by_key = credential.is_some_and(|credential| credential.token.is_none());
+        let key = stream.handle.peer_fingerprint().filter(|_| by_key);
+        match (shown, key) {
+            (Err(refused), Some(key)) => {
+                let name = self.vouched.take(&key, Instant::now());
+                let principal = name.and_then(|name| principals.by_name(&name));
+                principal.ok_or(refused)
+            }
+            (shown, _) => shown,
         }
     }
 
@@ -165,7 +210,7 @@ impl Daemon {
         let principals = self.principals();
         let principal = match principals.owning().filter(|_| owner) {
             Some(principal) => principal,
-            None => authenticate(&principals, request.credential.as_ref(), stream)?,
+            None => self.authenticate(&principals, request.credential.as_ref(), stream)?,
         };
         if !request.is_valid() {
             return Err(refused(

@@ -11,7 +11,7 @@ use longhaul_engine::net::Stream;
 use longhaul_engine::net::candidates::{Attempt, first_to_answer};
 use longhaul_engine::net::clear;
 use longhaul_engine::net::identity::Fingerprint;
-use longhaul_engine::net::tcp::{self, HostPort, TcpOptions};
+use longhaul_engine::net::tcp::{self, ConnectError, HostPort, TcpOptions};
 use longhaul_engine::session::Transfer;
 
 use super::Daemon;
@@ -20,6 +20,12 @@ use crate::ssh::PROTECTION;
 
 /// How long one call may take: the client waits no longer.
 const CALL_WITHIN: Duration = Duration::from_secs(8);
+
+/// How long the first stream of a session between two far sides may take.
+const BEGINS_WITHIN: Duration = Duration::from_secs(60);
+
+/// Reasons that are told; the others are like them.
+const SHOWN_REASONS: usize = 4;
 
 /// Calls under way at most; the client opens no more streams at once.
 const MAXIMUM_CALLS: usize = 64;
@@ -77,6 +83,54 @@ impl Daemon {
         }));
     }
 
+    /// Connects to the client before he has asked for it, and has him open a
+    /// session.
+    ///
+    /// # Errors
+    ///
+    /// Why none of his addresses answered.
+    pub fn call_first(self: &Arc<Daemon>) -> Result<(), String> {
+        let Some(client) = &self.client else {
+            return Ok(());
+        };
+        if client.addresses.is_empty() {
+            return Err("it has no port to connect to".to_owned());
+        }
+        let (address, stream) = self.find(client).map_err(|reasons| {
+            let reasons = reasons.into_iter().take(SHOWN_REASONS);
+            let reasons: Vec<String> = reasons
+                .map(|(address, reason)| format!("{address}: {reason}"))
+                .collect();
+            match reasons.is_empty() {
+                true => "no answer from any of its addresses".to_owned(),
+                false => reasons.join("; "),
+            }
+        })?;
+        client.note(Some(address));
+        self.receive_hello(stream, Visitor::stranger(address.to_string()));
+        Ok(())
+    }
+
+    /// Waits until the session of a far side has ended.
+    pub fn wait_for_session(&self) {
+        self.sessions.wait_for_end(BEGINS_WITHIN);
+    }
+
+    /// Whoever would have the session begin has gone.
+    pub fn give_up(&self) {
+        self.sessions.give_up();
+    }
+
+    fn find(
+        self: &Arc<Daemon>,
+        client: &Client,
+    ) -> Result<(SocketAddr, Stream), Vec<(SocketAddr, String)>> {
+        let (daemon, key) = (Arc::clone(self), client.key);
+        let attempt: Attempt<Stream> =
+            Arc::new(move |address, deadline| daemon.reach(address, deadline, key));
+        first_to_answer(&client.to_try(), Instant::now() + CALL_WITHIN, &attempt)
+    }
+
     fn call(self: &Arc<Daemon>, count: u32) {
         for _ in 0..(count as usize).min(MAXIMUM_CALLS) {
             let daemon = Arc::clone(self);
@@ -92,11 +146,7 @@ impl Daemon {
             return;
         };
         if client.calls.fetch_add(1, Ordering::Relaxed) < MAXIMUM_CALLS {
-            let addresses = client.to_try();
-            let (daemon, key) = (Arc::clone(self), client.key);
-            let attempt: Attempt<Stream> =
-                Arc::new(move |address, deadline| daemon.reach(address, deadline, key));
-            match first_to_answer(&addresses, Instant::now() + CALL_WITHIN, &attempt) {
+            match self.find(client) {
                 Ok((address, stream)) => {
                     client.note(Some(address));
                     self.receive_hello(stream, Visitor::stranger(address.to_string()));
@@ -115,8 +165,11 @@ impl Daemon {
         key: Fingerprint,
     ) -> Result<Stream, String> {
         let left = deadline.saturating_duration_since(Instant::now());
-        let socket = tcp::connect(&HostPort::from(address), left, &TcpOptions::default())
-            .map_err(|error| error.to_string())?;
+        let socket = tcp::connect(&HostPort::from(address), left, &TcpOptions::default());
+        let socket = socket.map_err(|error| match error {
+            ConnectError::Refused { cause, .. } => cause.to_string(),
+            other => other.to_string(),
+        })?;
         let stream = self.tls.accept(socket).map_err(|error| error.to_string())?;
         match stream.handle.peer_fingerprint() == Some(key) {
             true => Ok(stream),

@@ -1,8 +1,9 @@
 //! The sessions that run at a daemon.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use longhaul_engine::session::Transfer;
 use longhaul_proto::handshake::{Secret, SessionId};
@@ -35,6 +36,8 @@ pub struct Running {
 /// All sessions.
 pub struct Sessions {
     most: usize,
+    /// One began, or whoever would begin one has gone.
+    begun: AtomicBool,
     running: Mutex<HashMap<SessionId, Running>>,
     changed: Condvar,
 }
@@ -44,6 +47,7 @@ impl Sessions {
     pub fn new(most: usize) -> Sessions {
         Sessions {
             most,
+            begun: AtomicBool::new(false),
             running: Mutex::default(),
             changed: Condvar::new(),
         }
@@ -79,7 +83,41 @@ impl Sessions {
 
     /// Adds a session.
     pub fn add(&self, id: SessionId, running: Running) {
-        self.lock().insert(id, running);
+        let mut all = self.lock();
+        all.insert(id, running);
+        self.begun.store(true, Ordering::Relaxed);
+        self.changed.notify_all();
+    }
+
+    /// Nobody will begin one, unless one has begun.
+    pub fn give_up(&self) {
+        let all = self.lock();
+        self.begun.store(true, Ordering::Relaxed);
+        self.changed.notify_all();
+        drop(all);
+    }
+
+    /// Waits until a session has begun and all have ended; none may take longer
+    /// to begin than that.
+    pub fn wait_for_end(&self, begins_within: Duration) {
+        let until = Instant::now() + begins_within;
+        let mut running = self.lock();
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let begun = self.begun.load(Ordering::Relaxed);
+            running = match (begun, running.is_empty()) {
+                (true, true) => return,
+                (false, _) if left.is_zero() => return,
+                (false, _) => {
+                    let waited = self.changed.wait_timeout(running, left);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+                (true, false) => {
+                    let waited = self.changed.wait(running);
+                    waited.unwrap_or_else(PoisonError::into_inner)
+                }
+            };
+        }
     }
 
     /// Removes a session.

@@ -307,7 +307,7 @@ impl<'a> FarSide<'a> {
     fn far(&self) -> Result<Arc<Far>, Stop> {
         let settings = TransferSettings::default();
         let connection = &self.arguments.connection;
-        Far::new(self.remote, connection, &settings).map(Arc::new)
+        Far::new(self.remote, connection, &settings, None).map(Arc::new)
     }
 
     /// Ports first, with the session that they are for; then the path.

@@ -169,9 +169,14 @@ fn fields(progress: &Progress) -> Value {
 
 /// How far it is.
 pub fn progress(progress: &Progress) {
+    print(&progress_event(progress));
+}
+
+/// The event of how far it is.
+pub fn progress_event(progress: &Progress) -> Value {
     let mut value = fields(progress);
     value["event"] = json!("progress");
-    print(&value);
+    value
 }
 
 fn decision((at, decision): &(Duration, Decision)) -> Value {

@@ -7,7 +7,7 @@ use longhaul_engine::flows::LayerUse;
 use longhaul_engine::session::{LAYERS, Progress, Transfer};
 use longhaul_units::ByteCount;
 
-use super::json;
+use super::{Outlet, json};
 use crate::messages::progress_line;
 
 /// How often the line is drawn.
@@ -35,6 +35,27 @@ pub fn follow(transfer: &Transfer, is_json: bool, terminal: bool) {
             progress_line(&line(first, &progress));
             seen.push_back(progress);
         }
+    }
+}
+
+/// Progress lines between two events for others.
+const LINES_AN_EVENT: u32 = 4;
+
+/// Tells others until the transfer is over.
+pub fn tell(transfer: &Transfer, outlet: &dyn Outlet) {
+    let mut seen: VecDeque<Progress> = VecDeque::new();
+    let mut drawings = 0;
+    while !transfer.wait_for(DRAW_EVERY) {
+        let progress = transfer.progress();
+        drawings += 1;
+        if drawings % LINES_AN_EVENT == 0 {
+            outlet.event(json::progress_event(&progress).to_string());
+        }
+        if seen.len() >= RECENT_DRAWINGS {
+            seen.pop_front();
+        }
+        outlet.line(line(seen.front().unwrap_or(&progress), &progress));
+        seen.push_back(progress);
     }
 }
 

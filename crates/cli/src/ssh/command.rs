@@ -32,9 +32,28 @@ const SILENT_OPTIONS: [&str; 4] = [
     "-oLogLevel=ERROR",
 ];
 
+/// What the far side is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The other end of a session with this one.
+    Session,
+    /// A job.
+    Drive,
+    /// The other end of a job.
+    Meet,
+    /// One more channel to the session that listens under this name.
+    Join(String),
+    /// What is said to and by this job.
+    Attach(String),
+    /// The list of jobs.
+    Jobs,
+}
+
 /// What the far side shall know when it starts.
 #[derive(Clone, Debug)]
 pub struct FarSide {
+    /// What it is for.
+    pub role: Role,
     /// The binary there; none: the cache's, else the one in PATH.
     pub program: Option<String>,
     /// Memory for blocks.
@@ -99,6 +118,7 @@ pub fn start_of(
     settings: &TransferSettings,
 ) -> Result<Start, Stop> {
     let side = FarSide {
+        role: Role::Session,
         program: arguments.ssh.remote_longhaul.clone(),
         memory: settings.budget.0,
         linger: arguments.timeout,
@@ -154,12 +174,22 @@ fn remote_command(far: &FarSide) -> String {
         Some(age) => format!("{}s", age.as_secs()),
         None => "never".to_owned(),
     };
-    let arguments = format!(
-        "--memory {} --linger {}s --expire-leftovers {expiry} --ports {}",
-        far.memory,
-        far.linger.as_secs().max(1),
-        far.ports,
-    );
+    let terms = || {
+        format!(
+            "--memory {} --linger {}s --expire-leftovers {expiry} --ports {}",
+            far.memory,
+            far.linger.as_secs().max(1),
+            far.ports,
+        )
+    };
+    let arguments = match &far.role {
+        Role::Session => terms(),
+        Role::Drive => format!("{} --drive", terms()),
+        Role::Meet => format!("{} --meet", terms()),
+        Role::Join(channel) => format!("--join {channel}"),
+        Role::Attach(job) => format!("--attach {job}"),
+        Role::Jobs => "--jobs".to_owned(),
+    };
     far_command(far.program.as_deref(), &arguments)
 }
 
@@ -188,6 +218,7 @@ mod tests {
 
     fn far() -> FarSide {
         FarSide {
+            role: Role::Session,
             program: None,
             memory: 1 << 20,
             linger: Duration::from_secs(60),

@@ -24,7 +24,7 @@ const LOOK_FOR: Duration = Duration::from_millis(1500);
 
 /// Round trips that it may take: asking for a call, TCP, TLS, joining, and one
 /// packet of these lost.
-const ROUND_TRIPS: u32 = 8;
+pub const ROUND_TRIPS: u32 = 8;
 
 /// How much earlier this end tries than it has the other one try: a stream
 /// from here is the usual one, and the other's tries are seen by firewalls.
@@ -50,7 +50,8 @@ pub enum Way {
 pub struct Direct {
     tls: TlsClient,
     tcp: TcpOptions,
-    start: Start,
+    /// Knows where ssh finds the far side; none where its greeting has that.
+    start: Option<Start>,
     greeting: Greeting,
     callbacks: Option<Arc<Callbacks>>,
     look_for: Duration,
@@ -66,7 +67,7 @@ impl Direct {
     pub fn new(
         tls: TlsClient,
         tcp: TcpOptions,
-        start: Start,
+        start: Option<Start>,
         greeting: Greeting,
         callbacks: Option<Arc<Callbacks>>,
         rtt: Duration,
@@ -110,7 +111,7 @@ impl Direct {
         let looking = self.looking.lock();
         let looking = looking.unwrap_or_else(PoisonError::into_inner);
         if self.way() == Way::Unknown {
-            let (found, stream) = self.find(transfer);
+            let (found, stream) = self.find(Some(transfer));
             // A far side that is done answers nobody any more.
             let done = transfer.upgrade().is_none_or(|transfer| transfer.is_done());
             if stream.is_some() || !done {
@@ -121,7 +122,7 @@ impl Direct {
         drop(looking);
         let opened = match self.way() {
             Way::Outward(address) => self.dial(address, patience),
-            Way::Inward => self.call(transfer, patience),
+            Way::Inward => self.call(Some(transfer), patience),
             Way::Unknown | Way::Closed(_) => return Err("no direct stream opens".to_owned()),
         };
         self.note(opened.is_ok());
@@ -149,20 +150,40 @@ impl Direct {
             })
     }
 
-    /// Has the far side connect to this one.
-    fn call(&self, transfer: &Weak<Transfer>, patience: Duration) -> Result<Stream, String> {
+    /// Opens the first stream, where the session is to begin on it: the far side
+    /// was told to connect to this end.
+    ///
+    /// # Errors
+    ///
+    /// Why no address of the far side answered; those that were silent are not
+    /// in it.
+    pub fn begin(self: &Arc<Direct>) -> Result<Stream, Vec<(SocketAddr, String)>> {
+        let (way, stream) = self.find(None);
+        self.set(way.clone());
+        stream.ok_or(match way {
+            Way::Closed(reasons) => reasons,
+            Way::Unknown | Way::Outward(_) | Way::Inward => Vec::new(),
+        })
+    }
+
+    /// Has the far side connect to this one, unless it does so by itself.
+    fn call(
+        &self,
+        transfer: Option<&Weak<Transfer>>,
+        patience: Duration,
+    ) -> Result<Stream, String> {
         let callbacks = self.callbacks.as_ref().ok_or("this end does not listen")?;
-        transfer
-            .upgrade()
-            .ok_or("the session is over")?
-            .want_calls(1);
+        if let Some(transfer) = transfer {
+            let transfer = transfer.upgrade().ok_or("the session is over")?;
+            transfer.want_calls(1);
+        }
         callbacks
             .take(patience)
             .ok_or_else(|| "the far side did not connect".to_owned())
     }
 
     /// Both ways at once, almost; the first that opens is kept.
-    fn find(self: &Arc<Direct>, transfer: &Weak<Transfer>) -> (Way, Option<Stream>) {
+    fn find(self: &Arc<Direct>, transfer: Option<&Weak<Transfer>>) -> (Way, Option<Stream>) {
         let (sender, found) = channel();
         let (outward, inward) = (sender.clone(), sender);
         let (this, deadline) = (Arc::clone(self), Instant::now() + self.look_for);
@@ -174,9 +195,9 @@ impl Direct {
                 Err(refused) => failures = refused,
             }
         }
-        let (this, transfer) = (Arc::clone(self), transfer.clone());
+        let (this, transfer) = (Arc::clone(self), transfer.cloned());
         spawn("inward", move || {
-            let stream = this.call(&transfer, this.look_for);
+            let stream = this.call(transfer.as_ref(), this.look_for);
             let found = stream.map(|stream| (Way::Inward, stream));
             let _ = inward.send(found.map_err(|_| Vec::new()));
         });
@@ -196,27 +217,33 @@ impl Direct {
             let left = deadline.saturating_duration_since(Instant::now());
             this.dial(address, left)
         });
-        let first = first_to_answer(&candidates(&self.start, &self.greeting), deadline, &attempt);
+        let first = first_to_answer(&candidates(self.start.as_ref(), &self.greeting), deadline, &attempt);
         let first = first.map(|(address, stream)| (Way::Outward(address), stream));
         let _ = found.send(first);
     }
 }
 
 /// Where the far side may be: where ssh finds it, then what it says itself.
-pub fn candidates(start: &Start, greeting: &Greeting) -> Vec<SocketAddr> {
+pub fn candidates(start: Option<&Start>, greeting: &Greeting) -> Vec<SocketAddr> {
     let Some(port) = greeting.port else {
         return Vec::new();
     };
     let mut candidates = Vec::new();
     let own = greeting.addresses.iter();
     let own = own.map(|address| SocketAddr::new(*address, port));
-    let resolved = host_name(start).map(|host| (host, port).to_socket_addrs());
-    for address in resolved.into_iter().flatten().flatten().chain(own) {
+    let resolved = start.map(|start| addresses_of(start, port));
+    for address in resolved.into_iter().flatten().chain(own) {
         if !candidates.contains(&address) {
             candidates.push(address);
         }
     }
     candidates
+}
+
+/// Where ssh finds a host.
+pub fn addresses_of(start: &Start, port: u16) -> Vec<SocketAddr> {
+    let resolved = host_name(start).map(|host| (host, port).to_socket_addrs());
+    resolved.into_iter().flatten().flatten().collect()
 }
 
 /// The host as ssh's configuration has it.

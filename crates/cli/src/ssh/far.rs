@@ -23,14 +23,14 @@ use longhaul_proto::session::StreamId;
 
 use super::PROTECTION;
 use super::callbacks::Callbacks;
-use super::command::{RELEASE, Start, start_of};
+use super::command::{FarSide, RELEASE, Start, ssh_words, start_of};
 use super::direct::{Direct, Way, candidates};
 use super::further::Further;
 use super::greeting::{CLIENT, Greeting, Line, MAXIMUM_ADDRESSES, REMOTE};
 use super::install;
 use super::process::{Login, Silence, SshProcess, await_greeting};
 use super::route::Route;
-use crate::arguments::ConnectionArguments;
+use crate::arguments::{ConnectionArguments, SshArguments};
 use crate::commands::ahead::Ahead;
 use crate::commands::connection::{Connected, Opened, check_clear, list_over, open_stop};
 use crate::endpoint::SshRemote;
@@ -190,11 +190,49 @@ impl Far {
         list_over(&mut stream, request, (host, self.timeout), tell)
     }
 
+    /// A host whose far side is for something else than a session with this
+    /// one; `arguments` are of whatever shall be done there.
+    pub fn in_role(destination: &str, ssh: &SshArguments, side: FarSide) -> Result<Far, Stop> {
+        let identity = Identity::ephemeral().map_err(|error| Stop::because(Exit::Local, error))?;
+        Ok(Far {
+            start: Start {
+                words: ssh_words(ssh)?,
+                destination: destination.to_owned(),
+                side,
+            },
+            identity,
+            streams: None,
+            install: ssh.install_remote,
+            timeout: Duration::ZERO,
+            tcp: TcpOptions::default(),
+            callbacks: None,
+            process: Mutex::default(),
+            greeting: OnceLock::new(),
+            beside: OnceLock::new(),
+        })
+    }
+
+    /// How it is started.
+    pub fn start(&self) -> &Start {
+        &self.start
+    }
+
     /// A channel to a far side of the same release, with both ends known to
     /// each other.
     fn log_in(&self) -> Result<UnixStream, Stop> {
-        let (process, channel, greeting) = match self.meet()? {
-            Met::Same(process, channel, greeting) => (process, channel, greeting),
+        let (process, channel, greeting) = self.arrive()?;
+        self.introduce(&channel)?;
+        *self.process.lock().unwrap_or_else(PoisonError::into_inner) = Some(process);
+        // A session logs in once.
+        let _ = self.greeting.set(greeting);
+        Ok(channel)
+    }
+
+    /// A channel to a far side of the same release, which knows nothing of this
+    /// end yet; it is put there where that is wanted.
+    pub fn arrive(&self) -> Result<(SshProcess, UnixStream, Greeting), Stop> {
+        match self.meet()? {
+            Met::Same(process, channel, greeting) => Ok((process, channel, greeting)),
             Met::None { stop, system } => {
                 let installed = self.start.side.program.is_none()
                     && install::is_wanted(self.install, &self.start.destination);
@@ -203,16 +241,11 @@ impl Far {
                 }
                 install::install(&self.start, system.as_deref())?;
                 match self.meet()? {
-                    Met::Same(process, channel, greeting) => (process, channel, greeting),
-                    Met::None { stop, .. } => return Err(stop),
+                    Met::Same(process, channel, greeting) => Ok((process, channel, greeting)),
+                    Met::None { stop, .. } => Err(stop),
                 }
             }
-        };
-        self.introduce(&channel)?;
-        *self.process.lock().unwrap_or_else(PoisonError::into_inner) = Some(process);
-        // A session logs in once.
-        let _ = self.greeting.set(greeting);
-        Ok(channel)
+        }
     }
 
     /// Starts the far side and hears who it is.
@@ -387,7 +420,14 @@ impl Far {
         let callbacks =
             callbacks.filter(|callbacks| callbacks.accept(tls.clone(), self.tcp).is_ok());
         let channel = greeting.channel.clone();
-        let direct = Direct::new(tls, self.tcp, self.start.clone(), greeting, callbacks, rtt);
+        let direct = Direct::new(
+            tls,
+            self.tcp,
+            Some(self.start.clone()),
+            greeting,
+            callbacks,
+            rtt,
+        );
         let beside = Beside {
             direct: Arc::new(direct),
             further: Arc::new(Further::new(self.start.clone(), channel)),
@@ -398,7 +438,7 @@ impl Far {
     /// Where the far side may be reached, once it has greeted.
     pub fn candidates(&self) -> Vec<SocketAddr> {
         let greeting = self.greeting.get();
-        greeting.map_or_else(Vec::new, |greeting| candidates(&self.start, greeting))
+        greeting.map_or_else(Vec::new, |greeting| candidates(Some(&self.start), greeting))
     }
 
     /// Whether a stream to it opens at one of its addresses within a time.
@@ -437,6 +477,7 @@ impl Far {
         let (further, refused) = beside.further.count();
         Some(Route {
             way: beside.direct.way(),
+            between: None,
             further,
             refused,
             mortal: self.greeting.get()?.mortal,
@@ -444,7 +485,8 @@ impl Far {
     }
 }
 
-fn join_with(
+/// Joins a session with a stream.
+pub fn join_with(
     mut stream: longhaul_engine::net::Stream,
     join: Join,
     patience: Duration,

@@ -10,6 +10,8 @@ const SHOWN_REASONS: usize = 4;
 pub struct Route {
     /// Which way direct streams open.
     pub way: Way,
+    /// Both ends are remote, and this one, which runs the job, is called so.
+    pub between: Option<String>,
     /// Most further ssh processes that carried something at once.
     pub further: usize,
     /// Why there can be no more of them.
@@ -19,24 +21,37 @@ pub struct Route {
 }
 
 impl Route {
-    /// Which way, for programs: `outward`, `inward`, `ssh`.
+    /// Which way, for programs: `outward`, `inward`, `ssh`, `through`.
     pub fn name(&self) -> &'static str {
         match self.way {
             Way::Outward(_) => "outward",
             Way::Inward => "inward",
+            Way::Unknown | Way::Closed(_) if self.between.is_some() => "through",
             Way::Unknown | Way::Closed(_) => "ssh",
         }
     }
 
     /// For people, with what would make it faster.
     pub fn lines(&self) -> Vec<String> {
-        let mut lines = match &self.way {
-            Way::Unknown => vec!["over SSH; it was done before a direct way was found".to_owned()],
-            Way::Outward(address) => {
+        let between = "direct connections between the two hosts, opened";
+        let mut lines = match (&self.way, &self.between) {
+            (Way::Unknown | Way::Closed(_), Some(_)) => {
+                vec!["through the host of whoever asked, over SSH (--through-local)".to_owned()]
+            }
+            (Way::Outward(address), Some(name)) => {
+                vec![format!("{between} from {name} to {address}")]
+            }
+            (Way::Inward, Some(name)) => vec![format!("{between} by the other one to {name}")],
+            (Way::Unknown, None) => {
+                vec!["over SSH; it was done before a direct way was found".to_owned()]
+            }
+            (Way::Outward(address), None) => {
                 vec![format!("direct connections, opened from here to {address}")]
             }
-            Way::Inward => vec!["direct connections, opened from the far side to here".to_owned()],
-            Way::Closed(reasons) => self.over_ssh(reasons),
+            (Way::Inward, None) => {
+                vec!["direct connections, opened from the far side to here".to_owned()]
+            }
+            (Way::Closed(reasons), None) => self.over_ssh(reasons),
         };
         let direct = matches!(self.way, Way::Outward(_) | Way::Inward);
         if direct && self.mortal {
@@ -78,6 +93,7 @@ mod tests {
     fn route(way: Way) -> Route {
         Route {
             way,
+            between: None,
             further: 0,
             refused: None,
             mortal: false,

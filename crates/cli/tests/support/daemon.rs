@@ -38,7 +38,9 @@ impl Daemon {
         Daemon::new("127.0.0.1:0".parse().unwrap(), arguments, wrap)
     }
 
-    fn new(
+    /// Serves with these arguments at this address, through a command that
+    /// `wrap` makes.
+    pub fn new(
         address: SocketAddr,
         arguments: Vec<OsString>,
         wrap: impl Fn(Command) -> Command,

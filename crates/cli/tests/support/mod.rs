@@ -5,6 +5,7 @@
 #![allow(dead_code, unused_imports)]
 
 pub mod daemon;
+pub mod lan;
 pub mod process;
 pub mod proxy;
 pub mod random;

@@ -281,6 +281,13 @@ impl Principals {
         self.principals.iter().find(|principal| principal.owner)
     }
 
+    /// One of this name, whose word was taken before.
+    pub fn by_name(&self, name: &str) -> Option<&Principal> {
+        self.principals
+            .iter()
+            .find(|principal| principal.name == name)
+    }
+
     /// Who it is that calls himself `name` and shows `token`.
     ///
     /// # Errors

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use longhaul_proto::frame::{self, FrameError, FrameHeader, FrameKind, HEADER_BYTES};
 use longhaul_proto::handshake::{
-    Answer, Feature, Hello, Join, Joined, PROTOCOL_VERSION, Purpose, Refused, Request, Welcome,
+    Answer, Feature, Hello, Join, Joined, PROTOCOL_VERSION, Purpose, Refused, Request, Vouch,
+    Vouched, Welcome,
 };
 use longhaul_proto::listing::{ListRequest, Listed};
 use minicbor::{Decode, Encode};
@@ -139,7 +140,7 @@ pub fn open(
     match receive(stream, deadline)? {
         Answer::Welcome(welcome) => Ok(welcome),
         Answer::Refused(refused) => Err(OpenError::Refused(refused)),
-        Answer::Joined(_) | Answer::Listed(_) => Err(unasked()),
+        Answer::Joined(_) | Answer::Listed(_) | Answer::Vouched(_) => Err(unasked()),
     }
 }
 
@@ -153,7 +154,22 @@ pub fn join(stream: &mut Stream, join: Join, deadline: Duration) -> Result<Joine
     match receive(stream, deadline)? {
         Answer::Joined(joined) => Ok(joined),
         Answer::Refused(refused) => Err(OpenError::Refused(refused)),
-        Answer::Welcome(_) | Answer::Listed(_) => Err(unasked()),
+        Answer::Welcome(_) | Answer::Listed(_) | Answer::Vouched(_) => Err(unasked()),
+    }
+}
+
+/// Asks with a stream, which is then of no more use, that another host be let
+/// in.
+///
+/// # Errors
+///
+/// [`OpenError`].
+pub fn vouch(stream: &mut Stream, vouch: Vouch, deadline: Duration) -> Result<Vouched, OpenError> {
+    send(stream, &hello(Purpose::Vouch(vouch)))?;
+    match receive(stream, deadline)? {
+        Answer::Vouched(vouched) => Ok(vouched),
+        Answer::Refused(refused) => Err(OpenError::Refused(refused)),
+        Answer::Welcome(_) | Answer::Joined(_) | Answer::Listed(_) => Err(unasked()),
     }
 }
 

@@ -8,7 +8,7 @@ use longhaul_proto::digest::{Checksum, Integrity};
 use longhaul_proto::frame::{self, FrameKind};
 use longhaul_proto::handshake::{
     self, Credential, Feature, Hello, Join, Joined, Landing, PROTOCOL_VERSION, Purport, Purpose,
-    Refusal, Refused, Request, RequestPath, Role, Secret, SessionId,
+    Refusal, Refused, Request, RequestPath, Role, Secret, SessionId, Vouch, Vouched,
 };
 use longhaul_proto::listing::{Details, ListRequest, Listed, ListedEntry, ListedKind};
 use longhaul_proto::manifest::{Entry, EntryId, EntryKind, SourceIdentity, Timestamp, TreePath};
@@ -260,12 +260,17 @@ fn hellos() -> Vec<Hello> {
             recursive: true,
             details: true,
         })),
+        hello(Purpose::Vouch(Vouch {
+            credential: None,
+            key: [5; 32],
+        })),
     ]
 }
 
 fn answers() -> Vec<handshake::Answer> {
     vec![
         handshake::Answer::Joined(Joined { received: 8 }),
+        handshake::Answer::Vouched(Vouched { seconds: 300 }),
         handshake::Answer::Refused(Refused {
             refusal: Refusal::Credential,
             text: "no".into(),

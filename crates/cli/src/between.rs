@@ -1,0 +1,27 @@
+//! Copies between two remote hosts. One of them, which SSH reaches, runs the
+//! copy as a *job*: it is the dialer of a session with the other one, and goes
+//! on when whoever started it is gone.
+//!
+//! - [`speech`]: what is said between a job and who follows it
+//! - [`steer`]: starts a job and brings both hosts together, from here
+//! - [`watch`]: shows here what a job says, to its end
+//! - [`through`]: carries channels through this host, where that is asked for
+//! - [`vouch`]: has a daemon let in the host that runs a job
+//! - [`started`]: the jobs that were started from here
+//! - [`words`]: the command line of the job
+//! - [`drive`]: runs a job, there
+//! - [`met`]: the job's other end, that it was introduced to
+//! - [`job`]: what is kept of a job, and who follows it
+//! - [`follower`]: tells one who follows
+
+pub mod drive;
+pub mod follower;
+pub mod job;
+pub mod met;
+pub mod speech;
+pub mod started;
+pub mod steer;
+pub mod through;
+pub mod vouch;
+pub mod watch;
+pub mod words;

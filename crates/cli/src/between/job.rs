@@ -1,0 +1,599 @@
+//! What is kept of a job in the user's state directory, and who follows it. The
+//! directory is for its user alone:
+//!
+//! ```text
+//! jobs/NAME/record    what is listed of it
+//!           output    what it said on standard output, so far
+//!           errors    and on standard error
+//!           control   the socket of whoever follows, as long as it runs
+//!           outcome   how it ended
+//! ```
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use longhaul_engine::net::token::fill_random;
+
+use super::speech::{
+    self, Channel, Follow, Listed, MAXIMUM_SAID_BYTES, ShownProgress, State, Told, is_name,
+};
+use crate::report::Outlet;
+
+/// Of each output so much is kept: events of a million files.
+const MAXIMUM_KEPT_BYTES: u64 = 256 << 20;
+
+/// What is said where there is more.
+const NO_MORE: &[u8] = b"longhaul: what is said from here on is not kept\n";
+
+/// Ended jobs that are kept.
+const MAXIMUM_ENDED: usize = 100;
+
+/// How long an ended one is kept: as leftovers of its copy are.
+const KEPT_FOR: Duration = longhaul_engine::session::LEFTOVERS_EXPIRE;
+
+/// Names tried for a new job.
+const TRIES: usize = 16;
+
+/// A job that runs here, or has ended here.
+pub struct Job {
+    place: PathBuf,
+    name: String,
+    happened: Mutex<Happened>,
+    changed: Condvar,
+    cancel: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    /// It was cancelled, perhaps before anything could be.
+    cancelled: AtomicBool,
+}
+
+/// What those who follow are told.
+#[derive(Debug, Default)]
+struct Happened {
+    /// Bytes in the files.
+    said: [u64; 2],
+    running: bool,
+    line: Newest,
+    event: Newest,
+    /// The summary comes: no progress after that.
+    over: bool,
+    ended: Option<u8>,
+    followers: usize,
+}
+
+/// The last text of many.
+#[derive(Clone, Debug, Default)]
+struct Newest {
+    count: u64,
+    text: String,
+}
+
+impl Newest {
+    fn set(&mut self, text: String) {
+        self.count += 1;
+        self.text = text;
+    }
+}
+
+/// How far somebody who follows has come.
+#[derive(Debug)]
+pub struct Seen {
+    said: [u64; 2],
+    shown: ShownProgress,
+    running: bool,
+    progress: u64,
+    ended: bool,
+    /// Set from elsewhere where he has gone.
+    pub gone: Arc<AtomicBool>,
+}
+
+impl Seen {
+    /// What he has already.
+    pub fn new(follow: Follow, gone: Arc<AtomicBool>) -> Seen {
+        Seen {
+            said: [follow.output, follow.errors],
+            shown: follow.progress,
+            running: false,
+            progress: 0,
+            ended: false,
+            gone,
+        }
+    }
+}
+
+/// Where longhaul keeps what it does over there: `longhaul` in
+/// `XDG_STATE_HOME`, else in `.local/state` of the home.
+///
+/// # Errors
+///
+/// Where neither is an absolute path.
+pub fn state_directory() -> io::Result<PathBuf> {
+    let absolute = |name| {
+        let value = std::env::var_os(name).map(PathBuf::from);
+        value.filter(|path| path.is_absolute())
+    };
+    let state = absolute("XDG_STATE_HOME")
+        .or_else(|| absolute("HOME").map(|home| home.join(".local/state")));
+    let state = state.ok_or_else(|| {
+        let text = "no state directory: neither XDG_STATE_HOME nor HOME is an absolute path";
+        io::Error::new(io::ErrorKind::NotFound, text)
+    })?;
+    Ok(state.join("longhaul"))
+}
+
+/// Makes a directory for its user alone, with those above it.
+///
+/// # Errors
+///
+/// As the system has it.
+pub fn make_private(directory: &Path) -> io::Result<()> {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true).mode(0o700);
+    builder.create(directory)
+}
+
+/// Writes a file under its name as a whole.
+///
+/// # Errors
+///
+/// As the system has it.
+pub fn keep(file: &Path, bytes: &[u8]) -> io::Result<()> {
+    let new = file.with_extension("new");
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    options.open(&new)?.write_all(bytes)?;
+    fs::rename(&new, file)
+}
+
+fn jobs_directory() -> io::Result<PathBuf> {
+    Ok(state_directory()?.join("jobs"))
+}
+
+/// A path of any length as the system's sockets take it: those have 107 bytes.
+fn through<T>(directory: &Path, use_at: impl FnOnce(PathBuf) -> io::Result<T>) -> io::Result<T> {
+    let opened = File::open(directory)?;
+    let short = format!("/proc/self/fd/{}/control", opened.as_raw_fd());
+    use_at(PathBuf::from(short))
+}
+
+/// Connects to a job that runs on this host.
+///
+/// # Errors
+///
+/// Where none does.
+pub fn connect(name: &str) -> io::Result<UnixStream> {
+    if !is_name(name) {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    connect_at(&jobs_directory()?.join(name))
+}
+
+fn connect_at(place: &Path) -> io::Result<UnixStream> {
+    through(place, UnixStream::connect)
+}
+
+fn record_of(place: &Path) -> Option<Listed> {
+    match speech::hear(File::open(place.join("record")).ok()?) {
+        Ok(Some(Told::Listed(listed))) => Some(listed),
+        _ => None,
+    }
+}
+
+fn outcome_of(place: &Path) -> Option<u8> {
+    match speech::hear(File::open(place.join("outcome")).ok()?) {
+        Ok(Some(Told::Ended(code))) => Some(code),
+        _ => None,
+    }
+}
+
+/// One job as it is now.
+fn listed_at(place: &Path) -> Option<Listed> {
+    let mut listed = record_of(place)?;
+    // Asked first: between the two it may end.
+    let runs = connect_at(place).is_ok();
+    listed.state = match outcome_of(place) {
+        Some(code) => State::Ended(code),
+        None if runs => State::Running,
+        None if listed.host == crate::commands::run::host_name() => State::Lost,
+        None => State::Elsewhere,
+    };
+    Some(listed)
+}
+
+/// All jobs of this user that are kept here, the oldest first.
+///
+/// # Errors
+///
+/// Where the directory cannot be listed.
+pub fn list() -> io::Result<Vec<Listed>> {
+    let directory = jobs_directory()?;
+    let names = match fs::read_dir(&directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other?,
+    };
+    let names = names.flatten().map(|name| name.file_name());
+    let names = names.filter(|name| name.to_str().is_some_and(is_name));
+    let mut listed: Vec<Listed> = names
+        .filter_map(|name| listed_at(&directory.join(name)))
+        .collect();
+    listed.sort_by_key(|job| job.began);
+    Ok(listed)
+}
+
+/// Removes ended jobs that are old, or too many.
+fn prune() -> io::Result<()> {
+    let ended = list()?.into_iter();
+    let ended = ended.filter(|job| matches!(job.state, State::Ended(_) | State::Lost));
+    let ended: Vec<Listed> = ended.collect();
+    let surplus = ended.len().saturating_sub(MAXIMUM_ENDED);
+    let oldest = seconds_now().saturating_sub(KEPT_FOR.as_secs());
+    let directory = jobs_directory()?;
+    for (at, job) in ended.iter().enumerate() {
+        if at < surplus || job.began < oldest {
+            fs::remove_dir_all(directory.join(&job.name))?;
+        }
+    }
+    Ok(())
+}
+
+/// Seconds since 1970; 0 where the clock is set before.
+pub fn seconds_now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}
+
+const CHANNELS: [Channel; 2] = [Channel::Output, Channel::Errors];
+
+fn index_of(channel: Channel) -> usize {
+    match channel {
+        Channel::Output => 0,
+        Channel::Errors => 1,
+    }
+}
+
+fn file_of(channel: Channel) -> &'static str {
+    match channel {
+        Channel::Output => "output",
+        Channel::Errors => "errors",
+    }
+}
+
+impl Job {
+    /// A new one of this process, with whom to follow it at its socket.
+    ///
+    /// # Errors
+    ///
+    /// Where the state directory cannot be written.
+    pub fn create(from: &str, to: &str) -> io::Result<(Arc<Job>, UnixListener)> {
+        make_private(&jobs_directory()?)?;
+        // What cannot be removed is in nobody's way.
+        let _ = prune();
+        let (name, place) = new_place()?;
+        for channel in CHANNELS {
+            let mut options = OpenOptions::new();
+            options.write(true).create_new(true).mode(0o600);
+            options.open(place.join(file_of(channel)))?;
+        }
+        let listener = through(&place, UnixListener::bind)?;
+        let listed = Listed {
+            name: name.clone(),
+            host: crate::commands::run::host_name(),
+            from: from.to_owned(),
+            to: to.to_owned(),
+            began: seconds_now(),
+            state: State::Running,
+        };
+        keep(
+            &place.join("record"),
+            &speech::frame_of(&Told::Listed(listed))?,
+        )?;
+        Ok((Arc::new(Job::at(place, name)), listener))
+    }
+
+    fn at(place: PathBuf, name: String) -> Job {
+        Job {
+            place,
+            name,
+            happened: Mutex::default(),
+            changed: Condvar::new(),
+            cancel: OnceLock::new(),
+            cancelled: AtomicBool::new(false),
+        }
+    }
+
+    /// One that does not run: as its files have it.
+    ///
+    /// # Errors
+    ///
+    /// What became of it, where that is nothing that can be followed.
+    pub fn ended(name: &str) -> Result<Arc<Job>, Option<Listed>> {
+        let directory = jobs_directory().map_err(|_| None)?;
+        if !is_name(name) {
+            return Err(None);
+        }
+        let place = directory.join(name);
+        let listed = listed_at(&place);
+        let Some(State::Ended(code)) = listed.as_ref().map(|listed| listed.state) else {
+            return Err(listed);
+        };
+        let job = Job::at(place, name.to_owned());
+        let said = CHANNELS.map(|channel| {
+            let kept = fs::metadata(job.place.join(file_of(channel)));
+            kept.map_or(0, |kept| kept.len())
+        });
+        let mut happened = job.lock();
+        happened.said = said;
+        happened.ended = Some(code);
+        drop(happened);
+        Ok(Arc::new(job))
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Happened> {
+        self.happened.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&self, happened: MutexGuard<'a, Happened>) -> MutexGuard<'a, Happened> {
+        let waited = self.changed.wait(happened);
+        waited.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps what comes from a pipe, until that ends.
+    pub fn keep_output(&self, channel: Channel, mut pipe: impl Read) {
+        let file = OpenOptions::new()
+            .append(true)
+            .open(self.place.join(file_of(channel)));
+        let mut file = file.ok();
+        let mut buffer = vec![0; MAXIMUM_SAID_BYTES];
+        // The pipe is read to its end whatever becomes of the file: the copy
+        // must not wait for it.
+        while let Ok(count @ 1..) = pipe.read(&mut buffer) {
+            let Some(open) = &mut file else {
+                continue;
+            };
+            let full = self.lock().said[index_of(channel)] >= MAXIMUM_KEPT_BYTES;
+            let bytes: &[u8] = match (full, channel) {
+                (false, _) => &buffer[..count],
+                (true, Channel::Errors) => NO_MORE,
+                (true, Channel::Output) => b"",
+            };
+            let written = open.write_all(bytes).is_ok();
+            if written {
+                self.lock().said[index_of(channel)] += bytes.len() as u64;
+                self.changed.notify_all();
+            }
+            if full || !written {
+                file = None;
+            }
+        }
+    }
+
+    /// What whoever follows has not seen yet; waits until there is something.
+    /// None where nothing will come, or he has gone.
+    pub fn next(&self, seen: &mut Seen) -> Option<Told> {
+        let mut happened = self.lock();
+        loop {
+            if seen.ended || seen.gone.load(Ordering::Relaxed) {
+                return None;
+            }
+            let behind = |channel: &Channel| {
+                let at = index_of(*channel);
+                seen.said[at] < happened.said[at]
+            };
+            if let Some(channel) = CHANNELS.into_iter().find(behind) {
+                drop(happened);
+                return self.read(channel, seen);
+            }
+            if happened.running && !std::mem::replace(&mut seen.running, true) {
+                return Some(Told::Running);
+            }
+            if let Some(code) = happened.ended {
+                seen.ended = true;
+                return Some(Told::Ended(code));
+            }
+            let newest = match seen.shown {
+                _ if happened.over => None,
+                ShownProgress::None => None,
+                ShownProgress::Line => Some(&happened.line),
+                ShownProgress::Json => Some(&happened.event),
+            };
+            if let Some(newest) = newest.filter(|newest| newest.count > seen.progress) {
+                seen.progress = newest.count;
+                return Some(Told::Progress(newest.text.clone()));
+            }
+            happened = self.wait(happened);
+        }
+    }
+
+    /// Some of what was said, and what he has then.
+    fn read(&self, channel: Channel, seen: &mut Seen) -> Option<Told> {
+        let at = seen.said[index_of(channel)];
+        let mut bytes = vec![0; MAXIMUM_SAID_BYTES];
+        let file = File::open(self.place.join(file_of(channel))).ok()?;
+        let count = file
+            .read_at(&mut bytes, at)
+            .ok()
+            .filter(|count| *count > 0)?;
+        bytes.truncate(count);
+        seen.said[index_of(channel)] += count as u64;
+        Some(Told::Said(channel, at, bytes))
+    }
+
+    /// Those who wait look again.
+    pub fn wake(&self) {
+        drop(self.lock());
+        self.changed.notify_all();
+    }
+
+    /// What ends it.
+    pub fn cancel_by(&self, cancel: impl Fn() + Send + Sync + 'static) {
+        // A job is cancelled in one way.
+        let _ = self.cancel.set(Box::new(cancel));
+        if self.cancelled.load(Ordering::SeqCst) {
+            self.cancel();
+        }
+    }
+
+    /// Ends it, where it runs.
+    pub fn cancel(&self) {
+        self.cancelled.store(true, Ordering::SeqCst);
+        if let Some(cancel) = self.cancel.get() {
+            cancel();
+        }
+    }
+
+    /// It has ended so; those who follow are told.
+    pub fn end(&self, code: u8) {
+        let kept = speech::frame_of(&Told::Ended(code))
+            .and_then(|outcome| keep(&self.place.join("outcome"), &outcome));
+        // Without, it counts as killed, and the same command says how it is.
+        drop(kept);
+        self.lock().ended = Some(code);
+        self.changed.notify_all();
+    }
+
+    /// One more follows; false where too many do.
+    pub fn enter(&self, most: usize) -> bool {
+        let mut happened = self.lock();
+        let fits = happened.followers < most;
+        happened.followers += usize::from(fits);
+        fits
+    }
+
+    /// One of them has gone.
+    pub fn leave(&self) {
+        self.lock().followers -= 1;
+        self.changed.notify_all();
+    }
+
+    /// Waits until nobody follows. Each ends by himself, or where he takes
+    /// nothing any more.
+    pub fn wait_for_followers(&self) {
+        let mut happened = self.lock();
+        while happened.followers > 0 {
+            happened = self.wait(happened);
+        }
+    }
+}
+
+/// A name that no job had, and its directory.
+fn new_place() -> io::Result<(String, PathBuf)> {
+    let directory = jobs_directory()?;
+    let mut tries = 0;
+    loop {
+        let mut random = [0; 4];
+        fill_random(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
+        let name = speech::name_of(random);
+        let place = directory.join(&name);
+        tries += 1;
+        match DirBuilder::new().mode(0o700).create(&place) {
+            Ok(()) => return Ok((name, place)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && tries < TRIES => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+impl Outlet for Job {
+    fn begun(&self) {
+        self.lock().running = true;
+        self.changed.notify_all();
+    }
+
+    fn line(&self, line: String) {
+        self.lock().line.set(line);
+        self.changed.notify_all();
+    }
+
+    fn event(&self, event: String) {
+        self.lock().event.set(event);
+        self.changed.notify_all();
+    }
+
+    fn over(&self) {
+        self.lock().over = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(place: &Path) -> Job {
+        for channel in CHANNELS {
+            File::create(place.join(file_of(channel))).unwrap();
+        }
+        Job::at(place.to_owned(), "00000000".into())
+    }
+
+    fn seen(shown: ShownProgress) -> Seen {
+        let follow = Follow {
+            output: 0,
+            errors: 0,
+            progress: shown,
+        };
+        Seen::new(follow, Arc::default())
+    }
+
+    #[test]
+    fn whoever_comes_late_hears_it_all() {
+        let place = tempfile::tempdir().unwrap();
+        let job = job(place.path());
+        let long = vec![b'x'; MAXIMUM_SAID_BYTES + 1];
+        job.keep_output(Channel::Output, long.as_slice());
+        job.begun();
+        job.line("half".into());
+        job.keep_output(Channel::Errors, &b"why"[..]);
+        let mut late = seen(ShownProgress::Line);
+        let mut output = Vec::new();
+        for at in [0, MAXIMUM_SAID_BYTES as u64] {
+            let Some(Told::Said(Channel::Output, said_at, bytes)) = job.next(&mut late) else {
+                panic!("no output");
+            };
+            assert_eq!(said_at, at);
+            output.extend(bytes);
+        }
+        assert_eq!(output, long);
+        let why = Told::Said(Channel::Errors, 0, b"why".to_vec());
+        assert_eq!(job.next(&mut late), Some(why));
+        assert_eq!(job.next(&mut late), Some(Told::Running));
+        assert_eq!(job.next(&mut late), Some(Told::Progress("half".into())));
+        job.line("more".into());
+        job.over();
+        job.end(3);
+        assert_eq!(job.next(&mut late), Some(Told::Ended(3)));
+        assert_eq!(job.next(&mut late), None);
+        assert_eq!(outcome_of(place.path()), Some(3));
+    }
+
+    #[test]
+    fn what_is_cancelled_before_it_begins_does_not() {
+        let place = tempfile::tempdir().unwrap();
+        let (job, count) = (job(place.path()), Arc::new(Mutex::new(0)));
+        job.cancel();
+        let counted = Arc::clone(&count);
+        job.cancel_by(move || *counted.lock().unwrap() += 1);
+        assert_eq!(*count.lock().unwrap(), 1);
+    }
+
+    #[test]
+    fn whoever_has_gone_is_told_nothing() {
+        let place = tempfile::tempdir().unwrap();
+        let job = job(place.path());
+        let mut gone = seen(ShownProgress::None);
+        gone.gone.store(true, Ordering::Relaxed);
+        assert_eq!(job.next(&mut gone), None);
+        assert!(job.enter(1) && !job.enter(1));
+        job.leave();
+        job.wait_for_followers();
+    }
+}

@@ -1,0 +1,284 @@
+//! The other end of a job, which whoever started it introduced: its key and
+//! addresses came over his channel, and this end's went to it the same way.
+
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use longhaul_engine::net::candidates::login_ends_processes;
+use longhaul_engine::net::identity::{Fingerprint, Identity};
+use longhaul_engine::net::tcp::TcpOptions;
+use longhaul_engine::net::tls::{TlsClient, TlsOptions};
+use longhaul_engine::net::trust::ServerTrust;
+use longhaul_engine::net::{Stream, clear};
+use longhaul_engine::session::opening;
+use longhaul_engine::session::{DialError, Dialer, Transfer};
+use longhaul_model::control::start::block_bytes;
+use longhaul_proto::handshake::{Credential, Join, Request};
+use longhaul_proto::session::StreamId;
+
+use super::follower::is_own;
+use super::speech::Reach;
+use crate::commands::ahead::Ahead;
+use crate::commands::connection::{Connected, Opened, check_clear, open_stop};
+use crate::messages::{Exit, Stop};
+use crate::ssh::PROTECTION;
+use crate::ssh::callbacks::Callbacks;
+use crate::ssh::direct::{Direct, Way};
+use crate::ssh::far::join_with;
+use crate::ssh::greeting::Greeting;
+use crate::ssh::route::Route;
+
+/// How long the first direct stream is looked for, besides
+/// [`crate::ssh::direct`]'s own pauses: longer than the other end tries, so that
+/// what it found out is known as well.
+const LOOK_FOR: Duration = Duration::from_secs(10);
+
+/// Channels that wait to be taken, at most.
+const MAXIMUM_CHANNELS: usize = 16;
+
+/// Reasons that are shown; the others are like them.
+const SHOWN_REASONS: usize = 4;
+
+/// Round trip through another host, until one was measured: blocks are then
+/// right for a long path, and little worse for a short one.
+const ASSUMED_RTT: Duration = Duration::from_millis(100);
+
+/// Who the two ends are, and how they meet.
+pub struct Introduction {
+    /// This end.
+    pub identity: Identity,
+    /// What the user calls it.
+    pub name: String,
+    /// What the other one was said to say of itself.
+    pub other: Greeting,
+    /// How it is reached.
+    pub reach: Reach,
+    /// Where it may connect to.
+    pub listener: Option<TcpListener>,
+    /// Where channels come that are carried through another host.
+    pub channels: Option<UnixListener>,
+}
+
+/// The other end of a job, over SSH.
+pub struct Met {
+    other: Greeting,
+    /// What the user calls it, and this end.
+    name: String,
+    own: String,
+    timeout: Duration,
+    way: Ways,
+}
+
+/// How streams come about.
+enum Ways {
+    Direct(Arc<Direct>, Option<Arc<Callbacks>>),
+    Through(Mutex<Receiver<UnixStream>>),
+}
+
+impl Met {
+    /// What is needed to meet it, which is not done yet.
+    ///
+    /// # Errors
+    ///
+    /// Where the introduction makes no sense, or the system gives no thread.
+    pub fn new(introduction: Introduction, name: String, timeout: Duration) -> Result<Met, Stop> {
+        let Introduction {
+            identity,
+            name: own,
+            other,
+            reach,
+            listener,
+            channels,
+        } = introduction;
+        let key: Fingerprint = other
+            .key
+            .parse()
+            .map_err(|error| Stop::because(Exit::Connection, error))?;
+        let local = |error: std::io::Error| Stop::because(Exit::Local, error);
+        let way = match reach {
+            Reach::Through => Ways::Through(Mutex::new(
+                channels
+                    .ok_or_else(|| Stop::new(Exit::Local, "this host takes no channels"))
+                    .and_then(|channels| take_channels(channels).map_err(local))?,
+            )),
+            Reach::Direct | Reach::Daemon => {
+                let tcp = TcpOptions {
+                    user_timeout: timeout,
+                    ..TcpOptions::default()
+                };
+                let trust = ServerTrust::Fingerprint(key);
+                let tls = TlsClient::new(trust, Some(identity), TlsOptions::default());
+                let callbacks = listener.and_then(|listener| Callbacks::new(listener).ok());
+                let callbacks =
+                    callbacks.filter(|callbacks| callbacks.accept(tls.clone(), tcp).is_ok());
+                let rtt = LOOK_FOR / crate::ssh::direct::ROUND_TRIPS;
+                let direct = Direct::new(tls, tcp, None, other.clone(), callbacks.clone(), rtt);
+                Ways::Direct(Arc::new(direct), callbacks)
+            }
+        };
+        Ok(Met {
+            other,
+            name,
+            own,
+            timeout,
+            way,
+        })
+    }
+
+    /// Connects, whoever of the two can.
+    ///
+    /// # Errors
+    ///
+    /// Where neither can.
+    pub fn connect(&self, fixed_block_bytes: Option<u32>) -> Result<Connected, Stop> {
+        let stream = match &self.way {
+            Ways::Direct(direct, _) => direct.begin().map_err(|reasons| self.apart(&reasons))?,
+            Ways::Through(channels) => self.channel(channels, self.timeout).ok_or_else(|| {
+                let text = "no channel came through the host that started this";
+                Stop::new(Exit::Connection, text)
+            })?,
+        };
+        let info = stream.handle.tcp_info();
+        let rtt = info.map(|info| info.minimum_rtt.unwrap_or(info.rtt));
+        Ok(Connected {
+            rtt: rtt.unwrap_or_default(),
+            block_bytes: fixed_block_bytes
+                .unwrap_or_else(|| block_bytes(rtt.unwrap_or(ASSUMED_RTT))),
+            stream,
+            ahead: Ahead::default(),
+        })
+    }
+
+    fn channel(
+        &self,
+        channels: &Mutex<Receiver<UnixStream>>,
+        patience: Duration,
+    ) -> Option<Stream> {
+        let channels = channels.lock().unwrap_or_else(PoisonError::into_inner);
+        let socket = channels.recv_timeout(patience).ok()?;
+        Some(clear::over_local(socket, PROTECTION))
+    }
+
+    /// No stream opens, either way.
+    fn apart(&self, reasons: &[(SocketAddr, String)]) -> Stop {
+        let own = &self.own;
+        let shown: Vec<&str> = reasons
+            .iter()
+            .take(SHOWN_REASONS)
+            .map(|(_, reason)| reason.as_str())
+            .collect();
+        let shown = match (self.other.port, shown.as_slice()) {
+            (None, _) => "it has no port to connect to".to_owned(),
+            (Some(_), []) => "no answer from any of its addresses".to_owned(),
+            (Some(_), reasons) => reasons.join("; "),
+        };
+        let text = format!(
+            "no direct connection opens between {own} and {}: from {own} to it: {shown}; nor did \
+             it connect to {own}: have one TCP port opened at either of them and name it with \
+             --ports, or have the data carried through your own host with --through-local",
+            self.name
+        );
+        Stop::new(Exit::Connection, text)
+    }
+
+    /// Opens a session; `ahead` are the first messages.
+    ///
+    /// # Errors
+    ///
+    /// Where the other end refuses it.
+    pub fn open(
+        &self,
+        connected: Connected,
+        mut request: Request,
+        ahead: &[u8],
+    ) -> Result<Opened, Stop> {
+        let Connected {
+            mut stream,
+            block_bytes,
+            ..
+        } = connected;
+        request.block_bytes = block_bytes;
+        // The certificate is the proof.
+        request.credential = Some(Credential {
+            principal: String::new(),
+            token: None,
+        });
+        let asked_clear = request.clear;
+        let asked = Instant::now();
+        let welcome = opening::open(&mut stream, request, ahead, self.timeout)
+            .map_err(|error| open_stop(&self.name, &error))?;
+        check_clear(asked_clear, welcome.clear)?;
+        Ok(Opened {
+            stream,
+            welcome,
+            rtt: asked.elapsed(),
+            block_bytes,
+            spare: false,
+            ahead: Ahead::default(),
+        })
+    }
+
+    /// Opens further streams.
+    pub fn dialer(self: &Arc<Met>, opened: &Opened, transfer: &Arc<Transfer>) -> Dialer {
+        let (welcome, met) = (opened.welcome.clone(), Arc::clone(self));
+        let transfer = Arc::downgrade(transfer);
+        Arc::new(move |id: StreamId, received, patience| {
+            let stream = match &met.way {
+                Ways::Direct(direct, _) => direct
+                    .open(&transfer, patience)
+                    .map_err(DialError::Network)?,
+                Ways::Through(channels) => met.channel(channels, patience).ok_or_else(|| {
+                    DialError::Refused("the channels through the other host are lost".to_owned())
+                })?,
+            };
+            let join = Join {
+                session: welcome.session,
+                secret: welcome.secret,
+                stream: id.0,
+                received,
+            };
+            join_with(stream, join, patience)
+        })
+    }
+
+    /// How the data went.
+    pub fn route(&self) -> Route {
+        let way = match &self.way {
+            Ways::Direct(direct, _) => direct.way(),
+            Ways::Through(_) => Way::Unknown,
+        };
+        Route {
+            way,
+            between: Some(self.own.clone()),
+            further: 0,
+            refused: None,
+            mortal: self.other.mortal || login_ends_processes(),
+        }
+    }
+}
+
+impl Drop for Met {
+    fn drop(&mut self) {
+        if let Ways::Direct(_, Some(callbacks)) = &self.way {
+            callbacks.close();
+        }
+    }
+}
+
+/// Takes channels that processes of the same user carry here.
+fn take_channels(listener: UnixListener) -> std::io::Result<Receiver<UnixStream>> {
+    let (sender, channels) = sync_channel(MAXIMUM_CHANNELS);
+    let thread = std::thread::Builder::new().name("channels".into());
+    thread.spawn(move || {
+        for channel in listener.incoming().flatten() {
+            // One too many closes.
+            if is_own(&channel) && sender.try_send(channel).is_err() {
+                continue;
+            }
+        }
+    })?;
+    Ok(channels)
+}

@@ -1,0 +1,375 @@
+//! What a job and whoever follows it say to each other, as frames of the
+//! protocol's handshake (so at most 64 KiB each); see `FORMAT.md`. What is kept
+//! of a job in files is written so too.
+
+use std::io::{self, Read, Write};
+
+use longhaul_proto::frame::{self, FrameError, FrameHeader, FrameKind, HEADER_BYTES};
+use minicbor::bytes::ByteVec;
+use minicbor::{Decode, Encode};
+
+/// Bytes of output said at once, at most.
+pub const MAXIMUM_SAID_BYTES: usize = 32 << 10;
+
+/// The longest name of a host or endpoint, in bytes.
+pub const MAXIMUM_NAME_BYTES: usize = 4096;
+
+/// The longest other text, in bytes.
+const MAXIMUM_TEXT_BYTES: usize = 16 << 10;
+
+/// Digits of a job's name.
+const NAME_DIGITS: usize = 8;
+
+/// What is said to a job.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub enum Order {
+    /// Begin it.
+    #[n(0)]
+    Begin(#[n(0)] Begin),
+    /// Say what was said so far, and what will be.
+    #[n(1)]
+    Follow(#[n(0)] Follow),
+    /// End it; what is durable stays.
+    #[n(2)]
+    Cancel,
+}
+
+/// A job that shall begin.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Begin {
+    /// The command line of `longhaul cp` there, without the program's name.
+    #[n(0)]
+    pub words: Vec<ByteVec>,
+    /// The source as the user named it.
+    #[n(1)]
+    pub from: String,
+    /// The destination as the user named it.
+    #[n(2)]
+    pub to: String,
+    /// How the other host is reached.
+    #[n(3)]
+    pub reach: Reach,
+    /// What the user calls the host that runs it.
+    #[n(4)]
+    pub host: String,
+}
+
+/// How a job reaches its other end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
+pub enum Reach {
+    /// Directly, whoever of the two can connect.
+    #[n(0)]
+    Direct,
+    /// Over channels that whoever started it carries.
+    #[n(1)]
+    Through,
+    /// It is a daemon that was told this end's key.
+    #[n(2)]
+    Daemon,
+}
+
+/// What whoever follows has already, and wants to see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Follow {
+    /// Bytes of standard output that he has.
+    #[n(0)]
+    pub output: u64,
+    /// Bytes of standard error that he has.
+    #[n(1)]
+    pub errors: u64,
+    /// How he sees progress.
+    #[n(2)]
+    pub progress: ShownProgress,
+}
+
+/// How progress is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
+pub enum ShownProgress {
+    /// Not at all.
+    #[n(0)]
+    None,
+    /// As a line for a terminal.
+    #[n(1)]
+    Line,
+    /// As an event for programs.
+    #[n(2)]
+    Json,
+}
+
+/// Where something was said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
+pub enum Channel {
+    /// Standard output.
+    #[n(0)]
+    Output,
+    /// Standard error.
+    #[n(1)]
+    Errors,
+}
+
+/// What is told of a job.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub enum Told {
+    /// It has a name, and will go on without who started it once it runs.
+    #[n(0)]
+    Named(#[n(0)] String),
+    /// The session is open.
+    #[n(1)]
+    Running,
+    /// It said something; the channel, where on it, what.
+    #[n(2)]
+    Said(
+        #[n(0)] Channel,
+        #[n(1)] u64,
+        #[cbor(n(2), with = "minicbor::bytes")] Vec<u8>,
+    ),
+    /// How far it is; the newest counts.
+    #[n(3)]
+    Progress(#[n(0)] String),
+    /// It has ended with this exit code.
+    #[n(4)]
+    Ended(#[n(0)] u8),
+    /// One of the jobs here.
+    #[n(5)]
+    Listed(#[n(0)] Listed),
+    /// Something could not be done there, and why.
+    #[n(6)]
+    Failed(#[n(0)] String),
+}
+
+/// A job as it is listed.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Listed {
+    /// Its name.
+    #[n(0)]
+    pub name: String,
+    /// The host it runs on, as that calls itself; in the starter's own records
+    /// as ssh reaches it.
+    #[n(1)]
+    pub host: String,
+    /// The source as the user named it.
+    #[n(2)]
+    pub from: String,
+    /// The destination as the user named it.
+    #[n(3)]
+    pub to: String,
+    /// Seconds since 1970 when it began.
+    #[n(4)]
+    pub began: u64,
+    /// What became of it.
+    #[n(5)]
+    pub state: State,
+}
+
+/// What became of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub enum State {
+    /// It runs.
+    #[n(0)]
+    Running,
+    /// It ended with this exit code.
+    #[n(1)]
+    Ended(#[n(0)] u8),
+    /// It was killed.
+    #[n(2)]
+    Lost,
+    /// Another host that shares this directory has it: its `host`.
+    #[n(3)]
+    Elsewhere,
+}
+
+/// Whether text is a job's name: it is part of paths and command lines.
+pub fn is_name(text: &str) -> bool {
+    let digits = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    text.len() == NAME_DIGITS && text.bytes().all(digits)
+}
+
+/// A job's name from random bytes.
+pub fn name_of(random: [u8; NAME_DIGITS / 2]) -> String {
+    random.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Text that may come to a terminal: control characters are none of it.
+pub fn shown(text: &str) -> String {
+    let harmless = |c: char| match c {
+        '\n' | '\t' => c,
+        c if c.is_control() => '\u{fffd}',
+        c => c,
+    };
+    text.chars().map(harmless).collect()
+}
+
+/// What can be said, and is within its bounds.
+pub trait Speech: Encode<()> + for<'b> Decode<'b, ()> {
+    /// Whether every length is within its range.
+    fn is_valid(&self) -> bool;
+}
+
+impl Speech for Order {
+    fn is_valid(&self) -> bool {
+        match self {
+            Order::Begin(begin) => {
+                let names = [&begin.from, &begin.to, &begin.host];
+                let named = names.iter().all(|name| name.len() <= MAXIMUM_NAME_BYTES);
+                named && !begin.words.is_empty()
+            }
+            Order::Follow(_) | Order::Cancel => true,
+        }
+    }
+}
+
+impl Speech for Told {
+    fn is_valid(&self) -> bool {
+        match self {
+            Told::Named(name) => is_name(name),
+            Told::Running | Told::Ended(_) => true,
+            Told::Said(_, at, bytes) => {
+                let end = at.checked_add(bytes.len() as u64);
+                bytes.len() <= MAXIMUM_SAID_BYTES && end.is_some()
+            }
+            Told::Progress(text) | Told::Failed(text) => text.len() <= MAXIMUM_TEXT_BYTES,
+            Told::Listed(listed) => {
+                let names = [&listed.host, &listed.from, &listed.to];
+                is_name(&listed.name) && names.iter().all(|name| name.len() <= MAXIMUM_NAME_BYTES)
+            }
+        }
+    }
+}
+
+fn invalid(error: &FrameError) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error.to_string())
+}
+
+/// A frame of it.
+///
+/// # Errors
+///
+/// Where it is too long.
+pub fn frame_of<T: Speech>(speech: &T) -> io::Result<Vec<u8>> {
+    if !speech.is_valid() {
+        return Err(invalid(&FrameError::Unexpected("a value out of its range")));
+    }
+    frame::encode(FrameKind::Handshake, speech, 0).map_err(|error| invalid(&error))
+}
+
+/// Says something.
+///
+/// # Errors
+///
+/// As [`frame_of`], and where it cannot be written.
+pub fn say<T: Speech>(mut to: impl Write, speech: &T) -> io::Result<()> {
+    to.write_all(&frame_of(speech)?)
+}
+
+/// Hears the next; none where the other end has ended between two.
+///
+/// # Errors
+///
+/// Where it cannot be read, or is none; nothing after it is to be trusted.
+pub fn hear<T: Speech>(mut from: impl Read) -> io::Result<Option<T>> {
+    let mut bytes = [0; HEADER_BYTES];
+    if !fill(&mut from, &mut bytes)? {
+        return Ok(None);
+    }
+    let header = FrameHeader::parse(&bytes).map_err(|error| invalid(&error))?;
+    if header.kind != FrameKind::Handshake {
+        return Err(invalid(&FrameError::Unexpected("a frame of a session")));
+    }
+    let mut body = vec![0; header.body];
+    from.read_exact(&mut body)?;
+    let heard: T = header.decode(&body).map_err(|error| invalid(&error))?;
+    match heard.is_valid() {
+        true => Ok(Some(heard)),
+        false => Err(invalid(&FrameError::Unexpected("a value out of its range"))),
+    }
+}
+
+/// False where nothing came at all.
+fn fill(from: &mut impl Read, bytes: &mut [u8]) -> io::Result<bool> {
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match from.read(&mut bytes[filled..]) {
+            Ok(0) if filled == 0 => return Ok(false),
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listed() -> Listed {
+        Listed {
+            name: "0a1b2c3d".into(),
+            host: "dtn7".into(),
+            from: "a:x".into(),
+            to: "b:y".into(),
+            began: 7,
+            state: State::Ended(2),
+        }
+    }
+
+    #[test]
+    fn what_is_said_is_heard() {
+        let told = [
+            Told::Named("0a1b2c3d".into()),
+            Told::Running,
+            Told::Said(Channel::Errors, 3, b"\xff".to_vec()),
+            Told::Progress("half".into()),
+            Told::Ended(130),
+            Told::Listed(listed()),
+            Told::Failed("no".into()),
+        ];
+        let mut channel = Vec::new();
+        for speech in &told {
+            say(&mut channel, speech).unwrap();
+        }
+        let mut channel = channel.as_slice();
+        for speech in &told {
+            assert_eq!(hear(&mut channel).unwrap().as_ref(), Some(speech));
+        }
+        assert_eq!(hear::<Told>(&mut channel).unwrap(), None);
+    }
+
+    #[test]
+    fn what_is_out_of_its_range_is_neither_said_nor_heard() {
+        let bad = [
+            Told::Named("../../x".into()),
+            Told::Said(Channel::Output, u64::MAX, vec![0]),
+            Told::Said(Channel::Output, 0, vec![0; MAXIMUM_SAID_BYTES + 1]),
+            Told::Listed(Listed {
+                name: String::new(),
+                ..listed()
+            }),
+        ];
+        for speech in bad {
+            assert!(say(Vec::new(), &speech).is_err(), "{speech:?}");
+            let frame = frame::encode(FrameKind::Handshake, &speech, 0).unwrap();
+            assert!(hear::<Told>(frame.as_slice()).is_err(), "{speech:?}");
+        }
+    }
+
+    #[test]
+    fn half_a_frame_is_an_error() {
+        let frame = frame_of(&Told::Running).unwrap();
+        for length in 1..frame.len() {
+            assert!(hear::<Told>(&frame[..length]).is_err(), "{length}");
+        }
+    }
+
+    #[test]
+    fn no_control_character_comes_to_a_terminal() {
+        assert_eq!(shown("a\x1b[2J\r\n\tb"), "a\u{fffd}[2J\u{fffd}\n\tb");
+    }
+}

@@ -1,0 +1,56 @@
+//! Jobs that were started from here: where each runs, so that its name is
+//! enough to find it again. `started/NAME` in the state directory is the job as
+//! it is listed, with the host as ssh reaches it. What is lost of this the hosts
+//! themselves still list.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::PathBuf;
+
+use super::job::{keep, make_private, state_directory};
+use super::speech::{self, Listed, Told, is_name};
+
+/// Jobs that are remembered: the newest.
+const MAXIMUM_STARTED: usize = 200;
+
+fn directory() -> io::Result<PathBuf> {
+    Ok(state_directory()?.join("started"))
+}
+
+/// Remembers one.
+///
+/// # Errors
+///
+/// Where the state directory cannot be written.
+pub fn add(job: Listed) -> io::Result<()> {
+    let directory = directory()?;
+    make_private(&directory)?;
+    let all = list();
+    for old in all.iter().rev().skip(MAXIMUM_STARTED - 1) {
+        fs::remove_file(directory.join(&old.name))?;
+    }
+    let file = directory.join(&job.name);
+    keep(&file, &speech::frame_of(&Told::Listed(job))?)
+}
+
+/// All, the oldest first.
+pub fn list() -> Vec<Listed> {
+    let names = directory().and_then(fs::read_dir);
+    let names = names.into_iter().flatten().flatten();
+    let names = names.filter_map(|name| name.file_name().into_string().ok());
+    let mut jobs: Vec<Listed> = names.filter_map(|name| find(&name)).collect();
+    jobs.sort_by_key(|job| job.began);
+    jobs
+}
+
+/// One of them.
+pub fn find(name: &str) -> Option<Listed> {
+    if !is_name(name) {
+        return None;
+    }
+    let file = File::open(directory().ok()?.join(name)).ok()?;
+    match speech::hear(file) {
+        Ok(Some(Told::Listed(job))) if job.name == name => Some(job),
+        _ => None,
+    }
+}

@@ -1,0 +1,36 @@
+//! Has a daemon let in the host that runs a job: whoever started it vouches for
+//! that host's key, and his token goes nowhere but to the daemon.
+
+use longhaul_engine::net::identity::Fingerprint;
+use longhaul_proto::handshake::PROTOCOL_VERSION;
+
+use crate::arguments::ConnectionArguments;
+use crate::commands::connection::Daemon;
+use crate::endpoint::Remote;
+use crate::messages::{Exit, Stop};
+use crate::ssh::command::RELEASE;
+use crate::ssh::greeting::Greeting;
+
+/// Vouches for a host; what that is told of the daemon.
+///
+/// # Errors
+///
+/// Where the daemon cannot be reached, is not believed, or does not believe.
+pub fn vouch(
+    remote: &Remote,
+    host: &Greeting,
+    arguments: &ConnectionArguments,
+) -> Result<Greeting, Stop> {
+    let key: Fingerprint = host
+        .key
+        .parse()
+        .map_err(|error| Stop::because(Exit::Connection, error))?;
+    let daemon = Daemon::new(remote, arguments)?;
+    let own = daemon.vouch(*key.as_bytes())?;
+    Ok(Greeting {
+        software: RELEASE.to_owned(),
+        protocol: PROTOCOL_VERSION,
+        key: own.to_string(),
+        ..Greeting::default()
+    })
+}

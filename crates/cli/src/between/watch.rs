@@ -1,0 +1,228 @@
+//! Shows here what a job says, to its end.
+
+use std::io::{self, IsTerminal, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::drive::why_gone;
+use super::speech::{Channel, Follow, Order, ShownProgress, Told, hear, say, shown};
+use crate::messages::{self, Exit, Stop, clear_line, progress_line};
+
+/// How a job is shown.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Manner {
+    /// Progress as events.
+    pub json: bool,
+    /// No progress.
+    pub quiet: bool,
+    /// Only until it runs.
+    pub begins: bool,
+    /// Nothing of what it says.
+    pub silent: bool,
+}
+
+impl Manner {
+    fn progress(self) -> ShownProgress {
+        match (self.silent || self.begins, self.json, self.quiet) {
+            (true, _, _) | (_, false, true) => ShownProgress::None,
+            (_, true, _) => ShownProgress::Json,
+            _ if io::stderr().is_terminal() => ShownProgress::Line,
+            _ => ShownProgress::None,
+        }
+    }
+}
+
+/// A job as it is heard from here.
+pub struct Watched {
+    /// The channel to it.
+    pub channel: UnixStream,
+    /// Its name, and the host that runs it.
+    pub name: String,
+    /// As ssh reaches it.
+    pub host: String,
+}
+
+/// How it was left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// It runs.
+    Running,
+    /// It ended with this code.
+    Ended(u8),
+}
+
+impl Left {
+    /// What this command's exit code says.
+    pub fn exit(self) -> Exit {
+        match self {
+            Left::Running => Exit::Done,
+            Left::Ended(code) => Exit::of_code(code),
+        }
+    }
+}
+
+impl Watched {
+    /// Shows it to its end, or until it runs.
+    ///
+    /// # Errors
+    ///
+    /// Where it is lost or cannot be followed.
+    pub fn follow(&self, manner: Manner) -> Result<Left, Stop> {
+        let follow = Follow {
+            output: 0,
+            errors: 0,
+            progress: manner.progress(),
+        };
+        say(&self.channel, &Order::Follow(follow)).map_err(|_| self.lost())?;
+        let mut screen = Screen::default();
+        loop {
+            let told = hear(&self.channel).map_err(|_| self.lost())?;
+            match told.ok_or_else(|| self.lost())? {
+                Told::Said(..) if manner.silent => {}
+                Told::Said(channel, at, bytes) => screen.show(channel, at, &bytes),
+                Told::Progress(text) if manner.json => screen.event(&text),
+                Told::Progress(text) => progress_line(&shown(&text)),
+                Told::Running if manner.begins => return Ok(Left::Running),
+                Told::Ended(code) => {
+                    screen.end();
+                    return Ok(Left::Ended(code));
+                }
+                Told::Failed(text) => return Err(Stop::new(Exit::Connection, shown(&text))),
+                Told::Listed(listed) => return Err(why_gone(&listed)),
+                Told::Running | Told::Named(_) => {}
+            }
+        }
+    }
+
+    fn lost(&self) -> Stop {
+        let (name, host) = (&self.name, &self.host);
+        let text = format!(
+            "the connection to {host} was lost; the job goes on there if it had begun: `longhaul \
+             attach {name}` follows it"
+        );
+        Stop::new(Exit::Connection, text)
+    }
+}
+
+/// SIGINT and SIGTERM cancel the job at the other end of a channel; a second one
+/// leaves it to itself.
+pub fn cancel_at_signal(channel: &UnixStream) {
+    use signal_hook::consts::{SIGINT, SIGTERM};
+    let signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]);
+    let (Ok(mut signals), Ok(channel)) = (signals, channel.try_clone()) else {
+        return;
+    };
+    let told = Arc::new(AtomicBool::new(false));
+    let watcher = std::thread::Builder::new().name("signals".into());
+    let watch = move || {
+        for _ in signals.forever() {
+            if told.swap(true, Ordering::Relaxed) {
+                clear_line();
+                std::process::exit(i32::from(Exit::Interrupted.code()));
+            }
+            // Where the channel is lost, that is heard and said.
+            let _ = say(&channel, &Order::Cancel);
+        }
+    };
+    if let Err(error) = watcher.spawn(watch) {
+        messages::say(&format!(
+            "an interrupt will end this command alone: {error}"
+        ));
+    }
+}
+
+/// What was shown.
+#[derive(Default)]
+struct Screen {
+    said: [u64; 2],
+    /// Of standard error what has no end of line yet: a progress line must not
+    /// come between.
+    begun: Vec<u8>,
+}
+
+impl Screen {
+    fn show(&mut self, channel: Channel, at: u64, bytes: &[u8]) {
+        let had = match channel {
+            Channel::Output => &mut self.said[0],
+            Channel::Errors => &mut self.said[1],
+        };
+        // What was said twice is shown once.
+        let known = had.saturating_sub(at);
+        let known = usize::try_from(known).unwrap_or(usize::MAX);
+        let Some(new) = bytes.get(known..) else {
+            return;
+        };
+        *had = at + bytes.len() as u64;
+        match channel {
+            Channel::Output => output(new),
+            Channel::Errors => {
+                self.begun.extend_from_slice(new);
+                let whole = self.begun.iter().rposition(|byte| *byte == b'\n');
+                let whole = whole.map_or(0, |end| end + 1);
+                let lines: Vec<u8> = self.begun.drain(..whole).collect();
+                errors(&lines);
+            }
+        }
+    }
+
+    fn event(&mut self, text: &str) {
+        output(format!("{text}\n").as_bytes());
+    }
+
+    fn end(&mut self) {
+        errors(&std::mem::take(&mut self.begun));
+        clear_line();
+    }
+}
+
+/// For programs the bytes as they are; for people nothing that moves the
+/// cursor.
+fn output(bytes: &[u8]) {
+    let mut output = io::stdout().lock();
+    // A reader that went away is no reason to stop.
+    let _ = match output.is_terminal() {
+        true => output.write_all(shown(&String::from_utf8_lossy(bytes)).as_bytes()),
+        false => output.write_all(bytes),
+    };
+    let _ = output.flush();
+}
+
+fn errors(bytes: &[u8]) {
+    if !bytes.is_empty() {
+        clear_line();
+        eprint!("{}", shown(&String::from_utf8_lossy(bytes)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_a_line_waits_for_its_end() {
+        let mut screen = Screen::default();
+        screen.show(Channel::Errors, 0, b"one\ntw");
+        assert_eq!(screen.begun, b"tw");
+        screen.show(Channel::Errors, 4, b"two");
+        assert_eq!(screen.begun, b"two", "what was said twice is there once");
+        screen.show(Channel::Errors, 0, b"one");
+        assert_eq!(
+            (screen.begun.as_slice(), screen.said),
+            (&b"two"[..], [0, 7])
+        );
+    }
+
+    #[test]
+    fn codes_are_those_of_the_job() {
+        for exit in [
+            Exit::Done,
+            Exit::Partial,
+            Exit::Superseded,
+            Exit::Interrupted,
+        ] {
+            assert_eq!(Left::Ended(exit.code()).exit(), exit);
+        }
+        assert_eq!(Left::Ended(77).exit(), Exit::Connection);
+    }
+}

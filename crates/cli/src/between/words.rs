@@ -1,0 +1,467 @@
+//! The command line of a job: what the user asked for, as the host that runs
+//! it has to be asked.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+
+use longhaul_proto::block::Codec;
+use longhaul_units::ByteCount;
+
+use crate::arguments::{
+    BetweenArguments, ConnectionArguments, CopyArguments, DataSecurity, Expiry, IntegrityArgument,
+    LayerArguments, VerifyArguments,
+};
+use crate::endpoint::{Endpoint, Remote, RemotePath, SshRemote};
+use crate::messages::{Exit, Stop};
+
+/// Words as they come.
+type Words = Vec<Vec<u8>>;
+
+/// What the user asked for, wherever it is done.
+pub struct Asked<'a> {
+    /// Sources, then the destination, as he wrote them.
+    pub paths: Vec<OsString>,
+    /// The command, with paths of the host that runs it.
+    pub words: Box<dyn Fn(Words) -> Result<Words, Stop> + 'a>,
+    /// Memory for blocks of each end.
+    pub memory: ByteCount,
+    /// When leftovers expire.
+    pub expiry: Expiry,
+    /// Progress as events.
+    pub json: bool,
+    /// No progress.
+    pub quiet: bool,
+    /// How the hosts are reached.
+    pub connection: &'a ConnectionArguments,
+    /// How they are joined.
+    pub between: &'a BetweenArguments,
+}
+
+impl<'a> Asked<'a> {
+    /// A copy.
+    pub fn copy(arguments: &'a CopyArguments) -> Asked<'a> {
+        Asked {
+            paths: arguments.paths.clone(),
+            words: Box::new(|paths| copy_words(arguments, paths)),
+            memory: arguments.layers.memory,
+            expiry: arguments.expire_leftovers,
+            json: arguments.json,
+            quiet: arguments.quiet,
+            connection: &arguments.connection,
+            between: &arguments.between,
+        }
+    }
+
+    /// A comparison.
+    pub fn verify(arguments: &'a VerifyArguments) -> Asked<'a> {
+        Asked {
+            paths: vec![arguments.left.clone(), arguments.right.clone()],
+            words: Box::new(|paths| verify_words(arguments, paths)),
+            memory: arguments.layers.memory,
+            // Nothing is written, so none is removed.
+            expiry: Expiry(None),
+            json: arguments.json,
+            quiet: arguments.quiet,
+            connection: &arguments.connection,
+            between: &arguments.between,
+        }
+    }
+
+    /// Both sides, where both are remote.
+    pub fn sides(&self) -> Result<Option<Sides>, Stop> {
+        let sides = Sides::of(&self.paths)?;
+        let alone = self.between.detach || self.between.through_local;
+        if sides.is_none() && alone {
+            let text = "--detach and --through-local are for copies between two remote hosts: \
+                        leave them out";
+            return Err(Stop::new(Exit::Usage, text));
+        }
+        Ok(sides)
+    }
+}
+
+/// Both remote sides of a copy.
+#[derive(Clone, Debug)]
+pub struct Sides {
+    /// Where it comes from, all at one place.
+    pub sources: Vec<Endpoint>,
+    /// Where it goes.
+    pub destination: Endpoint,
+}
+
+impl Sides {
+    /// What the paths of a command name, the destination last; none where a side is on this host.
+    pub fn of(paths: &[OsString]) -> Result<Option<Sides>, Stop> {
+        let parse = |path| Endpoint::parse(path).map_err(|error| Stop::because(Exit::Usage, error));
+        let endpoints = paths.iter().map(|path| parse(path));
+        let mut sources = endpoints.collect::<Result<Vec<Endpoint>, Stop>>()?;
+        let Some(destination) = sources.pop().filter(|_| !sources.is_empty()) else {
+            return Ok(None);
+        };
+        let remote = |endpoint: &Endpoint| endpoint.place().is_some();
+        if !(remote(&destination) && sources.iter().all(remote)) {
+            return Ok(None);
+        }
+        let first = sources.first().and_then(Endpoint::place);
+        if sources.iter().any(|source| source.place() != first) {
+            let text = "the sources are at different hosts: copy them with one command each";
+            return Err(Stop::new(Exit::Usage, text));
+        }
+        Ok(Some(Sides {
+            sources,
+            destination,
+        }))
+    }
+
+    /// What the host with the sources, or the destination, is asked for.
+    pub fn paths(&self, runs_at_source: bool) -> Words {
+        let path = |endpoint: &Endpoint, own: bool| match own {
+            true => own_path(endpoint),
+            false => other_path(endpoint),
+        };
+        let sources = self.sources.iter();
+        let mut paths: Words = sources.map(|source| path(source, runs_at_source)).collect();
+        paths.push(path(&self.destination, !runs_at_source));
+        paths
+    }
+}
+
+/// A path at the host that runs the job, as it names it.
+fn own_path(endpoint: &Endpoint) -> Vec<u8> {
+    match endpoint.remote_path() {
+        Some(RemotePath::Path(path)) if path.contains(&b':') && !path.starts_with(b"/") => {
+            [b"./", path.as_slice()].concat()
+        }
+        Some(path) => measured(path),
+        None => Vec::new(),
+    }
+}
+
+fn measured(path: &RemotePath) -> Vec<u8> {
+    match path {
+        RemotePath::Path(path) => path.clone(),
+        RemotePath::Null => b"null:".to_vec(),
+        RemotePath::Zero(size) => format!("zero:{}", size.0).into_bytes(),
+    }
+}
+
+/// A path at the other one.
+fn other_path(endpoint: &Endpoint) -> Vec<u8> {
+    match endpoint {
+        Endpoint::Ssh(remote) => {
+            let host = bracketed(remote);
+            [host.as_bytes(), b":", &measured(&remote.path)].concat()
+        }
+        Endpoint::Daemon(remote) => {
+            let place = url_of(remote);
+            let path = measured(&remote.path);
+            let slash: &[u8] = match path.starts_with(b"/") {
+                true => b"",
+                false => b"/",
+            };
+            [place.as_bytes(), slash, &path].concat()
+        }
+        Endpoint::Local(_) | Endpoint::Null | Endpoint::Zero(_) | Endpoint::Standard => Vec::new(),
+    }
+}
+
+fn url_of(remote: &Remote) -> String {
+    let principal = remote.principal.as_ref();
+    let principal = principal.map_or(String::new(), |name| format!("{name}@"));
+    format!("longhaul://{principal}{}", remote.host)
+}
+
+/// `[user@]host` with an IPv6 address in brackets.
+fn bracketed(remote: &SshRemote) -> String {
+    let (user, host) = match remote.destination.rsplit_once('@') {
+        Some((user, host)) => (format!("{user}@"), host),
+        None => (String::new(), remote.destination.as_str()),
+    };
+    match host.contains(':') {
+        true => format!("{user}[{host}]"),
+        false => format!("{user}{host}"),
+    }
+}
+
+/// The job's words, the paths last. Every field is named here, so that none
+/// that is added is forgotten.
+fn copy_words(arguments: &CopyArguments, paths: Words) -> Result<Words, Stop> {
+    let CopyArguments {
+        paths: _,
+        recursive,
+        copy_links,
+        dry_run,
+        verbose,
+        compress,
+        integrity,
+        verify,
+        manifest,
+        direct,
+        checkpoint,
+        bwlimit,
+        expire_leftovers,
+        json,
+        quiet,
+        lab,
+        layers,
+        connection,
+        between,
+    } = arguments;
+    if manifest.is_some() {
+        return Err(usage(
+            "--manifest is not written for a copy between two remote hosts: use --json, whose \
+             events have the digests, or `b3sum` at the destination",
+        ));
+    }
+    if lab.is_some() {
+        return Err(usage("with --lab source and destination are local paths"));
+    }
+    let BetweenArguments {
+        detach: _,
+        through_local: _,
+    } = between;
+    let mut words = Line::new("cp");
+    words.flag("--recursive", *recursive);
+    words.flag("--copy-links", *copy_links);
+    words.flag("--dry-run", *dry_run);
+    words.flag("--verbose", *verbose);
+    words.value("--compress", compress.map(codec_word));
+    words.value(
+        "--integrity",
+        Some(match integrity {
+            IntegrityArgument::Digest => "digest",
+            IntegrityArgument::Checksum => "checksum",
+        }),
+    );
+    words.flag("--verify", *verify);
+    words.flag("--direct", *direct);
+    words.value("--checkpoint", Some(checkpoint.0));
+    let rate = bwlimit.map(|limit| format!("{}B/s", limit.bytes_per_second()));
+    words.value("--bwlimit", rate);
+    let expiry = expire_leftovers.0;
+    words.value(
+        "--expire-leftovers",
+        Some(expiry.map_or("never".to_owned(), |age| format!("{}s", age.as_secs()))),
+    );
+    words.flag("--json", *json);
+    words.flag("--quiet", *quiet);
+    layer_words(&mut words, layers);
+    connection_words(&mut words, connection)?;
+    words.0.push(b"--".to_vec());
+    words.0.extend(paths);
+    Ok(words.0)
+}
+
+/// The same of a comparison.
+fn verify_words(arguments: &VerifyArguments, paths: Words) -> Result<Words, Stop> {
+    let VerifyArguments {
+        left: _,
+        right: _,
+        copy_links,
+        json,
+        quiet,
+        layers,
+        connection,
+        between: BetweenArguments {
+            detach: _,
+            through_local: _,
+        },
+    } = arguments;
+    let mut words = Line::new("verify");
+    words.flag("--copy-links", *copy_links);
+    words.flag("--json", *json);
+    words.flag("--quiet", *quiet);
+    layer_words(&mut words, layers);
+    connection_words(&mut words, connection)?;
+    words.0.push(b"--".to_vec());
+    words.0.extend(paths);
+    Ok(words.0)
+}
+
+fn usage(text: &str) -> Stop {
+    Stop::new(Exit::Usage, text)
+}
+
+/// A command line that grows.
+struct Line(Words);
+
+impl Line {
+    fn new(first: &str) -> Line {
+        Line(vec![first.as_bytes().to_vec()])
+    }
+
+    fn flag(&mut self, name: &str, given: bool) {
+        if given {
+            self.0.push(name.as_bytes().to_vec());
+        }
+    }
+
+    fn value(&mut self, name: &str, value: Option<impl ToString>) {
+        if let Some(value) = value {
+            // One word, so that a value that begins with a hyphen stays one.
+            self.0
+                .push(format!("{name}={}", value.to_string()).into_bytes());
+        }
+    }
+}
+
+fn codec_word(codec: Codec) -> String {
+    match codec {
+        Codec::Zstd { level } => format!("zstd:{level}"),
+        Codec::Lz4 => "lz4".to_owned(),
+        Codec::Plain | Codec::Omitted => String::new(),
+    }
+}
+
+fn layer_words(words: &mut Line, layers: &LayerArguments) {
+    let LayerArguments {
+        readers,
+        compressors,
+        streams,
+        decompressors,
+        writers,
+        memory,
+        block_size,
+    } = layers;
+    words.value("--readers", *readers);
+    words.value("--compressors", *compressors);
+    words.value("--streams", *streams);
+    words.value("--decompressors", *decompressors);
+    words.value("--writers", *writers);
+    words.value("--memory", Some(memory.0));
+    words.value("--block-size", *block_size);
+}
+
+/// Who the hosts are, and how they are reached, was found out here.
+fn connection_words(words: &mut Line, connection: &ConnectionArguments) -> Result<(), Stop> {
+    let ConnectionArguments {
+        fingerprint: _,
+        accept_new: _,
+        authority: _,
+        token_file: _,
+        certificate: _,
+        key: _,
+        data_security,
+        congestion,
+        nice,
+        bind,
+        buffer,
+        timeout,
+        ssh: _,
+    } = connection;
+    if !bind.is_empty() {
+        return Err(usage(
+            "--bind is for connections of this host, and a copy between two remote hosts has none: \
+             leave it out",
+        ));
+    }
+    let clear = *data_security == DataSecurity::Clear;
+    words.value("--data-security", clear.then_some("clear"));
+    words.value("--congestion", congestion.clone());
+    words.flag("--nice", *nice);
+    words.value("--buffer", buffer.map(|buffer| buffer.0));
+    words.value("--timeout", Some(format!("{}ms", timeout.as_millis())));
+    Ok(())
+}
+
+/// A path as the user named it, for lists and messages.
+pub fn named(path: &std::ffi::OsStr) -> String {
+    let mut text = String::from_utf8_lossy(path.as_bytes()).into_owned();
+    let mut end = text.len().min(super::speech::MAXIMUM_NAME_BYTES);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.truncate(end);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::arguments::{Arguments, Command};
+
+    fn parsed(line: &[&str]) -> CopyArguments {
+        let line = [&["longhaul", "cp"], line].concat();
+        match Arguments::try_parse_from(line).unwrap().command {
+            Command::Cp(arguments) => arguments,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// What the host that runs it understands.
+    fn understood(line: &[&str], at_source: bool) -> CopyArguments {
+        use std::os::unix::ffi::OsStringExt;
+        let arguments = parsed(line);
+        let sides = Sides::of(&arguments.paths).unwrap().unwrap();
+        let words = copy_words(&arguments, sides.paths(at_source)).unwrap();
+        let words = words.into_iter().map(std::ffi::OsString::from_vec);
+        let line = std::iter::once("longhaul".into()).chain(words);
+        match Arguments::try_parse_from(line).unwrap().command {
+            Command::Cp(arguments) => arguments,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_job_is_asked_for_what_the_user_asked() {
+        let line = [
+            "-r",
+            "-L",
+            "--compress",
+            "zstd:-3",
+            "--integrity",
+            "digest",
+            "--verify",
+            "--direct",
+            "--checkpoint",
+            "5MiB",
+            "--expire-leftovers",
+            "never",
+            "--json",
+            "--streams",
+            "7",
+            "--memory",
+            "1MiB",
+            "--congestion",
+            "bbr",
+            "--nice",
+            "--timeout",
+            "90s",
+            "a:x",
+            "b:y",
+        ];
+        let (asked, understood) = (parsed(&line), understood(&line, true));
+        let same = |arguments: &CopyArguments| {
+            let mut arguments = arguments.clone();
+            arguments.paths.clear();
+            format!("{arguments:?}")
+        };
+        assert_eq!(same(&asked), same(&understood));
+        assert_eq!(understood.paths, ["x", "b:y"]);
+    }
+
+    #[test]
+    fn paths_are_what_they_were() {
+        let paths = |line: &[&str], at_source| understood(line, at_source).paths;
+        let (two, one) = (["a:-x", "a:p:q", "u@[::1]:~"], ["a:zero:1kB", "b:null:"]);
+        assert_eq!(paths(&two, true), ["-x", "./p:q", "u@[::1]:."]);
+        assert_eq!(paths(&one, true), ["zero:1000", "b:null:"]);
+        let daemon = ["longhaul://p@d:7/x", "b:/y"];
+        assert_eq!(paths(&daemon, false), ["longhaul://p@d:7/x", "/y"]);
+        let sink = ["a:x", "longhaul://d/null:"];
+        assert_eq!(paths(&sink, true), ["x", "longhaul://d:4960/null:"]);
+    }
+
+    #[test]
+    fn only_two_remote_sides_are_between() {
+        let sides = |line: &[&str]| Sides::of(&parsed(line).paths);
+        for line in [["a:x", "y"], ["x", "b:y"], ["x", "y"]] {
+            assert!(sides(&line).unwrap().is_none(), "{line:?}");
+        }
+        assert!(sides(&["a:x", "b:y", "c:z"]).is_err());
+        let bound = parsed(&["--bind", "127.0.0.1", "a:x", "b:y"]);
+        assert!(copy_words(&bound, Vec::new()).is_err());
+    }
+}

@@ -1,0 +1,228 @@
+//! `longhaul jobs`, `attach`, `cancel`: copies between two remote hosts that
+//! run without whoever started them.
+
+use serde_json::{Value, json};
+
+use crate::arguments::{
+    AttachArguments, CancelArguments, Expiry, JobsArguments, Ports, SshArguments,
+};
+use crate::between::speech::{self, Listed, Order, State, Told, is_name, shown};
+use crate::between::started;
+use crate::between::watch::{Left, Manner, Watched, cancel_at_signal};
+use crate::endpoint::Endpoint;
+use crate::messages::{Exit, Stop, finish, say};
+use crate::ssh::command::{FarSide, Role};
+use crate::ssh::far::Far;
+use crate::ssh::process::SshProcess;
+use crate::sweep::clock::rfc3339;
+
+/// Version of the lines for programs.
+const SCHEMA: u32 = 1;
+
+/// Lists jobs.
+pub fn jobs(arguments: &JobsArguments) -> Exit {
+    finish(list(arguments))
+}
+
+/// Follows a job.
+pub fn attach(arguments: &AttachArguments) -> Exit {
+    let manner = Manner {
+        json: arguments.json,
+        quiet: arguments.quiet,
+        ..Manner::default()
+    };
+    let followed = reach(&arguments.job, &arguments.ssh).and_then(|(watched, _process)| {
+        cancel_at_signal(&watched.channel);
+        let left = watched.follow(manner);
+        let _ = watched.channel.shutdown(std::net::Shutdown::Both);
+        left.map(Left::exit)
+    });
+    finish(followed)
+}
+
+/// Ends a job.
+pub fn cancel(arguments: &CancelArguments) -> Exit {
+    finish(end(arguments))
+}
+
+fn end(arguments: &CancelArguments) -> Result<Exit, Stop> {
+    let (watched, _process) = reach(&arguments.job, &arguments.ssh)?;
+    let lost = |error: std::io::Error| {
+        let text = format!("{}: the connection was lost: {error}", watched.host);
+        Stop::new(Exit::Connection, text)
+    };
+    speech::say(&watched.channel, &Order::Cancel).map_err(lost)?;
+    let left = watched.follow(Manner {
+        silent: true,
+        ..Manner::default()
+    })?;
+    let _ = watched.channel.shutdown(std::net::Shutdown::Both);
+    let name = &watched.name;
+    match left.exit() {
+        Exit::Interrupted => say(&format!(
+            "{name} is cancelled; the command that began it goes on where it ended"
+        )),
+        other => say(&format!(
+            "{name} had ended already, with exit code {}",
+            other.code()
+        )),
+    }
+    Ok(Exit::Done)
+}
+
+/// What is started on the host of jobs, which needs nothing of a session.
+fn far_side(ssh: &SshArguments, role: Role) -> FarSide {
+    FarSide {
+        role,
+        program: ssh.remote_longhaul.clone(),
+        memory: 0,
+        linger: std::time::Duration::ZERO,
+        expiry: Expiry(None),
+        ports: Ports::default(),
+    }
+}
+
+/// Whether ssh may be given it as a host.
+fn check_host(host: &str) -> Result<(), Stop> {
+    let bracketed = match host.rsplit_once('@') {
+        Some((user, host)) if host.contains(':') => format!("{user}@[{host}]:"),
+        None if host.contains(':') => format!("[{host}]:"),
+        _ => format!("{host}:"),
+    };
+    match Endpoint::parse(bracketed.as_ref()) {
+        Ok(Endpoint::Ssh(_)) => Ok(()),
+        _ => Err(Stop::new(
+            Exit::Usage,
+            format!("{host}: write a host as ssh takes it, [USER@]HOST"),
+        )),
+    }
+}
+
+/// A channel to a job.
+fn reach(job: &str, ssh: &SshArguments) -> Result<(Watched, SshProcess), Stop> {
+    let (host, name) = match job.rsplit_once(':') {
+        Some((host, name)) if is_name(name) => (host.to_owned(), name),
+        _ if is_name(job) => {
+            let known = started::find(job).ok_or_else(|| {
+                let text = format!(
+                    "no job {job} was started from here: `longhaul jobs HOST` lists those of a \
+                     host, and HOST:{job} names one there"
+                );
+                Stop::new(Exit::Usage, text)
+            })?;
+            (known.host, job)
+        }
+        _ => {
+            let text = format!("{job}: a job has eight digits, as `longhaul jobs` lists them");
+            return Err(Stop::new(Exit::Usage, text));
+        }
+    };
+    check_host(&host)?;
+    let role = Role::Attach(name.to_owned());
+    let (process, channel, _) = Far::in_role(&host, ssh, far_side(ssh, role))?.arrive()?;
+    let watched = Watched {
+        channel,
+        name: name.to_owned(),
+        host,
+    };
+    Ok((watched, process))
+}
+
+fn list(arguments: &JobsArguments) -> Result<Exit, Stop> {
+    let hosts = match arguments.hosts.as_slice() {
+        [] => hosts_of(&started::list()),
+        hosts => hosts.to_vec(),
+    };
+    for host in &hosts {
+        check_host(host)?;
+    }
+    let (mut exit, mut lines) = (Exit::Done, Vec::new());
+    for host in hosts {
+        match ask(&host, &arguments.ssh) {
+            Ok(jobs) => lines.extend(jobs.into_iter().map(|job| (host.clone(), job))),
+            Err(stop) => {
+                say(&stop.text);
+                exit = stop.exit;
+            }
+        }
+    }
+    match arguments.json {
+        true => lines
+            .iter()
+            .for_each(|(host, job)| println!("{}", event(host, job))),
+        false => print(&lines),
+    }
+    Ok(exit)
+}
+
+fn hosts_of(jobs: &[Listed]) -> Vec<String> {
+    let mut hosts: Vec<String> = jobs.iter().map(|job| job.host.clone()).collect();
+    hosts.sort();
+    hosts.dedup();
+    hosts
+}
+
+/// The jobs of this user on a host.
+fn ask(host: &str, ssh: &SshArguments) -> Result<Vec<Listed>, Stop> {
+    let far = Far::in_role(host, ssh, far_side(ssh, Role::Jobs))?;
+    let (_process, channel, _) = far.arrive()?;
+    let mut jobs = Vec::new();
+    loop {
+        match speech::hear(&channel) {
+            Ok(Some(Told::Listed(job))) => jobs.push(job),
+            Ok(None) => return Ok(jobs),
+            Ok(Some(_)) => {}
+            Err(error) => {
+                let text = format!("{host}: its jobs cannot be listed: {error}");
+                return Err(Stop::new(Exit::Connection, text));
+            }
+        }
+    }
+}
+
+fn state_of(job: &Listed) -> String {
+    match job.state {
+        State::Running => "running".to_owned(),
+        State::Ended(0) => "done".to_owned(),
+        State::Ended(code) if code == Exit::Interrupted.code() => "cancelled".to_owned(),
+        State::Ended(code) => format!("exit {code}"),
+        State::Lost => "killed".to_owned(),
+        State::Elsewhere => format!("on {}", shown(&job.host)),
+    }
+}
+
+/// In UTC; no later than the year 9999, whatever the other end says.
+fn began(job: &Listed) -> String {
+    const LAST: u64 = 253_402_300_799;
+    rfc3339(job.began.min(LAST).cast_signed())
+}
+
+fn event(host: &str, job: &Listed) -> Value {
+    let (state, code) = match job.state {
+        State::Running => ("running", None),
+        State::Ended(code) => ("ended", Some(code)),
+        State::Lost => ("killed", None),
+        State::Elsewhere => ("elsewhere", None),
+    };
+    json!({
+        "schema": SCHEMA, "job": job.name, "host": host, "runs_on": job.host, "state": state,
+        "exit": code, "began": began(job), "from": job.from, "to": job.to,
+    })
+}
+
+fn print(lines: &[(String, Listed)]) {
+    if lines.is_empty() {
+        say("no jobs");
+    }
+    for (host, job) in lines {
+        println!(
+            "{}  {:<9}  {}  {}  {} -> {}",
+            job.name,
+            state_of(job),
+            began(job),
+            host,
+            shown(&job.from),
+            shown(&job.to)
+        );
+    }
+}

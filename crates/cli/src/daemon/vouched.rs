@@ -1,0 +1,96 @@
+//! Hosts whose keys a principal vouched for: each may open one session as he,
+//! soon.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use longhaul_engine::net::identity::Fingerprint;
+
+/// How long a word counts: the other host is started before it is given.
+pub const COUNTS_FOR: Duration = Duration::from_secs(300);
+
+/// Words that are remembered, of all and of one principal; the oldest are
+/// forgotten.
+const MAXIMUM_WORDS: usize = 1024;
+const MAXIMUM_OF_ONE: usize = 64;
+
+/// A principal's word.
+struct Word {
+    key: [u8; 32],
+    principal: String,
+    until: Instant,
+}
+
+/// The words that count.
+#[derive(Default)]
+pub struct Vouched {
+    words: Mutex<VecDeque<Word>>,
+}
+
+impl Vouched {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Word>> {
+        self.words.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From `now` on the key's owner may come as this principal.
+    pub fn add(&self, key: [u8; 32], principal: &str, now: Instant) {
+        let mut words = self.lock();
+        words.retain(|word| word.until > now && word.key != key);
+        let own = |word: &Word| word.principal == principal;
+        if words.iter().filter(|word| own(word)).count() >= MAXIMUM_OF_ONE
+            && let Some(oldest) = words.iter().position(own)
+        {
+            words.remove(oldest);
+        }
+        if words.len() >= MAXIMUM_WORDS {
+            words.pop_front();
+        }
+        words.push_back(Word {
+            key,
+            principal: principal.to_owned(),
+            until: now + COUNTS_FOR,
+        });
+    }
+
+    /// Whose word there is for a key; it counts once.
+    pub fn take(&self, key: &Fingerprint, now: Instant) -> Option<String> {
+        let mut words = self.lock();
+        let at = words
+            .iter()
+            .position(|word| word.key == *key.as_bytes() && word.until > now)?;
+        words.remove(at).map(|word| word.principal)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longhaul_engine::net::identity::Identity;
+
+    fn key() -> Fingerprint {
+        Identity::ephemeral().unwrap().fingerprint()
+    }
+
+    #[test]
+    fn a_word_counts_once_and_not_for_ever() {
+        let (vouched, key, now) = (Vouched::default(), key(), Instant::now());
+        vouched.add(*key.as_bytes(), "alice", now);
+        assert_eq!(vouched.take(&key, now + COUNTS_FOR), None);
+        assert_eq!(vouched.take(&key, now).as_deref(), Some("alice"));
+        assert_eq!(vouched.take(&key, now), None);
+    }
+
+    #[test]
+    fn nobody_fills_the_memory_or_drives_out_others() {
+        let (vouched, key, now) = (Vouched::default(), key(), Instant::now());
+        vouched.add(*key.as_bytes(), "alice", now);
+        for number in 0..10_000_u32 {
+            let mut other = [0; 32];
+            other[..4].copy_from_slice(&number.to_le_bytes());
+            vouched.add(other, "mallory", now);
+        }
+        assert_eq!(vouched.lock().len(), MAXIMUM_OF_ONE + 1);
+        assert_eq!(vouched.take(&key, now).as_deref(), Some("alice"));
+    }
+}

@@ -1,0 +1,328 @@
+//! Copies between two hosts with real sshds, steered from a third, and the jobs
+//! that run them.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::process::Signal;
+use serde_json::Value;
+use support::daemon::{Daemon, url};
+use support::lan::Lan;
+use support::process::{Finished, Running, longhaul_with, run};
+use support::sshd::is_possible;
+use support::{assert_no_leftovers, tree};
+
+/// Three hosts; the left one has `data`.
+fn with_data() -> (Lan, PathBuf) {
+    let lan = Lan::new();
+    let data = lan.left.home().join("data");
+    tree::mixed_tree(&data, 60, 6 << 20);
+    tree::hard_tree(&data.join("hard"));
+    (lan, data)
+}
+
+fn endless(lan: &Lan) -> Command {
+    let mut command = lan.copy();
+    command.args(["--json", "left:zero:1TB", "right:null:"]);
+    command
+}
+
+fn moved(event: &Value) -> Option<u64> {
+    event["moved_bytes"].as_u64().filter(|bytes| *bytes > 0)
+}
+
+/// The jobs that are listed.
+fn jobs(lan: &Lan, arguments: &[&str]) -> Vec<Value> {
+    let mut command = lan.command("jobs");
+    run(command.arg("--json").args(arguments))
+        .expect(0)
+        .events()
+}
+
+fn copied(lan: &Lan) -> Finished {
+    let mut command = lan.copy();
+    run(command.args(["-r", "--json", "left:data", "right:there"])).expect(0)
+}
+
+#[test]
+fn a_tree_goes_from_one_host_to_the_other() {
+    if !is_possible() {
+        return;
+    }
+    let (lan, data) = with_data();
+    let done = copied(&lan);
+    assert_eq!(done.summary()["route"], "outward");
+    let there = lan.right.home().join("there/data");
+    tree::assert_same(&data, &there);
+    assert_no_leftovers(&lan.right.home());
+    let committed = |event: &&Value| event["event"] == "committed" && event["file"] == true;
+    let events = done.events();
+    let files = events.iter().filter(committed).count();
+    assert_eq!(done.summary()["files"], files);
+    let mut again = lan.copy();
+    run(again.args(["-r", "left:data", "right:there"]))
+        .expect(0)
+        .says(&["already there", "direct connections between the two hosts"]);
+    let verify = || {
+        let mut command = lan.command("verify");
+        run(command.args(["left:data", "right:there/data"]))
+    };
+    verify().expect(0);
+    std::fs::write(there.join("one more"), "x").unwrap();
+    verify().expect(5).says(&["one more"]);
+    let mut back = lan.copy();
+    run(back.args(["right:there/data/hard", "-r", "left:back"])).expect(0);
+    tree::assert_same(&there.join("hard"), &lan.left.home().join("back/hard"));
+}
+
+#[test]
+fn either_of_the_two_connects() {
+    if !is_possible() {
+        return;
+    }
+    let (lan, data) = with_data();
+    lan.close("left", "right");
+    assert_eq!(copied(&lan).summary()["route"], "inward");
+    tree::assert_same(&data, &lan.right.home().join("there/data"));
+}
+
+#[test]
+fn where_neither_can_that_is_said_and_nothing_goes_through_here_unasked() {
+    if !is_possible() {
+        return;
+    }
+    let (lan, data) = with_data();
+    lan.close("left", "right");
+    lan.close("right", "left");
+    let mut command = lan.copy();
+    run(command.args(["-r", "left:data", "right:there"]))
+        .expect(3)
+        .says(&[
+            "no direct connection opens between left and right",
+            "--ports",
+            "--through-local",
+            "from right to left no connection opened: 10.80.",
+        ]);
+    assert!(!lan.right.home().join("there").exists());
+    let mut command = lan.copy();
+    command.args([
+        "-r",
+        "--json",
+        "--through-local",
+        "left:data",
+        "right:there",
+    ]);
+    assert_eq!(run(&mut command).expect(0).summary()["route"], "through");
+    tree::assert_same(&data, &lan.right.home().join("there/data"));
+    assert_no_leftovers(&lan.right.home());
+}
+
+#[test]
+fn what_fails_is_said_here_with_its_exit_code() {
+    if !is_possible() {
+        return;
+    }
+    let (lan, data) = with_data();
+    let mut command = lan.copy();
+    run(command.args(["left:missing", "right:"]))
+        .expect(6)
+        .says(&["missing"]);
+    std::fs::write(lan.right.home().join("file"), "").unwrap();
+    let mut command = lan.copy();
+    run(command.args(["-r", "left:data", "right:file/x"])).expect(6);
+    std::os::unix::net::UnixListener::bind(data.join("socket")).unwrap();
+    let mut command = lan.copy();
+    run(command.args(["-r", "--quiet", "left:data", "right:there"]))
+        .expect(2)
+        .says(&["socket"]);
+    for (line, text) in [
+        (["--manifest", "x", "left:data", "right:"], "--manifest"),
+        (["--bind", "127.0.0.1", "left:data", "right:"], "--bind"),
+        (
+            ["--quiet", "-r", "longhaul://a/x", "longhaul://b/y"],
+            "two daemons",
+        ),
+        (["--detach", "-r", "left:data", "."], "--detach"),
+    ] {
+        run(lan.copy().args(line)).expect(1).says(&[text]);
+    }
+}
+
+#[test]
+fn a_copy_goes_on_without_who_started_it() {
+    if !is_possible() {
+        return;
+    }
+    let lan = Lan::new();
+    let running = Running::start(&mut endless(&lan));
+    let then = running.event(|event| moved(event).is_some());
+    let then = moved(&then.unwrap()).unwrap();
+    running.kill();
+    let listed = jobs(&lan, &[]);
+    assert_eq!((listed.len(), &listed[0]["state"]), (1, &"running".into()));
+    assert_eq!(listed[0]["from"], "left:zero:1TB");
+    let name = listed[0]["job"].as_str().unwrap().to_owned();
+    let mut attach = lan.command("attach");
+    let attached = Running::start(attach.args(["--json", &name]));
+    let further = |event: &Value| moved(event) > Some(then + 50_000_000);
+    assert!(attached.event(further).is_some());
+    attached.signal(Signal::INT);
+    let ended = attached.wait().expect(130);
+    assert_eq!(ended.summary()["route"], "outward");
+    let listed = jobs(&lan, &[]);
+    assert_eq!(listed[0]["state"], "ended");
+    assert_eq!(listed[0]["exit"], 130);
+}
+
+#[test]
+fn whoever_comes_back_sees_it_to_its_end() {
+    if !is_possible() {
+        return;
+    }
+    let lan = Lan::new();
+    let data = lan.left.home().join("data");
+    tree::mixed_tree(&data, 200, 192 << 20);
+    let mut command = lan.copy();
+    command.args([
+        "-r",
+        "--json",
+        "--checkpoint",
+        "1MiB",
+        "left:data",
+        "right:",
+    ]);
+    let running = Running::start(&mut command);
+    let under_way = |event: &Value| event["event"] == "committed" || event["event"] == "durable";
+    assert!(running.event(under_way).is_some());
+    running.kill();
+    // What is remembered here is lost: the host has it.
+    lan.forget();
+    let name = jobs(&lan, &["left"])[0]["job"].as_str().unwrap().to_owned();
+    run(lan.command("attach").arg(&name))
+        .expect(1)
+        .says(&["was started from here", "longhaul jobs HOST"]);
+    let attach = || run(lan.command("attach").arg(format!("left:{name}"))).expect(0);
+    let done = attach();
+    assert_eq!(done.summary()["complete"], true);
+    tree::assert_same(&data, &lan.right.home().join("data"));
+    assert_no_leftovers(&lan.right.home());
+    // Nor does it matter how late.
+    let late = attach();
+    assert_eq!(late.summary(), done.summary());
+    let files = |done: &Finished| {
+        let events = done.events().into_iter();
+        events.filter(|event| event["event"] == "committed").count()
+    };
+    assert_eq!(files(&late), files(&done));
+}
+
+#[test]
+fn a_cancelled_copy_goes_on_with_the_same_command() {
+    if !is_possible() {
+        return;
+    }
+    let lan = Lan::new();
+    let data = lan.left.home().join("data");
+    tree::mixed_tree(&data, 200, 384 << 20);
+    let copy = || {
+        let mut command = lan.copy();
+        command.args([
+            "-r",
+            "--json",
+            "--checkpoint",
+            "1MiB",
+            "left:data",
+            "right:",
+        ]);
+        command
+    };
+    let running = Running::start(&mut copy());
+    assert!(running.event(|event| event["event"] == "durable").is_some());
+    running.signal(Signal::INT);
+    running.wait().expect(130);
+    let there = lan.right.home().join("data");
+    tree::assert_nothing_half_written(&data, &there);
+    let again = run(&mut copy()).expect(0);
+    let resumed = again.summary()["resumed_bytes"].as_u64().unwrap()
+        + again.summary()["skipped_bytes"].as_u64().unwrap();
+    assert!(resumed > 0, "{}", again.summary());
+    tree::assert_same(&data, &there);
+    assert_no_leftovers(&lan.right.home());
+}
+
+#[test]
+fn a_detached_job_has_a_name() {
+    if !is_possible() {
+        return;
+    }
+    let lan = Lan::new();
+    let mut command = lan.copy();
+    command.args(["--detach", "left:zero:1TB", "right:null:"]);
+    let started = run(&mut command).expect(0);
+    let name = String::from_utf8(started.output).unwrap();
+    let name = name.trim();
+    assert_eq!(jobs(&lan, &[])[0]["job"], name);
+    assert_eq!(jobs(&lan, &["left"])[0]["state"], "running");
+    assert!(jobs(&lan, &["right"]).is_empty());
+    run(lan.command("cancel").arg(name))
+        .expect(0)
+        .says(&["is cancelled"]);
+    run(lan.command("cancel").arg(name))
+        .expect(0)
+        .says(&["is cancelled"]);
+    run(lan.command("attach").arg(name))
+        .expect(130)
+        .says(&["interrupted"]);
+    for wrong in ["left:00000000", "00000000", "../../etc", "-x:00000000"] {
+        let failed = run(lan.command("attach").arg("--").arg(wrong));
+        assert!(matches!(failed.code, Some(1 | 3)), "{wrong}: {failed:?}");
+    }
+}
+
+#[test]
+fn a_daemon_lets_in_the_host_that_its_principal_vouches_for() {
+    if !is_possible() {
+        return;
+    }
+    let (lan, data) = with_data();
+    let root = tempfile::tempdir().unwrap();
+    let arguments = vec!["--root".into(), root.path().into(), "--write".into()];
+    let address = SocketAddr::from(([10, 80, 2, 2], 4960));
+    let daemon = Daemon::new(address, arguments, |command| lan.on("right", &command));
+    let copy = |token_file: &Path| {
+        let mut command = lan.copy();
+        command.args(["-r", "--fingerprint", &daemon.fingerprint]);
+        command.arg("--token-file").arg(token_file);
+        command
+    };
+    let tokens = daemon.tokens_for(address);
+    run(copy(&tokens).arg("left:data").arg(url(address, "in"))).expect(0);
+    tree::assert_same(&data, &root.path().join("in/data"));
+    run(copy(&tokens).arg(url(address, "in/data")).arg("left:back")).expect(0);
+    tree::assert_same(&data, &lan.left.home().join("back/data"));
+    // Whom the daemon does not know can vouch for nobody.
+    let text = std::fs::read_to_string(&tokens).unwrap();
+    let (rest, token) = text.trim().rsplit_once(' ').unwrap();
+    let other = run(&mut longhaul_with(&["token"])).expect(0);
+    let other = String::from_utf8(other.output).unwrap();
+    let made = other
+        .split_whitespace()
+        .find(|word| word.starts_with("lht_"));
+    let (other, wrong) = (made.unwrap(), tokens.with_extension("wrong"));
+    assert_ne!(token, other);
+    std::fs::copy(&tokens, &wrong).unwrap();
+    std::fs::write(&wrong, format!("{rest} {other}\n")).unwrap();
+    run(copy(&wrong).arg("left:data").arg(url(address, "in")))
+        .expect(4)
+        .says(&["no such principal"]);
+    let mut through = copy(&tokens);
+    through
+        .args(["--through-local", "left:data"])
+        .arg(url(address, "in"));
+    run(&mut through).expect(1).says(&["--through-local"]);
+}

@@ -1,0 +1,166 @@
+//! Three hosts, each joined to both others by a wire: where the user sits, and
+//! two with an sshd, `left` and `right`.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::process::Pid;
+use tempfile::TempDir;
+
+use super::sshd::{PORTS, Setting, Sshd, ip, within};
+
+/// Each end of each wire: the host, the other one, the address.
+const WIRES: [(&str, &str, &str); 6] = [
+    ("here", "left", "10.80.1.1"),
+    ("left", "here", "10.80.1.2"),
+    ("here", "right", "10.80.2.1"),
+    ("right", "here", "10.80.2.2"),
+    ("left", "right", "10.80.3.1"),
+    ("right", "left", "10.80.3.2"),
+];
+
+pub struct Lan {
+    pub left: Sshd,
+    pub right: Sshd,
+    names: Names,
+    place: TempDir,
+}
+
+/// The network namespaces' names, which end with it.
+struct Names(String);
+
+impl Names {
+    fn of(&self, host: &str) -> String {
+        format!("{}-{host}", self.0)
+    }
+}
+
+impl Drop for Names {
+    fn drop(&mut self) {
+        for host in ["here", "left", "right"] {
+            let host = self.of(host);
+            // The test fails by itself where it does.
+            let _ = Command::new("ip").args(["netns", "del", &host]).status();
+        }
+    }
+}
+
+impl Lan {
+    pub fn new() -> Lan {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let names = Names(format!("lhl{}-{number}", std::process::id()));
+        for host in ["here", "left", "right"] {
+            ip(&format!("netns add {}", names.of(host)));
+            ip(&format!("-n {} link set lo up", names.of(host)));
+        }
+        for [one, two] in [["here", "left"], ["here", "right"], ["left", "right"]] {
+            ip(&format!(
+                "link add to-{two} netns {} type veth peer name to-{one} netns {}",
+                names.of(one),
+                names.of(two)
+            ));
+        }
+        for (host, other, address) in WIRES {
+            let host = names.of(host);
+            ip(&format!("-n {host} addr add {address}/24 dev to-{other}"));
+            ip(&format!("-n {host} link set to-{other} up"));
+        }
+        // One address of the right host is good for everybody.
+        ip(&format!(
+            "-n {} route add 10.80.2.2 via 10.80.3.2",
+            names.of("left")
+        ));
+        let sshd = |name: &str, address: &str| {
+            Sshd::with(&Setting {
+                name,
+                within: Some((&names.of(name), address)),
+                ..Setting::default()
+            })
+        };
+        let (left, right) = (sshd("left", "10.80.1.2"), sshd("right", "10.80.2.2"));
+        let place = tempfile::tempdir().unwrap();
+        let config = format!(
+            "Include {}\nMatch all\nInclude {}\n",
+            left.client_config().display(),
+            right.client_config().display()
+        );
+        std::fs::write(place.path().join("ssh_config"), config).unwrap();
+        Lan {
+            left,
+            right,
+            names,
+            place,
+        }
+    }
+
+    /// Nobody on one host can connect to the other one's ports for sessions.
+    pub fn close(&self, from: &str, to: &str) {
+        let wires = WIRES.iter().filter(|(host, _, _)| *host == to);
+        for (_, _, address) in wires {
+            let from = self.names.of(from);
+            ip(&format!(
+                "-n {from} rule add to {address} ipproto tcp dport {PORTS} prohibit"
+            ));
+        }
+    }
+
+    fn state(&self) -> PathBuf {
+        self.place.path().join("state")
+    }
+
+    /// What is remembered here of jobs is lost.
+    pub fn forget(&self) {
+        std::fs::remove_dir_all(self.state()).unwrap();
+    }
+
+    /// `longhaul` where the user sits.
+    pub fn command(&self, subcommand: &str) -> Command {
+        let config = self.place.path().join("ssh_config");
+        let binary = env!("CARGO_BIN_EXE_longhaul");
+        let mut command = within(&self.names.of("here"), binary);
+        command
+            .arg(subcommand)
+            .env("LONGHAUL_SSH", format!("ssh -F {}", config.display()))
+            .env("LONGHAUL_CONFIG_DIR", "/nonexistent/longhaul")
+            .env("XDG_STATE_HOME", self.state())
+            .args(["--remote-longhaul", binary]);
+        command
+    }
+
+    /// `longhaul cp` where the user sits.
+    pub fn copy(&self) -> Command {
+        let mut command = self.command("cp");
+        command.args(["--ports", PORTS]);
+        command
+    }
+
+    /// Processes on one of the hosts whose command line has this.
+    pub fn processes(&self, host: &str, of: &str) -> Vec<Pid> {
+        let namespace = format!("/run/netns/{}", self.names.of(host));
+        let number = std::fs::metadata(namespace).unwrap().ino();
+        let there = PathBuf::from(format!("net:[{number}]"));
+        let listed = std::fs::read_dir("/proc").unwrap().flatten();
+        let pids = listed.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+        let fit = |pid: &i32| {
+            // One that has just ended has neither.
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let line = String::from_utf8_lossy(&line).replace('\0', " ");
+            let within = std::fs::read_link(format!("/proc/{pid}/ns/net"));
+            line.contains(of) && within.is_ok_and(|within| within == there)
+        };
+        pids.filter(fit).filter_map(Pid::from_raw).collect()
+    }
+
+    /// The same command on one of the hosts.
+    pub fn on(&self, host: &str, command: &Command) -> Command {
+        let mut on = within(&self.names.of(host), command.get_program());
+        on.args(command.get_args());
+        for (name, value) in command.get_envs() {
+            on.env(name, value.unwrap_or_default());
+        }
+        on
+    }
+}
