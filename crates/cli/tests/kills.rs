@@ -354,9 +354,11 @@ impl<'a> Trial<'a> {
         );
         // Counts only grow: the last account is the attempt's, though a client
         // that was killed said of some files what became of them after it.
-        let accounts = events.iter().filter(|event| event["moved_bytes"].is_u64());
-        let moved = accounts.map(|event| self.check_account(event, left, files_left));
-        self.moved += moved.last().unwrap_or(0);
+        let mut moved = 0;
+        for event in events.iter().filter(|event| event["moved_bytes"].is_u64()) {
+            moved = self.check_account(event, left, files_left);
+        }
+        self.moved += moved;
         if complete {
             self.check_balance(events.last().unwrap());
         }

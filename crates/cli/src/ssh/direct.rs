@@ -217,7 +217,11 @@ impl Direct {
             let left = deadline.saturating_duration_since(Instant::now());
             this.dial(address, left)
         });
-        let first = first_to_answer(&candidates(self.start.as_ref(), &self.greeting), deadline, &attempt);
+        let first = first_to_answer(
+            &candidates(self.start.as_ref(), &self.greeting),
+            deadline,
+            &attempt,
+        );
         let first = first.map(|(address, stream)| (Way::Outward(address), stream));
         let _ = found.send(first);
     }

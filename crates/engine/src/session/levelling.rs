@@ -181,8 +181,8 @@ impl Leveller {
         let recent: f64 = between(since(rtt / 3), now).iter().sum();
         let total: f64 = streams.iter().sum();
         let fastest = recent.max(total);
-        let grows = first.at < before.at
-            && total >= between(first, before).iter().sum::<f64>() * GROWS;
+        let grows =
+            first.at < before.at && total >= between(first, before).iter().sum::<f64>() * GROWS;
         (fastest > 0.0).then_some(Rates {
             streams,
             fastest,

@@ -74,7 +74,9 @@ pub fn receive<T: for<'b> Decode<'b, ()>>(
     stream: &mut Stream,
     deadline: Duration,
 ) -> Result<T, OpenError> {
-    until(stream, deadline, |stream| receive_frame(&mut *stream.reader))
+    until(stream, deadline, |stream| {
+        receive_frame(&mut *stream.reader)
+    })
 }
 
 /// Does something with a stream that is shut down at a deadline.
@@ -99,9 +101,7 @@ fn until<T>(
     })
 }
 
-fn receive_frame<T: for<'b> Decode<'b, ()>>(
-    reader: &mut dyn StreamReader,
-) -> Result<T, OpenError> {
+fn receive_frame<T: for<'b> Decode<'b, ()>>(reader: &mut dyn StreamReader) -> Result<T, OpenError> {
     let mut bytes = [0; HEADER_BYTES];
     super::streams::read_exact(reader, &mut bytes)?;
     let header = FrameHeader::parse(&bytes)?;

@@ -211,7 +211,10 @@ mod tests {
     fn a_stream_that_waits_for_its_timer_is_given_up_while_others_move() {
         let pulses = [pulse(9_900, 0), pulse(7_000, 3), pulse(7_000, 0)];
         // The third waits for the other end's window, or has nothing to send.
-        assert_eq!(judge(&pulses, false, at(0), at(10_000)), Verdict::Still(vec![1]));
+        assert_eq!(
+            judge(&pulses, false, at(0), at(10_000)),
+            Verdict::Still(vec![1])
+        );
         assert_eq!(judge(&pulses, false, at(0), at(9_000)), Verdict::Fine);
     }
 

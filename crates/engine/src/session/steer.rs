@@ -146,7 +146,9 @@ impl Transfer {
             .map(|(id, slot)| (*id, slot.handle().clone()))
             .collect();
         drop(shared);
-        let first = handles.first().and_then(|(_, first)| first.congestion().ok());
+        let first = handles
+            .first()
+            .and_then(|(_, first)| first.congestion().ok());
         let flows = match first.as_deref() {
             // It finds the path's rate by itself, and keeps to it.
             Some("bbr") => Vec::new(),
