@@ -2,7 +2,7 @@
 //!
 //! - [`host`]: facts of a host, as a shell tells them
 //! - [`gather`]: asks both ends, and tries what opens between them
-//! - [`findings`]: what the facts mean
+//! - [`mod@findings`]: what the facts mean
 //! - [`output`]: for people and for programs
 
 pub mod findings;

@@ -1,5 +1,5 @@
 //! Asks both ends, and tries what opens between them. Thin: what it means is
-//! decided in [`super::findings`].
+//! decided in [`mod@super::findings`].
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;

@@ -47,7 +47,7 @@ pub fn line(path: impl AsRef<Path>) -> Value {
         .map_or(Value::Null, Value::String)
 }
 
-/// As [`line`], as a number.
+/// As [`line()`], as a number.
 pub fn number(path: impl AsRef<Path>) -> Value {
     let value = line(path);
     let number = value.as_str().and_then(|text| text.parse::<i64>().ok());
