@@ -200,7 +200,7 @@ fn event(host: &str, job: &Listed) -> Value {
     };
     json!({
         "schema": SCHEMA, "job": job.name, "host": host, "runs_on": job.host, "state": state,
-        "exit": code, "began": rfc3339(job.began), "from": job.from, "to": job.to,
+        "exit": code, "began": rfc3339(job.began.cast_signed()), "from": job.from, "to": job.to,
     })
 }
 
@@ -213,7 +213,7 @@ fn print(lines: &[(String, Listed)]) {
             "{}  {:<9}  {}  {}  {} -> {}",
             job.name,
             state_of(job),
-            rfc3339(job.began),
+            rfc3339(job.began.cast_signed()),
             host,
             shown(&job.from),
             shown(&job.to)

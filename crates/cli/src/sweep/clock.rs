@@ -5,15 +5,16 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Now, in UTC, to the second.
 pub fn now() -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    rfc3339(since.map_or(0, |since| since.as_secs()))
+    rfc3339(since.map_or(0, |since| since.as_secs().cast_signed()))
 }
 
-/// Days and civil dates: Howard Hinnant's `civil_from_days`, for years from 1970.
-pub fn rfc3339(seconds: u64) -> String {
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
+/// A time in seconds since 1970. Days and civil dates: Howard Hinnant's
+/// `civil_from_days`.
+pub fn rfc3339(seconds: i64) -> String {
+    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
     let shifted = days + 719_468;
-    let era = shifted / 146_097;
-    let day_of_era = shifted % 146_097;
+    let era = shifted.div_euclid(146_097);
+    let day_of_era = shifted.rem_euclid(146_097);
     let year_of_era =
         (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
@@ -24,7 +25,7 @@ pub fn rfc3339(seconds: u64) -> String {
     } else {
         month_from_march - 9
     };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
     format!(
         "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z",
         second / 3600,
@@ -41,6 +42,7 @@ mod tests {
     fn dates_are_those_of_the_calendar() {
         // As `date --utc --date=@N +%FT%TZ` prints them.
         for (seconds, text) in [
+            (-1, "1969-12-31T23:59:59Z"),
             (0, "1970-01-01T00:00:00Z"),
             (951_782_399, "2000-02-28T23:59:59Z"),
             (951_868_800, "2000-03-01T00:00:00Z"),

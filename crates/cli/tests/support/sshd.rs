@@ -37,10 +37,6 @@ pub struct Setting<'a> {
     /// Shell commands before it starts, in its namespaces, where `$far` is the
     /// user's home.
     pub before: &'a str,
-    /// What the client's ssh calls it; `dtn` if nothing.
-    pub name: &'a str,
-    /// In this network namespace, at this address.
-    pub within: Option<(&'a str, &'a str)>,
 }
 
 pub struct Sshd {
@@ -48,8 +44,8 @@ pub struct Sshd {
     place: TempDir,
     port: u16,
     wire: Option<Wire>,
-    name: String,
-    within: Option<(String, String)>,
+    /// Where it is, if neither on loopback nor on a wire.
+    elsewhere: Option<&'static str>,
 }
 
 /// Two network namespaces, the client's and the server's, with a wire.
@@ -93,7 +89,7 @@ impl Drop for Wire {
 const CLIENT: &str = "10.79.0.1";
 const SERVER: &str = "10.79.0.2";
 
-pub fn ip(arguments: &str) {
+fn ip(arguments: &str) {
     let mut command = Command::new("ip");
     command.args(arguments.split(' '));
     assert!(command.status().unwrap().success(), "ip {arguments}");
@@ -106,6 +102,21 @@ impl Sshd {
 
     /// The user is root, and his home an empty directory.
     pub fn with(setting: &Setting<'_>) -> Sshd {
+        let mut sshd = Sshd::prepare(setting.config, setting.apart.then(Wire::new), None);
+        sshd.run(setting.before);
+        sshd
+    }
+
+    /// One that somebody else starts, by the script that is given, on a host
+    /// that has this address.
+    pub fn at(address: &'static str) -> (Sshd, PathBuf) {
+        let sshd = Sshd::prepare("", None, Some(address));
+        let script = sshd.at_place("server.sh");
+        std::fs::write(&script, sshd.script("")).unwrap();
+        (sshd, script)
+    }
+
+    fn prepare(config: &str, wire: Option<Wire>, elsewhere: Option<&'static str>) -> Sshd {
         let place = tempfile::tempdir().unwrap();
         let at = place.path();
         std::fs::create_dir(at.join("home")).unwrap();
@@ -115,77 +126,78 @@ impl Sshd {
         let free = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = free.local_addr().unwrap().port();
         drop(free);
-        let mut sshd = Sshd {
+        let sshd = Sshd {
             running: None,
             place,
             port,
-            wire: setting.apart.then(Wire::new),
-            name: match setting.name {
-                "" => "dtn".to_owned(),
-                name => name.to_owned(),
-            },
-            within: setting
-                .within
-                .map(|(host, address)| (host.to_owned(), address.to_owned())),
+            wire,
+            elsewhere,
         };
-        sshd.configure(setting.config);
+        sshd.configure(config);
         sshd.trust_host_key();
-        sshd.run(setting.before);
         sshd
     }
 
-    fn at(&self, name: &str) -> PathBuf {
+    /// A file beside its home.
+    pub fn at_place(&self, name: &str) -> PathBuf {
         self.place.path().join(name)
     }
 
     fn configure(&self, more: &str) {
         let at = self.place.path().display();
-        let (port, address, name) = (self.port, self.address(), &self.name);
+        let (port, address) = (self.port, self.address());
         let server = format!(
             "{more}\nPort {port}\nListenAddress {address}\nHostKey {at}/host_key\n\
              AuthorizedKeysFile {at}/authorized\nPidFile none\nUsePAM no\nStrictModes no\n\
              PermitRootLogin yes\nPasswordAuthentication no\nPrintMotd no\n"
         );
-        std::fs::write(self.at("sshd_config"), server).unwrap();
+        std::fs::write(self.at_place("sshd_config"), server).unwrap();
         let client = format!(
-            "Host {name}\n HostName {address}\n Port {port}\n User root\n IdentityFile {at}/user_key\n \
+            "Host dtn\n HostName {address}\n Port {port}\n User root\n IdentityFile {at}/user_key\n \
              IdentitiesOnly yes\n IdentityAgent none\n UserKnownHostsFile {at}/known_hosts\n \
              GlobalKnownHostsFile none\n StrictHostKeyChecking yes\n"
         );
-        std::fs::write(self.at("ssh_config"), client).unwrap();
+        std::fs::write(self.at_place("ssh_config"), client).unwrap();
     }
 
     /// As after a first login.
     pub fn trust_host_key(&self) {
-        let key = std::fs::read_to_string(self.at("host_key.pub")).unwrap();
+        let key = std::fs::read_to_string(self.at_place("host_key.pub")).unwrap();
         let line = format!("[{}]:{} {key}", self.address(), self.port);
-        std::fs::write(self.at("known_hosts"), line).unwrap();
+        std::fs::write(self.at_place("known_hosts"), line).unwrap();
     }
 
     /// The host has another key than the one that is trusted.
     pub fn distrust_host_key(&self) {
-        make_key(&self.at("other_key"));
-        let key = std::fs::read_to_string(self.at("other_key.pub")).unwrap();
+        make_key(&self.at_place("other_key"));
+        let key = std::fs::read_to_string(self.at_place("other_key.pub")).unwrap();
         let line = format!("[{}]:{} {key}", self.address(), self.port);
-        std::fs::write(self.at("known_hosts"), line).unwrap();
+        std::fs::write(self.at_place("known_hosts"), line).unwrap();
+    }
+
+    /// As before a first login.
+    pub fn forget_host_key(&self) {
+        std::fs::write(self.at_place("known_hosts"), "").unwrap();
     }
 
     /// Nobody may log in any more.
     pub fn lock_out(&self) {
-        std::fs::write(self.at("authorized"), "").unwrap();
+        std::fs::write(self.at_place("authorized"), "").unwrap();
     }
 
-    fn run(&mut self, before: &str) {
-        let script = format!(
+    fn script(&self, before: &str) -> String {
+        format!(
             "set -e; home={home}; far=$(getent passwd root | cut -d: -f6); mount --bind $home $far; mount -t tmpfs none /run; \
              mkdir /run/sshd; {before}\n exec {SSHD} -D -e -f {config} 2>&1",
             home = self.home().display(),
-            config = self.at("sshd_config").display(),
-        );
-        let host = self.wire.as_ref().map(|wire| &wire.server);
-        let host = host.or(self.within.as_ref().map(|(host, _)| host));
-        let mut command = match host {
-            Some(host) => within(host, "unshare"),
+            config = self.at_place("sshd_config").display(),
+        )
+    }
+
+    fn run(&mut self, before: &str) {
+        let script = self.script(before);
+        let mut command = match &self.wire {
+            Some(wire) => within(&wire.server, "unshare"),
             None => Command::new("unshare"),
         };
         command
@@ -202,17 +214,49 @@ impl Sshd {
         self.running = Some(running);
     }
 
-    fn address(&self) -> &str {
-        match (&self.wire, &self.within) {
-            (Some(_), _) => SERVER,
-            (None, Some((_, address))) => address,
-            (None, None) => "127.0.0.1",
+    fn address(&self) -> &'static str {
+        match self.wire {
+            Some(_) => SERVER,
+            None => self.elsewhere.unwrap_or("127.0.0.1"),
         }
     }
 
-    /// The client's ssh configuration for it.
-    pub fn client_config(&self) -> PathBuf {
-        self.at("ssh_config")
+    /// More lines of the client's configuration, for all hosts.
+    pub fn configure_client(&self, more: &str) {
+        let file = self.at_place("ssh_config");
+        let text = std::fs::read_to_string(&file).unwrap();
+        std::fs::write(&file, format!("{text}Host *\n{more}\n")).unwrap();
+    }
+
+    /// The client's ssh, where the host has another name than its address; its
+    /// key is known all the same.
+    pub fn ssh_by_name(&self, name: &str) -> String {
+        format!(
+            "{} -o HostName={name} -o HostKeyAlias=[{}]:{}",
+            self.ssh(),
+            self.address(),
+            self.port
+        )
+    }
+
+    /// The client's ssh, where another host is on the way, which alone knows
+    /// that name.
+    pub fn ssh_behind(&self, jump: &Sshd, name: &str) -> String {
+        let text = std::fs::read_to_string(jump.at_place("ssh_config")).unwrap();
+        let own = std::fs::read_to_string(self.at_place("ssh_config")).unwrap();
+        let both = own + &text.replacen("Host dtn", "Host jump", 1);
+        std::fs::write(self.at_place("ssh_config"), both).unwrap();
+        format!("{} -o ProxyJump=jump", self.ssh_by_name(name))
+    }
+
+    /// What the client's host calls these addresses, apart: files of its own
+    /// configuration, until the returned directory is dropped.
+    pub fn name_for_client(&self, hosts: &str) -> ClientFiles {
+        let client = &self.wire.as_ref().unwrap().client;
+        let directory = Path::new("/etc/netns").join(client);
+        std::fs::create_dir_all(&directory).unwrap();
+        std::fs::write(directory.join("hosts"), hosts).unwrap();
+        ClientFiles(directory)
     }
 
     /// Nobody can connect to the server's ports for sessions.
@@ -233,12 +277,12 @@ impl Sshd {
 
     /// The user's home on the far side.
     pub fn home(&self) -> PathBuf {
-        self.at("home")
+        self.at_place("home")
     }
 
     /// The client's ssh, as `LONGHAUL_SSH` names it.
     pub fn ssh(&self) -> String {
-        format!("ssh -F {}", self.at("ssh_config").display())
+        format!("ssh -F {}", self.at_place("ssh_config").display())
     }
 
     /// `longhaul` with a subcommand, to reach `dtn` with this very binary on
@@ -271,7 +315,17 @@ impl Sshd {
     }
 }
 
-pub fn within(host: &str, program: impl AsRef<std::ffi::OsStr>) -> Command {
+/// Files that `ip netns exec` puts over those of `/etc`.
+pub struct ClientFiles(PathBuf);
+
+impl Drop for ClientFiles {
+    fn drop(&mut self) {
+        // The test fails by itself where it does.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn within(host: &str, program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new("ip");
     command.args(["netns", "exec", host]).arg(program);
     command
