@@ -5,7 +5,10 @@
 
 mod support;
 
+use std::io::{Read, Write};
 use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -255,6 +258,22 @@ fn a_cancelled_copy_goes_on_with_the_same_command() {
     assert_no_leftovers(&lan.right.home());
 }
 
+/// Whoever says nonsense to a job is not heard any more.
+fn nonsense_disturbs_nobody(lan: &Lan, name: &str) {
+    let state = lan.left.home().join(".local/state/longhaul/jobs");
+    let mode = std::fs::metadata(state.join(name)).unwrap().mode();
+    assert_eq!(mode & 0o7777, 0o700);
+    for nonsense in [&b"GET / HTTP/1.0\r\n\r\n  "[..], &[0xff; 4096], b"x"] {
+        let mut socket = UnixStream::connect(state.join(name).join("control")).unwrap();
+        // It may be closed before all is said.
+        let _ = socket.write_all(nonsense);
+        let _ = socket.shutdown(std::net::Shutdown::Write);
+        let mut answer = Vec::new();
+        let _ = socket.read_to_end(&mut answer);
+        assert!(answer.is_empty(), "{answer:?}");
+    }
+}
+
 #[test]
 fn a_detached_job_has_a_name() {
     if !is_possible() {
@@ -267,6 +286,7 @@ fn a_detached_job_has_a_name() {
     let name = String::from_utf8(started.output).unwrap();
     let name = name.trim();
     assert_eq!(jobs(&lan, &[])[0]["job"], name);
+    nonsense_disturbs_nobody(&lan, name);
     assert_eq!(jobs(&lan, &["left"])[0]["state"], "running");
     assert!(jobs(&lan, &["right"]).is_empty());
     run(lan.command("cancel").arg(name))

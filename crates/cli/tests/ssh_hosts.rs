@@ -116,7 +116,6 @@ fn a_password_is_enough() {
         apart: true,
         config: "PasswordAuthentication yes\nPubkeyAuthentication no",
         before: PASSWORD,
-        ..Setting::default()
     });
     sshd.close_server();
     sshd.close_client();

@@ -35,6 +35,9 @@ const NO_MORE: &[u8] = b"longhaul: what is said from here on is not kept\n";
 /// Ended jobs that are kept.
 const MAXIMUM_ENDED: usize = 100;
 
+/// What ended jobs may hold of the disk, together.
+const MAXIMUM_ENDED_BYTES: u64 = 1 << 30;
+
 /// How long an ended one is kept: as leftovers of its copy are.
 const KEPT_FOR: Duration = longhaul_engine::session::LEFTOVERS_EXPIRE;
 
@@ -225,20 +228,43 @@ pub fn list() -> io::Result<Vec<Listed>> {
     Ok(listed)
 }
 
-/// Removes ended jobs that are old, or too many.
+/// Removes ended jobs that are old, or too many, or too large.
 fn prune() -> io::Result<()> {
+    let directory = jobs_directory()?;
     let ended = list()?.into_iter();
     let ended = ended.filter(|job| matches!(job.state, State::Ended(_) | State::Lost));
-    let ended: Vec<Listed> = ended.collect();
-    let surplus = ended.len().saturating_sub(MAXIMUM_ENDED);
-    let oldest = seconds_now().saturating_sub(KEPT_FOR.as_secs());
-    let directory = jobs_directory()?;
-    for (at, job) in ended.iter().enumerate() {
-        if at < surplus || job.began < oldest {
-            fs::remove_dir_all(directory.join(&job.name))?;
-        }
+    let ended = ended.map(|job| {
+        let place = directory.join(&job.name);
+        let bytes = said_at(&place).iter().sum();
+        (place, job.began, bytes)
+    });
+    let ended: Vec<(PathBuf, u64, u64)> = ended.collect();
+    for place in surplus(&ended, seconds_now()) {
+        fs::remove_dir_all(place)?;
     }
     Ok(())
+}
+
+/// Of ended jobs, the oldest first, with when they began and what they hold:
+/// those that are not kept.
+fn surplus(ended: &[(PathBuf, u64, u64)], now: u64) -> Vec<&Path> {
+    let oldest = now.saturating_sub(KEPT_FOR.as_secs());
+    let (mut count, mut held) = (0, 0);
+    let newest = ended.iter().rev();
+    let gone = newest.filter(|(_, began, bytes)| {
+        count += 1;
+        held += bytes;
+        count > MAXIMUM_ENDED || held > MAXIMUM_ENDED_BYTES || *began < oldest
+    });
+    gone.map(|(place, _, _)| place.as_path()).collect()
+}
+
+/// Bytes that a job said, by its files.
+fn said_at(place: &Path) -> [u64; 2] {
+    CHANNELS.map(|channel| {
+        let kept = fs::metadata(place.join(file_of(channel)));
+        kept.map_or(0, |kept| kept.len())
+    })
 }
 
 /// Seconds since 1970; 0 where the clock is set before.
@@ -322,10 +348,7 @@ impl Job {
             return Err(listed);
         };
         let job = Job::at(place, name.to_owned());
-        let said = CHANNELS.map(|channel| {
-            let kept = fs::metadata(job.place.join(file_of(channel)));
-            kept.map_or(0, |kept| kept.len())
-        });
+        let said = said_at(&job.place);
         let mut happened = job.lock();
         happened.said = said;
         happened.ended = Some(code);
@@ -583,6 +606,20 @@ mod tests {
         let counted = Arc::clone(&count);
         job.cancel_by(move || *counted.lock().unwrap() += 1);
         assert_eq!(*count.lock().unwrap(), 1);
+    }
+
+    #[test]
+    fn the_newest_jobs_are_kept_and_not_more_than_fit() {
+        let now = 100 * KEPT_FOR.as_secs();
+        let of = |began, bytes| (PathBuf::from(format!("{began}")), began, bytes);
+        let many: Vec<_> = (0..=MAXIMUM_ENDED as u64)
+            .map(|at| of(now + at, 1))
+            .collect();
+        assert_eq!(surplus(&many, now), [many[0].0.as_path()]);
+        let large = [of(now, 1), of(now + 1, MAXIMUM_ENDED_BYTES), of(now + 2, 1)];
+        assert_eq!(surplus(&large, now), [&large[1].0, &large[0].0]);
+        let old = [of(now - KEPT_FOR.as_secs() - 1, 0), of(now, 0)];
+        assert_eq!(surplus(&old, now), [&old[0].0]);
     }
 
     #[test]

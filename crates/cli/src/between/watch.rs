@@ -9,6 +9,9 @@ use super::drive::why_gone;
 use super::speech::{Channel, Follow, Order, ShownProgress, Told, hear, say, shown};
 use crate::messages::{self, Exit, Stop, clear_line, progress_line};
 
+/// A line of standard error that is longer is shown in pieces.
+const LONGEST_LINE: usize = 64 << 10;
+
 /// How a job is shown.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Manner {
@@ -159,7 +162,10 @@ impl Screen {
             Channel::Errors => {
                 self.begun.extend_from_slice(new);
                 let whole = self.begun.iter().rposition(|byte| *byte == b'\n');
-                let whole = whole.map_or(0, |end| end + 1);
+                let whole = match whole {
+                    None if self.begun.len() > LONGEST_LINE => self.begun.len(),
+                    whole => whole.map_or(0, |end| end + 1),
+                };
                 let lines: Vec<u8> = self.begun.drain(..whole).collect();
                 errors(&lines);
             }
@@ -211,6 +217,8 @@ mod tests {
             (screen.begun.as_slice(), screen.said),
             (&b"two"[..], [0, 7])
         );
+        screen.show(Channel::Errors, 7, &[b' '; LONGEST_LINE]);
+        assert_eq!(screen.begun, b"", "no line is too long to be held");
     }
 
     #[test]

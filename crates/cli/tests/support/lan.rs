@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rustix::process::Pid;
 use tempfile::TempDir;
 
-use super::sshd::{PORTS, Setting, Sshd, ip, within};
+use super::process::Running;
+use super::sshd::{PORTS, Sshd};
 
 /// Each end of each wire: the host, the other one, the address.
 const WIRES: [(&str, &str, &str); 6] = [
@@ -22,6 +23,8 @@ const WIRES: [(&str, &str, &str); 6] = [
 ];
 
 pub struct Lan {
+    /// They end before what they serve is removed.
+    _running: [Running; 2],
     pub left: Sshd,
     pub right: Sshd,
     names: Names,
@@ -73,24 +76,19 @@ impl Lan {
             "-n {} route add 10.80.2.2 via 10.80.3.2",
             names.of("left")
         ));
-        let sshd = |name: &str, address: &str| {
-            Sshd::with(&Setting {
-                name,
-                within: Some((&names.of(name), address)),
-                ..Setting::default()
-            })
-        };
-        let (left, right) = (sshd("left", "10.80.1.2"), sshd("right", "10.80.2.2"));
+        let (left, left_runs) = start(&names, "left", "10.80.1.2");
+        let (right, right_runs) = start(&names, "right", "10.80.2.2");
         let place = tempfile::tempdir().unwrap();
         let config = format!(
             "Include {}\nMatch all\nInclude {}\n",
-            left.client_config().display(),
-            right.client_config().display()
+            left.at_place("ssh_config").display(),
+            right.at_place("ssh_config").display()
         );
         std::fs::write(place.path().join("ssh_config"), config).unwrap();
         Lan {
             left,
             right,
+            _running: [left_runs, right_runs],
             names,
             place,
         }
@@ -163,4 +161,39 @@ impl Lan {
         }
         on
     }
+}
+
+/// An sshd on one of the hosts, which the client's ssh calls by the host's name.
+fn start(names: &Names, host: &str, address: &'static str) -> (Sshd, Running) {
+    let (sshd, script) = Sshd::at(address);
+    let file = sshd.at_place("ssh_config");
+    let config = std::fs::read_to_string(&file).unwrap();
+    let named = config.replacen("Host dtn", &format!("Host {host}"), 1);
+    assert_ne!(named, config);
+    std::fs::write(file, named).unwrap();
+    let mut command = within(&names.of(host), "unshare");
+    command
+        .args(["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"])
+        .arg("sh")
+        .arg(script);
+    let running = Running::start(&mut command);
+    loop {
+        match running.line() {
+            Some(line) if line.contains("Server listening on") => return (sshd, running),
+            Some(_) => {}
+            None => panic!("sshd did not start: {:?}", running.wait()),
+        }
+    }
+}
+
+fn ip(arguments: &str) {
+    let mut command = Command::new("ip");
+    command.args(arguments.split(' '));
+    assert!(command.status().unwrap().success(), "ip {arguments}");
+}
+
+fn within(host: &str, program: impl AsRef<std::ffi::OsStr>) -> Command {
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", host]).arg(program);
+    command
 }

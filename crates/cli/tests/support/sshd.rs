@@ -37,10 +37,6 @@ pub struct Setting<'a> {
     /// Shell commands before it starts, in its namespaces, where `$far` is the
     /// user's home.
     pub before: &'a str,
-    /// What the client's ssh calls it; `dtn` if nothing.
-    pub name: &'a str,
-    /// In this network namespace, at this address.
-    pub within: Option<(&'a str, &'a str)>,
 }
 
 pub struct Sshd {
@@ -50,8 +46,6 @@ pub struct Sshd {
     wire: Option<Wire>,
     /// Where it is, if neither on loopback nor on a wire.
     elsewhere: Option<&'static str>,
-    name: String,
-    within: Option<(String, String)>,
 }
 
 /// Two network namespaces, the client's and the server's, with a wire.
@@ -95,7 +89,7 @@ impl Drop for Wire {
 const CLIENT: &str = "10.79.0.1";
 const SERVER: &str = "10.79.0.2";
 
-pub fn ip(arguments: &str) {
+fn ip(arguments: &str) {
     let mut command = Command::new("ip");
     command.args(arguments.split(' '));
     assert!(command.status().unwrap().success(), "ip {arguments}");
@@ -108,7 +102,7 @@ impl Sshd {
 
     /// The user is root, and his home an empty directory.
     pub fn with(setting: &Setting<'_>) -> Sshd {
-        let mut sshd = Sshd::prepare(setting, None);
+        let mut sshd = Sshd::prepare(setting.config, setting.apart.then(Wire::new), None);
         sshd.run(setting.before);
         sshd
     }
@@ -116,13 +110,13 @@ impl Sshd {
     /// One that somebody else starts, by the script that is given, on a host
     /// that has this address.
     pub fn at(address: &'static str) -> (Sshd, PathBuf) {
-        let sshd = Sshd::prepare(&Setting::default(), Some(address));
+        let sshd = Sshd::prepare("", None, Some(address));
         let script = sshd.at_place("server.sh");
         std::fs::write(&script, sshd.script("")).unwrap();
         (sshd, script)
     }
 
-    fn prepare(setting: &Setting<'_>, elsewhere: Option<&'static str>) -> Sshd {
+    fn prepare(config: &str, wire: Option<Wire>, elsewhere: Option<&'static str>) -> Sshd {
         let place = tempfile::tempdir().unwrap();
         let at = place.path();
         std::fs::create_dir(at.join("home")).unwrap();
@@ -136,17 +130,10 @@ impl Sshd {
             running: None,
             place,
             port,
-            wire: setting.apart.then(Wire::new),
+            wire,
             elsewhere,
-            name: match setting.name {
-                "" => "dtn".to_owned(),
-                name => name.to_owned(),
-            },
-            within: setting
-                .within
-                .map(|(host, address)| (host.to_owned(), address.to_owned())),
         };
-        sshd.configure(setting.config);
+        sshd.configure(config);
         sshd.trust_host_key();
         sshd
     }
@@ -158,7 +145,7 @@ impl Sshd {
 
     fn configure(&self, more: &str) {
         let at = self.place.path().display();
-        let (port, address, name) = (self.port, self.address(), &self.name);
+        let (port, address) = (self.port, self.address());
         let server = format!(
             "{more}\nPort {port}\nListenAddress {address}\nHostKey {at}/host_key\n\
              AuthorizedKeysFile {at}/authorized\nPidFile none\nUsePAM no\nStrictModes no\n\
@@ -166,7 +153,7 @@ impl Sshd {
         );
         std::fs::write(self.at_place("sshd_config"), server).unwrap();
         let client = format!(
-            "Host {name}\n HostName {address}\n Port {port}\n User root\n IdentityFile {at}/user_key\n \
+            "Host dtn\n HostName {address}\n Port {port}\n User root\n IdentityFile {at}/user_key\n \
              IdentitiesOnly yes\n IdentityAgent none\n UserKnownHostsFile {at}/known_hosts\n \
              GlobalKnownHostsFile none\n StrictHostKeyChecking yes\n"
         );
@@ -209,10 +196,8 @@ impl Sshd {
 
     fn run(&mut self, before: &str) {
         let script = self.script(before);
-        let host = self.wire.as_ref().map(|wire| &wire.server);
-        let host = host.or(self.within.as_ref().map(|(host, _)| host));
-        let mut command = match host {
-            Some(host) => within(host, "unshare"),
+        let mut command = match &self.wire {
+            Some(wire) => within(&wire.server, "unshare"),
             None => Command::new("unshare"),
         };
         command
@@ -229,17 +214,11 @@ impl Sshd {
         self.running = Some(running);
     }
 
-    fn address(&self) -> &str {
-        match (&self.wire, &self.within) {
-            (Some(_), _) => SERVER,
-            (None, Some((_, address))) => address,
-            (None, None) => self.elsewhere.unwrap_or("127.0.0.1"),
+    fn address(&self) -> &'static str {
+        match self.wire {
+            Some(_) => SERVER,
+            None => self.elsewhere.unwrap_or("127.0.0.1"),
         }
-    }
-
-    /// The client's ssh configuration for it.
-    pub fn client_config(&self) -> PathBuf {
-        self.at_place("ssh_config")
     }
 
     /// More lines of the client's configuration, for all hosts.
@@ -346,7 +325,7 @@ impl Drop for ClientFiles {
     }
 }
 
-pub fn within(host: &str, program: impl AsRef<std::ffi::OsStr>) -> Command {
+fn within(host: &str, program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new("ip");
     command.args(["netns", "exec", host]).arg(program);
     command
