@@ -153,6 +153,9 @@ fn a_source_that_breaks_leaves_the_old_file() {
     assert!(said.contains("standard input: cannot be read"), "{said}");
     assert_eq!(said.matches("longhaul: ").count(), 1, "{said}");
     assert_eq!(std::fs::read(place.path().join("y.tar")).unwrap(), b"old");
+    // The other end tidies up when this one has gone.
+    daemon.running().signal(rustix::process::Signal::TERM);
+    daemon.wait().expect(0);
     assert_no_leftovers(place.path());
 }
 
