@@ -11,11 +11,12 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 # How long `make fuzz` gives each target.
 FUZZ_SECONDS ?= 60
 
-.PHONY: setup build demo test lint fuzz clean help
+.PHONY: setup build dist demo test lint fuzz clean help
 
 help:
 	@echo 'make setup   install what is missing (silent where nothing is)'
 	@echo 'make build   release build of the longhaul binary'
+	@echo 'make dist    static binaries for x86-64 and arm64, in target/dist'
 	@echo 'make demo    copy a real tree over TLS across an emulated wide area, and verify it'
 	@echo 'make test    all tests'
 	@echo 'make lint    format, clippy, tidy'
@@ -27,6 +28,9 @@ setup:
 
 build: setup
 	cargo build --locked --release --package longhaul
+
+dist: setup
+	@scripts/dist
 
 demo: build
 	cargo xtask demo

@@ -159,6 +159,24 @@ fn a_host_without_longhaul_is_told_of_all_the_same() {
 }
 
 #[test]
+fn a_binary_that_does_not_start_is_a_problem() {
+    if !is_possible() {
+        return;
+    }
+    let sshd = Sshd::start();
+    let mut command = sshd.bare_command("doctor");
+    command.args(["--remote-longhaul", "/nonexistent/longhaul"]);
+    let done = examine(command, "dtn:").expect(2);
+    let report = report(&done);
+    assert_eq!(weights(&report, "longhaul"), ["problem"], "{report}");
+    assert_eq!(
+        weights(&report, "ports outward"),
+        ["not checked"],
+        "{report}"
+    );
+}
+
+#[test]
 fn a_login_that_fails_is_the_finding() {
     if !is_possible() {
         return;

@@ -367,9 +367,18 @@ impl Running {
 fn become_prompt() -> bool {
     // One nanosecond: the default lets a sleeper lie 50 us longer.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-    let parameter = libc::sched_param { sched_priority: 1 };
-    // SAFETY: the parameter outlives the call, and 0 is the calling thread.
-    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameter) == 0 }
+    // The kernel's own call, whose parameter is this number alone: musl's of the
+    // same name does nothing, as it would have to change all threads.
+    let priority: libc::c_int = 1;
+    // SAFETY: the number outlives the call, and 0 is the calling thread.
+    unsafe {
+        libc::syscall(
+            libc::SYS_sched_setscheduler,
+            0,
+            libc::SCHED_FIFO,
+            &raw const priority,
+        ) == 0
+    }
 }
 
 #[cfg(test)]

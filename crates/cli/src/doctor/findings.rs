@@ -148,6 +148,8 @@ pub enum Software {
     Other(String),
     /// None.
     Absent,
+    /// One that does not do its work, and what it says.
+    Broken(String),
 }
 
 /// Connections that the far side makes to this one.
@@ -285,6 +287,11 @@ fn software(known: &Known<Software>) -> Finding {
             remedy,
         ),
         Ok(Software::Absent) => bad("longhaul", "there is none on the far side", remedy),
+        Ok(Software::Broken(why)) => bad(
+            "longhaul",
+            format!("no session begins: {why}"),
+            "try `longhaul --version` there; name a binary with --remote-longhaul",
+        ),
         Err(why) => not_checked("longhaul", why.clone()),
     }
 }

@@ -255,17 +255,23 @@ fn over_ssh(
         facts.measured = vec![Err(why.to_owned())];
         return Ok(());
     }
-    match FarSide::new(remote, arguments, asks).and_then(|far| far.examine(facts, seen)) {
-        Ok(()) => Ok(()),
-        Err(stop) => {
-            facts.software = unknown(stop.text.clone());
-            facts.outward.get_or_insert(Err(stop.text.clone()));
-            facts.inward.get_or_insert(Err(stop.text.clone()));
-            facts.options.get_or_insert(Err(stop.text.clone()));
-            facts.measured.push(Err(stop.text));
-            Ok(())
+    let far = FarSide {
+        remote,
+        arguments,
+        asks,
+    };
+    if let Err(stop) = far.examine(facts, seen) {
+        let why = stop.text;
+        if facts.outward.is_none() {
+            // It was not even begun.
+            facts.software = Some(Ok(Software::Broken(why.clone())));
         }
+        facts.outward.get_or_insert(Err(why.clone()));
+        facts.inward.get_or_insert(Err(why.clone()));
+        facts.options.get_or_insert(Err(why.clone()));
+        facts.measured.push(Err(why));
     }
+    Ok(())
 }
 
 fn software_in(facts: &HostFacts) -> Software {
@@ -291,19 +297,7 @@ struct FarSide<'a> {
     asks: bool,
 }
 
-impl<'a> FarSide<'a> {
-    fn new(
-        remote: &'a SshRemote,
-        arguments: &'a DoctorArguments,
-        asks: bool,
-    ) -> Result<FarSide<'a>, Stop> {
-        Ok(FarSide {
-            remote,
-            arguments,
-            asks,
-        })
-    }
-
+impl FarSide<'_> {
     fn far(&self) -> Result<Arc<Far>, Stop> {
         let settings = TransferSettings::default();
         let connection = &self.arguments.connection;

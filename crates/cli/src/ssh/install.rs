@@ -66,31 +66,49 @@ pub fn digest(binary: &Path) -> io::Result<(String, u64)> {
     Ok((hasher.finalize().to_hex().to_string(), bytes))
 }
 
-/// The binary for a system: this one where it is the same, else one that lies
-/// beside it under the system's name.
+/// Where `make dist` names its binaries by machine, and a package may put them:
+/// beside this one, or in a library's directory.
+const PLACES: [&str; 3] = ["", "../lib/longhaul", "../dist"];
+
+/// The binary for a system: a static one for its machine, else this very one
+/// where the machine is the same.
 fn binary_for(system: Option<&str>) -> Result<PathBuf, Stop> {
     let own = std::env::current_exe().map_err(|error| Stop::because(Exit::Local, error))?;
-    let Some((_, machine)) = system.and_then(|system| system.split_once(' ')) else {
-        return Ok(own);
-    };
-    let uname = rustix::system::uname();
-    let other = own.with_file_name(format!("longhaul-{machine}"));
-    if system.is_some_and(|system| !system.starts_with("Linux ")) {
-        let text = format!("longhaul runs on Linux, and the far side is {}", machine);
+    if let Some(other) = system.filter(|system| !system.starts_with("Linux ")) {
+        let text = format!("longhaul runs on Linux, and the far side is {other}");
         return Err(Stop::new(Exit::Connection, text));
     }
-    match uname.machine().to_str() {
-        Ok(same) if same == machine => Ok(own),
-        _ if other.is_file() => Ok(other),
-        _ => Err(Stop::new(
-            Exit::Local,
-            format!(
-                "the far side is {machine}, and {} does not exist: `make dist` makes a binary for \
-                 each machine; put it there",
-                other.display()
-            ),
-        )),
+    let uname = rustix::system::uname();
+    let here = uname.machine().to_string_lossy().into_owned();
+    let machine = system.and_then(|system| system.split_once(' '));
+    let machine = machine.map_or(here.as_str(), |(_, machine)| machine);
+    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    if machine.is_empty() || !machine.bytes().all(is_word) {
+        let text = format!("the far side names no machine, but {machine:?}");
+        return Err(Stop::new(Exit::Connection, text));
     }
+    let own_is_static = cfg!(target_env = "musl");
+    choose(&own, machine, machine == here, own_is_static).ok_or_else(|| {
+        let text = format!(
+            "the far side is {machine}, and there is no longhaul-{machine} beside {}: `make dist` \
+             makes a binary for each machine; put it there",
+            own.display()
+        );
+        Stop::new(Exit::Local, text)
+    })
+}
+
+/// A static one runs whatever libraries the far side has; this one does where
+/// they are not older.
+fn choose(own: &Path, machine: &str, same: bool, own_is_static: bool) -> Option<PathBuf> {
+    if same && own_is_static {
+        return Some(own.to_owned());
+    }
+    let directory = own.parent().unwrap_or(Path::new("/"));
+    let name = format!("longhaul-{machine}");
+    let places = PLACES.map(|place| directory.join(place).join(&name));
+    let found = places.into_iter().find(|place| place.is_file());
+    found.or_else(|| same.then(|| own.to_owned()))
 }
 
 /// Puts it there, and says so; gives the path.
@@ -164,6 +182,33 @@ mod tests {
         let script = script(&"a".repeat(64));
         assert_eq!(script.matches('\'').count(), 2);
         assert!(!script.contains(['!', '\n']), "{script}");
+    }
+
+    #[test]
+    fn a_static_binary_is_preferred_and_another_machine_needs_one() {
+        let place = tempfile::tempdir().unwrap();
+        let own = place.path().join("bin/longhaul");
+        for directory in ["bin", "lib/longhaul"] {
+            std::fs::create_dir_all(place.path().join(directory)).unwrap();
+        }
+        assert_eq!(choose(&own, "aarch64", false, true), None);
+        assert_eq!(choose(&own, "x86_64", true, false), Some(own.clone()));
+        let beside = place.path().join("bin/longhaul-x86_64");
+        std::fs::write(&beside, "").unwrap();
+        assert_eq!(choose(&own, "x86_64", true, false), Some(beside));
+        assert_eq!(choose(&own, "x86_64", true, true), Some(own.clone()));
+        let far = place.path().join("lib/longhaul/longhaul-aarch64");
+        std::fs::write(&far, "").unwrap();
+        let found = choose(&own, "aarch64", false, false).unwrap();
+        assert_eq!(found.canonicalize().unwrap(), far.canonicalize().unwrap());
+    }
+
+    #[test]
+    fn what_is_no_machine_is_refused() {
+        for system in ["Darwin arm64", "Linux ../../x", "Linux "] {
+            assert!(binary_for(Some(system)).is_err(), "{system}");
+        }
+        assert!(binary_for(None).is_ok());
     }
 
     #[test]

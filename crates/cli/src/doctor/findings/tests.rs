@@ -248,6 +248,17 @@ fn missing_and_other_releases_have_a_remedy() {
 }
 
 #[test]
+fn a_binary_that_does_not_run_is_a_problem() {
+    let broken = Facts {
+        software: Some(Ok(Software::Broken("exit 127".into()))),
+        ..facts()
+    };
+    let flaw = flaw(&broken, "longhaul");
+    assert!(flaw.text.contains("exit 127"), "{flaw:?}");
+    assert_eq!(flaw.weight, Weight::Problem);
+}
+
+#[test]
 fn a_clock_that_is_wrong_is_told_from_one_that_is_not_known_well() {
     let at = |ahead, uncertainty| Facts {
         clock: Some(Ok(Lead { ahead, uncertainty })),
