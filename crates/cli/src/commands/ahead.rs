@@ -3,9 +3,9 @@
 //! The streams beside the first cost three round trips once the session is
 //! known: TCP, TLS, joining. The first two need nothing of the session, and go
 //! on while the first stream opens it: on a long path all streams join two round
-//! trips sooner. One connection begins with the first and measures the path;
-//! the others follow where it is long enough to be worth it. None says anything
-//! before the daemon has shown its key to the first stream.
+//! trips sooner. They begin when the first is connected and has shown how long
+//! the path is, if it is long enough to be worth it. None says anything before
+//! the daemon has shown its key to the first stream.
 
 use std::net::TcpStream;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -61,12 +61,26 @@ struct State {
 }
 
 impl Ahead {
-    /// Begins to connect, and waits for nothing. What fails is only slower.
-    pub fn begin(plan: Plan) -> Ahead {
-        let ahead = Ahead::default();
-        let (plan, pilot) = (Arc::new(plan), ahead.clone());
-        ahead.start("ahead", move || pilot.pilot(&plan));
-        ahead
+    /// Begins to connect where the first stream's connection, which is not used
+    /// yet, says that it is worth it; waits for nothing. What fails is only slower.
+    pub fn begin(&self, first: &TcpStream, plan: Plan) {
+        let rtt = TcpInfo::of(first).map_or(Duration::ZERO, |info| info.rtt);
+        if rtt < WORTH_IT {
+            return;
+        }
+        let congestion = tcp::congestion(first).ok();
+        let congestion = congestion.map(|name| Congestion::of_name(&name));
+        let streams = (plan.streams)(rtt, congestion);
+        let plan = Arc::new(plan);
+        for number in 1..streams {
+            let (plan, ahead) = (Arc::clone(&plan), self.clone());
+            self.start(move || {
+                let tcp = (plan.tcp)(number);
+                if let Ok(socket) = tcp::connect(&plan.target, plan.timeout, &tcp) {
+                    ahead.shake_hands(socket, &plan);
+                }
+            });
+        }
     }
 
     /// The daemon has shown its key, and `tls` knows it.
@@ -107,14 +121,14 @@ impl Ahead {
     }
 
     /// Runs `what` on a thread of its own, counted as long as it runs.
-    fn start(&self, name: &str, what: impl FnOnce() + Send + 'static) {
+    fn start(&self, what: impl FnOnce() + Send + 'static) {
         self.lock().under_way += 1;
         let ahead = self.clone();
         let run = move || {
             what();
             ahead.end_one();
         };
-        let thread = std::thread::Builder::new().name(name.into());
+        let thread = std::thread::Builder::new().name("ahead".into());
         if thread.spawn(run).is_err() {
             self.end_one();
         }
@@ -123,29 +137,6 @@ impl Ahead {
     fn end_one(&self) {
         self.lock().under_way -= 1;
         self.shared.changed.notify_all();
-    }
-
-    /// The connection that measures the path, and has the others follow.
-    fn pilot(&self, plan: &Arc<Plan>) {
-        let Ok(socket) = tcp::connect(&plan.target, plan.timeout, &(plan.tcp)(1)) else {
-            return;
-        };
-        let rtt = TcpInfo::of(&socket).map_or(Duration::ZERO, |info| info.rtt);
-        if rtt < WORTH_IT {
-            return;
-        }
-        let congestion = tcp::congestion(&socket).ok();
-        let congestion = congestion.map(|name| Congestion::of_name(&name));
-        for number in 2..(plan.streams)(rtt, congestion) {
-            let (plan, ahead) = (Arc::clone(plan), self.clone());
-            self.start("ahead", move || {
-                let tcp = (plan.tcp)(number);
-                if let Ok(socket) = tcp::connect(&plan.target, plan.timeout, &tcp) {
-                    ahead.shake_hands(socket, &plan);
-                }
-            });
-        }
-        self.shake_hands(socket, plan);
     }
 
     /// Once the daemon is known.

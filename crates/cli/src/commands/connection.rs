@@ -2,7 +2,7 @@
 //! ones.
 
 use std::io::IsTerminal;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -143,8 +143,15 @@ impl Daemon {
         fixed_block_bytes: Option<u32>,
         streams: Option<StreamsFor>,
     ) -> Result<Connected, Stop> {
-        let ahead = streams.map_or_else(Ahead::default, |streams| self.begin_ahead(streams));
-        let stream = self.first_stream().inspect_err(|_| ahead.close())?;
+        let ahead = Ahead::default();
+        let streams = std::cell::Cell::new(streams);
+        let connected = |socket: &TcpStream| {
+            if let Some(streams) = streams.take() {
+                ahead.begin(socket, self.plan_ahead(streams));
+            }
+        };
+        let stream = self.first_stream_noting(&connected);
+        let stream = stream.inspect_err(|_| ahead.close())?;
         if let Some(key) = stream.handle.peer_fingerprint() {
             ahead.trust(self.tls.pinned(key));
         }
@@ -159,15 +166,15 @@ impl Daemon {
         })
     }
 
-    fn begin_ahead(&self, streams: StreamsFor) -> Ahead {
+    fn plan_ahead(&self, streams: StreamsFor) -> Plan {
         let (tcp, bind) = (self.tcp, self.bind.clone());
-        Ahead::begin(Plan {
+        Plan {
             host: self.host.clone(),
             target: self.target(),
             timeout: self.timeout,
             tcp: Box::new(move |stream| bound_tcp(&tcp, &bind, stream)),
             streams,
-        })
+        }
     }
 
     /// What is connected to: the host, or one of its addresses.
@@ -246,10 +253,18 @@ impl Daemon {
 
     /// A first stream: who the daemon is may be asked of the user.
     pub fn first_stream(&self) -> Result<Stream, Stop> {
+        self.first_stream_noting(&|_| {})
+    }
+
+    /// The same; `connected` sees the connection before anything is said on it.
+    fn first_stream_noting(&self, connected: &dyn Fn(&TcpStream)) -> Result<Stream, Stop> {
         let tcp = self.tcp_of(0);
         let connected = match self.address {
-            None => self.tls.connect(&self.host, self.timeout, &tcp),
+            None => self
+                .tls
+                .connect_noting(&self.host, self.timeout, &tcp, connected),
             Some(address) => tcp::connect(&HostPort::from(address), self.timeout, &tcp)
+                .inspect(connected)
                 .map_err(TlsError::from)
                 .and_then(|socket| self.tls.handshake(socket, &self.host)),
         };

@@ -318,7 +318,22 @@ impl TlsClient {
         timeout: Duration,
         tcp: &TcpOptions,
     ) -> Result<Stream, TlsError> {
-        let first = self.connect_once(host, timeout, tcp);
+        self.connect_noting(host, timeout, tcp, &|_| {})
+    }
+
+    /// The same; `connected` sees the connection before anything is said on it.
+    ///
+    /// # Errors
+    ///
+    /// As [`TlsClient::connect`].
+    pub fn connect_noting(
+        &self,
+        host: &HostPort,
+        timeout: Duration,
+        tcp: &TcpOptions,
+        connected: &dyn Fn(&TcpStream),
+    ) -> Result<Stream, TlsError> {
+        let first = self.connect_once(host, timeout, tcp, connected);
         let (
             ServerTrust::KnownHosts(list),
             Err(TlsError::Trust(TrustError::Unknown { found, .. })),
@@ -333,7 +348,7 @@ impl TlsClient {
         match &list.ask {
             Some(ask) if ask(&question) => {
                 let pinned = self.pinned(question.fingerprint);
-                let stream = pinned.connect_once(host, timeout, tcp)?;
+                let stream = pinned.connect_once(host, timeout, tcp, &|_| {})?;
                 pin(&list.file, host, question.fingerprint)?;
                 Ok(stream)
             }
@@ -357,9 +372,11 @@ impl TlsClient {
         host: &HostPort,
         timeout: Duration,
         tcp: &TcpOptions,
+        connected: &dyn Fn(&TcpStream),
     ) -> Result<Stream, TlsError> {
         let deadline = Instant::now() + timeout;
         let socket = tcp::connect(host, timeout, tcp)?;
+        connected(&socket);
         self.handshake_until(socket, host, deadline, timeout)
     }
 
