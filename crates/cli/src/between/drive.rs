@@ -105,11 +105,12 @@ fn parse(begin: &Begin) -> Result<Work, Stop> {
 }
 
 fn work(job: &Arc<Job>, work: Work, introduction: Introduction) -> Result<Exit, Stop> {
-    let (json, quiet, verbose) = match &work {
-        Work::Copy(arguments) => (arguments.json, arguments.quiet, arguments.verbose),
-        Work::Verify(arguments) => (arguments.json, arguments.quiet, false),
+    let report = match &work {
+        Work::Copy(arguments) => Report::new(arguments.json, arguments.quiet, None)?
+            .naming(arguments.verbose)
+            .bound_to(arguments.bwlimit),
+        Work::Verify(arguments) => Report::new(arguments.json, arguments.quiet, None)?,
     };
-    let report = Report::new(json, quiet, None)?.naming(verbose);
     let outlet: Arc<Job> = Arc::clone(job);
     report.tell_progress(outlet);
     job.cancel_by(report.interrupter());

@@ -417,6 +417,8 @@ mod tests {
             "--direct",
             "--checkpoint",
             "5MiB",
+            "--bwlimit",
+            "100mbit",
             "--expire-leftovers",
             "never",
             "--json",
