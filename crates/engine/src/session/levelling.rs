@@ -39,10 +39,12 @@ const HELD: f64 = 1.02;
 /// a round trip once it has met loss, so that equal streams are not bound.
 const LEVEL: f64 = 1.15;
 
-/// Where the rate grows so much in a round trip the path was not full: round
-/// trips are longer for another reason, and windows may double as they would.
+/// Where the rate grows so much in a round trip after that, the path was not
+/// full: round trips are longer for another reason, and windows may double as
+/// they would, until the rate has not grown for some of them.
 const GROWS: f64 = 1.08;
 const DOUBLE: f64 = 2.0;
+const TRIED_ROUND_TRIPS: u32 = 3;
 
 /// Unequal streams: all may send so much of what is acknowledged, of which each
 /// small one is left room for so much of what it sends now.
@@ -86,8 +88,10 @@ struct Look {
 enum Phase {
     /// It was not full yet, or is not any more.
     Free,
-    /// It was just filled, and is held until then.
+    /// It was just filled, as it seems, and is held until then.
     Held(Moment),
+    /// It is tried whether it was: the rate last grew then.
+    Tried(Moment),
     /// It was filled before.
     Level,
 }
@@ -158,12 +162,19 @@ impl Leveller {
         }
         self.phase = match self.phase {
             Phase::Free => Phase::Held(at + rtt.saturating_mul(HELD_ROUND_TRIPS)),
-            Phase::Held(until) if at >= until => Phase::Level,
+            Phase::Held(until) if at >= until => Phase::Tried(at),
+            Phase::Tried(_) if rates.grows => Phase::Tried(at),
+            Phase::Tried(since) if at - since >= rtt.saturating_mul(TRIED_ROUND_TRIPS) => {
+                Phase::Level
+            }
             phase => phase,
         };
         let pace = match self.phase {
             Phase::Held(_) => rates.fastest * HELD / rates.streams.len() as f64,
-            _ => level(&rates.streams, self.peak.0, rates.grows),
+            Phase::Tried(since) if since == at && rates.grows => {
+                level(&rates.streams, self.peak.0, DOUBLE)
+            }
+            _ => level(&rates.streams, self.peak.0, LEVEL),
         };
         self.set(Some(pace as u64))
     }
@@ -260,11 +271,10 @@ fn between(before: &Look, now: &Look) -> Vec<f64> {
 
 /// The pace that leaves small streams room and takes it from the largest: where
 /// all send the less of it and [`ROOM`] times what they send now, they send
-/// [`TOGETHER`] times what they do now. Never less than a share of what the path
-/// carried at its `peak`, in bytes per second.
-fn level(rates: &[f64], peak: f64, grows: bool) -> f64 {
+/// [`TOGETHER`] times what they do now. Never less than `factor` times a share of
+/// what the path carried at its `peak`, in bytes per second.
+fn level(rates: &[f64], peak: f64, factor: f64) -> f64 {
     let total: f64 = rates.iter().sum();
-    let factor = if grows { DOUBLE } else { LEVEL };
     let mut room: Vec<f64> = rates.iter().map(|rate| rate * ROOM).collect();
     room.sort_by(f64::total_cmp);
     let mut left = total * TOGETHER;
@@ -353,7 +363,7 @@ mod tests {
     fn the_largest_gives_way_to_the_small_and_all_together_lose_nothing() {
         let mut rates = [10e6; 8];
         rates[3] = 730e6;
-        let pace = level(&rates, 0.0, false);
+        let pace = level(&rates, 0.0, LEVEL);
         let total: f64 = rates.iter().sum();
         assert!(pace < rates[3] && pace > total / 8.0, "{pace}");
         let may: f64 = rates.iter().map(|rate| (rate * ROOM).min(pace)).sum();
@@ -403,7 +413,7 @@ mod tests {
 
     #[test]
     fn silence_and_short_paths_have_no_bound() {
-        assert_eq!(level(&[], 0.0, false), 0.0);
+        assert_eq!(level(&[], 0.0, LEVEL), 0.0);
         let mut leveller = Leveller::default();
         for step in 1..20 {
             let flow = Flow {
