@@ -156,6 +156,9 @@ impl ReceiveSide {
 
     /// Lets go of everything that is locked.
     pub(crate) fn leave(&self) {
+        if let Some(stream) = &self.destination.stream {
+            stream.give_up();
+        }
         self.parts.clear();
         self.folders.clear();
     }

@@ -393,9 +393,13 @@ fn measured_of(direction: Direction, sessions: [Result<Session, Stop>; 2]) -> Kn
             let why = "the far side: no direct connection was there while it was measured";
             return Err(format!("{} {why}", direction.name()));
         }
-        let Some(trial) = seen.trial(streams) else {
+        if !seen.saw_data() {
             return Ok(nothing_arrived(direction, streams));
-        };
+        }
+        let trial = seen.trial(streams).ok_or_else(|| {
+            let why = "the far side: too little was seen of it; this host may be busy";
+            format!("{} {why}", direction.name())
+        })?;
         least = [least, seen.least_rtt()]
             .into_iter()
             .flatten()

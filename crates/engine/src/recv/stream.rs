@@ -41,6 +41,9 @@ pub trait DataStream: Send + Sync {
     /// `UnexpectedEof` where something is missing, else as the file has it.
     fn finish(&self, mode: u32) -> io::Result<()>;
 
+    /// The session is over: what has no name yet gets none.
+    fn give_up(&self);
+
     /// How messages name it.
     fn shown(&self) -> &str;
 }
@@ -164,11 +167,14 @@ impl DataStream for FileStream {
         let whole = state
             .total
             .is_some_and(|total| state.there.total() == total && state.there.contains(0, total));
-        if !whole {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
         if state.named {
             return Ok(());
+        }
+        if !whole {
+            // Before the other end hears of it. What cannot be removed is found
+            // by `longhaul clean`.
+            let _ = self.directory.remove_file(&self.temporary);
+            return Err(io::ErrorKind::UnexpectedEof.into());
         }
         self.file.set_mode(mode)?;
         self.file.sync_all()?;
@@ -178,6 +184,13 @@ impl DataStream for FileStream {
         self.directory.sync()
     }
 
+    fn give_up(&self) {
+        if !lock(&self.state).named {
+            // What cannot be removed is found by `longhaul clean`.
+            let _ = self.directory.remove_file(&self.temporary);
+        }
+    }
+
     fn shown(&self) -> &str {
         &self.shown
     }
@@ -185,10 +198,7 @@ impl DataStream for FileStream {
 
 impl Drop for FileStream {
     fn drop(&mut self) {
-        if !lock(&self.state).named {
-            // What cannot be removed is found by `longhaul clean`.
-            let _ = self.directory.remove_file(&self.temporary);
-        }
+        self.give_up();
     }
 }
 
@@ -341,6 +351,8 @@ impl<W: Write + Send> DataStream for OrderedStream<W> {
         }
     }
 
+    fn give_up(&self) {}
+
     fn shown(&self) -> &str {
         &self.shown
     }
@@ -426,10 +438,9 @@ mod tests {
         let stream = stream(&storage);
         stream.put(3, b"def").unwrap();
         stream.handle_end(6);
-        let error = stream.finish(0o640).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
-        assert!(!names(&storage).contains(&"y.tar".to_owned()));
         stream.put(0, b"abc").unwrap();
+        assert!(!names(&storage).contains(&"y.tar".to_owned()));
+        stream.finish(0o640).unwrap();
         stream.finish(0o640).unwrap();
         // A crash forgets nothing of it.
         let after = storage.crash(1);
@@ -446,11 +457,19 @@ mod tests {
     #[test]
     fn what_is_given_up_leaves_nothing() {
         let storage = ForgettingStorage::new();
+        let dropped = stream(&storage);
+        dropped.put(0, b"abc").unwrap();
+        assert_eq!(names(&storage).len(), 1);
+        drop(dropped);
+        assert_eq!(names(&storage), Vec::<String>::new());
+        // Nor what ends without an end, from the moment that this is told.
         let short = stream(&storage);
         short.put(0, b"abc").unwrap();
-        assert_eq!(names(&storage).len(), 1);
-        drop(short);
+        let error = short.finish(0o640).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
         assert_eq!(names(&storage), Vec::<String>::new());
+        short.handle_end(3);
+        assert!(short.finish(0o640).is_err(), "it is gone");
     }
 
     #[test]

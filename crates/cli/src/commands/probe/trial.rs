@@ -119,6 +119,12 @@ impl Seen {
         !self.samples.is_empty()
     }
 
+    /// Whether anything arrived.
+    pub fn saw_data(&self) -> bool {
+        let streams = self.samples.iter().flat_map(|sample| &sample.streams);
+        streams.into_iter().any(|stream| stream.acknowledged > 0)
+    }
+
     /// The least round trip of any stream, in seconds.
     pub fn least_rtt(&self) -> Option<f64> {
         let streams = self.samples.iter().flat_map(|sample| &sample.streams);
