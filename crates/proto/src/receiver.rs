@@ -230,6 +230,9 @@ pub struct Receiver {
     arrived_untold: BTreeSet<u32>,
     room: bool,
     room_told: bool,
+    /// Entries that came in packs and were corrupt, by the generation that is to
+    /// come again: nothing older of them is kept.
+    expected: BTreeMap<EntryId, u32>,
     /// Files with blocks for a checkpoint, none of which is under way.
     dirty: BTreeSet<EntryId>,
     /// Bytes of those blocks, and when the first of them was written.
@@ -266,6 +269,7 @@ impl Receiver {
             arrived_untold: BTreeSet::new(),
             room: true,
             room_told: true,
+            expected: BTreeMap::new(),
             dirty: BTreeSet::new(),
             fragments: 0,
             dirty_bytes: 0,
@@ -376,6 +380,7 @@ impl Receiver {
                 .get(&id)
                 .is_none_or(|file| file.generation < *generation && !file.committing);
             let known = self.is_done(id) || self.packed.contains_key(&id);
+            let newer = newer && !self.is_outdated(id, *generation);
             if known || !newer || entry.kind == EntryKind::Directory {
                 self.account.add_unclaimed(entry.size());
                 verdicts.push(Verdict::Drop);
@@ -440,6 +445,9 @@ impl Receiver {
             self.finish_entry(id, packing.parent, None, Outcome::Failed(failure));
             return false;
         }
+        // A file's older state went when this came, and stays away: what was
+        // begun of it is discarded, and what ends of it later is not of another.
+        self.expected.insert(id, packing.generation);
         // A newer state of it may have waited for this.
         self.commit_if_complete(id);
         true
@@ -680,8 +688,15 @@ impl Receiver {
         self.done.contains(id.0, id.0.saturating_add(1))
     }
 
+    /// Whether a newer state of an entry is to come.
+    fn is_outdated(&self, id: EntryId, generation: u32) -> bool {
+        let expected = self.expected.get(&id);
+        expected.is_some_and(|expected| generation < *expected)
+    }
+
     fn mark_done(&mut self, id: EntryId, parent: Option<EntryId>) {
         self.seals.remove(&id);
+        self.expected.remove(&id);
         self.done.insert(id.0, id.0.saturating_add(1));
         if let Some(parent) = parent {
             self.folders.entry(parent).or_default().done += 1;
@@ -738,6 +753,7 @@ impl Receiver {
             self.files.len() + self.packed.len(),
             self.folders.len(),
             self.seals.len(),
+            self.expected.len(),
             self.done.fragments(),
             self.jobs.len(),
             self.asked,

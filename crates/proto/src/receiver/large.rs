@@ -54,7 +54,8 @@ impl Receiver {
         // the pack may yet turn out to be corrupt.
         let packed = self.packed.get(&id);
         let packed = packed.is_some_and(|packing| packing.generation >= piece.generation);
-        if self.is_done(id) || packed || stale {
+        let outdated = self.is_outdated(id, piece.generation);
+        if self.is_done(id) || packed || stale || outdated {
             return Ok(self.drop_piece(piece.length));
         }
         if self
