@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use longhaul_engine::net::candidates::login_ends_processes;
 use longhaul_engine::net::identity::{Fingerprint, Identity};
@@ -13,7 +13,6 @@ use longhaul_engine::net::tcp::TcpOptions;
 use longhaul_engine::net::tls::{TlsClient, TlsOptions};
 use longhaul_engine::net::trust::ServerTrust;
 use longhaul_engine::net::{Stream, clear};
-use longhaul_engine::session::opening;
 use longhaul_engine::session::{DialError, Dialer, Transfer};
 use longhaul_model::control::start::block_bytes;
 use longhaul_proto::handshake::{Credential, Join, Request};
@@ -22,7 +21,7 @@ use longhaul_proto::session::StreamId;
 use super::follower::is_own;
 use super::speech::Reach;
 use crate::commands::ahead::Ahead;
-use crate::commands::connection::{Connected, Opened, check_clear, open_stop};
+use crate::commands::connection::{Connected, Opened, open_over};
 use crate::messages::{Exit, Stop};
 use crate::ssh::PROTECTION;
 use crate::ssh::callbacks::Callbacks;
@@ -184,7 +183,7 @@ impl Met {
         Stop::new(Exit::Connection, text)
     }
 
-    /// Opens a session; `ahead` are the first messages.
+    /// Opens a session; `first_words` are the first messages.
     ///
     /// # Errors
     ///
@@ -193,32 +192,15 @@ impl Met {
         &self,
         connected: Connected,
         mut request: Request,
-        ahead: &[u8],
+        first_words: &[u8],
     ) -> Result<Opened, Stop> {
-        let Connected {
-            mut stream,
-            block_bytes,
-            ..
-        } = connected;
-        request.block_bytes = block_bytes;
         // The certificate is the proof.
         request.credential = Some(Credential {
             principal: String::new(),
             token: None,
         });
-        let asked_clear = request.clear;
-        let asked = Instant::now();
-        let welcome = opening::open(&mut stream, request, ahead, self.timeout)
-            .map_err(|error| open_stop(&self.name, &error))?;
-        check_clear(asked_clear, welcome.clear)?;
-        Ok(Opened {
-            stream,
-            welcome,
-            rtt: asked.elapsed(),
-            block_bytes,
-            spare: false,
-            ahead: Ahead::default(),
-        })
+        let host: &dyn std::fmt::Display = &self.name;
+        open_over(connected, request, first_words, (host, self.timeout), false)
     }
 
     /// Opens further streams.

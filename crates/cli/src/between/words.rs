@@ -245,11 +245,7 @@ fn copy_words(arguments: &CopyArguments, paths: Words) -> Result<Words, Stop> {
     );
     words.flag("--json", *json);
     words.flag("--quiet", *quiet);
-    layer_words(&mut words, layers);
-    connection_words(&mut words, connection)?;
-    words.0.push(b"--".to_vec());
-    words.0.extend(paths);
-    Ok(words.0)
+    words.end(layers, connection, paths)
 }
 
 /// The same of a comparison.
@@ -271,11 +267,7 @@ fn verify_words(arguments: &VerifyArguments, paths: Words) -> Result<Words, Stop
     words.flag("--copy-links", *copy_links);
     words.flag("--json", *json);
     words.flag("--quiet", *quiet);
-    layer_words(&mut words, layers);
-    connection_words(&mut words, connection)?;
-    words.0.push(b"--".to_vec());
-    words.0.extend(paths);
-    Ok(words.0)
+    words.end(layers, connection, paths)
 }
 
 fn usage(text: &str) -> Stop {
@@ -302,6 +294,20 @@ impl Line {
             self.0
                 .push(format!("{name}={}", value.to_string()).into_bytes());
         }
+    }
+
+    /// What every command ends with: how it is done, and the paths.
+    fn end(
+        mut self,
+        layers: &LayerArguments,
+        connection: &ConnectionArguments,
+        paths: Words,
+    ) -> Result<Words, Stop> {
+        layer_words(&mut self, layers);
+        connection_words(&mut self, connection)?;
+        self.0.push(b"--".to_vec());
+        self.0.extend(paths);
+        Ok(self.0)
     }
 }
 

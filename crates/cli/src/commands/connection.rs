@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use longhaul_engine::net::Stream;
 use longhaul_engine::net::clear;
@@ -351,6 +351,54 @@ impl Daemon {
             }
         })
     }
+}
+
+impl Opened {
+    /// The stream carries `transfer` from now on, and `dialer` opens the others.
+    pub fn begin(self, transfer: &Arc<Transfer>, dialer: Dialer) -> Result<(), Stop> {
+        let attached = match self.spare {
+            true => transfer.attach_spare(self.stream),
+            false => transfer.attach(self.stream, StreamId(0), false, 0),
+        };
+        if !attached {
+            return Err(Stop::new(Exit::Local, "the session did not begin"));
+        }
+        let dialing = transfer.keep_dialing(dialer, 1);
+        dialing.map_err(|error| Stop::because(Exit::Local, error))
+    }
+}
+
+/// Opens a session with `host` over a stream whose path nobody has measured yet:
+/// the answer's round trip is what is known of it. `first_words` are the first
+/// messages, which go with the request; `spare` says that the stream is to be
+/// left for better ones.
+pub fn open_over(
+    connected: Connected,
+    mut request: Request,
+    first_words: &[u8],
+    (host, timeout): (&dyn std::fmt::Display, Duration),
+    spare: bool,
+) -> Result<Opened, Stop> {
+    let Connected {
+        mut stream,
+        block_bytes,
+        ahead,
+        ..
+    } = connected;
+    request.block_bytes = block_bytes;
+    let asked_clear = request.clear;
+    let asked = Instant::now();
+    let welcome = opening::open(&mut stream, request, first_words, timeout)
+        .map_err(|error| open_stop(host, &error))?;
+    check_clear(asked_clear, welcome.clear)?;
+    Ok(Opened {
+        stream,
+        welcome,
+        rtt: asked.elapsed(),
+        block_bytes,
+        spare,
+        ahead,
+    })
 }
 
 /// Blocks go in clear where both ends want it, and nowhere else.

@@ -349,16 +349,7 @@ impl Task {
         let (steering, steered) = Steering::new(self.bounds(&opened));
         report.tell_of(steered);
         transfer.steer_by(Box::new(steering));
-        let attached = match opened.spare {
-            true => transfer.attach_spare(opened.stream),
-            false => transfer.attach(opened.stream, StreamId(0), false, 0),
-        };
-        if !attached {
-            return Err(Stop::new(Exit::Local, "the session did not begin"));
-        }
-        transfer
-            .keep_dialing(dialer, 1)
-            .map_err(|error| Stop::because(Exit::Local, error))?;
+        opened.begin(transfer, dialer)?;
         if self.remote_flows != Flows::default() {
             transfer.steer(self.remote_flows);
         }

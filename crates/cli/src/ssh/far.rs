@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use longhaul_engine::net::candidates::interface_addresses;
 use longhaul_engine::net::clear;
@@ -32,7 +32,7 @@ use super::process::{Login, Silence, SshProcess, await_greeting};
 use super::route::Route;
 use crate::arguments::{ConnectionArguments, SshArguments};
 use crate::commands::ahead::Ahead;
-use crate::commands::connection::{Connected, Opened, check_clear, list_over, open_stop};
+use crate::commands::connection::{Connected, Opened, list_over, open_over};
 use crate::endpoint::SshRemote;
 use crate::messages::{Exit, Stop};
 
@@ -151,32 +151,15 @@ impl Far {
         })
     }
 
-    /// Opens a session; `ahead` are the first messages.
+    /// Opens a session; `first_words` are the first messages.
     pub fn open(
         &self,
         connected: Connected,
-        mut request: Request,
-        ahead: &[u8],
+        request: Request,
+        first_words: &[u8],
     ) -> Result<Opened, Stop> {
-        let Connected {
-            mut stream,
-            block_bytes,
-            ..
-        } = connected;
-        request.block_bytes = block_bytes;
-        let asked_clear = request.clear;
-        let asked = Instant::now();
-        let welcome = opening::open(&mut stream, request, ahead, self.timeout)
-            .map_err(|error| open_stop(&self.start.destination, &error))?;
-        check_clear(asked_clear, welcome.clear)?;
-        Ok(Opened {
-            stream,
-            welcome,
-            rtt: asked.elapsed(),
-            block_bytes,
-            spare: true,
-            ahead: Ahead::default(),
-        })
+        let host: &dyn std::fmt::Display = &self.start.destination;
+        open_over(connected, request, first_words, (host, self.timeout), true)
     }
 
     /// Tells what lies at a path there, as it comes.

@@ -55,13 +55,7 @@ pub(super) struct Seen {
 impl Transfer {
     /// What this end sees now.
     pub fn observe(&self) -> Observation {
-        let shared = self.lock();
-        let handles: Vec<_> = shared
-            .streams
-            .iter()
-            .map(|(id, slot)| (*id, slot.handle().clone()))
-            .collect();
-        drop(shared);
+        let handles = self.handles();
         let first = handles.first().map(|(_, handle)| handle.congestion());
         let congestion = first.and_then(Result::ok).unwrap_or_default();
         let streams = handles

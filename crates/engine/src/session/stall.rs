@@ -84,13 +84,7 @@ impl Transfer {
     /// Called by the timer: gives up streams that stand still while others
     /// move, and where nothing moves dials anew.
     pub(super) fn watch_streams(self: &Arc<Transfer>) {
-        let handles: Vec<_> = {
-            let shared = self.lock();
-            let streams = shared.streams.iter();
-            streams
-                .map(|(id, slot)| (*id, slot.handle().clone()))
-                .collect()
-        };
+        let handles = self.handles();
         let infos: Vec<_> = handles
             .iter()
             .map(|(id, handle)| (*id, handle.tcp_info()))

@@ -141,11 +141,8 @@ impl Transfer {
         if !sends || self.settings.local {
             return NOTHING_TO_LEVEL;
         }
-        let streams = shared.streams.iter();
-        let handles: Vec<_> = streams
-            .map(|(id, slot)| (*id, slot.handle().clone()))
-            .collect();
         drop(shared);
+        let handles = self.handles();
         let first = handles
             .first()
             .and_then(|(_, first)| first.congestion().ok());

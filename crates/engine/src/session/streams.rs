@@ -151,6 +151,16 @@ impl Slot {
 }
 
 impl Transfer {
+    /// What watches each stream, taken out so that the kernel is asked without
+    /// the lock.
+    pub(super) fn handles(&self) -> Vec<(StreamId, StreamHandle)> {
+        let shared = self.lock();
+        let streams = shared.streams.iter();
+        streams
+            .map(|(id, slot)| (*id, slot.handle().clone()))
+            .collect()
+    }
+
     /// A stream joined the session; its dialer has received so many messages.
     /// False where the session does not want it.
     pub fn attach(

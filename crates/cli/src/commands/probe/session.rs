@@ -15,7 +15,6 @@ use longhaul_proto::block::Codec;
 use longhaul_proto::digest::Integrity;
 use longhaul_proto::handshake::{Landing, Purport, Request, RequestPath, Role};
 use longhaul_proto::message::Farewell;
-use longhaul_proto::session::StreamId;
 use std::sync::Arc;
 
 use super::super::connection::{Connected, Daemon, Opened};
@@ -137,16 +136,7 @@ impl Ask<'_> {
             false => opened.stream.handle.protection(),
         };
         let software = opened.welcome.software.clone();
-        let attached = match opened.spare {
-            true => transfer.attach_spare(opened.stream),
-            false => transfer.attach(opened.stream, StreamId(0), false, 0),
-        };
-        if !attached {
-            return Err(Stop::new(Exit::Local, "the session did not begin"));
-        }
-        transfer
-            .keep_dialing(dialer, 1)
-            .map_err(|error| Stop::because(Exit::Local, error))?;
+        opened.begin(&transfer, dialer)?;
         meanwhile(&transfer);
         let lasted = self.wait(&transfer);
         let clock_lead = transfer.clock_lead();
