@@ -2,7 +2,7 @@
 //! sign of life. And how whoever steers changes the number of flows.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
 use longhaul_proto::message::{Farewell, Flows, Message, Observation, StreamObservation};
@@ -72,7 +72,7 @@ impl Transfer {
             streams,
             layers: layers.collect(),
             cpu: cpu_time(),
-            cores: std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32),
+            cores: cores(),
             remaining: match self.side() {
                 Side::Sending(_) => self.remaining(),
                 Side::Receiving(_) => None,
@@ -301,6 +301,14 @@ impl Transfer {
         }
         true
     }
+}
+
+/// Cores that this process may use. Asking takes a dozen reads of the control
+/// groups' files, and observations are many.
+fn cores() -> u32 {
+    static CORES: OnceLock<u32> = OnceLock::new();
+    let ask = || std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
+    *CORES.get_or_init(ask)
 }
 
 /// What the kernel tells of a stream.
