@@ -23,12 +23,13 @@ pub fn figures(runs: &Runs, analysis: &Analysis) -> Vec<Plot> {
     plots.extend(sweeps_over_streams(runs));
     plots.extend(boxes_by_streams(runs));
     plots.extend(streams_by_rtt(runs));
+    plots.extend(super::loss::over_loss(analysis));
     plots.extend(layer_bars(runs, analysis));
     plots
 }
 
 /// A note where not everything fits into a figure.
-fn left_out(count: usize) -> String {
+pub(super) fn left_out(count: usize) -> String {
     match count.saturating_sub(MOST_SERIES) {
         0 => String::new(),
         more => format!(" The {more} with the least utilisation are left out."),
@@ -57,6 +58,7 @@ fn profile_series(method: &MethodProfile, label: String, unit: f64) -> Series {
     Series {
         label,
         points: points.collect(),
+        curve: None,
     }
 }
 
@@ -137,6 +139,7 @@ fn coefficient_lines(analysis: &Analysis) -> Option<Plot> {
                 interval: Some((row.c_uc.interval.low, row.c_uc.interval.high)),
             })
             .collect(),
+        curve: None,
     });
     let title = "Utilization-concavity coefficient over [τ_L, τ]";
     let svg = line_plot(&LinePlot {
@@ -329,7 +332,7 @@ fn by_streams(runs: &Runs) -> BTreeMap<Duration, StreamRates> {
 }
 
 /// The most round-trip times that get a figure of their own.
-const MOST_SWEEPS: usize = 8;
+pub(super) const MOST_SWEEPS: usize = 8;
 
 /// Throughput over streams, mean with standard error, as Figs. 3 to 6 of paper
 /// 000: one figure a round-trip time.
@@ -362,6 +365,7 @@ fn sweep_over_streams(rtt: Duration, series: &StreamRates) -> Plot {
                 })
             })
             .collect(),
+        curve: None,
     });
     let title = format!("Throughput over streams at {} ms", milliseconds(rtt));
     let streams: BTreeSet<u64> = series.values().flat_map(|s| s.keys().copied()).collect();
@@ -492,6 +496,7 @@ pub fn run_over_time(run: &SampledRun, number: usize) -> Vec<Plot> {
         vec![Series {
             label: String::new(),
             points: points.collect(),
+            curve: None,
         }]
     };
     let plot = |what: &str, name: &str, y_title: String, series: Vec<Series>| {
