@@ -290,3 +290,25 @@ fn a_law_is_fitted_to_what_loss_bounds() {
     let page = page(&Heading::default(), &analysis, &plots);
     assert!(page.contains("Mathis et al. (1997), equation 3"));
 }
+
+#[test]
+fn more_lines_than_one_figure_tells_apart_are_several_figures() {
+    let mut records = Vec::new();
+    for storage in 0..10_u64 {
+        for streams in [1, 2, 4] {
+            let mut record = run("longhaul", Measures::Transfer, 52, 1, 0.1 * streams as f64);
+            record.run.id = format!("{storage}/{streams}");
+            let storage = Knob::Word(format!("node{storage}"));
+            let streams = ("streams".to_owned(), Knob::Count(streams));
+            record.knobs = [("storage".to_owned(), storage), streams].into();
+            records.push(record);
+        }
+    }
+    let (runs, analysis) = analysed(records);
+    let plots = figures(&runs, &analysis);
+    let of = |name: &str| plots.iter().find(|plot| plot.name == name).unwrap();
+    let (first, second) = (of("streams-at-52000-us-1"), of("streams-at-52000-us-2"));
+    assert!(first.svg.contains("node7") && !first.svg.contains("node8"));
+    assert!(second.svg.contains("node8") && second.svg.contains("node9"));
+    assert_eq!(second.title, "Throughput over streams at 52 ms, 2 of 2");
+}
