@@ -2,6 +2,8 @@
 //! corpora through the same functions: they include these files by path, so
 //! that nobody who tests builds libFuzzer.
 
+#[path = "../../crates/cli/src/sweep/answers.rs"]
+pub mod answers;
 pub mod choices;
 pub mod decoders;
 #[path = "../../crates/cli/src/endpoint.rs"]
@@ -17,6 +19,7 @@ pub mod lab;
 pub mod receiver;
 pub mod results;
 pub mod sender;
+pub mod sockets;
 #[path = "../../crates/cli/src/between/speech.rs"]
 pub mod speech;
 pub mod speeches;

@@ -6,10 +6,12 @@
 //! - [`dataset`]: what is moved, and whether it arrived
 //! - [`command`]: the command lines of a run
 //! - [`step`], [`inside`]: one run, in a process of its own with the lab around it
-//! - [`watcher`], [`sockets`], [`accounts`]: streams and processor time from outside
+//! - [`watcher`], [`sockets`] with [`answers`], [`accounts`]: streams and processor
+//!   time from outside
 //! - [`outcome`], [`lab_report`], [`host`]: the record
 
 pub mod accounts;
+pub mod answers;
 pub mod clock;
 pub mod command;
 pub mod dataset;

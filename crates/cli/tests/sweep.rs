@@ -8,9 +8,10 @@
 mod support;
 
 use std::path::Path;
+use std::time::Instant;
 
 use serde_json::Value;
-use support::process::{longhaul_with, run};
+use support::process::{self, longhaul_with, run};
 
 /// A copy by a command, one that damages what it copies, and one that is not there.
 const COMMANDS: &str = r#"
@@ -158,4 +159,99 @@ fn what_cannot_be_run_is_refused_before_it_begins() {
     let listed = run(command.arg(&file)).expect(0).output;
     let listed = String::from_utf8(listed).unwrap();
     assert!(listed.contains("2 configurations, 4 runs"), "{listed}");
+}
+
+/// Where the project's own methods are.
+const PEERS: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../bench/scenarios/peers.inc"
+);
+
+fn has(program: &str) -> bool {
+    let paths = std::env::var_os("PATH").unwrap();
+    let usual = [Path::new("/usr/sbin").to_owned()];
+    let mut all = std::env::split_paths(&paths).chain(usual);
+    all.any(|directory| directory.join(program).is_file())
+}
+
+/// Mounts below a directory, and processes that name it.
+fn seen_of(home: &Path) -> Vec<String> {
+    let home = home.to_str().unwrap();
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let mut found: Vec<String> = mounts.lines().map(str::to_owned).collect();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        // Processes end while one looks.
+        let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        found.push(String::from_utf8_lossy(&line).replace('\0', " "));
+    }
+    found.retain(|line| line.contains(home));
+    found
+}
+
+/// What a sweep left for longer than the kernel takes to end it.
+fn remains(home: &Path) -> Vec<String> {
+    let deadline = Instant::now() + process::limit();
+    loop {
+        let seen = seen_of(home);
+        if seen.is_empty() || Instant::now() > deadline {
+            return seen;
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn what_a_copy_mounts_ends_with_it() {
+    let needed = ["sshfs", "unshare", "sshd", "ssh-keygen"];
+    if !rustix::process::geteuid().is_root() || !needed.iter().all(|program| has(program)) {
+        eprintln!("skipped: needs root and {needed:?}");
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("mounted.toml");
+    let start = COMMANDS.find("[[methods]]").unwrap();
+    let head = COMMANDS[..start]
+        .replace("samples = \"0s\"", "samples = \"20ms\"\ncap = \"4s\"")
+        .replace("repetitions = 2", "use = [\"sshfs\", \"sshfs-read\"]")
+        .replace("largest = 5000", "largest = 300000");
+    let peers = std::fs::read_to_string(PEERS).unwrap();
+    let sweep = |output: &str, peers: String| {
+        let include = home.path().join(format!("{output}.inc"));
+        std::fs::write(&include, peers).unwrap();
+        let include = include.file_name().unwrap().to_str().unwrap();
+        std::fs::write(&file, format!("include = \"{include}\"\n{head}")).unwrap();
+        let output = home.path().join(output);
+        let mut command = longhaul_with(&["sweep", "--repetitions", "1"]);
+        let finished = run(command.arg(&file).arg("-o").arg(&output));
+        (finished, records(&output))
+    };
+    let (finished, all) = sweep("whole", peers.clone());
+    finished.expect(0);
+    assert_eq!(all.len(), 2);
+    for record in &all {
+        assert_eq!(record["outcome"]["ended"], "done", "{record}");
+        // It went through a connection, which the end that sends was asked about.
+        assert!(record["samples"]["count"].as_u64() > Some(0), "{record}");
+        let is_read = record["method"]["name"] == "sshfs-read";
+        for cpu in record["cpu"].as_array().unwrap() {
+            let is_server = cpu["process"].as_str().unwrap().starts_with("sshd");
+            let side = if is_server == is_read {
+                "source"
+            } else {
+                "destination"
+            };
+            assert_eq!(cpu["side"], side, "{record}");
+        }
+    }
+    assert_eq!(remains(home.path()), [""; 0]);
+    // A copy that fails, and one that goes on until it is ended.
+    for (name, instead) in [("failed", "false\n"), ("capped", "sleep 60\n")] {
+        let (_, all) = sweep(name, peers.replace("cp -r", &format!("{instead}cp -r")));
+        assert_eq!(all.len(), 2);
+        assert!(
+            all.iter().all(|record| record["outcome"]["ended"] == name),
+            "{all:?}"
+        );
+        assert_eq!(remains(home.path()), [""; 0], "{name}");
+    }
 }

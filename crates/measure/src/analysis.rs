@@ -1,6 +1,7 @@
 //! From runs to everything that a report says of them.
 
 mod json;
+mod loss;
 mod sweep;
 mod text;
 
@@ -18,6 +19,9 @@ use crate::record::{Ended, Measures};
 use crate::runs::{Configuration, Run, Runs};
 use crate::stats::{Resampling, median, quantile, sorted};
 pub use json::to_json;
+pub use loss::{
+    CUBIC_EXPONENT, LossLaw, LossLine, LossPoint, MATHIS_EXPONENT, lines_over_loss, loss_laws,
+};
 pub use sweep::{BestAt, best_of_sweep};
 pub use text::{best_sentences, confidence_sentences, milliseconds, shape_sentence, to_text};
 
@@ -89,6 +93,8 @@ pub struct Analysis {
     pub comparisons: Vec<Comparison>,
     /// The best of a sweep, by round-trip time.
     pub best: Vec<BestAt>,
+    /// Throughput over loss, where several rates of it were measured.
+    pub over_loss: Vec<LossLine>,
     /// The short name of every configuration.
     pub labels: Vec<String>,
     /// Why to mistrust all this.
@@ -118,6 +124,7 @@ pub fn analyse(runs: &Runs, resampling: &Resampling) -> Result<Analysis, SampleE
         slower_host: slower_host(runs, &by_configuration),
         comparisons: Vec::new(),
         best: best_of_sweep(runs, resampling),
+        over_loss: lines_over_loss(runs),
         labels: labels.clone(),
         doubts: Vec::new(),
     };

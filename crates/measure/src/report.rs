@@ -2,6 +2,7 @@
 //! and figures.
 
 mod figures;
+mod loss;
 mod page;
 
 use crate::plot::Plot;

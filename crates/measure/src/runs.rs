@@ -23,6 +23,8 @@ pub struct Configuration {
     pub knobs: BTreeMap<String, Knob>,
     /// The path's capacity.
     pub capacity: BitRate,
+    /// The share of packets that the path loses at random, 0 to 1; also among the traits.
+    pub loss: f64,
     /// All other traits by name: loss, congestion control, security, endpoint,
     /// dataset; those that are empty are left out.
     pub traits: BTreeMap<&'static str, String>,
@@ -54,12 +56,22 @@ impl Configuration {
             method: record.method.name.clone(),
             knobs: record.knobs.clone(),
             capacity: path.capacity,
+            loss: path.loss,
             traits,
         }
     }
 
     /// What two configurations differ in if these differ.
     fn key(&self) -> String {
+        self.key_of(|_| true)
+    }
+
+    /// The same of what differs in nothing but the path's loss.
+    pub(crate) fn key_without_loss(&self) -> String {
+        self.key_of(|name| name != "loss")
+    }
+
+    fn key_of(&self, is_told: fn(&str) -> bool) -> String {
         let mut key = format!(
             "{:?}\n{}\n{}",
             self.measures,
@@ -67,7 +79,7 @@ impl Configuration {
             self.capacity.bits_per_second()
         );
         // Writing to a string does not fail.
-        for (name, value) in &self.traits {
+        for (name, value) in self.traits.iter().filter(|(name, _)| is_told(name)) {
             let _ = write!(key, "\n{name}={value:?}");
         }
         for (name, value) in &self.knobs {

@@ -171,10 +171,11 @@ fn spread(stretches: &mut [f64], (from, to): (f64, f64), amount: f64) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn sample(seconds: f64, stream: u32, acknowledged_bytes: u64) -> Sample {
+    /// A look at a stream that sent one segment in a hundred bytes again.
+    pub(crate) fn sample(seconds: f64, stream: u32, acknowledged_bytes: u64) -> Sample {
         Sample {
             seconds,
             stream,

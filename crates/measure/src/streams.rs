@@ -158,18 +158,7 @@ fn moved_again(samples: &[Sample], cut_ended: f64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn sample(seconds: f64, stream: u32, acknowledged_bytes: u64) -> Sample {
-        Sample {
-            seconds,
-            stream,
-            acknowledged_bytes,
-            retransmitted_segments: 0,
-            window_bytes: None,
-            rtt_seconds: None,
-            port: None,
-        }
-    }
+    use crate::samples::tests::sample;
 
     /// Two streams at a constant rate from 2 s on, and a control connection.
     fn run() -> Vec<Sample> {

@@ -221,3 +221,94 @@ fn every_figure_has_its_axes_named() {
         assert_eq!(plot.svg.matches('<').count(), plot.svg.matches('>').count());
     }
 }
+
+#[test]
+fn a_law_is_fitted_to_what_loss_bounds() {
+    let mut records = Vec::new();
+    for (name, power) in [("reno", -0.5), ("cubic", -0.75)] {
+        for loss in [1e-6, 1e-5, 1e-4, 1e-3] {
+            for round in 0..4 {
+                let scatter = 1.0 + 0.02 * (round as f64 - 1.5);
+                // Half of the capacity at 1e-4, which bounds what would be more.
+                let share = (0.5 * (loss / 1e-4_f64).powf(power)).min(0.99) * scatter;
+                let mut record = run(name, Measures::Memory, 100, round, share);
+                record.run.id = format!("{}/{loss:e}", record.run.id);
+                record.path.loss = loss;
+                records.push(record);
+            }
+        }
+    }
+    // One more decade, where loss bounds a third point.
+    for name in ["reno", "cubic"] {
+        let power = if name == "reno" { -0.5 } else { -0.75 };
+        let share = 0.5 * 100_f64.powf(power);
+        let mut record = run(name, Measures::Memory, 100, 9, share);
+        record.path.loss = 1e-2;
+        records.push(record.clone());
+        record.path.loss = 0.0;
+        record.run.id += "/without";
+        record.run.round = Some(10);
+        records.push(record);
+    }
+    for record in &mut records {
+        record.knobs = [("streams".to_owned(), Knob::Count(1))].into();
+    }
+    let (runs, analysis) = analysed(records);
+    let labels: Vec<&str> = analysis
+        .over_loss
+        .iter()
+        .map(|l| l.label.as_str())
+        .collect();
+    assert_eq!(labels, ["cubic", "reno"]);
+    for (line, power) in analysis.over_loss.iter().zip([0.75, 0.5]) {
+        assert_eq!(
+            line.points.len(),
+            5,
+            "without loss there is no place: {line:?}"
+        );
+        let law = line.law.unwrap();
+        assert_eq!(law.points, 3);
+        assert!((law.exponent - power).abs() < 0.001, "{line:?}");
+        assert_eq!(line.points[4].standard_error, None);
+    }
+    let text = to_text(&analysis);
+    assert!(
+        text.contains("reno at 100 ms: throughput goes as loss to the power of -0.50"),
+        "{text}"
+    );
+    assert_eq!(to_json(&analysis)["over_loss"][0]["law"]["points"], 3);
+    let plots = figures(&runs, &analysis);
+    let plot = plots
+        .iter()
+        .find(|plot| plot.name == "loss-at-100000-us")
+        .unwrap();
+    assert!(
+        plot.svg.contains("1e-4") && !plot.svg.contains("NaN"),
+        "{}",
+        plot.svg
+    );
+    let page = page(&Heading::default(), &analysis, &plots);
+    assert!(page.contains("Mathis et al. (1997), equation 3"));
+}
+
+#[test]
+fn more_lines_than_one_figure_tells_apart_are_several_figures() {
+    let mut records = Vec::new();
+    for storage in 0..10_u64 {
+        for streams in [1, 2, 4] {
+            let mut record = run("longhaul", Measures::Transfer, 52, 1, 0.1 * streams as f64);
+            record.run.id = format!("{storage}/{streams}");
+            let storage = Knob::Word(format!("node{storage}"));
+            let streams = ("streams".to_owned(), Knob::Count(streams));
+            record.knobs = [("storage".to_owned(), storage), streams].into();
+            records.push(record);
+        }
+    }
+    let (runs, analysis) = analysed(records);
+    let plots = figures(&runs, &analysis);
+    let of = |name: &str| plots.iter().find(|plot| plot.name == name).unwrap();
+    let (first, second) = (of("streams-at-52000-us-1"), of("streams-at-52000-us-2"));
+    assert!(first.svg.contains("node7") && !first.svg.contains("node8"));
+    assert!(second.svg.contains("node8") && second.svg.contains("node9"));
+    assert_eq!(second.title, "Throughput over streams at 52 ms, 2 of 2");
+}

@@ -12,6 +12,10 @@ use crate::response::{Congestion, mean_window, streams_for_loss};
 /// a loss, and 1 / 0.7 is 1.43.
 pub const WINDOW_MARGIN: f64 = 1.5;
 
+/// A window that was seen to be larger by this is larger than what a buffer's share allows: the
+/// kernel keeps less of small buffers for itself.
+const NOTABLY_MORE: f64 = 1.05;
+
 /// A host whose cores are busier than this share has none left to move data.
 const BUSY: f64 = 0.9;
 
@@ -117,6 +121,13 @@ fn window(facts: &PathFacts, end: BufferEnd) -> Option<Advice> {
     };
     let seconds = facts.rtt.as_secs_f64();
     let wanted = WINDOW_MARGIN * facts.bytes_per_second * seconds;
+    let share = window.0 as f64 / limit as f64;
+    // What one stream had goes before what buffers usually allow.
+    let had = facts.one_stream.map_or(0.0, |one| one * seconds);
+    let (window, carries) = match had > NOTABLY_MORE * window.0 as f64 {
+        true => (ByteCount(had as u64), "carried"),
+        false => (window, "carries at most"),
+    };
     if seconds <= 0.0 || window.0 as f64 >= wanted {
         return None;
     }
@@ -127,7 +138,7 @@ fn window(facts: &PathFacts, end: BufferEnd) -> Option<Advice> {
         rtt: facts.rtt,
         limit: Some(limit),
     };
-    let (value, share) = (advice.remedy(), window.0 as f64 / limit as f64);
+    let value = advice.remedy();
     let least = match end {
         BufferEnd::Sender => "4096 16384",
         BufferEnd::Receiver => "4096 131072",
@@ -146,7 +157,7 @@ fn window(facts: &PathFacts, end: BufferEnd) -> Option<Advice> {
     };
     let text = format!(
         "{sysctl} ends at {} on the {host} host, so that one stream's window ends at about {} and \
-         carries at most {} at {}; {verdict}. `sysctl -w {sysctl}=\"{least} {value}\"` there would \
+         {carries} {} at {}; {verdict}. `sysctl -w {sysctl}=\"{least} {value}\"` there would \
          let one stream carry up to {}.",
         ByteCount(limit),
         window,
@@ -337,6 +348,37 @@ mod tests {
         // 17.55 MB want seven windows of 2.89 MB.
         assert!(text.contains("4 streams together are less"), "{text}");
         assert!(text.contains("use 7 or more"), "{text}");
+    }
+
+    #[test]
+    fn what_one_stream_carried_goes_before_what_buffers_usually_allow() {
+        let small = BufferLimits {
+            tcp_send: Some(512 << 10),
+            ..facts().sender
+        };
+        // 3.6 MB/s are what 0.69 of the buffer would hold at 100 ms.
+        let more = PathFacts {
+            sender: small,
+            one_stream: Some(5e6),
+            bytes_per_second: 34e6,
+            ..facts()
+        };
+        let text = &advise(&more)[0].text;
+        assert!(
+            text.contains("about 500 kB and carried 40.0 Mbit/s"),
+            "{text}"
+        );
+        // 5.1 MB want eleven of them.
+        assert!(text.contains("use 11 or more"), "{text}");
+        let less = PathFacts {
+            one_stream: Some(3e6),
+            ..more
+        };
+        let text = &advise(&less)[0].text;
+        assert!(
+            text.contains("about 362 kB and carries at most 28.9"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -12,7 +12,7 @@ mod text;
 pub mod trial;
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufReader, IsTerminal, Write};
+use std::io::{self, BufReader, IsTerminal, Read, Seek, SeekFrom, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
@@ -37,6 +37,9 @@ use trial::Trial;
 
 /// The shortest and the longest time of one repetition, if none is said.
 const TIMES: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(10));
+
+/// How much longer one may take on busy hosts, until enough of it was seen.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Round trips of one repetition: ten doublings of slow start, and as many again.
 const ROUND_TRIPS: u32 = 20;
@@ -260,7 +263,11 @@ impl Prober<'_> {
                 ));
                 let Session { seen, .. } = self.ask(direction, streams, time).run(daemon)?;
                 let trial: Trial = seen.trial(streams).ok_or_else(|| {
-                    let text = "nothing arrived while it was measured: give it more --time";
+                    let text = match seen.saw_data() {
+                        true => "too little was seen while it was measured",
+                        false => "nothing arrived while it was measured",
+                    };
+                    let text = format!("{text}: give it more --time");
                     Stop::new(Exit::Connection, text)
                 })?;
                 way.trials.push(trial);
@@ -277,6 +284,7 @@ impl Prober<'_> {
             direction,
             streams,
             time,
+            patience: PATIENCE,
             congestion: connection.congestion.clone(),
             clear: connection.data_security == DataSecurity::Clear,
             silence: connection.timeout,
@@ -297,8 +305,16 @@ fn append_records(path: &Path, probe: &Probe) -> Result<(), Stop> {
     let local = |error: &dyn std::fmt::Display| {
         Stop::new(Exit::Local, format!("{}: {error}", path.display()))
     };
-    let file = OpenOptions::new().append(true).create(true).open(path);
+    let file = OpenOptions::new()
+        .read(true)
+        .append(true)
+        .create(true)
+        .open(path);
     let mut file = file.map_err(|error| local(&error))?;
+    // A line that somebody was stopped in takes none of ours along.
+    if !ends_with_a_line(&mut file).map_err(|error| local(&error))? {
+        writeln!(file).map_err(|error| local(&error))?;
+    }
     let mut records = Vec::new();
     for found in &probe.paths {
         for way in &found.ways {
@@ -319,6 +335,16 @@ fn append_records(path: &Path, probe: &Probe) -> Result<(), Stop> {
         writeln!(file, "{line}").map_err(|error| local(&error))?;
     }
     Ok(())
+}
+
+/// Also where it is empty.
+fn ends_with_a_line(file: &mut File) -> io::Result<bool> {
+    let mut last = [b'\n'];
+    if file.metadata()?.len() > 0 {
+        file.seek(SeekFrom::End(-1))?;
+        file.read_exact(&mut last)?;
+    }
+    Ok(last == [b'\n'])
 }
 
 fn identity(probe: &Probe, id: String) -> RunIdentity {

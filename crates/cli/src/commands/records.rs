@@ -1,5 +1,7 @@
 //! `longhaul records`: records of runs for other programs.
 
+use std::collections::HashSet;
+
 use longhaul_measure::export::Table;
 use longhaul_measure::record::Fault;
 
@@ -27,10 +29,15 @@ fn export(arguments: &ExportArguments) -> Result<Exit, Stop> {
         )
     })?;
     let mut table = Table::default();
+    let mut seen = HashSet::new();
     each_record(&arguments.records, arguments.skip_faults, |record| {
         if table.rows() == MOST_RECORDS {
             let text = format!("more than {MOST_RECORDS} records: export them in parts");
             return Err(Fault::Malformed(text));
+        }
+        // Whoever averages the table would count it twice.
+        if !seen.insert(record.run.id.clone()) {
+            return Err(Fault::Repeated(record.run.id));
         }
         table
             .add(&record)

@@ -371,6 +371,7 @@ fn ask(arguments: &DoctorArguments, direction: Direction, streams: u32) -> Ask<'
         direction,
         streams,
         time: MEASURE_FOR,
+        patience: MEASURE_FOR,
         congestion: connection.congestion.clone(),
         clear: connection.data_security == DataSecurity::Clear,
         silence: connection.timeout,

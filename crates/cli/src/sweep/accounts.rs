@@ -36,18 +36,24 @@ pub struct Sides {
     pub destination: Vec<u64>,
     /// Where both ends are on one host: the process whose descendants are the run's.
     pub root: Option<i32>,
-    /// Of these, those whose descendants are at the receiving end.
+    /// Of these, those whose descendants are at the other end.
     pub servers: Vec<i32>,
+    /// The other end is the one that sends.
+    pub servers_send: bool,
 }
 
 impl Sides {
     fn of(&self, pid: i32, parents: &BTreeMap<i32, i32>) -> Option<Side> {
         let ancestors = || std::iter::successors(Some(pid), |pid| parents.get(pid).copied());
+        let (here, there) = match self.servers_send {
+            false => (Side::Source, Side::Destination),
+            true => (Side::Destination, Side::Source),
+        };
         if ancestors().any(|pid| self.servers.contains(&pid)) {
-            return Some(Side::Destination);
+            return Some(there);
         }
         if let Some(root) = self.root {
-            return ancestors().any(|pid| pid == root).then_some(Side::Source);
+            return ancestors().any(|pid| pid == root).then_some(here);
         }
         let namespace = fs::metadata(format!("/proc/{pid}/ns/net")).ok()?.ino();
         match () {
@@ -258,6 +264,11 @@ mod tests {
             ..sides
         };
         assert_eq!(look(&servers)[&pid].side, Some(Side::Destination));
+        let pulled = Sides {
+            servers_send: true,
+            ..servers
+        };
+        assert_eq!(look(&pulled)[&pid].side, Some(Side::Source));
         let rooted = |root| Sides {
             root: Some(root),
             ..Sides::default()

@@ -220,6 +220,7 @@ impl Made<'_> {
         let server = server.filter(|_| is_local);
         Client {
             method: method.name.clone(),
+            pulls: method.pulls,
             ready: (method.longhaul && is_local).then(|| logs.join("ready")),
             server,
             port,
@@ -257,6 +258,7 @@ impl Made<'_> {
             ("SWEEP_SOURCE", shown(self.source)),
             ("SWEEP_DESTINATION", shown(&self.place.destination(number))),
             ("SWEEP_BYTES", self.cell.bytes.to_string()),
+            ("SWEEP_SECONDS", self.seconds().to_string()),
             ("SWEEP_FILES", self.shape.files().to_string()),
             ("SWEEP_SIZES", self.sizes()),
             ("SWEEP_PORT", port.to_string()),
@@ -274,7 +276,9 @@ impl Made<'_> {
         .map(|(name, value)| (name.to_owned(), value))
         .into();
         if self.cell.path.lab.is_none() && self.cell.path.is_local() {
-            variables.insert("LONGHAUL_LAB_B".to_owned(), "127.0.0.1".to_owned());
+            for site in ["LONGHAUL_LAB_A", "LONGHAUL_LAB_B"] {
+                variables.insert(site.to_owned(), "127.0.0.1".to_owned());
+            }
         }
         if let Some(endpoint) = &self.cell.path.endpoint {
             variables.insert("SWEEP_ENDPOINT".to_owned(), endpoint.clone());
@@ -284,6 +288,12 @@ impl Made<'_> {
             variables.insert(format!("KNOB_{name}"), knob.to_string());
         }
         variables
+    }
+
+    /// How long the link takes for the data, in whole seconds from 1.
+    fn seconds(&self) -> u64 {
+        let seconds = self.cell.link_time().as_secs_f64().round();
+        (seconds as u64).max(1)
     }
 
     /// The smallest file and the largest, where they were said.

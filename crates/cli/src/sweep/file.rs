@@ -250,15 +250,19 @@ pub struct Method {
     /// `$KNOB_NAME` for a command.
     #[serde(default)]
     knobs: BTreeMap<String, OneOrMany>,
-    /// A shell command that runs on the sending host.
+    /// A shell command that runs on the sending host, unless it pulls.
     pub command: Option<String>,
-    /// A shell command that runs on the receiving host meanwhile.
+    /// A shell command that runs on the other host meanwhile.
     pub server: Option<String>,
     /// A shell command that runs once, before the first run.
     pub setup: Option<String>,
     /// Programs without which it is skipped.
     #[serde(default)]
     pub needs: Vec<String>,
+    /// Its command runs on the receiving host and its server on the sending one: data
+    /// are fetched, and still go from A to B.
+    #[serde(default)]
+    pub pulls: bool,
     /// Prints its version in its first line.
     pub version: Option<String>,
     /// What its throughput is a measure of.
@@ -514,6 +518,9 @@ impl Method {
         if self.longhaul == self.command.is_some() {
             return wrong("write a command, or longhaul = true");
         }
+        if self.longhaul && self.pulls {
+            return wrong("longhaul = true sends: pulls is for a command");
+        }
         if !(self.share > 0.0 && self.share <= 1.0) {
             return wrong("share is above 0 and at most 1");
         }
@@ -579,6 +586,7 @@ mod tests {
             ("link-time = \"10s\"", "files = 3", "link-time"),
             ("longhaul = true", "command = \"x\"\nshare = 2.0", "share"),
             ("longhaul = true", "longhaul = false", "command"),
+            ("longhaul = true", "longhaul = true\npulls = true", "pulls"),
             ("streams = [1, 4]", "streams = []", "streams"),
             (
                 "rate =",

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use longhaul_lab::isolate::{Inside, Outside};
 use longhaul_lab::lab::{Host, Lab};
 use longhaul_lab::processes::{Event, Processes, Spent, listens, listens_here};
-use longhaul_measure::record::{CpuUse, Ended, Side};
+use longhaul_measure::record::{CpuUse, Ended};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::accounts::{self, Account, Sides};
@@ -116,10 +116,12 @@ impl Place<'_> {
         started.map_err(|error| format!("sh: {error}"))
     }
 
-    fn listens(&self, port: u16) -> Result<bool, String> {
+    fn listens(&self, client: &Client) -> Result<bool, String> {
         match self.lab() {
-            None => listens_here(port).map_err(text),
-            Some(lab) => listens(find(&lab, "b1")?, Some(port)).map_err(text),
+            None => listens_here(client.port).map_err(text),
+            Some(lab) => {
+                listens(find(&lab, client.server_host())?, Some(client.port)).map_err(text)
+            }
         }
     }
 
@@ -208,6 +210,7 @@ fn measure(
     if let Place::Here = place {
         let numbers = servers.iter().map(|pid: &Pid| pid.as_raw_nonzero().get());
         sides.servers = numbers.collect();
+        sides.servers_send = clients[0].pulls;
     }
     let table = place.within("a1", SocketTable::open)?.map_err(text)?;
     let before = accounts::look(&sides);
@@ -262,7 +265,7 @@ fn note_clients(seen: &mut BTreeMap<i32, Account>, clients: &[Client], pids: &[P
         let account = Account {
             name: client.method.clone(),
             parent: 0,
-            side: Some(Side::Source),
+            side: Some(client.side()),
             user: Duration::ZERO,
             system: Duration::ZERO,
         };
@@ -338,10 +341,10 @@ fn start_server(
     command
         .stderr(errors.try_clone().map_err(text)?)
         .stdout(errors);
-    let pid = place.start(processes, "b1", &mut command)?;
+    let pid = place.start(processes, client.server_host(), &mut command)?;
     let deadline = Instant::now() + SERVER_WAIT;
     loop {
-        if place.listens(client.port)? && take_ready(client)? {
+        if place.listens(client)? && take_ready(client)? {
             return Ok(Some(pid));
         }
         match processes.next(Some(LOOK_AGAIN)) {
@@ -395,7 +398,7 @@ fn start_client(place: &Place<'_>, processes: &Processes, client: &Client) -> Re
     command
         .stdout(append(&client.output)?)
         .stderr(append(&client.errors)?);
-    place.start(processes, "a1", &mut command)
+    place.start(processes, client.host(), &mut command)
 }
 
 struct End {

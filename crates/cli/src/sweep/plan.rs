@@ -191,7 +191,9 @@ impl Path {
 
     fn is_for(&self, method: &Method) -> bool {
         let has = |(key, value)| self.settings.get(key) == Some(value);
-        !method.only_beside && method.only.iter().all(has)
+        // On a real path the other end's server is not ours to start.
+        let fits = self.is_local() || !method.pulls;
+        !method.only_beside && fits && method.only.iter().all(has)
     }
 
     /// Both ends are on this machine, so that its destination can be looked at.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use longhaul_measure::doubt::Doubt;
-use longhaul_measure::record::{Beside, CpuUse, EmulatorReport, Ended, TcpSummary};
+use longhaul_measure::record::{Beside, CpuUse, EmulatorReport, Ended, Side, TcpSummary};
 use serde::{Deserialize, Serialize};
 
 use super::dataset::{Arrived, Shape};
@@ -47,13 +47,16 @@ pub struct LabPlan {
 pub struct Client {
     /// The method's name.
     pub method: String,
-    /// A shell command on the receiving host.
+    /// Its command is on the receiving host and its server on the sending one, instead
+    /// of the other way round.
+    pub pulls: bool,
+    /// A shell command on the other host.
     pub server: Option<String>,
     /// The port that it listens on.
     pub port: u16,
     /// A file in which a daemon of ours says how it is reached.
     pub ready: Option<PathBuf>,
-    /// A shell command on the sending host.
+    /// A shell command.
     pub command: String,
     /// Variables of both.
     pub environment: BTreeMap<String, String>,
@@ -68,6 +71,26 @@ pub struct Client {
     pub destination: PathBuf,
     /// The destination is made durable before the clock stops.
     pub syncs: bool,
+}
+
+impl Client {
+    /// The lab's host on which its command runs.
+    pub fn host(&self) -> &'static str {
+        if self.pulls { "b1" } else { "a1" }
+    }
+
+    /// The lab's host on which its server runs.
+    pub fn server_host(&self) -> &'static str {
+        if self.pulls { "a1" } else { "b1" }
+    }
+
+    /// Which end its command is at.
+    pub fn side(&self) -> Side {
+        match self.pulls {
+            true => Side::Destination,
+            false => Side::Source,
+        }
+    }
 }
 
 /// What came of a run.

@@ -14,7 +14,8 @@ use longhaul_measure::streams::{bytes_by, growth};
 use longhaul_units::ByteCount;
 
 use super::accounts::{self, Account, Sides};
-use super::sockets::{Socket, SocketTable};
+use super::answers::Socket;
+use super::sockets::SocketTable;
 use super::step::Step;
 
 /// How often processes are looked at where streams are not.
@@ -51,7 +52,8 @@ struct Looker {
     with_ports: bool,
     /// Both ends are on this host: only streams that lead to these ports are a run's.
     is_here: bool,
-    ports: Vec<u16>,
+    /// Ports of servers, and whether these are the end that sends.
+    ports: Vec<(u16, bool)>,
     streams: HashMap<u64, u32>,
     watched: Watched,
     began: Instant,
@@ -76,7 +78,7 @@ impl Watcher {
             peers,
             with_ports: step.clients.len() > 1,
             is_here: step.lab.is_none(),
-            ports: step.clients.iter().map(|client| client.port).collect(),
+            ports: step.clients.iter().map(|c| (c.port, c.pulls)).collect(),
             streams: HashMap::new(),
             watched: Watched::default(),
             began: Instant::now(),
@@ -135,9 +137,18 @@ impl Looker {
         let address = socket.peer.0;
         match &self.peers {
             Some(peers) => peers.contains(&address),
-            None if self.is_here => self.ports.contains(&socket.peer.1),
+            None if self.is_here => self.port(socket).is_some(),
             None => !address.is_loopback(),
         }
+    }
+
+    /// The server's port, where a sender's socket leads to a server, or is of one.
+    fn port(&self, socket: &Socket) -> Option<u16> {
+        let is_own = |(port, pulled): &&(u16, bool)| match pulled {
+            true => socket.local_port == *port,
+            false => socket.peer.1 == *port,
+        };
+        self.ports.iter().find(is_own).map(|(port, _)| *port)
     }
 
     fn note(&mut self, seconds: f64, stream: u32, socket: &Socket) {
@@ -152,7 +163,9 @@ impl Looker {
             retransmitted_segments: socket.retransmitted,
             window_bytes: Some(socket.window),
             rtt_seconds: Some(f64::from(socket.rtt_microseconds) / 1e6),
-            port: self.with_ports.then_some(socket.peer.1),
+            port: self
+                .with_ports
+                .then(|| self.port(socket).unwrap_or(socket.peer.1)),
         };
         if let (Some(file), Ok(line)) = (&mut self.sidecar, serde_json::to_string(&sample))
             && writeln!(file, "{line}").is_ok()

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Analysis, BestAt, MethodProfile};
+use super::{Analysis, BestAt, LossLine, MethodProfile};
 use crate::profile::{Bend, Difference, Figure, ProfileFigures};
 
 /// The whole of it.
@@ -47,7 +47,32 @@ pub fn to_json(analysis: &Analysis) -> Value {
         "transfers": methods(&analysis.transfers),
         "memory": methods(&analysis.memory),
         "comparisons": comparisons,
+        "over_loss": analysis.over_loss.iter().map(over_loss).collect::<Vec<_>>(),
         "best": analysis.best.iter().map(|at| best(analysis, at)).collect::<Vec<_>>(),
+    })
+}
+
+fn over_loss(line: &LossLine) -> Value {
+    let points = line.points.iter().map(|point| {
+        json!({
+            "loss": point.loss,
+            "repetitions": point.runs,
+            "mean_bits_per_second": point.mean,
+            "standard_error_bits_per_second": point.standard_error,
+        })
+    });
+    json!({
+        "label": line.label,
+        "rtt_seconds": line.rtt.as_secs_f64(),
+        "capacity_bits_per_second": line.capacity.bits_per_second(),
+        "points": points.collect::<Vec<_>>(),
+        "law": line.law.map(|law| json!({
+            "factor_bits_per_second": law.factor,
+            "exponent": law.exponent,
+            "exponent_standard_error": law.exponent_error,
+            "residual": law.residual,
+            "points": law.points,
+        })),
     })
 }
 

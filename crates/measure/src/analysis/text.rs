@@ -58,7 +58,7 @@ fn write_all(analysis: &Analysis, out: &mut String) -> std::fmt::Result {
     for sentence in best_sentences(analysis) {
         writeln!(out, "\n{sentence}")?;
     }
-    Ok(())
+    write_loss(analysis, out)
 }
 
 /// What the sweep comes to at each round-trip time.
@@ -92,6 +92,35 @@ pub fn best_sentences(analysis: &Analysis) -> Vec<String> {
         }
     };
     analysis.best.iter().map(sentence).collect()
+}
+
+/// Throughput over loss, a line a rate of it.
+fn write_loss(analysis: &Analysis, out: &mut String) -> std::fmt::Result {
+    for line in &analysis.over_loss {
+        writeln!(out, "\n{}", line.sentence())?;
+        writeln!(
+            out,
+            "  {:>9} {:>4} {:>9} {:>9} {:>9}",
+            "loss", "runs", "Mbit/s", "±", "law"
+        )?;
+        for point in &line.points {
+            let mbit = |rate: f64| format!("{:.1}", rate / 1e6);
+            let none = || "–".to_owned();
+            writeln!(
+                out,
+                "  {:>9} {:>4} {:>9} {:>9} {:>9}",
+                format!("{:e}", point.loss),
+                point.runs,
+                mbit(point.mean),
+                point.standard_error.map_or_else(none, mbit),
+                line.rate(point.loss).map_or_else(none, mbit)
+            )?;
+        }
+    }
+    match analysis.over_loss.is_empty() {
+        true => Ok(()),
+        false => writeln!(out, "\n{}", super::loss_laws()),
+    }
 }
 
 /// A figure with its interval, to four digits after the point.
@@ -132,7 +161,7 @@ fn write_figures(figures: &ProfileFigures, capacity: f64, out: &mut String) -> s
         "  {:>8} {:>4} {rate:>9} {:>24} {:>9} {:>9} {:>24}",
         "RTT ms", "runs", "share", "C_CC", "C_U", "C_UC"
     )?;
-    for (index, point) in figures.points.iter().enumerate() {
+    for (point, coefficients) in figures.rows() {
         let (runs, rate) = match capacity > 0.0 {
             true => (
                 point.summary.count.to_string(),
@@ -146,10 +175,7 @@ fn write_figures(figures: &ProfileFigures, capacity: f64, out: &mut String) -> s
             milliseconds(point.rtt),
             shown(&point.mean)
         )?;
-        match index
-            .checked_sub(1)
-            .and_then(|i| figures.coefficients.get(i))
-        {
+        match coefficients {
             Some(row) => writeln!(
                 out,
                 " {:>9.4} {:>9.4} {:>24}",

@@ -17,12 +17,15 @@ pub struct PlotPoint {
 }
 
 /// A line.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Series {
     /// Its name.
     pub label: String,
     /// Its points, by ascending x.
     pub points: Vec<PlotPoint>,
+    /// What is drawn beside the points instead of a line from one to the next: a law, by
+    /// ascending x; empty where none was found.
+    pub curve: Option<Vec<(f64, f64)>>,
 }
 
 /// What a figure of lines shows.
@@ -151,12 +154,13 @@ fn draw_series(
         .iter()
         .filter_map(|point| Some((x.place(point.x), point.interval?)))
         .collect();
-    let upper = with_interval
-        .iter()
-        .map(|(x, (_, high))| (*x, y.place(*high)));
-    let lower = with_interval.iter().rev();
-    let lower = lower.map(|(x, (low, _))| (*x, y.place(*low)));
-    svg.band(&upper.chain(lower).collect::<Vec<_>>(), colour);
+    if series.curve.is_none() {
+        let upper = with_interval.iter();
+        let upper = upper.map(|(x, (_, high))| (*x, y.place(*high)));
+        let lower = with_interval.iter().rev();
+        let lower = lower.map(|(x, (low, _))| (*x, y.place(*low)));
+        svg.band(&upper.chain(lower).collect::<Vec<_>>(), colour);
+    }
     let points: Vec<(f64, f64)> = series
         .points
         .iter()
@@ -169,7 +173,13 @@ fn draw_series(
             ..Stroke::thin(colour)
         },
     };
-    svg.polyline(&points, stroke);
+    let curve = series.curve.as_ref().map(|curve| {
+        let places = curve
+            .iter()
+            .map(|(at, value)| (x.place(*at), y.place(*value)));
+        places.collect::<Vec<_>>()
+    });
+    svg.polyline(curve.as_ref().unwrap_or(&points), stroke);
     if !has_markers {
         return;
     }

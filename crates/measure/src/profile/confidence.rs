@@ -183,6 +183,15 @@ pub struct ProfileFigures {
     pub more_to_halve: usize,
 }
 
+impl ProfileFigures {
+    /// Each point with the coefficients over [τ_L, τ] up to it; the first has none.
+    pub fn rows(&self) -> impl Iterator<Item = (&PointFigure, Option<&CoefficientFigures>)> {
+        let rest = self.coefficients.iter().map(Some);
+        let all = std::iter::once(None).chain(rest);
+        self.points.iter().zip(all.chain(std::iter::repeat(None)))
+    }
+}
+
 /// The means of resamples, a column for each cell.
 fn draw(sample: &ProfileSample, draws: usize, random: &mut Random) -> Vec<Draws> {
     let cells = sample.cells.iter();

@@ -23,12 +23,13 @@ pub fn figures(runs: &Runs, analysis: &Analysis) -> Vec<Plot> {
     plots.extend(sweeps_over_streams(runs));
     plots.extend(boxes_by_streams(runs));
     plots.extend(streams_by_rtt(runs));
+    plots.extend(super::loss::over_loss(analysis));
     plots.extend(layer_bars(runs, analysis));
     plots
 }
 
 /// A note where not everything fits into a figure.
-fn left_out(count: usize) -> String {
+pub(super) fn left_out(count: usize) -> String {
     match count.saturating_sub(MOST_SERIES) {
         0 => String::new(),
         more => format!(" The {more} with the least utilisation are left out."),
@@ -57,6 +58,7 @@ fn profile_series(method: &MethodProfile, label: String, unit: f64) -> Series {
     Series {
         label,
         points: points.collect(),
+        curve: None,
     }
 }
 
@@ -137,6 +139,7 @@ fn coefficient_lines(analysis: &Analysis) -> Option<Plot> {
                 interval: Some((row.c_uc.interval.low, row.c_uc.interval.high)),
             })
             .collect(),
+        curve: None,
     });
     let title = "Utilization-concavity coefficient over [τ_L, τ]";
     let svg = line_plot(&LinePlot {
@@ -329,27 +332,42 @@ fn by_streams(runs: &Runs) -> BTreeMap<Duration, StreamRates> {
 }
 
 /// The most round-trip times that get a figure of their own.
-const MOST_SWEEPS: usize = 8;
+pub(super) const MOST_SWEEPS: usize = 8;
 
 /// Throughput over streams, mean with standard error, as Figs. 3 to 6 of paper
-/// 000: one figure a round-trip time.
+/// 000: one figure a round-trip time, or several where one cannot tell all lines
+/// apart.
 fn sweeps_over_streams(runs: &Runs) -> Vec<Plot> {
     let all = by_streams(runs);
     let swept = all.iter().filter(|(_, series)| {
         let streams: BTreeSet<&u64> = series.values().flat_map(BTreeMap::keys).collect();
         streams.len() > 2
     });
-    swept
-        .take(MOST_SWEEPS)
-        .map(|(rtt, series)| sweep_over_streams(*rtt, series))
-        .collect()
+    let figures = swept.take(MOST_SWEEPS).flat_map(|(rtt, series)| {
+        let lines: Vec<Line> = series.iter().collect();
+        let count = lines.chunks(MOST_SERIES).len();
+        let parts = lines.chunks(MOST_SERIES).enumerate();
+        let figures = parts.map(|(place, part)| {
+            let mut plot = sweep_over_streams(*rtt, part);
+            if count > 1 {
+                plot.title += &format!(", {} of {count}", place + 1);
+                plot.name += &format!("-{}", place + 1);
+            }
+            plot
+        });
+        figures.collect::<Vec<_>>()
+    });
+    figures.collect()
 }
 
-fn sweep_over_streams(rtt: Duration, series: &StreamRates) -> Plot {
-    let values = series.values().flat_map(BTreeMap::values).flatten();
+/// A line's name, and its rates by streams.
+type Line<'a> = (&'a String, &'a BTreeMap<u64, Vec<f64>>);
+
+fn sweep_over_streams(rtt: Duration, lines: &[Line]) -> Plot {
+    let values = lines.iter().flat_map(|line| line.1.values()).flatten();
     let (unit, scale) = rate_unit(values.copied().fold(0.0, f64::max));
-    let lines = series.iter().map(|(label, by_streams)| Series {
-        label: label.clone(),
+    let series = lines.iter().map(|(label, by_streams)| Series {
+        label: (*label).clone(),
         points: by_streams
             .iter()
             .filter_map(|(streams, rates)| {
@@ -362,14 +380,15 @@ fn sweep_over_streams(rtt: Duration, series: &StreamRates) -> Plot {
                 })
             })
             .collect(),
+        curve: None,
     });
     let title = format!("Throughput over streams at {} ms", milliseconds(rtt));
-    let streams: BTreeSet<u64> = series.values().flat_map(|s| s.keys().copied()).collect();
+    let streams: BTreeSet<u64> = lines.iter().flat_map(|l| l.1.keys().copied()).collect();
     let svg = line_plot(&LinePlot {
         title: title.clone(),
         x_title: "TCP streams, by doublings".to_owned(),
         y_title: format!("throughput ({unit})"),
-        series: lines.collect(),
+        series: series.collect(),
         x_labels: streams
             .into_iter()
             .map(|streams| ((streams as f64).log2(), streams.to_string()))
@@ -380,10 +399,8 @@ fn sweep_over_streams(rtt: Duration, series: &StreamRates) -> Plot {
     Plot {
         name: format!("streams-at-{}-us", rtt.as_micros()),
         title,
-        caption: format!(
-            "Mean with its standard error; what else was set distinguishes the lines.{}",
-            left_out(series.len())
-        ),
+        caption: "Mean with its standard error; what else was set distinguishes the lines."
+            .to_owned(),
         svg,
     }
 }
@@ -492,6 +509,7 @@ pub fn run_over_time(run: &SampledRun, number: usize) -> Vec<Plot> {
         vec![Series {
             label: String::new(),
             points: points.collect(),
+            curve: None,
         }]
     };
     let plot = |what: &str, name: &str, y_title: String, series: Vec<Series>| {

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use super::Heading;
 use crate::analysis::{
-    Analysis, Comparison, MethodProfile, best_sentences, confidence_sentences, milliseconds,
-    shape_sentence,
+    Analysis, Comparison, MethodProfile, best_sentences, confidence_sentences, loss_laws,
+    milliseconds, shape_sentence,
 };
 use crate::plot::{Plot, SYMBOLS, escape};
 use crate::profile::{Difference, Figure, ProfileFigures};
@@ -100,6 +100,7 @@ fn write_page(
     for sentence in best {
         writeln!(out, "<p>{}.</p>", typeset(&capital(&sentence)))?;
     }
+    write_loss(out, analysis)?;
     for (symbol, methods) in [
         ("Θ<sub>E</sub>", &analysis.transfers),
         ("Θ<sub>T</sub>", &analysis.memory),
@@ -110,6 +111,19 @@ fn write_page(
     }
     write_reading(out)?;
     writeln!(out, "</body>\n</html>")
+}
+
+/// The laws; their points are in the figures.
+fn write_loss(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
+    if analysis.over_loss.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "<h2>Throughput over loss</h2>")?;
+    let sentences = analysis.over_loss.iter().map(|line| line.sentence());
+    for sentence in sentences.chain([loss_laws()]) {
+        writeln!(out, "<p>{}.</p>", typeset(&capital(&sentence)))?;
+    }
+    Ok(())
 }
 
 fn write_doubts(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
@@ -292,17 +306,14 @@ fn write_figures(out: &mut String, figures: &ProfileFigures) -> std::fmt::Result
         out,
         "<table><tr><th>τ (ms)</th><th>share</th><th>C<sub>CC</sub></th><th>C<sub>U</sub></th><th>C<sub>UC</sub></th></tr>"
     )?;
-    for (index, point) in figures.points.iter().enumerate() {
+    for (point, coefficients) in figures.rows() {
         write!(
             out,
             "<tr><td>{}</td><td>{}</td>",
             milliseconds(point.rtt),
             cell(&point.mean, 3)
         )?;
-        match index
-            .checked_sub(1)
-            .and_then(|i| figures.coefficients.get(i))
-        {
+        match coefficients {
             Some(row) => writeln!(
                 out,
                 "<td>{}</td><td>{:.4}</td><td>{}</td></tr>",

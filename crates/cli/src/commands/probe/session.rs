@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use super::super::connection::{Connected, Daemon, Opened};
 use super::super::run::{owner, zero_of};
-use super::trial::{Seen, Watcher};
+use super::trial::{Seen, SharedSeen, Watcher};
 use crate::messages::{Exit, Stop};
 
 /// More zeros than any path carries while it is measured: 1 PiB.
@@ -53,8 +53,10 @@ pub struct Ask<'a> {
     pub direction: Direction,
     /// Streams.
     pub streams: u32,
-    /// How long.
+    /// How long, from when the first bytes were acknowledged.
     pub time: Duration,
+    /// How much longer at most, until they were and enough was seen: hosts may be busy.
+    pub patience: Duration,
     /// Congestion control of whoever sends, if not its kernel's.
     pub congestion: Option<String>,
     /// Blocks in clear.
@@ -138,7 +140,7 @@ impl Ask<'_> {
         let software = opened.welcome.software.clone();
         opened.begin(&transfer, dialer)?;
         meanwhile(&transfer);
-        let lasted = self.wait(&transfer);
+        let lasted = self.wait(&transfer, &seen);
         let clock_lead = transfer.clock_lead();
         transfer.end(Farewell::Cancelled);
         let ending = transfer.wait();
@@ -165,13 +167,15 @@ impl Ask<'_> {
     }
 
     /// False where the session was over before.
-    fn wait(&self, transfer: &Transfer) -> bool {
-        let until = Instant::now() + self.time;
+    fn wait(&self, transfer: &Transfer, seen: &SharedSeen) -> bool {
+        let began = Instant::now();
+        let mut span = Span::new(self);
         while !self.interrupted.load(Ordering::Relaxed) {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return true;
-            }
+            let left = {
+                let seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+                span.left(began.elapsed(), &seen)
+            };
+            let Some(left) = left else { return true };
             if transfer.wait_for(left.min(GLANCE)) {
                 return false;
             }
@@ -257,10 +261,89 @@ impl Ask<'_> {
     }
 }
 
+/// What is measured, in time since the session began.
+struct Span {
+    streams: u32,
+    time: Duration,
+    patience: Duration,
+    /// When it was first seen that bytes were acknowledged.
+    first: Option<Duration>,
+}
+
+impl Span {
+    fn new(ask: &Ask<'_>) -> Span {
+        Span {
+            streams: ask.streams,
+            time: ask.time,
+            patience: ask.patience,
+            first: None,
+        }
+    }
+
+    /// How long to wait before looking again; none where it is over.
+    fn left(&mut self, now: Duration, seen: &Seen) -> Option<Duration> {
+        if self.first.is_none() && seen.saw_data() {
+            self.first = Some(now);
+        }
+        let until = self.first.unwrap_or_default() + self.time;
+        if now < until {
+            return Some(until - now);
+        }
+        let limit = until + self.patience;
+        // The far side tells what it sees four times a second, where it has time.
+        let is_enough = seen.trial(self.streams).is_some();
+        (!is_enough && now < limit).then(|| limit - now)
+    }
+}
+
 /// Nobody else's transfer has this source, so that none is fenced.
 fn random() -> Result<[u8; 32], Stop> {
     let mut bytes = [0; 32];
     fill_random(&mut bytes)
         .map_err(|_| Stop::new(Exit::Local, "the system has no randomness: try again later"))?;
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::trial::seen_at;
+    use super::*;
+
+    fn seconds(number: u64) -> Duration {
+        Duration::from_secs(number)
+    }
+
+    fn span() -> Span {
+        Span {
+            streams: 1,
+            time: seconds(1),
+            patience: seconds(10),
+            first: None,
+        }
+    }
+
+    #[test]
+    fn time_begins_with_the_first_bytes() {
+        let mut span = span();
+        let nothing = seen_at(&[]);
+        assert_eq!(span.left(seconds(0), &nothing), Some(seconds(1)));
+        // None came within the time: there is patience.
+        assert_eq!(span.left(seconds(3), &nothing), Some(seconds(8)));
+        let data = seen_at(&[(30, 0), (35, 5)]);
+        assert_eq!(span.left(seconds(4), &data), Some(seconds(1)));
+        let more = seen_at(&[(30, 0), (35, 5), (40, 6), (45, 7)]);
+        assert_eq!(span.left(seconds(5), &more), None);
+    }
+
+    #[test]
+    fn too_little_prolongs_it_to_a_bound() {
+        let mut span = span();
+        let once = seen_at(&[(2, 7)]);
+        assert_eq!(span.left(seconds(1), &once), Some(seconds(1)));
+        assert_eq!(span.left(seconds(2), &once), Some(seconds(10)));
+        assert_eq!(span.left(seconds(12), &once), None);
+        // Nothing at all ends sooner.
+        let mut span = super::tests::span();
+        assert_eq!(span.left(seconds(11), &seen_at(&[])), None);
+    }
 }

@@ -132,14 +132,17 @@ impl Seen {
         known.filter(|rtt| *rtt > 0.0).reduce(f64::min)
     }
 
-    /// What it says; none of fewer than three samples, or where nothing arrived.
+    /// What it says; none where too little arrived: two samples of the second half,
+    /// counted from when the first bytes were acknowledged, are the least.
     pub fn trial(&self, streams: u32) -> Option<Trial> {
         let last = self.samples.last()?;
-        let half = self.samples.iter().position(|s| s.at >= last.at / 2.0)?;
         let totals = self.totals();
+        let first = totals.iter().position(|total| total.acknowledged > 0)?;
+        let middle = f64::midpoint(self.samples[first].at, last.at);
+        let half = self.samples.iter().position(|s| s.at >= middle)?;
         let (middle, end) = (totals.get(half)?, totals.last()?);
         let span = last.at - self.samples[half].at;
-        if span <= 0.0 || end.acknowledged == 0 {
+        if span <= 0.0 {
             return None;
         }
         let settled = (end.acknowledged - middle.acknowledged) as f64 / span;
@@ -213,7 +216,7 @@ pub struct Trial {
     pub wall: Duration,
     /// The mean since then, with the ramp.
     pub bytes_per_second: f64,
-    /// The mean of the second half.
+    /// The mean of the second half since the first bytes were acknowledged.
     pub settled: f64,
     /// Segments sent again.
     pub retransmitted: u64,
@@ -239,12 +242,27 @@ impl Trial {
     }
 }
 
+/// One stream that had so many bytes acknowledged by each tenth of a second.
+#[cfg(test)]
+pub fn seen_at(looks: &[(u64, u64)]) -> Seen {
+    let mut seen = Seen::default();
+    for (tenths, acknowledged) in looks {
+        let (at, sender) = tests::view_at(*tenths, vec![tests::stream(0, *acknowledged, 0)]);
+        seen.add(&View {
+            at: longhaul_units::Moment(at),
+            sender: &sender,
+            receiver: &Observation::default(),
+        });
+    }
+    seen
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use longhaul_units::Moment;
 
-    fn view_at(tenths: u64, streams: Vec<StreamObservation>) -> (u64, Observation) {
+    pub fn view_at(tenths: u64, streams: Vec<StreamObservation>) -> (u64, Observation) {
         let at = tenths * 100_000_000;
         let observation = Observation {
             at,
@@ -257,7 +275,7 @@ mod tests {
         (at, observation)
     }
 
-    fn stream(number: u32, acknowledged: u64, retransmitted: u64) -> StreamObservation {
+    pub fn stream(number: u32, acknowledged: u64, retransmitted: u64) -> StreamObservation {
         StreamObservation {
             stream: number,
             acknowledged,
@@ -321,7 +339,20 @@ mod tests {
     }
 
     #[test]
+    fn a_late_start_is_no_part_of_what_settled() {
+        // Nothing for 1.5 s, then 1 MB in each tenth.
+        let late: Vec<(u64, u64)> = (1..=30)
+            .map(|tenths: u64| (tenths, tenths.saturating_sub(15) * 1_000_000))
+            .collect();
+        let trial = seen_at(&late).trial(1).unwrap();
+        assert!((trial.settled - 10e6).abs() < 1.0, "{trial:?}");
+        assert!((trial.bytes_per_second - 5e6).abs() < 1.0, "{trial:?}");
+    }
+
+    #[test]
     fn nothing_seen_is_no_trial() {
+        assert_eq!(seen_at(&[(1, 0), (2, 0), (3, 0)]).trial(1), None);
+        assert_eq!(seen_at(&[(1, 0), (2, 7)]).trial(1), None);
         assert_eq!(Seen::default().trial(1), None);
         let (mut watcher, seen) = Watcher::new(1, None);
         look(&mut watcher, 1, vec![stream(0, 5, 0)]);

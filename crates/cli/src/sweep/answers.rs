@@ -1,0 +1,225 @@
+//! What `sock_diag` answers: netlink messages with `struct inet_diag_msg` and
+//! `struct tcp_info` in them. Nothing here needs a kernel, so that it can be fuzzed.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Attributes that are asked for, from `linux/inet_diag.h`.
+pub const INET_DIAG_INFO: u16 = 2;
+/// The congestion control's name.
+pub const INET_DIAG_CONG: u16 = 4;
+
+/// From `linux/netlink.h` and `linux/socket.h`.
+const NLMSG_ERROR: u16 = 2;
+const NLMSG_DONE: u16 = 3;
+const AF_INET: u8 = 2;
+const AF_INET6: u8 = 10;
+
+/// Bytes of `struct nlmsghdr`.
+pub const HEADER: usize = 16;
+
+/// Bytes of `struct inet_diag_msg`.
+const MESSAGE: usize = 72;
+
+/// `TCP_CA_NAME_MAX`: no congestion control's name is longer.
+const LONGEST_NAME: usize = 16;
+
+/// A TCP socket.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Socket {
+    /// Unlike that of every other socket while the machine runs.
+    pub cookie: u64,
+    /// This end's port.
+    pub local_port: u16,
+    /// Where it leads.
+    pub peer: (IpAddr, u16),
+    /// Its congestion control.
+    pub congestion: String,
+    /// Bytes acknowledged.
+    pub acknowledged: u64,
+    /// Segments sent again.
+    pub retransmitted: u64,
+    /// Congestion window in bytes.
+    pub window: u64,
+    /// Smoothed round-trip time in microseconds.
+    pub rtt_microseconds: u32,
+}
+
+fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..at + N)?.try_into().ok()
+}
+
+fn aligned(length: usize) -> usize {
+    length.div_ceil(4) * 4
+}
+
+/// Reads one piece of an answer; true where it is the last.
+///
+/// # Errors
+///
+/// The kernel's refusal, or that this is no answer.
+pub fn read_answer(mut bytes: &[u8], sockets: &mut Vec<Socket>) -> io::Result<bool> {
+    let broken = || io::Error::other("sock_diag gave what is no answer");
+    if bytes.is_empty() {
+        return Err(broken());
+    }
+    while !bytes.is_empty() {
+        let length = number(bytes, 0)
+            .map(u32::from_ne_bytes)
+            .ok_or_else(broken)? as usize;
+        let kind = number(bytes, 4)
+            .map(u16::from_ne_bytes)
+            .ok_or_else(broken)?;
+        let message = bytes.get(HEADER..length).ok_or_else(broken)?;
+        match kind {
+            NLMSG_DONE => return Ok(true),
+            NLMSG_ERROR => {
+                let error = number(message, 0).map_or(0, i32::from_ne_bytes);
+                return Err(io::Error::from_raw_os_error(error.saturating_neg()));
+            }
+            _ => sockets.extend(read_socket(message)),
+        }
+        bytes = bytes.get(aligned(length)..).unwrap_or_default();
+    }
+    Ok(false)
+}
+
+/// `struct inet_diag_msg` and its attributes; none without `struct tcp_info`.
+fn read_socket(message: &[u8]) -> Option<Socket> {
+    let mut socket = Socket {
+        cookie: u64::from_ne_bytes(number(message, 44)?),
+        local_port: u16::from_be_bytes(number(message, 4)?),
+        peer: (address(message)?, u16::from_be_bytes(number(message, 6)?)),
+        congestion: String::new(),
+        acknowledged: 0,
+        retransmitted: 0,
+        window: 0,
+        rtt_microseconds: 0,
+    };
+    let mut has_info = false;
+    let mut attributes = message.get(MESSAGE..)?;
+    while let Some(length) = number(attributes, 0).map(u16::from_ne_bytes) {
+        let length = usize::from(length);
+        let (Some(kind), Some(value)) = (number(attributes, 2), attributes.get(4..length)) else {
+            break;
+        };
+        match u16::from_ne_bytes(kind) {
+            INET_DIAG_INFO => has_info = read_info(value, &mut socket).is_some(),
+            INET_DIAG_CONG => {
+                let value = &value[..value.len().min(LONGEST_NAME)];
+                let text = value.split(|byte| *byte == 0).next().unwrap_or_default();
+                socket.congestion = String::from_utf8_lossy(text).into_owned();
+            }
+            _ => {}
+        }
+        attributes = attributes.get(aligned(length)..).unwrap_or_default();
+    }
+    has_info.then_some(socket)
+}
+
+fn address(message: &[u8]) -> Option<IpAddr> {
+    let to: [u8; 16] = number(message, 24)?;
+    match *message.first()? {
+        AF_INET => Some(Ipv4Addr::new(to[0], to[1], to[2], to[3]).into()),
+        AF_INET6 => Some(Ipv6Addr::from(to).to_canonical()),
+        _ => None,
+    }
+}
+
+/// Offsets of `struct tcp_info` in `linux/tcp.h`, which only ever grew.
+fn read_info(info: &[u8], socket: &mut Socket) -> Option<()> {
+    let word = |at| number(info, at).map(u32::from_ne_bytes);
+    let (segment, window) = (word(16)?, word(80)?);
+    socket.window = u64::from(segment) * u64::from(window);
+    socket.rtt_microseconds = word(68)?;
+    socket.retransmitted = word(100)?.into();
+    socket.acknowledged = u64::from_ne_bytes(number(info, 120)?);
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A message of this kind with this content.
+    fn message(kind: u16, content: &[u8]) -> Vec<u8> {
+        let length = (HEADER + content.len()) as u32;
+        let mut bytes = length.to_ne_bytes().to_vec();
+        bytes.extend(kind.to_ne_bytes());
+        bytes.resize(HEADER, 0);
+        bytes.extend(content);
+        bytes
+    }
+
+    fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+        let mut bytes = ((4 + value.len()) as u16).to_ne_bytes().to_vec();
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend(value);
+        bytes.resize(aligned(bytes.len()), 0);
+        bytes
+    }
+
+    /// A socket from port 20000 to 192.0.2.7:4960.
+    fn socket() -> Vec<u8> {
+        let mut content = vec![0; MESSAGE];
+        content[0] = AF_INET;
+        content[4..6].copy_from_slice(&20_000_u16.to_be_bytes());
+        content[6..8].copy_from_slice(&4960_u16.to_be_bytes());
+        content[24..28].copy_from_slice(&[192, 0, 2, 7]);
+        content[44..52].copy_from_slice(&99_u64.to_ne_bytes());
+        let mut info = vec![0; 240];
+        for (at, value) in [(16, 1448_u32), (68, 100_000), (80, 10), (100, 3)] {
+            info[at..at + 4].copy_from_slice(&value.to_ne_bytes());
+        }
+        info[120..128].copy_from_slice(&5000_u64.to_ne_bytes());
+        content.extend(attribute(INET_DIAG_INFO, &info));
+        content.extend(attribute(INET_DIAG_CONG, b"cubic\0"));
+        message(20, &content)
+    }
+
+    #[test]
+    fn a_socket_is_read_from_its_offsets() {
+        let mut sockets = Vec::new();
+        let mut bytes = socket();
+        bytes.extend(message(NLMSG_DONE, &[0; 4]));
+        assert!(read_answer(&bytes, &mut sockets).unwrap());
+        let wanted = Socket {
+            cookie: 99,
+            local_port: 20_000,
+            peer: ([192, 0, 2, 7].into(), 4960),
+            congestion: "cubic".to_owned(),
+            acknowledged: 5000,
+            retransmitted: 3,
+            window: 14_480,
+            rtt_microseconds: 100_000,
+        };
+        assert_eq!(sockets, [wanted]);
+    }
+
+    #[test]
+    fn what_ends_anywhere_is_refused_or_no_socket() {
+        let whole = socket();
+        for end in 0..whole.len() {
+            let mut sockets = Vec::new();
+            assert!(read_answer(&whole[..end], &mut sockets).is_err(), "{end}");
+            // The same where the message says that it is as short.
+            let mut bytes = whole[..end].to_vec();
+            if end >= HEADER {
+                bytes[..4].copy_from_slice(&(end as u32).to_ne_bytes());
+                assert!(!read_answer(&bytes, &mut sockets).unwrap());
+            }
+            assert!(sockets.iter().all(|socket| socket.acknowledged == 5000));
+        }
+    }
+
+    #[test]
+    fn refusals_are_errors_of_the_system() {
+        let mut sockets = Vec::new();
+        let refused = message(NLMSG_ERROR, &(-13_i32).to_ne_bytes());
+        let error = read_answer(&refused, &mut sockets).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(13));
+        assert!(read_answer(&[], &mut sockets).is_err());
+        assert!(read_answer(&[0; 16], &mut sockets).is_err());
+        assert!(read_answer(&message(NLMSG_DONE, &[]), &mut sockets).unwrap());
+    }
+}

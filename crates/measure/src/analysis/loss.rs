@@ -1,0 +1,245 @@
+//! Throughput over loss, and the law that fits it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use longhaul_units::BitRate;
+
+use crate::record::{Ended, Measures};
+use crate::runs::{Run, Runs};
+use crate::stats::{mean, standard_error};
+
+/// Beyond this share of the capacity it is the path that bounds, not the loss.
+const BOUND_BY_PATH: f64 = 0.9;
+
+/// Through two points every law passes.
+const FEWEST_POINTS: usize = 3;
+
+/// Runs that differ in nothing but their path's loss, at one round-trip time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LossLine {
+    /// Their configurations' short name.
+    pub label: String,
+    /// The round-trip time.
+    pub rtt: Duration,
+    /// What the path carries.
+    pub capacity: BitRate,
+    /// By ascending loss, each above zero.
+    pub points: Vec<LossPoint>,
+    /// None where loss bounds the throughput at fewer than three rates of it.
+    pub law: Option<LossLaw>,
+}
+
+/// Repetitions at one rate of loss.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LossPoint {
+    /// The share of packets lost at random, above 0 and at most 1.
+    pub loss: f64,
+    /// Mean throughput in bits per second.
+    pub mean: f64,
+    /// Its standard error in bits per second; none of one run.
+    pub standard_error: Option<f64>,
+    /// Repetitions.
+    pub runs: usize,
+}
+
+/// `rate = factor × loss^-exponent`, by least squares in logarithms.
+///
+/// Of such form are the laws of one stream: Mathis et al., "The macroscopic behavior of
+/// the TCP congestion avoidance algorithm" (1997), equation 3, with the exponent
+/// [`MATHIS_EXPONENT`]; CUBIC after RFC 9438, equation 5, with [`CUBIC_EXPONENT`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LossLaw {
+    /// Bits per second at a loss of 1, where the law means nothing any more.
+    pub factor: f64,
+    /// How fast it falls.
+    pub exponent: f64,
+    /// The exponent's standard error.
+    pub exponent_error: f64,
+    /// The standard deviation of the points from it, as a share of them.
+    pub residual: f64,
+    /// How many points it was fitted to: those that the path does not bound.
+    pub points: usize,
+}
+
+/// Of Reno: Mathis et al. (1997), equation 3.
+pub const MATHIS_EXPONENT: f64 = 0.5;
+
+/// Of CUBIC where it is not as slow as Reno: RFC 9438, equation 5.
+pub const CUBIC_EXPONENT: f64 = 0.75;
+
+impl LossLaw {
+    /// What fits best; none of fewer than three points.
+    pub fn fit(points: &[(f64, f64)]) -> Option<LossLaw> {
+        let usable = |(loss, rate): &&(f64, f64)| *loss > 0.0 && *rate > 0.0;
+        let logs = points.iter().filter(usable);
+        let logs: Vec<(f64, f64)> = logs.map(|(loss, rate)| (loss.ln(), rate.ln())).collect();
+        if logs.len() < FEWEST_POINTS {
+            return None;
+        }
+        let count = logs.len() as f64;
+        let centre_x = logs.iter().map(|(x, _)| x).sum::<f64>() / count;
+        let centre_y = logs.iter().map(|(_, y)| y).sum::<f64>() / count;
+        let spread: f64 = logs.iter().map(|(x, _)| (x - centre_x).powi(2)).sum();
+        if spread <= 0.0 {
+            return None;
+        }
+        let product = logs.iter().map(|(x, y)| (x - centre_x) * (y - centre_y));
+        let slope = product.sum::<f64>() / spread;
+        let distance = |(x, y): &(f64, f64)| (y - centre_y - slope * (x - centre_x)).powi(2);
+        // Two degrees of freedom are the law's own.
+        let residual = (logs.iter().map(distance).sum::<f64>() / (count - 2.0)).sqrt();
+        Some(LossLaw {
+            factor: (centre_y - slope * centre_x).exp(),
+            exponent: -slope,
+            exponent_error: residual / spread.sqrt(),
+            residual,
+            points: logs.len(),
+        })
+    }
+
+    /// Bits per second at a loss above zero.
+    pub fn rate(&self, loss: f64) -> f64 {
+        self.factor * loss.powf(-self.exponent)
+    }
+}
+
+impl LossLine {
+    fn of(label: String, rtt: Duration, capacity: BitRate, by_loss: &[(f64, Vec<f64>)]) -> Self {
+        let points: Vec<LossPoint> = by_loss
+            .iter()
+            .filter_map(|(loss, rates)| {
+                Some(LossPoint {
+                    loss: *loss,
+                    mean: mean(rates)?,
+                    standard_error: standard_error(rates),
+                    runs: rates.len(),
+                })
+            })
+            .collect();
+        let bound = BOUND_BY_PATH * capacity.bits_per_second();
+        // From there on loss bounds them all; what is below by chance before is none of them.
+        let by_loss = points.iter().rev().take_while(|point| point.mean < bound);
+        let by_loss: Vec<(f64, f64)> = by_loss.map(|point| (point.loss, point.mean)).collect();
+        LossLine {
+            label,
+            rtt,
+            capacity,
+            law: LossLaw::fit(&by_loss),
+            points,
+        }
+    }
+
+    /// What the law and the path allow, in bits per second; none without a law.
+    pub fn rate(&self, loss: f64) -> Option<f64> {
+        let law = self.law?;
+        Some(law.rate(loss).min(self.capacity.bits_per_second()))
+    }
+
+    /// In words.
+    pub fn sentence(&self) -> String {
+        let begin = format!("{} at {} ms", self.label, super::milliseconds(self.rtt));
+        match &self.law {
+            None => format!(
+                "{begin}: loss bounds it at fewer than {FEWEST_POINTS} of {} rates of loss, so that no \
+                 law is fitted",
+                self.points.len()
+            ),
+            Some(law) => format!(
+                "{begin}: throughput goes as loss to the power of {:.2} ± {:.2} (least squares over {} \
+                 rates of loss at which it is below {} % of the capacity; points are off by {:.0} %)",
+                -law.exponent,
+                law.exponent_error,
+                law.points,
+                BOUND_BY_PATH * 100.0,
+                law.residual * 100.0
+            ),
+        }
+    }
+}
+
+/// What the exponents mean.
+pub fn loss_laws() -> String {
+    format!(
+        "for one stream the power is -{MATHIS_EXPONENT} after Mathis et al. (1997), equation 3, and \
+         -{CUBIC_EXPONENT} for CUBIC after RFC 9438, equation 5; BBR has none"
+    )
+}
+
+/// Every line with two rates of loss or more, by round-trip time, name and streams.
+pub fn lines_over_loss(runs: &Runs) -> Vec<LossLine> {
+    let labels = runs.labels();
+    let mut groups: BTreeMap<(Duration, String), Vec<&Run>> = BTreeMap::new();
+    let usable = |run: &&Run| {
+        let own = &runs.configurations()[run.configuration];
+        run.ended == Ended::Done && own.loss > 0.0 && own.measures != Measures::Storage
+    };
+    for run in runs.runs().iter().filter(usable) {
+        let key = runs.configurations()[run.configuration].key_without_loss();
+        groups.entry((run.rtt, key)).or_default().push(run);
+    }
+    let lines = groups.into_iter().filter_map(|((rtt, _), own)| {
+        let first = own.first()?.configuration;
+        let mut by_loss: BTreeMap<u64, (f64, Vec<f64>)> = BTreeMap::new();
+        for run in &own {
+            let loss = runs.configurations()[run.configuration].loss;
+            // Numbers above zero are ordered as their bits are.
+            let rates = by_loss.entry(loss.to_bits()).or_insert((loss, Vec::new()));
+            rates.1.push(run.goodput.bits_per_second());
+        }
+        let configuration = &runs.configurations()[first];
+        let loss = configuration.traits.get("loss").cloned();
+        let label = labels[first].replacen(&format!(" loss={}", loss.unwrap_or_default()), "", 1);
+        let by_loss: Vec<(f64, Vec<f64>)> = by_loss.into_values().collect();
+        let streams = configuration.count("streams").unwrap_or_default();
+        let others = label.replacen(&format!(" streams={streams}"), "", 1);
+        let line = LossLine::of(label, rtt, configuration.capacity, &by_loss);
+        (line.points.len() > 1).then_some(((rtt, others, streams), line))
+    });
+    let mut lines: Vec<((Duration, String, u64), LossLine)> = lines.collect();
+    lines.sort_by(|(a, _), (b, _)| a.cmp(b));
+    lines.into_iter().map(|(_, line)| line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_law_is_found_again() {
+        let law = |loss: f64| 3e5 * loss.powf(-0.75);
+        let points = [1e-6, 1e-5, 1e-4, 1e-3].map(|loss| (loss, law(loss)));
+        let found = LossLaw::fit(&points).unwrap();
+        assert!((found.exponent - 0.75).abs() < 1e-9, "{found:?}");
+        assert!((found.factor / 3e5 - 1.0).abs() < 1e-9, "{found:?}");
+        assert!(found.residual < 1e-9 && found.exponent_error < 1e-9);
+        assert!((found.rate(1e-4) / law(1e-4) - 1.0).abs() < 1e-9);
+        assert_eq!(LossLaw::fit(&points[..2]), None);
+        assert_eq!(LossLaw::fit(&[(1e-4, 1.0); 5]), None);
+        assert_eq!(LossLaw::fit(&[(0.0, 1.0), (1e-4, 1.0), (1e-3, 0.0)]), None);
+    }
+
+    #[test]
+    fn scatter_is_told_as_a_regression_has_it() {
+        // x = ln loss is -3, -2, -1, 0; y = 2, 1.2, 0.9, 0.1. By hand: slope -0.6,
+        // squares of the distances 0.05 in all, so that s = sqrt(0.05/2) and the
+        // slope's error s/sqrt(5).
+        let points = [(-3.0, 2.0), (-2.0, 1.2), (-1.0, 0.9), (0.0, 0.1)];
+        let found = LossLaw::fit(&points.map(|(x, y): (f64, f64)| (x.exp(), y.exp()))).unwrap();
+        assert!((found.exponent - 0.6).abs() < 1e-9, "{found:?}");
+        let residual = (0.05_f64 / 2.0).sqrt();
+        assert!((found.residual - residual).abs() < 1e-9, "{found:?}");
+        assert!((found.exponent_error - residual / 5_f64.sqrt()).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_the_path_bounds_is_in_no_law() {
+        let capacity = BitRate::new(1e9).unwrap();
+        let rates = [(1e-6, 0.8e9), (1e-5, 0.95e9), (1e-4, 4e8), (1e-3, 1e8)];
+        let by_loss = rates.map(|(loss, rate)| (loss, vec![rate, rate]));
+        let rtt = Duration::from_millis(50);
+        let line = LossLine::of("x".to_owned(), rtt, capacity, &by_loss);
+        assert_eq!((line.points.len(), line.law), (4, None));
+        assert!(line.sentence().contains("no law"), "{}", line.sentence());
+    }
+}

@@ -1,0 +1,91 @@
+//! Throughput over loss with the fitted laws.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::figures::{MOST_SWEEPS, left_out};
+use crate::analysis::{Analysis, LossLine, loss_laws, milliseconds};
+use crate::plot::{LinePlot, Plot, PlotPoint, Series, line_plot, rate_unit};
+
+/// Points of a law that is drawn.
+const LAW_POINTS: u32 = 60;
+
+/// With fewer rates of loss there is nothing to draw.
+const FEWEST: usize = 3;
+
+/// One figure a round-trip time, of lines with three rates of loss or more.
+pub fn over_loss(analysis: &Analysis) -> Vec<Plot> {
+    let mut by_rtt: BTreeMap<Duration, Vec<&LossLine>> = BTreeMap::new();
+    for line in analysis
+        .over_loss
+        .iter()
+        .filter(|l| l.points.len() >= FEWEST)
+    {
+        by_rtt.entry(line.rtt).or_default().push(line);
+    }
+    let figures = by_rtt.into_iter().take(MOST_SWEEPS);
+    figures.map(|(rtt, lines)| figure(rtt, &lines)).collect()
+}
+
+fn figure(rtt: Duration, lines: &[&LossLine]) -> Plot {
+    let points = lines.iter().flat_map(|line| &line.points);
+    let (unit, scale) = rate_unit(points.clone().map(|point| point.mean).fold(0.0, f64::max));
+    let losses: BTreeSet<u64> = points.map(|point| point.loss.to_bits()).collect();
+    let mut capacities: Vec<f64> = lines.iter().map(|l| l.capacity.bits_per_second()).collect();
+    capacities.sort_by(f64::total_cmp);
+    capacities.dedup();
+    let title = format!("Throughput over loss at {} ms", milliseconds(rtt));
+    let svg = line_plot(&LinePlot {
+        title: title.clone(),
+        x_title: "share of segments lost at random, logarithmic".to_owned(),
+        y_title: format!("throughput ({unit})"),
+        series: lines.iter().map(|line| series(line, scale)).collect(),
+        x_labels: losses
+            .into_iter()
+            .map(f64::from_bits)
+            .map(|loss| (loss.log10(), format!("{loss:e}")))
+            .collect(),
+        levels: capacities
+            .iter()
+            .map(|capacity| (capacity / scale, "capacity".to_owned()))
+            .collect(),
+        has_markers: true,
+    });
+    Plot {
+        name: format!("loss-at-{}-us", rtt.as_micros()),
+        title,
+        caption: format!(
+            "Marks are means with their standard errors, lines the laws fitted to them: rate = factor × \
+             loss^power up to the capacity; no line where loss bounds fewer than three points. As to the \
+             power, {}.{}",
+            loss_laws(),
+            left_out(lines.len())
+        ),
+        svg,
+    }
+}
+
+fn series(line: &LossLine, scale: f64) -> Series {
+    let points = line.points.iter().map(|point| {
+        let error = point.standard_error.map(|error| error / scale);
+        let y = point.mean / scale;
+        PlotPoint {
+            x: point.loss.log10(),
+            y,
+            interval: error.map(|error| (y - error, y + error)),
+        }
+    });
+    let ends = line.points.first().zip(line.points.last());
+    let curve = ends.into_iter().flat_map(|(first, last)| {
+        let (from, to) = (first.loss.log10(), last.loss.log10());
+        (0..=LAW_POINTS).filter_map(move |step| {
+            let x = from + (to - from) * f64::from(step) / f64::from(LAW_POINTS);
+            Some((x, line.rate(10_f64.powf(x))? / scale))
+        })
+    });
+    Series {
+        label: line.label.clone(),
+        points: points.collect(),
+        curve: Some(curve.collect()),
+    }
+}
