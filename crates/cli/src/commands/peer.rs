@@ -63,7 +63,7 @@ impl Peer {
             }
             (Endpoint::Ssh(remote), Reach::Direct | Reach::Through) => {
                 let name = remote.destination.clone();
-                let met = Met::new(introduction, name, arguments.timeout)?;
+                let met = Met::new(introduction, name, arguments)?;
                 Ok(Peer::Met(Arc::new(met)))
             }
             _ => Err(Stop::new(Exit::Usage, "this path is not at the other host")),

@@ -72,6 +72,8 @@ impl Transfer {
         }
         self.wake_everybody(&shared);
         drop(shared);
+        // What each path carried is asked for while its sockets are there.
+        self.observe();
         self.stop_flows();
         self.wait_for_streams(leaving);
         let shared = self.lock();
