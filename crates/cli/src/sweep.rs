@@ -38,7 +38,7 @@ use crate::arguments::SweepArguments;
 use crate::messages::{Exit, Stop, say};
 use dataset::{Set, Shape};
 use estimate::Estimate;
-use file::{Method, SweepFile};
+use file::{Method, SweepFile, Unread};
 use ledger::Ledger;
 use outcome::About;
 use plan::{Cell, Plan, Planned};
@@ -56,7 +56,11 @@ fn local(text: String) -> Stop {
 /// Runs a sweep, or goes on with it.
 pub fn run(arguments: &SweepArguments) -> Result<Exit, Stop> {
     let usage = |text: String| Stop::new(Exit::Usage, text);
-    let mut file = file::read(&arguments.file).map_err(usage)?;
+    let file = file::read(&arguments.file);
+    let mut file = file.map_err(|unread| match unread {
+        Unread::Closed(text) => local(text),
+        Unread::Wrong(text) => usage(text),
+    })?;
     file.choose(&arguments.methods, arguments.repetitions)
         .map_err(usage)?;
     file.choose_paths(&arguments.paths).map_err(usage)?;
@@ -196,6 +200,18 @@ impl<'a> Sweep<'a> {
     /// Runs what is not done.
     fn go_on(&mut self) -> Result<Exit, Stop> {
         let all = self.plan.runs.len();
+        if self
+            .plan
+            .runs
+            .iter()
+            .all(|run| self.ledger.has(&self.id(*run)))
+        {
+            let output = self.output.display();
+            say(&format!(
+                "all {all} runs are in {output} already: `longhaul profile {output}` says what they \
+                 say"
+            ));
+        }
         for (place, run) in self.plan.runs.iter().enumerate() {
             let cell = &self.plan.cells[run.cell];
             if self.is_left_out(cell) || self.ledger.has(&self.id(*run)) {
