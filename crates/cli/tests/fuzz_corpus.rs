@@ -95,6 +95,7 @@ fn save_speeches() {
         to: "dtn9:".into(),
         began: 1_790_000_000,
         state: State::Ended(2),
+        compares: true,
     };
     for (name, told) in [
         ("named", Told::Named("0a1b2c3d".into())),
@@ -113,6 +114,7 @@ fn save_speeches() {
         ("ended", Told::Ended(130)),
         ("listed", Told::Listed(listed)),
         ("failed", Told::Failed("no answer".into())),
+        ("absent", Told::Absent),
     ] {
         corpus::save("job_speech", name, &speech::frame_of(&told).unwrap());
         let body = minicbor::to_vec(&told).unwrap();
@@ -134,6 +136,7 @@ fn save_speeches() {
         ("begin", Order::Begin(begin)),
         ("follow", Order::Follow(follow)),
         ("cancel", Order::Cancel),
+        ("limit", Order::Limit(50_000_000)),
     ] {
         corpus::save("job_speech", name, &speech::frame_of(&order).unwrap());
         let body = minicbor::to_vec(&order).unwrap();

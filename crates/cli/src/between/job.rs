@@ -22,7 +22,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use longhaul_engine::net::token::fill_random;
 
 use super::speech::{
-    self, Channel, Follow, Listed, MAXIMUM_SAID_BYTES, ShownProgress, State, Told, is_name,
+    self, Begin, Channel, Follow, Listed, MAXIMUM_SAID_BYTES, ShownProgress, State, Told, is_name,
 };
 use crate::report::Outlet;
 
@@ -51,6 +51,7 @@ pub struct Job {
     happened: Mutex<Happened>,
     changed: Condvar,
     cancel: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    limit: OnceLock<Box<dyn Fn(u64) + Send + Sync>>,
     /// It was cancelled, perhaps before anything could be.
     cancelled: AtomicBool,
 }
@@ -295,7 +296,7 @@ impl Job {
     /// # Errors
     ///
     /// Where the state directory cannot be written.
-    pub fn create(from: &str, to: &str) -> io::Result<(Arc<Job>, UnixListener)> {
+    pub fn create(begin: &Begin) -> io::Result<(Arc<Job>, UnixListener)> {
         make_private(&jobs_directory()?)?;
         // What cannot be removed is in nobody's way.
         let _ = prune();
@@ -309,10 +310,11 @@ impl Job {
         let listed = Listed {
             name: name.clone(),
             host: crate::commands::run::host_name(),
-            from: from.to_owned(),
-            to: to.to_owned(),
+            from: begin.from.clone(),
+            to: begin.to.clone(),
             began: seconds_now(),
             state: State::Running,
+            compares: begin.compares(),
         };
         keep(
             &place.join("record"),
@@ -328,6 +330,7 @@ impl Job {
             happened: Mutex::default(),
             changed: Condvar::new(),
             cancel: OnceLock::new(),
+            limit: OnceLock::new(),
             cancelled: AtomicBool::new(false),
         }
     }
@@ -463,6 +466,20 @@ impl Job {
         let _ = self.cancel.set(Box::new(cancel));
         if self.cancelled.load(Ordering::SeqCst) {
             self.cancel();
+        }
+    }
+
+    /// What binds it to a rate.
+    pub fn limit_by(&self, limit: impl Fn(u64) + Send + Sync + 'static) {
+        // There is one way.
+        let _ = self.limit.set(Box::new(limit));
+    }
+
+    /// Binds it to so many bytes per second from now on, where it runs; 0: to
+    /// none.
+    pub fn limit(&self, bytes_per_second: u64) {
+        if let Some(limit) = self.limit.get() {
+            limit(bytes_per_second);
         }
     }
 

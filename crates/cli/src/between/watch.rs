@@ -2,7 +2,6 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::drive::why_gone;
@@ -77,11 +76,17 @@ impl Watched {
             errors: 0,
             progress: manner.progress(),
         };
-        say(&self.channel, &Order::Follow(follow)).map_err(|_| self.lost())?;
+        // One that is not there has said so, and ended, before it could be asked.
+        let asked = say(&self.channel, &Order::Follow(follow));
         let mut screen = Screen::default();
         loop {
             let told = hear(&self.channel).map_err(|_| self.lost())?;
-            match told.ok_or_else(|| self.lost())? {
+            let told = told.ok_or_else(|| self.lost())?;
+            let is_answer = matches!(told, Told::Absent | Told::Failed(_) | Told::Listed(_));
+            if asked.is_err() && !is_answer {
+                return Err(self.lost());
+            }
+            match told {
                 Told::Said(..) if manner.silent => {}
                 Told::Said(channel, at, bytes) => screen.show(channel, at, &bytes),
                 Told::Progress(text) if manner.json => screen.event(&text),
@@ -93,9 +98,16 @@ impl Watched {
                 }
                 Told::Failed(text) => return Err(Stop::new(Exit::Connection, shown(&text))),
                 Told::Listed(listed) => return Err(why_gone(&listed)),
+                Told::Absent => return Err(self.absent()),
                 Told::Running | Told::Named(_) => {}
             }
         }
+    }
+
+    fn absent(&self) -> Stop {
+        let (name, host) = (&self.name, &self.host);
+        let text = format!("{host} has no job {name}: `longhaul jobs {host}` lists them");
+        Stop::new(Exit::Usage, text)
     }
 
     fn lost(&self) -> Stop {
@@ -111,23 +123,41 @@ impl Watched {
 /// SIGINT and SIGTERM cancel the job at the other end of a channel; a second one
 /// leaves it to itself.
 pub fn cancel_at_signal(channel: &UnixStream) {
-    use signal_hook::consts::{SIGINT, SIGTERM};
-    let signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]);
-    let (Ok(mut signals), Ok(channel)) = (signals, channel.try_clone()) else {
+    let Ok(channel) = channel.try_clone() else {
         return;
     };
-    let told = Arc::new(AtomicBool::new(false));
-    let watcher = std::thread::Builder::new().name("signals".into());
-    let watch = move || {
-        for _ in signals.forever() {
-            if told.swap(true, Ordering::Relaxed) {
-                clear_line();
-                std::process::exit(i32::from(Exit::Interrupted.code()));
-            }
-            // Where the channel is lost, that is heard and said.
-            let _ = say(&channel, &Order::Cancel);
+    let told = AtomicBool::new(false);
+    at_signal(move || {
+        if told.swap(true, Ordering::Relaxed) {
+            clear_line();
+            std::process::exit(i32::from(Exit::Interrupted.code()));
         }
+        // Where the channel is lost, that is heard and said.
+        let _ = say(&channel, &Order::Cancel);
+    });
+}
+
+/// SIGINT and SIGTERM end this command and leave the job, which was there
+/// before it, to itself.
+pub fn leave_at_signal(watched: &Watched) {
+    let (name, host) = (watched.name.clone(), watched.host.clone());
+    at_signal(move || {
+        messages::say(&format!(
+            "{name} goes on at {host}: `longhaul attach {host}:{name}` shows it again, `longhaul \
+             cancel {host}:{name}` ends it"
+        ));
+        std::process::exit(i32::from(Exit::Interrupted.code()));
+    });
+}
+
+/// Does something at every SIGINT and SIGTERM.
+fn at_signal(what: impl Fn() + Send + 'static) {
+    use signal_hook::consts::{SIGINT, SIGTERM};
+    let Ok(mut signals) = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]) else {
+        return;
     };
+    let watcher = std::thread::Builder::new().name("signals".into());
+    let watch = move || signals.forever().for_each(|_| what());
     if let Err(error) = watcher.spawn(watch) {
         messages::say(&format!(
             "an interrupt will end this command alone: {error}"

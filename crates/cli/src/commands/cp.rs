@@ -5,6 +5,7 @@ use longhaul_proto::block::Codec;
 use longhaul_proto::digest::Integrity;
 use longhaul_proto::handshake::{Landing, Purport};
 
+use super::here::Here;
 use super::run::{Fixed, Task, layer_settings, remote_flows};
 use super::stream;
 use crate::arguments::{BandwidthLimit, CopyArguments, IntegrityArgument, LayerArguments};
@@ -79,8 +80,7 @@ pub fn task(arguments: CopyArguments) -> Result<Task, Stop> {
     };
     let remote_flows = remote_flows(&layers);
     let stream = stream::source(&sources, &mut settings);
-    // Two files would be mixed in one stream.
-    let recursive = arguments.recursive && destination != Endpoint::Standard;
+    let recursive = arguments.recursive;
     let copy_links = arguments.copy_links;
     let connection = arguments.connection;
     Ok(Task {
@@ -97,6 +97,7 @@ pub fn task(arguments: CopyArguments) -> Result<Task, Stop> {
         },
         connection,
         stream,
+        here: Here::default(),
         introduction: None,
     })
 }
