@@ -209,6 +209,7 @@ const PROBE_EXAMPLES: &str = "Examples:
 const SERVE_EXAMPLES: &str = "Examples:
   longhaul serve --root /srv/data --write
   longhaul serve --root /srv/data --ports 50000-50009
+  longhaul serve --root /srv/data --allow-dial=dtn9.example.org
   longhaul serve --listen 0.0.0.0:4960 --principals /etc/longhaul/principals.toml";
 
 const SWEEP_EXAMPLES: &str = "Examples:

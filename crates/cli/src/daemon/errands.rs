@@ -29,7 +29,7 @@ use crate::between::job::make_private;
 use crate::between::speech::is_name;
 use crate::messages::say;
 
-/// Processes that run for principals at the same time, jobs among them.
+/// What is under way for principals at the same time, jobs among it.
 const MOST_ERRANDS: usize = 64;
 
 /// Those beyond which no further job begins, so that one can still be looked at
@@ -63,6 +63,11 @@ impl Drop for Held {
     fn drop(&mut self) {
         self.0.errands.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+fn busy() -> Refused {
+    let text = "the daemon runs as many jobs as it may: try again later";
+    refused(Refusal::Busy, text)
 }
 
 /// What an errand came to.
@@ -123,7 +128,10 @@ impl Daemon {
         drop(visitor.ticket.take());
         let mut words = vec!["remote".to_owned()];
         match &errand.what {
-            Task::Reach(target) => return reach(&jobs.dialing, target).map(|()| Came::Done),
+            Task::Reach(target) => {
+                let _held = Held::take(self, MOST_ERRANDS).ok_or_else(busy)?;
+                return reach(&jobs.dialing, target).map(|()| Came::Done);
+            }
             Task::Drive if jobs.dialing == Dialing::Never => {
                 let text = "this daemon runs no copies with another: have it started with \
                             --allow-dial";
@@ -158,10 +166,7 @@ impl Daemon {
             let text = "the daemon cannot keep a job: its administrator finds why in its log";
             refused(Refusal::Path, text)
         };
-        let held = Held::take(self, most).ok_or_else(|| {
-            let text = "the daemon runs as many jobs as it may: try again later";
-            refused(Refusal::Busy, text)
-        })?;
+        let held = Held::take(self, most).ok_or_else(busy)?;
         let own = prepare(&jobs.directory, principal).map_err(|error| failed(&error))?;
         let (near, far) = UnixStream::pair().map_err(|error| failed(&error))?;
         let output = far.try_clone().map_err(|error| failed(&error))?;
