@@ -78,8 +78,13 @@ pub trait Outlet: Send + Sync {
 
 impl Report {
     /// A report.
-    pub fn new(json: bool, quiet: bool, manifest: Option<PathBuf>) -> Result<Report, Stop> {
-        let manifest = manifest.map(Manifest::new).transpose()?;
+    pub fn new(
+        json: bool,
+        quiet: bool,
+        manifest: Option<(PathBuf, String)>,
+    ) -> Result<Report, Stop> {
+        let manifest = manifest.map(|(file, named)| Manifest::new(file, named));
+        let manifest = manifest.transpose()?;
         let shared = Shared {
             json,
             quiet,

@@ -148,7 +148,6 @@ fn what_fails_is_said_here_with_its_exit_code() {
         .expect(2)
         .says(&["socket"]);
     for (line, text) in [
-        (["--manifest", "x", "left:data", "right:"], "--manifest"),
         (["--bind", "127.0.0.1", "left:data", "right:"], "--bind"),
         (["--detach", "-r", "left:data", "."], "--detach"),
     ] {

@@ -126,11 +126,13 @@ fn save_speeches() {
         to: "b:y".into(),
         reach: Reach::Through,
         host: "a".into(),
+        manifest: Some("data.b3".into()),
     };
     let follow = Follow {
         output: 1,
         errors: 2,
         progress: ShownProgress::Json,
+        manifest: true,
     };
     for (name, order) in [
         ("begin", Order::Begin(begin)),

@@ -1,5 +1,7 @@
 //! Copies between two remote hosts, and the jobs that run them.
 
+use std::path::PathBuf;
+
 use clap::Args;
 
 use super::{ChangedLimit, ConnectionArguments};
@@ -43,6 +45,9 @@ pub struct AttachArguments {
     /// Show no progress.
     #[arg(short, long)]
     pub quiet: bool,
+    /// Write the manifest of a copy that was begun with --manifest to this file.
+    #[arg(long, value_name = "FILE")]
+    pub manifest: Option<PathBuf>,
     /// Bind the copy to this rate from now on, as `cp --bwlimit` takes it; or none.
     #[arg(long, value_name = "RATE")]
     pub bwlimit: Option<ChangedLimit>,

@@ -109,10 +109,14 @@ fn carry_out(
         Ok(()) => {
             // Without a thread he hears that his channel ends, and attaches.
             let _ = follower::start(&job, channel);
-            finish(work(&job, (asked, principal), introduction))
+            let named = begin.manifest.clone();
+            finish(work(&job, (asked, principal), (introduction, named)))
         }
         Err(_) => Exit::Interrupted,
     };
+    if begin.manifest.is_some() {
+        job.conclude_manifest(matches!(exit, Exit::Done | Exit::Partial));
+    }
     end(&job, kept, exit);
     outward.drain(LAST_WORDS);
     Ok(Exit::Done)
@@ -162,11 +166,15 @@ fn parse(begin: &Begin) -> Result<Work, Stop> {
 
 fn work(
     job: &Arc<Job>,
-    (work, principal): (Work, Option<Arc<Principal>>),
-    introduction: Introduction,
+    (mut work, principal): (Work, Option<Arc<Principal>>),
+    (introduction, manifest): (Introduction, Option<String>),
 ) -> Result<Exit, Stop> {
+    let manifest = manifest.map(|named| (job.manifest(), named));
+    if let (Work::Copy(arguments), Some((file, _))) = (&mut work, &manifest) {
+        arguments.manifest = Some(file.clone());
+    }
     let report = match &work {
-        Work::Copy(arguments) => Report::new(arguments.json, arguments.quiet, None)?
+        Work::Copy(arguments) => Report::new(arguments.json, arguments.quiet, manifest)?
             .naming(arguments.verbose)
             .bound_to(arguments.bwlimit),
         Work::Verify(arguments) => Report::new(arguments.json, arguments.quiet, None)?,
@@ -197,6 +205,8 @@ fn keep(job: &Arc<Job>, channel: Channel) -> io::Result<JoinHandle<()>> {
     match channel {
         Channel::Output => rustix::stdio::dup2_stdout(&into)?,
         Channel::Errors => rustix::stdio::dup2_stderr(&into)?,
+        // These are files from the beginning.
+        Channel::Manifest | Channel::RawManifest => {}
     }
     let job = Arc::clone(job);
     let thread = std::thread::Builder::new().name("output".into());

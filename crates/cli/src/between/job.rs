@@ -5,6 +5,7 @@
 //! jobs/NAME/record    what is listed of it
 //!           output    what it said on standard output, so far
 //!           errors    and on standard error
+//!           manifest  the digests, of a copy that came to its end; and manifest.raw
 //!           control   the socket of whoever follows, as long as it runs
 //!           outcome   how it ended
 //! ```
@@ -60,7 +61,7 @@ pub struct Job {
 #[derive(Debug, Default)]
 struct Happened {
     /// Bytes in the files.
-    said: [u64; 2],
+    said: [u64; CHANNELS.len()],
     running: bool,
     line: Newest,
     event: Newest,
@@ -87,7 +88,7 @@ impl Newest {
 /// How far somebody who follows has come.
 #[derive(Debug)]
 pub struct Seen {
-    said: [u64; 2],
+    said: [u64; CHANNELS.len()],
     shown: ShownProgress,
     running: bool,
     progress: u64,
@@ -99,8 +100,10 @@ pub struct Seen {
 impl Seen {
     /// What he has already.
     pub fn new(follow: Follow, gone: Arc<AtomicBool>) -> Seen {
+        // Who does not want it has it all.
+        let manifest = if follow.manifest { 0 } else { u64::MAX };
         Seen {
-            said: [follow.output, follow.errors],
+            said: [follow.output, follow.errors, manifest, manifest],
             shown: follow.progress,
             running: false,
             progress: 0,
@@ -261,7 +264,7 @@ fn surplus(ended: &[(PathBuf, u64, u64)], now: u64) -> Vec<&Path> {
 }
 
 /// Bytes that a job said, by its files.
-fn said_at(place: &Path) -> [u64; 2] {
+fn said_at(place: &Path) -> [u64; CHANNELS.len()] {
     CHANNELS.map(|channel| {
         let kept = fs::metadata(place.join(file_of(channel)));
         kept.map_or(0, |kept| kept.len())
@@ -274,12 +277,22 @@ pub fn seconds_now() -> u64 {
     since.map_or(0, |since| since.as_secs())
 }
 
-const CHANNELS: [Channel; 2] = [Channel::Output, Channel::Errors];
+const CHANNELS: [Channel; 4] = [
+    Channel::Output,
+    Channel::Errors,
+    Channel::Manifest,
+    Channel::RawManifest,
+];
+
+/// What a job says while it runs.
+const OUTPUTS: [Channel; 2] = [Channel::Output, Channel::Errors];
 
 fn index_of(channel: Channel) -> usize {
     match channel {
         Channel::Output => 0,
         Channel::Errors => 1,
+        Channel::Manifest => 2,
+        Channel::RawManifest => 3,
     }
 }
 
@@ -287,6 +300,8 @@ fn file_of(channel: Channel) -> &'static str {
     match channel {
         Channel::Output => "output",
         Channel::Errors => "errors",
+        Channel::Manifest => "manifest",
+        Channel::RawManifest => "manifest.raw",
     }
 }
 
@@ -301,7 +316,7 @@ impl Job {
         // What cannot be removed is in nobody's way.
         let _ = prune();
         let (name, place) = new_place()?;
-        for channel in CHANNELS {
+        for channel in OUTPUTS {
             let mut options = OpenOptions::new();
             options.write(true).create_new(true).mode(0o600);
             options.open(place.join(file_of(channel)))?;
@@ -390,7 +405,7 @@ impl Job {
             let bytes: &[u8] = match (full, channel) {
                 (false, _) => &buffer[..count],
                 (true, Channel::Errors) => NO_MORE,
-                (true, Channel::Output) => b"",
+                (true, _) => b"",
             };
             let written = open.write_all(bytes).is_ok();
             if written {
@@ -401,6 +416,27 @@ impl Job {
                 file = None;
             }
         }
+    }
+
+    /// Where its manifest is written.
+    pub fn manifest(&self) -> PathBuf {
+        self.place.join(file_of(Channel::Manifest))
+    }
+
+    /// The manifest is whole, and is told to those who follow; or it is none.
+    pub fn conclude_manifest(&self, whole: bool) {
+        for channel in [Channel::Manifest, Channel::RawManifest] {
+            let file = self.place.join(file_of(channel));
+            match whole {
+                true => {
+                    let bytes = fs::metadata(file).map_or(0, |kept| kept.len());
+                    self.lock().said[index_of(channel)] = bytes;
+                }
+                // Where there was none, none is left.
+                false => drop(fs::remove_file(file)),
+            }
+        }
+        self.changed.notify_all();
     }
 
     /// What whoever follows has not seen yet; waits until there is something.
@@ -569,17 +605,23 @@ mod tests {
     use super::*;
 
     fn job(place: &Path) -> Job {
-        for channel in CHANNELS {
+        for channel in OUTPUTS {
             File::create(place.join(file_of(channel))).unwrap();
         }
         Job::at(place.to_owned(), "00000000".into())
     }
 
+    const FOLLOW: Follow = Follow {
+        output: 0,
+        errors: 0,
+        progress: ShownProgress::None,
+        manifest: true,
+    };
+
     fn seen(shown: ShownProgress) -> Seen {
         let follow = Follow {
-            output: 0,
-            errors: 0,
             progress: shown,
+            ..FOLLOW
         };
         Seen::new(follow, Arc::default())
     }
@@ -613,6 +655,27 @@ mod tests {
         assert_eq!(job.next(&mut late), Some(Told::Ended(3)));
         assert_eq!(job.next(&mut late), None);
         assert_eq!(outcome_of(place.path()), Some(3));
+    }
+
+    #[test]
+    fn a_manifest_is_told_once_it_is_whole() {
+        let place = tempfile::tempdir().unwrap();
+        let job = job(place.path());
+        fs::write(job.manifest(), "digest  name\n").unwrap();
+        job.conclude_manifest(true);
+        job.end(0);
+        let told = Told::Said(Channel::Manifest, 0, b"digest  name\n".to_vec());
+        assert_eq!(job.next(&mut seen(ShownProgress::None)), Some(told));
+        let mut other = Seen::new(
+            Follow {
+                manifest: false,
+                ..FOLLOW
+            },
+            Arc::default(),
+        );
+        assert_eq!(job.next(&mut other), Some(Told::Ended(0)));
+        job.conclude_manifest(false);
+        assert!(!job.manifest().exists());
     }
 
     #[test]

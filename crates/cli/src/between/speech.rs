@@ -56,6 +56,10 @@ pub struct Begin {
     /// What the user calls the host that runs it.
     #[n(4)]
     pub host: String,
+    /// The file that the digests of all files shall come to, as the user named
+    /// it.
+    #[n(5)]
+    pub manifest: Option<String>,
 }
 
 impl Begin {
@@ -95,6 +99,9 @@ pub struct Follow {
     /// How he sees progress.
     #[n(2)]
     pub progress: ShownProgress,
+    /// He wants the manifest, where there is one.
+    #[cbor(n(3), default)]
+    pub manifest: bool,
 }
 
 /// How progress is shown.
@@ -122,6 +129,12 @@ pub enum Channel {
     /// Standard error.
     #[n(1)]
     Errors,
+    /// The manifest.
+    #[n(2)]
+    Manifest,
+    /// The names that a manifest cannot have.
+    #[n(3)]
+    RawManifest,
 }
 
 /// What is told of a job.
@@ -233,8 +246,9 @@ impl Speech for Order {
     fn is_valid(&self) -> bool {
         match self {
             Order::Begin(begin) => {
-                let names = [&begin.from, &begin.to, &begin.host];
-                let named = names.iter().all(|name| name.len() <= MAXIMUM_NAME_BYTES);
+                let names = [&begin.from, &begin.to, &begin.host].into_iter();
+                let mut names = names.chain(&begin.manifest);
+                let named = names.all(|name| name.len() <= MAXIMUM_NAME_BYTES);
                 named && !begin.words.is_empty()
             }
             Order::Follow(_) | Order::Cancel | Order::Limit(_) => true,

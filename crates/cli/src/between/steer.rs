@@ -12,7 +12,7 @@ use super::job::seconds_now;
 use super::speech::{self, Begin, Listed, Order, Reach, State, Told};
 use super::started;
 use super::through::{Carried, End};
-use super::watch::{Left, Manner, Watched, cancel_at_signal};
+use super::watch::{Fetched, Left, Manner, Watched, cancel_at_signal};
 use super::words::{Asked, Sides, named};
 use crate::endpoint::{Endpoint, Remote, SshRemote};
 use crate::messages::{Exit, Stop, say};
@@ -260,6 +260,7 @@ pub fn begin_of(asked: &Asked<'_>, words: Vec<Vec<u8>>, reach: Reach, host: &str
         to: asked.paths.last().map_or(String::new(), |to| named(to)),
         reach,
         host: host.to_owned(),
+        manifest: asked.manifest.as_ref().map(|file| named(file.as_os_str())),
     }
 }
 
@@ -351,6 +352,9 @@ pub fn begin_job(
                     directory they are in, or use several commands";
         Stop::new(Exit::Usage, text)
     })?;
+    // Whoever only starts it fetches that later.
+    let wanted = asked.manifest.as_deref();
+    let manifest = Fetched::into(wanted.filter(|_| !asked.between.detach))?;
     let mut to = channel;
     to.write_all(&order).map_err(|_| ended(host))?;
     // From now on it would go on without this end.
@@ -376,6 +380,7 @@ pub fn begin_job(
         channel: channel.map_err(|error| Stop::because(Exit::Local, error))?,
         name,
         host: host.to_owned(),
+        manifest,
     };
     let left = watched.follow(Manner {
         json: asked.json,

@@ -1,7 +1,10 @@
 //! Shows here what a job says, to its end.
 
+use std::fs::File;
 use std::io::{self, IsTerminal, Write};
+use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::drive::why_gone;
@@ -10,6 +13,9 @@ use crate::messages::{self, Exit, Stop, clear_line, progress_line};
 
 /// A line of standard error that is longer is shown in pieces.
 const LONGEST_LINE: usize = 64 << 10;
+
+/// No manifest is longer: that of a thousand million files.
+const MAXIMUM_MANIFEST_BYTES: u64 = 1 << 40;
 
 /// How a job is shown.
 #[derive(Clone, Copy, Debug, Default)]
@@ -41,8 +47,55 @@ pub struct Watched {
     pub channel: UnixStream,
     /// Its name, and the host that runs it.
     pub name: String,
-    /// As ssh reaches it.
+    /// As it is reached.
     pub host: String,
+    /// Where its manifest goes.
+    pub manifest: Option<Fetched>,
+}
+
+/// A manifest that comes from a job.
+pub struct Fetched {
+    file: File,
+    path: PathBuf,
+}
+
+impl Fetched {
+    /// One for this file, which is tried now and not after hours of copying.
+    ///
+    /// # Errors
+    ///
+    /// Where it cannot be written.
+    pub fn into(path: Option<&Path>) -> Result<Option<Fetched>, Stop> {
+        let Some(path) = path else {
+            return Ok(None);
+        };
+        let file = File::create(path).map_err(|error| unwritten(path, &error))?;
+        let path = path.to_owned();
+        Ok(Some(Fetched { file, path }))
+    }
+
+    /// Some of it, or of the names that it cannot have, which go beside it.
+    fn write(&self, channel: Channel, at: u64, bytes: &[u8]) -> Result<(), Stop> {
+        let failed = |error| unwritten(&self.path, &error);
+        if at.saturating_add(bytes.len() as u64) > MAXIMUM_MANIFEST_BYTES {
+            let text = "the manifest is longer than any list of files";
+            return Err(Stop::new(Exit::Connection, text));
+        }
+        if channel != Channel::RawManifest {
+            return self.file.write_all_at(bytes, at).map_err(failed);
+        }
+        let mut name = self.path.as_os_str().to_owned();
+        name.push(".raw");
+        let mut options = File::options();
+        let options = options.write(true).create(true).truncate(at == 0);
+        let raw = options.open(name).map_err(failed)?;
+        raw.write_all_at(bytes, at).map_err(failed)
+    }
+}
+
+fn unwritten(path: &Path, error: &io::Error) -> Stop {
+    let text = format!("cannot write the manifest {}: {error}", path.display());
+    Stop::new(Exit::Local, text)
 }
 
 /// How it was left.
@@ -75,6 +128,7 @@ impl Watched {
             output: 0,
             errors: 0,
             progress: manner.progress(),
+            manifest: self.manifest.is_some(),
         };
         // One that is not there has said so, and ended, before it could be asked.
         let asked = say(&self.channel, &Order::Follow(follow));
@@ -88,6 +142,11 @@ impl Watched {
             }
             match told {
                 Told::Said(..) if manner.silent => {}
+                Told::Said(channel @ (Channel::Manifest | Channel::RawManifest), at, bytes) => {
+                    if let Some(manifest) = &self.manifest {
+                        manifest.write(channel, at, &bytes)?;
+                    }
+                }
                 Told::Said(channel, at, bytes) => screen.show(channel, at, &bytes),
                 Told::Progress(text) if manner.json => screen.event(&text),
                 Told::Progress(text) => progress_line(&shown(&text)),
@@ -178,7 +237,7 @@ impl Screen {
     fn show(&mut self, channel: Channel, at: u64, bytes: &[u8]) {
         let had = match channel {
             Channel::Output => &mut self.said[0],
-            Channel::Errors => &mut self.said[1],
+            _ => &mut self.said[1],
         };
         // What was said twice is shown once.
         let known = had.saturating_sub(at);
@@ -189,7 +248,7 @@ impl Screen {
         *had = at + bytes.len() as u64;
         match channel {
             Channel::Output => output(new),
-            Channel::Errors => {
+            _ => {
                 self.begun.extend_from_slice(new);
                 let whole = self.begun.iter().rposition(|byte| *byte == b'\n');
                 let whole = match whole {

@@ -26,7 +26,11 @@ fn copy(arguments: CopyArguments) -> Result<Exit, Stop> {
         return steer::run(&asked, &sides);
     }
     drop(asked);
-    let report = Report::new(arguments.json, arguments.quiet, arguments.manifest.clone())?;
+    let manifest = arguments.manifest.clone().map(|file| {
+        let named = file.display().to_string();
+        (file, named)
+    });
+    let report = Report::new(arguments.json, arguments.quiet, manifest)?;
     let report = report.naming(arguments.verbose).bound_to(arguments.bwlimit);
     task(arguments)?.run(&report)
 }

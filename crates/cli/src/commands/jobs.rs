@@ -14,7 +14,7 @@ use crate::arguments::{
 use crate::between::daemons;
 use crate::between::speech::{self, Listed, Order, State, Told, is_name, shown};
 use crate::between::started;
-use crate::between::watch::{Left, Manner, Watched, leave_at_signal};
+use crate::between::watch::{Fetched, Left, Manner, Watched, leave_at_signal};
 use crate::endpoint::{Endpoint, Remote};
 use crate::messages::{Exit, Stop, finish, say};
 use crate::ssh::command::{FarSide, Role};
@@ -37,7 +37,11 @@ pub fn attach(arguments: &AttachArguments) -> Exit {
         quiet: arguments.quiet,
         ..Manner::default()
     };
-    let followed = reach(&arguments.job, &arguments.connection).and_then(|(watched, _process)| {
+    let followed = reach(&arguments.job, &arguments.connection).and_then(|(found, _process)| {
+        let watched = Watched {
+            manifest: Fetched::into(arguments.manifest.as_deref())?,
+            ..found
+        };
         leave_at_signal(&watched);
         if let Some(limit) = arguments.bwlimit {
             let rate = limit.0.map_or(0, BandwidthLimit::bytes_per_second);
@@ -175,6 +179,7 @@ fn reach(
         channel,
         name: name.to_owned(),
         host,
+        manifest: None,
     };
     Ok((watched, process))
 }
