@@ -200,16 +200,13 @@ impl<'a> Sweep<'a> {
     /// Runs what is not done.
     fn go_on(&mut self) -> Result<Exit, Stop> {
         let all = self.plan.runs.len();
-        if self
-            .plan
-            .runs
-            .iter()
-            .all(|run| self.ledger.has(&self.id(*run)))
-        {
+        let mut runs = self.plan.runs.iter();
+        let some = runs.any(|run| self.ledger.has(&self.id(*run)));
+        if some && self.open(0).next().is_none() {
             let output = self.output.display();
             say(&format!(
-                "all {all} runs are in {output} already: `longhaul profile {output}` says what they \
-                 say"
+                "nothing is left to run: {output} has it; `longhaul profile {output}` tells what it \
+                 says"
             ));
         }
         for (place, run) in self.plan.runs.iter().enumerate() {
@@ -252,12 +249,17 @@ impl<'a> Sweep<'a> {
             || beside.clone().any(|m| self.left_out.contains(m))
     }
 
-    /// Time for what is not done from here on.
-    fn left(&self, from: usize) -> Duration {
+    /// What is not done from here on.
+    fn open(&self, from: usize) -> impl Iterator<Item = &Planned> {
         let rest = self.plan.runs.iter().skip(from);
-        let open = rest.filter(|run| {
+        rest.filter(|run| {
             !self.is_left_out(&self.plan.cells[run.cell]) && !self.ledger.has(&self.id(**run))
-        });
+        })
+    }
+
+    /// Time for it.
+    fn left(&self, from: usize) -> Duration {
+        let open = self.open(from);
         open.map(|run| self.estimate.of(&self.plan.cells[run.cell]))
             .sum()
     }

@@ -511,13 +511,23 @@ fn path(known: &Known<Measured>) -> Vec<Finding> {
                 )
             })
             .collect();
-        found.push(Finding {
-            // Where there is none the text says what to do.
-            remedy: (!remedies.is_empty()).then(|| remedies.join("; ")),
-            ..advice(one.topic, one.text.clone(), "")
-        });
+        let remedy = match remedies.is_empty() {
+            true => without_sysctl(one.topic).to_owned(),
+            false => remedies.join("; "),
+        };
+        found.push(advice(one.topic, one.text.clone(), remedy));
     }
     found
+}
+
+/// What to do where no sysctl would help.
+fn without_sysctl(topic: &str) -> &'static str {
+    match topic {
+        "queue" => "--nice, where others share the path; else none needed",
+        "processor" => "faster cores, or --data-security clear where the network is trusted",
+        "segment" => "look for a tunnel, and raise the MTU where it is yours",
+        _ => "none here: ask those who run the path",
+    }
 }
 
 /// A policer drops what is above a rate at once: loss, no queue, and streams
