@@ -19,7 +19,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use longhaul_engine::net::identity::Fingerprint;
 use longhaul_engine::net::principals::Fault;
 use longhaul_proto::block::Codec;
@@ -31,7 +31,7 @@ pub use analysis::{
 };
 pub use bench::{AllArguments, BenchCommand, BenchOptions};
 pub use between::{AttachArguments, BetweenArguments, CancelArguments, JobsArguments};
-pub use bwlimit::BandwidthLimit;
+pub use bwlimit::{BandwidthLimit, ChangedLimit};
 pub use doctor::DoctorArguments;
 pub use ls::ListArguments;
 pub use ports::Ports;
@@ -49,6 +49,49 @@ pub struct Arguments {
     pub command: Command,
 }
 
+impl Arguments {
+    /// Reads the command line.
+    ///
+    /// # Errors
+    ///
+    /// Where it makes no sense, or asked for help.
+    pub fn read() -> Result<Arguments, clap::Error> {
+        let matches = Arguments::shown().try_get_matches()?;
+        Arguments::from_arg_matches(&matches)
+    }
+
+    /// The command as its help shows it: a probe is of a daemon, which no ssh
+    /// reaches, and whoever looks after a job moves no data.
+    fn shown() -> clap::Command {
+        let hide = |command: clap::Command, options: &[&'static str]| {
+            options.iter().fold(command, |command, option| {
+                command.mut_arg(option, |argument| argument.hide(true))
+            })
+        };
+        let mut shown = Arguments::command();
+        shown = shown.mut_subcommand("probe", |probe| {
+            hide(
+                probe,
+                &["ssh", "remote_longhaul", "install_remote", "ports"],
+            )
+        });
+        for name in ["jobs", "attach", "cancel"] {
+            shown = shown.mut_subcommand(name, |command| {
+                let data = [
+                    "data_security",
+                    "congestion",
+                    "nice",
+                    "bind",
+                    "buffer",
+                    "ports",
+                ];
+                hide(command, &data)
+            });
+        }
+        shown
+    }
+}
+
 const EXIT_CODES: &str = "Exit codes: 0 all done; 1 usage; 2 some files failed, the others are \
 done; 3 connection; 4 authentication; 5 integrity (data differ); 6 this host or its disk; 7 a \
 newer run of the same transfer took over; 130 interrupted (the same command goes on).";
@@ -63,9 +106,12 @@ pub enum Command {
     )]
     Cp(CopyArguments),
     /// List the copies between two remote hosts that this user started.
-    #[command(after_help = "Examples:\n  longhaul jobs\n  longhaul jobs user@dtn7.example.org")]
+    #[command(
+        after_help = "Examples:\n  longhaul jobs\n  longhaul jobs user@dtn7.example.org\n  longhaul jobs longhaul://dtn9.example.org"
+    )]
     Jobs(JobsArguments),
     /// Follow a copy between two remote hosts to its end: the same output, summary and exit code.
+    /// Interrupted, it leaves the copy running.
     #[command(
         after_help = "Examples:\n  longhaul attach 5f0c2a9e\n  longhaul attach dtn7:5f0c2a9e"
     )]
@@ -164,6 +210,7 @@ const PROBE_EXAMPLES: &str = "Examples:
 const SERVE_EXAMPLES: &str = "Examples:
   longhaul serve --root /srv/data --write
   longhaul serve --root /srv/data --ports 50000-50009
+  longhaul serve --root /srv/data --allow-dial=dtn9.example.org
   longhaul serve --listen 0.0.0.0:4960 --principals /etc/longhaul/principals.toml";
 
 const SWEEP_EXAMPLES: &str = "Examples:
@@ -403,6 +450,17 @@ pub struct ServeArguments {
     /// Clients may ask for file data in clear: only for trusted networks.
     #[arg(long)]
     pub allow_clear: bool,
+    /// Copy with other daemons where a principal asks for it: connect to these hosts, or without
+    /// names to any but loopback and link-local addresses. Only a daemon whose key the principal
+    /// saw is spoken to [default: no host]
+    #[arg(
+        long,
+        value_name = "HOST,HOST",
+        num_args = 0..,
+        require_equals = true,
+        value_delimiter = ','
+    )]
+    pub allow_dial: Option<Vec<String>>,
     /// Memory for blocks in each session.
     #[arg(long, value_name = "SIZE", default_value = "64MiB")]
     pub memory: ByteCount,
@@ -500,11 +558,23 @@ fn parse_block_size(text: &str) -> Result<u32, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent() {
-        Arguments::command().debug_assert();
+        Arguments::shown().debug_assert();
+    }
+
+    #[test]
+    fn a_probe_says_nothing_of_ssh() {
+        let mut shown = Arguments::shown();
+        let mut help = |name: &str| {
+            let command = shown.find_subcommand_mut(name).unwrap();
+            command.render_long_help().to_string()
+        };
+        for option in ["--ssh", "--install-remote", "--ports"] {
+            assert!(!help("probe").contains(option), "{option}");
+            assert!(help("cp").contains(option), "{option}");
+        }
     }
 
     #[test]

@@ -6,6 +6,9 @@
 //! - [`steer`]: starts a job and brings both hosts together, from here
 //! - [`watch`]: shows here what a job says, to its end
 //! - [`through`]: carries channels through this host, where that is asked for
+//! - [`daemons`]: the same between two daemons, of which one runs the job
+//! - [`dialing`]: which hosts a daemon connects to
+//! - [`confined`]: what a job may that a daemon runs for a principal
 //! - [`vouch`]: has a daemon let in the host that runs a job
 //! - [`started`]: the jobs that were started from here
 //! - [`words`]: the command line of the job
@@ -14,6 +17,9 @@
 //! - [`job`]: what is kept of a job, and who follows it
 //! - [`follower`]: tells one who follows
 
+pub mod confined;
+pub mod daemons;
+pub mod dialing;
 pub mod drive;
 pub mod follower;
 pub mod job;

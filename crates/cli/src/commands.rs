@@ -6,6 +6,7 @@ pub mod clean;
 pub mod connection;
 pub mod cp;
 pub mod fingerprint;
+pub mod here;
 pub mod jobs;
 pub mod lab;
 pub mod ls;

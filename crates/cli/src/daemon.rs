@@ -3,12 +3,14 @@
 //! - [`setup`]: the daemon's key, principals and token
 //! - [`admission`]: what a stream's first frame asks for, and whether it may
 //! - [`calls`]: what a far side of SSH does beside its channel
+//! - [`errands`]: copies with another daemon, that a principal has it run
 //! - [`listing`]: what lies at a path, without a session
 //! - [`sessions`]: the sessions that run
 //! - [`vouched`]: hosts that a principal has let in
 
 mod admission;
 mod calls;
+mod errands;
 mod listing;
 mod sessions;
 mod setup;
@@ -30,14 +32,20 @@ use longhaul_engine::net::tls::TlsServer;
 use longhaul_units::ByteCount;
 
 use crate::arguments::ServeArguments;
+use crate::between::dialing::Dialing;
 use crate::messages::{Exit, Stop, finish, say};
 use admission::Visitor;
+pub use admission::{not_permitted, open_destination, open_source_of};
 pub use calls::Client;
+use errands::Jobs;
 use sessions::Sessions;
 use vouched::Vouched;
 
 /// How long a stranger may take for his first frame.
 const FIRST_FRAME: Duration = Duration::from_secs(10);
+
+/// How long a peer that was refused, or told all, may take to hear it.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// How long to wait where the system cannot accept a connection: without, the
 /// next try would fail at once, and the next.
@@ -69,6 +77,10 @@ pub struct Daemon {
     /// Listings that are being told.
     listings: AtomicUsize,
     vouched: Vouched,
+    /// Processes that run for principals.
+    errands: AtomicUsize,
+    /// What these need; none at the far side of SSH.
+    jobs: Option<Jobs>,
     stopping: AtomicBool,
     /// The only one who may come, where a single session is run for him.
     client: Option<Client>,
@@ -98,6 +110,11 @@ fn serve(arguments: ServeArguments) -> Result<Exit, Stop> {
         gate: Gate::new(GateLimits::default()),
         listings: AtomicUsize::new(0),
         vouched: Vouched::default(),
+        errands: AtomicUsize::new(0),
+        jobs: Some(Jobs {
+            directory: setup.state.join("jobs"),
+            dialing: Dialing::new(arguments.allow_dial.as_deref()),
+        }),
         stopping: AtomicBool::new(false),
         terms: Terms {
             allow_clear: arguments.allow_clear,
@@ -153,6 +170,8 @@ impl Daemon {
             gate: Gate::new(GateLimits::default()),
             listings: AtomicUsize::new(0),
             vouched: Vouched::default(),
+            errands: AtomicUsize::new(0),
+            jobs: None,
             stopping: AtomicBool::new(false),
             client: Some(client),
         })

@@ -73,6 +73,17 @@ pub enum EndpointError {
     /// What is before the colon is no host.
     #[error("{0}: write [USER@]HOST:PATH (a local file whose name has a colon: ./{0})")]
     Ssh(String),
+    /// A URL of something else.
+    #[error(
+        "{shown}: {scheme}:// is nothing that longhaul knows: write [USER@]HOST:PATH (over SSH), \
+         longhaul://HOST[:PORT]/PATH (a daemon) or a local path"
+    )]
+    Scheme {
+        /// What was written.
+        shown: String,
+        /// How it begins.
+        scheme: String,
+    },
     /// A shell would know whose home it is, we do not.
     #[error("{0}: ~USER is not looked up: write an absolute path")]
     Home(String),
@@ -108,6 +119,10 @@ impl Endpoint {
         if bytes.starts_with(b"longhaul:") {
             return Err(EndpointError::Url(shown()));
         }
+        if let Some(scheme) = scheme_of(bytes) {
+            let (shown, scheme) = (shown(), scheme.to_owned());
+            return Err(EndpointError::Scheme { shown, scheme });
+        }
         // As scp has it: a colon before the first slash names a host.
         let first = bytes.split(|&byte| byte == b'/').next().unwrap_or_default();
         if first.contains(&b':') {
@@ -137,6 +152,15 @@ impl Endpoint {
             Endpoint::Local(_) | Endpoint::Null | Endpoint::Zero(_) | Endpoint::Standard => None,
         }
     }
+}
+
+/// What a URL begins with, `://` after it; a host's absolute path has one slash.
+fn scheme_of(text: &[u8]) -> Option<&str> {
+    let end = text.windows(3).position(|three| three == b"://")?;
+    let scheme = std::str::from_utf8(&text[..end]).ok()?;
+    let rest = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+    let is_one = scheme.starts_with(|c: char| c.is_ascii_alphabetic()) && scheme.chars().all(rest);
+    is_one.then_some(scheme)
 }
 
 /// `[user@]host:path`; an IPv6 address is in brackets.
@@ -338,6 +362,18 @@ mod tests {
             Endpoint::Zero(ByteCount(1 << 20))
         );
         assert!(matches!(parse(":x"), Err(EndpointError::Ssh(_))));
+        for url in ["http://x/y", "ssh://u@h/x", "s3://b"] {
+            let refused = parse(url).unwrap_err().to_string();
+            let scheme = url.split_once('/').unwrap().0;
+            assert!(
+                refused.contains(&format!("{scheme}// is nothing")),
+                "{refused}"
+            );
+        }
+        assert_eq!(
+            parse("a/b://c").unwrap(),
+            Endpoint::Local(b"a/b://c".to_vec())
+        );
         assert!(matches!(parse("longhaul:///x"), Err(EndpointError::Url(_))));
         assert!(matches!(
             parse("longhaul://h:0/x"),

@@ -191,6 +191,20 @@ pub fn introduce(
         mortal: login_ends_processes(),
         ..own_greeting()
     })?;
+    await_introduction()
+}
+
+/// The same where nobody connects to this end: its key says it all.
+pub fn introduce_by_key(identity: &Identity) -> Result<Greeting, Stop> {
+    say_greeting(&Greeting {
+        key: identity.fingerprint().to_string(),
+        ..own_greeting()
+    })?;
+    await_introduction()
+}
+
+/// Hears who the other end is.
+fn await_introduction() -> Result<Greeting, Stop> {
     let heard = await_greeting(unbuffered_input().map_err(local)?, CLIENT);
     match heard {
         Ok(Line::Greeting(other)) => Ok(other),

@@ -36,8 +36,8 @@ struct Shared {
     /// What would be copied is named on standard output.
     names: bool,
     terminal: bool,
-    /// The rate that the transfer was bound to.
-    limit: Option<BandwidthLimit>,
+    /// The rate that the transfer is bound to.
+    limit: Mutex<Limit>,
     failed: AtomicU64,
     /// Failures that mean that data differ.
     differing: AtomicU64,
@@ -55,6 +55,15 @@ struct Shared {
     running: Mutex<Option<Weak<Transfer>>>,
 }
 
+/// The rate that a transfer is bound to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Limit {
+    /// The rate; none: it is not bound.
+    rate: Option<BandwidthLimit>,
+    /// It was another one before.
+    changed: bool,
+}
+
 /// Tells others how far a transfer is.
 pub trait Outlet: Send + Sync {
     /// It has begun.
@@ -69,13 +78,18 @@ pub trait Outlet: Send + Sync {
 
 impl Report {
     /// A report.
-    pub fn new(json: bool, quiet: bool, manifest: Option<PathBuf>) -> Result<Report, Stop> {
-        let manifest = manifest.map(Manifest::new).transpose()?;
+    pub fn new(
+        json: bool,
+        quiet: bool,
+        manifest: Option<(PathBuf, String)>,
+    ) -> Result<Report, Stop> {
+        let manifest = manifest.map(|(file, named)| Manifest::new(file, named));
+        let manifest = manifest.transpose()?;
         let shared = Shared {
             json,
             quiet,
             names: false,
-            limit: None,
+            limit: Mutex::default(),
             terminal: std::io::stderr().is_terminal(),
             failed: AtomicU64::new(0),
             differing: AtomicU64::new(0),
@@ -125,6 +139,19 @@ impl Report {
         }
     }
 
+    /// What binds the running transfer to another rate, or to none.
+    pub fn limiter(&self) -> impl Fn(Option<BandwidthLimit>) + Send + Sync + 'static {
+        let shared = Arc::clone(&self.shared);
+        move |rate| {
+            let transfer = shared.running().as_ref().and_then(Weak::upgrade);
+            if let Some(transfer) = transfer {
+                transfer.limit(rate.map(BandwidthLimit::bytes_per_second));
+                let changed = true;
+                *shared.limit() = Limit { rate, changed };
+            }
+        }
+    }
+
     /// The same; whether what would be copied is named.
     pub fn naming(mut self, names: bool) -> Report {
         if let Some(shared) = Arc::get_mut(&mut self.shared) {
@@ -136,7 +163,11 @@ impl Report {
     /// The same of a transfer that is bound to a rate.
     pub fn bound_to(mut self, limit: Option<BandwidthLimit>) -> Report {
         if let Some(shared) = Arc::get_mut(&mut self.shared) {
-            shared.limit = limit;
+            let changed = false;
+            shared.limit = Mutex::new(Limit {
+                rate: limit,
+                changed,
+            });
         }
         self
     }
@@ -237,13 +268,13 @@ impl Report {
                 ending,
                 &steered,
                 shared.route.get(),
-                shared.limit,
+                shared.limit().rate,
             );
         } else if !shared.quiet {
             summary::print(
                 &progress,
                 ending,
-                (purport, shared.limit),
+                (purport, *shared.limit()),
                 transfer,
                 &steered,
             );
@@ -310,6 +341,10 @@ fn name(path: &TreePath, change: Change) {
 }
 
 impl Shared {
+    fn limit(&self) -> MutexGuard<'_, Limit> {
+        self.limit.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn running(&self) -> MutexGuard<'_, Option<Weak<Transfer>>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }

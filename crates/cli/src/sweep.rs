@@ -40,7 +40,7 @@ use crate::arguments::SweepArguments;
 use crate::messages::{Exit, Stop, say};
 use dataset::{Set, Shape};
 use estimate::Estimate;
-use file::{Method, SweepFile};
+use file::{Method, SweepFile, Unread};
 use ledger::Ledger;
 use outcome::About;
 use plan::{Cell, Plan, Planned};
@@ -58,7 +58,11 @@ fn local(text: String) -> Stop {
 /// Runs a sweep, or goes on with it.
 pub fn run(arguments: &SweepArguments) -> Result<Exit, Stop> {
     let usage = |text: String| Stop::new(Exit::Usage, text);
-    let mut file = file::read(&arguments.file).map_err(usage)?;
+    let file = file::read(&arguments.file);
+    let mut file = file.map_err(|unread| match unread {
+        Unread::Closed(text) => local(text),
+        Unread::Wrong(text) => usage(text),
+    })?;
     file.choose(&arguments.methods, arguments.repetitions)
         .map_err(usage)?;
     file.choose_paths(&arguments.paths).map_err(usage)?;
@@ -198,6 +202,15 @@ impl<'a> Sweep<'a> {
     /// Runs what is not done.
     fn go_on(&mut self) -> Result<Exit, Stop> {
         let all = self.plan.runs.len();
+        let mut runs = self.plan.runs.iter();
+        let some = runs.any(|run| self.ledger.has(&self.id(*run)));
+        if some && self.open(0).next().is_none() {
+            let output = self.output.display();
+            say(&format!(
+                "nothing is left to run: {output} has it; `longhaul profile {output}` tells what it \
+                 says"
+            ));
+        }
         for (place, run) in self.plan.runs.iter().enumerate() {
             let cell = &self.plan.cells[run.cell];
             if self.is_left_out(cell) || self.ledger.has(&self.id(*run)) {
@@ -238,12 +251,17 @@ impl<'a> Sweep<'a> {
             || beside.clone().any(|m| self.left_out.contains(m))
     }
 
-    /// Time for what is not done from here on.
-    fn left(&self, from: usize) -> Duration {
+    /// What is not done from here on.
+    fn open(&self, from: usize) -> impl Iterator<Item = &Planned> {
         let rest = self.plan.runs.iter().skip(from);
-        let open = rest.filter(|run| {
+        rest.filter(|run| {
             !self.is_left_out(&self.plan.cells[run.cell]) && !self.ledger.has(&self.id(**run))
-        });
+        })
+    }
+
+    /// Time for it.
+    fn left(&self, from: usize) -> Duration {
+        let open = self.open(from);
         open.map(|run| self.estimate.of(&self.plan.cells[run.cell]))
             .sum()
     }

@@ -50,6 +50,15 @@ fn a_profile_is_printed_and_is_json_where_asked() {
     let printed = text(&output.stdout);
     assert!(printed.contains("60 runs in the figures"), "{printed}");
     assert!(printed.contains("paired"), "{printed}");
+    assert!(printed.contains("C_UC over all RTTs"), "{printed}");
+    let runs = fs::read_to_string(directory.path().join("runs.jsonl")).unwrap();
+    let near = runs.lines().filter(|line| line.contains("/0.0004/"));
+    let near: String = near.map(|line| format!("{line}\n")).collect();
+    fs::write(directory.path().join("near.jsonl"), near).unwrap();
+    let output = longhaul(directory.path(), &["profile", "near.jsonl"]);
+    let of_one = text(&output.stdout);
+    assert!(of_one.contains("20 runs"), "{of_one}");
+    assert!(!of_one.contains("C_UC over all RTTs"), "{of_one}");
     let output = longhaul(directory.path(), &["profile", "--json", "runs.jsonl"]);
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(json["transfers"][0]["label"], "longhaul");

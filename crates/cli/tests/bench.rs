@@ -53,6 +53,8 @@ fn a_disk_is_measured_in_pieces_and_nothing_is_left() {
         "{text}"
     );
     assert!(text.contains("small files: create, sync each"), "{text}");
+    let last = format!("host profile: {}\n", output.display());
+    assert!(text.ends_with(&last), "{text}");
     // Three blocks, four ways; four kinds of small files: twice each.
     assert_eq!(samples(&profile(&output), &name), [2; 16]);
     // Again there is nothing to do, unless it is asked for.

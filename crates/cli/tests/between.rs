@@ -91,6 +91,10 @@ fn either_of_the_two_connects() {
     let (lan, data) = with_data();
     lan.close("left", "right");
     assert_eq!(copied(&lan).summary()["route"], "inward");
+    let mut bound = lan.copy();
+    run(bound.args(["--bwlimit", "1MB/s", "left:zero:1500kB", "right:null:"]))
+        .expect(0)
+        .says(&["--bwlimit 1.00 MB/s"]);
     tree::assert_same(&data, &lan.right.home().join("there/data"));
 }
 
@@ -144,12 +148,7 @@ fn what_fails_is_said_here_with_its_exit_code() {
         .expect(2)
         .says(&["socket"]);
     for (line, text) in [
-        (["--manifest", "x", "left:data", "right:"], "--manifest"),
         (["--bind", "127.0.0.1", "left:data", "right:"], "--bind"),
-        (
-            ["--quiet", "-r", "longhaul://a/x", "longhaul://b/y"],
-            "two daemons",
-        ),
         (["--detach", "-r", "left:data", "."], "--detach"),
     ] {
         run(lan.copy().args(line)).expect(1).says(&[text]);
@@ -169,13 +168,23 @@ fn a_copy_goes_on_without_who_started_it() {
     let listed = jobs(&lan, &[]);
     assert_eq!((listed.len(), &listed[0]["state"]), (1, &"running".into()));
     assert_eq!(listed[0]["from"], "left:zero:1TB");
+    assert_eq!(listed[0]["command"], "cp");
     let name = listed[0]["job"].as_str().unwrap().to_owned();
     let mut attach = lan.command("attach");
     let attached = Running::start(attach.args(["--json", &name]));
     let further = |event: &Value| moved(event) > Some(then + 50_000_000);
     assert!(attached.event(further).is_some());
+    // Whoever only looks leaves it as it is.
     attached.signal(Signal::INT);
-    let ended = attached.wait().expect(130);
+    attached
+        .wait()
+        .expect(130)
+        .says(&["goes on at left", &format!("longhaul attach left:{name}")]);
+    assert_eq!(jobs(&lan, &[])[0]["state"], "running");
+    run(lan.command("cancel").arg(&name))
+        .expect(0)
+        .says(&["is cancelled"]);
+    let ended = run(lan.command("attach").args(["--json", &name])).expect(130);
     assert_eq!(ended.summary()["route"], "outward");
     let listed = jobs(&lan, &[]);
     assert_eq!(listed[0]["state"], "ended");
@@ -298,9 +307,13 @@ fn a_detached_job_has_a_name() {
     run(lan.command("attach").arg(name))
         .expect(130)
         .says(&["interrupted"]);
-    for wrong in ["left:00000000", "00000000", "../../etc", "-x:00000000"] {
-        let failed = run(lan.command("attach").arg("--").arg(wrong));
-        assert!(matches!(failed.code, Some(1 | 3)), "{wrong}: {failed:?}");
+    for subcommand in ["attach", "cancel"] {
+        run(lan.command(subcommand).arg("left:00000000"))
+            .expect(1)
+            .says(&["left has no job 00000000: `longhaul jobs left` lists them"]);
+    }
+    for wrong in ["00000000", "../../etc", "-x:00000000"] {
+        run(lan.command("attach").arg("--").arg(wrong)).expect(1);
     }
 }
 

@@ -60,6 +60,11 @@ fn this_host_is_told_of_without_another() {
     let text = run(command.arg("doctor").arg(place.path())).expect(0);
     let text = String::from_utf8(text.output).unwrap();
     assert!(text.contains("ok           rights: "), "{text}");
+    let last = text.lines().last().unwrap();
+    assert!(
+        last.contains(" findings: ") && last.contains(" ok"),
+        "{last}"
+    );
     run(longhaul().args(["doctor", "null:"]))
         .expect(1)
         .says(&["name a path"]);

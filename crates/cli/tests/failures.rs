@@ -244,6 +244,21 @@ fn usage_is_explained() {
     here(&["cp", "missing", "to"])
         .expect(6)
         .says(&["missing", "No such file"]);
+    here(&["cp", "source/a", "none/below/x"])
+        .expect(6)
+        .says(&["there is no directory none/below", "write none/below/x/"]);
+    here(&["cp", "http://host/y", "to"])
+        .expect(1)
+        .says(&["http:// is nothing that longhaul knows"]);
+    here(&["cp", "source/a", "host:b", "host:c"])
+        .expect(1)
+        .says(&["with two commands"]);
+    here(&["lab", "run", "--rtt", "10", "--", "true"])
+        .expect(1)
+        .says(&["write 10ms"]);
+    for command in ["sweep", "profile"] {
+        here(&[command, "none.toml"]).expect(6).says(&["none.toml"]);
+    }
     let help = here(&["--help"]).expect(0);
     let help = String::from_utf8(help.output).unwrap();
     for code in ["0 all done", "3 connection", "130 interrupted"] {

@@ -139,6 +139,7 @@ fn save_speeches() {
         to: "dtn9:".into(),
         began: 1_790_000_000,
         state: State::Ended(2),
+        compares: true,
     };
     for (name, told) in [
         ("named", Told::Named("0a1b2c3d".into())),
@@ -157,6 +158,7 @@ fn save_speeches() {
         ("ended", Told::Ended(130)),
         ("listed", Told::Listed(listed)),
         ("failed", Told::Failed("no answer".into())),
+        ("absent", Told::Absent),
     ] {
         corpus::save("job_speech", name, &speech::frame_of(&told).unwrap());
         let body = minicbor::to_vec(&told).unwrap();
@@ -168,16 +170,19 @@ fn save_speeches() {
         to: "b:y".into(),
         reach: Reach::Through,
         host: "a".into(),
+        manifest: Some("data.b3".into()),
     };
     let follow = Follow {
         output: 1,
         errors: 2,
         progress: ShownProgress::Json,
+        manifest: true,
     };
     for (name, order) in [
         ("begin", Order::Begin(begin)),
         ("follow", Order::Follow(follow)),
         ("cancel", Order::Cancel),
+        ("limit", Order::Limit(50_000_000)),
     ] {
         corpus::save("job_speech", name, &speech::frame_of(&order).unwrap());
         let body = minicbor::to_vec(&order).unwrap();

@@ -6,7 +6,7 @@ mod support;
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
@@ -124,31 +124,60 @@ fn what_cannot_be_listed_is_named() {
         .says(&["name a path"]);
 }
 
-#[test]
-fn listing_needs_the_right_to_read() {
-    let place = place();
-    let made = output(longhaul().args(["token", "--principal", "writer"]));
+/// A daemon with one principal who has these roots, and his tokens file.
+fn with_roots(place: &Path, roots: &str) -> (Daemon, PathBuf) {
+    let made = output(longhaul().args(["token", "--principal", "one"]));
     let made = String::from_utf8(made).unwrap();
-    let root = format!(
-        "\n[[principal.root]]\nat = \"/\"\npath = \"{}\"\nrights = [\"write\"]\n",
-        place.path().display()
-    );
     let principals = &made[made.find("[[principal]]").unwrap()..];
-    let file = place.path().join("principals.toml");
-    std::fs::write(&file, principals.to_owned() + &root).unwrap();
+    let file = place.join("principals.toml");
+    std::fs::write(&file, format!("{principals}\n{roots}")).unwrap();
     let daemon = Daemon::of(vec!["--principals".into(), file.into()], |command| command);
     let line = made.lines().find(|line| line.starts_with("HOST:4960"));
     let line = line
         .unwrap()
         .replace("HOST:4960", &daemon.address.to_string());
-    let tokens = place.path().join("tokens");
+    let tokens = place.join("tokens");
     std::fs::write(&tokens, line).unwrap();
     std::fs::set_permissions(&tokens, PermissionsExt::from_mode(0o600)).unwrap();
+    (daemon, tokens)
+}
+
+fn ls_with(daemon: &Daemon, tokens: &Path, path: &str) -> Command {
     let mut command = longhaul();
     command.args(["ls", "--fingerprint", &daemon.fingerprint, "--token-file"]);
-    run(command.arg(tokens).arg(daemon.url("tree")))
+    command.arg(tokens).arg(daemon.url(path));
+    command
+}
+
+#[test]
+fn listing_needs_the_right_to_read() {
+    let place = place();
+    let root = format!(
+        "[[principal.root]]\nat = \"/\"\npath = \"{}\"\nrights = [\"write\"]\n",
+        place.path().display()
+    );
+    let (daemon, tokens) = with_roots(place.path(), &root);
+    run(&mut ls_with(&daemon, &tokens, "tree"))
         .expect(4)
         .says(&["not with that right"]);
+}
+
+#[test]
+fn a_principal_of_several_roots_finds_them_and_nothing_else() {
+    let place = place();
+    let root = |at: &str| {
+        format!(
+            "[[principal.root]]\nat = \"{at}\"\npath = \"{}\"\nrights = [\"read\"]\n\n",
+            place.path().join("tree").display()
+        )
+    };
+    let roots = ["/sites/b", "/data", "/sites/a"].map(root).concat();
+    let (daemon, tokens) = with_roots(place.path(), &roots);
+    let listed = |path: &str| output(&mut ls_with(&daemon, &tokens, path));
+    assert_eq!(listed(""), b"data\nsites\n");
+    assert_eq!(listed("sites"), b"a\nb\n");
+    assert_eq!(listed("data"), listed("sites/a"));
+    run(&mut ls_with(&daemon, &tokens, "site")).expect(4);
 }
 
 #[test]

@@ -65,7 +65,7 @@ fn one_file_gets_a_name_or_a_place_in_the_home() {
     let measured = ["zero:3MiB", "dtn:null:"];
     run(sshd.command("cp").args(measured))
         .expect(0)
-        .says(&["copied: 1 files"]);
+        .says(&["copied: 1 file,"]);
 }
 
 #[test]

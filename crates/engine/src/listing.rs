@@ -37,7 +37,7 @@ pub enum Found {
 #[derive(Debug, thiserror::Error)]
 pub enum ListError<E> {
     /// What was named cannot be opened.
-    #[error("cannot list {path}: {error}")]
+    #[error("cannot list {path}: {}", reason(error))]
     Open {
         /// The path.
         path: String,
@@ -47,6 +47,13 @@ pub enum ListError<E> {
     /// Whoever is told wants no more.
     #[error("whoever is told wants no more")]
     Told(E),
+}
+
+fn reason(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => format!("{error}: check how it is written"),
+        _ => error.to_string(),
+    }
 }
 
 /// Tells what lies in a directory, or of a file by its name. A path that is a

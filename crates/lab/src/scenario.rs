@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 use std::time::Duration;
 
-use longhaul_units::{BitRate, ByteCount, parse_span};
+use longhaul_units::{BitRate, ByteCount, parse_span_with_unit};
 
 use crate::background::Background;
 use crate::emulator::gate::{BlockRule, Blocked, Refusal};
@@ -299,7 +299,7 @@ where
 }
 
 fn read_span(value: &str) -> Result<Duration, String> {
-    parse_span(value).map_err(|error| error.to_string())
+    parse_span_with_unit(value).map_err(|error| error.to_string())
 }
 
 /// `none` is no line.

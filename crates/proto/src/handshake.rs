@@ -12,6 +12,8 @@
 //!                               <-      Listed... | Refused     no session
 //!   Hello { Vouch { key } }     ->
 //!                               <-      Vouched | Refused       for another host
+//!   Hello { Errand { what } }   ->
+//!                               <-      Begun | Refused         no session
 //! ```
 
 use minicbor::{Decode, Encode};
@@ -43,13 +45,16 @@ impl Feature {
     pub const CLEAR_STREAMS: Feature = Feature(5);
     /// The sender may follow links.
     pub const LINKS: Feature = Feature(6);
+    /// The acceptor runs jobs ([`Errand`]).
+    pub const JOBS: Feature = Feature(7);
     /// Everything this version knows.
-    pub const ALL: [Feature; 5] = [
+    pub const ALL: [Feature; 6] = [
         Feature::ZSTD,
         Feature::LZ4,
         Feature::EXTENTS,
         Feature::CLEAR_STREAMS,
         Feature::LINKS,
+        Feature::JOBS,
     ];
 }
 
@@ -129,6 +134,78 @@ pub enum Purpose {
     /// Another host shall be let in as the same principal.
     #[n(2)]
     Vouch(#[n(0)] Vouch),
+    /// Something that the acceptor shall do beside any session.
+    #[n(5)]
+    Errand(#[n(0)] Errand),
+}
+
+/// The longest name of a host, in bytes: as DNS has it.
+const MAXIMUM_HOST_BYTES: usize = 253;
+
+/// The longest name of a job, in bytes.
+const MAXIMUM_JOB_BYTES: usize = 64;
+
+/// Asks for something beside any session.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Errand {
+    /// Who asks.
+    #[n(0)]
+    pub credential: Option<Credential>,
+    /// What for.
+    #[n(1)]
+    pub what: Task,
+}
+
+/// What the acceptor shall do. But for [`Task::Reach`] the stream is, after the
+/// answer, the channel of what was begun: bytes both ways, to the end of either.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub enum Task {
+    /// Run a job with another daemon, which whoever asks introduces.
+    #[n(0)]
+    Drive,
+    /// Carry what is said to and by the principal's job of this name.
+    #[n(1)]
+    Attach(#[n(0)] String),
+    /// Tell the principal's jobs.
+    #[n(2)]
+    Jobs,
+    /// Find out whether another daemon can be connected to from there.
+    #[n(3)]
+    Reach(#[n(0)] Target),
+}
+
+/// Another daemon.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Target {
+    /// Its host, 1 to 253 bytes.
+    #[n(0)]
+    pub host: String,
+    /// Its port, 1 or more.
+    #[n(1)]
+    pub port: u16,
+    /// SHA-256 of its public key; nobody else is spoken to.
+    #[cbor(n(2), with = "minicbor::bytes")]
+    pub key: [u8; 32],
+}
+
+impl Errand {
+    /// Whether every length is within its range.
+    pub fn is_valid(&self) -> bool {
+        match &self.what {
+            Task::Drive | Task::Jobs => true,
+            Task::Attach(name) => {
+                (1..=MAXIMUM_JOB_BYTES).contains(&name.len())
+                    && name.bytes().all(|byte| byte.is_ascii_alphanumeric())
+            }
+            Task::Reach(target) => {
+                (1..=MAXIMUM_HOST_BYTES).contains(&target.host.len())
+                    && target.host.bytes().all(|byte| byte.is_ascii_graphic())
+                    && target.port > 0
+            }
+        }
+    }
 }
 
 /// Asks to let in another host, which opens one session with the key's
@@ -327,6 +404,18 @@ pub enum Answer {
     /// The other host will be let in.
     #[n(3)]
     Vouched(#[n(0)] Vouched),
+    /// What was asked for beside any session is begun, or done.
+    #[n(5)]
+    Begun(#[n(0)] Begun),
+}
+
+/// What was asked for beside any session is begun.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Begun {
+    /// What both ends can do.
+    #[n(0)]
+    pub features: Vec<Feature>,
 }
 
 /// Another host will be let in.
@@ -419,6 +508,9 @@ pub enum Refusal {
     /// Clear streams are not allowed here.
     #[n(7)]
     Clear,
+    /// Another host cannot be connected to from here.
+    #[n(8)]
+    Unreachable,
 }
 
 /// A refusal.

@@ -10,6 +10,6 @@ mod rate;
 mod storage_rate;
 
 pub use bytes::{ByteCount, ParseByteCountError};
-pub use moment::{Moment, ParseSpanError, parse_span};
+pub use moment::{Moment, ParseSpanError, parse_span, parse_span_with_unit};
 pub use rate::{BitRate, ParseBitRateError};
 pub use storage_rate::{ByteRate, ParseByteRateError};

@@ -36,15 +36,30 @@ impl Sub<Moment> for Moment {
 
 /// A span of time that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ParseSpanError(String);
+pub struct ParseSpanError(String, Wanted);
+
+/// What may be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    /// A bare number counts seconds.
+    Any,
+    /// It has a unit.
+    Unit,
+}
 
 impl fmt::Display for ParseSpanError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "\"{}\" is not a time: write seconds, or a number with us, ms, s, min, h or d",
-            self.0
-        )
+        let ParseSpanError(text, wanted) = self;
+        match wanted {
+            Wanted::Any => write!(
+                f,
+                "\"{text}\" is not a time: write seconds, or a number with us, ms, s, min, h or d"
+            ),
+            Wanted::Unit => write!(
+                f,
+                "\"{text}\" has no unit: write {text}ms, or s for seconds, us for microseconds"
+            ),
+        }
     }
 }
 
@@ -56,7 +71,7 @@ impl std::error::Error for ParseSpanError {}
 ///
 /// Where the text is no number with a known unit, or beyond 584 years.
 pub fn parse_span(text: &str) -> Result<Duration, ParseSpanError> {
-    let error = || ParseSpanError(text.to_owned());
+    let error = || ParseSpanError(text.to_owned(), Wanted::Any);
     let split = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')
         .unwrap_or(text.len());
@@ -75,6 +90,23 @@ pub fn parse_span(text: &str) -> Result<Duration, ParseSpanError> {
         return Err(error());
     }
     Duration::try_from_secs_f64(seconds).map_err(|_| error())
+}
+
+/// The same, where a bare number is likelier meant as milliseconds than as
+/// seconds: it is refused, unless it is zero.
+///
+/// # Errors
+///
+/// As [`parse_span`], and where a number has no unit.
+pub fn parse_span_with_unit(text: &str) -> Result<Duration, ParseSpanError> {
+    let span = parse_span(text)?;
+    let bare = text
+        .bytes()
+        .all(|byte| byte.is_ascii_digit() || byte == b'.');
+    match bare && !span.is_zero() {
+        true => Err(ParseSpanError(text.to_owned(), Wanted::Unit)),
+        false => Ok(span),
+    }
 }
 
 #[cfg(test)]
@@ -98,6 +130,16 @@ mod tests {
         for text in ["", "s", "1 week", "-1s", "1e9d"] {
             assert!(parse_span(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_unit_may_be_wanted() {
+        let ten = Duration::from_millis(10);
+        assert_eq!(parse_span_with_unit("10ms"), Ok(ten));
+        assert_eq!(parse_span_with_unit("0"), Ok(Duration::ZERO));
+        let bare = parse_span_with_unit("10").unwrap_err().to_string();
+        assert!(bare.contains("write 10ms"), "{bare}");
+        assert!(parse_span_with_unit("ten").is_err());
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! Copies between two remote hosts, and the jobs that run them.
 
+use std::path::PathBuf;
+
 use clap::Args;
 
-use super::SshArguments;
+use super::{ChangedLimit, ConnectionArguments};
 
 /// How a copy between two remote hosts is done.
 #[derive(Clone, Debug, Args)]
@@ -20,15 +22,15 @@ pub struct BetweenArguments {
 /// What `jobs` takes.
 #[derive(Clone, Debug, Args)]
 pub struct JobsArguments {
-    /// Hosts to ask, as [USER@]HOST [default: those where this user started jobs from here]
+    /// Hosts to ask, as [USER@]HOST or longhaul://[PRINCIPAL@]HOST[:PORT] [default: those where this user started jobs from here]
     #[arg(value_name = "HOST")]
     pub hosts: Vec<String>,
     /// One JSON object a line for each job.
     #[arg(long)]
     pub json: bool,
-    /// How hosts are reached over SSH.
+    /// How hosts are reached, and daemons known.
     #[command(flatten)]
-    pub ssh: SshArguments,
+    pub connection: ConnectionArguments,
 }
 
 /// What `attach` takes.
@@ -43,9 +45,15 @@ pub struct AttachArguments {
     /// Show no progress.
     #[arg(short, long)]
     pub quiet: bool,
-    /// How hosts are reached over SSH.
+    /// Write the manifest of a copy that was begun with --manifest to this file.
+    #[arg(long, value_name = "FILE")]
+    pub manifest: Option<PathBuf>,
+    /// Bind the copy to this rate from now on, as `cp --bwlimit` takes it; or none.
+    #[arg(long, value_name = "RATE")]
+    pub bwlimit: Option<ChangedLimit>,
+    /// How hosts are reached, and daemons known.
     #[command(flatten)]
-    pub ssh: SshArguments,
+    pub connection: ConnectionArguments,
 }
 
 /// What `cancel` takes.
@@ -54,7 +62,7 @@ pub struct CancelArguments {
     /// The job, as `longhaul jobs` lists it; HOST:JOB where it was started from elsewhere.
     #[arg(value_name = "JOB")]
     pub job: String,
-    /// How hosts are reached over SSH.
+    /// How hosts are reached, and daemons known.
     #[command(flatten)]
-    pub ssh: SshArguments,
+    pub connection: ConnectionArguments,
 }

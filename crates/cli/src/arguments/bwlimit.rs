@@ -20,7 +20,35 @@ const LONGEST_BLOCK_SECONDS: u64 = 5;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BandwidthLimit(u64);
 
+/// A rate for what runs already: another one, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChangedLimit(pub Option<BandwidthLimit>);
+
+impl FromStr for ChangedLimit {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<ChangedLimit, String> {
+        match text {
+            "none" => Ok(ChangedLimit(None)),
+            _ => text.parse().map(|rate| ChangedLimit(Some(rate))),
+        }
+    }
+}
+
 impl BandwidthLimit {
+    /// So many bytes per second; none of 0.
+    ///
+    /// # Errors
+    ///
+    /// Where it is less than a rate may be.
+    pub fn of_bytes_per_second(rate: u64) -> Result<Option<BandwidthLimit>, String> {
+        match rate {
+            0 => Ok(None),
+            1..LEAST_BYTES_PER_SECOND => Err(format!("{rate} B/s is less than 1kB/s")),
+            _ => Ok(Some(BandwidthLimit(rate))),
+        }
+    }
+
     /// Bytes per second.
     pub fn bytes_per_second(self) -> u64 {
         self.0

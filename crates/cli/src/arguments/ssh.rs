@@ -46,6 +46,12 @@ pub struct RemoteArguments {
     /// List the jobs of this user.
     #[arg(long)]
     pub jobs: bool,
+    /// A daemon's principal, as it wrote him down: the job is his.
+    #[arg(long)]
+    pub confined: Option<std::path::PathBuf>,
+    /// Hosts that the daemon connects to.
+    #[arg(long)]
+    pub dial: Option<String>,
     /// Ports to listen on.
     #[arg(long, default_value = "0-0")]
     pub ports: Ports,

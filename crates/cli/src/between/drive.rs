@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
+use std::net::SocketAddr;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -11,18 +12,21 @@ use std::time::Duration;
 
 use clap::Parser;
 use longhaul_engine::net::identity::Identity;
+use longhaul_engine::net::principals::Principal;
 use longhaul_engine::net::relay;
 
+use super::confined::Confined;
 use super::follower;
 use super::job::{self, Job};
 use super::met::Introduction;
-use super::speech::{self, Begin, Channel, Listed, Order, State, Told};
+use super::speech::{self, Begin, Channel, Listed, Order, Reach, State, Told};
 use crate::arguments::{
-    Arguments, Command, CopyArguments, Ports, RemoteArguments, VerifyArguments,
+    Arguments, BandwidthLimit, Command, CopyArguments, Ports, RemoteArguments, VerifyArguments,
 };
+use crate::commands::here::Here;
 use crate::commands::{cp, verify};
-use crate::messages::{Exit, Stop, finish};
-use crate::remote::{detach, introduce, listen_for_channels, unbuffered_input};
+use crate::messages::{Exit, Stop, finish, say};
+use crate::remote::{detach, introduce, introduce_by_key, listen_for_channels, unbuffered_input};
 use crate::report::Report;
 
 /// How long what was said last may take to leave.
@@ -38,20 +42,37 @@ fn local(error: impl std::fmt::Display) -> Stop {
 ///
 /// Where it could not be begun.
 pub fn run(arguments: &RemoteArguments) -> Result<Exit, Stop> {
+    let confined = Confined::read(arguments)?;
     let identity = Identity::ephemeral().map_err(local)?;
-    // Without a port the other host has to have one.
+    // Without a port the other host has to have one; a daemon has.
     let listener = match arguments.ports == Ports::default() {
+        _ if confined.is_some() => None,
         true => arguments.ports.listen().ok(),
         false => Some(arguments.ports.listen().map_err(local)?),
     };
-    let channels = listen_for_channels();
+    let channels = match confined {
+        None => listen_for_channels(),
+        Some(_) => None,
+    };
     let name = channels.as_ref().map(|(name, _)| name.clone());
-    let other = introduce(&identity, listener.as_ref(), name)?;
+    let other = match confined {
+        None => introduce(&identity, listener.as_ref(), name)?,
+        Some(_) => introduce_by_key(&identity)?,
+    };
     let heard = speech::hear(unbuffered_input().map_err(local)?).map_err(local)?;
     let Some(Order::Begin(begin)) = heard else {
         return Err(local("nobody said what is to be copied"));
     };
-    let asked = parse(&begin)?;
+    let begun = parse(&begin).and_then(|work| match &confined {
+        None => Ok((work, None)),
+        Some(confined) => work.confined_to(confined, begin.reach),
+    });
+    // Whoever has no ssh that shows what is said here hears it so.
+    let (asked, address) = begun.inspect_err(|stop| {
+        let mut output = io::stdout().lock();
+        let said = speech::say(&mut output, &Told::Failed(stop.text.clone()));
+        let _ = said.and_then(|()| output.flush());
+    })?;
     let introduction = Introduction {
         identity,
         name: begin.host.clone(),
@@ -59,8 +80,19 @@ pub fn run(arguments: &RemoteArguments) -> Result<Exit, Stop> {
         reach: begin.reach,
         listener,
         channels: channels.map(|(_, listener)| listener),
+        address,
     };
-    let (job, control) = Job::create(&begin.from, &begin.to).map_err(|error| {
+    let principal = confined.map(|confined| confined.principal());
+    carry_out(&begin, (asked, principal), introduction)
+}
+
+/// Runs it as a job of this user's, or of a principal's.
+fn carry_out(
+    begin: &Begin,
+    (asked, principal): (Work, Option<Arc<Principal>>),
+    introduction: Introduction,
+) -> Result<Exit, Stop> {
+    let (job, control) = Job::create(begin).map_err(|error| {
         let text = "a copy that shall go on by itself keeps a record in ~/.local/state/longhaul \
                     of the host that runs it";
         local(format!("{text}: {error}"))
@@ -77,10 +109,14 @@ pub fn run(arguments: &RemoteArguments) -> Result<Exit, Stop> {
         Ok(()) => {
             // Without a thread he hears that his channel ends, and attaches.
             let _ = follower::start(&job, channel);
-            finish(work(&job, asked, introduction))
+            let named = begin.manifest.clone();
+            finish(work(&job, (asked, principal), (introduction, named)))
         }
         Err(_) => Exit::Interrupted,
     };
+    if begin.manifest.is_some() {
+        job.conclude_manifest(matches!(exit, Exit::Done | Exit::Partial));
+    }
     end(&job, kept, exit);
     outward.drain(LAST_WORDS);
     Ok(Exit::Done)
@@ -90,6 +126,30 @@ pub fn run(arguments: &RemoteArguments) -> Result<Exit, Stop> {
 enum Work {
     Copy(Box<CopyArguments>),
     Verify(Box<VerifyArguments>),
+}
+
+impl Work {
+    /// The same as a principal may have it, and where its other end is.
+    fn confined_to(
+        self,
+        confined: &Confined,
+        reach: Reach,
+    ) -> Result<(Work, Option<SocketAddr>), Stop> {
+        let (work, paths) = match self {
+            Work::Copy(arguments) => {
+                let arguments = confined.copy(*arguments)?;
+                let paths = arguments.paths.clone();
+                (Work::Copy(Box::new(arguments)), paths)
+            }
+            Work::Verify(arguments) => {
+                let arguments = confined.verify(*arguments)?;
+                let paths = vec![arguments.left.clone(), arguments.right.clone()];
+                (Work::Verify(Box::new(arguments)), paths)
+            }
+        };
+        let address = confined.other_end(&paths, reach)?;
+        Ok((work, Some(address)))
+    }
 }
 
 /// What the words ask for.
@@ -104,9 +164,17 @@ fn parse(begin: &Begin) -> Result<Work, Stop> {
     }
 }
 
-fn work(job: &Arc<Job>, work: Work, introduction: Introduction) -> Result<Exit, Stop> {
+fn work(
+    job: &Arc<Job>,
+    (mut work, principal): (Work, Option<Arc<Principal>>),
+    (introduction, manifest): (Introduction, Option<String>),
+) -> Result<Exit, Stop> {
+    let manifest = manifest.map(|named| (job.manifest(), named));
+    if let (Work::Copy(arguments), Some((file, _))) = (&mut work, &manifest) {
+        arguments.manifest = Some(file.clone());
+    }
     let report = match &work {
-        Work::Copy(arguments) => Report::new(arguments.json, arguments.quiet, None)?
+        Work::Copy(arguments) => Report::new(arguments.json, arguments.quiet, manifest)?
             .naming(arguments.verbose)
             .bound_to(arguments.bwlimit),
         Work::Verify(arguments) => Report::new(arguments.json, arguments.quiet, None)?,
@@ -114,11 +182,20 @@ fn work(job: &Arc<Job>, work: Work, introduction: Introduction) -> Result<Exit, 
     let outlet: Arc<Job> = Arc::clone(job);
     report.tell_progress(outlet);
     job.cancel_by(report.interrupter());
+    let limiter = report.limiter();
+    job.limit_by(
+        move |rate| match BandwidthLimit::of_bytes_per_second(rate) {
+            Ok(limit) => limiter(limit),
+            // Less than any user may ask for.
+            Err(_) => say("a rate that makes no sense was not taken"),
+        },
+    );
     let mut task = match work {
         Work::Copy(arguments) => cp::task(*arguments)?,
         Work::Verify(arguments) => verify::task(&arguments)?,
     };
     task.introduction = Some(introduction);
+    task.here = principal.map_or(Here::Anywhere, Here::Beneath);
     task.run(&report)
 }
 
@@ -128,6 +205,8 @@ fn keep(job: &Arc<Job>, channel: Channel) -> io::Result<JoinHandle<()>> {
     match channel {
         Channel::Output => rustix::stdio::dup2_stdout(&into)?,
         Channel::Errors => rustix::stdio::dup2_stderr(&into)?,
+        // These are files from the beginning.
+        Channel::Manifest | Channel::RawManifest => {}
     }
     let job = Arc::clone(job);
     let thread = std::thread::Builder::new().name("output".into());
@@ -167,7 +246,7 @@ pub fn attach(name: &str) -> Result<Exit, Stop> {
     let (channel, outward) = relay::join(input, output).map_err(local)?;
     let told = match Job::ended(name) {
         Ok(job) => follower::serve(&job, &channel),
-        Err(listed) => speech::say(&channel, &gone(name, listed)),
+        Err(listed) => speech::say(&channel, &gone(listed)),
     };
     drop(channel);
     outward.drain(LAST_WORDS);
@@ -176,11 +255,8 @@ pub fn attach(name: &str) -> Result<Exit, Stop> {
 }
 
 /// Why there is nothing to follow.
-fn gone(name: &str, listed: Option<Listed>) -> Told {
-    match listed {
-        Some(listed) => Told::Listed(listed),
-        None => Told::Failed(format!("there is no job {name} of this user")),
-    }
+fn gone(listed: Option<Listed>) -> Told {
+    listed.map_or(Told::Absent, Told::Listed)
 }
 
 /// `longhaul remote --jobs`: tells the jobs of this user.

@@ -84,8 +84,10 @@ pub fn serve(job: &Arc<Job>, socket: &UnixStream) -> io::Result<()> {
     let listener = std::thread::Builder::new().name("orders".into());
     listener.spawn(move || {
         while let Ok(Some(order)) = hear::<Order>(&orders) {
-            if order == Order::Cancel {
-                own.cancel();
+            match order {
+                Order::Cancel => own.cancel(),
+                Order::Limit(rate) => own.limit(rate),
+                Order::Begin(_) | Order::Follow(_) => {}
             }
         }
         gone.store(true, Ordering::Relaxed);
@@ -108,6 +110,7 @@ fn first_order(job: &Job, socket: &UnixStream) -> io::Result<Option<Follow>> {
         match hear(socket)? {
             Some(Order::Follow(follow)) => return Ok(Some(follow)),
             Some(Order::Cancel) => job.cancel(),
+            Some(Order::Limit(rate)) => job.limit(rate),
             Some(Order::Begin(_)) | None => return Ok(None),
         }
     }

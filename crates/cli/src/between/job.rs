@@ -5,6 +5,7 @@
 //! jobs/NAME/record    what is listed of it
 //!           output    what it said on standard output, so far
 //!           errors    and on standard error
+//!           manifest  the digests, of a copy that came to its end; and manifest.raw
 //!           control   the socket of whoever follows, as long as it runs
 //!           outcome   how it ended
 //! ```
@@ -22,7 +23,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use longhaul_engine::net::token::fill_random;
 
 use super::speech::{
-    self, Channel, Follow, Listed, MAXIMUM_SAID_BYTES, ShownProgress, State, Told, is_name,
+    self, Begin, Channel, Follow, Listed, MAXIMUM_SAID_BYTES, ShownProgress, State, Told, is_name,
 };
 use crate::report::Outlet;
 
@@ -51,6 +52,7 @@ pub struct Job {
     happened: Mutex<Happened>,
     changed: Condvar,
     cancel: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    limit: OnceLock<Box<dyn Fn(u64) + Send + Sync>>,
     /// It was cancelled, perhaps before anything could be.
     cancelled: AtomicBool,
 }
@@ -59,7 +61,7 @@ pub struct Job {
 #[derive(Debug, Default)]
 struct Happened {
     /// Bytes in the files.
-    said: [u64; 2],
+    said: [u64; CHANNELS.len()],
     running: bool,
     line: Newest,
     event: Newest,
@@ -86,7 +88,7 @@ impl Newest {
 /// How far somebody who follows has come.
 #[derive(Debug)]
 pub struct Seen {
-    said: [u64; 2],
+    said: [u64; CHANNELS.len()],
     shown: ShownProgress,
     running: bool,
     progress: u64,
@@ -98,8 +100,10 @@ pub struct Seen {
 impl Seen {
     /// What he has already.
     pub fn new(follow: Follow, gone: Arc<AtomicBool>) -> Seen {
+        // Who does not want it has it all.
+        let manifest = if follow.manifest { 0 } else { u64::MAX };
         Seen {
-            said: [follow.output, follow.errors],
+            said: [follow.output, follow.errors, manifest, manifest],
             shown: follow.progress,
             running: false,
             progress: 0,
@@ -260,7 +264,7 @@ fn surplus(ended: &[(PathBuf, u64, u64)], now: u64) -> Vec<&Path> {
 }
 
 /// Bytes that a job said, by its files.
-fn said_at(place: &Path) -> [u64; 2] {
+fn said_at(place: &Path) -> [u64; CHANNELS.len()] {
     CHANNELS.map(|channel| {
         let kept = fs::metadata(place.join(file_of(channel)));
         kept.map_or(0, |kept| kept.len())
@@ -273,12 +277,22 @@ pub fn seconds_now() -> u64 {
     since.map_or(0, |since| since.as_secs())
 }
 
-const CHANNELS: [Channel; 2] = [Channel::Output, Channel::Errors];
+const CHANNELS: [Channel; 4] = [
+    Channel::Output,
+    Channel::Errors,
+    Channel::Manifest,
+    Channel::RawManifest,
+];
+
+/// What a job says while it runs.
+const OUTPUTS: [Channel; 2] = [Channel::Output, Channel::Errors];
 
 fn index_of(channel: Channel) -> usize {
     match channel {
         Channel::Output => 0,
         Channel::Errors => 1,
+        Channel::Manifest => 2,
+        Channel::RawManifest => 3,
     }
 }
 
@@ -286,6 +300,8 @@ fn file_of(channel: Channel) -> &'static str {
     match channel {
         Channel::Output => "output",
         Channel::Errors => "errors",
+        Channel::Manifest => "manifest",
+        Channel::RawManifest => "manifest.raw",
     }
 }
 
@@ -295,12 +311,12 @@ impl Job {
     /// # Errors
     ///
     /// Where the state directory cannot be written.
-    pub fn create(from: &str, to: &str) -> io::Result<(Arc<Job>, UnixListener)> {
+    pub fn create(begin: &Begin) -> io::Result<(Arc<Job>, UnixListener)> {
         make_private(&jobs_directory()?)?;
         // What cannot be removed is in nobody's way.
         let _ = prune();
         let (name, place) = new_place()?;
-        for channel in CHANNELS {
+        for channel in OUTPUTS {
             let mut options = OpenOptions::new();
             options.write(true).create_new(true).mode(0o600);
             options.open(place.join(file_of(channel)))?;
@@ -309,10 +325,11 @@ impl Job {
         let listed = Listed {
             name: name.clone(),
             host: crate::commands::run::host_name(),
-            from: from.to_owned(),
-            to: to.to_owned(),
+            from: begin.from.clone(),
+            to: begin.to.clone(),
             began: seconds_now(),
             state: State::Running,
+            compares: begin.compares(),
         };
         keep(
             &place.join("record"),
@@ -328,6 +345,7 @@ impl Job {
             happened: Mutex::default(),
             changed: Condvar::new(),
             cancel: OnceLock::new(),
+            limit: OnceLock::new(),
             cancelled: AtomicBool::new(false),
         }
     }
@@ -387,7 +405,7 @@ impl Job {
             let bytes: &[u8] = match (full, channel) {
                 (false, _) => &buffer[..count],
                 (true, Channel::Errors) => NO_MORE,
-                (true, Channel::Output) => b"",
+                (true, _) => b"",
             };
             let written = open.write_all(bytes).is_ok();
             if written {
@@ -398,6 +416,27 @@ impl Job {
                 file = None;
             }
         }
+    }
+
+    /// Where its manifest is written.
+    pub fn manifest(&self) -> PathBuf {
+        self.place.join(file_of(Channel::Manifest))
+    }
+
+    /// The manifest is whole, and is told to those who follow; or it is none.
+    pub fn conclude_manifest(&self, whole: bool) {
+        for channel in [Channel::Manifest, Channel::RawManifest] {
+            let file = self.place.join(file_of(channel));
+            match whole {
+                true => {
+                    let bytes = fs::metadata(file).map_or(0, |kept| kept.len());
+                    self.lock().said[index_of(channel)] = bytes;
+                }
+                // Where there was none, none is left.
+                false => drop(fs::remove_file(file)),
+            }
+        }
+        self.changed.notify_all();
     }
 
     /// What whoever follows has not seen yet; waits until there is something.
@@ -463,6 +502,20 @@ impl Job {
         let _ = self.cancel.set(Box::new(cancel));
         if self.cancelled.load(Ordering::SeqCst) {
             self.cancel();
+        }
+    }
+
+    /// What binds it to a rate.
+    pub fn limit_by(&self, limit: impl Fn(u64) + Send + Sync + 'static) {
+        // There is one way.
+        let _ = self.limit.set(Box::new(limit));
+    }
+
+    /// Binds it to so many bytes per second from now on, where it runs; 0: to
+    /// none.
+    pub fn limit(&self, bytes_per_second: u64) {
+        if let Some(limit) = self.limit.get() {
+            limit(bytes_per_second);
         }
     }
 
@@ -552,17 +605,23 @@ mod tests {
     use super::*;
 
     fn job(place: &Path) -> Job {
-        for channel in CHANNELS {
+        for channel in OUTPUTS {
             File::create(place.join(file_of(channel))).unwrap();
         }
         Job::at(place.to_owned(), "00000000".into())
     }
 
+    const FOLLOW: Follow = Follow {
+        output: 0,
+        errors: 0,
+        progress: ShownProgress::None,
+        manifest: true,
+    };
+
     fn seen(shown: ShownProgress) -> Seen {
         let follow = Follow {
-            output: 0,
-            errors: 0,
             progress: shown,
+            ..FOLLOW
         };
         Seen::new(follow, Arc::default())
     }
@@ -596,6 +655,27 @@ mod tests {
         assert_eq!(job.next(&mut late), Some(Told::Ended(3)));
         assert_eq!(job.next(&mut late), None);
         assert_eq!(outcome_of(place.path()), Some(3));
+    }
+
+    #[test]
+    fn a_manifest_is_told_once_it_is_whole() {
+        let place = tempfile::tempdir().unwrap();
+        let job = job(place.path());
+        fs::write(job.manifest(), "digest  name\n").unwrap();
+        job.conclude_manifest(true);
+        job.end(0);
+        let told = Told::Said(Channel::Manifest, 0, b"digest  name\n".to_vec());
+        assert_eq!(job.next(&mut seen(ShownProgress::None)), Some(told));
+        let mut other = Seen::new(
+            Follow {
+                manifest: false,
+                ..FOLLOW
+            },
+            Arc::default(),
+        );
+        assert_eq!(job.next(&mut other), Some(Told::Ended(0)));
+        job.conclude_manifest(false);
+        assert!(!job.manifest().exists());
     }
 
     #[test]

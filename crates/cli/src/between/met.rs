@@ -60,6 +60,8 @@ pub struct Introduction {
     pub listener: Option<TcpListener>,
     /// Where channels come that are carried through another host.
     pub channels: Option<UnixListener>,
+    /// The one of its addresses that is used; none for whichever answers first.
+    pub address: Option<SocketAddr>,
 }
 
 /// The other end of a job, over SSH.
@@ -97,6 +99,7 @@ impl Met {
             reach,
             listener,
             channels,
+            address: _,
         } = introduction;
         let key: Fingerprint = other
             .key

@@ -32,6 +32,9 @@ pub enum Order {
     /// End it; what is durable stays.
     #[n(2)]
     Cancel,
+    /// Bind it to so many bytes per second from now on; 0: to none.
+    #[n(3)]
+    Limit(#[n(0)] u64),
 }
 
 /// A job that shall begin.
@@ -53,6 +56,19 @@ pub struct Begin {
     /// What the user calls the host that runs it.
     #[n(4)]
     pub host: String,
+    /// The file that the digests of all files shall come to, as the user named
+    /// it.
+    #[n(5)]
+    pub manifest: Option<String>,
+}
+
+impl Begin {
+    /// Whether what was asked for is a comparison.
+    pub fn compares(&self) -> bool {
+        self.words
+            .first()
+            .is_some_and(|word| word.as_slice() == b"verify")
+    }
 }
 
 /// How a job reaches its other end.
@@ -83,6 +99,9 @@ pub struct Follow {
     /// How he sees progress.
     #[n(2)]
     pub progress: ShownProgress,
+    /// He wants the manifest, where there is one.
+    #[cbor(n(3), default)]
+    pub manifest: bool,
 }
 
 /// How progress is shown.
@@ -110,6 +129,12 @@ pub enum Channel {
     /// Standard error.
     #[n(1)]
     Errors,
+    /// The manifest.
+    #[n(2)]
+    Manifest,
+    /// The names that a manifest cannot have.
+    #[n(3)]
+    RawManifest,
 }
 
 /// What is told of a job.
@@ -140,6 +165,9 @@ pub enum Told {
     /// Something could not be done there, and why.
     #[n(6)]
     Failed(#[n(0)] String),
+    /// There is no such job of this user.
+    #[n(7)]
+    Absent,
 }
 
 /// A job as it is listed.
@@ -165,6 +193,9 @@ pub struct Listed {
     /// What became of it.
     #[n(5)]
     pub state: State,
+    /// It compares and copies nothing.
+    #[cbor(n(6), default)]
+    pub compares: bool,
 }
 
 /// What became of a job.
@@ -215,11 +246,12 @@ impl Speech for Order {
     fn is_valid(&self) -> bool {
         match self {
             Order::Begin(begin) => {
-                let names = [&begin.from, &begin.to, &begin.host];
-                let named = names.iter().all(|name| name.len() <= MAXIMUM_NAME_BYTES);
+                let names = [&begin.from, &begin.to, &begin.host].into_iter();
+                let mut names = names.chain(&begin.manifest);
+                let named = names.all(|name| name.len() <= MAXIMUM_NAME_BYTES);
                 named && !begin.words.is_empty()
             }
-            Order::Follow(_) | Order::Cancel => true,
+            Order::Follow(_) | Order::Cancel | Order::Limit(_) => true,
         }
     }
 }
@@ -228,7 +260,7 @@ impl Speech for Told {
     fn is_valid(&self) -> bool {
         match self {
             Told::Named(name) => is_name(name),
-            Told::Running | Told::Ended(_) => true,
+            Told::Running | Told::Ended(_) | Told::Absent => true,
             Told::Said(_, at, bytes) => {
                 let end = at.checked_add(bytes.len() as u64);
                 bytes.len() <= MAXIMUM_SAID_BYTES && end.is_some()
@@ -317,6 +349,7 @@ mod tests {
             to: "b:y".into(),
             began: 7,
             state: State::Ended(2),
+            compares: true,
         }
     }
 
@@ -330,6 +363,7 @@ mod tests {
             Told::Ended(130),
             Told::Listed(listed()),
             Told::Failed("no".into()),
+            Told::Absent,
         ];
         let mut channel = Vec::new();
         for speech in &told {

@@ -1,8 +1,9 @@
 //! Starts a copy between two remote hosts: logs in to both, tells each who the
 //! other is, and then only watches.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::os::unix::net::UnixStream;
+use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use longhaul_proto::handshake::PROTOCOL_VERSION;
@@ -11,7 +12,7 @@ use super::job::seconds_now;
 use super::speech::{self, Begin, Listed, Order, Reach, State, Told};
 use super::started;
 use super::through::{Carried, End};
-use super::watch::{Left, Manner, Watched, cancel_at_signal};
+use super::watch::{Fetched, Left, Manner, Watched, cancel_at_signal};
 use super::words::{Asked, Sides, named};
 use crate::endpoint::{Endpoint, Remote, SshRemote};
 use crate::messages::{Exit, Stop, say};
@@ -35,8 +36,8 @@ enum Other<'a> {
 
 impl<'a> Plan<'a> {
     /// The source's host runs it where SSH reaches that: it knows its files
-    /// without a round trip.
-    fn of(sides: &'a Sides) -> Result<Plan<'a>, Stop> {
+    /// without a round trip. None where SSH reaches neither.
+    fn of(sides: &'a Sides) -> Option<Plan<'a>> {
         let source = sides.sources.first();
         let (runs, at_source, other) = match (source, &sides.destination) {
             (Some(Endpoint::Ssh(source)), Endpoint::Ssh(other)) => {
@@ -48,14 +49,9 @@ impl<'a> Plan<'a> {
             (Some(Endpoint::Daemon(other)), Endpoint::Ssh(runs)) => {
                 (runs, false, Other::Daemon(other))
             }
-            _ => {
-                let text = "between two daemons nothing can be copied yet, since neither connects \
-                            to the other: reach one of them over SSH, as user@host:path, or copy \
-                            to this host first";
-                return Err(Stop::new(Exit::Usage, text));
-            }
+            _ => return None,
         };
-        Ok(Plan {
+        Some(Plan {
             runs,
             at_source,
             other,
@@ -65,31 +61,60 @@ impl<'a> Plan<'a> {
 
 /// A host that ssh led to.
 struct Arrived {
-    far: Far,
+    far: Arc<Far>,
     process: SshProcess,
     channel: UnixStream,
     greeting: Greeting,
 }
 
+/// A host that is about to be logged in to.
+fn far_in_role(destination: &str, asked: &Asked<'_>, role: Role) -> Result<Arc<Far>, Stop> {
+    let ssh = &asked.connection.ssh;
+    let side = FarSide {
+        role,
+        program: ssh.remote_longhaul.clone(),
+        memory: asked.memory.0,
+        linger: asked.connection.timeout,
+        expiry: asked.expiry,
+        ports: ssh.ports.unwrap_or_default(),
+    };
+    Far::in_role(destination, ssh, side).map(Arc::new)
+}
+
 impl Arrived {
-    fn at(destination: &str, asked: &Asked<'_>, role: Role) -> Result<Arrived, Stop> {
-        let ssh = &asked.connection.ssh;
-        let side = FarSide {
-            role,
-            program: ssh.remote_longhaul.clone(),
-            memory: asked.memory.0,
-            linger: asked.connection.timeout,
-            expiry: asked.expiry,
-            ports: ssh.ports.unwrap_or_default(),
-        };
-        let far = Far::in_role(destination, ssh, side)?;
-        let (process, channel, greeting) = far.arrive()?;
-        Ok(Arrived {
+    fn at(far: Arc<Far>) -> Result<Arrived, Stop> {
+        let arrived = far.arrive()?;
+        Ok(Arrived::with(far, arrived))
+    }
+
+    fn with(far: Arc<Far>, arrived: (SshProcess, UnixStream, Greeting)) -> Arrived {
+        let (process, channel, greeting) = arrived;
+        Arrived {
             far,
             process,
             channel,
             greeting,
-        })
+        }
+    }
+
+    /// Both at the same time, where the second wants nothing of the user: two
+    /// that ask at once could not be told apart. Else one after the other.
+    fn at_both(first: Arc<Far>, second: Arc<Far>) -> Result<[Arrived; 2], Stop> {
+        let (sender, arrived) = sync_channel(1);
+        let silent = Arc::clone(&second);
+        let thread = std::thread::Builder::new().name("login".into());
+        let started = thread.spawn(move || {
+            // Where the first has failed nobody waits any more.
+            let _ = sender.send(silent.arrive_silently());
+        });
+        let first = Arrived::at(first)?;
+        // Without a thread nothing comes, as where nobody could log in.
+        let silently = started.ok().and_then(|_| arrived.recv().ok().flatten());
+        let second = match silently {
+            Some(arrived) => Arrived::with(second, arrived),
+            None => Arrived::at(second)?,
+        };
+        Ok([first, second])
     }
 
     /// What another host is told of it: its key, and where it may be reached.
@@ -122,9 +147,11 @@ impl Arrived {
     }
 
     fn ended(&self) -> Stop {
-        let host = &self.far.start().destination;
-        let text = format!("longhaul on {host} ended; what it said is above");
-        Stop::new(Exit::Connection, text)
+        ended(&self.far.start().destination)
+    }
+
+    fn begin_job(&self, asked: &Asked<'_>, begin: &Begin) -> Result<Left, Stop> {
+        begin_job(&self.channel, &self.far.start().destination, asked, begin)
     }
 
     fn end_of(&self) -> Result<End, Stop> {
@@ -149,7 +176,16 @@ impl Arrived {
 ///
 /// Where it could not be begun, or was lost sight of.
 pub fn run(asked: &Asked<'_>, sides: &Sides) -> Result<Exit, Stop> {
-    let plan = Plan::of(sides)?;
+    let first = sides.sources.first();
+    if let (Some(Endpoint::Daemon(from)), Endpoint::Daemon(to)) = (first, &sides.destination) {
+        return super::daemons::run(asked, sides, [from, to]);
+    }
+    let plan = Plan::of(sides).ok_or_else(|| {
+        Stop::new(
+            Exit::Usage,
+            "both sides are named as [USER@]HOST:PATH or longhaul://HOST/PATH",
+        )
+    })?;
     let words = (asked.words)(sides.paths(plan.at_source))?;
     let reach = match (&plan.other, asked.between.through_local) {
         (Other::Ssh(_), false) => Reach::Direct,
@@ -160,21 +196,23 @@ pub fn run(asked: &Asked<'_>, sides: &Sides) -> Result<Exit, Stop> {
             return Err(Stop::new(Exit::Usage, text));
         }
     };
-    let begin = Begin {
-        words: words.into_iter().map(Into::into).collect(),
-        from: shown_sources(asked),
-        to: asked.paths.last().map_or(String::new(), |to| named(to)),
-        reach,
-        host: plan.runs.destination.clone(),
-    };
-    let runs = Arrived::at(&plan.runs.destination, asked, Role::Drive)?;
+    let begin = begin_of(asked, words, reach, &plan.runs.destination);
+    let manner = Shown::of(asked);
+    let runs = far_in_role(&plan.runs.destination, asked, Role::Drive)?;
     match plan.other {
         Other::Ssh(other) => {
             let role = match reach {
                 Reach::Through => Role::Session,
                 Reach::Direct | Reach::Daemon => Role::Meet,
             };
-            let other = Arrived::at(&other.destination, asked, role)?;
+            manner.say(&[
+                "logging in to ",
+                &plan.runs.destination,
+                " and ",
+                &other.destination,
+            ]);
+            let other = far_in_role(&other.destination, asked, role)?;
+            let [runs, other] = Arrived::at_both(runs, other)?;
             runs.hear_of(&other.introduced())?;
             other.hear_of(&runs.introduced())?;
             match reach {
@@ -183,14 +221,56 @@ pub fn run(asked: &Asked<'_>, sides: &Sides) -> Result<Exit, Stop> {
             }
         }
         Other::Daemon(daemon) => {
+            manner.say(&["logging in to ", &plan.runs.destination]);
+            let runs = Arrived::at(runs)?;
+            manner.say(&["asking the daemon at ", &daemon.host.to_string()]);
             runs.hear_of(&super::vouch::vouch(
                 daemon,
                 &runs.greeting,
                 asked.connection,
             )?)?;
-            begin_job(&runs, asked, &begin).map(Left::exit)
+            runs.begin_job(asked, &begin).map(Left::exit)
         }
     }
+}
+
+/// Tells a person at a terminal what is under way, until the job itself does.
+#[derive(Clone, Copy)]
+pub struct Shown(bool);
+
+impl Shown {
+    /// Only on a terminal, and where nothing else was asked for.
+    pub fn of(asked: &Asked<'_>) -> Shown {
+        Shown(!asked.json && !asked.quiet && std::io::stderr().is_terminal())
+    }
+
+    /// Says a line.
+    pub fn say(self, words: &[&str]) {
+        if self.0 {
+            say(&words.concat());
+        }
+    }
+}
+
+/// What the host that runs a job is told.
+pub fn begin_of(asked: &Asked<'_>, words: Vec<Vec<u8>>, reach: Reach, host: &str) -> Begin {
+    Begin {
+        words: words.into_iter().map(Into::into).collect(),
+        from: shown_sources(asked),
+        to: asked.paths.last().map_or(String::new(), |to| named(to)),
+        reach,
+        host: host.to_owned(),
+        manifest: asked.manifest.as_ref().map(|file| named(file.as_os_str())),
+    }
+}
+
+/// What to say where the host that runs a job, or was to, has gone silent.
+pub fn ended(host: &str) -> Stop {
+    let text = match host.starts_with("longhaul://") {
+        true => format!("{host}: the job's process ended; the daemon's log says why"),
+        false => format!("longhaul on {host} ended; what it said is above"),
+    };
+    Stop::new(Exit::Connection, text)
 }
 
 fn shown_sources(asked: &Asked<'_>) -> String {
@@ -227,7 +307,7 @@ fn direct(runs: &Arrived, other: Arrived, asked: &Asked<'_>, begin: &Begin) -> R
     };
     let listening = thread.spawn(listen);
     listening.map_err(|error| Stop::because(Exit::Local, error))?;
-    let left = begin_job(runs, asked, begin);
+    let left = runs.begin_job(asked, begin);
     let why = why.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let (Ok(Left::Ended(code)), Some(why)) = (&left, why)
         && *code == Exit::Connection.code()
@@ -247,35 +327,60 @@ fn direct(runs: &Arrived, other: Arrived, asked: &Asked<'_>, begin: &Begin) -> R
 fn through(runs: &Arrived, other: Arrived, asked: &Asked<'_>, begin: &Begin) -> Result<Exit, Stop> {
     let ends = [runs.end_of()?, other.end_of()?];
     let role = Role::Join(ends[0].channel.clone());
-    let joined = Arrived::at(&runs.far.start().destination, asked, role)?;
+    let joined = far_in_role(&runs.far.start().destination, asked, role)?;
+    let joined = Arrived::at(joined)?;
     let carried = Carried::begin([joined.channel, other.channel], ends);
     let carried = carried.map_err(|error| Stop::because(Exit::Local, error))?;
-    let left = begin_job(runs, asked, begin);
+    let left = runs.begin_job(asked, begin);
     drop((carried, joined.process, other.process));
     left.map(Left::exit)
 }
 
 /// Begins the job and shows it.
-fn begin_job(runs: &Arrived, asked: &Asked<'_>, begin: &Begin) -> Result<Left, Stop> {
+///
+/// # Errors
+///
+/// Where it could not be begun, or was lost sight of.
+pub fn begin_job(
+    channel: &UnixStream,
+    host: &str,
+    asked: &Asked<'_>,
+    begin: &Begin,
+) -> Result<Left, Stop> {
     let order = speech::frame_of(&Order::Begin(begin.clone())).map_err(|_| {
         let text = "the sources' names are longer together than one command may have: copy the \
                     directory they are in, or use several commands";
         Stop::new(Exit::Usage, text)
     })?;
-    let told = (&runs.channel).write_all(&order);
-    told.map_err(|_| runs.ended())?;
+    // Whoever only starts it fetches that later.
+    let wanted = asked.manifest.as_deref();
+    let manifest = Fetched::into(wanted.filter(|_| !asked.between.detach))?;
+    let mut to = channel;
+    to.write_all(&order).map_err(|_| ended(host))?;
     // From now on it would go on without this end.
-    cancel_at_signal(&runs.channel);
-    let host = runs.far.start().destination.clone();
-    let Ok(Some(Told::Named(name))) = speech::hear(&runs.channel) else {
-        return Err(runs.ended());
+    cancel_at_signal(channel);
+    let name = match speech::hear(channel) {
+        Ok(Some(Told::Named(name))) => name,
+        Ok(Some(Told::Failed(text))) => {
+            let text = format!("{host}: {}", speech::shown(&text));
+            return Err(Stop::new(Exit::Connection, text));
+        }
+        _ => return Err(ended(host)),
     };
-    remember(&name, &host, begin);
-    let channel = runs.channel.try_clone();
+    remember(&name, host, begin);
+    Shown::of(asked).say(&[
+        "job ",
+        &name,
+        " at ",
+        host,
+        " looks for a way to the other host",
+    ]);
+    let channel = channel.try_clone();
     let watched = Watched {
         channel: channel.map_err(|error| Stop::because(Exit::Local, error))?,
         name,
-        host,
+        host: host.to_owned(),
+        manifest,
     };
     let left = watched.follow(Manner {
         json: asked.json,
@@ -299,6 +404,7 @@ fn remember(name: &str, host: &str, begin: &Begin) {
         to: begin.to.clone(),
         began: seconds_now(),
         state: State::Running,
+        compares: begin.compares(),
     });
     if let Err(error) = kept {
         say(&format!(

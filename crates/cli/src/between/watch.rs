@@ -1,8 +1,10 @@
 //! Shows here what a job says, to its end.
 
+use std::fs::File;
 use std::io::{self, IsTerminal, Write};
+use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::drive::why_gone;
@@ -11,6 +13,9 @@ use crate::messages::{self, Exit, Stop, clear_line, progress_line};
 
 /// A line of standard error that is longer is shown in pieces.
 const LONGEST_LINE: usize = 64 << 10;
+
+/// No manifest is longer: that of a thousand million files.
+const MAXIMUM_MANIFEST_BYTES: u64 = 1 << 40;
 
 /// How a job is shown.
 #[derive(Clone, Copy, Debug, Default)]
@@ -42,8 +47,55 @@ pub struct Watched {
     pub channel: UnixStream,
     /// Its name, and the host that runs it.
     pub name: String,
-    /// As ssh reaches it.
+    /// As it is reached.
     pub host: String,
+    /// Where its manifest goes.
+    pub manifest: Option<Fetched>,
+}
+
+/// A manifest that comes from a job.
+pub struct Fetched {
+    file: File,
+    path: PathBuf,
+}
+
+impl Fetched {
+    /// One for this file, which is tried now and not after hours of copying.
+    ///
+    /// # Errors
+    ///
+    /// Where it cannot be written.
+    pub fn into(path: Option<&Path>) -> Result<Option<Fetched>, Stop> {
+        let Some(path) = path else {
+            return Ok(None);
+        };
+        let file = File::create(path).map_err(|error| unwritten(path, &error))?;
+        let path = path.to_owned();
+        Ok(Some(Fetched { file, path }))
+    }
+
+    /// Some of it, or of the names that it cannot have, which go beside it.
+    fn write(&self, channel: Channel, at: u64, bytes: &[u8]) -> Result<(), Stop> {
+        let failed = |error| unwritten(&self.path, &error);
+        if at.saturating_add(bytes.len() as u64) > MAXIMUM_MANIFEST_BYTES {
+            let text = "the manifest is longer than any list of files";
+            return Err(Stop::new(Exit::Connection, text));
+        }
+        if channel != Channel::RawManifest {
+            return self.file.write_all_at(bytes, at).map_err(failed);
+        }
+        let mut name = self.path.as_os_str().to_owned();
+        name.push(".raw");
+        let mut options = File::options();
+        let options = options.write(true).create(true).truncate(at == 0);
+        let raw = options.open(name).map_err(failed)?;
+        raw.write_all_at(bytes, at).map_err(failed)
+    }
+}
+
+fn unwritten(path: &Path, error: &io::Error) -> Stop {
+    let text = format!("cannot write the manifest {}: {error}", path.display());
+    Stop::new(Exit::Local, text)
 }
 
 /// How it was left.
@@ -76,13 +128,25 @@ impl Watched {
             output: 0,
             errors: 0,
             progress: manner.progress(),
+            manifest: self.manifest.is_some(),
         };
-        say(&self.channel, &Order::Follow(follow)).map_err(|_| self.lost())?;
+        // One that is not there has said so, and ended, before it could be asked.
+        let asked = say(&self.channel, &Order::Follow(follow));
         let mut screen = Screen::default();
         loop {
             let told = hear(&self.channel).map_err(|_| self.lost())?;
-            match told.ok_or_else(|| self.lost())? {
+            let told = told.ok_or_else(|| self.lost())?;
+            let is_answer = matches!(told, Told::Absent | Told::Failed(_) | Told::Listed(_));
+            if asked.is_err() && !is_answer {
+                return Err(self.lost());
+            }
+            match told {
                 Told::Said(..) if manner.silent => {}
+                Told::Said(channel @ (Channel::Manifest | Channel::RawManifest), at, bytes) => {
+                    if let Some(manifest) = &self.manifest {
+                        manifest.write(channel, at, &bytes)?;
+                    }
+                }
                 Told::Said(channel, at, bytes) => screen.show(channel, at, &bytes),
                 Told::Progress(text) if manner.json => screen.event(&text),
                 Told::Progress(text) => progress_line(&shown(&text)),
@@ -93,9 +157,16 @@ impl Watched {
                 }
                 Told::Failed(text) => return Err(Stop::new(Exit::Connection, shown(&text))),
                 Told::Listed(listed) => return Err(why_gone(&listed)),
+                Told::Absent => return Err(self.absent()),
                 Told::Running | Told::Named(_) => {}
             }
         }
+    }
+
+    fn absent(&self) -> Stop {
+        let (name, host) = (&self.name, &self.host);
+        let text = format!("{host} has no job {name}: `longhaul jobs {host}` lists them");
+        Stop::new(Exit::Usage, text)
     }
 
     fn lost(&self) -> Stop {
@@ -111,23 +182,41 @@ impl Watched {
 /// SIGINT and SIGTERM cancel the job at the other end of a channel; a second one
 /// leaves it to itself.
 pub fn cancel_at_signal(channel: &UnixStream) {
-    use signal_hook::consts::{SIGINT, SIGTERM};
-    let signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]);
-    let (Ok(mut signals), Ok(channel)) = (signals, channel.try_clone()) else {
+    let Ok(channel) = channel.try_clone() else {
         return;
     };
-    let told = Arc::new(AtomicBool::new(false));
-    let watcher = std::thread::Builder::new().name("signals".into());
-    let watch = move || {
-        for _ in signals.forever() {
-            if told.swap(true, Ordering::Relaxed) {
-                clear_line();
-                std::process::exit(i32::from(Exit::Interrupted.code()));
-            }
-            // Where the channel is lost, that is heard and said.
-            let _ = say(&channel, &Order::Cancel);
+    let told = AtomicBool::new(false);
+    at_signal(move || {
+        if told.swap(true, Ordering::Relaxed) {
+            clear_line();
+            std::process::exit(i32::from(Exit::Interrupted.code()));
         }
+        // Where the channel is lost, that is heard and said.
+        let _ = say(&channel, &Order::Cancel);
+    });
+}
+
+/// SIGINT and SIGTERM end this command and leave the job, which was there
+/// before it, to itself.
+pub fn leave_at_signal(watched: &Watched) {
+    let (name, host) = (watched.name.clone(), watched.host.clone());
+    at_signal(move || {
+        messages::say(&format!(
+            "{name} goes on at {host}: `longhaul attach {host}:{name}` shows it again, `longhaul \
+             cancel {host}:{name}` ends it"
+        ));
+        std::process::exit(i32::from(Exit::Interrupted.code()));
+    });
+}
+
+/// Does something at every SIGINT and SIGTERM.
+fn at_signal(what: impl Fn() + Send + 'static) {
+    use signal_hook::consts::{SIGINT, SIGTERM};
+    let Ok(mut signals) = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]) else {
+        return;
     };
+    let watcher = std::thread::Builder::new().name("signals".into());
+    let watch = move || signals.forever().for_each(|_| what());
     if let Err(error) = watcher.spawn(watch) {
         messages::say(&format!(
             "an interrupt will end this command alone: {error}"
@@ -148,7 +237,7 @@ impl Screen {
     fn show(&mut self, channel: Channel, at: u64, bytes: &[u8]) {
         let had = match channel {
             Channel::Output => &mut self.said[0],
-            Channel::Errors => &mut self.said[1],
+            _ => &mut self.said[1],
         };
         // What was said twice is shown once.
         let known = had.saturating_sub(at);
@@ -159,7 +248,7 @@ impl Screen {
         *had = at + bytes.len() as u64;
         match channel {
             Channel::Output => output(new),
-            Channel::Errors => {
+            _ => {
                 self.begun.extend_from_slice(new);
                 let whole = self.begun.iter().rposition(|byte| *byte == b'\n');
                 let whole = match whole {

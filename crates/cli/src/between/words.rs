@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 use longhaul_proto::block::Codec;
 use longhaul_units::ByteCount;
@@ -27,6 +28,8 @@ pub struct Asked<'a> {
     pub memory: ByteCount,
     /// When leftovers expire.
     pub expiry: Expiry,
+    /// Where the digests of all files go, here.
+    pub manifest: Option<PathBuf>,
     /// Progress as events.
     pub json: bool,
     /// No progress.
@@ -45,6 +48,7 @@ impl<'a> Asked<'a> {
             words: Box::new(|paths| copy_words(arguments, paths)),
             memory: arguments.layers.memory,
             expiry: arguments.expire_leftovers,
+            manifest: arguments.manifest.clone(),
             json: arguments.json,
             quiet: arguments.quiet,
             connection: &arguments.connection,
@@ -60,6 +64,7 @@ impl<'a> Asked<'a> {
             memory: arguments.layers.memory,
             // Nothing is written, so none is removed.
             expiry: Expiry(None),
+            manifest: None,
             json: arguments.json,
             quiet: arguments.quiet,
             connection: &arguments.connection,
@@ -195,7 +200,8 @@ fn copy_words(arguments: &CopyArguments, paths: Words) -> Result<Words, Stop> {
         compress,
         integrity,
         verify,
-        manifest,
+        // The job writes one of its own, which is fetched.
+        manifest: _,
         direct,
         checkpoint,
         bwlimit,
@@ -207,12 +213,6 @@ fn copy_words(arguments: &CopyArguments, paths: Words) -> Result<Words, Stop> {
         connection,
         between,
     } = arguments;
-    if manifest.is_some() {
-        return Err(usage(
-            "--manifest is not written for a copy between two remote hosts: use --json, whose \
-             events have the digests, or `b3sum` at the destination",
-        ));
-    }
     if lab.is_some() {
         return Err(usage("with --lab source and destination are local paths"));
     }

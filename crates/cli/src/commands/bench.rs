@@ -66,7 +66,10 @@ fn bench(command: &BenchCommand) -> Result<Exit, Stop> {
     }
     match options.json {
         true => println!("{}", profile.to_json()),
-        false => print!("{}", text::text(&profile, &names)),
+        false => {
+            print!("{}", text::text(&profile, &names));
+            println!("host profile: {}", options.output.display());
+        }
     }
     if !complete {
         let text = format!(

@@ -6,13 +6,16 @@ use std::path::Path;
 use std::sync::Arc;
 
 use longhaul_engine::journal::{Leftover, LeftoverKind, leftovers};
-use longhaul_engine::recv::landing::file_time_now;
+use longhaul_engine::recv::landing::{SESSION_NAME, file_time_now};
 use longhaul_engine::storage::posix::PosixDirectory;
 use longhaul_engine::storage::{Directory, FileKind};
 use longhaul_units::ByteCount;
 
 use crate::arguments::CleanArguments;
 use crate::messages::{Exit, Stop, finish, say};
+
+/// Bytes of a session's hash that tell it from others, to the eye.
+const SHOWN_BYTES: usize = 6;
 
 /// What was counted.
 #[derive(Default)]
@@ -113,13 +116,25 @@ fn shown(path: &Path, leftover: &Leftover) -> String {
     format!("{}/{}", path.display(), leftover.name.escape_ascii())
 }
 
+/// What a journal is about: a file, or the session that holds the directory.
+fn subject(name: &[u8]) -> String {
+    match name.strip_prefix(SESSION_NAME) {
+        Some(source) => {
+            let digits = source.iter().take(SHOWN_BYTES);
+            let digits: String = digits.map(|byte| format!("{byte:02x}")).collect();
+            format!("session {digits}")
+        }
+        None => String::from_utf8_lossy(name).escape_debug().to_string(),
+    }
+}
+
 fn describe(path: &Path, leftover: &Leftover) -> String {
     let held = if leftover.held { ", in use" } else { "" };
     let whose = match &leftover.kind {
         LeftoverKind::Journal(Some(whose)) => {
             format!(
                 ", of {} by {} ({})",
-                whose.name.escape_ascii(),
+                subject(&whose.name),
                 whose.principal,
                 whose.owner
             )
@@ -131,4 +146,16 @@ fn describe(path: &Path, leftover: &Leftover) -> String {
         shown(path, leftover),
         ByteCount(leftover.size)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_is_shown_as_digits_and_a_file_by_its_name() {
+        let session = [SESSION_NAME, &[0xab; 32]].concat();
+        assert_eq!(subject(&session), "session abababababab");
+        assert_eq!(subject("a\u{fc}\x1b".as_bytes()), "a\u{fc}\\u{1b}");
+    }
 }

@@ -23,7 +23,7 @@ use longhaul_engine::session::{DialError, Dialer, Joined, Transfer};
 use longhaul_model::control::start::block_bytes;
 use longhaul_model::kernel::BufferLimits;
 use longhaul_proto::handshake::{
-    Credential, Join, Refusal, Request, Secret, SessionId, Vouch, Welcome,
+    Credential, Errand, Join, Refusal, Request, Secret, SessionId, Task, Vouch, Welcome,
 };
 use longhaul_proto::listing::{ListRequest, Listed};
 use longhaul_proto::session::StreamId;
@@ -119,7 +119,7 @@ impl Daemon {
         let buffer = buffer_by_hand(arguments.buffer);
         Ok(Daemon {
             host: remote.host.clone(),
-            address: None,
+            address: introduction.address,
             tls: TlsClient::new(trust, Some(identity), TlsOptions::default()),
             credential: Some(Credential {
                 principal: remote.principal.clone().unwrap_or_default(),
@@ -264,6 +264,29 @@ impl Daemon {
         opening::vouch(&mut stream, vouch, self.timeout)
             .map_err(|error| open_stop(&self.host, &error))?;
         Ok(own)
+    }
+
+    /// The daemon's own key, as it shows it.
+    pub fn key(&self) -> Result<Fingerprint, Stop> {
+        let stream = self.first_stream()?;
+        let key = stream.handle.peer_fingerprint();
+        key.ok_or_else(|| {
+            let text = format!("{}: the daemon has shown no key", self.host);
+            Stop::new(Exit::Authentication, text)
+        })
+    }
+
+    /// Has the daemon do something beside any session; gives the stream of it, or
+    /// why the daemon does not.
+    pub fn errand(&self, what: Task) -> Result<Result<Stream, OpenError>, Stop> {
+        let mut stream = self.first_stream()?;
+        let errand = Errand {
+            credential: self.credential.clone(),
+            what,
+        };
+        // It may try to connect somewhere before it answers.
+        let asked = opening::errand(&mut stream, errand, self.timeout);
+        Ok(asked.map(|()| stream))
     }
 
     /// A first stream: who the daemon is may be asked of the user.

@@ -5,6 +5,7 @@ use longhaul_proto::block::Codec;
 use longhaul_proto::digest::Integrity;
 use longhaul_proto::handshake::{Landing, Purport};
 
+use super::here::Here;
 use super::run::{Fixed, Task, layer_settings, remote_flows};
 use super::stream;
 use crate::arguments::{BandwidthLimit, CopyArguments, IntegrityArgument, LayerArguments};
@@ -25,7 +26,11 @@ fn copy(arguments: CopyArguments) -> Result<Exit, Stop> {
         return steer::run(&asked, &sides);
     }
     drop(asked);
-    let report = Report::new(arguments.json, arguments.quiet, arguments.manifest.clone())?;
+    let manifest = arguments.manifest.clone().map(|file| {
+        let named = file.display().to_string();
+        (file, named)
+    });
+    let report = Report::new(arguments.json, arguments.quiet, manifest)?;
     let report = report.naming(arguments.verbose).bound_to(arguments.bwlimit);
     task(arguments)?.run(&report)
 }
@@ -79,8 +84,7 @@ pub fn task(arguments: CopyArguments) -> Result<Task, Stop> {
     };
     let remote_flows = remote_flows(&layers);
     let stream = stream::source(&sources, &mut settings);
-    // Two files would be mixed in one stream.
-    let recursive = arguments.recursive && destination != Endpoint::Standard;
+    let recursive = arguments.recursive;
     let copy_links = arguments.copy_links;
     let connection = arguments.connection;
     Ok(Task {
@@ -97,6 +101,7 @@ pub fn task(arguments: CopyArguments) -> Result<Task, Stop> {
         },
         connection,
         stream,
+        here: Here::default(),
         introduction: None,
     })
 }

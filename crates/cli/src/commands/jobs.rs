@@ -1,15 +1,21 @@
 //! `longhaul jobs`, `attach`, `cancel`: copies between two remote hosts that
 //! run without whoever started them.
 
+use std::os::unix::net::UnixStream;
+
+use longhaul_proto::handshake::Task;
 use serde_json::{Value, json};
 
+use super::connection::Daemon;
 use crate::arguments::{
-    AttachArguments, CancelArguments, Expiry, JobsArguments, Ports, SshArguments,
+    AttachArguments, BandwidthLimit, CancelArguments, ConnectionArguments, Expiry, JobsArguments,
+    Ports, SshArguments,
 };
+use crate::between::daemons;
 use crate::between::speech::{self, Listed, Order, State, Told, is_name, shown};
 use crate::between::started;
-use crate::between::watch::{Left, Manner, Watched, cancel_at_signal};
-use crate::endpoint::Endpoint;
+use crate::between::watch::{Fetched, Left, Manner, Watched, leave_at_signal};
+use crate::endpoint::{Endpoint, Remote};
 use crate::messages::{Exit, Stop, finish, say};
 use crate::ssh::command::{FarSide, Role};
 use crate::ssh::far::Far;
@@ -31,8 +37,17 @@ pub fn attach(arguments: &AttachArguments) -> Exit {
         quiet: arguments.quiet,
         ..Manner::default()
     };
-    let followed = reach(&arguments.job, &arguments.ssh).and_then(|(watched, _process)| {
-        cancel_at_signal(&watched.channel);
+    let followed = reach(&arguments.job, &arguments.connection).and_then(|(found, _process)| {
+        let watched = Watched {
+            manifest: Fetched::into(arguments.manifest.as_deref())?,
+            ..found
+        };
+        leave_at_signal(&watched);
+        if let Some(limit) = arguments.bwlimit {
+            let rate = limit.0.map_or(0, BandwidthLimit::bytes_per_second);
+            // Where the channel is lost, that is heard and said.
+            let _ = speech::say(&watched.channel, &Order::Limit(rate));
+        }
         let left = watched.follow(manner);
         let _ = watched.channel.shutdown(std::net::Shutdown::Both);
         left.map(Left::exit)
@@ -46,7 +61,7 @@ pub fn cancel(arguments: &CancelArguments) -> Exit {
 }
 
 fn end(arguments: &CancelArguments) -> Result<Exit, Stop> {
-    let (watched, _process) = reach(&arguments.job, &arguments.ssh)?;
+    let (watched, _process) = reach(&arguments.job, &arguments.connection)?;
     let lost = |error: std::io::Error| {
         let text = format!("{}: the connection was lost: {error}", watched.host);
         Stop::new(Exit::Connection, text)
@@ -82,24 +97,65 @@ fn far_side(ssh: &SshArguments, role: Role) -> FarSide {
     }
 }
 
-/// Whether ssh may be given it as a host.
-fn check_host(host: &str) -> Result<(), Stop> {
+/// Who runs jobs.
+enum Host {
+    /// One that ssh may be given.
+    Ssh,
+    Daemon(Box<Remote>),
+}
+
+fn host_of(host: &str) -> Result<Host, Stop> {
+    if host.starts_with("longhaul://") {
+        let parsed = Endpoint::parse(host.as_ref());
+        let parsed = parsed.map_err(|error| Stop::because(Exit::Usage, error))?;
+        if let Endpoint::Daemon(remote) = parsed {
+            return Ok(Host::Daemon(Box::new(remote)));
+        }
+    }
     let bracketed = match host.rsplit_once('@') {
         Some((user, host)) if host.contains(':') => format!("{user}@[{host}]:"),
         None if host.contains(':') => format!("[{host}]:"),
         _ => format!("{host}:"),
     };
     match Endpoint::parse(bracketed.as_ref()) {
-        Ok(Endpoint::Ssh(_)) => Ok(()),
+        Ok(Endpoint::Ssh(_)) => Ok(Host::Ssh),
         _ => Err(Stop::new(
             Exit::Usage,
-            format!("{host}: write a host as ssh takes it, [USER@]HOST"),
+            format!("{host}: write a host as ssh takes it, [USER@]HOST, or longhaul://HOST[:PORT]"),
         )),
     }
 }
 
+/// A channel to what is told of jobs at a host; over SSH it ends with its process.
+fn channel_to(
+    host: &str,
+    role: Role,
+    connection: &ConnectionArguments,
+) -> Result<(UnixStream, Option<SshProcess>), Stop> {
+    match host_of(host)? {
+        Host::Ssh => {
+            let ssh = &connection.ssh;
+            let (process, channel, _) = Far::in_role(host, ssh, far_side(ssh, role))?.arrive()?;
+            Ok((channel, Some(process)))
+        }
+        Host::Daemon(remote) => {
+            let what = match role {
+                Role::Attach(name) => Task::Attach(name),
+                _ => Task::Jobs,
+            };
+            let daemon = Daemon::new(&remote, connection)?;
+            let channel = daemons::channel(&daemon, host, what)?;
+            daemons::greeting_of(&channel, host)?;
+            Ok((channel, None))
+        }
+    }
+}
+
 /// A channel to a job.
-fn reach(job: &str, ssh: &SshArguments) -> Result<(Watched, SshProcess), Stop> {
+fn reach(
+    job: &str,
+    connection: &ConnectionArguments,
+) -> Result<(Watched, Option<SshProcess>), Stop> {
     let (host, name) = match job.rsplit_once(':') {
         Some((host, name)) if is_name(name) => (host.to_owned(), name),
         _ if is_name(job) => {
@@ -117,13 +173,13 @@ fn reach(job: &str, ssh: &SshArguments) -> Result<(Watched, SshProcess), Stop> {
             return Err(Stop::new(Exit::Usage, text));
         }
     };
-    check_host(&host)?;
     let role = Role::Attach(name.to_owned());
-    let (process, channel, _) = Far::in_role(&host, ssh, far_side(ssh, role))?.arrive()?;
+    let (channel, process) = channel_to(&host, role, connection)?;
     let watched = Watched {
         channel,
         name: name.to_owned(),
         host,
+        manifest: None,
     };
     Ok((watched, process))
 }
@@ -134,11 +190,11 @@ fn list(arguments: &JobsArguments) -> Result<Exit, Stop> {
         hosts => hosts.to_vec(),
     };
     for host in &hosts {
-        check_host(host)?;
+        host_of(host)?;
     }
     let (mut exit, mut lines) = (Exit::Done, Vec::new());
     for host in hosts {
-        match ask(&host, &arguments.ssh) {
+        match ask(&host, &arguments.connection) {
             Ok(jobs) => lines.extend(jobs.into_iter().map(|job| (host.clone(), job))),
             Err(stop) => {
                 say(&stop.text);
@@ -163,9 +219,8 @@ fn hosts_of(jobs: &[Listed]) -> Vec<String> {
 }
 
 /// The jobs of this user on a host.
-fn ask(host: &str, ssh: &SshArguments) -> Result<Vec<Listed>, Stop> {
-    let far = Far::in_role(host, ssh, far_side(ssh, Role::Jobs))?;
-    let (_process, channel, _) = far.arrive()?;
+fn ask(host: &str, connection: &ConnectionArguments) -> Result<Vec<Listed>, Stop> {
+    let (channel, _process) = channel_to(host, Role::Jobs, connection)?;
     let mut jobs = Vec::new();
     loop {
         match speech::hear(&channel) {
@@ -197,6 +252,13 @@ fn began(job: &Listed) -> String {
     rfc3339(job.began.min(LAST).cast_signed())
 }
 
+fn command_of(job: &Listed) -> &'static str {
+    match job.compares {
+        true => "verify",
+        false => "cp",
+    }
+}
+
 fn event(host: &str, job: &Listed) -> Value {
     let (state, code) = match job.state {
         State::Running => ("running", None),
@@ -206,7 +268,8 @@ fn event(host: &str, job: &Listed) -> Value {
     };
     json!({
         "schema": SCHEMA, "job": job.name, "host": host, "runs_on": job.host, "state": state,
-        "exit": code, "began": began(job), "from": job.from, "to": job.to,
+        "exit": code, "began": began(job), "command": command_of(job),
+        "from": job.from, "to": job.to,
     })
 }
 
@@ -216,11 +279,12 @@ fn print(lines: &[(String, Listed)]) {
     }
     for (host, job) in lines {
         println!(
-            "{}  {:<9}  {}  {}  {} -> {}",
+            "{}  {:<9}  {}  {}  {:<6}  {} -> {}",
             job.name,
             state_of(job),
             began(job),
             host,
+            command_of(job),
             shown(&job.from),
             shown(&job.to)
         );

@@ -1,7 +1,7 @@
 //! Runs one end of a transfer, or both, to its end, and reports what becomes
 //! of it. `cp` and `verify` differ only in what they ask for.
 
-use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,15 +9,14 @@ use longhaul_engine::failure::failure_of;
 use longhaul_engine::journal::Owner;
 use longhaul_engine::net::clear::local_pair;
 use longhaul_engine::recv::ReceiveSide;
-use longhaul_engine::recv::landing::{Arrival, Destination, LandingError, Missing, file_time_now};
+use longhaul_engine::recv::landing::{Arrival, Destination, file_time_now};
 use longhaul_engine::recv::parts::most_open_parts;
 use longhaul_engine::send::SendSide;
-use longhaul_engine::send::source::{Source, SourceError, Sources, What, open_source};
+use longhaul_engine::send::source::{Source, Sources, What};
 use longhaul_engine::send::stream::StreamSource;
 use longhaul_engine::session::opening::Agreed;
 use longhaul_engine::session::{Ending, FlowCounts, Transfer, TransferSettings, Watch};
 use longhaul_engine::storage::measuring::{ZERO_NAME, sink, zero_source};
-use longhaul_engine::storage::roots::Anywhere;
 use longhaul_model::control::start::{block_bytes, initial_streams, most_streams};
 use longhaul_model::response::Congestion;
 use longhaul_proto::handshake::{Feature, Landing, Purport, Request, RequestPath, Role};
@@ -28,6 +27,7 @@ use longhaul_units::ByteCount;
 
 use super::ahead::StreamsFor;
 use super::connection::{Connected, Opened};
+use super::here::{Here, landing_stop};
 use super::peer::Peer;
 use super::steering::{Bounds, Steering};
 use crate::arguments::{ConnectionArguments, DataSecurity, LayerArguments};
@@ -65,6 +65,8 @@ pub struct Task {
     pub connection: ConnectionArguments,
     /// Standard input, where that is the source.
     pub stream: Option<Arc<StreamSource>>,
+    /// Where paths of this host are opened.
+    pub here: Here,
     /// The other host, where this is a job and somebody introduced it.
     pub introduction: Option<Introduction>,
 }
@@ -140,11 +142,10 @@ impl Task {
             (None, paths) if paths.len() == self.sources.len() => {
                 self.pull(paths, introduction, report)
             }
-            (None, _) => Err(Stop::new(
+            _ => Err(Stop::new(
                 Exit::Usage,
                 "some sources are here and some at another host: copy them with two commands",
             )),
-            (Some(_), _) => Err(Stop::new(Exit::Usage, "no side is on this host")),
         }
     }
 
@@ -192,6 +193,9 @@ impl Task {
         let sources = self.open_sources()?;
         let peer = self.peer(&self.destination, introduction)?;
         let mut request = self.request(Role::Sender, vec![self.destination_path(path)])?;
+        if self.here.principal().is_some() && single_file(&sources) {
+            request.landing = self.landing;
+        }
         request.names = sources
             .top_names()
             .map(|names| names.into_iter().map(Into::into).collect());
@@ -449,9 +453,11 @@ impl Task {
 
     fn open_sources(&self) -> Result<Sources, Stop> {
         let sources = self.sources.iter().map(|endpoint| match endpoint {
-            Endpoint::Zero(size) => Ok(zero_of(size.0)),
-            Endpoint::Local(path) => open_source(&Anywhere, path, self.recursive, self.copy_links)
-                .map_err(|error| source_stop(&error)),
+            Endpoint::Zero(size) => self.here.may_measure().map(|()| zero_of(size.0)),
+            Endpoint::Local(path) => {
+                let how = (self.recursive, self.copy_links);
+                self.here.source(path, how)
+            }
             Endpoint::Standard => match &self.stream {
                 Some(stream) => Ok(stream.source(super::stream::shown())),
                 None => Err(Stop::new(Exit::Usage, "there is no standard input")),
@@ -469,18 +475,20 @@ impl Task {
     fn open_destination(&self, landing: Landing, source: [u8; 32]) -> Result<Destination, Stop> {
         let arrival = Arrival {
             host: self.host_hash(),
-            principal: user_name(),
+            principal: self.here.principal().map_or_else(user_name, str::to_owned),
             source,
             owner: owner(),
         };
         match &self.destination {
-            Endpoint::Null => Ok(Destination::sink(sink(), arrival)),
+            Endpoint::Null => {
+                let sink = self.here.may_measure().map(|()| sink())?;
+                Ok(Destination::sink(sink, arrival))
+            }
             Endpoint::Standard => Ok(super::stream::to_output(arrival)),
             Endpoint::Local(path) if self.stream.is_some() => super::stream::to_file(path, arrival),
             Endpoint::Local(path) => {
-                let missing = Missing::for_purport(self.settings.purport);
-                Destination::open(&Anywhere, path, landing, missing, arrival)
-                    .map_err(|error| landing_stop(&error))
+                let how = (self.settings.purport, landing);
+                self.here.destination(path, how, arrival)
             }
             Endpoint::Zero(_) | Endpoint::Daemon(_) | Endpoint::Ssh(_) => Err(Stop::new(
                 Exit::Usage,
@@ -492,10 +500,11 @@ impl Task {
     /// Whether nothing can be at the destination yet, whatever the sources
     /// turn out to be.
     fn seems_empty(&self) -> bool {
-        use std::os::unix::ffi::OsStrExt;
         match &self.destination {
             Endpoint::Local(path) => {
-                let path = std::path::Path::new(std::ffi::OsStr::from_bytes(path));
+                let Some(path) = self.here.path(path) else {
+                    return false;
+                };
                 let missing = path.symlink_metadata().is_err();
                 let alone = path.parent().is_none_or(|parent| !has_leftovers(parent));
                 missing && alone && self.settings.purport == Purport::Copy
@@ -510,6 +519,7 @@ impl Task {
         use std::os::unix::ffi::OsStrExt;
         let mut hasher = blake3::Hasher::new_derive_key("longhaul 2026 source of a transfer");
         hasher.update(host_name().as_bytes());
+        hasher.update(self.here.principal().unwrap_or_default().as_bytes());
         for source in &self.sources {
             hasher.update(b"\0");
             match source {
@@ -576,12 +586,8 @@ impl Task {
 
     /// Whether what is sent from here is one file.
     fn only_file(&self) -> bool {
-        use std::os::unix::ffi::OsStrExt;
         match self.sources.as_slice() {
-            [Endpoint::Local(path)] => {
-                let path = std::path::Path::new(std::ffi::OsStr::from_bytes(path));
-                path.is_file()
-            }
+            [Endpoint::Local(path)] => self.here.path(path).is_some_and(Path::is_file),
             [Endpoint::Zero(_)] => true,
             _ => false,
         }
@@ -652,20 +658,6 @@ pub fn single_file(sources: &Sources) -> bool {
             ..
         }]
     )
-}
-
-fn source_stop(error: &SourceError) -> Stop {
-    match error {
-        SourceError::Open { error: io, .. } if io.kind() == io::ErrorKind::NotFound => {
-            Stop::new(Exit::Local, error.to_string())
-        }
-        SourceError::Directory(_) => Stop::new(Exit::Usage, error.to_string()),
-        _ => Stop::new(Exit::Local, error.to_string()),
-    }
-}
-
-fn landing_stop(error: &LandingError) -> Stop {
-    Stop::new(Exit::Local, error.to_string())
 }
 
 /// This process, for whoever finds what it left.

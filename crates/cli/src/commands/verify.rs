@@ -4,6 +4,7 @@
 use longhaul_engine::session::TransferSettings;
 use longhaul_proto::handshake::{Landing, Purport};
 
+use super::here::Here;
 use super::run::{Fixed, Task, layer_settings, remote_flows};
 use crate::arguments::VerifyArguments;
 use crate::between::steer;
@@ -57,6 +58,7 @@ pub fn task(arguments: &VerifyArguments) -> Result<Task, Stop> {
         fixed: Fixed::new(&arguments.layers),
         connection: arguments.connection.clone(),
         stream: None,
+        here: Here::default(),
         introduction: None,
     })
 }

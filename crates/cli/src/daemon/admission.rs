@@ -28,13 +28,10 @@ use longhaul_proto::session::StreamId;
 
 use super::sessions::{Key, Running};
 use super::vouched::COUNTS_FOR;
-use super::{Daemon, FIRST_FRAME};
+use super::{Daemon, FIRST_FRAME, LAST_WORDS};
 use crate::commands::run::{large_files, owner, single_file, zero_of};
 use crate::messages::say;
 use crate::report::stream_damage;
-
-/// How long a peer that was refused may take to hear it.
-const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// Most streams of a session.
 const MAXIMUM_STREAMS: u32 = 512;
@@ -107,10 +104,11 @@ impl Daemon {
                 let text = "a listing is asked for within TLS";
                 refuse(&mut stream, refused(Refusal::Clear, text), peer);
             }
-            Purpose::Vouch(_) | Purpose::Open(_) if clear => {
+            Purpose::Vouch(_) | Purpose::Open(_) | Purpose::Errand(_) if clear => {
                 let text = "a session begins within TLS";
                 refuse(&mut stream, refused(Refusal::Clear, text), peer);
             }
+            Purpose::Errand(errand) => self.run_errand(stream, &errand, features, visitor),
             Purpose::Vouch(vouch) => match self.vouch(&vouch, &stream) {
                 Ok(vouched) => {
                     // Whoever does not hear it asks again.
@@ -273,7 +271,10 @@ impl Daemon {
         };
         let destination = match path {
             RequestPath::Null if principal.may_measure() => Destination::sink(sink(), arrival),
-            RequestPath::Path(path) => open_destination(principal, path, request, arrival)?,
+            RequestPath::Path(path) => {
+                let how = (request.purport, request.landing);
+                open_destination(principal, path, how, arrival)?
+            }
             RequestPath::Stream(path) => open_stream(principal, path, request, arrival)?,
             RequestPath::Null | RequestPath::Zero(_) => return Err(not_permitted()),
         };
@@ -318,7 +319,10 @@ impl Daemon {
     ) -> Result<Prepared, Refused> {
         let sources = request.paths.iter().map(|path| match path {
             RequestPath::Zero(size) if principal.may_measure() => Ok(zero_of(*size)),
-            RequestPath::Path(path) => open_source_of(principal, path, request),
+            RequestPath::Path(path) => {
+                let how = (request.recursive, request.copy_links);
+                open_source_of(principal, path, how)
+            }
             RequestPath::Zero(_) | RequestPath::Null | RequestPath::Stream(_) => {
                 Err(not_permitted())
             }
@@ -456,7 +460,8 @@ fn key_of(request: &Request, principal: &Principal, path: &RequestPath) -> Key {
     }
 }
 
-pub(super) fn not_permitted() -> Refused {
+/// The principal may not, or there is nothing: which of the two is not told.
+pub fn not_permitted() -> Refused {
     refused(
         Refusal::Forbidden,
         "there is no such path for this principal, or not with that right",
@@ -489,20 +494,25 @@ pub(super) fn path_beneath(resolved: &Resolved<'_>, asked: &[u8]) -> Vec<u8> {
     path
 }
 
-fn open_destination(
+/// A destination of a principal's.
+///
+/// # Errors
+///
+/// Where he has no such path or right, or it cannot be opened.
+pub fn open_destination(
     principal: &Principal,
     path: &[u8],
-    request: &Request,
+    (purport, landing): (Purport, Landing),
     arrival: Arrival,
 ) -> Result<Destination, Refused> {
-    let missing = Missing::for_purport(request.purport);
+    let missing = Missing::for_purport(purport);
     if principal.is_owner() {
-        return Destination::open(&Anywhere, path, request.landing, missing, arrival)
+        return Destination::open(&Anywhere, path, landing, missing, arrival)
             .map_err(|error| refused(Refusal::Path, error.to_string()));
     }
     let resolved = principal.resolve(path).map_err(|_| not_permitted())?;
     // A dry run says what a copy would find: it needs what that needs.
-    let may = match request.purport {
+    let may = match purport {
         Purport::Copy | Purport::DryRun => resolved.rights.write,
         Purport::Verify => resolved.rights.read,
     };
@@ -511,7 +521,7 @@ fn open_destination(
     }
     let landing = match resolved.rest {
         None => Landing::Within,
-        Some(_) => request.landing,
+        Some(_) => landing,
     };
     let root = open_root(&resolved)?;
     Destination::open(
@@ -552,13 +562,19 @@ fn open_stream(
     Ok(Destination::stream(Arc::new(stream), arrival))
 }
 
-fn open_source_of(
+/// A source of a principal's: directories where `recursive`, what links lead to
+/// where `copy_links` says so.
+///
+/// # Errors
+///
+/// As of a destination.
+pub fn open_source_of(
     principal: &Principal,
     path: &[u8],
-    request: &Request,
+    (recursive, copy_links): (bool, bool),
 ) -> Result<Source, Refused> {
     if principal.is_owner() {
-        return open_source(&Anywhere, path, request.recursive, request.copy_links)
+        return open_source(&Anywhere, path, recursive, copy_links)
             .map_err(|error| refused(Refusal::Path, error.to_string()));
     }
     let resolved = principal.resolve(path).map_err(|_| not_permitted())?;
@@ -567,7 +583,7 @@ fn open_source_of(
     }
     let root = open_root(&resolved)?;
     let path = path_beneath(&resolved, path);
-    open_source(&root, &path, request.recursive, request.copy_links)
+    open_source(&root, &path, recursive, copy_links)
         .map_err(|error| refused(Refusal::Path, error.to_string()))
 }
 

@@ -8,7 +8,8 @@ use longhaul_engine::net::Stream;
 use longhaul_engine::session::opening::{self, OpenError};
 use longhaul_engine::storage::roots::{Anywhere, OpenRoot};
 use longhaul_proto::handshake::{Answer, Refusal, Refused};
-use longhaul_proto::listing::{Gathered, ListRequest, Listed};
+use longhaul_proto::listing::{Gathered, ListRequest, Listed, ListedEntry, ListedKind};
+use longhaul_proto::manifest::TreePath;
 
 use super::Daemon;
 use super::admission::{
@@ -45,7 +46,15 @@ impl Daemon {
         let peer = visitor.peer.clone();
         let opened = self.open_listed(asked, &stream, visitor.owner);
         let (root, path) = match opened {
-            Ok(opened) => opened,
+            Ok(Opened::Path(root, path)) => (root, path),
+            Ok(Opened::Roots(names)) => {
+                drop(visitor);
+                let told = tell_roots(&mut stream, &names);
+                if told.and_then(|()| send(&mut stream, Listed::End)).is_ok() {
+                    opening::close(&mut stream, LAST_WORDS);
+                }
+                return;
+            }
             Err(refused) => return refuse(&mut stream, refused, &peer),
         };
         drop(visitor);
@@ -88,7 +97,7 @@ impl Daemon {
         asked: &ListRequest,
         stream: &Stream,
         owner: bool,
-    ) -> Result<(Box<dyn OpenRoot>, Vec<u8>), Refused> {
+    ) -> Result<Opened, Refused> {
         if !asked.is_valid() {
             return Err(refused(Refusal::Malformed, "the path is none"));
         }
@@ -98,17 +107,53 @@ impl Daemon {
             None => authenticate(&principals, asked.credential.as_ref(), stream)?,
         };
         if principal.is_owner() {
-            return Ok((Box::new(Anywhere), asked.path.clone()));
+            return Ok(Opened::Path(Box::new(Anywhere), asked.path.clone()));
         }
-        let resolved = principal
-            .resolve(&asked.path)
-            .map_err(|_| not_permitted())?;
+        let resolved = match principal.resolve(&asked.path) {
+            Ok(resolved) => resolved,
+            Err(_) => {
+                let names = principal.steps_to_roots(&asked.path);
+                let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
+                return match names.is_empty() {
+                    true => Err(not_permitted()),
+                    false => Ok(Opened::Roots(names)),
+                };
+            }
+        };
         if !resolved.rights.read {
             return Err(not_permitted());
         }
         let root = open_root(&resolved)?;
-        Ok((Box::new(root), path_beneath(&resolved, &asked.path)))
+        let path = path_beneath(&resolved, &asked.path);
+        Ok(Opened::Path(Box::new(root), path))
     }
+}
+
+/// What is listed.
+enum Opened {
+    /// A path beneath what may be opened.
+    Path(Box<dyn OpenRoot>, Vec<u8>),
+    /// Names that lead to the principal's roots, where the path lies above them.
+    Roots(Vec<String>),
+}
+
+/// Nothing is looked at: these come from the file of principals.
+fn tell_roots(stream: &mut Stream, names: &[String]) -> Result<(), OpenError> {
+    let mut gathered = Gathered::default();
+    for name in names {
+        let Ok(path) = TreePath::new(name.as_bytes()) else {
+            continue;
+        };
+        let entry = ListedEntry {
+            path,
+            kind: ListedKind::Directory,
+            details: None,
+        };
+        tell(stream, &mut gathered, Found::Entry(entry))?;
+    }
+    gathered
+        .take()
+        .map_or(Ok(()), |listed| send(stream, listed))
 }
 
 fn send(stream: &mut Stream, listed: Listed) -> Result<(), OpenError> {

@@ -25,6 +25,8 @@ pub struct Setup {
     pub tls: TlsServer,
     /// Who may do what.
     pub principals: Principals,
+    /// Where the daemon keeps what is its own, from the root on.
+    pub state: PathBuf,
     fingerprint: Fingerprint,
     only: Option<Only>,
 }
@@ -73,6 +75,7 @@ pub fn prepare(arguments: &ServeArguments) -> Result<Setup, Stop> {
     Ok(Setup {
         tls,
         principals,
+        state: std::path::absolute(&state).map_err(local)?,
         fingerprint,
         only,
     })
@@ -159,7 +162,11 @@ fn add_token(file: &Path, host: &str, token: &str) -> Result<(), Stop> {
 }
 
 /// Replaces a file at once, so that no crash leaves half a secret.
-fn write_private(file: &Path, text: &str) -> Result<(), Stop> {
+///
+/// # Errors
+///
+/// Where it cannot be written.
+pub fn write_private(file: &Path, text: &str) -> Result<(), Stop> {
     let failed = |error| local(format!("cannot write {}: {error}", file.display()));
     let mut new = file.as_os_str().to_owned();
     new.push(format!(".{}", std::process::id()));

@@ -37,7 +37,7 @@ const QUEUE: Duration = Duration::from_millis(5);
 
 /// File systems that are a host's memory, or a network's.
 const MEMORY: [&str; 2] = ["tmpfs", "ramfs"];
-const REMOTE: [&str; 3] = ["nfs", "smb2", "cifs"];
+const REMOTE: [&str; 6] = ["nfs", "nfs4", "smb2", "smb3", "cifs", "fuse.sshfs"];
 
 /// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -478,15 +478,23 @@ fn path(known: &Known<Measured>) -> Vec<Finding> {
     let mut found = vec![good(
         "path",
         format!(
-            "{} the far side {} with {} streams; round trip {:.1} ms, {:.1} ms under load; packets \
-             with {} bytes of data pass; {} sends",
+            "{} the far side {} with {} {}; round trip {:.1} ms, {:.1} ms under load; packets \
+             with {} bytes of data pass{}",
             measured.direction,
             rate(measured.bytes_per_second),
             measured.streams,
+            if measured.streams == 1 {
+                "stream"
+            } else {
+                "streams"
+            },
             least.as_secs_f64() * 1e3,
             loaded.as_secs_f64() * 1e3,
             measured.segment,
-            measured.congestion,
+            match measured.congestion.as_str() {
+                "" => String::new(),
+                name => format!("; {name} sends"),
+            },
         ),
     )];
     if let Some(policed) = policer(measured) {
@@ -504,12 +512,22 @@ fn path(known: &Known<Measured>) -> Vec<Finding> {
             })
             .collect();
         let remedy = match remedies.is_empty() {
-            true => "see the text".to_owned(),
+            true => without_sysctl(one.topic).to_owned(),
             false => remedies.join("; "),
         };
         found.push(advice(one.topic, one.text.clone(), remedy));
     }
     found
+}
+
+/// What to do where no sysctl would help.
+fn without_sysctl(topic: &str) -> &'static str {
+    match topic {
+        "queue" => "--nice, where others share the path; else none needed",
+        "processor" => "faster cores, or --data-security clear where the network is trusted",
+        "segment" => "look for a tunnel, and raise the MTU where it is yours",
+        _ => "none here: ask those who run the path",
+    }
 }
 
 /// A policer drops what is above a rate at once: loss, no queue, and streams

@@ -142,7 +142,9 @@ pub fn script() -> String {
          say path $p; yes path_is_whole [ \"$p\" = \"$1\" ]; d=$p; [ -d \"$d\" ] || d=$(dirname -- \"$p\"); \
          say space $(df -P -k -- \"$d\" 2>/dev/null | tail -n 1); \
          say inodes $(df -P -i -- \"$d\" 2>/dev/null | tail -n 1); \
-         say file_system $(stat -f -c %T -- \"$d\" 2>/dev/null); \
+         t=; m=$(stat -c %m -- \"$d\" 2>/dev/null); \
+         while read -r i j k r n z; do [ \"$n\" = \"$m\" ] && t=${{z##* - }}; done </proc/self/mountinfo; \
+         t=${{t%% *}}; say file_system ${{t:-$(stat -f -c %T -- \"$d\" 2>/dev/null)}}; \
          yes writable [ -w \"$d\" ]; yes readable [ -r \"$p\" ]; \
          c=${{XDG_CACHE_HOME:-$HOME/.cache}}/longhaul; b=$c/longhaul-$2; \
          say cached $([ -x \"$b\" ] && \"$b\" --version 2>/dev/null); \
@@ -226,7 +228,10 @@ mod tests {
             assert_eq!(found.says("writable"), Some(true));
             assert!(found.space().unwrap().total > 0, "{found:?}");
             assert!(found.inodes().is_some(), "{found:?}");
-            assert!(found.get("file_system").is_some());
+            // The magic number of ext4 is that of ext2: the mount table tells them apart.
+            let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+            let kind = format!(" - {} ", found.get("file_system").unwrap());
+            assert!(mounts.contains(&kind), "{kind}");
             assert!(found.clock().unwrap() > 1_700_000_000.0);
             assert!(found.number("net.ipv4.tcp_rmem", 2).is_some());
             assert_eq!(

@@ -43,25 +43,53 @@ fn object(endpoint: &str, findings: &[Finding]) -> Value {
     json!({ "schema": SCHEMA, "kind": "doctor", "endpoint": endpoint, "findings": findings })
 }
 
-/// Problems last, where they are seen.
+/// Problems last, where they are seen. A remedy that is good for several is said
+/// after the last of them.
 fn text(findings: &[Finding]) -> String {
+    let shown = |text: &str| -> String { text.chars().filter(|c| !c.is_control()).collect() };
     let mut text = String::new();
-    for weight in [
-        Weight::Good,
-        Weight::NotChecked,
-        Weight::Advice,
-        Weight::Problem,
-    ] {
-        for finding in findings.iter().filter(|finding| finding.weight == weight) {
-            let shown: String = finding.text.chars().filter(|c| !c.is_control()).collect();
-            text += &format!("{:<11}  {}: {shown}\n", weight.name(), finding.topic);
-            if let Some(remedy) = &finding.remedy {
-                let remedy: String = remedy.chars().filter(|c| !c.is_control()).collect();
-                text += &format!("{:<11}    -> {remedy}\n", "");
+    for weight in WEIGHTS {
+        let mut left: Vec<&Finding> = findings.iter().collect();
+        left.retain(|finding| finding.weight == weight);
+        while let Some(first) = left.first() {
+            let remedy = first.remedy.clone();
+            let alike = |finding: &Finding| finding.remedy == remedy;
+            for finding in left.iter().filter(|finding| alike(finding)) {
+                let said = shown(&finding.text);
+                text += &format!("{:<11}  {}: {said}\n", weight.name(), finding.topic);
             }
+            if let Some(remedy) = &remedy {
+                text += &format!("{:<11}    -> {}\n", "", shown(remedy));
+            }
+            left.retain(|finding| !alike(finding));
         }
     }
-    text
+    text + &counts(findings)
+}
+
+/// From what matters least to what matters most.
+const WEIGHTS: [Weight; 4] = [
+    Weight::Good,
+    Weight::NotChecked,
+    Weight::Advice,
+    Weight::Problem,
+];
+
+/// How many of each, the worst first.
+fn counts(findings: &[Finding]) -> String {
+    let counts = WEIGHTS.iter().rev().filter_map(|weight| {
+        let same = findings.iter().filter(|finding| finding.weight == *weight);
+        let count = same.count();
+        let plural = if *weight == Weight::Problem && count > 1 {
+            "s"
+        } else {
+            ""
+        };
+        (count > 0).then(|| format!("{count} {}{plural}", weight.name()))
+    });
+    let counts: Vec<String> = counts.collect();
+    let all = findings.len();
+    format!("{all} findings: {}\n", counts.join(", "))
 }
 
 #[cfg(test)]
@@ -87,8 +115,22 @@ mod tests {
         assert_eq!(
             text(&findings()),
             "ok           clock: right\nnot checked  clock: no date there\n\
-             problem      clock: wrong[2J\n               -> set it\n"
+             problem      clock: wrong[2J\n               -> set it\n\
+             3 findings: 1 problem, 1 not checked, 1 ok\n"
         );
+    }
+
+    #[test]
+    fn a_remedy_of_several_is_said_once() {
+        let mut found = findings();
+        let same = Finding {
+            text: "late".to_owned(),
+            ..found[0].clone()
+        };
+        found.push(same);
+        let text = text(&found);
+        assert_eq!(text.matches("-> set it").count(), 1, "{text}");
+        assert!(text.contains("clock: late\n               -> set it\n4 findings: 2 problems"));
     }
 
     #[test]

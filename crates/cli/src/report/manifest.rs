@@ -13,21 +13,24 @@ use crate::messages::{Exit, Stop, say};
 /// The digests as they come, on disk as soon as there are many.
 pub struct Manifest {
     file: PathBuf,
+    /// As the user named it.
+    named: String,
     sorter: Option<Sorter>,
     failed: Option<std::io::Error>,
 }
 
 impl Manifest {
     /// For this file, which is tried now and not after hours of copying.
-    pub fn new(file: PathBuf) -> Result<Manifest, Stop> {
+    pub fn new(file: PathBuf, named: String) -> Result<Manifest, Stop> {
         File::create(&file).map_err(|error| {
             Stop::new(
                 Exit::Local,
-                format!("cannot write the manifest {}: {error}", file.display()),
+                format!("cannot write the manifest {named}: {error}"),
             )
         })?;
         Ok(Manifest {
             file,
+            named,
             sorter: Some(Sorter::new(SpillSettings::default())),
             failed: None,
         })
@@ -50,7 +53,7 @@ impl Manifest {
                 Exit::Local,
                 format!(
                     "all is copied, but the manifest {} cannot be written: {error}",
-                    self.file.display()
+                    self.named
                 ),
             )
         };
@@ -65,7 +68,7 @@ impl Manifest {
             say(&format!(
                 "{raw} names cannot be written in b3sum's format: they are in {}.raw, each \
                  \"DIGEST  NAME\" ended by a NUL",
-                self.file.display()
+                self.named
             ));
         }
         Ok(())
@@ -128,7 +131,7 @@ mod tests {
     fn it_is_sorted_and_odd_names_are_kept() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("manifest");
-        let mut manifest = Manifest::new(file.clone()).unwrap();
+        let mut manifest = Manifest::new(file.clone(), "manifest".into()).unwrap();
         manifest.add(b"b", &[1; 32]);
         manifest.add(b"a\n\\", &[2; 32]);
         manifest.add(b"\xff", &[3; 32]);

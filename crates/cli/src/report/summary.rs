@@ -5,6 +5,7 @@ use longhaul_engine::session::{Ending, PathUse, Progress, Transfer};
 use longhaul_proto::handshake::Purport;
 use longhaul_units::{BitRate, ByteCount};
 
+use super::Limit;
 use super::progress::{FULL, busiest};
 use crate::arguments::BandwidthLimit;
 use crate::commands::steering::Steered;
@@ -13,13 +14,24 @@ use crate::commands::steering::Steered;
 pub fn print(
     progress: &Progress,
     ending: &Ending,
-    asked: (Purport, Option<BandwidthLimit>),
+    asked: (Purport, Limit),
     transfer: &Transfer,
     steered: &Steered,
 ) {
     let lines = lines(progress, ending, asked, transfer);
     for line in lines.into_iter().chain(stream_lines(steered)) {
         eprintln!("{line}");
+    }
+}
+
+/// So many of something: `1 file`, `2 files`, `2 files and links` of what is a
+/// `file or link`.
+fn counted(count: impl Into<u64>, what: &str) -> String {
+    let count = count.into();
+    match (count, what.split_once(" or ")) {
+        (1, _) => format!("1 {what}"),
+        (_, Some((one, other))) => format!("{count} {one}s and {other}s"),
+        (_, None) => format!("{count} {what}s"),
     }
 }
 
@@ -33,9 +45,9 @@ fn stream_lines(steered: &Steered) -> Vec<String> {
     for (at, decision) in &steered.decisions[first..] {
         let congestion = decision.congestion.as_ref();
         lines.push(format!(
-            "after {:.1} s: {} streams{}: {}",
+            "after {:.1} s: {}{}: {}",
             at.as_secs_f64(),
-            decision.streams,
+            counted(decision.streams, "stream"),
             congestion.map_or(String::new(), |name| format!(" with {name}")),
             decision.reason
         ));
@@ -55,7 +67,7 @@ fn stream_lines(steered: &Steered) -> Vec<String> {
 fn lines(
     progress: &Progress,
     ending: &Ending,
-    (purport, limit): (Purport, Option<BandwidthLimit>),
+    (purport, limit): (Purport, Limit),
     transfer: &Transfer,
 ) -> Vec<String> {
     if purport == Purport::DryRun {
@@ -69,14 +81,15 @@ fn lines(
     let seconds = progress.elapsed.as_secs_f64();
     let goodput = BitRate::from_transfer(ByteCount(progress.done_bytes), progress.elapsed);
     let mut lines = vec![format!(
-        "{verb}: {} files, {} in {seconds:.1} s ({}/s, {goodput})",
-        progress.files,
+        "{verb}: {}, {} in {seconds:.1} s ({}/s, {goodput})",
+        counted(progress.files, "file"),
         ByteCount(progress.done_bytes),
         ByteCount((progress.done_bytes as f64 / seconds.max(1e-9)) as u64),
     )];
     if progress.skipped_entries > 0 {
         let (entries, bytes) = (progress.skipped_entries, ByteCount(progress.skipped_bytes));
-        lines.push(format!("already there: {entries} files and links, {bytes}"));
+        let entries = counted(entries, "file or link");
+        lines.push(format!("already there: {entries}, {bytes}"));
     }
     if progress.failed_entries > 0 {
         lines.push(format!("failed: {}", progress.failed_entries));
@@ -84,7 +97,8 @@ fn lines(
     if let Some(totals) = ending.totals.filter(|totals| totals.digests_read > 0) {
         let (files, bytes) = (totals.digests_read, ByteCount(totals.digest_bytes_read));
         lines.push(format!(
-            "read for their digests, at the destination: {files} files, {bytes}"
+            "read for their digests, at the destination: {}, {bytes}",
+            counted(files, "file")
         ));
     }
     if let Some(totals) = ending.totals.filter(|totals| totals.expired > 0) {
@@ -98,9 +112,19 @@ fn lines(
     lines.push(transfer.describe());
     lines.push(format!("layers: {}", layers_line(progress)));
     let layers: Vec<LayerUse> = all_layers(progress).copied().collect();
-    let used = limit.map(|limit| (limit, part_used(progress, limit)));
-    if let Some((limit, used)) = used {
-        lines.push(limit_line(limit, used));
+    // What was used of several is no part of the last.
+    let steady = limit.rate.filter(|_| !limit.changed);
+    let used = steady.map(|rate| (rate, part_used(progress, rate)));
+    if let Some((rate, used)) = used {
+        lines.push(limit_line(rate, used));
+    }
+    if limit.changed {
+        let last = limit
+            .rate
+            .map_or("none".to_owned(), |rate| rate.to_string());
+        lines.push(format!(
+            "--bwlimit was changed while it ran; the last was {last}"
+        ));
     }
     let bound = used.is_some_and(|(_, used)| used >= USED_UP);
     if let Some(layer) = busiest(&layers).filter(|_| !bound) {
@@ -150,8 +174,8 @@ fn planned_lines(progress: &Progress, ending: &Ending) -> Vec<String> {
             ByteCount(progress.planned_bytes)
         ),
         format!(
-            "already there: {} files and links, {}",
-            progress.skipped_entries,
+            "already there: {}, {}",
+            counted(progress.skipped_entries, "file or link"),
             ByteCount(progress.skipped_bytes)
         ),
     ];
@@ -174,12 +198,13 @@ fn wire_line(progress: &Progress) -> String {
     }
     if progress.again_blocks > 0 {
         line += &format!(
-            ", {} blocks arrived wrong and came again",
-            progress.again_blocks
+            ", {} arrived wrong and came again",
+            counted(progress.again_blocks, "block")
         );
     }
     if progress.lost_streams > 0 {
-        line += &format!(", {} streams lost and replaced", progress.lost_streams);
+        let lost = counted(progress.lost_streams, "stream");
+        line += &format!(", {lost} lost and replaced");
     }
     line
 }
@@ -224,6 +249,14 @@ fn layers_line(progress: &Progress) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_is_one() {
+        let shown = [0, 1, 2].map(|count: u32| counted(count, "file"));
+        assert_eq!(shown, ["0 files", "1 file", "2 files"]);
+        assert_eq!(counted(1_u32, "file or link"), "1 file or link");
+        assert_eq!(counted(3_u32, "file or link"), "3 files and links");
+    }
 
     #[test]
     fn a_rate_limits_where_it_is_used_up() {

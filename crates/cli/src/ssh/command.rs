@@ -80,8 +80,13 @@ pub struct Start {
 impl Start {
     /// The command line that begins a session.
     pub fn first(&self) -> Vec<OsString> {
+        self.first_by(Login::Asking)
+    }
+
+    /// The same; whether anybody may be asked is said.
+    pub fn first_by(&self, login: Login) -> Vec<OsString> {
         let remote = remote_command(&self.side);
-        command_line(&self.words, Login::Asking, &self.destination, &remote)
+        command_line(&self.words, login, &self.destination, &remote)
     }
 
     /// The command line for one more channel.

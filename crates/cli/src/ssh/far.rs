@@ -59,6 +59,10 @@ const LEAST_RTT: Duration = Duration::from_millis(20);
 /// limit at 1 Gbit/s, and below it the ciphers are.
 const LONG_PATH: Duration = Duration::from_millis(15);
 
+/// How long a login may take at which nobody is asked; what takes longer is
+/// begun again where he can be.
+const SILENT_LOGIN: Duration = Duration::from_secs(30);
+
 /// SSH connections on a long path: with 2 MiB each they fill 1 Gbit/s up to
 /// 130 ms.
 const MANY_CONNECTIONS: u32 = 8;
@@ -69,6 +73,11 @@ const FEW_CONNECTIONS: u32 = 3;
 /// Whether what ssh said means that nobody may log in so.
 pub fn was_refused(said: &str) -> bool {
     NOT_ACCEPTED.iter().any(|text| said.contains(text))
+}
+
+/// Whether longhaul itself said why it ended.
+fn has_spoken(said: &str) -> bool {
+    said.lines().any(|line| line.starts_with("longhaul: "))
 }
 
 /// A host that SSH reaches.
@@ -232,6 +241,20 @@ impl Far {
         }
     }
 
+    /// The same where nobody need be asked and the same release is there; none
+    /// where that is not so, which says nothing of why.
+    pub fn arrive_silently(&self) -> Option<(SshProcess, UnixStream, Greeting)> {
+        let line = self.start.first_by(Login::Silent);
+        let (process, channel) = SshProcess::start(&line, Login::Silent).ok()?;
+        channel.set_read_timeout(Some(SILENT_LOGIN)).ok()?;
+        let Ok(Line::Greeting(greeting)) = await_greeting(&channel, REMOTE) else {
+            return None;
+        };
+        channel.set_read_timeout(None).ok()?;
+        self.check(&greeting).ok()?;
+        Some((process, channel, greeting))
+    }
+
     /// Starts the far side and hears who it is.
     fn meet(&self) -> Result<Met, Stop> {
         let (mut process, channel) = self.run()?;
@@ -249,6 +272,9 @@ impl Far {
                 drop(channel);
                 let status = process.end();
                 let stop = self.silent(&silence, status, &process.said());
+                if has_spoken(&process.said()) {
+                    return Err(stop);
+                }
                 // A release without this command, or a binary that does not run.
                 let code = status.and_then(|status| status.code());
                 if matches!(silence, Silence::Noise | Silence::Io(_)) || code == Some(SSH_FAILED) {
@@ -334,6 +360,9 @@ impl Far {
             ),
             (Silence::Ended, Some(SSH_FAILED)) => {
                 connection("ssh did not connect; its message is above".to_owned())
+            }
+            (Silence::Ended, _) if has_spoken(said) => {
+                connection("longhaul ended there; what it said is above".to_owned())
             }
             (Silence::Ended, _) => connection(format!(
                 "longhaul did not start on the far side (exit {}): what it said is above; try `{} \

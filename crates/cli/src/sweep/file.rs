@@ -341,18 +341,27 @@ fn span_if_any<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D
     span(from).map(Some)
 }
 
+/// Why a sweep's file is of no use.
+#[derive(Debug)]
+pub enum Unread {
+    /// It cannot be opened or read.
+    Closed(String),
+    /// What is in it makes no sense.
+    Wrong(String),
+}
+
 /// Reads a sweep.
 ///
 /// # Errors
 ///
 /// A sentence with the file's name: what is wrong with it.
-pub fn read(path: &Path) -> Result<SweepFile, String> {
-    let wrong = |error: String| format!("{}: {error}", path.display());
+pub fn read(path: &Path) -> Result<SweepFile, Unread> {
+    let wrong = |error: String| Unread::Wrong(format!("{}: {error}", path.display()));
     let mut file = decode(&read_bounded(path)?).map_err(wrong)?;
     if let Some(include) = &file.include {
         let include = path.with_file_name(include);
         let included: Included = toml::from_str(&read_bounded(&include)?)
-            .map_err(|error| format!("{}: {error}", include.display()))?;
+            .map_err(|error| Unread::Wrong(format!("{}: {error}", include.display())))?;
         let used = |method: &Method| file.used.contains(&method.name);
         file.methods
             .extend(included.methods.into_iter().filter(used));
@@ -361,13 +370,17 @@ pub fn read(path: &Path) -> Result<SweepFile, String> {
     Ok(file)
 }
 
-fn read_bounded(path: &Path) -> Result<String, String> {
-    let wrong = |error: String| format!("{}: {error}", path.display());
-    let found = std::fs::metadata(path).map_err(|error| wrong(error.to_string()))?;
+fn read_bounded(path: &Path) -> Result<String, Unread> {
+    let closed = |error: std::io::Error| Unread::Closed(format!("{}: {error}", path.display()));
+    let found = std::fs::metadata(path).map_err(closed)?;
     if found.len() > MOST_BYTES {
-        return Err(wrong(format!("more than {MOST_BYTES} bytes are no sweep")));
+        let text = format!(
+            "{}: more than {MOST_BYTES} bytes are no sweep",
+            path.display()
+        );
+        return Err(Unread::Wrong(text));
     }
-    std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))
+    std::fs::read_to_string(path).map_err(closed)
 }
 
 fn decode(text: &str) -> Result<SweepFile, String> {

@@ -58,6 +58,11 @@ impl Fingerprint {
             })
     }
 
+    /// The fingerprint whose hash this is.
+    pub fn of_digest(digest: [u8; 32]) -> Fingerprint {
+        Fingerprint(digest)
+    }
+
     /// The hash.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0

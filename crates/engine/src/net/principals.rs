@@ -26,7 +26,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use longhaul_proto::manifest::TreePath;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::identity::Fingerprint;
 use super::token::{Token, TokenHash};
@@ -131,6 +131,18 @@ pub struct Rights {
     pub measure: bool,
 }
 
+impl Rights {
+    fn raw(self) -> Vec<RawRight> {
+        let all = [
+            (self.read, RawRight::Read),
+            (self.write, RawRight::Write),
+            (self.measure, RawRight::Measure),
+        ];
+        let given = all.into_iter().filter(|(given, _)| *given);
+        given.map(|(_, right)| right).collect()
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawFile {
@@ -138,7 +150,7 @@ struct RawFile {
     principal: Vec<RawPrincipal>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct RawPrincipal {
     name: String,
@@ -149,7 +161,7 @@ struct RawPrincipal {
     root: Vec<RawRoot>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct RawRoot {
     at: String,
@@ -157,7 +169,7 @@ struct RawRoot {
     rights: Vec<RawRight>,
 }
 
-#[derive(Deserialize, PartialEq)]
+#[derive(Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "lowercase")]
 enum RawRight {
     Read,
@@ -394,6 +406,48 @@ impl Principal {
         })
     }
 
+    /// His name and roots as text, without what would prove who he is: for a
+    /// process of his own, on this host.
+    pub fn written(&self) -> String {
+        let root = |root: &Root| RawRoot {
+            at: format!("{}/", root.at),
+            path: root.path.clone(),
+            rights: root.rights.raw(),
+        };
+        let raw = RawPrincipal {
+            name: self.name.clone(),
+            token: None,
+            certificates: Vec::new(),
+            root: self.roots.iter().map(root).collect(),
+        };
+        // Everything in it came from such text.
+        toml::to_string(&raw).unwrap_or_default()
+    }
+
+    /// One whom another process of this host wrote down, and knew.
+    ///
+    /// # Errors
+    ///
+    /// Where the file cannot be read, may be changed by others, or is none.
+    pub fn read_back(file: &Path) -> Result<Principal, PrincipalsError> {
+        let text = read_guarded(file)?;
+        let syntax = |cause: String| PrincipalsError::Syntax {
+            file: file.into(),
+            cause,
+        };
+        let raw: RawPrincipal = toml::from_str(&text).map_err(|cause| syntax(cause.to_string()))?;
+        if !is_name(&raw.name) {
+            return Err(syntax(Fault::Name.to_string()));
+        }
+        Ok(Principal {
+            name: raw.name,
+            token: None,
+            certificates: Vec::new(),
+            roots: check_roots(raw.root).map_err(|fault| syntax(fault.to_string()))?,
+            owner: false,
+        })
+    }
+
     /// Whether he is whoever the process runs as: his paths are this host's.
     pub fn is_owner(&self) -> bool {
         self.owner
@@ -428,6 +482,24 @@ impl Principal {
             is_directory: is_directory || rest.is_empty(),
             rights: root.rights,
         })
+    }
+
+    /// Names of the next step to his roots, in byte order, where a path lies above
+    /// them and beneath none: these, and no more, are there for him.
+    pub fn steps_to_roots(&self, url_path: &[u8]) -> Vec<&str> {
+        let Ok((path, _)) = normalise(url_path) else {
+            return Vec::new();
+        };
+        let roots = self.roots.iter().map(|root| root.at.as_str());
+        let steps = roots.filter_map(|at| {
+            let below = at.as_bytes().strip_prefix(path.as_slice())?;
+            let below = std::str::from_utf8(below).ok()?.strip_prefix('/')?;
+            below.split('/').next()
+        });
+        let mut steps: Vec<&str> = steps.collect();
+        steps.sort_unstable();
+        steps.dedup();
+        steps
     }
 
     /// Whether he may use `null:` and `zero:`, which are below no root.

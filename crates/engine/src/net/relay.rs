@@ -16,8 +16,13 @@ use std::time::Duration;
 
 use rustix::fs::{FileType, fstat};
 
+use super::stream::Stream;
+
 /// Bytes moved at once: what a pipe holds by default.
 const CHUNK_BYTES: usize = 64 << 10;
+
+/// How long an end may take to hear that the other one has ended.
+const LAST_WORDS: Duration = Duration::from_secs(10);
 
 /// What carries the bytes outward; it ends when the socket does.
 pub struct Outward {
@@ -74,6 +79,48 @@ pub fn carry_between(input: OwnedFd, output: OwnedFd, socket: UnixStream) -> io:
     })?;
     carry(socket.into(), &output);
     Ok(())
+}
+
+/// Carries both ways between a stream and a local socket, on threads of its own,
+/// to the end of both. Whoever hears the end of one and does not end the other
+/// within a time loses it.
+///
+/// # Errors
+///
+/// Where the system gives no descriptor or thread.
+pub fn carry_stream(stream: Stream, socket: UnixStream) -> io::Result<()> {
+    let Stream {
+        mut reader,
+        mut writer,
+        handle,
+    } = stream;
+    let (mut to, mut from) = (socket.try_clone()?, socket);
+    let (done, inward) = channel::<()>();
+    start("channel in", move || {
+        let _done = done;
+        let mut buffer = vec![0; CHUNK_BYTES];
+        while let Ok(count @ 1..) = reader.read(&mut buffer) {
+            if to.write_all(&buffer[..count]).is_err() {
+                break;
+            }
+        }
+        let _ = to.shutdown(Shutdown::Write);
+    })?;
+    start("channel out", move || {
+        let mut buffer = vec![0; CHUNK_BYTES];
+        loop {
+            match from.read(&mut buffer) {
+                Ok(count @ 1..) if writer.write_all(&[&buffer[..count]]).is_ok() => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                _ => break,
+            }
+        }
+        // What cannot be said any more is not missed.
+        let _ = writer.finish();
+        let _ = inward.recv_timeout(LAST_WORDS);
+        handle.shutdown();
+        let _ = from.shutdown(Shutdown::Both);
+    })
 }
 
 fn start(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {

@@ -167,6 +167,20 @@ pub fn connect(
     race(target, &addresses_of(target)?, timeout, options)
 }
 
+/// The same, to some of its addresses.
+///
+/// # Errors
+///
+/// Where none answers within `timeout`.
+pub fn connect_to(
+    target: &HostPort,
+    addresses: &[SocketAddr],
+    timeout: Duration,
+    options: &TcpOptions,
+) -> Result<TcpStream, ConnectError> {
+    race(target, addresses, timeout, options)
+}
+
 /// The host's addresses in the order in which they are tried, at most
 /// eight; IPv6 and IPv4 take turns.
 ///

@@ -21,8 +21,9 @@ use crate::storage::measuring::sink;
 use crate::storage::roots::{OpenRoot, split};
 use crate::storage::{DataMode, Directory, FileKind, Status};
 
-/// Name under which a session claims its anchor. No file can have it.
-const SESSION_NAME: &[u8] = b"/session/";
+/// What the name begins with under which a session claims its anchor; the hash
+/// of its source follows. No file can have it.
+pub const SESSION_NAME: &[u8] = b"/session/";
 
 /// A destination.
 pub struct Destination {
@@ -110,6 +111,35 @@ pub struct Arrival {
     pub owner: Owner,
 }
 
+/// What to say where the directory that things go into cannot be had.
+fn not_opened(what: &str, shown: &str, missing: Missing, error: &io::Error) -> String {
+    match (error.kind(), missing) {
+        (io::ErrorKind::NotFound, Missing::Refuse) => {
+            format!("there is no {shown}: check how it is written")
+        }
+        _ => failure_of(what, shown, error).text,
+    }
+}
+
+/// What to say where the directory for a single file's new name cannot be had:
+/// it is made for what is copied into it, never for a name.
+fn no_place(parent: &[u8], shown: &str, landing: Landing, error: &io::Error) -> String {
+    match (error.kind(), landing) {
+        (io::ErrorKind::NotFound, Landing::WithinOrAs) => format!(
+            "{}: make it, or write {shown}/ to have that made and copied into",
+            no_directory(parent, shown)
+        ),
+        (io::ErrorKind::NotFound, _) => no_directory(parent, shown),
+        _ => failure_of("open the directory of", shown, error).text,
+    }
+}
+
+/// What to say where the directory that holds a name is missing.
+pub(super) fn no_directory(parent: &[u8], shown: &str) -> String {
+    let parent = String::from_utf8_lossy(parent);
+    format!("there is no directory {parent} for {shown}")
+}
+
 impl Destination {
     /// A sink.
     pub fn sink(anchor: Arc<dyn Directory>, arrival: Arrival) -> Destination {
@@ -178,7 +208,7 @@ impl Destination {
                     Missing::Make => "make the destination",
                     Missing::Imagine | Missing::Refuse => "open the destination",
                 };
-                let failed = |error| failure_of(what, &shown, &error).text;
+                let failed = |error| not_opened(what, &shown, missing, &error);
                 (
                     made.map_err(|error| LandingError::Open(failed(error)))?,
                     None,
@@ -196,7 +226,7 @@ impl Destination {
                 let (parent, name) = split(path);
                 let name = TreePath::new(name).map_err(|_| LandingError::Name(shown.clone()))?;
                 let above = root.open_root(&as_path(parent));
-                let failed = |error| failure_of("open the directory of", &shown, &error).text;
+                let failed = |error| no_place(parent, &shown, landing, &error);
                 (
                     above.map_err(|error| LandingError::Open(failed(error)))?,
                     Some(name),

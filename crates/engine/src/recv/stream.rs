@@ -14,7 +14,7 @@ use longhaul_proto::manifest::{Entry, TreePath};
 use longhaul_proto::message::{Failure, FailureKind};
 use longhaul_proto::stream::StreamPart;
 
-use super::landing::LandingError;
+use super::landing::{LandingError, no_directory};
 use crate::failure::failure_of;
 use crate::journal::temporary;
 use crate::queue::lock;
@@ -120,7 +120,12 @@ impl FileStream {
         let name = TreePath::new(name).map_err(|_| LandingError::Nameless(shown.clone()))?;
         let directory = open
             .open_root(Path::new(std::ffi::OsStr::from_bytes(parent)))
-            .map_err(|error| failed("open the directory of", &error))?;
+            .map_err(|error| match error.kind() {
+                io::ErrorKind::NotFound => {
+                    LandingError::Open(format!("{}: make it first", no_directory(parent, &shown)))
+                }
+                _ => failed("open the directory of", &error),
+            })?;
         let there = directory.status_of(name.name());
         if there.is_ok_and(|status| status.kind == FileKind::Directory) {
             return Err(LandingError::Nameless(shown));

@@ -122,7 +122,7 @@ pub(super) type Located = (Arc<dyn Directory>, Box<[u8]>);
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     /// It cannot be opened.
-    #[error("cannot open the source {path}: {error}")]
+    #[error("{}", cannot_open(path, error))]
     Open {
         /// The source.
         path: String,
@@ -143,6 +143,15 @@ pub enum SourceError {
         /// Why.
         error: longhaul_proto::manifest::PathError,
     },
+}
+
+fn cannot_open(path: &str, error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => {
+            format!("cannot open the source {path}: {error}: check how it is written")
+        }
+        _ => format!("cannot open the source {path}: {error}"),
+    }
 }
 
 /// Opens a source beneath `open`: a trailing `/` (or `.`) means what is in it.

@@ -8,6 +8,7 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use longhaul_proto::digest::Integrity;
+use longhaul_proto::handshake::Purport;
 use longhaul_proto::message::{Farewell, Message, Totals};
 use longhaul_proto::session::Life;
 
@@ -112,10 +113,7 @@ impl Transfer {
 
     /// How the data was treated, in words, for the summary.
     pub fn describe(&self) -> String {
-        let integrity = match self.settings.integrity {
-            Integrity::Digest => "BLAKE3 of every block and file",
-            Integrity::Checksum => "XXH3 of every block, no digest of files",
-        };
+        let verified = self.verified();
         let direct = match self.side() {
             Side::Sending(side) => side.is_direct(),
             Side::Receiving(side) => side.is_direct(),
@@ -131,7 +129,31 @@ impl Transfer {
             (true, false) => "blocks in clear",
             (false, false) => "encrypted",
         };
-        format!("verified by {integrity}; {wire}; {disk} at this end")
+        format!("{verified}; {wire}; {disk} at this end")
+    }
+
+    /// What the contents were compared by, where any were.
+    fn verified(&self) -> &'static str {
+        let progress = self.progress();
+        let compares = self.settings.purport == Purport::Verify;
+        let touched = progress.files > 0 || compares && progress.failed_entries > 0;
+        match (touched, compares, self.settings.integrity) {
+            (false, true, _) => "no file was there to be compared",
+            (false, false, _) if progress.skipped_entries > 0 => {
+                "nothing was moved: size and time say what is there already"
+            }
+            (false, false, _) => "no file was moved",
+            (true, true, Integrity::Digest) => {
+                "compared by size and, where that is the same, by BLAKE3 of every block and file"
+            }
+            (true, true, Integrity::Checksum) => {
+                "compared by size and, where that is the same, by XXH3 of every block"
+            }
+            (true, false, Integrity::Digest) => "verified by BLAKE3 of every block and file moved",
+            (true, false, Integrity::Checksum) => {
+                "verified by XXH3 of every block moved, no digest of files"
+            }
+        }
     }
 
     /// Ends the session; the other end is told why.

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use longhaul_proto::frame::{self, FrameError, FrameHeader, FrameKind, HEADER_BYTES};
 use longhaul_proto::handshake::{
-    Answer, Feature, Hello, Join, Joined, PROTOCOL_VERSION, Purpose, Refused, Request, Vouch,
-    Vouched, Welcome,
+    Answer, Errand, Feature, Hello, Join, Joined, PROTOCOL_VERSION, Purpose, Refused, Request,
+    Vouch, Vouched, Welcome,
 };
 use longhaul_proto::listing::{ListRequest, Listed};
 use minicbor::{Decode, Encode};
@@ -140,7 +140,7 @@ pub fn open(
     match receive(stream, deadline)? {
         Answer::Welcome(welcome) => Ok(welcome),
         Answer::Refused(refused) => Err(OpenError::Refused(refused)),
-        Answer::Joined(_) | Answer::Listed(_) | Answer::Vouched(_) => Err(unasked()),
+        _ => Err(unasked()),
     }
 }
 
@@ -154,7 +154,7 @@ pub fn join(stream: &mut Stream, join: Join, deadline: Duration) -> Result<Joine
     match receive(stream, deadline)? {
         Answer::Joined(joined) => Ok(joined),
         Answer::Refused(refused) => Err(OpenError::Refused(refused)),
-        Answer::Welcome(_) | Answer::Listed(_) | Answer::Vouched(_) => Err(unasked()),
+        _ => Err(unasked()),
     }
 }
 
@@ -169,7 +169,22 @@ pub fn vouch(stream: &mut Stream, vouch: Vouch, deadline: Duration) -> Result<Vo
     match receive(stream, deadline)? {
         Answer::Vouched(vouched) => Ok(vouched),
         Answer::Refused(refused) => Err(OpenError::Refused(refused)),
-        Answer::Welcome(_) | Answer::Joined(_) | Answer::Listed(_) => Err(unasked()),
+        _ => Err(unasked()),
+    }
+}
+
+/// Asks for something beside any session; where that has a channel, the stream
+/// is it from then on.
+///
+/// # Errors
+///
+/// [`OpenError`].
+pub fn errand(stream: &mut Stream, errand: Errand, deadline: Duration) -> Result<(), OpenError> {
+    send(stream, &hello(Purpose::Errand(errand)))?;
+    match receive(stream, deadline)? {
+        Answer::Begun(begun) if begun.features.contains(&Feature::JOBS) => Ok(()),
+        Answer::Refused(refused) => Err(OpenError::Refused(refused)),
+        _ => Err(unasked()),
     }
 }
 

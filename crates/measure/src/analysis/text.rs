@@ -272,6 +272,11 @@ pub fn confidence_sentences(analysis: &Analysis, figures: &ProfileFigures) -> Ve
 
 /// The table of paper 001's Fig. 2: C_UC, what TCP adds, what is unused.
 fn write_summary(analysis: &Analysis, out: &mut String) -> std::fmt::Result {
+    // Of one round-trip time there is none.
+    let mut methods = analysis.transfers.iter();
+    if methods.all(|method| method.figures.coefficients.is_empty()) {
+        return Ok(());
+    }
     writeln!(
         out,
         "\nC_UC over all RTTs (read it beside the shares: a slow start raises it)"

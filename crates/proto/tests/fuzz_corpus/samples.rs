@@ -7,8 +7,9 @@ use longhaul_proto::control::Numbered;
 use longhaul_proto::digest::{Checksum, Integrity};
 use longhaul_proto::frame::{self, FrameKind};
 use longhaul_proto::handshake::{
-    self, Credential, Feature, Hello, Join, Joined, Landing, PROTOCOL_VERSION, Purport, Purpose,
-    Refusal, Refused, Request, RequestPath, Role, Secret, SessionId, Vouch, Vouched,
+    self, Begun, Credential, Errand, Feature, Hello, Join, Joined, Landing, PROTOCOL_VERSION,
+    Purport, Purpose, Refusal, Refused, Request, RequestPath, Role, Secret, SessionId, Target,
+    Task, Vouch, Vouched,
 };
 use longhaul_proto::listing::{Details, ListRequest, Listed, ListedEntry, ListedKind};
 use longhaul_proto::manifest::{Entry, EntryId, EntryKind, SourceIdentity, Timestamp, TreePath};
@@ -251,6 +252,12 @@ fn hellos() -> Vec<Hello> {
         features: Feature::ALL.to_vec(),
         purpose,
     };
+    let errand = |what| {
+        hello(Purpose::Errand(Errand {
+            credential: None,
+            what,
+        }))
+    };
     vec![
         hello(Purpose::Open(Box::new(request()))),
         hello(Purpose::Join(join)),
@@ -264,6 +271,14 @@ fn hellos() -> Vec<Hello> {
             credential: None,
             key: [5; 32],
         })),
+        errand(Task::Drive),
+        errand(Task::Attach("0a1b2c3d".into())),
+        errand(Task::Jobs),
+        errand(Task::Reach(Target {
+            host: "dtn9.example.org".into(),
+            port: 4960,
+            key: [6; 32],
+        })),
     ]
 }
 
@@ -271,6 +286,9 @@ fn answers() -> Vec<handshake::Answer> {
     vec![
         handshake::Answer::Joined(Joined { received: 8 }),
         handshake::Answer::Vouched(Vouched { seconds: 300 }),
+        handshake::Answer::Begun(Begun {
+            features: Feature::ALL.to_vec(),
+        }),
         handshake::Answer::Refused(Refused {
             refusal: Refusal::Credential,
             text: "no".into(),

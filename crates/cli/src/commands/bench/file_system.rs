@@ -76,8 +76,19 @@ fn parse(line: &str) -> Option<Mount> {
         point: unescaped(before.get(4)?),
         kind,
         source,
-        options: format!("{},{rest}", before.get(5)?),
+        options: joined(before.get(5)?, rest),
     })
+}
+
+/// Options of the mount and of its file system, those of both once.
+fn joined(own: &str, file_system: &str) -> String {
+    let mut options: Vec<&str> = own.split(',').collect();
+    for option in file_system.split(',').filter(|option| !option.is_empty()) {
+        if !options.contains(&option) {
+            options.push(option);
+        }
+    }
+    options.join(",")
 }
 
 /// Blanks are written as octal numbers.
@@ -157,7 +168,8 @@ mod tests {
         assert_eq!(of("/dev/shmoo").kind, "ext4");
         let data = of("/my data/run");
         assert_eq!((data.kind.as_str(), data.device.as_str()), ("btrfs", "8:2"));
-        assert_eq!(data.options, "rw,rw");
+        assert_eq!(data.options, "rw", "what both have is there once");
+        assert_eq!(of("/usr/a").options, "rw,relatime,discard");
         assert_eq!(mount_of("", Path::new("/")), None);
     }
 

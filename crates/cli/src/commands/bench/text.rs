@@ -40,10 +40,23 @@ pub fn text(profile: &HostProfile, sections: &[String]) -> String {
             );
         }
         for (doubt, of) in doubts(section) {
-            let _ = writeln!(text, "  doubt: {of}: {doubt}: {}", doubt.advice());
+            let _ = writeln!(text, "  doubt: {of}: {doubt}: {}", advice(&doubt));
         }
     }
     text
+}
+
+/// What to do about it with what a bench can do.
+fn advice(doubt: &Doubt) -> String {
+    match doubt {
+        Doubt::FewRepetitions { .. } => "--rounds 10 or more, with a --budget for them".to_owned(),
+        Doubt::WarmUpCounted => "a larger --budget: the first of each is to warm up".to_owned(),
+        Doubt::CacheNotDisk { .. } => {
+            "--size above what memory holds; the rows that say direct go past the page cache"
+                .to_owned()
+        }
+        other => other.advice(),
+    }
 }
 
 /// The samples that count: without the one that warmed up, where there are more.

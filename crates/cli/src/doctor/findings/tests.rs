@@ -412,3 +412,22 @@ fn a_path_on_which_nothing_follows_is_a_black_hole() {
     let found = findings(&unmeasured);
     assert_eq!(of(&found, "mtu")[0].weight, Weight::NotChecked);
 }
+
+#[test]
+fn advice_without_a_sysctl_has_a_remedy_and_an_unknown_sender_no_name() {
+    let queue = Advice {
+        topic: "queue",
+        text: "a queue".into(),
+        remedies: Vec::new(),
+    };
+    let told = path(&Ok(Measured {
+        congestion: String::new(),
+        streams: 1,
+        one_stream: None,
+        advice: vec![queue],
+        ..measured()
+    }));
+    assert!(told[0].text.ends_with("data pass"), "{}", told[0].text);
+    assert!(told[0].text.contains("1 stream;"), "{}", told[0].text);
+    assert!(told[1].remedy.as_ref().unwrap().contains("--nice"));
+}

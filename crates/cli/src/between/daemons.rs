@@ -1,0 +1,191 @@
+//! A copy between two daemons: one of them runs it as a job and connects to the
+//! other, whichever may and can. Each is asked by whoever has a right there; his
+//! tokens go to their own daemon alone.
+
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use longhaul_engine::net::identity::Fingerprint;
+use longhaul_engine::net::relay;
+use longhaul_engine::session::opening::OpenError;
+use longhaul_proto::handshake::{PROTOCOL_VERSION, Refusal, Target, Task};
+
+use super::speech::Reach;
+use super::steer::{Shown, begin_job, begin_of, ended};
+use super::vouch::vouch;
+use super::watch::Left;
+use super::words::{Asked, Sides};
+use crate::arguments::ConnectionArguments;
+use crate::commands::connection::{Daemon, open_stop};
+use crate::endpoint::{Endpoint, Remote};
+use crate::messages::{Exit, Stop};
+use crate::ssh::command::RELEASE;
+use crate::ssh::greeting::{CLIENT, Greeting, Line, REMOTE};
+use crate::ssh::process::await_greeting;
+
+/// How long a job's process may take to say who it is.
+const GREETS_WITHIN: Duration = Duration::from_secs(30);
+
+/// One of the two.
+struct Side<'a> {
+    remote: &'a Remote,
+    daemon: Daemon,
+    key: Fingerprint,
+    /// As it is named in a URL.
+    name: String,
+}
+
+impl<'a> Side<'a> {
+    fn new(remote: &'a Remote, connection: &ConnectionArguments) -> Result<Side<'a>, Stop> {
+        let daemon = Daemon::new(remote, connection)?;
+        Ok(Side {
+            key: daemon.key()?,
+            name: place_of(remote),
+            remote,
+            daemon,
+        })
+    }
+
+    /// Whether it may and can connect to the other one; if not, why.
+    fn reaches(&self, other: &Side<'_>) -> Result<Result<(), Refused>, Stop> {
+        let target = Target {
+            host: other.remote.host.host().to_owned(),
+            port: other.remote.host.port(),
+            key: *other.key.as_bytes(),
+        };
+        match self.daemon.errand(Task::Reach(target))? {
+            Ok(_) => Ok(Ok(())),
+            Err(OpenError::Refused(refused)) if refused.refusal == Refusal::Forbidden => {
+                Ok(Err(Refused::Forbidden(refused.text)))
+            }
+            Err(OpenError::Refused(refused)) if refused.refusal == Refusal::Unreachable => {
+                Ok(Err(Refused::Apart(refused.text)))
+            }
+            Err(error) => Err(open_stop(&self.name, &error)),
+        }
+    }
+}
+
+/// Why one does not connect to the other.
+enum Refused {
+    Forbidden(String),
+    Apart(String),
+}
+
+impl Refused {
+    fn text(&self) -> &str {
+        match self {
+            Refused::Forbidden(text) | Refused::Apart(text) => text,
+        }
+    }
+}
+
+/// A daemon as endpoints name it.
+fn place_of(remote: &Remote) -> String {
+    let endpoint = Endpoint::Daemon(remote.clone());
+    endpoint.place().unwrap_or_default()
+}
+
+/// Does it.
+///
+/// # Errors
+///
+/// Where it could not be begun, or was lost sight of.
+pub fn run(asked: &Asked<'_>, sides: &Sides, ends: [&Remote; 2]) -> Result<Exit, Stop> {
+    let usage = |text: &str| Err(Stop::new(Exit::Usage, text));
+    if asked.between.through_local {
+        return usage("--through-local is for two hosts that SSH reaches: leave it out");
+    }
+    if asked.connection.fingerprint.is_some() && ends[0].host != ends[1].host {
+        return usage(
+            "--fingerprint names one key, and two daemons have two: let known_hosts hold them (a \
+             first `longhaul ls` of each asks), or give --accept-new or --authority",
+        );
+    }
+    let shown = Shown::of(asked);
+    shown.say(&["asking ", &place_of(ends[0]), " and ", &place_of(ends[1])]);
+    let source = Side::new(ends[0], asked.connection)?;
+    let destination = Side::new(ends[1], asked.connection)?;
+    // The source's runs it where it can: it knows its files without a round trip.
+    let (runs, other, at_source) = match source.reaches(&destination)? {
+        Ok(()) => (&source, &destination, true),
+        Err(forth) => match destination.reaches(&source)? {
+            Ok(()) => (&destination, &source, false),
+            Err(back) => return Err(apart(&source, &forth, &destination, &back)),
+        },
+    };
+    let begin = begin_of(
+        asked,
+        (asked.words)(sides.paths(at_source))?,
+        Reach::Daemon,
+        &runs.name,
+    );
+    let (channel, greeting) = drive(runs)?;
+    let introduced = vouch(other.remote, &greeting, asked.connection)?;
+    let line = introduced.line(CLIENT);
+    let told = (&channel).write_all(line.as_bytes());
+    told.map_err(|_| ended(&runs.name))?;
+    begin_job(&channel, &runs.name, asked, &begin).map(Left::exit)
+}
+
+/// Neither connects to the other.
+fn apart(source: &Side<'_>, forth: &Refused, destination: &Side<'_>, back: &Refused) -> Stop {
+    let exit = match (forth, back) {
+        (Refused::Forbidden(_), Refused::Forbidden(_)) => Exit::Authentication,
+        _ => Exit::Connection,
+    };
+    let text = format!(
+        "neither daemon connects to the other: {}: {}; {}: {}",
+        source.name,
+        forth.text(),
+        destination.name,
+        back.text()
+    );
+    Stop::new(exit, text)
+}
+
+/// A process for the job there, and what it says of itself.
+fn drive(side: &Side<'_>) -> Result<(UnixStream, Greeting), Stop> {
+    let local = |error: std::io::Error| Stop::because(Exit::Local, error);
+    let channel = channel(&side.daemon, &side.name, Task::Drive)?;
+    channel
+        .set_read_timeout(Some(GREETS_WITHIN))
+        .map_err(local)?;
+    let greeting = greeting_of(&channel, &side.name)?;
+    channel.set_read_timeout(None).map_err(local)?;
+    Ok((channel, greeting))
+}
+
+/// What comes first on a channel of a daemon: it is of the same release.
+///
+/// # Errors
+///
+/// Where nothing comes, or it is of another one.
+pub fn greeting_of(channel: &UnixStream, host: &str) -> Result<Greeting, Stop> {
+    let Ok(Line::Greeting(greeting)) = await_greeting(channel, REMOTE) else {
+        return Err(ended(host));
+    };
+    if greeting.software != RELEASE || greeting.protocol != PROTOCOL_VERSION {
+        let text = format!(
+            "{host}: longhaul {} is there, and this is {RELEASE}: use the same release everywhere",
+            greeting.software
+        );
+        return Err(Stop::new(Exit::Connection, text));
+    }
+    Ok(greeting)
+}
+
+/// The channel of an errand at a daemon.
+///
+/// # Errors
+///
+/// Where the daemon cannot be reached, or refuses.
+pub fn channel(daemon: &Daemon, host: &str, what: Task) -> Result<UnixStream, Stop> {
+    let stream = daemon.errand(what)?;
+    let stream = stream.map_err(|error| open_stop(&host, &error))?;
+    let local = |error: std::io::Error| Stop::because(Exit::Local, error);
+    let (near, far) = UnixStream::pair().map_err(local)?;
+    relay::carry_stream(stream, far).map_err(local)?;
+    Ok(near)
+}

@@ -1,0 +1,112 @@
+//! How much of the far side's words a copy over SSH waits for before its first
+//! block leaves: each is a round trip besides ssh's own.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use longhaul_proto::frame::{FrameHeader, FrameKind, HEADER_BYTES};
+use support::process::{longhaul, run};
+
+/// In the place of `ssh`: says what it would run on the far side, and carries
+/// its standard streams to whoever listens.
+fn stand_in(place: &Path, port: u16) {
+    let script = place.join("ssh");
+    let text = format!(
+        "#!/bin/bash\n[[ \" $* \" == *' -G '* ]] && exit 1\n\
+         printf %s \"${{@: -1}}\" > '{}'\nexec 3<>/dev/tcp/127.0.0.1/{port}\n\
+         cat <&3 &\nexec cat >&3\n",
+        place.join("command").display()
+    );
+    std::fs::write(&script, text).unwrap();
+    std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
+}
+
+/// Carries what the near side says, and tells when a block was in it.
+fn outward(mut near: BufReader<TcpStream>, mut far: ChildStdin, block: &Sender<()>) {
+    let mut greeting = String::new();
+    near.read_line(&mut greeting).unwrap();
+    far.write_all(greeting.as_bytes()).unwrap();
+    let mut bytes = [0; HEADER_BYTES];
+    while near.read_exact(&mut bytes).is_ok() {
+        let header = FrameHeader::parse(&bytes).unwrap();
+        if header.kind == FrameKind::Block {
+            // Heard once.
+            let _ = block.send(());
+        }
+        let mut rest = vec![0; header.body + header.payload];
+        near.read_exact(&mut rest).unwrap();
+        // A far side that is done reads nothing any more.
+        let said = far.write_all(&bytes).and_then(|()| far.write_all(&rest));
+        if said.and_then(|()| far.flush()).is_err() {
+            return;
+        }
+    }
+}
+
+/// Carries the far side's greeting and the first frame after it, and the rest no
+/// sooner than a block has left the near side. Gives whether one did.
+fn inward(mut far: BufReader<ChildStdout>, mut near: TcpStream, block: &Receiver<()>) -> bool {
+    let mut line = String::new();
+    while !line.starts_with("longhaul-remote/1") {
+        line.clear();
+        assert!(far.read_line(&mut line).unwrap() > 0, "no greeting");
+        near.write_all(line.as_bytes()).unwrap();
+    }
+    let mut bytes = [0; HEADER_BYTES];
+    far.read_exact(&mut bytes).unwrap();
+    let header = FrameHeader::parse(&bytes).unwrap();
+    let mut body = vec![0; header.body];
+    far.read_exact(&mut body).unwrap();
+    near.write_all(&[&bytes[..], &body].concat()).unwrap();
+    let left = block.recv().is_ok();
+    // Whoever has all he needs may have gone.
+    let _ = io::copy(&mut far, &mut near);
+    let _ = near.shutdown(std::net::Shutdown::Both);
+    left
+}
+
+/// The far side, started as `ssh` would; whether a block came early.
+fn far_side(listener: &TcpListener, command: &Path) -> bool {
+    let (near, _) = listener.accept().unwrap();
+    let command = std::fs::read_to_string(command).unwrap();
+    let mut child = Command::new("sh")
+        .args(["-c", &command])
+        // What sshd tells: so that direct connections open.
+        .env("SSH_CONNECTION", "127.0.0.1 1 127.0.0.1 22")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let input = child.stdin.take().unwrap();
+    let output = BufReader::new(child.stdout.take().unwrap());
+    let (sender, block) = channel();
+    let reader = BufReader::new(near.try_clone().unwrap());
+    let said = std::thread::spawn(move || outward(reader, input, &sender));
+    let left = inward(output, near, &block);
+    said.join().unwrap();
+    child.wait().unwrap();
+    left
+}
+
+#[test]
+fn the_first_block_waits_for_the_greeting_and_the_welcome_alone() {
+    let place = tempfile::tempdir().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    stand_in(place.path(), listener.local_addr().unwrap().port());
+    let told = place.path().join("command");
+    let far = std::thread::spawn(move || far_side(&listener, &told));
+    let mut copy = longhaul();
+    copy.args(["cp", "--remote-longhaul", env!("CARGO_BIN_EXE_longhaul")])
+        .args(["zero:4MB", "far:null:"])
+        .env("LONGHAUL_SSH", place.path().join("ssh"));
+    run(&mut copy).expect(0);
+    assert!(far.join().unwrap(), "no block left the near side");
+}
