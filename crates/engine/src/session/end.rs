@@ -109,7 +109,11 @@ impl Transfer {
             (true, false) => "blocks in clear",
             (false, false) => "encrypted",
         };
-        format!("verified by {integrity}; {wire}; {disk} at this end")
+        let stack = match self.is_paired() {
+            true => "; each stream has one thread for all its work",
+            false => "",
+        };
+        format!("verified by {integrity}; {wire}; {disk} at this end{stack}")
     }
 
     /// Ends the session; the other end is told why.
