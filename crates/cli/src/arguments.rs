@@ -150,7 +150,7 @@ const CP_EXAMPLES: &str = "Examples:
   longhaul cp user@host:archive/data.tar - | tar x           and back
   longhaul cp -rn data/ longhaul://dtn.example.org/archive   says what that would copy
   longhaul cp zero:10GB longhaul://dtn.example.org/null:     measures without disks
-  longhaul cp --stack paired --streams 8 big user@host:      one thread for each stream
+  longhaul cp --stack paired --streams 8 big user@host:data  one thread for each stream
   longhaul cp -r --bwlimit 100mbit data user@host:archive    leaves the rest to others
   longhaul cp -r --mptcp data user@host:archive              over several paths at once
   longhaul cp --lab rtt=100ms,rate=1gbit -r data /tmp/copy   across an emulated path

@@ -23,7 +23,7 @@ pub enum Stack {
     #[default]
     Layered,
     /// One thread for each stream does all the layers' work for it (XDD's
-    /// pairing, paper 003): a source's reads, encodes, seals and sends, a
+    /// pairing, paper 001 section 2.1): a source's reads, encodes, seals and sends, a
     /// sink's receives, decodes and writes.
     Paired,
 }

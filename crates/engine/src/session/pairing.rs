@@ -1,4 +1,4 @@
-//! XDD's pairing (`--stack paired`; paper 003, section 2): at a source the thread that
+//! XDD's pairing (`--stack paired`; paper 001, section 2.1): at a source the thread that
 //! sends on a stream also reads and encodes what it sends, at a sink the one that
 //! receives also decodes and writes (`recv/verify.rs`). A block never changes
 //! hands between disk and wire, and there are as many threads as streams, however
