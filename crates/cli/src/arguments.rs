@@ -196,6 +196,7 @@ const CP_EXAMPLES: &str = "Examples:
   longhaul cp user@host:archive/data.tar - | tar x           and back
   longhaul cp -rn data/ longhaul://dtn.example.org/archive   says what that would copy
   longhaul cp zero:10GB longhaul://dtn.example.org/null:     measures without disks
+  longhaul cp --stack paired --streams 8 big user@host:data  one thread for each stream
   longhaul cp -r --bwlimit 100mbit data user@host:archive    leaves the rest to others
   longhaul cp -r --mptcp data user@host:archive              over several paths at once
   longhaul cp --lab rtt=100ms,rate=1gbit -r data /tmp/copy   across an emulated path
@@ -290,9 +291,22 @@ pub enum IntegrityArgument {
     Checksum,
 }
 
+/// How an end's layers share its threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum StackArgument {
+    /// Each layer has threads of its own.
+    Layered,
+    /// Each stream has one thread for all of them.
+    Paired,
+}
+
 /// How the work is divided.
 #[derive(Clone, Debug, Args)]
 pub struct LayerArguments {
+    /// Threads at both ends: layered gives reading, compressing, writing so many each, with queues
+    /// between; paired gives each stream one at either end for all of its work, as XDD has it.
+    #[arg(long, value_enum, default_value = "layered")]
+    pub stack: StackArgument,
     /// Threads that read, where the source is [default: one a core, 2 to 8]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=512))]
     pub readers: Option<u32>,

@@ -16,6 +16,18 @@ pub const MAXIMUM_FLOWS: usize = 512;
 /// longer wanted or nothing is left to do.
 type Work = dyn Fn(&Flow) + Send + Sync;
 
+/// How the layers of an end share its threads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stack {
+    /// Each layer has flows of its own, with queues between them.
+    #[default]
+    Layered,
+    /// One thread for each stream does all the layers' work for it (XDD's
+    /// pairing, paper 001 section 2.1): a source's reads, encodes, seals and sends, a
+    /// sink's receives, decodes and writes.
+    Paired,
+}
+
 /// The flows of one layer.
 pub struct FlowGroup {
     layer: &'static str,
@@ -79,10 +91,15 @@ impl Flow {
 
     /// Does a piece of work and counts its time.
     pub fn busy<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.shared.busy(work)
+    }
+}
+
+impl Shared {
+    fn busy<T>(&self, work: impl FnOnce() -> T) -> T {
         let began = Instant::now();
         let result = work();
-        self.shared
-            .busy
+        self.busy
             .fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
         result
     }
@@ -136,6 +153,12 @@ impl FlowGroup {
         }
     }
 
+    /// Does a piece of the layer's work on a thread that is none of its flows,
+    /// and counts its time.
+    pub fn busy<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.shared.busy(work)
+    }
+
     /// Waits until every flow has ended. Whoever calls has told them to.
     pub fn join(&self) {
         let threads = std::mem::take(&mut *lock(&self.threads));
@@ -150,12 +173,16 @@ impl FlowGroup {
     /// How busy the layer was since it began; once it has ended, with as many
     /// flows as it had at most.
     pub fn usage(&self) -> LayerUse {
-        let busy = self.shared.busy.load(Ordering::Relaxed);
         let running = self.shared.running.load(Ordering::Relaxed);
-        let flows = match running {
+        self.usage_of(match running {
             0 => self.shared.most.load(Ordering::Relaxed),
             running => running,
-        };
+        })
+    }
+
+    /// The same where so many threads do its work.
+    pub fn usage_of(&self, flows: usize) -> LayerUse {
+        let busy = self.shared.busy.load(Ordering::Relaxed);
         let until = self.ended.get().copied().unwrap_or_else(Instant::now);
         let time = (until - self.began).as_nanos() as f64 * flows.max(1) as f64;
         LayerUse {

@@ -31,10 +31,11 @@ use longhaul_proto::message::Flows;
 use longhaul_proto::receiver::{ReceiverSettings, Verdict};
 use longhaul_proto::session::StreamId;
 
+use crate::codec::Decoder;
 use crate::flows::{FlowGroup, LayerUse};
 use crate::pool::Buffer;
 use crate::queue::{Queue, lock};
-use crate::send::group;
+use crate::send::{busy, group};
 use crate::session::{SessionError, Transfer, TransferSettings};
 use crate::storage::DataMode;
 use commit::Discarding;
@@ -44,7 +45,7 @@ use folders::Folders;
 use landing::Destination;
 use parts::Parts;
 use staging::Staging;
-use verify::{ArrivedBlock, Awaited, Found, VerifiedBlock};
+use verify::{ArrivedBlock, Awaited, Found, VerifiedBlock, match_checksums};
 
 /// Threads that make things durable: they wait for disks, not for cores.
 const COMMITTERS: usize = 4;
@@ -61,6 +62,8 @@ pub struct ReceiveSide {
     pub(crate) staging: Staging,
     pub(crate) awaited: Mutex<Awaited>,
     pub(crate) temporaries: AtomicU64,
+    /// For streams' own threads, where these decode.
+    pub(crate) decoders: Mutex<Vec<Decoder>>,
     /// Discards under way: a directory is not finished meanwhile.
     pub(crate) discarding: Discarding,
     direct: AtomicBool,
@@ -85,6 +88,7 @@ impl ReceiveSide {
             staging: Staging::default(),
             awaited: Mutex::default(),
             temporaries: AtomicU64::new(0),
+            decoders: Mutex::default(),
             discarding: Discarding::default(),
             direct: AtomicBool::new(false),
             decompressors: OnceLock::new(),
@@ -110,9 +114,11 @@ impl ReceiveSide {
     pub(crate) fn start(&self, transfer: &Arc<Transfer>) {
         let flows = transfer.settings.flows;
         let decompressors = group(transfer, "decompress", Transfer::run_verifier);
-        decompressors.set(flows.decompressors);
         let writers = group(transfer, "write", Transfer::run_writer);
-        writers.set(flows.writers);
+        if !transfer.is_paired() {
+            decompressors.set(flows.decompressors);
+            writers.set(flows.writers);
+        }
         let committers = group(transfer, "commit", Transfer::run_committer);
         committers.set(COMMITTERS);
         let small = group(transfer, "commit", Transfer::run_small_committer);
@@ -149,6 +155,8 @@ impl ReceiveSide {
             }
         };
         join(&[&self.decompressors, &self.writers]);
+        // Streams' own threads begin nothing any more.
+        self.staging.wait_for_writers();
         // What they wrote is still committed.
         self.staging.close();
         join(&[&self.small_committers, &self.committers, &self.comparers]);
@@ -164,11 +172,17 @@ impl ReceiveSide {
     }
 
     pub(crate) fn layers(&self, transfer: &Transfer) -> Vec<LayerUse> {
-        let groups = [&self.decompressors, &self.writers, &self.committers];
-        let mut layers: Vec<LayerUse> = groups
-            .into_iter()
-            .filter_map(|group| group.get().map(FlowGroup::usage))
+        let open = transfer.wire_use("open");
+        let usage = |group: &FlowGroup| match transfer.is_paired() {
+            true => group.usage_of(open.flows),
+            false => group.usage(),
+        };
+        let of_blocks = [&self.decompressors, &self.writers].into_iter();
+        let mut layers: Vec<LayerUse> = of_blocks
+            .filter_map(|group| group.get().map(usage))
+            .filter(|usage| usage.busy > 0 || !transfer.is_paired())
             .collect();
+        layers.extend(self.committers.get().map(FlowGroup::usage));
         let small = self.small_committers.get().map(FlowGroup::usage);
         if let (Some(commit), Some(small)) = (layers.last_mut(), small) {
             // One layer; whichever kind of file keeps it busier is what counts.
@@ -176,8 +190,18 @@ impl ReceiveSide {
             commit.busy += small.busy;
             commit.utilisation = commit.utilisation.max(small.utilisation);
         }
-        layers.push(transfer.wire_use("open"));
+        layers.push(open);
         layers
+    }
+
+    /// Decodes and compares on a stream's own thread.
+    pub(crate) fn busy_decoding<T>(&self, work: impl FnOnce() -> T) -> T {
+        busy(&self.decompressors, work)
+    }
+
+    /// Writes on a stream's own thread.
+    pub(crate) fn busy_writing<T>(&self, work: impl FnOnce() -> T) -> T {
+        busy(&self.writers, work)
     }
 
     pub(crate) fn note_data_mode(&self, mode: DataMode) {
@@ -218,9 +242,13 @@ impl ReceiveSide {
                 buffer,
                 found,
             };
-            match &mut awaited {
-                Some(awaited) => self.match_checksums(transfer, awaited, arrived),
-                None => self.pass_on(transfer, arrived),
+            let ready = match &mut awaited {
+                Some(awaited) => match_checksums(awaited, arrived),
+                None => Some(arrived),
+            };
+            drop(awaited);
+            if let Some(ready) = ready {
+                self.pass_on(transfer, ready);
             }
         } else if let Some(awaited) = &mut awaited {
             awaited.forget(&header.name());

@@ -70,9 +70,12 @@ impl SendSide {
     pub(crate) fn start(&self, transfer: &Arc<Transfer>) {
         let settings = &transfer.settings;
         let readers = group(transfer, "read", Transfer::run_reader);
-        readers.set(settings.flows.readers);
         let compressors = group(transfer, "compress", Transfer::run_compressor);
-        if compresses(settings.codec) {
+        let layered = !transfer.is_paired();
+        if layered {
+            readers.set(settings.flows.readers);
+        }
+        if layered && compresses(settings.codec) {
             compressors.set(settings.flows.compressors);
         }
         // They are set once, here; a second start has no effect.
@@ -119,19 +122,42 @@ impl SendSide {
     }
 
     pub(crate) fn layers(&self, transfer: &Transfer) -> Vec<LayerUse> {
+        let wire = transfer.wire_use("wire");
+        let usage = |group: &FlowGroup| match transfer.is_paired() {
+            true => group.usage_of(wire.flows),
+            false => group.usage(),
+        };
         let mut layers: Vec<LayerUse> = [&self.readers, &self.compressors]
             .into_iter()
-            .filter_map(|group| group.get().map(FlowGroup::usage))
-            .filter(|usage| usage.flows > 0 || usage.busy > 0)
+            .filter_map(|group| group.get().map(usage))
+            .filter(|usage| usage.busy > 0 || usage.flows > 0 && !transfer.is_paired())
             .collect();
-        layers.push(transfer.wire_use("wire"));
+        layers.push(wire);
         layers
+    }
+
+    /// Reads on a stream's own thread.
+    pub(crate) fn busy_reading<T>(&self, work: impl FnOnce() -> T) -> T {
+        busy(&self.readers, work)
+    }
+
+    /// Encodes on a stream's own thread.
+    pub(crate) fn busy_encoding<T>(&self, work: impl FnOnce() -> T) -> T {
+        busy(&self.compressors, work)
     }
 }
 
 /// Whether a codec makes work for the compression layer.
 pub(crate) fn compresses(codec: Codec) -> bool {
     matches!(codec, Codec::Zstd { .. } | Codec::Lz4)
+}
+
+/// Does a layer's work on another thread than its own.
+pub(crate) fn busy<T>(layer: &OnceLock<FlowGroup>, work: impl FnOnce() -> T) -> T {
+    match layer.get() {
+        Some(group) => group.busy(work),
+        None => work(),
+    }
 }
 
 /// A layer's flows, which do not keep the transfer alive.

@@ -14,6 +14,7 @@ mod levelling;
 mod observe;
 pub mod opening;
 mod pacing;
+mod pairing;
 mod paths;
 mod stall;
 mod steer;
@@ -43,6 +44,7 @@ pub use observe::LAYERS;
 pub use paths::PathUse;
 pub use steer::{Orders, Steer, View};
 
+use crate::flows::Stack;
 use crate::net::host_limits::HostLimits;
 use crate::pool::BufferPool;
 use crate::queue::lock;
@@ -97,6 +99,8 @@ pub struct TransferSettings {
     pub budget: ByteCount,
     /// Flows at the start.
     pub flows: FlowCounts,
+    /// Whether layers have flows of their own.
+    pub stack: Stack,
     /// How payloads are encoded.
     pub codec: Codec,
     /// How blocks are verified.
@@ -143,6 +147,7 @@ impl Default for TransferSettings {
             block_bytes: 1 << 20,
             budget: ByteCount(64 << 20),
             flows: FlowCounts::default(),
+            stack: Stack::default(),
             codec: Codec::Plain,
             integrity: Integrity::Digest,
             checkpoint_bytes: 256 << 20,
@@ -233,6 +238,8 @@ pub(crate) struct Shared {
     control: ControlChannel,
     streams: BTreeMap<StreamId, Slot>,
     wanted_streams: usize,
+    /// Streams' own threads read.
+    paired: bool,
     /// How the sender's kernel shall send.
     tuning: Tuning,
     /// What keeps the sender's streams level.
@@ -286,6 +293,8 @@ pub(crate) struct Counters {
     pub again_blocks: AtomicU64,
     pub lost_streams: AtomicU64,
     pub wire_nanoseconds: AtomicU64,
+    /// Streams whose threads have a block in hand, and read nothing meanwhile.
+    pub held_streams: AtomicU64,
 }
 
 impl Counters {
@@ -336,6 +345,7 @@ impl Transfer {
             control: ControlChannel::default(),
             streams: BTreeMap::new(),
             wanted_streams: settings.flows.streams,
+            paired: settings.stack == Stack::Paired,
             tuning: Tuning::default(),
             heard: Moment(0),
             peer: Observation::default(),

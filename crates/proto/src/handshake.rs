@@ -367,6 +367,11 @@ pub struct Request {
     /// sends; none without bound.
     #[n(26)]
     pub limit: Option<u64>,
+    /// The acceptor's streams have one thread each for all their work, instead
+    /// of layers.
+    #[n(27)]
+    #[cbor(default)]
+    pub paired: bool,
 }
 
 /// A path at the acceptor.

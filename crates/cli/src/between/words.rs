@@ -10,7 +10,7 @@ use longhaul_units::ByteCount;
 
 use crate::arguments::{
     BetweenArguments, ConnectionArguments, CopyArguments, DataSecurity, Expiry, IntegrityArgument,
-    LayerArguments, VerifyArguments,
+    LayerArguments, StackArgument, VerifyArguments,
 };
 use crate::endpoint::{Endpoint, Remote, RemotePath, SshRemote};
 use crate::messages::{Exit, Stop};
@@ -321,6 +321,7 @@ fn codec_word(codec: Codec) -> String {
 
 fn layer_words(words: &mut Line, layers: &LayerArguments) {
     let LayerArguments {
+        stack,
         readers,
         compressors,
         streams,
@@ -329,6 +330,8 @@ fn layer_words(words: &mut Line, layers: &LayerArguments) {
         memory,
         block_size,
     } = layers;
+    let paired = *stack == StackArgument::Paired;
+    words.value("--stack", paired.then_some("paired"));
     words.value("--readers", *readers);
     words.value("--compressors", *compressors);
     words.value("--streams", *streams);
@@ -442,6 +445,8 @@ mod tests {
             "a:x",
             "b:y",
         ];
+        let paired = understood(&["--stack", "paired", "a:x", "b:y"], true);
+        assert_eq!(paired.layers.stack, StackArgument::Paired);
         let multipath = understood(&["--mptcp", "a:x", "b:y"], true);
         assert!(multipath.connection.mptcp && !parsed(&line).connection.mptcp);
         let (asked, understood) = (parsed(&line), understood(&line, true));

@@ -6,7 +6,7 @@ use longhaul_proto::digest::Integrity;
 use longhaul_proto::handshake::{Landing, Purport};
 
 use super::here::Here;
-use super::run::{Fixed, Task, layer_settings, remote_flows};
+use super::run::{Fixed, Task, check_stack, layer_settings, remote_flows};
 use super::stream;
 use crate::arguments::{BandwidthLimit, CopyArguments, IntegrityArgument, LayerArguments};
 use crate::between::steer;
@@ -45,6 +45,7 @@ pub fn task(arguments: CopyArguments) -> Result<Task, Stop> {
         let text = "--verify and --manifest need digests: leave out --integrity checksum";
         return Err(Stop::new(Exit::Usage, text));
     }
+    check_stack(&arguments.layers)?;
     let parse = |path| Endpoint::parse(path).map_err(|error| Stop::because(Exit::Usage, error));
     let mut sources = arguments
         .paths

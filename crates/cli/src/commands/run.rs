@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_engine::failure::failure_of;
+use longhaul_engine::flows::Stack;
 use longhaul_engine::journal::Owner;
 use longhaul_engine::net::clear::local_pair;
 use longhaul_engine::recv::ReceiveSide;
@@ -30,7 +31,7 @@ use super::connection::{Connected, Opened};
 use super::here::{Here, landing_stop};
 use super::peer::Peer;
 use super::steering::{Bounds, Steering};
-use crate::arguments::{ConnectionArguments, DataSecurity, LayerArguments};
+use crate::arguments::{ConnectionArguments, DataSecurity, LayerArguments, StackArgument};
 use crate::between::met::Introduction;
 use crate::endpoint::{Endpoint, RemotePath};
 use crate::messages::{Exit, Stop};
@@ -104,6 +105,22 @@ pub fn remote_flows(layers: &LayerArguments) -> Flows {
     }
 }
 
+/// Paired stacks have as many threads as streams, and no layers with a number.
+pub fn check_stack(layers: &LayerArguments) -> Result<(), Stop> {
+    let numbers = [
+        layers.readers,
+        layers.compressors,
+        layers.decompressors,
+        layers.writers,
+    ];
+    if layers.stack == StackArgument::Paired && numbers.iter().any(Option::is_some) {
+        let text = "with --stack paired each stream has one thread at either end: leave out \
+                    --readers, --compressors, --decompressors and --writers, or --stack paired";
+        return Err(Stop::new(Exit::Usage, text));
+    }
+    Ok(())
+}
+
 /// Settings that the layers' flags ask for.
 pub fn layer_settings(layers: &LayerArguments) -> TransferSettings {
     let mut flows = FlowCounts::default();
@@ -119,6 +136,10 @@ pub fn layer_settings(layers: &LayerArguments) -> TransferSettings {
     set(&mut flows.writers, layers.writers);
     TransferSettings {
         flows,
+        stack: match layers.stack {
+            StackArgument::Layered => Stack::Layered,
+            StackArgument::Paired => Stack::Paired,
+        },
         budget: layers.memory,
         block_bytes: layers
             .block_size
@@ -581,6 +602,7 @@ impl Task {
             kept_digests_only: !settings.reads_for_digests,
             large_files: most_open_parts() as u32,
             limit: settings.limit,
+            paired: settings.stack == Stack::Paired,
         })
     }
 

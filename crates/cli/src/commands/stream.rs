@@ -9,7 +9,7 @@ use longhaul_engine::send::stream::{PIECE_BYTES, StreamSource};
 use longhaul_engine::session::{Event, TransferSettings, Watch};
 use longhaul_engine::storage::roots::Anywhere;
 
-use crate::arguments::CopyArguments;
+use crate::arguments::{CopyArguments, StackArgument};
 use crate::endpoint::Endpoint;
 use crate::messages::{Exit, Stop};
 use crate::report::Report;
@@ -51,6 +51,12 @@ pub fn check(
     }
     if to && arguments.json {
         return usage("standard output carries the data: leave out --json");
+    }
+    if to && arguments.layers.stack == StackArgument::Paired {
+        return usage(
+            "with --stack paired a pipe that nobody reads would stop the streams: leave out \
+             --stack, or copy to a file",
+        );
     }
     if arguments.lab.is_some() {
         return usage("with --lab source and destination are local paths");

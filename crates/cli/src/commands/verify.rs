@@ -5,7 +5,7 @@ use longhaul_engine::session::TransferSettings;
 use longhaul_proto::handshake::{Landing, Purport};
 
 use super::here::Here;
-use super::run::{Fixed, Task, layer_settings, remote_flows};
+use super::run::{Fixed, Task, check_stack, layer_settings, remote_flows};
 use crate::arguments::VerifyArguments;
 use crate::between::steer;
 use crate::between::words::Asked;
@@ -29,6 +29,7 @@ fn verify(arguments: &VerifyArguments) -> Result<Exit, Stop> {
 
 /// What is to be done.
 pub fn task(arguments: &VerifyArguments) -> Result<Task, Stop> {
+    check_stack(&arguments.layers)?;
     let parse = |path| Endpoint::parse(path).map_err(|error| Stop::because(Exit::Usage, error));
     let (mut left, mut right) = (parse(&arguments.left)?, parse(&arguments.right)?);
     if left == Endpoint::Standard || right == Endpoint::Standard {

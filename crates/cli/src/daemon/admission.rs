@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use longhaul_engine::flows::Stack;
 use longhaul_engine::net::Stream;
 use longhaul_engine::net::gate::Ticket;
 use longhaul_engine::net::principals::{Principal, Principals, Resolved};
@@ -251,6 +252,10 @@ impl Daemon {
             expiry: self.terms.expiry,
             clear: request.clear,
             limit: request.limit,
+            stack: match request.paired {
+                true => Stack::Paired,
+                false => Stack::Layered,
+            },
             ..TransferSettings::default()
         }
     }

@@ -150,6 +150,13 @@ impl Staging {
         self.emptied.notify_all();
     }
 
+    /// Waits until nobody has a block in hand.
+    pub fn wait_for_writers(&self) {
+        let writing = |state: &mut State| state.writing > 0;
+        let waited = self.emptied.wait_while(lock(&self.state), writing);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+
     /// Nobody writes any more: what is there is still given out.
     pub fn close(&self) {
         lock(&self.state).closed = true;
@@ -161,8 +168,11 @@ impl Drop for Writing<'_> {
     fn drop(&mut self) {
         let mut state = lock(&self.0.state);
         state.writing -= 1;
-        if state.writing == 0 && !state.staged.is_empty() {
-            self.0.filled.notify_one();
+        if state.writing == 0 {
+            self.0.emptied.notify_all();
+            if !state.staged.is_empty() {
+                self.0.filled.notify_one();
+            }
         }
     }
 }

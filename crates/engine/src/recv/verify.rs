@@ -100,45 +100,31 @@ const MAXIMUM_AWAITED: usize = 65_536;
 /// With how many of them to look first whether all are of use.
 const FIRST_LOOK: usize = 8192;
 
-impl ReceiveSide {
-    /// A block from a stream in clear: on, if its checksums are there.
-    pub(super) fn match_checksums(
-        &self,
-        transfer: &Transfer,
-        awaited: &mut Awaited,
-        mut block: ArrivedBlock,
-    ) {
-        let name = block.header.name();
-        if let Some(checksums) = awaited.remove(&name) {
-            put_checksums(&mut block.header, checksums);
-            self.pass_on(transfer, block);
-        } else {
-            awaited.blocks.insert(name, block);
-        }
+/// A block from a stream in clear: given back if its checksums are there.
+pub(super) fn match_checksums(
+    awaited: &mut Awaited,
+    mut block: ArrivedBlock,
+) -> Option<ArrivedBlock> {
+    let name = block.header.name();
+    if let Some(checksums) = awaited.remove(&name) {
+        put_checksums(&mut block.header, checksums);
+        return Some(block);
     }
+    awaited.blocks.insert(name, block);
+    None
+}
 
+impl ReceiveSide {
     /// A block with its checksums: to the writers where it was hashed as it
-    /// came, else to the verifiers.
-    pub(super) fn pass_on(&self, transfer: &Transfer, mut block: ArrivedBlock) {
-        let Some(found) = block.found.take() else {
+    /// came, else to the verifiers; where streams' own threads do all of that, it
+    /// is done at once.
+    pub(super) fn pass_on(&self, transfer: &Transfer, block: ArrivedBlock) {
+        if transfer.is_paired() {
+            transfer.hold_stream(|| transfer.finish_here(self, block));
+        } else if block.found.is_none() {
             self.arrived.push(block);
-            return;
-        };
-        if found.agrees(&block.header.content) {
-            let ArrivedBlock {
-                header,
-                keeps,
-                buffer,
-                ..
-            } = block;
-            self.verified.push(VerifiedBlock {
-                content: header.content,
-                keeps,
-                buffer,
-                omitted: false,
-            });
-        } else {
-            transfer.report_corrupt(Damaged::new(&block), AgainReason::Corrupt);
+        } else if let Some(verified) = transfer.compare_found(block) {
+            self.verified.push(verified);
         }
     }
 
@@ -152,6 +138,7 @@ impl ReceiveSide {
     ) -> bool {
         let mut awaited = lock(&self.awaited);
         if let Some(mut block) = awaited.blocks.remove(&name) {
+            drop(awaited);
             put_checksums(&mut block.header, checksums);
             self.pass_on(transfer, block);
             return true;
@@ -176,6 +163,56 @@ fn put_checksums(header: &mut BlockHeader, checksums: Vec<Option<Checksum>>) {
 }
 
 impl Transfer {
+    /// A block that was hashed as it came; none, and reported, where it is not
+    /// what the source read.
+    fn compare_found(&self, mut block: ArrivedBlock) -> Option<VerifiedBlock> {
+        let found = block.found.take()?;
+        if !found.agrees(&block.header.content) {
+            self.report_corrupt(Damaged::new(&block), AgainReason::Corrupt);
+            return None;
+        }
+        let ArrivedBlock {
+            header,
+            keeps,
+            buffer,
+            ..
+        } = block;
+        Some(VerifiedBlock {
+            content: header.content,
+            keeps,
+            buffer,
+            omitted: false,
+        })
+    }
+
+    /// Everything that is to be done with a block before it is durable, on the
+    /// thread that received it.
+    fn finish_here(&self, side: &ReceiveSide, block: ArrivedBlock) {
+        let verified = match block.found {
+            Some(_) => self.compare_found(block),
+            None => self.verify_here(side, block),
+        };
+        if let Some(verified) = verified {
+            self.write_here(side, verified);
+        }
+    }
+
+    fn verify_here(&self, side: &ReceiveSide, block: ArrivedBlock) -> Option<VerifiedBlock> {
+        let known = lock(&side.decoders).pop();
+        let Ok(mut decoder) = known.map_or_else(Decoder::new, Ok) else {
+            self.break_off(&"there is no memory for the decompressor");
+            return None;
+        };
+        let damaged = Damaged::new(&block);
+        let verified = side.busy_decoding(|| self.verify(&mut decoder, block));
+        // No more are kept than streams decode at once.
+        lock(&side.decoders).push(decoder);
+        verified.unwrap_or_else(|reason| {
+            self.report_corrupt(damaged, reason);
+            None
+        })
+    }
+
     /// A verifier's thread.
     pub(crate) fn run_verifier(self: &Arc<Transfer>, flow: &Flow) {
         let (Side::Receiving(side), Ok(mut decoder)) = (self.side(), Decoder::new()) else {

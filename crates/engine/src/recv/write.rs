@@ -37,6 +37,18 @@ impl Transfer {
         }
     }
 
+    /// The same for one block, on the thread of the stream that brought it.
+    pub(super) fn write_here(&self, side: &ReceiveSide, block: VerifiedBlock) {
+        if let Content::Piece(_) = block.content {
+            self.wait_to_write();
+        }
+        let _writing = side.staging.write();
+        // Whoever stops the flows waits for those that have begun.
+        if !self.is_over() {
+            side.busy_writing(|| self.write_block(side, block));
+        }
+    }
+
     /// Waits while as much is written and not durable as may be lost. Blocks
     /// keep their buffers meanwhile, so that in the end the sender waits too.
     fn wait_to_write(&self) {

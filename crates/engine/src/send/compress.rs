@@ -6,10 +6,11 @@ use std::sync::Arc;
 use longhaul_proto::block::{Codec, Content};
 use longhaul_proto::manifest::EntryId;
 use longhaul_proto::sender::{BlockId, PackedRead, PieceRead};
+use longhaul_proto::session::StreamId;
 
 use super::compresses;
 use super::read::{ReadBlock, codec_for};
-use super::seal::seal;
+use super::seal::{SealedBlock, seal};
 use crate::codec::{Encoder, bound};
 use crate::flows::Flow;
 use crate::pool::Buffer;
@@ -58,7 +59,40 @@ impl Transfer {
             verdict,
             read,
         } = uncoded;
-        self.hand_to_wire(block, verdict, read.map(|read| uncoded_block(read, codec)));
+        let coded = read.map(|read| uncoded_block(read, codec));
+        self.hand_to_wire(block, verdict, coded, None);
+    }
+
+    /// From the thread of a stream that read it: encoded there too, and given
+    /// back to be sent, or what that stream has to send before.
+    pub(crate) fn encode_for(
+        &self,
+        stream: StreamId,
+        uncoded: Uncoded,
+        encoder: &mut Option<Encoder>,
+    ) -> Option<SealedBlock> {
+        let Side::Sending(side) = self.side() else {
+            return None;
+        };
+        let codec = codec_for(self.settings.purport, self.settings.codec);
+        let Uncoded {
+            block,
+            verdict,
+            read,
+        } = uncoded;
+        let worth = |read: &ReadBlock| compresses(codec) && !read.buffer.filled().is_empty();
+        if read.as_ref().is_some_and(worth) && encoder.is_none() {
+            let Ok(new) = Encoder::new() else {
+                self.break_off(&"there is no memory for the compressor");
+                return None;
+            };
+            *encoder = Some(new);
+        }
+        let coded = read.map(|read| match encoder {
+            Some(encoder) if worth(&read) => side.busy_encoding(|| self.encode(encoder, read)),
+            _ => uncoded_block(read, codec),
+        });
+        self.hand_to_wire(block, verdict, coded, Some(stream))
     }
 
     /// A compressor's thread.
@@ -74,7 +108,7 @@ impl Transfer {
                 read,
             } = uncoded;
             let coded = read.map(|read| flow.busy(|| self.encode(&mut encoder, read)));
-            self.hand_to_wire(block, verdict, coded);
+            self.hand_to_wire(block, verdict, coded, None);
         }
     }
 
@@ -107,17 +141,27 @@ impl Transfer {
     }
 
     /// Tells the state machine that a block is ready, and keeps it for the
-    /// stream that will take it.
-    fn hand_to_wire(&self, block: BlockId, verdict: Verdict, coded: Option<CodedBlock>) {
+    /// stream that will take it. Where `stream` does at once, gives what it
+    /// sends next.
+    fn hand_to_wire(
+        &self,
+        block: BlockId,
+        verdict: Verdict,
+        coded: Option<CodedBlock>,
+        stream: Option<StreamId>,
+    ) -> Option<SealedBlock> {
         let sealed = coded.map(|coded| seal(coded, self.settings.clear));
         let (sealed, checksums) = match sealed {
             Some(Ok((sealed, checksums))) => (Some(sealed), checksums),
-            Some(Err(error)) => return self.break_off(&error),
+            Some(Err(error)) => {
+                self.break_off(&error);
+                return None;
+            }
             None => (None, None),
         };
         let mut shared = self.lock();
         let crate::session::Machine::Sending(sender) = &mut shared.machine else {
-            return;
+            return None;
         };
         let wanted = match verdict {
             Verdict::Piece(result) => sender.handle_piece_read(block, result),
@@ -129,7 +173,9 @@ impl Transfer {
                 shared.say(&checksums);
             }
         }
+        let next = stream.and_then(|stream| self.next_own_block(&mut shared, stream));
         self.settle(shared);
+        next
     }
 }
 

@@ -148,12 +148,12 @@ impl Transfer {
 
     /// Whether the streams have more before them than they take before it is
     /// cold. Whoever takes a block wakes a reader.
-    fn is_far_ahead(&self, shared: &Shared) -> bool {
+    pub(crate) fn is_far_ahead(&self, shared: &Shared) -> bool {
         let most = (self.pool.maximum_buffers() / PREPARED_PART).max(shared.stream_count());
         shared.prepared.len() > most
     }
 
-    fn read(&self, job: ReadJob, mut buffer: Buffer) -> Uncoded {
+    pub(crate) fn read(&self, job: ReadJob, mut buffer: Buffer) -> Uncoded {
         let ReadJob { block, work } = job;
         match work {
             Work::Piece { entry, piece } => {

@@ -129,7 +129,11 @@ impl Transfer {
             (true, false) => "blocks in clear",
             (false, false) => "encrypted",
         };
-        format!("{verified}; {wire}; {disk} at this end")
+        let stack = match self.is_paired() {
+            true => "; each stream has one thread for all its work",
+            false => "",
+        };
+        format!("{verified}; {wire}; {disk} at this end{stack}")
     }
 
     /// What the contents were compared by, where any were.

@@ -127,6 +127,10 @@ impl Transfer {
             self.lock().wanted_streams = (streams as usize).clamp(1, crate::flows::MAXIMUM_FLOWS);
             self.living.notify_all();
         }
+        if self.is_paired() {
+            // There are as many threads as streams.
+            return;
+        }
         match self.side() {
             Side::Sending(side) => side.set_flows(flows),
             Side::Receiving(side) => side.set_flows(flows),
@@ -256,8 +260,9 @@ impl Transfer {
     fn tick(&self) {
         let observation = self.observe();
         let mut shared = self.lock();
-        if *shared.life.life() == Life::Active && self.now() - shared.heard > self.settings.silence
-        {
+        let listens = self.counters.held_streams.load(Ordering::Relaxed) == 0;
+        let silent = self.now() - shared.heard > self.settings.silence;
+        if *shared.life.life() == Life::Active && listens && silent {
             for slot in shared.streams.values() {
                 slot.shutdown();
             }
@@ -377,11 +382,16 @@ impl Shared {
 
     /// Blocks and messages wait: wakes as many writers as can take them.
     pub(crate) fn wake_writers(&mut self) {
+        self.wake_control();
+        self.wake_carrier();
+    }
+
+    /// Messages wait.
+    pub(super) fn wake_control(&mut self) {
         let control = self.control_stream();
         if let Some(slot) = control.and_then(|id| self.streams.get(&id)) {
             slot.wake();
         }
-        self.wake_carrier();
     }
 }
 

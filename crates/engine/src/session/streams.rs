@@ -17,6 +17,7 @@ use longhaul_proto::session::StreamId;
 use longhaul_units::Moment;
 
 use super::observe::thread_cpu_time;
+use super::pairing::{OwnRead, SourceThread};
 use super::{Counters, Event, Machine, SessionError, Shared, Side, Transfer};
 use crate::net::token::fill_random;
 use crate::net::{Stream, StreamHandle, StreamReader, StreamWriter};
@@ -146,8 +147,12 @@ impl Slot {
         self.spare
     }
 
+    pub(super) fn carries_blocks(&self) -> bool {
+        self.blocks && !self.retired
+    }
+
     /// Whether new blocks may go over it rather than over a spare one.
-    fn replaces_spare(&self) -> bool {
+    pub(super) fn replaces_spare(&self) -> bool {
         self.blocks && !self.spare && !self.retired
     }
 
@@ -472,7 +477,8 @@ impl Transfer {
         if let Some(slot) = self.lock().streams.get_mut(&id) {
             slot.writer = Some(std::thread::current());
         }
-        while let Some(outgoing) = self.next_outgoing(id) {
+        let mut thread = SourceThread::default();
+        while let Some(outgoing) = self.next_outgoing(id, &mut thread) {
             let written = match &outgoing {
                 Outgoing::Message(frame) => {
                     let began = Instant::now();
@@ -496,7 +502,7 @@ impl Transfer {
     }
 
     /// Waits for something to write on this stream; none when it is to end.
-    fn next_outgoing(&self, id: StreamId) -> Option<Outgoing> {
+    fn next_outgoing(&self, id: StreamId, thread: &mut SourceThread) -> Option<Outgoing> {
         loop {
             let mut shared = self.lock();
             if !shared.life.streams().any(|live| live == id) {
@@ -516,11 +522,32 @@ impl Transfer {
             if let Some(block) = self.next_block(&mut shared, id) {
                 return Some(Outgoing::Block(block));
             }
+            let mut until = None;
+            if shared.paired {
+                match self.poll_own_read(&mut shared, id, thread) {
+                    OwnRead::Job(job, buffer) => {
+                        drop(shared);
+                        match self.read_for(id, (*job, buffer), thread) {
+                            Some(block) => return Some(Outgoing::Block(block)),
+                            None => continue,
+                        }
+                    }
+                    OwnRead::WantsBuffer => {
+                        drop(shared);
+                        thread.take_buffer(self);
+                        continue;
+                    }
+                    OwnRead::Nothing(then) => until = then,
+                }
+                if let Some(frame) = shared.next_message(id) {
+                    return Some(Outgoing::Message(frame));
+                }
+            }
             if let Some(slot) = shared.streams.get(&id) {
                 slot.waiting.store(true, Ordering::Relaxed);
             }
             drop(shared);
-            std::thread::park();
+            self.park(until);
             if let Some(slot) = self.lock().streams.get(&id) {
                 slot.waiting.store(false, Ordering::Relaxed);
             }
@@ -541,7 +568,7 @@ impl Transfer {
         }
     }
 
-    fn next_block(&self, shared: &mut Shared, id: StreamId) -> Option<SealedBlock> {
+    pub(super) fn next_block(&self, shared: &mut Shared, id: StreamId) -> Option<SealedBlock> {
         if !shared.streams.get(&id)?.blocks {
             return None;
         }
@@ -620,12 +647,14 @@ impl Transfer {
 
 impl Shared {
     /// Where a block waits, wakes a stream that may take it: that one passes
-    /// nothing on to others. In clear the first stream takes no blocks.
+    /// nothing on to others. In clear the first stream takes no blocks. Where
+    /// streams' threads read, any that waits may find something.
     pub(super) fn wake_carrier(&self) {
         let Machine::Sending(sender) = &self.machine else {
             return;
         };
-        let takes = |id, slot: &Slot| slot.is_waiting() && sender.has_ready_for(id);
+        let takes =
+            |id, slot: &Slot| slot.is_waiting() && (self.paired || sender.has_ready_for(id));
         if let Some((_, slot)) = self.streams.iter().find(|(id, slot)| takes(**id, slot)) {
             slot.wake();
         }

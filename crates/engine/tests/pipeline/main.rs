@@ -2,6 +2,7 @@
 //! on the way, sources.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod paired;
 mod proxy;
 mod slow_disk;
 mod streams;

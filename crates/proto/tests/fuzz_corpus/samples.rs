@@ -236,6 +236,7 @@ fn request() -> Request {
         kept_digests_only: false,
         large_files: 64,
         limit: Some(1_000_000),
+        paired: true,
     }
 }
 

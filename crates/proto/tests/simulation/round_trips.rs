@@ -81,6 +81,7 @@ fn open(dialer: End, empty: bool) -> Welcome {
         kept_digests_only: false,
         large_files: 64,
         limit: None,
+        paired: false,
     };
     assert!(request.is_valid());
     let hello = Hello {

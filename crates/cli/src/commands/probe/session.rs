@@ -216,6 +216,7 @@ impl Ask<'_> {
             kept_digests_only: true,
             large_files: 1,
             limit: None,
+            paired: false,
         }
     }
 

@@ -1,0 +1,150 @@
+//! XDD's pairing (`--stack paired`; paper 001, section 2.1): at a source the thread that
+//! sends on a stream also reads and encodes what it sends, at a sink the one that
+//! receives also decodes and writes (`recv/verify.rs`). A block never changes
+//! hands between disk and wire, and there are as many threads as streams, however
+//! many that are. What is read and what it means is decided by the same state
+//! machine as in layers, and all the rest is the same.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use longhaul_proto::sender::ReadJob;
+use longhaul_proto::session::StreamId;
+use longhaul_units::Moment;
+
+use super::{Machine, Shared, Side, Transfer};
+use crate::codec::Encoder;
+use crate::flows::Stack;
+use crate::pool::Buffer;
+use crate::send::seal::SealedBlock;
+
+/// How long to wait where the others have all buffers.
+const STARVED: Duration = Duration::from_millis(10);
+
+/// What a stream's thread has for its reading.
+#[derive(Default)]
+pub(super) struct SourceThread {
+    /// Had before it asks what to read.
+    buffer: Option<Buffer>,
+    encoder: Option<Encoder>,
+}
+
+impl SourceThread {
+    /// Has room for the next block, or waits a little: whoever waited for the
+    /// pool would hear of no message and of no block that a lost stream left.
+    pub fn take_buffer(&mut self, transfer: &Transfer) {
+        self.buffer = transfer.pool.try_take();
+        if self.buffer.is_none() {
+            transfer.park(Some(transfer.now() + STARVED));
+        }
+    }
+}
+
+/// What there is to read for a stream.
+pub(super) enum OwnRead {
+    /// This.
+    Job(Box<ReadJob>, Buffer),
+    /// A buffer is needed to know.
+    WantsBuffer,
+    /// Nothing, until something happens or then.
+    Nothing(Option<Moment>),
+}
+
+impl Transfer {
+    /// Whether streams' own threads do the work of the layers.
+    pub fn is_paired(&self) -> bool {
+        self.settings.stack == Stack::Paired
+    }
+
+    /// What this stream's thread shall read now.
+    pub(super) fn poll_own_read(
+        &self,
+        shared: &mut Shared,
+        id: StreamId,
+        thread: &mut SourceThread,
+    ) -> OwnRead {
+        if !shared.reads_for_itself(id) || self.is_far_ahead(shared) {
+            thread.buffer = None;
+            return OwnRead::Nothing(None);
+        }
+        let Some(buffer) = thread.buffer.take() else {
+            return OwnRead::WantsBuffer;
+        };
+        let now = self.now();
+        shared.judge_suspects(now);
+        let Machine::Sending(sender) = &mut shared.machine else {
+            return OwnRead::Nothing(None);
+        };
+        if let Some(job) = sender.poll_read(now) {
+            // There may be more for the others.
+            shared.wake_carrier();
+            return OwnRead::Job(Box::new(job), buffer);
+        }
+        // Nothing to read: what was walked is worth asking for now.
+        sender.flush_listing();
+        let until = sender.poll_timeout(now);
+        shared.follow_better_stream(now);
+        if shared.control_stream() != Some(id) {
+            shared.wake_control();
+        }
+        OwnRead::Nothing(until)
+    }
+
+    /// Reads and encodes, and gives what this stream sends next: that block,
+    /// unless it is not wanted any more or another one comes first.
+    pub(super) fn read_for(
+        &self,
+        id: StreamId,
+        (job, buffer): (ReadJob, Buffer),
+        thread: &mut SourceThread,
+    ) -> Option<SealedBlock> {
+        let Side::Sending(side) = self.side() else {
+            return None;
+        };
+        let uncoded = side.busy_reading(|| self.read(job, buffer));
+        self.encode_for(id, uncoded, &mut thread.encoder)
+    }
+
+    /// What a stream that just read something sends next; none where it was lost
+    /// meanwhile: what was read then goes elsewhere.
+    pub(crate) fn next_own_block(&self, shared: &mut Shared, id: StreamId) -> Option<SealedBlock> {
+        let lives = shared.life.streams().any(|live| live == id);
+        lives.then(|| self.next_block(shared, id))?
+    }
+
+    /// At a sink, does what is to be done with a block on the thread that
+    /// received it. Meanwhile nothing is read there, so that silence says nothing
+    /// of the other end.
+    pub(crate) fn hold_stream<T>(&self, work: impl FnOnce() -> T) -> T {
+        let held = &self.counters.held_streams;
+        held.fetch_add(1, Ordering::Relaxed);
+        let result = work();
+        self.lock().heard = self.now();
+        held.fetch_sub(1, Ordering::Relaxed);
+        result
+    }
+
+    /// Waits until the stream's thread is woken, or then.
+    pub(super) fn park(&self, until: Option<Moment>) {
+        match until {
+            Some(at) => {
+                let span = at - self.now();
+                std::thread::park_timeout(span.max(Duration::from_millis(1)));
+            }
+            None => std::thread::park(),
+        }
+    }
+}
+
+impl Shared {
+    /// Whether a stream takes what its thread would read: not where better ones
+    /// do.
+    fn reads_for_itself(&self, id: StreamId) -> bool {
+        if matches!(self.machine, Machine::Receiving(_)) {
+            return false;
+        }
+        let carries = self.streams.get(&id).filter(|slot| slot.carries_blocks());
+        let better = || self.streams.values().any(super::Slot::replaces_spare);
+        carries.is_some_and(|slot| !slot.is_spare() || !better())
+    }
+}
