@@ -204,6 +204,7 @@ fn connection_of(asked: ConnectionArguments) -> Result<ConnectionArguments, Stop
         congestion,
         nice,
         bind,
+        mptcp,
         buffer,
         timeout,
         ssh:
@@ -234,6 +235,7 @@ fn connection_of(asked: ConnectionArguments) -> Result<ConnectionArguments, Stop
         congestion,
         nice,
         bind,
+        mptcp,
         buffer,
         timeout: timeout.min(LONGEST_TIMEOUT),
         ssh: SshArguments {
