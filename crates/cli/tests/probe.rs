@@ -5,6 +5,7 @@
 mod support;
 
 use std::fs;
+use std::path::Path;
 
 use serde_json::Value;
 use support::process::{longhaul_with, run};
@@ -57,41 +58,36 @@ fn a_path_is_measured_in_both_directions_and_recorded() {
         .collect();
     assert_eq!(names, ["to", "from"]);
     for direction in directions {
-        let trials = direction["trials"].as_array().unwrap();
-        let streams: Vec<u64> = trials
-            .iter()
-            .map(|t| t["streams"].as_u64().unwrap())
-            .collect();
-        assert_eq!(streams, [1, 2, 2, 1], "each round begins with another one");
-        assert!(
-            trials
-                .iter()
-                .all(|trial| trial["bytes"].as_u64().unwrap() > 0)
-        );
-        assert!(
-            trials
-                .iter()
-                .all(|trial| trial["most_streams"] == trial["streams"])
-        );
+        check_trials(direction["trials"].as_array().unwrap());
     }
     assert_eq!(probe["external"][0]["tool"], "iperf3");
-    // Eight of its own and one of iperf3's, which `profile` reads, after what was there.
-    assert_eq!(fs::read_to_string(&records).unwrap().lines().count(), 10);
-    let profile = [
-        "profile",
-        "--json",
-        "--skip-faults",
-        records.to_str().unwrap(),
-    ];
-    let profile = longhaul_with(&profile).output();
-    let profile: Value = serde_json::from_slice(&profile.unwrap().stdout).unwrap();
-    let memory = profile["memory"].as_array().unwrap();
-    assert_eq!(memory.len(), 5, "four of its own and iperf3's: {profile}");
+    check_records(&records);
     // Nothing was left at either end.
     assert_eq!(
         fs::read_dir(directory.path().join("root")).unwrap().count(),
         0
     );
+}
+
+fn check_trials(trials: &[Value]) {
+    let number = |trial: &Value, name: &str| trial[name].as_u64().unwrap();
+    let streams: Vec<u64> = trials.iter().map(|t| number(t, "streams")).collect();
+    assert_eq!(streams, [1, 2, 2, 1], "each round begins with another one");
+    for trial in trials {
+        assert!(number(trial, "bytes") > 0, "{trial}");
+        assert_eq!(trial["most_streams"], trial["streams"], "{trial}");
+    }
+}
+
+/// Eight of its own and one of iperf3's, which `profile` reads, after what was there.
+fn check_records(records: &Path) {
+    assert_eq!(fs::read_to_string(records).unwrap().lines().count(), 10);
+    let records = records.to_str().unwrap();
+    let profile = ["profile", "--json", "--skip-faults", records];
+    let profile = longhaul_with(&profile).output();
+    let profile: Value = serde_json::from_slice(&profile.unwrap().stdout).unwrap();
+    let memory = profile["memory"].as_array().unwrap();
+    assert_eq!(memory.len(), 5, "four of its own and iperf3's: {profile}");
 }
 
 #[test]

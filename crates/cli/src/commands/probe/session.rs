@@ -138,9 +138,10 @@ impl Ask<'_> {
             false => opened.stream.handle.protection(),
         };
         let software = opened.welcome.software.clone();
+        let granted = opened.welcome.maximum_streams.max(1);
         opened.begin(&transfer, dialer)?;
         meanwhile(&transfer);
-        let lasted = self.wait(&transfer, &seen);
+        let lasted = self.wait(&transfer, Span::new(self, granted), &seen);
         let clock_lead = transfer.clock_lead();
         transfer.end(Farewell::Cancelled);
         let ending = transfer.wait();
@@ -167,9 +168,8 @@ impl Ask<'_> {
     }
 
     /// False where the session was over before.
-    fn wait(&self, transfer: &Transfer, seen: &SharedSeen) -> bool {
+    fn wait(&self, transfer: &Transfer, mut span: Span, seen: &SharedSeen) -> bool {
         let began = Instant::now();
-        let mut span = Span::new(self);
         while !self.interrupted.load(Ordering::Relaxed) {
             let left = {
                 let seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -263,6 +263,7 @@ impl Ask<'_> {
 
 /// What is measured, in time since the session began.
 struct Span {
+    /// That were asked for, as far as the daemon allows them.
     streams: u32,
     time: Duration,
     patience: Duration,
@@ -271,9 +272,9 @@ struct Span {
 }
 
 impl Span {
-    fn new(ask: &Ask<'_>) -> Span {
+    fn new(ask: &Ask<'_>, granted: u32) -> Span {
         Span {
-            streams: ask.streams,
+            streams: ask.streams.min(granted),
             time: ask.time,
             patience: ask.patience,
             first: None,
@@ -291,7 +292,8 @@ impl Span {
         }
         let limit = until + self.patience;
         // The far side tells what it sees four times a second, where it has time.
-        let is_enough = seen.trial(self.streams).is_some();
+        let trial = seen.trial(self.streams);
+        let is_enough = trial.is_some_and(|trial| trial.most_streams >= self.streams as usize);
         (!is_enough && now < limit).then(|| limit - now)
     }
 }
@@ -342,6 +344,14 @@ mod tests {
         assert_eq!(span.left(seconds(1), &once), Some(seconds(1)));
         assert_eq!(span.left(seconds(2), &once), Some(seconds(10)));
         assert_eq!(span.left(seconds(12), &once), None);
+        // All streams are waited for.
+        let mut span = Span {
+            streams: 2,
+            ..super::tests::span()
+        };
+        let one = seen_at(&[(2, 5), (6, 6), (10, 7)]);
+        assert_eq!(span.left(seconds(1), &one), Some(seconds(1)));
+        assert_eq!(span.left(seconds(2), &one), Some(seconds(10)));
         // Nothing at all ends sooner.
         let mut span = super::tests::span();
         assert_eq!(span.left(seconds(11), &seen_at(&[])), None);
