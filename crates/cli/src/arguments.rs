@@ -151,6 +151,7 @@ const CP_EXAMPLES: &str = "Examples:
   longhaul cp -rn data/ longhaul://dtn.example.org/archive   says what that would copy
   longhaul cp zero:10GB longhaul://dtn.example.org/null:     measures without disks
   longhaul cp -r --bwlimit 100mbit data user@host:archive    leaves the rest to others
+  longhaul cp -r --mptcp data user@host:archive              over several paths at once
   longhaul cp --lab rtt=100ms,rate=1gbit -r data /tmp/copy   across an emulated path
 A slash after a source directory means what is in it. An interrupted copy goes on when the same
 command is run again, in the same directory.";
@@ -207,6 +208,10 @@ pub struct ConnectionArguments {
     /// Local IP address to connect from; given several times, connections take turns.
     #[arg(long, value_name = "ADDRESS")]
     pub bind: Vec<std::net::IpAddr>,
+    /// Open connections with Multipath TCP: the kernels spread each over the paths that they were
+    /// told of (`ip mptcp endpoint`). Plain TCP, with a word about it, where an end has it not.
+    #[arg(long, conflicts_with = "nice")]
+    pub mptcp: bool,
     /// Socket buffers of this end by hand; only where that is more than the kernel reaches by
     /// itself.
     #[arg(long, value_name = "SIZE")]

@@ -816,9 +816,9 @@ fn an_interrupt_ends_it_and_the_same_command_goes_on() {
     let pushing = Pushing::new();
     tree::mixed_tree(&pushing.source(), 100, 30 << 20);
     for signal in [Signal::INT, Signal::TERM] {
+        pushing.proxy.take_passed();
         let running = Running::start(&mut pushing.command());
         let pid = running.pid();
-        pushing.proxy.take_passed();
         pushing.proxy.after(2 << 20, move || {
             let _ = kill_process(pid, signal);
         });

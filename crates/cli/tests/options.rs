@@ -266,9 +266,9 @@ fn a_manifest_reads_no_file_again_after_a_kill() {
         command
     };
     let kill_after = |bytes: u64, flags: &[&str]| {
+        proxy.take_passed();
         let running = Running::start(&mut command(flags));
         let pid = running.pid();
-        proxy.take_passed();
         proxy.after(bytes, move || {
             let _ = kill_process(pid, Signal::KILL);
         });

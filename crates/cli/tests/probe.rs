@@ -35,7 +35,7 @@ fn a_path_is_measured_in_both_directions_and_recorded() {
             "--pings",
             "5",
         ])
-        .args(["--time", "1s", "--iperf3", IPERF3, "--records"])
+        .args(["--time", "2s", "--iperf3", IPERF3, "--records"])
         .arg(&records)
         .arg(daemon.url(""));
     let finished = run(&mut command).expect(0);

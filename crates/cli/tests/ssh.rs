@@ -185,7 +185,9 @@ fn there_and_back(sshd: &Sshd) -> [String; 2] {
 #[test]
 fn data_goes_directly_where_the_far_side_can_be_reached() {
     if is_possible() {
-        assert_eq!(there_and_back(&apart()), ["outward", "outward"]);
+        let sshd = apart();
+        sshd.close_client();
+        assert_eq!(there_and_back(&sshd), ["outward", "outward"]);
     }
 }
 
@@ -227,6 +229,7 @@ fn direct_streams_outlive_their_ssh() {
         return;
     }
     let (sshd, place) = (apart(), tempfile::tempdir().unwrap());
+    sshd.close_client();
     let file = place.path().join("pid");
     let script = place.path().join("ssh");
     let text = format!(

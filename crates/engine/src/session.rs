@@ -14,6 +14,7 @@ mod levelling;
 mod observe;
 pub mod opening;
 mod pacing;
+mod paths;
 mod stall;
 mod steer;
 mod streams;
@@ -39,6 +40,7 @@ pub use dial::{Caller, DialError, Dialer, Joined};
 pub use end::Ending;
 pub use events::{Event, Progress};
 pub use observe::LAYERS;
+pub use paths::PathUse;
 pub use steer::{Orders, Steer, View};
 
 use crate::net::host_limits::HostLimits;
@@ -221,6 +223,7 @@ pub struct Transfer {
     caller: Mutex<Option<Caller>>,
     limits: HostLimits,
     pacing: Pacing,
+    paths: Mutex<paths::Paths>,
 }
 
 pub(crate) struct Shared {
@@ -233,7 +236,7 @@ pub(crate) struct Shared {
     /// How the sender's kernel shall send.
     tuning: Tuning,
     /// What keeps the sender's streams level.
-    leveller: levelling::Leveller,
+    leveller: levelling::Levellers,
     heard: Moment,
     peer: Observation,
     /// As [`Transfer::clock_lead`] gives it.
@@ -345,7 +348,7 @@ impl Transfer {
             damage: Damage::default(),
             dialer: None,
             next_stream: 0,
-            leveller: levelling::Leveller::default(),
+            leveller: levelling::Levellers::default(),
             quiet_since: Moment(0),
             tried: Moment(0),
             tickets: VecDeque::new(),
@@ -378,6 +381,7 @@ impl Transfer {
             steering: Mutex::new(None),
             caller: Mutex::new(None),
             limits: HostLimits::read(),
+            paths: Mutex::default(),
         });
         transfer.start_flows();
         transfer

@@ -205,6 +205,9 @@ pub struct EmulatorReport {
     /// Packets dropped because the queue was full.
     #[serde(default)]
     pub overflowed: u64,
+    /// Packets damaged so that TCP's checksum does not tell.
+    #[serde(default)]
+    pub corrupted_unseen: u64,
     /// Packets that left later than they should have.
     #[serde(default)]
     pub late: u64,

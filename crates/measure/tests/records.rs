@@ -67,6 +67,7 @@ fn full() -> RunRecord {
                 packets: 690_000,
                 lost: 7,
                 overflowed: 0,
+                corrupted_unseen: 0,
                 late: 12,
                 worst_late: Duration::from_micros(1_200),
                 busy: 0.41,

@@ -36,6 +36,7 @@ pub mod sample;
 pub mod start;
 pub mod yielding;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use longhaul_units::{ByteCount, Moment};
@@ -219,6 +220,8 @@ pub struct Controller {
     decision: Decision,
     congestion: Congestion,
     least_rtt: Duration,
+    /// The least round trip seen on each path that streams have now.
+    paths: BTreeMap<u32, Duration>,
     /// Nothing is measured before this.
     settled: Moment,
     span: Option<Span>,
@@ -262,6 +265,7 @@ impl Controller {
             start_streams: streams,
             decision,
             least_rtt: rtt,
+            paths: BTreeMap::new(),
             settled: now + settle_time(rtt),
             span: None,
             trial: None,
@@ -294,21 +298,19 @@ impl Controller {
         self.measure.as_ref()
     }
 
-    /// The least round trip seen.
+    /// The least round trip seen, of several paths the longest one's.
     pub fn least_rtt(&self) -> Duration {
         self.least_rtt
     }
 
     /// Takes a sample; a decision where something shall change.
     pub fn handle_sample(&mut self, sample: &Sample) -> Option<Decision> {
-        if let Some((least, _)) = measure::round_trips(&sample.streams) {
-            self.least_rtt = self.least_rtt.min(least);
-        }
+        self.learn_paths(sample);
         if sample.at < self.settled {
             return None;
         }
         let span = self.span.get_or_insert_with(|| Span::new(sample));
-        span.add(sample, self.least_rtt);
+        span.add(sample, &self.paths);
         if span.length() < span_time(self.least_rtt) {
             return None;
         }
@@ -322,6 +324,22 @@ impl Controller {
         let reason = self.judge(&measure, sample)?;
         self.decision.reason = reason;
         Some(self.decision.clone())
+    }
+
+    /// Each path's least round trip. Where there are several, the longest says
+    /// how long it takes until all have shown something.
+    fn learn_paths(&mut self, sample: &Sample) {
+        let now = measure::round_trips(&sample.streams);
+        self.paths.retain(|path, _| now.contains_key(path));
+        for (path, (least, _)) in &now {
+            let known = self.paths.entry(*path).or_insert(*least);
+            *known = (*known).min(*least);
+        }
+        if let [(_, only)] = self.paths.iter_mut().collect::<Vec<_>>().as_mut_slice() {
+            // The handshake's counts as well.
+            **only = self.least_rtt.min(**only);
+        }
+        self.least_rtt = self.paths.values().copied().max().unwrap_or(self.least_rtt);
     }
 
     /// Looks at a whole span.

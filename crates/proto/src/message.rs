@@ -414,7 +414,7 @@ pub struct Observation {
     pub clock: u64,
 }
 
-/// A stream as its kernel sees it (`TCP_INFO`).
+/// A stream as its kernel sees it (`TCP_INFO`), on one of its paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct StreamObservation {
@@ -454,6 +454,11 @@ pub struct StreamObservation {
     /// The other end's window in bytes.
     #[n(11)]
     pub send_window: u64,
+    /// Which of the observing end's paths (pairs of addresses) this is of. A
+    /// stream over several is told of once for each.
+    #[n(12)]
+    #[cbor(default)]
+    pub path: u32,
 }
 
 /// How a sender's kernel shall send, on all streams from now on.

@@ -20,6 +20,7 @@ use longhaul_proto::session::StreamId;
 
 use super::follower::is_own;
 use super::speech::Reach;
+use crate::arguments::ConnectionArguments;
 use crate::commands::ahead::Ahead;
 use crate::commands::connection::{Connected, Opened, open_over};
 use crate::messages::{Exit, Stop};
@@ -83,7 +84,12 @@ impl Met {
     /// # Errors
     ///
     /// Where the introduction makes no sense, or the system gives no thread.
-    pub fn new(introduction: Introduction, name: String, timeout: Duration) -> Result<Met, Stop> {
+    pub fn new(
+        introduction: Introduction,
+        name: String,
+        arguments: &ConnectionArguments,
+    ) -> Result<Met, Stop> {
+        let timeout = arguments.timeout;
         let Introduction {
             identity,
             name: own,
@@ -106,6 +112,7 @@ impl Met {
             Reach::Direct | Reach::Daemon => {
                 let tcp = TcpOptions {
                     user_timeout: timeout,
+                    multipath: arguments.mptcp,
                     ..TcpOptions::default()
                 };
                 let trust = ServerTrust::Fingerprint(key);

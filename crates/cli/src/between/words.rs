@@ -351,6 +351,7 @@ fn connection_words(words: &mut Line, connection: &ConnectionArguments) -> Resul
         congestion,
         nice,
         bind,
+        mptcp,
         buffer,
         timeout,
         ssh: _,
@@ -365,6 +366,7 @@ fn connection_words(words: &mut Line, connection: &ConnectionArguments) -> Resul
     words.value("--data-security", clear.then_some("clear"));
     words.value("--congestion", congestion.clone());
     words.flag("--nice", *nice);
+    words.flag("--mptcp", *mptcp);
     words.value("--buffer", buffer.map(|buffer| buffer.0));
     words.value("--timeout", Some(format!("{}ms", timeout.as_millis())));
     Ok(())
@@ -440,6 +442,8 @@ mod tests {
             "a:x",
             "b:y",
         ];
+        let multipath = understood(&["--mptcp", "a:x", "b:y"], true);
+        assert!(multipath.connection.mptcp && !parsed(&line).connection.mptcp);
         let (asked, understood) = (parsed(&line), understood(&line, true));
         let same = |arguments: &CopyArguments| {
             let mut arguments = arguments.clone();

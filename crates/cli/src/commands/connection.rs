@@ -13,6 +13,7 @@ use longhaul_engine::net::client_tokens::ClientTokens;
 use longhaul_engine::net::config_directory::config_directory;
 use longhaul_engine::net::host_limits::HostLimits;
 use longhaul_engine::net::identity::{Fingerprint, Identity};
+use longhaul_engine::net::multipath;
 use longhaul_engine::net::tcp::{self, HostPort, TcpOptions};
 use longhaul_engine::net::tcp_info::TcpInfo;
 use longhaul_engine::net::tls::{TlsClient, TlsError, TlsOptions};
@@ -91,6 +92,7 @@ impl Daemon {
             user_timeout: arguments.timeout,
             send_buffer: buffer,
             receive_buffer: buffer,
+            multipath: arguments.mptcp,
             ..TcpOptions::default()
         };
         let (host, timeout) = (remote.host.clone(), arguments.timeout);
@@ -128,6 +130,7 @@ impl Daemon {
                 user_timeout: arguments.timeout,
                 send_buffer: buffer,
                 receive_buffer: buffer,
+                multipath: arguments.mptcp,
                 ..TcpOptions::default()
             },
             bind: Vec::new(),
@@ -147,11 +150,15 @@ impl Daemon {
         let streams = std::cell::Cell::new(streams);
         let connected = |socket: &TcpStream| {
             if let Some(streams) = streams.take() {
-                ahead.begin(socket, self.plan_ahead(streams));
+                let tcp = self.tcp_as(multipath::is_multipath(socket));
+                ahead.begin(socket, self.plan_ahead(streams, tcp));
             }
         };
         let stream = self.first_stream_noting(&connected);
         let stream = stream.inspect_err(|_| ahead.close())?;
+        if self.tcp.multipath && !stream.handle.is_multipath() {
+            say(&single_path(&self.host));
+        }
         if let Some(key) = stream.handle.peer_fingerprint() {
             ahead.trust(self.tls.pinned(key));
         }
@@ -166,14 +173,22 @@ impl Daemon {
         })
     }
 
-    fn plan_ahead(&self, streams: StreamsFor) -> Plan {
-        let (tcp, bind) = (self.tcp, self.bind.clone());
+    fn plan_ahead(&self, streams: StreamsFor, tcp: TcpOptions) -> Plan {
+        let bind = self.bind.clone();
         Plan {
             host: self.host.clone(),
             target: self.target(),
             timeout: self.timeout,
             tcp: Box::new(move |stream| bound_tcp(&tcp, &bind, stream)),
             streams,
+        }
+    }
+
+    /// Where the first stream has one path, further ones do not ask for several.
+    fn tcp_as(&self, multipath: bool) -> TcpOptions {
+        TcpOptions {
+            multipath: self.tcp.multipath && multipath,
+            ..self.tcp
         }
     }
 
@@ -332,7 +347,7 @@ impl Daemon {
             target: self.target(),
             tls,
             timeout: self.timeout,
-            tcp: self.tcp,
+            tcp: self.tcp_as(opened.stream.handle.is_multipath()),
             bind: self.bind.clone(),
             session: opened.welcome.session,
             secret: opened.welcome.secret,
@@ -457,6 +472,21 @@ pub fn open_stop(host: &dyn std::fmt::Display, error: &OpenError) -> Stop {
         OpenError::Io(_) | OpenError::Frame(_) => Exit::Connection,
     };
     Stop::new(exit, format!("{host}: {error}"))
+}
+
+/// What to say where `--mptcp` brings plain TCP.
+pub fn single_path(host: &dyn std::fmt::Display) -> String {
+    match multipath::is_available() {
+        true => format!(
+            "--mptcp: {host} does not answer with Multipath TCP, so that its streams are plain TCP: \
+             set net.mptcp.enabled=1 there, use the same release of longhaul on both ends, and look \
+             for a firewall that takes TCP options away"
+        ),
+        false => format!(
+            "--mptcp: this host's kernel has no Multipath TCP, so that the streams to {host} are \
+             plain TCP: set net.mptcp.enabled=1 here, or leave --mptcp out"
+        ),
+    }
 }
 
 /// Local addresses take turns.

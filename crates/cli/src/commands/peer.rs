@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use longhaul_engine::session::{Dialer, Transfer, TransferSettings};
+use longhaul_engine::session::{Dialer, Ending, Transfer, TransferSettings};
 use longhaul_proto::handshake::Request;
 use longhaul_proto::listing::{ListRequest, Listed};
 
@@ -63,7 +63,7 @@ impl Peer {
             }
             (Endpoint::Ssh(remote), Reach::Direct | Reach::Through) => {
                 let name = remote.destination.clone();
-                let met = Met::new(introduction, name, arguments.timeout)?;
+                let met = Met::new(introduction, name, arguments)?;
                 Ok(Peer::Met(Arc::new(met)))
             }
             _ => Err(Stop::new(Exit::Usage, "this path is not at the other host")),
@@ -118,6 +118,15 @@ impl Peer {
             Peer::Daemon(daemon) => daemon.dialer(opened, transfer),
             Peer::Ssh(far) => far.dialer(opened, transfer),
             Peer::Met(met) => met.dialer(opened, transfer),
+        }
+    }
+
+    /// Waits for a transfer's end. The streams to a daemon are this process's
+    /// own and end with it; the ssh processes that carry others are ended first.
+    pub fn wait(&self, transfer: &Transfer) -> Ending {
+        match self {
+            Peer::Daemon(_) => transfer.wait_to_exit(),
+            Peer::Ssh(_) | Peer::Met(_) => transfer.wait(),
         }
     }
 

@@ -354,7 +354,7 @@ impl Task {
             transfer.steer(self.remote_flows);
         }
         report.follow(transfer);
-        let ending = transfer.wait();
+        let ending = peer.wait(transfer);
         report.tell_route(peer.route());
         self.conclude(transfer, &ending, report)
     }

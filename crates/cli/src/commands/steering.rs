@@ -199,6 +199,7 @@ fn stream_sample(stream: &StreamObservation) -> StreamSample {
     let micros = |count: u64| Duration::from_micros(count);
     StreamSample {
         stream: stream.stream,
+        path: stream.path,
         rtt: micros(stream.rtt.into()),
         minimum_rtt: micros(stream.minimum_rtt.into()),
         segment: stream.segment,

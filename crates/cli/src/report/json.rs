@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use longhaul_engine::flows::LayerUse;
 use longhaul_engine::send::stream::WholeStream;
-use longhaul_engine::session::{Ending, Event, Progress};
+use longhaul_engine::session::{Ending, Event, PathUse, Progress};
 use longhaul_model::control::Decision;
 use longhaul_proto::digest::Checksum;
 use longhaul_proto::manifest::TreePath;
@@ -129,6 +129,20 @@ fn layers(list: &[LayerUse]) -> Value {
         .collect()
 }
 
+fn path(path: &PathUse) -> Value {
+    json!({
+        "local": path.local,
+        "peer": path.peer,
+        "streams": path.streams,
+        "sent_bytes": path.acknowledged.0,
+        "received_bytes": path.received.0,
+        "retransmitted_segments": path.retransmitted,
+        "rtt_seconds": path.rtt.as_secs_f64(),
+        "minimum_rtt_seconds": path.minimum_rtt.map(|rtt| rtt.as_secs_f64()),
+        "window_bytes": path.window.0,
+    })
+}
+
 fn fields(progress: &Progress) -> Value {
     let mut value = json!({
         "schema": SCHEMA,
@@ -158,6 +172,7 @@ fn fields(progress: &Progress) -> Value {
         "corrupt_blocks": progress.again_blocks,
         "retransmitted_segments": progress.retransmitted,
         "compression": [progress.compression.0, progress.compression.1],
+        "paths": progress.paths.iter().map(path).collect::<Vec<Value>>(),
         "layers": layers(&progress.layers),
         "peer_layers": layers(&progress.peer_layers),
     });

@@ -1,7 +1,7 @@
 //! The summary at the end.
 
 use longhaul_engine::flows::LayerUse;
-use longhaul_engine::session::{Ending, Progress, Transfer};
+use longhaul_engine::session::{Ending, PathUse, Progress, Transfer};
 use longhaul_proto::handshake::Purport;
 use longhaul_units::{BitRate, ByteCount};
 
@@ -94,6 +94,7 @@ fn lines(
         ));
     }
     lines.push(wire_line(progress));
+    lines.extend(path_lines(&progress.paths));
     lines.push(transfer.describe());
     lines.push(format!("layers: {}", layers_line(progress)));
     let layers: Vec<LayerUse> = all_layers(progress).copied().collect();
@@ -181,6 +182,25 @@ fn wire_line(progress: &Progress) -> String {
         line += &format!(", {} streams lost and replaced", progress.lost_streams);
     }
     line
+}
+
+/// What each path carried, where there were several.
+fn path_lines(paths: &[PathUse]) -> Vec<String> {
+    let line = |path: &PathUse| {
+        format!(
+            "path {} - {}: {} streams, {} sent, {} received, round trip {:.1} ms",
+            path.local,
+            path.peer,
+            path.streams,
+            path.acknowledged,
+            path.received,
+            path.rtt.as_secs_f64() * 1e3
+        )
+    };
+    match paths {
+        [] | [_] => Vec::new(),
+        paths => paths.iter().map(line).collect(),
+    }
 }
 
 fn all_layers(progress: &Progress) -> impl Iterator<Item = &LayerUse> {

@@ -3,7 +3,7 @@
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -17,6 +17,8 @@ use longhaul_engine::session::Transfer;
 use super::callbacks::Callbacks;
 use super::command::Start;
 use super::greeting::Greeting;
+use crate::commands::connection::single_path;
+use crate::messages::say;
 
 /// How long the first direct stream is looked for, beyond its round trips: an
 /// address that is silent holds up the further ssh connections for that long.
@@ -32,6 +34,10 @@ const HEAD_START: Duration = Duration::from_millis(250);
 
 /// After so many failures in a row the way is looked for again.
 const FAILURES: u32 = 8;
+
+/// What is said where the far side connects and several paths were asked for.
+const INWARD_IS_SINGLE: &str = "--mptcp: the far side connects to this host, which it does with \
+    plain TCP: let connections from here to its ports (--ports) through, or leave --mptcp out";
 
 /// Which way streams open.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +66,8 @@ pub struct Direct {
     looking: Mutex<()>,
     /// Streams in a row that did not open on the way that was found.
     failures: AtomicU32,
+    /// Several paths were asked for, and there is only one.
+    single: AtomicBool,
 }
 
 impl Direct {
@@ -82,6 +90,7 @@ impl Direct {
             way: Mutex::new(Way::Unknown),
             looking: Mutex::default(),
             failures: AtomicU32::new(0),
+            single: AtomicBool::new(false),
         }
     }
 
@@ -140,14 +149,25 @@ impl Direct {
     }
 
     fn dial(&self, address: SocketAddr, patience: Duration) -> Result<Stream, String> {
-        self.tls
-            .connect(&HostPort::from(address), patience, &self.tcp)
+        let multipath = self.tcp.multipath && !self.single.load(Ordering::Relaxed);
+        let tcp = TcpOptions {
+            multipath,
+            ..self.tcp
+        };
+        let stream = self
+            .tls
+            .connect(&HostPort::from(address), patience, &tcp)
             .map_err(|error| match error {
                 TlsError::Connect(ConnectError::Refused { cause, .. }) => {
                     format!("{address}: {cause}")
                 }
                 other => other.to_string(),
-            })
+            })?;
+        let alone = multipath && !stream.handle.is_multipath();
+        if alone && !self.single.swap(true, Ordering::Relaxed) {
+            say(&single_path(&address));
+        }
+        Ok(stream)
     }
 
     /// Opens the first stream, where the session is to begin on it: the far side
@@ -177,9 +197,12 @@ impl Direct {
             let transfer = transfer.upgrade().ok_or("the session is over")?;
             transfer.want_calls(1);
         }
-        callbacks
-            .take(patience)
-            .ok_or_else(|| "the far side did not connect".to_owned())
+        let stream = callbacks.take(patience);
+        let stream = stream.ok_or_else(|| "the far side did not connect".to_owned())?;
+        if self.tcp.multipath && !self.single.swap(true, Ordering::Relaxed) {
+            say(INWARD_IS_SINGLE);
+        }
+        Ok(stream)
     }
 
     /// Both ways at once, almost; the first that opens is kept.

@@ -131,6 +131,7 @@ impl Far {
             timeout: arguments.timeout,
             tcp: TcpOptions {
                 user_timeout: arguments.timeout,
+                multipath: arguments.mptcp,
                 ..TcpOptions::default()
             },
             callbacks: listener.and_then(|listener| Callbacks::new(listener).ok()),

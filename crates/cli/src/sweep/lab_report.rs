@@ -23,6 +23,7 @@ pub fn into_result(report: &LabReport, result: &mut StepResult) {
         packets,
         lost: sum(|c| c.lost),
         overflowed: sum(|c| c.queue_drops),
+        corrupted_unseen: sum(|c| c.corrupted_unseen),
         late: (share * packets as f64).round() as u64,
         worst_late: emulator.lateness.greatest,
         busy: emulator.busiest.clamp(0.0, 1.0),

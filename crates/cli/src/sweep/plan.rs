@@ -322,6 +322,7 @@ impl Cell {
             "window",
             "cut",
             "corrupt-unseen",
+            "nat",
         ];
         for name in shown {
             if let Some(value) = self.path.settings.get(name) {

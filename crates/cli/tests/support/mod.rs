@@ -12,6 +12,7 @@ pub mod random;
 pub mod snapshot;
 pub mod sshd;
 pub mod tree;
+pub mod wires;
 
 pub use daemon::Daemon;
 

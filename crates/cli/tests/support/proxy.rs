@@ -21,7 +21,9 @@ struct Trigger {
 
 struct Shared {
     target: Mutex<SocketAddr>,
-    passed: AtomicU64,
+    /// Of the connections made since it was last taken: what an earlier client
+    /// had under way when it was killed may still be passing.
+    passed: Mutex<Arc<AtomicU64>>,
     trigger: Mutex<Option<Trigger>>,
     open: Mutex<Vec<TcpStream>>,
     stopping: AtomicBool,
@@ -43,7 +45,7 @@ impl Proxy {
         rustix::net::sockopt::set_socket_recv_buffer_size(&listener, CLIENT_BUFFER_BYTES).unwrap();
         let shared = Arc::new(Shared {
             target: Mutex::new(target),
-            passed: AtomicU64::new(0),
+            passed: Mutex::default(),
             trigger: Mutex::new(None),
             open: Mutex::default(),
             stopping: AtomicBool::new(false),
@@ -68,13 +70,15 @@ impl Proxy {
         Handle(Arc::clone(&self.shared))
     }
 
-    /// Bytes since the last call, both directions.
+    /// Bytes that passed on connections made since the last call, both
+    /// directions.
     pub fn take_passed(&self) -> u64 {
-        self.shared.passed.swap(0, Ordering::Relaxed)
+        let passed = std::mem::take(&mut *self.shared.passed.lock().unwrap());
+        passed.load(Ordering::Relaxed)
     }
 
-    /// Does something once, when so many bytes have passed since the last
-    /// [`Proxy::take_passed`].
+    /// Does something once, when so many bytes have passed on connections made
+    /// since the last [`Proxy::take_passed`].
     pub fn after(&self, after: u64, action: impl FnOnce() + Send + 'static) {
         self.handle().after(after, action);
     }
@@ -137,17 +141,18 @@ impl Shared {
         let Ok(server) = TcpStream::connect(*self.target.lock().unwrap()) else {
             return;
         };
+        let passed = Arc::clone(&self.passed.lock().unwrap());
         let mut open = self.open.lock().unwrap();
         for (from, to) in [(&client, &server), (&server, &client)] {
             let _ = from.set_nodelay(true);
             open.push(from.try_clone().unwrap());
             let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
-            let shared = Arc::clone(self);
-            std::thread::spawn(move || shared.pass(from, to));
+            let (shared, passed) = (Arc::clone(self), Arc::clone(&passed));
+            std::thread::spawn(move || shared.pass(from, to, &passed));
         }
     }
 
-    fn pass(&self, mut from: TcpStream, mut to: TcpStream) {
+    fn pass(&self, mut from: TcpStream, mut to: TcpStream, passed: &Arc<AtomicU64>) {
         let mut room = vec![0; 64 << 10];
         while let Ok(read @ 1..) = from.read(&mut room) {
             let held = self.held.lock().unwrap();
@@ -161,13 +166,17 @@ impl Shared {
             if to.write_all(&room[..read]).is_err() {
                 break;
             }
-            self.count(read as u64);
+            self.count(passed, read as u64);
         }
         let _ = to.shutdown(Shutdown::Write);
     }
 
-    fn count(&self, bytes: u64) {
-        let passed = self.passed.fetch_add(bytes, Ordering::Relaxed) + bytes;
+    fn count(&self, passed: &Arc<AtomicU64>, bytes: u64) {
+        let before = passed.fetch_add(bytes, Ordering::Relaxed);
+        if !Arc::ptr_eq(passed, &self.passed.lock().unwrap()) {
+            return;
+        }
+        let passed = before + bytes;
         let mut trigger = self.trigger.lock().unwrap();
         if trigger.as_ref().is_some_and(|t| passed >= t.after) {
             let due = trigger.take();

@@ -7,6 +7,7 @@
 //!
 //! - [`stream`]: the halves and the handle, whatever lies below
 //! - [`tcp`], [`tcp_info`]: connecting, socket options, what the kernel measures
+//! - [`multipath`]: streams that the kernels spread over several paths
 //! - [`tls`]: TLS 1.3 over TCP
 //! - [`clear`]: no encryption: trusted networks and copies within a host
 //! - [`candidates`]: addresses that may lead to an end, and which does
@@ -26,6 +27,7 @@ pub mod gate;
 pub mod host_limits;
 pub mod identity;
 pub mod known_hosts;
+pub mod multipath;
 pub mod principals;
 pub mod relay;
 pub mod stream;

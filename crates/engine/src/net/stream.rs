@@ -14,6 +14,7 @@ use std::time::Duration;
 use longhaul_units::ByteCount;
 
 use super::identity::Fingerprint;
+use super::multipath::{self, Subflow};
 use super::tcp;
 use super::tcp_info::TcpInfo;
 
@@ -100,10 +101,40 @@ impl StreamHandle {
         self.shutdown();
     }
 
-    /// What the kernel measured; none on a local pair or an old kernel.
+    /// What the kernel measured, of several paths together; none on a local pair
+    /// or an old kernel.
     pub fn tcp_info(&self) -> Option<TcpInfo> {
         let socket = self.wire.socket.tcp()?;
+        if let Some(subflows) = self.subflows() {
+            return Some(TcpInfo::together(subflows.iter().map(|path| path.info)));
+        }
         TcpInfo::of(socket).ok()
+    }
+
+    /// Each path of the stream by itself; one of plain TCP, none on a local pair.
+    pub fn paths(&self) -> Vec<Subflow> {
+        self.subflows().unwrap_or_else(|| {
+            let plain = || {
+                Some(Subflow {
+                    number: 0,
+                    local: self.wire.local?,
+                    peer: self.wire.peer?,
+                    info: self.tcp_info()?,
+                })
+            };
+            plain().into_iter().collect()
+        })
+    }
+
+    /// Whether the kernels may spread it over several paths.
+    pub fn is_multipath(&self) -> bool {
+        self.wire.multipath
+    }
+
+    /// None of a stream without, or whose kernel is too old to tell.
+    fn subflows(&self) -> Option<Vec<Subflow>> {
+        let socket = self.wire.socket.tcp().filter(|_| self.wire.multipath)?;
+        multipath::subflows(socket).ok()
     }
 
     /// The other end's address; none on a local pair.
@@ -242,6 +273,7 @@ pub(super) struct Wire {
     socket: Socket,
     peer: Option<SocketAddr>,
     local: Option<SocketAddr>,
+    multipath: bool,
     peer_fingerprint: Option<Fingerprint>,
     protection: &'static str,
     read: AtomicU64,
@@ -260,6 +292,7 @@ impl Wire {
         Arc::new(Wire {
             peer: tcp.and_then(|s| s.peer_addr().ok()),
             local: tcp.and_then(|s| s.local_addr().ok()),
+            multipath: tcp.is_some_and(multipath::is_multipath),
             socket,
             peer_fingerprint,
             protection,

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
+use super::multipath;
+
 /// A host by name or address, in lower case and without brackets, and a port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HostPort {
@@ -76,6 +78,8 @@ pub struct TcpOptions {
     pub receive_buffer: Option<usize>,
     /// Local address to connect from; none leaves it to the routes.
     pub bind: Option<IpAddr>,
+    /// Connect with Multipath TCP where both ends have it.
+    pub multipath: bool,
 }
 
 impl Default for TcpOptions {
@@ -89,6 +93,7 @@ impl Default for TcpOptions {
             send_buffer: None,
             receive_buffer: None,
             bind: None,
+            multipath: false,
         }
     }
 }
@@ -268,16 +273,30 @@ fn attempt(address: SocketAddr, deadline: Instant, options: TcpOptions, results:
         .spawn(body);
 }
 
+/// With Multipath TCP where that was asked for and both ends have it. Where the
+/// other end has not, the connection is made again: a socket that fell back has
+/// neither a pace nor a user timeout.
 fn connect_one(
     address: SocketAddr,
     deadline: Instant,
     options: &TcpOptions,
 ) -> io::Result<TcpStream> {
-    let socket = Socket::new(
-        Domain::for_address(address),
-        Type::STREAM,
-        Some(Protocol::TCP),
-    )?;
+    if options.multipath && multipath::is_available() {
+        let socket = connect_as(Protocol::MPTCP, address, deadline, options)?;
+        if multipath::is_multipath(&socket) {
+            return Ok(socket);
+        }
+    }
+    connect_as(Protocol::TCP, address, deadline, options)
+}
+
+fn connect_as(
+    protocol: Protocol,
+    address: SocketAddr,
+    deadline: Instant,
+    options: &TcpOptions,
+) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(protocol))?;
     // Before connecting: the window scale is fixed by the first packet.
     set_buffers(&socket, options)?;
     if let Some(local) = options.bind {
@@ -317,7 +336,10 @@ pub fn prepare(socket: &TcpStream, options: &TcpOptions) -> io::Result<()> {
         .with_interval((options.keepalive / 3).max(second))
         .with_retries(3);
     reference.set_tcp_keepalive(&keepalive)?;
-    reference.set_tcp_user_timeout(Some(options.user_timeout))?;
+    // With several paths the kernel has none; silence ends a stream all the same.
+    if !multipath::asked(socket) {
+        reference.set_tcp_user_timeout(Some(options.user_timeout))?;
+    }
     if let Some(bytes) = options.unsent_limit {
         set_unsent_limit(socket, bytes)?;
     }
@@ -355,7 +377,8 @@ pub enum ListenError {
 /// Connections that the kernel holds for us; hundreds of streams come at once.
 const BACKLOG: i32 = 1024;
 
-/// Listens. On `[::]` it takes IPv4 as well.
+/// Listens. On `[::]` it takes IPv4 as well, and Multipath TCP wherever the kernel
+/// can: whoever connects without gets the very socket of a plain listener.
 ///
 /// # Errors
 ///
@@ -369,8 +392,17 @@ pub fn listen(address: SocketAddr, options: &TcpOptions) -> Result<TcpListener, 
 }
 
 fn listen_socket(address: SocketAddr, options: &TcpOptions) -> io::Result<TcpListener> {
+    listen_as(Protocol::MPTCP, address, options)
+        .or_else(|_| listen_as(Protocol::TCP, address, options))
+}
+
+fn listen_as(
+    protocol: Protocol,
+    address: SocketAddr,
+    options: &TcpOptions,
+) -> io::Result<TcpListener> {
     let domain = Domain::for_address(address);
-    let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
+    let socket = Socket::new(domain, Type::STREAM, Some(protocol))?;
     // A restarted daemon need not wait for its predecessor's connections.
     socket.set_reuse_address(true)?;
     if address.ip() == IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED) {

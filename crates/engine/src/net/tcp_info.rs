@@ -79,9 +79,47 @@ impl TcpInfo {
         Ok(TcpInfo::parse(&RawTcpInfo::read(socket)?))
     }
 
+    /// One stream over several paths, as a whole: counts and windows are sums,
+    /// times the longest, and it waits for its timers only where all paths do.
+    /// Without a path it stands still.
+    pub fn together(paths: impl IntoIterator<Item = TcpInfo>) -> TcpInfo {
+        let sum = |one: Option<ByteCount>, two: Option<ByteCount>| Some(ByteCount(one?.0 + two?.0));
+        let joined = paths.into_iter().reduce(|one, two| TcpInfo {
+            rtt: one.rtt.max(two.rtt),
+            rtt_variation: one.rtt_variation.max(two.rtt_variation),
+            minimum_rtt: one.minimum_rtt.max(two.minimum_rtt),
+            timeouts: one.timeouts.min(two.timeouts),
+            retransmission_timeout: one.retransmission_timeout.max(two.retransmission_timeout),
+            congestion_window_segments: one
+                .congestion_window_segments
+                .saturating_add(two.congestion_window_segments),
+            // Both count the whole stream's.
+            send_window: one.send_window.max(two.send_window),
+            unacknowledged_segments: one
+                .unacknowledged_segments
+                .saturating_add(two.unacknowledged_segments),
+            since_acknowledged: one.since_acknowledged.min(two.since_acknowledged),
+            retransmitted_segments: one
+                .retransmitted_segments
+                .saturating_add(two.retransmitted_segments),
+            lost_segments: one.lost_segments.saturating_add(two.lost_segments),
+            acknowledged: sum(one.acknowledged, two.acknowledged),
+            received: sum(one.received, two.received),
+            unsent: sum(one.unsent, two.unsent),
+            busy: one.busy.max(two.busy),
+            window_limited: one.window_limited.max(two.window_limited),
+            buffer_limited: one.buffer_limited.max(two.buffer_limited),
+            ..one
+        });
+        joined.unwrap_or_else(|| TcpInfo {
+            timeouts: u8::MAX,
+            ..TcpInfo::parse(&RawTcpInfo::new(&[0; RAW_BYTES]))
+        })
+    }
+
     /// Takes the structure of `linux/tcp.h` apart. Its fields never moved; new
     /// ones are appended, and an old kernel returns fewer bytes.
-    fn parse(raw: &RawTcpInfo) -> TcpInfo {
+    pub(super) fn parse(raw: &RawTcpInfo) -> TcpInfo {
         let count = |offset| raw.u32_at(offset).unwrap_or(0);
         let span = |offset| Duration::from_micros(count(offset).into());
         let microseconds = |offset| raw.u64_at(offset).map(Duration::from_micros);
@@ -109,7 +147,11 @@ impl TcpInfo {
             acknowledged: raw.u64_at(120).map(ByteCount),
             received: raw.u64_at(128).map(ByteCount),
             unsent: raw.u32_at(144).map(|n| ByteCount(n.into())),
-            minimum_rtt: raw.u32_at(148).map(|n| Duration::from_micros(n.into())),
+            // All ones before the first sample.
+            minimum_rtt: raw
+                .u32_at(148)
+                .filter(|n| *n != u32::MAX)
+                .map(|n| Duration::from_micros(n.into())),
             delivery_rate: raw.u64_at(160).map(|bytes_per_second| {
                 BitRate::from_transfer(ByteCount(bytes_per_second), Duration::from_secs(1))
             }),
@@ -153,12 +195,34 @@ const DELAYED_ACKNOWLEDGEMENT: Duration = Duration::from_millis(40);
 /// Room for the structure as of Linux 6.18 (248 bytes) and a little more.
 const RAW_BYTES: usize = 256;
 
-struct RawTcpInfo {
+/// The structure as the kernel gave it.
+pub(super) struct RawTcpInfo {
     bytes: [u8; RAW_BYTES],
     length: usize,
 }
 
+/// States of `include/net/tcp_states.h` in which a connection carries nothing:
+/// it is being opened, or closed.
+const SHUT_STATES: [u8; 4] = [2, 3, 7, 12];
+
 impl RawTcpInfo {
+    /// Room for one.
+    pub(super) const BYTES: usize = RAW_BYTES;
+
+    /// What was read elsewhere; what is too long is cut.
+    pub(super) fn new(found: &[u8]) -> RawTcpInfo {
+        let length = found.len().min(RAW_BYTES);
+        let mut bytes = [0; RAW_BYTES];
+        bytes[..length].copy_from_slice(&found[..length]);
+        RawTcpInfo { bytes, length }
+    }
+
+    /// Whether the connection is open.
+    pub(super) fn is_open(&self) -> bool {
+        let state = self.array_at::<1>(0);
+        state.is_some_and(|[state]| !SHUT_STATES.contains(&state))
+    }
+
     #[allow(unsafe_code)] // No safe binding returns the length that the kernel filled.
     fn read(socket: &TcpStream) -> io::Result<RawTcpInfo> {
         let mut bytes = [0u8; RAW_BYTES];
@@ -247,6 +311,32 @@ mod tests {
         info.since_acknowledged = Duration::from_secs(10);
         assert!(info.waits_for_path(), "it should have been there");
         server.read_exact(&mut [0; 1000]).unwrap();
+    }
+
+    #[test]
+    fn paths_together_are_one_stream() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let one = TcpInfo {
+            rtt: Duration::from_millis(10),
+            acknowledged: Some(ByteCount(5)),
+            timeouts: 3,
+            ..TcpInfo::of(&client).unwrap()
+        };
+        let two = TcpInfo {
+            rtt: Duration::from_millis(80),
+            acknowledged: Some(ByteCount(7)),
+            timeouts: 0,
+            ..one
+        };
+        let joined = TcpInfo::together([one, two]);
+        assert_eq!(joined.rtt, Duration::from_millis(80));
+        assert_eq!(joined.acknowledged, Some(ByteCount(12)));
+        // One of them still moves.
+        assert_eq!(joined.timeouts, 0);
+        assert_eq!(TcpInfo::together([one]), one);
+        let none = TcpInfo::together([]);
+        assert_eq!((none.timeouts, none.rtt), (u8::MAX, Duration::ZERO));
     }
 
     #[test]

@@ -11,10 +11,20 @@ use longhaul_proto::digest::Integrity;
 use longhaul_proto::message::{Farewell, Message, Totals};
 use longhaul_proto::session::Life;
 
+use super::streams::Slot;
 use super::{Machine, Side, Transfer};
 
 /// How long a receiver that is done waits for the sender's goodbye.
 const GOODBYE_WAIT: Duration = Duration::from_secs(5);
+
+/// When an end leaves a session that is over.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Leaving {
+    /// No thread of a stream is left.
+    WhenAllEnded,
+    /// Each stream has written what was to be said.
+    WhenAllSaid,
+}
 
 /// How a session ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +38,18 @@ pub struct Ending {
 impl Transfer {
     /// Waits until the session is over and its threads have ended.
     pub fn wait(&self) -> Ending {
+        self.wait_as(Leaving::WhenAllEnded)
+    }
+
+    /// As [`Transfer::wait`], for a process that ends next: a sender that was
+    /// told that all is done says goodbye and does not wait for the round trip
+    /// until the receiver has closed its streams. If the goodbye is lost, the
+    /// receiver finds its streams gone, and is done all the same.
+    pub fn wait_to_exit(&self) -> Ending {
+        self.wait_as(Leaving::WhenAllSaid)
+    }
+
+    fn wait_as(&self, leaving: Leaving) -> Ending {
         let mut shared = self.lock();
         let mut patience = None;
         while !shared.is_over() {
@@ -50,8 +72,10 @@ impl Transfer {
         }
         self.wake_everybody(&shared);
         drop(shared);
+        // What each path carried is asked for while its sockets are there.
+        self.observe();
         self.stop_flows();
-        self.wait_for_streams();
+        self.wait_for_streams(leaving);
         let shared = self.lock();
         let farewell = match shared.life.life() {
             Life::Over(_) if shared.finished.is_some() => Farewell::Complete,
@@ -163,10 +187,15 @@ impl Transfer {
     }
 
     /// Writers say what is left to say; whoever does not listen is cut off.
-    fn wait_for_streams(&self) {
+    fn wait_for_streams(&self, leaving: Leaving) {
         let until = self.now() + GOODBYE_WAIT;
         let mut shared = self.lock();
         while !shared.streams.is_empty() {
+            let told = shared.finished.is_some() && matches!(shared.machine, Machine::Sending(_));
+            let said = || shared.streams.values().all(Slot::is_half_ended);
+            if leaving == Leaving::WhenAllSaid && told && said() {
+                return;
+            }
             let left = until - self.now();
             if left.is_zero() {
                 for slot in shared.streams.values() {

@@ -12,7 +12,7 @@ use longhaul_proto::receiver::ReceivedEvent;
 use longhaul_proto::sender::{Ending, EntryEvent};
 use longhaul_units::ByteCount;
 
-use super::{Counters, Machine, Shared, Transfer};
+use super::{Counters, Machine, PathUse, Shared, Transfer};
 use crate::flows::LayerUse;
 
 /// What became of one entry.
@@ -150,6 +150,8 @@ pub struct Progress {
     pub peer_elapsed: Duration,
     /// Most memory in blocks at once, before and after the codec.
     pub memory: (ByteCount, ByteCount),
+    /// The paths that streams took; none within a host.
+    pub paths: Vec<PathUse>,
 }
 
 impl Shared {
@@ -348,6 +350,7 @@ impl Transfer {
             peer_layers: seen.layers,
             peer_elapsed: seen.elapsed,
             memory: (self.pool.peak_in_use(), self.coded.peak_in_use()),
+            paths: self.paths(),
         }
     }
 

@@ -11,14 +11,19 @@
 //! by taking from the largest. Where no queue stands there is no bound: what one
 //! stream does not carry another may.
 //!
+//! Each path is levelled by itself: another one has another round trip, another
+//! queue and another share.
+//!
 //! The bound is a pace of sockets (`SO_MAX_PACING_RATE`). The congestion control
 //! stays in charge: nobody sends more than it allows.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use longhaul_proto::session::StreamId;
 use longhaul_units::Moment;
+
+use super::paths::Ends;
 
 /// On shorter paths windows even out by themselves within moments.
 const SHORTEST: Duration = Duration::from_millis(5);
@@ -96,7 +101,45 @@ enum Phase {
     Level,
 }
 
-/// Looks at a sending end's streams, and says at which pace each may send.
+/// One for each path.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Levellers(BTreeMap<Ends, Leveller>);
+
+impl Levellers {
+    /// Bytes per second that each stream on a path may send at most; none
+    /// without bound.
+    pub fn pace(&self, path: Ends) -> Option<u64> {
+        self.0.get(&path)?.pace()
+    }
+
+    /// How long until the next look is worth taking.
+    pub fn interval(&self) -> Duration {
+        let intervals = self.0.values().map(Leveller::interval);
+        let least = intervals.min();
+        least.unwrap_or_else(|| Leveller::default().interval())
+    }
+
+    /// Takes what is seen now; true where a pace changed.
+    pub fn handle_look(&mut self, at: Moment, flows: Vec<(Ends, Flow)>) -> bool {
+        let mut by_path: BTreeMap<Ends, Vec<Flow>> = BTreeMap::new();
+        for (path, flow) in flows {
+            by_path.entry(path).or_default().push(flow);
+        }
+        let bound = |leveller: &Leveller| leveller.pace().is_some();
+        let left = self
+            .0
+            .iter()
+            .any(|(path, leveller)| bound(leveller) && !by_path.contains_key(path));
+        self.0.retain(|path, _| by_path.contains_key(path));
+        let mut changed = left;
+        for (path, flows) in by_path {
+            changed |= self.0.entry(path).or_default().handle_look(at, flows);
+        }
+        changed
+    }
+}
+
+/// Looks at a sending end's streams on one path, and says at which pace each may send.
 #[derive(Clone, Debug)]
 pub(super) struct Leveller {
     phase: Phase,
@@ -400,6 +443,40 @@ mod tests {
             looks += 2;
             assert!(looks < 80, "{rate} after {looks} looks");
         }
+    }
+
+    #[test]
+    fn each_path_has_its_own_pace() {
+        let ends = |last: u8| -> Ends { ([10, 0, 0, last].into(), [10, 0, 1, last].into()) };
+        let mut levellers = Levellers::default();
+        let mut acknowledged = [0.0; 4];
+        for step in 1..40 {
+            let queue = if step < 9 { Duration::ZERO } else { RTT / 4 };
+            let at = Moment(step * 25_000_000);
+            // Two streams of 25 MB/s on a path that fills; two of 2 on one five
+            // times as long that does not.
+            for (at, bytes) in acknowledged.iter_mut().enumerate() {
+                *bytes += if at < 2 { 25e6 } else { 2e6 } * 0.025;
+            }
+            let flow = |number: usize| {
+                let first = number < 2;
+                let least = if first { RTT } else { RTT * 5 };
+                let flow = Flow {
+                    stream: StreamId(number as u32),
+                    acknowledged: acknowledged[number] as u64,
+                    rtt: least + if first { queue } else { Duration::ZERO },
+                    minimum_rtt: least,
+                };
+                (ends(u8::from(first)), flow)
+            };
+            levellers.handle_look(at, (0..4).map(flow).collect());
+        }
+        let pace = levellers.pace(ends(1)).unwrap() as f64;
+        assert!((25e6..40e6).contains(&pace), "{pace}");
+        assert_eq!(levellers.pace(ends(0)), None);
+        // Its streams are gone, and so is the bound.
+        assert!(levellers.handle_look(Moment(2_000_000_000), Vec::new()));
+        assert_eq!(levellers.pace(ends(1)), None);
     }
 
     #[test]

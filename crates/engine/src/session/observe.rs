@@ -2,7 +2,7 @@
 //! sign of life. And how whoever steers changes the number of flows.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
 use longhaul_proto::message::{Farewell, Flows, Message, Observation, StreamObservation};
@@ -13,6 +13,8 @@ use super::{Machine, Shared, Side, Transfer};
 use crate::flows::LayerUse;
 use crate::net::StreamHandle;
 use crate::net::host_limits::HostLimits;
+use crate::net::multipath::Subflow;
+use crate::net::tcp_info::TcpInfo;
 
 /// How often an end says what it sees: whoever steers at the other end learns
 /// of windows only so.
@@ -58,10 +60,7 @@ impl Transfer {
         let handles = self.handles();
         let first = handles.first().map(|(_, handle)| handle.congestion());
         let congestion = first.and_then(Result::ok).unwrap_or_default();
-        let streams = handles
-            .iter()
-            .filter_map(|(id, handle)| observe_stream(handle, *id))
-            .collect();
+        let streams = self.look_at_paths(&handles);
         let known = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let layers = self.layers().into_iter().filter_map(|layer| {
             let number = LAYERS.iter().position(|name| *name == layer.layer)?;
@@ -72,7 +71,7 @@ impl Transfer {
             streams,
             layers: layers.collect(),
             cpu: cpu_time(),
-            cores: std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32),
+            cores: cores(),
             remaining: match self.side() {
                 Side::Sending(_) => self.remaining(),
                 Side::Receiving(_) => None,
@@ -86,6 +85,27 @@ impl Transfer {
             walk_ended: known(&self.counters.walk_ended) > 0,
             clock: wall_clock(),
         }
+    }
+
+    /// What the kernel tells of each path of each stream.
+    fn look_at_paths(&self, handles: &[(StreamId, StreamHandle)]) -> Vec<StreamObservation> {
+        let streams: Vec<(StreamId, Vec<Subflow>)> = handles
+            .iter()
+            .map(|(id, handle)| (*id, handle.paths()))
+            .collect();
+        let numbers = crate::queue::lock(&self.paths).handle_look(&streams);
+        let observed = streams.iter().zip(numbers);
+        let observed = observed.flat_map(|((id, subflows), numbers)| {
+            let subflows = subflows.iter().zip(numbers);
+            subflows.map(|(subflow, path)| observe_path(&subflow.info, *id, path))
+        });
+        observed.collect()
+    }
+
+    /// The paths that this end's streams took, and what each carried as of the
+    /// last look.
+    pub fn paths(&self) -> Vec<super::PathUse> {
+        crate::queue::lock(&self.paths).list()
     }
 
     /// How far the other end's clock is ahead of this one's, less the time that a
@@ -303,12 +323,19 @@ impl Transfer {
     }
 }
 
-/// What the kernel tells of a stream.
-fn observe_stream(handle: &StreamHandle, id: StreamId) -> Option<StreamObservation> {
-    let info = handle.tcp_info()?;
+/// Cores that this process may use. Asking takes a dozen reads of the control
+/// groups' files, and observations are many.
+fn cores() -> u32 {
+    static CORES: OnceLock<u32> = OnceLock::new();
+    let ask = || std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
+    *CORES.get_or_init(ask)
+}
+
+/// What the kernel tells of a stream on one of its paths.
+fn observe_path(info: &TcpInfo, id: StreamId, path: u32) -> StreamObservation {
     let micros = |span: Duration| u32::try_from(span.as_micros()).unwrap_or(u32::MAX);
     let long = |span: Option<Duration>| span.unwrap_or_default().as_micros() as u64;
-    Some(StreamObservation {
+    StreamObservation {
         stream: id.0,
         rtt: micros(info.rtt),
         window: u64::from(info.congestion_window_segments) * info.send_segment.0,
@@ -321,7 +348,8 @@ fn observe_stream(handle: &StreamHandle, id: StreamId) -> Option<StreamObservati
         window_limited: long(info.window_limited),
         buffer_limited: long(info.buffer_limited),
         send_window: info.send_window.unwrap_or_default().0,
-    })
+        path,
+    }
 }
 
 impl super::streams::Slot {

@@ -9,6 +9,7 @@ use longhaul_proto::session::StreamId;
 use longhaul_units::Moment;
 
 use super::levelling::Flow;
+use super::paths::{Ends, only_path};
 use super::{Machine, Shared, Transfer};
 use crate::net::StreamHandle;
 
@@ -127,7 +128,8 @@ impl Shared {
 
     /// The less of what whoever steers allows and what keeps the streams level.
     fn apply_pace(&self, handle: &StreamHandle) {
-        let paces = [self.tuning.pace, self.leveller.pace()];
+        let level = only_path(handle).and_then(|path| self.leveller.pace(path));
+        let paces = [self.tuning.pace, level];
         let _ = handle.set_pace(paces.into_iter().flatten().min());
     }
 }
@@ -161,12 +163,18 @@ impl Transfer {
     }
 }
 
-fn flow((stream, handle): &(StreamId, StreamHandle)) -> Option<Flow> {
+/// A stream of one path. What takes several has no pace of its own: its kernel
+/// divides the data.
+fn flow((stream, handle): &(StreamId, StreamHandle)) -> Option<(Ends, Flow)> {
+    let path = only_path(handle)?;
     let info = handle.tcp_info()?;
-    Some(Flow {
-        stream: *stream,
-        acknowledged: info.acknowledged?.0,
-        rtt: info.rtt,
-        minimum_rtt: info.minimum_rtt?,
-    })
+    Some((
+        path,
+        Flow {
+            stream: *stream,
+            acknowledged: info.acknowledged?.0,
+            rtt: info.rtt,
+            minimum_rtt: info.minimum_rtt?,
+        },
+    ))
 }

@@ -132,6 +132,12 @@ impl Slot {
         self.wake();
     }
 
+    /// Whether one of its two threads has ended: the writing one once all is
+    /// said, or either as the stream is lost.
+    pub(super) fn is_half_ended(&self) -> bool {
+        self.halves < 2
+    }
+
     pub(super) fn is_retired(&self) -> bool {
         self.retired
     }

@@ -5,6 +5,8 @@ use std::io::Cursor;
 use std::sync::Arc;
 use std::time::Duration;
 
+use longhaul_engine::net::clear::local_pair;
+use longhaul_engine::net::{StreamReader, StreamWriter};
 use longhaul_engine::recv::landing::Destination;
 use longhaul_engine::recv::stream::FileStream;
 use longhaul_engine::send::source::{Source, Sources, What};
@@ -13,6 +15,7 @@ use longhaul_engine::session::{Event, TransferSettings, Watch};
 use longhaul_engine::storage::DataMode;
 use longhaul_engine::storage::forgetting::ForgettingStorage;
 use longhaul_engine::storage::measuring::{ZERO_NAME, sink, zero_source};
+use longhaul_proto::message::Farewell;
 
 use crate::support::ends::{Ends, OnlyRoot, arrival, settings, watch};
 
@@ -86,4 +89,45 @@ fn whoever_receives_can_change_the_rate() {
     ends.join(1, false);
     ends.receiver.limit(Some(1 << 30));
     assert!(ends.finish("a rate").is_complete());
+}
+
+/// The receiver's end of its streams never comes to the sender.
+#[test]
+fn who_exits_does_not_wait_for_the_other_end_to_close() {
+    let zeros = Source {
+        directory: zero_source(3 << 20),
+        what: What::File {
+            name: ZERO_NAME.into(),
+            landing: ZERO_NAME.into(),
+        },
+        shown: "zero:".to_owned(),
+    };
+    let there = Destination::sink(sink(), arrival());
+    let ends = Ends::start(settings(), Sources::new(vec![zeros]), there);
+    let ((left, mut near), (far, right)) = (local_pair().unwrap(), local_pair().unwrap());
+    let (mut back, mut there) = (far.reader, far.writer);
+    let forth = std::thread::spawn(move || {
+        forward(&mut *near.reader, &mut *there);
+        far.handle.shutdown();
+    });
+    let back = std::thread::spawn(move || {
+        forward(&mut *back, &mut *near.writer);
+        near.writer
+    });
+    assert!(ends.join_by(left, right, 0, false));
+    assert_eq!(ends.sender.wait_to_exit().farewell, Farewell::Complete);
+    assert_eq!(ends.receiver.wait().farewell, Farewell::Complete);
+    forth.join().unwrap();
+    // Only a sender that gave up waiting would have closed its stream.
+    let mut kept_open = back.join().unwrap();
+    kept_open.write_all(&[b"more"]).unwrap();
+}
+
+fn forward(from: &mut dyn StreamReader, to: &mut dyn StreamWriter) {
+    let mut room = vec![0; 64 << 10];
+    while let Ok(read @ 1..) = from.read(&mut room) {
+        if to.write_all(&[&room[..read]]).is_err() {
+            return;
+        }
+    }
 }

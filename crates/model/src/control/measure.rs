@@ -1,6 +1,6 @@
 //! From samples to what they mean: a rate over a span, and what bound it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use longhaul_units::Moment;
@@ -64,12 +64,15 @@ impl Bound {
     }
 }
 
+/// A stream on a path.
+type Place = (u32, u32);
+
 /// A span, summed over its samples.
 #[derive(Clone, Debug)]
 pub struct Span {
     began: Moment,
-    /// The last sample, by stream.
-    last: (Moment, BTreeMap<u32, StreamSample>),
+    /// The last sample, by stream and path.
+    last: (Moment, BTreeMap<Place, StreamSample>),
     acknowledged: u64,
     /// Bytes acknowledged by the end of each sample.
     steps: Vec<(Moment, u64)>,
@@ -109,7 +112,7 @@ pub struct Measure {
     pub window_limited: f64,
     /// As above.
     pub buffer_limited: f64,
-    /// Part of the samples in which a queue stood on the path, 0 to 1.
+    /// Part of the samples in which a queue stood on every path, 0 to 1.
     pub queued: f64,
     /// The busier host's cores, 0 to 1.
     pub processor: f64,
@@ -117,16 +120,21 @@ pub struct Measure {
     pub receiver: f64,
 }
 
-/// Least and mean smoothed round trip of the streams; none without any.
-pub fn round_trips(streams: &[StreamSample]) -> Option<(Duration, Duration)> {
-    let least = streams
-        .iter()
-        .filter(|stream| !stream.minimum_rtt.is_zero())
-        .map(|stream| stream.minimum_rtt)
-        .min()?;
-    let sum: Duration = streams.iter().map(|stream| stream.rtt).sum();
-    let mean = sum / u32::try_from(streams.len()).ok()?;
-    Some((least, mean.max(least)))
+/// Least and mean smoothed round trip of the streams on each path; none of a
+/// path that no stream has measured.
+pub fn round_trips(streams: &[StreamSample]) -> BTreeMap<u32, (Duration, Duration)> {
+    let mut paths: BTreeMap<u32, Vec<&StreamSample>> = BTreeMap::new();
+    for stream in streams {
+        paths.entry(stream.path).or_default().push(stream);
+    }
+    let round_trip = |(path, streams): (u32, Vec<&StreamSample>)| {
+        let known = streams.iter().map(|stream| stream.minimum_rtt);
+        let least = known.filter(|rtt| !rtt.is_zero()).min()?;
+        let sum: Duration = streams.iter().map(|stream| stream.rtt).sum();
+        let mean = sum / u32::try_from(streams.len()).ok()?;
+        Some((path, (least, mean.max(least))))
+    };
+    paths.into_iter().filter_map(round_trip).collect()
 }
 
 /// How much longer than the least a round trip is where a queue stands.
@@ -136,9 +144,39 @@ pub fn queue_threshold(least: Duration) -> Duration {
         .clamp(QUEUE_BOUNDS.0, QUEUE_BOUNDS.1)
 }
 
-fn by_stream(sample: &Sample) -> BTreeMap<u32, StreamSample> {
+fn place(stream: &StreamSample) -> Place {
+    (stream.stream, stream.path)
+}
+
+fn by_place(sample: &Sample) -> BTreeMap<Place, StreamSample> {
     let streams = sample.streams.iter();
-    streams.map(|stream| (stream.stream, *stream)).collect()
+    streams.map(|stream| (place(stream), *stream)).collect()
+}
+
+/// Whether a stream's kernel has it use its other paths instead: that says
+/// nothing of this host.
+fn is_left_idle(stream: &StreamSample, before: &StreamSample, all: &[StreamSample]) -> bool {
+    let others = |other: &StreamSample| other.stream == stream.stream && other.path != stream.path;
+    stream.busy == before.busy && all.iter().any(others)
+}
+
+/// Whether a queue stands on every path that is used: where one has room, more
+/// streams may fill it. Where none was used, all count.
+fn is_queued(
+    streams: &[StreamSample],
+    least: &BTreeMap<u32, Duration>,
+    used: &BTreeSet<u32>,
+) -> bool {
+    let paths = round_trips(streams);
+    let mut counted = paths
+        .iter()
+        .filter(|(path, _)| used.is_empty() || used.contains(*path))
+        .peekable();
+    let queued = |(path, (known, mean)): (&u32, &(Duration, Duration))| {
+        let least = least.get(path).unwrap_or(known);
+        *mean > *least + queue_threshold(*least)
+    };
+    counted.peek().is_some() && counted.all(queued)
 }
 
 impl Span {
@@ -146,7 +184,7 @@ impl Span {
     pub fn new(sample: &Sample) -> Span {
         Span {
             began: sample.at,
-            last: (sample.at, by_stream(sample)),
+            last: (sample.at, by_place(sample)),
             acknowledged: 0,
             steps: vec![(sample.at, 0)],
             retransmitted: 0,
@@ -163,31 +201,35 @@ impl Span {
         }
     }
 
-    /// Adds a sample. What a stream did before it was first seen, or after it
-    /// was last seen, is not counted.
-    pub fn add(&mut self, sample: &Sample, least_rtt: Duration) {
+    /// Adds a sample; `least` has the least round trip of each path. What a
+    /// stream did before it was first seen, or after it was last seen, is not
+    /// counted.
+    pub fn add(&mut self, sample: &Sample, least: &BTreeMap<u32, Duration>) {
         let step = (sample.at - self.last.0).as_secs_f64();
         if step <= 0.0 {
             return;
         }
+        let mut used = BTreeSet::new();
         for stream in &sample.streams {
-            if let Some(before) = self.last.1.get(&stream.stream) {
-                let before = *before;
-                self.add_stream(stream, &before, step);
+            let Some(before) = self.last.1.get(&place(stream)).copied() else {
+                continue;
+            };
+            if stream.acknowledged > before.acknowledged {
+                used.insert(stream.path);
+            } else if is_left_idle(stream, &before, &sample.streams) {
+                continue;
             }
+            self.add_stream(stream, &before, step);
         }
         self.steps.push((sample.at, self.acknowledged));
         self.samples += 1;
-        let mean = round_trips(&sample.streams).map_or(Duration::ZERO, |(_, mean)| mean);
-        if mean > least_rtt + queue_threshold(least_rtt) {
-            self.queued += 1;
-        }
+        self.queued += u32::from(is_queued(&sample.streams, least, &used));
         self.processor = match (self.processor, sample.processor) {
             (Some(known), Some(new)) => Some(known.max(new)),
             (known, new) => known.or(new),
         };
         self.receiver = sample.receiver.or(self.receiver);
-        self.last = (sample.at, by_stream(sample));
+        self.last = (sample.at, by_place(sample));
     }
 
     fn add_stream(&mut self, stream: &StreamSample, before: &StreamSample, step: f64) {

@@ -6,12 +6,15 @@ use longhaul_units::{ByteCount, Moment};
 
 use crate::response::Congestion;
 
-/// A stream as the sending end's kernel sees it (`TCP_INFO`). Counts are since
-/// the stream began and never fall.
+/// A stream as the sending end's kernel sees it (`TCP_INFO`), on one of its
+/// paths. Counts are since it began there and never fall.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StreamSample {
     /// Its number in the session.
     pub stream: u32,
+    /// Its path: streams of one share a round trip and a queue. A stream that
+    /// has several is there once for each.
+    pub path: u32,
     /// Smoothed round trip.
     pub rtt: Duration,
     /// The least round trip seen.

@@ -4,6 +4,7 @@
 //! milliseconds. What that leaves out stands in `stream.rs`.
 
 mod path;
+mod paths;
 mod properties;
 mod random;
 mod scenarios;

@@ -378,6 +378,7 @@ impl Run {
             streams: open
                 .map(|stream| StreamSample {
                     stream: stream.number,
+                    path: 0,
                     rtt: span(stream.rtt),
                     minimum_rtt: span(stream.least_rtt.min(10.0)),
                     segment: SEGMENT as u32,

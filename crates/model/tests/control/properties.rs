@@ -91,6 +91,7 @@ proptest! {
             at += seconds * 1_000_000_000;
             let streams = streams.into_iter().map(|(stream, odd)| StreamSample {
                 stream,
+                path: odd[3] % 2,
                 rtt: Duration::from_micros(odd[0].into()),
                 minimum_rtt: Duration::from_micros(odd[1].into()),
                 segment: odd[2] % 3,

@@ -1,6 +1,6 @@
 //! What a session's samples say of one number of streams.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -19,6 +19,14 @@ struct Sample {
     streams: Vec<StreamObservation>,
     /// Each end's clock, CPU time and cores.
     processors: [(u64, u64, u32); 2],
+}
+
+impl Sample {
+    /// Streams, over however many paths each.
+    fn streams(&self) -> usize {
+        let numbers = self.streams.iter().map(|stream| stream.stream);
+        numbers.collect::<BTreeSet<u32>>().len()
+    }
 }
 
 /// Facts of the two ends, as they tell them.
@@ -156,7 +164,7 @@ impl Seen {
         };
         Some(Trial {
             streams,
-            most_streams: self.samples.iter().map(|s| s.streams.len()).max()?,
+            most_streams: self.samples.iter().map(Sample::streams).max()?,
             bytes: end.acknowledged,
             wall: Duration::from_secs_f64(last.at),
             bytes_per_second: end.acknowledged as f64 / last.at,
@@ -174,10 +182,11 @@ impl Seen {
     /// Sums over streams at each sample; of a stream that is gone what it last
     /// had.
     fn totals(&self) -> Vec<Total> {
-        let mut known: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+        let mut known: BTreeMap<(u32, u32), (u64, u64)> = BTreeMap::new();
         let sums = self.samples.iter().map(|sample| {
             for stream in &sample.streams {
-                known.insert(stream.stream, (stream.acknowledged, stream.retransmitted));
+                let counts = (stream.acknowledged, stream.retransmitted);
+                known.insert((stream.stream, stream.path), counts);
             }
             Total {
                 acknowledged: known.values().map(|stream| stream.0).sum(),
