@@ -311,4 +311,33 @@ fn more_lines_than_one_figure_tells_apart_are_several_figures() {
     assert!(first.svg.contains("node7") && !first.svg.contains("node8"));
     assert!(second.svg.contains("node8") && second.svg.contains("node9"));
     assert_eq!(second.title, "Throughput over streams at 52 ms, 2 of 2");
+    let boxes = of("boxes-by-streams-at-52000-us-2");
+    assert!(boxes.svg.contains("node8") && boxes.svg.contains("node9"));
+}
+
+#[test]
+fn no_line_over_loss_is_left_out() {
+    let mut records = Vec::new();
+    for line in 0..9_u64 {
+        for loss in [1e-5, 1e-4, 1e-3] {
+            let mut record = run("iperf3", Measures::Memory, 52, 1, 0.1 / (1.0 + line as f64));
+            record.run.id = format!("{line}/{loss:e}");
+            record.path.loss = loss;
+            let streams = ("streams".to_owned(), Knob::Count(1 << line));
+            record.knobs = [streams].into();
+            records.push(record);
+        }
+    }
+    let (runs, analysis) = analysed(records);
+    assert_eq!(analysis.over_loss.len(), 9);
+    let plots = figures(&runs, &analysis);
+    let of = |name: &str| plots.iter().find(|plot| plot.name == name).unwrap();
+    let (first, second) = (of("loss-at-52000-us-1"), of("loss-at-52000-us-2"));
+    let mut drawn = first.svg.clone();
+    drawn += &second.svg;
+    for line in &analysis.over_loss {
+        assert!(drawn.contains(&line.label), "{} is in no figure", line.label);
+    }
+    assert_eq!(second.title, "Throughput over loss at 52 ms, 2 of 2");
+    assert!(!second.caption.contains("left out"), "{}", second.caption);
 }
