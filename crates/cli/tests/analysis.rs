@@ -181,3 +181,17 @@ fn every_fault_is_named_with_its_line_and_never_averaged() {
         }
     }
 }
+
+#[test]
+fn the_model_and_the_analysis_have_cubics_bend_at_the_same_loss() {
+    use longhaul_model::response::{Congestion, mean_window};
+    for milliseconds in [1, 22, 100, 366] {
+        let rtt = std::time::Duration::from_millis(milliseconds);
+        let bend = longhaul_measure::analysis::cubic_bend(rtt);
+        let window = |congestion, loss| mean_window(congestion, loss, rtt).unwrap();
+        let gain = |loss| window(&Congestion::Cubic, loss) / window(&Congestion::Reno, loss);
+        // By how much CUBIC is above Reno goes as loss^-1/4, and is nothing from there on.
+        assert!((gain(bend / 16.0) - 2.0).abs() < 1e-6, "{milliseconds} ms");
+        assert_eq!(gain(1.01 * bend), 1.0, "{milliseconds} ms");
+    }
+}
