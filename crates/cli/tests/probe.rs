@@ -5,7 +5,9 @@
 mod support;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::Command;
 
 use serde_json::Value;
 use support::process::{longhaul_with, run};
@@ -115,4 +117,42 @@ fn what_cannot_be_probed_is_named() {
     let finished = run(&mut longhaul_with(&["probe", "--iperf3", IPERF3])).expect(0);
     let text = String::from_utf8(finished.output).unwrap();
     assert!(text.contains("2 streams"), "{text}");
+}
+
+/// The same command line, bound by permissions as root is not; root's own files are its.
+fn without_override(command: &Command) -> Command {
+    let mut bound = Command::new("setpriv");
+    bound.arg("--bounding-set=-dac_override,-dac_read_search");
+    bound.arg(command.get_program()).args(command.get_args());
+    bound
+}
+
+fn chmod(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn records_that_one_may_only_append_to_are_appended_to() {
+    if !support::is_root() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    fs::create_dir(directory.path().join("root")).unwrap();
+    let daemon = Daemon::with(&directory.path().join("root"), &[]);
+    let records = directory.path().join("runs.jsonl");
+    fs::write(&records, "{}\n").unwrap();
+    chmod(&records, 0o222);
+    let mut command = daemon.command("probe");
+    command
+        .args(["--streams", "1", "--rounds", "1", "--pings", "1"])
+        .args(["--direction", "to", "--time", "1s", "--records"])
+        .arg(&records)
+        .arg(daemon.url(""));
+    run(&mut without_override(&command)).expect(0);
+    assert_eq!(fs::read_to_string(&records).unwrap().lines().count(), 2);
+    // Where nothing may be appended it is said before anything is measured.
+    chmod(&records, 0o444);
+    let finished = run(&mut without_override(&command));
+    let finished = finished.expect(6).says(&["runs.jsonl", "denied"]);
+    assert!(finished.output.is_empty(), "measured in vain");
 }
