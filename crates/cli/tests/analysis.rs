@@ -115,6 +115,50 @@ fn faults_are_refused_or_named_and_counted() {
     assert!(first.contains("2 records were skipped"), "{first}");
 }
 
+/// Lines with what is said of them: in place of a record like `one`, beside `other`.
+fn faults(one: &str, other: &str) -> [(&'static str, Vec<u8>); 9] {
+    let with = |from: &str, to: &str| {
+        assert!(one.contains(from));
+        one.replace(from, to).into_bytes()
+    };
+    [
+        ("is no record", b"{\"schema\": 1, \"run\": }".to_vec()),
+        ("is no record", b"\xff\xfe\xfd".to_vec()),
+        ("is no record", with("\"done\"", "\"perhaps\"")),
+        (
+            "ends in the middle",
+            one.as_bytes()[..one.len() / 2].to_vec(),
+        ),
+        ("is of schema 2", with("\"schema\":1", "\"schema\":2")),
+        ("repeats run longhaul/0.0004/0", other.into()),
+        ("makes no sense", with("1e9}", "0}")),
+        (
+            "makes no sense",
+            with("\"bytes\":1000000000", "\"bytes\":1"),
+        ),
+        ("is longer than", [one.as_bytes(), &[b' '; 5000]].concat()),
+    ]
+}
+
+/// Refused without leaving anything behind, or named and left out.
+fn refuse_and_skip(directory: &Path, command: &[&str], named: &str) -> Output {
+    let refused = longhaul(directory, command);
+    let error = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(6), "{command:?}: {error}");
+    let is_told = error.contains(named) && error.contains("--skip-faults");
+    assert!(is_told, "{command:?}: {error}");
+    let written = ["r.html", "r.csv"].map(|name| directory.join(name));
+    assert!(!written.iter().any(|path| path.exists()), "{command:?}");
+    let skipped = longhaul(directory, &[command, &["--skip-faults"]].concat());
+    let error = text(&skipped.stderr);
+    let is_done = skipped.status.success() && error.contains(named);
+    assert!(is_done, "{command:?}: {error}");
+    for path in written {
+        let _ = fs::remove_file(path);
+    }
+    skipped
+}
+
 #[test]
 fn every_fault_is_named_with_its_line_and_never_averaged() {
     let directory = records();
@@ -122,79 +166,41 @@ fn every_fault_is_named_with_its_line_and_never_averaged() {
     let whole = fs::read_to_string(&path).unwrap();
     let lines: Vec<&str> = whole.lines().collect();
     let one = lines[0].replace("longhaul/0.0004/0", "new");
-    let cases: [(&str, Vec<u8>); 9] = [
-        ("is no record", b"{\"schema\": 1, \"run\": }".to_vec()),
-        ("is no record", b"\xff\xfe\xfd".to_vec()),
-        (
-            "is no record",
-            one.replace("\"done\"", "\"perhaps\"").into(),
-        ),
-        (
-            "ends in the middle",
-            one[..one.len() / 2].as_bytes().to_vec(),
-        ),
-        (
-            "is of schema 2",
-            one.replace("\"schema\":1", "\"schema\":2").into(),
-        ),
-        (
-            "repeats run longhaul/0.0004/0",
-            lines[0].as_bytes().to_vec(),
-        ),
-        ("makes no sense", one.replace("1e9}", "0}").into()),
-        (
-            "makes no sense",
-            one.replace("\"bytes\":1000000000", "\"bytes\":1").into(),
-        ),
-        (
-            "is longer than",
-            format!("{one}{}", " ".repeat(5000)).into(),
-        ),
-    ];
-    let clean = longhaul(directory.path(), &["profile", "runs.jsonl"]);
     let figures = |output: &Output| {
         let printed = text(&output.stdout).to_owned();
         printed[printed.find("runs in the figures").unwrap()..].to_owned()
     };
-    for (part, fault) in cases {
+    let clean = figures(&longhaul(directory.path(), &["profile", "runs.jsonl"]));
+    for (part, fault) in faults(&one, lines[0]) {
         // In the middle; what is cut off is so only at the end.
         let at = if part == "ends in the middle" { 60 } else { 30 };
-        let mut bytes: Vec<u8> = lines[..at]
-            .iter()
-            .flat_map(|l| [l.as_bytes(), b"\n"].concat())
-            .collect();
-        bytes.extend(fault);
-        for line in &lines[at..] {
-            bytes.extend([b"\n", line.as_bytes()].concat());
-        }
-        fs::write(&path, &bytes).unwrap();
+        let mut all: Vec<&[u8]> = lines.iter().map(|line| line.as_bytes()).collect();
+        all.insert(at, &fault);
+        fs::write(&path, all.join(&b'\n')).unwrap();
         let named = format!("runs.jsonl: line {} {part}", at + 1);
         for command in [
             &["profile", "runs.jsonl"][..],
             &["report", "runs.jsonl", "-o", "r.html"],
             &["records", "export", "runs.jsonl", "-o", "r.csv"],
         ] {
-            let refused = longhaul(directory.path(), command);
-            let error = text(&refused.stderr);
-            assert_eq!(refused.status.code(), Some(6), "{command:?}: {error}");
-            assert!(
-                error.contains(&named) && error.contains("--skip-faults"),
-                "{command:?}: {error}"
-            );
-            let written = ["r.html", "r.csv"].map(|name| directory.path().join(name).exists());
-            assert_eq!(written, [false, false], "{command:?}");
-            let skipped = longhaul(directory.path(), &[command, &["--skip-faults"]].concat());
-            let error = text(&skipped.stderr);
-            assert!(
-                skipped.status.success() && error.contains(&named),
-                "{command:?}: {error}"
-            );
+            let skipped = refuse_and_skip(directory.path(), command, &named);
             if command[0] == "profile" {
-                assert_eq!(figures(&skipped), figures(&clean), "{part}");
-            }
-            for name in ["r.html", "r.csv"] {
-                let _ = fs::remove_file(directory.path().join(name));
+                assert_eq!(figures(&skipped), clean, "{part}");
             }
         }
+    }
+}
+
+#[test]
+fn the_model_and_the_analysis_have_cubics_bend_at_the_same_loss() {
+    use longhaul_model::response::{Congestion, mean_window};
+    for milliseconds in [1, 22, 100, 366] {
+        let rtt = std::time::Duration::from_millis(milliseconds);
+        let bend = longhaul_measure::analysis::cubic_bend(rtt);
+        let window = |congestion, loss| mean_window(congestion, loss, rtt).unwrap();
+        let gain = |loss| window(&Congestion::Cubic, loss) / window(&Congestion::Reno, loss);
+        // By how much CUBIC is above Reno goes as loss^-1/4, and is nothing from there on.
+        assert!((gain(bend / 16.0) - 2.0).abs() < 1e-6, "{milliseconds} ms");
+        assert_eq!(gain(1.01 * bend), 1.0, "{milliseconds} ms");
     }
 }

@@ -5,6 +5,9 @@
 mod support;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
 
 use serde_json::Value;
 use support::process::{longhaul_with, run};
@@ -57,41 +60,36 @@ fn a_path_is_measured_in_both_directions_and_recorded() {
         .collect();
     assert_eq!(names, ["to", "from"]);
     for direction in directions {
-        let trials = direction["trials"].as_array().unwrap();
-        let streams: Vec<u64> = trials
-            .iter()
-            .map(|t| t["streams"].as_u64().unwrap())
-            .collect();
-        assert_eq!(streams, [1, 2, 2, 1], "each round begins with another one");
-        assert!(
-            trials
-                .iter()
-                .all(|trial| trial["bytes"].as_u64().unwrap() > 0)
-        );
-        assert!(
-            trials
-                .iter()
-                .all(|trial| trial["most_streams"] == trial["streams"])
-        );
+        check_trials(direction["trials"].as_array().unwrap());
     }
     assert_eq!(probe["external"][0]["tool"], "iperf3");
-    // Eight of its own and one of iperf3's, which `profile` reads, after what was there.
-    assert_eq!(fs::read_to_string(&records).unwrap().lines().count(), 10);
-    let profile = [
-        "profile",
-        "--json",
-        "--skip-faults",
-        records.to_str().unwrap(),
-    ];
-    let profile = longhaul_with(&profile).output();
-    let profile: Value = serde_json::from_slice(&profile.unwrap().stdout).unwrap();
-    let memory = profile["memory"].as_array().unwrap();
-    assert_eq!(memory.len(), 5, "four of its own and iperf3's: {profile}");
+    check_records(&records);
     // Nothing was left at either end.
     assert_eq!(
         fs::read_dir(directory.path().join("root")).unwrap().count(),
         0
     );
+}
+
+fn check_trials(trials: &[Value]) {
+    let number = |trial: &Value, name: &str| trial[name].as_u64().unwrap();
+    let streams: Vec<u64> = trials.iter().map(|t| number(t, "streams")).collect();
+    assert_eq!(streams, [1, 2, 2, 1], "each round begins with another one");
+    for trial in trials {
+        assert!(number(trial, "bytes") > 0, "{trial}");
+        assert_eq!(trial["most_streams"], trial["streams"], "{trial}");
+    }
+}
+
+/// Eight of its own and one of iperf3's, which `profile` reads, after what was there.
+fn check_records(records: &Path) {
+    assert_eq!(fs::read_to_string(records).unwrap().lines().count(), 10);
+    let records = records.to_str().unwrap();
+    let profile = ["profile", "--json", "--skip-faults", records];
+    let profile = longhaul_with(&profile).output();
+    let profile: Value = serde_json::from_slice(&profile.unwrap().stdout).unwrap();
+    let memory = profile["memory"].as_array().unwrap();
+    assert_eq!(memory.len(), 5, "four of its own and iperf3's: {profile}");
 }
 
 #[test]
@@ -119,4 +117,42 @@ fn what_cannot_be_probed_is_named() {
     let finished = run(&mut longhaul_with(&["probe", "--iperf3", IPERF3])).expect(0);
     let text = String::from_utf8(finished.output).unwrap();
     assert!(text.contains("2 streams"), "{text}");
+}
+
+/// The same command line, bound by permissions as root is not; root's own files are its.
+fn without_override(command: &Command) -> Command {
+    let mut bound = Command::new("setpriv");
+    bound.arg("--bounding-set=-dac_override,-dac_read_search");
+    bound.arg(command.get_program()).args(command.get_args());
+    bound
+}
+
+fn chmod(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn records_that_one_may_only_append_to_are_appended_to() {
+    if !support::is_root() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    fs::create_dir(directory.path().join("root")).unwrap();
+    let daemon = Daemon::with(&directory.path().join("root"), &[]);
+    let records = directory.path().join("runs.jsonl");
+    fs::write(&records, "{}\n").unwrap();
+    chmod(&records, 0o222);
+    let mut command = daemon.command("probe");
+    command
+        .args(["--streams", "1", "--rounds", "1", "--pings", "1"])
+        .args(["--direction", "to", "--time", "1s", "--records"])
+        .arg(&records)
+        .arg(daemon.url(""));
+    run(&mut without_override(&command)).expect(0);
+    assert_eq!(fs::read_to_string(&records).unwrap().lines().count(), 2);
+    // Where nothing may be appended it is said before anything is measured.
+    chmod(&records, 0o444);
+    let finished = run(&mut without_override(&command));
+    let finished = finished.expect(6).says(&["runs.jsonl", "denied"]);
+    assert!(finished.output.is_empty(), "measured in vain");
 }

@@ -20,7 +20,8 @@ use crate::runs::{Configuration, Run, Runs};
 use crate::stats::{Resampling, median, quantile, sorted};
 pub use json::to_json;
 pub use loss::{
-    CUBIC_EXPONENT, LossLaw, LossLine, LossPoint, MATHIS_EXPONENT, lines_over_loss, loss_laws,
+    CUBIC_EXPONENT, LossLaw, LossLine, LossPoint, MATHIS_EXPONENT, cubic_bend, lines_over_loss,
+    loss_laws,
 };
 pub use sweep::{BestAt, best_of_sweep};
 pub use text::{best_sentences, confidence_sentences, milliseconds, shape_sentence, to_text};

@@ -94,6 +94,14 @@ impl Configuration {
         knob.or_else(|| self.traits.get(name).cloned())
     }
 
+    /// What governed the streams' windows: what was set for them, else what is recorded of
+    /// their path; not of a copy by longhaul that was not told, as it chooses by itself.
+    pub(crate) fn governor(&self) -> Option<String> {
+        let chooses = self.measures == Measures::Transfer && self.method == "longhaul";
+        let set = self.knobs.get("congestion").map(Knob::to_string);
+        set.or_else(|| self.traits.get("congestion").filter(|_| !chooses).cloned())
+    }
+
     /// A knob that counts.
     pub fn count(&self, name: &str) -> Option<u64> {
         match self.knobs.get(name) {

@@ -6,6 +6,7 @@
 mod bootstrap;
 mod bound;
 mod normal;
+mod student;
 
 pub use bootstrap::{
     Draws, Resampling, acceleration_of_mean, bca_interval, bootstrap, bootstrap_means,
@@ -13,6 +14,7 @@ pub use bootstrap::{
 };
 pub use bound::{HoeffdingBound, hoeffding};
 pub use normal::{normal_below, normal_quantile};
+pub use student::student_within;
 
 /// A range in which a figure lies with a stated confidence.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -222,8 +222,8 @@ fn every_figure_has_its_axes_named() {
     }
 }
 
-#[test]
-fn a_law_is_fitted_to_what_loss_bounds() {
+/// Memory to memory at 100 ms over five rates of loss and none, by Reno's law and CUBIC's.
+fn over_loss() -> Vec<RunRecord> {
     let mut records = Vec::new();
     for (name, power) in [("reno", -0.5), ("cubic", -0.75)] {
         for loss in [1e-6, 1e-5, 1e-4, 1e-3] {
@@ -253,7 +253,12 @@ fn a_law_is_fitted_to_what_loss_bounds() {
     for record in &mut records {
         record.knobs = [("streams".to_owned(), Knob::Count(1))].into();
     }
-    let (runs, analysis) = analysed(records);
+    records
+}
+
+#[test]
+fn a_law_is_fitted_to_what_loss_bounds() {
+    let (runs, analysis) = analysed(over_loss());
     let labels: Vec<&str> = analysis
         .over_loss
         .iter()
@@ -276,7 +281,13 @@ fn a_law_is_fitted_to_what_loss_bounds() {
         text.contains("reno at 100 ms: throughput goes as loss to the power of -0.50"),
         "{text}"
     );
-    assert_eq!(to_json(&analysis)["over_loss"][0]["law"]["points"], 3);
+    assert!(text.contains("-0.75 below a loss of 5.5e-4"), "{text}");
+    assert!(text.contains("standard error"), "{text}");
+    let line = &to_json(&analysis)["over_loss"][0];
+    assert_eq!(line["law"]["points"], 3);
+    assert_eq!(line["law"]["least_loss"], 1e-4);
+    let end = |name: &str| line["law"][name].as_f64().unwrap();
+    assert!(end("exponent_low") < end("exponent") && end("exponent") < end("exponent_high"));
     let plots = figures(&runs, &analysis);
     let plot = plots
         .iter()
@@ -286,6 +297,11 @@ fn a_law_is_fitted_to_what_loss_bounds() {
         plot.svg.contains("1e-4") && !plot.svg.contains("NaN"),
         "{}",
         plot.svg
+    );
+    assert!(
+        plot.caption.contains("a loss of 5.5e-4"),
+        "{}",
+        plot.caption
     );
     let page = page(&Heading::default(), &analysis, &plots);
     assert!(page.contains("Mathis et al. (1997), equation 3"));
@@ -311,4 +327,37 @@ fn more_lines_than_one_figure_tells_apart_are_several_figures() {
     assert!(first.svg.contains("node7") && !first.svg.contains("node8"));
     assert!(second.svg.contains("node8") && second.svg.contains("node9"));
     assert_eq!(second.title, "Throughput over streams at 52 ms, 2 of 2");
+    let boxes = of("boxes-by-streams-at-52000-us-2");
+    assert!(boxes.svg.contains("node8") && boxes.svg.contains("node9"));
+}
+
+#[test]
+fn no_line_over_loss_is_left_out() {
+    let mut records = Vec::new();
+    for line in 0..9_u64 {
+        for loss in [1e-5, 1e-4, 1e-3] {
+            let mut record = run("iperf3", Measures::Memory, 52, 1, 0.1 / (1.0 + line as f64));
+            record.run.id = format!("{line}/{loss:e}");
+            record.path.loss = loss;
+            let streams = ("streams".to_owned(), Knob::Count(1 << line));
+            record.knobs = [streams].into();
+            records.push(record);
+        }
+    }
+    let (runs, analysis) = analysed(records);
+    assert_eq!(analysis.over_loss.len(), 9);
+    let plots = figures(&runs, &analysis);
+    let of = |name: &str| plots.iter().find(|plot| plot.name == name).unwrap();
+    let (first, second) = (of("loss-at-52000-us-1"), of("loss-at-52000-us-2"));
+    let mut drawn = first.svg.clone();
+    drawn += &second.svg;
+    for line in &analysis.over_loss {
+        assert!(
+            drawn.contains(&line.label),
+            "{} is in no figure",
+            line.label
+        );
+    }
+    assert_eq!(second.title, "Throughput over loss at 52 ms, 2 of 2");
+    assert!(!second.caption.contains("left out"), "{}", second.caption);
 }

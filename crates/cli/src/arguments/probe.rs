@@ -33,8 +33,8 @@ pub struct ProbeArguments {
     /// Repetitions of each, interleaved.
     #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub rounds: u32,
-    /// How long each takes from the first bytes on, and up to 10 s more where hosts are too
-    /// busy to tell of it [default: twenty round trips, 2 s to 10 s]
+    /// How long each takes from the first data on; where data come late, or hosts are too busy
+    /// to tell of them, 10 s more at most, in all [default: twenty round trips, 2 s to 10 s]
     #[arg(long, value_name = "TIME", value_parser = longhaul_units::parse_span)]
     pub time: Option<Duration>,
     /// Connections made to measure the round trip.

@@ -11,6 +11,7 @@ pub mod session;
 mod text;
 pub mod trial;
 
+use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, IsTerminal, Read, Seek, SeekFrom, Write};
 use std::net::{IpAddr, SocketAddr};
@@ -21,8 +22,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use longhaul_engine::net::identity::Fingerprint;
 use longhaul_measure::record::{
-    DatasetRecord, Ended, HostRecord, Knob, Measures, Method, Outcome, PathRecord, RunIdentity,
-    RunRecord, SCHEMA,
+    DatasetRecord, Ended, HostRecord, Knob, Measures, Method, Outcome, PathRecord, RecordError,
+    RunIdentity, RunRecord, SCHEMA,
 };
 use longhaul_measure::sources::{ExternalRun, SourceError, read_iperf3, read_pscheduler};
 use longhaul_units::{BitRate, ByteCount};
@@ -62,15 +63,11 @@ fn probe(arguments: &ProbeArguments) -> Result<Exit, Stop> {
         paths: Vec::new(),
         external,
     };
-    if let Some(endpoint) = &arguments.endpoint {
-        let parsed = Endpoint::parse(endpoint).map_err(|e| Stop::because(Exit::Usage, e))?;
-        let Endpoint::Daemon(remote) = parsed else {
-            let text = format!(
-                "{}: a probe needs a daemon at the other end: write longhaul://HOST[:PORT]",
-                endpoint.to_string_lossy()
-            );
-            return Err(Stop::new(Exit::Usage, text));
-        };
+    let remote = arguments.endpoint.as_deref().map(remote).transpose()?;
+    // Before anything is measured that could not be kept.
+    let records = arguments.records.as_deref();
+    let records = records.map(Records::open).transpose()?;
+    if let Some(remote) = remote {
         for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
             // Without it a signal ends the process, and the daemon waits a while.
             let _ = signal_hook::flag::register_conditional_shutdown(
@@ -89,10 +86,23 @@ fn probe(arguments: &ProbeArguments) -> Result<Exit, Stop> {
     }
     clear_line();
     print(arguments, &probe)?;
-    if let Some(path) = &arguments.records {
-        append_records(path, &probe)?;
+    if let Some(records) = records {
+        records.append(&probe)?;
     }
     Ok(exit_of(&probe))
+}
+
+fn remote(endpoint: &OsStr) -> Result<Remote, Stop> {
+    match Endpoint::parse(endpoint).map_err(|e| Stop::because(Exit::Usage, e))? {
+        Endpoint::Daemon(remote) => Ok(remote),
+        _ => {
+            let text = format!(
+                "{}: a probe needs a daemon at the other end: write longhaul://HOST[:PORT]",
+                endpoint.to_string_lossy()
+            );
+            Err(Stop::new(Exit::Usage, text))
+        }
+    }
 }
 
 fn exit_of(probe: &Probe) -> Exit {
@@ -299,22 +309,56 @@ impl Prober<'_> {
     }
 }
 
+/// A file that records are appended to.
+struct Records<'a> {
+    path: &'a Path,
+    file: File,
+    /// Not where all may write and only some may read.
+    is_readable: bool,
+}
+
+impl Records<'_> {
+    fn open(path: &Path) -> Result<Records<'_>, Stop> {
+        let mut options = OpenOptions::new();
+        options.append(true).create(true);
+        let (file, is_readable) = match options.clone().read(true).open(path) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                (options.open(path), false)
+            }
+            opened => (opened, true),
+        };
+        let file = file.map_err(|error| local(path, &error))?;
+        Ok(Records {
+            path,
+            file,
+            is_readable,
+        })
+    }
+
+    fn append(mut self, probe: &Probe) -> Result<(), Stop> {
+        let lines = lines(probe).map_err(|error| local(self.path, &error))?;
+        self.write(&lines).map_err(|error| local(self.path, &error))
+    }
+
+    fn write(&mut self, lines: &[String]) -> io::Result<()> {
+        // A line that somebody was stopped in takes none of ours along.
+        if self.is_readable && !ends_with_a_line(&mut self.file)? {
+            writeln!(self.file)?;
+        }
+        for line in lines {
+            writeln!(self.file, "{line}")?;
+        }
+        Ok(())
+    }
+}
+
+fn local(path: &Path, error: &dyn std::fmt::Display) -> Stop {
+    Stop::new(Exit::Local, format!("{}: {error}", path.display()))
+}
+
 /// Each repetition as a record, and what other instruments measured, for the path
 /// that was probed first.
-fn append_records(path: &Path, probe: &Probe) -> Result<(), Stop> {
-    let local = |error: &dyn std::fmt::Display| {
-        Stop::new(Exit::Local, format!("{}: {error}", path.display()))
-    };
-    let file = OpenOptions::new()
-        .read(true)
-        .append(true)
-        .create(true)
-        .open(path);
-    let mut file = file.map_err(|error| local(&error))?;
-    // A line that somebody was stopped in takes none of ours along.
-    if !ends_with_a_line(&mut file).map_err(|error| local(&error))? {
-        writeln!(file).map_err(|error| local(&error))?;
-    }
+fn lines(probe: &Probe) -> Result<Vec<String>, RecordError> {
     let mut records = Vec::new();
     for found in &probe.paths {
         for way in &found.ways {
@@ -330,11 +374,7 @@ fn append_records(path: &Path, probe: &Probe) -> Result<(), Stop> {
         })),
         None => say("nothing is recorded: results of other instruments need a probe of their path"),
     }
-    for record in records {
-        let line = record.to_line().map_err(|error| local(&error))?;
-        writeln!(file, "{line}").map_err(|error| local(&error))?;
-    }
-    Ok(())
+    records.iter().map(RunRecord::to_line).collect()
 }
 
 /// Also where it is empty.

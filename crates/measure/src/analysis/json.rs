@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Analysis, BestAt, LossLine, MethodProfile};
+use super::{Analysis, BestAt, LossLine, MethodProfile, cubic_bend};
 use crate::profile::{Bend, Difference, Figure, ProfileFigures};
 
 /// The whole of it.
@@ -65,13 +65,18 @@ fn over_loss(line: &LossLine) -> Value {
         "label": line.label,
         "rtt_seconds": line.rtt.as_secs_f64(),
         "capacity_bits_per_second": line.capacity.bits_per_second(),
+        "congestion_control": line.congestion,
+        "cubic_bend_loss": cubic_bend(line.rtt),
         "points": points.collect::<Vec<_>>(),
         "law": line.law.map(|law| json!({
             "factor_bits_per_second": law.factor,
             "exponent": law.exponent,
             "exponent_standard_error": law.exponent_error,
+            "exponent_low": law.exponent_interval.low,
+            "exponent_high": law.exponent_interval.high,
             "residual": law.residual,
             "points": law.points,
+            "least_loss": law.losses.0,
         })),
     })
 }

@@ -6,14 +6,17 @@ use std::time::Duration;
 use longhaul_units::BitRate;
 
 use crate::record::{Ended, Measures};
-use crate::runs::{Run, Runs};
-use crate::stats::{mean, standard_error};
+use crate::runs::{Configuration, Run, Runs};
+use crate::stats::{Interval, mean, standard_error, student_within};
 
 /// Beyond this share of the capacity it is the path that bounds, not the loss.
 const BOUND_BY_PATH: f64 = 0.9;
 
 /// Through two points every law passes.
 const FEWEST_POINTS: usize = 3;
+
+/// The confidence of an exponent's interval.
+const INTERVAL_LEVEL: f64 = 0.95;
 
 /// Runs that differ in nothing but their path's loss, at one round-trip time.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,6 +27,9 @@ pub struct LossLine {
     pub rtt: Duration,
     /// What the path carries.
     pub capacity: BitRate,
+    /// What governed the streams' windows, where that is known: not of what chooses it by
+    /// itself.
+    pub congestion: Option<String>,
     /// By ascending loss, each above zero.
     pub points: Vec<LossPoint>,
     /// None where loss bounds the throughput at fewer than three rates of it.
@@ -45,9 +51,10 @@ pub struct LossPoint {
 
 /// `rate = factor × loss^-exponent`, by least squares in logarithms.
 ///
-/// Of such form are the laws of one stream: Mathis et al., "The macroscopic behavior of
-/// the TCP congestion avoidance algorithm" (1997), equation 3, with the exponent
-/// [`MATHIS_EXPONENT`]; CUBIC after RFC 9438, equation 5, with [`CUBIC_EXPONENT`].
+/// Of such form are the laws of one stream, and of several alike: Mathis et al., "The
+/// macroscopic behavior of the TCP congestion avoidance algorithm" (1997), equation 3, with
+/// the exponent [`MATHIS_EXPONENT`]; CUBIC after RFC 9438, equation 5, with
+/// [`CUBIC_EXPONENT`], below the loss of [`cubic_bend`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LossLaw {
     /// Bits per second at a loss of 1, where the law means nothing any more.
@@ -56,17 +63,45 @@ pub struct LossLaw {
     pub exponent: f64,
     /// The exponent's standard error.
     pub exponent_error: f64,
+    /// Where the exponent lies with a confidence of 95 %: Student's t with two degrees of
+    /// freedom less than there are points.
+    pub exponent_interval: Interval,
     /// The standard deviation of the points from it, as a share of them.
     pub residual: f64,
-    /// How many points it was fitted to: those that the path does not bound.
+    /// How many points it was fitted to: those of the highest losses, from the one on beyond
+    /// which all lie below 90 % of the capacity.
     pub points: usize,
+    /// The least and the greatest loss of them.
+    pub losses: (f64, f64),
 }
 
 /// Of Reno: Mathis et al. (1997), equation 3.
 pub const MATHIS_EXPONENT: f64 = 0.5;
 
-/// Of CUBIC where it is not as slow as Reno: RFC 9438, equation 5.
+/// Of CUBIC where it carries more than Reno: RFC 9438, equation 5.
 pub const CUBIC_EXPONENT: f64 = 0.75;
+
+/// CUBIC's constant C in segments per second cubed (RFC 9438, section 5).
+const CUBIC_C: f64 = 0.4;
+
+/// What CUBIC keeps of its window at a loss (RFC 9438, section 4.6).
+const CUBIC_BETA: f64 = 0.7;
+
+/// The loss, above 0 and at most 1, below which CUBIC carries more than Reno and has the
+/// exponent [`CUBIC_EXPONENT`]; above it is Reno-friendly (RFC 9438, section 4.3) and has
+/// Reno's.
+///
+/// Where the windows are the same, RFC 9438, equation 5, is Mathis et al. (1997), equation 3:
+/// (C (3 + β) / (4 (1 - β)))^¼ (τ/p)^¾ = (3/(2 p))^½, so that
+/// p = C (3 + β) / (9 (1 - β)) τ³, with τ in seconds.
+pub fn cubic_bend(rtt: Duration) -> f64 {
+    (cubic_bend_factor() * rtt.as_secs_f64().powi(3)).min(1.0)
+}
+
+/// Of τ³, per second cubed.
+fn cubic_bend_factor() -> f64 {
+    CUBIC_C * (3.0 + CUBIC_BETA) / (9.0 * (1.0 - CUBIC_BETA))
+}
 
 impl LossLaw {
     /// What fits best; none of fewer than three points.
@@ -89,12 +124,22 @@ impl LossLaw {
         let distance = |(x, y): &(f64, f64)| (y - centre_y - slope * (x - centre_x)).powi(2);
         // Two degrees of freedom are the law's own.
         let residual = (logs.iter().map(distance).sum::<f64>() / (count - 2.0)).sqrt();
+        let error = residual / spread.sqrt();
+        let half = error * student_within(INTERVAL_LEVEL, logs.len() - 2);
+        let ends = points.iter().filter(usable).map(|(loss, _)| *loss);
         Some(LossLaw {
             factor: (centre_y - slope * centre_x).exp(),
             exponent: -slope,
-            exponent_error: residual / spread.sqrt(),
+            exponent_error: error,
+            exponent_interval: Interval {
+                low: -slope - half,
+                high: -slope + half,
+            },
             residual,
             points: logs.len(),
+            losses: ends.fold((1.0, 0.0), |(least, greatest), loss| {
+                (loss.min(least), loss.max(greatest))
+            }),
         })
     }
 
@@ -105,7 +150,8 @@ impl LossLaw {
 }
 
 impl LossLine {
-    fn of(label: String, rtt: Duration, capacity: BitRate, by_loss: &[(f64, Vec<f64>)]) -> Self {
+    fn of(label: String, rtt: Duration, own: &Configuration, by_loss: &[(f64, Vec<f64>)]) -> Self {
+        let capacity = own.capacity;
         let points: Vec<LossPoint> = by_loss
             .iter()
             .filter_map(|(loss, rates)| {
@@ -125,6 +171,7 @@ impl LossLine {
             label,
             rtt,
             capacity,
+            congestion: own.governor(),
             law: LossLaw::fit(&by_loss),
             points,
         }
@@ -136,23 +183,61 @@ impl LossLine {
         Some(law.rate(loss).min(self.capacity.bits_per_second()))
     }
 
-    /// In words.
+    /// In words, with what theory has for it.
     pub fn sentence(&self) -> String {
         let begin = format!("{} at {} ms", self.label, super::milliseconds(self.rtt));
+        let theory = self.theory();
         match &self.law {
             None => format!(
                 "{begin}: loss bounds it at fewer than {FEWEST_POINTS} of {} rates of loss, so that no \
-                 law is fitted",
+                 law is fitted; {theory}",
                 self.points.len()
             ),
             Some(law) => format!(
-                "{begin}: throughput goes as loss to the power of {:.2} ± {:.2} (least squares over {} \
-                 rates of loss at which it is below {} % of the capacity; points are off by {:.0} %)",
+                "{begin}: throughput goes as loss to the power of {:.2}, {} % interval [{:.2}, {:.2}] \
+                 (Student's t, {} of freedom; standard error {:.2}; least squares over the {} highest \
+                 rates of loss, from {:e} on, which all lie below {} % of the capacity; points are off \
+                 by {:.0} %); {theory}",
                 -law.exponent,
+                INTERVAL_LEVEL * 100.0,
+                -law.exponent_interval.high,
+                -law.exponent_interval.low,
+                match law.points - 2 {
+                    1 => "one degree".to_owned(),
+                    degrees => format!("{degrees} degrees"),
+                },
                 law.exponent_error,
                 law.points,
+                law.losses.0,
                 BOUND_BY_PATH * 100.0,
                 law.residual * 100.0
+            ),
+        }
+    }
+
+    /// The power that is to be expected.
+    fn theory(&self) -> String {
+        let bend = cubic_bend(self.rtt);
+        match self.congestion.as_deref() {
+            Some("reno") => format!("theory has -{MATHIS_EXPONENT} for Reno"),
+            Some("bbr") => "theory has none for BBR".to_owned(),
+            Some("cubic") => format!(
+                "theory has {} for CUBIC, whose power is -{CUBIC_EXPONENT} below a loss of {bend:.1e} at \
+                 this round-trip time and -{MATHIS_EXPONENT} above",
+                self.law
+                    .map_or("no one power".to_owned(), |law| match law.losses {
+                        (least, _) if least >= bend =>
+                            format!("-{MATHIS_EXPONENT} over all of these"),
+                        (_, greatest) if greatest <= bend =>
+                            format!("-{CUBIC_EXPONENT} over all of these"),
+                        _ => format!(
+                            "something from -{CUBIC_EXPONENT} to -{MATHIS_EXPONENT} over these"
+                        ),
+                    })
+            ),
+            _ => format!(
+                "CUBIC, if that is what governed it, has the power -{CUBIC_EXPONENT} below a loss of \
+                 {bend:.1e} at this round-trip time and -{MATHIS_EXPONENT} above"
             ),
         }
     }
@@ -161,8 +246,11 @@ impl LossLine {
 /// What the exponents mean.
 pub fn loss_laws() -> String {
     format!(
-        "for one stream the power is -{MATHIS_EXPONENT} after Mathis et al. (1997), equation 3, and \
-         -{CUBIC_EXPONENT} for CUBIC after RFC 9438, equation 5; BBR has none"
+        "for one stream, and for several alike, theory has -{MATHIS_EXPONENT} for Reno after Mathis et \
+         al. (1997), equation 3; for CUBIC -{CUBIC_EXPONENT} after RFC 9438, equation 5, but only where \
+         that is more than Reno has, which is below a loss of {:.3} × (round-trip time in seconds)³; \
+         above it is Reno-friendly (its section 4.3) with -{MATHIS_EXPONENT} too; BBR has none",
+        cubic_bend_factor()
     )
 }
 
@@ -193,7 +281,7 @@ pub fn lines_over_loss(runs: &Runs) -> Vec<LossLine> {
         let by_loss: Vec<(f64, Vec<f64>)> = by_loss.into_values().collect();
         let streams = configuration.count("streams").unwrap_or_default();
         let others = label.replacen(&format!(" streams={streams}"), "", 1);
-        let line = LossLine::of(label, rtt, configuration.capacity, &by_loss);
+        let line = LossLine::of(label, rtt, configuration, &by_loss);
         (line.points.len() > 1).then_some(((rtt, others, streams), line))
     });
     let mut lines: Vec<((Duration, String, u64), LossLine)> = lines.collect();
@@ -229,17 +317,62 @@ mod tests {
         assert!((found.exponent - 0.6).abs() < 1e-9, "{found:?}");
         let residual = (0.05_f64 / 2.0).sqrt();
         assert!((found.residual - residual).abs() < 1e-9, "{found:?}");
-        assert!((found.exponent_error - residual / 5_f64.sqrt()).abs() < 1e-9);
+        let error = residual / 5_f64.sqrt();
+        assert!((found.exponent_error - error).abs() < 1e-9);
+        // 4.303 is t for 95 % of two degrees of freedom.
+        let Interval { low, high } = found.exponent_interval;
+        assert!((low - (0.6 - 4.303 * error)).abs() < 1e-4, "{found:?}");
+        assert!((high - (0.6 + 4.303 * error)).abs() < 1e-4, "{found:?}");
     }
 
     #[test]
     fn what_the_path_bounds_is_in_no_law() {
-        let capacity = BitRate::new(1e9).unwrap();
         let rates = [(1e-6, 0.8e9), (1e-5, 0.95e9), (1e-4, 4e8), (1e-3, 1e8)];
         let by_loss = rates.map(|(loss, rate)| (loss, vec![rate, rate]));
         let rtt = Duration::from_millis(50);
-        let line = LossLine::of("x".to_owned(), rtt, capacity, &by_loss);
+        let line = LossLine::of("x".to_owned(), rtt, &gigabit(), &by_loss);
         assert_eq!((line.points.len(), line.law), (4, None));
         assert!(line.sentence().contains("no law"), "{}", line.sentence());
+    }
+
+    /// Under CUBIC.
+    fn gigabit() -> Configuration {
+        Configuration {
+            measures: Measures::Memory,
+            method: "iperf3".to_owned(),
+            knobs: BTreeMap::new(),
+            capacity: BitRate::new(1e9).unwrap(),
+            loss: 0.0,
+            traits: [("congestion", "cubic".to_owned())].into(),
+        }
+    }
+
+    #[test]
+    fn cubic_is_reno_friendly_above_its_bend() {
+        // By hand: 0.4 × 3.7 / 2.7 × 0.1³, and the same at the two others.
+        for (microseconds, loss) in [(100_000, 5.48e-4), (22_600, 6.33e-6), (91_600, 4.21e-4)] {
+            let found = cubic_bend(Duration::from_micros(microseconds));
+            assert!((found / loss - 1.0).abs() < 2e-3, "{microseconds}: {found}");
+        }
+        assert_eq!(cubic_bend(Duration::from_secs(3)), 1.0);
+        let bound = |rtt: u64, losses: [f64; 3]| {
+            let by_loss = losses.map(|loss| (loss, vec![1e5 * loss.powf(-0.5)]));
+            let rtt = Duration::from_millis(rtt);
+            LossLine::of("x".to_owned(), rtt, &gigabit(), &by_loss).sentence()
+        };
+        let says = |text: &str, part: &str| assert!(text.contains(part), "{text}");
+        says(
+            &bound(20, [1e-5, 1e-4, 1e-3]),
+            "theory has -0.5 over all of these",
+        );
+        says(
+            &bound(366, [1e-5, 1e-4, 1e-3]),
+            "theory has -0.75 over all of these",
+        );
+        let across = bound(100, [1e-5, 1e-4, 1e-3]);
+        says(&across, "from -0.75 to -0.5 over these");
+        says(&across, "-0.75 below a loss of 5.5e-4");
+        says(&across, "the 3 highest rates of loss, from 1e-5 on");
+        says(&across, "one degree of freedom");
     }
 }

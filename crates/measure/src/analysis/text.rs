@@ -101,7 +101,7 @@ fn write_loss(analysis: &Analysis, out: &mut String) -> std::fmt::Result {
         writeln!(
             out,
             "  {:>9} {:>4} {:>9} {:>9} {:>9}",
-            "loss", "runs", "Mbit/s", "±", "law"
+            "loss", "runs", "Mbit/s", "std error", "law"
         )?;
         for point in &line.points {
             let mbit = |rate: f64| format!("{:.1}", rate / 1e6);

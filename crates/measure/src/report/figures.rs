@@ -28,8 +28,8 @@ pub fn figures(runs: &Runs, analysis: &Analysis) -> Vec<Plot> {
     plots
 }
 
-/// A note where not everything fits into a figure.
-pub(super) fn left_out(count: usize) -> String {
+/// A note where not everything fits into a figure of methods, which come by utilisation.
+fn left_out(count: usize) -> String {
     match count.saturating_sub(MOST_SERIES) {
         0 => String::new(),
         more => format!(" The {more} with the least utilisation are left out."),
@@ -345,17 +345,23 @@ fn sweeps_over_streams(runs: &Runs) -> Vec<Plot> {
     });
     let figures = swept.take(MOST_SWEEPS).flat_map(|(rtt, series)| {
         let lines: Vec<Line> = series.iter().collect();
-        let count = lines.chunks(MOST_SERIES).len();
-        let parts = lines.chunks(MOST_SERIES).enumerate();
-        let figures = parts.map(|(place, part)| {
-            let mut plot = sweep_over_streams(*rtt, part);
-            if count > 1 {
-                plot.title += &format!(", {} of {count}", place + 1);
-                plot.name += &format!("-{}", place + 1);
-            }
-            plot
-        });
-        figures.collect::<Vec<_>>()
+        in_parts(&lines, |part| sweep_over_streams(*rtt, part))
+    });
+    figures.collect()
+}
+
+/// As many figures as it takes to tell all lines or panels apart, each with its number
+/// where there are several.
+pub(super) fn in_parts<T>(all: &[T], figure: impl Fn(&[T]) -> Plot) -> Vec<Plot> {
+    let parts = all.chunks(MOST_SERIES);
+    let count = parts.len();
+    let figures = parts.zip(1..).map(|(part, number)| {
+        let mut plot = figure(part);
+        if count > 1 {
+            plot.title += &format!(", {number} of {count}");
+            plot.name += &format!("-{number}");
+        }
+        plot
     });
     figures.collect()
 }
@@ -414,20 +420,23 @@ fn boxes_by_streams(runs: &Runs) -> Vec<Plot> {
     });
     swept
         .take(MOST_SWEEPS)
-        .map(|(rtt, series)| boxes_at(*rtt, series))
+        .flat_map(|(rtt, series)| {
+            let panels: Vec<Line> = series.iter().collect();
+            in_parts(&panels, |part| boxes_at(*rtt, part))
+        })
         .collect()
 }
 
-fn boxes_at(rtt: Duration, series: &StreamRates) -> Plot {
-    let values = series.values().flat_map(BTreeMap::values).flatten();
+fn boxes_at(rtt: Duration, series: &[Line]) -> Plot {
+    let values = series.iter().flat_map(|line| line.1.values()).flatten();
     let (unit, scale) = rate_unit(values.copied().fold(0.0, f64::max));
-    let panels = series.iter().take(MOST_SERIES).map(|(label, by_streams)| {
+    let panels = series.iter().map(|(label, by_streams)| {
         let boxes = by_streams.iter().filter_map(|(streams, rates)| {
             let scaled: Vec<f64> = rates.iter().map(|rate| rate / scale).collect();
             Some((streams.to_string(), BoxFigures::of(&scaled)?))
         });
         BoxPanel {
-            label: label.clone(),
+            label: (*label).clone(),
             boxes: boxes.collect(),
         }
     });
@@ -437,11 +446,9 @@ fn boxes_at(rtt: Duration, series: &StreamRates) -> Plot {
         name: format!("boxes-by-streams-at-{}-us", rtt.as_micros()),
         svg: box_panels(&title, "TCP streams", unit, &panels),
         title,
-        caption: format!(
-            "Median, quartiles, and the farthest runs within one and a half times their distance; \
-             rings are runs beyond.{}",
-            left_out(series.len())
-        ),
+        caption: "Median, quartiles, and the farthest runs within one and a half times their \
+                  distance; rings are runs beyond."
+            .to_owned(),
     }
 }
 

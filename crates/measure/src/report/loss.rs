@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::figures::{MOST_SWEEPS, left_out};
-use crate::analysis::{Analysis, LossLine, loss_laws, milliseconds};
+use super::figures::{MOST_SWEEPS, in_parts};
+use crate::analysis::{Analysis, LossLine, cubic_bend, loss_laws, milliseconds};
 use crate::plot::{LinePlot, Plot, PlotPoint, Series, line_plot, rate_unit};
 
 /// Points of a law that is drawn.
@@ -13,7 +13,8 @@ const LAW_POINTS: u32 = 60;
 /// With fewer rates of loss there is nothing to draw.
 const FEWEST: usize = 3;
 
-/// One figure a round-trip time, of lines with three rates of loss or more.
+/// One figure a round-trip time, or several where one cannot tell all lines apart, of
+/// lines with three rates of loss or more.
 pub fn over_loss(analysis: &Analysis) -> Vec<Plot> {
     let mut by_rtt: BTreeMap<Duration, Vec<&LossLine>> = BTreeMap::new();
     for line in analysis
@@ -24,7 +25,9 @@ pub fn over_loss(analysis: &Analysis) -> Vec<Plot> {
         by_rtt.entry(line.rtt).or_default().push(line);
     }
     let figures = by_rtt.into_iter().take(MOST_SWEEPS);
-    figures.map(|(rtt, lines)| figure(rtt, &lines)).collect()
+    figures
+        .flat_map(|(rtt, lines)| in_parts(&lines, |part| figure(rtt, part)))
+        .collect()
 }
 
 fn figure(rtt: Duration, lines: &[&LossLine]) -> Plot {
@@ -57,9 +60,9 @@ fn figure(rtt: Duration, lines: &[&LossLine]) -> Plot {
         caption: format!(
             "Marks are means with their standard errors, lines the laws fitted to them: rate = factor × \
              loss^power up to the capacity; no line where loss bounds fewer than three points. As to the \
-             power, {}.{}",
+             power, {}. CUBIC's changes at a loss of {:.1e} at this round-trip time.",
             loss_laws(),
-            left_out(lines.len())
+            cubic_bend(rtt)
         ),
         svg,
     }

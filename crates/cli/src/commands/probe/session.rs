@@ -53,9 +53,10 @@ pub struct Ask<'a> {
     pub direction: Direction,
     /// Streams.
     pub streams: u32,
-    /// How long, from when the first bytes were acknowledged.
+    /// How long, from when the first data were acknowledged.
     pub time: Duration,
-    /// How much longer at most, until they were and enough was seen: hosts may be busy.
+    /// How much longer than that at most, in all, until they were and enough was seen: hosts
+    /// may be busy.
     pub patience: Duration,
     /// Congestion control of whoever sends, if not its kernel's.
     pub congestion: Option<String>,
@@ -138,9 +139,10 @@ impl Ask<'_> {
             false => opened.stream.handle.protection(),
         };
         let software = opened.welcome.software.clone();
+        let granted = opened.welcome.maximum_streams.max(1);
         opened.begin(&transfer, dialer)?;
         meanwhile(&transfer);
-        let lasted = self.wait(&transfer, &seen);
+        let lasted = self.wait(&transfer, Span::new(self, granted), &seen);
         let clock_lead = transfer.clock_lead();
         transfer.end(Farewell::Cancelled);
         let ending = transfer.wait();
@@ -167,9 +169,8 @@ impl Ask<'_> {
     }
 
     /// False where the session was over before.
-    fn wait(&self, transfer: &Transfer, seen: &SharedSeen) -> bool {
+    fn wait(&self, transfer: &Transfer, mut span: Span, seen: &SharedSeen) -> bool {
         let began = Instant::now();
-        let mut span = Span::new(self);
         while !self.interrupted.load(Ordering::Relaxed) {
             let left = {
                 let seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -264,17 +265,18 @@ impl Ask<'_> {
 
 /// What is measured, in time since the session began.
 struct Span {
+    /// That were asked for, as far as the daemon allows them.
     streams: u32,
     time: Duration,
     patience: Duration,
-    /// When it was first seen that bytes were acknowledged.
+    /// When it was first seen that data were acknowledged.
     first: Option<Duration>,
 }
 
 impl Span {
-    fn new(ask: &Ask<'_>) -> Span {
+    fn new(ask: &Ask<'_>, granted: u32) -> Span {
         Span {
-            streams: ask.streams,
+            streams: ask.streams.min(granted),
             time: ask.time,
             patience: ask.patience,
             first: None,
@@ -286,13 +288,15 @@ impl Span {
         if self.first.is_none() && seen.saw_data() {
             self.first = Some(now);
         }
-        let until = self.first.unwrap_or_default() + self.time;
+        // Data that come late have their time as far as there is patience, and no other.
+        let limit = self.time + self.patience;
+        let until = (self.first.unwrap_or_default() + self.time).min(limit);
         if now < until {
             return Some(until - now);
         }
-        let limit = until + self.patience;
         // The far side tells what it sees four times a second, where it has time.
-        let is_enough = seen.trial(self.streams).is_some();
+        let trial = seen.trial(self.streams);
+        let is_enough = trial.is_some_and(|trial| trial.most_streams >= self.streams as usize);
         (!is_enough && now < limit).then(|| limit - now)
     }
 }
@@ -309,6 +313,8 @@ fn random() -> Result<[u8; 32], Stop> {
 mod tests {
     use super::super::trial::seen_at;
     use super::*;
+
+    const MB: u64 = 1_000_000;
 
     fn seconds(number: u64) -> Duration {
         Duration::from_secs(number)
@@ -330,20 +336,41 @@ mod tests {
         assert_eq!(span.left(seconds(0), &nothing), Some(seconds(1)));
         // None came within the time: there is patience.
         assert_eq!(span.left(seconds(3), &nothing), Some(seconds(8)));
-        let data = seen_at(&[(30, 0), (35, 5)]);
+        let opened = seen_at(&[(30, 0), (35, 5_000)]);
+        assert_eq!(span.left(seconds(3), &opened), Some(seconds(8)));
+        let data = seen_at(&[(30, 0), (35, 5 * MB)]);
         assert_eq!(span.left(seconds(4), &data), Some(seconds(1)));
-        let more = seen_at(&[(30, 0), (35, 5), (40, 6), (45, 7)]);
+        let more = seen_at(&[(30, 0), (35, 5 * MB), (40, 6 * MB), (45, 7 * MB)]);
         assert_eq!(span.left(seconds(5), &more), None);
+    }
+
+    #[test]
+    fn data_that_come_late_prolong_it_by_no_more_than_the_patience() {
+        let mut span = Span {
+            time: seconds(60),
+            ..span()
+        };
+        assert_eq!(span.left(seconds(69), &seen_at(&[])), Some(seconds(1)));
+        let late = seen_at(&[(680, 0), (690, 5 * MB)]);
+        assert_eq!(span.left(seconds(69), &late), Some(seconds(1)));
+        assert_eq!(span.left(seconds(70), &late), None);
     }
 
     #[test]
     fn too_little_prolongs_it_to_a_bound() {
         let mut span = span();
-        let once = seen_at(&[(2, 7)]);
+        let once = seen_at(&[(1, 0), (2, 7 * MB)]);
         assert_eq!(span.left(seconds(1), &once), Some(seconds(1)));
-        assert_eq!(span.left(seconds(2), &once), Some(seconds(10)));
-        assert_eq!(span.left(seconds(12), &once), None);
-        // Nothing at all ends sooner.
+        assert_eq!(span.left(seconds(2), &once), Some(seconds(9)));
+        assert_eq!(span.left(seconds(11), &once), None);
+        // All streams are waited for.
+        let mut span = Span {
+            streams: 2,
+            ..super::tests::span()
+        };
+        let one = seen_at(&[(2, 0), (4, 5 * MB), (6, 6 * MB), (10, 7 * MB)]);
+        assert_eq!(span.left(seconds(1), &one), Some(seconds(1)));
+        assert_eq!(span.left(seconds(2), &one), Some(seconds(9)));
         let mut span = super::tests::span();
         assert_eq!(span.left(seconds(11), &seen_at(&[])), None);
     }

@@ -11,6 +11,10 @@ use longhaul_proto::message::{Observation, StreamObservation, Tuning};
 /// Most samples of a trial: 10 a second for an hour.
 const MOST_SAMPLES: usize = 36_000;
 
+/// So many bytes of a stream are no data yet: its TLS and its opening, some kB, are
+/// acknowledged as data are. Once more as many are what the ends tell each other meanwhile.
+const OPENING_BYTES: u64 = 8 * 1024;
+
 /// What both ends saw at a time.
 #[derive(Clone, Debug)]
 struct Sample {
@@ -127,10 +131,17 @@ impl Seen {
         !self.samples.is_empty()
     }
 
-    /// Whether anything arrived.
+    /// Whether any data arrived.
     pub fn saw_data(&self) -> bool {
-        let streams = self.samples.iter().flat_map(|sample| &sample.streams);
-        streams.into_iter().any(|stream| stream.acknowledged > 0)
+        self.first_data(&self.totals()).is_some()
+    }
+
+    /// The first of the samples at which more was acknowledged than what opens streams.
+    fn first_data(&self, totals: &[Total]) -> Option<usize> {
+        totals.iter().position(|total| {
+            let opening = OPENING_BYTES.saturating_mul(total.streams + 1);
+            total.acknowledged > opening
+        })
     }
 
     /// The least round trip of any stream, in seconds.
@@ -141,11 +152,11 @@ impl Seen {
     }
 
     /// What it says; none where too little arrived: two samples of the second half,
-    /// counted from when the first bytes were acknowledged, are the least.
+    /// counted from when the first data were acknowledged, are the least.
     pub fn trial(&self, streams: u32) -> Option<Trial> {
         let last = self.samples.last()?;
         let totals = self.totals();
-        let first = totals.iter().position(|total| total.acknowledged > 0)?;
+        let first = self.first_data(&totals)?;
         let middle = f64::midpoint(self.samples[first].at, last.at);
         let half = self.samples.iter().position(|s| s.at >= middle)?;
         let (middle, end) = (totals.get(half)?, totals.last()?);
@@ -153,13 +164,13 @@ impl Seen {
         if span <= 0.0 {
             return None;
         }
-        let settled = (end.acknowledged - middle.acknowledged) as f64 / span;
+        // A far end sends its counts itself, and may send less than before.
+        let settled = end.acknowledged.saturating_sub(middle.acknowledged) as f64 / span;
         let late = || self.samples[half..].iter().flat_map(|s| &s.streams);
         let rtts: Vec<f64> = late().map(|s| f64::from(s.rtt) / 1e6).collect();
         let segment = late().map(|stream| stream.segment).max()?;
         let share = |part: fn(&StreamObservation) -> u64| {
-            let sum =
-                |of: fn(&StreamObservation) -> u64| -> u64 { last.streams.iter().map(of).sum() };
+            let sum = |of: fn(&StreamObservation) -> u64| total(last.streams.iter().map(of));
             sum(part) as f64 / sum(|stream| stream.busy).max(1) as f64
         };
         Some(Trial {
@@ -189,8 +200,9 @@ impl Seen {
                 known.insert((stream.stream, stream.path), counts);
             }
             Total {
-                acknowledged: known.values().map(|stream| stream.0).sum(),
-                retransmitted: known.values().map(|stream| stream.1).sum(),
+                streams: known.len() as u64,
+                acknowledged: total(known.values().map(|stream| stream.0)),
+                retransmitted: total(known.values().map(|stream| stream.1)),
             }
         });
         sums.collect()
@@ -207,9 +219,16 @@ impl Seen {
     }
 }
 
+/// Of all streams that there were until then.
 struct Total {
+    streams: u64,
     acknowledged: u64,
     retransmitted: u64,
+}
+
+/// A sum of what a far end says, which may be anything.
+fn total(counts: impl Iterator<Item = u64>) -> u64 {
+    counts.fold(0, u64::saturating_add)
 }
 
 /// One number of streams, once.
@@ -225,7 +244,7 @@ pub struct Trial {
     pub wall: Duration,
     /// The mean since then, with the ramp.
     pub bytes_per_second: f64,
-    /// The mean of the second half since the first bytes were acknowledged.
+    /// The mean of the second half since the first data were acknowledged.
     pub settled: f64,
     /// Segments sent again.
     pub retransmitted: u64,
@@ -246,7 +265,7 @@ pub struct Trial {
 impl Trial {
     /// The share of the segments that were sent again, 0 to 1.
     pub fn loss(&self) -> f64 {
-        let all = self.segments + self.retransmitted;
+        let all = self.segments.saturating_add(self.retransmitted);
         self.retransmitted as f64 / all.max(1) as f64
     }
 }
@@ -359,12 +378,57 @@ mod tests {
     }
 
     #[test]
+    fn what_opens_streams_is_no_data() {
+        // TLS and the opening are acknowledged, more of them a little later; then nothing
+        // for 1.5 s, then 1 MB in each tenth.
+        let late: Vec<(u64, u64)> = (1..=30)
+            .map(|tenths: u64| {
+                let opening = if tenths == 1 { 3_000 } else { 9_000 };
+                (tenths, opening + tenths.saturating_sub(15) * 1_000_000)
+            })
+            .collect();
+        let seen = seen_at(&late);
+        let trial = seen.trial(1).unwrap();
+        assert!((trial.settled - 10e6).abs() < 1.0, "{trial:?}");
+        assert!(seen.saw_data() && !seen_at(&late[..15]).saw_data());
+        assert_eq!(seen_at(&late[..15]).trial(1), None);
+        // Each of many streams has an opening of its own, seen before its end or not.
+        let many = |acknowledged| {
+            (0..64)
+                .map(|number| stream(number, acknowledged, 0))
+                .collect()
+        };
+        let (mut watcher, seen) = Watcher::new(64, None);
+        look(&mut watcher, 1, many(0));
+        look(&mut watcher, 2, many(5_000));
+        assert!(!seen.lock().unwrap().saw_data());
+        look(&mut watcher, 3, many(50_000));
+        assert!(seen.lock().unwrap().saw_data());
+    }
+
+    #[test]
+    fn counts_that_fall_or_are_absurd_are_survived() {
+        let fallen = [(1, 0), (2, 900_000), (3, 900_000), (4, 900_000), (5, 5)];
+        assert_eq!(seen_at(&fallen).trial(1).unwrap().settled, 0.0);
+        let (mut watcher, seen) = Watcher::new(2, None);
+        let most = |tenths| vec![stream(0, tenths, u64::MAX), stream(1, u64::MAX, u64::MAX)];
+        look(&mut watcher, 1, vec![stream(0, 0, 0), stream(1, 0, 0)]);
+        for tenths in 2..6 {
+            let mut streams = most(tenths);
+            streams.iter_mut().for_each(|stream| stream.busy = u64::MAX);
+            look(&mut watcher, tenths, streams);
+        }
+        let trial = seen.lock().unwrap().trial(2).unwrap();
+        assert!((0.0..=1.0).contains(&trial.loss()), "{trial:?}");
+    }
+
+    #[test]
     fn nothing_seen_is_no_trial() {
         assert_eq!(seen_at(&[(1, 0), (2, 0), (3, 0)]).trial(1), None);
-        assert_eq!(seen_at(&[(1, 0), (2, 7)]).trial(1), None);
+        assert_eq!(seen_at(&[(1, 0), (2, 700_000)]).trial(1), None);
         assert_eq!(Seen::default().trial(1), None);
         let (mut watcher, seen) = Watcher::new(1, None);
-        look(&mut watcher, 1, vec![stream(0, 5, 0)]);
+        look(&mut watcher, 1, vec![stream(0, 500_000, 0)]);
         assert_eq!(seen.lock().unwrap().trial(1), None);
     }
 }
