@@ -28,6 +28,10 @@ const LOOK_FOR: Duration = Duration::from_millis(1500);
 /// packet of these lost.
 pub const ROUND_TRIPS: u32 = 8;
 
+/// Where a direct way opens at all, it usually has within this and a few round
+/// trips.
+pub const USUALLY_OPENS_WITHIN: Duration = Duration::from_millis(250);
+
 /// How much earlier this end tries than it has the other one try: a stream
 /// from here is the usual one, and the other's tries are seen by firewalls.
 const HEAD_START: Duration = Duration::from_millis(250);

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::process::ExitStatus;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use longhaul_engine::net::candidates::interface_addresses;
@@ -24,7 +24,7 @@ use longhaul_proto::session::StreamId;
 use super::PROTECTION;
 use super::callbacks::Callbacks;
 use super::command::{FarSide, RELEASE, Start, ssh_words, start_of};
-use super::direct::{Direct, Way, candidates};
+use super::direct::{self, Direct, Way, candidates};
 use super::further::Further;
 use super::greeting::{CLIENT, Greeting, Line, MAXIMUM_ADDRESSES, REMOTE};
 use super::install;
@@ -62,6 +62,10 @@ const LONG_PATH: Duration = Duration::from_millis(15);
 /// How long a login may take at which nobody is asked; what takes longer is
 /// begun again where he can be.
 const SILENT_LOGIN: Duration = Duration::from_secs(30);
+
+/// Round trips within which a direct stream opens: TCP, TLS, and as many as the
+/// far side's machine may need for them.
+const USUAL_ROUND_TRIPS: u32 = 4;
 
 /// SSH connections on a long path: with 2 MiB each they fill 1 Gbit/s up to
 /// 130 ms.
@@ -391,9 +395,13 @@ impl Far {
         let most = most.min(opened.welcome.maximum_streams.max(1));
         let welcome = opened.welcome.clone();
         let transfer = Arc::downgrade(transfer);
+        prepare_further(beside, &transfer, opened.rtt, most as usize);
         Arc::new(move |id: StreamId, received, patience| {
             let stream = match direct.open(&transfer, patience) {
-                Ok(stream) => stream,
+                Ok(stream) => {
+                    further.abandon();
+                    stream
+                }
                 Err(error) => {
                     let Some(transfer) = transfer.upgrade() else {
                         return Err(DialError::Network(error));
@@ -404,6 +412,7 @@ impl Far {
                                 streams: Some(most),
                                 ..Flows::default()
                             });
+                            transfer.use_spare();
                             further.open(most as usize)?
                         }
                         // Nothing is left: whether the far side lives, ssh
@@ -496,6 +505,25 @@ impl Far {
             mortal: self.greeting.get()?.mortal,
         })
     }
+}
+
+/// Where no direct stream has opened soon, further ssh processes log in while
+/// the way is still looked for.
+fn prepare_further(beside: &Beside, transfer: &Weak<Transfer>, rtt: Duration, most: usize) {
+    let (direct, further) = (Arc::clone(&beside.direct), Arc::clone(&beside.further));
+    let transfer = Weak::clone(transfer);
+    // Without a thread they log in later.
+    let _ = std::thread::Builder::new()
+        .name("prepare".to_owned())
+        .spawn(move || {
+            std::thread::sleep(direct::USUALLY_OPENS_WITHIN + USUAL_ROUND_TRIPS * rtt);
+            let wanted = transfer
+                .upgrade()
+                .is_some_and(|transfer| !transfer.is_done());
+            if wanted && direct.way() == Way::Unknown {
+                further.prepare(most);
+            }
+        });
 }
 
 /// Joins a session with a stream.

@@ -2,7 +2,7 @@
 //! connection of its own, so that one connection's window is not the limit.
 //! Nobody is asked for anything; a host that wants a password has one channel.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use longhaul_engine::net::Stream;
@@ -37,6 +37,11 @@ pub struct Further {
 #[derive(Default)]
 struct State {
     logging_in: usize,
+    /// Those that are logged in for whoever asks next; none are kept ready any
+    /// more once a better way is known. A stream goes before its process, which
+    /// ends with it.
+    ready: Vec<(Stream, SshProcess)>,
+    abandoned: bool,
     /// Those that carry something, or did.
     running: Vec<SshProcess>,
     /// Most of them at once.
@@ -67,29 +72,85 @@ impl Further {
         (state.most, state.refused.clone())
     }
 
+    /// Logs in so many times in the background, of at most so many in all, so
+    /// that [`Further::open`] finds some at once: a login takes a dozen round
+    /// trips, as long as direct ways are looked for.
+    pub fn prepare(self: &Arc<Further>, most: usize) {
+        for _ in 0..LOGINS_AT_ONCE.min(most) {
+            let further = Arc::clone(self);
+            // Without it the login is made when it is needed.
+            let _ = std::thread::Builder::new()
+                .name("log in".to_owned())
+                .spawn(move || further.make_ready(most));
+        }
+    }
+
+    fn make_ready(&self, most: usize) {
+        if self.lock().abandoned || self.enter(most, false).is_err() {
+            return;
+        }
+        let opened = self.log_in();
+        let unwanted = {
+            let mut state = self.leave(&opened);
+            match opened {
+                Ok(opened) if !state.abandoned => {
+                    state.ready.push(opened);
+                    None
+                }
+                other => Some(other),
+            }
+        };
+        // Ending a process takes a moment.
+        drop(unwanted);
+    }
+
+    /// A better way is known: nothing is kept ready.
+    pub fn abandon(&self) {
+        let ready = {
+            let mut state = self.lock();
+            state.abandoned = true;
+            std::mem::take(&mut state.ready)
+        };
+        if !ready.is_empty() {
+            // Nobody waits for their end.
+            let _ = std::thread::Builder::new()
+                .name("log out".to_owned())
+                .spawn(move || drop(ready));
+        }
+    }
+
+    /// A login has ended.
+    fn leave(&self, opened: &Result<(Stream, SshProcess), DialError>) -> MutexGuard<'_, State> {
+        let mut state = self.lock();
+        state.logging_in -= 1;
+        if let Err(DialError::Refused(text)) = opened {
+            state.refused = Some(text.clone());
+        }
+        self.changed.notify_all();
+        state
+    }
+
     /// One more, of at most so many.
     ///
     /// # Errors
     ///
     /// Refused where there can be no more, else to be tried again.
     pub fn open(&self, most: usize) -> Result<Stream, DialError> {
-        self.enter(most)?;
-        let opened = self.log_in();
-        let mut state = self.lock();
-        state.logging_in -= 1;
-        self.changed.notify_all();
-        match opened {
-            Ok((process, stream)) => {
+        let (ready, mut state) = match self.enter(most, true)? {
+            Some(ready) => (Ok(ready), self.lock()),
+            None => {
+                let opened = self.log_in();
+                let state = self.leave(&opened);
+                (opened, state)
+            }
+        };
+        match ready {
+            Ok((stream, process)) => {
                 state.running.push(process);
                 state.most = state.most.max(state.running.len());
                 Ok(stream)
             }
-            Err(error) => {
-                if let DialError::Refused(text) = &error {
-                    state.refused = Some(text.clone());
-                }
-                Err(error)
-            }
+            Err(error) => Err(error),
         }
     }
 
@@ -106,27 +167,36 @@ impl Further {
         })
     }
 
-    /// Waits until a login may begin.
-    fn enter(&self, most: usize) -> Result<(), DialError> {
+    /// Waits until a login may begin; gives one that is ready, if it is wanted,
+    /// instead.
+    fn enter(
+        &self,
+        most: usize,
+        takes_ready: bool,
+    ) -> Result<Option<(Stream, SshProcess)>, DialError> {
         let mut state = self.lock();
         loop {
             state.running.retain(|process| !process.has_ended());
+            state.ready.retain(|(_, process)| !process.has_ended());
+            if takes_ready && let Some(ready) = state.ready.pop() {
+                return Ok(Some(ready));
+            }
             if let Some(text) = &state.refused {
                 return Err(DialError::Refused(text.clone()));
             }
-            if state.running.len() + state.logging_in >= most {
+            if state.running.len() + state.ready.len() + state.logging_in >= most {
                 return Err(DialError::Network("there are as many as help".to_owned()));
             }
             if state.logging_in < LOGINS_AT_ONCE {
                 state.logging_in += 1;
-                return Ok(());
+                return Ok(None);
             }
             let waited = self.changed.wait(state);
             state = waited.unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    fn log_in(&self) -> Result<(SshProcess, Stream), DialError> {
+    fn log_in(&self) -> Result<(Stream, SshProcess), DialError> {
         let network = |error: std::io::Error| DialError::Network(error.to_string());
         let Some(channel) = &self.channel else {
             let text = "the far side takes no further channels";
@@ -140,7 +210,7 @@ impl Further {
         match await_greeting(&channel, REMOTE) {
             Ok(Line::Greeting(_)) => {
                 channel.set_read_timeout(None).map_err(network)?;
-                Ok((process, clear::over_local(channel, PROTECTION)))
+                Ok((clear::over_local(channel, PROTECTION), process))
             }
             _ => {
                 drop(channel);

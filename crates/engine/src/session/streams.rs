@@ -190,6 +190,21 @@ impl Transfer {
         self.attach_as(stream, StreamId(0), false, 0, true)
     }
 
+    /// There will be no better streams: the first one takes blocks as all do.
+    pub fn use_spare(&self) {
+        let mut shared = self.lock();
+        let Shared {
+            streams, machine, ..
+        } = &mut *shared;
+        for (id, slot) in streams.iter_mut().filter(|(_, slot)| slot.spare) {
+            slot.spare = false;
+            if let Machine::Sending(sender) = machine {
+                sender.handle_reserve(*id, false);
+            }
+        }
+        shared.wake_writers();
+    }
+
     fn attach_as(
         self: &Arc<Transfer>,
         stream: Stream,
