@@ -211,11 +211,14 @@ fn several_ssh_carry_the_data_where_nothing_opens() {
     there_and_back(&sshd);
     // Endless, so that it is not done before the second connection is there.
     let mut command = sshd.command("cp");
-    command.args(["--json", "zero:1TB", "dtn:null:"]);
+    command.args(["--json", "--mptcp", "zero:1TB", "dtn:null:"]);
     let running = Running::start(&mut command);
     assert!(running.event(|event| has_streams(event, 2)).is_some());
     running.signal(Signal::INT);
-    assert_eq!(running.wait().expect(130).summary()["route"], "ssh");
+    let finished = running.wait().expect(130);
+    assert_eq!(finished.summary()["route"], "ssh");
+    let told = finished.errors.matches("--mptcp: no stream opens").count();
+    assert_eq!(told, 1, "{}", finished.errors);
 }
 
 /// A progress event with so many live streams or more.

@@ -228,6 +228,7 @@ pub struct Transfer {
     caller: Mutex<Option<Caller>>,
     limits: HostLimits,
     pacing: Pacing,
+    /// Locked before `shared`, where both are.
     paths: Mutex<paths::Paths>,
 }
 
@@ -254,7 +255,6 @@ pub(crate) struct Shared {
     most_streams: usize,
     /// The session is over and this end's flows have stopped.
     left: bool,
-    retransmitted: u64,
     /// Streams on which damage was noticed, one after the other.
     damage: Damage,
     /// Opens streams, where this end does.
@@ -354,7 +354,6 @@ impl Transfer {
             done: None,
             most_streams: 0,
             left: false,
-            retransmitted: 0,
             damage: Damage::default(),
             dialer: None,
             next_stream: 0,

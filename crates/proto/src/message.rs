@@ -455,7 +455,7 @@ pub struct StreamObservation {
     #[n(11)]
     pub send_window: u64,
     /// Which of the observing end's paths (pairs of addresses) this is of. A
-    /// stream over several is told of once for each.
+    /// stream over several is told of once for each, with counts that never fall.
     #[n(12)]
     #[cbor(default)]
     pub path: u32,

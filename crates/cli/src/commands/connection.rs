@@ -507,7 +507,7 @@ pub fn single_path(host: &dyn std::fmt::Display) -> String {
         ),
         false => format!(
             "--mptcp: this host's kernel has no Multipath TCP, so that the streams to {host} are \
-             plain TCP: set net.mptcp.enabled=1 here, or leave --mptcp out"
+             plain TCP: set net.mptcp.enabled=1 here (Linux 6.5 or later), or leave --mptcp out"
         ),
     }
 }

@@ -43,6 +43,11 @@ const FAILURES: u32 = 8;
 const INWARD_IS_SINGLE: &str = "--mptcp: the far side connects to this host, which it does with \
     plain TCP: let connections from here to its ports (--ports) through, or leave --mptcp out";
 
+/// What is said where nothing but ssh connects and several paths were asked for.
+const SSH_IS_SINGLE: &str = "--mptcp: no stream opens beside ssh, so that everything goes through \
+    ssh's own connections, which are plain TCP: let connections from here to the far side's ports \
+    (--ports) through, or leave --mptcp out";
+
 /// Which way streams open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Way {
@@ -128,6 +133,12 @@ impl Direct {
             // A far side that is done answers nobody any more.
             let done = transfer.upgrade().is_none_or(|transfer| transfer.is_done());
             if stream.is_some() || !done {
+                // Between two far sides nothing goes through ssh instead. It is
+                // said once: no way is looked for again.
+                let ssh_alone = matches!(found, Way::Closed(_)) && self.start.is_some();
+                if ssh_alone && self.tcp.multipath {
+                    say(SSH_IS_SINGLE);
+                }
                 self.set(found);
             }
             return stream.ok_or_else(|| "no direct stream opens".to_owned());

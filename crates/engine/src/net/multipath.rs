@@ -42,9 +42,12 @@ const LOCAL_AT: usize = 8;
 const PEER_AT: usize = LOCAL_AT + ADDRESS_BYTES;
 const SUBFLOW_BYTES: usize = PEER_AT + ADDRESS_BYTES;
 
-/// Whether this host's kernel does it (`net.mptcp.enabled`).
+/// Whether this host's kernel does it (`net.mptcp.enabled`) and tells of each path
+/// (Linux 6.5): where it shows the first one alone, a stream would be taken for
+/// one that stands still while its other paths carry it.
 pub fn is_available() -> bool {
-    Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP)).is_ok()
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP));
+    socket.is_ok_and(|socket| subflows(&socket.into()).is_ok())
 }
 
 /// Whether a connection really has it: the other end agreed.
@@ -219,6 +222,21 @@ mod tests {
         assert_eq!(tcp::congestion(&client).unwrap(), "reno");
         // A pace is refused; whoever sets one goes on without.
         assert!(tcp::set_pace(&client, Some(1)).is_err());
+    }
+
+    #[test]
+    fn it_is_available_where_the_kernel_tells_of_paths() {
+        let plain = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        assert!(subflows(&plain.into()).is_err());
+        let read = |name: &str| std::fs::read_to_string(format!("/proc/sys/{name}"));
+        let on = read("net/mptcp/enabled").is_ok_and(|text| text.trim() == "1");
+        let release = read("kernel/osrelease").unwrap();
+        let numbers: Vec<u32> = release
+            .split(|c: char| !c.is_ascii_digit())
+            .map_while(|part| part.parse().ok())
+            .take(2)
+            .collect();
+        assert_eq!(is_available(), on && numbers >= vec![6, 5], "{release}");
     }
 
     #[test]

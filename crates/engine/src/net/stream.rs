@@ -7,8 +7,8 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use longhaul_units::ByteCount;
@@ -17,6 +17,7 @@ use super::identity::Fingerprint;
 use super::multipath::{self, Subflow};
 use super::tcp;
 use super::tcp_info::TcpInfo;
+use crate::queue::lock;
 
 /// The half that receives.
 pub trait StreamReader: Send {
@@ -112,29 +113,46 @@ impl StreamHandle {
     }
 
     /// Each path of the stream by itself; one of plain TCP, none on a local pair.
+    /// A stream of several that fell back to TCP goes on as the first of them, as
+    /// its counts do.
     pub fn paths(&self) -> Vec<Subflow> {
         self.subflows().unwrap_or_else(|| {
+            let first = lock(&self.wire.last_subflows).first().copied();
             let plain = || {
-                Some(Subflow {
-                    number: 0,
-                    local: self.wire.local?,
-                    peer: self.wire.peer?,
-                    info: self.tcp_info()?,
+                let info = TcpInfo::of(self.wire.socket.tcp()?).ok()?;
+                Some(match first {
+                    Some(first) => Subflow { info, ..first },
+                    None => Subflow {
+                        number: 0,
+                        local: self.wire.local?,
+                        peer: self.wire.peer?,
+                        info,
+                    },
                 })
             };
             plain().into_iter().collect()
         })
     }
 
-    /// Whether the kernels may spread it over several paths.
+    /// Whether the kernels may spread it over several paths. One that may falls
+    /// back to TCP where something on the way changes what it sends.
     pub fn is_multipath(&self) -> bool {
-        self.wire.multipath
+        let socket = self.wire.socket.tcp();
+        self.wire.multipath && socket.is_some_and(multipath::is_multipath)
     }
 
-    /// None of a stream without, or whose kernel is too old to tell.
+    /// None of a stream without, be it since a moment ago. Where the kernel
+    /// does not tell for once, what it told last.
     fn subflows(&self) -> Option<Vec<Subflow>> {
         let socket = self.wire.socket.tcp().filter(|_| self.wire.multipath)?;
-        multipath::subflows(socket).ok()
+        let found = multipath::subflows(socket).ok();
+        let mut last = lock(&self.wire.last_subflows);
+        match &found {
+            Some(found) if !found.is_empty() => last.clone_from(found),
+            None if !last.is_empty() && self.is_multipath() => return Some(last.clone()),
+            Some(_) | None => {}
+        }
+        found
     }
 
     /// The other end's address; none on a local pair.
@@ -273,7 +291,10 @@ pub(super) struct Wire {
     socket: Socket,
     peer: Option<SocketAddr>,
     local: Option<SocketAddr>,
+    /// It was one of several paths when it began.
     multipath: bool,
+    /// What was seen when last any were.
+    last_subflows: Mutex<Vec<Subflow>>,
     peer_fingerprint: Option<Fingerprint>,
     protection: &'static str,
     read: AtomicU64,
@@ -293,6 +314,7 @@ impl Wire {
             peer: tcp.and_then(|s| s.peer_addr().ok()),
             local: tcp.and_then(|s| s.local_addr().ok()),
             multipath: tcp.is_some_and(multipath::is_multipath),
+            last_subflows: Mutex::default(),
             socket,
             peer_fingerprint,
             protection,
@@ -384,4 +406,34 @@ pub(super) fn set_socket_timeouts(socket: &TcpStream, span: Option<Duration>) ->
     let span = span.map(|s| s.max(Duration::from_micros(1)));
     socket.set_read_timeout(span)?;
     socket.set_write_timeout(span)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_that_fell_back_goes_on_as_its_first_path() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let before = Subflow {
+            number: 7,
+            local: "10.0.0.1:1".parse().unwrap(),
+            peer: "10.0.0.2:2".parse().unwrap(),
+            info: TcpInfo::together([]),
+        };
+        let mut wire = Wire::new(Socket::Tcp(socket), None, "clear");
+        // The kernel tells of no path of it, as of one that fell back.
+        let inner = Arc::get_mut(&mut wire).unwrap();
+        inner.multipath = true;
+        inner.last_subflows = Mutex::new(vec![before]);
+        let handle = StreamHandle::new(&wire);
+        assert!(!handle.is_multipath());
+        let [path] = handle.paths()[..] else {
+            panic!("{:?}", handle.paths());
+        };
+        assert_eq!((path.number, path.local), (7, before.local));
+        assert!(path.info.rtt > Duration::ZERO);
+        assert_eq!(handle.tcp_info().unwrap().timeouts, 0);
+    }
 }

@@ -287,21 +287,34 @@ fn attempt(address: SocketAddr, deadline: Instant, options: TcpOptions, results:
         .spawn(body);
 }
 
-/// With Multipath TCP where that was asked for and both ends have it. Where the
-/// other end has not, the connection is made again: a socket that fell back has
-/// neither a pace nor a user timeout.
+/// With Multipath TCP where that was asked for and both ends have it.
 fn connect_one(
     address: SocketAddr,
     deadline: Instant,
     options: &TcpOptions,
 ) -> io::Result<TcpStream> {
+    let connect = |protocol, until| connect_as(protocol, address, until, options);
     if options.multipath && multipath::is_available() {
-        let socket = connect_as(Protocol::MPTCP, address, deadline, options)?;
-        if multipath::is_multipath(&socket) {
-            return Ok(socket);
-        }
+        multipath_or_plain(deadline, connect, multipath::is_multipath)
+    } else {
+        connect(Protocol::TCP, deadline)
     }
-    connect_as(Protocol::TCP, address, deadline, options)
+}
+
+/// Where the other end has no Multipath TCP, the connection is made again: a
+/// socket that fell back has neither a pace nor a user timeout. So it is where
+/// the attempt fails, whatever the cause: some firewalls drop what they do not
+/// know, and so that one does not eat the whole time, it has half of it.
+fn multipath_or_plain<S>(
+    deadline: Instant,
+    connect: impl Fn(Protocol, Instant) -> io::Result<S>,
+    agreed: impl Fn(&S) -> bool,
+) -> io::Result<S> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    match connect(Protocol::MPTCP, deadline - left / 2) {
+        Ok(socket) if agreed(&socket) => Ok(socket),
+        Ok(_) | Err(_) => connect(Protocol::TCP, deadline),
+    }
 }
 
 fn connect_as(
@@ -336,28 +349,45 @@ fn set_buffers(socket: &Socket, options: &TcpOptions) -> io::Result<()> {
 }
 
 /// Sets the options on a connection that [`listen`]'s listener accepted.
-/// ([`connect`] has done so already.)
+/// ([`connect`] has done so already.) Of those that the kernel does not know on
+/// a multipath socket the connection goes without: Linux has learnt them there
+/// one by one (`TCP_NODELAY` with 5.17, `TCP_NOTSENT_LOWAT` with 6.9,
+/// `TCP_KEEPIDLE` with 6.11), and silence ends a stream all the same.
 ///
 /// # Errors
 ///
 /// What the kernel says.
 pub fn prepare(socket: &TcpStream, options: &TcpOptions) -> io::Result<()> {
-    socket.set_nodelay(true)?;
     let reference = SockRef::from(socket);
     let second = Duration::from_secs(1);
-    let keepalive = TcpKeepalive::new()
-        .with_time(options.keepalive.max(second))
-        .with_interval((options.keepalive / 3).max(second))
-        .with_retries(3);
-    reference.set_tcp_keepalive(&keepalive)?;
-    // With several paths the kernel has none; silence ends a stream all the same.
-    if !multipath::asked(socket) {
-        reference.set_tcp_user_timeout(Some(options.user_timeout))?;
+    let known = |result| known_or_done_without(socket, result);
+    known(socket.set_nodelay(true))?;
+    // One by one: where one is refused, the others are set.
+    for keepalive in [
+        TcpKeepalive::new().with_time(options.keepalive.max(second)),
+        TcpKeepalive::new().with_interval((options.keepalive / 3).max(second)),
+        TcpKeepalive::new().with_retries(3),
+    ] {
+        known(reference.set_tcp_keepalive(&keepalive))?;
     }
+    known(reference.set_tcp_user_timeout(Some(options.user_timeout)))?;
     if let Some(bytes) = options.unsent_limit {
-        set_unsent_limit(socket, bytes)?;
+        known(set_unsent_limit(socket, bytes))?;
     }
     Ok(())
+}
+
+/// What setting an option brought; that a multipath socket has it not is no
+/// failure.
+fn known_or_done_without(socket: &TcpStream, result: io::Result<()>) -> io::Result<()> {
+    let is_unknown = |error: &io::Error| {
+        let number = error.raw_os_error();
+        matches!(number, Some(libc::ENOPROTOOPT | libc::EOPNOTSUPP))
+    };
+    match result {
+        Err(error) if is_unknown(&error) && multipath::asked(socket) => Ok(()),
+        other => other,
+    }
 }
 
 /// An address cannot be listened on.
@@ -392,7 +422,7 @@ pub enum ListenError {
 const BACKLOG: i32 = 1024;
 
 /// Listens. On `[::]` it takes IPv4 as well, and Multipath TCP wherever the kernel
-/// can: whoever connects without gets the very socket of a plain listener.
+/// can and tells of its paths: whoever connects without gets the very socket of a plain listener.
 ///
 /// # Errors
 ///
@@ -406,8 +436,11 @@ pub fn listen(address: SocketAddr, options: &TcpOptions) -> Result<TcpListener, 
 }
 
 fn listen_socket(address: SocketAddr, options: &TcpOptions) -> io::Result<TcpListener> {
-    listen_as(Protocol::MPTCP, address, options)
-        .or_else(|_| listen_as(Protocol::TCP, address, options))
+    let multipath = match multipath::is_available() {
+        true => listen_as(Protocol::MPTCP, address, options),
+        false => Err(io::ErrorKind::Unsupported.into()),
+    };
+    multipath.or_else(|_| listen_as(Protocol::TCP, address, options))
 }
 
 fn listen_as(
@@ -577,6 +610,56 @@ mod tests {
         set_congestion(&socket, "reno").unwrap();
         assert_eq!(congestion(&socket).unwrap(), "reno");
         assert!(set_congestion(&socket, "no-such").is_err());
+    }
+
+    #[test]
+    fn whatever_becomes_of_multipath_plain_tcp_is_tried() {
+        let error = |number| Err(io::Error::from_raw_os_error(number));
+        let deadline = Instant::now() + Duration::from_secs(60);
+        for found in [Ok(1), error(libc::EOPNOTSUPP), error(libc::ETIMEDOUT)] {
+            let found = std::cell::Cell::new(Some(found));
+            let tried = std::cell::RefCell::new(Vec::new());
+            let connect = |protocol, until| {
+                tried.borrow_mut().push((protocol, until));
+                found.take().unwrap_or(Ok(2))
+            };
+            // The first one fell back, or failed.
+            let socket = multipath_or_plain(deadline, connect, |_| false).unwrap();
+            let [(first, half), (second, whole)] = tried.borrow()[..] else {
+                panic!("{tried:?}");
+            };
+            assert_eq!((first, second), (Protocol::MPTCP, Protocol::TCP));
+            let left = deadline - Instant::now();
+            assert!(half < deadline && deadline - half >= left / 2);
+            assert_eq!((socket, whole), (2, deadline));
+        }
+        let agreed = |protocol, _| Ok(protocol);
+        let kept = multipath_or_plain(deadline, agreed, |_| true).unwrap();
+        assert_eq!(kept, Protocol::MPTCP);
+    }
+
+    #[test]
+    fn an_option_that_multipath_has_not_costs_no_connection() {
+        let socket = |protocol| {
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(protocol)).unwrap();
+            TcpStream::from(socket)
+        };
+        let set = |socket: &TcpStream, number| {
+            let refused = Err(io::Error::from_raw_os_error(number));
+            known_or_done_without(socket, refused)
+        };
+        let plain = socket(Protocol::TCP);
+        assert!(set(&plain, libc::EOPNOTSUPP).is_err());
+        if !multipath::is_available() {
+            println!("skipped: this kernel does no Multipath TCP");
+            return;
+        }
+        let multipath = socket(Protocol::MPTCP);
+        assert!(set(&multipath, libc::EOPNOTSUPP).is_ok());
+        assert!(set(&multipath, libc::ENOPROTOOPT).is_ok());
+        assert!(set(&multipath, libc::EINVAL).is_err());
+        // No kernel so far knows the user timeout there.
+        prepare(&multipath, &TcpOptions::default()).unwrap();
     }
 
     #[test]

@@ -9,12 +9,12 @@ use longhaul_proto::message::{Farewell, Flows, Message, Observation, StreamObser
 use longhaul_proto::session::{Life, StreamId};
 use longhaul_units::Moment;
 
+use super::paths::OnPath;
 use super::{Machine, Shared, Side, Transfer};
 use crate::flows::LayerUse;
 use crate::net::StreamHandle;
 use crate::net::host_limits::HostLimits;
 use crate::net::multipath::Subflow;
-use crate::net::tcp_info::TcpInfo;
 
 /// How often an end says what it sees: whoever steers at the other end learns
 /// of windows only so.
@@ -60,7 +60,8 @@ impl Transfer {
         let handles = self.handles();
         let first = handles.first().map(|(_, handle)| handle.congestion());
         let congestion = first.and_then(Result::ok).unwrap_or_default();
-        let streams = self.look_at_paths(&handles);
+        let streams = self.look_at_paths();
+        let streams = streams.iter().map(observe_path).collect();
         let known = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let layers = self.layers().into_iter().filter_map(|layer| {
             let number = LAYERS.iter().position(|name| *name == layer.layer)?;
@@ -87,19 +88,23 @@ impl Transfer {
         }
     }
 
-    /// What the kernel tells of each path of each stream.
-    fn look_at_paths(&self, handles: &[(StreamId, StreamHandle)]) -> Vec<StreamObservation> {
-        let streams: Vec<(StreamId, Vec<Subflow>)> = handles
+    /// What the kernel tells of each path of each stream. The paths are locked
+    /// from before it is asked, never the other way round: another thread's older
+    /// answer, taken for the newer one, would have streams end and begin again.
+    fn look_at_paths(&self) -> Vec<OnPath> {
+        let mut paths = crate::queue::lock(&self.paths);
+        let streams: Vec<(StreamId, Vec<Subflow>)> = self
+            .handles()
             .iter()
             .map(|(id, handle)| (*id, handle.paths()))
             .collect();
-        let numbers = crate::queue::lock(&self.paths).handle_look(&streams);
-        let observed = streams.iter().zip(numbers);
-        let observed = observed.flat_map(|((id, subflows), numbers)| {
-            let subflows = subflows.iter().zip(numbers);
-            subflows.map(|(subflow, path)| observe_path(&subflow.info, *id, path))
-        });
-        observed.collect()
+        paths.handle_look(&streams)
+    }
+
+    /// What the kernel tells of a stream that ended and is still among the others.
+    pub(super) fn look_for_the_last_time(&self, id: StreamId, handle: &StreamHandle) {
+        let mut paths = crate::queue::lock(&self.paths);
+        paths.handle_last_look(id, &handle.paths());
     }
 
     /// The paths that this end's streams took, and what each carried as of the
@@ -174,14 +179,10 @@ impl Transfer {
 
     /// What is known of the other end, by its own word, and of the streams.
     pub(super) fn seen(&self) -> Seen {
+        self.look_at_paths();
+        let own = crate::queue::lock(&self.paths).retransmitted();
         let shared = self.lock();
         let at = Moment(shared.peer.at);
-        let own: u64 = shared
-            .streams
-            .values()
-            .filter_map(|slot| slot.handle().tcp_info())
-            .map(|info| u64::from(info.retransmitted_segments))
-            .sum();
         let peer: u64 = shared
             .peer
             .streams
@@ -205,7 +206,7 @@ impl Transfer {
             });
         Seen {
             streams: shared.streams.len(),
-            retransmitted: own + peer + shared.retransmitted,
+            retransmitted: own + peer,
             layers: layers.collect(),
             elapsed: at - Moment(0),
             known_entries: shared.peer.known_entries,
@@ -337,23 +338,24 @@ fn cores() -> u32 {
 }
 
 /// What the kernel tells of a stream on one of its paths.
-fn observe_path(info: &TcpInfo, id: StreamId, path: u32) -> StreamObservation {
+fn observe_path(look: &OnPath) -> StreamObservation {
+    let (info, counts) = (&look.info, look.counts);
     let micros = |span: Duration| u32::try_from(span.as_micros()).unwrap_or(u32::MAX);
     let long = |span: Option<Duration>| span.unwrap_or_default().as_micros() as u64;
     StreamObservation {
-        stream: id.0,
+        stream: look.stream.0,
         rtt: micros(info.rtt),
         window: u64::from(info.congestion_window_segments) * info.send_segment.0,
-        retransmitted: u64::from(info.retransmitted_segments),
-        acknowledged: info.acknowledged.unwrap_or_default().0,
-        received: info.received.unwrap_or_default().0,
+        retransmitted: counts.retransmitted,
+        acknowledged: counts.acknowledged,
+        received: counts.received,
         minimum_rtt: micros(info.minimum_rtt.unwrap_or(info.rtt)),
         segment: u32::try_from(info.send_segment.0).unwrap_or(u32::MAX),
         busy: long(info.busy),
         window_limited: long(info.window_limited),
         buffer_limited: long(info.buffer_limited),
         send_window: info.send_window.unwrap_or_default().0,
-        path,
+        path: look.path,
     }
 }
 

@@ -2,7 +2,7 @@
 //! here, one from there. Several local addresses make several, and so does
 //! Multipath TCP within each stream.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use longhaul_units::ByteCount;
 
 use crate::net::StreamHandle;
 use crate::net::multipath::Subflow;
+use crate::net::tcp_info::TcpInfo;
 
 /// More paths than these are taken for the last one: no host has so many.
 const MAXIMUM_PATHS: usize = 64;
@@ -41,12 +42,15 @@ pub struct PathUse {
     pub window: ByteCount,
 }
 
-/// Counts of one stream on one path.
-#[derive(Clone, Copy, Debug, Default)]
-struct Counts {
-    acknowledged: u64,
-    received: u64,
-    retransmitted: u64,
+/// Counts of a subflow, or of several.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    /// Bytes that the other end acknowledged.
+    pub acknowledged: u64,
+    /// Bytes received.
+    pub received: u64,
+    /// Segments sent again.
+    pub retransmitted: u64,
 }
 
 impl Counts {
@@ -65,47 +69,85 @@ impl Counts {
     }
 }
 
+/// A stream on one of its paths, at one look. Two subflows may join the same
+/// addresses, by different ports: they are one here.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct OnPath {
+    /// Which stream.
+    pub stream: StreamId,
+    /// Which path.
+    pub path: u32,
+    /// What the kernel tells of the subflows that are there.
+    pub info: TcpInfo,
+    /// What all have counted that the stream ever had there: they never fall,
+    /// whatever becomes of a subflow.
+    pub counts: Counts,
+}
+
 /// All of them.
 #[derive(Debug, Default)]
 pub(super) struct Paths {
     known: Vec<PathUse>,
     /// Of streams that are gone.
     gone: Vec<Counts>,
+    /// Of subflows that are gone, of streams that live, by stream and path.
+    ended: BTreeMap<(StreamId, usize), Counts>,
     /// Of those that live, with the path: by stream and the kernel's number.
     live: BTreeMap<(StreamId, u32), (usize, Counts)>,
 }
 
 impl Paths {
-    /// Takes what the kernel tells of all streams now; says of each of its
-    /// subflows, in the same order, which path it is.
-    pub fn handle_look(&mut self, streams: &[(StreamId, Vec<Subflow>)]) -> Vec<Vec<u32>> {
+    /// Takes what the kernel tells of all streams now; says what that is of each
+    /// stream on each of its paths. What was asked for earlier must be handed in
+    /// earlier.
+    pub fn handle_look(&mut self, streams: &[(StreamId, Vec<Subflow>)]) -> Vec<OnPath> {
         let mut before = std::mem::take(&mut self.live);
-        let mut now: BTreeMap<usize, Vec<&Subflow>> = BTreeMap::new();
-        let mut numbers = Vec::new();
+        let mut places: BTreeMap<(StreamId, usize), Vec<&Subflow>> = BTreeMap::new();
         for (stream, subflows) in streams {
-            let mut of_stream = Vec::new();
             for subflow in subflows {
-                let path = self.number(ends(subflow));
-                let counts = Counts::of(subflow);
                 before.remove(&(*stream, subflow.number));
-                self.live.insert((*stream, subflow.number), (path, counts));
-                now.entry(path).or_default().push(subflow);
-                of_stream.push(path as u32);
+                let path = self.count(*stream, subflow);
+                places.entry((*stream, path)).or_default().push(subflow);
             }
-            numbers.push(of_stream);
         }
-        for (path, counts) in before.into_values() {
-            self.gone[path].add(counts);
+        for ((stream, _), (path, counts)) in before {
+            self.ended.entry((stream, path)).or_default().add(counts);
         }
-        for (path, subflows) in now {
-            self.known[path].note(&subflows);
+        self.forget_all_but(&streams.iter().map(|(stream, _)| *stream).collect());
+        let looks = places.iter().map(|(&(stream, path), subflows)| OnPath {
+            stream,
+            path: path as u32,
+            info: on_one_path(subflows),
+            counts: self.counts(stream, path),
+        });
+        let looks: Vec<OnPath> = looks.collect();
+        let mut by_path: BTreeMap<u32, Vec<&TcpInfo>> = BTreeMap::new();
+        for look in &looks {
+            by_path.entry(look.path).or_default().push(&look.info);
         }
-        numbers
+        for (path, infos) in by_path {
+            self.known[path as usize].note(&infos);
+        }
+        looks
+    }
+
+    /// Takes the last that the kernel tells of a stream that ended. Of several
+    /// paths it tells nothing more: then what was last seen of them holds.
+    pub fn handle_last_look(&mut self, stream: StreamId, subflows: &[Subflow]) {
+        for subflow in subflows {
+            let path = self.count(stream, subflow);
+            if self.known[path].streams == 0 {
+                self.known[path].note(&[&subflow.info]);
+            }
+        }
     }
 
     /// What each carried so far.
     pub fn list(&self) -> Vec<PathUse> {
         let mut counts = self.gone.clone();
+        for ((_, path), ended) in &self.ended {
+            counts[*path].add(*ended);
+        }
         for (path, live) in self.live.values() {
             counts[*path].add(*live);
         }
@@ -117,6 +159,42 @@ impl Paths {
             ..path.clone()
         });
         list.collect()
+    }
+
+    /// Segments sent again on all of them.
+    pub fn retransmitted(&self) -> u64 {
+        self.list().iter().map(|path| path.retransmitted).sum()
+    }
+
+    /// Notes what a subflow counted; says which path it is.
+    fn count(&mut self, stream: StreamId, subflow: &Subflow) -> usize {
+        let path = self.number(ends(subflow));
+        let counted = (path, Counts::of(subflow));
+        self.live.insert((stream, subflow.number), counted);
+        path
+    }
+
+    /// What a stream counted on a path, of subflows gone and living.
+    fn counts(&self, stream: StreamId, path: usize) -> Counts {
+        let ended = self.ended.get(&(stream, path)).copied();
+        let live = self.live.range((stream, 0)..=(stream, u32::MAX));
+        let live = live.filter(|(_, counted)| counted.0 == path);
+        let mut counts = ended.unwrap_or_default();
+        for (_, (_, live)) in live {
+            counts.add(*live);
+        }
+        counts
+    }
+
+    fn forget_all_but(&mut self, streams: &BTreeSet<StreamId>) {
+        let gone = &mut self.gone;
+        self.ended.retain(|(stream, path), counts| {
+            let lives = streams.contains(stream);
+            if !lives {
+                gone[*path].add(*counts);
+            }
+            lives
+        });
     }
 
     fn number(&mut self, (local, peer): Ends) -> usize {
@@ -143,16 +221,27 @@ impl Paths {
 }
 
 impl PathUse {
-    fn note(&mut self, subflows: &[&Subflow]) {
-        let infos = || subflows.iter().map(|subflow| subflow.info);
-        self.streams = self.streams.max(subflows.len());
-        self.rtt = infos().map(|info| info.rtt).max().unwrap_or_default();
-        let least = infos().filter_map(|info| info.minimum_rtt);
+    /// Takes what is seen of each of its streams.
+    fn note(&mut self, infos: &[&TcpInfo]) {
+        self.streams = self.streams.max(infos.len());
+        let longest = infos.iter().map(|info| info.rtt).max();
+        self.rtt = longest.unwrap_or_default();
+        let least = infos.iter().filter_map(|info| info.minimum_rtt);
         self.minimum_rtt = least.chain(self.minimum_rtt).min();
-        let window = infos()
+        let window = infos
+            .iter()
             .map(|info| u64::from(info.congestion_window_segments) * info.send_segment.0)
             .sum();
         self.window = ByteCount(window);
+    }
+}
+
+/// What a stream's subflows on one path are together.
+fn on_one_path(subflows: &[&Subflow]) -> TcpInfo {
+    let infos = || subflows.iter().map(|subflow| subflow.info);
+    TcpInfo {
+        minimum_rtt: infos().filter_map(|info| info.minimum_rtt).min(),
+        ..TcpInfo::together(infos())
     }
 }
 
@@ -175,20 +264,27 @@ pub(super) fn only_path(handle: &StreamHandle) -> Option<Ends> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::net::tcp_info::TcpInfo;
 
     fn subflow(number: u32, local: &str, acknowledged: u64) -> Subflow {
         Subflow {
             number,
-            local: format!("{local}:1").parse().unwrap(),
+            local: format!("{local}:{}", 1000 + number).parse().unwrap(),
             peer: "10.0.0.9:4960".parse().unwrap(),
             info: TcpInfo {
                 acknowledged: Some(ByteCount(acknowledged)),
                 minimum_rtt: Some(Duration::from_millis(u64::from(number) + 1)),
-                rtt: Duration::from_millis(20),
+                rtt: Duration::from_millis(20 + u64::from(number)),
+                retransmitted_segments: acknowledged as u32 / 10,
+                congestion_window_segments: 10,
+                send_segment: ByteCount(1000),
                 ..TcpInfo::together([])
             },
         }
+    }
+
+    fn acknowledged(looks: &[OnPath]) -> Vec<(u32, u32, u64)> {
+        let place = |look: &OnPath| (look.stream.0, look.path, look.counts.acknowledged);
+        looks.iter().map(place).collect()
     }
 
     #[test]
@@ -196,8 +292,8 @@ mod tests {
         let mut paths = Paths::default();
         let one = vec![subflow(0, "10.0.0.1", 100), subflow(1, "10.0.1.1", 30)];
         let two = vec![subflow(0, "[::ffff:10.0.0.1]", 7)];
-        let numbers = paths.handle_look(&[(StreamId(0), one), (StreamId(1), two)]);
-        assert_eq!(numbers, [vec![0, 1], vec![0]]);
+        let looks = paths.handle_look(&[(StreamId(0), one), (StreamId(1), two)]);
+        assert_eq!(acknowledged(&looks), [(0, 0, 100), (0, 1, 30), (1, 0, 7)]);
         // The first stream is gone, and another one grew.
         let two = vec![subflow(0, "10.0.0.1", 9)];
         paths.handle_look(&[(StreamId(1), two)]);
@@ -212,6 +308,60 @@ mod tests {
         assert_eq!(list[1].minimum_rtt, Some(Duration::from_millis(2)));
         paths.handle_look(&[]);
         assert_eq!(paths.list()[0].acknowledged, ByteCount(109));
+    }
+
+    #[test]
+    fn two_subflows_between_the_same_addresses_are_one_place() {
+        let mut paths = Paths::default();
+        let both = |one, two| vec![subflow(0, "10.0.0.1", one), subflow(1, "10.0.0.1", two)];
+        let looks = paths.handle_look(&[(StreamId(3), both(100, 30))]);
+        assert_eq!(acknowledged(&looks), [(3, 0, 130)]);
+        let info = &looks[0].info;
+        assert_eq!(info.rtt, Duration::from_millis(21));
+        assert_eq!(info.minimum_rtt, Some(Duration::from_millis(1)));
+        assert_eq!(info.congestion_window_segments, 20);
+        let looks = paths.handle_look(&[(StreamId(3), both(110, 50))]);
+        assert_eq!(acknowledged(&looks), [(3, 0, 160)]);
+        // One of them ends, and the other one goes on.
+        let looks = paths.handle_look(&[(StreamId(3), vec![subflow(1, "10.0.0.1", 60)])]);
+        assert_eq!(acknowledged(&looks), [(3, 0, 170)]);
+        let [path] = &paths.list()[..] else {
+            panic!("{:?}", paths.list());
+        };
+        assert_eq!((path.streams, path.acknowledged), (1, ByteCount(170)));
+    }
+
+    #[test]
+    fn a_subflow_that_is_made_again_does_not_begin_at_nothing() {
+        let mut paths = Paths::default();
+        let look = |paths: &mut Paths, subflows| paths.handle_look(&[(StreamId(0), subflows)]);
+        look(&mut paths, vec![subflow(0, "10.0.0.1", 100)]);
+        assert!(look(&mut paths, Vec::new()).is_empty());
+        let looks = look(&mut paths, vec![subflow(1, "10.0.0.1", 5)]);
+        assert_eq!(acknowledged(&looks), [(0, 0, 105)]);
+        assert_eq!(looks[0].counts.retransmitted, 10);
+        paths.handle_look(&[]);
+        assert_eq!(paths.list()[0].acknowledged, ByteCount(105));
+    }
+
+    #[test]
+    fn the_last_look_at_a_stream_adds_what_came_since() {
+        let mut paths = Paths::default();
+        let [one, two] = [StreamId(0), StreamId(1)];
+        let looks = [one, two].map(|id| (id, vec![subflow(0, "10.0.0.1", 100)]));
+        paths.handle_look(&looks);
+        paths.handle_last_look(one, &[subflow(0, "10.0.0.1", 120)]);
+        // Of a stream of several paths the kernel tells nothing at its end.
+        paths.handle_last_look(two, &[]);
+        // One that was never seen before.
+        paths.handle_last_look(StreamId(2), &[subflow(0, "10.0.5.1", 30)]);
+        for _ in 0..2 {
+            assert_eq!(paths.retransmitted(), 12 + 10 + 3);
+            paths.handle_look(&[]);
+        }
+        let list = paths.list();
+        assert_eq!(list[0].acknowledged, ByteCount(220));
+        assert_eq!((list[1].streams, list[1].rtt.as_millis()), (1, 20));
     }
 
     #[test]

@@ -283,14 +283,14 @@ impl Transfer {
 
     fn handle_half_ended(&self, id: StreamId) {
         let mut shared = self.lock();
-        if let Some(slot) = shared.streams.get_mut(&id) {
+        let ended = shared.streams.get_mut(&id).and_then(|slot| {
             slot.halves -= 1;
-            if slot.halves == 0 {
-                let gone = shared.streams.remove(&id);
-                let info = gone.and_then(|slot| slot.handle.tcp_info());
-                shared.retransmitted +=
-                    info.map_or(0, |info| u64::from(info.retransmitted_segments));
-            }
+            (slot.halves == 0).then(|| slot.handle.clone())
+        });
+        drop(shared);
+        if let Some(handle) = ended {
+            self.look_for_the_last_time(id, &handle);
+            self.lock().streams.remove(&id);
         }
         self.living.notify_all();
     }
