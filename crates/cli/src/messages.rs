@@ -123,6 +123,18 @@ pub fn say(text: &str) {
     eprintln!("longhaul: {text}");
 }
 
+/// What the log has of words that somebody else said, in bytes at most.
+pub const MAXIMUM_LOGGED_BYTES: usize = 200;
+
+/// Text that others had a part in, for a log: one line of no control characters
+/// and at most so many bytes, without which it could look like another message.
+pub fn one_line(text: &str, most: usize) -> String {
+    let harmless = |c: char| if c.is_control() { '\u{fffd}' } else { c };
+    let mut line: String = text.chars().map(harmless).collect();
+    line.truncate(line.floor_char_boundary(most));
+    line
+}
+
 /// Reports how a command ended.
 pub fn finish(result: Result<Exit, Stop>) -> Exit {
     match result {
@@ -131,5 +143,19 @@ pub fn finish(result: Result<Exit, Stop>) -> Exit {
             say(&stop.text);
             stop.exit
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_said_is_one_short_line() {
+        assert_eq!(
+            one_line("a\nlonghaul: b\x1b[2J", 200),
+            "a\u{fffd}longhaul: b\u{fffd}[2J"
+        );
+        assert_eq!(one_line("aaé", 3), "aa");
     }
 }

@@ -121,6 +121,12 @@ pub enum Closed {
 /// What a daemon says that connects to nobody.
 const FORBIDDEN: &str = "this daemon connects to no other: have it started with --allow-dial";
 
+/// What a principal hears of a host that cannot be connected to: why is for the
+/// log alone, lest he looks through this one into its network.
+pub fn apart(host: &HostPort) -> String {
+    format!("{host} cannot be connected to from there: the daemon's log says why")
+}
+
 /// A host as `--allow-dial` takes it: a name or an IP address.
 ///
 /// # Errors
