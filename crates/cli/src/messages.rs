@@ -61,6 +61,17 @@ impl Exit {
     }
 }
 
+impl Exit {
+    /// What the code means that another end gave with a failure; none: it was
+    /// lost.
+    pub fn of_failure(code: Option<u8>) -> Exit {
+        match code.map(Exit::of_code) {
+            None | Some(Exit::Done) => Exit::Connection,
+            Some(exit) => exit,
+        }
+    }
+}
+
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> ExitCode {
         ExitCode::from(exit.code())
@@ -157,5 +168,18 @@ mod tests {
             "a\u{fffd}longhaul: b\u{fffd}[2J"
         );
         assert_eq!(one_line("aaé", 3), "aa");
+    }
+
+    #[test]
+    fn no_failure_counts_as_done() {
+        for (code, exit) in [
+            (None, Exit::Connection),
+            (Some(0), Exit::Connection),
+            (Some(1), Exit::Usage),
+            (Some(4), Exit::Authentication),
+            (Some(99), Exit::Connection),
+        ] {
+            assert_eq!(Exit::of_failure(code), exit, "{code:?}");
+        }
     }
 }

@@ -157,7 +157,7 @@ fn save_speeches() {
         ("progress", Told::Progress("half".into())),
         ("ended", Told::Ended(130)),
         ("listed", Told::Listed(listed)),
-        ("failed", Told::Failed("no answer".into())),
+        ("failed", Told::Failed("no answer".into(), None)),
         ("absent", Told::Absent),
     ] {
         corpus::save("job_speech", name, &speech::frame_of(&told).unwrap());
