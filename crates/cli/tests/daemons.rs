@@ -219,22 +219,7 @@ struct Driven(UnixStream);
 
 impl Driven {
     fn new(daemon: &Daemon, principal: &str, token: &str) -> Result<Driven, OpenError> {
-        let trust = ServerTrust::Fingerprint(daemon.fingerprint.parse().unwrap());
-        let tls = TlsClient::new(trust, None, TlsOptions::default());
-        let host = HostPort::from(daemon.address);
-        let socket = tcp::connect(&host, limit(), &TcpOptions::default()).unwrap();
-        let mut stream = tls.handshake(socket, &host).unwrap();
-        let errand = Errand {
-            credential: Some(Credential {
-                principal: principal.to_owned(),
-                token: Some(token.to_owned()),
-            }),
-            what: Task::Drive,
-        };
-        opening::errand(&mut stream, errand, limit())?;
-        let (near, far) = UnixStream::pair().unwrap();
-        relay::carry_stream(stream, far).unwrap();
-        Ok(Driven(near))
+        errand(daemon, (principal, token), Task::Drive).map(Driven)
     }
 
     /// What a job of these words is answered with.
@@ -266,6 +251,30 @@ impl Driven {
         let _ = self.0.read_to_end(&mut rest);
         told
     }
+}
+
+/// The channel of an errand.
+fn errand(
+    daemon: &Daemon,
+    (principal, token): (&str, &str),
+    what: Task,
+) -> Result<UnixStream, OpenError> {
+    let trust = ServerTrust::Fingerprint(daemon.fingerprint.parse().unwrap());
+    let tls = TlsClient::new(trust, None, TlsOptions::default());
+    let host = HostPort::from(daemon.address);
+    let socket = tcp::connect(&host, limit(), &TcpOptions::default()).unwrap();
+    let mut stream = tls.handshake(socket, &host).unwrap();
+    let errand = Errand {
+        credential: Some(Credential {
+            principal: principal.to_owned(),
+            token: Some(token.to_owned()),
+        }),
+        what,
+    };
+    opening::errand(&mut stream, errand, limit())?;
+    let (near, far) = UnixStream::pair().unwrap();
+    relay::carry_stream(stream, far).unwrap();
+    Ok(near)
 }
 
 fn sample(at: &Path) {
@@ -550,4 +559,29 @@ fn a_job_that_is_not_allowed_is_refused_where_nobody_asked_before() {
         !log.contains("\nlonghaul: forged") && !log.contains('\x1b'),
         "{log}"
     );
+}
+
+#[test]
+fn a_busy_daemon_leaves_the_copy_to_the_other() {
+    let site = Site::new(&[], &["--write", DIAL]);
+    let shared = Shared::new();
+    let file = shared.place.path().join("root/file");
+    std::fs::write(&file, "x").unwrap();
+    let mut copy = shared.command(0, &site, "cp");
+    copy.arg("--detach").arg(shared.daemon.url("zero:1TB"));
+    let started = run(copy.arg(site.two.url("null:"))).expect(0);
+    let name = String::from_utf8(started.output).unwrap().trim().to_owned();
+    // He has all of his places there.
+    let idle: Vec<Driven> = (0..11).map(|_| shared.drive(0).unwrap()).collect();
+    let attached = [(); 4].map(|()| {
+        let who = (PRINCIPALS[0], shared.tokens[0].as_str());
+        errand(&shared.daemon, who, Task::Attach(name.clone())).unwrap()
+    });
+    let mut copy = shared.command(0, &site, "cp");
+    copy.arg(shared.daemon.url("file"))
+        .arg(site.two.url("file"));
+    run(&mut copy).expect(0);
+    assert!(site.root("two").join("file").exists());
+    assert_eq!(site.jobs(&site.two).len(), 1);
+    drop((idle, attached));
 }
