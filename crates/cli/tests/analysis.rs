@@ -131,7 +131,7 @@ fn every_fault_is_named_with_its_line_and_never_averaged() {
         ),
         (
             "ends in the middle",
-            one[..one.len() / 2].as_bytes().to_vec(),
+            one.as_bytes()[..one.len() / 2].to_vec(),
         ),
         (
             "is of schema 2",
