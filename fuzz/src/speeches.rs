@@ -53,6 +53,6 @@ fn check(told: &Told) {
             let harmless = |c: char| !c.is_control() || matches!(c, '\n' | '\t');
             assert!(shown(&listed.from).chars().all(harmless));
         }
-        Told::Running | Told::Progress(_) | Told::Ended(_) | Told::Failed(_) | Told::Absent => {}
+        Told::Running | Told::Progress(_) | Told::Ended(_) | Told::Failed(..) | Told::Absent => {}
     }
 }

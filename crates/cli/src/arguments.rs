@@ -465,14 +465,16 @@ pub struct ServeArguments {
     #[arg(long)]
     pub allow_clear: bool,
     /// Copy with other daemons where a principal asks for it: connect to these hosts, or without
-    /// names to any but loopback and link-local addresses. Only a daemon whose key the principal
-    /// saw is spoken to [default: no host]
+    /// names to any, private networks included, but loopback, link-local and multicast addresses
+    /// and those of this host's own interfaces. Only a daemon whose key the principal saw is spoken
+    /// to [default: no host]
     #[arg(
         long,
         value_name = "HOST,HOST",
         num_args = 0..,
         require_equals = true,
-        value_delimiter = ','
+        value_delimiter = ',',
+        value_parser = crate::between::dialing::parse_host
     )]
     pub allow_dial: Option<Vec<String>>,
     /// Memory for blocks in each session.

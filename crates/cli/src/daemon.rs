@@ -78,7 +78,7 @@ pub struct Daemon {
     listings: AtomicUsize,
     vouched: Vouched,
     /// Processes that run for principals.
-    errands: AtomicUsize,
+    errands: Arc<errands::Places>,
     /// What these need; none at the far side of SSH.
     jobs: Option<Jobs>,
     stopping: AtomicBool,
@@ -110,7 +110,7 @@ fn serve(arguments: ServeArguments) -> Result<Exit, Stop> {
         gate: Gate::new(GateLimits::default()),
         listings: AtomicUsize::new(0),
         vouched: Vouched::default(),
-        errands: AtomicUsize::new(0),
+        errands: Arc::default(),
         jobs: Some(Jobs {
             directory: setup.state.join("jobs"),
             dialing: Dialing::new(arguments.allow_dial.as_deref()),
@@ -170,7 +170,7 @@ impl Daemon {
             gate: Gate::new(GateLimits::default()),
             listings: AtomicUsize::new(0),
             vouched: Vouched::default(),
-            errands: AtomicUsize::new(0),
+            errands: Arc::default(),
             jobs: None,
             stopping: AtomicBool::new(false),
             client: Some(client),
@@ -190,8 +190,6 @@ impl Daemon {
         );
     }
 
-    /// SIGINT and SIGTERM end the sessions and then the daemon; at SIGHUP the
-    /// principals are read again.
     /// SIGINT and SIGTERM end the sessions and then the daemon; at SIGHUP a file
     /// of principals is read again. Without one it ends the process, as for any
     /// whose terminal was closed.

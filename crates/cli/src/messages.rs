@@ -61,6 +61,17 @@ impl Exit {
     }
 }
 
+impl Exit {
+    /// What the code means that another end gave with a failure; none: it was
+    /// lost.
+    pub fn of_failure(code: Option<u8>) -> Exit {
+        match code.map(Exit::of_code) {
+            None | Some(Exit::Done) => Exit::Connection,
+            Some(exit) => exit,
+        }
+    }
+}
+
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> ExitCode {
         ExitCode::from(exit.code())
@@ -123,6 +134,18 @@ pub fn say(text: &str) {
     eprintln!("longhaul: {text}");
 }
 
+/// What the log has of words that somebody else said, in bytes at most.
+pub const MAXIMUM_LOGGED_BYTES: usize = 200;
+
+/// Text that others had a part in, for a log: one line of no control characters
+/// and at most so many bytes, without which it could look like another message.
+pub fn one_line(text: &str, most: usize) -> String {
+    let harmless = |c: char| if c.is_control() { '\u{fffd}' } else { c };
+    let mut line: String = text.chars().map(harmless).collect();
+    line.truncate(line.floor_char_boundary(most));
+    line
+}
+
 /// Reports how a command ended.
 pub fn finish(result: Result<Exit, Stop>) -> Exit {
     match result {
@@ -130,6 +153,33 @@ pub fn finish(result: Result<Exit, Stop>) -> Exit {
         Err(stop) => {
             say(&stop.text);
             stop.exit
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_said_is_one_short_line() {
+        assert_eq!(
+            one_line("a\nlonghaul: b\x1b[2J", 200),
+            "a\u{fffd}longhaul: b\u{fffd}[2J"
+        );
+        assert_eq!(one_line("aaé", 3), "aa");
+    }
+
+    #[test]
+    fn no_failure_counts_as_done() {
+        for (code, exit) in [
+            (None, Exit::Connection),
+            (Some(0), Exit::Connection),
+            (Some(1), Exit::Usage),
+            (Some(4), Exit::Authentication),
+            (Some(99), Exit::Connection),
+        ] {
+            assert_eq!(Exit::of_failure(code), exit, "{code:?}");
         }
     }
 }

@@ -2,7 +2,7 @@
 //! who started it, runs one session and ends.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::net::{IpAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
@@ -115,7 +115,7 @@ fn meet(daemon: &Arc<Daemon>, channel: UnixStream) -> Result<(), Stop> {
     let call = move || {
         if let Err(reason) = calling.call_first() {
             // Whoever asked may have gone.
-            let _ = speech::say(&words, &Told::Failed(reason));
+            let _ = speech::say(&words, &Told::failed(&reason, None));
         }
     };
     thread.spawn(call).map_err(local)?;
@@ -191,21 +191,21 @@ pub fn introduce(
         mortal: login_ends_processes(),
         ..own_greeting()
     })?;
-    await_introduction()
+    await_introduction(unbuffered_input().map_err(local)?)
 }
 
 /// The same where nobody connects to this end: its key says it all.
-pub fn introduce_by_key(identity: &Identity) -> Result<Greeting, Stop> {
+pub fn introduce_by_key(identity: &Identity, input: impl Read) -> Result<Greeting, Stop> {
     say_greeting(&Greeting {
         key: identity.fingerprint().to_string(),
         ..own_greeting()
     })?;
-    await_introduction()
+    await_introduction(input)
 }
 
 /// Hears who the other end is.
-fn await_introduction() -> Result<Greeting, Stop> {
-    let heard = await_greeting(unbuffered_input().map_err(local)?, CLIENT);
+fn await_introduction(input: impl Read) -> Result<Greeting, Stop> {
+    let heard = await_greeting(input, CLIENT);
     match heard {
         Ok(Line::Greeting(other)) => Ok(other),
         _ => Err(local(

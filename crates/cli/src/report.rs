@@ -139,15 +139,17 @@ impl Report {
         }
     }
 
-    /// What binds the running transfer to another rate, or to none.
+    /// What binds the transfer to another rate, or to none: the one that runs,
+    /// or will.
     pub fn limiter(&self) -> impl Fn(Option<BandwidthLimit>) + Send + Sync + 'static {
         let shared = Arc::clone(&self.shared);
         move |rate| {
+            let changed = true;
+            // Before one looks whether it runs: who begins it looks after that.
+            *shared.limit() = Limit { rate, changed };
             let transfer = shared.running().as_ref().and_then(Weak::upgrade);
             if let Some(transfer) = transfer {
                 transfer.limit(rate.map(BandwidthLimit::bytes_per_second));
-                let changed = true;
-                *shared.limit() = Limit { rate, changed };
             }
         }
     }
@@ -183,6 +185,10 @@ impl Report {
         *self.shared.running() = Some(Arc::downgrade(transfer));
         if self.was_interrupted() {
             transfer.end(Farewell::Cancelled);
+        }
+        let limit = *self.shared.limit();
+        if limit.changed {
+            transfer.limit(limit.rate.map(BandwidthLimit::bytes_per_second));
         }
         self.end_at_signal();
         if let Some(outlet) = self.shared.outlet.get() {

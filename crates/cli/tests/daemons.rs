@@ -4,15 +4,28 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod support;
+// Only what is said here is used.
+#[allow(dead_code)]
+#[path = "../src/between/speech.rs"]
+mod speech;
 
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use longhaul_engine::net::relay;
+use longhaul_engine::net::tcp::{self, HostPort, TcpOptions};
+use longhaul_engine::net::tls::{TlsClient, TlsOptions};
+use longhaul_engine::net::trust::ServerTrust;
+use longhaul_engine::session::opening::{self, OpenError};
+use longhaul_proto::handshake::{Credential, Errand, Refusal, Task};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use speech::{Begin, Order, Reach, Told};
 use support::Daemon;
-use support::process::{Running, longhaul, run};
+use support::process::{Running, limit, longhaul, run};
 use support::{assert_no_leftovers, tree};
 use tempfile::TempDir;
 
@@ -94,8 +107,7 @@ impl Site {
 
 /// Processes of jobs that a daemon runs.
 fn jobs_of(daemon: &Daemon) -> Vec<Pid> {
-    let state = daemon.token_file.as_ref().unwrap().parent().unwrap();
-    let of = format!("--confined {}", state.join("jobs").display());
+    let of = format!("--confined {}", daemon.state().join("jobs").display());
     let listed = std::fs::read_dir("/proc").unwrap().flatten();
     let pids = listed.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     let is_job = |pid: &i32| {
@@ -107,13 +119,162 @@ fn jobs_of(daemon: &Daemon) -> Vec<Pid> {
     pids.filter(is_job).filter_map(Pid::from_raw).collect()
 }
 
+fn kill_jobs(daemon: &Daemon) {
+    for pid in jobs_of(daemon) {
+        // It may just have ended.
+        let _ = kill_process(pid, Signal::KILL);
+    }
+}
+
 impl Drop for Site {
     fn drop(&mut self) {
-        for pid in [&self.one, &self.two].into_iter().flat_map(jobs_of) {
-            // It may just have ended.
-            let _ = kill_process(pid, Signal::KILL);
+        kill_jobs(&self.one);
+        kill_jobs(&self.two);
+    }
+}
+
+/// A daemon with two principals, who may both read and write the same.
+struct Shared {
+    daemon: Daemon,
+    /// Their tokens.
+    tokens: [String; 2],
+    place: TempDir,
+}
+
+const PRINCIPALS: [&str; 2] = ["alice", "bob"];
+
+impl Shared {
+    fn new() -> Shared {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().join("root");
+        std::fs::create_dir(&root).unwrap();
+        let mut principals = String::new();
+        let tokens = PRINCIPALS.map(|name| {
+            let mut command = longhaul();
+            command.args(["token", "--principal", name]);
+            let made = String::from_utf8(run(&mut command).expect(0).output).unwrap();
+            principals += &made[made.find("[[principal]]").unwrap()..];
+            principals += &format!(
+                "[[principal.root]]\nat = \"/\"\npath = \"{}\"\nrights = [\"read\", \"write\", \
+                 \"measure\"]\n",
+                root.display()
+            );
+            let mut words = made.split_whitespace();
+            words
+                .find(|word| word.starts_with("lht_"))
+                .unwrap()
+                .to_owned()
+        });
+        let file = place.path().join("principals.toml");
+        std::fs::write(&file, principals).unwrap();
+        let arguments = vec!["--principals".into(), file.into(), DIAL.into()];
+        Shared {
+            daemon: Daemon::of(arguments, |command| command),
+            tokens,
+            place,
         }
     }
+
+    /// As one of them, who may also use the second daemon of a site.
+    fn command(&self, principal: usize, site: &Site, subcommand: &str) -> Command {
+        let home = self.place.path().join(PRINCIPALS[principal]);
+        std::fs::create_dir_all(&home).unwrap();
+        let (address, own) = (self.daemon.address, &self.tokens[principal]);
+        let tokens = format!("{address} {} {own}\n", PRINCIPALS[principal]);
+        let other = std::fs::read_to_string(site.two.token_file.as_ref().unwrap()).unwrap();
+        let known = [&self.daemon, &site.two]
+            .map(|daemon| format!("{} {}\n", daemon.address, daemon.fingerprint));
+        tree::write(&home.join("tokens"), (tokens + &other).as_bytes());
+        std::fs::set_permissions(home.join("tokens"), PermissionsExt::from_mode(0o600)).unwrap();
+        tree::write(&home.join("known_hosts"), known.concat().as_bytes());
+        let mut command = longhaul();
+        command
+            .arg(subcommand)
+            .env("LONGHAUL_CONFIG_DIR", &home)
+            .env("XDG_STATE_HOME", home.join("state"));
+        command
+    }
+
+    fn jobs(&self, principal: usize, site: &Site) -> Vec<Value> {
+        let mut command = self.command(principal, site, "jobs");
+        command.arg("--json").arg(self.daemon.url(""));
+        run(&mut command).expect(0).events()
+    }
+
+    /// Asks as one of them for a process that runs a job.
+    fn drive(&self, principal: usize) -> Result<Driven, OpenError> {
+        Driven::new(&self.daemon, PRINCIPALS[principal], &self.tokens[principal])
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        kill_jobs(&self.daemon);
+    }
+}
+
+/// The channel to a process that runs a job once it is told which: what a client
+/// of this protocol can say that `longhaul` would not.
+struct Driven(UnixStream);
+
+impl Driven {
+    fn new(daemon: &Daemon, principal: &str, token: &str) -> Result<Driven, OpenError> {
+        errand(daemon, (principal, token), Task::Drive).map(Driven)
+    }
+
+    /// What a job of these words is answered with.
+    fn begin(mut self, key: &str, words: &[&str]) -> Told {
+        let release = env!("CARGO_PKG_VERSION");
+        let line = format!("longhaul-client/1 software={release} protocol=1 key={key}\n");
+        self.0.write_all(line.as_bytes()).unwrap();
+        let begin = Begin {
+            words: words
+                .iter()
+                .map(|word| word.as_bytes().to_vec().into())
+                .collect(),
+            from: "from".to_owned(),
+            to: "to".to_owned(),
+            reach: Reach::Daemon,
+            host: "host".to_owned(),
+            manifest: None,
+        };
+        speech::say(&self.0, &Order::Begin(begin)).unwrap();
+        let mut said = String::new();
+        while !(said.contains("longhaul-remote/1") && said.ends_with('\n')) {
+            let mut byte = [0];
+            self.0.read_exact(&mut byte).unwrap();
+            said.push(char::from(byte[0]));
+        }
+        let told = speech::hear(&self.0).unwrap().expect("an answer");
+        // It has ended, and said in the log what it had to say.
+        let mut rest = Vec::new();
+        let _ = self.0.read_to_end(&mut rest);
+        told
+    }
+}
+
+/// The channel of an errand.
+fn errand(
+    daemon: &Daemon,
+    (principal, token): (&str, &str),
+    what: Task,
+) -> Result<UnixStream, OpenError> {
+    let trust = ServerTrust::Fingerprint(daemon.fingerprint.parse().unwrap());
+    let tls = TlsClient::new(trust, None, TlsOptions::default());
+    let host = HostPort::from(daemon.address);
+    let socket = tcp::connect(&host, limit(), &TcpOptions::default()).unwrap();
+    let mut stream = tls.handshake(socket, &host).unwrap();
+    let errand = Errand {
+        credential: Some(Credential {
+            principal: principal.to_owned(),
+            token: Some(token.to_owned()),
+        }),
+        what,
+    };
+    opening::errand(&mut stream, errand, limit())?;
+    let (near, far) = UnixStream::pair().unwrap();
+    relay::carry_stream(stream, far).unwrap();
+    Ok(near)
 }
 
 fn sample(at: &Path) {
@@ -283,6 +444,144 @@ fn what_two_daemons_cannot_do_is_said() {
     run(&mut site.copy(&["-r", "--through-local"], "data", ""))
         .expect(1)
         .says(&["leave it out"]);
+    run(&mut site.copy(&["-r", "--data-security", "clear"], "data", ""))
+        .expect(1)
+        .says(&["data are encrypted"]);
+    assert!(site.jobs(&site.one).is_empty());
     let missing = run(&mut site.copy(&["-r"], "missing", ""));
     missing.expect(6).says(&["missing"]);
+}
+
+#[test]
+fn a_host_that_is_none_is_not_allowed() {
+    for host in ["", "a b", "[::1]"] {
+        let mut command = longhaul();
+        command.args(["serve", "--root", "/nonexistent"]);
+        run(command.arg(format!("--allow-dial={host}")))
+            .expect(1)
+            .says(&["is no host"]);
+    }
+    // A host may be called as what allows any.
+    let site = Site::new(&["--write", "--allow-dial=any"], &["--write"]);
+    let token = std::fs::read_to_string(site.one.token_file.as_ref().unwrap()).unwrap();
+    let token = token.split_whitespace().last().unwrap();
+    let driven = Driven::new(&site.one, "user", token).unwrap();
+    let told = driven.begin(
+        &site.two.fingerprint,
+        &["cp", "/a", "longhaul://192.0.2.1/b"],
+    );
+    assert!(matches!(told, Told::Failed(_, Some(4))), "{told:?}");
+}
+
+#[test]
+fn many_errands_at_once_all_come_to_their_end() {
+    let site = Site::new(&["--write", DIAL], &["--write"]);
+    let names = ["a", "b", "c", "d", "e", "f"];
+    let copies = names.map(|name| {
+        std::fs::write(site.root("one").join(name), name).unwrap();
+        Running::start(&mut site.copy(&[], name, name))
+    });
+    let listings = names.map(|_| {
+        let mut command = site.command("jobs");
+        Running::start(command.arg("--json").arg(site.one.url("")))
+    });
+    for running in copies.into_iter().chain(listings) {
+        running.wait().expect(0);
+    }
+    for name in names {
+        let copied = std::fs::read(site.root("two").join(name)).unwrap();
+        assert_eq!(copied, name.as_bytes());
+    }
+    assert_eq!(site.jobs(&site.one).len(), names.len());
+    let own = site.one.state().join("jobs/of-user");
+    let left = std::fs::read_dir(own).unwrap().flatten();
+    let left: Vec<_> = left.map(|entry| entry.file_name()).collect();
+    assert_eq!(left, ["longhaul"]);
+}
+
+#[test]
+fn a_job_is_of_one_principal_alone() {
+    let site = Site::new(&[], &["--write"]);
+    let shared = Shared::new();
+    let mut copy = shared.command(0, &site, "cp");
+    copy.arg("--detach").arg(shared.daemon.url("zero:1TB"));
+    let started = run(copy.arg(site.two.url("null:"))).expect(0);
+    let name = String::from_utf8(started.output).unwrap().trim().to_owned();
+    assert!(shared.jobs(1, &site).is_empty());
+    let job = format!("longhaul://{}:{name}", shared.daemon.address);
+    for subcommand in ["attach", "cancel"] {
+        let mut command = shared.command(1, &site, subcommand);
+        run(command.arg(&job)).expect(1).says(&["has no job"]);
+    }
+    let listed = shared.jobs(0, &site);
+    assert_eq!((listed.len(), &listed[0]["state"]), (1, &"running".into()));
+    let mut cancel = shared.command(0, &site, "cancel");
+    run(cancel.arg(&job)).expect(0).says(&["is cancelled"]);
+}
+
+#[test]
+fn one_principal_does_not_lock_out_another() {
+    let site = Site::new(&[], &["--write"]);
+    let shared = Shared::new();
+    let idle: Vec<Driven> = (0..12).map(|_| shared.drive(0).unwrap()).collect();
+    match shared.drive(0) {
+        Err(OpenError::Refused(refused)) => assert_eq!(refused.refusal, Refusal::Busy),
+        other => panic!("{:?}", other.map(|_| ())),
+    }
+    // He finds what he has there still, and the other one is not concerned.
+    assert!(shared.jobs(0, &site).is_empty());
+    shared.drive(1).unwrap();
+    drop(idle);
+}
+
+#[test]
+fn a_job_that_is_not_allowed_is_refused_where_nobody_asked_before() {
+    let site = Site::new(&[], &[]);
+    let mut shared = Shared::new();
+    let forged = "--\nlonghaul: forged\x1b[2J";
+    for (words, code) in [
+        (&["cp", "/a", "longhaul://192.0.2.1/b"][..], 4),
+        (&["cp", "/a", "host:b"], 1),
+        (
+            &["cp", "--manifest", "/x", "/a", "longhaul://127.0.0.1/b"],
+            1,
+        ),
+        (&["serve", "--root", "/"], 1),
+        (&["cp", forged, "/a", "longhaul://127.0.0.1/b"], 1),
+    ] {
+        let told = shared.drive(0).unwrap().begin(&site.two.fingerprint, words);
+        let refused = matches!(&told, Told::Failed(_, Some(given)) if *given == code);
+        assert!(refused, "{words:?}: {told:?}");
+    }
+    let log = shared.daemon.kill().errors;
+    assert!(log.contains("alice: a job was refused"), "{log}");
+    assert!(
+        !log.contains("\nlonghaul: forged") && !log.contains('\x1b'),
+        "{log}"
+    );
+}
+
+#[test]
+fn a_busy_daemon_leaves_the_copy_to_the_other() {
+    let site = Site::new(&[], &["--write", DIAL]);
+    let shared = Shared::new();
+    let file = shared.place.path().join("root/file");
+    std::fs::write(&file, "x").unwrap();
+    let mut copy = shared.command(0, &site, "cp");
+    copy.arg("--detach").arg(shared.daemon.url("zero:1TB"));
+    let started = run(copy.arg(site.two.url("null:"))).expect(0);
+    let name = String::from_utf8(started.output).unwrap().trim().to_owned();
+    // He has all of his places there.
+    let idle: Vec<Driven> = (0..11).map(|_| shared.drive(0).unwrap()).collect();
+    let attached = [(); 4].map(|()| {
+        let who = (PRINCIPALS[0], shared.tokens[0].as_str());
+        errand(&shared.daemon, who, Task::Attach(name.clone())).unwrap()
+    });
+    let mut copy = shared.command(0, &site, "cp");
+    copy.arg(shared.daemon.url("file"))
+        .arg(site.two.url("file"));
+    run(&mut copy).expect(0);
+    assert!(site.root("two").join("file").exists());
+    assert_eq!(site.jobs(&site.two).len(), 1);
+    drop((idle, attached));
 }

@@ -157,7 +157,8 @@ fn save_speeches() {
         ("progress", Told::Progress("half".into())),
         ("ended", Told::Ended(130)),
         ("listed", Told::Listed(listed)),
-        ("failed", Told::Failed("no answer".into())),
+        ("failed", Told::Failed("no answer".into(), None)),
+        ("refused", Told::Failed("no daemon".into(), Some(4))),
         ("absent", Told::Absent),
     ] {
         corpus::save("job_speech", name, &speech::frame_of(&told).unwrap());

@@ -870,6 +870,8 @@ fn tokens_are_made_and_principals_read_again() {
     fetch(&alice).expect(0);
     opened.write_all(b"[[principal]]\n").unwrap();
     daemon.running().signal(Signal::HUP);
+    // Of two signals that wait, either may be heard first.
+    daemon.running().await_words("stay as they were");
     daemon.running().signal(Signal::TERM);
     daemon
         .wait()

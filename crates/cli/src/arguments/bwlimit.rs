@@ -5,9 +5,7 @@ use std::str::FromStr;
 
 use longhaul_units::{BitRate, ByteCount};
 
-/// Less is more likely a mistake than a wish: at this rate a gigabyte takes
-/// eleven days.
-const LEAST_BYTES_PER_SECOND: u64 = 1000;
+use crate::between::speech::LEAST_RATE;
 
 /// The smallest block, in bytes: at the least rate it takes four seconds.
 const SMALLEST_BLOCK_BYTES: u64 = 4096;
@@ -44,7 +42,7 @@ impl BandwidthLimit {
     pub fn of_bytes_per_second(rate: u64) -> Result<Option<BandwidthLimit>, String> {
         match rate {
             0 => Ok(None),
-            1..LEAST_BYTES_PER_SECOND => Err(format!("{rate} B/s is less than 1kB/s")),
+            1..LEAST_RATE => Err(format!("{rate} B/s is less than 1kB/s")),
             _ => Ok(Some(BandwidthLimit(rate))),
         }
     }
@@ -100,7 +98,7 @@ impl FromStr for BandwidthLimit {
             let bytes: ByteCount = size.unwrap_or(text).parse().map_err(|_| bad())?;
             bytes.0
         };
-        match bytes >= LEAST_BYTES_PER_SECOND {
+        match bytes >= LEAST_RATE {
             true => Ok(BandwidthLimit(bytes)),
             false => Err(format!(
                 "\"{text}\": the least rate is 1kB/s; leave the option out for none"

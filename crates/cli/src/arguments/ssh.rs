@@ -46,7 +46,7 @@ pub struct RemoteArguments {
     /// List the jobs of this user.
     #[arg(long)]
     pub jobs: bool,
-    /// A daemon's principal, as it wrote him down: the job is his.
+    /// A daemon's principal, as it wrote him down: the job is his. The file is removed.
     #[arg(long)]
     pub confined: Option<std::path::PathBuf>,
     /// Hosts that the daemon connects to.

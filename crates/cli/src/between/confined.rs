@@ -9,14 +9,14 @@ use std::time::Duration;
 use longhaul_engine::net::principals::Principal;
 use longhaul_units::ByteCount;
 
-use super::dialing::{Closed, Dialing};
+use super::dialing::{self, Closed, Dialing};
 use super::speech::Reach;
 use crate::arguments::{
     ConnectionArguments, CopyArguments, DataSecurity, Expiry, LayerArguments, RemoteArguments,
     SshArguments, VerifyArguments,
 };
 use crate::endpoint::Endpoint;
-use crate::messages::{Exit, Stop};
+use crate::messages::{Exit, MAXIMUM_LOGGED_BYTES, Stop, one_line, say};
 
 /// How long connecting to the other daemon may take.
 pub const CONNECT_WITHIN: Duration = Duration::from_secs(10);
@@ -47,6 +47,8 @@ impl Confined {
             return Ok(None);
         };
         let principal = Principal::read_back(file);
+        // It was written for this process alone.
+        let _ = std::fs::remove_file(file);
         let principal = principal.map_err(|error| Stop::because(Exit::Local, error))?;
         Ok(Some(Confined {
             principal: Arc::new(principal),
@@ -59,6 +61,12 @@ impl Confined {
     /// Whose job it is.
     pub fn principal(&self) -> Arc<Principal> {
         Arc::clone(&self.principal)
+    }
+
+    /// Tells the daemon's log of what he asked for.
+    pub fn log(&self, text: &str) {
+        let text = format!("{}: {text}", self.principal.name());
+        say(&one_line(&text, MAXIMUM_LOGGED_BYTES));
     }
 
     /// Where the other end of the job is, which may be connected to.
@@ -92,7 +100,10 @@ impl Confined {
         let connected = self.dialing.connect(&other.host, CONNECT_WITHIN);
         let connected = connected.map_err(|closed| match closed {
             Closed::Forbidden(text) => Stop::new(Exit::Authentication, text),
-            Closed::Apart(text) => Stop::new(Exit::Connection, text),
+            Closed::Apart(why) => {
+                self.log(&format!("{} cannot be connected to: {why}", other.host));
+                Stop::new(Exit::Connection, dialing::apart(&other.host))
+            }
         })?;
         let address = connected.peer_addr();
         address.map_err(|error| Stop::because(Exit::Connection, error))

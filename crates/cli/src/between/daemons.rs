@@ -1,8 +1,9 @@
 //! A copy between two daemons: one of them runs it as a job and connects to the
-//! other, whichever may and can. Each is asked by whoever has a right there; his
-//! tokens go to their own daemon alone.
+//! other, whichever may and can: the source's is asked first, and where it cannot
+//! the destination's, each by whoever has a right there; his tokens go to their
+//! own daemon alone.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -16,16 +17,17 @@ use super::steer::{Shown, begin_job, begin_of, ended};
 use super::vouch::vouch;
 use super::watch::Left;
 use super::words::{Asked, Sides};
-use crate::arguments::ConnectionArguments;
+use crate::arguments::{ConnectionArguments, DataSecurity};
 use crate::commands::connection::{Daemon, open_stop};
 use crate::endpoint::{Endpoint, Remote};
 use crate::messages::{Exit, Stop};
 use crate::ssh::command::RELEASE;
 use crate::ssh::greeting::{CLIENT, Greeting, Line, REMOTE};
-use crate::ssh::process::await_greeting;
+use crate::ssh::process::{Silence, await_greeting};
 
-/// How long a job's process may take to say who it is.
-const GREETS_WITHIN: Duration = Duration::from_secs(30);
+/// How long a job's process may take to say who it is, and one that lists jobs
+/// to say the next.
+pub const GREETS_WITHIN: Duration = Duration::from_secs(30);
 
 /// One of the two.
 struct Side<'a> {
@@ -62,8 +64,21 @@ impl<'a> Side<'a> {
             Err(OpenError::Refused(refused)) if refused.refusal == Refusal::Unreachable => {
                 Ok(Err(Refused::Apart(refused.text)))
             }
+            // What it cannot say now the other one may.
+            Err(OpenError::Refused(refused)) if refused.refusal == Refusal::Busy => {
+                Ok(Err(Refused::Apart(refused.text)))
+            }
+            Err(OpenError::Io(error)) => Ok(Err(Refused::Apart(silence(&error)))),
             Err(error) => Err(open_stop(&self.name, &error)),
         }
+    }
+}
+
+/// Why nothing was heard.
+pub fn silence(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "no answer came in time".to_owned(),
+        _ => format!("no answer came: {error}"),
     }
 }
 
@@ -96,6 +111,9 @@ pub fn run(asked: &Asked<'_>, sides: &Sides, ends: [&Remote; 2]) -> Result<Exit,
     let usage = |text: &str| Err(Stop::new(Exit::Usage, text));
     if asked.between.through_local {
         return usage("--through-local is for two hosts that SSH reaches: leave it out");
+    }
+    if asked.connection.data_security != DataSecurity::Tls {
+        return usage("between two daemons data are encrypted: leave --data-security clear out");
     }
     if asked.connection.fingerprint.is_some() && ends[0].host != ends[1].host {
         return usage(
@@ -147,13 +165,8 @@ fn apart(source: &Side<'_>, forth: &Refused, destination: &Side<'_>, back: &Refu
 
 /// A process for the job there, and what it says of itself.
 fn drive(side: &Side<'_>) -> Result<(UnixStream, Greeting), Stop> {
-    let local = |error: std::io::Error| Stop::because(Exit::Local, error);
     let channel = channel(&side.daemon, &side.name, Task::Drive)?;
-    channel
-        .set_read_timeout(Some(GREETS_WITHIN))
-        .map_err(local)?;
     let greeting = greeting_of(&channel, &side.name)?;
-    channel.set_read_timeout(None).map_err(local)?;
     Ok((channel, greeting))
 }
 
@@ -161,11 +174,21 @@ fn drive(side: &Side<'_>) -> Result<(UnixStream, Greeting), Stop> {
 ///
 /// # Errors
 ///
-/// Where nothing comes, or it is of another one.
+/// Where nothing comes in time, or it is of another one.
 pub fn greeting_of(channel: &UnixStream, host: &str) -> Result<Greeting, Stop> {
-    let Ok(Line::Greeting(greeting)) = await_greeting(channel, REMOTE) else {
-        return Err(ended(host));
+    let local = |error: io::Error| Stop::because(Exit::Local, error);
+    channel
+        .set_read_timeout(Some(GREETS_WITHIN))
+        .map_err(local)?;
+    let greeting = match await_greeting(channel, REMOTE) {
+        Ok(Line::Greeting(greeting)) => greeting,
+        Err(Silence::Io(error)) => {
+            let text = format!("{host}: {}", silence(&error));
+            return Err(Stop::new(Exit::Connection, text));
+        }
+        _ => return Err(ended(host)),
     };
+    channel.set_read_timeout(None).map_err(local)?;
     if greeting.software != RELEASE || greeting.protocol != PROTOCOL_VERSION {
         let text = format!(
             "{host}: longhaul {} is there, and this is {RELEASE}: use the same release everywhere",
@@ -184,7 +207,7 @@ pub fn greeting_of(channel: &UnixStream, host: &str) -> Result<Greeting, Stop> {
 pub fn channel(daemon: &Daemon, host: &str, what: Task) -> Result<UnixStream, Stop> {
     let stream = daemon.errand(what)?;
     let stream = stream.map_err(|error| open_stop(&host, &error))?;
-    let local = |error: std::io::Error| Stop::because(Exit::Local, error);
+    let local = |error: io::Error| Stop::because(Exit::Local, error);
     let (near, far) = UnixStream::pair().map_err(local)?;
     relay::carry_stream(stream, far).map_err(local)?;
     Ok(near)

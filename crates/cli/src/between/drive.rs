@@ -4,11 +4,12 @@
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Parser;
 use longhaul_engine::net::identity::Identity;
@@ -31,6 +32,10 @@ use crate::report::Report;
 
 /// How long what was said last may take to leave.
 const LAST_WORDS: Duration = Duration::from_secs(10);
+
+/// How long whoever has a daemon run a job may take to introduce the other one,
+/// where he vouches first, and to say what is to be copied.
+const BEGINS_WITHIN: Duration = Duration::from_secs(60);
 
 fn local(error: impl std::fmt::Display) -> Stop {
     Stop::because(Exit::Local, error)
@@ -55,24 +60,38 @@ pub fn run(arguments: &RemoteArguments) -> Result<Exit, Stop> {
         Some(_) => None,
     };
     let name = channels.as_ref().map(|(name, _)| name.clone());
-    let other = match confined {
-        None => introduce(&identity, listener.as_ref(), name)?,
-        Some(_) => introduce_by_key(&identity)?,
-    };
-    let heard = speech::hear(unbuffered_input().map_err(local)?).map_err(local)?;
-    let Some(Order::Begin(begin)) = heard else {
-        return Err(local("nobody said what is to be copied"));
+    let (other, begin) = match &confined {
+        None => {
+            let other = introduce(&identity, listener.as_ref(), name)?;
+            (other, begin_of(unbuffered_input().map_err(local)?)?)
+        }
+        Some(_) => {
+            let mut input = Hasty::of_input().map_err(local)?;
+            let other = introduce_by_key(&identity, &mut input)?;
+            let begin = begin_of(&mut input)?;
+            input.no_more().map_err(local)?;
+            (other, begin)
+        }
     };
     let begun = parse(&begin).and_then(|work| match &confined {
         None => Ok((work, None)),
         Some(confined) => work.confined_to(confined, begin.reach),
     });
     // Whoever has no ssh that shows what is said here hears it so.
-    let (asked, address) = begun.inspect_err(|stop| {
+    let begun = begun.inspect_err(|stop| {
         let mut output = io::stdout().lock();
-        let said = speech::say(&mut output, &Told::Failed(stop.text.clone()));
+        let failed = Told::failed(&stop.text, Some(stop.exit.code()));
+        let said = speech::say(&mut output, &failed);
         let _ = said.and_then(|()| output.flush());
-    })?;
+    });
+    let (asked, address) = match (begun, &confined) {
+        (Err(stop), Some(confined)) => {
+            // Standard error is the daemon's log.
+            confined.log(&format!("a job was refused: {}", stop.text));
+            return Ok(stop.exit);
+        }
+        (begun, _) => begun?,
+    };
     let introduction = Introduction {
         identity,
         name: begin.host.clone(),
@@ -84,6 +103,46 @@ pub fn run(arguments: &RemoteArguments) -> Result<Exit, Stop> {
     };
     let principal = confined.map(|confined| confined.principal());
     carry_out(&begin, (asked, principal), introduction)
+}
+
+/// What is to be done.
+fn begin_of(input: impl Read) -> Result<Begin, Stop> {
+    match speech::hear(input).map_err(local)? {
+        Some(Order::Begin(begin)) => Ok(begin),
+        _ => Err(local("nobody said what is to be copied")),
+    }
+}
+
+/// Standard input of a job at a daemon until it begins: whoever asked for it
+/// has to say all that within a time, and else gives his place back.
+struct Hasty {
+    input: UnixStream,
+    until: Instant,
+}
+
+impl Hasty {
+    fn of_input() -> io::Result<Hasty> {
+        Ok(Hasty {
+            input: UnixStream::from(OwnedFd::from(unbuffered_input()?)),
+            until: Instant::now() + BEGINS_WITHIN,
+        })
+    }
+
+    /// What comes from now on may take as long as it will.
+    fn no_more(self) -> io::Result<()> {
+        self.input.set_read_timeout(None)
+    }
+}
+
+impl Read for Hasty {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.input.set_read_timeout(Some(left))?;
+        self.input.read(buffer)
+    }
 }
 
 /// Runs it as a job of this user's, or of a principal's.
@@ -157,10 +216,12 @@ fn parse(begin: &Begin) -> Result<Work, Stop> {
     let words = begin.words.iter();
     let words = words.map(|word| OsString::from_vec(word.to_vec()));
     let line = std::iter::once(OsString::from("longhaul")).chain(words);
-    match Arguments::try_parse_from(line).map_err(local)?.command {
+    let usage = |error: &dyn std::fmt::Display| Stop::because(Exit::Usage, error);
+    let parsed = Arguments::try_parse_from(line).map_err(|error| usage(&error))?;
+    match parsed.command {
         Command::Cp(arguments) => Ok(Work::Copy(Box::new(arguments))),
         Command::Verify(arguments) => Ok(Work::Verify(Box::new(arguments))),
-        _ => Err(local("this is no copy")),
+        _ => Err(usage(&"this is no copy")),
     }
 }
 
@@ -300,4 +361,29 @@ pub fn why_gone(listed: &Listed) -> Stop {
 pub fn wait_for_end(mut channel: &UnixStream) {
     let mut buffer = [0; 4096];
     while let Ok(1..) = channel.read(&mut buffer) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_says_nothing_in_time_is_not_waited_for() {
+        let (near, far) = UnixStream::pair().unwrap();
+        let hasty = |until| Hasty {
+            input: near.try_clone().unwrap(),
+            until,
+        };
+        let mut buffer = [0; 2];
+        let mut late = hasty(Instant::now());
+        // Not even where he goes on byte by byte.
+        (&far).write_all(b"ab").unwrap();
+        let error = late.read(&mut buffer).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        let mut early = hasty(Instant::now() + BEGINS_WITHIN);
+        early.read_exact(&mut buffer).unwrap();
+        assert!(near.read_timeout().unwrap().is_some());
+        early.no_more().unwrap();
+        assert_eq!(near.read_timeout().unwrap(), None);
+    }
 }

@@ -53,6 +53,8 @@ pub struct Job {
     changed: Condvar,
     cancel: OnceLock<Box<dyn Fn() + Send + Sync>>,
     limit: OnceLock<Box<dyn Fn(u64) + Send + Sync>>,
+    /// The rate that was asked for last, perhaps before anything could be bound.
+    wanted: Mutex<Option<u64>>,
     /// It was cancelled, perhaps before anything could be.
     cancelled: AtomicBool,
 }
@@ -346,6 +348,7 @@ impl Job {
             changed: Condvar::new(),
             cancel: OnceLock::new(),
             limit: OnceLock::new(),
+            wanted: Mutex::default(),
             cancelled: AtomicBool::new(false),
         }
     }
@@ -509,13 +512,25 @@ impl Job {
     pub fn limit_by(&self, limit: impl Fn(u64) + Send + Sync + 'static) {
         // There is one way.
         let _ = self.limit.set(Box::new(limit));
+        self.bind(self.wanted().as_ref());
     }
 
-    /// Binds it to so many bytes per second from now on, where it runs; 0: to
+    fn wanted(&self) -> MutexGuard<'_, Option<u64>> {
+        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Binds it to so many bytes per second from now on, or once it runs; 0: to
     /// none.
     pub fn limit(&self, bytes_per_second: u64) {
-        if let Some(limit) = self.limit.get() {
-            limit(bytes_per_second);
+        let mut wanted = self.wanted();
+        *wanted = Some(bytes_per_second);
+        // Within the lock: of two that ask, the later one's rate holds.
+        self.bind(wanted.as_ref());
+    }
+
+    fn bind(&self, wanted: Option<&u64>) {
+        if let (Some(limit), Some(rate)) = (self.limit.get(), wanted) {
+            limit(*rate);
         }
     }
 
@@ -686,6 +701,19 @@ mod tests {
         let counted = Arc::clone(&count);
         job.cancel_by(move || *counted.lock().unwrap() += 1);
         assert_eq!(*count.lock().unwrap(), 1);
+    }
+
+    #[test]
+    fn the_rate_that_was_asked_for_before_it_runs_holds_then() {
+        let place = tempfile::tempdir().unwrap();
+        let (job, rates) = (job(place.path()), Arc::new(Mutex::new(Vec::new())));
+        job.limit(5000);
+        job.limit(7000);
+        let kept = Arc::clone(&rates);
+        job.limit_by(move |rate| kept.lock().unwrap().push(rate));
+        assert_eq!(*rates.lock().unwrap(), [7000]);
+        job.limit(0);
+        assert_eq!(*rates.lock().unwrap(), [7000, 0]);
     }
 
     #[test]

@@ -17,6 +17,10 @@ pub const MAXIMUM_NAME_BYTES: usize = 4096;
 /// The longest other text, in bytes.
 const MAXIMUM_TEXT_BYTES: usize = 16 << 10;
 
+/// The least rate that anything is bound to, in bytes per second: less is more
+/// likely a mistake than a wish, at this rate a gigabyte takes eleven days.
+pub const LEAST_RATE: u64 = 1000;
+
 /// Digits of a job's name.
 const NAME_DIGITS: usize = 8;
 
@@ -164,7 +168,7 @@ pub enum Told {
     Listed(#[n(0)] Listed),
     /// Something could not be done there, and why.
     #[n(6)]
-    Failed(#[n(0)] String),
+    Failed(#[n(0)] String, #[n(1)] Option<u8>),
     /// There is no such job of this user.
     #[n(7)]
     Absent,
@@ -242,6 +246,15 @@ pub trait Speech: Encode<()> + for<'b> Decode<'b, ()> {
     fn is_valid(&self) -> bool;
 }
 
+impl Told {
+    /// It failed, with this exit code where one is known. Of a text that is too
+    /// long the beginning is told.
+    pub fn failed(text: &str, code: Option<u8>) -> Told {
+        let end = text.floor_char_boundary(MAXIMUM_TEXT_BYTES);
+        Told::Failed(text[..end].to_owned(), code)
+    }
+}
+
 impl Speech for Order {
     fn is_valid(&self) -> bool {
         match self {
@@ -251,7 +264,8 @@ impl Speech for Order {
                 let named = names.all(|name| name.len() <= MAXIMUM_NAME_BYTES);
                 named && !begin.words.is_empty()
             }
-            Order::Follow(_) | Order::Cancel | Order::Limit(_) => true,
+            Order::Limit(rate) => *rate == 0 || *rate >= LEAST_RATE,
+            Order::Follow(_) | Order::Cancel => true,
         }
     }
 }
@@ -265,7 +279,7 @@ impl Speech for Told {
                 let end = at.checked_add(bytes.len() as u64);
                 bytes.len() <= MAXIMUM_SAID_BYTES && end.is_some()
             }
-            Told::Progress(text) | Told::Failed(text) => text.len() <= MAXIMUM_TEXT_BYTES,
+            Told::Progress(text) | Told::Failed(text, _) => text.len() <= MAXIMUM_TEXT_BYTES,
             Told::Listed(listed) => {
                 let names = [&listed.host, &listed.from, &listed.to];
                 is_name(&listed.name) && names.iter().all(|name| name.len() <= MAXIMUM_NAME_BYTES)
@@ -362,7 +376,8 @@ mod tests {
             Told::Progress("half".into()),
             Told::Ended(130),
             Told::Listed(listed()),
-            Told::Failed("no".into()),
+            Told::Failed("no".into(), Some(4)),
+            Told::failed(&"é".repeat(MAXIMUM_TEXT_BYTES), None),
             Told::Absent,
         ];
         let mut channel = Vec::new();
@@ -391,6 +406,12 @@ mod tests {
             assert!(say(Vec::new(), &speech).is_err(), "{speech:?}");
             let frame = frame::encode(FrameKind::Handshake, &speech, 0).unwrap();
             assert!(hear::<Told>(frame.as_slice()).is_err(), "{speech:?}");
+        }
+        for rate in [1, LEAST_RATE - 1] {
+            assert!(frame_of(&Order::Limit(rate)).is_err(), "{rate}");
+        }
+        for rate in [0, LEAST_RATE, u64::MAX] {
+            assert!(frame_of(&Order::Limit(rate)).is_ok(), "{rate}");
         }
     }
 

@@ -300,7 +300,7 @@ fn direct(runs: &Arrived, other: Arrived, asked: &Asked<'_>, begin: &Begin) -> R
     let thread = std::thread::Builder::new().name("other".into());
     let listen = move || {
         while let Ok(Some(told)) = speech::hear(&heard) {
-            if let Told::Failed(reason) = told {
+            if let Told::Failed(reason, _) = told {
                 *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
             }
         }
@@ -361,9 +361,9 @@ pub fn begin_job(
     cancel_at_signal(channel);
     let name = match speech::hear(channel) {
         Ok(Some(Told::Named(name))) => name,
-        Ok(Some(Told::Failed(text))) => {
+        Ok(Some(Told::Failed(text, code))) => {
             let text = format!("{host}: {}", speech::shown(&text));
-            return Err(Stop::new(Exit::Connection, text));
+            return Err(Stop::new(Exit::of_failure(code), text));
         }
         _ => return Err(ended(host)),
     };

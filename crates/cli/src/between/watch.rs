@@ -136,7 +136,7 @@ impl Watched {
         loop {
             let told = hear(&self.channel).map_err(|_| self.lost())?;
             let told = told.ok_or_else(|| self.lost())?;
-            let is_answer = matches!(told, Told::Absent | Told::Failed(_) | Told::Listed(_));
+            let is_answer = matches!(told, Told::Absent | Told::Failed(..) | Told::Listed(_));
             if asked.is_err() && !is_answer {
                 return Err(self.lost());
             }
@@ -155,7 +155,9 @@ impl Watched {
                     screen.end();
                     return Ok(Left::Ended(code));
                 }
-                Told::Failed(text) => return Err(Stop::new(Exit::Connection, shown(&text))),
+                Told::Failed(text, code) => {
+                    return Err(Stop::new(Exit::of_failure(code), shown(&text)));
+                }
                 Told::Listed(listed) => return Err(why_gone(&listed)),
                 Told::Absent => return Err(self.absent()),
                 Told::Running | Told::Named(_) => {}

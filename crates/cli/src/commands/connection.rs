@@ -35,6 +35,10 @@ use crate::between::met::Introduction;
 use crate::endpoint::Remote;
 use crate::messages::{Exit, Stop, clear_line, say};
 
+/// How long a daemon may take to find out whether it reaches another one: to
+/// look for its address, to connect and to begin TLS, 10 seconds each.
+const REACHES_WITHIN: Duration = Duration::from_secs(30);
+
 /// A daemon and how it is reached.
 pub struct Daemon {
     host: HostPort,
@@ -285,7 +289,11 @@ impl Daemon {
             what,
         };
         // It may try to connect somewhere before it answers.
-        let asked = opening::errand(&mut stream, errand, self.timeout);
+        let patience = match errand.what {
+            Task::Reach(_) => self.timeout.max(REACHES_WITHIN),
+            Task::Drive | Task::Attach(_) | Task::Jobs => self.timeout,
+        };
+        let asked = opening::errand(&mut stream, errand, patience);
         Ok(asked.map(|()| stream))
     }
 

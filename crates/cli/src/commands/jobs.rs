@@ -1,6 +1,7 @@
 //! `longhaul jobs`, `attach`, `cancel`: copies between two remote hosts that
 //! run without whoever started them.
 
+use std::io::Read;
 use std::os::unix::net::UnixStream;
 
 use longhaul_proto::handshake::Task;
@@ -24,6 +25,9 @@ use crate::sweep::clock::rfc3339;
 
 /// Version of the lines for programs.
 const SCHEMA: u32 = 1;
+
+/// The most jobs of one host, far above what one keeps.
+const MAXIMUM_LISTED: usize = 4096;
 
 /// Lists jobs.
 pub fn jobs(arguments: &JobsArguments) -> Exit {
@@ -221,16 +225,26 @@ fn hosts_of(jobs: &[Listed]) -> Vec<String> {
 /// The jobs of this user on a host.
 fn ask(host: &str, connection: &ConnectionArguments) -> Result<Vec<Listed>, Stop> {
     let (channel, _process) = channel_to(host, Role::Jobs, connection)?;
+    let limited = channel.set_read_timeout(Some(daemons::GREETS_WITHIN));
+    limited.map_err(|error| Stop::because(Exit::Local, error))?;
+    listed(&channel).map_err(|why| {
+        let text = format!("{host}: its jobs cannot be listed: {why}");
+        Stop::new(Exit::Connection, text)
+    })
+}
+
+/// Jobs that a host tells of, to the end of the channel.
+fn listed(mut channel: impl Read) -> Result<Vec<Listed>, String> {
     let mut jobs = Vec::new();
     loop {
-        match speech::hear(&channel) {
+        match speech::hear(&mut channel) {
+            Ok(Some(Told::Listed(_))) if jobs.len() >= MAXIMUM_LISTED => {
+                return Err(format!("it tells of more than {MAXIMUM_LISTED}"));
+            }
             Ok(Some(Told::Listed(job))) => jobs.push(job),
             Ok(None) => return Ok(jobs),
-            Ok(Some(_)) => {}
-            Err(error) => {
-                let text = format!("{host}: its jobs cannot be listed: {error}");
-                return Err(Stop::new(Exit::Connection, text));
-            }
+            Ok(Some(_)) => return Err("it says something else".to_owned()),
+            Err(error) => return Err(daemons::silence(&error)),
         }
     }
 }
@@ -288,5 +302,30 @@ fn print(lines: &[(String, Listed)]) {
             shown(&job.from),
             shown(&job.to)
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_host_tells_of_jobs_without_end() {
+        let job = Listed {
+            name: "0a1b2c3d".into(),
+            host: "dtn7".into(),
+            from: "a".into(),
+            to: "b".into(),
+            began: 7,
+            state: State::Running,
+            compares: false,
+        };
+        let frame = speech::frame_of(&Told::Listed(job)).unwrap();
+        let most = frame.repeat(MAXIMUM_LISTED);
+        assert_eq!(listed(most.as_slice()).unwrap().len(), MAXIMUM_LISTED);
+        let endless = std::io::Read::chain(most.as_slice(), frame.as_slice());
+        assert!(listed(endless).unwrap_err().contains("more than 4096"));
+        let other = speech::frame_of(&Told::Running).unwrap();
+        assert!(listed(other.as_slice()).is_err());
     }
 }

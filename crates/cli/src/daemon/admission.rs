@@ -31,11 +31,14 @@ use super::sessions::{Key, Running};
 use super::vouched::COUNTS_FOR;
 use super::{Daemon, FIRST_FRAME, LAST_WORDS};
 use crate::commands::run::{large_files, owner, single_file, zero_of};
-use crate::messages::say;
+use crate::messages::{one_line, say};
 use crate::report::stream_damage;
 
 /// Most streams of a session.
 const MAXIMUM_STREAMS: u32 = 512;
+
+/// What the log has of a refusal, in bytes at most: paths are part of it.
+const MAXIMUM_REFUSAL_BYTES: usize = 8 << 10;
 
 /// Whoever sends a first frame.
 pub struct Visitor {
@@ -602,7 +605,8 @@ fn same_secret(left: &Secret, right: &Secret) -> bool {
 }
 
 pub(super) fn refuse(stream: &mut Stream, refused: Refused, peer: &str) {
-    say(&format!("{peer} was refused: {}", refused.text));
+    let text = format!("{peer} was refused: {}", refused.text);
+    say(&one_line(&text, MAXIMUM_REFUSAL_BYTES));
     // A stranger who does not listen is no concern of ours.
     if opening::send(stream, &Answer::Refused(refused)).is_ok() {
         opening::close(stream, LAST_WORDS);

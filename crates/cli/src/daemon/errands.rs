@@ -3,12 +3,16 @@
 //! hears over the principal's stream what it would over SSH. His jobs are kept in
 //! a directory of his own, so that he finds no other's.
 
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use longhaul_engine::net::Stream;
 use longhaul_engine::net::identity::Fingerprint;
@@ -16,25 +20,40 @@ use longhaul_engine::net::principals::Principal;
 use longhaul_engine::net::relay;
 use longhaul_engine::net::tcp::HostPort;
 use longhaul_engine::net::tls::{TlsClient, TlsOptions};
+use longhaul_engine::net::token::fill_random;
 use longhaul_engine::net::trust::ServerTrust;
 use longhaul_engine::session::opening;
 use longhaul_proto::handshake::{Answer, Begun, Errand, Feature, Refusal, Refused, Target, Task};
 
 use super::admission::{Visitor, authenticate, refuse, refused};
-use super::setup::write_private;
 use super::{Daemon, LAST_WORDS};
 use crate::between::confined::CONNECT_WITHIN;
-use crate::between::dialing::{Closed, Dialing};
+use crate::between::dialing::{self, Closed, Dialing};
 use crate::between::job::make_private;
 use crate::between::speech::is_name;
-use crate::messages::say;
+use crate::messages::{MAXIMUM_LOGGED_BYTES, one_line, say};
 
-/// What is under way for principals at the same time, jobs among it.
-const MOST_ERRANDS: usize = 64;
+/// What may be under way at the same time.
+#[derive(Clone, Copy)]
+struct Most {
+    /// For all principals.
+    of_all: usize,
+    /// For one of them, so that he leaves some to others.
+    of_one: usize,
+}
+
+/// Errands, jobs among them.
+const MOST_ERRANDS: Most = Most {
+    of_all: 64,
+    of_one: 16,
+};
 
 /// Those beyond which no further job begins, so that one can still be looked at
 /// and ended.
-const MOST_JOBS: usize = 48;
+const MOST_JOBS: Most = Most {
+    of_all: 48,
+    of_one: 12,
+};
 
 /// This binary, also where its file was replaced.
 const OWN_BINARY: &str = "/proc/self/exe";
@@ -48,20 +67,45 @@ pub struct Jobs {
     pub dialing: Dialing,
 }
 
-/// A place among those that run.
-struct Held(Arc<Daemon>);
+/// What is under way for each principal, by his name.
+#[derive(Default)]
+pub(super) struct Places(Mutex<BTreeMap<String, usize>>);
 
-impl Held {
-    fn take(daemon: &Arc<Daemon>, most: usize) -> Option<Held> {
-        let held = Held(Arc::clone(daemon));
-        // Dropped, it gives back what it took here.
-        (daemon.errands.fetch_add(1, Ordering::Relaxed) < most).then_some(held)
+impl Places {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// One more for him, where there is room.
+    fn take(self: &Arc<Places>, principal: &str, most: Most) -> Option<Held> {
+        let mut taken = self.lock();
+        let own = taken.get(principal).copied().unwrap_or_default();
+        if own >= most.of_one || taken.values().sum::<usize>() >= most.of_all {
+            return None;
+        }
+        taken.insert(principal.to_owned(), own + 1);
+        Some(Held {
+            places: Arc::clone(self),
+            principal: principal.to_owned(),
+        })
+    }
+}
+
+/// A place among those that run; given back when dropped.
+struct Held {
+    places: Arc<Places>,
+    principal: String,
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.0.errands.fetch_sub(1, Ordering::Relaxed);
+        let mut taken = self.places.lock();
+        if let Some(own) = taken.get_mut(&self.principal) {
+            *own -= 1;
+            if *own == 0 {
+                taken.remove(&self.principal);
+            }
+        }
     }
 }
 
@@ -129,8 +173,9 @@ impl Daemon {
         let mut words = vec!["remote".to_owned()];
         match &errand.what {
             Task::Reach(target) => {
-                let _held = Held::take(self, MOST_ERRANDS).ok_or_else(busy)?;
-                return reach(&jobs.dialing, target).map(|()| Came::Done);
+                let held = self.errands.take(principal.name(), MOST_ERRANDS);
+                let _held = held.ok_or_else(busy)?;
+                return reach(&jobs.dialing, target, principal).map(|()| Came::Done);
             }
             Task::Drive if jobs.dialing == Dialing::Never => {
                 let text = "this daemon runs no copies with another: have it started with \
@@ -144,11 +189,8 @@ impl Daemon {
                 return Err(refused(Refusal::Malformed, "that is no job's name"));
             }
         }
-        let most = match errand.what {
-            Task::Drive => MOST_JOBS,
-            _ => MOST_ERRANDS,
-        };
-        self.spawn(jobs, principal, (words, most))
+        let drives = errand.what == Task::Drive;
+        self.spawn(jobs, principal, (words, drives))
             .map(Came::Channel)
     }
 
@@ -156,7 +198,7 @@ impl Daemon {
         self: &Arc<Daemon>,
         jobs: &Jobs,
         principal: &Principal,
-        (words, most): (Vec<String>, usize),
+        (words, drives): (Vec<String>, bool),
     ) -> Result<UnixStream, Refused> {
         let failed = |error: &dyn std::fmt::Display| {
             say(&format!(
@@ -166,15 +208,19 @@ impl Daemon {
             let text = "the daemon cannot keep a job: its administrator finds why in its log";
             refused(Refusal::Path, text)
         };
-        let held = Held::take(self, most).ok_or_else(busy)?;
-        let own = prepare(&jobs.directory, principal).map_err(|error| failed(&error))?;
+        let most = if drives { MOST_JOBS } else { MOST_ERRANDS };
+        let held = self.errands.take(principal.name(), most);
+        let held = held.ok_or_else(busy)?;
+        let own = own_directory(&jobs.directory, principal).map_err(|error| failed(&error))?;
+        // What is told of his jobs needs none of his roots.
+        let written = drives.then(|| Written::new(&own, principal));
+        let written = written.transpose().map_err(|error| failed(&error))?;
         let (near, far) = UnixStream::pair().map_err(|error| failed(&error))?;
         let output = far.try_clone().map_err(|error| failed(&error))?;
         let mut command = Command::new(OWN_BINARY);
         command
             .args(words)
-            .arg("--confined")
-            .arg(own.join(PRINCIPAL))
+            .args(written.iter().flat_map(Written::words))
             .args(jobs.dialing.word().map(|word| format!("--dial={word}")))
             .arg(format!("--memory={}", self.terms.memory.0))
             .arg(match self.terms.expiry {
@@ -189,7 +235,7 @@ impl Daemon {
         let mut child = command.spawn().map_err(|error| failed(&error))?;
         let thread = std::thread::Builder::new().name("job".into());
         let waiting = thread.spawn(move || {
-            let _held = held;
+            let _held = (held, written);
             // It tells whoever asked for it how it ended.
             let _ = child.wait();
         });
@@ -197,30 +243,111 @@ impl Daemon {
     }
 }
 
-/// The name of the file with a principal's roots.
-const PRINCIPAL: &str = "principal.toml";
-
-/// A principal's directory, with his roots as they are now.
-fn prepare(directory: &Path, principal: &Principal) -> Result<PathBuf, String> {
+/// A principal's directory.
+fn own_directory(directory: &Path, principal: &Principal) -> Result<PathBuf, String> {
     // Some names are those of directories.
     let own = directory.join(format!("of-{}", principal.name()));
     make_private(&own).map_err(|error| format!("{}: {error}", own.display()))?;
-    let written = write_private(&own.join(PRINCIPAL), &principal.written());
-    written.map_err(|stop| stop.text)?;
     Ok(own)
+}
+
+/// A principal's roots as they are now, in a file of one errand's own: several
+/// begin at once, and none may read what was written for another before his
+/// rights changed. It goes when the errand ends, if it was not read and removed
+/// before.
+struct Written(PathBuf);
+
+impl Written {
+    fn new(own: &Path, principal: &Principal) -> Result<Written, String> {
+        let mut random = [0; 8];
+        fill_random(&mut random).map_err(|error| error.to_string())?;
+        let name = u64::from_ne_bytes(random);
+        let file = own.join(format!("principal-{name:016x}.toml"));
+        let failed = |error| format!("{}: {error}", file.display());
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(0o600);
+        let mut opened = options.open(&file).map_err(failed)?;
+        let written = Written(file.clone());
+        let text = principal.written();
+        opened.write_all(text.as_bytes()).map_err(failed)?;
+        Ok(written)
+    }
+}
+
+impl Written {
+    /// For the command line of who reads it.
+    fn words(&self) -> [&OsStr; 2] {
+        [OsStr::new("--confined"), self.0.as_os_str()]
+    }
+}
+
+impl Drop for Written {
+    fn drop(&mut self) {
+        // Who read it has removed it.
+        let _ = std::fs::remove_file(&self.0);
+    }
 }
 
 /// Whether a daemon of that key answers. A stranger's port sees the beginning of
 /// a TLS session, and nothing that anybody here asked for.
-fn reach(dialing: &Dialing, target: &Target) -> Result<(), Refused> {
+fn reach(dialing: &Dialing, target: &Target, principal: &Principal) -> Result<(), Refused> {
     let host = HostPort::new(&target.host, target.port);
+    let apart = |why: &str| {
+        let text = format!("{}: {host} cannot be connected to: {why}", principal.name());
+        say(&one_line(&text, MAXIMUM_LOGGED_BYTES));
+        refused(Refusal::Unreachable, dialing::apart(&host))
+    };
     let socket = dialing.connect(&host, CONNECT_WITHIN);
     let socket = socket.map_err(|closed| match closed {
         Closed::Forbidden(text) => refused(Refusal::Forbidden, text),
-        Closed::Apart(text) => refused(Refusal::Unreachable, text),
+        Closed::Apart(why) => apart(&why),
     })?;
     let trust = ServerTrust::Fingerprint(Fingerprint::of_digest(target.key));
     let tls = TlsClient::new(trust, None, TlsOptions::default());
     let spoken = tls.handshake(socket, &host).map(drop);
-    spoken.map_err(|error| refused(Refusal::Unreachable, error.to_string()))
+    spoken.map_err(|error| apart(&error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errands_that_begin_at_once_have_a_file_each() {
+        let place = tempfile::tempdir().unwrap();
+        let first = place.path().join("first");
+        std::fs::write(&first, "name = \"alice\"\n").unwrap();
+        let alice = Principal::read_back(&first).unwrap();
+        let begin = || {
+            let own = own_directory(place.path(), &alice).unwrap();
+            let written = Written::new(&own, &alice).unwrap();
+            assert_eq!(Principal::read_back(&written.0).unwrap().name(), "alice");
+            written
+        };
+        let written: Vec<Written> = std::thread::scope(|scope| {
+            let begun = [(); 16].map(|()| scope.spawn(begin));
+            begun.map(|begun| begun.join().unwrap()).into()
+        });
+        let own = place.path().join("of-alice");
+        assert_eq!(std::fs::read_dir(&own).unwrap().count(), written.len());
+        drop(written);
+        assert_eq!(std::fs::read_dir(&own).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn one_principal_leaves_places_to_others() {
+        let places = Arc::new(Places::default());
+        let most = Most {
+            of_all: 3,
+            of_one: 2,
+        };
+        let taken = [(); 2].map(|()| places.take("alice", most).unwrap());
+        assert!(places.take("alice", most).is_none());
+        let other = places.take("bob", most).unwrap();
+        assert!(places.take("carol", most).is_none());
+        drop(taken);
+        assert!(places.take("alice", most).is_some());
+        drop(other);
+        assert!(places.lock().is_empty());
+    }
 }

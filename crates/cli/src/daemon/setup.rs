@@ -161,12 +161,9 @@ fn add_token(file: &Path, host: &str, token: &str) -> Result<(), Stop> {
     write_private(file, &text)
 }
 
-/// Replaces a file at once, so that no crash leaves half a secret.
-///
-/// # Errors
-///
-/// Where it cannot be written.
-pub fn write_private(file: &Path, text: &str) -> Result<(), Stop> {
+/// Replaces a file at once, so that no crash leaves half a secret. No other
+/// thread writes it.
+fn write_private(file: &Path, text: &str) -> Result<(), Stop> {
     let failed = |error| local(format!("cannot write {}: {error}", file.display()));
     let mut new = file.as_os_str().to_owned();
     new.push(format!(".{}", std::process::id()));

@@ -92,6 +92,14 @@ impl Ledger {
     }
 }
 
+impl Drop for Ledger {
+    fn drop(&mut self) {
+        // A process that was just started has the descriptor too, until it runs
+        // its own program: closing this one would leave the lock to it.
+        let _ = flock(&self.file, FlockOperation::Unlock);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,6 +150,16 @@ mod tests {
             drop(ledger);
             assert_eq!(std::fs::read(&path).unwrap(), whole);
         }
+    }
+
+    #[test]
+    fn whoever_has_the_descriptor_still_does_not_keep_the_lock() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("runs.jsonl");
+        let (ledger, _) = Ledger::open(&path).unwrap();
+        let _other = ledger.file.try_clone().unwrap();
+        drop(ledger);
+        Ledger::open(&path).unwrap();
     }
 
     #[test]

@@ -101,6 +101,11 @@ impl Daemon {
         self.running.take().unwrap().kill()
     }
 
+    /// Where it keeps what is its own.
+    pub fn state(&self) -> &Path {
+        self.state.path()
+    }
+
     /// The URL of a path beneath its root.
     pub fn url(&self, path: impl AsRef<std::ffi::OsStr>) -> OsString {
         url(self.address, path)

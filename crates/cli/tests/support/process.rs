@@ -32,6 +32,7 @@ pub fn longhaul() -> Command {
 pub struct Running {
     child: Child,
     lines: Receiver<String>,
+    words: Receiver<String>,
     reader: Option<JoinHandle<Vec<u8>>>,
     errors: Option<JoinHandle<Vec<u8>>>,
     reaped: bool,
@@ -58,30 +59,12 @@ impl Running {
             .process_group(0)
             .spawn()
             .unwrap_or_else(|error| panic!("{command:?}: {error}"));
-        let (sender, lines) = channel();
-        let output = child.stdout.take().unwrap();
-        let reader = std::thread::spawn(move || {
-            let mut whole = Vec::new();
-            let mut output = BufReader::new(output);
-            loop {
-                let start = whole.len();
-                if output.read_until(b'\n', &mut whole).unwrap_or(0) == 0 {
-                    return whole;
-                }
-                let line = String::from_utf8_lossy(&whole[start..]);
-                // Nobody may be interested in the lines.
-                let _ = sender.send(line.trim_end().to_owned());
-            }
-        });
-        let mut stderr = child.stderr.take().unwrap();
-        let errors = std::thread::spawn(move || {
-            let mut whole = Vec::new();
-            let _ = stderr.read_to_end(&mut whole);
-            whole
-        });
+        let (reader, lines) = read_lines(child.stdout.take().unwrap());
+        let (errors, words) = read_lines(child.stderr.take().unwrap());
         Running {
             child,
             lines,
+            words,
             reader: Some(reader),
             errors: Some(errors),
             reaped: false,
@@ -104,6 +87,17 @@ impl Running {
             Err(RecvTimeoutError::Disconnected) => None,
             Err(RecvTimeoutError::Timeout) => panic!("no line within {:?}", limit()),
         }
+    }
+
+    /// Waits until it has said this on standard error.
+    #[track_caller]
+    pub fn await_words(&self, text: &str) {
+        while let Ok(line) = self.words.recv_timeout(limit()) {
+            if line.contains(text) {
+                return;
+            }
+        }
+        panic!("it did not say {text:?}");
     }
 
     /// The next JSON event that fits; none at the end of the output.
@@ -174,6 +168,25 @@ impl Running {
             action();
         });
     }
+}
+
+/// Reads a stream to its end, and tells its lines meanwhile.
+fn read_lines(stream: impl Read + Send + 'static) -> (JoinHandle<Vec<u8>>, Receiver<String>) {
+    let (sender, lines) = channel();
+    let reader = std::thread::spawn(move || {
+        let mut whole = Vec::new();
+        let mut stream = BufReader::new(stream);
+        loop {
+            let start = whole.len();
+            if stream.read_until(b'\n', &mut whole).unwrap_or(0) == 0 {
+                return whole;
+            }
+            let line = String::from_utf8_lossy(&whole[start..]);
+            // Nobody may be interested in the lines.
+            let _ = sender.send(line.trim_end().to_owned());
+        }
+    });
+    (reader, lines)
 }
 
 impl Drop for Running {
