@@ -516,11 +516,11 @@ fn prepare_further(beside: &Beside, transfer: &Weak<Transfer>, rtt: Duration, mo
     let _ = std::thread::Builder::new()
         .name("prepare".to_owned())
         .spawn(move || {
-            std::thread::sleep(direct::USUALLY_OPENS_WITHIN + USUAL_ROUND_TRIPS * rtt);
-            let wanted = transfer
+            let soon = direct::USUALLY_OPENS_WITHIN + USUAL_ROUND_TRIPS * rtt;
+            let over = transfer
                 .upgrade()
-                .is_some_and(|transfer| !transfer.is_done());
-            if wanted && direct.way() == Way::Unknown {
+                .is_none_or(|transfer| transfer.wait_for(soon));
+            if !over && direct.way() == Way::Unknown {
                 further.prepare(most);
             }
         });
