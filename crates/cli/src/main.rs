@@ -64,7 +64,7 @@ fn main() -> ExitCode {
         Command::Token(arguments) => commands::token::run(&arguments),
         Command::Fingerprint(arguments) => commands::fingerprint::run(&arguments),
     };
-    exit.into()
+    messages::after_output(exit).into()
 }
 
 /// Many streams and files need more descriptors than the usual soft limit; the

@@ -1,7 +1,9 @@
 //! What goes to standard error, and what the process's exit code says.
 
+use std::io::Write;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// Exit codes; documented in the README and in `longhaul --help`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,6 +127,47 @@ pub fn progress_line(line: &str) {
 pub fn clear_line() {
     if LINE_OPEN.swap(false, Ordering::Relaxed) {
         eprint!("\r\x1b[K");
+    }
+}
+
+/// Why standard output did not take everything.
+static UNWRITTEN: Mutex<Option<String>> = Mutex::new(None);
+
+/// Writes to standard output. A reader that went away (`head`) is no failure;
+/// any other is told at the end, by [`after_output`].
+pub fn write_output(bytes: &[u8]) {
+    let mut output = std::io::stdout().lock();
+    let written = output.write_all(bytes).and_then(|()| output.flush());
+    if let Err(error) = written
+        && error.kind() != std::io::ErrorKind::BrokenPipe
+    {
+        let mut unwritten = UNWRITTEN.lock().unwrap_or_else(PoisonError::into_inner);
+        unwritten.get_or_insert(error.to_string());
+    }
+}
+
+/// A line on standard output, as `println!`, which panics where that fails.
+macro_rules! print_line {
+    () => { $crate::messages::write_output(b"\n") };
+    ($($part:tt)*) => {
+        $crate::messages::write_output((format!($($part)*) + "\n").as_bytes())
+    };
+}
+pub(crate) use print_line;
+
+/// The exit of a command that did all it was asked for is another one where
+/// standard output did not take what it wrote.
+pub fn after_output(exit: Exit) -> Exit {
+    let unwritten = UNWRITTEN.lock().unwrap_or_else(PoisonError::into_inner);
+    match unwritten.as_deref() {
+        Some(error) => {
+            say(&format!("cannot write to standard output: {error}"));
+            match exit {
+                Exit::Done => Exit::Local,
+                other => other,
+            }
+        }
+        None => exit,
     }
 }
 

@@ -23,7 +23,7 @@ use crate::arguments::{Ports, RemoteArguments};
 use crate::between::drive;
 use crate::between::speech::{self, Told};
 use crate::daemon::{Client, Daemon, Terms};
-use crate::messages::{Exit, Stop, finish};
+use crate::messages::{Exit, Stop, finish, print_line};
 use crate::ssh::PROTECTION;
 use crate::ssh::command::RELEASE;
 use crate::ssh::further::ENDED;
@@ -46,7 +46,7 @@ fn local(error: impl std::fmt::Display) -> Stop {
 fn serve(arguments: &RemoteArguments) -> Result<Exit, Stop> {
     if arguments.digest {
         let own = std::env::current_exe().map_err(local)?;
-        println!("{}", install::digest(&own).map_err(local)?.0);
+        print_line!("{}", install::digest(&own).map_err(local)?.0);
         return Ok(Exit::Done);
     }
     if let Some(name) = &arguments.join {

@@ -6,7 +6,7 @@ mod manifest;
 mod progress;
 mod summary;
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -20,7 +20,7 @@ use longhaul_proto::message::{Change, FailureKind, Farewell};
 
 use crate::arguments::BandwidthLimit;
 use crate::commands::steering::Shared as Steered;
-use crate::messages::{Exit, Stop, clear_line, say};
+use crate::messages::{Exit, Stop, clear_line, say, write_output};
 use crate::ssh::route::Route;
 pub use json::name_of;
 use manifest::Manifest;
@@ -340,10 +340,7 @@ fn name(path: &TreePath, change: Change) {
         Change::New => b"new ",
         Change::Changed => b"changed ",
     };
-    // A reader that went away is no reason to stop.
-    let _ = std::io::stdout()
-        .lock()
-        .write_all(&[what, path.as_bytes(), b"\n"].concat());
+    write_output(&[what, path.as_bytes(), b"\n"].concat());
 }
 
 impl Shared {

@@ -37,7 +37,7 @@ use std::time::{Duration, Instant};
 use longhaul_measure::record::{Ended, Measures, RunIdentity, RunRecord};
 
 use crate::arguments::SweepArguments;
-use crate::messages::{Exit, Stop, say};
+use crate::messages::{Exit, Stop, say, write_output};
 use dataset::{Set, Shape};
 use estimate::Estimate;
 use file::{Method, SweepFile, Unread};
@@ -114,8 +114,7 @@ fn list(file: &SweepFile, plan: &Plan) -> Result<Exit, Stop> {
         plan.runs.len(),
         estimate::spoken(all)
     );
-    // Whoever reads it may stop before its end.
-    let _ = std::io::stdout().write_all(text.as_bytes());
+    write_output(text.as_bytes());
     Ok(Exit::Done)
 }
 

@@ -223,3 +223,27 @@ fn daemon_ls(daemon: &Daemon) -> Command {
     command.arg("-R").arg(daemon.url(""));
     command
 }
+
+#[test]
+fn what_standard_output_does_not_take_is_a_failure() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path();
+    std::fs::write(place.join("file"), "content").unwrap();
+    let (file, copy) = (place.join("file"), place.join("copy"));
+    let (file, copy) = (file.to_str().unwrap(), copy.to_str().unwrap());
+    let commands: [&[&str]; 5] = [
+        &["ls", place.to_str().unwrap()],
+        &["cp", "--json", file, copy],
+        &["cp", "-nv", file, "/nonexistent"],
+        &["verify", "--json", file, copy],
+        &["doctor", "--json", place.to_str().unwrap()],
+    ];
+    for arguments in commands {
+        let full = std::fs::File::create("/dev/full").unwrap();
+        let output = longhaul().args(arguments).stdout(full).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(6), "{arguments:?}: {errors}");
+        let said = "cannot write to standard output: No space left on device";
+        assert!(errors.contains(said), "{arguments:?}: {errors}");
+    }
+}

@@ -15,7 +15,7 @@ use super::through::{Carried, End};
 use super::watch::{Fetched, Left, Manner, Watched, cancel_at_signal};
 use super::words::{Asked, Sides, named};
 use crate::endpoint::{Endpoint, Remote, SshRemote};
-use crate::messages::{Exit, Stop, say};
+use crate::messages::{Exit, Stop, print_line, say};
 use crate::ssh::command::{FarSide, RELEASE, Role};
 use crate::ssh::direct::addresses_of;
 use crate::ssh::far::Far;
@@ -389,7 +389,7 @@ pub fn begin_job(
         silent: false,
     })?;
     if left == Left::Running {
-        println!("{}", watched.name);
+        print_line!("{}", watched.name);
     }
     let _ = watched.channel.shutdown(std::net::Shutdown::Both);
     Ok(left)

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::arguments::{AllArguments, BenchCommand, BenchOptions};
-use crate::messages::{Exit, Stop, clear_line, finish, progress_line};
+use crate::messages::{Exit, Stop, clear_line, finish, print_line, progress_line, write_output};
 use jobs::Section;
 use profile::HostProfile;
 
@@ -65,10 +65,10 @@ fn bench(command: &BenchCommand) -> Result<Exit, Stop> {
         complete &= measured?;
     }
     match options.json {
-        true => println!("{}", profile.to_json()),
+        true => print_line!("{}", profile.to_json()),
         false => {
-            print!("{}", text::text(&profile, &names));
-            println!("host profile: {}", options.output.display());
+            write_output(text::text(&profile, &names).as_bytes());
+            print_line!("host profile: {}", options.output.display());
         }
     }
     if !complete {

@@ -12,7 +12,7 @@ use longhaul_engine::storage::{Directory, FileKind};
 use longhaul_units::ByteCount;
 
 use crate::arguments::CleanArguments;
-use crate::messages::{Exit, Stop, finish, say};
+use crate::messages::{Exit, Stop, finish, print_line, say};
 
 /// Bytes of a session's hash that tell it from others, to the eye.
 const SHOWN_BYTES: usize = 6;
@@ -46,7 +46,7 @@ fn clean(arguments: &CleanArguments) -> Result<Exit, Stop> {
     } else {
         count.found
     };
-    println!("{done} {verb}, {}", ByteCount(count.bytes));
+    print_line!("{done} {verb}, {}", ByteCount(count.bytes));
     Ok(if count.failed > 0 {
         Exit::Partial
     } else {
@@ -105,7 +105,7 @@ fn visit_leftovers(
                 }
             }
         } else {
-            println!("{}", describe(path, &leftover));
+            print_line!("{}", describe(path, &leftover));
         }
         count.bytes += leftover.size;
     }

@@ -719,8 +719,9 @@ fn credential(
         ", which does not exist"
     };
     let text = format!(
-        "no token for {}{} in {}{missing}: put a line \"{} {} TOKEN\" there, with the token that \
-         the daemon's administrator gave you, or name another file with --token-file",
+        "no token for {}{} in {}{missing}: check how the host is written, else put a line \"{} {} \
+         TOKEN\" there, with the token that the daemon's administrator gave you, or name another \
+         file with --token-file",
         named.map_or(String::new(), |name| format!("{name} at ")),
         remote.host,
         file.display(),

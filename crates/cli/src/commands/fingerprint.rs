@@ -3,14 +3,14 @@
 use longhaul_engine::net::identity::Fingerprint;
 
 use crate::arguments::FingerprintArguments;
-use crate::messages::{Exit, Stop, finish};
+use crate::messages::{Exit, Stop, finish, print_line};
 
 /// Runs it.
 pub fn run(arguments: &FingerprintArguments) -> Exit {
     let fingerprint = Fingerprint::of_pem_file(&arguments.certificate);
     finish(match fingerprint {
         Ok(fingerprint) => {
-            println!("{fingerprint}");
+            print_line!("{fingerprint}");
             Ok(Exit::Done)
         }
         Err(error) => Err(Stop::because(Exit::Local, error)),

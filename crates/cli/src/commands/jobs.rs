@@ -17,7 +17,7 @@ use crate::between::speech::{self, Listed, Order, State, Told, is_name, shown};
 use crate::between::started;
 use crate::between::watch::{Fetched, Left, Manner, Watched, leave_at_signal};
 use crate::endpoint::{Endpoint, Remote};
-use crate::messages::{Exit, Stop, finish, say};
+use crate::messages::{Exit, Stop, finish, print_line, say};
 use crate::ssh::command::{FarSide, Role};
 use crate::ssh::far::Far;
 use crate::ssh::process::SshProcess;
@@ -209,7 +209,7 @@ fn list(arguments: &JobsArguments) -> Result<Exit, Stop> {
     match arguments.json {
         true => lines
             .iter()
-            .for_each(|(host, job)| println!("{}", event(host, job))),
+            .for_each(|(host, job)| print_line!("{}", event(host, job))),
         false => print(&lines),
     }
     Ok(exit)
@@ -292,7 +292,7 @@ fn print(lines: &[(String, Listed)]) {
         say("no jobs");
     }
     for (host, job) in lines {
-        println!(
+        print_line!(
             "{}  {:<9}  {}  {}  {:<6}  {} -> {}",
             job.name,
             state_of(job),

@@ -51,10 +51,12 @@ fn list(arguments: &ListArguments) -> Result<Exit, Stop> {
         }
     };
     let flushed = printer.output.flush();
-    if printer.is_unread || flushed.is_err_and(|error| is_unread(&error)) {
+    let flushed = printer.check(flushed);
+    if printer.is_unread {
         return Ok(Exit::Done);
     }
     ended?;
+    flushed?;
     Ok(match printer.failed {
         0 => Exit::Done,
         _ => Exit::Partial,

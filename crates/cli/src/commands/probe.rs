@@ -31,7 +31,7 @@ use longhaul_units::{BitRate, ByteCount};
 use super::connection::Daemon;
 use crate::arguments::{DataSecurity, DirectionArgument, ProbeArguments};
 use crate::endpoint::{Endpoint, Remote};
-use crate::messages::{Exit, Stop, clear_line, finish, progress_line, say};
+use crate::messages::{Exit, Stop, clear_line, finish, progress_line, say, write_output};
 use result::{Clock, PathResult, Probe, Way};
 use session::{Ask, Direction, Session};
 use trial::Trial;
@@ -85,7 +85,7 @@ fn probe(arguments: &ProbeArguments) -> Result<Exit, Stop> {
         probe.endpoint = Some(remote.host.to_string());
     }
     clear_line();
-    print(arguments, &probe)?;
+    print(arguments, &probe);
     if let Some(records) = records {
         records.append(&probe)?;
     }
@@ -114,18 +114,12 @@ fn exit_of(probe: &Probe) -> Exit {
     }
 }
 
-fn print(arguments: &ProbeArguments, probe: &Probe) -> Result<(), Stop> {
+fn print(arguments: &ProbeArguments, probe: &Probe) {
     let text = match arguments.json {
         true => format!("{}\n", json::json(probe)),
         false => text::text(probe),
     };
-    // Whoever reads it may stop before its end.
-    match io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Stop::because(Exit::Local, error))
-        }
-        _ => Ok(()),
-    }
+    write_output(text.as_bytes());
 }
 
 fn external(arguments: &ProbeArguments) -> Result<Vec<(String, ExternalRun)>, Stop> {

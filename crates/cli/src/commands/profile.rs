@@ -1,7 +1,7 @@
 //! `longhaul profile` and `longhaul report`: what records of runs say.
 
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use longhaul_measure::analysis::{self, Analysis, analyse, milliseconds};
@@ -13,7 +13,7 @@ use longhaul_measure::samples::{over_time, read_samples};
 use longhaul_measure::stats::Resampling;
 
 use crate::arguments::{AnalysisArguments, ProfileArguments, ReportArguments};
-use crate::messages::{Exit, Stop, finish, say};
+use crate::messages::{Exit, Stop, finish, print_line, say, write_output};
 
 /// Stretches of time in a run's figures: about one for each five units of width.
 const STRETCHES: usize = 120;
@@ -29,13 +29,8 @@ fn print_profile(arguments: &ProfileArguments) -> Result<Exit, Stop> {
         true => format!("{}\n", analysis::to_json(&analysis)),
         false => analysis::to_text(&analysis),
     };
-    // Whoever reads it may stop before its end.
-    match io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Stop::because(Exit::Local, error))
-        }
-        _ => Ok(Exit::Done),
-    }
+    write_output(text.as_bytes());
+    Ok(Exit::Done)
 }
 
 /// Runs `longhaul report`.
@@ -72,7 +67,7 @@ fn write_report(arguments: &ReportArguments) -> Result<Exit, Stop> {
             )?;
         }
     }
-    println!(
+    print_line!(
         "{}: {} runs, {} figures, {} doubts",
         arguments.output.display(),
         analysis.runs,

@@ -7,7 +7,7 @@ use longhaul_measure::record::Fault;
 
 use super::profile::{each_record, write};
 use crate::arguments::{ExportArguments, ExportFormat, RecordsCommand};
-use crate::messages::{Exit, Stop, finish};
+use crate::messages::{Exit, Stop, finish, print_line};
 
 /// A table is made in memory, and a Parquet page of one column has at most 2 GiB.
 const MOST_RECORDS: usize = 1_000_000;
@@ -47,7 +47,7 @@ fn export(arguments: &ExportArguments) -> Result<Exit, Stop> {
         ExportFormat::Csv => write(&arguments.output, table.to_csv().as_bytes())?,
         ExportFormat::Parquet => write(&arguments.output, &table.to_parquet())?,
     }
-    println!(
+    print_line!(
         "{}: {} records, {} columns",
         arguments.output.display(),
         table.rows(),

@@ -4,7 +4,7 @@ use longhaul_engine::net::token::Token;
 use serde_json::json;
 
 use crate::arguments::TokenArguments;
-use crate::messages::{Exit, Stop, finish};
+use crate::messages::{Exit, Stop, finish, print_line};
 
 /// Runs it.
 pub fn run(arguments: &TokenArguments) -> Exit {
@@ -18,15 +18,15 @@ fn make(arguments: &TokenArguments) -> Result<Exit, Stop> {
     let hash = token
         .hash()
         .map_err(|error| Stop::because(Exit::Local, error))?;
-    println!(
+    print_line!(
         "# for {name} alone, over a safe channel: a line of his tokens file, HOST as in his URLs"
     );
-    println!("HOST:4960 {name} {}", token.reveal());
-    println!();
-    println!("# for the daemon's principals.toml, with the roots that he shall have");
-    println!("[[principal]]");
+    print_line!("HOST:4960 {name} {}", token.reveal());
+    print_line!();
+    print_line!("# for the daemon's principals.toml, with the roots that he shall have");
+    print_line!("[[principal]]");
     // TOML takes JSON's strings.
-    println!("name = {}", json!(name));
-    println!("token = \"{hash}\"");
+    print_line!("name = {}", json!(name));
+    print_line!("token = \"{hash}\"");
     Ok(Exit::Done)
 }

@@ -14,7 +14,7 @@ use longhaul_engine::net::token::Token;
 use serde_json::json;
 
 use crate::arguments::ServeArguments;
-use crate::messages::{Exit, Stop, say};
+use crate::messages::{Exit, Stop, print_line, say};
 
 /// Name of the principal that `--root` makes.
 const ONLY_PRINCIPAL: &str = "user";
@@ -190,7 +190,7 @@ impl Setup {
             add_token(&only.tokens_file, &shown(address), &only.token)?;
         }
         if arguments.print_ready {
-            println!(
+            print_line!(
                 "{}",
                 json!({
                     "listening": shown(address),

@@ -1,31 +1,20 @@
 //! How findings are printed.
 
-use std::io::Write;
-
 use serde_json::{Value, json};
 
 use super::findings::{Finding, Weight};
-use crate::messages::{Exit, Stop};
+use crate::messages::write_output;
 
 /// Version of the object.
 const SCHEMA: u32 = 1;
 
 /// Prints them to standard output.
-///
-/// # Errors
-///
-/// Where that cannot be written to.
-pub fn print(endpoint: &str, findings: &[Finding], json: bool) -> Result<(), Stop> {
+pub fn print(endpoint: &str, findings: &[Finding], json: bool) {
     let text = match json {
         true => format!("{}\n", object(endpoint, findings)),
         false => text(findings),
     };
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(Stop::because(Exit::Local, error))
-        }
-        _ => Ok(()),
-    }
+    write_output(text.as_bytes());
 }
 
 fn object(endpoint: &str, findings: &[Finding]) -> Value {

@@ -2,7 +2,6 @@
 //! `event`; the events and their fields are listed in FORMAT.md, and a field
 //! is never given another meaning within a schema.
 
-use std::io::Write;
 use std::time::Duration;
 
 use longhaul_engine::flows::LayerUse;
@@ -18,14 +17,14 @@ use super::manifest::hexadecimal;
 use crate::arguments::BandwidthLimit;
 use crate::commands::steering::Steered;
 use crate::heap;
+use crate::messages::print_line;
 use crate::ssh::route::Route;
 
 /// Version of the events.
 const SCHEMA: u32 = 1;
 
 fn print(value: &Value) {
-    // A reader that went away is no reason to stop copying.
-    let _ = writeln!(std::io::stdout().lock(), "{value}");
+    print_line!("{value}");
 }
 
 /// A path as JSON has it: a string, or its bytes.

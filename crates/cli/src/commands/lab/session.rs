@@ -16,7 +16,7 @@ use super::{local, usage};
 use crate::arguments::lab::{
     LabDownArguments, LabExecArguments, LabSetArguments, LabStatusArguments, LabUpArguments,
 };
-use crate::messages::{Exit, Stop};
+use crate::messages::{Exit, Stop, print_line};
 
 /// Starts a lab in the background.
 pub fn up(arguments: LabUpArguments) -> Result<u8, Stop> {
@@ -29,7 +29,7 @@ pub fn up(arguments: LabUpArguments) -> Result<u8, Stop> {
     isolate::check().map_err(local)?;
     match isolate::background().map_err(local)? {
         Side::Caller { is_ready: true } => {
-            println!("{}", status_text(&arguments.name)?);
+            print_line!("{}", status_text(&arguments.name)?);
             Ok(0)
         }
         // The other has said why.
@@ -87,14 +87,14 @@ pub fn status(arguments: &LabStatusArguments) -> Result<u8, Stop> {
     let Some(name) = &arguments.name else {
         let state = StateDirectory::open().map_err(local)?;
         for name in state.living().map_err(local)? {
-            println!("{name}");
+            print_line!("{name}");
         }
         return Ok(0);
     };
     if arguments.json {
-        println!("{}", request(name, &Request::Report)?);
+        print_line!("{}", request(name, &Request::Report)?);
     } else {
-        println!("{}", status_text(name)?);
+        print_line!("{}", status_text(name)?);
     }
     Ok(0)
 }
@@ -164,7 +164,7 @@ pub fn set(arguments: &LabSetArguments) -> Result<u8, Stop> {
 /// Ends a lab and waits until it is gone.
 pub fn down(arguments: &LabDownArguments) -> Result<u8, Stop> {
     let state = StateDirectory::open().map_err(local)?;
-    println!("{}", status_text(&arguments.name)?);
+    print_line!("{}", status_text(&arguments.name)?);
     request(&arguments.name, &Request::Down)?;
     state.await_end(&arguments.name).map_err(local)?;
     remove_leftovers(&state)?;
