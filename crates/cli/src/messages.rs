@@ -61,9 +61,7 @@ impl Exit {
         let found = all.into_iter().find(|exit| exit.code() == code);
         found.unwrap_or(Exit::Connection)
     }
-}
 
-impl Exit {
     /// What the code means that another end gave with a failure; none: it was
     /// lost.
     pub fn of_failure(code: Option<u8>) -> Exit {

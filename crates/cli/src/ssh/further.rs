@@ -50,6 +50,15 @@ struct State {
     refused: Option<String>,
 }
 
+impl State {
+    /// This one carries something from now on.
+    fn run(&mut self, (stream, process): (Stream, SshProcess)) -> Stream {
+        self.running.push(process);
+        self.most = self.most.max(self.running.len());
+        stream
+    }
+}
+
 impl Further {
     /// None yet.
     pub fn new(start: Start, channel: Option<String>) -> Further {
@@ -136,22 +145,12 @@ impl Further {
     ///
     /// Refused where there can be no more, else to be tried again.
     pub fn open(&self, most: usize) -> Result<Stream, DialError> {
-        let (ready, mut state) = match self.enter(most, true)? {
-            Some(ready) => (Ok(ready), self.lock()),
-            None => {
-                let opened = self.log_in();
-                let state = self.leave(&opened);
-                (opened, state)
-            }
-        };
-        match ready {
-            Ok((stream, process)) => {
-                state.running.push(process);
-                state.most = state.most.max(state.running.len());
-                Ok(stream)
-            }
-            Err(error) => Err(error),
+        if let Some(ready) = self.enter(most, true)? {
+            return Ok(ready);
         }
+        let opened = self.log_in();
+        let mut state = self.leave(&opened);
+        opened.map(|opened| state.run(opened))
     }
 
     /// One to a session that has lost all its streams: refused only where that
@@ -169,17 +168,13 @@ impl Further {
 
     /// Waits until a login may begin; gives one that is ready, if it is wanted,
     /// instead.
-    fn enter(
-        &self,
-        most: usize,
-        takes_ready: bool,
-    ) -> Result<Option<(Stream, SshProcess)>, DialError> {
+    fn enter(&self, most: usize, takes_ready: bool) -> Result<Option<Stream>, DialError> {
         let mut state = self.lock();
         loop {
             state.running.retain(|process| !process.has_ended());
             state.ready.retain(|(_, process)| !process.has_ended());
             if takes_ready && let Some(ready) = state.ready.pop() {
-                return Ok(Some(ready));
+                return Ok(Some(state.run(ready)));
             }
             if let Some(text) = &state.refused {
                 return Err(DialError::Refused(text.clone()));
