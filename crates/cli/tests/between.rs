@@ -353,9 +353,35 @@ fn a_daemon_lets_in_the_host_that_its_principal_vouches_for() {
     run(copy(&wrong).arg("left:data").arg(url(address, "in")))
         .expect(4)
         .says(&["no such principal"]);
-    let mut through = copy(&tokens);
-    through
-        .args(["--through-local", "left:data"])
-        .arg(url(address, "in"));
-    run(&mut through).expect(1).says(&["--through-local"]);
+}
+
+#[test]
+fn data_go_through_here_to_a_daemon_only_where_that_is_asked_for() {
+    if !is_possible() {
+        return;
+    }
+    let (lan, data) = with_data();
+    let root = tempfile::tempdir().unwrap();
+    let arguments = vec!["--root".into(), root.path().into(), "--write".into()];
+    // One of those that are closed below.
+    let address = SocketAddr::from(([10, 80, 2, 2], 50000));
+    let daemon = Daemon::new(address, arguments, |command| lan.on("right", &command));
+    lan.close("left", "right");
+    lan.close("right", "left");
+    let copy = |through: bool| {
+        let mut command = lan.copy();
+        command.args(["-r", "--json", "--fingerprint", &daemon.fingerprint]);
+        command.arg("--token-file").arg(daemon.tokens_for(address));
+        command.args(["--timeout", "2s"]);
+        command.args(through.then_some("--through-local"));
+        command
+    };
+    run(copy(false).arg("left:data").arg(url(address, "in"))).expect(3);
+    assert!(!root.path().join("in").exists());
+    let there = run(copy(true).arg("left:data").arg(url(address, "in"))).expect(0);
+    assert_eq!(there.summary()["route"], "through");
+    tree::assert_same(&data, &root.path().join("in/data"));
+    let back = run(copy(true).arg(url(address, "in/data")).arg("left:back")).expect(0);
+    assert_eq!(back.summary()["route"], "through");
+    tree::assert_same(&data, &lan.left.home().join("back/data"));
 }

@@ -443,7 +443,7 @@ fn what_two_daemons_cannot_do_is_said() {
     let site = Site::new(&["--write", DIAL], &["--write"]);
     run(&mut site.copy(&["-r", "--through-local"], "data", ""))
         .expect(1)
-        .says(&["leave it out"]);
+        .says(&["needs SSH"]);
     run(&mut site.copy(&["-r", "--data-security", "clear"], "data", ""))
         .expect(1)
         .says(&["data are encrypted"]);

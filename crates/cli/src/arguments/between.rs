@@ -13,8 +13,8 @@ pub struct BetweenArguments {
     /// attach` shows it.
     #[arg(long)]
     pub detach: bool,
-    /// Of a copy between two remote hosts: carry the data through this host, over SSH, where no
-    /// direct connection opens between them.
+    /// Of a copy between two remote hosts: carry the data through this host, where no direct
+    /// connection opens between them; SSH has to lead to one of the two.
     #[arg(long, conflicts_with = "detach")]
     pub through_local: bool,
 }

@@ -8,12 +8,12 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use longhaul_engine::net::identity::Fingerprint;
-use longhaul_engine::net::relay;
 use longhaul_engine::session::opening::OpenError;
 use longhaul_proto::handshake::{PROTOCOL_VERSION, Refusal, Target, Task};
 
 use super::speech::Reach;
 use super::steer::{Shown, begin_job, begin_of, ended};
+use super::through::carried;
 use super::vouch::vouch;
 use super::watch::Left;
 use super::words::{Asked, Sides};
@@ -110,7 +110,10 @@ fn place_of(remote: &Remote) -> String {
 pub fn run(asked: &Asked<'_>, sides: &Sides, ends: [&Remote; 2]) -> Result<Exit, Stop> {
     let usage = |text: &str| Err(Stop::new(Exit::Usage, text));
     if asked.between.through_local {
-        return usage("--through-local is for two hosts that SSH reaches: leave it out");
+        return usage(
+            "--through-local needs SSH to one of the two hosts: leave it out, and have either \
+             daemon started with --allow-dial",
+        );
     }
     if asked.connection.data_security != DataSecurity::Tls {
         return usage("between two daemons data are encrypted: leave --data-security clear out");
@@ -206,9 +209,5 @@ pub fn greeting_of(channel: &UnixStream, host: &str) -> Result<Greeting, Stop> {
 /// Where the daemon cannot be reached, or refuses.
 pub fn channel(daemon: &Daemon, host: &str, what: Task) -> Result<UnixStream, Stop> {
     let stream = daemon.errand(what)?;
-    let stream = stream.map_err(|error| open_stop(&host, &error))?;
-    let local = |error: io::Error| Stop::because(Exit::Local, error);
-    let (near, far) = UnixStream::pair().map_err(local)?;
-    relay::carry_stream(stream, far).map_err(local)?;
-    Ok(near)
+    carried(stream.map_err(|error| open_stop(&host, &error))?)
 }

@@ -67,6 +67,8 @@ pub struct Introduction {
 /// The other end of a job, over SSH.
 pub struct Met {
     other: Greeting,
+    /// As whom this end comes, where that has a name.
+    principal: String,
     /// What the user calls it, and this end.
     name: String,
     own: String,
@@ -81,14 +83,15 @@ enum Ways {
 }
 
 impl Met {
-    /// What is needed to meet it, which is not done yet.
+    /// What is needed to meet it, which is not done yet; `name` is what the user
+    /// calls it, and the principal that he is there.
     ///
     /// # Errors
     ///
     /// Where the introduction makes no sense, or the system gives no thread.
     pub fn new(
         introduction: Introduction,
-        name: String,
+        (name, principal): (String, Option<String>),
         arguments: &ConnectionArguments,
     ) -> Result<Met, Stop> {
         let timeout = arguments.timeout;
@@ -130,6 +133,7 @@ impl Met {
         };
         Ok(Met {
             other,
+            principal: principal.unwrap_or_default(),
             name,
             own,
             timeout,
@@ -206,7 +210,7 @@ impl Met {
     ) -> Result<Opened, Stop> {
         // The certificate is the proof.
         request.credential = Some(Credential {
-            principal: String::new(),
+            principal: self.principal.clone(),
             token: None,
         });
         let host: &dyn std::fmt::Display = &self.name;

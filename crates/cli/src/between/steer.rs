@@ -6,14 +6,16 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use longhaul_engine::net::identity::Identity;
 use longhaul_proto::handshake::PROTOCOL_VERSION;
 
 use super::job::seconds_now;
 use super::speech::{self, Begin, Listed, Order, Reach, State, Told};
 use super::started;
-use super::through::{Carried, End};
+use super::through::{Carried, End, channel_to};
 use super::watch::{Fetched, Left, Manner, Watched, cancel_at_signal};
 use super::words::{Asked, Sides, named};
+use crate::commands::connection::Daemon;
 use crate::endpoint::{Endpoint, Remote, SshRemote};
 use crate::messages::{Exit, Stop, print_line, say};
 use crate::ssh::command::{FarSide, RELEASE, Role};
@@ -155,17 +157,21 @@ impl Arrived {
     }
 
     fn end_of(&self) -> Result<End, Stop> {
+        Ok(End::Ssh {
+            start: self.far.start().clone(),
+            channel: self.channel_name()?,
+        })
+    }
+
+    /// What further channels to it join.
+    fn channel_name(&self) -> Result<String, Stop> {
         let channel = self.greeting.channel.clone();
-        let channel = channel.ok_or_else(|| {
+        channel.ok_or_else(|| {
             let host = &self.far.start().destination;
             Stop::new(
                 Exit::Connection,
                 format!("{host} takes no further channels"),
             )
-        })?;
-        Ok(End {
-            start: self.far.start().clone(),
-            channel,
         })
     }
 }
@@ -188,13 +194,9 @@ pub fn run(asked: &Asked<'_>, sides: &Sides) -> Result<Exit, Stop> {
     })?;
     let words = (asked.words)(sides.paths(plan.at_source))?;
     let reach = match (&plan.other, asked.between.through_local) {
+        (_, true) => Reach::Through,
         (Other::Ssh(_), false) => Reach::Direct,
-        (Other::Ssh(_), true) => Reach::Through,
         (Other::Daemon(_), false) => Reach::Daemon,
-        (Other::Daemon(_), true) => {
-            let text = "--through-local is for two hosts that SSH reaches: leave it out";
-            return Err(Stop::new(Exit::Usage, text));
-        }
     };
     let begin = begin_of(asked, words, reach, &plan.runs.destination);
     let manner = Shown::of(asked);
@@ -216,7 +218,12 @@ pub fn run(asked: &Asked<'_>, sides: &Sides) -> Result<Exit, Stop> {
             runs.hear_of(&other.introduced())?;
             other.hear_of(&runs.introduced())?;
             match reach {
-                Reach::Through => through(&runs, other, asked, &begin),
+                Reach::Through => {
+                    let end = other.end_of()?;
+                    let left = through(&runs, (other.channel, end), asked, &begin);
+                    drop(other.process);
+                    left
+                }
                 Reach::Direct | Reach::Daemon => direct(&runs, other, asked, &begin),
             }
         }
@@ -224,6 +231,10 @@ pub fn run(asked: &Asked<'_>, sides: &Sides) -> Result<Exit, Stop> {
             manner.say(&["logging in to ", &plan.runs.destination]);
             let runs = Arrived::at(runs)?;
             manner.say(&["asking the daemon at ", &daemon.host.to_string()]);
+            if reach == Reach::Through {
+                let (channel, end) = known_to(daemon, &runs, asked)?;
+                return through(&runs, (channel, end), asked, &begin);
+            }
             runs.hear_of(&super::vouch::vouch(
                 daemon,
                 &runs.greeting,
@@ -323,16 +334,40 @@ fn direct(runs: &Arrived, other: Arrived, asked: &Asked<'_>, begin: &Begin) -> R
     left.map(Left::exit)
 }
 
+/// Has a daemon let in this host, which speaks to it for the one that runs the
+/// job; a channel to it.
+fn known_to(daemon: &Remote, runs: &Arrived, asked: &Asked<'_>) -> Result<(UnixStream, End), Stop> {
+    let own = Identity::ephemeral().map_err(|error| Stop::because(Exit::Local, error))?;
+    let shown = Greeting {
+        key: own.fingerprint().to_string(),
+        ..Greeting::default()
+    };
+    let introduced = super::vouch::vouch(daemon, &shown, asked.connection)?;
+    runs.hear_of(&introduced)?;
+    let known = Daemon::knowing(daemon, asked.connection, own, &introduced.key)?;
+    let channel = channel_to(&known)?;
+    Ok((channel, End::Daemon(Arc::new(known))))
+}
+
 /// Everything goes through this host.
-fn through(runs: &Arrived, other: Arrived, asked: &Asked<'_>, begin: &Begin) -> Result<Exit, Stop> {
-    let ends = [runs.end_of()?, other.end_of()?];
-    let role = Role::Join(ends[0].channel.clone());
-    let joined = far_in_role(&runs.far.start().destination, asked, role)?;
+fn through(
+    runs: &Arrived,
+    (other, end): (UnixStream, End),
+    asked: &Asked<'_>,
+    begin: &Begin,
+) -> Result<Exit, Stop> {
+    let own = runs.channel_name()?;
+    let joined = far_in_role(
+        &runs.far.start().destination,
+        asked,
+        Role::Join(own.clone()),
+    )?;
     let joined = Arrived::at(joined)?;
-    let carried = Carried::begin([joined.channel, other.channel], ends);
+    let ends = [runs.end_of()?, end];
+    let carried = Carried::begin([joined.channel, other], ends);
     let carried = carried.map_err(|error| Stop::because(Exit::Local, error))?;
     let left = runs.begin_job(asked, begin);
-    drop((carried, joined.process, other.process));
+    drop((carried, joined.process));
     left.map(Left::exit)
 }
 

@@ -1,5 +1,6 @@
 //! Carries a job's channels through this host, where the user asked for it:
-//! each joins one ssh to the host that runs the job and one to the other.
+//! each joins one ssh to the host that runs the job and one to the other, or a
+//! stream to the daemon there.
 
 use std::io;
 use std::net::Shutdown;
@@ -7,6 +8,10 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use longhaul_engine::net::{Stream, relay};
+
+use crate::commands::connection::Daemon;
+use crate::messages::{Exit, Stop};
 use crate::ssh::command::Start;
 use crate::ssh::greeting::{Line, REMOTE};
 use crate::ssh::process::{Login, SshProcess, await_greeting};
@@ -17,13 +22,34 @@ const FURTHER: usize = 3;
 /// How long one login may take.
 const LOGIN_WITHIN: Duration = Duration::from_secs(30);
 
-/// An end that further channels join: how ssh reaches it, and its name there.
+/// An end that further channels join.
 #[derive(Clone)]
-pub struct End {
-    /// How ssh reaches it.
-    pub start: Start,
-    /// What channels join.
-    pub channel: String,
+pub enum End {
+    /// Over SSH.
+    Ssh {
+        /// How ssh reaches it.
+        start: Start,
+        /// What channels join there.
+        channel: String,
+    },
+    /// A daemon, which knows this host.
+    Daemon(Arc<Daemon>),
+}
+
+/// A channel, and the ssh that it is one of.
+type Opened = (Option<SshProcess>, UnixStream);
+
+impl End {
+    /// One more channel, where nobody need be asked.
+    fn open(&self) -> Option<Opened> {
+        match self {
+            End::Ssh { start, channel } => {
+                let (process, channel) = log_in(start, channel)?;
+                Some((Some(process), channel))
+            }
+            End::Daemon(daemon) => Some((None, channel_to(daemon).ok()?)),
+        }
+    }
 }
 
 /// The channels that are carried; they end with it.
@@ -58,19 +84,40 @@ impl Carried {
     /// One more channel.
     fn add(&self, ends: &[End; 2]) -> Option<()> {
         let [left, right] = ends;
-        let (left, right) = (log_in(left)?, log_in(right)?);
+        let (left, right) = (left.open()?, right.open()?);
         pump([left.1, right.1]).ok()?;
         let mut processes = self
             .processes
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        processes.extend([left.0, right.0]);
+        processes.extend(left.0.into_iter().chain(right.0));
         Some(())
     }
 }
 
-fn log_in(end: &End) -> Option<(SshProcess, UnixStream)> {
-    let line = end.start.further(&end.channel);
+/// A channel to a daemon: what goes over it is encrypted from here to there.
+///
+/// # Errors
+///
+/// Where the daemon cannot be reached.
+pub fn channel_to(daemon: &Daemon) -> Result<UnixStream, Stop> {
+    carried(daemon.first_stream()?)
+}
+
+/// A local socket whose bytes a stream carries.
+///
+/// # Errors
+///
+/// Where the system gives no socket or thread.
+pub fn carried(stream: Stream) -> Result<UnixStream, Stop> {
+    let local = |error: io::Error| Stop::because(Exit::Local, error);
+    let (near, far) = UnixStream::pair().map_err(local)?;
+    relay::carry_stream(stream, far).map_err(local)?;
+    Ok(near)
+}
+
+fn log_in(start: &Start, channel: &str) -> Option<(SshProcess, UnixStream)> {
+    let line = start.further(channel);
     let (process, channel) = SshProcess::start(&line, Login::Silent).ok()?;
     channel.set_read_timeout(Some(LOGIN_WITHIN)).ok()?;
     let Ok(Line::Greeting(_)) = await_greeting(&channel, REMOTE) else {

@@ -117,13 +117,28 @@ impl Daemon {
         arguments: &ConnectionArguments,
         introduction: Introduction,
     ) -> Result<Daemon, Stop> {
-        let key = introduction.other.key.parse();
+        let own = introduction.identity;
+        let known = Daemon::knowing(remote, arguments, own, &introduction.other.key)?;
+        Ok(Daemon {
+            address: introduction.address,
+            ..known
+        })
+    }
+
+    /// One that was told the key of `identity`, and whose own is known.
+    pub fn knowing(
+        remote: &Remote,
+        arguments: &ConnectionArguments,
+        identity: Identity,
+        key: &str,
+    ) -> Result<Daemon, Stop> {
+        let key = key.parse();
         let key = key.map_err(|error| Stop::because(Exit::Connection, error))?;
-        let (trust, identity) = (ServerTrust::Fingerprint(key), introduction.identity);
+        let trust = ServerTrust::Fingerprint(key);
         let buffer = buffer_by_hand(arguments.buffer);
         Ok(Daemon {
             host: remote.host.clone(),
-            address: introduction.address,
+            address: None,
             tls: TlsClient::new(trust, Some(identity), TlsOptions::default()),
             credential: Some(Credential {
                 principal: remote.principal.clone().unwrap_or_default(),

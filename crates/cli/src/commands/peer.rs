@@ -62,7 +62,12 @@ impl Peer {
                 Ok(Peer::Daemon(Box::new(daemon)))
             }
             (Endpoint::Ssh(remote), Reach::Direct | Reach::Through) => {
-                let name = remote.destination.clone();
+                let name = (remote.destination.clone(), None);
+                let met = Met::new(introduction, name, arguments)?;
+                Ok(Peer::Met(Arc::new(met)))
+            }
+            (Endpoint::Daemon(remote), Reach::Through) => {
+                let name = (remote.host.to_string(), remote.principal.clone());
                 let met = Met::new(introduction, name, arguments)?;
                 Ok(Peer::Met(Arc::new(met)))
             }
