@@ -307,11 +307,16 @@ impl Analysis {
                 is_reference(own, &configurations[memory.configuration])
                     && covers(&memory.sample, &transfer.sample)
             });
-            // The same stream count where there is one, else the fastest.
+            // The same congestion control and stream count where there are, else
+            // the fastest.
             let best = candidates.max_by(|(_, a), (_, b)| {
                 let rank = |memory: &MethodProfile| {
-                    let streams = configurations[memory.configuration].count("streams");
-                    let alike = streams.is_some() && streams == own.count("streams");
+                    let other = &configurations[memory.configuration];
+                    let streams = other.count("streams");
+                    let alike = (
+                        other.traits.get("congestion") == own.traits.get("congestion"),
+                        streams.is_some() && streams == own.count("streams"),
+                    );
                     let sum: f64 = memory.figures.points.iter().map(|p| p.mean.estimate).sum();
                     (alike, sum)
                 };

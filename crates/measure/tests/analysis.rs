@@ -171,6 +171,35 @@ fn what_differs_from_tcp_is_doubted() {
 }
 
 #[test]
+fn tcp_under_the_same_congestion_control_is_compared_with() {
+    let mut records = sweep();
+    for (index, mut record) in sweep().into_iter().enumerate() {
+        record.run.id = format!("bbr/{index}");
+        record.path.congestion_control = "bbr".into();
+        // Slower than the others', so that only its control speaks for it.
+        let slower = 1.25;
+        record.outcome.wall = record.outcome.wall.mul_f64(slower);
+        records.push(record);
+    }
+    for record in &mut records {
+        if record.path.congestion_control.is_empty() {
+            record.path.congestion_control = "cubic".into();
+        }
+    }
+    let (_, analysis) = analysed(records);
+    assert_eq!(analysis.transfers.len(), 4);
+    for transfer in &analysis.transfers {
+        let tcp = &analysis.memory[transfer.tcp.unwrap()].label;
+        let control = |label: &str| label.rsplit_once('=').map(|(_, control)| control.to_owned());
+        assert_eq!(control(tcp), control(&transfer.label));
+        assert!(control(tcp).is_some());
+    }
+    let doubted = analysis.doubts.iter().map(|named| &named.doubt);
+    let other = |doubt: &&Doubt| matches!(doubt, Doubt::DifferentCongestionControl { .. });
+    assert_eq!(doubted.filter(other).count(), 0);
+}
+
+#[test]
 fn the_best_of_a_sweep_is_told_once_it_was_measured_again() {
     let mut records = Vec::new();
     for (name, share) in [("a", 0.5), ("b", 0.9), ("c", 0.89), ("d", 0.88)] {
