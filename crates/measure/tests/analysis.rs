@@ -190,7 +190,11 @@ fn tcp_under_the_same_congestion_control_is_compared_with() {
     assert_eq!(analysis.transfers.len(), 4);
     for transfer in &analysis.transfers {
         let tcp = &analysis.memory[transfer.tcp.unwrap()].label;
-        let control = |label: &str| label.rsplit_once('=').map(|(_, control)| control.to_owned());
+        let control = |label: &str| {
+            label
+                .rsplit_once('=')
+                .map(|(_, control)| control.to_owned())
+        };
         assert_eq!(control(tcp), control(&transfer.label));
         assert!(control(tcp).is_some());
     }

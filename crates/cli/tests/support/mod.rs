@@ -11,6 +11,7 @@ pub mod proxy;
 pub mod random;
 pub mod snapshot;
 pub mod sshd;
+pub mod stuck;
 pub mod tree;
 pub mod wires;
 

@@ -13,6 +13,8 @@ use rustix::process::{
 };
 use serde_json::Value;
 
+use super::stuck;
+
 /// No process of a test may take longer; far above what any needs.
 /// `LONGHAUL_LIMIT_SECONDS` is another limit, for larger sizes and busy hosts.
 pub fn limit() -> Duration {
@@ -85,7 +87,11 @@ impl Running {
         match self.lines.recv_timeout(limit()) {
             Ok(line) => Some(line),
             Err(RecvTimeoutError::Disconnected) => None,
-            Err(RecvTimeoutError::Timeout) => panic!("no line within {:?}", limit()),
+            Err(RecvTimeoutError::Timeout) => {
+                let said: Vec<String> = self.words.try_iter().collect();
+                let waits = stuck::describe(self.pid());
+                panic!("no line within {:?}; {said:?}\n{waits}", limit())
+            }
         }
     }
 
@@ -129,7 +135,9 @@ impl Running {
 
     fn conclude(mut self) -> Finished {
         let in_time = self.await_exit();
+        let mut waits = String::new();
         if !in_time {
+            waits = stuck::describe(self.pid());
             self.kill_group();
         }
         let status = self.child.wait().unwrap();
@@ -143,7 +151,7 @@ impl Running {
         };
         assert!(
             in_time,
-            "not done within {:?}: {}",
+            "not done within {:?}: {}\n{waits}",
             limit(),
             finished.shown()
         );
