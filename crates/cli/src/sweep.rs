@@ -292,7 +292,11 @@ impl<'a> Sweep<'a> {
         if cell.method.measures == Measures::Transfer {
             self.prepare_set(&place.sets, shape)?;
             if cell.path.is_local() {
-                dataset::check_room(&place.destinations, shape.bytes())?;
+                let enough = dataset::check_room(&place.destinations, shape.bytes());
+                if enough.is_err() {
+                    place.remove_old()?;
+                    dataset::check_room(&place.destinations, shape.bytes())?;
+                }
             }
         }
         let source = place.sets_source(self.sets.get(&set_key(&place.sets, shape)));

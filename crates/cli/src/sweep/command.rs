@@ -6,10 +6,12 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::net::TcpListener;
+use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use longhaul_engine::storage::lives_in_page_cache;
 use longhaul_measure::record::{Knob, Measures};
 
 use super::dataset::{Set, Shape};
@@ -54,6 +56,11 @@ fn remove(path: &Path) -> Result<(), String> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(at(path)(error)),
         _ => Ok(()),
     }
+}
+
+/// What lies there is gone as soon as it is removed.
+fn is_memory(directory: &Path) -> bool {
+    fs::File::open(directory).is_ok_and(|directory| lives_in_page_cache(directory.as_fd()))
 }
 
 impl Place {
@@ -109,14 +116,23 @@ impl Place {
         set.map_or_else(|| self.run.clone(), |set| set.source.clone())
     }
 
+    /// Removes what arrived earlier and was kept.
+    ///
+    /// # Errors
+    ///
+    /// The directory and why it stays.
+    pub fn remove_old(&self) -> Result<(), String> {
+        remove(&self.old)
+    }
+
     /// Removes what arrived, or keeps it for later where removing would slow the runs
-    /// that follow.
+    /// that follow: on a disk.
     ///
     /// # Errors
     ///
     /// The directory and why it stays.
     pub fn put_away(&self, later: bool) -> Result<(), String> {
-        if !later {
+        if !later || is_memory(&self.destinations) {
             return remove(&self.destinations);
         }
         fs::create_dir_all(&self.old).map_err(at(&self.old))?;

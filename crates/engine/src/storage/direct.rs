@@ -129,10 +129,10 @@ fn direct_flag() -> Option<OFlags> {
     None
 }
 
-/// tmpfs and ramfs take direct I/O, even unaligned, and serve it from the page
-/// cache because there is nothing else.
+/// Whether a file or directory is memory: tmpfs and ramfs take direct I/O, even
+/// unaligned, and serve it from the page cache because there is nothing else.
 #[cfg(target_os = "linux")]
-fn lives_in_page_cache(file: BorrowedFd<'_>) -> bool {
+pub fn lives_in_page_cache(file: BorrowedFd<'_>) -> bool {
     const TMPFS: u32 = 0x0102_1994;
     const RAMFS: u32 = 0x8584_58f6;
     // The width of `f_type` depends on the architecture, the magic has 32 bits.
@@ -142,8 +142,9 @@ fn lives_in_page_cache(file: BorrowedFd<'_>) -> bool {
     })
 }
 
+/// Whether a file or directory is memory.
 #[cfg(not(target_os = "linux"))]
-fn lives_in_page_cache(_: BorrowedFd<'_>) -> bool {
+pub fn lives_in_page_cache(_: BorrowedFd<'_>) -> bool {
     false
 }
 

@@ -27,6 +27,7 @@ mod uncached;
 use std::io;
 use std::sync::Arc;
 
+pub use direct::lives_in_page_cache;
 use longhaul_proto::manifest::Timestamp;
 
 /// What offset, length and memory of direct I/O are multiples of, in bytes:
