@@ -9,7 +9,9 @@ use std::io::{self, IoSlice};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 
-use super::stream::{Half, Socket, Stream, StreamHandle, StreamReader, StreamWriter, Wire};
+use super::stream::{
+    Half, Sleeper, Socket, Stream, StreamHandle, StreamReader, StreamWriter, Wire,
+};
 
 /// Makes a stream of a connection, in clear.
 ///
@@ -45,7 +47,10 @@ fn build_protected(socket: Socket, protection: &'static str) -> Stream {
     let wire = Wire::new(socket, None, protection);
     let (reading, writing) = Half::pair(&wire);
     Stream {
-        reader: Box::new(ClearReader { half: reading }),
+        reader: Box::new(ClearReader {
+            half: reading,
+            sleeper: Sleeper::new(),
+        }),
         writer: Box::new(ClearWriter { half: writing }),
         handle: StreamHandle::new(&wire),
     }
@@ -53,6 +58,7 @@ fn build_protected(socket: Socket, protection: &'static str) -> Stream {
 
 struct ClearReader {
     half: Half,
+    sleeper: Sleeper,
 }
 
 impl StreamReader for ClearReader {
@@ -60,9 +66,15 @@ impl StreamReader for ClearReader {
         if buffer.is_empty() {
             return Ok(0);
         }
+        self.sleeper.settle(&self.half, 0);
         let count = self.half.receive(buffer)?;
+        self.sleeper.note(count);
         self.half.count_read(count);
         Ok(count)
+    }
+
+    fn expect(&mut self, bytes: usize) {
+        self.sleeper.expect(&self.half, bytes);
     }
 }
 
@@ -125,6 +137,49 @@ mod tests {
         assert_eq!(right.handle.bytes_read().0, 300_002);
         assert!(left.handle.tcp_info().is_none());
         assert!(left.handle.set_congestion("cubic").is_err());
+    }
+
+    /// A pair over TCP, of which a read that waits for ever fails.
+    fn over_loopback() -> (Stream, Stream, usize) {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let far = listener.accept().unwrap().0;
+        let limit = Some(std::time::Duration::from_secs(60));
+        far.set_read_timeout(limit).unwrap();
+        let held = socket2::SockRef::from(&far).recv_buffer_size().unwrap();
+        (over_tcp(near).unwrap(), over_tcp(far).unwrap(), held)
+    }
+
+    #[test]
+    fn who_expects_much_is_not_woken_for_little() {
+        const MUCH: usize = 1 << 20;
+        let (mut near, mut far, held) = over_loopback();
+        let writing = std::thread::spawn(move || {
+            for _ in 0..MUCH / 4096 {
+                near.writer.write_all(&[&[7; 4096]]).unwrap();
+            }
+            near
+        });
+        far.reader.expect(MUCH);
+        let mut all = vec![0; MUCH];
+        let mut filled = far.reader.read(&mut all).unwrap();
+        assert!(filled >= (held / 8).min(128 << 10), "{filled} of {held}");
+        while filled < MUCH {
+            filled += far.reader.read(&mut all[filled..]).unwrap();
+        }
+        assert!(all.iter().all(|byte| *byte == 7));
+        // What comes after that was not expected, and comes at once.
+        let mut near = writing.join().unwrap();
+        near.writer.write_all(&[b"x"]).unwrap();
+        assert_eq!(far.reader.read(&mut all).unwrap(), 1);
+    }
+
+    #[test]
+    fn the_end_wakes_who_expects_more() {
+        let (near, mut far, _) = over_loopback();
+        far.reader.expect(1 << 20);
+        drop(near);
+        assert_eq!(far.reader.read(&mut [0; 8]).unwrap(), 0);
     }
 
     #[test]

@@ -497,6 +497,33 @@ pub fn set_pace(socket: &TcpStream, bytes_per_second: Option<u64>) -> io::Result
     }
 }
 
+/// Has the kernel wake who waits for data only once so many bytes are there
+/// (`SO_RCVLOWAT`), or no more can come; 1 is its own way. It wakes him earlier
+/// where it has no room for as many.
+///
+/// # Errors
+///
+/// What the kernel says.
+#[allow(unsafe_code)] // No safe binding has this option.
+pub fn set_receive_threshold(socket: &TcpStream, bytes: usize) -> io::Result<()> {
+    let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+    // SAFETY: the descriptor is open for the borrow's life, and pointer and
+    // length describe `bytes`.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_RCVLOWAT,
+            (&raw const bytes).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    match result {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// The congestion control of a connection.
 ///
 /// # Errors

@@ -227,6 +227,10 @@ impl StreamReader for Joining {
         }
         self.reader.read(buffer)
     }
+
+    fn expect(&mut self, bytes: usize) {
+        self.reader.expect(bytes);
+    }
 }
 
 /// Asks what lies at a path, and tells all of it; the stream is good for nothing

@@ -14,7 +14,9 @@ use super::records::{
 };
 use super::session::Parts;
 use super::{TlsOptions, suite_name};
-use crate::net::stream::{Half, Socket, Stream, StreamHandle, StreamReader, StreamWriter, Wire};
+use crate::net::stream::{
+    Half, Sleeper, Socket, Stream, StreamHandle, StreamReader, StreamWriter, Wire,
+};
 
 /// A reader's first buffer: a full record with room for the next one's start.
 const FIRST_INCOMING: usize = 2 * RECORD_PLAINTEXT;
@@ -41,6 +43,7 @@ pub(super) fn build(done: Done, socket: TcpStream, options: TlsOptions) -> Strea
     Stream {
         reader: Box::new(TlsReader {
             half: reading,
+            sleeper: Sleeper::new(),
             shared: Arc::clone(&shared),
             opener,
             incoming: Incoming::new(done.received, limit),
@@ -137,6 +140,11 @@ impl Incoming {
         self.plain = start..start + bytes;
     }
 
+    /// Bytes of a record that is not whole yet.
+    fn held(&self) -> usize {
+        self.end - self.start
+    }
+
     /// Blocks until something came; `Ok(0)` is the end. Nothing decrypted may be
     /// left.
     fn receive(&mut self, wire: &Wire) -> io::Result<usize> {
@@ -167,6 +175,7 @@ enum State {
 
 struct TlsReader {
     half: Half,
+    sleeper: Sleeper,
     shared: Arc<Shared>,
     opener: Opener,
     incoming: Incoming,
@@ -229,6 +238,12 @@ impl TlsReader {
         error
     }
 
+    /// So much was given out.
+    fn count(&mut self, bytes: usize) {
+        self.sleeper.note(bytes);
+        self.half.count_read(bytes);
+    }
+
     fn take_early(&mut self, buffer: &mut [u8]) -> usize {
         let count = self.early.len().min(buffer.len());
         buffer[..count].copy_from_slice(&self.early[..count]);
@@ -244,7 +259,7 @@ impl StreamReader for TlsReader {
         }
         if !self.early.is_empty() {
             let count = self.take_early(buffer);
-            self.half.count_read(count);
+            self.count(count);
             return Ok(count);
         }
         loop {
@@ -256,9 +271,11 @@ impl StreamReader for TlsReader {
                 Err(damage) => return Err(self.break_off(damage)),
             };
             if filled > 0 || matches!(self.state, State::Closed) {
-                self.half.count_read(filled);
+                self.count(filled);
                 return Ok(filled);
             }
+            // Encrypted they are more, never fewer.
+            self.sleeper.settle(&self.half, self.incoming.held());
             if self.incoming.receive(&self.half)? == 0 {
                 return Err(io::Error::new(
                     io::ErrorKind::UnexpectedEof,
@@ -266,6 +283,10 @@ impl StreamReader for TlsReader {
                 ));
             }
         }
+    }
+
+    fn expect(&mut self, bytes: usize) {
+        self.sleeper.expect(&self.half, bytes);
     }
 }
 

@@ -92,6 +92,46 @@ fn a_pinned_server_is_believed() {
     assert!(near.handle.tcp_info().is_some());
 }
 
+/// Frames of any length, each after its length and in pieces of any length: no
+/// reader that expects a frame's bytes waits for more than come.
+#[test]
+fn what_is_expected_is_enough_to_go_on() {
+    let lengths = [
+        0, 1, 4095, 4096, 16_383, 16_384, 16_385, 131_072, 131_073, 700_001,
+    ];
+    let pieces = [1, 7, 5000, 16_384, 20_000, 300_000];
+    let server = server();
+    let (near_socket, far_socket, host) = socket_pair();
+    let limit = Some(Duration::from_secs(60));
+    far_socket.set_read_timeout(limit).unwrap();
+    let (near, mut far) = std::thread::scope(|scope| {
+        let accepted = scope.spawn(|| server.accept(far_socket));
+        let connected = pinned(&server).handshake(near_socket, &host);
+        (connected.unwrap(), accepted.join().unwrap().unwrap())
+    });
+    let mut writer = near.writer;
+    let writing = std::thread::spawn(move || {
+        for (at, length) in lengths.iter().enumerate() {
+            let frame: Vec<u8> = (0..*length).map(|byte| byte as u8).collect();
+            let piece = pieces[at % pieces.len()].max(length / 500);
+            let head = (*length as u32).to_be_bytes();
+            writer.write_all(&[&head]).unwrap();
+            for part in frame.chunks(piece) {
+                writer.write_all(&[part]).unwrap();
+            }
+        }
+        writer
+    });
+    for length in lengths {
+        let head = read_exactly(&mut *far.reader, 4);
+        assert_eq!(head, (length as u32).to_be_bytes());
+        far.reader.expect(length);
+        let frame = read_exactly(&mut *far.reader, length);
+        assert!((0..length).all(|byte| frame[byte] == byte as u8));
+    }
+    drop(writing.join().unwrap());
+}
+
 #[test]
 fn another_key_than_pinned_is_refused() {
     let (server, other) = (server(), server());
