@@ -36,7 +36,7 @@ use crate::between::dialing::Dialing;
 use crate::messages::{Exit, Stop, finish, say};
 use admission::Visitor;
 pub use admission::{not_permitted, open_destination, open_source_of};
-pub use calls::Client;
+pub use calls::{Client, TOLD_WITHIN};
 use errands::Jobs;
 use sessions::Sessions;
 use vouched::Vouched;

@@ -128,7 +128,12 @@ fn a_closed_port_is_named_with_its_look() {
         outward.iter().all(|one| one["weight"] == "problem"),
         "{report}"
     );
-    assert_eq!(weights(&report, "ports inward"), ["advice"], "{report}");
+    let inward = of(&report, "ports inward");
+    let text = inward[0]["text"].as_str().unwrap();
+    assert!(
+        text.contains("no way leads from the far side to 10.79.0.1:500"),
+        "{report}"
+    );
     // Nobody looked, and it does not say otherwise.
     assert_eq!(
         weights(&report, "window scaling"),
@@ -136,6 +141,23 @@ fn a_closed_port_is_named_with_its_look() {
         "{report}"
     );
     assert_eq!(weights(&report, "path"), ["not checked"], "{report}");
+}
+
+#[test]
+fn what_drops_the_far_sides_calls_is_told_from_what_refuses() {
+    if !is_possible() {
+        return;
+    }
+    let sshd = apart("");
+    sshd.drop_calls();
+    let done = examine(sshd.command("doctor"), "dtn:");
+    let report = report(&done);
+    let inward = of(&report, "ports inward");
+    let text = inward[0]["text"].as_str().unwrap();
+    assert!(text.contains("10.79.0.1:500"), "{report}");
+    assert!(text.contains("is silent to the far side (3 s)"), "{report}");
+    // One way is enough.
+    assert_eq!(inward[0]["weight"], "advice", "{report}");
 }
 
 #[test]

@@ -14,13 +14,16 @@ use longhaul_engine::net::tcp::{self, ConnectError, HostPort, TcpOptions};
 use longhaul_engine::net::tcp_info::TcpInfo;
 use longhaul_engine::net::tls::TlsError;
 use longhaul_engine::session::{Transfer, TransferSettings};
+use longhaul_proto::calls::{Call, CallLook};
 
-use super::findings::{Facts, Inward, Known, Lead, Measured, Opening, Options, Software, Tried};
+use super::findings::ports::{Inward, Opening, Tried};
+use super::findings::{Facts, Known, Lead, Measured, Options, Software};
 use super::host::{FACT, HostFacts, READY, script};
 use crate::arguments::{DataSecurity, DoctorArguments};
 use crate::commands::connection::{Connected, Daemon};
 use crate::commands::probe::result::{Clock, PathResult, Way};
 use crate::commands::probe::session::{Ask, Direction, Reach, Session};
+use crate::daemon::TOLD_WITHIN;
 use crate::endpoint::{Endpoint, Remote, RemotePath, SshRemote};
 use crate::messages::{Exit, Stop};
 use crate::ssh::command::{RELEASE, Start, quoted, start_of};
@@ -320,7 +323,7 @@ impl FarSide<'_> {
         let session = ask.run_on(&far, connected, |transfer| {
             inward = Some(try_inward(&far, transfer, seen));
         })?;
-        facts.inward = inward.map(Ok);
+        facts.inward = inward;
         let opened = far.route().map(|route| route.way);
         let direct = matches!(opened, Some(Opened::Outward(_) | Opened::Inward));
         facts.measured = match direct {
@@ -501,16 +504,37 @@ pub fn opening_of(error: &TlsError) -> Opening {
     }
 }
 
-fn try_inward(far: &Arc<Far>, transfer: &Transfer, seen: Option<std::net::IpAddr>) -> Inward {
-    let began = Instant::now();
-    let open = far.try_inward(transfer, PATIENCE);
-    Inward {
-        open,
-        waited: began.elapsed(),
-        port: far.own_port().unwrap_or(0),
+/// What the far side says of this end's addresses.
+fn try_inward(
+    far: &Arc<Far>,
+    transfer: &Transfer,
+    seen: Option<std::net::IpAddr>,
+) -> Known<Inward> {
+    if far.own_port().is_none() {
+        return Err("this host listens on no port: name others with --ports".to_owned());
+    }
+    let calls = far.try_inward(transfer, TOLD_WITHIN + PATIENCE);
+    let calls = calls.ok_or("the far side did not say what it sees of this host's ports")?;
+    Ok(Inward {
+        tried: calls.iter().filter_map(tried_of).collect(),
         own: interface_addresses().unwrap_or_default(),
         seen,
-    }
+    })
+}
+
+/// What the far side says of one address.
+fn tried_of(call: &Call) -> Option<Tried> {
+    let cause = call.cause.clone();
+    let opening = match call.look {
+        CallLook::Open => Opening::Open,
+        CallLook::Reset => Opening::Reset(cause),
+        CallLook::Silent => Opening::Silent(TOLD_WITHIN),
+        CallLook::Unreachable => Opening::Unreachable(cause),
+        CallLook::WrongHost => Opening::WrongHost(cause),
+        CallLook::Stalled => Opening::Stalled(cause),
+    };
+    let address = call.address.parse().ok()?;
+    Some(Tried { address, opening })
 }
 
 fn options_at(address: Option<SocketAddr>) -> Known<Options> {

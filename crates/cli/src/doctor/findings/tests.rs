@@ -1,4 +1,6 @@
+use super::ports::Opening;
 use super::*;
+use std::net::SocketAddr;
 
 fn host_facts(lines: &[&str]) -> HostFacts {
     let mut facts = HostFacts::default();
@@ -66,9 +68,10 @@ fn facts() -> Facts {
             opening: Opening::Open,
         }])),
         inward: Some(Ok(Inward {
-            open: true,
-            waited: Duration::from_secs(2),
-            port: 50_000,
+            tried: vec![Tried {
+                address: address(1),
+                opening: Opening::Open,
+            }],
             own: vec![address(1).ip()],
             seen: Some(address(1).ip()),
         })),
@@ -215,24 +218,57 @@ fn a_blocked_port_is_named_with_how_it_looks() {
 }
 
 #[test]
-fn nat_is_told_from_a_firewall() {
-    let closed = |seen| Facts {
-        inward: Some(Ok(Inward {
-            open: false,
-            waited: Duration::from_secs(2),
-            port: 50_000,
+fn what_the_far_side_sees_of_this_host_is_told_with_its_look() {
+    let from_there = |opening| {
+        let inward = Inward {
+            tried: vec![Tried {
+                address: address(1),
+                opening,
+            }],
             own: vec![address(1).ip()],
-            seen,
-        })),
+            seen: Some(address(1).ip()),
+        };
+        let facts = Facts {
+            inward: Some(Ok(inward)),
+            ..facts()
+        };
+        flaw(&facts, "ports inward").text
+    };
+    let cause = || "why".to_owned();
+    for (opening, says) in [
+        (Opening::Reset(cause()), "says no to the far side (why)"),
+        (Opening::Silent(Duration::from_secs(3)), "silent to the far side (3 s)"),
+        (Opening::Unreachable(cause()), "no way leads from the far side"),
+        (Opening::WrongHost(cause()), "somebody else answers"),
+        (Opening::Stalled(cause()), "stands still"),
+    ] {
+        let text = from_there(opening);
+        assert!(text.contains(says) && text.contains("192.0.2.1:50000"), "{text}");
+        assert!(!text.contains("NAT"), "{text}");
+    }
+}
+
+#[test]
+fn an_address_of_nat_is_named_as_one() {
+    let closed = Inward {
+        tried: [1, 99]
+            .map(|last| Tried {
+                address: address(last),
+                opening: Opening::Silent(Duration::from_secs(3)),
+            })
+            .to_vec(),
+        own: vec![address(1).ip()],
+        seen: Some(address(99).ip()),
+    };
+    let facts = Facts {
+        inward: Some(Ok(closed)),
         ..facts()
     };
-    let nat = flaw(&closed(Some(address(99).ip())), "ports inward");
-    assert!(
-        nat.text.contains("192.0.2.99") && nat.text.contains("NAT"),
-        "{nat:?}"
-    );
-    let firewall = flaw(&closed(Some(address(1).ip())), "ports inward");
-    assert!(firewall.text.contains("refused or dropped"), "{firewall:?}");
+    let found = findings(&facts);
+    let told = of(&found, "ports inward");
+    assert!(!told[0].text.contains("NAT"), "{told:?}");
+    assert!(told[1].text.contains("192.0.2.99") && told[1].text.contains("NAT"));
+    assert!(told[1].remedy.as_ref().unwrap().contains("forward a range"));
 }
 
 #[test]
