@@ -202,14 +202,31 @@ impl Daemon {
             .map_or_else(|| self.host.clone(), HostPort::from)
     }
 
+    /// As whom this end comes; empty where its certificate says it.
+    pub fn principal(&self) -> &str {
+        let credential = self.credential.as_ref();
+        credential.map_or("", |credential| credential.principal.as_str())
+    }
+
     /// Opens a session; `first_words` are the first messages, which go with the
     /// request.
     pub fn open(
         &self,
         connected: Connected,
-        mut request: Request,
+        request: Request,
         first_words: &[u8],
     ) -> Result<Opened, Stop> {
+        self.try_open(connected, request, first_words)?
+            .map_err(|error| open_stop(&self.host, &error))
+    }
+
+    /// The same; or why the daemon opens none.
+    pub fn try_open(
+        &self,
+        connected: Connected,
+        mut request: Request,
+        first_words: &[u8],
+    ) -> Result<Result<Opened, OpenError>, Stop> {
         let Connected {
             mut stream,
             rtt,
@@ -220,9 +237,13 @@ impl Daemon {
         request.block_bytes = block_bytes;
         let asked_clear = request.clear;
         let needs = request.needs();
-        let welcome = opening::open(&mut stream, request, first_words, self.timeout)
-            .map_err(|error| open_stop(&self.host, &error))
-            .inspect_err(|_| ahead.close())?;
+        let welcome = match opening::open(&mut stream, request, first_words, self.timeout) {
+            Ok(welcome) => welcome,
+            Err(error) => {
+                ahead.close();
+                return Ok(Err(error));
+            }
+        };
         if !needs.iter().all(|need| welcome.features.contains(need)) {
             let text = format!(
                 "{}: the daemon ({}) cannot do what was asked for: leave out --compress, or use \
@@ -232,14 +253,14 @@ impl Daemon {
             return Err(Stop::new(Exit::Connection, text));
         }
         check_clear(asked_clear, welcome.clear)?;
-        Ok(Opened {
+        Ok(Ok(Opened {
             stream,
             welcome,
             rtt,
             block_bytes,
             spare: false,
             ahead,
-        })
+        }))
     }
 
     /// Tells what lies at a path there, as it comes.

@@ -7,8 +7,10 @@ use longhaul_units::{BitRate, ByteCount};
 
 use super::host::{HostFacts, Room};
 use ports::{Inward, Tried, inward, outward};
+use rights::{Rights, rights};
 
 pub mod ports;
+pub mod rights;
 
 /// A clock that differs by more confuses whoever compares times of files.
 const CLOCK_SECONDS: f64 = 1.0;
@@ -186,6 +188,8 @@ pub struct Facts {
     pub inward: Option<Known<Inward>>,
     /// The far side's system ends what a login started.
     pub mortal: bool,
+    /// What may be done at a daemon; none where there is none.
+    pub rights: Option<Known<Rights>>,
     /// The far side's clock.
     pub clock: Option<Known<Lead>>,
     /// What ends agreed on.
@@ -217,6 +221,7 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
             "loginctl enable-linger, there",
         ));
     }
+    found.extend(facts.rights.as_ref().map_or_else(Vec::new, rights));
     found.extend(facts.clock.as_ref().map(clock));
     let options = facts.options.as_ref();
     found.extend(options.map(|options| scaling(options, facts.far.as_ref(), &facts.here)));
@@ -449,10 +454,36 @@ fn host(known: &Known<HostFacts>, whose: &str, names_path: bool) -> Vec<Finding>
     };
     let mut found = Vec::new();
     if names_path {
+        found.extend(place(facts, whose));
         found.extend(storage(facts, whose));
     }
     found.extend(kernel(facts, whose));
     found
+}
+
+/// Whether anything is where it was named; what else is told is of what there
+/// is above it.
+fn place(facts: &HostFacts, whose: &str) -> Option<Finding> {
+    if facts.says("path_is_whole") != Some(false) {
+        return None;
+    }
+    let asked = facts.get("asked").unwrap_or("the path");
+    Some(match facts.says("parent_is_there") {
+        Some(true) => advice(
+            "place",
+            format!("{whose}: nothing is at {asked}"),
+            "a source has to be there: check how it is written; a copy to it makes it",
+        ),
+        _ => bad(
+            "place",
+            format!(
+                "{whose}: neither {asked} is there nor the directory that it would be in; the \
+                 nearest is {}",
+                facts.get("path").unwrap_or("unknown")
+            ),
+            "check how it is written; a copy of a directory to it makes all of it",
+        ),
+    })
 }
 
 fn is_little(room: Room, least: u64) -> bool {

@@ -19,6 +19,7 @@ use longhaul_proto::calls::{Call, CallLook};
 use super::findings::ports::{Inward, Opening, Tried};
 use super::findings::{Facts, Known, Lead, Measured, Options, Software};
 use super::host::{FACT, HostFacts, READY, script};
+use super::rights::rights_at;
 use crate::arguments::{DataSecurity, DoctorArguments};
 use crate::commands::connection::{Connected, Daemon};
 use crate::commands::probe::result::{Clock, PathResult, Way};
@@ -71,6 +72,7 @@ pub fn gather(endpoint: &Endpoint, arguments: &DoctorArguments) -> Result<Gather
         outward: None,
         inward: None,
         mortal: false,
+        rights: None,
         clock: None,
         options: None,
         measured: Vec::new(),
@@ -148,6 +150,15 @@ fn ask_shell(start: &Start, path: &[u8], login: Login) -> Result<Told, Stop> {
     drop(channel);
     let status = process.end();
     if facts.get("system").is_some() {
+        // No failure tells it.
+        if let Some(last) = process
+            .said()
+            .lines()
+            .last()
+            .filter(|_| login == Login::AskingAside)
+        {
+            eprintln!("{last}");
+        }
         return Ok(Told {
             facts,
             clock,
@@ -229,8 +240,8 @@ fn over_ssh(
     let silent = ask_shell(&start, path, Login::Silent);
     let (told, asks) = match silent {
         Ok(told) => (told, false),
-        // It says why in words that the user sees.
-        Err(_) => (ask_shell(&start, path, Login::Asking)?, true),
+        // It may have to ask.
+        Err(_) => (ask_shell(&start, path, Login::AskingAside)?, true),
     };
     facts.reached = Some(Ok(format!(
         "ssh logs in to {} and tells all this within {:.1} s{}",
@@ -555,6 +566,11 @@ fn at_daemon(remote: &Remote, arguments: &DoctorArguments, facts: &mut Facts) ->
     let key = first.handle.peer_fingerprint();
     drop(first);
     facts.reached = Some(Ok(format!("the daemon at {} answers", remote.host)));
+    if let RemotePath::Path(path) = &remote.path {
+        // Whoever it does not know learns nothing more of it.
+        let of = |direction| ask(arguments, direction, 1);
+        facts.rights = Some(Ok(rights_at(&daemon, path, of)?));
+    }
     let addresses = daemon.addresses()?;
     let tried: Vec<Tried> = addresses
         .iter()

@@ -1,4 +1,5 @@
 use super::ports::Opening;
+use super::rights::Right;
 use super::*;
 use std::net::SocketAddr;
 
@@ -76,6 +77,7 @@ fn facts() -> Facts {
             seen: Some(address(1).ip()),
         })),
         mortal: false,
+        rights: None,
         clock: Some(Ok(Lead {
             ahead: 0.2,
             uncertainty: 0.1,
@@ -146,6 +148,7 @@ fn what_was_not_looked_at_is_never_called_good() {
         outward: Some(Err(why())),
         inward: Some(Err(why())),
         mortal: false,
+        rights: Some(Err(why())),
         clock: Some(Err(why())),
         options: Some(Err(why())),
         measured: vec![Err(why())],
@@ -237,13 +240,22 @@ fn what_the_far_side_sees_of_this_host_is_told_with_its_look() {
     let cause = || "why".to_owned();
     for (opening, says) in [
         (Opening::Reset(cause()), "says no to the far side (why)"),
-        (Opening::Silent(Duration::from_secs(3)), "silent to the far side (3 s)"),
-        (Opening::Unreachable(cause()), "no way leads from the far side"),
+        (
+            Opening::Silent(Duration::from_secs(3)),
+            "silent to the far side (3 s)",
+        ),
+        (
+            Opening::Unreachable(cause()),
+            "no way leads from the far side",
+        ),
         (Opening::WrongHost(cause()), "somebody else answers"),
         (Opening::Stalled(cause()), "stands still"),
     ] {
         let text = from_there(opening);
-        assert!(text.contains(says) && text.contains("192.0.2.1:50000"), "{text}");
+        assert!(
+            text.contains(says) && text.contains("192.0.2.1:50000"),
+            "{text}"
+        );
         assert!(!text.contains("NAT"), "{text}");
     }
 }
@@ -466,4 +478,54 @@ fn advice_without_a_sysctl_has_a_remedy_and_an_unknown_sender_no_name() {
     assert!(told[0].text.ends_with("data pass"), "{}", told[0].text);
     assert!(told[0].text.contains("1 stream;"), "{}", told[0].text);
     assert!(told[1].remedy.as_ref().unwrap().contains("--nice"));
+}
+
+#[test]
+fn what_a_principal_may_is_told_with_the_remedy() {
+    let with = |read: Right, write: Right| Facts {
+        rights: Some(Ok(Rights {
+            principal: "alice".into(),
+            path: "/data".into(),
+            read: Ok(read),
+            write: Ok(write),
+        })),
+        ..facts()
+    };
+    use Right::{Denied, Granted, Obstructed};
+    let told = findings(&with(Granted, Granted));
+    let all = of(&told, "rights");
+    assert!(all.iter().all(|one| one.weight == Weight::Good), "{all:?}");
+    assert!(all[0].text.contains("alice") && all[0].text.contains("/data"));
+    let read_only = flaw(&with(Granted, Denied), "rights");
+    assert_eq!(read_only.weight, Weight::Advice);
+    assert!(read_only.remedy.unwrap().contains("serve --write"));
+    let write_only = flaw(&with(Denied, Granted), "rights");
+    assert!(write_only.remedy.unwrap().contains("\"read\""));
+    let neither = flaw(&with(Denied, Denied), "rights");
+    assert_eq!(neither.weight, Weight::Problem);
+    let gone = || Obstructed("there is no x".into());
+    let absent = flaw(&with(gone(), Granted), "place");
+    assert_eq!(absent.weight, Weight::Advice);
+    let neither = flaw(&with(gone(), gone()), "place");
+    assert_eq!(neither.weight, Weight::Problem);
+}
+
+#[test]
+fn a_path_that_is_not_there_is_a_finding() {
+    let at = |parent: &str| Facts {
+        reached: None,
+        far: None,
+        here: Ok(but(&[
+            "asked /nonexist/dir",
+            "path /",
+            "path_is_whole no",
+            &format!("parent_is_there {parent}"),
+        ])),
+        ..facts()
+    };
+    let new = flaw(&at("yes"), "place");
+    assert_eq!(new.weight, Weight::Advice);
+    let wrong = flaw(&at("no"), "place");
+    assert_eq!(wrong.weight, Weight::Problem);
+    assert!(wrong.text.contains("/nonexist/dir"), "{wrong:?}");
 }
