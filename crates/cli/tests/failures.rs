@@ -329,6 +329,11 @@ fn who_may_not_is_told_so() {
     fetch(&wrong, &good).expect(4).says(&[&daemon.fingerprint]);
     assert!(!directory.path().join("to").exists());
     fetch(&daemon.fingerprint, &good).expect(0);
+    // A line of another's that is none stops nobody else.
+    let others = format!("other.example.org:1 alice lht_cut\n{line}\nnonsense\n");
+    let told = fetch(&daemon.fingerprint, &tokens_with(name, &others)).expect(0);
+    let told = told.says(&["tokens, line 1", "passed over and 1 more"]);
+    assert_eq!(told.errors.matches("passed over").count(), 1, "{told:?}");
 }
 
 #[test]

@@ -3,13 +3,13 @@
 
 use std::io::IsTerminal;
 use std::net::{IpAddr, SocketAddr, TcpStream};
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
 use longhaul_engine::net::Stream;
 use longhaul_engine::net::clear;
-use longhaul_engine::net::client_tokens::ClientTokens;
+use longhaul_engine::net::client_tokens::{BadLine, ClientTokens, ClientTokensError};
 use longhaul_engine::net::config_directory::config_directory;
 use longhaul_engine::net::host_limits::HostLimits;
 use longhaul_engine::net::identity::{Fingerprint, Identity};
@@ -729,7 +729,13 @@ fn credential(
     if arguments.token_file.is_some() || file.exists() {
         let tokens = ClientTokens::load(&file);
         let tokens = tokens.map_err(|error| Stop::because(Exit::Authentication, error))?;
-        if let Some((principal, token)) = tokens.lookup(&remote.host, named) {
+        let found = tokens.lookup(&remote.host, named);
+        let found = found.map_err(|BadLine(line)| {
+            let file = file.clone();
+            Stop::because(Exit::Authentication, ClientTokensError::Line { file, line })
+        })?;
+        warn_of_bad_lines(&file, &tokens);
+        if let Some((principal, token)) = found {
             let (principal, token) = (principal.to_owned(), Some(token.reveal()));
             return Ok(Some(Credential { principal, token }));
         }
@@ -750,4 +756,22 @@ fn credential(
         named.unwrap_or("PRINCIPAL")
     );
     Err(Stop::new(Exit::Authentication, text))
+}
+
+/// Lines of others that are no entries, said once in a command.
+fn warn_of_bad_lines(file: &Path, tokens: &ClientTokens) {
+    static TOLD: Once = Once::new();
+    let mut bad = tokens.bad_lines();
+    let Some(line) = bad.next() else {
+        return;
+    };
+    let more = match bad.count() {
+        0 => String::new(),
+        count => format!(" and {count} more"),
+    };
+    TOLD.call_once(|| {
+        let file = file.to_owned();
+        let error = ClientTokensError::Line { file, line };
+        say(&format!("{error}; it is passed over{more}"));
+    });
 }
