@@ -1,23 +1,19 @@
 //! From a daemon's URL to an authenticated stream, and the dialer of further
 //! ones.
 
-use std::io::IsTerminal;
 use std::net::{IpAddr, SocketAddr, TcpStream};
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Once};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use longhaul_engine::net::Stream;
 use longhaul_engine::net::clear;
-use longhaul_engine::net::client_tokens::{BadLine, ClientTokens, ClientTokensError};
-use longhaul_engine::net::config_directory::config_directory;
 use longhaul_engine::net::host_limits::HostLimits;
 use longhaul_engine::net::identity::{Fingerprint, Identity};
 use longhaul_engine::net::multipath;
 use longhaul_engine::net::tcp::{self, HostPort, TcpOptions};
 use longhaul_engine::net::tcp_info::TcpInfo;
 use longhaul_engine::net::tls::{TlsClient, TlsError, TlsOptions};
-use longhaul_engine::net::trust::{CertificateAuthority, KnownHosts, ServerTrust, UnknownServer};
+use longhaul_engine::net::trust::ServerTrust;
 use longhaul_engine::session::opening::{self, OpenError};
 use longhaul_engine::session::{DialError, Dialer, Joined, Transfer};
 use longhaul_model::control::start::block_bytes;
@@ -30,10 +26,13 @@ use longhaul_proto::session::StreamId;
 use longhaul_units::ByteCount;
 
 use super::ahead::{Ahead, Plan, StreamsFor};
+use super::credentials::{credential, trust};
 use crate::arguments::ConnectionArguments;
 use crate::between::met::Introduction;
-use crate::endpoint::Remote;
-use crate::messages::{Exit, Stop, clear_line, say};
+use crate::endpoint::{Endpoint, Remote};
+use crate::messages::{Exit, Stop, say};
+use crate::ssh::direct::Way;
+use crate::ssh::route::{Between, Route};
 
 /// How long a daemon may take to find out whether it reaches another one: to
 /// look for its address, to connect and to begin TLS, 10 seconds each.
@@ -49,6 +48,8 @@ pub struct Daemon {
     timeout: Duration,
     tcp: TcpOptions,
     bind: Vec<IpAddr>,
+    /// This end is remote as well.
+    between: Option<Between>,
 }
 
 /// A stream to a daemon that was asked for nothing yet.
@@ -108,6 +109,7 @@ impl Daemon {
             timeout,
             tcp,
             bind: arguments.bind.clone(),
+            between: None,
         })
     }
 
@@ -120,6 +122,7 @@ impl Daemon {
         let key = introduction.other.key.parse();
         let key = key.map_err(|error| Stop::because(Exit::Connection, error))?;
         let (trust, identity) = (ServerTrust::Fingerprint(key), introduction.identity);
+        let place = Endpoint::Daemon(remote.clone()).place();
         let buffer = buffer_by_hand(arguments.buffer);
         Ok(Daemon {
             host: remote.host.clone(),
@@ -138,6 +141,11 @@ impl Daemon {
                 ..TcpOptions::default()
             },
             bind: Vec::new(),
+            between: Some(Between {
+                own: introduction.name,
+                other: place.unwrap_or_default(),
+                sends: false,
+            }),
         })
     }
 
@@ -291,9 +299,11 @@ impl Daemon {
         Ok(own)
     }
 
-    /// The daemon's own key, as it shows it.
-    pub fn key(&self) -> Result<Fingerprint, Stop> {
-        let stream = self.first_stream()?;
+    /// The daemon's own key, as it shows it; why it is not believed is told by
+    /// `untrusted`.
+    pub fn key(&self, untrusted: impl Fn(&TlsError) -> String) -> Result<Fingerprint, Stop> {
+        let stream = self.connected(&|_| {});
+        let stream = stream.map_err(|error| Stop::new(exit_of(&error), untrusted(&error)))?;
         let key = stream.handle.peer_fingerprint();
         key.ok_or_else(|| {
             let text = format!("{}: the daemon has shown no key", self.host);
@@ -318,6 +328,18 @@ impl Daemon {
         Ok(asked.map(|()| stream))
     }
 
+    /// How the data of a session went, where this end is remote as well.
+    pub fn route(&self, dialled: Option<SocketAddr>) -> Option<Route> {
+        let between = Some(self.between.clone()?);
+        Some(Route {
+            way: dialled.map_or(Way::Unknown, Way::Outward),
+            between,
+            further: 0,
+            refused: None,
+            mortal: false,
+        })
+    }
+
     /// A first stream: who the daemon is may be asked of the user.
     pub fn first_stream(&self) -> Result<Stream, Stop> {
         self.first_stream_noting(&|_| {})
@@ -325,8 +347,13 @@ impl Daemon {
 
     /// The same; `connected` sees the connection before anything is said on it.
     fn first_stream_noting(&self, connected: &dyn Fn(&TcpStream)) -> Result<Stream, Stop> {
+        let stream = self.connected(connected);
+        stream.map_err(|error| Stop::new(exit_of(&error), error.to_string()))
+    }
+
+    fn connected(&self, connected: &dyn Fn(&TcpStream)) -> Result<Stream, TlsError> {
         let tcp = self.tcp_of(0);
-        let connected = match self.address {
+        match self.address {
             None => self
                 .tls
                 .connect_noting(&self.host, self.timeout, &tcp, connected),
@@ -334,8 +361,7 @@ impl Daemon {
                 .inspect(connected)
                 .map_err(TlsError::from)
                 .and_then(|socket| self.tls.handshake(socket, &self.host)),
-        };
-        connected.map_err(|error| Stop::new(exit_of(&error), error.to_string()))
+        }
     }
 
     /// Whether a stream opens within a time.
@@ -363,6 +389,7 @@ impl Daemon {
             timeout: self.timeout,
             tcp: self.tcp,
             bind: local.into_iter().collect(),
+            between: None,
         }
     }
 
@@ -672,106 +699,4 @@ fn exit_of(error: &TlsError) -> Exit {
         TlsError::Trust(_) | TlsError::Refused { .. } => Exit::Authentication,
         _ => Exit::Connection,
     }
-}
-
-fn configuration() -> Result<PathBuf, Stop> {
-    config_directory().map_err(|error| Stop::because(Exit::Local, error))
-}
-
-fn trust(arguments: &ConnectionArguments) -> Result<ServerTrust, Stop> {
-    if let Some(fingerprint) = arguments.fingerprint {
-        return Ok(ServerTrust::Fingerprint(fingerprint));
-    }
-    if let Some(file) = &arguments.authority {
-        let authority = CertificateAuthority::from_pem_file(file);
-        let authority = authority.map_err(|error| Stop::because(Exit::Usage, error))?;
-        return Ok(ServerTrust::CertificateAuthority(authority));
-    }
-    let terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
-    let ask: longhaul_engine::net::trust::Ask = Arc::new(ask_user);
-    Ok(ServerTrust::KnownHosts(KnownHosts {
-        file: configuration()?.join("known_hosts"),
-        accept_new: arguments.accept_new,
-        ask: terminal.then_some(ask),
-    }))
-}
-
-/// As SSH asks; only a whole "yes" counts.
-fn ask_user(server: &UnknownServer) -> bool {
-    clear_line();
-    eprint!(
-        "The daemon {} was never met before. Its key is\n  {}\nIs that what `longhaul serve` \
-         printed there? Continue (yes/no)? ",
-        server.host, server.fingerprint
-    );
-    let mut answer = String::new();
-    std::io::stdin().read_line(&mut answer).is_ok() && answer.trim() == "yes"
-}
-
-fn credential(
-    remote: &Remote,
-    arguments: &ConnectionArguments,
-    certificate: bool,
-) -> Result<Option<Credential>, Stop> {
-    let named = remote.principal.as_deref();
-    // What the command names comes before what lies in the user's files.
-    if certificate && arguments.token_file.is_none() {
-        let principal = named.unwrap_or_default().to_owned();
-        return Ok(Some(Credential {
-            principal,
-            token: None,
-        }));
-    }
-    let file = match &arguments.token_file {
-        Some(file) => file.clone(),
-        None => configuration()?.join("tokens"),
-    };
-    if arguments.token_file.is_some() || file.exists() {
-        let tokens = ClientTokens::load(&file);
-        let tokens = tokens.map_err(|error| Stop::because(Exit::Authentication, error))?;
-        let found = tokens.lookup(&remote.host, named);
-        let found = found.map_err(|BadLine(line)| {
-            let file = file.clone();
-            Stop::because(Exit::Authentication, ClientTokensError::Line { file, line })
-        })?;
-        warn_of_bad_lines(&file, &tokens);
-        if let Some((principal, token)) = found {
-            let (principal, token) = (principal.to_owned(), Some(token.reveal()));
-            return Ok(Some(Credential { principal, token }));
-        }
-    }
-    let missing = if file.exists() {
-        ""
-    } else {
-        ", which does not exist"
-    };
-    let text = format!(
-        "no token for {}{} in {}{missing}: check how the host is written, else put a line \"{} {} \
-         TOKEN\" there, with the token that the daemon's administrator gave you, or name another \
-         file with --token-file",
-        named.map_or(String::new(), |name| format!("{name} at ")),
-        remote.host,
-        file.display(),
-        remote.host,
-        named.unwrap_or("PRINCIPAL")
-    );
-    Err(Stop::new(Exit::Authentication, text))
-}
-
-/// Lines of others that are no entries, said once in a command.
-fn warn_of_bad_lines(file: &Path, tokens: &ClientTokens) {
-    static TOLD: Once = Once::new();
-    let mut bad = tokens.bad_lines();
-    let Some(line) = bad.next() else {
-        return;
-    };
-    let more = match bad.count() {
-        0 => String::new(),
-        count => format!(" and {count} more"),
-    };
-    TOLD.call_once(|| {
-        let file = file.to_owned();
-        let error = ClientTokensError::Line { file, line };
-        say(&format!("{error}; it is passed over{more}"));
-    });
 }

@@ -1,5 +1,6 @@
 //! The other end of a session: a daemon, or a host that SSH reaches.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use longhaul_engine::session::{Dialer, Ending, Transfer, TransferSettings};
@@ -131,9 +132,10 @@ impl Peer {
     }
 
     /// How the data of a session went, where there is more than one way.
-    pub fn route(&self) -> Option<Route> {
+    /// `dialled` is the address to which the first stream was opened.
+    pub fn route(&self, dialled: Option<SocketAddr>) -> Option<Route> {
         match self {
-            Peer::Daemon(_) => None,
+            Peer::Daemon(daemon) => daemon.route(dialled),
             Peer::Ssh(far) => far.route(),
             Peer::Met(met) => Some(met.route()),
         }
