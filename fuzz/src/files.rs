@@ -9,7 +9,7 @@ use longhaul_engine::journal::entry::{
     self, Entry, FRAME_BYTES, MAXIMUM_BODY_BYTES, MAXIMUM_FILE_BYTES,
 };
 use longhaul_engine::journal::reader::{Found, replay};
-use longhaul_engine::net::client_tokens::ClientTokens;
+use longhaul_engine::net::client_tokens::{BadLine, ClientTokens};
 use longhaul_engine::net::identity::Fingerprint;
 use longhaul_engine::net::known_hosts::{self, Knowledge};
 use longhaul_engine::net::principals::Principals;
@@ -188,8 +188,9 @@ pub fn known_hosts(bytes: &[u8]) {
 /// A user's file of tokens; errors do not repeat what may be a secret.
 pub fn client_tokens(bytes: &[u8]) {
     let lines = bytes.split(|&byte| byte == b'\n').count();
-    match ClientTokens::parse(bytes) {
-        Ok(tokens) => drop(tokens.lookup(&HostPort::new("host", 1), Some("alice"))),
-        Err(line) => assert!((1..=lines).contains(&line)),
+    let tokens = ClientTokens::parse(bytes);
+    assert!(tokens.bad_lines().all(|line| (1..=lines).contains(&line)));
+    if let Err(BadLine(line)) = tokens.lookup(&HostPort::new("host", 1), Some("alice")) {
+        assert!(tokens.bad_lines().any(|bad| bad == line));
     }
 }

@@ -113,7 +113,7 @@ pub enum Command {
     /// Follow a copy between two remote hosts to its end: the same output, summary and exit code.
     /// Interrupted, it leaves the copy running.
     #[command(
-        after_help = "Examples:\n  longhaul attach 5f0c2a9e\n  longhaul attach dtn7:5f0c2a9e"
+        after_help = "Examples:\n  longhaul attach 5f0c2a9e\n  longhaul attach dtn7:5f0c2a9e\n  longhaul attach longhaul://dtn9.example.org:4960:5f0c2a9e"
     )]
     Attach(AttachArguments),
     /// End a copy between two remote hosts; the command that began it goes on where it ended.

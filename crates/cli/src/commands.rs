@@ -5,6 +5,7 @@ pub mod bench;
 pub mod clean;
 pub mod connection;
 pub mod cp;
+pub mod credentials;
 pub mod fingerprint;
 pub mod here;
 pub mod jobs;

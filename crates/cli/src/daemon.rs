@@ -6,6 +6,7 @@
 //! - [`errands`]: copies with another daemon, that a principal has it run
 //! - [`listing`]: what lies at a path, without a session
 //! - [`sessions`]: the sessions that run
+//! - [`strangers`]: what the log has of connections that came to nothing
 //! - [`vouched`]: hosts that a principal has let in
 
 mod admission;
@@ -14,9 +15,10 @@ mod errands;
 mod listing;
 mod sessions;
 mod setup;
+mod strangers;
 mod vouched;
 
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -27,7 +29,7 @@ use longhaul_engine::net::Stream;
 use longhaul_engine::net::clear;
 use longhaul_engine::net::gate::{Gate, GateLimits, Ticket};
 use longhaul_engine::net::principals::Principals;
-use longhaul_engine::net::tcp::{self, TcpOptions};
+use longhaul_engine::net::tcp::{self, HostPort, TcpOptions};
 use longhaul_engine::net::tls::TlsServer;
 use longhaul_units::ByteCount;
 
@@ -36,9 +38,10 @@ use crate::between::dialing::Dialing;
 use crate::messages::{Exit, Stop, finish, say};
 use admission::Visitor;
 pub use admission::{not_permitted, open_destination, open_source_of};
-pub use calls::Client;
+pub use calls::{Client, TOLD_WITHIN};
 use errands::Jobs;
 use sessions::Sessions;
+use strangers::Strangers;
 use vouched::Vouched;
 
 /// How long a stranger may take for his first frame.
@@ -74,6 +77,7 @@ pub struct Daemon {
     principals: RwLock<Arc<Principals>>,
     sessions: Sessions,
     gate: Gate,
+    strangers: Strangers,
     /// Listings that are being told.
     listings: AtomicUsize,
     vouched: Vouched,
@@ -108,6 +112,7 @@ fn serve(arguments: ServeArguments) -> Result<Exit, Stop> {
         principals: RwLock::new(Arc::new(setup.principals)),
         sessions: Sessions::new(arguments.sessions as usize),
         gate: Gate::new(GateLimits::default()),
+        strangers: Strangers::default(),
         listings: AtomicUsize::new(0),
         vouched: Vouched::default(),
         errands: Arc::default(),
@@ -168,6 +173,7 @@ impl Daemon {
             principals: RwLock::new(Arc::new(Principals::owner("ssh", client.key))),
             sessions: Sessions::new(1),
             gate: Gate::new(GateLimits::default()),
+            strangers: Strangers::default(),
             listings: AtomicUsize::new(0),
             vouched: Vouched::default(),
             errands: Arc::default(),
@@ -193,7 +199,7 @@ impl Daemon {
     /// SIGINT and SIGTERM end the sessions and then the daemon; at SIGHUP a file
     /// of principals is read again. Without one it ends the process, as for any
     /// whose terminal was closed.
-    fn obey_signals(self: &Arc<Daemon>, address: std::net::SocketAddr) -> Result<(), Stop> {
+    fn obey_signals(self: &Arc<Daemon>, address: SocketAddr) -> Result<(), Stop> {
         use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
         let mut obeyed = vec![SIGINT, SIGTERM];
         obeyed.extend(self.principals_file.as_ref().map(|_| SIGHUP));
@@ -289,20 +295,29 @@ impl Daemon {
                 };
                 self.receive_hello(stream, visitor);
             }
-            Ok(_) => say(&format!(
+            Ok(_) => self.strangers.note(&format!(
                 "{peer}: it is not the one who started this process"
             )),
-            Err(error) => say(&format!("{peer}: {error}")),
+            Err(error) => self.strangers.note(&naming(peer, &error)),
         }
     }
 }
 
-/// Whether a connection was closed before a first byte.
+/// What went wrong with whom; many errors name him already.
+fn naming(peer: SocketAddr, error: &str) -> String {
+    let peer = HostPort::from(peer).to_string();
+    match error.contains(&peer) {
+        true => error.to_owned(),
+        false => format!("{peer}: {error}"),
+    }
+}
+
+/// Whether nothing came before a connection was closed, or for long.
 fn is_silent(socket: &TcpStream) -> bool {
     let waited = socket.set_read_timeout(Some(FIRST_FRAME)).is_ok();
     let peeked = socket.peek(&mut [0]);
     let _ = socket.set_read_timeout(None);
-    waited && matches!(peeked, Ok(0))
+    waited && !matches!(peeked, Ok(1..))
 }
 
 /// Whether a connection begins with a longhaul frame instead of TLS.

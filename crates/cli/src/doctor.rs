@@ -2,6 +2,7 @@
 //!
 //! - [`host`]: facts of a host, as a shell tells them
 //! - [`gather`]: asks both ends, and tries what opens between them
+//! - [`rights`]: what a principal may do at a daemon
 //! - [`mod@findings`]: what the facts mean
 //! - [`output`]: for people and for programs
 
@@ -9,6 +10,7 @@ pub mod findings;
 mod gather;
 pub mod host;
 mod output;
+mod rights;
 
 use crate::arguments::DoctorArguments;
 use crate::endpoint::Endpoint;

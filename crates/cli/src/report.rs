@@ -288,7 +288,13 @@ impl Report {
                 let digest = manifest::hexadecimal(&digest);
                 eprintln!("the stream: {bytes} bytes, BLAKE3 {digest} (as b3sum prints it there)");
             }
-            for line in shared.route.get().map_or_else(Vec::new, Route::lines) {
+            let what = match purport {
+                Purport::Copy => "data",
+                Purport::Verify => "checksums",
+                Purport::DryRun => "names",
+            };
+            let route = shared.route.get();
+            for line in route.map_or_else(Vec::new, |route| route.lines(what)) {
                 eprintln!("{line}");
             }
         }

@@ -70,7 +70,11 @@ fn a_tree_goes_from_one_host_to_the_other() {
     let mut again = lan.copy();
     run(again.args(["-r", "left:data", "right:there"]))
         .expect(0)
-        .says(&["already there", "direct connections between the two hosts"]);
+        .says(&[
+            "already there",
+            "direct connections between the two hosts: left dialled right at ",
+            "data flowed directly left -> right",
+        ]);
     let verify = || {
         let mut command = lan.command("verify");
         run(command.args(["left:data", "right:there/data"]))
@@ -90,7 +94,12 @@ fn either_of_the_two_connects() {
     }
     let (lan, data) = with_data();
     lan.close("left", "right");
-    assert_eq!(copied(&lan).summary()["route"], "inward");
+    let summary = copied(&lan).summary();
+    assert_eq!(summary["route"], "inward");
+    let way = serde_json::json!({
+        "from": "left", "to": "right", "dialer": "right", "dialled": "left",
+    });
+    assert_eq!(summary["between"], way);
     let mut bound = lan.copy();
     run(bound.args(["--bwlimit", "1MB/s", "left:zero:1500kB", "right:null:"]))
         .expect(0)
@@ -124,7 +133,14 @@ fn where_neither_can_that_is_said_and_nothing_goes_through_here_unasked() {
         "left:data",
         "right:there",
     ]);
-    assert_eq!(run(&mut command).expect(0).summary()["route"], "through");
+    let summary = run(&mut command).expect(0).summary();
+    assert_eq!(summary["route"], "through");
+    let way = &summary["between"];
+    assert_eq!(
+        (&way["from"], &way["to"]),
+        (&"left".into(), &"right".into())
+    );
+    assert!(way["dialer"].is_null() && way["dialled"].is_null(), "{way}");
     tree::assert_same(&data, &lan.right.home().join("there/data"));
     assert_no_leftovers(&lan.right.home());
 }

@@ -288,7 +288,14 @@ fn a_tree_goes_from_one_daemon_to_the_other_and_back() {
     let data = site.root("one").join("data");
     sample(&data);
     let done = run(&mut site.copy(&["-r", "--json"], "data", "there")).expect(0);
-    assert_eq!(done.summary()["complete"], true);
+    let summary = done.summary();
+    assert_eq!(summary["complete"], true);
+    let [one, two] = [&site.one, &site.two].map(|daemon| format!("longhaul://{}", daemon.address));
+    let way = serde_json::json!({ "from": one, "to": two, "dialer": one, "dialled": two });
+    assert_eq!(
+        (&summary["route"], &summary["between"]),
+        (&"outward".into(), &way)
+    );
     let there = site.root("two").join("there/data");
     tree::assert_same(&data, &there);
     assert_no_leftovers(&site.root("two"));
@@ -303,7 +310,11 @@ fn a_tree_goes_from_one_daemon_to_the_other_and_back() {
     // The one that may connect has the destination now.
     let mut back = site.command("cp");
     back.arg("-r").arg(site.two.url("there/data/hard"));
-    run(back.arg(site.one.url("back"))).expect(0);
+    run(back.arg(site.one.url("back")))
+        .expect(0)
+        .says(&[&format!(
+            "{one} dialled {two}, data flowed directly {two} -> {one}"
+        )]);
     tree::assert_same(&there.join("hard"), &site.root("one").join("back/hard"));
     // One file to a new name, either way.
     std::fs::write(site.root("one").join("file"), "here").unwrap();
@@ -350,6 +361,9 @@ fn a_job_goes_on_without_who_asked_for_it() {
     run(site.command("attach").arg(&name))
         .expect(130)
         .says(&["interrupted"]);
+    // The form that is suggested to whoever leaves one.
+    let there = format!("longhaul://{}:{name}", site.one.address);
+    run(site.command("attach").arg(there)).expect(130);
     assert_eq!(site.jobs(&site.one)[0]["exit"], 130);
     let ended = run(site.command("attach").args(["--json", &name])).expect(130);
     assert_eq!(ended.summary()["bwlimit_bytes_per_second"], 1_000_000);
@@ -365,6 +379,17 @@ fn a_daemon_connects_to_nobody_unless_it_may() {
         .says(&["neither daemon connects to the other", "--allow-dial"]);
     assert!(jobs_of(&site.one).is_empty() && jobs_of(&site.two).is_empty());
     assert_eq!(std::fs::read_dir(site.root("two")).unwrap().count(), 0);
+    // What both say is said once.
+    let site = Site::new(&["--write"], &["--write"]);
+    let done = run(&mut site.copy(&["-r"], "", "")).expect(4);
+    let says = "this daemon connects to no other: have it started with --allow-dial";
+    assert_eq!(done.errors.matches(says).count(), 1, "{done:?}");
+    for daemon in [&site.one, &site.two] {
+        assert!(
+            done.errors.contains(&daemon.address.to_string()),
+            "{done:?}"
+        );
+    }
 }
 
 #[test]
@@ -407,7 +432,17 @@ fn a_daemon_with_another_key_is_not_spoken_to() {
     let key = site.one.fingerprint.clone();
     run(&mut site.copy(&["-r", "--fingerprint", &key], "data", ""))
         .expect(1)
-        .says(&["two daemons have two"]);
+        .says(&["two daemons have two", "known_hosts"]);
+    // What is suggested works for each.
+    let (one, file) = (&site.one, site.user.path().join("known_hosts"));
+    std::fs::write(&file, "").unwrap();
+    let unknown = run(&mut site.copy(&["-r"], "data", "")).expect(4);
+    let line = format!("{} {}", one.address, one.fingerprint);
+    assert!(
+        unknown.errors.contains(&format!("put the line \"{line}\"")),
+        "{unknown:?}"
+    );
+    assert!(!unknown.errors.contains("--fingerprint"), "{unknown:?}");
     assert_eq!(std::fs::read_dir(site.root("two")).unwrap().count(), 0);
 }
 

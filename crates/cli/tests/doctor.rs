@@ -128,7 +128,12 @@ fn a_closed_port_is_named_with_its_look() {
         outward.iter().all(|one| one["weight"] == "problem"),
         "{report}"
     );
-    assert_eq!(weights(&report, "ports inward"), ["advice"], "{report}");
+    let inward = of(&report, "ports inward");
+    let text = inward[0]["text"].as_str().unwrap();
+    assert!(
+        text.contains("no way leads from the far side to 10.79.0.1:500"),
+        "{report}"
+    );
     // Nobody looked, and it does not say otherwise.
     assert_eq!(
         weights(&report, "window scaling"),
@@ -136,6 +141,23 @@ fn a_closed_port_is_named_with_its_look() {
         "{report}"
     );
     assert_eq!(weights(&report, "path"), ["not checked"], "{report}");
+}
+
+#[test]
+fn what_drops_the_far_sides_calls_is_told_from_what_refuses() {
+    if !is_possible() {
+        return;
+    }
+    let sshd = apart("");
+    sshd.drop_calls();
+    let done = examine(sshd.command("doctor"), "dtn:");
+    let report = report(&done);
+    let inward = of(&report, "ports inward");
+    let text = inward[0]["text"].as_str().unwrap();
+    assert!(text.contains("10.79.0.1:500"), "{report}");
+    assert!(text.contains("is silent to the far side (3 s)"), "{report}");
+    // One way is enough.
+    assert_eq!(inward[0]["weight"], "advice", "{report}");
 }
 
 #[test]
@@ -201,6 +223,12 @@ fn a_login_that_fails_is_the_finding() {
         "{refused}"
     );
     assert!(of(&refused, "space").is_empty(), "{refused}");
+    // ssh says it once.
+    assert!(
+        !done.errors.contains("Permission denied"),
+        "{}",
+        done.errors
+    );
     sshd.distrust_host_key();
     let done = examine(sshd.command("doctor"), "dtn:").expect(4);
     assert!(
@@ -260,6 +288,62 @@ fn a_daemon_is_told_of_as_far_as_it_tells() {
     assert!(!weights(&done, "path").contains(&"problem"), "{done}");
     assert_eq!(weights(&done, "host"), ["not checked"], "{done}");
     assert_eq!(weights(&done, "ports inward"), ["not checked"], "{done}");
+    assert_eq!(weights(&done, "rights"), ["ok"], "{done}");
+    let left = std::fs::read_dir(place.path()).unwrap().count();
+    assert_eq!(left, 0, "it leaves nothing");
+}
+
+#[test]
+fn what_a_principal_may_at_a_daemon_is_told() {
+    let place = tempfile::tempdir().unwrap();
+    let daemon = Daemon::with(place.path(), &[]);
+    let done = daemon_report(&daemon);
+    let rights = of(&done, "rights");
+    assert_eq!(rights[0]["weight"], "advice", "{done}");
+    let text = rights[0]["text"].as_str().unwrap();
+    assert!(
+        text.contains("user may read") && text.contains("not write"),
+        "{done}"
+    );
+    let remedy = rights[0]["remedy"].as_str().unwrap();
+    assert!(remedy.contains("serve --write"), "{done}");
+    let mut command = daemon.command("doctor");
+    let done = run(command.arg("--json").arg(daemon.url("not/there")));
+    let absent = report(&done);
+    assert_eq!(weights(&absent, "place"), ["problem"], "{absent}");
+}
+
+#[test]
+fn a_principal_whom_the_daemon_does_not_know_is_the_finding() {
+    let [here, there] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let [daemon, other] = [&here, &there].map(|place| Daemon::start(place.path()));
+    let tokens = other.tokens_for(daemon.address);
+    let mut command = longhaul();
+    command
+        .args(["doctor", "--json", "--fingerprint", &daemon.fingerprint])
+        .arg("--token-file")
+        .arg(tokens)
+        .arg(daemon.url(""));
+    let done = run(&mut command).expect(4);
+    let unknown = report(&done);
+    assert_eq!(weights(&unknown, "login"), ["problem"], "{unknown}");
+}
+
+#[test]
+fn a_path_that_is_not_there_is_told() {
+    let place = tempfile::tempdir().unwrap();
+    let examined = |path: &str| {
+        let mut command = longhaul();
+        run(command
+            .args(["doctor", "--json"])
+            .arg(place.path().join(path)))
+    };
+    let new = report(&examined("new").expect(0));
+    assert_eq!(weights(&new, "place"), ["advice"], "{new}");
+    let wrong = report(&examined("not/there").expect(2));
+    assert_eq!(weights(&wrong, "place"), ["problem"], "{wrong}");
+    let text = of(&wrong, "place")[0]["text"].as_str().unwrap();
+    assert!(text.contains("not/there"), "{wrong}");
 }
 
 fn daemon_report(daemon: &Daemon) -> Value {

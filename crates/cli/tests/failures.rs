@@ -8,14 +8,14 @@ mod support;
 use std::ffi::OsStr;
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use longhaul_engine::net::identity::Identity;
 use longhaul_engine::net::tcp::{HostPort, TcpOptions};
@@ -329,6 +329,41 @@ fn who_may_not_is_told_so() {
     fetch(&wrong, &good).expect(4).says(&[&daemon.fingerprint]);
     assert!(!directory.path().join("to").exists());
     fetch(&daemon.fingerprint, &good).expect(0);
+    // A line of another's that is none stops nobody else.
+    let others = format!("other.example.org:1 alice lht_cut\n{line}\nnonsense\n");
+    let told = fetch(&daemon.fingerprint, &tokens_with(name, &others)).expect(0);
+    let told = told.says(&["tokens, line 1", "passed over and 1 more"]);
+    assert_eq!(told.errors.matches("passed over").count(), 1, "{told:?}");
+}
+
+#[test]
+fn who_never_speaks_is_not_in_the_log_and_a_scan_hardly() {
+    let directory = directory();
+    let mut daemon = served(directory.path());
+    let connect = || TcpStream::connect(daemon.address).unwrap();
+    // Closed; with a reset, as scanners do; and after a handshake.
+    drop(connect());
+    let reset = connect();
+    rustix::net::sockopt::set_socket_linger(&reset, Some(Duration::ZERO)).unwrap();
+    drop(reset);
+    let trust = ServerTrust::Fingerprint(daemon.fingerprint.parse().unwrap());
+    let tls = TlsClient::new(trust, None, TlsOptions::default());
+    let peer = HostPort::from(daemon.address);
+    drop(tls.handshake(connect(), &peer).unwrap());
+    for _ in 0..20 {
+        let mut socket = connect();
+        socket.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+        // Until it is hung up on.
+        let _ = socket.read_to_end(&mut Vec::new());
+    }
+    daemon.running().await_words("does not speak TLS");
+    let log = daemon.kill().errors;
+    assert!(!log.contains("before the session began"), "{log}");
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains("TLS")).collect();
+    assert!((1..=5).contains(&lines.len()), "{log}");
+    for line in lines {
+        assert_eq!(line.matches("127.0.0.1:").count(), 1, "{line}");
+    }
 }
 
 #[test]

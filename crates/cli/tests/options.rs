@@ -650,7 +650,20 @@ fn verify_finds_what_differs() {
         ]
     };
     for way in ways() {
-        verify(way).expect(0).says(&["the same"]);
+        let same = verify(way).expect(0).says(&["the same"]);
+        assert!(!same.errors.contains("already there"), "{same:?}");
+    }
+    let missing = [
+        ["data".into(), stage.daemon.url("x/none")],
+        [url(), "none".into()],
+        ["data".into(), "root/x/none".into()],
+        ["data".into(), "root/none/data".into()],
+        ["none".into(), url()],
+        [stage.daemon.url("x/none"), "data".into()],
+    ];
+    for way in missing {
+        let finished = verify(way.clone()).expect(6).says(&["none"]);
+        assert_eq!(finished.errors.lines().count(), 1, "{way:?} {finished:?}");
     }
     let same = |size: usize| {
         let mut bytes = Random::from(9).bytes(size);

@@ -37,7 +37,8 @@ use longhaul_proto::sender::{BlockId, Sender, SenderError};
 use longhaul_proto::session::{Session, StreamId};
 use longhaul_units::{ByteCount, Moment};
 
-pub use dial::{Caller, DialError, Dialer, Joined};
+use dial::Calling;
+pub use dial::{Caller, Calls, DialError, Dialer, Joined};
 pub use end::Ending;
 pub use events::{Event, Progress};
 pub use observe::LAYERS;
@@ -224,8 +225,8 @@ pub struct Transfer {
     began: Instant,
     watch: Watch,
     steering: Mutex<Option<Box<dyn Steer>>>,
-    /// Connects to the other end, where that asks for it.
-    caller: Mutex<Option<Caller>>,
+    /// Connections to the other end, where that asks for them, and from it.
+    calls: Mutex<Calling>,
     limits: HostLimits,
     pacing: Pacing,
     /// Locked before `shared`, where both are.
@@ -388,7 +389,7 @@ impl Transfer {
             began: Instant::now(),
             watch,
             steering: Mutex::new(None),
-            caller: Mutex::new(None),
+            calls: Mutex::default(),
             limits: HostLimits::read(),
             paths: Mutex::default(),
         });

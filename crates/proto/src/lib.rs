@@ -10,6 +10,7 @@
 //! - [`listing`]: what lies at a path, without a session
 //! - [`message`]: what is said within a session, in order
 //! - [`block`]: what carries file data, in any order, on any stream
+//! - [`calls`]: what came of connecting to the other end
 //! - [`control`]: messages in order and once, over streams that may die
 //! - [`session`]: how long a session lives and who steers it
 //! - [`sender`], [`receiver`]: the two ends of a transfer
@@ -22,6 +23,7 @@
 
 pub mod account;
 pub mod block;
+pub mod calls;
 pub mod control;
 pub mod digest;
 pub mod frame;

@@ -3,6 +3,7 @@
 use minicbor::{Decode, Encode};
 
 use crate::block::{ContentName, PieceName};
+use crate::calls::Call;
 use crate::digest::Checksum;
 use crate::handshake::Secret;
 use crate::manifest::{Entry, EntryId};
@@ -171,9 +172,20 @@ pub enum Message {
     /// Whoever steers, to the sender: how its kernel shall send.
     #[n(19)]
     Tune(#[n(0)] Tuning),
-    /// Dialer: connect to me so many times; each is a stream that I join with.
+    /// Dialer: connect to me; each is a stream that I join with.
     #[n(20)]
-    WantCalls(#[n(0)] u32),
+    WantCalls {
+        /// So many times.
+        #[n(0)]
+        count: u32,
+        /// Instead once at each of my addresses, and say what came of it.
+        #[n(1)]
+        #[cbor(default)]
+        told: bool,
+    },
+    /// Acceptor, where it was asked: what came of each address.
+    #[n(21)]
+    Called(#[n(0)] Vec<Call>),
 }
 
 /// What of an entry is at the destination.

@@ -36,7 +36,8 @@ pub struct JobsArguments {
 /// What `attach` takes.
 #[derive(Clone, Debug, Args)]
 pub struct AttachArguments {
-    /// The job, as `longhaul jobs` lists it; HOST:JOB where it was started from elsewhere.
+    /// The job, as `longhaul jobs` lists it; HOST:JOB, at a daemon longhaul://HOST:PORT:JOB, where
+    /// it was started from elsewhere.
     #[arg(value_name = "JOB")]
     pub job: String,
     /// Progress as events, one JSON object a line; for a job that was begun with --json.
@@ -59,7 +60,8 @@ pub struct AttachArguments {
 /// What `cancel` takes.
 #[derive(Clone, Debug, Args)]
 pub struct CancelArguments {
-    /// The job, as `longhaul jobs` lists it; HOST:JOB where it was started from elsewhere.
+    /// The job, as `longhaul jobs` lists it; HOST:JOB, at a daemon longhaul://HOST:PORT:JOB, where
+    /// it was started from elsewhere.
     #[arg(value_name = "JOB")]
     pub job: String,
     /// How hosts are reached, and daemons known.

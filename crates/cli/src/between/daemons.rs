@@ -7,7 +7,10 @@ use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use longhaul_engine::net::config_directory::config_directory;
 use longhaul_engine::net::identity::Fingerprint;
+use longhaul_engine::net::tls::TlsError;
+use longhaul_engine::net::trust::TrustError;
 use longhaul_engine::session::opening::OpenError;
 use longhaul_proto::handshake::{PROTOCOL_VERSION, Refusal, Target, Task};
 
@@ -42,7 +45,7 @@ impl<'a> Side<'a> {
     fn new(remote: &'a Remote, connection: &ConnectionArguments) -> Result<Side<'a>, Stop> {
         let daemon = Daemon::new(remote, connection)?;
         Ok(Side {
-            key: daemon.key()?,
+            key: daemon.key(unbelieved)?,
             name: place_of(remote),
             remote,
             daemon,
@@ -71,6 +74,28 @@ impl<'a> Side<'a> {
             Err(OpenError::Io(error)) => Ok(Err(Refused::Apart(silence(&error)))),
             Err(error) => Err(open_stop(&self.name, &error)),
         }
+    }
+}
+
+/// Why one of two daemons is not believed: a key on the command line would be the
+/// other one's as well.
+fn unbelieved(error: &TlsError) -> String {
+    let TlsError::Trust(TrustError::Unknown { host, found }) = error else {
+        return error.to_string();
+    };
+    format!(
+        "{host} is unknown, its key is {found}: compare that with what the daemon printed when it \
+         started, then put the line \"{host} {found}\" into {}, or give --accept-new to trust both \
+         daemons unseen",
+        known_hosts()
+    )
+}
+
+/// The file of keys that the user believes, as he finds it.
+fn known_hosts() -> String {
+    match config_directory() {
+        Ok(directory) => directory.join("known_hosts").display().to_string(),
+        Err(_) => "known_hosts in the configuration directory".to_owned(),
     }
 }
 
@@ -119,10 +144,11 @@ pub fn run(asked: &Asked<'_>, sides: &Sides, ends: [&Remote; 2]) -> Result<Exit,
         return usage("between two daemons data are encrypted: leave --data-security clear out");
     }
     if asked.connection.fingerprint.is_some() && ends[0].host != ends[1].host {
-        return usage(
-            "--fingerprint names one key, and two daemons have two: let known_hosts hold them (a \
-             first `longhaul ls` of each asks), or give --accept-new or --authority",
-        );
+        return usage(&format!(
+            "--fingerprint names one key, and two daemons have two: put a line \"HOST:PORT KEY\" \
+             for each into {}, or give --accept-new or --authority",
+            known_hosts()
+        ));
     }
     let shown = Shown::of(asked);
     shown.say(&["asking ", &place_of(ends[0]), " and ", &place_of(ends[1])]);
@@ -156,14 +182,20 @@ fn apart(source: &Side<'_>, forth: &Refused, destination: &Side<'_>, back: &Refu
         (Refused::Forbidden(_), Refused::Forbidden(_)) => Exit::Authentication,
         _ => Exit::Connection,
     };
-    let text = format!(
-        "neither daemon connects to the other: {}: {}; {}: {}",
-        source.name,
-        forth.text(),
-        destination.name,
-        back.text()
+    let why = told_of_both(
+        (&source.name, forth.text()),
+        (&destination.name, back.text()),
     );
-    Stop::new(exit, text)
+    Stop::new(exit, format!("neither daemon connects to the other: {why}"))
+}
+
+/// What two say, who may say the same.
+fn told_of_both(one: (&str, &str), other: (&str, &str)) -> String {
+    match (one.0 == other.0, one.1 == other.1) {
+        (true, true) => format!("{}: {}", one.0, one.1),
+        (false, true) => format!("{} and {} both say: {}", one.0, other.0, one.1),
+        (_, false) => format!("{}: {}; {}: {}", one.0, one.1, other.0, other.1),
+    }
 }
 
 /// A process for the job there, and what it says of itself.

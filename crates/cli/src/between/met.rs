@@ -29,7 +29,7 @@ use crate::ssh::callbacks::Callbacks;
 use crate::ssh::direct::{Direct, Way};
 use crate::ssh::far::join_with;
 use crate::ssh::greeting::Greeting;
-use crate::ssh::route::Route;
+use crate::ssh::route::{Between, Route};
 
 /// How long the first direct stream is looked for, besides
 /// [`crate::ssh::direct`]'s own pauses: longer than the other end tries, so that
@@ -248,7 +248,11 @@ impl Met {
         };
         Route {
             way,
-            between: Some(self.own.clone()),
+            between: Some(Between {
+                own: self.own.clone(),
+                other: self.name.clone(),
+                sends: false,
+            }),
             further: 0,
             refused: None,
             mortal: self.other.mortal || login_ends_processes(),

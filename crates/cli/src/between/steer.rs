@@ -13,7 +13,7 @@ use super::job::seconds_now;
 use super::speech::{self, Begin, Listed, Order, Reach, State, Told};
 use super::started;
 use super::through::{Carried, End, channel_to};
-use super::watch::{Fetched, Left, Manner, Watched, cancel_at_signal};
+use super::watch::{Fetched, Left, Manner, Watched, cancel_at_signal, same_options};
 use super::words::{Asked, Sides, named};
 use crate::commands::connection::Daemon;
 use crate::endpoint::{Endpoint, Remote, SshRemote};
@@ -444,7 +444,8 @@ fn remember(name: &str, host: &str, begin: &Begin) {
     if let Err(error) = kept {
         say(&format!(
             "where this job runs cannot be kept here: {error}; `longhaul attach {host}:{name}` \
-             finds it"
+             finds it{}",
+            same_options(host)
         ));
     }
 }

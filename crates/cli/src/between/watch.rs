@@ -175,9 +175,21 @@ impl Watched {
         let (name, host) = (&self.name, &self.host);
         let text = format!(
             "the connection to {host} was lost; the job goes on there if it had begun: `longhaul \
-             attach {name}` follows it"
+             attach {name}` follows it{}",
+            same_options(host)
         );
         Stop::new(Exit::Connection, text)
+    }
+}
+
+/// What a command needs as well that finds a job at a daemon again.
+pub fn same_options(host: &str) -> &'static str {
+    match host.starts_with("longhaul://") {
+        true => {
+            "; where this command was given --token-file, --certificate and --key, --fingerprint or \
+             --authority, that one needs them too"
+        }
+        false => "",
     }
 }
 
@@ -205,7 +217,8 @@ pub fn leave_at_signal(watched: &Watched) {
     at_signal(move || {
         messages::say(&format!(
             "{name} goes on at {host}: `longhaul attach {host}:{name}` shows it again, `longhaul \
-             cancel {host}:{name}` ends it"
+             cancel {host}:{name}` ends it{}",
+            same_options(&host)
         ));
         std::process::exit(i32::from(Exit::Interrupted.code()));
     });

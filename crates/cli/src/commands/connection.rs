@@ -1,23 +1,19 @@
 //! From a daemon's URL to an authenticated stream, and the dialer of further
 //! ones.
 
-use std::io::IsTerminal;
 use std::net::{IpAddr, SocketAddr, TcpStream};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use longhaul_engine::net::Stream;
 use longhaul_engine::net::clear;
-use longhaul_engine::net::client_tokens::ClientTokens;
-use longhaul_engine::net::config_directory::config_directory;
 use longhaul_engine::net::host_limits::HostLimits;
 use longhaul_engine::net::identity::{Fingerprint, Identity};
 use longhaul_engine::net::multipath;
 use longhaul_engine::net::tcp::{self, HostPort, TcpOptions};
 use longhaul_engine::net::tcp_info::TcpInfo;
 use longhaul_engine::net::tls::{TlsClient, TlsError, TlsOptions};
-use longhaul_engine::net::trust::{CertificateAuthority, KnownHosts, ServerTrust, UnknownServer};
+use longhaul_engine::net::trust::ServerTrust;
 use longhaul_engine::session::opening::{self, OpenError};
 use longhaul_engine::session::{DialError, Dialer, Joined, Transfer};
 use longhaul_model::control::start::block_bytes;
@@ -30,10 +26,13 @@ use longhaul_proto::session::StreamId;
 use longhaul_units::ByteCount;
 
 use super::ahead::{Ahead, Plan, StreamsFor};
+use super::credentials::{credential, trust};
 use crate::arguments::ConnectionArguments;
 use crate::between::met::Introduction;
-use crate::endpoint::Remote;
-use crate::messages::{Exit, Stop, clear_line, say};
+use crate::endpoint::{Endpoint, Remote};
+use crate::messages::{Exit, Stop, say};
+use crate::ssh::direct::Way;
+use crate::ssh::route::{Between, Route};
 
 /// How long a daemon may take to find out whether it reaches another one: to
 /// look for its address, to connect and to begin TLS, 10 seconds each.
@@ -49,6 +48,8 @@ pub struct Daemon {
     timeout: Duration,
     tcp: TcpOptions,
     bind: Vec<IpAddr>,
+    /// This end is remote as well.
+    between: Option<Between>,
 }
 
 /// A stream to a daemon that was asked for nothing yet.
@@ -108,6 +109,7 @@ impl Daemon {
             timeout,
             tcp,
             bind: arguments.bind.clone(),
+            between: None,
         })
     }
 
@@ -119,8 +121,14 @@ impl Daemon {
     ) -> Result<Daemon, Stop> {
         let own = introduction.identity;
         let known = Daemon::knowing(remote, arguments, own, &introduction.other.key)?;
+        let place = Endpoint::Daemon(remote.clone()).place();
         Ok(Daemon {
             address: introduction.address,
+            between: Some(Between {
+                own: introduction.name,
+                other: place.unwrap_or_default(),
+                sends: false,
+            }),
             ..known
         })
     }
@@ -153,6 +161,7 @@ impl Daemon {
                 ..TcpOptions::default()
             },
             bind: Vec::new(),
+            between: None,
         })
     }
 
@@ -217,14 +226,31 @@ impl Daemon {
             .map_or_else(|| self.host.clone(), HostPort::from)
     }
 
+    /// As whom this end comes; empty where its certificate says it.
+    pub fn principal(&self) -> &str {
+        let credential = self.credential.as_ref();
+        credential.map_or("", |credential| credential.principal.as_str())
+    }
+
     /// Opens a session; `first_words` are the first messages, which go with the
     /// request.
     pub fn open(
         &self,
         connected: Connected,
-        mut request: Request,
+        request: Request,
         first_words: &[u8],
     ) -> Result<Opened, Stop> {
+        self.try_open(connected, request, first_words)?
+            .map_err(|error| open_stop(&self.host, &error))
+    }
+
+    /// The same; or why the daemon opens none.
+    pub fn try_open(
+        &self,
+        connected: Connected,
+        mut request: Request,
+        first_words: &[u8],
+    ) -> Result<Result<Opened, OpenError>, Stop> {
         let Connected {
             mut stream,
             rtt,
@@ -235,9 +261,13 @@ impl Daemon {
         request.block_bytes = block_bytes;
         let asked_clear = request.clear;
         let needs = request.needs();
-        let welcome = opening::open(&mut stream, request, first_words, self.timeout)
-            .map_err(|error| open_stop(&self.host, &error))
-            .inspect_err(|_| ahead.close())?;
+        let welcome = match opening::open(&mut stream, request, first_words, self.timeout) {
+            Ok(welcome) => welcome,
+            Err(error) => {
+                ahead.close();
+                return Ok(Err(error));
+            }
+        };
         if !needs.iter().all(|need| welcome.features.contains(need)) {
             let text = format!(
                 "{}: the daemon ({}) cannot do what was asked for: leave out --compress, or use \
@@ -247,14 +277,14 @@ impl Daemon {
             return Err(Stop::new(Exit::Connection, text));
         }
         check_clear(asked_clear, welcome.clear)?;
-        Ok(Opened {
+        Ok(Ok(Opened {
             stream,
             welcome,
             rtt,
             block_bytes,
             spare: false,
             ahead,
-        })
+        }))
     }
 
     /// Tells what lies at a path there, as it comes.
@@ -285,9 +315,11 @@ impl Daemon {
         Ok(own)
     }
 
-    /// The daemon's own key, as it shows it.
-    pub fn key(&self) -> Result<Fingerprint, Stop> {
-        let stream = self.first_stream()?;
+    /// The daemon's own key, as it shows it; why it is not believed is told by
+    /// `untrusted`.
+    pub fn key(&self, untrusted: impl Fn(&TlsError) -> String) -> Result<Fingerprint, Stop> {
+        let stream = self.connected(&|_| {});
+        let stream = stream.map_err(|error| Stop::new(exit_of(&error), untrusted(&error)))?;
         let key = stream.handle.peer_fingerprint();
         key.ok_or_else(|| {
             let text = format!("{}: the daemon has shown no key", self.host);
@@ -312,6 +344,18 @@ impl Daemon {
         Ok(asked.map(|()| stream))
     }
 
+    /// How the data of a session went, where this end is remote as well.
+    pub fn route(&self, dialled: Option<SocketAddr>) -> Option<Route> {
+        let between = Some(self.between.clone()?);
+        Some(Route {
+            way: dialled.map_or(Way::Unknown, Way::Outward),
+            between,
+            further: 0,
+            refused: None,
+            mortal: false,
+        })
+    }
+
     /// A first stream: who the daemon is may be asked of the user.
     pub fn first_stream(&self) -> Result<Stream, Stop> {
         self.first_stream_noting(&|_| {})
@@ -319,8 +363,13 @@ impl Daemon {
 
     /// The same; `connected` sees the connection before anything is said on it.
     fn first_stream_noting(&self, connected: &dyn Fn(&TcpStream)) -> Result<Stream, Stop> {
+        let stream = self.connected(connected);
+        stream.map_err(|error| Stop::new(exit_of(&error), error.to_string()))
+    }
+
+    fn connected(&self, connected: &dyn Fn(&TcpStream)) -> Result<Stream, TlsError> {
         let tcp = self.tcp_of(0);
-        let connected = match self.address {
+        match self.address {
             None => self
                 .tls
                 .connect_noting(&self.host, self.timeout, &tcp, connected),
@@ -328,8 +377,7 @@ impl Daemon {
                 .inspect(connected)
                 .map_err(TlsError::from)
                 .and_then(|socket| self.tls.handshake(socket, &self.host)),
-        };
-        connected.map_err(|error| Stop::new(exit_of(&error), error.to_string()))
+        }
     }
 
     /// Whether a stream opens within a time.
@@ -357,6 +405,7 @@ impl Daemon {
             timeout: self.timeout,
             tcp: self.tcp,
             bind: local.into_iter().collect(),
+            between: None,
         }
     }
 
@@ -666,82 +715,4 @@ fn exit_of(error: &TlsError) -> Exit {
         TlsError::Trust(_) | TlsError::Refused { .. } => Exit::Authentication,
         _ => Exit::Connection,
     }
-}
-
-fn configuration() -> Result<PathBuf, Stop> {
-    config_directory().map_err(|error| Stop::because(Exit::Local, error))
-}
-
-fn trust(arguments: &ConnectionArguments) -> Result<ServerTrust, Stop> {
-    if let Some(fingerprint) = arguments.fingerprint {
-        return Ok(ServerTrust::Fingerprint(fingerprint));
-    }
-    if let Some(file) = &arguments.authority {
-        let authority = CertificateAuthority::from_pem_file(file);
-        let authority = authority.map_err(|error| Stop::because(Exit::Usage, error))?;
-        return Ok(ServerTrust::CertificateAuthority(authority));
-    }
-    let terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
-    let ask: longhaul_engine::net::trust::Ask = Arc::new(ask_user);
-    Ok(ServerTrust::KnownHosts(KnownHosts {
-        file: configuration()?.join("known_hosts"),
-        accept_new: arguments.accept_new,
-        ask: terminal.then_some(ask),
-    }))
-}
-
-/// As SSH asks; only a whole "yes" counts.
-fn ask_user(server: &UnknownServer) -> bool {
-    clear_line();
-    eprint!(
-        "The daemon {} was never met before. Its key is\n  {}\nIs that what `longhaul serve` \
-         printed there? Continue (yes/no)? ",
-        server.host, server.fingerprint
-    );
-    let mut answer = String::new();
-    std::io::stdin().read_line(&mut answer).is_ok() && answer.trim() == "yes"
-}
-
-fn credential(
-    remote: &Remote,
-    arguments: &ConnectionArguments,
-    certificate: bool,
-) -> Result<Option<Credential>, Stop> {
-    let named = remote.principal.as_deref();
-    // What the command names comes before what lies in the user's files.
-    if certificate && arguments.token_file.is_none() {
-        let principal = named.unwrap_or_default().to_owned();
-        return Ok(Some(Credential {
-            principal,
-            token: None,
-        }));
-    }
-    let file = match &arguments.token_file {
-        Some(file) => file.clone(),
-        None => configuration()?.join("tokens"),
-    };
-    if arguments.token_file.is_some() || file.exists() {
-        let tokens = ClientTokens::load(&file);
-        let tokens = tokens.map_err(|error| Stop::because(Exit::Authentication, error))?;
-        if let Some((principal, token)) = tokens.lookup(&remote.host, named) {
-            let (principal, token) = (principal.to_owned(), Some(token.reveal()));
-            return Ok(Some(Credential { principal, token }));
-        }
-    }
-    let missing = if file.exists() {
-        ""
-    } else {
-        ", which does not exist"
-    };
-    let text = format!(
-        "no token for {}{} in {}{missing}: check how the host is written, else put a line \"{} {} \
-         TOKEN\" there, with the token that the daemon's administrator gave you, or name another \
-         file with --token-file",
-        named.map_or(String::new(), |name| format!("{name} at ")),
-        remote.host,
-        file.display(),
-        remote.host,
-        named.unwrap_or("PRINCIPAL")
-    );
-    Err(Stop::new(Exit::Authentication, text))
 }

@@ -166,7 +166,8 @@ fn reach(
             let known = started::find(job).ok_or_else(|| {
                 let text = format!(
                     "no job {job} was started from here: `longhaul jobs HOST` lists those of a \
-                     host, and HOST:{job} names one there"
+                     host, and HOST:{job} names one there; of a daemon, `longhaul jobs \
+                     longhaul://HOST:PORT` and longhaul://HOST:PORT:{job}"
                 );
                 Stop::new(Exit::Usage, text)
             })?;

@@ -1,5 +1,6 @@
 //! The other end of a session: a daemon, or a host that SSH reaches.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use longhaul_engine::session::{Dialer, Ending, Transfer, TransferSettings};
@@ -67,7 +68,7 @@ impl Peer {
                 Ok(Peer::Met(Arc::new(met)))
             }
             (Endpoint::Daemon(remote), Reach::Through) => {
-                let name = (remote.host.to_string(), remote.principal.clone());
+                let name = (endpoint.place().unwrap_or_default(), remote.principal.clone());
                 let met = Met::new(introduction, name, arguments)?;
                 Ok(Peer::Met(Arc::new(met)))
             }
@@ -136,9 +137,10 @@ impl Peer {
     }
 
     /// How the data of a session went, where there is more than one way.
-    pub fn route(&self) -> Option<Route> {
+    /// `dialled` is the address to which the first stream was opened.
+    pub fn route(&self, dialled: Option<SocketAddr>) -> Option<Route> {
         match self {
-            Peer::Daemon(_) => None,
+            Peer::Daemon(daemon) => daemon.route(dialled),
             Peer::Ssh(far) => far.route(),
             Peer::Met(met) => Some(met.route()),
         }

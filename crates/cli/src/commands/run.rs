@@ -371,6 +371,7 @@ impl Task {
         report: &Report,
     ) -> Result<Exit, Stop> {
         let dialer = peer.dialer(&opened, transfer);
+        let dialled = opened.stream.handle.peer_address();
         let (steering, steered) = Steering::new(self.bounds(&opened));
         report.tell_of(steered);
         transfer.steer_by(Box::new(steering));
@@ -380,7 +381,9 @@ impl Task {
         }
         report.follow(transfer);
         let ending = peer.wait(transfer);
-        report.tell_route(peer.route());
+        let sends = self.destination.remote_path().is_some();
+        let route = peer.route(dialled);
+        report.tell_route(route.map(|route| route.sending(sends)));
         self.conclude(transfer, &ending, report)
     }
 

@@ -15,7 +15,7 @@ use longhaul_engine::recv::parts::most_open_parts;
 use longhaul_engine::recv::stream::FileStream;
 use longhaul_engine::send::SendSide;
 use longhaul_engine::send::source::{Source, Sources, open_source};
-use longhaul_engine::session::opening::{self, SOFTWARE};
+use longhaul_engine::session::opening::{self, OpenError, SOFTWARE};
 use longhaul_engine::session::{Event, FlowCounts, Transfer, TransferSettings, Watch};
 use longhaul_engine::storage::measuring::sink;
 use longhaul_engine::storage::posix::PosixDirectory;
@@ -26,6 +26,7 @@ use longhaul_proto::handshake::{
 };
 use longhaul_proto::message::Farewell;
 use longhaul_proto::session::StreamId;
+use longhaul_units::ByteCount;
 
 use super::sessions::{Key, Running};
 use super::vouched::COUNTS_FOR;
@@ -90,7 +91,9 @@ impl Daemon {
         let peer = peer.as_str();
         let hello: Hello = match opening::receive(&mut stream, FIRST_FRAME) {
             Ok(hello) => hello,
-            Err(error) => return say(&format!("{peer}: {error}")),
+            // He was let in and never spoke: whoever looks for a way does so.
+            Err(OpenError::Io(_)) if stream.handle.bytes_read() == ByteCount(0) => return,
+            Err(error) => return self.strangers.note(&format!("{peer}: {error}")),
         };
         if hello.version != PROTOCOL_VERSION {
             let text = format!(
@@ -411,7 +414,7 @@ impl Daemon {
         say(&format!(
             "{principal} from {peer}: {} entries, {}, {} there already, {} failed, {:.1} s: {}",
             progress.done_entries,
-            longhaul_units::ByteCount(progress.done_bytes),
+            ByteCount(progress.done_bytes),
             progress.skipped_entries,
             progress.failed_entries,
             progress.elapsed.as_secs_f64(),

@@ -1,10 +1,13 @@
 //! What a far side does beside the channel that started it: it connects to its
 //! client where that cannot connect to it, and takes further channels.
 
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use longhaul_engine::net::Stream;
@@ -12,7 +15,9 @@ use longhaul_engine::net::candidates::{Attempt, first_to_answer};
 use longhaul_engine::net::clear;
 use longhaul_engine::net::identity::Fingerprint;
 use longhaul_engine::net::tcp::{self, ConnectError, HostPort, TcpOptions};
-use longhaul_engine::session::Transfer;
+use longhaul_engine::net::tls::TlsError;
+use longhaul_engine::session::{Calls, Transfer};
+use longhaul_proto::calls::{Call, CallLook};
 
 use super::Daemon;
 use super::admission::Visitor;
@@ -20,6 +25,10 @@ use crate::ssh::PROTECTION;
 
 /// How long one call may take: the client waits no longer.
 const CALL_WITHIN: Duration = Duration::from_secs(8);
+
+/// How long the client's addresses may take where each is told of; he waits
+/// longer.
+pub const TOLD_WITHIN: Duration = Duration::from_secs(3);
 
 /// How long the first stream of a session between two far sides may take.
 const BEGINS_WITHIN: Duration = Duration::from_secs(60);
@@ -39,7 +48,58 @@ pub struct Client {
     /// Where he answered.
     answered: Mutex<Option<SocketAddr>>,
     calls: AtomicUsize,
+    /// All his addresses are being tried, to be told of.
+    telling: AtomicBool,
 }
+
+/// Why an address is not the client's.
+#[derive(Debug, thiserror::Error)]
+enum CallError {
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    #[error("somebody else answered")]
+    Stranger,
+}
+
+impl CallError {
+    /// How that looks, and why.
+    fn look(&self) -> (CallLook, String) {
+        let connect = match self {
+            CallError::Connect(error) | CallError::Tls(TlsError::Connect(error)) => error,
+            CallError::Tls(error @ TlsError::Deadline { .. }) => {
+                return (CallLook::Stalled, error.to_string());
+            }
+            CallError::Tls(_) | CallError::Stranger => {
+                return (CallLook::WrongHost, self.to_string());
+            }
+        };
+        match connect {
+            ConnectError::Timeout { .. } => (CallLook::Silent, String::new()),
+            ConnectError::Refused { cause, .. } => {
+                let look = match cause.kind() {
+                    ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset => CallLook::Reset,
+                    ErrorKind::TimedOut => CallLook::Silent,
+                    _ => CallLook::Unreachable,
+                };
+                (look, cause.to_string())
+            }
+            other => (CallLook::Unreachable, other.to_string()),
+        }
+    }
+
+    /// In words, for people.
+    fn reason(&self) -> String {
+        match self {
+            CallError::Connect(ConnectError::Refused { cause, .. }) => cause.to_string(),
+            other => other.to_string(),
+        }
+    }
+}
+
+/// How far a call has come.
+type Step = (SocketAddr, CallLook, String);
 
 impl Client {
     /// One who has not been called.
@@ -49,6 +109,7 @@ impl Client {
             addresses,
             answered: Mutex::default(),
             calls: AtomicUsize::new(0),
+            telling: AtomicBool::new(false),
         }
     }
 
@@ -71,16 +132,83 @@ impl Daemon {
     }
 
     /// From now on this session's client is called when he asks for it.
-    pub(super) fn answer_calls(self: &Arc<Daemon>, transfer: &Transfer) {
+    pub(super) fn answer_calls(self: &Arc<Daemon>, transfer: &Arc<Transfer>) {
         if self.client.is_none() {
             return;
         }
-        let daemon = Arc::downgrade(self);
-        transfer.call_by(Arc::new(move |count| {
-            if let Some(daemon) = daemon.upgrade() {
-                daemon.call(count);
+        let (daemon, session) = (Arc::downgrade(self), Arc::downgrade(transfer));
+        transfer.call_by(Arc::new(move |calls: Calls| {
+            let Some(daemon) = daemon.upgrade() else {
+                return;
+            };
+            match calls.told {
+                false => daemon.call(calls.count),
+                true => daemon.tell_all(Weak::clone(&session)),
             }
         }));
+    }
+
+    /// Calls the client at each of his addresses, and tells him what came of it.
+    fn tell_all(self: &Arc<Daemon>, session: Weak<Transfer>) {
+        let daemon = Arc::clone(self);
+        // Without a thread he hears nothing, and says so.
+        let _ = std::thread::Builder::new()
+            .name("tell calls".into())
+            .spawn(move || {
+                let Some(client) = &daemon.client else {
+                    return;
+                };
+                // Whoever asks twice at once is answered once.
+                if client.telling.swap(true, Ordering::Relaxed) {
+                    return;
+                }
+                let calls = daemon.call_each(client, TOLD_WITHIN);
+                client.telling.store(false, Ordering::Relaxed);
+                if let Some(session) = session.upgrade() {
+                    session.tell_calls(calls);
+                }
+            });
+    }
+
+    /// Each of the client's addresses, as it looks from here within a time.
+    fn call_each(self: &Arc<Daemon>, client: &Client, patience: Duration) -> Vec<Call> {
+        let deadline = Instant::now() + patience;
+        let (steps, taken) = channel();
+        for &address in &client.addresses {
+            self.call_at(address, client.key, deadline, steps.clone());
+        }
+        drop(steps);
+        looks_of(&client.addresses, &taken, deadline)
+    }
+
+    /// One of them, on a thread of its own; what opens is a stream as any other.
+    fn call_at(
+        self: &Arc<Daemon>,
+        address: SocketAddr,
+        key: Fingerprint,
+        deadline: Instant,
+        steps: Sender<Step>,
+    ) {
+        let (daemon, failed) = (Arc::clone(self), steps.clone());
+        let call = move || {
+            let reached = daemon.reach(address, deadline, key, &|| {
+                // Whoever waits for it may have gone.
+                let _ = steps.send((address, CallLook::Stalled, "it says nothing".to_owned()));
+            });
+            let (look, cause) = match &reached {
+                Ok(_) => (CallLook::Open, String::new()),
+                Err(error) => error.look(),
+            };
+            let _ = steps.send((address, look, cause));
+            drop(steps);
+            if let Ok(stream) = reached {
+                daemon.receive_hello(stream, Visitor::stranger(address.to_string()));
+            }
+        };
+        let thread = std::thread::Builder::new().name("call".into());
+        if let Err(error) = thread.spawn(call) {
+            let _ = failed.send((address, CallLook::Unreachable, error.to_string()));
+        }
     }
 
     /// Connects to the client before he has asked for it, and has him open a
@@ -126,8 +254,10 @@ impl Daemon {
         client: &Client,
     ) -> Result<(SocketAddr, Stream), Vec<(SocketAddr, String)>> {
         let (daemon, key) = (Arc::clone(self), client.key);
-        let attempt: Attempt<Stream> =
-            Arc::new(move |address, deadline| daemon.reach(address, deadline, key));
+        let attempt: Attempt<Stream> = Arc::new(move |address, deadline| {
+            let reached = daemon.reach(address, deadline, key, &|| {});
+            reached.map_err(|error| error.reason())
+        });
         first_to_answer(&client.to_try(), Instant::now() + CALL_WITHIN, &attempt)
     }
 
@@ -157,23 +287,22 @@ impl Daemon {
         client.calls.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Connects, and has whoever is there prove that he is the client.
+    /// Connects, and has whoever is there prove that he is the client;
+    /// `connected` hears that somebody is.
     fn reach(
         &self,
         address: SocketAddr,
         deadline: Instant,
         key: Fingerprint,
-    ) -> Result<Stream, String> {
+        connected: &dyn Fn(),
+    ) -> Result<Stream, CallError> {
         let left = deadline.saturating_duration_since(Instant::now());
-        let socket = tcp::connect(&HostPort::from(address), left, &TcpOptions::default());
-        let socket = socket.map_err(|error| match error {
-            ConnectError::Refused { cause, .. } => cause.to_string(),
-            other => other.to_string(),
-        })?;
-        let stream = self.tls.accept(socket).map_err(|error| error.to_string())?;
+        let socket = tcp::connect(&HostPort::from(address), left, &TcpOptions::default())?;
+        connected();
+        let stream = self.tls.accept(socket)?;
         match stream.handle.peer_fingerprint() == Some(key) {
             true => Ok(stream),
-            false => Err("somebody else answered".to_owned()),
+            false => Err(CallError::Stranger),
         }
     }
 
@@ -202,5 +331,121 @@ impl Daemon {
             let stream = clear::over_local(channel, PROTECTION);
             self.receive_hello(stream, Visitor::stranger("a further channel".to_owned()));
         }
+    }
+}
+
+/// The last step of each address until a deadline; one that took none is silent.
+fn looks_of(addresses: &[SocketAddr], steps: &Receiver<Step>, deadline: Instant) -> Vec<Call> {
+    let mut looks: BTreeMap<SocketAddr, (CallLook, String)> = BTreeMap::new();
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        // Nobody sends any more once all are done.
+        let Ok((address, look, cause)) = steps.recv_timeout(left) else {
+            break;
+        };
+        looks.insert(address, (look, cause));
+    }
+    let of = |address: &SocketAddr| {
+        let silent = (CallLook::Silent, String::new());
+        let (look, cause) = looks.remove(address).unwrap_or(silent);
+        Call::new(address, look, &cause)
+    };
+    addresses.iter().map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::daemon::Terms;
+    use longhaul_engine::net::identity::Identity;
+    use longhaul_engine::net::tls::{TlsClient, TlsOptions, TlsServer};
+    use longhaul_engine::net::trust::ServerTrust;
+    use longhaul_units::ByteCount;
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+
+    fn listener() -> TcpListener {
+        TcpListener::bind("127.0.0.1:0").unwrap()
+    }
+
+    /// Does something with the connection that comes.
+    fn answering(answer: impl FnOnce(TcpStream) + Send + 'static) -> SocketAddr {
+        let listener = listener();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || answer(listener.accept().unwrap().0));
+        address
+    }
+
+    /// Shakes hands as whoever has that key.
+    fn client(server: &Identity, own: Identity) -> SocketAddr {
+        let trust = ServerTrust::Fingerprint(server.fingerprint());
+        let tls = TlsClient::new(trust, Some(own), TlsOptions::default());
+        answering(move |socket| {
+            let peer = HostPort::from(socket.peer_addr().unwrap());
+            // Whoever is not the one who was meant is hung up on.
+            let _ = tls.handshake(socket, &peer);
+        })
+    }
+
+    /// One whose queue is full: the kernel drops what comes, as a firewall does.
+    fn silent() -> (SocketAddr, TcpListener, Vec<TcpStream>) {
+        let listener = listener();
+        rustix::net::listen(&listener, 0).unwrap();
+        let address = listener.local_addr().unwrap();
+        let brief = Duration::from_millis(300);
+        let waiting = std::iter::from_fn(|| TcpStream::connect_timeout(&address, brief).ok());
+        let waiting = waiting.take(16).collect();
+        (address, listener, waiting)
+    }
+
+    #[test]
+    fn each_address_is_told_of_as_it_looks() {
+        let [own, meant, other] = [(); 3].map(|()| Identity::ephemeral().unwrap());
+        let (silent, _listener, waiting) = silent();
+        assert!(waiting.len() < 16, "its queue has no end");
+        let closed = listener().local_addr().unwrap();
+        let mute = listener();
+        let another = answering(|mut socket| socket.write_all(b"SSH-2.0-x\r\n").unwrap());
+        let expected = [
+            (client(&own, meant.clone()), CallLook::Open),
+            (closed, CallLook::Reset),
+            (silent, CallLook::Silent),
+            (mute.local_addr().unwrap(), CallLook::Stalled),
+            (another, CallLook::WrongHost),
+            (client(&own, other), CallLook::WrongHost),
+        ];
+        let terms = Terms {
+            allow_clear: false,
+            memory: ByteCount(1 << 20),
+            linger: Duration::from_secs(1),
+            expiry: None,
+        };
+        let tls = TlsServer::new(&own, TlsOptions::default()).unwrap();
+        let addresses = expected.map(|(address, _)| address).to_vec();
+        let owner = Client::new(meant.fingerprint(), addresses);
+        let daemon = Daemon::for_owner(terms, tls, owner);
+        let told = daemon.call_each(daemon.client.as_ref().unwrap(), TOLD_WITHIN);
+        let looks: Vec<(Option<SocketAddr>, CallLook)> = told
+            .iter()
+            .map(|call| (call.address.parse().ok(), call.look))
+            .collect();
+        assert_eq!(
+            looks,
+            expected.map(|(at, look)| (Some(at), look)),
+            "{told:?}"
+        );
+        assert!(told[1].cause.contains("refused"), "{told:?}");
+    }
+
+    #[test]
+    fn what_was_not_heard_in_time_is_the_last_that_was() {
+        let [first, second] = [1, 2].map(|port| SocketAddr::from(([192, 0, 2, 1], port)));
+        let (sender, steps) = channel();
+        sender
+            .send((second, CallLook::Stalled, "x".to_owned()))
+            .unwrap();
+        let looks = looks_of(&[first, second], &steps, Instant::now());
+        assert_eq!(looks[0].look, CallLook::Silent);
+        assert_eq!(looks[1], Call::new(&second, CallLook::Stalled, "x"));
     }
 }

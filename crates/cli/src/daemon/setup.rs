@@ -112,7 +112,7 @@ fn only_principal(state: &Path, root: &Path, write: bool) -> Result<(Principals,
     );
     // Not the name under which an administrator would keep his own.
     let file = state.join("root.toml");
-    write_private(&file, &text)?;
+    write_private(&file, text.as_bytes())?;
     let principals = Principals::load(&file).map_err(local)?;
     Ok((
         principals,
@@ -133,37 +133,53 @@ fn kept_token(file: &Path) -> Result<Token, Stop> {
         }),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let token = Token::generate().map_err(local)?;
-            write_private(file, &token.reveal())?;
+            write_private(file, token.reveal().as_bytes())?;
             Ok(token)
         }
         Err(error) => Err(local(format!("{}: {error}", file.display()))),
     }
 }
 
-/// Puts a line into the tokens file, which may be the user's own: his other
-/// lines stay.
+/// Puts a line into the tokens file, which may be the user's own.
 fn add_token(file: &Path, host: &str, token: &str) -> Result<(), Stop> {
-    let older = match std::fs::read_to_string(file) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+    let older = match std::fs::read(file) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
         Err(error) => return Err(local(format!("{}: {error}", file.display()))),
     };
-    let is_other = |line: &&str| {
-        let mut words = line.split_whitespace();
-        words.next() != Some(host) || words.next() != Some(ONLY_PRINCIPAL)
+    write_private(file, &with_token(&older, host, token))
+}
+
+/// The file with the line of this daemon, in its place where it had one, else at
+/// the end; of all other lines each byte stays.
+fn with_token(older: &[u8], host: &str, token: &str) -> Vec<u8> {
+    let is_own = |line: &[u8]| {
+        let mut words = line
+            .split(u8::is_ascii_whitespace)
+            .filter(|word| !word.is_empty());
+        words.next() == Some(host.as_bytes()) && words.next() == Some(ONLY_PRINCIPAL.as_bytes())
     };
-    let mut text: String = older
-        .lines()
-        .filter(is_other)
-        .map(|line| format!("{line}\n"))
-        .collect();
-    text += &format!("{host} {ONLY_PRINCIPAL} {token}\n");
-    write_private(file, &text)
+    let mut own = Some(format!("{host} {ONLY_PRINCIPAL} {token}\n"));
+    let mut bytes = Vec::with_capacity(older.len());
+    for line in older.split_inclusive(|&byte| byte == b'\n') {
+        match is_own(line) {
+            // A second one never counted.
+            true => bytes.extend(own.take().unwrap_or_default().bytes()),
+            false => bytes.extend_from_slice(line),
+        }
+    }
+    if let Some(own) = own {
+        if bytes.last().is_some_and(|&byte| byte != b'\n') {
+            bytes.push(b'\n');
+        }
+        bytes.extend(own.bytes());
+    }
+    bytes
 }
 
 /// Replaces a file at once, so that no crash leaves half a secret. No other
 /// thread writes it.
-fn write_private(file: &Path, text: &str) -> Result<(), Stop> {
+fn write_private(file: &Path, bytes: &[u8]) -> Result<(), Stop> {
     let failed = |error| local(format!("cannot write {}: {error}", file.display()));
     let mut new = file.as_os_str().to_owned();
     new.push(format!(".{}", std::process::id()));
@@ -175,7 +191,7 @@ fn write_private(file: &Path, text: &str) -> Result<(), Stop> {
         .mode(0o600)
         .open(&new)
         .and_then(|mut opened| {
-            opened.write_all(text.as_bytes())?;
+            opened.write_all(bytes)?;
             opened.sync_all()
         });
     written
@@ -220,4 +236,40 @@ fn shown(address: SocketAddr) -> String {
         return format!("localhost:{}", address.port());
     }
     address.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn its_own_line_alone_is_replaced() {
+        let older = b"# mine\r\n\n  h:2 user old  \xff\nh:1 alice a\n h:1\tuser old\nnonsense\n\
+                      h:1 user older\nlast";
+        let newer = with_token(older, "h:1", "new");
+        let expected =
+            b"# mine\r\n\n  h:2 user old  \xff\nh:1 alice a\nh:1 user new\nnonsense\nlast";
+        assert_eq!(newer, expected);
+        assert_eq!(with_token(&newer, "h:1", "new"), newer);
+    }
+
+    #[test]
+    fn one_that_is_new_comes_last() {
+        assert_eq!(with_token(b"", "h:1", "t"), b"h:1 user t\n");
+        let added = with_token(b"g:1 user x", "h:1", "t");
+        assert_eq!(added, b"g:1 user x\nh:1 user t\n");
+    }
+
+    #[test]
+    fn nobody_else_may_read_it() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("tokens");
+        std::fs::write(&file, "g:1 user x\n").unwrap();
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o644)).unwrap();
+        add_token(&file, "h:1", "t").unwrap();
+        let mode = std::fs::metadata(&file).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o600);
+        assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 1);
+    }
 }

@@ -1,12 +1,16 @@
 //! What facts mean: pure, so that every finding is tested without a network.
 
-use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use longhaul_model::advice::Advice;
 use longhaul_units::{BitRate, ByteCount};
 
 use super::host::{HostFacts, Room};
+use ports::{Inward, Tried, inward, outward};
+use rights::{Rights, rights};
+
+pub mod ports;
+pub mod rights;
 
 /// A clock that differs by more confuses whoever compares times of files.
 const CLOCK_SECONDS: f64 = 1.0;
@@ -113,32 +117,6 @@ pub fn not_checked(topic: &'static str, why: impl Into<String>) -> Finding {
 /// What was found out, or why it was not.
 pub type Known<T> = Result<T, String>;
 
-/// How a port looks from the other side.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Opening {
-    /// The end that was meant answered.
-    Open,
-    /// A packet said no: nothing listens, or a firewall rejects.
-    Reset(String),
-    /// Nothing came back.
-    Silent(Duration),
-    /// No way leads there.
-    Unreachable(String),
-    /// Somebody else answered.
-    WrongHost(String),
-    /// It opened, and then large packets were lost.
-    Stalled(String),
-}
-
-/// One try to connect.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tried {
-    /// Where to.
-    pub address: SocketAddr,
-    /// What came of it.
-    pub opening: Opening,
-}
-
 /// The longhaul of the far side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Software {
@@ -150,21 +128,6 @@ pub enum Software {
     Absent,
     /// One that does not do its work, and what it says.
     Broken(String),
-}
-
-/// Connections that the far side makes to this one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Inward {
-    /// One came.
-    pub open: bool,
-    /// How long was waited.
-    pub waited: Duration,
-    /// This end's port.
-    pub port: u16,
-    /// This end's own addresses.
-    pub own: Vec<IpAddr>,
-    /// The address under which the far side sees this one.
-    pub seen: Option<IpAddr>,
 }
 
 /// One direction, measured.
@@ -225,6 +188,8 @@ pub struct Facts {
     pub inward: Option<Known<Inward>>,
     /// The far side's system ends what a login started.
     pub mortal: bool,
+    /// What may be done at a daemon; none where there is none.
+    pub rights: Option<Known<Rights>>,
     /// The far side's clock.
     pub clock: Option<Known<Lead>>,
     /// What ends agreed on.
@@ -248,7 +213,7 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
     }
     found.extend(facts.software.as_ref().map(software));
     found.extend(facts.outward.as_ref().map_or_else(Vec::new, outward));
-    found.extend(facts.inward.as_ref().map(inward));
+    found.extend(facts.inward.as_ref().map_or_else(Vec::new, inward));
     if facts.mortal {
         found.push(advice(
             "login",
@@ -256,6 +221,7 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
             "loginctl enable-linger, there",
         ));
     }
+    found.extend(facts.rights.as_ref().map_or_else(Vec::new, rights));
     found.extend(facts.clock.as_ref().map(clock));
     let options = facts.options.as_ref();
     found.extend(options.map(|options| scaling(options, facts.far.as_ref(), &facts.here)));
@@ -293,82 +259,6 @@ fn software(known: &Known<Software>) -> Finding {
             "try `longhaul --version` there; name a binary with --remote-longhaul",
         ),
         Err(why) => not_checked("longhaul", why.clone()),
-    }
-}
-
-fn outward(known: &Known<Vec<Tried>>) -> Vec<Finding> {
-    const TOPIC: &str = "ports outward";
-    let tried = match known {
-        Ok(tried) => tried,
-        Err(why) => return vec![not_checked(TOPIC, why.clone())],
-    };
-    if tried.is_empty() {
-        return vec![not_checked(
-            TOPIC,
-            "the far side names no address to connect to",
-        )];
-    }
-    let open = tried.iter().any(|tried| tried.opening == Opening::Open);
-    let found = tried.iter().map(|Tried { address, opening }| {
-        let (text, remedy) = match opening {
-            Opening::Open => return good(TOPIC, format!("{address} opens from here")),
-            Opening::Reset(cause) => (
-                format!("{address} says no ({cause})"),
-                "a firewall there rejects it: have a range opened, and name it with --ports",
-            ),
-            Opening::Silent(waited) => (
-                format!("{address} is silent ({:.0} s)", waited.as_secs_f64()),
-                "a firewall drops it, or the address is another network's: have a range opened, \
-                 and name it with --ports",
-            ),
-            Opening::Unreachable(cause) => (
-                format!("no way leads to {address} ({cause})"),
-                "a private address, or a missing route",
-            ),
-            Opening::WrongHost(cause) => (
-                format!("somebody else answers at {address} ({cause})"),
-                "a private address that another host has here as well, or a proxy between",
-            ),
-            Opening::Stalled(cause) => (
-                format!("{address} opens and then stands still ({cause})"),
-                "large packets are lost (an MTU black hole): sysctl -w net.ipv4.tcp_mtu_probing=1 \
-                 at both ends, and let ICMP \"fragmentation needed\" through",
-            ),
-        };
-        // One way is enough.
-        match (open, opening) {
-            (true, Opening::Stalled(_)) | (false, _) => bad(TOPIC, text, remedy),
-            (true, _) => advice(TOPIC, text, "none needed: another address opens"),
-        }
-    });
-    found.collect()
-}
-
-fn inward(known: &Known<Inward>) -> Finding {
-    const TOPIC: &str = "ports inward";
-    let inward = match known {
-        Ok(inward) => inward,
-        Err(why) => return not_checked(TOPIC, why.clone()),
-    };
-    let port = inward.port;
-    if inward.open {
-        return good(TOPIC, format!("the far side connects to port {port} here"));
-    }
-    let waited = inward.waited.as_secs_f64();
-    let text = format!("the far side does not get through to port {port} here ({waited:.0} s)");
-    match inward.seen {
-        Some(seen) if !inward.own.contains(&seen) => advice(
-            TOPIC,
-            format!("{text}: it sees this host as {seen}, which is none of its own (NAT)"),
-            "none needed where outward opens; else forward a range to this host, and name it with \
-             --ports",
-        ),
-        _ => advice(
-            TOPIC,
-            format!("{text}; whether it is refused or dropped only the far side knows"),
-            "none needed where outward opens; else have this host's firewall open a range, and name \
-             it with --ports",
-        ),
     }
 }
 
@@ -564,10 +454,36 @@ fn host(known: &Known<HostFacts>, whose: &str, names_path: bool) -> Vec<Finding>
     };
     let mut found = Vec::new();
     if names_path {
+        found.extend(place(facts, whose));
         found.extend(storage(facts, whose));
     }
     found.extend(kernel(facts, whose));
     found
+}
+
+/// Whether anything is where it was named; what else is told is of what there
+/// is above it.
+fn place(facts: &HostFacts, whose: &str) -> Option<Finding> {
+    if facts.says("path_is_whole") != Some(false) {
+        return None;
+    }
+    let asked = facts.get("asked").unwrap_or("the path");
+    Some(match facts.says("parent_is_there") {
+        Some(true) => advice(
+            "place",
+            format!("{whose}: nothing is at {asked}"),
+            "a source has to be there: check how it is written; a copy to it makes it",
+        ),
+        _ => bad(
+            "place",
+            format!(
+                "{whose}: neither {asked} is there nor the directory that it would be in; the \
+                 nearest is {}",
+                facts.get("path").unwrap_or("unknown")
+            ),
+            "check how it is written; a copy of a directory to it makes all of it",
+        ),
+    })
 }
 
 fn is_little(room: Room, least: u64) -> bool {

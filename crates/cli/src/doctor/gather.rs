@@ -14,13 +14,17 @@ use longhaul_engine::net::tcp::{self, ConnectError, HostPort, TcpOptions};
 use longhaul_engine::net::tcp_info::TcpInfo;
 use longhaul_engine::net::tls::TlsError;
 use longhaul_engine::session::{Transfer, TransferSettings};
+use longhaul_proto::calls::{Call, CallLook};
 
-use super::findings::{Facts, Inward, Known, Lead, Measured, Opening, Options, Software, Tried};
+use super::findings::ports::{Inward, Opening, Tried};
+use super::findings::{Facts, Known, Lead, Measured, Options, Software};
 use super::host::{FACT, HostFacts, READY, script};
+use super::rights::rights_at;
 use crate::arguments::{DataSecurity, DoctorArguments};
 use crate::commands::connection::{Connected, Daemon};
 use crate::commands::probe::result::{Clock, PathResult, Way};
 use crate::commands::probe::session::{Ask, Direction, Reach, Session};
+use crate::daemon::TOLD_WITHIN;
 use crate::endpoint::{Endpoint, Remote, RemotePath, SshRemote};
 use crate::messages::{Exit, Stop};
 use crate::ssh::command::{RELEASE, Start, quoted, start_of};
@@ -68,6 +72,7 @@ pub fn gather(endpoint: &Endpoint, arguments: &DoctorArguments) -> Result<Gather
         outward: None,
         inward: None,
         mortal: false,
+        rights: None,
         clock: None,
         options: None,
         measured: Vec::new(),
@@ -145,6 +150,15 @@ fn ask_shell(start: &Start, path: &[u8], login: Login) -> Result<Told, Stop> {
     drop(channel);
     let status = process.end();
     if facts.get("system").is_some() {
+        // No failure tells it.
+        if let Some(last) = process
+            .said()
+            .lines()
+            .last()
+            .filter(|_| login == Login::AskingAside)
+        {
+            eprintln!("{last}");
+        }
         return Ok(Told {
             facts,
             clock,
@@ -226,8 +240,8 @@ fn over_ssh(
     let silent = ask_shell(&start, path, Login::Silent);
     let (told, asks) = match silent {
         Ok(told) => (told, false),
-        // It says why in words that the user sees.
-        Err(_) => (ask_shell(&start, path, Login::Asking)?, true),
+        // It may have to ask.
+        Err(_) => (ask_shell(&start, path, Login::AskingAside)?, true),
     };
     facts.reached = Some(Ok(format!(
         "ssh logs in to {} and tells all this within {:.1} s{}",
@@ -320,7 +334,7 @@ impl FarSide<'_> {
         let session = ask.run_on(&far, connected, |transfer| {
             inward = Some(try_inward(&far, transfer, seen));
         })?;
-        facts.inward = inward.map(Ok);
+        facts.inward = inward;
         let opened = far.route().map(|route| route.way);
         let direct = matches!(opened, Some(Opened::Outward(_) | Opened::Inward));
         facts.measured = match direct {
@@ -501,16 +515,37 @@ pub fn opening_of(error: &TlsError) -> Opening {
     }
 }
 
-fn try_inward(far: &Arc<Far>, transfer: &Transfer, seen: Option<std::net::IpAddr>) -> Inward {
-    let began = Instant::now();
-    let open = far.try_inward(transfer, PATIENCE);
-    Inward {
-        open,
-        waited: began.elapsed(),
-        port: far.own_port().unwrap_or(0),
+/// What the far side says of this end's addresses.
+fn try_inward(
+    far: &Arc<Far>,
+    transfer: &Transfer,
+    seen: Option<std::net::IpAddr>,
+) -> Known<Inward> {
+    if far.own_port().is_none() {
+        return Err("this host listens on no port: name others with --ports".to_owned());
+    }
+    let calls = far.try_inward(transfer, TOLD_WITHIN + PATIENCE);
+    let calls = calls.ok_or("the far side did not say what it sees of this host's ports")?;
+    Ok(Inward {
+        tried: calls.iter().filter_map(tried_of).collect(),
         own: interface_addresses().unwrap_or_default(),
         seen,
-    }
+    })
+}
+
+/// What the far side says of one address.
+fn tried_of(call: &Call) -> Option<Tried> {
+    let cause = call.cause.clone();
+    let opening = match call.look {
+        CallLook::Open => Opening::Open,
+        CallLook::Reset => Opening::Reset(cause),
+        CallLook::Silent => Opening::Silent(TOLD_WITHIN),
+        CallLook::Unreachable => Opening::Unreachable(cause),
+        CallLook::WrongHost => Opening::WrongHost(cause),
+        CallLook::Stalled => Opening::Stalled(cause),
+    };
+    let address = call.address.parse().ok()?;
+    Some(Tried { address, opening })
 }
 
 fn options_at(address: Option<SocketAddr>) -> Known<Options> {
@@ -531,6 +566,11 @@ fn at_daemon(remote: &Remote, arguments: &DoctorArguments, facts: &mut Facts) ->
     let key = first.handle.peer_fingerprint();
     drop(first);
     facts.reached = Some(Ok(format!("the daemon at {} answers", remote.host)));
+    if let RemotePath::Path(path) = &remote.path {
+        // Whoever it does not know learns nothing more of it.
+        let of = |direction| ask(arguments, direction, 1);
+        facts.rights = Some(Ok(rights_at(&daemon, path, of)?));
+    }
     let addresses = daemon.addresses()?;
     let tried: Vec<Tried> = addresses
         .iter()

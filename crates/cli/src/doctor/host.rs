@@ -139,6 +139,7 @@ pub fn script() -> String {
          for s in {sysctls}; do f=/proc/sys/${{s%%:*}}; [ -r $f ] && say ${{s#*:}} $(cat $f); done; \
          say ssh_connection $SSH_CONNECTION; say open_files $(ulimit -n); \
          p=$1; until [ -e \"$p\" ]; do q=$(dirname -- \"$p\"); [ \"$q\" = \"$p\" ] && break; p=$q; done; \
+         say asked $1; yes parent_is_there [ -e \"$(dirname -- \"$1\")\" ]; \
          say path $p; yes path_is_whole [ \"$p\" = \"$1\" ]; d=$p; [ -d \"$d\" ] || d=$(dirname -- \"$p\"); \
          say space $(df -P -k -- \"$d\" 2>/dev/null | tail -n 1); \
          say inodes $(df -P -i -- \"$d\" 2>/dev/null | tail -n 1); \
@@ -225,6 +226,8 @@ mod tests {
             );
             assert_eq!(found.get("path"), place.path().to_str());
             assert_eq!(found.says("path_is_whole"), Some(false));
+            assert_eq!(found.get("asked"), missing.to_str());
+            assert_eq!(found.says("parent_is_there"), Some(false));
             assert_eq!(found.says("writable"), Some(true));
             assert!(found.space().unwrap().total > 0, "{found:?}");
             assert!(found.inodes().is_some(), "{found:?}");

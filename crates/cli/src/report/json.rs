@@ -221,6 +221,11 @@ pub fn summary(
     value["bwlimit_bytes_per_second"] = json!(limit);
     if let Some(route) = route {
         value["route"] = json!(route.name());
+        value["between"] = json!(route.between.as_ref().map(|between| {
+            let (from, to) = between.flow();
+            let (dialer, dialled) = route.dialled().unzip();
+            json!({ "from": from, "to": to, "dialer": dialer, "dialled": dialled })
+        }));
     }
     let totals = ending.totals.unwrap_or_default();
     value["digests_read"] = json!(totals.digests_read);

@@ -86,7 +86,8 @@ fn lines(
         ByteCount(progress.done_bytes),
         ByteCount((progress.done_bytes as f64 / seconds.max(1e-9)) as u64),
     )];
-    if progress.skipped_entries > 0 {
+    // Of a comparison these are the same as well.
+    if progress.skipped_entries > 0 && purport != Purport::Verify {
         let (entries, bytes) = (progress.skipped_entries, ByteCount(progress.skipped_bytes));
         let entries = counted(entries, "file or link");
         lines.push(format!("already there: {entries}, {bytes}"));

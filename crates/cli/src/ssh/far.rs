@@ -16,6 +16,7 @@ use longhaul_engine::net::trust::ServerTrust;
 use longhaul_engine::session::opening::{self, OpenError};
 use longhaul_engine::session::{DialError, Dialer, Joined, Transfer, TransferSettings};
 use longhaul_model::control::start::block_bytes;
+use longhaul_proto::calls::Call;
 use longhaul_proto::handshake::{Join, PROTOCOL_VERSION, Request};
 use longhaul_proto::listing::{ListRequest, Listed};
 use longhaul_proto::message::Flows;
@@ -476,11 +477,11 @@ impl Far {
         tls.connect(&target, patience, &self.tcp).map(drop)
     }
 
-    /// Whether it opens a stream to this end within a time, when it is asked.
-    pub fn try_inward(&self, transfer: &Transfer, patience: Duration) -> bool {
-        transfer.want_calls(1);
-        let callbacks = self.callbacks.as_ref();
-        callbacks.is_some_and(|callbacks| callbacks.take(patience).is_some())
+    /// What it says of this end's addresses when it is asked to connect to each;
+    /// none where it says nothing in that time.
+    pub fn try_inward(&self, transfer: &Transfer, patience: Duration) -> Option<Vec<Call>> {
+        // What opens waits with the streams that the session may use.
+        transfer.ask_calls(patience)
     }
 
     /// Where this end listens.

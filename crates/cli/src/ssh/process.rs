@@ -31,6 +31,9 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 pub enum Login {
     /// The user may be asked for a password; what he presses is for him.
     Asking,
+    /// The same, and the last line that ssh says is left to whoever started it:
+    /// where the login fails it is why.
+    AskingAside,
     /// Nobody is asked, and no other connection is shared.
     Silent,
 }
@@ -71,7 +74,7 @@ impl SshProcess {
             .stdout(Stdio::from(OwnedFd::from(output)))
             .stderr(Stdio::piped());
         match login {
-            Login::Asking => ignore_interrupts(&mut command),
+            Login::Asking | Login::AskingAside => ignore_interrupts(&mut command),
             // A group of its own: the terminal's interrupt is not for it.
             Login::Silent => {
                 command.process_group(0);
@@ -167,12 +170,15 @@ fn listen(
         .name("ssh says".into())
         .spawn(move || {
             let _open = open;
-            let mut buffer = [0; 4096];
+            let (mut buffer, mut held) = ([0; 4096], Vec::new());
             while let Ok(count @ 1..) = errors.read(&mut buffer) {
-                if login == Login::Asking {
-                    // Where standard error is gone nobody is there to read.
-                    let _ = io::stderr().write_all(&buffer[..count]);
-                }
+                let new = &buffer[..count];
+                // Where standard error is gone nobody is there to read.
+                let _ = match login {
+                    Login::Asking => io::stderr().write_all(new),
+                    Login::AskingAside => io::stderr().write_all(&but_last_line(&mut held, new)),
+                    Login::Silent => Ok(()),
+                };
                 let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
                 said.extend_from_slice(&buffer[..count]);
                 let surplus = said.len().saturating_sub(KEPT_ERRORS_BYTES);
@@ -180,6 +186,17 @@ fn listen(
             }
         })?;
     Ok(ended)
+}
+
+/// What may be passed on, where the last whole line is held back; one without
+/// its end is a question.
+fn but_last_line(held: &mut Vec<u8>, new: &[u8]) -> Vec<u8> {
+    held.extend_from_slice(new);
+    let last = match held.strip_suffix(b"\n") {
+        Some(rest) => rest.iter().rposition(|byte| *byte == b'\n'),
+        None => return std::mem::take(held),
+    };
+    held.drain(..last.map_or(0, |end| end + 1)).collect()
 }
 
 /// Reads from a channel until the other end's greeting, and not a byte more.
@@ -235,6 +252,16 @@ mod tests {
         let found = await_greeting(&mut channel, REMOTE).unwrap();
         assert_eq!(found, Line::Greeting(greeting()));
         assert_eq!(channel, b"rest");
+    }
+
+    #[test]
+    fn the_last_line_is_held_back_and_no_question() {
+        let mut held = Vec::new();
+        assert_eq!(but_last_line(&mut held, b"one\ntwo\n"), b"one\n");
+        assert_eq!(but_last_line(&mut held, b"three\n"), b"two\n");
+        assert_eq!(but_last_line(&mut held, b"sure? "), b"three\nsure? ");
+        assert_eq!(but_last_line(&mut held, b"yes\n"), b"");
+        assert_eq!(held, b"yes\n");
     }
 
     #[test]

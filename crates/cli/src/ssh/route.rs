@@ -10,8 +10,8 @@ const SHOWN_REASONS: usize = 4;
 pub struct Route {
     /// Which way direct streams open.
     pub way: Way,
-    /// Both ends are remote, and this one, which runs the job, is called so.
-    pub between: Option<String>,
+    /// Both ends are remote, and this one runs the job.
+    pub between: Option<Between>,
     /// Most further ssh processes that carried something at once.
     pub further: usize,
     /// Why there can be no more of them.
@@ -20,7 +20,47 @@ pub struct Route {
     pub mortal: bool,
 }
 
+/// Two remote ends, as the user calls them.
+#[derive(Clone, Debug)]
+pub struct Between {
+    /// The one that runs the job.
+    pub own: String,
+    /// The other one.
+    pub other: String,
+    /// Data flow from the one that runs the job.
+    pub sends: bool,
+}
+
+impl Between {
+    /// From where to where data flow.
+    pub fn flow(&self) -> (&str, &str) {
+        match self.sends {
+            true => (&self.own, &self.other),
+            false => (&self.other, &self.own),
+        }
+    }
+}
+
 impl Route {
+    /// The same where it is known whether this end sends.
+    pub fn sending(mut self, sends: bool) -> Route {
+        if let Some(between) = &mut self.between {
+            between.sends = sends;
+        }
+        self
+    }
+
+    /// Who connected to whom, of two remote ends that did.
+    pub fn dialled(&self) -> Option<(&str, &str)> {
+        let between = self.between.as_ref()?;
+        let (own, other) = (between.own.as_str(), between.other.as_str());
+        match self.way {
+            Way::Outward(_) => Some((own, other)),
+            Way::Inward => Some((other, own)),
+            Way::Unknown | Way::Closed(_) => None,
+        }
+    }
+
     /// Which way, for programs: `outward`, `inward`, `ssh`, `through`.
     pub fn name(&self) -> &'static str {
         match self.way {
@@ -31,28 +71,51 @@ impl Route {
         }
     }
 
-    /// For people, with what would make it faster.
-    pub fn lines(&self) -> Vec<String> {
-        let between = "direct connections between the two hosts, opened";
-        let mut lines = match (&self.way, &self.between) {
-            (Way::Unknown | Way::Closed(_), Some(_)) => {
-                vec!["through the host of whoever asked, over SSH (--through-local)".to_owned()]
-            }
-            (Way::Outward(address), Some(name)) => {
-                vec![format!("{between} from {name} to {address}")]
-            }
-            (Way::Inward, Some(name)) => vec![format!("{between} by the other one to {name}")],
-            (Way::Unknown, None) => {
+    /// For people, with what would make it faster; `what` has flowed.
+    pub fn lines(&self, what: &str) -> Vec<String> {
+        if let Some(between) = &self.between {
+            return self.with_mortal(vec![self.line_between(between, what)]);
+        }
+        let lines = match &self.way {
+            Way::Unknown => {
                 vec!["over SSH; it was done before a direct way was found".to_owned()]
             }
-            (Way::Outward(address), None) => {
+            Way::Outward(address) => {
                 vec![format!("direct connections, opened from here to {address}")]
             }
-            (Way::Inward, None) => {
+            Way::Inward => {
                 vec!["direct connections, opened from the far side to here".to_owned()]
             }
-            (Way::Closed(reasons), None) => self.over_ssh(reasons),
+            Way::Closed(reasons) => self.over_ssh(reasons),
         };
+        self.with_mortal(lines)
+    }
+
+    /// Who connected to whom, and what flowed which way.
+    fn line_between(&self, between: &Between, what: &str) -> String {
+        let (from, to) = between.flow();
+        let flowed = format!("{what} flowed directly {from} -> {to}");
+        let opened = "direct connections between the two hosts:";
+        match (&self.way, self.dialled()) {
+            (Way::Outward(address), Some((dialer, _))) => {
+                // A URL names the port as well.
+                let at = match between.other.contains(&address.to_string()) {
+                    true => String::new(),
+                    false => format!(" at {address}"),
+                };
+                format!("{opened} {dialer} dialled {}{at}, {flowed}", between.other)
+            }
+            (_, Some((dialer, dialled))) => {
+                format!("{opened} {dialer} dialled {dialled}, {flowed}")
+            }
+            (_, None) => format!(
+                "{what} flowed {from} -> {to} through the host of whoever asked, over SSH \
+                 (--through-local)"
+            ),
+        }
+    }
+
+    fn with_mortal(&self, mut lines: Vec<String>) -> Vec<String> {
         let direct = matches!(self.way, Way::Outward(_) | Way::Inward);
         if direct && self.mortal {
             lines.push(
@@ -108,7 +171,7 @@ mod tests {
             refused: Some("Permission denied (password).".to_owned()),
             ..route(Way::Closed(vec![(address, reason)]))
         };
-        let text = closed.lines().join("\n");
+        let text = closed.lines("data").join("\n");
         for part in [
             "--ports",
             "one connection",
@@ -128,8 +191,51 @@ mod tests {
                 mortal: true,
                 ..route(way)
             };
-            let text = mortal.lines().join("\n");
+            let text = mortal.lines("data").join("\n");
             assert_eq!(text.contains("enable-linger"), told, "{text}");
         }
+    }
+
+    #[test]
+    fn between_two_hosts_it_is_told_who_dialled_and_which_way_data_flowed() {
+        let address = "192.0.2.7:50000".parse().unwrap();
+        let line = |way, other: &str, sends| {
+            let between = Between {
+                own: "dtn1".to_owned(),
+                other: other.to_owned(),
+                sends: false,
+            };
+            let route = Route {
+                between: Some(between),
+                ..route(way)
+            };
+            let lines = route.sending(sends).lines("data");
+            assert_eq!(lines.len(), 1);
+            lines.concat()
+        };
+        let opened = "direct connections between the two hosts:";
+        for (told, line) in [
+            (
+                format!(
+                    "{opened} dtn1 dialled dtn2 at 192.0.2.7:50000, data flowed directly dtn1 -> \
+                     dtn2"
+                ),
+                line(Way::Outward(address), "dtn2", true),
+            ),
+            (
+                format!("{opened} dtn2 dialled dtn1, data flowed directly dtn2 -> dtn1"),
+                line(Way::Inward, "dtn2", false),
+            ),
+            (
+                format!(
+                    "{opened} dtn1 dialled longhaul://192.0.2.7:50000, data flowed directly \
+                     longhaul://192.0.2.7:50000 -> dtn1"
+                ),
+                line(Way::Outward(address), "longhaul://192.0.2.7:50000", false),
+            ),
+        ] {
+            assert_eq!(line, told);
+        }
+        assert!(line(Way::Unknown, "dtn2", true).contains("dtn1 -> dtn2 through the host"));
     }
 }

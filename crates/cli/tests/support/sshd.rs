@@ -275,6 +275,14 @@ impl Sshd {
         ));
     }
 
+    /// What comes to the client's ports is not answered.
+    pub fn drop_calls(&self) {
+        let host = &self.wire.as_ref().unwrap().client;
+        ip(&format!(
+            "-n {host} rule add from {CLIENT} ipproto tcp sport {PORTS} blackhole"
+        ));
+    }
+
     /// The user's home on the far side.
     pub fn home(&self) -> PathBuf {
         self.at_place("home")

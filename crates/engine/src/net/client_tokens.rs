@@ -50,12 +50,17 @@ pub enum ClientTokensError {
     },
 }
 
+/// What a line says, as far as it can be read.
 #[derive(Debug)]
 struct Entry {
+    /// Which line, from 1.
+    line: usize,
     /// As [`HostPort`] prints it.
     host: String,
-    principal: String,
-    token: Token,
+    /// None where it is missing.
+    principal: Option<String>,
+    /// None where the line is no entry.
+    token: Option<Token>,
 }
 
 /// The tokens of a user.
@@ -64,12 +69,19 @@ pub struct ClientTokens {
     entries: Vec<Entry>,
 }
 
+/// The line that is wanted is no entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadLine(
+    /// Which line, from 1.
+    pub usize,
+);
+
 impl ClientTokens {
     /// Reads the file; a missing one holds none.
     ///
     /// # Errors
     ///
-    /// Where others than its owner may read or write it, or it is malformed.
+    /// Where others than its owner may read or write it, or it is no such file.
     pub fn load(file: &Path) -> Result<ClientTokens, ClientTokensError> {
         match File::open(file) {
             Ok(opened) => ClientTokens::read(file, &opened),
@@ -100,47 +112,65 @@ impl ClientTokens {
         if bytes.len() as u64 > MAXIMUM_FILE_BYTES {
             return Err(ClientTokensError::TooLarge { file: file.into() });
         }
-        ClientTokens::parse(&bytes).map_err(|line| ClientTokensError::Line {
-            file: file.into(),
-            line,
-        })
+        Ok(ClientTokens::parse(&bytes))
     }
 
-    /// Reads the text of such a file.
-    ///
-    /// # Errors
-    ///
-    /// The number of a bad line, from 1.
-    pub fn parse(bytes: &[u8]) -> Result<ClientTokens, usize> {
-        let mut entries = Vec::new();
-        for (index, line) in bytes.split(|&b| b == b'\n').enumerate() {
-            let text = std::str::from_utf8(line).map_err(|_| index + 1)?.trim();
-            if text.is_empty() || text.starts_with('#') {
-                continue;
-            }
+    /// Reads the text of such a file. A line that is no entry is kept as far as it
+    /// can be read: it may be the one that is wanted.
+    pub fn parse(bytes: &[u8]) -> ClientTokens {
+        let lines = bytes.split(|&b| b == b'\n').enumerate();
+        let entries = lines.filter_map(|(index, line)| {
+            let text = String::from_utf8_lossy(line);
             let words: Vec<&str> = text.split_whitespace().collect();
-            let &[host, principal, token] = words.as_slice() else {
-                return Err(index + 1);
-            };
-            entries.push(Entry {
-                host: host.to_ascii_lowercase(),
-                principal: principal.to_owned(),
-                token: token.parse().map_err(|_| index + 1)?,
-            });
+            let first = words.first().filter(|word| !word.starts_with('#'))?;
+            Some(Entry {
+                line: index + 1,
+                host: first.to_ascii_lowercase(),
+                principal: words.get(1).map(|&word| word.to_owned()),
+                token: match words.as_slice() {
+                    [_, _, token] => token.parse().ok(),
+                    _ => None,
+                },
+            })
+        });
+        ClientTokens {
+            entries: entries.collect(),
         }
-        Ok(ClientTokens { entries })
+    }
+
+    /// The lines that are no entries, from 1.
+    pub fn bad_lines(&self) -> impl Iterator<Item = usize> {
+        let bad = self.entries.iter().filter(|entry| entry.token.is_none());
+        bad.map(|entry| entry.line)
     }
 
     /// The token of `principal` at that daemon; the first line counts. Where no
     /// principal is named, the first line for that daemon says who the user is
     /// there.
-    pub fn lookup(&self, host: &HostPort, principal: Option<&str>) -> Option<(&str, &Token)> {
+    ///
+    /// # Errors
+    ///
+    /// [`BadLine`] where that line is no entry: another one might be somebody
+    /// else's.
+    pub fn lookup(
+        &self,
+        host: &HostPort,
+        principal: Option<&str>,
+    ) -> Result<Option<(&str, &Token)>, BadLine> {
         let wanted = host.to_string();
-        self.entries
-            .iter()
-            .filter(|entry| entry.host == wanted)
-            .find(|entry| principal.is_none_or(|name| name == entry.principal))
-            .map(|entry| (entry.principal.as_str(), &entry.token))
+        let is_wanted = |entry: &&Entry| match (principal, &entry.principal) {
+            (Some(named), Some(found)) => named == found,
+            // A line that ends early may be anybody's.
+            (None, _) | (_, None) => true,
+        };
+        let here = self.entries.iter().filter(|entry| entry.host == wanted);
+        let Some(entry) = here.into_iter().find(is_wanted) else {
+            return Ok(None);
+        };
+        match (&entry.principal, &entry.token) {
+            (Some(principal), Some(token)) => Ok(Some((principal.as_str(), token))),
+            _ => Err(BadLine(entry.line)),
+        }
     }
 }
 
@@ -168,10 +198,11 @@ mod tests {
         let (_home, file) = write(0o600, &text);
         let tokens = ClientTokens::load(&file).unwrap();
         let host = HostPort::new("::1", 7);
-        assert_eq!(tokens.lookup(&host, Some("bob")), Some(("bob", &b)));
-        assert_eq!(tokens.lookup(&host, None), Some(("alice", &a)));
-        assert_eq!(tokens.lookup(&host, Some("eve")), None);
-        assert_eq!(tokens.lookup(&HostPort::new("::1", 8), None), None);
+        assert_eq!(tokens.lookup(&host, Some("bob")), Ok(Some(("bob", &b))));
+        assert_eq!(tokens.lookup(&host, None), Ok(Some(("alice", &a))));
+        assert_eq!(tokens.lookup(&host, Some("eve")), Ok(None));
+        assert_eq!(tokens.lookup(&HostPort::new("::1", 8), None), Ok(None));
+        assert_eq!(tokens.bad_lines().count(), 0);
     }
 
     #[test]
@@ -190,10 +221,34 @@ mod tests {
     }
 
     #[test]
+    fn a_bad_line_stops_nobody_but_whom_it_is_for() {
+        let good = Token::generate().unwrap();
+        let text = format!(
+            "h:1 alice lht_secret\n\u{fffd}\nh:1 bob {0}\ng:1\nh:2 carol {0} more\nf:1 dave {0}",
+            good.reveal()
+        );
+        let tokens = ClientTokens::parse(text.as_bytes());
+        let at = |host: &str, port| HostPort::new(host, port);
+        assert_eq!(tokens.lookup(&at("f", 1), None), Ok(Some(("dave", &good))));
+        assert_eq!(
+            tokens.lookup(&at("h", 1), Some("bob")),
+            Ok(Some(("bob", &good)))
+        );
+        // Who is meant is not clear: nobody else's token is taken instead.
+        assert_eq!(tokens.lookup(&at("h", 1), None), Err(BadLine(1)));
+        assert_eq!(tokens.lookup(&at("h", 1), Some("alice")), Err(BadLine(1)));
+        assert_eq!(tokens.lookup(&at("G", 1), Some("eve")), Err(BadLine(4)));
+        assert_eq!(tokens.lookup(&at("h", 2), None), Err(BadLine(5)));
+        let bad: Vec<usize> = tokens.bad_lines().collect();
+        assert_eq!(bad, [1, 2, 4, 5]);
+    }
+
+    #[test]
     fn a_bad_line_is_named_but_not_shown() {
-        let (_home, file) = write(0o600, "\nh:1 alice lht_secret\n");
-        let error = ClientTokens::load(&file).unwrap_err();
-        assert!(matches!(error, ClientTokensError::Line { line: 2, .. }));
-        assert!(!error.to_string().contains("secret"), "{error}");
+        let file = PathBuf::from("tokens");
+        let error = ClientTokensError::Line { file, line: 2 };
+        assert!(error.to_string().starts_with("tokens, line 2: "));
+        let tokens = ClientTokens::parse(b"h:1 alice lht_secret");
+        assert!(!format!("{tokens:?}").contains("secret"), "{tokens:?}");
     }
 }

@@ -134,6 +134,29 @@ fn no_place(parent: &[u8], shown: &str, landing: Landing, error: &io::Error) -> 
     }
 }
 
+/// The directory that holds a name, and the name, which a comparison needs to be
+/// there: else each entry below it would be told of.
+fn directory_above(
+    root: &dyn OpenRoot,
+    path: &[u8],
+    (landing, missing): (Landing, Missing),
+) -> Result<(Arc<dyn Directory>, TreePath), LandingError> {
+    let shown = String::from_utf8_lossy(path);
+    let (parent, name) = split(path);
+    let name = TreePath::new(name).map_err(|_| LandingError::Name(shown.clone().into_owned()))?;
+    let above = root.open_root(Path::new(OsStr::from_bytes(parent)));
+    let failed = |error| LandingError::Open(no_place(parent, &shown, landing, &error));
+    let above = above.map_err(failed)?;
+    if missing == Missing::Refuse
+        && let Err(error) = above.status_of(name.as_bytes())
+    {
+        let what = "open what is compared";
+        let text = not_opened(what, &shown, missing, &error);
+        return Err(LandingError::Open(text));
+    }
+    Ok((above, name))
+}
+
 /// What to say where the directory that holds a name is missing.
 pub(super) fn no_directory(parent: &[u8], shown: &str) -> String {
     let parent = String::from_utf8_lossy(parent);
@@ -223,14 +246,8 @@ impl Destination {
                 ));
             }
             Err(_) => {
-                let (parent, name) = split(path);
-                let name = TreePath::new(name).map_err(|_| LandingError::Name(shown.clone()))?;
-                let above = root.open_root(&as_path(parent));
-                let failed = |error| no_place(parent, &shown, landing, &error);
-                (
-                    above.map_err(|error| LandingError::Open(failed(error)))?,
-                    Some(name),
-                )
+                let (above, name) = directory_above(root, path, (landing, missing))?;
+                (above, Some(name))
             }
         };
         let Arrival {

@@ -5,10 +5,12 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use longhaul_proto::calls::{self, Call, MAXIMUM_CALLS};
+use longhaul_proto::frame::FrameError;
 use longhaul_proto::message::{Farewell, Message};
 use longhaul_proto::session::StreamId;
 
-use super::Transfer;
+use super::{SessionError, Transfer};
 use crate::net::Stream;
 
 /// First and longest pause before a failed dial is tried again.
@@ -46,28 +48,100 @@ pub struct Joined {
 /// so far, and how long it may take.
 pub type Dialer = Arc<dyn Fn(StreamId, u64, Duration) -> Result<Joined, DialError> + Send + Sync>;
 
-/// Begins to connect to the other end so many times, and does not wait for it.
-pub type Caller = Arc<dyn Fn(u32) + Send + Sync>;
+/// Connections that the other end wants to have made to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Calls {
+    /// So many.
+    pub count: u32,
+    /// Instead one at each of its addresses, and [`Transfer::tell_calls`].
+    pub told: bool,
+}
+
+/// Begins to connect to the other end, and does not wait for it.
+pub type Caller = Arc<dyn Fn(Calls) + Send + Sync>;
+
+/// Connections that an end is asked for, or asks for.
+#[derive(Default)]
+pub(super) struct Calling {
+    caller: Option<Caller>,
+    asked: Asked,
+}
+
+/// What this end wants to hear of its own addresses.
+#[derive(Default)]
+enum Asked {
+    #[default]
+    Nothing,
+    Waiting,
+    Told(Vec<Call>),
+}
 
 impl Transfer {
     /// From now on the other end may have this one connect to it.
     pub fn call_by(&self, caller: Caller) {
-        *crate::queue::lock(&self.caller) = Some(caller);
+        crate::queue::lock(&self.calls).caller = Some(caller);
     }
 
     /// Has the other end connect to this one so many times.
     pub fn want_calls(&self, count: u32) {
         let mut shared = self.lock();
-        shared.say(&Message::WantCalls(count));
+        shared.say(&Message::WantCalls { count, told: false });
+        shared.wake_writers();
+    }
+
+    /// Has the other end connect to each of this end's addresses, and waits for
+    /// what it says of them; none where it says nothing in that time. Each
+    /// connection that opens is a stream to join with, as of
+    /// [`Transfer::want_calls`].
+    pub fn ask_calls(&self, patience: Duration) -> Option<Vec<Call>> {
+        let until = self.now() + patience;
+        let mut shared = self.lock();
+        crate::queue::lock(&self.calls).asked = Asked::Waiting;
+        shared.say(&Message::WantCalls {
+            count: 1,
+            told: true,
+        });
+        shared.wake_writers();
+        loop {
+            if let Asked::Told(calls) = &crate::queue::lock(&self.calls).asked {
+                return Some(calls.clone());
+            }
+            let left = until - self.now();
+            if left.is_zero() || shared.is_over() {
+                return None;
+            }
+            let waited = self.living.wait_timeout(shared, left);
+            shared = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Says what came of connecting to each of the other end's addresses, where
+    /// it asked to be told; of no more than it would take.
+    pub fn tell_calls(&self, mut calls: Vec<Call>) {
+        calls.truncate(MAXIMUM_CALLS);
+        let mut shared = self.lock();
+        shared.say(&Message::Called(calls));
         shared.wake_writers();
     }
 
     /// The other end wants to be called; it may want that in vain.
-    pub(super) fn answer_calls(&self, count: u32) {
-        let caller = crate::queue::lock(&self.caller).clone();
+    pub(super) fn answer_calls(&self, calls: Calls) {
+        let caller = crate::queue::lock(&self.calls).caller.clone();
         if let Some(caller) = caller {
-            caller(count);
+            caller(calls);
         }
+    }
+
+    /// What came of its calls; the session is locked by who was told.
+    pub(super) fn handle_called(&self, calls: Vec<Call>) -> Result<(), SessionError> {
+        let mut calling = crate::queue::lock(&self.calls);
+        if matches!(calling.asked, Asked::Nothing) || !calls::are_valid(&calls) {
+            return Err(FrameError::Unexpected("calls that nobody asked for, or too many").into());
+        }
+        calling.asked = Asked::Told(calls);
+        drop(calling);
+        self.living.notify_all();
+        Ok(())
     }
 
     /// Keeps as many streams open as are wanted, until the session is over.

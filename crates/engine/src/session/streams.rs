@@ -16,6 +16,7 @@ use longhaul_proto::sender::Dispatch;
 use longhaul_proto::session::StreamId;
 use longhaul_units::Moment;
 
+use super::dial::Calls;
 use super::observe::thread_cpu_time;
 use super::pairing::{OwnRead, SourceThread};
 use super::{Counters, Event, Machine, SessionError, Shared, Side, Transfer};
@@ -453,12 +454,13 @@ impl Transfer {
             self.set_flows(flows);
             return Ok(());
         }
-        if let Message::WantCalls(count) = message {
+        if let Message::WantCalls { count, told } = message {
             drop(shared);
-            self.answer_calls(count);
+            self.answer_calls(Calls { count, told });
             return Ok(());
         }
         match message {
+            Message::Called(calls) => return self.handle_called(calls),
             Message::WantTickets(count) => {
                 self.issue_tickets(&mut shared, count);
                 return Ok(());

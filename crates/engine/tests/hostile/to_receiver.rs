@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use longhaul_proto::block::{Codec, Content, Extent};
 use longhaul_proto::block::{ContentName, PieceName};
+use longhaul_proto::calls::{Call, CallLook, MAXIMUM_CALLS, MAXIMUM_CAUSE_BYTES};
 use longhaul_proto::digest::Checksum;
 use longhaul_proto::frame::FrameKind;
 use longhaul_proto::handshake::{Purport, Secret};
@@ -390,6 +391,7 @@ fn messages_of_the_wrong_role_and_nonsense_end_the_session() {
             entries: Vec::new(),
         },
         Message::Finished(Default::default()),
+        Message::Called(Vec::new()),
         Message::Entries(vec![Entry {
             mode: 0o77777,
             ..file(0, b"a", 1)
@@ -419,6 +421,28 @@ fn messages_of_the_wrong_role_and_nonsense_end_the_session() {
     let mut peer = Peer::of_receiver(&place, short());
     peer.send(&[b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n"]);
     broken(peer, "another protocol");
+}
+
+#[test]
+fn calls_that_were_asked_for_are_told_of_within_bounds() {
+    let call = Call::new(&"192.0.2.1:1", CallLook::Reset, "refused");
+    let long = Call {
+        cause: "x".repeat(MAXIMUM_CAUSE_BYTES + 1),
+        ..call.clone()
+    };
+    for (told, taken) in [
+        (vec![call.clone(); MAXIMUM_CALLS], true),
+        (vec![call; MAXIMUM_CALLS + 1], false),
+        (vec![long], false),
+    ] {
+        let place = Place::new();
+        let mut peer = Peer::of_receiver(&place, short());
+        assert_eq!(peer.end.ask_calls(Duration::ZERO), None, "nobody waits");
+        peer.say(&Message::Called(told));
+        peer.say(&Message::Goodbye(Farewell::Cancelled));
+        let farewell = peer.ending("calls").farewell;
+        assert_eq!(farewell == Farewell::Cancelled, taken, "{farewell:?}");
+    }
 }
 
 #[test]

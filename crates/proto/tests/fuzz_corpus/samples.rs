@@ -3,6 +3,7 @@
 use longhaul_proto::block::{
     BlockHeader, Codec, Content, ContentName, Extent, PackedEntry, Piece, PieceName,
 };
+use longhaul_proto::calls::{Call, CallLook};
 use longhaul_proto::control::Numbered;
 use longhaul_proto::digest::{Checksum, Integrity};
 use longhaul_proto::frame::{self, FrameKind};
@@ -158,7 +159,15 @@ fn from_either() -> Vec<Message> {
         }),
         Message::Steer { attached: false },
         Message::WantTickets(2),
-        Message::WantCalls(3),
+        Message::WantCalls {
+            count: 3,
+            told: true,
+        },
+        Message::Called(vec![Call::new(
+            &"192.0.2.7:50000",
+            CallLook::Reset,
+            "Connection refused",
+        )]),
         Message::Tickets(vec![Secret([1; 32])]),
         Message::Goodbye(Farewell::Broken("no room".into())),
     ]

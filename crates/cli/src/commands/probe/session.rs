@@ -123,8 +123,9 @@ impl Ask<'_> {
         connected: Connected,
         meanwhile: impl FnOnce(&Transfer),
     ) -> Result<Session, Stop> {
-        let source = random()?;
-        let opened = far.open(connected, self.request(source))?;
+        let request = self.request()?;
+        let source = request.source;
+        let opened = far.open(connected, request)?;
         if self.clear && !opened.welcome.clear {
             let text = "the daemon does not allow blocks in clear: start it with --allow-clear, or \
                         leave out --data-security clear";
@@ -184,7 +185,13 @@ impl Ask<'_> {
         true
     }
 
-    fn request(&self, source: [u8; 32]) -> Request {
+    /// What the other end is asked for.
+    ///
+    /// # Errors
+    ///
+    /// Where the system has no randomness.
+    pub fn request(&self) -> Result<Request, Stop> {
+        let source = random()?;
         let defaults = TransferSettings::default();
         let (role, path) = match self.direction {
             Direction::To => (Role::Sender, RequestPath::Null),
@@ -192,7 +199,7 @@ impl Ask<'_> {
         };
         let names = Sources::new(vec![zero_of(ENDLESS)]).top_names();
         let names = names.filter(|_| self.direction == Direction::To);
-        Request {
+        Ok(Request {
             credential: None,
             role,
             purport: Purport::Copy,
@@ -218,7 +225,7 @@ impl Ask<'_> {
             large_files: 1,
             limit: None,
             paired: false,
-        }
+        })
     }
 
     fn transfer(&self, opened: &Opened, source: [u8; 32]) -> Result<Arc<Transfer>, Stop> {

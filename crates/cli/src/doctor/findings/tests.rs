@@ -1,4 +1,7 @@
+use super::ports::Opening;
+use super::rights::Right;
 use super::*;
+use std::net::SocketAddr;
 
 fn host_facts(lines: &[&str]) -> HostFacts {
     let mut facts = HostFacts::default();
@@ -66,13 +69,15 @@ fn facts() -> Facts {
             opening: Opening::Open,
         }])),
         inward: Some(Ok(Inward {
-            open: true,
-            waited: Duration::from_secs(2),
-            port: 50_000,
+            tried: vec![Tried {
+                address: address(1),
+                opening: Opening::Open,
+            }],
             own: vec![address(1).ip()],
             seen: Some(address(1).ip()),
         })),
         mortal: false,
+        rights: None,
         clock: Some(Ok(Lead {
             ahead: 0.2,
             uncertainty: 0.1,
@@ -143,6 +148,7 @@ fn what_was_not_looked_at_is_never_called_good() {
         outward: Some(Err(why())),
         inward: Some(Err(why())),
         mortal: false,
+        rights: Some(Err(why())),
         clock: Some(Err(why())),
         options: Some(Err(why())),
         measured: vec![Err(why())],
@@ -215,24 +221,66 @@ fn a_blocked_port_is_named_with_how_it_looks() {
 }
 
 #[test]
-fn nat_is_told_from_a_firewall() {
-    let closed = |seen| Facts {
-        inward: Some(Ok(Inward {
-            open: false,
-            waited: Duration::from_secs(2),
-            port: 50_000,
+fn what_the_far_side_sees_of_this_host_is_told_with_its_look() {
+    let from_there = |opening| {
+        let inward = Inward {
+            tried: vec![Tried {
+                address: address(1),
+                opening,
+            }],
             own: vec![address(1).ip()],
-            seen,
-        })),
+            seen: Some(address(1).ip()),
+        };
+        let facts = Facts {
+            inward: Some(Ok(inward)),
+            ..facts()
+        };
+        flaw(&facts, "ports inward").text
+    };
+    let cause = || "why".to_owned();
+    for (opening, says) in [
+        (Opening::Reset(cause()), "says no to the far side (why)"),
+        (
+            Opening::Silent(Duration::from_secs(3)),
+            "silent to the far side (3 s)",
+        ),
+        (
+            Opening::Unreachable(cause()),
+            "no way leads from the far side",
+        ),
+        (Opening::WrongHost(cause()), "somebody else answers"),
+        (Opening::Stalled(cause()), "stands still"),
+    ] {
+        let text = from_there(opening);
+        assert!(
+            text.contains(says) && text.contains("192.0.2.1:50000"),
+            "{text}"
+        );
+        assert!(!text.contains("NAT"), "{text}");
+    }
+}
+
+#[test]
+fn an_address_of_nat_is_named_as_one() {
+    let closed = Inward {
+        tried: [1, 99]
+            .map(|last| Tried {
+                address: address(last),
+                opening: Opening::Silent(Duration::from_secs(3)),
+            })
+            .to_vec(),
+        own: vec![address(1).ip()],
+        seen: Some(address(99).ip()),
+    };
+    let facts = Facts {
+        inward: Some(Ok(closed)),
         ..facts()
     };
-    let nat = flaw(&closed(Some(address(99).ip())), "ports inward");
-    assert!(
-        nat.text.contains("192.0.2.99") && nat.text.contains("NAT"),
-        "{nat:?}"
-    );
-    let firewall = flaw(&closed(Some(address(1).ip())), "ports inward");
-    assert!(firewall.text.contains("refused or dropped"), "{firewall:?}");
+    let found = findings(&facts);
+    let told = of(&found, "ports inward");
+    assert!(!told[0].text.contains("NAT"), "{told:?}");
+    assert!(told[1].text.contains("192.0.2.99") && told[1].text.contains("NAT"));
+    assert!(told[1].remedy.as_ref().unwrap().contains("forward a range"));
 }
 
 #[test]
@@ -430,4 +478,54 @@ fn advice_without_a_sysctl_has_a_remedy_and_an_unknown_sender_no_name() {
     assert!(told[0].text.ends_with("data pass"), "{}", told[0].text);
     assert!(told[0].text.contains("1 stream;"), "{}", told[0].text);
     assert!(told[1].remedy.as_ref().unwrap().contains("--nice"));
+}
+
+#[test]
+fn what_a_principal_may_is_told_with_the_remedy() {
+    let with = |read: Right, write: Right| Facts {
+        rights: Some(Ok(Rights {
+            principal: "alice".into(),
+            path: "/data".into(),
+            read: Ok(read),
+            write: Ok(write),
+        })),
+        ..facts()
+    };
+    use Right::{Denied, Granted, Obstructed};
+    let told = findings(&with(Granted, Granted));
+    let all = of(&told, "rights");
+    assert!(all.iter().all(|one| one.weight == Weight::Good), "{all:?}");
+    assert!(all[0].text.contains("alice") && all[0].text.contains("/data"));
+    let read_only = flaw(&with(Granted, Denied), "rights");
+    assert_eq!(read_only.weight, Weight::Advice);
+    assert!(read_only.remedy.unwrap().contains("serve --write"));
+    let write_only = flaw(&with(Denied, Granted), "rights");
+    assert!(write_only.remedy.unwrap().contains("\"read\""));
+    let neither = flaw(&with(Denied, Denied), "rights");
+    assert_eq!(neither.weight, Weight::Problem);
+    let gone = || Obstructed("there is no x".into());
+    let absent = flaw(&with(gone(), Granted), "place");
+    assert_eq!(absent.weight, Weight::Advice);
+    let neither = flaw(&with(gone(), gone()), "place");
+    assert_eq!(neither.weight, Weight::Problem);
+}
+
+#[test]
+fn a_path_that_is_not_there_is_a_finding() {
+    let at = |parent: &str| Facts {
+        reached: None,
+        far: None,
+        here: Ok(but(&[
+            "asked /nonexist/dir",
+            "path /",
+            "path_is_whole no",
+            &format!("parent_is_there {parent}"),
+        ])),
+        ..facts()
+    };
+    let new = flaw(&at("yes"), "place");
+    assert_eq!(new.weight, Weight::Advice);
+    let wrong = flaw(&at("no"), "place");
+    assert_eq!(wrong.weight, Weight::Problem);
+    assert!(wrong.text.contains("/nonexist/dir"), "{wrong:?}");
 }

@@ -1,0 +1,72 @@
+//! What a principal may do at a path of a daemon. Both ends of a dry run are
+//! asked for, and left as soon as the daemon has said that it would have one:
+//! nothing changes.
+
+use std::time::Duration;
+
+use longhaul_engine::session::opening::{self, OpenError};
+use longhaul_proto::control::ControlChannel;
+use longhaul_proto::handshake::{Purport, Refusal, Request, RequestPath};
+use longhaul_proto::message::{Farewell, Message};
+
+use super::findings::Known;
+use super::findings::rights::{Right, Rights};
+use crate::commands::connection::{Daemon, Opened, open_stop};
+use crate::commands::probe::session::{Ask, Direction};
+use crate::messages::{Exit, Stop};
+
+/// How long a daemon may take to hear that a session is over.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// Finds it out; `ask` is of a session to or from that daemon.
+///
+/// # Errors
+///
+/// Where the daemon cannot be reached, or does not know the principal.
+pub fn rights_at<'a>(
+    daemon: &Daemon,
+    path: &[u8],
+    ask: impl Fn(Direction) -> Ask<'a>,
+) -> Result<Rights, Stop> {
+    Ok(Rights {
+        principal: daemon.principal().to_owned(),
+        path: String::from_utf8_lossy(path).into_owned(),
+        read: may(daemon, path, &ask(Direction::From))?,
+        write: may(daemon, path, &ask(Direction::To))?,
+    })
+}
+
+fn may(daemon: &Daemon, path: &[u8], ask: &Ask<'_>) -> Result<Known<Right>, Stop> {
+    let request = Request {
+        purport: Purport::DryRun,
+        paths: vec![RequestPath::Path(path.to_vec())],
+        recursive: true,
+        ..ask.request()?
+    };
+    let connected = daemon.connect(None, None)?;
+    match daemon.try_open(connected, request, &[])? {
+        Ok(opened) => {
+            leave(opened).map_err(|error| open_stop(&"the daemon", &error))?;
+            Ok(Ok(Right::Granted))
+        }
+        Err(OpenError::Refused(refused)) => match refused.refusal {
+            Refusal::Forbidden => Ok(Ok(Right::Denied)),
+            // Whether he may is looked at before.
+            Refusal::Path => Ok(Ok(Right::Obstructed(refused.text))),
+            Refusal::Credential => Err(Stop::new(Exit::Authentication, refused.text)),
+            _ => Ok(Err(refused.text)),
+        },
+        Err(error) => Ok(Err(error.to_string())),
+    }
+}
+
+/// Ends a session that has hardly begun.
+fn leave(opened: Opened) -> Result<(), OpenError> {
+    let mut control = ControlChannel::default();
+    control.push(&Message::Goodbye(Farewell::Cancelled))?;
+    let frame = control.poll_frame()?.unwrap_or_default();
+    let mut stream = opened.stream;
+    stream.writer.write_all(&[&frame])?;
+    opening::close(&mut stream, LAST_WORDS);
+    Ok(())
+}
