@@ -16,6 +16,7 @@ pub mod profile;
 pub mod records;
 pub mod run;
 pub mod steering;
+pub mod sources;
 pub mod stream;
 pub mod sweep;
 pub mod token;

@@ -6,6 +6,7 @@
 //! - [`errands`]: copies with another daemon, that a principal has it run
 //! - [`listing`]: what lies at a path, without a session
 //! - [`sessions`]: the sessions that run
+//! - [`sources`]: the sources that a principal asks for
 //! - [`vouched`]: hosts that a principal has let in
 
 mod admission;
@@ -14,6 +15,7 @@ mod errands;
 mod listing;
 mod sessions;
 mod setup;
+mod sources;
 mod vouched;
 
 use std::net::{TcpListener, TcpStream};
@@ -35,10 +37,11 @@ use crate::arguments::ServeArguments;
 use crate::between::dialing::Dialing;
 use crate::messages::{Exit, Stop, finish, say};
 use admission::Visitor;
-pub use admission::{not_permitted, open_destination, open_source_of};
+pub use admission::{not_permitted, open_destination};
 pub use calls::Client;
 use errands::Jobs;
 use sessions::Sessions;
+pub use sources::open_source_of;
 use vouched::Vouched;
 
 /// How long a stranger may take for his first frame.
