@@ -267,6 +267,44 @@ fn usage_is_explained() {
     }
 }
 
+#[test]
+fn what_makes_no_sense_copies_nothing() {
+    let directory = directory();
+    sample(&directory.path().join("source"));
+    let here = |arguments: &[&str]| {
+        let mut command = longhaul();
+        command.args(arguments).current_dir(directory.path());
+        run(&mut command)
+    };
+    // What can be copied is not, where the command makes no sense.
+    here(&["cp", "source/a", "source", "to"])
+        .expect(1)
+        .says(&["-r"]);
+    assert!(!directory.path().join("to").exists());
+    for to in ["source/new/sub", "source", "source/sub/.."] {
+        here(&["cp", "-r", "source", to])
+            .expect(1)
+            .says(&["into itself", "outside it"]);
+    }
+    here(&["cp", "source/a", "source"])
+        .expect(1)
+        .says(&["would be the same"]);
+    assert!(!directory.path().join("source/new").exists());
+    assert!(!directory.path().join("source/source").exists());
+    here(&["cp", "source/a", "user@host"])
+        .expect(1)
+        .says(&["user@host:", "./user@host"]);
+    assert!(!directory.path().join("user@host").exists());
+    for _ in 0..2 {
+        // Named so, and once it is there.
+        here(&["cp", "source/a", "./user@host"]).expect(0);
+        here(&["cp", "source/a", "user@host"]).expect(0);
+    }
+    here(&["cp", "source/a", "/proc/"])
+        .expect(6)
+        .says(&["/proc/: no file can be made there"]);
+}
+
 /// A daemon with something to fetch.
 fn served(directory: &Path) -> Daemon {
     sample(&directory.join("root"));

@@ -31,7 +31,7 @@ use super::connection::{Connected, Opened};
 use super::here::{Here, landing_stop};
 use super::peer::Peer;
 use super::steering::{Bounds, Steering};
-use super::sources;
+use super::{itself, sources};
 use crate::arguments::{ConnectionArguments, DataSecurity, LayerArguments, StackArgument};
 use crate::between::met::Introduction;
 use crate::endpoint::{Endpoint, RemotePath};
@@ -323,6 +323,9 @@ impl Task {
 
     /// Both ends here.
     fn local(&self, report: &Report) -> Result<Exit, Stop> {
+        if self.settings.purport != Purport::Verify && self.here.principal().is_none() {
+            itself::refuse(&self.sources, &self.destination)?;
+        }
         let sources = sources::open(self)?;
         let one = single_file(&sources) || self.stream.is_some();
         if self.destination == Endpoint::Standard && !one {

@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::inside::{Prepared, Running, Start, in_lab};
 use super::{local, usage};
 use crate::arguments::CopyArguments;
-use crate::commands::cp;
+use crate::commands::{cp, itself};
 use crate::endpoint::Endpoint;
 use crate::messages::{Stop, say};
 
@@ -39,6 +39,7 @@ pub fn run(arguments: CopyArguments) -> Result<u8, Stop> {
         Some(text) => text.parse().map_err(usage)?,
         None => PathSettings::default(),
     };
+    cp::check_destination(&arguments.paths)?;
     check_local(&arguments.paths)?;
     let start = Start {
         scenario: Scenario {
@@ -53,14 +54,17 @@ pub fn run(arguments: CopyArguments) -> Result<u8, Stop> {
     })
 }
 
-/// Both ends are on this machine.
+/// Both ends are on this machine, and not the same.
 fn check_local(paths: &[OsString]) -> Result<(), Stop> {
-    for path in paths {
-        if Endpoint::parse(path).map_err(usage)?.place().is_some() {
-            return Err(usage("with --lab source and destination are local paths"));
-        }
+    let ends = paths.iter().map(|path| Endpoint::parse(path));
+    let ends: Vec<Endpoint> = ends.collect::<Result<_, _>>().map_err(usage)?;
+    if ends.iter().any(|end| end.place().is_some()) {
+        return Err(usage("with --lab source and destination are local paths"));
     }
-    Ok(())
+    match ends.split_last() {
+        Some((destination, sources)) => itself::refuse(sources, destination),
+        None => Ok(()),
+    }
 }
 
 fn run_inside(
