@@ -37,6 +37,7 @@ fn copy(arguments: CopyArguments) -> Result<Exit, Stop> {
     });
     let report = Report::new(arguments.json, arguments.quiet, manifest)?;
     let report = report.naming(arguments.verbose).bound_to(arguments.bwlimit);
+    report.end_at_signal();
     task(arguments)?.run(&report)
 }
 

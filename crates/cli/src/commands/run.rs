@@ -36,7 +36,7 @@ use crate::arguments::{ConnectionArguments, DataSecurity, LayerArguments, StackA
 use crate::between::met::Introduction;
 use crate::endpoint::{Endpoint, RemotePath};
 use crate::messages::{Exit, Stop};
-use crate::report::Report;
+use crate::report::{INTERRUPTED, Report};
 
 /// Streams between the two ends of a copy within a host: enough that one can
 /// be written while the other is read.
@@ -399,10 +399,7 @@ impl Task {
         }
         report.conclude(transfer, ending, self.settings.purport)?;
         if report.was_interrupted() {
-            return Err(Stop::new(
-                Exit::Interrupted,
-                "interrupted; the same command goes on where it ended",
-            ));
+            return Err(Stop::new(Exit::Interrupted, INTERRUPTED));
         }
         match &ending.farewell {
             Farewell::Complete => Ok(report.exit(self.settings.purport)),

@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use longhaul_lab::isolate::{Inside, Outside};
+use longhaul_lab::lab::congestion_here;
 use longhaul_lab::netns;
 use longhaul_lab::scenario::{PathSettings, Scenario};
 use longhaul_lab::state::DAEMON;
@@ -41,10 +42,19 @@ pub fn run(arguments: CopyArguments) -> Result<u8, Stop> {
     };
     cp::check_destination(&arguments.paths)?;
     check_local(&arguments.paths)?;
+    let usual = Scenario::default();
+    let congestion = congestion_here(&usual.congestion);
+    if congestion != usual.congestion && !arguments.quiet {
+        say(&format!(
+            "the lab's hosts use {congestion}: this machine keeps {} for root outside of namespaces",
+            usual.congestion
+        ));
+    }
     let start = Start {
         scenario: Scenario {
             path,
-            ..Scenario::default()
+            congestion,
+            ..usual
         },
         name: format!("cp-{}", std::process::id()),
         host_sysctl: Vec::new(),
