@@ -10,17 +10,20 @@ use std::time::Duration;
 use longhaul_lab::isolate::{Inside, Outside};
 use longhaul_lab::lab::congestion_here;
 use longhaul_lab::netns;
+use longhaul_lab::processes::Event;
 use longhaul_lab::scenario::{PathSettings, Scenario};
 use longhaul_lab::state::DAEMON;
 use rustix::process::Pid;
 use serde_json::Value;
+use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::inside::{Prepared, Running, Start, in_lab};
 use super::{local, usage};
 use crate::arguments::CopyArguments;
 use crate::commands::{cp, itself};
 use crate::endpoint::Endpoint;
-use crate::messages::{Stop, say};
+use crate::messages::{Exit, Stop, say};
+use crate::report::INTERRUPTED;
 
 /// A daemon ends within this time once its only client has.
 const DAEMON_ENDS_WITHIN: Duration = Duration::from_secs(5);
@@ -91,12 +94,24 @@ fn run_inside(
     arguments.connection.fingerprint = Some(daemon.fingerprint.parse().map_err(local)?);
     arguments.connection.token_file = Some(daemon.token_file.clone().into());
     enter_site_a(&running)?;
+    check_interrupts(&mut running)?;
     let exit = cp::run(arguments);
     running.processes.end_group(daemon.pid, DAEMON_ENDS_WITHIN);
     if let Some(report) = running.report().filter(|_| !quiet) {
         say(&report.to_string());
     }
     Ok(exit.code())
+}
+
+/// An interrupt that came while the lab was made, where it ends nothing by itself.
+/// From here on the copy hears of them.
+fn check_interrupts(running: &mut Running) -> Result<(), Stop> {
+    while let Some(event) = running.processes.next(Some(Duration::ZERO)) {
+        if matches!(event, Event::Signal(SIGINT | SIGTERM)) {
+            return Err(Stop::new(Exit::Interrupted, INTERRUPTED));
+        }
+    }
+    Ok(())
 }
 
 /// This thread, and those that it starts, are on host a1 from here on.
