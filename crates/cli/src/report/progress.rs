@@ -45,8 +45,14 @@ impl Recent {
 }
 
 /// When a count grew that grows in steps, and what it was then.
-#[derive(Default)]
 struct Steps(VecDeque<(Duration, u64)>);
+
+impl Default for Steps {
+    /// A session begins with nothing.
+    fn default() -> Steps {
+        Steps(VecDeque::from([(Duration::ZERO, 0)]))
+    }
+}
 
 impl Steps {
     /// The count at a moment, no earlier than the last one.
@@ -287,6 +293,9 @@ mod tests {
         let seconds = Duration::from_secs_f64;
         let mut steps = Steps::default();
         assert_eq!(steps.rate(seconds(1.0)), 0.0);
+        let mut soon = Steps::default();
+        soon.note(seconds(0.5), 1_000_000);
+        assert_eq!(soon.rate(seconds(0.5)), 2e6);
         for quarter in 0..41 {
             // 8 MB more at each whole second.
             let at = f64::from(quarter) / 4.0;
