@@ -291,6 +291,8 @@ fn what_makes_no_sense_copies_nothing() {
         .says(&["would be the same"]);
     assert!(!directory.path().join("source/new").exists());
     assert!(!directory.path().join("source/source").exists());
+    here(&["cp", "--manifest", "new", "source/a", "-"]).expect(1);
+    assert!(!directory.path().join("new").exists());
     here(&["cp", "source/a", "user@host"])
         .expect(1)
         .says(&["user@host:", "./user@host"]);

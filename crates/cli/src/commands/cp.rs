@@ -35,10 +35,14 @@ fn copy(arguments: CopyArguments) -> Result<Exit, Stop> {
         let named = file.display().to_string();
         (file, named)
     });
-    let report = Report::new(arguments.json, arguments.quiet, manifest)?;
-    let report = report.naming(arguments.verbose).bound_to(arguments.bwlimit);
+    let (json, quiet) = (arguments.json, arguments.quiet);
+    let (names, limit) = (arguments.verbose, arguments.bwlimit);
+    // What makes no sense makes no manifest either.
+    let task = task(arguments)?;
+    let report = Report::new(json, quiet, manifest)?;
+    let report = report.naming(names).bound_to(limit);
     report.end_at_signal();
-    task(arguments)?.run(&report)
+    task.run(&report)
 }
 
 /// A destination that looks like a host whose colon was forgotten would become a
