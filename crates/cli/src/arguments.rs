@@ -337,7 +337,8 @@ pub struct LayerArguments {
 pub struct CopyArguments {
     /// What to copy, then where: each a local path, [USER@]HOST:PATH (over SSH),
     /// longhaul://[PRINCIPAL@]HOST[:PORT]/PATH (at a daemon; port 4960 if none is given), - for
-    /// standard input or output or, for measuring, a source zero:SIZE and a destination null:
+    /// standard input or output or, for measuring, zero:SIZE as a source and null: as a
+    /// destination. Of several sources those that are missing are named, and the others copied.
     #[arg(value_name = "SRC... DST", required = true)]
     pub paths: Vec<OsString>,
     /// Copy directories with everything in them.

@@ -6,6 +6,7 @@
 //! - [`errands`]: copies with another daemon, that a principal has it run
 //! - [`listing`]: what lies at a path, without a session
 //! - [`sessions`]: the sessions that run
+//! - [`sources`]: the sources that a principal asks for
 //! - [`strangers`]: what the log has of connections that came to nothing
 //! - [`vouched`]: hosts that a principal has let in
 
@@ -15,6 +16,7 @@ mod errands;
 mod listing;
 mod sessions;
 mod setup;
+mod sources;
 mod strangers;
 mod vouched;
 
@@ -37,10 +39,11 @@ use crate::arguments::ServeArguments;
 use crate::between::dialing::Dialing;
 use crate::messages::{Exit, Stop, finish, say};
 use admission::Visitor;
-pub use admission::{not_permitted, open_destination, open_source_of};
+pub use admission::{not_permitted, open_destination};
 pub use calls::{Client, TOLD_WITHIN};
 use errands::Jobs;
 use sessions::Sessions;
+pub use sources::open_source_of;
 use strangers::Strangers;
 use vouched::Vouched;
 

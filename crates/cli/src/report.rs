@@ -10,6 +10,7 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 use longhaul_engine::send::stream::WholeStream;
 use longhaul_engine::session::{Ending, Event, Transfer, Watch};
@@ -24,6 +25,13 @@ use crate::messages::{Exit, Stop, clear_line, say, write_output};
 use crate::ssh::route::Route;
 pub use json::name_of;
 use manifest::Manifest;
+
+/// What an interrupted command says last.
+pub const INTERRUPTED: &str = "interrupted; the same command goes on where it ended";
+
+/// A signal that comes again within this time is the same one: a lab, and
+/// `timeout`, send it to a process and to the group that it is in.
+const SAME_SIGNAL: Duration = Duration::from_millis(300);
 
 /// How a command reports.
 pub struct Report {
@@ -42,6 +50,8 @@ struct Shared {
     /// Failures that mean that data differ.
     differing: AtomicU64,
     interrupted: AtomicBool,
+    /// Signals are waited for.
+    heeds_signals: AtomicBool,
     manifest: Option<Mutex<Manifest>>,
     /// How streams were steered, where somebody did.
     steered: OnceLock<Steered>,
@@ -94,6 +104,7 @@ impl Report {
             failed: AtomicU64::new(0),
             differing: AtomicU64::new(0),
             interrupted: AtomicBool::new(false),
+            heeds_signals: AtomicBool::new(false),
             manifest: manifest.map(Mutex::new),
             steered: OnceLock::new(),
             route: OnceLock::new(),
@@ -213,9 +224,13 @@ impl Report {
         }
     }
 
-    /// SIGINT and SIGTERM end the transfer, a second one the process.
-    fn end_at_signal(&self) {
+    /// SIGINT and SIGTERM end the transfer, a second one the process, and the
+    /// first one too as long as there is no transfer.
+    pub fn end_at_signal(&self) {
         use signal_hook::consts::{SIGINT, SIGTERM};
+        if self.shared.heeds_signals.swap(true, Ordering::Relaxed) {
+            return;
+        }
         let signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]);
         let Ok(mut signals) = signals else {
             return;
@@ -224,10 +239,13 @@ impl Report {
         let watcher = std::thread::Builder::new()
             .name("signals".into())
             .spawn(move || {
+                let mut first = None;
                 for _ in signals.forever() {
-                    if shared.interrupt() {
-                        clear_line();
-                        std::process::exit(130);
+                    let again = first.is_some_and(|at: Instant| at.elapsed() < SAME_SIGNAL);
+                    first.get_or_insert_with(Instant::now);
+                    if !again && (shared.interrupt() || shared.running().is_none()) {
+                        say(INTERRUPTED);
+                        std::process::exit(Exit::Interrupted.code().into());
                     }
                 }
             });

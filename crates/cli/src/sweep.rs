@@ -287,7 +287,7 @@ impl<'a> Sweep<'a> {
         let cell = &self.plan.cells[run.cell];
         let began = Instant::now();
         let id = self.id(run);
-        let shape = Shape::of(&cell.data, cell.bytes);
+        let shape = cell.shape;
         let place = command::Place::prepare(&self.work, cell, &id)?;
         if cell.method.measures == Measures::Transfer {
             self.prepare_set(&place.sets, shape)?;

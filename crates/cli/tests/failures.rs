@@ -146,9 +146,10 @@ fn a_full_disk_is_named() {
     let (source, to, seen) = mounted(directory.path());
     tree::write(&source.join("huge"), &Random::from(2).bytes(20 << 20));
     let finished = with_mount("size=12m", &to, &seen, &local_copy(&source, &to));
-    finished
-        .expect(2)
-        .says(&["source/huge", "No space left", "free some room"]);
+    finished.expect(2).says(&[
+        "source/huge: cannot reserve room for it: No space left",
+        "free some room",
+    ]);
     assert_copied(&source, &seen.join("source"), &["a", "large", "sub/z"]);
     assert!(!seen.join("source/huge").exists());
     assert_no_leftovers(&seen);
@@ -264,6 +265,46 @@ fn usage_is_explained() {
     for code in ["0 all done", "3 connection", "130 interrupted"] {
         assert!(help.contains(code), "{help}");
     }
+}
+
+#[test]
+fn what_makes_no_sense_copies_nothing() {
+    let directory = directory();
+    sample(&directory.path().join("source"));
+    let here = |arguments: &[&str]| {
+        let mut command = longhaul();
+        command.args(arguments).current_dir(directory.path());
+        run(&mut command)
+    };
+    // What can be copied is not, where the command makes no sense.
+    here(&["cp", "source/a", "source", "to"])
+        .expect(1)
+        .says(&["-r"]);
+    assert!(!directory.path().join("to").exists());
+    for to in ["source/new/sub", "source", "source/sub/.."] {
+        here(&["cp", "-r", "source", to])
+            .expect(1)
+            .says(&["into itself", "outside it"]);
+    }
+    here(&["cp", "source/a", "source"])
+        .expect(1)
+        .says(&["would be the same"]);
+    assert!(!directory.path().join("source/new").exists());
+    assert!(!directory.path().join("source/source").exists());
+    here(&["cp", "--manifest", "new", "source/a", "-"]).expect(1);
+    assert!(!directory.path().join("new").exists());
+    here(&["cp", "source/a", "user@host"])
+        .expect(1)
+        .says(&["user@host:", "./user@host"]);
+    assert!(!directory.path().join("user@host").exists());
+    for _ in 0..2 {
+        // Named so, and once it is there.
+        here(&["cp", "source/a", "./user@host"]).expect(0);
+        here(&["cp", "source/a", "user@host"]).expect(0);
+    }
+    here(&["cp", "source/a", "/proc/"])
+        .expect(6)
+        .says(&["/proc/: no file can be made there"]);
 }
 
 /// A daemon with something to fetch.

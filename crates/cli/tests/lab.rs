@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use rustix::process::Signal;
+use rustix::process::{Signal, kill_process_group};
 use serde_json::Value;
 use support::process::{Running, longhaul_with, run};
 use support::random::Random;
@@ -274,6 +274,46 @@ fn damage_past_tcps_checksum_is_caught() {
         );
         assert!(std::fs::read(to.join("from/data")).unwrap() == bytes);
     }
+}
+
+/// Who sends a signal to a group sends it to a lab's process twice: directly, and
+/// by the process outside, which passes it on.
+#[test]
+fn an_interrupt_is_told_of_and_the_same_command_goes_on() {
+    if !labs_work() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let (from, to) = (directory.path().join("from"), directory.path().join("to"));
+    tree::write(&from.join("data"), &Random::from(5).bytes(4 << 20));
+    let copy = Running::start(&mut copy_across("rate=10mbit", &["--json"], &from, &to));
+    copy.event(|event| event["event"] == "progress").unwrap();
+    kill_process_group(copy.pid(), Signal::INT).unwrap();
+    let interrupted = copy.wait().expect(130);
+    interrupted.says(&["interrupted", "the same command"]);
+    run(&mut copy_across("rate=1gbit", &[], &from, &to)).expect(0);
+    tree::assert_same(&from, &to.join("from"));
+}
+
+/// In a network namespace nobody, root neither, may change what the machine allows
+/// its namespaces.
+#[test]
+fn a_lab_within_a_network_namespace_needs_no_more_than_there_is() {
+    if !labs_work() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let (from, to) = (directory.path().join("from"), directory.path().join("to"));
+    tree::write(&from.join("data"), b"data");
+    let copy = copy_across("rtt=1ms", &[], &from, &to);
+    let mut within = Command::new("unshare");
+    within
+        .arg("--net")
+        .arg(copy.get_program())
+        .args(copy.get_args());
+    within.env("LONGHAUL_CONFIG_DIR", "/nonexistent/longhaul");
+    run(&mut within).expect(0).says(&["hosts use"]);
+    tree::assert_same(&from, &to.join("from"));
 }
 
 #[test]

@@ -191,6 +191,35 @@ fn several_sources_go_into_the_destination() {
 }
 
 #[test]
+fn of_several_sources_the_missing_are_named_and_the_others_copied() {
+    each_way(|stage| {
+        small_tree(&stage.source("data"));
+        tree::write(&stage.source("one"), b"one");
+        for _ in 0..2 {
+            let mut command = stage.command(&["no-such", "one", "data"], "new");
+            let finished = run(command.arg("--json")).expect(2).says(&["no-such"]);
+            assert_eq!(finished.summary()["failed_entries"], 1);
+            let events = finished.events();
+            let failed = events.iter().filter(|event| event["event"] == "failed");
+            let texts: Vec<&str> = failed.filter_map(|event| event["text"].as_str()).collect();
+            assert!(
+                matches!(texts[..], [text] if text.contains("no-such")),
+                "{texts:?}"
+            );
+            let landed = stage.destination("new");
+            tree::assert_same(&stage.source("data"), &landed.join("data"));
+            assert_eq!(fs::read(landed.join("one")).unwrap(), b"one");
+            assert_eq!(fs::read_dir(landed).unwrap().count(), 2);
+        }
+        // Where there is none, nothing is made.
+        let none = run(&mut stage.command(&["no-such", "neither"], "none")).expect(6);
+        assert!(none.errors.contains("no-such"), "{none:?}");
+        run(&mut stage.command(&["no-such"], "none")).expect(6);
+        assert!(!stage.destination("none").exists());
+    });
+}
+
+#[test]
 fn two_sources_of_one_name_are_no_lottery() {
     each_way(|stage| {
         tree::write(&stage.source("x/one"), b"x");

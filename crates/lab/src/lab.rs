@@ -15,7 +15,6 @@ use crate::emulator::gate::{Gate, Nat};
 use crate::emulator::store::Store;
 use crate::emulator::wire::Wire;
 use crate::emulator::{Emulator, SetError};
-use crate::isolate::is_unprivileged;
 use crate::link::Link;
 use crate::machine::{Change, Kind, MachineError};
 use crate::netns::{self, HostPlan, Namespace, NamespaceError};
@@ -50,8 +49,9 @@ pub enum LabError {
     Congestion(String, String),
     /// Only root may let hosts have it.
     #[error(
-        "this machine keeps congestion control \"{wanted}\" for root, and this is a user namespace: \
-         choose one of \"{allowed}\" (--congestion), or have root run once: sysctl -w \
+        "this machine keeps congestion control \"{wanted}\" for root, and lets nobody change that \
+         from within a user's or a network's namespace: choose one of \"{allowed}\" (--congestion), \
+         or have root run once, outside: sysctl -w \
          net.ipv4.tcp_allowed_congestion_control=\"{allowed} {wanted}\""
     )]
     CongestionOfRoot {
@@ -392,6 +392,29 @@ fn make_wires(
     Ok(wires)
 }
 
+/// What every namespace may use.
+const ALLOWED_CONGESTION: &str = "net.ipv4.tcp_allowed_congestion_control";
+
+/// Whether this process may allow more: not in a namespace of a user's or of a
+/// network, whoever it is there.
+fn may_allow() -> bool {
+    let path = netns::sysctl_path(ALLOWED_CONGESTION);
+    rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok()
+}
+
+/// What a lab's hosts can use: `wanted` where it is allowed, or may be for a
+/// moment; else what this machine uses itself, which is always allowed.
+pub fn congestion_here(wanted: &str) -> String {
+    let allowed = netns::sysctl(ALLOWED_CONGESTION).unwrap_or_default();
+    let has = allowed.split_whitespace().any(|name| name == wanted);
+    match has || may_allow() {
+        true => wanted.to_owned(),
+        false => {
+            netns::sysctl("net.ipv4.tcp_congestion_control").unwrap_or_else(|_| wanted.to_owned())
+        }
+    }
+}
+
 /// In a new namespace only what the machine allows everybody can be the
 /// default: so it is allowed for the moment in which hosts are made, one lab at
 /// a time, or another would take it back meanwhile.
@@ -402,9 +425,9 @@ fn allow_congestion(wanted: &str, state: &StateDirectory) -> Result<Change, LabE
     if !has(&available) {
         return Err(LabError::Congestion(wanted.to_owned(), available));
     }
-    let name = "net.ipv4.tcp_allowed_congestion_control";
+    let name = ALLOWED_CONGESTION;
     let allowed = read(name);
-    if is_unprivileged() && !has(&allowed) {
+    if !has(&allowed) && !may_allow() {
         return Err(LabError::CongestionOfRoot {
             wanted: wanted.to_owned(),
             allowed,

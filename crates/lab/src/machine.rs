@@ -98,13 +98,16 @@ impl Change {
         let journal = state.path().join(format!("{}.before", kind.file()));
         // Whoever had the lock before may have been killed.
         restore(&journal);
-        let settings = choose();
-        let mut text = String::new();
-        for (name, value) in &settings {
-            let before = sysctl(name).map_err(|error| refused(name, value, error))?;
+        let (mut settings, mut text) = (Vec::new(), String::new());
+        for (name, value) in choose() {
+            let before = sysctl(&name).map_err(|error| refused(&name, &value, error))?;
             // Lists come with tabs.
             let before: Vec<&str> = before.split_whitespace().collect();
-            text += &format!("{name}\t{}\t{value}\n", before.join(" "));
+            // What is right already needs no right to change it.
+            if !before.iter().copied().eq(value.split_whitespace()) {
+                text += &format!("{name}\t{}\t{value}\n", before.join(" "));
+                settings.push((name, value));
+            }
         }
         if !settings.is_empty() {
             write_durably(&journal, &text).map_err(|error| MachineError::Journal {
@@ -214,4 +217,24 @@ fn write_durably(path: &PathBuf, text: &str) -> io::Result<()> {
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
     fs::rename(&staged, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_right_already_is_not_written() {
+        // Nobody may write it, root neither.
+        let name = "kernel.ostype";
+        let path = std::env::temp_dir().join(format!("longhaul-machine-{}", std::process::id()));
+        let state = StateDirectory::at(path.clone()).unwrap();
+        let apply = |value: &str| {
+            let settings = [(name.to_owned(), value.to_owned())];
+            Change::apply(&state, Kind::Momentary, &settings).map(drop)
+        };
+        apply(&sysctl(name).unwrap()).unwrap();
+        assert!(matches!(apply("another"), Err(MachineError::Set { .. })));
+        fs::remove_dir_all(path).unwrap();
+    }
 }

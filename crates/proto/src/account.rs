@@ -9,7 +9,10 @@ pub struct Account {
     /// File data in blocks that were handed to streams, or came from them;
     /// holes included, before compression.
     pub moved_bytes: u64,
-    /// Those of them that had moved before in this session: for a slow or lost
+    /// Of `moved_bytes`, those in blocks that the receiver said have arrived: others may lie
+    /// in buffers on the way. All of them at a receiver.
+    pub arrived_bytes: u64,
+    /// Of `moved_bytes`, those that had moved before in this session: for a slow or lost
     /// stream, or because they arrived wrong, or their source changed.
     pub moved_again_bytes: u64,
     /// Files of which a block moved, each counted once, empty ones too.

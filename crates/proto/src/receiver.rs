@@ -592,7 +592,10 @@ impl Receiver {
 
     /// What became of file data so far.
     pub fn account(&self) -> Account {
-        self.account
+        Account {
+            arrived_bytes: self.account.moved_bytes,
+            ..self.account
+        }
     }
 
     /// Whether this generation of a file is what is being received of it.

@@ -1,5 +1,9 @@
 //! `longhaul cp`.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
 use longhaul_engine::session::TransferSettings;
 use longhaul_proto::block::Codec;
 use longhaul_proto::digest::Integrity;
@@ -21,6 +25,7 @@ pub fn run(arguments: CopyArguments) -> Exit {
 }
 
 fn copy(arguments: CopyArguments) -> Result<Exit, Stop> {
+    check_destination(&arguments.paths)?;
     let asked = Asked::copy(&arguments);
     if let Some(sides) = asked.sides()? {
         return steer::run(&asked, &sides);
@@ -30,9 +35,38 @@ fn copy(arguments: CopyArguments) -> Result<Exit, Stop> {
         let named = file.display().to_string();
         (file, named)
     });
-    let report = Report::new(arguments.json, arguments.quiet, manifest)?;
-    let report = report.naming(arguments.verbose).bound_to(arguments.bwlimit);
-    task(arguments)?.run(&report)
+    let (json, quiet) = (arguments.json, arguments.quiet);
+    let (names, limit) = (arguments.verbose, arguments.bwlimit);
+    // What makes no sense makes no manifest either.
+    let task = task(arguments)?;
+    let report = Report::new(json, quiet, manifest)?;
+    let report = report.naming(names).bound_to(limit);
+    report.end_at_signal();
+    task.run(&report)
+}
+
+/// A destination that looks like a host whose colon was forgotten would become a
+/// file here, and nobody would notice for long.
+///
+/// # Errors
+///
+/// That it is one.
+pub fn check_destination(paths: &[OsString]) -> Result<(), Stop> {
+    let [_, .., destination] = paths else {
+        return Ok(());
+    };
+    let bytes = destination.as_bytes();
+    let is_host = bytes.contains(&b'@') && !bytes.iter().any(|byte| b"/:".contains(byte));
+    let is_there = Path::new(destination).symlink_metadata().is_ok();
+    if !is_host || is_there {
+        return Ok(());
+    }
+    let shown = destination.to_string_lossy();
+    let text = format!(
+        "{shown} has no colon: write {shown}: for that host (the home there; {shown}:PATH for \
+         another place), or ./{shown} for a file or directory of that name here"
+    );
+    Err(Stop::new(Exit::Usage, text))
 }
 
 /// What is to be done.

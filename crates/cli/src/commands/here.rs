@@ -10,6 +10,7 @@ use longhaul_engine::send::source::{Source, SourceError, open_source};
 use longhaul_engine::session::opening::OpenError;
 use longhaul_engine::storage::roots::Anywhere;
 use longhaul_proto::handshake::{Landing, Purport, Refused};
+use longhaul_proto::message::Failure;
 
 use super::connection::open_stop;
 use crate::daemon::{not_permitted, open_destination, open_source_of};
@@ -44,12 +45,21 @@ impl Here {
     /// # Errors
     ///
     /// Where it cannot be opened.
-    pub fn source(&self, path: &[u8], how: (bool, bool)) -> Result<Source, Stop> {
+    pub fn source(&self, path: &[u8], how: (bool, bool)) -> Result<Source, NoSource> {
         match self {
             Here::Anywhere => {
-                open_source(&Anywhere, path, how.0, how.1).map_err(|error| source_stop(&error))
+                let opened = open_source(&Anywhere, path, how.0, how.1);
+                opened.map_err(|error| NoSource {
+                    failure: error.failure(),
+                    stop: source_stop(&error),
+                })
             }
-            Here::Beneath(principal) => open_source_of(principal, path, how).map_err(stop),
+            Here::Beneath(principal) => {
+                open_source_of(principal, path, how).map_err(|error| NoSource {
+                    failure: error.failure(path),
+                    stop: stop(error.refused()),
+                })
+            }
         }
     }
 
@@ -91,6 +101,22 @@ impl Here {
             Here::Anywhere => None,
             Here::Beneath(principal) => Some(principal.name()),
         }
+    }
+}
+
+/// A source that cannot be opened.
+#[derive(Debug)]
+pub struct NoSource {
+    /// What that means where nothing else goes on.
+    pub stop: Stop,
+    /// What it is where other sources do; none where nothing can.
+    pub failure: Option<Failure>,
+}
+
+impl From<Stop> for NoSource {
+    fn from(stop: Stop) -> NoSource {
+        let failure = None;
+        NoSource { stop, failure }
     }
 }
 

@@ -292,23 +292,68 @@ fn print(lines: &[(String, Listed)]) {
     if lines.is_empty() {
         say("no jobs");
     }
-    for (host, job) in lines {
-        print_line!(
-            "{}  {:<9}  {}  {}  {:<6}  {} -> {}",
-            job.name,
+    for line in table(lines) {
+        print_line!("{line}");
+    }
+}
+
+/// A line for each job, in columns.
+fn table(lines: &[(String, Listed)]) -> Vec<String> {
+    let cells = |(host, job): &(String, Listed)| {
+        [
+            job.name.clone(),
             state_of(job),
             began(job),
-            host,
-            command_of(job),
-            shown(&job.from),
-            shown(&job.to)
-        );
-    }
+            shown(host),
+            command_of(job).to_owned(),
+        ]
+    };
+    let rows: Vec<[String; 5]> = lines.iter().map(cells).collect();
+    let width = |column: usize| {
+        let widths = rows.iter().map(|row| row[column].chars().count());
+        widths.max().unwrap_or_default()
+    };
+    let widths = [0, 1, 2, 3, 4].map(width);
+    let line = |(row, (_, job)): (&[String; 5], &(String, Listed))| {
+        let columns = row.iter().zip(widths);
+        let columns = columns.map(|(cell, width)| format!("{cell:<width$}  "));
+        let columns: String = columns.collect();
+        format!("{columns}{} -> {}", shown(&job.from), shown(&job.to))
+    };
+    rows.iter().zip(lines).map(line).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest() {
+        let job = |state, compares| Listed {
+            name: "0a1b2c3d".into(),
+            host: "a-node-with-a-long-name".into(),
+            from: "a".into(),
+            to: "b".into(),
+            began: 7,
+            state,
+            compares,
+        };
+        let lines = table(&[
+            ("dtn7".to_owned(), job(State::Running, true)),
+            (
+                "user@dtn.example.org".to_owned(),
+                job(State::Elsewhere, false),
+            ),
+            ("d".to_owned(), job(State::Ended(0), false)),
+        ]);
+        for text in ["1970-01-01", "  a -> b"] {
+            let at: Vec<Option<usize>> = lines.iter().map(|line| line.find(text)).collect();
+            assert!(
+                at[0].is_some() && at.iter().all(|place| *place == at[0]),
+                "{lines:#?}"
+            );
+        }
+    }
 
     #[test]
     fn no_host_tells_of_jobs_without_end() {

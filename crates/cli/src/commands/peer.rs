@@ -68,7 +68,10 @@ impl Peer {
                 Ok(Peer::Met(Arc::new(met)))
             }
             (Endpoint::Daemon(remote), Reach::Through) => {
-                let name = (endpoint.place().unwrap_or_default(), remote.principal.clone());
+                let name = (
+                    endpoint.place().unwrap_or_default(),
+                    remote.principal.clone(),
+                );
                 let met = Met::new(introduction, name, arguments)?;
                 Ok(Peer::Met(Arc::new(met)))
             }

@@ -31,11 +31,12 @@ use super::connection::{Connected, Opened};
 use super::here::{Here, landing_stop};
 use super::peer::Peer;
 use super::steering::{Bounds, Steering};
+use super::{itself, sources};
 use crate::arguments::{ConnectionArguments, DataSecurity, LayerArguments, StackArgument};
 use crate::between::met::Introduction;
 use crate::endpoint::{Endpoint, RemotePath};
 use crate::messages::{Exit, Stop};
-use crate::report::Report;
+use crate::report::{INTERRUPTED, Report};
 
 /// Streams between the two ends of a copy within a host: enough that one can
 /// be written while the other is read.
@@ -211,7 +212,7 @@ impl Task {
         introduction: Option<Introduction>,
         report: &Report,
     ) -> Result<Exit, Stop> {
-        let sources = self.open_sources()?;
+        let sources = sources::open(self)?;
         let peer = self.peer(&self.destination, introduction)?;
         let mut request = self.request(Role::Sender, vec![self.destination_path(path)])?;
         if self.here.principal().is_some() && single_file(&sources) {
@@ -322,7 +323,10 @@ impl Task {
 
     /// Both ends here.
     fn local(&self, report: &Report) -> Result<Exit, Stop> {
-        let sources = self.open_sources()?;
+        if self.settings.purport != Purport::Verify && self.here.principal().is_none() {
+            itself::refuse(&self.sources, &self.destination)?;
+        }
+        let sources = sources::open(self)?;
         let one = single_file(&sources) || self.stream.is_some();
         if self.destination == Endpoint::Standard && !one {
             let text = "the source is no single file: only one goes to standard output";
@@ -398,10 +402,7 @@ impl Task {
         }
         report.conclude(transfer, ending, self.settings.purport)?;
         if report.was_interrupted() {
-            return Err(Stop::new(
-                Exit::Interrupted,
-                "interrupted; the same command goes on where it ended",
-            ));
+            return Err(Stop::new(Exit::Interrupted, INTERRUPTED));
         }
         match &ending.farewell {
             Farewell::Complete => Ok(report.exit(self.settings.purport)),
@@ -473,27 +474,6 @@ impl Task {
     fn linger(&self, opened: &Opened) -> Duration {
         let kept = Duration::from_secs(opened.welcome.linger_seconds.into());
         kept.min(self.connection.timeout)
-    }
-
-    fn open_sources(&self) -> Result<Sources, Stop> {
-        let sources = self.sources.iter().map(|endpoint| match endpoint {
-            Endpoint::Zero(size) => self.here.may_measure().map(|()| zero_of(size.0)),
-            Endpoint::Local(path) => {
-                let how = (self.recursive, self.copy_links);
-                self.here.source(path, how)
-            }
-            Endpoint::Standard => match &self.stream {
-                Some(stream) => Ok(stream.source(super::stream::shown())),
-                None => Err(Stop::new(Exit::Usage, "there is no standard input")),
-            },
-            Endpoint::Null | Endpoint::Daemon(_) | Endpoint::Ssh(_) => Err(Stop::new(
-                Exit::Usage,
-                "null: is a destination; a source of zeros is zero:SIZE",
-            )),
-        });
-        Ok(Sources::new(
-            sources.collect::<Result<Vec<Source>, Stop>>()?,
-        ))
     }
 
     fn open_destination(&self, landing: Landing, source: [u8; 32]) -> Result<Destination, Stop> {
@@ -644,7 +624,7 @@ fn has_leftovers(directory: &std::path::Path) -> bool {
 
 /// The name that a source has at the destination; none where only what is in
 /// it goes there.
-fn landing_name(source: &Endpoint) -> Option<&[u8]> {
+pub fn landing_name(source: &Endpoint) -> Option<&[u8]> {
     let path = match (source, source.remote_path()) {
         (Endpoint::Local(path), _) | (_, Some(RemotePath::Path(path))) => path,
         _ => return None,

@@ -24,6 +24,7 @@ fn verify(arguments: &VerifyArguments) -> Result<Exit, Stop> {
         return steer::run(&asked, &sides);
     }
     let report = Report::new(arguments.json, arguments.quiet, None)?;
+    report.end_at_signal();
     task(arguments)?.run(&report)
 }
 

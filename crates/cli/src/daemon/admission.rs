@@ -14,7 +14,6 @@ use longhaul_engine::recv::landing::{Arrival, Destination, LandingError, Missing
 use longhaul_engine::recv::parts::most_open_parts;
 use longhaul_engine::recv::stream::FileStream;
 use longhaul_engine::send::SendSide;
-use longhaul_engine::send::source::{Source, Sources, open_source};
 use longhaul_engine::session::opening::{self, OpenError, SOFTWARE};
 use longhaul_engine::session::{Event, FlowCounts, Transfer, TransferSettings, Watch};
 use longhaul_engine::storage::measuring::sink;
@@ -29,9 +28,10 @@ use longhaul_proto::session::StreamId;
 use longhaul_units::ByteCount;
 
 use super::sessions::{Key, Running};
+use super::sources::open_sources;
 use super::vouched::COUNTS_FOR;
 use super::{Daemon, FIRST_FRAME, LAST_WORDS};
-use crate::commands::run::{large_files, owner, single_file, zero_of};
+use crate::commands::run::{large_files, owner, single_file};
 use crate::messages::{one_line, say};
 use crate::report::stream_damage;
 
@@ -328,17 +328,7 @@ impl Daemon {
         request: &Request,
         principal: &Principal,
     ) -> Result<Prepared, Refused> {
-        let sources = request.paths.iter().map(|path| match path {
-            RequestPath::Zero(size) if principal.may_measure() => Ok(zero_of(*size)),
-            RequestPath::Path(path) => {
-                let how = (request.recursive, request.copy_links);
-                open_source_of(principal, path, how)
-            }
-            RequestPath::Zero(_) | RequestPath::Null | RequestPath::Stream(_) => {
-                Err(not_permitted())
-            }
-        });
-        let sources = Sources::new(sources.collect::<Result<Vec<Source>, Refused>>()?);
+        let sources = open_sources(request, principal)?;
         let mut settings = self.settings(request);
         settings.asks = !request.destination_empty || request.purport != Purport::Copy;
         let single_file = single_file(&sources);
@@ -571,31 +561,6 @@ fn open_stream(
         FileStream::open(&root, &path, session).map_err(path_refused)?
     };
     Ok(Destination::stream(Arc::new(stream), arrival))
-}
-
-/// A source of a principal's: directories where `recursive`, what links lead to
-/// where `copy_links` says so.
-///
-/// # Errors
-///
-/// As of a destination.
-pub fn open_source_of(
-    principal: &Principal,
-    path: &[u8],
-    (recursive, copy_links): (bool, bool),
-) -> Result<Source, Refused> {
-    if principal.is_owner() {
-        return open_source(&Anywhere, path, recursive, copy_links)
-            .map_err(|error| refused(Refusal::Path, error.to_string()));
-    }
-    let resolved = principal.resolve(path).map_err(|_| not_permitted())?;
-    if !resolved.rights.read {
-        return Err(not_permitted());
-    }
-    let root = open_root(&resolved)?;
-    let path = path_beneath(&resolved, path);
-    open_source(&root, &path, recursive, copy_links)
-        .map_err(|error| refused(Refusal::Path, error.to_string()))
 }
 
 /// In a time that does not depend on where they differ.

@@ -161,6 +161,7 @@ fn fields(progress: &Progress) -> Value {
         "read_bytes": progress.read_bytes,
         "discarded_bytes": progress.account.discarded_bytes,
         "moved_bytes": progress.account.moved_bytes,
+        "arrived_bytes": progress.account.arrived_bytes,
         "moved_again_bytes": progress.account.moved_again_bytes,
         "moved_files": progress.account.moved_files,
         "durable_bytes": progress.account.durable_bytes,

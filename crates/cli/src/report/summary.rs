@@ -73,19 +73,8 @@ fn lines(
     if purport == Purport::DryRun {
         return planned_lines(progress, ending);
     }
-    let verb = match (purport, ending.totals.is_some()) {
-        (Purport::Verify, true) => "the same",
-        (_, true) => "copied",
-        (_, false) => "so far",
-    };
-    let seconds = progress.elapsed.as_secs_f64();
-    let goodput = BitRate::from_transfer(ByteCount(progress.done_bytes), progress.elapsed);
-    let mut lines = vec![format!(
-        "{verb}: {}, {} in {seconds:.1} s ({}/s, {goodput})",
-        counted(progress.files, "file"),
-        ByteCount(progress.done_bytes),
-        ByteCount((progress.done_bytes as f64 / seconds.max(1e-9)) as u64),
-    )];
+    let complete = ending.totals.is_some();
+    let mut lines = first_lines(progress, purport, complete);
     // Of a comparison these are the same as well.
     if progress.skipped_entries > 0 && purport != Purport::Verify {
         let (entries, bytes) = (progress.skipped_entries, ByteCount(progress.skipped_bytes));
@@ -108,14 +97,14 @@ fn lines(
             "expired leftovers of killed copies removed: {count}"
         ));
     }
-    lines.push(wire_line(progress));
+    lines.push(wire_line(progress, complete));
     lines.extend(path_lines(&progress.paths));
     lines.push(transfer.describe());
     lines.push(format!("layers: {}", layers_line(progress)));
     let layers: Vec<LayerUse> = all_layers(progress).copied().collect();
     // What was used of several is no part of the last.
     let steady = limit.rate.filter(|_| !limit.changed);
-    let used = steady.map(|rate| (rate, part_used(progress, rate)));
+    let used = steady.map(|rate| (rate, part_used(progress, complete, rate)));
     if let Some((rate, used)) = used {
         lines.push(limit_line(rate, used));
     }
@@ -142,14 +131,62 @@ fn lines(
     lines
 }
 
+/// What is at the destination, and how fast it came there. Where a copy is not
+/// complete files without a name count too, as in the progress line.
+fn first_lines(progress: &Progress, purport: Purport, complete: bool) -> Vec<String> {
+    let resumed = progress.account.resumed_bytes;
+    let (verb, whole) = match (purport, complete) {
+        (Purport::Verify, true) => ("the same", progress.done_bytes),
+        (_, true) => ("copied", progress.done_bytes),
+        (_, false) => ("so far", progress.settled_bytes + resumed),
+    };
+    let durable = match (purport, complete) {
+        (Purport::Copy, false) => " durable",
+        _ => "",
+    };
+    let seconds = progress.elapsed.as_secs_f64();
+    let now = whole.saturating_sub(resumed);
+    let goodput = BitRate::from_transfer(ByteCount(now), progress.elapsed);
+    let mut lines = vec![format!(
+        "{verb}: {}, {}{durable} in {seconds:.1} s ({}/s, {goodput})",
+        counted(progress.files, "file"),
+        ByteCount(whole),
+        ByteCount((now as f64 / seconds.max(1e-9)) as u64),
+    )];
+    if resumed > 0 {
+        lines.push(format!(
+            "durable before, by an earlier attempt: {}, which is in no rate",
+            ByteCount(resumed)
+        ));
+    }
+    lines
+}
+
 /// From this part of a rate on it was the rate that limited: the first and the
 /// last moments of a copy move nothing.
 const USED_UP: f64 = 0.9;
 
+/// Bytes that went over the wire, of either end. Of a copy that ended early some
+/// lay in buffers and never left: those of blocks that the other end had not told
+/// of are left out.
+fn wire_bytes(progress: &Progress, complete: bool) -> u64 {
+    let account = &progress.account;
+    let unheard = match complete {
+        true => 0,
+        false => account.moved_bytes.saturating_sub(account.arrived_bytes),
+    };
+    let (from, to) = progress.compression;
+    let coded = match from > 0 && to > 0 {
+        true => (unheard as f64 * (to as f64 / from as f64)) as u64,
+        false => unheard,
+    };
+    progress.wire_bytes.saturating_sub(coded)
+}
+
 /// The part of the rate that went over the wire, of either end.
-fn part_used(progress: &Progress, limit: BandwidthLimit) -> f64 {
+fn part_used(progress: &Progress, complete: bool, limit: BandwidthLimit) -> f64 {
     let seconds = progress.elapsed.as_secs_f64().max(1e-9);
-    progress.wire_bytes as f64 / seconds / limit.bytes_per_second() as f64
+    wire_bytes(progress, complete) as f64 / seconds / limit.bytes_per_second() as f64
 }
 
 fn limit_line(limit: BandwidthLimit, used: f64) -> String {
@@ -187,10 +224,10 @@ fn planned_lines(progress: &Progress, ending: &Ending) -> Vec<String> {
     lines
 }
 
-fn wire_line(progress: &Progress) -> String {
+fn wire_line(progress: &Progress, complete: bool) -> String {
     let mut line = format!(
         "on the wire: {}, {} segments sent again",
-        ByteCount(progress.wire_bytes),
+        ByteCount(wire_bytes(progress, complete)),
         progress.retransmitted
     );
     let (from, to) = progress.compression;
@@ -257,6 +294,46 @@ mod tests {
         assert_eq!(shown, ["0 files", "1 file", "2 files"]);
         assert_eq!(counted(1_u32, "file or link"), "1 file or link");
         assert_eq!(counted(3_u32, "file or link"), "3 files and links");
+    }
+
+    #[test]
+    fn what_lay_in_buffers_was_never_on_the_wire() {
+        let mut progress = Progress {
+            elapsed: std::time::Duration::from_secs(10),
+            wire_bytes: 20_000_000,
+            settled_bytes: 5_000_000,
+            ..Progress::default()
+        };
+        progress.account.moved_bytes = 19_000_000;
+        progress.account.arrived_bytes = 7_000_000;
+        let limit: BandwidthLimit = "2MB/s".parse().unwrap();
+        assert_eq!(part_used(&progress, true, limit), 1.0);
+        assert_eq!(part_used(&progress, false, limit), 0.4);
+        assert!(wire_line(&progress, false).starts_with("on the wire: 8.00 MB,"));
+        progress.compression = (20_000_000, 10_000_000);
+        assert_eq!(wire_bytes(&progress, false), 14_000_000);
+    }
+
+    #[test]
+    fn what_an_earlier_attempt_left_is_in_no_rate() {
+        let mut progress = Progress {
+            elapsed: std::time::Duration::from_secs(2),
+            done_bytes: 3_000_000,
+            settled_bytes: 2_000_000,
+            files: 1,
+            ..Progress::default()
+        };
+        progress.account.resumed_bytes = 1_000_000;
+        let lines = first_lines(&progress, Purport::Copy, true);
+        assert!(
+            lines[0].starts_with("copied: 1 file, 3.00 MB in 2.0 s (1.00 MB/s"),
+            "{lines:?}"
+        );
+        assert!(lines[1].contains("earlier attempt: 1.00 MB"), "{lines:?}");
+        (progress.files, progress.done_bytes) = (0, 0);
+        let lines = first_lines(&progress, Purport::Copy, false);
+        let expected = "so far: 0 files, 3.00 MB durable in 2.0 s (1.00 MB/s";
+        assert!(lines[0].starts_with(expected), "{lines:?}");
     }
 
     #[test]

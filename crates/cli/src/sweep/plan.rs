@@ -9,6 +9,7 @@ use longhaul_measure::random::Random;
 use longhaul_measure::record::Knob;
 use longhaul_units::{BitRate, ByteCount, parse_span};
 
+use super::dataset::Shape;
 use super::file::{Cross, Data, Method, Storage, SweepFile, SysctlSet};
 use crate::arguments::lab::ScenarioArguments;
 
@@ -53,7 +54,9 @@ pub struct Cell {
     pub cross: Option<Cross>,
     /// What is moved.
     pub data: Data,
-    /// How many bytes of it, in all.
+    /// Its files, as they are made and moved.
+    pub shape: Shape,
+    /// Their bytes, in all.
     pub bytes: u64,
     /// What moves it.
     pub method: Method,
@@ -120,6 +123,8 @@ fn cells_of(file: &SweepFile, path: &Path, method: &Method) -> Result<Vec<Cell>,
         for storage in optional(&file.storage) {
             for cross in optional(&file.cross) {
                 for data in &file.data {
+                    let shape = shape_of(path, data, method.share);
+                    let bytes = shape.bytes();
                     for knobs in method.knob_sets() {
                         let mut cell = Cell {
                             path: path.clone(),
@@ -127,11 +132,11 @@ fn cells_of(file: &SweepFile, path: &Path, method: &Method) -> Result<Vec<Cell>,
                             storage: storage.clone(),
                             cross: cross.clone(),
                             data: data.clone(),
-                            bytes: 0,
+                            shape,
+                            bytes,
                             method: method.clone(),
                             knobs,
                         };
-                        cell.bytes = cell.bytes_to_move();
                         cell.apply()?;
                         cells.push(cell);
                     }
@@ -140,6 +145,18 @@ fn cells_of(file: &SweepFile, path: &Path, method: &Method) -> Result<Vec<Cell>,
         }
     }
     Ok(cells)
+}
+
+/// The files that a method moves over a path: what is printed, estimated, made
+/// and moved is of these.
+fn shape_of(path: &Path, data: &Data, share: f64) -> Shape {
+    let whole = match (path.link_time, data.link_time) {
+        (Some(time), Some(_)) | (None, Some(time)) => {
+            path.capacity.bits_per_second() / 8.0 * time.as_secs_f64()
+        }
+        _ => Shape::of(data, 0).bytes() as f64,
+    };
+    Shape::of(data, (whole * share).round().max(1.0) as u64)
 }
 
 impl Path {
@@ -247,17 +264,6 @@ pub fn read_lab(arguments: &[String]) -> Result<(Scenario, Vec<(String, String)>
 }
 
 impl Cell {
-    /// Of its data, scaled for its path and method.
-    fn bytes_to_move(&self) -> u64 {
-        let bytes = match (self.path.link_time, self.data.link_time) {
-            (Some(time), Some(_)) | (None, Some(time)) => {
-                self.path.capacity.bits_per_second() / 8.0 * time.as_secs_f64()
-            }
-            _ => super::dataset::Shape::of(&self.data, 0).bytes() as f64,
-        };
-        (bytes * self.method.share).round().max(1.0) as u64
-    }
-
     /// What its lab has beside the path.
     fn apply(&mut self) -> Result<(), String> {
         let foreign = self.sysctls.is_some()
@@ -460,6 +466,23 @@ mod tests {
         }
         let keys: std::collections::HashSet<String> = plan.cells.iter().map(Cell::key).collect();
         assert_eq!(keys.len(), 4);
+    }
+
+    #[test]
+    fn what_is_printed_is_what_moves() {
+        for (files, title) in [(1, "large (1.07 GB)"), (10, "large (2.15 GB)")] {
+            let sized = format!("files = {files}\nsmallest = \"1GiB\"\nlargest = \"1GiB\"");
+            let text = FILE.replacen("link-time = \"30s\"", &sized, 1);
+            let text = text.replacen("share = 0.1", "share = 0.2", 1);
+            let plan = Plan::of(&parse(&text).unwrap()).unwrap();
+            let slow = plan.cells.iter().find(|cell| cell.method.name == "slow");
+            let slow = slow.unwrap();
+            assert!(slow.title().ends_with(title), "{}", slow.title());
+            assert_eq!(slow.bytes, slow.shape.bytes());
+            assert_eq!(slow.bytes, slow.shape.files() << 30);
+            let seconds = slow.bytes as f64 * 8.0 / slow.path.capacity.bits_per_second();
+            assert_eq!(slow.link_time(), Duration::from_secs_f64(seconds));
+        }
     }
 
     #[test]

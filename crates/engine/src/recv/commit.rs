@@ -221,7 +221,7 @@ impl Transfer {
                 .while_owned(|| side.destination.keep_digests(&file));
         }
         let finished = committed.finish();
-        finished.map_err(|error| failure_of("remove the journal of", &shown, &error))
+        finished.map_err(|error| failure_of("remove its journal", &shown, &error))
     }
 
     /// Makes a batch of small files durable and gives them their names.

@@ -104,7 +104,7 @@ impl Transfer {
             Ok(folder) => folder,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return self.absent(&shown),
             Err(error) => {
-                return Compared::Refused(failure_of("look into the directory of", &shown, &error));
+                return Compared::Refused(failure_of("look into its directory", &shown, &error));
             }
         };
         let status = match folder.directory().status_of(path.name()) {

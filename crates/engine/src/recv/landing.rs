@@ -15,7 +15,7 @@ use longhaul_proto::manifest::{RESERVED_PREFIX, Timestamp, TreePath};
 use super::stream::DataStream;
 use crate::failure::failure_of;
 use crate::journal::digests::{FileState, KeptDigests};
-use crate::journal::{Claim, JournalError, Key, Owner, Partial, claim, sweep};
+use crate::journal::{Claim, ClaimError, JournalError, Key, Owner, Partial, claim, sweep};
 use crate::queue::lock;
 use crate::storage::measuring::sink;
 use crate::storage::roots::{OpenRoot, split};
@@ -33,6 +33,8 @@ pub struct Destination {
     pub rename: Option<TreePath>,
     /// Nothing is kept, but what a stream takes.
     pub is_sink: bool,
+    /// How messages name it.
+    shown: String,
     /// Takes the data instead of files.
     pub(super) stream: Option<Arc<dyn DataStream>>,
     /// Who copies.
@@ -130,7 +132,7 @@ fn no_place(parent: &[u8], shown: &str, landing: Landing, error: &io::Error) -> 
             no_directory(parent, shown)
         ),
         (io::ErrorKind::NotFound, _) => no_directory(parent, shown),
-        _ => failure_of("open the directory of", shown, error).text,
+        _ => failure_of("open its directory", shown, error).text,
     }
 }
 
@@ -176,6 +178,7 @@ impl Destination {
             anchor,
             rename: None,
             is_sink: true,
+            shown: "null:".to_owned(),
             stream: None,
             principal,
             source,
@@ -260,6 +263,7 @@ impl Destination {
             anchor,
             rename,
             is_sink: false,
+            shown,
             stream: None,
             principal,
             source,
@@ -345,14 +349,17 @@ impl Destination {
             superseded: &[],
             data_mode: DataMode::Buffered,
         });
-        let failed = |error: &dyn std::fmt::Display| {
-            LandingError::Session(format!("cannot write into the destination: {error}"))
-        };
-        let partial = result.map_err(|error| failed(&error))?;
+        let partial = result.map_err(|error| match &error {
+            ClaimError::Io(step) => self.not_writable(&step.source),
+            other => self.not_taken(other),
+        })?;
         // Durable before anything else is: the next session finds here whose
         // leftovers it may remove.
         let durable = partial.append_durable(&[]);
-        durable.map_err(|error| failed(&error))?;
+        durable.map_err(|error| match &error {
+            JournalError::Io(step) => self.not_writable(&step.source),
+            other => self.not_taken(other),
+        })?;
         let epoch = partial.epoch();
         // Without them files are read again, no more.
         if let Ok(kept) = KeptDigests::open(partial.file().clone(), &std::env::temp_dir()) {
@@ -361,6 +368,23 @@ impl Destination {
         }
         *lock(&self.session) = Some(Arc::new(partial));
         Ok(epoch)
+    }
+
+    /// What to say where no file can be had in the anchor.
+    fn not_writable(&self, error: &io::Error) -> LandingError {
+        let shown = &self.shown;
+        LandingError::Session(match error.kind() {
+            io::ErrorKind::NotFound => format!(
+                "{shown}: no file can be made there ({error}): it is a file system without files \
+                 of a user's own, as /proc is, or was removed meanwhile; name another destination"
+            ),
+            _ => failure_of("write into it", shown, error).text,
+        })
+    }
+
+    fn not_taken(&self, error: &dyn std::fmt::Display) -> LandingError {
+        let shown = &self.shown;
+        LandingError::Session(format!("cannot write into {shown}: {error}"))
     }
 
     /// Does something short that only the owner may, so that no later session

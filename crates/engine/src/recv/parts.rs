@@ -183,7 +183,7 @@ impl ReceiveSide {
             });
         }
         let folder = self.folders.make(parent.as_ref());
-        let folder = folder.map_err(|error| failure_of("make the directory of", &shown, &error))?;
+        let folder = folder.map_err(|error| failure_of("make its directory", &shown, &error))?;
         let mut partial = self.claim(&transfer.settings, &folder, entry)?;
         if !partial.take_recovered().is_empty() {
             // Nobody said to the sender that it is here, so it comes again.
@@ -211,7 +211,7 @@ impl ReceiveSide {
         let file = partial.file();
         if !matches!(entry.kind, EntryKind::File { sparse: true, .. }) {
             file.preallocate(entry.size())
-                .map_err(|error| failure_of("reserve room for", &shown, &error))?;
+                .map_err(|error| failure_of("reserve room for it", &shown, &error))?;
         }
         file.set_length(entry.size())
             .map_err(|error| failure_of("write", &shown, &error))?;

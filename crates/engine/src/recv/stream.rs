@@ -124,7 +124,7 @@ impl FileStream {
                 io::ErrorKind::NotFound => {
                     LandingError::Open(format!("{}: make it first", no_directory(parent, &shown)))
                 }
-                _ => failed("open the directory of", &error),
+                _ => failed("open its directory", &error),
             })?;
         let there = directory.status_of(name.name());
         if there.is_ok_and(|status| status.kind == FileKind::Directory) {
@@ -133,7 +133,7 @@ impl FileStream {
         let temporary = temporary(session, 0);
         let file = directory
             .create_file(&temporary, Creation::New, DataMode::Buffered)
-            .map_err(|error| failed("write into the directory of", &error))?;
+            .map_err(|error| failed("write into its directory", &error))?;
         // The lock tells `longhaul clean` that somebody is at work; without, it
         // may be removed, and that is then an error when it gets its name.
         let _ = file.try_lock();

@@ -208,7 +208,7 @@ impl Transfer {
             .map_err(|error| journal_failure(&shown, &error))?;
         let parent = path.parent();
         let folder = side.folders.make(parent.as_ref());
-        let folder = folder.map_err(|error| failure_of("make the directory of", &shown, &error))?;
+        let folder = folder.map_err(|error| failure_of("make its directory", &shown, &error))?;
         let number = side.temporaries.fetch_add(1, Ordering::Relaxed);
         let name = temporary(side.destination.owner.session_number(), number);
         let file = stage_file(&folder, &name, entry, data)

@@ -6,8 +6,11 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use longhaul_proto::manifest::{EntryId, TreePath};
+use longhaul_proto::message::{Failure, FailureKind};
 
+use crate::failure::failure_of;
 use crate::queue::lock;
+use crate::storage::measuring::sink;
 use crate::storage::roots::{OpenRoot, split};
 use crate::storage::{Directory, FileKind};
 
@@ -35,6 +38,45 @@ pub enum What {
         /// Its name at the destination.
         landing: Box<[u8]>,
     },
+    /// Nothing: it is one of several, and could not be opened.
+    Missing {
+        /// The name that it would have at the destination.
+        name: Box<[u8]>,
+        /// Why, naming it.
+        failure: Failure,
+    },
+}
+
+impl Source {
+    /// One of several that cannot be opened: a failure of its own.
+    fn missing(path: &[u8], failure: Failure) -> Source {
+        let (_, name) = split(trim_slashes(path));
+        Source {
+            directory: sink(),
+            what: What::Missing {
+                name: name.into(),
+                failure,
+            },
+            shown: String::from_utf8_lossy(path).into_owned(),
+        }
+    }
+}
+
+/// What is asked for as a source.
+pub trait Asked {
+    /// Why it cannot be opened.
+    type Error;
+
+    /// Opens it.
+    ///
+    /// # Errors
+    ///
+    /// Where it cannot be.
+    fn open(&self) -> Result<Source, Self::Error>;
+
+    /// Its path, and the failure that an error is where others go on; none where
+    /// nothing can go on.
+    fn failure(&self, error: &Self::Error) -> Option<(&[u8], Failure)>;
 }
 
 /// All sources of a transfer.
@@ -53,6 +95,32 @@ impl Sources {
         }
     }
 
+    /// Opens all that is asked for. Of several the ones that cannot be opened are
+    /// failures of their own, and the others go on.
+    ///
+    /// # Errors
+    ///
+    /// Where none can be opened all errors; where nothing can go on that one.
+    pub fn open<A: Asked>(asked: &[A]) -> Result<Sources, Vec<A::Error>> {
+        let (mut list, mut errors) = (Vec::new(), Vec::new());
+        for asked in asked {
+            match asked.open() {
+                Ok(source) => list.push(source),
+                Err(error) => match asked.failure(&error) {
+                    None => return Err(vec![error]),
+                    Some((path, failure)) => {
+                        list.push(Source::missing(path, failure));
+                        errors.push(error);
+                    }
+                },
+            }
+        }
+        match errors.len() == list.len() && !errors.is_empty() {
+            true => Err(errors),
+            false => Ok(Sources::new(list)),
+        }
+    }
+
     /// The sources.
     pub fn list(&self) -> &[Source] {
         &self.list
@@ -63,9 +131,10 @@ impl Sources {
     pub fn top_names(&self) -> Option<Vec<Vec<u8>>> {
         self.list
             .iter()
-            .map(|source| match &source.what {
-                What::Tree(name) | What::File { landing: name, .. } => Some(name.to_vec()),
-                What::Contents => None,
+            .filter_map(|source| match &source.what {
+                What::Tree(name) | What::File { landing: name, .. } => Some(Some(name.to_vec())),
+                What::Contents => Some(None),
+                What::Missing { .. } => None,
             })
             .collect()
     }
@@ -89,6 +158,7 @@ impl Sources {
         let inner = match &source.what {
             What::Contents => Some(path.clone()),
             What::File { name, .. } => TreePath::new(name).ok(),
+            What::Missing { .. } => None,
             What::Tree(name) => {
                 let rest = path.as_bytes().strip_prefix(name.as_ref())?;
                 TreePath::new(rest.strip_prefix(b"/").unwrap_or(rest)).ok()
@@ -143,6 +213,20 @@ pub enum SourceError {
         /// Why.
         error: longhaul_proto::manifest::PathError,
     },
+}
+
+impl SourceError {
+    /// The failure that it is where other sources go on; none where the command
+    /// makes no sense.
+    pub fn failure(&self) -> Option<Failure> {
+        let kind = match self {
+            SourceError::Open { path, error } => failure_of("open", path, error).kind,
+            SourceError::Directory(_) => return None,
+            SourceError::Special(_) => FailureKind::Special,
+            SourceError::Name { .. } => FailureKind::Name,
+        };
+        Some(Failure::new(kind, self.to_string()))
+    }
 }
 
 fn cannot_open(path: &str, error: &io::Error) -> String {

@@ -159,6 +159,9 @@ impl Walk<'_> {
                 };
                 self.meet(&directory, name, path, None, &[]).map(drop)
             }
+            What::Missing { name, failure } => {
+                self.report(None, TreePath::new(name).ok(), failure.clone())
+            }
             What::Contents => self.walk_tree(directory, None),
             What::Tree(name) => {
                 let (Ok(path), Ok(status)) = (TreePath::new(name), directory.status()) else {

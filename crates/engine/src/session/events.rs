@@ -132,6 +132,10 @@ pub struct Progress {
     pub read_bytes: u64,
     /// What became of file data; nothing is durable where nothing is copied.
     pub account: Account,
+    /// Bytes of files that this end knows to be durable at the destination since
+    /// the session began, under their names or not; compared, where nothing is
+    /// copied.
+    pub settled_bytes: u64,
     /// Bytes before and after compression.
     pub compression: (u64, u64),
     /// Live streams.
@@ -322,6 +326,7 @@ impl Transfer {
         let counters = &self.counters;
         let get = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
         let seen = self.seen();
+        let account = self.account();
         Progress {
             elapsed: self.began.elapsed(),
             // Only a sender walks.
@@ -340,7 +345,14 @@ impl Transfer {
             wire_bytes: get(&counters.wire_bytes),
             disk_bytes: get(&counters.read_bytes) + get(&counters.written_bytes),
             read_bytes: get(&counters.read_bytes),
-            account: self.account(),
+            settled_bytes: account.durable_bytes,
+            account: match self.settings.purport {
+                Purport::Copy => account,
+                Purport::Verify | Purport::DryRun => Account {
+                    durable_bytes: 0,
+                    ..account
+                },
+            },
             compression: (get(&counters.coded_from), get(&counters.coded_to)),
             streams: seen.streams,
             lost_streams: get(&counters.lost_streams),
@@ -355,16 +367,9 @@ impl Transfer {
     }
 
     fn account(&self) -> Account {
-        let account = match &self.lock().machine {
+        match &self.lock().machine {
             Machine::Sending(sender) => sender.account(),
             Machine::Receiving(receiver) => receiver.account(),
-        };
-        match self.settings.purport {
-            Purport::Copy => account,
-            Purport::Verify | Purport::DryRun => Account {
-                durable_bytes: 0,
-                ..account
-            },
         }
     }
 }

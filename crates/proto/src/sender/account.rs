@@ -63,6 +63,8 @@ impl Sender {
     /// What became of file data so far.
     pub fn account(&self) -> Account {
         Account {
+            // A block without data counts a byte where rates are measured.
+            arrived_bytes: self.account.arrived_bytes.min(self.account.moved_bytes),
             discarded_bytes: self.plan.discarded_bytes(),
             ..self.account
         }

@@ -351,18 +351,20 @@ impl Streams {
         }
     }
 
-    /// So many blocks arrived since the stream began; gives those that did now.
+    /// So many blocks arrived since the stream began; tells of those that did now,
+    /// and gives their bytes.
     pub fn handle_arrived(
         &mut self,
         stream: StreamId,
         blocks: u64,
         now: Moment,
         mut arrived: impl FnMut(BlockId),
-    ) {
+    ) -> u64 {
         let usual = self.usual();
         let Some(known) = self.streams.get_mut(&stream) else {
-            return;
+            return 0;
         };
+        let before = known.backlog_bytes;
         while known.arrived < blocks
             && let Some((block, late)) = known.handle_arrival(usual, now)
         {
@@ -375,6 +377,7 @@ impl Streams {
             }
             arrived(block);
         }
+        before - known.backlog_bytes
     }
 
     /// Which of two blocks with the same content arrived first: the twin, or
@@ -535,5 +538,23 @@ impl Streams {
                 .map_or(look, |at| look.min(at.max(soonest)))
                 .min(silent),
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_other_end_told_of_has_arrived() {
+        let (mut streams, stream, now) = (Streams::default(), StreamId(3), Moment(0));
+        streams.add(stream, now);
+        streams.handle_sent(stream, BlockId(0), 100, now);
+        streams.handle_sent(stream, BlockId(1), 50, now);
+        let mut heard = Vec::new();
+        let mut arrived =
+            |blocks| streams.handle_arrived(stream, blocks, Moment(9), |block| heard.push(block.0));
+        assert_eq!([0, 1, 1, 2].map(&mut arrived), [0, 100, 0, 50]);
+        assert_eq!(heard, [0, 1]);
     }
 }

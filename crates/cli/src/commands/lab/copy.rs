@@ -8,18 +8,22 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use longhaul_lab::isolate::{Inside, Outside};
+use longhaul_lab::lab::congestion_here;
 use longhaul_lab::netns;
+use longhaul_lab::processes::Event;
 use longhaul_lab::scenario::{PathSettings, Scenario};
 use longhaul_lab::state::DAEMON;
 use rustix::process::Pid;
 use serde_json::Value;
+use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::inside::{Prepared, Running, Start, in_lab};
 use super::{local, usage};
 use crate::arguments::CopyArguments;
-use crate::commands::cp;
+use crate::commands::{cp, itself};
 use crate::endpoint::Endpoint;
-use crate::messages::{Stop, say};
+use crate::messages::{Exit, Stop, say};
+use crate::report::INTERRUPTED;
 
 /// A daemon ends within this time once its only client has.
 const DAEMON_ENDS_WITHIN: Duration = Duration::from_secs(5);
@@ -39,11 +43,21 @@ pub fn run(arguments: CopyArguments) -> Result<u8, Stop> {
         Some(text) => text.parse().map_err(usage)?,
         None => PathSettings::default(),
     };
+    cp::check_destination(&arguments.paths)?;
     check_local(&arguments.paths)?;
+    let usual = Scenario::default();
+    let congestion = congestion_here(&usual.congestion);
+    if congestion != usual.congestion && !arguments.quiet {
+        say(&format!(
+            "the lab's hosts use {congestion}: this machine keeps {} for root outside of namespaces",
+            usual.congestion
+        ));
+    }
     let start = Start {
         scenario: Scenario {
             path,
-            ..Scenario::default()
+            congestion,
+            ..usual
         },
         name: format!("cp-{}", std::process::id()),
         host_sysctl: Vec::new(),
@@ -53,14 +67,17 @@ pub fn run(arguments: CopyArguments) -> Result<u8, Stop> {
     })
 }
 
-/// Both ends are on this machine.
+/// Both ends are on this machine, and not the same.
 fn check_local(paths: &[OsString]) -> Result<(), Stop> {
-    for path in paths {
-        if Endpoint::parse(path).map_err(usage)?.place().is_some() {
-            return Err(usage("with --lab source and destination are local paths"));
-        }
+    let ends = paths.iter().map(|path| Endpoint::parse(path));
+    let ends: Vec<Endpoint> = ends.collect::<Result<_, _>>().map_err(usage)?;
+    if ends.iter().any(|end| end.place().is_some()) {
+        return Err(usage("with --lab source and destination are local paths"));
     }
-    Ok(())
+    match ends.split_last() {
+        Some((destination, sources)) => itself::refuse(sources, destination),
+        None => Ok(()),
+    }
 }
 
 fn run_inside(
@@ -77,12 +94,24 @@ fn run_inside(
     arguments.connection.fingerprint = Some(daemon.fingerprint.parse().map_err(local)?);
     arguments.connection.token_file = Some(daemon.token_file.clone().into());
     enter_site_a(&running)?;
+    check_interrupts(&mut running)?;
     let exit = cp::run(arguments);
     running.processes.end_group(daemon.pid, DAEMON_ENDS_WITHIN);
     if let Some(report) = running.report().filter(|_| !quiet) {
         say(&report.to_string());
     }
     Ok(exit.code())
+}
+
+/// An interrupt that came while the lab was made, where it ends nothing by itself.
+/// From here on the copy hears of them.
+fn check_interrupts(running: &mut Running) -> Result<(), Stop> {
+    while let Some(event) = running.processes.next(Some(Duration::ZERO)) {
+        if matches!(event, Event::Signal(SIGINT | SIGTERM)) {
+            return Err(Stop::new(Exit::Interrupted, INTERRUPTED));
+        }
+    }
+    Ok(())
 }
 
 /// This thread, and those that it starts, are on host a1 from here on.

@@ -1,0 +1,64 @@
+//! What a command names as its sources, where these are this host's.
+
+use longhaul_engine::send::source::{Asked, Source, Sources};
+use longhaul_proto::message::Failure;
+
+use super::here::NoSource;
+use super::run::{Task, zero_of};
+use crate::endpoint::Endpoint;
+use crate::messages::{Exit, Stop, say};
+
+/// One of them.
+struct Named<'a> {
+    task: &'a Task,
+    endpoint: &'a Endpoint,
+}
+
+impl Asked for Named<'_> {
+    type Error = NoSource;
+
+    fn open(&self) -> Result<Source, NoSource> {
+        let task = self.task;
+        match self.endpoint {
+            Endpoint::Zero(size) => {
+                task.here.may_measure()?;
+                Ok(zero_of(size.0))
+            }
+            Endpoint::Local(path) => task.here.source(path, (task.recursive, task.copy_links)),
+            Endpoint::Standard => match &task.stream {
+                Some(stream) => Ok(stream.source(super::stream::shown())),
+                None => Err(Stop::new(Exit::Usage, "there is no standard input").into()),
+            },
+            Endpoint::Null | Endpoint::Daemon(_) | Endpoint::Ssh(_) => {
+                let text = "null: is a destination; a source of zeros is zero:SIZE";
+                Err(Stop::new(Exit::Usage, text).into())
+            }
+        }
+    }
+
+    fn failure(&self, error: &NoSource) -> Option<(&[u8], Failure)> {
+        match self.endpoint {
+            Endpoint::Local(path) => Some((path, error.failure.clone()?)),
+            _ => None,
+        }
+    }
+}
+
+/// Opens them. Of several the ones that cannot be opened are failures of their
+/// own, and the others go on.
+///
+/// # Errors
+///
+/// Where there are none; all but the last are said.
+pub fn open(task: &Task) -> Result<Sources, Stop> {
+    let named = task.sources.iter();
+    let named: Vec<Named> = named.map(|endpoint| Named { task, endpoint }).collect();
+    Sources::open(&named).map_err(|mut errors| {
+        let last = errors.pop();
+        for error in errors {
+            say(&error.stop.text);
+        }
+        let none = || Stop::new(Exit::Usage, "there is no source");
+        last.map_or_else(none, |error| error.stop)
+    })
+}

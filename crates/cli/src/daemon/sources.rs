@@ -1,0 +1,118 @@
+//! The sources that a principal asks for.
+
+use longhaul_engine::net::principals::Principal;
+use longhaul_engine::send::source::{Asked, Source, SourceError, Sources, open_source};
+use longhaul_engine::storage::roots::Anywhere;
+use longhaul_proto::handshake::{Refusal, Refused, Request, RequestPath};
+use longhaul_proto::message::{Failure, FailureKind};
+
+use super::admission::{not_permitted, open_root, path_beneath, refused};
+use crate::commands::run::zero_of;
+
+/// Why a source is none.
+#[derive(Debug)]
+pub enum Unopened {
+    /// The principal may not have it, or its root cannot be opened.
+    Refused(Refused),
+    /// It cannot be opened.
+    Source(SourceError),
+}
+
+impl Unopened {
+    /// As a client is told where nothing goes on.
+    pub fn refused(self) -> Refused {
+        match self {
+            Unopened::Refused(refused) => refused,
+            Unopened::Source(error) => refused(Refusal::Path, error.to_string()),
+        }
+    }
+
+    /// The failure that it is where other sources go on; none where the command
+    /// makes no sense.
+    pub fn failure(&self, path: &[u8]) -> Option<Failure> {
+        let refused = match self {
+            Unopened::Source(error) => return error.failure(),
+            Unopened::Refused(refused) => refused,
+        };
+        let kind = match refused.refusal {
+            Refusal::Forbidden => FailureKind::Permission,
+            Refusal::Path => FailureKind::Other,
+            _ => return None,
+        };
+        let shown = String::from_utf8_lossy(path);
+        Some(Failure::new(kind, format!("{shown}: {}", refused.text)))
+    }
+}
+
+/// A source of a principal's: directories where `recursive`, what links lead to
+/// where `copy_links` says so.
+///
+/// # Errors
+///
+/// Where he has no such path or right, or it cannot be opened.
+pub fn open_source_of(
+    principal: &Principal,
+    path: &[u8],
+    (recursive, copy_links): (bool, bool),
+) -> Result<Source, Unopened> {
+    if principal.is_owner() {
+        return open_source(&Anywhere, path, recursive, copy_links).map_err(Unopened::Source);
+    }
+    let may_not = || Unopened::Refused(not_permitted());
+    let resolved = principal.resolve(path).map_err(|_| may_not())?;
+    if !resolved.rights.read {
+        return Err(may_not());
+    }
+    let root = open_root(&resolved).map_err(Unopened::Refused)?;
+    let path = path_beneath(&resolved, path);
+    open_source(&root, &path, recursive, copy_links).map_err(Unopened::Source)
+}
+
+/// One of those that a request names.
+struct Wanted<'a> {
+    request: &'a Request,
+    principal: &'a Principal,
+    path: &'a RequestPath,
+}
+
+impl Asked for Wanted<'_> {
+    type Error = Unopened;
+
+    fn open(&self) -> Result<Source, Unopened> {
+        match self.path {
+            RequestPath::Zero(size) if self.principal.may_measure() => Ok(zero_of(*size)),
+            RequestPath::Path(path) => {
+                let how = (self.request.recursive, self.request.copy_links);
+                open_source_of(self.principal, path, how)
+            }
+            RequestPath::Zero(_) | RequestPath::Null | RequestPath::Stream(_) => {
+                Err(Unopened::Refused(not_permitted()))
+            }
+        }
+    }
+
+    fn failure(&self, error: &Unopened) -> Option<(&[u8], Failure)> {
+        match self.path {
+            RequestPath::Path(path) => Some((path, error.failure(path)?)),
+            RequestPath::Zero(_) | RequestPath::Null | RequestPath::Stream(_) => None,
+        }
+    }
+}
+
+/// All that a request names.
+///
+/// # Errors
+///
+/// Where there are none, the first one's.
+pub(super) fn open_sources(request: &Request, principal: &Principal) -> Result<Sources, Refused> {
+    let wanted = request.paths.iter().map(|path| Wanted {
+        request,
+        principal,
+        path,
+    });
+    let wanted: Vec<Wanted> = wanted.collect();
+    Sources::open(&wanted).map_err(|errors| {
+        let first = errors.into_iter().next();
+        first.map_or_else(not_permitted, Unopened::refused)
+    })
+}
