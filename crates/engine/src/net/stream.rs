@@ -23,7 +23,7 @@ use crate::queue::lock;
 /// The most bytes that a receiver sleeps for, and the part of what the kernel
 /// holds for it.
 const LONGEST_SLEEP: usize = 128 << 10;
-const HELD_PART: usize = 8;
+const HELD_PART: usize = 16;
 
 /// Fewer are not worth telling the kernel.
 const SHORTEST_SLEEP: usize = 4 << 10;
@@ -348,11 +348,31 @@ impl Wire {
         }
     }
 
-    /// From now on whoever receives sleeps until so many bytes have come, 1 or
-    /// more, or the end. False where that cannot be had.
+    /// From now on [`Wire::sleep`] ends when so many bytes have come, 1 or more.
+    /// False where that cannot be had.
     fn sleep_for(&self, bytes: usize) -> bool {
         let socket = self.socket.tcp();
         socket.is_some_and(|socket| tcp::set_receive_threshold(socket, bytes).is_ok())
+    }
+
+    /// Waits until enough has come, or the end.
+    fn sleep(&self) -> io::Result<()> {
+        use rustix::event::{PollFd, PollFlags, poll};
+        let mut polled = [PollFd::new(&self.socket, PollFlags::IN)];
+        match poll(&mut polled, None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Receives what is there, if anything is.
+    fn receive_now(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        use rustix::io::Errno;
+        match rustix::net::recv(&self.socket, buffer, rustix::net::RecvFlags::DONTWAIT) {
+            Ok((_, count)) => Ok(Some(count)),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// What a receiver on one path may sleep for at most: a small part of what
@@ -457,13 +477,33 @@ impl Sleeper {
         self.longest = wire.longest_sleep();
     }
 
-    /// Before `wire` receives: so many bytes have come already and were not given
-    /// out.
-    pub(super) fn settle(&mut self, wire: &Wire, held: usize) {
+    /// Receives at least a byte unless the peer has ended; `held` bytes have come
+    /// already and were not given out.
+    ///
+    /// # Errors
+    ///
+    /// What the socket says.
+    pub(super) fn receive(
+        &mut self,
+        wire: &Wire,
+        buffer: &mut [u8],
+        held: usize,
+    ) -> io::Result<usize> {
         let due = self.expected.saturating_sub(held).min(self.longest);
         let due = if due < SHORTEST_SLEEP { 1 } else { due };
         if due != self.told && wire.sleep_for(due) {
             self.told = due;
+        }
+        if self.told == 1 {
+            return wire.receive(buffer);
+        }
+        // A receive that waits takes what there is, and then waits for as much
+        // again as it was to wait for: more than may come.
+        loop {
+            wire.sleep()?;
+            if let Some(count) = wire.receive_now(buffer)? {
+                return Ok(count);
+            }
         }
     }
 

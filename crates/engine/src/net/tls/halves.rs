@@ -140,20 +140,17 @@ impl Incoming {
         self.plain = start..start + bytes;
     }
 
-    /// Bytes of a record that is not whole yet.
-    fn held(&self) -> usize {
-        self.end - self.start
-    }
-
     /// Blocks until something came; `Ok(0)` is the end. Nothing decrypted may be
     /// left.
-    fn receive(&mut self, wire: &Wire) -> io::Result<usize> {
+    fn receive(&mut self, wire: &Wire, sleeper: &mut Sleeper) -> io::Result<usize> {
         // Less than a record is left: moving it costs nothing worth saving.
         self.buffer.copy_within(self.start..self.end, 0);
         self.end -= self.start;
         self.start = 0;
         let room = self.buffer.len() - self.end;
-        let count = wire.receive(&mut self.buffer[self.end..])?;
+        // Encrypted, what is expected is more, never less.
+        let held = self.end;
+        let count = sleeper.receive(wire, &mut self.buffer[self.end..], held)?;
         self.end += count;
         if count == room && self.buffer.len() < self.limit {
             // The kernel had more to give than there was room.
@@ -274,9 +271,7 @@ impl StreamReader for TlsReader {
                 self.count(filled);
                 return Ok(filled);
             }
-            // Encrypted they are more, never fewer.
-            self.sleeper.settle(&self.half, self.incoming.held());
-            if self.incoming.receive(&self.half)? == 0 {
+            if self.incoming.receive(&self.half, &mut self.sleeper)? == 0 {
                 return Err(io::Error::new(
                     io::ErrorKind::UnexpectedEof,
                     "the encrypted stream was cut off before its end: connect again",
