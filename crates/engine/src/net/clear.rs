@@ -72,8 +72,8 @@ impl StreamReader for ClearReader {
         Ok(count)
     }
 
-    fn expect(&mut self, bytes: usize) {
-        self.sleeper.expect(&self.half, bytes);
+    fn anticipate(&mut self, bytes: usize) {
+        self.sleeper.anticipate(&self.half, bytes);
     }
 }
 
@@ -159,7 +159,7 @@ mod tests {
             }
             near
         });
-        far.reader.expect(MUCH);
+        far.reader.anticipate(MUCH);
         let mut all = vec![0; MUCH];
         let mut filled = far.reader.read(&mut all).unwrap();
         assert!(filled >= (held / 16).min(128 << 10), "{filled} of {held}");
@@ -180,7 +180,7 @@ mod tests {
         let (mut near, mut far, _) = over_loopback();
         let reading = std::thread::spawn(move || {
             for _ in 0..2000 {
-                far.reader.expect(FRAME);
+                far.reader.anticipate(FRAME);
                 let mut filled = 0;
                 while filled < FRAME {
                     filled += far.reader.read(&mut vec![0; FRAME - filled]).unwrap();
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn the_end_wakes_who_expects_more() {
         let (near, mut far, _) = over_loopback();
-        far.reader.expect(1 << 20);
+        far.reader.anticipate(1 << 20);
         drop(near);
         assert_eq!(far.reader.read(&mut [0; 8]).unwrap(), 0);
     }

@@ -43,7 +43,7 @@ pub trait StreamReader: Send {
     /// Says that at least so many bytes more will come, whatever comes after
     /// them: until then [`StreamReader::read`] may wait for many of them before
     /// it gives some, so that its thread is woken seldom.
-    fn expect(&mut self, bytes: usize);
+    fn anticipate(&mut self, bytes: usize);
 }
 
 /// The half that sends. Dropping it unfinished tells the peer of an encrypted
@@ -472,7 +472,7 @@ impl Sleeper {
     }
 
     /// As [`StreamReader::expect`].
-    pub(super) fn expect(&mut self, wire: &Wire, bytes: usize) {
+    pub(super) fn anticipate(&mut self, wire: &Wire, bytes: usize) {
         self.expected = bytes;
         self.longest = wire.longest_sleep();
     }

@@ -228,8 +228,8 @@ impl StreamReader for Joining {
         self.reader.read(buffer)
     }
 
-    fn expect(&mut self, bytes: usize) {
-        self.reader.expect(bytes);
+    fn anticipate(&mut self, bytes: usize) {
+        self.reader.anticipate(bytes);
     }
 }
 

@@ -425,7 +425,7 @@ impl Transfer {
         // A receiver that waits for the path is idle: only its work counts.
         let began = thread_cpu_time();
         let mut hasher = ArrivingHasher::new(self.settings.integrity, &block);
-        reader.expect(payload);
+        reader.anticipate(payload);
         read_parts(reader, &mut buffer[..payload], |part| hasher.update(part))?;
         buffer.set_filled(payload);
         let found = hasher.finish(&block, buffer.filled());

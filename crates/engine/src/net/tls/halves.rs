@@ -280,8 +280,8 @@ impl StreamReader for TlsReader {
         }
     }
 
-    fn expect(&mut self, bytes: usize) {
-        self.sleeper.expect(&self.half, bytes);
+    fn anticipate(&mut self, bytes: usize) {
+        self.sleeper.anticipate(&self.half, bytes);
     }
 }
 

@@ -125,7 +125,7 @@ fn what_is_expected_is_enough_to_go_on() {
     for length in lengths {
         let head = read_exactly(&mut *far.reader, 4);
         assert_eq!(head, (length as u32).to_be_bytes());
-        far.reader.expect(length);
+        far.reader.anticipate(length);
         let frame = read_exactly(&mut *far.reader, length);
         assert!((0..length).all(|byte| frame[byte] == byte as u8));
     }
