@@ -78,13 +78,17 @@ fn compression_changes_the_wire_and_not_the_files() {
             let pull = run(&mut stage.pull(&flags, &format!("{to}/{source}"), &to)).expect(0);
             for finished in [push, pull] {
                 let summary = finished.summary();
-                let (wire, bytes) = (&summary["wire_bytes"], &summary["bytes"]);
-                let (wire, bytes) = (wire.as_u64().unwrap(), bytes.as_u64().unwrap());
+                let counted = |name: &str| summary[name].as_u64().unwrap();
+                let (wire, bytes) = (counted("wire_bytes"), counted("bytes"));
                 match source {
                     "text" => assert!(wire < bytes / 4, "{codec} {source}: {summary}"),
-                    // No stream is slow within a host. Of nine blocks two may go
-                    // twice where its kernel loses segments and waits for them.
-                    _ => assert!(wire * 4 < bytes * 5, "{codec} {source}: {summary}"),
+                    // What nothing makes smaller goes as it is. On a busy host a
+                    // stream may seem slow, and some blocks go twice.
+                    _ => {
+                        let once = wire - counted("moved_again_bytes");
+                        let around = bytes / 100 * 99..bytes / 100 * 101;
+                        assert!(around.contains(&once), "{codec} {source}: {summary}");
+                    }
                 }
             }
             tree::assert_same(&stage.path(source), &stage.path(&to).join(source));
@@ -1101,7 +1105,7 @@ fn leftovers_expire_where_nobody_alive_has_them() {
     let through = ["", "data", "data/d0"].map(Path::new);
     let passed = |path: &PathBuf| through.contains(&path.parent().unwrap());
     let (near, far): (Vec<_>, Vec<_>) = all.into_iter().partition(passed);
-    assert!(near.len() > 2, "{near:?}");
+    assert!(!near.is_empty());
     assert_eq!(expired, near.len());
     assert_eq!(left(), far);
 }
