@@ -314,7 +314,7 @@ impl Analysis {
                     let other = &configurations[memory.configuration];
                     let streams = other.count("streams");
                     let alike = (
-                        other.traits.get("congestion") == own.traits.get("congestion"),
+                        other.value("congestion") == own.value("congestion"),
                         streams.is_some() && streams == own.count("streams"),
                     );
                     let sum: f64 = memory.figures.points.iter().map(|p| p.mean.estimate).sum();
@@ -379,16 +379,13 @@ fn is_reference(transfer: &Configuration, memory: &Configuration) -> bool {
 /// In what a transfer's Θ_T was measured differently.
 fn reference_doubts(transfer: &Configuration, memory: &Configuration) -> Vec<Doubt> {
     let mut doubts = Vec::new();
-    let (used, carried) = (
-        transfer.traits.get("congestion"),
-        memory.traits.get("congestion"),
-    );
+    let (used, carried) = (transfer.value("congestion"), memory.value("congestion"));
     if let (Some(used), Some(carried)) = (used, carried)
         && used != carried
     {
         doubts.push(Doubt::DifferentCongestionControl {
-            used: used.clone(),
-            compared_with: carried.clone(),
+            used,
+            compared_with: carried,
         });
     }
     if let (Some(own), Some(other)) = (transfer.count("streams"), memory.count("streams"))

@@ -89,7 +89,7 @@ impl Configuration {
     }
 
     /// A knob or trait by name.
-    fn value(&self, name: &str) -> Option<String> {
+    pub(crate) fn value(&self, name: &str) -> Option<String> {
         let knob = self.knobs.get(name).map(Knob::to_string);
         knob.or_else(|| self.traits.get(name).cloned())
     }

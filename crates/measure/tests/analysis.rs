@@ -204,6 +204,32 @@ fn tcp_under_the_same_congestion_control_is_compared_with() {
 }
 
 #[test]
+fn a_congestion_control_by_hand_is_the_one_that_counts() {
+    let mut records = Vec::new();
+    for (control, slower) in [("cubic", 1.25), ("bbr", 1.0)] {
+        for (index, mut record) in sweep().into_iter().enumerate() {
+            record.run.id = format!("{control}/{index}");
+            record.path.congestion_control = "cubic".into();
+            let by_hand = Knob::Word(control.into());
+            record.knobs.insert("congestion".into(), by_hand);
+            record.outcome.wall = record.outcome.wall.mul_f64(slower);
+            records.push(record);
+        }
+    }
+    let (_, analysis) = analysed(records);
+    for transfer in &analysis.transfers {
+        let tcp = &analysis.memory[transfer.tcp.unwrap()].label;
+        assert_eq!(tcp.contains("bbr"), transfer.label.contains("bbr"));
+    }
+    assert!(
+        analysis
+            .transfers
+            .iter()
+            .any(|own| own.label.contains("bbr"))
+    );
+}
+
+#[test]
 fn the_best_of_a_sweep_is_told_once_it_was_measured_again() {
     let mut records = Vec::new();
     for (name, share) in [("a", 0.5), ("b", 0.9), ("c", 0.89), ("d", 0.88)] {
