@@ -393,6 +393,11 @@ fn data_go_through_here_to_a_daemon_only_where_that_is_asked_for() {
         command
     };
     run(copy(false).arg("left:data").arg(url(address, "in"))).expect(3);
+    let mut clear = copy(true);
+    clear.args(["--data-security", "clear", "left:data"]);
+    run(clear.arg(url(address, "in")))
+        .expect(1)
+        .says(&["are encrypted"]);
     assert!(!root.path().join("in").exists());
     let there = run(copy(true).arg("left:data").arg(url(address, "in"))).expect(0);
     assert_eq!(there.summary()["route"], "through");

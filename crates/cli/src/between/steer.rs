@@ -15,6 +15,7 @@ use super::started;
 use super::through::{Carried, End, channel_to};
 use super::watch::{Fetched, Left, Manner, Watched, cancel_at_signal, same_options};
 use super::words::{Asked, Sides, named};
+use crate::arguments::DataSecurity;
 use crate::commands::connection::Daemon;
 use crate::endpoint::{Endpoint, Remote, SshRemote};
 use crate::messages::{Exit, Stop, print_line, say};
@@ -193,7 +194,12 @@ pub fn run(asked: &Asked<'_>, sides: &Sides) -> Result<Exit, Stop> {
         )
     })?;
     let words = (asked.words)(sides.paths(plan.at_source))?;
+    let tls = asked.connection.data_security == DataSecurity::Tls;
     let reach = match (&plan.other, asked.between.through_local) {
+        (_, true) if !tls => {
+            let text = "through this host data are encrypted: leave --data-security clear out";
+            return Err(Stop::new(Exit::Usage, text));
+        }
         (_, true) => Reach::Through,
         (Other::Ssh(_), false) => Reach::Direct,
         (Other::Daemon(_), false) => Reach::Daemon,
@@ -220,7 +226,7 @@ pub fn run(asked: &Asked<'_>, sides: &Sides) -> Result<Exit, Stop> {
             match reach {
                 Reach::Through => {
                     let end = other.end_of()?;
-                    let left = through(&runs, (other.channel, end), asked, &begin);
+                    let left = through(&runs, || Ok((other.channel, end)), asked, &begin);
                     drop(other.process);
                     left
                 }
@@ -232,8 +238,9 @@ pub fn run(asked: &Asked<'_>, sides: &Sides) -> Result<Exit, Stop> {
             let runs = Arrived::at(runs)?;
             manner.say(&["asking the daemon at ", &daemon.host.to_string()]);
             if reach == Reach::Through {
-                let (channel, end) = known_to(daemon, &runs, asked)?;
-                return through(&runs, (channel, end), asked, &begin);
+                let known = known_to(daemon, &runs, asked)?;
+                let open = || Ok((channel_to(&known)?, End::Daemon(Arc::clone(&known))));
+                return through(&runs, open, asked, &begin);
             }
             runs.hear_of(&super::vouch::vouch(
                 daemon,
@@ -335,8 +342,8 @@ fn direct(runs: &Arrived, other: Arrived, asked: &Asked<'_>, begin: &Begin) -> R
 }
 
 /// Has a daemon let in this host, which speaks to it for the one that runs the
-/// job; a channel to it.
-fn known_to(daemon: &Remote, runs: &Arrived, asked: &Asked<'_>) -> Result<(UnixStream, End), Stop> {
+/// job.
+fn known_to(daemon: &Remote, runs: &Arrived, asked: &Asked<'_>) -> Result<Arc<Daemon>, Stop> {
     let own = Identity::ephemeral().map_err(|error| Stop::because(Exit::Local, error))?;
     let shown = Greeting {
         key: own.fingerprint().to_string(),
@@ -345,14 +352,14 @@ fn known_to(daemon: &Remote, runs: &Arrived, asked: &Asked<'_>) -> Result<(UnixS
     let introduced = super::vouch::vouch(daemon, &shown, asked.connection)?;
     runs.hear_of(&introduced)?;
     let known = Daemon::knowing(daemon, asked.connection, own, &introduced.key)?;
-    let channel = channel_to(&known)?;
-    Ok((channel, End::Daemon(Arc::new(known))))
+    Ok(Arc::new(known))
 }
 
-/// Everything goes through this host.
+/// Everything goes through this host. The other end's first channel is `open`ed
+/// when all else is there: a daemon waits for no password.
 fn through(
     runs: &Arrived,
-    (other, end): (UnixStream, End),
+    open: impl FnOnce() -> Result<(UnixStream, End), Stop>,
     asked: &Asked<'_>,
     begin: &Begin,
 ) -> Result<Exit, Stop> {
@@ -363,6 +370,7 @@ fn through(
         Role::Join(own.clone()),
     )?;
     let joined = Arrived::at(joined)?;
+    let (other, end) = open()?;
     let ends = [runs.end_of()?, end];
     let carried = Carried::begin([joined.channel, other], ends);
     let carried = carried.map_err(|error| Stop::because(Exit::Local, error))?;

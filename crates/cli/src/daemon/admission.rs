@@ -101,7 +101,7 @@ impl Daemon {
                  the same release of longhaul on both ends",
                 hello.software, hello.version
             );
-            return refuse(&mut stream, refused(Refusal::Version, text), peer);
+            return self.refuse(&mut stream, refused(Refusal::Version, text), peer);
         }
         let features = negotiate(&hello.features);
         match hello.purpose {
@@ -109,11 +109,11 @@ impl Daemon {
             Purpose::List(asked) if !clear => self.list(stream, &asked, visitor),
             Purpose::List(_) => {
                 let text = "a listing is asked for within TLS";
-                refuse(&mut stream, refused(Refusal::Clear, text), peer);
+                self.refuse(&mut stream, refused(Refusal::Clear, text), peer);
             }
             Purpose::Vouch(_) | Purpose::Open(_) | Purpose::Errand(_) if clear => {
                 let text = "a session begins within TLS";
-                refuse(&mut stream, refused(Refusal::Clear, text), peer);
+                self.refuse(&mut stream, refused(Refusal::Clear, text), peer);
             }
             Purpose::Errand(errand) => self.run_errand(stream, &errand, features, visitor),
             Purpose::Vouch(vouch) => match self.vouch(&vouch, &stream) {
@@ -122,7 +122,7 @@ impl Daemon {
                     let _ = opening::send(&mut stream, &Answer::Vouched(vouched));
                     opening::close(&mut stream, LAST_WORDS);
                 }
-                Err(refused) => refuse(&mut stream, refused, peer),
+                Err(refused) => self.refuse(&mut stream, refused, peer),
             },
             Purpose::Open(request) => match self.prepare(&request, &stream, visitor.owner) {
                 Ok((prepared, principal)) => {
@@ -135,8 +135,28 @@ impl Daemon {
                         None => say("the system has no randomness: no session can begin"),
                     }
                 }
-                Err(refused) => refuse(&mut stream, refused, peer),
+                Err(refused) => self.refuse(&mut stream, refused, peer),
             },
+        }
+    }
+
+    /// Tells why not. Of those who did not prove who they are the log has no more
+    /// lines than of other strangers.
+    pub(super) fn refuse(&self, stream: &mut Stream, refused: Refused, peer: &str) {
+        let text = format!("{peer} was refused: {}", refused.text);
+        match refused.refusal {
+            Refusal::Version
+            | Refusal::Credential
+            | Refusal::NoSession
+            | Refusal::Malformed
+            | Refusal::Clear => self.strangers.note(&text),
+            Refusal::Forbidden | Refusal::Busy | Refusal::Path | Refusal::Unreachable => {
+                say(&one_line(&text, MAXIMUM_REFUSAL_BYTES));
+            }
+        }
+        // A stranger who does not listen is no concern of ours.
+        if opening::send(stream, &Answer::Refused(refused)).is_ok() {
+            opening::close(stream, LAST_WORDS);
         }
     }
 
@@ -192,7 +212,7 @@ impl Daemon {
                 false => same_secret(secret, &join.secret),
             });
         let Some((transfer, _)) = found else {
-            return refuse(&mut stream, unknown(), &visitor.peer);
+            return self.refuse(&mut stream, unknown(), &visitor.peer);
         };
         drop(visitor);
         let joined = Joined {
@@ -449,7 +469,7 @@ fn described(farewell: &Farewell) -> String {
         Farewell::Complete => "complete".to_owned(),
         Farewell::Fenced => "a newer session took over".to_owned(),
         Farewell::Cancelled => "cancelled".to_owned(),
-        Farewell::Broken(text) => text.clone(),
+        Farewell::Broken(text) => one_line(text, MAXIMUM_REFUSAL_BYTES),
     }
 }
 
@@ -570,13 +590,4 @@ fn same_secret(left: &Secret, right: &Secret) -> bool {
         .zip(right.0)
         .fold(0, |difference, (a, b)| difference | (a ^ b))
         == 0
-}
-
-pub(super) fn refuse(stream: &mut Stream, refused: Refused, peer: &str) {
-    let text = format!("{peer} was refused: {}", refused.text);
-    say(&one_line(&text, MAXIMUM_REFUSAL_BYTES));
-    // A stranger who does not listen is no concern of ours.
-    if opening::send(stream, &Answer::Refused(refused)).is_ok() {
-        opening::close(stream, LAST_WORDS);
-    }
 }

@@ -25,7 +25,7 @@ use longhaul_engine::net::trust::ServerTrust;
 use longhaul_engine::session::opening;
 use longhaul_proto::handshake::{Answer, Begun, Errand, Feature, Refusal, Refused, Target, Task};
 
-use super::admission::{Visitor, authenticate, refuse, refused};
+use super::admission::{Visitor, authenticate, refused};
 use super::{Daemon, LAST_WORDS};
 use crate::between::confined::CONNECT_WITHIN;
 use crate::between::dialing::{self, Closed, Dialing};
@@ -138,7 +138,7 @@ impl Daemon {
         };
         let came = match came {
             Ok(came) => came,
-            Err(refused) => return refuse(&mut stream, refused, &peer),
+            Err(refused) => return self.refuse(&mut stream, refused, &peer),
         };
         let begun = opening::send(&mut stream, &Answer::Begun(Begun { features }));
         match came {

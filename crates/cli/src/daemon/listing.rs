@@ -12,9 +12,7 @@ use longhaul_proto::listing::{Gathered, ListRequest, Listed, ListedEntry, Listed
 use longhaul_proto::manifest::TreePath;
 
 use super::Daemon;
-use super::admission::{
-    Visitor, authenticate, not_permitted, open_root, path_beneath, refuse, refused,
-};
+use super::admission::{Visitor, authenticate, not_permitted, open_root, path_beneath, refused};
 use crate::messages::say;
 
 /// Listings at the same time: one whose reader waits (a pager) holds a thread.
@@ -55,12 +53,12 @@ impl Daemon {
                 }
                 return;
             }
-            Err(refused) => return refuse(&mut stream, refused, &peer),
+            Err(refused) => return self.refuse(&mut stream, refused, &peer),
         };
         drop(visitor);
         let Some(_place) = Place::take(&self.listings) else {
             let text = "the daemon makes as many listings as it may: try again later";
-            return refuse(&mut stream, refused(Refusal::Busy, text), &peer);
+            return self.refuse(&mut stream, refused(Refusal::Busy, text), &peer);
         };
         let depth = Depth {
             recursive: asked.recursive,
@@ -79,7 +77,7 @@ impl Daemon {
                 }
             }
             Err(error @ ListError::Open { .. }) => {
-                refuse(
+                self.refuse(
                     &mut stream,
                     refused(Refusal::Path, error.to_string()),
                     &peer,

@@ -171,7 +171,14 @@ fn listen(
         .spawn(move || {
             let _open = open;
             let (mut buffer, mut held) = ([0; 4096], Vec::new());
-            while let Ok(count @ 1..) = errors.read(&mut buffer) {
+            loop {
+                if !held.is_empty() && is_quiet(&errors) {
+                    // It goes on: what it said last may be what to do.
+                    let _ = io::stderr().write_all(&std::mem::take(&mut held));
+                }
+                let Ok(count @ 1..) = errors.read(&mut buffer) else {
+                    return;
+                };
                 let new = &buffer[..count];
                 // Where standard error is gone nobody is there to read.
                 let _ = match login {
@@ -186,6 +193,17 @@ fn listen(
             }
         })?;
     Ok(ended)
+}
+
+/// Whether nothing is said for a moment.
+fn is_quiet(errors: &ChildStderr) -> bool {
+    use rustix::event::{PollFd, PollFlags, poll};
+    let moment = rustix::time::Timespec {
+        tv_sec: 0,
+        tv_nsec: LAST_WORDS.subsec_nanos().into(),
+    };
+    let mut polled = [PollFd::new(errors, PollFlags::IN)];
+    matches!(poll(&mut polled, Some(&moment)), Ok(0))
 }
 
 /// What may be passed on, where the last whole line is held back; one without

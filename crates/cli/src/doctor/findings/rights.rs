@@ -43,6 +43,13 @@ pub(super) fn rights(known: &Known<Rights>) -> Vec<Finding> {
     };
     let path = &rights.path;
     let first = match (read, write) {
+        // A URL that ends with the host; roots are beneath that.
+        (Right::Denied, Right::Denied) if path == "/" => {
+            return vec![not_checked(
+                TOPIC,
+                "the URL names no path: name one of the roots that `longhaul ls` shows",
+            )];
+        }
         (Right::Denied, Right::Denied) => bad(
             TOPIC,
             format!("{who} may neither read nor write {path}, or there is no such path for it"),
