@@ -278,6 +278,12 @@ impl Report {
             let done = ending.totals.is_some() && shared.failed.load(Ordering::Relaxed) == 0;
             progress.files = done.into();
             progress.done_entries = done.into();
+            if !done {
+                // Nothing of a stream that broke off is kept.
+                progress.done_bytes = 0;
+                progress.settled_bytes = 0;
+                progress.account.durable_bytes = 0;
+            }
         }
         let stream = stream.copied().flatten().filter(|_| progress.files > 0);
         let none = Steered::default();

@@ -290,7 +290,11 @@ impl<'a> Sweep<'a> {
         let shape = cell.shape;
         let place = command::Place::prepare(&self.work, cell, &id)?;
         if cell.method.measures == Measures::Transfer {
-            self.prepare_set(&place.sets, shape)?;
+            if self.prepare_set(&place.sets, shape).is_err() {
+                // What arrived earlier may be in the way.
+                place.remove_old()?;
+                self.prepare_set(&place.sets, shape)?;
+            }
             if cell.path.is_local() {
                 let enough = dataset::check_room(&place.destinations, shape.bytes());
                 if enough.is_err() {
@@ -409,6 +413,10 @@ impl<'a> Sweep<'a> {
             let _ = fs::remove_dir_all(self.work.join(name));
         }
         let _ = fs::remove_dir(&self.work);
+        let foreign = self.file.storage.iter();
+        for directory in foreign.filter_map(|storage| storage.destination.as_deref()) {
+            let _ = fs::remove_dir_all(directory.join(command::FOREIGN_DESTINATION));
+        }
     }
 }
 

@@ -232,6 +232,20 @@ fn two_sources_of_one_name_are_no_lottery() {
 }
 
 #[test]
+fn a_link_to_a_link_to_a_file_is_that_file() {
+    each_way(|stage| {
+        tree::write(&stage.source("real"), b"content");
+        std::os::unix::fs::symlink("real", stage.source("second")).unwrap();
+        std::os::unix::fs::symlink("second", stage.source("first")).unwrap();
+        std::os::unix::fs::symlink("round", stage.source("round")).unwrap();
+        run(&mut stage.command(&["first"], "new")).expect(0);
+        assert_eq!(fs::read(stage.destination("new")).unwrap(), b"content");
+        run(&mut stage.command(&["round"], "none")).expect(6);
+        assert!(!stage.destination("none").exists());
+    });
+}
+
+#[test]
 fn the_current_directory_is_a_source_and_a_destination() {
     let directory = tempfile::tempdir().unwrap();
     let (from, to) = (directory.path().join("from"), directory.path().join("to"));

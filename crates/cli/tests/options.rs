@@ -243,6 +243,12 @@ fn a_manifest_names_every_file_at_the_destination() {
         let local = stage.path("local");
         assert_eq!(check_manifest(&manifest, &local), files(&local), "{round}");
     }
+    // What a copy that does not begin was to write stays as it was.
+    let before = fs::read(&manifest).unwrap();
+    run(&mut stage.push(&flags, "missing", "y")).expect(6);
+    assert_eq!(fs::read(&manifest).unwrap(), before);
+    run(&mut stage.push(&["--manifest", "other"], "missing", "y")).expect(6);
+    assert!(!stage.path("other").exists());
     run(&mut stage.push(&["--manifest", "no/where"], "data", "y"))
         .expect(6)
         .says(&["no/where"]);

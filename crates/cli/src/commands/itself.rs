@@ -96,7 +96,7 @@ fn as_path(path: &[u8]) -> &Path {
 
 /// A path as the system goes it, links and `..` resolved; of what is missing the
 /// names as they are.
-fn resolved(path: &Path) -> PathBuf {
+pub fn resolved(path: &Path) -> PathBuf {
     let mut resolved = PathBuf::new();
     let here = std::env::current_dir().unwrap_or_default();
     for component in here.join(path).components() {

@@ -2,7 +2,7 @@
 //! path, as `b3sum` prints them and `b3sum --check` reads them. What `b3sum`
 //! cannot express goes to `FILE.raw`.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
@@ -20,14 +20,22 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// For this file, which is tried now and not after hours of copying.
+    /// For this file, which is tried now and not after hours of copying. What it
+    /// has stays until the copy has come to its end.
     pub fn new(file: PathBuf, named: String) -> Result<Manifest, Stop> {
-        File::create(&file).map_err(|error| {
+        let is_made = file.symlink_metadata().is_err();
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false);
+        options.open(&file).map_err(|error| {
             Stop::new(
                 Exit::Local,
                 format!("cannot write the manifest {named}: {error}"),
             )
         })?;
+        if is_made {
+            // An empty list would be one of which nothing is wrong.
+            let _ = std::fs::remove_file(&file);
+        }
         Ok(Manifest {
             file,
             named,

@@ -97,14 +97,16 @@ fn lines(
             "expired leftovers of killed copies removed: {count}"
         ));
     }
-    lines.push(wire_line(progress, complete));
+    // A comparison sends checksums alone.
+    let heard = complete || purport == Purport::Verify;
+    lines.push(wire_line(progress, heard));
     lines.extend(path_lines(&progress.paths));
     lines.push(transfer.describe());
     lines.push(format!("layers: {}", layers_line(progress)));
     let layers: Vec<LayerUse> = all_layers(progress).copied().collect();
     // What was used of several is no part of the last.
     let steady = limit.rate.filter(|_| !limit.changed);
-    let used = steady.map(|rate| (rate, part_used(progress, complete, rate)));
+    let used = steady.map(|rate| (rate, part_used(progress, heard, rate)));
     if let Some((rate, used)) = used {
         lines.push(limit_line(rate, used));
     }

@@ -23,7 +23,7 @@ use super::step::{Client, LabPlan, Step};
 pub const OWN_DIRECTORIES: [&str; 4] = ["sets", "run", "old", "setup"];
 
 /// Made in a directory of the user's, for what arrives there.
-const FOREIGN_DESTINATION: &str = "longhaul-sweep-run";
+pub const FOREIGN_DESTINATION: &str = "longhaul-sweep-run";
 
 /// What is said and what arrives in a run has this port and the next ones: below what
 /// kernels give to clients.

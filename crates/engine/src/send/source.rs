@@ -313,8 +313,11 @@ fn directory_source(
     })
 }
 
-/// A named source that is a link to a file: the file is sent under the link's
-/// name.
+/// Links that lead to links, at most: as many as the kernel follows.
+const MAXIMUM_LINKS: usize = 40;
+
+/// A named source that is a link to a file, over others or not: the file is sent
+/// under the link's name.
 fn linked_file(
     open: &dyn OpenRoot,
     path: &[u8],
@@ -331,30 +334,33 @@ fn linked_file(
         return Err(failed(error));
     }
     let as_path = |bytes: &[u8]| Path::new(std::ffi::OsStr::from_bytes(bytes)).to_owned();
-    let (parent, _) = split(path);
-    let above = open.open_root(&as_path(parent)).map_err(failed)?;
-    let target = above.read_symlink(name).map_err(failed)?;
-    let mut whole = parent.to_vec();
-    whole.push(b'/');
-    let whole = if target.starts_with(b"/") {
-        target.to_vec()
-    } else {
-        [&whole[..], &target].concat()
-    };
-    let (parent, inner) = split(&whole);
-    let above = open.open_root(&as_path(parent)).map_err(failed)?;
-    if above.status_of(inner).map_err(failed)?.kind != FileKind::File {
-        return Err(SourceError::Special(shown));
+    let mut whole = path.to_vec();
+    for _ in 0..MAXIMUM_LINKS {
+        let (parent, inner) = split(&whole);
+        let above = open.open_root(&as_path(parent)).map_err(failed)?;
+        match above.status_of(inner).map_err(failed)?.kind {
+            FileKind::File => {
+                let what = What::File {
+                    name: inner.into(),
+                    landing: name.into(),
+                };
+                return Ok(Source {
+                    directory: above,
+                    what,
+                    shown,
+                });
+            }
+            FileKind::Symlink => {
+                let target = above.read_symlink(inner).map_err(failed)?;
+                whole = match target.starts_with(b"/") {
+                    true => target.to_vec(),
+                    false => [parent, b"/", &target].concat(),
+                };
+            }
+            _ => return Err(SourceError::Special(shown)),
+        }
     }
-    let what = What::File {
-        name: inner.into(),
-        landing: name.into(),
-    };
-    Ok(Source {
-        directory: above,
-        what,
-        shown,
-    })
+    Err(failed(rustix::io::Errno::LOOP.into()))
 }
 
 fn trim_slashes(path: &[u8]) -> &[u8] {

@@ -164,8 +164,15 @@ impl Walk<'_> {
             }
             What::Contents => self.walk_tree(directory, None),
             What::Tree(name) => {
-                let (Ok(path), Ok(status)) = (TreePath::new(name), directory.status()) else {
+                let Ok(path) = TreePath::new(name) else {
                     return Ok(());
+                };
+                let status = match directory.status() {
+                    Ok(status) => status,
+                    Err(error) => {
+                        let failure = failure_of("read", &self.source.shown, &error);
+                        return self.report(None, Some(path), failure);
+                    }
                 };
                 let entry = entry_of(self.take_id(), None, path, EntryKind::Directory, &status);
                 self.hand_over(entry.clone())?;

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -73,6 +74,11 @@ fn check_local(paths: &[OsString]) -> Result<(), Stop> {
     let ends: Vec<Endpoint> = ends.collect::<Result<_, _>>().map_err(usage)?;
     if ends.iter().any(|end| end.place().is_some()) {
         return Err(usage("with --lab source and destination are local paths"));
+    }
+    if ends.contains(&Endpoint::Standard) {
+        return Err(usage(
+            "with --lab source and destination are files or directories, not -",
+        ));
     }
     match ends.split_last() {
         Some((destination, sources)) => itself::refuse(sources, destination),
@@ -170,8 +176,16 @@ fn across(address: &str, destination: &OsString) -> Result<OsString, Stop> {
         url.push(destination);
         return Ok(url);
     }
-    // `/` at the end means what is in it: `absolute` keeps it.
-    let path = std::path::absolute(Path::new(destination)).map_err(usage)?;
+    // A daemon follows no links below its root, and goes up nowhere.
+    let named = Path::new(destination);
+    let path = match (named.parent(), named.file_name()) {
+        (Some(parent), Some(name)) if !named.is_dir() => itself::resolved(parent).join(name),
+        _ => itself::resolved(named),
+    };
     url.push(path.strip_prefix("/").unwrap_or(&path));
+    // At the end it means what is in it.
+    if destination.as_bytes().ends_with(b"/") {
+        url.push("/");
+    }
     Ok(url)
 }
