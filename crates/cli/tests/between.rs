@@ -333,6 +333,14 @@ fn a_detached_job_has_a_name() {
     }
 }
 
+/// A daemon on the right host, at the address that is good for everybody.
+fn daemon_at(lan: &Lan, root: &Path, port: u16) -> (Daemon, SocketAddr) {
+    let arguments = vec!["--root".into(), root.into(), "--write".into()];
+    let address = SocketAddr::from(([10, 80, 2, 2], port));
+    let daemon = Daemon::new(address, arguments, |command| lan.on("right", &command));
+    (daemon, address)
+}
+
 #[test]
 fn a_daemon_lets_in_the_host_that_its_principal_vouches_for() {
     if !is_possible() {
@@ -340,9 +348,7 @@ fn a_daemon_lets_in_the_host_that_its_principal_vouches_for() {
     }
     let (lan, data) = with_data();
     let root = tempfile::tempdir().unwrap();
-    let arguments = vec!["--root".into(), root.path().into(), "--write".into()];
-    let address = SocketAddr::from(([10, 80, 2, 2], 4960));
-    let daemon = Daemon::new(address, arguments, |command| lan.on("right", &command));
+    let (daemon, address) = daemon_at(&lan, root.path(), 4960);
     let copy = |token_file: &Path| {
         let mut command = lan.copy();
         command.args(["-r", "--fingerprint", &daemon.fingerprint]);
@@ -378,10 +384,8 @@ fn data_go_through_here_to_a_daemon_only_where_that_is_asked_for() {
     }
     let (lan, data) = with_data();
     let root = tempfile::tempdir().unwrap();
-    let arguments = vec!["--root".into(), root.path().into(), "--write".into()];
-    // One of those that are closed below.
-    let address = SocketAddr::from(([10, 80, 2, 2], 50000));
-    let daemon = Daemon::new(address, arguments, |command| lan.on("right", &command));
+    // At one of the ports that are closed below.
+    let (daemon, address) = daemon_at(&lan, root.path(), 50000);
     lan.close("left", "right");
     lan.close("right", "left");
     let copy = |through: bool| {

@@ -26,6 +26,7 @@ use serde_json::Value;
 use speech::{Begin, Order, Reach, Told};
 use support::Daemon;
 use support::process::{Running, limit, longhaul, run};
+use support::procfs;
 use support::{assert_no_leftovers, tree};
 use tempfile::TempDir;
 
@@ -108,15 +109,9 @@ impl Site {
 /// Processes of jobs that a daemon runs.
 fn jobs_of(daemon: &Daemon) -> Vec<Pid> {
     let of = format!("--confined {}", daemon.state().join("jobs").display());
-    let listed = std::fs::read_dir("/proc").unwrap().flatten();
-    let pids = listed.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let is_job = |pid: &i32| {
-        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        String::from_utf8_lossy(&line)
-            .replace('\0', " ")
-            .contains(&of)
-    };
-    pids.filter(is_job).filter_map(Pid::from_raw).collect()
+    let is_job = |pid: &i32| procfs::command_of(*pid).contains(&of);
+    let pids = procfs::processes().into_iter().filter(is_job);
+    pids.filter_map(Pid::from_raw).collect()
 }
 
 fn kill_jobs(daemon: &Daemon) {

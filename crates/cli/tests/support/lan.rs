@@ -10,6 +10,7 @@ use rustix::process::Pid;
 use tempfile::TempDir;
 
 use super::process::Running;
+use super::procfs;
 use super::sshd::{PORTS, Sshd};
 
 /// Each end of each wire: the host, the other one, the address.
@@ -140,16 +141,12 @@ impl Lan {
         let namespace = format!("/run/netns/{}", self.names.of(host));
         let number = std::fs::metadata(namespace).unwrap().ino();
         let there = PathBuf::from(format!("net:[{number}]"));
-        let listed = std::fs::read_dir("/proc").unwrap().flatten();
-        let pids = listed.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
         let fit = |pid: &i32| {
-            // One that has just ended has neither.
-            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            let line = String::from_utf8_lossy(&line).replace('\0', " ");
             let within = std::fs::read_link(format!("/proc/{pid}/ns/net"));
-            line.contains(of) && within.is_ok_and(|within| within == there)
+            procfs::command_of(*pid).contains(of) && within.is_ok_and(|within| within == there)
         };
-        pids.filter(fit).filter_map(Pid::from_raw).collect()
+        let pids = procfs::processes().into_iter().filter(fit);
+        pids.filter_map(Pid::from_raw).collect()
     }
 
     /// The same command on one of the hosts.

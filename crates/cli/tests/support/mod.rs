@@ -7,6 +7,7 @@
 pub mod daemon;
 pub mod lan;
 pub mod process;
+pub mod procfs;
 pub mod proxy;
 pub mod random;
 pub mod snapshot;
