@@ -251,6 +251,19 @@ impl StreamHandle {
     }
 }
 
+#[cfg(test)]
+impl StreamHandle {
+    /// Ends the stream after a minute: who waits for ever for what a test should
+    /// have brought meets the end.
+    pub(super) fn end_in_time(&self) {
+        let handle = self.clone();
+        std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_secs(60));
+            handle.shutdown();
+        });
+    }
+}
+
 /// The socket below a stream.
 #[derive(Debug)]
 pub(super) enum Socket {

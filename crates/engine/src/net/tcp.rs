@@ -477,24 +477,9 @@ pub fn set_unsent_limit(socket: &TcpStream, bytes: u32) -> io::Result<()> {
 /// # Errors
 ///
 /// What the kernel says.
-#[allow(unsafe_code)] // No safe binding has this option.
 pub fn set_pace(socket: &TcpStream, bytes_per_second: Option<u64>) -> io::Result<()> {
     let rate = bytes_per_second.unwrap_or(u64::MAX);
-    // SAFETY: the descriptor is open for the borrow's life, and pointer and
-    // length describe `rate`.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_MAX_PACING_RATE,
-            (&raw const rate).cast(),
-            size_of::<u64>() as libc::socklen_t,
-        )
-    };
-    match result {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    set_number(socket, libc::SO_MAX_PACING_RATE, rate.to_ne_bytes())
 }
 
 /// Has the kernel wake who waits for data only once so many bytes are there
@@ -504,18 +489,27 @@ pub fn set_pace(socket: &TcpStream, bytes_per_second: Option<u64>) -> io::Result
 /// # Errors
 ///
 /// What the kernel says.
-#[allow(unsafe_code)] // No safe binding has this option.
 pub fn set_receive_threshold(socket: &TcpStream, bytes: usize) -> io::Result<()> {
     let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+    set_number(socket, libc::SO_RCVLOWAT, bytes.to_ne_bytes())
+}
+
+/// Sets an option of the socket level whose value is a number, given as its bytes.
+#[allow(unsafe_code)] // No safe binding has these options.
+fn set_number<const BYTES: usize>(
+    socket: &TcpStream,
+    option: libc::c_int,
+    value: [u8; BYTES],
+) -> io::Result<()> {
     // SAFETY: the descriptor is open for the borrow's life, and pointer and
-    // length describe `bytes`.
+    // length describe `value`.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
             libc::SOL_SOCKET,
-            libc::SO_RCVLOWAT,
-            (&raw const bytes).cast(),
-            size_of::<libc::c_int>() as libc::socklen_t,
+            option,
+            value.as_ptr().cast(),
+            BYTES as libc::socklen_t,
         )
     };
     match result {

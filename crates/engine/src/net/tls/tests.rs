@@ -100,15 +100,8 @@ fn what_is_expected_is_enough_to_go_on() {
         0, 1, 4095, 4096, 16_383, 16_384, 16_385, 131_072, 131_073, 700_001,
     ];
     let pieces = [1, 7, 5000, 16_384, 20_000, 300_000];
-    let server = server();
-    let (near_socket, far_socket, host) = socket_pair();
-    let limit = Some(Duration::from_secs(60));
-    far_socket.set_read_timeout(limit).unwrap();
-    let (near, mut far) = std::thread::scope(|scope| {
-        let accepted = scope.spawn(|| server.accept(far_socket));
-        let connected = pinned(&server).handshake(near_socket, &host);
-        (connected.unwrap(), accepted.join().unwrap().unwrap())
-    });
+    let (near, mut far) = joined();
+    far.handle.end_in_time();
     let mut writer = near.writer;
     let writing = std::thread::spawn(move || {
         for (at, length) in lengths.iter().enumerate() {
