@@ -290,17 +290,11 @@ impl<'a> Sweep<'a> {
         let shape = cell.shape;
         let place = command::Place::prepare(&self.work, cell, &id)?;
         if cell.method.measures == Measures::Transfer {
-            if self.prepare_set(&place.sets, shape).is_err() {
+            let is_local = cell.path.is_local();
+            if self.prepare_data(&place, shape, is_local).is_err() {
                 // What arrived earlier may be in the way.
                 place.remove_old()?;
-                self.prepare_set(&place.sets, shape)?;
-            }
-            if cell.path.is_local() {
-                let enough = dataset::check_room(&place.destinations, shape.bytes());
-                if enough.is_err() {
-                    place.remove_old()?;
-                    dataset::check_room(&place.destinations, shape.bytes())?;
-                }
+                self.prepare_data(&place, shape, is_local)?;
             }
         }
         let source = place.sets_source(self.sets.get(&set_key(&place.sets, shape)));
@@ -337,6 +331,21 @@ impl<'a> Sweep<'a> {
         self.estimate
             .note(cell, record.outcome.wall, began.elapsed());
         Ok(record)
+    }
+
+    /// Makes the files, and sees to it that they have room where they arrive, if
+    /// that is here.
+    fn prepare_data(
+        &mut self,
+        place: &command::Place,
+        shape: Shape,
+        is_local: bool,
+    ) -> Result<(), String> {
+        self.prepare_set(&place.sets, shape)?;
+        match is_local {
+            true => dataset::check_room(&place.destinations, shape.bytes()),
+            false => Ok(()),
+        }
     }
 
     /// Makes the files, once, and reads them into memory.

@@ -4,7 +4,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
@@ -125,18 +125,12 @@ impl SshProcess {
     }
 
     fn has_ended_within(&self, patience: Duration) -> bool {
-        use rustix::event::{PollFd, PollFlags, poll};
         use rustix::process::{Pid, PidfdFlags, pidfd_open};
         let process = Pid::from_child(&self.child);
         let Ok(descriptor) = pidfd_open(process, PidfdFlags::empty()) else {
             return false;
         };
-        let mut polled = [PollFd::new(&descriptor, PollFlags::IN)];
-        let patience = rustix::time::Timespec {
-            tv_sec: i64::try_from(patience.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: patience.subsec_nanos().into(),
-        };
-        matches!(poll(&mut polled, Some(&patience)), Ok(1..))
+        matches!(poll_within(&descriptor, patience), Ok(1..))
     }
 }
 
@@ -172,7 +166,7 @@ fn listen(
             let _open = open;
             let (mut buffer, mut held) = ([0; 4096], Vec::new());
             loop {
-                if !held.is_empty() && is_quiet(&errors) {
+                if !held.is_empty() && poll_within(&errors, LAST_WORDS) == Ok(0) {
                     // It goes on: what it said last may be what to do.
                     let _ = io::stderr().write_all(&std::mem::take(&mut held));
                 }
@@ -195,15 +189,15 @@ fn listen(
     Ok(ended)
 }
 
-/// Whether nothing is said for a moment.
-fn is_quiet(errors: &ChildStderr) -> bool {
+/// Waits so long for something to read, or for the end: how many have it, of one.
+fn poll_within(descriptor: impl AsFd, patience: Duration) -> rustix::io::Result<usize> {
     use rustix::event::{PollFd, PollFlags, poll};
-    let moment = rustix::time::Timespec {
-        tv_sec: 0,
-        tv_nsec: LAST_WORDS.subsec_nanos().into(),
+    let mut polled = [PollFd::new(&descriptor, PollFlags::IN)];
+    let patience = rustix::time::Timespec {
+        tv_sec: i64::try_from(patience.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: patience.subsec_nanos().into(),
     };
-    let mut polled = [PollFd::new(errors, PollFlags::IN)];
-    matches!(poll(&mut polled, Some(&moment)), Ok(0))
+    poll(&mut polled, Some(&patience))
 }
 
 /// What may be passed on, where the last whole line is held back; one without
