@@ -214,6 +214,8 @@ fn several_ssh_carry_the_data_where_nothing_opens() {
     command.args(["--json", "--mptcp", "zero:1TB", "dtn:null:"]);
     let running = Running::start(&mut command);
     assert!(running.event(|event| has_streams(event, 2)).is_some());
+    // Those carry data before it is known that nothing else will.
+    running.await_words("--mptcp: no stream opens");
     running.signal(Signal::INT);
     let finished = running.wait().expect(130);
     assert_eq!(finished.summary()["route"], "ssh");

@@ -11,6 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
 
 use longhaul_proto::frame::{FrameHeader, FrameKind, HEADER_BYTES};
 use support::process::{longhaul, run};
@@ -51,15 +52,76 @@ fn outward(mut near: BufReader<TcpStream>, mut far: ChildStdin, block: &Sender<(
     }
 }
 
+/// What becomes of the greeting on its way, and what is waited for after it.
+trait Between: Send {
+    fn greeting(&mut self, line: String) -> String;
+    fn before_the_welcome(&mut self) {}
+}
+
+/// The far side is not heard to listen: the first block goes through `ssh`.
+struct Unheard;
+
+impl Between for Unheard {
+    fn greeting(&mut self, line: String) -> String {
+        let words = line.split(' ').filter(|word| !word.starts_with("port="));
+        words.collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// Stands where the far side says that it listens, and holds back the far side's
+/// answer until somebody has connected there.
+struct Listening {
+    listener: Option<TcpListener>,
+    connected: (Sender<()>, Receiver<()>),
+}
+
+impl Between for Listening {
+    fn greeting(&mut self, line: String) -> String {
+        let listener = self.listener.take().unwrap();
+        let said = line.split(' ').find(|word| word.starts_with("port="));
+        let said = said.expect("the far side listens").to_owned();
+        let own = format!("port={}", listener.local_addr().unwrap().port());
+        let port: u16 = said["port=".len()..].parse().unwrap();
+        let connected = self.connected.0.clone();
+        std::thread::spawn(move || {
+            for near in listener.incoming().map_while(Result::ok) {
+                let _ = connected.send(());
+                let far = TcpStream::connect(("127.0.0.1", port)).unwrap();
+                let (near_too, far_too) = (near.try_clone().unwrap(), far.try_clone().unwrap());
+                std::thread::spawn(move || carry(near, far));
+                std::thread::spawn(move || carry(far_too, near_too));
+            }
+        });
+        line.replace(&said, &own)
+    }
+
+    fn before_the_welcome(&mut self) {
+        let waited = self.connected.1.recv_timeout(Duration::from_secs(60));
+        waited.expect("nobody connected before the session was open");
+    }
+}
+
+fn carry(mut from: TcpStream, mut to: TcpStream) {
+    let _ = io::copy(&mut from, &mut to);
+    let _ = to.shutdown(std::net::Shutdown::Write);
+}
+
 /// Carries the far side's greeting and the first frame after it, and the rest no
 /// sooner than a block has left the near side. Gives whether one did.
-fn inward(mut far: BufReader<ChildStdout>, mut near: TcpStream, block: &Receiver<()>) -> bool {
+fn inward(
+    mut far: BufReader<ChildStdout>,
+    mut near: TcpStream,
+    block: &Receiver<()>,
+    mut between: impl Between,
+) -> bool {
     let mut line = String::new();
     while !line.starts_with("longhaul-remote/1") {
+        near.write_all(line.as_bytes()).unwrap();
         line.clear();
         assert!(far.read_line(&mut line).unwrap() > 0, "no greeting");
-        near.write_all(line.as_bytes()).unwrap();
     }
+    near.write_all(between.greeting(line).as_bytes()).unwrap();
+    between.before_the_welcome();
     let mut bytes = [0; HEADER_BYTES];
     far.read_exact(&mut bytes).unwrap();
     let header = FrameHeader::parse(&bytes).unwrap();
@@ -74,7 +136,7 @@ fn inward(mut far: BufReader<ChildStdout>, mut near: TcpStream, block: &Receiver
 }
 
 /// The far side, started as `ssh` would; whether a block came early.
-fn far_side(listener: &TcpListener, command: &Path) -> bool {
+fn far_side(listener: &TcpListener, command: &Path, between: impl Between) -> bool {
     let (near, _) = listener.accept().unwrap();
     let command = std::fs::read_to_string(command).unwrap();
     let mut child = Command::new("sh")
@@ -90,23 +152,37 @@ fn far_side(listener: &TcpListener, command: &Path) -> bool {
     let (sender, block) = channel();
     let reader = BufReader::new(near.try_clone().unwrap());
     let said = std::thread::spawn(move || outward(reader, input, &sender));
-    let left = inward(output, near, &block);
+    let left = inward(output, near, &block, between);
     said.join().unwrap();
     child.wait().unwrap();
     left
 }
 
-#[test]
-fn the_first_block_waits_for_the_greeting_and_the_welcome_alone() {
+/// Copies to a far side that the stand-in starts; whether a block left early.
+fn copy_through(between: impl Between + 'static) -> bool {
     let place = tempfile::tempdir().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     stand_in(place.path(), listener.local_addr().unwrap().port());
     let told = place.path().join("command");
-    let far = std::thread::spawn(move || far_side(&listener, &told));
+    let far = std::thread::spawn(move || far_side(&listener, &told, between));
     let mut copy = longhaul();
     copy.args(["cp", "--remote-longhaul", env!("CARGO_BIN_EXE_longhaul")])
         .args(["zero:4MB", "far:null:"])
         .env("LONGHAUL_SSH", place.path().join("ssh"));
     run(&mut copy).expect(0);
-    assert!(far.join().unwrap(), "no block left the near side");
+    far.join().unwrap()
+}
+
+#[test]
+fn the_first_block_waits_for_the_greeting_and_the_welcome_alone() {
+    assert!(copy_through(Unheard), "no block left the near side");
+}
+
+#[test]
+fn direct_streams_are_begun_while_the_session_opens() {
+    let between = Listening {
+        listener: Some(TcpListener::bind("127.0.0.1:0").unwrap()),
+        connected: channel(),
+    };
+    copy_through(between);
 }

@@ -224,8 +224,8 @@ impl Met {
         Arc::new(move |id: StreamId, received, patience| {
             let stream = match &met.way {
                 Ways::Direct(direct, _) => direct
-                    .open(&transfer, patience)
-                    .map_err(DialError::Network)?,
+                    .open(&transfer, patience, &|| false)
+                    .map_err(|error| DialError::Network(error.to_string()))?,
                 Ways::Through(channels) => met.channel(channels, patience).ok_or_else(|| {
                     DialError::Refused("the channels through the other host are lost".to_owned())
                 })?,

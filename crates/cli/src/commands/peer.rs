@@ -131,11 +131,12 @@ impl Peer {
     }
 
     /// Waits for a transfer's end. The streams to a daemon are this process's
-    /// own and end with it; the ssh processes that carry others are ended first.
+    /// own and end with it; those to a host that was met go through others.
     pub fn wait(&self, transfer: &Transfer) -> Ending {
         match self {
             Peer::Daemon(_) => transfer.wait_to_exit(),
-            Peer::Ssh(_) | Peer::Met(_) => transfer.wait(),
+            Peer::Ssh(far) => far.wait(transfer),
+            Peer::Met(_) => transfer.wait(),
         }
     }
 

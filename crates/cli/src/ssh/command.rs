@@ -1,6 +1,8 @@
 //! The command line of the user's `ssh`, and what it runs on the far side.
 
 use std::ffi::OsString;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::process::Login;
@@ -75,9 +77,46 @@ pub struct Start {
     pub destination: String,
     /// What is started there.
     pub side: FarSide,
+    /// Where ssh finds the host, once that was asked; none where it does not say.
+    host_name: Arc<OnceLock<Option<String>>>,
 }
 
 impl Start {
+    /// Nothing is started yet. `words` are the user's ssh with its own options.
+    pub fn new(words: Vec<OsString>, destination: String, side: FarSide) -> Start {
+        Start {
+            words,
+            destination,
+            side,
+            host_name: Arc::default(),
+        }
+    }
+
+    /// The host as ssh's configuration has it: asked for once, which starts a
+    /// process.
+    pub fn host_name(&self) -> Option<&str> {
+        let ask = || {
+            let (program, rest) = self.words.split_first()?;
+            let output = Command::new(program)
+                .args(rest)
+                .args(["-G", "--", &self.destination])
+                .stdin(Stdio::null())
+                .stderr(Stdio::null())
+                .output()
+                .ok()?;
+            host_name_in(&String::from_utf8_lossy(&output.stdout)).map(str::to_owned)
+        };
+        self.host_name.get_or_init(ask).as_deref()
+    }
+
+    /// Asks for the host's name meanwhile.
+    pub fn ask_host_name(&self) {
+        let start = self.clone();
+        let thread = std::thread::Builder::new().name("host name".to_owned());
+        // Without a thread it is asked for when it is needed.
+        let _ = thread.spawn(move || start.host_name().map(str::len));
+    }
+
     /// The command line that begins a session.
     pub fn first(&self) -> Vec<OsString> {
         self.first_by(Login::Asking)
@@ -130,11 +169,8 @@ pub fn start_of(
         expiry: Expiry(settings.expiry),
         ports: arguments.ssh.ports.unwrap_or_default(),
     };
-    Ok(Start {
-        words: ssh_words(&arguments.ssh)?,
-        destination: remote.destination.clone(),
-        side,
-    })
+    let words = ssh_words(&arguments.ssh)?;
+    Ok(Start::new(words, remote.destination.clone(), side))
 }
 
 /// The words that start the user's ssh.
@@ -212,6 +248,13 @@ fn far_command(program: Option<&str>, arguments: &str) -> String {
     )
 }
 
+/// What `ssh -G` says.
+fn host_name_in(configuration: &str) -> Option<&str> {
+    let mut lines = configuration.lines();
+    let name = lines.find_map(|line| line.strip_prefix("hostname "))?;
+    Some(name.trim()).filter(|name| !name.is_empty())
+}
+
 /// A word for a shell.
 pub fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
@@ -230,6 +273,13 @@ mod tests {
             expiry: Expiry(None),
             ports: Ports::default(),
         }
+    }
+
+    #[test]
+    fn the_host_is_where_ssh_finds_it() {
+        let text = "user alice\nhostname dtn7.example.org\nport 22\n";
+        assert_eq!(host_name_in(text), Some("dtn7.example.org"));
+        assert_eq!(host_name_in("user alice\n"), None);
     }
 
     #[test]

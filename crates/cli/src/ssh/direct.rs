@@ -2,10 +2,9 @@
 //! from there to ours, whichever opens.
 
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use longhaul_engine::net::Stream;
@@ -32,12 +31,18 @@ pub const ROUND_TRIPS: u32 = 8;
 /// trips.
 pub const USUALLY_OPENS_WITHIN: Duration = Duration::from_millis(250);
 
+/// Where an address answers at all, it usually does within this and a round
+/// trip.
+pub const USUALLY_ANSWERS_WITHIN: Duration = Duration::from_millis(100);
+
 /// How much earlier this end tries than it has the other one try: a stream
 /// from here is the usual one, and the other's tries are seen by firewalls.
 const HEAD_START: Duration = Duration::from_millis(250);
 
 /// After so many failures in a row the way is looked for again.
 const FAILURES: u32 = 8;
+
+const NO_STREAM: &str = "no direct stream opens";
 
 /// What is said where the far side connects and several paths were asked for.
 const INWARD_IS_SINGLE: &str = "--mptcp: the far side connects to this host, which it does with \
@@ -61,6 +66,55 @@ pub enum Way {
     Closed(Vec<(SocketAddr, String)>),
 }
 
+/// What is known of the way.
+struct State {
+    way: Way,
+    look_for: Duration,
+    /// Somebody looks for it.
+    looking: bool,
+    /// Connections from here that were begun before anybody looked, and what
+    /// comes of them.
+    ahead: Option<(Sender<Found>, Receiver<Found>)>,
+    /// The first address that TCP has connected to: likely the way.
+    answered: Option<SocketAddr>,
+}
+
+/// Why there is no stream.
+#[derive(Debug, thiserror::Error)]
+pub enum NotOpened {
+    /// The way is still looked for, and another stream is there.
+    #[error("another stream is there")]
+    Another,
+    /// The way is closed, or did not open; why.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// What whoever wants a stream does next.
+enum Turn {
+    /// Take another stream.
+    Another,
+    /// Nobody looks for the way.
+    Look,
+    /// Somebody does, and this address has answered him.
+    Guess(SocketAddr),
+    /// The way is known.
+    Open(Way),
+}
+
+/// Whoever looks for the way; those who wait for him are woken when he ends.
+struct Looking<'a>(&'a Direct);
+
+impl Drop for Looking<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.looking = false;
+        state.answered = None;
+        drop(state);
+        self.0.changed.notify_all();
+    }
+}
+
 /// Finds the way, and opens streams on it.
 pub struct Direct {
     tls: TlsClient,
@@ -69,10 +123,9 @@ pub struct Direct {
     start: Option<Start>,
     greeting: Greeting,
     callbacks: Option<Arc<Callbacks>>,
-    look_for: Duration,
-    way: Mutex<Way>,
-    /// Held by who looks for the way.
-    looking: Mutex<()>,
+    state: Mutex<State>,
+    /// Somebody has answered, or no longer looks.
+    changed: Condvar,
     /// Streams in a row that did not open on the way that was found.
     failures: AtomicU32,
     /// Several paths were asked for, and there is only one.
@@ -95,62 +148,132 @@ impl Direct {
             start,
             greeting,
             callbacks,
-            look_for: LOOK_FOR + ROUND_TRIPS * rtt,
-            way: Mutex::new(Way::Unknown),
-            looking: Mutex::default(),
+            state: Mutex::new(State {
+                way: Way::Unknown,
+                look_for: look_for(rtt),
+                looking: false,
+                ahead: None,
+                answered: None,
+            }),
+            changed: Condvar::new(),
             failures: AtomicU32::new(0),
             single: AtomicBool::new(false),
         }
     }
 
-    /// The way as it is known.
-    pub fn way(&self) -> Way {
-        self.way
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn set(&self, way: Way) {
-        *self.way.lock().unwrap_or_else(PoisonError::into_inner) = way;
+    /// The way as it is known.
+    pub fn way(&self) -> Way {
+        self.lock().way.clone()
+    }
+
+    /// Whether the way is known, or somebody has answered at one of the
+    /// addresses.
+    pub fn is_promising(&self) -> bool {
+        let state = self.lock();
+        state.way != Way::Unknown || state.answered.is_some()
+    }
+
+    /// The round trip was measured.
+    pub fn set_rtt(&self, rtt: Duration) {
+        self.lock().look_for = look_for(rtt);
+    }
+
+    /// Connects to the far side's addresses now, for whoever looks for the way
+    /// next: the session's opening needs a round trip meanwhile.
+    pub fn dial_ahead(self: &Arc<Direct>) {
+        let mut state = self.lock();
+        if state.ahead.is_none() {
+            let (sender, found) = channel();
+            let outward = sender.clone();
+            let (this, deadline) = (Arc::clone(self), Instant::now() + state.look_for);
+            if spawn("outward", move || this.find_outward(deadline, &outward)) {
+                state.ahead = Some((sender, found));
+            }
+        }
+    }
+
+    /// Something else may have come for whoever waits for the way.
+    pub fn wake(&self) {
+        // Whoever looks at it now has it looked at when he waits.
+        drop(self.lock());
+        self.changed.notify_all();
     }
 
     /// Opens a stream. Whoever comes while the way is looked for waits for what
-    /// is found.
+    /// is found, tries where somebody has answered, or takes another stream,
+    /// once there is one.
     ///
     /// # Errors
     ///
-    /// Why not.
+    /// [`NotOpened`].
     pub fn open(
         self: &Arc<Direct>,
         transfer: &Weak<Transfer>,
         patience: Duration,
-    ) -> Result<Stream, String> {
-        let looking = self.looking.lock();
-        let looking = looking.unwrap_or_else(PoisonError::into_inner);
-        if self.way() == Way::Unknown {
-            let (found, stream) = self.find(Some(transfer));
-            // A far side that is done answers nobody any more.
-            let done = transfer.upgrade().is_none_or(|transfer| transfer.is_done());
-            if stream.is_some() || !done {
-                // Between two far sides nothing goes through ssh instead. It is
-                // said once: no way is looked for again.
-                let ssh_alone = matches!(found, Way::Closed(_)) && self.start.is_some();
-                if ssh_alone && self.tcp.multipath {
-                    say(SSH_IS_SINGLE);
+        is_another_there: &dyn Fn() -> bool,
+    ) -> Result<Stream, NotOpened> {
+        let mut has_guessed = false;
+        loop {
+            let opened = match self.turn(has_guessed, is_another_there) {
+                Turn::Another => return Err(NotOpened::Another),
+                Turn::Look => return self.look(transfer).map_err(NotOpened::Failed),
+                // Who answers there may be another host.
+                Turn::Guess(address) => match self.dial(address, patience, &|| ()) {
+                    Ok(stream) => return Ok(stream),
+                    Err(_) => {
+                        has_guessed = true;
+                        continue;
+                    }
+                },
+                Turn::Open(Way::Outward(address)) => self.dial(address, patience, &|| ()),
+                Turn::Open(Way::Inward) => self.call(Some(transfer), patience),
+                Turn::Open(Way::Unknown | Way::Closed(_)) => {
+                    return Err(NotOpened::Failed(NO_STREAM.to_owned()));
                 }
-                self.set(found);
-            }
-            return stream.ok_or_else(|| "no direct stream opens".to_owned());
+            };
+            self.note(opened.is_ok());
+            return opened.map_err(NotOpened::Failed);
         }
-        drop(looking);
-        let opened = match self.way() {
-            Way::Outward(address) => self.dial(address, patience),
-            Way::Inward => self.call(Some(transfer), patience),
-            Way::Unknown | Way::Closed(_) => return Err("no direct stream opens".to_owned()),
-        };
-        self.note(opened.is_ok());
-        opened
+    }
+
+    fn turn(&self, has_guessed: bool, is_another_there: &dyn Fn() -> bool) -> Turn {
+        let mut state = self.lock();
+        loop {
+            match (&state.way, state.answered) {
+                (Way::Unknown, _) if !state.looking => {
+                    state.looking = true;
+                    return Turn::Look;
+                }
+                (Way::Unknown, Some(address)) if !has_guessed => return Turn::Guess(address),
+                (Way::Unknown, _) if is_another_there() => return Turn::Another,
+                (Way::Unknown, _) => {}
+                (way, _) => return Turn::Open(way.clone()),
+            }
+            let waited = self.changed.wait(state);
+            state = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Looks for the way, for all who wait.
+    fn look(self: &Arc<Direct>, transfer: &Weak<Transfer>) -> Result<Stream, String> {
+        let _looking = Looking(self);
+        let (found, stream) = self.find(Some(transfer));
+        // A far side that is done answers nobody any more.
+        let done = transfer.upgrade().is_none_or(|transfer| transfer.is_done());
+        if stream.is_some() || !done {
+            // Between two far sides nothing goes through ssh instead. It is
+            // said once: no way is looked for again.
+            let ssh_alone = matches!(found, Way::Closed(_)) && self.start.is_some();
+            if ssh_alone && self.tcp.multipath {
+                say(SSH_IS_SINGLE);
+            }
+            self.lock().way = found;
+        }
+        stream.ok_or_else(|| NO_STREAM.to_owned())
     }
 
     /// A way that was found may close: then another is looked for.
@@ -159,11 +282,17 @@ impl Direct {
             self.failures.store(0, Ordering::Relaxed);
         } else if self.failures.fetch_add(1, Ordering::Relaxed) + 1 >= FAILURES {
             self.failures.store(0, Ordering::Relaxed);
-            self.set(Way::Unknown);
+            self.lock().way = Way::Unknown;
         }
     }
 
-    fn dial(&self, address: SocketAddr, patience: Duration) -> Result<Stream, String> {
+    /// `connected` is called before anything is said.
+    fn dial(
+        &self,
+        address: SocketAddr,
+        patience: Duration,
+        connected: &dyn Fn(),
+    ) -> Result<Stream, String> {
         let multipath = self.tcp.multipath && !self.single.load(Ordering::Relaxed);
         let tcp = TcpOptions {
             multipath,
@@ -171,7 +300,7 @@ impl Direct {
         };
         let stream = self
             .tls
-            .connect(&HostPort::from(address), patience, &tcp)
+            .connect_noting(&HostPort::from(address), patience, &tcp, &|_| connected())
             .map_err(|error| match error {
                 TlsError::Connect(ConnectError::Refused { cause, .. }) => {
                     format!("{address}: {cause}")
@@ -194,7 +323,7 @@ impl Direct {
     /// in it.
     pub fn begin(self: &Arc<Direct>) -> Result<Stream, Vec<(SocketAddr, String)>> {
         let (way, stream) = self.find(None);
-        self.set(way.clone());
+        self.lock().way = way.clone();
         stream.ok_or(match way {
             Way::Closed(reasons) => reasons,
             Way::Unknown | Way::Outward(_) | Way::Inward => Vec::new(),
@@ -222,12 +351,20 @@ impl Direct {
 
     /// Both ways at once, almost; the first that opens is kept.
     fn find(self: &Arc<Direct>, transfer: Option<&Weak<Transfer>>) -> (Way, Option<Stream>) {
-        let (sender, found) = channel();
-        let (outward, inward) = (sender.clone(), sender);
-        let (this, deadline) = (Arc::clone(self), Instant::now() + self.look_for);
-        let out = spawn("outward", move || this.find_outward(deadline, &outward));
+        let (ahead, patience) = {
+            let mut state = self.lock();
+            (state.ahead.take(), state.look_for)
+        };
+        let (inward, found) = ahead.unwrap_or_else(|| {
+            let (sender, found) = channel();
+            let (this, outward) = (Arc::clone(self), sender.clone());
+            let deadline = Instant::now() + patience;
+            // Where there is no thread for it, the other way is left.
+            spawn("outward", move || this.find_outward(deadline, &outward));
+            (sender, found)
+        });
         let mut failures = Vec::new();
-        if out && let Ok(first) = found.recv_timeout(HEAD_START) {
+        if let Ok(first) = found.recv_timeout(HEAD_START) {
             match first {
                 Ok((way, stream)) => return (way, Some(stream)),
                 Err(refused) => failures = refused,
@@ -235,7 +372,7 @@ impl Direct {
         }
         let (this, transfer) = (Arc::clone(self), transfer.cloned());
         spawn("inward", move || {
-            let stream = this.call(transfer.as_ref(), this.look_for);
+            let stream = this.call(transfer.as_ref(), patience);
             let found = stream.map(|stream| (Way::Inward, stream));
             let _ = inward.send(found.map_err(|_| Vec::new()));
         });
@@ -249,11 +386,17 @@ impl Direct {
         (Way::Closed(failures), None)
     }
 
+    /// Those who wait for the way may try this address meanwhile.
+    fn note_answer(&self, address: SocketAddr) {
+        self.lock().answered.get_or_insert(address);
+        self.changed.notify_all();
+    }
+
     fn find_outward(self: &Arc<Direct>, deadline: Instant, found: &Sender<Found>) {
         let this = Arc::clone(self);
         let attempt: Attempt<Stream> = Arc::new(move |address, deadline| {
             let left = deadline.saturating_duration_since(Instant::now());
-            this.dial(address, left)
+            this.dial(address, left, &|| this.note_answer(address))
         });
         let first = first_to_answer(
             &candidates(self.start.as_ref(), &self.greeting),
@@ -263,6 +406,11 @@ impl Direct {
         let first = first.map(|(address, stream)| (Way::Outward(address), stream));
         let _ = found.send(first);
     }
+}
+
+/// How long the first direct stream is looked for.
+fn look_for(rtt: Duration) -> Duration {
+    LOOK_FOR + ROUND_TRIPS * rtt
 }
 
 /// Where the far side may be: where ssh finds it, then what it says itself.
@@ -284,21 +432,8 @@ pub fn candidates(start: Option<&Start>, greeting: &Greeting) -> Vec<SocketAddr>
 
 /// Where ssh finds a host.
 pub fn addresses_of(start: &Start, port: u16) -> Vec<SocketAddr> {
-    let resolved = host_name(start).map(|host| (host, port).to_socket_addrs());
+    let resolved = start.host_name().map(|host| (host, port).to_socket_addrs());
     resolved.into_iter().flatten().flatten().collect()
-}
-
-/// The host as ssh's configuration has it.
-fn host_name(start: &Start) -> Option<String> {
-    let (program, rest) = start.words.split_first()?;
-    let output = Command::new(program)
-        .args(rest)
-        .args(["-G", "--", &start.destination])
-        .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .output()
-        .ok()?;
-    host_name_in(&String::from_utf8_lossy(&output.stdout)).map(str::to_owned)
 }
 
 type Found = Result<(Way, Stream), Vec<(SocketAddr, String)>>;
@@ -307,23 +442,4 @@ type Found = Result<(Way, Stream), Vec<(SocketAddr, String)>>;
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> bool {
     let thread = std::thread::Builder::new().name(name.into());
     thread.spawn(run).is_ok()
-}
-
-/// What `ssh -G` says.
-fn host_name_in(configuration: &str) -> Option<&str> {
-    let mut lines = configuration.lines();
-    let name = lines.find_map(|line| line.strip_prefix("hostname "))?;
-    Some(name.trim()).filter(|name| !name.is_empty())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_host_is_where_ssh_finds_it() {
-        let text = "user alice\nhostname dtn7.example.org\nport 22\n";
-        assert_eq!(host_name_in(text), Some("dtn7.example.org"));
-        assert_eq!(host_name_in("user alice\n"), None);
-    }
 }

@@ -7,6 +7,7 @@ use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
+use longhaul_engine::net::Stream;
 use longhaul_engine::net::candidates::interface_addresses;
 use longhaul_engine::net::clear;
 use longhaul_engine::net::identity::{Fingerprint, Identity};
@@ -14,7 +15,7 @@ use longhaul_engine::net::tcp::{HostPort, TcpOptions};
 use longhaul_engine::net::tls::{TlsClient, TlsError, TlsOptions};
 use longhaul_engine::net::trust::ServerTrust;
 use longhaul_engine::session::opening::{self, OpenError};
-use longhaul_engine::session::{DialError, Dialer, Joined, Transfer, TransferSettings};
+use longhaul_engine::session::{DialError, Dialer, Ending, Joined, Transfer, TransferSettings};
 use longhaul_model::control::start::block_bytes;
 use longhaul_proto::calls::Call;
 use longhaul_proto::handshake::{Join, PROTOCOL_VERSION, Request};
@@ -25,7 +26,7 @@ use longhaul_proto::session::StreamId;
 use super::PROTECTION;
 use super::callbacks::Callbacks;
 use super::command::{FarSide, RELEASE, Start, ssh_words, start_of};
-use super::direct::{self, Direct, Way, candidates};
+use super::direct::{self, Direct, NotOpened, Way, candidates};
 use super::further::Further;
 use super::greeting::{CLIENT, Greeting, Line, MAXIMUM_ADDRESSES, REMOTE};
 use super::install;
@@ -157,7 +158,11 @@ impl Far {
 
     /// Starts the far side.
     pub fn connect(&self, fixed_block_bytes: Option<u32>) -> Result<Connected, Stop> {
+        self.start.ask_host_name();
         let channel = self.log_in()?;
+        if let Some(beside) = self.begin_beside() {
+            beside.direct.dial_ahead();
+        }
         Ok(Connected {
             stream: clear::over_local(channel, PROTECTION),
             rtt: LEAST_RTT,
@@ -193,11 +198,7 @@ impl Far {
     pub fn in_role(destination: &str, ssh: &SshArguments, side: FarSide) -> Result<Far, Stop> {
         let identity = Identity::ephemeral().map_err(|error| Stop::because(Exit::Local, error))?;
         Ok(Far {
-            start: Start {
-                words: ssh_words(ssh)?,
-                destination: destination.to_owned(),
-                side,
-            },
+            start: Start::new(ssh_words(ssh)?, destination.to_owned(), side),
             identity,
             streams: None,
             install: ssh.install_remote,
@@ -381,13 +382,14 @@ impl Far {
     /// Opens further streams: direct ones where any way opens, else over
     /// further ssh processes.
     pub fn dialer(self: &Arc<Far>, opened: &Opened, transfer: &Arc<Transfer>) -> Dialer {
-        let Some(beside) = self.begin_beside(opened.rtt) else {
+        let Some(beside) = self.beside.get() else {
             return Arc::new(|_, _, _| {
                 let text = "the far side's key cannot be read: both ends need the same release";
                 Err(DialError::Refused(text.to_owned()))
             });
         };
         let (direct, further) = (Arc::clone(&beside.direct), Arc::clone(&beside.further));
+        direct.set_rtt(opened.rtt);
         let usual = match opened.rtt >= LONG_PATH {
             true => MANY_CONNECTIONS,
             false => FEW_CONNECTIONS,
@@ -398,31 +400,7 @@ impl Far {
         let transfer = Arc::downgrade(transfer);
         prepare_further(beside, &transfer, opened.rtt, most as usize);
         Arc::new(move |id: StreamId, received, patience| {
-            let stream = match direct.open(&transfer, patience) {
-                Ok(stream) => {
-                    further.abandon();
-                    stream
-                }
-                Err(error) => {
-                    let Some(transfer) = transfer.upgrade() else {
-                        return Err(DialError::Network(error));
-                    };
-                    match direct.way() {
-                        Way::Closed(_) => {
-                            transfer.set_flows(Flows {
-                                streams: Some(most),
-                                ..Flows::default()
-                            });
-                            transfer.use_spare();
-                            further.open(most as usize)?
-                        }
-                        // Nothing is left: whether the far side lives, ssh
-                        // finds out.
-                        _ if !transfer.has_message_stream() => further.reach()?,
-                        _ => return Err(DialError::Network(error)),
-                    }
-                }
-            };
+            let stream = open_beside(&direct, &further, &transfer, most, patience)?;
             let join = Join {
                 session: welcome.session,
                 secret: welcome.secret,
@@ -433,7 +411,8 @@ impl Far {
         })
     }
 
-    fn begin_beside(&self, rtt: Duration) -> Option<&Beside> {
+    /// Knows whom it speaks to; none where the far side's key cannot be read.
+    fn begin_beside(&self) -> Option<&Beside> {
         let greeting = self.greeting.get()?.clone();
         let key: Fingerprint = greeting.key.parse().ok()?;
         let identity = Some(self.identity.clone());
@@ -449,7 +428,7 @@ impl Far {
             Some(self.start.clone()),
             greeting,
             callbacks,
-            rtt,
+            ASSUMED_RTT,
         );
         let beside = Beside {
             direct: Arc::new(direct),
@@ -494,6 +473,19 @@ impl Far {
         self.greeting.get().is_some_and(|greeting| greeting.mortal)
     }
 
+    /// Waits for a transfer's end, for a process that ends next. Where direct
+    /// streams carried it, ssh ends by itself; whatever else ssh processes carry
+    /// they bring to the end first.
+    pub fn wait(&self, transfer: &Transfer) -> Ending {
+        let ending = transfer.wait_to_exit();
+        let way = self.beside.get().map(|beside| beside.direct.way());
+        if matches!(way, Some(Way::Outward(_) | Way::Inward)) {
+            let process = &mut *self.process.lock().unwrap_or_else(PoisonError::into_inner);
+            process.take().map(SshProcess::leave);
+        }
+        ending
+    }
+
     /// How the data went.
     pub fn route(&self) -> Option<Route> {
         let beside = self.beside.get()?;
@@ -508,8 +500,54 @@ impl Far {
     }
 }
 
-/// Where no direct stream has opened soon, further ssh processes log in while
-/// the way is still looked for.
+/// A direct stream, or one over a further ssh process of at most so many, where
+/// the way is closed or those have logged in before it was found.
+fn open_beside(
+    direct: &Arc<Direct>,
+    further: &Arc<Further>,
+    transfer: &Weak<Transfer>,
+    most: u32,
+    patience: Duration,
+) -> Result<Stream, DialError> {
+    let goes_through_ssh = |transfer: &Transfer| {
+        transfer.set_flows(Flows {
+            streams: Some(most),
+            ..Flows::default()
+        });
+        transfer.use_spare();
+    };
+    loop {
+        let error = match direct.open(transfer, patience, &|| further.is_ready()) {
+            Ok(stream) => {
+                further.abandon();
+                return Ok(stream);
+            }
+            Err(error) => error,
+        };
+        let Some(transfer) = transfer.upgrade() else {
+            return Err(DialError::Network(error.to_string()));
+        };
+        match (direct.way(), error) {
+            (Way::Closed(_), _) => {
+                goes_through_ssh(&transfer);
+                return further.open(most as usize);
+            }
+            (_, NotOpened::Another) => {
+                // Another one may have taken it.
+                if let Some(stream) = further.take_ready() {
+                    goes_through_ssh(&transfer);
+                    return Ok(stream);
+                }
+            }
+            // Nothing is left: whether the far side lives, ssh finds out.
+            _ if !transfer.has_message_stream() => return further.reach(),
+            (_, error) => return Err(DialError::Network(error.to_string())),
+        }
+    }
+}
+
+/// Where nobody has answered at once, or no direct stream has opened soon,
+/// further ssh processes log in while the way is still looked for.
 fn prepare_further(beside: &Beside, transfer: &Weak<Transfer>, rtt: Duration, most: usize) {
     let (direct, further) = (Arc::clone(&beside.direct), Arc::clone(&beside.further));
     let transfer = Weak::clone(transfer);
@@ -517,12 +555,22 @@ fn prepare_further(beside: &Beside, transfer: &Weak<Transfer>, rtt: Duration, mo
     let _ = std::thread::Builder::new()
         .name("prepare".to_owned())
         .spawn(move || {
-            let soon = direct::USUALLY_OPENS_WITHIN + USUAL_ROUND_TRIPS * rtt;
-            let over = transfer
-                .upgrade()
-                .is_none_or(|transfer| transfer.wait_for(soon));
-            if !over && direct.way() == Way::Unknown {
-                further.prepare(most);
+            let is_over = |span| {
+                let transfer = transfer.upgrade();
+                transfer.is_none_or(|transfer| transfer.wait_for(span))
+            };
+            let (answer, soon) = (direct::USUALLY_ANSWERS_WITHIN, direct::USUALLY_OPENS_WITHIN);
+            // Addresses have been tried since the greeting, a round trip ago.
+            if is_over(answer + rtt) {
+                return;
+            }
+            let answered = direct.is_promising();
+            if answered && is_over(soon - answer + (USUAL_ROUND_TRIPS - 1) * rtt) {
+                return;
+            }
+            if direct.way() == Way::Unknown {
+                let is_ready: Arc<dyn Fn() + Send + Sync> = Arc::new(move || direct.wake());
+                further.prepare(most, &is_ready);
             }
         });
 }

@@ -81,22 +81,27 @@ impl Further {
         (state.most, state.refused.clone())
     }
 
-    /// Logs in so many times in the background, of at most so many in all, so
-    /// that [`Further::open`] finds some at once: a login takes a dozen round
-    /// trips, as long as direct ways are looked for.
-    pub fn prepare(self: &Arc<Further>, most: usize) {
+    /// Logs in in the background until there are so many, or a better way is
+    /// known: a login takes a dozen round trips, as long as direct ways are looked
+    /// for. `is_ready` is called for each.
+    pub fn prepare(self: &Arc<Further>, most: usize, is_ready: &Arc<dyn Fn() + Send + Sync>) {
         for _ in 0..LOGINS_AT_ONCE.min(most) {
-            let further = Arc::clone(self);
+            let (further, is_ready) = (Arc::clone(self), Arc::clone(is_ready));
             // Without it the login is made when it is needed.
             let _ = std::thread::Builder::new()
                 .name("log in".to_owned())
-                .spawn(move || further.make_ready(most));
+                .spawn(move || {
+                    while further.make_ready(most) {
+                        is_ready();
+                    }
+                });
         }
     }
 
-    fn make_ready(&self, most: usize) {
+    /// Whether there is one more.
+    fn make_ready(&self, most: usize) -> bool {
         if self.lock().abandoned || self.enter(most, false).is_err() {
-            return;
+            return false;
         }
         let opened = self.log_in();
         let unwanted = {
@@ -104,13 +109,27 @@ impl Further {
             match opened {
                 Ok(opened) if !state.abandoned => {
                     state.ready.push(opened);
-                    None
+                    return true;
                 }
-                other => Some(other),
+                other => other,
             }
         };
         // Ending a process takes a moment.
         drop(unwanted);
+        false
+    }
+
+    /// Whether one is logged in that carries nothing yet.
+    pub fn is_ready(&self) -> bool {
+        !self.lock().ready.is_empty()
+    }
+
+    /// One that is logged in already.
+    pub fn take_ready(&self) -> Option<Stream> {
+        let mut state = self.lock();
+        state.ready.retain(|(_, process)| !process.has_ended());
+        let ready = state.ready.pop()?;
+        Some(state.run(ready))
     }
 
     /// A better way is known: nothing is kept ready.
@@ -179,10 +198,12 @@ impl Further {
             if let Some(text) = &state.refused {
                 return Err(DialError::Refused(text.clone()));
             }
-            if state.running.len() + state.ready.len() + state.logging_in >= most {
+            let is_full = state.running.len() + state.ready.len() + state.logging_in >= most;
+            // One that logs in may be nobody's yet.
+            if is_full && !(takes_ready && state.logging_in > 0) {
                 return Err(DialError::Network("there are as many as help".to_owned()));
             }
-            if state.logging_in < LOGINS_AT_ONCE {
+            if !is_full && state.logging_in < LOGINS_AT_ONCE {
                 state.logging_in += 1;
                 return Ok(None);
             }

@@ -44,6 +44,8 @@ pub struct SshProcess {
     said: Arc<Mutex<Vec<u8>>>,
     /// Its other end goes when nothing more can be said.
     listener: Option<Receiver<()>>,
+    /// Nobody waits for its end.
+    left: bool,
 }
 
 /// Why no greeting came.
@@ -93,6 +95,7 @@ impl SshProcess {
                 child,
                 said,
                 listener,
+                left: false,
             },
             near,
         ))
@@ -102,6 +105,12 @@ impl SshProcess {
     pub fn said(&self) -> String {
         let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         String::from_utf8_lossy(&said).into_owned()
+    }
+
+    /// Leaves it to itself: nothing goes through it any more, and it ends with
+    /// the far side and its channel, a round trip later.
+    pub fn leave(mut self) {
+        self.left = true;
     }
 
     /// Waits for its end for a moment, then ends it.
@@ -136,7 +145,9 @@ impl SshProcess {
 
 impl Drop for SshProcess {
     fn drop(&mut self) {
-        self.end();
+        if !self.left {
+            self.end();
+        }
     }
 }
 
