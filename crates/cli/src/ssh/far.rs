@@ -480,8 +480,10 @@ impl Far {
         let ending = transfer.wait_to_exit();
         let way = self.beside.get().map(|beside| beside.direct.way());
         if matches!(way, Some(Way::Outward(_) | Way::Inward)) {
-            let process = &mut *self.process.lock().unwrap_or_else(PoisonError::into_inner);
-            process.take().map(SshProcess::leave);
+            let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(process) = process.take() {
+                process.leave();
+            }
         }
         ending
     }
