@@ -355,6 +355,11 @@ impl Direct {
             let mut state = self.lock();
             (state.ahead.take(), state.look_for)
         };
+        // Those that were begun ahead had a round trip already.
+        let head_start = match ahead {
+            Some(_) => USUALLY_ANSWERS_WITHIN,
+            None => HEAD_START,
+        };
         let (inward, found) = ahead.unwrap_or_else(|| {
             let (sender, found) = channel();
             let (this, outward) = (Arc::clone(self), sender.clone());
@@ -364,7 +369,7 @@ impl Direct {
             (sender, found)
         });
         let mut failures = Vec::new();
-        if let Ok(first) = found.recv_timeout(HEAD_START) {
+        if let Ok(first) = found.recv_timeout(head_start) {
             match first {
                 Ok((way, stream)) => return (way, Some(stream)),
                 Err(refused) => failures = refused,
