@@ -91,26 +91,36 @@ impl Daemon {
             _ => None,
         };
         let credential = credential(remote, arguments, identity.is_some())?;
-        let buffer = buffer_by_hand(arguments.buffer);
         let tls = TlsClient::new(trust(arguments)?, identity, TlsOptions::default());
-        let tcp = TcpOptions {
-            user_timeout: arguments.timeout,
-            send_buffer: buffer,
-            receive_buffer: buffer,
-            multipath: arguments.mptcp,
-            ..TcpOptions::default()
-        };
-        let (host, timeout) = (remote.host.clone(), arguments.timeout);
         Ok(Daemon {
-            host,
+            bind: arguments.bind.clone(),
+            ..Daemon::of(remote, arguments, tls, credential)
+        })
+    }
+
+    fn of(
+        remote: &Remote,
+        arguments: &ConnectionArguments,
+        tls: TlsClient,
+        credential: Option<Credential>,
+    ) -> Daemon {
+        let buffer = buffer_by_hand(arguments.buffer);
+        Daemon {
+            host: remote.host.clone(),
             address: None,
             tls,
             credential,
-            timeout,
-            tcp,
-            bind: arguments.bind.clone(),
+            timeout: arguments.timeout,
+            tcp: TcpOptions {
+                user_timeout: arguments.timeout,
+                send_buffer: buffer,
+                receive_buffer: buffer,
+                multipath: arguments.mptcp,
+                ..TcpOptions::default()
+            },
+            bind: Vec::new(),
             between: None,
-        })
+        }
     }
 
     /// One that was told this end's key, and whose own is known.
@@ -143,26 +153,12 @@ impl Daemon {
         let key = key.parse();
         let key = key.map_err(|error| Stop::because(Exit::Connection, error))?;
         let trust = ServerTrust::Fingerprint(key);
-        let buffer = buffer_by_hand(arguments.buffer);
-        Ok(Daemon {
-            host: remote.host.clone(),
-            address: None,
-            tls: TlsClient::new(trust, Some(identity), TlsOptions::default()),
-            credential: Some(Credential {
-                principal: remote.principal.clone().unwrap_or_default(),
-                token: None,
-            }),
-            timeout: arguments.timeout,
-            tcp: TcpOptions {
-                user_timeout: arguments.timeout,
-                send_buffer: buffer,
-                receive_buffer: buffer,
-                multipath: arguments.mptcp,
-                ..TcpOptions::default()
-            },
-            bind: Vec::new(),
-            between: None,
-        })
+        let tls = TlsClient::new(trust, Some(identity), TlsOptions::default());
+        let credential = Credential {
+            principal: remote.principal.clone().unwrap_or_default(),
+            token: None,
+        };
+        Ok(Daemon::of(remote, arguments, tls, Some(credential)))
     }
 
     /// Connects: who the daemon is, and how far away, is known before anything
