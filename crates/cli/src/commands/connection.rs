@@ -138,6 +138,7 @@ impl Daemon {
                 own: introduction.name,
                 other: place.unwrap_or_default(),
                 sends: false,
+                sealed: false,
             }),
             ..known
         })
@@ -334,7 +335,9 @@ impl Daemon {
         // It may try to connect somewhere before it answers.
         let patience = match errand.what {
             Task::Reach(_) => self.timeout.max(REACHES_WITHIN),
-            Task::Drive | Task::Attach(_) | Task::Jobs => self.timeout,
+            Task::Drive | Task::DriveThrough | Task::Attach(_) | Task::Channel(_) | Task::Jobs => {
+                self.timeout
+            }
         };
         let asked = opening::errand(&mut stream, errand, patience);
         Ok(asked.map(|()| stream))
@@ -418,9 +421,13 @@ impl Daemon {
     /// Connects and says nothing: what the kernel knows of the path after the
     /// first round trip.
     pub fn ping(&self) -> Result<TcpInfo, Stop> {
-        let socket = tcp::connect(&self.target(), self.timeout, &self.tcp_of(0))
-            .map_err(|error| Stop::because(Exit::Connection, error))?;
-        TcpInfo::of(&socket).map_err(|error| Stop::because(Exit::Local, error))
+        TcpInfo::of(&self.dial()?).map_err(|error| Stop::because(Exit::Local, error))
+    }
+
+    /// Connects and says nothing: what is said is another's.
+    pub fn dial(&self) -> Result<TcpStream, Stop> {
+        let socket = tcp::connect(&self.target(), self.timeout, &self.tcp_of(0));
+        socket.map_err(|error| Stop::because(Exit::Connection, error))
     }
 
     fn tcp_of(&self, stream: u32) -> TcpOptions {
