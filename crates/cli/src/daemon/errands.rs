@@ -1,7 +1,8 @@
 //! What a principal has the daemon do beside any session: copies with another
 //! daemon, as jobs. Each is a process of its own, `longhaul remote`, that says and
 //! hears over the principal's stream what it would over SSH. His jobs are kept in
-//! a directory of his own, so that he finds no other's.
+//! a directory of his own, so that he finds no other's; so are the sockets of those
+//! that connect to nobody, to which further streams of his are carried.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
