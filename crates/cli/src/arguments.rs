@@ -188,6 +188,7 @@ const CP_EXAMPLES: &str = "Examples:
   longhaul cp -r data user@host:archive                      over SSH: makes archive/data there
   longhaul cp -r user@host:/scratch/run7 .                   fetches over SSH
   longhaul cp -r dtn7:run7 dtn9:/scratch                     directly between two other hosts
+  longhaul cp -r --through-local longhaul://a/x longhaul://b the same through this host
   longhaul cp -r data longhaul://dtn.example.org/archive     makes archive/data
   longhaul cp -r data/ longhaul://dtn.example.org/archive    fills archive
   longhaul cp longhaul://dtn.example.org/archive/big.h5 .    fetches one file

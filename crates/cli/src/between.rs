@@ -6,7 +6,9 @@
 //! - [`steer`]: starts a job and brings both hosts together, from here
 //! - [`watch`]: shows here what a job says, to its end
 //! - [`through`]: carries channels through this host, where that is asked for
+//! - [`supply`]: the same where both hosts are daemons
 //! - [`daemons`]: the same between two daemons, of which one runs the job
+//! - [`channels`]: where channels come to a job at a daemon
 //! - [`dialing`]: which hosts a daemon connects to
 //! - [`confined`]: what a job may that a daemon runs for a principal
 //! - [`vouch`]: has a daemon let in the host that runs a job
@@ -17,6 +19,7 @@
 //! - [`job`]: what is kept of a job, and who follows it
 //! - [`follower`]: tells one who follows
 
+pub mod channels;
 pub mod confined;
 pub mod daemons;
 pub mod dialing;
@@ -27,6 +30,7 @@ pub mod met;
 pub mod speech;
 pub mod started;
 pub mod steer;
+pub mod supply;
 pub mod through;
 pub mod vouch;
 pub mod watch;

@@ -86,6 +86,8 @@ pub struct Daemon {
     vouched: Vouched,
     /// Processes that run for principals.
     errands: Arc<errands::Places>,
+    /// Channels to their jobs.
+    channels: Arc<errands::Places>,
     /// What these need; none at the far side of SSH.
     jobs: Option<Jobs>,
     stopping: AtomicBool,
@@ -119,6 +121,7 @@ fn serve(arguments: ServeArguments) -> Result<Exit, Stop> {
         listings: AtomicUsize::new(0),
         vouched: Vouched::default(),
         errands: Arc::default(),
+        channels: Arc::default(),
         jobs: Some(Jobs {
             directory: setup.state.join("jobs"),
             dialing: Dialing::new(arguments.allow_dial.as_deref()),
@@ -180,6 +183,7 @@ impl Daemon {
             listings: AtomicUsize::new(0),
             vouched: Vouched::default(),
             errands: Arc::default(),
+            channels: Arc::default(),
             jobs: None,
             stopping: AtomicBool::new(false),
             client: Some(client),

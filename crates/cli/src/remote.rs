@@ -194,10 +194,16 @@ pub fn introduce(
     await_introduction(unbuffered_input().map_err(local)?)
 }
 
-/// The same where nobody connects to this end: its key says it all.
-pub fn introduce_by_key(identity: &Identity, input: impl Read) -> Result<Greeting, Stop> {
+/// The same where nobody connects to this end: its key says it all, and where
+/// channels come to it.
+pub fn introduce_by_key(
+    identity: &Identity,
+    channel: Option<String>,
+    input: impl Read,
+) -> Result<Greeting, Stop> {
     say_greeting(&Greeting {
         key: identity.fingerprint().to_string(),
+        channel,
         ..own_greeting()
     })?;
     await_introduction(input)

@@ -173,6 +173,11 @@ fn save_speeches() {
         host: "a".into(),
         manifest: Some("data.b3".into()),
     };
+    let sealed = Begin {
+        reach: Reach::Sealed,
+        manifest: None,
+        ..begin.clone()
+    };
     let follow = Follow {
         output: 1,
         errors: 2,
@@ -181,6 +186,7 @@ fn save_speeches() {
     };
     for (name, order) in [
         ("begin", Order::Begin(begin)),
+        ("begin_sealed", Order::Begin(sealed)),
         ("follow", Order::Follow(follow)),
         ("cancel", Order::Cancel),
         ("limit", Order::Limit(50_000_000)),

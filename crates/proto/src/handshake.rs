@@ -142,7 +142,7 @@ pub enum Purpose {
 /// The longest name of a host, in bytes: as DNS has it.
 const MAXIMUM_HOST_BYTES: usize = 253;
 
-/// The longest name of a job, in bytes.
+/// The longest name of a job, or of where channels to one come, in bytes.
 const MAXIMUM_JOB_BYTES: usize = 64;
 
 /// Asks for something beside any session.
@@ -173,6 +173,14 @@ pub enum Task {
     /// Find out whether another daemon can be connected to from there.
     #[n(3)]
     Reach(#[n(0)] Target),
+    /// Run a job with another daemon, to which whoever asks carries channels;
+    /// nobody is connected to.
+    #[n(4)]
+    DriveThrough,
+    /// Be a channel of the principal's job that takes them under this name, to
+    /// the job's other end.
+    #[n(5)]
+    Channel(#[n(0)] String),
 }
 
 /// Another daemon.
@@ -194,8 +202,8 @@ impl Errand {
     /// Whether every length is within its range.
     pub fn is_valid(&self) -> bool {
         match &self.what {
-            Task::Drive | Task::Jobs => true,
-            Task::Attach(name) => {
+            Task::Drive | Task::DriveThrough | Task::Jobs => true,
+            Task::Attach(name) | Task::Channel(name) => {
                 (1..=MAXIMUM_JOB_BYTES).contains(&name.len())
                     && name.bytes().all(|byte| byte.is_ascii_alphanumeric())
             }
@@ -622,6 +630,22 @@ mod tests {
             bytes.extend(minicbor::to_vec(vec![("new", 1.5)]).unwrap());
         }
         assert_eq!(minicbor::decode::<Welcome>(&bytes).unwrap(), welcome);
+    }
+
+    #[test]
+    fn names_in_errands_are_names_alone() {
+        let valid = |what| {
+            let credential = None;
+            Errand { credential, what }.is_valid()
+        };
+        let tasks = |name: &str| [Task::Attach(name.into()), Task::Channel(name.into())];
+        for name in ["0a1b2c3d", &"f".repeat(64)] {
+            assert!(tasks(name).into_iter().all(valid), "{name}");
+        }
+        for name in ["", "..", "../x", "a/b", "a\0", "é", &"f".repeat(65)] {
+            assert!(!tasks(name).into_iter().any(valid), "{name}");
+        }
+        assert!(valid(Task::DriveThrough));
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub struct BetweenArguments {
     #[arg(long)]
     pub detach: bool,
     /// Of a copy between two remote hosts: carry the data through this host, where no direct
-    /// connection opens between them; SSH has to lead to one of the two.
+    /// connection opens between them, or no daemon of the two may connect to the other.
     #[arg(long, conflicts_with = "detach")]
     pub through_local: bool,
 }

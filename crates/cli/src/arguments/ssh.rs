@@ -52,6 +52,9 @@ pub struct RemoteArguments {
     /// Hosts that the daemon connects to.
     #[arg(long)]
     pub dial: Option<String>,
+    /// Where channels come to the job of a daemon that connects to nobody for it.
+    #[arg(long)]
+    pub channels: Option<std::path::PathBuf>,
     /// Ports to listen on.
     #[arg(long, default_value = "0-0")]
     pub ports: Ports,

@@ -69,7 +69,8 @@ impl Confined {
         say(&one_line(&text, MAXIMUM_LOGGED_BYTES));
     }
 
-    /// Where the other end of the job is, which may be connected to.
+    /// Where the other end of the job is, which may be connected to; none where
+    /// channels are carried to it and nobody is connected to.
     ///
     /// # Errors
     ///
@@ -78,7 +79,7 @@ impl Confined {
         &self,
         paths: &[std::ffi::OsString],
         reach: Reach,
-    ) -> Result<SocketAddr, Stop> {
+    ) -> Result<Option<SocketAddr>, Stop> {
         let parse = |path| Endpoint::parse(path).map_err(|error| Stop::because(Exit::Usage, error));
         let endpoints = paths.iter().map(|path| parse(path));
         let endpoints = endpoints.collect::<Result<Vec<Endpoint>, Stop>>()?;
@@ -94,8 +95,12 @@ impl Confined {
             (Some(_), Endpoint::Daemon(other)) if sources.iter().all(here) => other,
             _ => return Err(refused("a daemon copies to or from one other daemon")),
         };
-        if reach != Reach::Daemon {
-            return Err(refused("a daemon connects to daemons alone"));
+        match reach {
+            Reach::Daemon => {}
+            Reach::Sealed => return Ok(None),
+            Reach::Direct | Reach::Through => {
+                return Err(refused("a daemon connects to daemons alone"));
+            }
         }
         let connected = self.dialing.connect(&other.host, CONNECT_WITHIN);
         let connected = connected.map_err(|closed| match closed {
@@ -105,7 +110,7 @@ impl Confined {
                 Stop::new(Exit::Connection, dialing::apart(&other.host))
             }
         })?;
-        let address = connected.peer_addr();
+        let address = connected.peer_addr().map(Some);
         address.map_err(|error| Stop::because(Exit::Connection, error))
     }
 
@@ -324,8 +329,8 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let other = format!("longhaul://{address}/x");
-        assert_eq!(end(&["/a", &other], Reach::Daemon), Ok(address));
-        assert_eq!(end(&[&other, "/a"], Reach::Daemon), Ok(address));
+        assert_eq!(end(&["/a", &other], Reach::Daemon), Ok(Some(address)));
+        assert_eq!(end(&[&other, "/a"], Reach::Daemon), Ok(Some(address)));
         for paths in [
             &["/a", "/b"][..],
             &["/a", "host:b"],
@@ -334,12 +339,16 @@ mod tests {
             &[&other, "-"],
             &[&other, &other],
         ] {
-            assert_eq!(end(paths, Reach::Daemon), Err(Exit::Usage), "{paths:?}");
+            for reach in [Reach::Daemon, Reach::Sealed] {
+                assert_eq!(end(paths, reach), Err(Exit::Usage), "{paths:?}");
+            }
         }
         for reach in [Reach::Direct, Reach::Through] {
             assert_eq!(end(&["/a", &other], reach), Err(Exit::Usage));
         }
         let elsewhere = ["/a", "longhaul://192.0.2.1/x"];
         assert_eq!(end(&elsewhere, Reach::Daemon), Err(Exit::Authentication));
+        // Nobody is connected to.
+        assert_eq!(end(&elsewhere, Reach::Sealed), Ok(None));
     }
 }

@@ -1,9 +1,11 @@
 //! A copy between two daemons: one of them runs it as a job and connects to the
 //! other, whichever may and can: the source's is asked first, and where it cannot
 //! the destination's, each by whoever has a right there; his tokens go to their
-//! own daemon alone.
+//! own daemon alone. Where he wants what is copied to go through this host, the
+//! source's runs it and none of them connects to the other.
 
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -16,6 +18,7 @@ use longhaul_proto::handshake::{PROTOCOL_VERSION, Refusal, Target, Task};
 
 use super::speech::Reach;
 use super::steer::{Shown, begin_job, begin_of, ended};
+use super::supply::{Ends, Supply};
 use super::through::carried;
 use super::vouch::vouch;
 use super::watch::Left;
@@ -134,12 +137,6 @@ fn place_of(remote: &Remote) -> String {
 /// Where it could not be begun, or was lost sight of.
 pub fn run(asked: &Asked<'_>, sides: &Sides, ends: [&Remote; 2]) -> Result<Exit, Stop> {
     let usage = |text: &str| Err(Stop::new(Exit::Usage, text));
-    if asked.between.through_local {
-        return usage(
-            "--through-local needs SSH to one of the two hosts: leave it out, and have either \
-             daemon started with --allow-dial",
-        );
-    }
     if asked.connection.data_security != DataSecurity::Tls {
         return usage("between two daemons data are encrypted: leave --data-security clear out");
     }
@@ -154,6 +151,9 @@ pub fn run(asked: &Asked<'_>, sides: &Sides, ends: [&Remote; 2]) -> Result<Exit,
     shown.say(&["asking ", &place_of(ends[0]), " and ", &place_of(ends[1])]);
     let source = Side::new(ends[0], asked.connection)?;
     let destination = Side::new(ends[1], asked.connection)?;
+    if asked.between.through_local {
+        return through(asked, sides, source, destination);
+    }
     // The source's runs it where it can: it knows its files without a round trip.
     let (runs, other, at_source) = match source.reaches(&destination)? {
         Ok(()) => (&source, &destination, true),
@@ -168,12 +168,41 @@ pub fn run(asked: &Asked<'_>, sides: &Sides, ends: [&Remote; 2]) -> Result<Exit,
         Reach::Daemon,
         &runs.name,
     );
-    let (channel, greeting) = drive(runs)?;
-    let introduced = vouch(other.remote, &greeting, asked.connection)?;
-    let line = introduced.line(CLIENT);
-    let told = (&channel).write_all(line.as_bytes());
-    told.map_err(|_| ended(&runs.name))?;
-    begin_job(&channel, &runs.name, asked, &begin).map(Left::exit)
+    let job = Process::start(runs, Task::Drive)?;
+    job.introduce(runs, other.remote, asked)?;
+    begin_job(&job.channel, &runs.name, asked, &begin).map(Left::exit)
+}
+
+/// The same with channels that go through this host. The source's runs it: it
+/// knows its files without a round trip.
+fn through(
+    asked: &Asked<'_>,
+    sides: &Sides,
+    source: Side<'_>,
+    destination: Side<'_>,
+) -> Result<Exit, Stop> {
+    let begin = begin_of(
+        asked,
+        (asked.words)(sides.paths(true))?,
+        Reach::Sealed,
+        &source.name,
+    );
+    let job = Process::start(&source, Task::DriveThrough)?;
+    job.introduce(&source, destination.remote, asked)?;
+    // Channels come to the host that the job is at, whatever else has its name.
+    let (Some(name), Some(address)) = (job.greeting.channel, job.address) else {
+        let text = format!("{}: the job there takes no channels", source.name);
+        return Err(Stop::new(Exit::Connection, text));
+    };
+    let supply = Supply::begin(Ends {
+        runs: source.daemon.at(Some(source.key), address, None),
+        host: source.name.clone(),
+        name,
+        other: destination.daemon,
+    })?;
+    let left = begin_job(&job.channel, &source.name, asked, &begin);
+    drop(supply);
+    left.map(Left::exit)
 }
 
 /// Neither connects to the other.
@@ -186,7 +215,11 @@ fn apart(source: &Side<'_>, forth: &Refused, destination: &Side<'_>, back: &Refu
         (&source.name, forth.text()),
         (&destination.name, back.text()),
     );
-    Stop::new(exit, format!("neither daemon connects to the other: {why}"))
+    let text = format!(
+        "neither daemon connects to the other: {why}; or have the data carried through this host \
+         with --through-local"
+    );
+    Stop::new(exit, text)
 }
 
 /// What two say, who may say the same.
@@ -198,11 +231,56 @@ fn told_of_both(one: (&str, &str), other: (&str, &str)) -> String {
     }
 }
 
-/// A process for the job there, and what it says of itself.
-fn drive(side: &Side<'_>) -> Result<(UnixStream, Greeting), Stop> {
-    let channel = channel(&side.daemon, &side.name, Task::Drive)?;
-    let greeting = greeting_of(&channel, &side.name)?;
-    Ok((channel, greeting))
+/// A process for a job at a daemon.
+struct Process {
+    channel: UnixStream,
+    /// What it says of itself.
+    greeting: Greeting,
+    /// Where the daemon is.
+    address: Option<SocketAddr>,
+}
+
+impl Process {
+    fn start(side: &Side<'_>, what: Task) -> Result<Process, Stop> {
+        let stream = side.daemon.errand(what.clone())?;
+        let stream = stream.map_err(|error| match (&error, what) {
+            (OpenError::Io(error), Task::DriveThrough) if is_end(error) => unknown(&side.name),
+            _ => open_stop(&side.name, &error),
+        })?;
+        let address = stream.handle.peer_address();
+        let channel = carried(stream)?;
+        Ok(Process {
+            greeting: greeting_of(&channel, &side.name)?,
+            channel,
+            address,
+        })
+    }
+
+    /// Has the other daemon let it in, and tells it of that one.
+    fn introduce(&self, runs: &Side<'_>, other: &Remote, asked: &Asked<'_>) -> Result<(), Stop> {
+        let introduced = vouch(other, &self.greeting, asked.connection)?;
+        let told = (&self.channel).write_all(introduced.line(CLIENT).as_bytes());
+        told.map_err(|_| ended(&runs.name))
+    }
+}
+
+/// Whether the other end was there, and hung up.
+fn is_end(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe
+    )
+}
+
+/// What a daemon is that hangs up when it is asked for a job with channels: it
+/// knows no such thing.
+fn unknown(host: &str) -> Stop {
+    let text = format!(
+        "{host} hung up where it was asked to copy through this host, as older releases do, which \
+         cannot: use the same release of longhaul everywhere (this is {RELEASE}), or leave out \
+         --through-local and have either daemon started with --allow-dial"
+    );
+    Stop::new(Exit::Connection, text)
 }
 
 /// What comes first on a channel of a daemon: it is of the same release.

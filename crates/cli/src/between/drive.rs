@@ -16,6 +16,7 @@ use longhaul_engine::net::identity::Identity;
 use longhaul_engine::net::principals::Principal;
 use longhaul_engine::net::relay;
 
+use super::channels;
 use super::confined::Confined;
 use super::follower;
 use super::job::{self, Job};
@@ -55,9 +56,10 @@ pub fn run(arguments: &RemoteArguments) -> Result<Exit, Stop> {
         true => arguments.ports.listen().ok(),
         false => Some(arguments.ports.listen().map_err(local)?),
     };
-    let channels = match confined {
-        None => listen_for_channels(),
-        Some(_) => None,
+    let channels = match (&confined, &arguments.channels) {
+        (None, _) => listen_for_channels(),
+        (Some(_), Some(place)) => Some(channels::listen(place).map_err(local)?),
+        (Some(_), None) => None,
     };
     let name = channels.as_ref().map(|(name, _)| name.clone());
     let (other, begin) = match &confined {
@@ -67,7 +69,7 @@ pub fn run(arguments: &RemoteArguments) -> Result<Exit, Stop> {
         }
         Some(_) => {
             let mut input = Hasty::of_input().map_err(local)?;
-            let other = introduce_by_key(&identity, &mut input)?;
+            let other = introduce_by_key(&identity, name, &mut input)?;
             let begin = begin_of(&mut input)?;
             input.no_more().map_err(local)?;
             (other, begin)
@@ -206,8 +208,7 @@ impl Work {
                 (Work::Verify(Box::new(arguments)), paths)
             }
         };
-        let address = confined.other_end(&paths, reach)?;
-        Ok((work, Some(address)))
+        Ok((work, confined.other_end(&paths, reach)?))
     }
 }
 

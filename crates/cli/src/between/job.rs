@@ -163,8 +163,16 @@ fn jobs_directory() -> io::Result<PathBuf> {
     Ok(state_directory()?.join("jobs"))
 }
 
-/// A path of any length as the system's sockets take it: those have 107 bytes.
-fn through<T>(directory: &Path, use_at: impl FnOnce(PathBuf) -> io::Result<T>) -> io::Result<T> {
+/// The socket in a directory, whose path may have any length: the system's have
+/// 107 bytes.
+///
+/// # Errors
+///
+/// Where there is no such directory, and as `use_at` has it.
+pub fn at_socket<T>(
+    directory: &Path,
+    use_at: impl FnOnce(PathBuf) -> io::Result<T>,
+) -> io::Result<T> {
     let opened = File::open(directory)?;
     let short = format!("/proc/self/fd/{}/control", opened.as_raw_fd());
     use_at(PathBuf::from(short))
@@ -183,7 +191,7 @@ pub fn connect(name: &str) -> io::Result<UnixStream> {
 }
 
 fn connect_at(place: &Path) -> io::Result<UnixStream> {
-    through(place, UnixStream::connect)
+    at_socket(place, UnixStream::connect)
 }
 
 fn record_of(place: &Path) -> Option<Listed> {
@@ -323,7 +331,7 @@ impl Job {
             options.write(true).create_new(true).mode(0o600);
             options.open(place.join(file_of(channel)))?;
         }
-        let listener = through(&place, UnixListener::bind)?;
+        let listener = at_socket(&place, UnixListener::bind)?;
         let listed = Listed {
             name: name.clone(),
             host: crate::commands::run::host_name(),

@@ -5,11 +5,11 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use longhaul_engine::net::candidates::login_ends_processes;
 use longhaul_engine::net::identity::{Fingerprint, Identity};
-use longhaul_engine::net::tcp::TcpOptions;
+use longhaul_engine::net::tcp::{HostPort, TcpOptions};
 use longhaul_engine::net::tls::{TlsClient, TlsOptions};
 use longhaul_engine::net::trust::ServerTrust;
 use longhaul_engine::net::{Stream, clear};
@@ -64,13 +64,21 @@ pub struct Introduction {
     pub address: Option<SocketAddr>,
 }
 
-/// The other end of a job, over SSH.
+/// The other end, as the command names it.
+pub struct Called {
+    /// What the user calls it.
+    pub name: String,
+    /// As whom this end comes, where that has a name.
+    pub principal: Option<String>,
+    /// Where it is, of a daemon.
+    pub daemon: Option<HostPort>,
+}
+
+/// The other end of a job, over SSH or through another host.
 pub struct Met {
     other: Greeting,
-    /// As whom this end comes, where that has a name.
-    principal: String,
-    /// What the user calls it, and this end.
-    name: String,
+    called: Called,
+    /// What the user calls this end.
     own: String,
     timeout: Duration,
     way: Ways,
@@ -79,19 +87,47 @@ pub struct Met {
 /// How streams come about.
 enum Ways {
     Direct(Arc<Direct>, Option<Arc<Callbacks>>),
-    Through(Mutex<Receiver<UnixStream>>),
+    Through(Channels),
+}
+
+/// Channels that are carried through another host.
+struct Channels {
+    carried: Mutex<Receiver<UnixStream>>,
+    /// What is spoken within them, where that host carries them to a daemon and
+    /// sees nothing of it.
+    within: Option<(TlsClient, HostPort)>,
+}
+
+impl Channels {
+    /// The next.
+    fn stream(&self, patience: Duration) -> Result<Stream, DialError> {
+        let until = Instant::now() + patience;
+        let lost = |_| {
+            DialError::Refused("no channel comes through the host that started this".to_owned())
+        };
+        let carried = self.carried.lock().unwrap_or_else(PoisonError::into_inner);
+        // Some of it others may have waited for theirs.
+        let left = until.saturating_duration_since(Instant::now());
+        let socket = carried.recv_timeout(left).map_err(lost)?;
+        drop(carried);
+        match &self.within {
+            None => Ok(clear::over_local(socket, PROTECTION)),
+            Some((tls, daemon)) => tls
+                .handshake_over(socket, daemon, patience)
+                .map_err(|error| DialError::Network(error.to_string())),
+        }
+    }
 }
 
 impl Met {
-    /// What is needed to meet it, which is not done yet; `name` is what the user
-    /// calls it, and the principal that he is there.
+    /// What is needed to meet it, which is not done yet.
     ///
     /// # Errors
     ///
     /// Where the introduction makes no sense, or the system gives no thread.
     pub fn new(
         introduction: Introduction,
-        (name, principal): (String, Option<String>),
+        called: Called,
         arguments: &ConnectionArguments,
     ) -> Result<Met, Stop> {
         let timeout = arguments.timeout;
@@ -110,11 +146,21 @@ impl Met {
             .map_err(|error| Stop::because(Exit::Connection, error))?;
         let local = |error: std::io::Error| Stop::because(Exit::Local, error);
         let way = match reach {
-            Reach::Through => Ways::Through(Mutex::new(
-                channels
+            Reach::Through | Reach::Sealed => {
+                let carried = channels
                     .ok_or_else(|| Stop::new(Exit::Local, "this host takes no channels"))
-                    .and_then(|channels| take_channels(channels).map_err(local))?,
-            )),
+                    .and_then(|channels| take_channels(channels).map_err(local))?;
+                let daemon = called.daemon.clone();
+                let within = daemon.filter(|_| reach == Reach::Sealed).map(|daemon| {
+                    let trust = ServerTrust::Fingerprint(key);
+                    let tls = TlsClient::new(trust, Some(identity), TlsOptions::default());
+                    (tls, daemon)
+                });
+                Ways::Through(Channels {
+                    carried: Mutex::new(carried),
+                    within,
+                })
+            }
             Reach::Direct | Reach::Daemon => {
                 let tcp = TcpOptions {
                     user_timeout: timeout,
@@ -133,8 +179,7 @@ impl Met {
         };
         Ok(Met {
             other,
-            principal: principal.unwrap_or_default(),
-            name,
+            called,
             own,
             timeout,
             way,
@@ -149,10 +194,10 @@ impl Met {
     pub fn connect(&self, fixed_block_bytes: Option<u32>) -> Result<Connected, Stop> {
         let stream = match &self.way {
             Ways::Direct(direct, _) => direct.begin().map_err(|reasons| self.apart(&reasons))?,
-            Ways::Through(channels) => self.channel(channels, self.timeout).ok_or_else(|| {
-                let text = "no channel came through the host that started this";
-                Stop::new(Exit::Connection, text)
-            })?,
+            Ways::Through(channels) => {
+                let stream = channels.stream(self.timeout);
+                stream.map_err(|error| Stop::because(Exit::Connection, error))?
+            }
         };
         let info = stream.handle.tcp_info();
         let rtt = info.map(|info| info.minimum_rtt.unwrap_or(info.rtt));
@@ -163,16 +208,6 @@ impl Met {
             stream,
             ahead: Ahead::default(),
         })
-    }
-
-    fn channel(
-        &self,
-        channels: &Mutex<Receiver<UnixStream>>,
-        patience: Duration,
-    ) -> Option<Stream> {
-        let channels = channels.lock().unwrap_or_else(PoisonError::into_inner);
-        let socket = channels.recv_timeout(patience).ok()?;
-        Some(clear::over_local(socket, PROTECTION))
     }
 
     /// No stream opens, either way.
@@ -192,7 +227,7 @@ impl Met {
             "no direct connection opens between {own} and {}: from {own} to it: {shown}; nor did \
              it connect to {own}: have one TCP port opened at either of them and name it with \
              --ports, or have the data carried through your own host with --through-local",
-            self.name
+            self.called.name
         );
         Stop::new(Exit::Connection, text)
     }
@@ -210,10 +245,10 @@ impl Met {
     ) -> Result<Opened, Stop> {
         // The certificate is the proof.
         request.credential = Some(Credential {
-            principal: self.principal.clone(),
+            principal: self.called.principal.clone().unwrap_or_default(),
             token: None,
         });
-        let host: &dyn std::fmt::Display = &self.name;
+        let host: &dyn std::fmt::Display = &self.called.name;
         open_over(connected, request, first_words, (host, self.timeout), false)
     }
 
@@ -226,9 +261,7 @@ impl Met {
                 Ways::Direct(direct, _) => direct
                     .open(&transfer, patience, &|| false)
                     .map_err(|error| DialError::Network(error.to_string()))?,
-                Ways::Through(channels) => met.channel(channels, patience).ok_or_else(|| {
-                    DialError::Refused("the channels through the other host are lost".to_owned())
-                })?,
+                Ways::Through(channels) => channels.stream(patience)?,
             };
             let join = Join {
                 session: welcome.session,
@@ -242,16 +275,17 @@ impl Met {
 
     /// How the data went.
     pub fn route(&self) -> Route {
-        let way = match &self.way {
-            Ways::Direct(direct, _) => direct.way(),
-            Ways::Through(_) => Way::Unknown,
+        let (way, sealed) = match &self.way {
+            Ways::Direct(direct, _) => (direct.way(), false),
+            Ways::Through(channels) => (Way::Unknown, channels.within.is_some()),
         };
         Route {
             way,
             between: Some(Between {
                 own: self.own.clone(),
-                other: self.name.clone(),
+                other: self.called.name.clone(),
                 sends: false,
+                sealed,
             }),
             further: 0,
             refused: None,

@@ -88,6 +88,10 @@ pub enum Reach {
     /// It is a daemon that was told this end's key.
     #[n(2)]
     Daemon,
+    /// The same, over channels that whoever started it carries there: within
+    /// them this end speaks TLS with it.
+    #[n(3)]
+    Sealed,
 }
 
 /// What whoever follows has already, and wants to see.

@@ -211,7 +211,7 @@ pub fn run(asked: &Asked<'_>, sides: &Sides) -> Result<Exit, Stop> {
         Other::Ssh(other) => {
             let role = match reach {
                 Reach::Through => Role::Session,
-                Reach::Direct | Reach::Daemon => Role::Meet,
+                _ => Role::Meet,
             };
             manner.say(&[
                 "logging in to ",
@@ -230,7 +230,7 @@ pub fn run(asked: &Asked<'_>, sides: &Sides) -> Result<Exit, Stop> {
                     drop(other.process);
                     left
                 }
-                Reach::Direct | Reach::Daemon => direct(&runs, other, asked, &begin),
+                _ => direct(&runs, other, asked, &begin),
             }
         }
         Other::Daemon(daemon) => {

@@ -112,7 +112,7 @@ pub fn channel_to(daemon: &Daemon) -> Result<UnixStream, Stop> {
 pub fn carried(stream: Stream) -> Result<UnixStream, Stop> {
     let local = |error: io::Error| Stop::because(Exit::Local, error);
     let (near, far) = UnixStream::pair().map_err(local)?;
-    relay::carry_stream(stream, far).map_err(local)?;
+    relay::carry_stream(stream, far, ()).map_err(local)?;
     Ok(near)
 }
 

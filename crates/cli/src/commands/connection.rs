@@ -91,26 +91,36 @@ impl Daemon {
             _ => None,
         };
         let credential = credential(remote, arguments, identity.is_some())?;
-        let buffer = buffer_by_hand(arguments.buffer);
         let tls = TlsClient::new(trust(arguments)?, identity, TlsOptions::default());
-        let tcp = TcpOptions {
-            user_timeout: arguments.timeout,
-            send_buffer: buffer,
-            receive_buffer: buffer,
-            multipath: arguments.mptcp,
-            ..TcpOptions::default()
-        };
-        let (host, timeout) = (remote.host.clone(), arguments.timeout);
         Ok(Daemon {
-            host,
+            bind: arguments.bind.clone(),
+            ..Daemon::of(remote, arguments, tls, credential)
+        })
+    }
+
+    fn of(
+        remote: &Remote,
+        arguments: &ConnectionArguments,
+        tls: TlsClient,
+        credential: Option<Credential>,
+    ) -> Daemon {
+        let buffer = buffer_by_hand(arguments.buffer);
+        Daemon {
+            host: remote.host.clone(),
             address: None,
             tls,
             credential,
-            timeout,
-            tcp,
-            bind: arguments.bind.clone(),
+            timeout: arguments.timeout,
+            tcp: TcpOptions {
+                user_timeout: arguments.timeout,
+                send_buffer: buffer,
+                receive_buffer: buffer,
+                multipath: arguments.mptcp,
+                ..TcpOptions::default()
+            },
+            bind: Vec::new(),
             between: None,
-        })
+        }
     }
 
     /// One that was told this end's key, and whose own is known.
@@ -128,6 +138,7 @@ impl Daemon {
                 own: introduction.name,
                 other: place.unwrap_or_default(),
                 sends: false,
+                sealed: false,
             }),
             ..known
         })
@@ -143,26 +154,12 @@ impl Daemon {
         let key = key.parse();
         let key = key.map_err(|error| Stop::because(Exit::Connection, error))?;
         let trust = ServerTrust::Fingerprint(key);
-        let buffer = buffer_by_hand(arguments.buffer);
-        Ok(Daemon {
-            host: remote.host.clone(),
-            address: None,
-            tls: TlsClient::new(trust, Some(identity), TlsOptions::default()),
-            credential: Some(Credential {
-                principal: remote.principal.clone().unwrap_or_default(),
-                token: None,
-            }),
-            timeout: arguments.timeout,
-            tcp: TcpOptions {
-                user_timeout: arguments.timeout,
-                send_buffer: buffer,
-                receive_buffer: buffer,
-                multipath: arguments.mptcp,
-                ..TcpOptions::default()
-            },
-            bind: Vec::new(),
-            between: None,
-        })
+        let tls = TlsClient::new(trust, Some(identity), TlsOptions::default());
+        let credential = Credential {
+            principal: remote.principal.clone().unwrap_or_default(),
+            token: None,
+        };
+        Ok(Daemon::of(remote, arguments, tls, Some(credential)))
     }
 
     /// Connects: who the daemon is, and how far away, is known before anything
@@ -338,7 +335,9 @@ impl Daemon {
         // It may try to connect somewhere before it answers.
         let patience = match errand.what {
             Task::Reach(_) => self.timeout.max(REACHES_WITHIN),
-            Task::Drive | Task::Attach(_) | Task::Jobs => self.timeout,
+            Task::Drive | Task::DriveThrough | Task::Attach(_) | Task::Channel(_) | Task::Jobs => {
+                self.timeout
+            }
         };
         let asked = opening::errand(&mut stream, errand, patience);
         Ok(asked.map(|()| stream))
@@ -422,9 +421,13 @@ impl Daemon {
     /// Connects and says nothing: what the kernel knows of the path after the
     /// first round trip.
     pub fn ping(&self) -> Result<TcpInfo, Stop> {
-        let socket = tcp::connect(&self.target(), self.timeout, &self.tcp_of(0))
-            .map_err(|error| Stop::because(Exit::Connection, error))?;
-        TcpInfo::of(&socket).map_err(|error| Stop::because(Exit::Local, error))
+        TcpInfo::of(&self.dial()?).map_err(|error| Stop::because(Exit::Local, error))
+    }
+
+    /// Connects and says nothing: what is said is another's.
+    pub fn dial(&self) -> Result<TcpStream, Stop> {
+        let socket = tcp::connect(&self.target(), self.timeout, &self.tcp_of(0));
+        socket.map_err(|error| Stop::because(Exit::Connection, error))
     }
 
     fn tcp_of(&self, stream: u32) -> TcpOptions {

@@ -10,7 +10,7 @@ use longhaul_proto::listing::{ListRequest, Listed};
 use super::ahead::StreamsFor;
 use super::connection::{Connected, Daemon, Opened};
 use crate::arguments::ConnectionArguments;
-use crate::between::met::{Introduction, Met};
+use crate::between::met::{Called, Introduction, Met};
 use crate::between::speech::Reach;
 use crate::endpoint::Endpoint;
 use crate::messages::{Exit, Stop};
@@ -63,16 +63,21 @@ impl Peer {
                 Ok(Peer::Daemon(Box::new(daemon)))
             }
             (Endpoint::Ssh(remote), Reach::Direct | Reach::Through) => {
-                let name = (remote.destination.clone(), None);
-                let met = Met::new(introduction, name, arguments)?;
+                let called = Called {
+                    name: remote.destination.clone(),
+                    principal: None,
+                    daemon: None,
+                };
+                let met = Met::new(introduction, called, arguments)?;
                 Ok(Peer::Met(Arc::new(met)))
             }
-            (Endpoint::Daemon(remote), Reach::Through) => {
-                let name = (
-                    endpoint.place().unwrap_or_default(),
-                    remote.principal.clone(),
-                );
-                let met = Met::new(introduction, name, arguments)?;
+            (Endpoint::Daemon(remote), Reach::Through | Reach::Sealed) => {
+                let called = Called {
+                    name: endpoint.place().unwrap_or_default(),
+                    principal: remote.principal.clone(),
+                    daemon: Some(remote.host.clone()),
+                };
+                let met = Met::new(introduction, called, arguments)?;
                 Ok(Peer::Met(Arc::new(met)))
             }
             _ => Err(Stop::new(Exit::Usage, "this path is not at the other host")),

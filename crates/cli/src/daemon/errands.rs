@@ -1,7 +1,8 @@
 //! What a principal has the daemon do beside any session: copies with another
 //! daemon, as jobs. Each is a process of its own, `longhaul remote`, that says and
 //! hears over the principal's stream what it would over SSH. His jobs are kept in
-//! a directory of his own, so that he finds no other's.
+//! a directory of his own, so that he finds no other's; so are the sockets of those
+//! that connect to nobody, to which further streams of his are carried.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -27,6 +28,7 @@ use longhaul_proto::handshake::{Answer, Begun, Errand, Feature, Refusal, Refused
 
 use super::admission::{Visitor, authenticate, refused};
 use super::{Daemon, LAST_WORDS};
+use crate::between::channels::{self, Place};
 use crate::between::confined::CONNECT_WITHIN;
 use crate::between::dialing::{self, Closed, Dialing};
 use crate::between::job::make_private;
@@ -53,6 +55,13 @@ const MOST_ERRANDS: Most = Most {
 const MOST_JOBS: Most = Most {
     of_all: 48,
     of_one: 12,
+};
+
+/// Channels to jobs that connect to nobody: a copy through another host has as
+/// many as streams, and each costs two threads.
+const MOST_CHANNELS: Most = Most {
+    of_all: 512,
+    of_one: 128,
 };
 
 /// This binary, also where its file was replaced.
@@ -114,12 +123,30 @@ fn busy() -> Refused {
     refused(Refusal::Busy, text)
 }
 
+/// A process that runs for a principal.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// It runs a job, and connects to the other end.
+    Dials,
+    /// It runs a job, and channels come to it.
+    TakesChannels,
+    /// It tells of jobs.
+    Tells,
+}
+
+impl Kind {
+    fn is_job(self) -> bool {
+        self != Kind::Tells
+    }
+}
+
 /// What an errand came to.
 enum Came {
     /// It is done.
     Done,
-    /// Its process is at the other end of this.
-    Channel(UnixStream),
+    /// Its process is at the other end of this; what is held until that has
+    /// ended.
+    Channel(UnixStream, Option<Held>),
 }
 
 impl Daemon {
@@ -143,13 +170,13 @@ impl Daemon {
         let begun = opening::send(&mut stream, &Answer::Begun(Begun { features }));
         match came {
             Came::Done => opening::close(&mut stream, LAST_WORDS),
-            Came::Channel(socket) if begun.is_ok() => {
-                if let Err(error) = relay::carry_stream(stream, socket) {
+            Came::Channel(socket, held) if begun.is_ok() => {
+                if let Err(error) = relay::carry_stream(stream, socket, held) {
                     say(&format!("{peer}: no thread for what it asked: {error}"));
                 }
             }
             // The process hears that nobody is there.
-            Came::Channel(_) => {}
+            Came::Channel(..) => {}
         }
     }
 
@@ -170,8 +197,7 @@ impl Daemon {
             return Err(refused(Refusal::Malformed, "the errand makes no sense"));
         }
         drop(visitor.ticket.take());
-        let mut words = vec!["remote".to_owned()];
-        match &errand.what {
+        let (word, kind) = match &errand.what {
             Task::Reach(target) => {
                 let held = self.errands.take(principal.name(), MOST_ERRANDS);
                 let _held = held.ok_or_else(busy)?;
@@ -182,23 +208,41 @@ impl Daemon {
                             --allow-dial";
                 return Err(refused(Refusal::Forbidden, text));
             }
-            Task::Drive => words.push("--drive".to_owned()),
-            Task::Jobs => words.push("--jobs".to_owned()),
-            Task::Attach(name) if is_name(name) => words.push(format!("--attach={name}")),
+            Task::Channel(name) => return self.channel(jobs, principal, name),
+            Task::Drive => ("--drive".to_owned(), Kind::Dials),
+            Task::DriveThrough => ("--drive".to_owned(), Kind::TakesChannels),
+            Task::Jobs => ("--jobs".to_owned(), Kind::Tells),
+            Task::Attach(name) if is_name(name) => (format!("--attach={name}"), Kind::Tells),
             Task::Attach(_) => {
                 return Err(refused(Refusal::Malformed, "that is no job's name"));
             }
-        }
-        let drives = errand.what == Task::Drive;
-        self.spawn(jobs, principal, (words, drives))
-            .map(Came::Channel)
+        };
+        let spawned = self.spawn(jobs, principal, (&word, kind));
+        spawned.map(|socket| Came::Channel(socket, None))
+    }
+
+    /// A channel to one of the principal's jobs. What goes over it is the job's,
+    /// and whether it makes sense its other end finds out.
+    fn channel(&self, jobs: &Jobs, principal: &Principal, name: &str) -> Result<Came, Refused> {
+        let held = self.channels.take(principal.name(), MOST_CHANNELS);
+        let held = held.ok_or_else(|| {
+            let text = "the daemon carries as many channels as it may: try again later";
+            refused(Refusal::Busy, text)
+        })?;
+        let own = own_path(&jobs.directory, principal);
+        let socket = channels::connect(&own, name).map_err(|_| {
+            let text = "no job of this principal takes channels under that name, or not any more: \
+                        run the command again";
+            refused(Refusal::NoSession, text)
+        })?;
+        Ok(Came::Channel(socket, Some(held)))
     }
 
     fn spawn(
         self: &Arc<Daemon>,
         jobs: &Jobs,
         principal: &Principal,
-        (words, drives): (Vec<String>, bool),
+        (word, kind): (&str, Kind),
     ) -> Result<UnixStream, Refused> {
         let failed = |error: &dyn std::fmt::Display| {
             say(&format!(
@@ -208,18 +252,25 @@ impl Daemon {
             let text = "the daemon cannot keep a job: its administrator finds why in its log";
             refused(Refusal::Path, text)
         };
-        let most = if drives { MOST_JOBS } else { MOST_ERRANDS };
+        let most = if kind.is_job() {
+            MOST_JOBS
+        } else {
+            MOST_ERRANDS
+        };
         let held = self.errands.take(principal.name(), most);
         let held = held.ok_or_else(busy)?;
         let own = own_directory(&jobs.directory, principal).map_err(|error| failed(&error))?;
         // What is told of his jobs needs none of his roots.
-        let written = drives.then(|| Written::new(&own, principal));
+        let written = kind.is_job().then(|| Written::new(&own, principal));
         let written = written.transpose().map_err(|error| failed(&error))?;
+        let place = (kind == Kind::TakesChannels).then(|| Place::new(&own));
+        let place = place.transpose().map_err(|error| failed(&error))?;
         let (near, far) = UnixStream::pair().map_err(|error| failed(&error))?;
         let output = far.try_clone().map_err(|error| failed(&error))?;
         let mut command = Command::new(OWN_BINARY);
         command
-            .args(words)
+            .args(["remote", word])
+            .args(place.iter().flat_map(words_of))
             .args(written.iter().flat_map(Written::words))
             .args(jobs.dialing.word().map(|word| format!("--dial={word}")))
             .arg(format!("--memory={}", self.terms.memory.0))
@@ -235,7 +286,7 @@ impl Daemon {
         let mut child = command.spawn().map_err(|error| failed(&error))?;
         let thread = std::thread::Builder::new().name("job".into());
         let waiting = thread.spawn(move || {
-            let _held = (held, written);
+            let _held = (held, written, place);
             // It tells whoever asked for it how it ended.
             let _ = child.wait();
         });
@@ -243,10 +294,20 @@ impl Daemon {
     }
 }
 
-/// A principal's directory.
-fn own_directory(directory: &Path, principal: &Principal) -> Result<PathBuf, String> {
+/// For the command line of who takes channels there.
+fn words_of(place: &Place) -> [&OsStr; 2] {
+    [OsStr::new("--channels"), place.path().as_os_str()]
+}
+
+/// Where a principal's directory is.
+fn own_path(directory: &Path, principal: &Principal) -> PathBuf {
     // Some names are those of directories.
-    let own = directory.join(format!("of-{}", principal.name()));
+    directory.join(format!("of-{}", principal.name()))
+}
+
+/// The same, which is there then.
+fn own_directory(directory: &Path, principal: &Principal) -> Result<PathBuf, String> {
+    let own = own_path(directory, principal);
     make_private(&own).map_err(|error| format!("{}: {error}", own.display()))?;
     Ok(own)
 }

@@ -29,6 +29,9 @@ pub struct Between {
     pub other: String,
     /// Data flow from the one that runs the job.
     pub sends: bool,
+    /// What goes through the host of whoever asked is encrypted from one to the
+    /// other.
+    pub sealed: bool,
 }
 
 impl Between {
@@ -108,10 +111,16 @@ impl Route {
             (_, Some((dialer, dialled))) => {
                 format!("{opened} {dialer} dialled {dialled}, {flowed}")
             }
-            (_, None) => format!(
-                "{what} flowed {from} -> {to} through the host of whoever asked, over SSH \
-                 (--through-local)"
-            ),
+            (_, None) => {
+                let how = match between.sealed {
+                    true => "within TLS from the one to the other",
+                    false => "over SSH",
+                };
+                format!(
+                    "{what} flowed {from} -> {to} through the host of whoever asked, {how} \
+                     (--through-local)"
+                )
+            }
         }
     }
 
@@ -204,6 +213,7 @@ mod tests {
                 own: "dtn1".to_owned(),
                 other: other.to_owned(),
                 sends: false,
+                sealed: other.starts_with("longhaul://"),
             };
             let route = Route {
                 between: Some(between),
@@ -236,6 +246,17 @@ mod tests {
         ] {
             assert_eq!(line, told);
         }
-        assert!(line(Way::Unknown, "dtn2", true).contains("dtn1 -> dtn2 through the host"));
+        for (other, how) in [
+            ("dtn2", "over SSH"),
+            ("longhaul://dtn2", "within TLS from the one to the other"),
+        ] {
+            assert_eq!(
+                line(Way::Unknown, other, true),
+                format!(
+                    "data flowed dtn1 -> {other} through the host of whoever asked, {how} \
+                     (--through-local)"
+                )
+            );
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Carries bytes between a pair of pipes that somebody else made (the standard
 //! streams that sshd gives) and a local socket, so that a stream below a
-//! session is always a socket: one that can be shut down from any thread.
+//! session is always a socket: one that can be shut down from any thread. And
+//! between a stream and a socket, for who is not the end of what goes over it.
 //!
 //! They are copied, not spliced: `splice` holds the pipe's lock while it waits
 //! for the socket, so that sshd, which writes without blocking, stands still
@@ -8,7 +9,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::net::Shutdown;
+use std::net::{Shutdown, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -81,20 +82,60 @@ pub fn carry_between(input: OwnedFd, output: OwnedFd, socket: UnixStream) -> io:
     Ok(())
 }
 
-/// Carries both ways between a stream and a local socket, on threads of its own,
-/// to the end of both. Whoever hears the end of one and does not end the other
-/// within a time loses it.
+/// A socket that bytes are carried to and from.
+pub trait Carried: Read + Write + Send + Sized + 'static {
+    /// The same socket once more.
+    ///
+    /// # Errors
+    ///
+    /// Where the process has too many open files.
+    fn again(&self) -> io::Result<Self>;
+
+    /// Ends it in one direction or both.
+    fn end(&self, how: Shutdown);
+}
+
+impl Carried for UnixStream {
+    fn again(&self) -> io::Result<UnixStream> {
+        self.try_clone()
+    }
+
+    fn end(&self, how: Shutdown) {
+        // Fails only where the other end is gone, which is no less an end.
+        let _ = self.shutdown(how);
+    }
+}
+
+impl Carried for TcpStream {
+    fn again(&self) -> io::Result<TcpStream> {
+        self.try_clone()
+    }
+
+    fn end(&self, how: Shutdown) {
+        // As of a local one.
+        let _ = self.shutdown(how);
+    }
+}
+
+/// Carries both ways between a stream and a socket, on threads of its own, to
+/// the end of both; `held` is dropped then. Whoever hears the end of one and does
+/// not end the other within a time loses it. No more than 64 KiB wait here each
+/// way: who is slow to take makes the other one wait.
 ///
 /// # Errors
 ///
 /// Where the system gives no descriptor or thread.
-pub fn carry_stream(stream: Stream, socket: UnixStream) -> io::Result<()> {
+pub fn carry_stream<H: Send + 'static>(
+    stream: Stream,
+    socket: impl Carried,
+    held: H,
+) -> io::Result<()> {
     let Stream {
         mut reader,
         mut writer,
         handle,
     } = stream;
-    let (mut to, mut from) = (socket.try_clone()?, socket);
+    let (mut to, mut from) = (socket.again()?, socket);
     let (done, inward) = channel::<()>();
     start("channel in", move || {
         let _done = done;
@@ -104,9 +145,10 @@ pub fn carry_stream(stream: Stream, socket: UnixStream) -> io::Result<()> {
                 break;
             }
         }
-        let _ = to.shutdown(Shutdown::Write);
+        to.end(Shutdown::Write);
     })?;
     start("channel out", move || {
+        let _held = held;
         let mut buffer = vec![0; CHUNK_BYTES];
         loop {
             match from.read(&mut buffer) {
@@ -119,7 +161,7 @@ pub fn carry_stream(stream: Stream, socket: UnixStream) -> io::Result<()> {
         let _ = writer.finish();
         let _ = inward.recv_timeout(LAST_WORDS);
         handle.shutdown();
-        let _ = from.shutdown(Shutdown::Both);
+        from.end(Shutdown::Both);
     })
 }
 
@@ -210,6 +252,38 @@ mod tests {
         let mut got = [0; 2];
         far.read_exact(&mut got).unwrap();
         assert_eq!(&got, b"ab");
+    }
+
+    #[test]
+    fn what_is_held_for_a_stream_is_given_back_at_its_end() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut far = listener.accept().unwrap().0;
+        let (carried, near) = crate::net::clear::local_pair().unwrap();
+        let (held, freed) = channel::<()>();
+        carry_stream(carried, socket, held).unwrap();
+        let Stream {
+            mut reader,
+            mut writer,
+            ..
+        } = near;
+        let sent: Vec<u8> = (0..BYTES).map(|at| (at % 251) as u8).collect();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                writer.write_all(&[&sent]).unwrap();
+                writer.finish().unwrap();
+            });
+            let mut heard = Vec::new();
+            far.read_to_end(&mut heard).unwrap();
+            assert!(heard == sent);
+        });
+        assert_eq!(freed.try_recv(), Err(std::sync::mpsc::TryRecvError::Empty));
+        far.write_all(b"back").unwrap();
+        let mut back = [0; 4];
+        assert_eq!(reader.read(&mut back).unwrap(), 4);
+        drop(far);
+        assert_eq!(reader.read(&mut back).unwrap(), 0);
+        assert!(freed.recv().is_err());
     }
 
     #[test]

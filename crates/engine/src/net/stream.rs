@@ -281,17 +281,24 @@ impl Socket {
         }
     }
 
-    fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+    pub(super) fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         match self {
             Socket::Tcp(socket) => socket.shutdown(how),
             Socket::Unix(socket) => socket.shutdown(how),
         }
     }
 
-    fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+    pub(super) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Socket::Tcp(socket) => (&*socket).read(buffer),
             Socket::Unix(socket) => (&*socket).read(buffer),
+        }
+    }
+
+    pub(super) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(socket) => (&*socket).write(bytes),
+            Socket::Unix(socket) => (&*socket).write(bytes),
         }
     }
 
@@ -299,6 +306,31 @@ impl Socket {
         match self {
             Socket::Tcp(socket) => (&*socket).write_vectored(slices),
             Socket::Unix(socket) => (&*socket).write_vectored(slices),
+        }
+    }
+
+    /// Sets how long a single send or receive may take; none for ever. Less than
+    /// a microsecond is taken as one.
+    pub(super) fn set_timeouts(&self, span: Option<Duration>) -> io::Result<()> {
+        let span = span.map(|s| s.max(Duration::from_micros(1)));
+        match self {
+            Socket::Tcp(socket) => {
+                socket.set_read_timeout(span)?;
+                socket.set_write_timeout(span)
+            }
+            Socket::Unix(socket) => {
+                socket.set_read_timeout(span)?;
+                socket.set_write_timeout(span)
+            }
+        }
+    }
+
+    /// What is sent leaves at once.
+    pub(super) fn set_nodelay(&self) -> io::Result<()> {
+        match self {
+            Socket::Tcp(socket) => socket.set_nodelay(true),
+            // It does so anyway.
+            Socket::Unix(_) => Ok(()),
         }
     }
 }
@@ -524,14 +556,6 @@ impl Sleeper {
     pub(super) fn note(&mut self, count: usize) {
         self.expected = self.expected.saturating_sub(count);
     }
-}
-
-/// Sets how long a single send or receive on `socket` may take; `None` for
-/// ever. Less than a microsecond is taken as one.
-pub(super) fn set_socket_timeouts(socket: &TcpStream, span: Option<Duration>) -> io::Result<()> {
-    let span = span.map(|s| s.max(Duration::from_micros(1)));
-    socket.set_read_timeout(span)?;
-    socket.set_write_timeout(span)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! TLS 1.3 over TCP.
+//! TLS 1.3 over TCP, or over a local socket that another process carries to TCP.
 //!
 //! rustls shakes hands and derives keys; the records that carry data are sealed
 //! and opened here with aws-lc's ciphers, straight from and into the caller's
@@ -26,6 +26,7 @@ mod throughput;
 
 use std::io;
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
@@ -37,7 +38,7 @@ use rustls::sign::SingleCertAndKey;
 use rustls::{CipherSuite, ClientConfig, ServerConfig, SupportedCipherSuite};
 
 use super::identity::{Fingerprint, Identity};
-use super::stream::Stream;
+use super::stream::{Socket, Stream};
 use super::tcp::{self, ConnectError, HostPort, TcpOptions};
 use super::trust::{AnyClient, ServerTrust, ServerVerifier, TrustError, UnknownServer, pin};
 
@@ -262,6 +263,7 @@ impl TlsServer {
         let connection =
             UnbufferedServerConnection::new(Arc::clone(&self.config)).map_err(TlsError::Setup)?;
         let peer = peer_of(&socket);
+        let socket = Socket::Tcp(socket);
         let deadline = Instant::now() + self.options.handshake_timeout;
         let done = handshake::run(connection, &socket, deadline)
             .map_err(|failure| failure.explain(peer, self.options.handshake_timeout))?;
@@ -364,7 +366,24 @@ impl TlsClient {
     /// [`TlsError`]; the connection is then closed.
     pub fn handshake(&self, socket: TcpStream, host: &HostPort) -> Result<Stream, TlsError> {
         let timeout = self.options.handshake_timeout;
-        self.handshake_until(socket, host, Instant::now() + timeout, timeout)
+        let deadline = Instant::now() + timeout;
+        self.handshake_until(Socket::Tcp(socket), host, deadline, timeout)
+    }
+
+    /// The same over a local socket whose bytes a process carries to a server and
+    /// back, within a time: that process sees nothing of what goes over it.
+    ///
+    /// # Errors
+    ///
+    /// As [`TlsClient::handshake`].
+    pub fn handshake_over(
+        &self,
+        socket: UnixStream,
+        host: &HostPort,
+        timeout: Duration,
+    ) -> Result<Stream, TlsError> {
+        let deadline = Instant::now() + timeout;
+        self.handshake_until(Socket::Unix(socket), host, deadline, timeout)
     }
 
     fn connect_once(
@@ -377,13 +396,13 @@ impl TlsClient {
         let deadline = Instant::now() + timeout;
         let socket = tcp::connect(host, timeout, tcp)?;
         connected(&socket);
-        self.handshake_until(socket, host, deadline, timeout)
+        self.handshake_until(Socket::Tcp(socket), host, deadline, timeout)
     }
 
     /// `timeout` is what was waited at the deadline, for the message.
     fn handshake_until(
         &self,
-        socket: TcpStream,
+        socket: Socket,
         host: &HostPort,
         deadline: Instant,
         timeout: Duration,

@@ -289,6 +289,8 @@ fn hellos() -> Vec<Hello> {
             port: 4960,
             key: [6; 32],
         })),
+        errand(Task::DriveThrough),
+        errand(Task::Channel("0a1b2c3d4e5f60718293a4b5c6d7e8f9".into())),
     ]
 }
 

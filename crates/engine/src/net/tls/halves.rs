@@ -1,7 +1,7 @@
 //! The reader and the writer of an encrypted stream.
 
 use std::io::{self, IoSlice};
-use std::net::{Shutdown, TcpStream};
+use std::net::Shutdown;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -22,7 +22,7 @@ use crate::net::stream::{
 const FIRST_INCOMING: usize = 2 * RECORD_PLAINTEXT;
 
 /// Makes a stream of a connection.
-pub(super) fn build(done: Done, socket: TcpStream, options: TlsOptions) -> Stream {
+pub(super) fn build(done: Done, socket: Socket, options: TlsOptions) -> Stream {
     let Parts {
         opener,
         sealer,
@@ -32,7 +32,7 @@ pub(super) fn build(done: Done, socket: TcpStream, options: TlsOptions) -> Strea
         closed,
     } = done.parts;
     let protection = suite_name(Some(suite));
-    let wire = Wire::new(Socket::Tcp(socket), done.peer, protection);
+    let wire = Wire::new(socket, done.peer, protection);
     let (reading, writing) = Half::pair(&wire);
     let shared = Arc::new(Shared {
         renewal: Mutex::new(renewal),

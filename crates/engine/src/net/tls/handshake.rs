@@ -1,7 +1,7 @@
 //! From a connected socket to a TLS session, within a deadline and 32 KiB.
 
-use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::io;
+use std::net::Shutdown;
 use std::time::{Duration, Instant};
 
 use rustls::{AlertDescription, Error, InvalidMessage, PeerIncompatible};
@@ -9,7 +9,7 @@ use rustls::{AlertDescription, Error, InvalidMessage, PeerIncompatible};
 use super::session::{Endpoint, Parts, Progress, Session};
 use super::{PROTOCOL_NAME, TlsError};
 use crate::net::identity::Fingerprint;
-use crate::net::stream::set_socket_timeouts;
+use crate::net::stream::Socket;
 use crate::net::tcp::HostPort;
 use crate::net::trust::TrustError;
 
@@ -102,7 +102,7 @@ fn explain_tls(error: Error, peer: HostPort) -> TlsError {
 /// and the connection is closed.
 pub(super) fn run<E: Endpoint>(
     endpoint: E,
-    socket: &TcpStream,
+    socket: &Socket,
     deadline: Instant,
 ) -> Result<Done, Failure> {
     let mut shake = Handshake {
@@ -119,8 +119,8 @@ pub(super) fn run<E: Endpoint>(
         let _ = socket.shutdown(Shutdown::Both);
     }
     result?;
-    set_socket_timeouts(socket, None)?;
-    socket.set_nodelay(true)?;
+    socket.set_timeouts(None)?;
+    socket.set_nodelay()?;
     shake.buffer.truncate(shake.filled);
     Ok(Done {
         peer: shake.session.peer(),
@@ -131,7 +131,7 @@ pub(super) fn run<E: Endpoint>(
 
 struct Handshake<'a, E> {
     session: Session<E>,
-    socket: &'a TcpStream,
+    socket: &'a Socket,
     deadline: Instant,
     buffer: Vec<u8>,
     filled: usize,
@@ -165,7 +165,7 @@ impl<E: Endpoint> Handshake<'_, E> {
         if left.is_zero() {
             return Err(Failure::Deadline);
         }
-        Ok(set_socket_timeouts(self.socket, Some(left))?)
+        Ok(self.socket.set_timeouts(Some(left))?)
     }
 
     fn flush(&mut self) -> Result<(), Failure> {
@@ -173,7 +173,7 @@ impl<E: Endpoint> Handshake<'_, E> {
         let mut rest = &records[..];
         while !rest.is_empty() {
             self.arm()?;
-            match (&*self.socket).write(rest) {
+            match self.socket.write(rest) {
                 Ok(0) => return Err(Failure::Closed),
                 Ok(count) => rest = &rest[count..],
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -189,7 +189,7 @@ impl<E: Endpoint> Handshake<'_, E> {
         }
         loop {
             self.arm()?;
-            match (&*self.socket).read(&mut self.buffer[self.filled..]) {
+            match self.socket.read(&mut self.buffer[self.filled..]) {
                 Ok(0) => return Err(Failure::Closed),
                 Ok(count) => {
                     self.filled += count;

@@ -628,6 +628,7 @@ fn another_protocol_over_tls_is_refused() {
         let deadline = Instant::now() + Duration::from_secs(60);
         std::thread::scope(|scope| {
             let accepted = scope.spawn(|| server.accept(server_socket));
+            let client_socket = Socket::Tcp(client_socket);
             assert!(handshake::run(connection.unwrap(), &client_socket, deadline).is_err());
             let error = accepted.join().unwrap().unwrap_err();
             assert!(matches!(error, TlsError::Protocol { .. }), "{error}");
@@ -684,6 +685,67 @@ fn a_flipped_bit_kills_the_stream() {
         assert!(far.writer.write_all(&[b"x"]).is_err());
         assert!(far.reader.read(&mut buffer).is_err());
     });
+}
+
+/// Carries between two sockets, and gives what went from the first to the second.
+fn carry_noting(near: UnixStream, far: TcpStream) -> std::thread::JoinHandle<Vec<u8>> {
+    let (mut near_back, mut far_back) = (near.try_clone().unwrap(), far.try_clone().unwrap());
+    let (mut near, mut far) = (near, far);
+    std::thread::spawn(move || {
+        let _ = io::copy(&mut far_back, &mut near_back);
+        let _ = near_back.shutdown(Shutdown::Write);
+    });
+    std::thread::spawn(move || {
+        let mut seen = Vec::new();
+        let mut buffer = [0; 4096];
+        while let Ok(count @ 1..) = near.read(&mut buffer) {
+            seen.extend_from_slice(&buffer[..count]);
+            far.write_all(&buffer[..count]).unwrap();
+        }
+        let _ = far.shutdown(Shutdown::Write);
+        seen
+    })
+}
+
+#[test]
+fn who_carries_a_stream_sees_nothing_of_it() {
+    const SECRET: &[u8] = b"what nobody between may read";
+    let server = server();
+    let (near, carried) = UnixStream::pair().unwrap();
+    let (onward, server_socket, host) = socket_pair();
+    let carrying = carry_noting(carried, onward);
+    let patience = Duration::from_secs(60);
+    std::thread::scope(|scope| {
+        let accepted = scope.spawn(|| server.accept(server_socket));
+        let near = pinned(&server).handshake_over(near, &host, patience);
+        let (mut near, mut far) = (near.unwrap(), accepted.join().unwrap().unwrap());
+        near.writer.write_all(&[SECRET]).unwrap();
+        assert_eq!(read_exactly(&mut *far.reader, SECRET.len()), SECRET);
+        far.writer.write_all(&[SECRET]).unwrap();
+        assert_eq!(read_exactly(&mut *near.reader, SECRET.len()), SECRET);
+        assert_eq!(near.handle.peer_fingerprint(), Some(server.fingerprint()));
+        assert!(near.handle.tcp_info().is_none());
+    });
+    let seen = carrying.join().unwrap();
+    assert!(seen.len() > SECRET.len());
+    assert!(!seen.windows(SECRET.len()).any(|part| part == SECRET));
+}
+
+#[test]
+fn who_carries_to_another_server_is_found_out() {
+    let (meant, other) = (server(), server());
+    let (near, carried) = UnixStream::pair().unwrap();
+    let (onward, server_socket, host) = socket_pair();
+    let carrying = carry_noting(carried, onward);
+    std::thread::scope(|scope| {
+        let accepted = scope.spawn(|| other.accept(server_socket));
+        let patience = Duration::from_secs(60);
+        let error = pinned(&meant).handshake_over(near, &host, patience);
+        let error = error.unwrap_err();
+        assert!(matches!(error, TlsError::Trust(_)), "{error}");
+        assert!(accepted.join().unwrap().is_err());
+    });
+    carrying.join().unwrap();
 }
 
 #[test]

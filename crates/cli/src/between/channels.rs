@@ -1,0 +1,119 @@
+//! Where channels come to a job that a daemon runs, and that connects to nobody:
+//! a socket in a directory of the daemon's principal, so that he finds no other's
+//! job, under a name that the daemon chose.
+//!
+//! ```text
+//! of-PRINCIPAL/channels-NAME/control    as long as the job runs
+//! ```
+
+use std::fs;
+use std::io;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use longhaul_engine::net::token::fill_random;
+
+use super::job::{at_socket, make_private};
+
+/// What a directory's name begins with, before the channels' own.
+const BEGINS: &str = "channels-";
+
+/// A directory for them; removed when dropped.
+pub struct Place(PathBuf);
+
+impl Place {
+    /// A new one among what is a principal's own.
+    ///
+    /// # Errors
+    ///
+    /// Where it cannot be made, or the system has no randomness.
+    pub fn new(own: &Path) -> io::Result<Place> {
+        let mut random = [0; 16];
+        fill_random(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
+        let name = u128::from_ne_bytes(random);
+        let place = own.join(format!("{BEGINS}{name:032x}"));
+        make_private(&place)?;
+        Ok(Place(place))
+    }
+
+    /// Where it is, for the job.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // What is left holds nothing, and nobody finds a job there.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Takes channels at a place; the name under which they are asked for.
+///
+/// # Errors
+///
+/// Where it is no such place, or the system has it otherwise.
+pub fn listen(place: &Path) -> io::Result<(String, UnixListener)> {
+    let name = place.file_name().and_then(|name| name.to_str());
+    let name = name.and_then(|name| name.strip_prefix(BEGINS));
+    let name = name.ok_or(io::ErrorKind::InvalidInput)?.to_owned();
+    Ok((name, at_socket(place, UnixListener::bind)?))
+}
+
+/// A channel to the job that takes them under this name, which is letters and
+/// digits.
+///
+/// # Errors
+///
+/// Where none of this principal's does.
+pub fn connect(own: &Path, name: &str) -> io::Result<UnixStream> {
+    let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    match plain && !name.is_empty() {
+        true => at_socket(&own.join(format!("{BEGINS}{name}")), UnixStream::connect),
+        false => Err(io::ErrorKind::NotFound.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+
+    use super::*;
+
+    #[test]
+    fn channels_come_to_who_listens_until_the_place_is_gone() {
+        let own = tempfile::tempdir().unwrap();
+        let place = Place::new(own.path()).unwrap();
+        let (name, listener) = listen(place.path()).unwrap();
+        let mut near = connect(own.path(), &name).unwrap();
+        near.write_all(b"here").unwrap();
+        drop(near);
+        let mut heard = String::new();
+        let mut far = listener.accept().unwrap().0;
+        far.read_to_string(&mut heard).unwrap();
+        assert_eq!(heard, "here");
+        drop((listener, place));
+        assert!(connect(own.path(), &name).is_err());
+        assert_eq!(fs::read_dir(own.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn no_name_leads_elsewhere() {
+        let site = tempfile::tempdir().unwrap();
+        let [alice, bob] = ["alice", "bob"].map(|name| site.path().join(name));
+        let place = Place::new(&alice).unwrap();
+        let (name, _listener) = listen(place.path()).unwrap();
+        make_private(&bob).unwrap();
+        for wrong in [
+            name.as_str(),
+            &format!("x/../../alice/channels-{name}"),
+            "",
+            ".",
+        ] {
+            assert!(connect(&bob, wrong).is_err(), "{wrong}");
+        }
+        connect(&alice, &name).unwrap();
+        assert!(listen(&alice).is_err());
+    }
+}

@@ -1,0 +1,320 @@
+//! Two daemons and who uses them, and what a client of their protocol can say that
+//! `longhaul` would not.
+
+// Each theme is a crate of its own and uses a part of this.
+#![allow(dead_code)]
+
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use longhaul_engine::net::relay;
+use longhaul_engine::net::tcp::{self, HostPort, TcpOptions};
+use longhaul_engine::net::tls::{TlsClient, TlsOptions};
+use longhaul_engine::net::trust::ServerTrust;
+use longhaul_engine::session::opening::{self, OpenError};
+use longhaul_proto::handshake::{Credential, Errand, Task};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::speech::{self, Begin, Follow, Order, Reach, ShownProgress, Told};
+use crate::support::process::{limit, longhaul, run};
+use crate::support::{Daemon, procfs, tree};
+
+/// Lets a daemon connect to others on this host.
+pub const DIAL: &str = "--allow-dial=127.0.0.1";
+
+/// Two daemons, and a user with tokens for both.
+pub struct Site {
+    pub one: Daemon,
+    pub two: Daemon,
+    pub user: TempDir,
+    place: TempDir,
+}
+
+impl Site {
+    pub fn new(one: &[&str], two: &[&str]) -> Site {
+        let (place, user) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let start = |name: &str, flags: &[&str]| {
+            let root = place.path().join(name);
+            std::fs::create_dir(&root).unwrap();
+            Daemon::with(&root, flags)
+        };
+        let (one, two) = (start("one", one), start("two", two));
+        let tokens: Vec<String> = [&one, &two]
+            .iter()
+            .map(|daemon| std::fs::read_to_string(daemon.token_file.as_ref().unwrap()).unwrap())
+            .collect();
+        let file = user.path().join("tokens");
+        std::fs::write(&file, tokens.concat()).unwrap();
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
+        let site = Site {
+            one,
+            two,
+            user,
+            place,
+        };
+        site.know([&site.one, &site.two].map(|daemon| daemon.fingerprint.clone()));
+        site
+    }
+
+    /// The user knows the daemons by these keys.
+    pub fn know(&self, keys: [String; 2]) {
+        let addresses = [self.one.address, self.two.address];
+        let lines = addresses.iter().zip(keys);
+        let lines = lines.map(|(address, key)| format!("{address} {key}\n"));
+        let file = self.user.path().join("known_hosts");
+        std::fs::write(file, lines.collect::<String>()).unwrap();
+    }
+
+    pub fn root(&self, name: &str) -> PathBuf {
+        self.place.path().join(name)
+    }
+
+    pub fn command(&self, subcommand: &str) -> Command {
+        let mut command = longhaul();
+        command
+            .arg(subcommand)
+            .env("LONGHAUL_CONFIG_DIR", self.user.path())
+            .env("XDG_STATE_HOME", self.user.path().join("state"));
+        command
+    }
+
+    /// A copy from the first to the second.
+    pub fn copy(&self, arguments: &[&str], from: &str, to: &str) -> Command {
+        let mut command = self.command("cp");
+        command
+            .args(arguments)
+            .arg(self.one.url(from))
+            .arg(self.two.url(to));
+        command
+    }
+
+    pub fn jobs(&self, daemon: &Daemon) -> Vec<Value> {
+        let mut command = self.command("jobs");
+        command.arg("--json").arg(daemon.url(""));
+        run(&mut command).expect(0).events()
+    }
+}
+
+/// Processes of jobs that a daemon runs.
+pub fn jobs_of(daemon: &Daemon) -> Vec<Pid> {
+    let of = format!("--confined {}", daemon.state().join("jobs").display());
+    let is_job = |pid: &i32| procfs::command_of(*pid).contains(&of);
+    let pids = procfs::processes().into_iter().filter(is_job);
+    pids.filter_map(Pid::from_raw).collect()
+}
+
+pub fn kill_jobs(daemon: &Daemon) {
+    for pid in jobs_of(daemon) {
+        // It may just have ended.
+        let _ = kill_process(pid, Signal::KILL);
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        kill_jobs(&self.one);
+        kill_jobs(&self.two);
+    }
+}
+
+/// A daemon with two principals, who may both read and write the same.
+pub struct Shared {
+    pub daemon: Daemon,
+    /// Their tokens.
+    pub tokens: [String; 2],
+    pub place: TempDir,
+}
+
+pub const PRINCIPALS: [&str; 2] = ["alice", "bob"];
+
+impl Shared {
+    pub fn new() -> Shared {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().join("root");
+        std::fs::create_dir(&root).unwrap();
+        let mut principals = String::new();
+        let tokens = PRINCIPALS.map(|name| {
+            let mut command = longhaul();
+            command.args(["token", "--principal", name]);
+            let made = String::from_utf8(run(&mut command).expect(0).output).unwrap();
+            principals += &made[made.find("[[principal]]").unwrap()..];
+            principals += &format!(
+                "[[principal.root]]\nat = \"/\"\npath = \"{}\"\nrights = [\"read\", \"write\", \
+                 \"measure\"]\n",
+                root.display()
+            );
+            let mut words = made.split_whitespace();
+            words
+                .find(|word| word.starts_with("lht_"))
+                .unwrap()
+                .to_owned()
+        });
+        let file = place.path().join("principals.toml");
+        std::fs::write(&file, principals).unwrap();
+        let arguments = vec!["--principals".into(), file.into(), DIAL.into()];
+        Shared {
+            daemon: Daemon::of(arguments, |command| command),
+            tokens,
+            place,
+        }
+    }
+
+    /// As one of them, who may also use the second daemon of a site.
+    pub fn command(&self, principal: usize, site: &Site, subcommand: &str) -> Command {
+        let home = self.place.path().join(PRINCIPALS[principal]);
+        std::fs::create_dir_all(&home).unwrap();
+        let (address, own) = (self.daemon.address, &self.tokens[principal]);
+        let tokens = format!("{address} {} {own}\n", PRINCIPALS[principal]);
+        let other = std::fs::read_to_string(site.two.token_file.as_ref().unwrap()).unwrap();
+        let known = [&self.daemon, &site.two]
+            .map(|daemon| format!("{} {}\n", daemon.address, daemon.fingerprint));
+        tree::write(&home.join("tokens"), (tokens + &other).as_bytes());
+        std::fs::set_permissions(home.join("tokens"), PermissionsExt::from_mode(0o600)).unwrap();
+        tree::write(&home.join("known_hosts"), known.concat().as_bytes());
+        let mut command = longhaul();
+        command
+            .arg(subcommand)
+            .env("LONGHAUL_CONFIG_DIR", &home)
+            .env("XDG_STATE_HOME", home.join("state"));
+        command
+    }
+
+    pub fn jobs(&self, principal: usize, site: &Site) -> Vec<Value> {
+        let mut command = self.command(principal, site, "jobs");
+        command.arg("--json").arg(self.daemon.url(""));
+        run(&mut command).expect(0).events()
+    }
+
+    /// Asks as one of them for a process that runs a job.
+    pub fn drive(&self, principal: usize) -> Result<Driven, OpenError> {
+        Driven::new(&self.daemon, PRINCIPALS[principal], &self.tokens[principal])
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        kill_jobs(&self.daemon);
+    }
+}
+
+/// The channel to a process that runs a job once it is told which: what a client
+/// of this protocol can say that `longhaul` would not.
+pub struct Driven(pub UnixStream);
+
+impl Driven {
+    pub fn new(daemon: &Daemon, principal: &str, token: &str) -> Result<Driven, OpenError> {
+        errand(daemon, (principal, token), Task::Drive).map(Driven)
+    }
+
+    /// One that connects to nobody, and the name under which channels come to it.
+    pub fn through(
+        daemon: &Daemon,
+        principal: &str,
+        token: &str,
+    ) -> Result<(Driven, String), OpenError> {
+        let mut driven = Driven(errand(daemon, (principal, token), Task::DriveThrough)?);
+        let greeting = driven.greeting();
+        let name = greeting.split_once("channel=").expect("channels").1;
+        let name = name.split_whitespace().next().unwrap().to_owned();
+        Ok((driven, name))
+    }
+
+    /// What its process says of itself, which comes once.
+    fn greeting(&mut self) -> String {
+        let mut said = String::new();
+        while !(said.contains("longhaul-remote/1") && said.ends_with('\n')) {
+            let mut byte = [0];
+            self.0.read_exact(&mut byte).unwrap();
+            said.push(char::from(byte[0]));
+        }
+        said
+    }
+
+    /// What a job of these words is answered with.
+    pub fn begin(mut self, key: &str, words: &[&str]) -> Told {
+        self.ask(key, words, Reach::Daemon);
+        self.greeting();
+        self.answer()
+    }
+
+    /// Says what is to be done.
+    pub fn ask(&mut self, key: &str, words: &[&str], reach: Reach) {
+        let release = env!("CARGO_PKG_VERSION");
+        let line = format!("longhaul-client/1 software={release} protocol=1 key={key}\n");
+        self.0.write_all(line.as_bytes()).unwrap();
+        let begin = Begin {
+            words: words
+                .iter()
+                .map(|word| word.as_bytes().to_vec().into())
+                .collect(),
+            from: "from".to_owned(),
+            to: "to".to_owned(),
+            reach,
+            host: "host".to_owned(),
+            manifest: None,
+        };
+        speech::say(&self.0, &Order::Begin(begin)).unwrap();
+    }
+
+    /// How the job ends, once it has a name.
+    pub fn end(self) -> Told {
+        let told = speech::hear(&self.0).unwrap();
+        assert!(matches!(told, Some(Told::Named(_))), "{told:?}");
+        let follow = Follow {
+            output: 0,
+            errors: 0,
+            progress: ShownProgress::None,
+            manifest: false,
+        };
+        speech::say(&self.0, &Order::Follow(follow)).unwrap();
+        loop {
+            match speech::hear(&self.0).unwrap().expect("an end") {
+                Told::Said(..) | Told::Running => {}
+                told => return told,
+            }
+        }
+    }
+
+    /// What that is answered with.
+    pub fn answer(mut self) -> Told {
+        let told = speech::hear(&self.0).unwrap().expect("an answer");
+        // It has ended, and said in the log what it had to say.
+        let mut rest = Vec::new();
+        let _ = self.0.read_to_end(&mut rest);
+        told
+    }
+}
+
+/// The channel of an errand.
+pub fn errand(
+    daemon: &Daemon,
+    (principal, token): (&str, &str),
+    what: Task,
+) -> Result<UnixStream, OpenError> {
+    let trust = ServerTrust::Fingerprint(daemon.fingerprint.parse().unwrap());
+    let tls = TlsClient::new(trust, None, TlsOptions::default());
+    let host = HostPort::from(daemon.address);
+    let socket = tcp::connect(&host, limit(), &TcpOptions::default()).unwrap();
+    let mut stream = tls.handshake(socket, &host).unwrap();
+    let errand = Errand {
+        credential: Some(Credential {
+            principal: principal.to_owned(),
+            token: Some(token.to_owned()),
+        }),
+        what,
+    };
+    opening::errand(&mut stream, errand, limit())?;
+    let (near, far) = UnixStream::pair().unwrap();
+    relay::carry_stream(stream, far, ()).unwrap();
+    Ok(near)
+}
+
+pub fn sample(at: &Path) {
+    tree::mixed_tree(at, 60, 6 << 20);
+    tree::hard_tree(&at.join("hard"));
+}
