@@ -65,6 +65,7 @@ pub fn run(arguments: &SweepArguments) -> Result<Exit, Stop> {
     })?;
     file.choose(&arguments.methods, arguments.repetitions)
         .map_err(usage)?;
+    file.choose_data(&arguments.data).map_err(usage)?;
     file.choose_paths(&arguments.paths).map_err(usage)?;
     let plan =
         Plan::of(&file).map_err(|error| usage(format!("{}: {error}", arguments.file.display())))?;

@@ -161,6 +161,19 @@ fn what_cannot_be_run_is_refused_before_it_begins() {
     let listed = run(command.arg(&file)).expect(0).output;
     let listed = String::from_utf8(listed).unwrap();
     assert!(listed.contains("2 configurations, 4 runs"), "{listed}");
+    let mut command = longhaul_with(&["sweep", "--dry-run", "--data", "few"]);
+    let few = run(command.arg(&file)).expect(0).output;
+    let mut command = longhaul_with(&["sweep", "--dry-run"]);
+    assert_eq!(run(command.arg(&file)).expect(0).output, few);
+    let more =
+        format!("{COMMANDS}[[data]]\nname = \"more\"\nfiles = 9\nsmallest = 1\nlargest = 1\n");
+    std::fs::write(&file, more).unwrap();
+    let mut command = longhaul_with(&["sweep", "--dry-run", "--data", "few"]);
+    assert_eq!(run(command.arg(&file)).expect(0).output, few);
+    let mut command = longhaul_with(&["sweep", "--dry-run", "--data", "many"]);
+    run(command.arg(&file))
+        .expect(1)
+        .says(&["no data \"many\""]);
 }
 
 /// Where the project's own methods are.

@@ -24,6 +24,9 @@ pub struct SweepArguments {
     /// Only these methods, by name.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub methods: Vec<String>,
+    /// Only these data, by name.
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub data: Vec<String>,
     /// Only paths with this setting, as rtt=91.6ms; of several of one name any.
     #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',')]
     pub paths: Vec<String>,

@@ -452,6 +452,22 @@ impl SweepFile {
         Ok(())
     }
 
+    /// Leaves out data that are not asked for.
+    ///
+    /// # Errors
+    ///
+    /// Where a name is of none.
+    pub fn choose_data(&mut self, names: &[String]) -> Result<(), String> {
+        let known = |name: &&String| !self.data.iter().any(|data| &data.name == *name);
+        if let Some(name) = names.iter().find(known) {
+            return Err(format!("there are no data \"{name}\""));
+        }
+        if !names.is_empty() {
+            self.data.retain(|data| names.contains(&data.name));
+        }
+        Ok(())
+    }
+
     /// Leaves out paths without any of these settings.
     ///
     /// # Errors

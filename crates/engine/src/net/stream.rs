@@ -516,10 +516,13 @@ impl Sleeper {
         }
     }
 
-    /// As [`StreamReader::expect`].
+    /// As [`StreamReader::anticipate`].
     pub(super) fn anticipate(&mut self, wire: &Wire, bytes: usize) {
         self.expected = bytes;
-        self.longest = wire.longest_sleep();
+        // Less is not slept for, whatever the buffer.
+        if bytes >= SHORTEST_SLEEP {
+            self.longest = wire.longest_sleep();
+        }
     }
 
     /// Receives at least a byte unless the peer has ended; `held` bytes have come
