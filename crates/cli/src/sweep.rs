@@ -43,7 +43,7 @@ use estimate::Estimate;
 use file::{Method, SweepFile, Unread};
 use ledger::Ledger;
 use outcome::About;
-use plan::{Cell, Plan, Planned};
+use plan::{Cell, Plan, Planned, path_seed};
 use step::StepResult;
 
 /// Sets with more files are not removed between runs: ext4 does not use an inode
@@ -302,7 +302,9 @@ impl<'a> Sweep<'a> {
         self.set_up(&cell.method)?;
         touch_memory(cell.bytes);
         let sidecar = self.sidecar(&id)?;
-        let step = command::step(self.file, cell, &place, &source, shape, sidecar.as_ref())?;
+        let seed = path_seed(self.file.seed, run.round);
+        let chance = (sidecar.as_ref(), seed);
+        let step = command::step(self.file, cell, &place, &source, shape, chance)?;
         let started = clock::now();
         let result = make(&step)?;
         let record = outcome::record(
@@ -311,6 +313,7 @@ impl<'a> Sweep<'a> {
                     id,
                     sweep: self.file.name.clone(),
                     round: (run.round > 0).then_some(run.round),
+                    seed: cell.path.lab.as_ref().map(|_| seed),
                     started,
                     again: false,
                     warm_up: run.round == 0,

@@ -165,7 +165,8 @@ impl Doubt {
             Doubt::DifferentCongestionControl { .. } => "compare under the same congestion control",
             Doubt::ShortRun { .. } => "move more data, or say that the ramp is part of the figure",
             Doubt::AboveCapacity { .. } => {
-                "the recorded capacity is too low, or data were compressed on their way"
+                "the recorded capacity is too low, data were compressed on their way, or a short run \
+                 counts what was sent before it"
             }
             Doubt::NotCompared => "compare it at the other end: the method's word is all there is",
             Doubt::FailedRuns { .. } => "read their errors: a method that fails is not a fast one",
@@ -236,6 +237,7 @@ impl fmt::Display for Doubt {
     // tidy: long because each doubt is a sentence of its own
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Doubt::FewRepetitions { repetitions: 1 } => write!(f, "only one repetition"),
             Doubt::FewRepetitions { repetitions } => {
                 write!(f, "only {repetitions} repetitions")
             }

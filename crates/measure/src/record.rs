@@ -83,6 +83,10 @@ pub struct RunIdentity {
     /// order. Comparisons pair runs of the same round.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub round: Option<u64>,
+    /// What the emulated path's accidents were drawn from: every round has its own,
+    /// and its runs share it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
     /// When it began, as RFC 3339 has it.
     #[serde(default)]
     pub started: String,

@@ -27,6 +27,7 @@ fn run(name: &str, measures: Measures, milliseconds: u64, round: u64, share: f64
         run: RunIdentity {
             id: format!("{name}/{measures:?}/{milliseconds}/{round}"),
             round: Some(round),
+            seed: None,
             ..RunIdentity::default()
         },
         measures,

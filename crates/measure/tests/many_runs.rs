@@ -89,6 +89,7 @@ fn record(number: u64, random: &mut Random) -> RunRecord {
             id: format!("made-up/{number}"),
             sweep: "made-up".into(),
             round: Some(number / 56),
+            seed: None,
             started: "2026-11-21T12:00:00Z".into(),
             again: false,
             warm_up: number < 56,

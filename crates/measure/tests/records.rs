@@ -36,6 +36,7 @@ fn full() -> RunRecord {
             id: "suite/17".into(),
             sweep: "suite".into(),
             round: Some(3),
+            seed: None,
             started: "2026-11-03T10:11:12Z".into(),
             again: false,
             warm_up: false,

@@ -136,7 +136,8 @@ impl Peer {
     }
 
     /// Waits for a transfer's end. The streams to a daemon are this process's
-    /// own and end with it; those to a host that was met go through others.
+    /// own and end with it, as direct ones to a host that SSH reaches do; a job
+    /// is no process that ends next.
     pub fn wait(&self, transfer: &Transfer) -> Ending {
         match self {
             Peer::Daemon(_) => transfer.wait_to_exit(),

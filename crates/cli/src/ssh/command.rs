@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::process::{Command, Stdio};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::process::Login;
@@ -77,44 +76,20 @@ pub struct Start {
     pub destination: String,
     /// What is started there.
     pub side: FarSide,
-    /// Where ssh finds the host, once that was asked; none where it does not say.
-    host_name: Arc<OnceLock<Option<String>>>,
 }
 
 impl Start {
-    /// Nothing is started yet. `words` are the user's ssh with its own options.
-    pub fn new(words: Vec<OsString>, destination: String, side: FarSide) -> Start {
-        Start {
-            words,
-            destination,
-            side,
-            host_name: Arc::default(),
-        }
-    }
-
-    /// The host as ssh's configuration has it: asked for once, which starts a
-    /// process.
-    pub fn host_name(&self) -> Option<&str> {
-        let ask = || {
-            let (program, rest) = self.words.split_first()?;
-            let output = Command::new(program)
-                .args(rest)
-                .args(["-G", "--", &self.destination])
-                .stdin(Stdio::null())
-                .stderr(Stdio::null())
-                .output()
-                .ok()?;
-            host_name_in(&String::from_utf8_lossy(&output.stdout)).map(str::to_owned)
-        };
-        self.host_name.get_or_init(ask).as_deref()
-    }
-
-    /// Asks for the host's name meanwhile.
-    pub fn ask_host_name(&self) {
-        let start = self.clone();
-        let thread = std::thread::Builder::new().name("host name".to_owned());
-        // Without a thread it is asked for when it is needed.
-        let _ = thread.spawn(move || start.host_name().map(str::len));
+    /// The host as ssh's configuration has it, which starts a process.
+    pub fn host_name(&self) -> Option<String> {
+        let (program, rest) = self.words.split_first()?;
+        let output = Command::new(program)
+            .args(rest)
+            .args(["-G", "--", &self.destination])
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .output()
+            .ok()?;
+        host_name_in(&String::from_utf8_lossy(&output.stdout)).map(str::to_owned)
     }
 
     /// The command line that begins a session.
@@ -169,8 +144,11 @@ pub fn start_of(
         expiry: Expiry(settings.expiry),
         ports: arguments.ssh.ports.unwrap_or_default(),
     };
-    let words = ssh_words(&arguments.ssh)?;
-    Ok(Start::new(words, remote.destination.clone(), side))
+    Ok(Start {
+        words: ssh_words(&arguments.ssh)?,
+        destination: remote.destination.clone(),
+        side,
+    })
 }
 
 /// The words that start the user's ssh.

@@ -19,9 +19,13 @@ use super::greeting::Greeting;
 use crate::commands::connection::single_path;
 use crate::messages::say;
 
-/// How long the first direct stream is looked for, beyond its round trips: an
-/// address that is silent holds up the further ssh connections for that long.
+/// How long the first direct stream is looked for, beyond its round trips: until
+/// then those who want one wait, unless there is another stream.
 const LOOK_FOR: Duration = Duration::from_millis(1500);
+
+/// With so much time left the addresses are tried once more: before the round trip
+/// was measured they were given what short paths need.
+const WORTH_ANOTHER_TRY: Duration = Duration::from_secs(1);
 
 /// Round trips that it may take: asking for a call, TCP, TLS, joining, and one
 /// packet of these lost.
@@ -72,6 +76,8 @@ struct State {
     look_for: Duration,
     /// Somebody looks for it.
     looking: bool,
+    /// When whoever looks, or looked last, gives up.
+    until: Option<Instant>,
     /// Connections from here that were begun before anybody looked, and what
     /// comes of them.
     ahead: Option<(Sender<Found>, Receiver<Found>)>,
@@ -152,6 +158,7 @@ impl Direct {
                 way: Way::Unknown,
                 look_for: look_for(rtt),
                 looking: false,
+                until: None,
                 ahead: None,
                 answered: None,
             }),
@@ -222,13 +229,15 @@ impl Direct {
                 Turn::Another => return Err(NotOpened::Another),
                 Turn::Look => return self.look(transfer).map_err(NotOpened::Failed),
                 // Who answers there may be another host.
-                Turn::Guess(address) => match self.dial(address, patience, &|| ()) {
-                    Ok(stream) => return Ok(stream),
-                    Err(_) => {
-                        has_guessed = true;
-                        continue;
+                Turn::Guess(address) => {
+                    let patience = patience.min(self.lock().look_for);
+                    if let Ok(stream) = self.dial(address, patience, &|| ()) {
+                        self.settle(Way::Outward(address));
+                        return Ok(stream);
                     }
-                },
+                    has_guessed = true;
+                    continue;
+                }
                 Turn::Open(Way::Outward(address)) => self.dial(address, patience, &|| ()),
                 Turn::Open(Way::Inward) => self.call(Some(transfer), patience),
                 Turn::Open(Way::Unknown | Way::Closed(_)) => {
@@ -268,12 +277,22 @@ impl Direct {
             // Between two far sides nothing goes through ssh instead. It is
             // said once: no way is looked for again.
             let ssh_alone = matches!(found, Way::Closed(_)) && self.start.is_some();
-            if ssh_alone && self.tcp.multipath {
+            if ssh_alone && self.way() == Way::Unknown && self.tcp.multipath {
                 say(SSH_IS_SINGLE);
             }
-            self.lock().way = found;
+            self.settle(found);
         }
         stream.ok_or_else(|| NO_STREAM.to_owned())
+    }
+
+    /// The way is known, unless somebody else knew it before.
+    fn settle(&self, way: Way) {
+        let mut state = self.lock();
+        if state.way == Way::Unknown {
+            state.way = way;
+        }
+        drop(state);
+        self.changed.notify_all();
     }
 
     /// A way that was found may close: then another is looked for.
@@ -282,7 +301,8 @@ impl Direct {
             self.failures.store(0, Ordering::Relaxed);
         } else if self.failures.fetch_add(1, Ordering::Relaxed) + 1 >= FAILURES {
             self.failures.store(0, Ordering::Relaxed);
-            self.lock().way = Way::Unknown;
+            let mut state = self.lock();
+            (state.way, state.answered) = (Way::Unknown, None);
         }
     }
 
@@ -353,6 +373,7 @@ impl Direct {
     fn find(self: &Arc<Direct>, transfer: Option<&Weak<Transfer>>) -> (Way, Option<Stream>) {
         let (ahead, patience) = {
             let mut state = self.lock();
+            state.until = Some(Instant::now() + state.look_for);
             (state.ahead.take(), state.look_for)
         };
         // Those that were begun ahead had a round trip already.
@@ -393,23 +414,32 @@ impl Direct {
 
     /// Those who wait for the way may try this address meanwhile.
     fn note_answer(&self, address: SocketAddr) {
-        self.lock().answered.get_or_insert(address);
+        let mut state = self.lock();
+        if state.way == Way::Unknown {
+            state.answered.get_or_insert(address);
+        }
+        drop(state);
         self.changed.notify_all();
     }
 
     fn find_outward(self: &Arc<Direct>, deadline: Instant, found: &Sender<Found>) {
+        let mut first = self.try_outward(deadline);
+        let until = self.lock().until.unwrap_or(deadline);
+        if first.is_err() && until > deadline + WORTH_ANOTHER_TRY {
+            first = self.try_outward(until);
+        }
+        let _ = found.send(first);
+    }
+
+    fn try_outward(self: &Arc<Direct>, deadline: Instant) -> Found {
         let this = Arc::clone(self);
         let attempt: Attempt<Stream> = Arc::new(move |address, deadline| {
             let left = deadline.saturating_duration_since(Instant::now());
             this.dial(address, left, &|| this.note_answer(address))
         });
-        let first = first_to_answer(
-            &candidates(self.start.as_ref(), &self.greeting),
-            deadline,
-            &attempt,
-        );
-        let first = first.map(|(address, stream)| (Way::Outward(address), stream));
-        let _ = found.send(first);
+        let candidates = candidates(self.start.as_ref(), &self.greeting);
+        first_to_answer(&candidates, deadline, &attempt)
+            .map(|(address, stream)| (Way::Outward(address), stream))
     }
 }
 
@@ -437,7 +467,8 @@ pub fn candidates(start: Option<&Start>, greeting: &Greeting) -> Vec<SocketAddr>
 
 /// Where ssh finds a host.
 pub fn addresses_of(start: &Start, port: u16) -> Vec<SocketAddr> {
-    let resolved = start.host_name().map(|host| (host, port).to_socket_addrs());
+    let host = start.host_name();
+    let resolved = host.map(|host| (host.as_str(), port).to_socket_addrs());
     resolved.into_iter().flatten().flatten().collect()
 }
 

@@ -4,8 +4,10 @@ use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::process::ExitStatus;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use longhaul_engine::net::Stream;
 use longhaul_engine::net::candidates::interface_addresses;
@@ -20,14 +22,14 @@ use longhaul_model::control::start::block_bytes;
 use longhaul_proto::calls::Call;
 use longhaul_proto::handshake::{Join, PROTOCOL_VERSION, Request};
 use longhaul_proto::listing::{ListRequest, Listed};
-use longhaul_proto::message::Flows;
+use longhaul_proto::message::{Farewell, Flows};
 use longhaul_proto::session::StreamId;
 
 use super::PROTECTION;
 use super::callbacks::Callbacks;
 use super::command::{FarSide, RELEASE, Start, ssh_words, start_of};
 use super::direct::{self, Direct, NotOpened, Way, candidates};
-use super::further::Further;
+use super::further::{Further, Logins};
 use super::greeting::{CLIENT, Greeting, Line, MAXIMUM_ADDRESSES, REMOTE};
 use super::install;
 use super::process::{Login, Silence, SshProcess, await_greeting};
@@ -69,6 +71,17 @@ const SILENT_LOGIN: Duration = Duration::from_secs(30);
 /// far side's machine may need for them.
 const USUAL_ROUND_TRIPS: u32 = 4;
 
+/// A login at which nobody is asked takes ssh some fourteen round trips, and less
+/// than this of both machines' time; to type a password takes longer.
+const USUAL_LOGIN: Duration = Duration::from_secs(2);
+
+/// Round trips of a login, with some that are lost.
+const LOGIN_ROUND_TRIPS: u32 = 20;
+
+/// Streams that join without waiting for the answer: as many as are dialled at
+/// once. Whether the far side is still there later ones have to hear.
+const FIRST_STREAMS: usize = 32;
+
 /// SSH connections on a long path: with 2 MiB each they fill 1 Gbit/s up to
 /// 130 ms.
 const MANY_CONNECTIONS: u32 = 8;
@@ -100,6 +113,7 @@ pub struct Far {
     callbacks: Option<Arc<Callbacks>>,
     process: Mutex<Option<SshProcess>>,
     greeting: OnceLock<Greeting>,
+    login_took: OnceLock<Duration>,
     beside: OnceLock<Beside>,
 }
 
@@ -152,14 +166,17 @@ impl Far {
             callbacks: listener.and_then(|listener| Callbacks::new(listener).ok()),
             process: Mutex::default(),
             greeting: OnceLock::new(),
+            login_took: OnceLock::new(),
             beside: OnceLock::new(),
         })
     }
 
     /// Starts the far side.
     pub fn connect(&self, fixed_block_bytes: Option<u32>) -> Result<Connected, Stop> {
-        self.start.ask_host_name();
+        let begun = Instant::now();
         let channel = self.log_in()?;
+        // A session logs in once.
+        let _ = self.login_took.set(begun.elapsed());
         if let Some(beside) = self.begin_beside() {
             beside.direct.dial_ahead();
         }
@@ -198,7 +215,11 @@ impl Far {
     pub fn in_role(destination: &str, ssh: &SshArguments, side: FarSide) -> Result<Far, Stop> {
         let identity = Identity::ephemeral().map_err(|error| Stop::because(Exit::Local, error))?;
         Ok(Far {
-            start: Start::new(ssh_words(ssh)?, destination.to_owned(), side),
+            start: Start {
+                words: ssh_words(ssh)?,
+                destination: destination.to_owned(),
+                side,
+            },
             identity,
             streams: None,
             install: ssh.install_remote,
@@ -207,6 +228,7 @@ impl Far {
             callbacks: None,
             process: Mutex::default(),
             greeting: OnceLock::new(),
+            login_took: OnceLock::new(),
             beside: OnceLock::new(),
         })
     }
@@ -398,17 +420,38 @@ impl Far {
         let most = most.min(opened.welcome.maximum_streams.max(1));
         let welcome = opened.welcome.clone();
         let transfer = Arc::downgrade(transfer);
-        prepare_further(beside, &transfer, opened.rtt, most as usize);
+        let logins = Logins {
+            most: most as usize,
+            careful: self.was_perhaps_asked(opened.rtt),
+        };
+        prepare_further(beside, &transfer, opened.rtt, logins);
+        let first = AtomicUsize::new(FIRST_STREAMS);
         Arc::new(move |id: StreamId, received, patience| {
-            let stream = open_beside(&direct, &further, &transfer, most, patience)?;
+            let (stream, is_direct) = open_beside(&direct, &further, &transfer, most, patience)?;
             let join = Join {
                 session: welcome.session,
                 secret: welcome.secret,
                 stream: id.0,
                 received,
             };
-            join_with(stream, join, patience)
+            // Of the first it is known that the session is there.
+            let is_first = |left: usize| left.checked_sub(1);
+            let joined = match first.fetch_update(Relaxed, Relaxed, is_first) {
+                Ok(_) => join_at_once(stream, join),
+                Err(_) => join_with(stream, join, patience),
+            }?;
+            if is_direct {
+                further.abandon();
+            }
+            Ok(joined)
         })
+    }
+
+    /// Whether the login took so long that somebody may have typed a password, whom
+    /// further logins cannot ask.
+    fn was_perhaps_asked(&self, rtt: Duration) -> bool {
+        let took = self.login_took.get().copied().unwrap_or_default();
+        took > USUAL_LOGIN + LOGIN_ROUND_TRIPS * rtt
     }
 
     /// Knows whom it speaks to; none where the far side's key cannot be read.
@@ -474,12 +517,12 @@ impl Far {
     }
 
     /// Waits for a transfer's end, for a process that ends next. Where direct
-    /// streams carried it, ssh ends by itself; whatever else ssh processes carry
-    /// they bring to the end first.
+    /// streams brought it to its end, nobody waits for that of ssh.
     pub fn wait(&self, transfer: &Transfer) -> Ending {
         let ending = transfer.wait_to_exit();
         let way = self.beside.get().map(|beside| beside.direct.way());
-        if matches!(way, Some(Way::Outward(_) | Way::Inward)) {
+        let is_direct = matches!(way, Some(Way::Outward(_) | Way::Inward));
+        if is_direct && ending.farewell == Farewell::Complete {
             let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(process) = process.take() {
                 process.leave();
@@ -503,54 +546,49 @@ impl Far {
 }
 
 /// A direct stream, or one over a further ssh process of at most so many, where
-/// the way is closed or those have logged in before it was found.
+/// the way is closed or those have logged in before it was found; whether it is
+/// direct.
 fn open_beside(
     direct: &Arc<Direct>,
     further: &Arc<Further>,
     transfer: &Weak<Transfer>,
     most: u32,
     patience: Duration,
-) -> Result<Stream, DialError> {
-    let goes_through_ssh = |transfer: &Transfer| {
-        transfer.set_flows(Flows {
-            streams: Some(most),
-            ..Flows::default()
-        });
-        transfer.use_spare();
-    };
+) -> Result<(Stream, bool), DialError> {
     loop {
         let error = match direct.open(transfer, patience, &|| further.is_ready()) {
-            Ok(stream) => {
-                further.abandon();
-                return Ok(stream);
-            }
+            Ok(stream) => return Ok((stream, true)),
             Err(error) => error,
         };
         let Some(transfer) = transfer.upgrade() else {
             return Err(DialError::Network(error.to_string()));
         };
-        match (direct.way(), error) {
+        let stream = match (direct.way(), error) {
             (Way::Closed(_), _) => {
-                goes_through_ssh(&transfer);
-                return further.open(most as usize);
+                transfer.set_flows(Flows {
+                    streams: Some(most),
+                    ..Flows::default()
+                });
+                transfer.use_spare();
+                further.open(most as usize)?
             }
-            (_, NotOpened::Another) => {
-                // Another one may have taken it.
-                if let Some(stream) = further.take_ready() {
-                    goes_through_ssh(&transfer);
-                    return Ok(stream);
-                }
-            }
+            (Way::Unknown, NotOpened::Another) => match further.take_ready() {
+                Some(stream) => stream,
+                // Somebody else took it.
+                None => continue,
+            },
+            (_, NotOpened::Another) => continue,
             // Nothing is left: whether the far side lives, ssh finds out.
-            _ if !transfer.has_message_stream() => return further.reach(),
+            _ if !transfer.has_message_stream() => further.reach()?,
             (_, error) => return Err(DialError::Network(error.to_string())),
-        }
+        };
+        return Ok((stream, false));
     }
 }
 
 /// Where nobody has answered at once, or no direct stream has opened soon,
 /// further ssh processes log in while the way is still looked for.
-fn prepare_further(beside: &Beside, transfer: &Weak<Transfer>, rtt: Duration, most: usize) {
+fn prepare_further(beside: &Beside, transfer: &Weak<Transfer>, rtt: Duration, logins: Logins) {
     let (direct, further) = (Arc::clone(&beside.direct), Arc::clone(&beside.further));
     let transfer = Weak::clone(transfer);
     // Without a thread they log in later.
@@ -572,9 +610,24 @@ fn prepare_further(beside: &Beside, transfer: &Weak<Transfer>, rtt: Duration, mo
             }
             if direct.way() == Way::Unknown {
                 let is_ready: Arc<dyn Fn() + Send + Sync> = Arc::new(move || direct.wake());
-                further.prepare(most, &is_ready);
+                further.prepare(logins, &is_ready);
             }
         });
+}
+
+/// Joins a session that is there with a stream, which carries blocks at once.
+fn join_at_once(stream: Stream, join: Join) -> Result<Joined, DialError> {
+    let joined = opening::join_at_once(stream, join);
+    joined.map_or_else(
+        |error| Err(DialError::Network(error.to_string())),
+        |stream| {
+            Ok(Joined {
+                stream,
+                clear: false,
+                received: 0,
+            })
+        },
+    )
 }
 
 /// Joins a session with a stream.

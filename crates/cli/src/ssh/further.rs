@@ -25,6 +25,16 @@ pub const ENDED: &str = "cannot join the session";
 /// How long one login may take.
 const LOGIN_WITHIN: Duration = Duration::from_secs(30);
 
+/// What is wanted of further logins.
+#[derive(Clone, Copy, Debug)]
+pub struct Logins {
+    /// So many processes at most.
+    pub most: usize,
+    /// One first: several that fail at the same time have sshd refuse this host for
+    /// a while (its PerSourcePenalties).
+    pub careful: bool,
+}
+
 /// The further ssh processes of a session.
 pub struct Further {
     start: Start,
@@ -51,6 +61,13 @@ struct State {
 }
 
 impl State {
+    /// One that is logged in already, if any is.
+    fn take_ready(&mut self) -> Option<Stream> {
+        self.ready.retain(|(_, process)| !process.has_ended());
+        let ready = self.ready.pop()?;
+        Some(self.run(ready))
+    }
+
     /// This one carries something from now on.
     fn run(&mut self, (stream, process): (Stream, SshProcess)) -> Stream {
         self.running.push(process);
@@ -84,15 +101,23 @@ impl Further {
     /// Logs in in the background until there are so many, or a better way is
     /// known: a login takes a dozen round trips, as long as direct ways are looked
     /// for. `is_ready` is called for each.
-    pub fn prepare(self: &Arc<Further>, most: usize, is_ready: &Arc<dyn Fn() + Send + Sync>) {
-        for _ in 0..LOGINS_AT_ONCE.min(most) {
+    pub fn prepare(self: &Arc<Further>, logins: Logins, is_ready: &Arc<dyn Fn() + Send + Sync>) {
+        let at_once = match logins.careful {
+            true => 1,
+            false => LOGINS_AT_ONCE.min(logins.most),
+        };
+        for _ in 0..at_once {
             let (further, is_ready) = (Arc::clone(self), Arc::clone(is_ready));
             // Without it the login is made when it is needed.
             let _ = std::thread::Builder::new()
                 .name("log in".to_owned())
                 .spawn(move || {
-                    while further.make_ready(most) {
+                    while further.make_ready(logins.most) {
                         is_ready();
+                        if logins.careful {
+                            let careful = false;
+                            return further.prepare(Logins { careful, ..logins }, &is_ready);
+                        }
                     }
                 });
         }
@@ -126,24 +151,29 @@ impl Further {
 
     /// One that is logged in already.
     pub fn take_ready(&self) -> Option<Stream> {
-        let mut state = self.lock();
-        state.ready.retain(|(_, process)| !process.has_ended());
-        let ready = state.ready.pop()?;
-        Some(state.run(ready))
+        self.lock().take_ready()
     }
 
-    /// A better way is known: nothing is kept ready.
+    /// A better way is known, and a stream on it carries what there is: nothing is
+    /// kept ready, and what carried something meanwhile is ended. What it had not
+    /// brought goes over others.
     pub fn abandon(&self) {
-        let ready = {
+        let (ready, running) = {
             let mut state = self.lock();
             state.abandoned = true;
-            std::mem::take(&mut state.ready)
+            (
+                std::mem::take(&mut state.ready),
+                std::mem::take(&mut state.running),
+            )
         };
-        if !ready.is_empty() {
+        if !ready.is_empty() || !running.is_empty() {
             // Nobody waits for their end.
             let _ = std::thread::Builder::new()
                 .name("log out".to_owned())
-                .spawn(move || drop(ready));
+                .spawn(move || {
+                    running.into_iter().for_each(SshProcess::kill);
+                    drop(ready);
+                });
         }
     }
 
@@ -191,9 +221,8 @@ impl Further {
         let mut state = self.lock();
         loop {
             state.running.retain(|process| !process.has_ended());
-            state.ready.retain(|(_, process)| !process.has_ended());
-            if takes_ready && let Some(ready) = state.ready.pop() {
-                return Ok(Some(state.run(ready)));
+            if takes_ready && let Some(ready) = state.take_ready() {
+                return Ok(Some(ready));
             }
             if let Some(text) = &state.refused {
                 return Err(DialError::Refused(text.clone()));

@@ -107,10 +107,16 @@ impl SshProcess {
         String::from_utf8_lossy(&said).into_owned()
     }
 
-    /// Leaves it to itself: nothing goes through it any more, and it ends with
-    /// the far side and its channel, a round trip later.
+    /// Leaves it to itself: it ends with the far side and its channel, a round trip
+    /// later.
     pub fn leave(mut self) {
         self.left = true;
+    }
+
+    /// Ends it now, whatever it carries.
+    pub fn kill(mut self) {
+        // It may have ended just now: then there is nothing to kill.
+        let _ = self.child.kill();
     }
 
     /// Waits for its end for a moment, then ends it.

@@ -93,7 +93,7 @@ impl Plan {
     pub fn of(file: &SweepFile) -> Result<Plan, String> {
         let mut cells = Vec::new();
         for settings in file.points() {
-            let path = Path::of(settings, file.seed)?;
+            let path = Path::of(settings)?;
             for method in file.methods.iter().filter(|m| path.is_for(m)) {
                 cells.extend(cells_of(file, &path, method)?);
                 if cells.len() > MOST_RUNS {
@@ -160,7 +160,7 @@ fn shape_of(path: &Path, data: &Data, share: f64) -> Shape {
 }
 
 impl Path {
-    fn of(mut settings: BTreeMap<String, String>, seed: u64) -> Result<Path, String> {
+    fn of(mut settings: BTreeMap<String, String>) -> Result<Path, String> {
         let written = settings.clone();
         let mut take = |key: &str| settings.remove(key);
         let span = |text: String| parse_span(&text).map_err(|error| error.to_string());
@@ -175,11 +175,10 @@ impl Path {
         let capacity = take("capacity");
         let capacity = capacity.map(|text| text.parse::<BitRate>());
         let capacity = capacity.transpose().map_err(|error| error.to_string())?;
-        let mut arguments: Vec<String> = settings
+        let arguments: Vec<String> = settings
             .iter()
             .map(|(key, value)| format!("--{key}={value}"))
             .collect();
-        arguments.push(format!("--seed={seed}"));
         let (scenario, _) = read_lab(&arguments)?;
         let capacity = match (capacity, scenario.path.rate) {
             (Some(capacity), _) => capacity,
@@ -378,10 +377,7 @@ fn order(file: &SweepFile, cells: &[Cell]) -> Result<Vec<Planned>, String> {
             .filter(wanted)
             .map(|c| c.0)
             .collect();
-        shuffle(
-            &mut chosen,
-            file.seed.wrapping_mul(0x1_0000).wrapping_add(round),
-        );
+        shuffle(&mut chosen, Random::new(order_seed(file.seed, round)));
         runs.extend(chosen.into_iter().map(|cell| Planned {
             cell,
             round,
@@ -394,9 +390,20 @@ fn order(file: &SweepFile, cells: &[Cell]) -> Result<Vec<Planned>, String> {
     Ok(runs)
 }
 
+/// What a round's order is drawn from.
+fn order_seed(seed: u64, round: u64) -> u64 {
+    seed.wrapping_mul(0x1_0000).wrapping_add(round)
+}
+
+/// What the accidents of an emulated path (loss, jitter, damage) are drawn from in
+/// a round, so that repetitions differ by chance and the methods of one round meet
+/// the same.
+pub fn path_seed(seed: u64, round: u64) -> u64 {
+    Random::new(!order_seed(seed, round)).bits()
+}
+
 /// Fisher and Yates: every order is as likely.
-fn shuffle(list: &mut [usize], seed: u64) {
-    let mut random = Random::new(seed);
+fn shuffle(list: &mut [usize], mut random: Random) {
     for end in (1..list.len()).rev() {
         list.swap(end, random.below(end + 1));
     }
@@ -453,6 +460,16 @@ mod tests {
             Plan::of(&parse(&text).unwrap()).unwrap().runs
         });
         assert!(rounds.any(|runs| runs != plan.runs));
+    }
+
+    #[test]
+    fn every_round_has_accidents_of_its_own_which_its_seed_repeats() {
+        let seeds = |seed| -> std::collections::BTreeSet<u64> {
+            (0..100).map(|round| path_seed(seed, round)).collect()
+        };
+        assert_eq!(seeds(1).len(), 100);
+        assert_eq!(seeds(1), seeds(1));
+        assert!(seeds(1).is_disjoint(&seeds(2)));
     }
 
     #[test]
