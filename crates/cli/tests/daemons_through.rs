@@ -332,6 +332,20 @@ fn a_job_waits_for_channels_no_longer_than_for_anybody() {
     assert_eq!(driven.end(), Told::Ended(3));
 }
 
+#[test]
+fn a_busy_source_leaves_the_job_to_the_destination() {
+    let site = closed();
+    std::fs::write(site.root("one").join("file"), "x").unwrap();
+    let token = std::fs::read_to_string(site.one.token_file.as_ref().unwrap()).unwrap();
+    let token = token.split_whitespace().last().unwrap();
+    let idle = [(); 12].map(|()| Driven::through(&site.one, "user", token).unwrap());
+    run(&mut through(&site, &[], "file", "")).expect(0);
+    let copied = std::fs::read(site.root("two").join("file")).unwrap();
+    assert_eq!(copied, b"x");
+    assert_eq!(site.jobs(&site.two).len(), 1);
+    drop(idle);
+}
+
 /// What stands for ssh: it starts the far side on this host, and keeps a record of
 /// all that goes over it.
 struct Tapped(TempDir);

@@ -2,7 +2,8 @@
 //! other, whichever may and can: the source's is asked first, and where it cannot
 //! the destination's, each by whoever has a right there; his tokens go to their
 //! own daemon alone. Where he wants what is copied to go through this host, the
-//! source's runs it and none of them connects to the other.
+//! source's runs it, or where that is busy the destination's, and none of them
+//! connects to the other.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -176,16 +177,22 @@ pub fn run(asked: &Asked<'_>, sides: &Sides, ends: [&Remote; 2]) -> Result<Exit,
     begin_job(&job.channel, &runs.name, asked, &begin).map(Left::exit)
 }
 
-/// The same with channels that go through this host. The source's runs it: it
-/// knows its files without a round trip.
+/// The same with channels that go through this host. The source's runs it, which
+/// knows its files without a round trip, unless it has enough to do.
 fn through(
     asked: &Asked<'_>,
     sides: &Sides,
     source: Side<'_>,
     destination: Side<'_>,
 ) -> Result<Exit, Stop> {
-    let (runs, other) = (source, destination);
-    let started = runs.daemon.errand(Task::DriveThrough)?;
+    let mut at_source = true;
+    let (mut runs, mut other) = (source, destination);
+    let mut started = runs.daemon.errand(Task::DriveThrough)?;
+    if matches!(&started, Err(OpenError::Refused(refused)) if refused.refusal == Refusal::Busy) {
+        at_source = false;
+        (runs, other) = (other, runs);
+        started = runs.daemon.errand(Task::DriveThrough)?;
+    }
     let started = started.map_err(|error| match &error {
         OpenError::Io(error) if is_end(error) => unknown(&runs.name),
         _ => open_stop(&runs.name, &error),
@@ -193,7 +200,7 @@ fn through(
     let job = Process::new(started, &runs)?;
     let begin = begin_of(
         asked,
-        (asked.words)(sides.paths(true))?,
+        (asked.words)(sides.paths(at_source))?,
         Reach::Sealed,
         &runs.name,
     );
