@@ -5,8 +5,7 @@
 //! - [`speech`]: what is said between a job and who follows it
 //! - [`steer`]: starts a job and brings both hosts together, from here
 //! - [`watch`]: shows here what a job says, to its end
-//! - [`through`]: carries channels through this host, where that is asked for
-//! - [`supply`]: the same where both hosts are daemons
+//! - [`supply`]: carries channels through this host, where that is asked for
 //! - [`daemons`]: the same between two daemons, of which one runs the job
 //! - [`channels`]: where channels come to a job at a daemon
 //! - [`dialing`]: which hosts a daemon connects to
@@ -31,7 +30,6 @@ pub mod speech;
 pub mod started;
 pub mod steer;
 pub mod supply;
-pub mod through;
 pub mod vouch;
 pub mod watch;
 pub mod words;

@@ -195,10 +195,8 @@ impl Daemon {
         self.receive_hello(
             channel,
             Visitor {
-                clear: false,
-                ticket: None,
                 owner: true,
-                peer: "the channel".to_owned(),
+                ..Visitor::of_channel("the channel")
             },
         );
     }

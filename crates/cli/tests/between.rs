@@ -12,7 +12,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rustix::process::Signal;
+use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 use support::daemon::{Daemon, url};
 use support::lan::Lan;
@@ -408,5 +408,46 @@ fn data_go_through_here_to_a_daemon_only_where_that_is_asked_for() {
     tree::assert_same(&data, &root.path().join("in/data"));
     let back = run(copy(true).arg(url(address, "in/data")).arg("left:back")).expect(0);
     assert_eq!(back.summary()["route"], "through");
+    tree::assert_same(&data, &lan.left.home().join("back/data"));
+}
+
+/// Copies with all channels cut once, midway.
+fn copy_cut(lan: &Lan, copy: &mut Command) {
+    copy.args(["-r", "--json", "--through-local", "--bwlimit", "6MB/s"]);
+    let running = Running::start(copy.args(["--streams", "4"]));
+    assert!(running.event(|event| moved(event).is_some()).is_some());
+    let channels = lan.processes("here", "--join");
+    assert!(!channels.is_empty());
+    for channel in channels {
+        // It may just have ended.
+        let _ = kill_process(channel, Signal::KILL);
+    }
+    let done = running.wait().expect(0);
+    assert_eq!(done.summary()["route"], "through");
+}
+
+#[test]
+fn channels_that_are_lost_on_the_way_are_replaced() {
+    if !is_possible() {
+        return;
+    }
+    let lan = Lan::new();
+    let data = lan.left.home().join("data");
+    tree::mixed_tree(&data, 60, 24 << 20);
+    copy_cut(&lan, lan.copy().args(["left:data", "right:there"]));
+    tree::assert_same(&data, &lan.right.home().join("there/data"));
+    let root = tempfile::tempdir().unwrap();
+    let (daemon, address) = daemon_at(&lan, root.path(), 4960);
+    let to_daemon = || {
+        let mut command = lan.copy();
+        command.args(["--fingerprint", &daemon.fingerprint]);
+        command.arg("--token-file").arg(daemon.tokens_for(address));
+        command
+    };
+    let there = url(address, "in");
+    copy_cut(&lan, to_daemon().arg("left:data").arg(there));
+    tree::assert_same(&data, &root.path().join("in/data"));
+    let back = url(address, "in/data");
+    copy_cut(&lan, to_daemon().arg(back).arg("left:back"));
     tree::assert_same(&data, &lan.left.home().join("back/data"));
 }

@@ -11,9 +11,11 @@ mod support;
 #[path = "../src/between/speech.rs"]
 mod speech;
 
+use std::ffi::{OsStr, OsString};
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::Command;
 
 use longhaul_engine::net::identity::Identity;
@@ -26,6 +28,7 @@ use speech::{Reach, Told};
 use support::process::{Finished, Running, run};
 use support::proxy::Proxy;
 use support::{assert_no_leftovers, tree};
+use tempfile::TempDir;
 
 /// None of the two may connect to the other.
 fn closed() -> Site {
@@ -327,6 +330,83 @@ fn a_job_waits_for_channels_no_longer_than_for_anybody() {
     drop(astray);
     driven.ask(&site.two.fingerprint, &words, Reach::Sealed);
     assert_eq!(driven.end(), Told::Ended(3));
+}
+
+#[test]
+fn a_busy_source_leaves_the_job_to_the_destination() {
+    let site = closed();
+    std::fs::write(site.root("one").join("file"), "x").unwrap();
+    let token = std::fs::read_to_string(site.one.token_file.as_ref().unwrap()).unwrap();
+    let token = token.split_whitespace().last().unwrap();
+    let idle = [(); 12].map(|()| Driven::through(&site.one, "user", token).unwrap());
+    run(&mut through(&site, &[], "file", "")).expect(0);
+    let copied = std::fs::read(site.root("two").join("file")).unwrap();
+    assert_eq!(copied, b"x");
+    assert_eq!(site.jobs(&site.two).len(), 1);
+    drop(idle);
+}
+
+/// What stands for ssh: it starts the far side on this host, and keeps a record of
+/// all that goes over it.
+struct Tapped(TempDir);
+
+impl Tapped {
+    fn new() -> Tapped {
+        let place = tempfile::tempdir().unwrap();
+        let at = place.path().display();
+        let script = format!(
+            "case \" $* \" in *\" -G \"*) exit 1;; esac\nfor command; do :; done\n\
+             export XDG_STATE_HOME={at}/state\n\
+             tee {at}/$$.there | sh -c \"$command\" | tee {at}/$$.here\n"
+        );
+        std::fs::write(place.path().join("ssh"), script).unwrap();
+        Tapped(place)
+    }
+
+    /// Copies a file there to another place; what went over ssh.
+    fn copy(&self, site: &Site, file: &Path, to: &OsStr) -> Vec<u8> {
+        let mut copy = site.command("cp");
+        copy.arg("--through-local")
+            .arg(format!("--ssh=sh {}", self.0.path().join("ssh").display()))
+            .args(["--remote-longhaul", env!("CARGO_BIN_EXE_longhaul")])
+            .arg(format!("there:{}", file.display()))
+            .arg(to);
+        run(&mut copy).expect(0);
+        let files = std::fs::read_dir(self.0.path()).unwrap().flatten();
+        let records = files.filter(|file| {
+            let name = file.file_name().into_string().unwrap();
+            name.ends_with(".there") || name.ends_with(".here")
+        });
+        records
+            .flat_map(|file| {
+                let record = std::fs::read(file.path()).unwrap();
+                std::fs::remove_file(file.path()).unwrap();
+                record
+            })
+            .collect()
+    }
+}
+
+#[test]
+fn what_goes_from_a_host_to_a_daemon_cannot_be_read_on_the_way() {
+    let (site, ssh) = (closed(), Tapped::new());
+    let file = ssh.0.path().join("file");
+    let line = "nobody on the way reads this\n";
+    let text = line.repeat((4 << 20) / line.len());
+    std::fs::write(&file, &text).unwrap();
+    let is_read = |record: &[u8]| {
+        assert!(record.len() > text.len() / 2, "it went elsewhere");
+        let line = line.as_bytes();
+        record.windows(line.len()).any(|bytes| bytes == line)
+    };
+    let record = ssh.copy(&site, &file, &site.two.url("copy"));
+    assert!(!is_read(&record));
+    let copied = std::fs::read_to_string(site.root("two").join("copy"));
+    assert!(copied.unwrap() == text);
+    // Over SSH from end to end it is ssh that keeps it from others.
+    let mut other = OsString::from("other:");
+    other.push(ssh.0.path().join("copy"));
+    assert!(is_read(&ssh.copy(&site, &file, &other)));
 }
 
 /// What a release does that does not know what it is asked for.

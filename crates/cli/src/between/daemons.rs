@@ -2,15 +2,18 @@
 //! other, whichever may and can: the source's is asked first, and where it cannot
 //! the destination's, each by whoever has a right there; his tokens go to their
 //! own daemon alone. Where he wants what is copied to go through this host, the
-//! source's runs it and none of them connects to the other.
+//! source's runs it, or where that is busy the destination's, and none of them
+//! connects to the other.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use longhaul_engine::net::Stream;
 use longhaul_engine::net::config_directory::config_directory;
 use longhaul_engine::net::identity::Fingerprint;
+use longhaul_engine::net::relay;
 use longhaul_engine::net::tls::TlsError;
 use longhaul_engine::net::trust::TrustError;
 use longhaul_engine::session::opening::OpenError;
@@ -18,8 +21,7 @@ use longhaul_proto::handshake::{PROTOCOL_VERSION, Refusal, Target, Task};
 
 use super::speech::Reach;
 use super::steer::{Shown, begin_job, begin_of, ended};
-use super::supply::{Ends, Supply};
-use super::through::carried;
+use super::supply::{Beyond, Runs, Supply};
 use super::vouch::vouch;
 use super::watch::Left;
 use super::words::{Asked, Sides};
@@ -168,39 +170,55 @@ pub fn run(asked: &Asked<'_>, sides: &Sides, ends: [&Remote; 2]) -> Result<Exit,
         Reach::Daemon,
         &runs.name,
     );
-    let job = Process::start(runs, Task::Drive)?;
+    let started = runs.daemon.errand(Task::Drive)?;
+    let started = started.map_err(|error| open_stop(&runs.name, &error))?;
+    let job = Process::new(started, runs)?;
     job.introduce(runs, other.remote, asked)?;
     begin_job(&job.channel, &runs.name, asked, &begin).map(Left::exit)
 }
 
-/// The same with channels that go through this host. The source's runs it: it
-/// knows its files without a round trip.
+/// The same with channels that go through this host. The source's runs it, which
+/// knows its files without a round trip, unless it has enough to do.
 fn through(
     asked: &Asked<'_>,
     sides: &Sides,
     source: Side<'_>,
     destination: Side<'_>,
 ) -> Result<Exit, Stop> {
+    let mut at_source = true;
+    let (mut runs, mut other) = (source, destination);
+    let mut started = runs.daemon.errand(Task::DriveThrough)?;
+    if matches!(&started, Err(OpenError::Refused(refused)) if refused.refusal == Refusal::Busy) {
+        at_source = false;
+        (runs, other) = (other, runs);
+        started = runs.daemon.errand(Task::DriveThrough)?;
+    }
+    let started = started.map_err(|error| match &error {
+        OpenError::Io(error) if is_end(error) => unknown(&runs.name),
+        _ => open_stop(&runs.name, &error),
+    })?;
+    let job = Process::new(started, &runs)?;
     let begin = begin_of(
         asked,
-        (asked.words)(sides.paths(true))?,
+        (asked.words)(sides.paths(at_source))?,
         Reach::Sealed,
-        &source.name,
+        &runs.name,
     );
-    let job = Process::start(&source, Task::DriveThrough)?;
-    job.introduce(&source, destination.remote, asked)?;
+    job.introduce(&runs, other.remote, asked)?;
     // Channels come to the host that the job is at, whatever else has its name.
     let (Some(name), Some(address)) = (job.greeting.channel, job.address) else {
-        let text = format!("{}: the job there takes no channels", source.name);
+        let text = format!("{}: the job there takes no channels", runs.name);
         return Err(Stop::new(Exit::Connection, text));
     };
-    let supply = Supply::begin(Ends {
-        runs: source.daemon.at(Some(source.key), address, None),
-        host: source.name.clone(),
-        name,
-        other: destination.daemon,
-    })?;
-    let left = begin_job(&job.channel, &source.name, asked, &begin);
+    let daemon = Box::new(runs.daemon.at(Some(runs.key), address, None));
+    let first = daemon.errand(Task::Channel(name.clone()))?;
+    let first = first.map_err(|error| open_stop(&runs.name, &error))?;
+    let supply = Supply::begin(
+        Runs::Daemon(daemon, name),
+        Beyond::Daemon(Box::new(other.daemon)),
+        (first, None),
+    )?;
+    let left = begin_job(&job.channel, &runs.name, asked, &begin);
     drop(supply);
     left.map(Left::exit)
 }
@@ -241,12 +259,7 @@ struct Process {
 }
 
 impl Process {
-    fn start(side: &Side<'_>, what: Task) -> Result<Process, Stop> {
-        let stream = side.daemon.errand(what.clone())?;
-        let stream = stream.map_err(|error| match (&error, what) {
-            (OpenError::Io(error), Task::DriveThrough) if is_end(error) => unknown(&side.name),
-            _ => open_stop(&side.name, &error),
-        })?;
+    fn new(stream: Stream, side: &Side<'_>) -> Result<Process, Stop> {
         let address = stream.handle.peer_address();
         let channel = carried(stream)?;
         Ok(Process {
@@ -320,4 +333,12 @@ pub fn greeting_of(channel: &UnixStream, host: &str) -> Result<Greeting, Stop> {
 pub fn channel(daemon: &Daemon, host: &str, what: Task) -> Result<UnixStream, Stop> {
     let stream = daemon.errand(what)?;
     carried(stream.map_err(|error| open_stop(&host, &error))?)
+}
+
+/// A local socket whose bytes a stream carries.
+fn carried(stream: Stream) -> Result<UnixStream, Stop> {
+    let local = |error: io::Error| Stop::because(Exit::Local, error);
+    let (near, far) = UnixStream::pair().map_err(local)?;
+    relay::carry_stream(stream, far, ()).map_err(local)?;
+    Ok(near)
 }

@@ -6,20 +6,22 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use longhaul_engine::net::identity::Identity;
+use longhaul_engine::net::clear;
 use longhaul_proto::handshake::PROTOCOL_VERSION;
 
 use super::job::seconds_now;
 use super::speech::{self, Begin, Listed, Order, Reach, State, Told};
 use super::started;
-use super::through::{Carried, End, channel_to};
+use super::supply::{Beyond, Runs, Supply};
+use super::vouch::vouch;
 use super::watch::{Fetched, Left, Manner, Watched, cancel_at_signal, same_options};
 use super::words::{Asked, Sides, named};
 use crate::arguments::DataSecurity;
 use crate::commands::connection::Daemon;
 use crate::endpoint::{Endpoint, Remote, SshRemote};
 use crate::messages::{Exit, Stop, print_line, say};
-use crate::ssh::command::{FarSide, RELEASE, Role};
+use crate::ssh::PROTECTION;
+use crate::ssh::command::{FarSide, RELEASE, Role, Start};
 use crate::ssh::direct::addresses_of;
 use crate::ssh::far::Far;
 use crate::ssh::greeting::{CLIENT, Greeting, MAXIMUM_ADDRESSES};
@@ -157,22 +159,14 @@ impl Arrived {
         begin_job(&self.channel, &self.far.start().destination, asked, begin)
     }
 
-    fn end_of(&self) -> Result<End, Stop> {
-        Ok(End::Ssh {
-            start: self.far.start().clone(),
-            channel: self.channel_name()?,
-        })
-    }
-
-    /// What further channels to it join.
-    fn channel_name(&self) -> Result<String, Stop> {
+    /// How ssh reaches it, and what further channels to it join.
+    fn door(&self) -> Result<(Start, String), Stop> {
+        let start = self.far.start();
         let channel = self.greeting.channel.clone();
-        channel.ok_or_else(|| {
-            let host = &self.far.start().destination;
-            Stop::new(
-                Exit::Connection,
-                format!("{host} takes no further channels"),
-            )
+        let door = channel.map(|channel| (start.clone(), channel));
+        door.ok_or_else(|| {
+            let text = format!("{} takes no further channels", start.destination);
+            Stop::new(Exit::Connection, text)
         })
     }
 }
@@ -200,7 +194,8 @@ pub fn run(asked: &Asked<'_>, sides: &Sides) -> Result<Exit, Stop> {
             let text = "through this host data are encrypted: leave --data-security clear out";
             return Err(Stop::new(Exit::Usage, text));
         }
-        (_, true) => Reach::Through,
+        (Other::Ssh(_), true) => Reach::Through,
+        (Other::Daemon(_), true) => Reach::Sealed,
         (Other::Ssh(_), false) => Reach::Direct,
         (Other::Daemon(_), false) => Reach::Daemon,
     };
@@ -225,8 +220,9 @@ pub fn run(asked: &Asked<'_>, sides: &Sides) -> Result<Exit, Stop> {
             other.hear_of(&runs.introduced())?;
             match reach {
                 Reach::Through => {
-                    let end = other.end_of()?;
-                    let left = through(&runs, || Ok((other.channel, end)), asked, &begin);
+                    let (start, name) = other.door()?;
+                    let beyond = (Beyond::Ssh(start, name), Some(other.channel));
+                    let left = through(&runs, beyond, asked, &begin);
                     drop(other.process);
                     left
                 }
@@ -237,17 +233,14 @@ pub fn run(asked: &Asked<'_>, sides: &Sides) -> Result<Exit, Stop> {
             manner.say(&["logging in to ", &plan.runs.destination]);
             let runs = Arrived::at(runs)?;
             manner.say(&["asking the daemon at ", &daemon.host.to_string()]);
-            if reach == Reach::Through {
-                let known = known_to(daemon, &runs, asked)?;
-                let open = || Ok((channel_to(&known)?, End::Daemon(Arc::clone(&known))));
-                return through(&runs, open, asked, &begin);
+            runs.hear_of(&vouch(daemon, &runs.greeting, asked.connection)?)?;
+            match reach {
+                Reach::Sealed => {
+                    let daemon = Box::new(Daemon::new(daemon, asked.connection)?);
+                    through(&runs, (Beyond::Daemon(daemon), None), asked, &begin)
+                }
+                _ => runs.begin_job(asked, &begin).map(Left::exit),
             }
-            runs.hear_of(&super::vouch::vouch(
-                daemon,
-                &runs.greeting,
-                asked.connection,
-            )?)?;
-            runs.begin_job(asked, &begin).map(Left::exit)
         }
     }
 }
@@ -341,41 +334,21 @@ fn direct(runs: &Arrived, other: Arrived, asked: &Asked<'_>, begin: &Begin) -> R
     left.map(Left::exit)
 }
 
-/// Has a daemon let in this host, which speaks to it for the one that runs the
-/// job.
-fn known_to(daemon: &Remote, runs: &Arrived, asked: &Asked<'_>) -> Result<Arc<Daemon>, Stop> {
-    let own = Identity::ephemeral().map_err(|error| Stop::because(Exit::Local, error))?;
-    let shown = Greeting {
-        key: own.fingerprint().to_string(),
-        ..Greeting::default()
-    };
-    let introduced = super::vouch::vouch(daemon, &shown, asked.connection)?;
-    runs.hear_of(&introduced)?;
-    let known = Daemon::knowing(daemon, asked.connection, own, &introduced.key)?;
-    Ok(Arc::new(known))
-}
-
-/// Everything goes through this host. The other end's first channel is `open`ed
-/// when all else is there: a daemon waits for no password.
+/// Everything goes through this host, to the other one, of whose channels the first
+/// may be there.
 fn through(
     runs: &Arrived,
-    open: impl FnOnce() -> Result<(UnixStream, End), Stop>,
+    (beyond, first): (Beyond, Option<UnixStream>),
     asked: &Asked<'_>,
     begin: &Begin,
 ) -> Result<Exit, Stop> {
-    let own = runs.channel_name()?;
-    let joined = far_in_role(
-        &runs.far.start().destination,
-        asked,
-        Role::Join(own.clone()),
-    )?;
+    let (start, name) = runs.door()?;
+    let joined = far_in_role(&start.destination, asked, Role::Join(name.clone()))?;
     let joined = Arrived::at(joined)?;
-    let (other, end) = open()?;
-    let ends = [runs.end_of()?, end];
-    let carried = Carried::begin([joined.channel, other], ends);
-    let carried = carried.map_err(|error| Stop::because(Exit::Local, error))?;
+    let channel = clear::over_local(joined.channel, PROTECTION);
+    let supply = Supply::begin(Runs::Ssh(start, name), beyond, (channel, first))?;
     let left = runs.begin_job(asked, begin);
-    drop((carried, joined.process));
+    drop((supply, joined.process));
     left.map(Left::exit)
 }
 

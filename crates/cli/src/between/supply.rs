@@ -1,27 +1,39 @@
-//! Channels to a job at a daemon, for a copy between two daemons of which none
-//! connects to the other: some wait there at any time, and each that the job takes
-//! is joined here to a connection to the other daemon, and replaced. The two speak
-//! TLS with each other over it: this host sees nothing of what it carries.
+//! Channels to a job through this host, where the user asked for it: some wait for
+//! it at any time, and each that it took or that was lost is replaced. Over SSH to
+//! both hosts each is joined here to a channel to the other one, and both wait. A
+//! daemon waits for nobody who is silent: it is connected to when the job has taken
+//! the channel, and the two speak TLS with each other over it, so that this host
+//! sees nothing of what it carries.
 
 use std::io::{self, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use longhaul_engine::net::{Stream, relay};
+use longhaul_engine::net::{Stream, clear, relay};
+use longhaul_engine::session::DialError;
 use longhaul_engine::session::opening::OpenError;
 use longhaul_proto::handshake::{Refusal, Task};
 
-use crate::commands::connection::{Daemon, open_stop};
+use crate::commands::connection::Daemon;
 use crate::messages::{Exit, Stop, say};
+use crate::ssh::PROTECTION;
+use crate::ssh::command::Start;
+use crate::ssh::further::log_in;
+use crate::ssh::process::SshProcess;
 
-/// Channels that wait to be taken: a job takes several at once, and until each is
-/// replaced three round trips go by.
+/// Channels that wait to be taken, where a daemon has the job: that takes several
+/// at once, and until each is replaced three round trips go by.
 const WAITING: usize = 8;
 
 /// Channels at a time, those that wait among them.
 const MOST: usize = 64;
+
+/// Both of those where SSH leads to the job: each is a login, and a TCP connection
+/// with a window of its own.
+const OVER_SSH: usize = 4;
 
 /// How long to wait where none could be had, or one ended that nobody took: the
 /// next try would fail at once, and the next.
@@ -31,23 +43,34 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// TLS is shorter.
 const FIRST_BYTES: usize = 16 << 10;
 
-/// Both daemons.
-pub struct Ends {
-    /// The one that runs the job.
-    pub runs: Daemon,
-    /// As it is named in a URL.
-    pub host: String,
-    /// What channels are asked for under there.
-    pub name: String,
-    /// The other one.
-    pub other: Daemon,
+/// The host that runs the job, and what channels are asked for under there.
+pub enum Runs {
+    /// A daemon.
+    Daemon(Box<Daemon>, String),
+    /// One that ssh reaches.
+    Ssh(Start, String),
 }
+
+/// The other host.
+pub enum Beyond {
+    /// A daemon.
+    Daemon(Box<Daemon>),
+    /// One that ssh reaches, and what channels are asked for under there.
+    Ssh(Start, String),
+}
+
+/// A channel, and its ssh, which ends after it; none where somebody else ends that.
+type Opened<S> = (S, Option<SshProcess>);
+
+/// The first channel to each host, as far as they are there already.
+type First = (Option<Stream>, Option<UnixStream>);
 
 /// The channels; no further ones come once it is dropped.
 pub struct Supply(Arc<Shared>);
 
 struct Shared {
-    ends: Ends,
+    runs: Runs,
+    other: Beyond,
     state: Mutex<State>,
     changed: Condvar,
     /// That the other one cannot be connected to was said.
@@ -70,27 +93,37 @@ impl Drop for Held {
     }
 }
 
+/// Why there is no channel.
+enum Lost {
+    /// It ended, or none could be had now.
+    Once,
+    /// None can be had any more.
+    ForGood,
+}
+
 impl Supply {
-    /// Opens channels from now on.
+    /// Opens channels from now on, beside the first to the job, and to the other
+    /// host where there is one.
     ///
     /// # Errors
     ///
-    /// Where the first cannot be had, or the system gives no thread.
-    pub fn begin(ends: Ends) -> Result<Supply, Stop> {
+    /// Where the system gives no thread.
+    pub fn begin(
+        runs: Runs,
+        other: Beyond,
+        (job, beyond): (Stream, Option<UnixStream>),
+    ) -> Result<Supply, Stop> {
         let shared = Arc::new(Shared {
-            ends,
+            runs,
+            other,
             state: Mutex::default(),
             changed: Condvar::new(),
             told: AtomicBool::new(false),
         });
-        let ends = &shared.ends;
-        let mut first = Some(
-            ends.channel()?
-                .map_err(|error| open_stop(&ends.host, &error))?,
-        );
         let supply = Supply(Arc::clone(&shared));
-        for _ in 0..WAITING {
-            let (shared, first) = (Arc::clone(&shared), first.take());
+        let mut first = (Some(job), beyond);
+        for _ in 0..shared.waiting() {
+            let (shared, first) = (Arc::clone(&shared), std::mem::take(&mut first));
             let thread = std::thread::Builder::new().name("channel".into());
             let started = thread.spawn(move || shared.keep(first));
             started.map_err(|error| Stop::because(Exit::Local, error))?;
@@ -106,21 +139,32 @@ impl Drop for Supply {
     }
 }
 
-impl Ends {
-    /// One more channel to the job, or why there is none.
-    fn channel(&self) -> Result<Result<Stream, OpenError>, Stop> {
-        self.runs.errand(Task::Channel(self.name.clone()))
+impl Runs {
+    /// One more channel to the job.
+    fn open(&self) -> Result<Opened<Stream>, Lost> {
+        match self {
+            Runs::Ssh(start, name) => {
+                let (socket, process) = over_ssh(start, name)?;
+                Ok((clear::over_local(socket, PROTECTION), process))
+            }
+            Runs::Daemon(daemon, name) => match daemon.errand(Task::Channel(name.clone())) {
+                Ok(Ok(stream)) => Ok((stream, None)),
+                Ok(Err(OpenError::Refused(refused))) if refused.refusal == Refusal::NoSession => {
+                    Err(Lost::ForGood)
+                }
+                Ok(Err(_)) | Err(_) => Err(Lost::Once),
+            },
+        }
     }
 }
 
-/// What became of a channel.
-enum Came {
-    /// The job took it.
-    Taken,
-    /// It ended, or there was none.
-    Nothing,
-    /// The job is gone.
-    Gone,
+fn over_ssh(start: &Start, name: &str) -> Result<Opened<UnixStream>, Lost> {
+    match log_in(start, name) {
+        Ok((socket, process)) => Ok((socket, Some(process))),
+        Err(DialError::Network(_)) => Err(Lost::Once),
+        // One who wants a password has one channel.
+        Err(DialError::Refused(_)) => Err(Lost::ForGood),
+    }
 }
 
 impl Shared {
@@ -128,20 +172,34 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn waiting(&self) -> usize {
+        match self.runs {
+            Runs::Daemon(..) => WAITING,
+            Runs::Ssh(..) => OVER_SSH,
+        }
+    }
+
+    fn most(&self) -> usize {
+        match self.runs {
+            Runs::Daemon(..) => MOST,
+            Runs::Ssh(..) => OVER_SSH,
+        }
+    }
+
     /// Keeps one waiting.
-    fn keep(self: &Arc<Shared>, mut first: Option<Stream>) {
+    fn keep(self: &Arc<Shared>, mut first: First) {
         while let Some(held) = self.hold() {
-            match self.offer(first.take(), held) {
-                Came::Taken => {}
-                Came::Gone => return,
-                Came::Nothing => self.pause(),
+            match self.offer(std::mem::take(&mut first), held) {
+                Ok(()) => {}
+                Err(Lost::Once) => self.pause(),
+                Err(Lost::ForGood) => return,
             }
         }
     }
 
     /// Waits for room for one more; none comes where it is over.
     fn hold(self: &Arc<Shared>) -> Option<Held> {
-        let full = |state: &mut State| state.channels >= MOST && !state.over;
+        let full = |state: &mut State| state.channels >= self.most() && !state.over;
         let waited = self.changed.wait_while(self.lock(), full);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner);
         if state.over {
@@ -157,38 +215,41 @@ impl Shared {
         drop(self.changed.wait_timeout_while(self.lock(), PAUSE, waits));
     }
 
-    /// Offers the job a channel, and carries it once it is taken.
-    fn offer(&self, channel: Option<Stream>, held: Held) -> Came {
-        let channel = match channel.map_or_else(|| self.ends.channel(), |channel| Ok(Ok(channel))) {
-            Ok(Ok(channel)) => channel,
-            Ok(Err(OpenError::Refused(refused))) if refused.refusal == Refusal::NoSession => {
-                return Came::Gone;
+    /// Offers the job a channel, and carries it, to a daemon once it is taken.
+    fn offer(&self, (job, beyond): First, held: Held) -> Result<(), Lost> {
+        let to_job = || job.map_or_else(|| self.runs.open(), |stream| Ok((stream, None)));
+        match &self.other {
+            Beyond::Daemon(daemon) => self.carry(daemon, to_job()?, held),
+            Beyond::Ssh(start, name) => {
+                // What the job is offered leads to somebody.
+                let beyond =
+                    beyond.map_or_else(|| over_ssh(start, name), |socket| Ok((socket, None)))?;
+                let job = to_job()?;
+                let held = (held, job.1, beyond.1);
+                relay::carry_stream(job.0, beyond.0, held).map_err(|_| Lost::Once)
             }
-            Ok(Err(_)) | Err(_) => return Came::Nothing,
-        };
-        self.carry(channel, held)
+        }
     }
 
-    /// The other daemon is connected to when something is there to say to it: it
-    /// does not wait long for who is silent.
-    fn carry(&self, mut channel: Stream, held: Held) -> Came {
+    /// The daemon is connected to when something is there to say to it.
+    fn carry(&self, daemon: &Daemon, mut job: Opened<Stream>, held: Held) -> Result<(), Lost> {
         let mut first = vec![0; FIRST_BYTES];
-        let Ok(count @ 1..) = channel.reader.read(&mut first) else {
-            return Came::Nothing;
+        let Ok(count @ 1..) = job.0.reader.read(&mut first) else {
+            return Err(Lost::Once);
         };
-        match self.connect(&first[..count]) {
+        match connect(daemon, &first[..count]) {
             // The ends of the session notice what is lost.
-            Ok(socket) => drop(relay::carry_stream(channel, socket, held)),
+            Ok(socket) => drop(relay::carry_stream(job.0, socket, (held, job.1))),
             Err(stop) if !self.told.swap(true, Ordering::Relaxed) => say(&stop.text),
             Err(_) => {}
         }
-        Came::Taken
+        Ok(())
     }
+}
 
-    fn connect(&self, first: &[u8]) -> Result<TcpStream, Stop> {
-        let mut socket = self.ends.other.dial()?;
-        let said = socket.write_all(first);
-        said.map_err(|error: io::Error| Stop::because(Exit::Connection, error))?;
-        Ok(socket)
-    }
+fn connect(daemon: &Daemon, first: &[u8]) -> Result<TcpStream, Stop> {
+    let mut socket = daemon.dial()?;
+    let said = socket.write_all(first);
+    said.map_err(|error: io::Error| Stop::because(Exit::Connection, error))?;
+    Ok(socket)
 }

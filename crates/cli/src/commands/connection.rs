@@ -129,8 +129,14 @@ impl Daemon {
         arguments: &ConnectionArguments,
         introduction: Introduction,
     ) -> Result<Daemon, Stop> {
-        let own = introduction.identity;
-        let known = Daemon::knowing(remote, arguments, own, &introduction.other.key)?;
+        let key = introduction.other.key.parse();
+        let key = key.map_err(|error| Stop::because(Exit::Connection, error))?;
+        let trust = ServerTrust::Fingerprint(key);
+        let tls = TlsClient::new(trust, Some(introduction.identity), TlsOptions::default());
+        let credential = Credential {
+            principal: remote.principal.clone().unwrap_or_default(),
+            token: None,
+        };
         let place = Endpoint::Daemon(remote.clone()).place();
         Ok(Daemon {
             address: introduction.address,
@@ -140,26 +146,8 @@ impl Daemon {
                 sends: false,
                 sealed: false,
             }),
-            ..known
+            ..Daemon::of(remote, arguments, tls, Some(credential))
         })
-    }
-
-    /// One that was told the key of `identity`, and whose own is known.
-    pub fn knowing(
-        remote: &Remote,
-        arguments: &ConnectionArguments,
-        identity: Identity,
-        key: &str,
-    ) -> Result<Daemon, Stop> {
-        let key = key.parse();
-        let key = key.map_err(|error| Stop::because(Exit::Connection, error))?;
-        let trust = ServerTrust::Fingerprint(key);
-        let tls = TlsClient::new(trust, Some(identity), TlsOptions::default());
-        let credential = Credential {
-            principal: remote.principal.clone().unwrap_or_default(),
-            token: None,
-        };
-        Ok(Daemon::of(remote, arguments, tls, Some(credential)))
     }
 
     /// Connects: who the daemon is, and how far away, is known before anything

@@ -71,7 +71,7 @@ impl Peer {
                 let met = Met::new(introduction, called, arguments)?;
                 Ok(Peer::Met(Arc::new(met)))
             }
-            (Endpoint::Daemon(remote), Reach::Through | Reach::Sealed) => {
+            (Endpoint::Daemon(remote), Reach::Sealed) => {
                 let called = Called {
                     name: endpoint.place().unwrap_or_default(),
                     principal: remote.principal.clone(),

@@ -52,17 +52,28 @@ pub struct Visitor {
     pub owner: bool,
     /// Where he comes from, for messages.
     pub peer: String,
+    /// How long he may take for it.
+    pub patience: Duration,
 }
 
 impl Visitor {
-    /// One within TLS, or over a channel of the same user, who has to prove
-    /// that he belongs to a session.
+    /// One who has to prove that he belongs to a session.
     pub fn stranger(peer: String) -> Visitor {
         Visitor {
             clear: false,
             ticket: None,
             owner: false,
             peer,
+            patience: FIRST_FRAME,
+        }
+    }
+
+    /// The same over a channel of the user whose process this is: that ends with
+    /// its ssh, and until then waits for whoever may need it.
+    pub fn of_channel(peer: &str) -> Visitor {
+        Visitor {
+            patience: Duration::MAX,
+            ..Visitor::stranger(peer.to_owned())
         }
     }
 }
@@ -89,7 +100,7 @@ impl Daemon {
     pub fn receive_hello(self: &Arc<Daemon>, mut stream: Stream, mut visitor: Visitor) {
         let (clear, peer) = (visitor.clear, visitor.peer.clone());
         let peer = peer.as_str();
-        let hello: Hello = match opening::receive(&mut stream, FIRST_FRAME) {
+        let hello: Hello = match opening::receive(&mut stream, visitor.patience) {
             Ok(hello) => hello,
             // He was let in and never spoke: whoever looks for a way does so.
             Err(OpenError::Io(_)) if stream.handle.bytes_read() == ByteCount(0) => return,

@@ -329,7 +329,7 @@ impl Daemon {
         let peer = rustix::net::sockopt::socket_peercred(&channel);
         if peer.is_ok_and(|peer| peer.uid == own) {
             let stream = clear::over_local(channel, PROTECTION);
-            self.receive_hello(stream, Visitor::stranger("a further channel".to_owned()));
+            self.receive_hello(stream, Visitor::of_channel("a further channel"));
         }
     }
 }

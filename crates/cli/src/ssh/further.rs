@@ -2,6 +2,7 @@
 //! connection of its own, so that one connection's window is not the limit.
 //! Nobody is asked for anything; a host that wants a password has one channel.
 
+use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -242,32 +243,42 @@ impl Further {
     }
 
     fn log_in(&self) -> Result<(Stream, SshProcess), DialError> {
-        let network = |error: std::io::Error| DialError::Network(error.to_string());
         let Some(channel) = &self.channel else {
             let text = "the far side takes no further channels";
             return Err(DialError::Refused(text.to_owned()));
         };
-        let line = self.start.further(channel);
-        let (mut process, channel) = SshProcess::start(&line, Login::Silent).map_err(network)?;
-        channel
-            .set_read_timeout(Some(LOGIN_WITHIN))
-            .map_err(network)?;
-        match await_greeting(&channel, REMOTE) {
-            Ok(Line::Greeting(_)) => {
-                channel.set_read_timeout(None).map_err(network)?;
-                Ok((clear::over_local(channel, PROTECTION), process))
-            }
-            _ => {
-                drop(channel);
-                process.end();
-                let said = process.said();
-                let why = said.lines().last().unwrap_or("it said nothing").to_owned();
-                // Anything else may be sshd that had enough for the moment.
-                Err(match was_refused(&said) || said.contains(ENDED) {
-                    true => DialError::Refused(why),
-                    false => DialError::Network(why),
-                })
-            }
+        let (channel, process) = log_in(&self.start, channel)?;
+        Ok((clear::over_local(channel, PROTECTION), process))
+    }
+}
+
+/// A further channel to whoever takes them under that name.
+///
+/// # Errors
+///
+/// Refused where there can be none, else to be tried again.
+pub fn log_in(start: &Start, channel: &str) -> Result<(UnixStream, SshProcess), DialError> {
+    let network = |error: std::io::Error| DialError::Network(error.to_string());
+    let line = start.further(channel);
+    let (mut process, channel) = SshProcess::start(&line, Login::Silent).map_err(network)?;
+    channel
+        .set_read_timeout(Some(LOGIN_WITHIN))
+        .map_err(network)?;
+    match await_greeting(&channel, REMOTE) {
+        Ok(Line::Greeting(_)) => {
+            channel.set_read_timeout(None).map_err(network)?;
+            Ok((channel, process))
+        }
+        _ => {
+            drop(channel);
+            process.end();
+            let said = process.said();
+            let why = said.lines().last().unwrap_or("it said nothing").to_owned();
+            // Anything else may be sshd that had enough for the moment.
+            Err(match was_refused(&said) || said.contains(ENDED) {
+                true => DialError::Refused(why),
+                false => DialError::Network(why),
+            })
         }
     }
 }
