@@ -74,6 +74,26 @@ pub struct NamedDoubt {
     pub runs: u64,
 }
 
+/// So many doubts of one kind are shown; of the rest it is said how many they are.
+pub const DOUBTS_SHOWN: usize = 3;
+
+/// Doubts of one kind together, in the order of the first of each.
+pub fn by_kind(doubts: &[NamedDoubt]) -> Vec<Vec<&NamedDoubt>> {
+    let mut kinds: Vec<Vec<&NamedDoubt>> = Vec::new();
+    for named in doubts {
+        let kind = std::mem::discriminant(&named.doubt);
+        let same = |kinds: &&mut Vec<&NamedDoubt>| {
+            let first = kinds.first();
+            first.is_some_and(|first| std::mem::discriminant(&first.doubt) == kind)
+        };
+        match kinds.iter_mut().find(same) {
+            Some(group) => group.push(named),
+            None => kinds.push(vec![named]),
+        }
+    }
+    kinds
+}
+
 /// What runs say.
 #[derive(Clone, Debug)]
 pub struct Analysis {

@@ -156,6 +156,35 @@ fn failed_runs_and_second_looks_are_in_no_profile() {
 }
 
 #[test]
+fn many_doubts_of_a_kind_stand_together() {
+    // Ten configurations, each repeated twice.
+    let mut records = Vec::new();
+    for number in 0..10 {
+        for round in 1..=2 {
+            let name = format!("m{number}");
+            records.push(run(&name, Measures::Transfer, 1, round, 0.5));
+        }
+    }
+    let (_, analysis) = analysed(records);
+    let few = |doubt: &Doubt| matches!(doubt, Doubt::FewRepetitions { .. });
+    let doubts = analysis.doubts.iter().filter(|named| few(&named.doubt));
+    assert_eq!(doubts.count(), 10);
+    let advice = Doubt::FewRepetitions { repetitions: 2 }.advice();
+    let text = to_text(&analysis);
+    assert_eq!(text.matches("only 2 repetitions").count(), 3, "{text}");
+    assert_eq!(text.matches(&advice).count(), 1, "{text}");
+    assert!(text.contains("and 7 more"), "{text}");
+    // The page has all of them.
+    let heading = Heading {
+        title: "Doubts".to_owned(),
+        sources: Vec::new(),
+    };
+    let html = page(&heading, &analysis, &[]);
+    assert_eq!(html.matches("only 2 repetitions").count(), 10);
+    assert!(html.contains("and 7 more"));
+}
+
+#[test]
 fn what_differs_from_tcp_is_doubted() {
     let mut records = sweep();
     for record in &mut records {

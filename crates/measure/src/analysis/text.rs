@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use super::{Analysis, BestAt, Comparison, MethodProfile};
+use super::{Analysis, BestAt, Comparison, DOUBTS_SHOWN, MethodProfile, by_kind};
 use crate::profile::{Bend, Figure, ProfileFigures};
 
 /// A round-trip time in milliseconds: `0.4`, `91.6`, `183`.
@@ -28,17 +28,7 @@ pub fn to_text(analysis: &Analysis) -> String {
 }
 
 fn write_all(analysis: &Analysis, out: &mut String) -> std::fmt::Result {
-    for named in &analysis.doubts {
-        let runs = match named.runs {
-            0 => String::new(),
-            runs => format!(" ({runs} runs)"),
-        };
-        writeln!(out, "doubt: {}: {}{runs}", named.about, named.doubt)?;
-        writeln!(out, "       {}", named.doubt.advice())?;
-    }
-    if !analysis.doubts.is_empty() {
-        writeln!(out)?;
-    }
+    write_doubts(analysis, out)?;
     let level = analysis.resampling.level * 100.0;
     writeln!(
         out,
@@ -59,6 +49,30 @@ fn write_all(analysis: &Analysis, out: &mut String) -> std::fmt::Result {
         writeln!(out, "\n{sentence}")?;
     }
     write_loss(analysis, out)
+}
+
+fn write_doubts(analysis: &Analysis, out: &mut String) -> std::fmt::Result {
+    for group in by_kind(&analysis.doubts) {
+        for named in group.iter().take(DOUBTS_SHOWN) {
+            let runs = match named.runs {
+                0 => String::new(),
+                1 => " (1 run)".to_owned(),
+                runs => format!(" ({runs} runs)"),
+            };
+            writeln!(out, "doubt: {}: {}{runs}", named.about, named.doubt)?;
+        }
+        let more = group.len().saturating_sub(DOUBTS_SHOWN);
+        if more > 0 {
+            writeln!(out, "       and {more} more of this kind (--json has all)")?;
+        }
+        for named in group.iter().take(1) {
+            writeln!(out, "       {}", named.doubt.advice())?;
+        }
+    }
+    if !analysis.doubts.is_empty() {
+        writeln!(out)?;
+    }
+    Ok(())
 }
 
 /// What the sweep comes to at each round-trip time.

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use super::Heading;
 use crate::analysis::{
-    Analysis, Comparison, MethodProfile, best_sentences, confidence_sentences, loss_laws,
-    milliseconds, shape_sentence,
+    Analysis, Comparison, DOUBTS_SHOWN, MethodProfile, NamedDoubt, best_sentences, by_kind,
+    confidence_sentences, loss_laws, milliseconds, shape_sentence,
 };
 use crate::plot::{Plot, SYMBOLS, escape};
 use crate::profile::{Difference, Figure, ProfileFigures};
@@ -132,20 +132,37 @@ fn write_doubts(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
         return writeln!(out, "<p>None was raised.</p>");
     }
     writeln!(out, "<ul class=\"doubts\">")?;
-    for named in &analysis.doubts {
-        let runs = match named.runs {
-            0 => String::new(),
-            runs => format!(", {runs} runs"),
-        };
-        writeln!(
-            out,
-            "<li><b>{}</b>{runs}: {}.<br><span class=\"quiet\">{}.</span></li>",
-            escape(&named.about),
-            escape(&named.doubt.to_string()),
-            escape(&capital(&named.doubt.advice()))
-        )?;
+    for group in by_kind(&analysis.doubts) {
+        let (shown, more) = group.split_at(group.len().min(DOUBTS_SHOWN));
+        writeln!(out, "<li>{}", doubt_lines(shown))?;
+        if !more.is_empty() {
+            writeln!(
+                out,
+                "<details><summary>and {} more</summary>{}</details>",
+                more.len(),
+                doubt_lines(more)
+            )?;
+        }
+        for named in group.iter().take(1) {
+            let advice = escape(&capital(&named.doubt.advice()));
+            writeln!(out, "<div class=\"quiet\">{advice}.</div></li>")?;
+        }
     }
     writeln!(out, "</ul>")
+}
+
+fn doubt_lines(doubts: &[&NamedDoubt]) -> String {
+    let line = |named: &&NamedDoubt| {
+        let runs = match named.runs {
+            0 => String::new(),
+            1 => ", 1 run".to_owned(),
+            runs => format!(", {runs} runs"),
+        };
+        let (about, doubt) = (escape(&named.about), escape(&named.doubt.to_string()));
+        format!("<b>{about}</b>{runs}: {doubt}.")
+    };
+    let lines: Vec<String> = doubts.iter().map(line).collect();
+    lines.join("<br>\n")
 }
 
 /// A sentence's first letter is a capital.
