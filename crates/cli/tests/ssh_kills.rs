@@ -91,7 +91,8 @@ fn a_host_that_asks_has_one_channel() {
     sshd.close_server();
     sshd.close_client();
     let asking = ask_for_passphrase(&sshd);
-    // Says when an ssh that may ask nobody has ended.
+    // Says when an ssh that may ask nobody has ended; one is heard, and the others
+    // do not wait for ever.
     let fifo = place.path().join("fifo");
     assert!(
         Command::new("mkfifo")
@@ -102,7 +103,8 @@ fn a_host_that_asks_has_one_channel() {
     );
     let script = place.path().join("ssh");
     let text = format!(
-        "#!/bin/sh\n{} \"$@\"; code=$?\ncase \"$*\" in *BatchMode=yes*) echo $code >{} & esac\n\
+        "#!/bin/sh\n{} \"$@\"; code=$?\n\
+         case \"$*\" in *BatchMode=yes*) timeout 60 sh -c \"echo $code >{}\" & esac\n\
          exit $code\n",
         sshd.ssh(),
         fifo.display(),
