@@ -3,7 +3,7 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -99,17 +99,28 @@ struct Channels {
 }
 
 impl Channels {
+    /// The next that has not ended while it waited.
+    fn socket(&self, until: Instant) -> Result<UnixStream, DialError> {
+        const NONE: &str = "no channel comes through the host that started this";
+        let carried = self.carried.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            // Some of it others may have waited for theirs.
+            let left = until.saturating_duration_since(Instant::now());
+            match carried.recv_timeout(left) {
+                Ok(socket) if has_ended(&socket) => {}
+                Ok(socket) => return Ok(socket),
+                // What is lost is replaced, which may take longer.
+                Err(RecvTimeoutError::Timeout) => return Err(DialError::Network(NONE.to_owned())),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(DialError::Refused(NONE.to_owned()));
+                }
+            }
+        }
+    }
+
     /// The next.
     fn stream(&self, patience: Duration) -> Result<Stream, DialError> {
-        let until = Instant::now() + patience;
-        let lost = |_| {
-            DialError::Refused("no channel comes through the host that started this".to_owned())
-        };
-        let carried = self.carried.lock().unwrap_or_else(PoisonError::into_inner);
-        // Some of it others may have waited for theirs.
-        let left = until.saturating_duration_since(Instant::now());
-        let socket = carried.recv_timeout(left).map_err(lost)?;
-        drop(carried);
+        let socket = self.socket(Instant::now() + patience)?;
         match &self.within {
             None => Ok(clear::over_local(socket, PROTECTION)),
             Some((tls, daemon)) => tls
@@ -117,6 +128,13 @@ impl Channels {
                 .map_err(|error| DialError::Network(error.to_string())),
         }
     }
+}
+
+/// Whether nobody is at the other end any more.
+fn has_ended(socket: &UnixStream) -> bool {
+    use rustix::net::{RecvFlags, recv};
+    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+    matches!(recv(socket, &mut [0_u8; 1][..], flags), Ok((_, 0)))
 }
 
 impl Met {

@@ -75,6 +75,8 @@ struct Shared {
     changed: Condvar,
     /// That the other one cannot be connected to was said.
     told: AtomicBool,
+    /// Whether a further channel was ever had, where only the first asked somebody.
+    logged_in: AtomicBool,
 }
 
 #[derive(Default)]
@@ -89,7 +91,7 @@ struct Held(Arc<Shared>);
 impl Drop for Held {
     fn drop(&mut self) {
         self.0.lock().channels -= 1;
-        self.0.changed.notify_one();
+        self.0.changed.notify_all();
     }
 }
 
@@ -119,14 +121,21 @@ impl Supply {
             state: Mutex::default(),
             changed: Condvar::new(),
             told: AtomicBool::new(false),
+            logged_in: AtomicBool::new(true),
         });
         let supply = Supply(Arc::clone(&shared));
-        let mut first = (Some(job), beyond);
-        for _ in 0..shared.waiting() {
-            let (shared, first) = (Arc::clone(&shared), std::mem::take(&mut first));
-            let thread = std::thread::Builder::new().name("channel".into());
-            let started = thread.spawn(move || shared.keep(first));
-            started.map_err(|error| Stop::because(Exit::Local, error))?;
+        shared.start((Some(job), beyond))?;
+        let further = match shared.runs {
+            Runs::Daemon(..) => shared.waiting() - 1,
+            // Others follow its first login: several that fail at the same time, where
+            // somebody typed a password, have sshd refuse this host for a while.
+            Runs::Ssh(..) => {
+                shared.logged_in.store(false, Ordering::Relaxed);
+                1
+            }
+        };
+        for _ in 0..further {
+            shared.start(First::default())?;
         }
         Ok(supply)
     }
@@ -149,7 +158,8 @@ impl Runs {
             }
             Runs::Daemon(daemon, name) => match daemon.errand(Task::Channel(name.clone())) {
                 Ok(Ok(stream)) => Ok((stream, None)),
-                Ok(Err(OpenError::Refused(refused))) if refused.refusal == Refusal::NoSession => {
+                // Of all that is refused only a busy daemon is another one later.
+                Ok(Err(OpenError::Refused(refused))) if refused.refusal != Refusal::Busy => {
                     Err(Lost::ForGood)
                 }
                 Ok(Err(_)) | Err(_) => Err(Lost::Once),
@@ -186,6 +196,26 @@ impl Shared {
         }
     }
 
+    /// Begins to keep one waiting.
+    fn start(self: &Arc<Shared>, first: First) -> Result<(), Stop> {
+        let shared = Arc::clone(self);
+        let thread = std::thread::Builder::new().name("channel".into());
+        let started = thread.spawn(move || shared.keep(first));
+        started
+            .map(drop)
+            .map_err(|error| Stop::because(Exit::Local, error))
+    }
+
+    /// A further channel was had: others will be.
+    fn note_login(self: &Arc<Shared>) {
+        if !self.logged_in.swap(true, Ordering::Relaxed) {
+            for _ in 2..self.waiting() {
+                // Without a thread there are fewer.
+                let _ = self.start(First::default());
+            }
+        }
+    }
+
     /// Keeps one waiting.
     fn keep(self: &Arc<Shared>, mut first: First) {
         while let Some(held) = self.hold() {
@@ -216,8 +246,11 @@ impl Shared {
     }
 
     /// Offers the job a channel, and carries it, to a daemon once it is taken.
-    fn offer(&self, (job, beyond): First, held: Held) -> Result<(), Lost> {
-        let to_job = || job.map_or_else(|| self.runs.open(), |stream| Ok((stream, None)));
+    fn offer(self: &Arc<Shared>, (job, beyond): First, held: Held) -> Result<(), Lost> {
+        let to_job = || match job {
+            Some(stream) => Ok((stream, None)),
+            None => self.runs.open().inspect(|_| self.note_login()),
+        };
         match &self.other {
             Beyond::Daemon(daemon) => self.carry(daemon, to_job()?, held),
             Beyond::Ssh(start, name) => {
@@ -240,8 +273,12 @@ impl Shared {
         match connect(daemon, &first[..count]) {
             // The ends of the session notice what is lost.
             Ok(socket) => drop(relay::carry_stream(job.0, socket, (held, job.1))),
-            Err(stop) if !self.told.swap(true, Ordering::Relaxed) => say(&stop.text),
-            Err(_) => {}
+            Err(stop) => {
+                if !self.told.swap(true, Ordering::Relaxed) {
+                    say(&stop.text);
+                }
+                return Err(Lost::Once);
+            }
         }
         Ok(())
     }

@@ -56,6 +56,9 @@ pub struct Visitor {
     pub patience: Duration,
 }
 
+/// How long a channel over ssh may be silent.
+const SILENT_CHANNEL: Duration = Duration::from_secs(600);
+
 impl Visitor {
     /// One who has to prove that he belongs to a session.
     pub fn stranger(peer: String) -> Visitor {
@@ -68,11 +71,12 @@ impl Visitor {
         }
     }
 
-    /// The same over a channel of the user whose process this is: that ends with
-    /// its ssh, and until then waits for whoever may need it.
+    /// The same over a channel of the user whose process this is: it waits for
+    /// whoever may need it, as while another login asks for a password, and ends with
+    /// its ssh, unless nobody notices that this is gone.
     pub fn of_channel(peer: &str) -> Visitor {
         Visitor {
-            patience: Duration::MAX,
+            patience: SILENT_CHANNEL,
             ..Visitor::stranger(peer.to_owned())
         }
     }

@@ -232,7 +232,7 @@ impl Direct {
                 Turn::Guess(address) => {
                     let patience = patience.min(self.lock().look_for);
                     if let Ok(stream) = self.dial(address, patience, &|| ()) {
-                        self.settle(Way::Outward(address));
+                        self.settle(Way::Outward(address), true);
                         return Ok(stream);
                     }
                     has_guessed = true;
@@ -280,15 +280,16 @@ impl Direct {
             if ssh_alone && self.way() == Way::Unknown && self.tcp.multipath {
                 say(SSH_IS_SINGLE);
             }
-            self.settle(found);
+            self.settle(found, false);
         }
         stream.ok_or_else(|| NO_STREAM.to_owned())
     }
 
-    /// The way is known, unless somebody else knew it before.
-    fn settle(&self, way: Way) {
+    /// The way is known, unless somebody else knew it before; whether a stream is open
+    /// on it, which is more than to have found none.
+    fn settle(&self, way: Way, is_open: bool) {
         let mut state = self.lock();
-        if state.way == Way::Unknown {
+        if state.way == Way::Unknown || is_open && matches!(state.way, Way::Closed(_)) {
             state.way = way;
         }
         drop(state);

@@ -4,8 +4,6 @@ use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::process::ExitStatus;
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -29,7 +27,7 @@ use super::PROTECTION;
 use super::callbacks::Callbacks;
 use super::command::{FarSide, RELEASE, Start, ssh_words, start_of};
 use super::direct::{self, Direct, NotOpened, Way, candidates};
-use super::further::{Further, Logins};
+use super::further::Further;
 use super::greeting::{CLIENT, Greeting, Line, MAXIMUM_ADDRESSES, REMOTE};
 use super::install;
 use super::process::{Login, Silence, SshProcess, await_greeting};
@@ -78,9 +76,9 @@ const USUAL_LOGIN: Duration = Duration::from_secs(2);
 /// Round trips of a login, with some that are lost.
 const LOGIN_ROUND_TRIPS: u32 = 20;
 
-/// Streams that join without waiting for the answer: as many as are dialled at
-/// once. Whether the far side is still there later ones have to hear.
-const FIRST_STREAMS: usize = 32;
+/// So long after it was opened a session is there: streams join it without waiting
+/// for the answer.
+const JUST_OPENED: Duration = Duration::from_secs(5);
 
 /// SSH connections on a long path: with 2 MiB each they fill 1 Gbit/s up to
 /// 130 ms.
@@ -420,12 +418,11 @@ impl Far {
         let most = most.min(opened.welcome.maximum_streams.max(1));
         let welcome = opened.welcome.clone();
         let transfer = Arc::downgrade(transfer);
-        let logins = Logins {
-            most: most as usize,
-            careful: self.was_perhaps_asked(opened.rtt),
-        };
-        prepare_further(beside, &transfer, opened.rtt, logins);
-        let first = AtomicUsize::new(FIRST_STREAMS);
+        if self.was_perhaps_asked(opened.rtt) {
+            further.be_careful();
+        }
+        prepare_further(beside, &transfer, opened.rtt, most as usize);
+        let begun = Instant::now();
         Arc::new(move |id: StreamId, received, patience| {
             let (stream, is_direct) = open_beside(&direct, &further, &transfer, most, patience)?;
             let join = Join {
@@ -434,11 +431,10 @@ impl Far {
                 stream: id.0,
                 received,
             };
-            // Of the first it is known that the session is there.
-            let is_first = |left: usize| left.checked_sub(1);
-            let joined = match first.fetch_update(Relaxed, Relaxed, is_first) {
-                Ok(_) => join_at_once(stream, join),
-                Err(_) => join_with(stream, join, patience),
+            // Whether the session is still there later ones have to hear.
+            let joined = match begun.elapsed() < JUST_OPENED {
+                true => join_at_once(stream, join),
+                false => join_with(stream, join, patience),
             }?;
             if is_direct {
                 further.abandon();
@@ -588,7 +584,7 @@ fn open_beside(
 
 /// Where nobody has answered at once, or no direct stream has opened soon,
 /// further ssh processes log in while the way is still looked for.
-fn prepare_further(beside: &Beside, transfer: &Weak<Transfer>, rtt: Duration, logins: Logins) {
+fn prepare_further(beside: &Beside, transfer: &Weak<Transfer>, rtt: Duration, most: usize) {
     let (direct, further) = (Arc::clone(&beside.direct), Arc::clone(&beside.further));
     let transfer = Weak::clone(transfer);
     // Without a thread they log in later.
@@ -610,7 +606,7 @@ fn prepare_further(beside: &Beside, transfer: &Weak<Transfer>, rtt: Duration, lo
             }
             if direct.way() == Way::Unknown {
                 let is_ready: Arc<dyn Fn() + Send + Sync> = Arc::new(move || direct.wake());
-                further.prepare(logins, &is_ready);
+                further.prepare(most, &is_ready);
             }
         });
 }

@@ -26,16 +26,6 @@ pub const ENDED: &str = "cannot join the session";
 /// How long one login may take.
 const LOGIN_WITHIN: Duration = Duration::from_secs(30);
 
-/// What is wanted of further logins.
-#[derive(Clone, Copy, Debug)]
-pub struct Logins {
-    /// So many processes at most.
-    pub most: usize,
-    /// One first: several that fail at the same time have sshd refuse this host for
-    /// a while (its PerSourcePenalties).
-    pub careful: bool,
-}
-
 /// The further ssh processes of a session.
 pub struct Further {
     start: Start,
@@ -59,9 +49,19 @@ struct State {
     most: usize,
     /// Why there can be no more.
     refused: Option<String>,
+    /// One login at a time, until one has succeeded.
+    careful: bool,
 }
 
 impl State {
+    /// So many logins at the same time.
+    fn at_once(&self) -> usize {
+        match self.careful {
+            true => 1,
+            false => LOGINS_AT_ONCE,
+        }
+    }
+
     /// One that is logged in already, if any is.
     fn take_ready(&mut self) -> Option<Stream> {
         self.ready.retain(|(_, process)| !process.has_ended());
@@ -88,6 +88,13 @@ impl Further {
         }
     }
 
+    /// Somebody may have typed a password: one login is tried before others. Several
+    /// that fail at the same time have sshd refuse this host for a while (its
+    /// PerSourcePenalties).
+    pub fn be_careful(&self) {
+        self.lock().careful = true;
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -102,23 +109,15 @@ impl Further {
     /// Logs in in the background until there are so many, or a better way is
     /// known: a login takes a dozen round trips, as long as direct ways are looked
     /// for. `is_ready` is called for each.
-    pub fn prepare(self: &Arc<Further>, logins: Logins, is_ready: &Arc<dyn Fn() + Send + Sync>) {
-        let at_once = match logins.careful {
-            true => 1,
-            false => LOGINS_AT_ONCE.min(logins.most),
-        };
-        for _ in 0..at_once {
+    pub fn prepare(self: &Arc<Further>, most: usize, is_ready: &Arc<dyn Fn() + Send + Sync>) {
+        for _ in 0..LOGINS_AT_ONCE.min(most) {
             let (further, is_ready) = (Arc::clone(self), Arc::clone(is_ready));
             // Without it the login is made when it is needed.
             let _ = std::thread::Builder::new()
                 .name("log in".to_owned())
                 .spawn(move || {
-                    while further.make_ready(logins.most) {
+                    while further.make_ready(most) {
                         is_ready();
-                        if logins.careful {
-                            let careful = false;
-                            return further.prepare(Logins { careful, ..logins }, &is_ready);
-                        }
                     }
                 });
         }
@@ -126,7 +125,7 @@ impl Further {
 
     /// Whether there is one more.
     fn make_ready(&self, most: usize) -> bool {
-        if self.lock().abandoned || self.enter(most, false).is_err() {
+        if self.enter(most, false).is_err() {
             return false;
         }
         let opened = self.log_in();
@@ -182,8 +181,10 @@ impl Further {
     fn leave(&self, opened: &Result<(Stream, SshProcess), DialError>) -> MutexGuard<'_, State> {
         let mut state = self.lock();
         state.logging_in -= 1;
-        if let Err(DialError::Refused(text)) = opened {
-            state.refused = Some(text.clone());
+        match opened {
+            Ok(_) => state.careful = false,
+            Err(DialError::Refused(text)) => state.refused = Some(text.clone()),
+            Err(DialError::Network(_)) => {}
         }
         self.changed.notify_all();
         state
@@ -228,12 +229,15 @@ impl Further {
             if let Some(text) = &state.refused {
                 return Err(DialError::Refused(text.clone()));
             }
+            if !takes_ready && state.abandoned {
+                return Err(DialError::Network("a better way is known".to_owned()));
+            }
             let is_full = state.running.len() + state.ready.len() + state.logging_in >= most;
             // One that logs in may be nobody's yet.
             if is_full && !(takes_ready && state.logging_in > 0) {
                 return Err(DialError::Network("there are as many as help".to_owned()));
             }
-            if !is_full && state.logging_in < LOGINS_AT_ONCE {
+            if !is_full && state.logging_in < state.at_once() {
                 state.logging_in += 1;
                 return Ok(None);
             }

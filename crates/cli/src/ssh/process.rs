@@ -113,9 +113,12 @@ impl SshProcess {
         self.left = true;
     }
 
-    /// Ends it now, whatever it carries.
+    /// Ends it now, whatever it carries, with what it started: one of a silent
+    /// login.
     pub fn kill(mut self) {
+        use rustix::process::{Pid, Signal, kill_process_group};
         // It may have ended just now: then there is nothing to kill.
+        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
         let _ = self.child.kill();
     }
 
