@@ -66,6 +66,8 @@ const HEADER_FIXED_BYTES: usize = 2 + 8 + 1 + 32 + 8 + 8 + 12 + 12;
 /// One past the last byte that a file can have (`off_t` is signed).
 pub const MAXIMUM_FILE_BYTES: u64 = 1 << 63;
 
+/// What no record begins with: bytes that nobody wrote.
+pub const NO_TYPE: u8 = 0;
 const TYPE_HEADER: u8 = 1;
 const TYPE_OWNER: u8 = 2;
 const TYPE_DURABLE: u8 = 3;

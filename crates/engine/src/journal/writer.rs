@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use super::entry::{self, Entry, UnfitError};
+use super::entry::{self, Entry, NO_TYPE, UnfitError};
 use super::names::Key;
 use crate::storage::StoredFile;
 
@@ -67,9 +67,17 @@ impl Writer {
     ///
     /// # Errors
     ///
-    /// As `fstat`.
+    /// As `fstat`, or as reading.
     pub fn is_last(&self) -> io::Result<bool> {
-        Ok(self.file.status()?.size == self.length)
+        let size = self.file.status()?.size;
+        if size <= self.length {
+            return Ok(size == self.length);
+        }
+        // GlusterFS with shards was seen to tell of more than anybody had written:
+        // that is zero, and no record begins so.
+        let mut first = [0];
+        let read = self.file.read_at(&mut first, self.length)?;
+        Ok(read == 0 || first == [NO_TYPE])
     }
 
     /// Writes everything once more, the same bytes, and syncs it. A sync of an

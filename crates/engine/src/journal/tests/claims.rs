@@ -54,6 +54,32 @@ fn a_restart_takes_over_from_the_living() {
     );
 }
 
+/// As GlusterFS with shards did of a journal.
+#[test]
+fn storage_that_tells_of_more_than_was_written_takes_no_file_over() {
+    let root = ForgettingStorage::new().root();
+    let first = claim(&root, FIRST, 1);
+    FIRST.receive(&first, 1).unwrap();
+    let mut names = listing(&root).into_iter().map(|(name, _)| name);
+    let journal = names.find(|name| name.ends_with(b".journal")).unwrap();
+    let journal = root
+        .create_file(&journal, Creation::Existing, DataMode::Buffered)
+        .unwrap();
+    for more in [1, 1250] {
+        let size = journal.status().unwrap().size;
+        journal.set_length(size + more).unwrap();
+        first.ensure_owned().unwrap();
+    }
+    FIRST.receive(&first, 0).unwrap();
+    // Whoever does take it over cuts that off.
+    let second = claim(&root, FIRST, 2);
+    assert_eq!(second.recovered(), [FIRST.durable(0), FIRST.durable(1)]);
+    assert_fenced(&first, FIRST);
+    FIRST.receive(&second, 2).unwrap();
+    commit(&second, 0o644).unwrap().sync_and_finish().unwrap();
+    assert_eq!(read(&root, NAME).unwrap(), FIRST.whole());
+}
+
 #[test]
 fn a_restart_takes_over_from_the_dead() {
     let storage = ForgettingStorage::new();
