@@ -328,3 +328,34 @@ fn a_killed_copy_lands_where_it_would_have() {
         }
     });
 }
+
+/// Killed before anything else was made there.
+#[test]
+fn a_partial_file_alone_is_gone_on_from() {
+    let place = tempfile::tempdir().unwrap();
+    let (source, there) = (place.path().join("source"), place.path().join("there"));
+    fs::create_dir(&source).unwrap();
+    fs::write(source.join("big"), vec![7; 16 << 20]).unwrap();
+    fs::write(source.join("small"), b"small").unwrap();
+    let copy = || {
+        let mut command = longhaul();
+        command.args(["cp", "-r", "--json", "--checkpoint", "1MiB"]);
+        command.arg(source.join("")).arg(&there);
+        command
+    };
+    let mut slow = copy();
+    slow.args(["--bwlimit", "10MB/s"]);
+    let running = Running::start(&mut slow);
+    let durable = running.event(|event| event["event"] == "durable");
+    assert!(durable.is_some(), "it ended before it could be killed");
+    running.kill();
+    // It may or may not have come that far.
+    let _ = fs::remove_file(there.join("small"));
+    let summary = run(&mut copy()).expect(0).summary();
+    assert!(summary["resumed_bytes"].as_u64().unwrap() > 0, "{summary}");
+    for name in ["big", "small"] {
+        let [left, right] = [&source, &there].map(|place| fs::read(place.join(name)).unwrap());
+        assert!(left == right, "{name} differs");
+    }
+    assert_no_leftovers(&there);
+}

@@ -15,7 +15,8 @@ use longhaul_proto::manifest::{RESERVED_PREFIX, Timestamp, TreePath};
 use super::stream::DataStream;
 use crate::failure::failure_of;
 use crate::journal::digests::{FileState, KeptDigests};
-use crate::journal::{Claim, ClaimError, JournalError, Key, Owner, Partial, claim, sweep};
+use crate::journal::names::StagingName;
+use crate::journal::{self, Claim, ClaimError, JournalError, Key, Owner, Partial, claim, sweep};
 use crate::queue::lock;
 use crate::storage::measuring::sink;
 use crate::storage::roots::{OpenRoot, split};
@@ -309,10 +310,15 @@ impl Destination {
                 self.is_absent(name) && self.is_absent(&journal)
             })),
             None => {
+                let session = Key::new(&self.session_name(), &self.principal);
                 let mut list = self.anchor.list()?;
                 while let Some(listed) = list.next_name()? {
                     let own = listed.name.starts_with(RESERVED_PREFIX);
-                    if !own || listed.kind == Some(FileKind::Directory) {
+                    let begun = match journal::names::parse(&listed.name) {
+                        Some(StagingName::Journal(key)) => key != session,
+                        _ => false,
+                    };
+                    if !own || begun || listed.kind == Some(FileKind::Directory) {
                         return Ok(false);
                     }
                 }
@@ -326,6 +332,11 @@ impl Destination {
         matches!(status, Err(error) if error.kind() == io::ErrorKind::NotFound)
     }
 
+    /// What the anchor is claimed under.
+    fn session_name(&self) -> Vec<u8> {
+        [SESSION_NAME, &self.source].concat()
+    }
+
     /// Takes the anchor for this source: an older session of the same transfer
     /// is fenced from here on. Gives the epoch.
     ///
@@ -336,8 +347,7 @@ impl Destination {
         if self.is_sink {
             return Ok(1);
         }
-        let mut name = SESSION_NAME.to_vec();
-        name.extend_from_slice(&self.source);
+        let name = self.session_name();
         let result = claim(&Claim {
             directory: Arc::clone(&self.anchor),
             name: &name,

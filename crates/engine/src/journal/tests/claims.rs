@@ -60,7 +60,7 @@ fn storage_that_tells_of_more_than_was_written_takes_no_file_over() {
     let root = ForgettingStorage::new().root();
     let first = claim(&root, FIRST, 1);
     FIRST.receive(&first, 1).unwrap();
-    let mut names = listing(&root).into_iter().map(|(name, _)| name);
+    let mut names = listing(&root).into_keys();
     let journal = names.find(|name| name.ends_with(b".journal")).unwrap();
     let journal = root
         .create_file(&journal, Creation::Existing, DataMode::Buffered)
