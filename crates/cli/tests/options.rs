@@ -773,7 +773,7 @@ fn through(stage: &Stage, proxy: &Proxy, source: &str, destination: &str) -> Com
     let mut command = longhaul();
     command
         .current_dir(stage.directory.path())
-        .args(["cp", "-r", "--json", "--memory", "8MiB", "--timeout", "5s"])
+        .args(["cp", "-r", "--json", "--memory", "8MiB", "--timeout", "60s"])
         .args(["--fingerprint", &stage.daemon.fingerprint, "--token-file"])
         .arg(stage.daemon.tokens_for(proxy.address))
         .arg(source)
