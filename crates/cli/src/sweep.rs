@@ -43,7 +43,7 @@ use estimate::Estimate;
 use file::{Method, SweepFile, Unread};
 use ledger::Ledger;
 use outcome::About;
-use plan::{Cell, Plan, Planned, path_seed};
+use plan::{Cell, Plan, Planned};
 use step::StepResult;
 
 /// Sets with more files are not removed between runs: ext4 does not use an inode
@@ -302,9 +302,9 @@ impl<'a> Sweep<'a> {
         self.set_up(&cell.method)?;
         touch_memory(cell.bytes);
         let sidecar = self.sidecar(&id)?;
-        let seed = path_seed(self.file.seed, run.round);
-        let chance = (sidecar.as_ref(), seed);
-        let step = command::step(self.file, cell, &place, &source, shape, chance)?;
+        let seed = cell.path.seed_in(self.file.seed, run.round);
+        let sidecar_of = sidecar.as_ref();
+        let step = command::step(self.file, cell, &place, &source, shape, sidecar_of, seed)?;
         let started = clock::now();
         let result = make(&step)?;
         let record = outcome::record(
@@ -313,7 +313,7 @@ impl<'a> Sweep<'a> {
                     id,
                     sweep: self.file.name.clone(),
                     round: (run.round > 0).then_some(run.round),
-                    seed: cell.path.lab.as_ref().map(|_| seed),
+                    seed,
                     started,
                     again: false,
                     warm_up: run.round == 0,

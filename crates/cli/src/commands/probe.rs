@@ -404,7 +404,6 @@ fn records_of(probe: &Probe, found: &PathResult, way: &Way, first: usize) -> Vec
             schema: SCHEMA,
             run: RunIdentity {
                 round: Some((number / counts) as u64),
-                seed: None,
                 ..identity(probe, format!("probe-{}-{}", probe.number, first + number))
             },
             measures: Measures::Memory,

@@ -152,7 +152,7 @@ struct Made<'a> {
     shape: Shape,
 }
 
-/// A run; `seed` is what the path's accidents are drawn from, if the file says none.
+/// A run; `seed` is what the lab's accidents are drawn from.
 ///
 /// # Errors
 ///
@@ -163,7 +163,8 @@ pub fn step(
     place: &Place,
     source: &Path,
     shape: Shape,
-    (sidecar, seed): (Option<&(PathBuf, String)>, u64),
+    sidecar: Option<&(PathBuf, String)>,
+    seed: Option<u64>,
 ) -> Result<Step, String> {
     let made = Made {
         file,
@@ -183,7 +184,11 @@ pub fn step(
     let samples = sidecar.map(|(path, _)| (path.clone(), file.samples.max(SHORTEST_LOOK)));
     Ok(Step {
         lab: cell.path.lab.as_ref().map(|(_, arguments)| LabPlan {
-            arguments: with_seed(mounted(arguments, &place.destinations), seed),
+            arguments: seed
+                .map(|seed| format!("--seed={seed}"))
+                .into_iter()
+                .chain(mounted(arguments, &place.destinations))
+                .collect(),
             name: format!("sweep-{}", std::process::id()),
         }),
         peer: cell.path.endpoint.as_deref().map(host_of),
@@ -196,16 +201,6 @@ pub fn step(
         result: place.run.join("result.json"),
     })
 }
-
-/// A path's own seed comes first.
-fn with_seed(mut arguments: Vec<String>, seed: u64) -> Vec<String> {
-    if !arguments.iter().any(|text| text.starts_with(SEED)) {
-        arguments.push(format!("{SEED}{seed}"));
-    }
-    arguments
-}
-
-const SEED: &str = "--seed=";
 
 /// A file system that the lab makes is where files arrive.
 fn mounted(arguments: &[String], destinations: &Path) -> Vec<String> {

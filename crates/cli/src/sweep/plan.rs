@@ -35,6 +35,8 @@ pub struct Path {
     pub rtt: Duration,
     /// What TCP payload can carry.
     pub capacity: BitRate,
+    /// What its accidents are drawn from in every round; none: in each anew.
+    seed: Option<u64>,
     /// How much data, in time of the link.
     pub link_time: Option<Duration>,
     /// A cut: when, and for how long.
@@ -166,6 +168,8 @@ impl Path {
         let span = |text: String| parse_span(&text).map_err(|error| error.to_string());
         let link_time = take("link-time").map(span).transpose()?;
         let cut = take("cut").map(|text| read_cut(&text)).transpose()?;
+        let seed = take("seed").map(|text| text.parse::<u64>());
+        let seed = seed.transpose().map_err(|error| format!("seed: {error}"))?;
         let endpoint = take("endpoint");
         let is_here = match take("here").as_deref() {
             None | Some("false") => false,
@@ -200,9 +204,18 @@ impl Path {
             lab: (endpoint.is_none() && !is_here).then_some((scenario, arguments)),
             endpoint,
             capacity,
+            seed,
             link_time,
             cut,
         })
+    }
+
+    /// What accidents of the lab (loss, jitter, damage) are drawn from in a round of a
+    /// sweep with that seed, so that repetitions differ by chance and the methods of
+    /// one round meet the same; none where there is no lab.
+    pub fn seed_in(&self, sweep: u64, round: u64) -> Option<u64> {
+        let drawn = || Random::new(!order_seed(sweep, round)).bits();
+        self.lab.as_ref().map(|_| self.seed.unwrap_or_else(drawn))
     }
 
     fn is_for(&self, method: &Method) -> bool {
@@ -395,13 +408,6 @@ fn order_seed(seed: u64, round: u64) -> u64 {
     seed.wrapping_mul(0x1_0000).wrapping_add(round)
 }
 
-/// What the accidents of an emulated path (loss, jitter, damage) are drawn from in
-/// a round, so that repetitions differ by chance and the methods of one round meet
-/// the same.
-pub fn path_seed(seed: u64, round: u64) -> u64 {
-    Random::new(!order_seed(seed, round)).bits()
-}
-
 /// Fisher and Yates: every order is as likely.
 fn shuffle(list: &mut [usize], mut random: Random) {
     for end in (1..list.len()).rev() {
@@ -464,12 +470,23 @@ mod tests {
 
     #[test]
     fn every_round_has_accidents_of_its_own_which_its_seed_repeats() {
+        let path = |text: &str| {
+            Plan::of(&parse(text).unwrap()).unwrap().cells[0]
+                .path
+                .clone()
+        };
+        let anew = path(FILE);
         let seeds = |seed| -> std::collections::BTreeSet<u64> {
-            (0..100).map(|round| path_seed(seed, round)).collect()
+            let rounds = 0..100;
+            rounds
+                .map(|round| anew.seed_in(seed, round).unwrap())
+                .collect()
         };
         assert_eq!(seeds(1).len(), 100);
         assert_eq!(seeds(1), seeds(1));
         assert!(seeds(1).is_disjoint(&seeds(2)));
+        let same = path(&FILE.replacen("rate =", "seed = 5\n        rate =", 1));
+        assert_eq!([1, 2].map(|round| same.seed_in(1, round)), [Some(5); 2]);
     }
 
     #[test]
