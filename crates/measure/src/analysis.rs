@@ -74,6 +74,17 @@ pub struct NamedDoubt {
     pub runs: u64,
 }
 
+impl NamedDoubt {
+    /// How many runs have it, in words, where it is of runs.
+    pub fn runs_in_words(&self) -> Option<String> {
+        match self.runs {
+            0 => None,
+            1 => Some("1 run".to_owned()),
+            runs => Some(format!("{runs} runs")),
+        }
+    }
+}
+
 /// So many doubts of one kind are shown; of the rest it is said how many they are.
 pub const DOUBTS_SHOWN: usize = 3;
 

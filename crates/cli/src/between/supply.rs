@@ -115,25 +115,21 @@ impl Supply {
         other: Beyond,
         (job, beyond): (Stream, Option<UnixStream>),
     ) -> Result<Supply, Stop> {
+        // Over SSH others follow the first login of a further one: several that fail at
+        // the same time, where somebody typed a password, have sshd refuse this host
+        // for a while.
+        let is_daemon = matches!(runs, Runs::Daemon(..));
         let shared = Arc::new(Shared {
             runs,
             other,
             state: Mutex::default(),
             changed: Condvar::new(),
             told: AtomicBool::new(false),
-            logged_in: AtomicBool::new(true),
+            logged_in: AtomicBool::new(is_daemon),
         });
         let supply = Supply(Arc::clone(&shared));
         shared.start((Some(job), beyond))?;
-        let further = match shared.runs {
-            Runs::Daemon(..) => shared.waiting() - 1,
-            // Others follow its first login: several that fail at the same time, where
-            // somebody typed a password, have sshd refuse this host for a while.
-            Runs::Ssh(..) => {
-                shared.logged_in.store(false, Ordering::Relaxed);
-                1
-            }
-        };
+        let further = if is_daemon { shared.waiting() - 1 } else { 1 };
         for _ in 0..further {
             shared.start(First::default())?;
         }

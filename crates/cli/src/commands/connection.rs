@@ -633,13 +633,9 @@ impl Further {
         let timeout = self.timeout.min(patience);
         if let Some(stream) = self.ahead.take(timeout / 2) {
             // One that waited too long has been closed: another is dialed.
-            if let Ok(stream) = opening::join_at_once(stream, self.words(id, received, self.secret))
-            {
-                return Ok(Joined {
-                    stream,
-                    clear: false,
-                    received: 0,
-                });
+            let words = self.words(id, received, self.secret);
+            if let Ok(joined) = opening::join_at_once(stream, words) {
+                return Ok(joined);
             }
         }
         let network = |error: TlsError| DialError::Network(error.to_string());

@@ -433,7 +433,8 @@ impl Far {
             };
             // Whether the session is still there later ones have to hear.
             let joined = match begun.elapsed() < JUST_OPENED {
-                true => join_at_once(stream, join),
+                true => opening::join_at_once(stream, join)
+                    .map_err(|error| DialError::Network(error.to_string())),
                 false => join_with(stream, join, patience),
             }?;
             if is_direct {
@@ -611,27 +612,8 @@ fn prepare_further(beside: &Beside, transfer: &Weak<Transfer>, rtt: Duration, mo
         });
 }
 
-/// Joins a session that is there with a stream, which carries blocks at once.
-fn join_at_once(stream: Stream, join: Join) -> Result<Joined, DialError> {
-    let joined = opening::join_at_once(stream, join);
-    joined.map_or_else(
-        |error| Err(DialError::Network(error.to_string())),
-        |stream| {
-            Ok(Joined {
-                stream,
-                clear: false,
-                received: 0,
-            })
-        },
-    )
-}
-
 /// Joins a session with a stream.
-pub fn join_with(
-    mut stream: longhaul_engine::net::Stream,
-    join: Join,
-    patience: Duration,
-) -> Result<Joined, DialError> {
+pub fn join_with(mut stream: Stream, join: Join, patience: Duration) -> Result<Joined, DialError> {
     match opening::join(&mut stream, join, patience) {
         Ok(joined) => Ok(Joined {
             stream,

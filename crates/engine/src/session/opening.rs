@@ -13,7 +13,7 @@ use longhaul_proto::handshake::{
 use longhaul_proto::listing::{ListRequest, Listed};
 use minicbor::{Decode, Encode};
 
-use super::{Machine, Shared, Transfer};
+use super::{Machine, Shared, Transfer, dial};
 use crate::net::{Stream, StreamReader};
 
 /// Name and version of this software.
@@ -194,16 +194,21 @@ pub fn errand(stream: &mut Stream, errand: Errand, deadline: Duration) -> Result
 /// # Errors
 ///
 /// [`OpenError`].
-pub fn join_at_once(mut stream: Stream, join: Join) -> Result<Stream, OpenError> {
+pub fn join_at_once(mut stream: Stream, join: Join) -> Result<dial::Joined, OpenError> {
     send(&mut stream, &hello(Purpose::Join(join)))?;
     let (reader, writer, handle) = (stream.reader, stream.writer, stream.handle);
-    Ok(Stream {
-        reader: Box::new(Joining {
-            reader,
-            answered: false,
-        }),
-        writer,
-        handle,
+    Ok(dial::Joined {
+        stream: Stream {
+            reader: Box::new(Joining {
+                reader,
+                answered: false,
+            }),
+            writer,
+            handle,
+        },
+        clear: false,
+        // The other end says it again.
+        received: 0,
     })
 }
 
@@ -353,7 +358,7 @@ mod tests {
             stream: 7,
             received: 3,
         };
-        let mut near = join_at_once(near, join).unwrap();
+        let mut near = join_at_once(near, join).unwrap().stream;
         near.writer.write_all(&[b"blocks"]).unwrap();
         let heard: Hello = receive(&mut far, LIMIT).unwrap();
         let Purpose::Join(heard) = heard.purpose else {

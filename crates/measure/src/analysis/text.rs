@@ -54,19 +54,16 @@ fn write_all(analysis: &Analysis, out: &mut String) -> std::fmt::Result {
 fn write_doubts(analysis: &Analysis, out: &mut String) -> std::fmt::Result {
     for group in by_kind(&analysis.doubts) {
         for named in group.iter().take(DOUBTS_SHOWN) {
-            let runs = match named.runs {
-                0 => String::new(),
-                1 => " (1 run)".to_owned(),
-                runs => format!(" ({runs} runs)"),
-            };
+            let runs = named.runs_in_words();
+            let runs = runs.map_or_else(String::new, |runs| format!(" ({runs})"));
             writeln!(out, "doubt: {}: {}{runs}", named.about, named.doubt)?;
         }
         let more = group.len().saturating_sub(DOUBTS_SHOWN);
         if more > 0 {
             writeln!(out, "       and {more} more of this kind (--json has all)")?;
         }
-        for named in group.iter().take(1) {
-            writeln!(out, "       {}", named.doubt.advice())?;
+        if let Some(first) = group.first() {
+            writeln!(out, "       {}", first.doubt.advice())?;
         }
     }
     if !analysis.doubts.is_empty() {

@@ -143,8 +143,8 @@ fn write_doubts(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
                 doubt_lines(more)
             )?;
         }
-        for named in group.iter().take(1) {
-            let advice = escape(&capital(&named.doubt.advice()));
+        if let Some(first) = group.first() {
+            let advice = escape(&capital(&first.doubt.advice()));
             writeln!(out, "<div class=\"quiet\">{advice}.</div></li>")?;
         }
     }
@@ -153,11 +153,8 @@ fn write_doubts(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
 
 fn doubt_lines(doubts: &[&NamedDoubt]) -> String {
     let line = |named: &&NamedDoubt| {
-        let runs = match named.runs {
-            0 => String::new(),
-            1 => ", 1 run".to_owned(),
-            runs => format!(", {runs} runs"),
-        };
+        let runs = named.runs_in_words();
+        let runs = runs.map_or_else(String::new, |runs| format!(", {runs}"));
         let (about, doubt) = (escape(&named.about), escape(&named.doubt.to_string()));
         format!("<b>{about}</b>{runs}: {doubt}.")
     };
