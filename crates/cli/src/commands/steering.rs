@@ -99,6 +99,17 @@ impl Steering {
         (steering, steered)
     }
 
+    /// What the user chose, before anything is seen: streams begin with it.
+    pub fn first_orders(&self) -> Orders {
+        Orders {
+            streams: self.bounds.initial as usize,
+            tuning: Tuning {
+                congestion: self.bounds.congestion.clone(),
+                ..Tuning::default()
+            },
+        }
+    }
+
     fn settings(&self, sender: &Observation) -> Settings {
         let bounds = &self.bounds;
         let congestion = Congestion::of_name(&sender.congestion);
@@ -308,6 +319,8 @@ mod tests {
             streams: Some(3),
             ..bounds()
         });
+        let first = steering.first_orders();
+        assert_eq!(first.tuning.congestion.as_deref(), Some("bbr"));
         let orders = look(&mut steering, 1).unwrap();
         assert_eq!(orders.streams, 3);
         assert_eq!(orders.tuning.congestion.as_deref(), Some("bbr"));
