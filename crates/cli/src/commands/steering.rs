@@ -152,7 +152,8 @@ impl Steering {
             steered.decisions.push((at, decision));
         }
         steered.bound = controller.bound();
-        if let Some(advice) = advice(view, controller) {
+        let fixed = self.bounds.streams.is_some();
+        if let Some(advice) = advice(view, controller, fixed) {
             steered.advice = Some(advice);
         }
         if let Some(asked) = &self.bounds.congestion
@@ -224,8 +225,9 @@ fn stream_sample(stream: &StreamObservation) -> StreamSample {
     }
 }
 
-/// What to say where windows ended at a kernel's buffer.
-fn advice(view: &View<'_>, controller: &Controller) -> Option<WindowAdvice> {
+/// What to say where windows ended at a kernel's buffer; `fixed` says that the
+/// number of streams is the user's.
+fn advice(view: &View<'_>, controller: &Controller, fixed: bool) -> Option<WindowAdvice> {
     let (end, limit) = match controller.bound()? {
         Bound::SendBuffer => (BufferEnd::Sender, view.sender.send_buffer),
         Bound::ReceiveBuffer => (BufferEnd::Receiver, view.receiver.receive_buffer),
@@ -242,6 +244,7 @@ fn advice(view: &View<'_>, controller: &Controller) -> Option<WindowAdvice> {
         bytes_per_second: rate,
         rtt,
         limit,
+        fixed,
     })
 }
 
