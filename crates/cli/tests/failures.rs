@@ -485,6 +485,21 @@ fn nobody_there_is_a_connection_error() {
 }
 
 #[test]
+fn a_local_address_that_is_not_there_is_named() {
+    let directory = directory();
+    let daemon = served(directory.path());
+    let mut command = daemon.command("cp");
+    command
+        // The second one alone would cost half of the streams, and nothing else.
+        .args(["--bind", "127.0.0.1", "--bind", "203.0.113.9"])
+        .arg(daemon.url("a"))
+        .arg(directory.path().join("to"));
+    let said = ["--bind 203.0.113.9", "name an address of this host"];
+    run(&mut command).expect(6).says(&said);
+    assert!(!directory.path().join("to").exists());
+}
+
+#[test]
 fn a_peer_that_is_something_else_is_said_to_be() {
     let directory = directory();
     let daemon = served(directory.path());

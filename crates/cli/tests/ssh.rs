@@ -223,6 +223,37 @@ fn several_ssh_carry_the_data_where_nothing_opens() {
     assert_eq!(told, 1, "{}", finished.errors);
 }
 
+#[test]
+fn direct_streams_come_from_the_bound_addresses() {
+    if !is_possible() {
+        return;
+    }
+    let sshd = Sshd::start();
+    let bound = ["127.0.0.8", "127.0.0.9"];
+    // Endless, so that it is not done before both have a stream.
+    let mut command = sshd.command("cp");
+    for address in bound {
+        command.args(["--bind", address]);
+    }
+    command.args(["--json", "zero:1TB", "dtn:null:"]);
+    let running = Running::start(&mut command);
+    let has_both = |event: &Value| {
+        let none = Vec::new();
+        let paths = event["paths"].as_array().unwrap_or(&none);
+        let sent = |address: &&str| {
+            let mut from = paths.iter().filter(|path| path["local"] == **address);
+            from.any(|path| path["sent_bytes"].as_u64() > Some(0))
+        };
+        bound.iter().all(sent)
+    };
+    assert!(running.event(has_both).is_some());
+    running.signal(Signal::INT);
+    running.wait().expect(130);
+    let mut missing = sshd.command("cp");
+    missing.args(["--bind", "203.0.113.9", "zero:1MB", "dtn:null:"]);
+    run(&mut missing).expect(6).says(&["--bind 203.0.113.9"]);
+}
+
 /// A progress event with so many live streams or more.
 fn has_streams(event: &Value, count: u64) -> bool {
     event["event"] == "progress" && event["streams"].as_u64() >= Some(count)

@@ -137,6 +137,7 @@ fn window(facts: &PathFacts, end: BufferEnd) -> Option<Advice> {
         bytes_per_second: WINDOW_MARGIN * facts.bytes_per_second,
         rtt: facts.rtt,
         limit: Some(limit),
+        fixed: false,
     };
     let value = advice.remedy();
     let least = match end {

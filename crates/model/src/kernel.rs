@@ -108,10 +108,14 @@ pub struct WindowAdvice {
     pub rtt: Duration,
     /// Its limit now, where it is known.
     pub limit: Option<u64>,
+    /// The number of streams was the user's: none made up for it.
+    pub fixed: bool,
 }
 
 impl WindowAdvice {
-    /// The limit under which one stream would carry as much.
+    /// The limit under which one stream would carry as much; where there were no
+    /// more streams than the user said, what the path carries is not known, and it
+    /// is twice the limit now.
     pub fn remedy(&self) -> u64 {
         let share = match self.end {
             BufferEnd::Sender => SEND_SHARE,
@@ -119,11 +123,15 @@ impl WindowAdvice {
         };
         let product = self.bytes_per_second * self.rtt.as_secs_f64();
         let needed = (product / share) as u64;
-        // A power of two says that it is no measurement.
-        needed
-            .max(self.limit.unwrap_or(0))
-            .max(1 << 20)
-            .next_power_of_two()
+        let limit = self.limit.unwrap_or(0);
+        let least = match self.fixed {
+            true => limit.saturating_mul(2),
+            false => limit,
+        };
+        // A power of two says that it is no measurement. A limit is another host's
+        // word, and may be beyond all.
+        let wanted = needed.max(least).max(1 << 20);
+        wanted.checked_next_power_of_two().unwrap_or(u64::MAX)
     }
 }
 
@@ -139,6 +147,13 @@ impl fmt::Display for WindowAdvice {
             None => write!(f, " because of {name} on the {host} host")?,
         }
         let (rtt, remedy) = (self.rtt.as_secs_f64() * 1e3, self.remedy());
+        if self.fixed {
+            return write!(
+                f,
+                ": more streams would make up for it, so leave --streams out, or let each carry \
+                 more at {rtt:.0} ms by `sysctl -w {name}=\"{first} {remedy}\"` there"
+            );
+        }
         write!(
             f,
             ": more streams made up for it; one would do at {rtt:.0} ms after `sysctl -w \
@@ -209,6 +224,7 @@ mod tests {
             bytes_per_second: 117e6,
             rtt: Duration::from_millis(100),
             limit: Some(1 << 20),
+            fixed: false,
         };
         let text = advice.to_string();
         // 11.7 MB in flight at 0.69 of the buffer: 17 MB, so 32 MiB.
@@ -216,5 +232,28 @@ mod tests {
             text.contains("net.ipv4.tcp_wmem=\"4096 16384 33554432\""),
             "{text}"
         );
+        assert!(text.contains("more streams made up"), "{text}");
+        let absurd = WindowAdvice {
+            limit: Some(u64::MAX),
+            ..advice
+        };
+        assert_eq!(absurd.remedy(), u64::MAX);
+    }
+
+    #[test]
+    fn streams_that_the_user_fixed_made_up_for_nothing() {
+        // One stream whose window was what 4 MiB allow, 2.9 MB.
+        let advice = WindowAdvice {
+            end: BufferEnd::Sender,
+            window: ByteCount(2_890_000),
+            bytes_per_second: 28.9e6,
+            rtt: Duration::from_millis(100),
+            limit: Some(4 << 20),
+            fixed: true,
+        };
+        assert_eq!(advice.remedy(), 8 << 20);
+        let text = advice.to_string();
+        assert!(text.contains("leave --streams out"), "{text}");
+        assert!(!text.contains("made up for it"), "{text}");
     }
 }

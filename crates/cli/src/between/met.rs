@@ -22,7 +22,7 @@ use super::follower::is_own;
 use super::speech::Reach;
 use crate::arguments::ConnectionArguments;
 use crate::commands::ahead::Ahead;
-use crate::commands::connection::{Connected, Opened, open_over};
+use crate::commands::connection::{Connected, Opened, buffer_by_hand, open_over};
 use crate::messages::{Exit, Stop};
 use crate::ssh::PROTECTION;
 use crate::ssh::callbacks::Callbacks;
@@ -179,8 +179,11 @@ impl Met {
                 })
             }
             Reach::Direct | Reach::Daemon => {
+                let buffer = buffer_by_hand(arguments.buffer);
                 let tcp = TcpOptions {
                     user_timeout: timeout,
+                    send_buffer: buffer,
+                    receive_buffer: buffer,
                     multipath: arguments.mptcp,
                     ..TcpOptions::default()
                 };
@@ -190,7 +193,8 @@ impl Met {
                 let callbacks =
                     callbacks.filter(|callbacks| callbacks.accept(tls.clone(), tcp).is_ok());
                 let rtt = LOOK_FOR / crate::ssh::direct::ROUND_TRIPS;
-                let direct = Direct::new(tls, tcp, None, other.clone(), callbacks.clone(), rtt);
+                let direct =
+                    Direct::new(tls, (tcp, &[]), None, other.clone(), callbacks.clone(), rtt);
                 Ways::Direct(Arc::new(direct), callbacks)
             }
         };

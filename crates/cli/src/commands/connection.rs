@@ -91,6 +91,7 @@ impl Daemon {
             _ => None,
         };
         let credential = credential(remote, arguments, identity.is_some())?;
+        check_bind(arguments)?;
         let tls = TlsClient::new(trust(arguments)?, identity, TlsOptions::default());
         Ok(Daemon {
             bind: arguments.bind.clone(),
@@ -575,6 +576,19 @@ pub fn single_path(host: &dyn std::fmt::Display) -> String {
     }
 }
 
+/// Connections from an address that is not there would be tried again and again.
+pub fn check_bind(arguments: &ConnectionArguments) -> Result<(), Stop> {
+    for address in &arguments.bind {
+        tcp::check_local(*address).map_err(|cause| {
+            let text = format!(
+                "--bind {address}: {cause}: name an address of this host (`ip address` lists them)"
+            );
+            Stop::new(Exit::Local, text)
+        })?;
+    }
+    Ok(())
+}
+
 /// Local addresses take turns.
 fn bound_tcp(tcp: &TcpOptions, addresses: &[IpAddr], stream: u32) -> TcpOptions {
     let turn = stream as usize % addresses.len().max(1);
@@ -586,7 +600,7 @@ fn bound_tcp(tcp: &TcpOptions, addresses: &[IpAddr], stream: u32) -> TcpOptions 
 
 /// Bytes to set socket buffers to; none where the kernel reaches further by
 /// itself, which is said.
-fn buffer_by_hand(asked: Option<ByteCount>) -> Option<usize> {
+pub fn buffer_by_hand(asked: Option<ByteCount>) -> Option<usize> {
     let asked = asked?;
     let limits = HostLimits::read();
     let buffers = BufferLimits {

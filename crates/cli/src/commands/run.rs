@@ -378,6 +378,7 @@ impl Task {
         let dialled = opened.stream.handle.peer_address();
         let (steering, steered) = Steering::new(self.bounds(&opened));
         report.tell_of(steered);
+        transfer.carry_out(steering.first_orders());
         transfer.steer_by(Box::new(steering));
         opened.begin(transfer, dialer)?;
         if self.remote_flows != Flows::default() {

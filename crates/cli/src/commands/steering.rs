@@ -99,6 +99,17 @@ impl Steering {
         (steering, steered)
     }
 
+    /// What the user chose, before anything is seen: streams begin with it.
+    pub fn first_orders(&self) -> Orders {
+        Orders {
+            streams: self.bounds.initial as usize,
+            tuning: Tuning {
+                congestion: self.bounds.congestion.clone(),
+                ..Tuning::default()
+            },
+        }
+    }
+
     fn settings(&self, sender: &Observation) -> Settings {
         let bounds = &self.bounds;
         let congestion = Congestion::of_name(&sender.congestion);
@@ -141,7 +152,8 @@ impl Steering {
             steered.decisions.push((at, decision));
         }
         steered.bound = controller.bound();
-        if let Some(advice) = advice(view, controller) {
+        let fixed = self.bounds.streams.is_some();
+        if let Some(advice) = advice(view, controller, fixed) {
             steered.advice = Some(advice);
         }
         if let Some(asked) = &self.bounds.congestion
@@ -213,8 +225,9 @@ fn stream_sample(stream: &StreamObservation) -> StreamSample {
     }
 }
 
-/// What to say where windows ended at a kernel's buffer.
-fn advice(view: &View<'_>, controller: &Controller) -> Option<WindowAdvice> {
+/// What to say where windows ended at a kernel's buffer; `fixed` says that the
+/// number of streams is the user's.
+fn advice(view: &View<'_>, controller: &Controller, fixed: bool) -> Option<WindowAdvice> {
     let (end, limit) = match controller.bound()? {
         Bound::SendBuffer => (BufferEnd::Sender, view.sender.send_buffer),
         Bound::ReceiveBuffer => (BufferEnd::Receiver, view.receiver.receive_buffer),
@@ -231,6 +244,7 @@ fn advice(view: &View<'_>, controller: &Controller) -> Option<WindowAdvice> {
         bytes_per_second: rate,
         rtt,
         limit,
+        fixed,
     })
 }
 
@@ -308,6 +322,8 @@ mod tests {
             streams: Some(3),
             ..bounds()
         });
+        let first = steering.first_orders();
+        assert_eq!(first.tuning.congestion.as_deref(), Some("bbr"));
         let orders = look(&mut steering, 1).unwrap();
         assert_eq!(orders.streams, 3);
         assert_eq!(orders.tuning.congestion.as_deref(), Some("bbr"));

@@ -1,7 +1,7 @@
 //! Streams beside the SSH channel: from here to the far side's addresses, or
 //! from there to ours, whichever opens.
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -125,6 +125,9 @@ impl Drop for Looking<'_> {
 pub struct Direct {
     tls: TlsClient,
     tcp: TcpOptions,
+    /// Local addresses, which take turns, and whose turn it is.
+    bind: Vec<IpAddr>,
+    turn: AtomicU32,
     /// Knows where ssh finds the far side; none where its greeting has that.
     start: Option<Start>,
     greeting: Greeting,
@@ -142,7 +145,7 @@ impl Direct {
     /// `tls` is pinned to the far side's key.
     pub fn new(
         tls: TlsClient,
-        tcp: TcpOptions,
+        (tcp, bind): (TcpOptions, &[IpAddr]),
         start: Option<Start>,
         greeting: Greeting,
         callbacks: Option<Arc<Callbacks>>,
@@ -151,6 +154,8 @@ impl Direct {
         Direct {
             tls,
             tcp,
+            bind: bind.to_vec(),
+            turn: AtomicU32::new(0),
             start,
             greeting,
             callbacks,
@@ -315,8 +320,14 @@ impl Direct {
         connected: &dyn Fn(),
     ) -> Result<Stream, String> {
         let multipath = self.tcp.multipath && !self.single.load(Ordering::Relaxed);
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let bind = local_for(&self.bind, address, turn);
+        if bind.is_none() && !self.bind.is_empty() {
+            return Err(format!("{address}: no --bind address is of its family"));
+        }
         let tcp = TcpOptions {
             multipath,
+            bind,
             ..self.tcp
         };
         let stream = self
@@ -466,6 +477,15 @@ pub fn candidates(start: Option<&Start>, greeting: &Greeting) -> Vec<SocketAddr>
     candidates
 }
 
+/// Whose turn it is of the local addresses from which another can be reached; none
+/// where there is no such.
+fn local_for(bind: &[IpAddr], address: SocketAddr, turn: u32) -> Option<IpAddr> {
+    let fits = |local: &&IpAddr| local.is_ipv4() == address.is_ipv4();
+    let fit: Vec<&IpAddr> = bind.iter().filter(fits).collect();
+    let turn = turn as usize % fit.len().max(1);
+    fit.get(turn).map(|local| **local)
+}
+
 /// Where ssh finds a host.
 pub fn addresses_of(start: &Start, port: u16) -> Vec<SocketAddr> {
     let host = start.host_name();
@@ -479,4 +499,24 @@ type Found = Result<(Way, Stream), Vec<(SocketAddr, String)>>;
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> bool {
     let thread = std::thread::Builder::new().name(name.into());
     thread.spawn(run).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn local_addresses_of_the_other_ends_family_take_turns() {
+        let bind = ["10.0.0.1", "fd00::1", "10.0.1.1"].map(|text| text.parse().unwrap());
+        let to = |target: &str, turn| {
+            let target = SocketAddr::new(target.parse().unwrap(), 1);
+            local_for(&bind, target, turn).map(|local| local.to_string())
+        };
+        let turns = [0, 1, 2].map(|turn| to("192.0.2.7", turn).unwrap());
+        assert_eq!(turns, ["10.0.0.1", "10.0.1.1", "10.0.0.1"]);
+        assert_eq!(to("2001:db8::7", 1).as_deref(), Some("fd00::1"));
+        let target = SocketAddr::from(([192, 0, 2, 7], 1));
+        assert_eq!(local_for(&bind[1..2], target, 0), None);
+        assert_eq!(local_for(&[], target, 5), None);
+    }
 }

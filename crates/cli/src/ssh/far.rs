@@ -1,7 +1,7 @@
 //! The far side of a session, started over SSH.
 
 use std::io::Write;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -34,7 +34,9 @@ use super::process::{Login, Silence, SshProcess, await_greeting};
 use super::route::Route;
 use crate::arguments::{ConnectionArguments, SshArguments};
 use crate::commands::ahead::Ahead;
-use crate::commands::connection::{Connected, Opened, list_over, open_over};
+use crate::commands::connection::{
+    Connected, Opened, buffer_by_hand, check_bind, list_over, open_over,
+};
 use crate::endpoint::SshRemote;
 use crate::messages::{Exit, Stop};
 
@@ -103,6 +105,8 @@ pub struct Far {
     identity: Identity,
     timeout: Duration,
     tcp: TcpOptions,
+    /// Local addresses to connect from.
+    bind: Vec<IpAddr>,
     /// So many streams, where the user said it.
     streams: Option<u32>,
     /// This release is put there where there is none.
@@ -142,7 +146,9 @@ impl Far {
         settings: &TransferSettings,
         streams: Option<u32>,
     ) -> Result<Far, Stop> {
+        check_bind(arguments)?;
         let identity = Identity::ephemeral().map_err(|error| Stop::because(Exit::Local, error))?;
+        let buffer = buffer_by_hand(arguments.buffer);
         let ports = arguments.ssh.ports;
         let listener = ports.map_or_else(
             || Ok(crate::arguments::Ports::default().listen().ok()),
@@ -158,9 +164,12 @@ impl Far {
             timeout: arguments.timeout,
             tcp: TcpOptions {
                 user_timeout: arguments.timeout,
+                send_buffer: buffer,
+                receive_buffer: buffer,
                 multipath: arguments.mptcp,
                 ..TcpOptions::default()
             },
+            bind: arguments.bind.clone(),
             callbacks: listener.and_then(|listener| Callbacks::new(listener).ok()),
             process: Mutex::default(),
             greeting: OnceLock::new(),
@@ -223,6 +232,7 @@ impl Far {
             install: ssh.install_remote,
             timeout: Duration::ZERO,
             tcp: TcpOptions::default(),
+            bind: Vec::new(),
             callbacks: None,
             process: Mutex::default(),
             greeting: OnceLock::new(),
@@ -464,7 +474,7 @@ impl Far {
         let channel = greeting.channel.clone();
         let direct = Direct::new(
             tls,
-            self.tcp,
+            (self.tcp, &self.bind),
             Some(self.start.clone()),
             greeting,
             callbacks,

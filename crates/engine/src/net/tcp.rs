@@ -181,6 +181,15 @@ pub fn connect_to(
     race(target, addresses, timeout, options)
 }
 
+/// Looks whether connections can be made from an address.
+///
+/// # Errors
+///
+/// As `bind`: `AddrNotAvailable` where it is none of this host.
+pub fn check_local(address: IpAddr) -> io::Result<()> {
+    std::net::UdpSocket::bind((address, 0)).map(drop)
+}
+
 /// The host's addresses in the order in which they are tried, at most
 /// eight; IPv6 and IPv4 take turns.
 ///
@@ -607,6 +616,14 @@ mod tests {
             assert!(held.len() < 100);
         };
         assert!(matches!(error, ConnectError::Timeout { .. }), "{error}");
+    }
+
+    #[test]
+    fn an_address_that_is_not_this_hosts_is_known() {
+        check_local(local().ip()).unwrap();
+        // For documentation (RFC 5737): no host has it.
+        let error = check_local("203.0.113.9".parse().unwrap()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrNotAvailable);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use longhaul_proto::frame::FrameError;
 use longhaul_proto::message::{Farewell, Message};
 use longhaul_proto::session::StreamId;
 
-use super::{SessionError, Transfer};
+use super::{SessionError, Shared, Transfer};
 use crate::net::Stream;
 
 /// First and longest pause before a failed dial is tried again.
@@ -224,9 +224,7 @@ impl Transfer {
                     shared.life.end(Farewell::Broken(text));
                     self.wake_everybody(&shared);
                 } else {
-                    let streams = shared.streams.values();
-                    let spare = streams.filter(|slot| slot.is_spare()).count();
-                    shared.wanted_streams = shared.streams.len() - spare;
+                    shared.wanted_streams = self.live_streams(&shared);
                 }
                 true
             }
@@ -240,12 +238,7 @@ impl Transfer {
             if shared.is_over() || shared.finished.is_some() {
                 return None;
             }
-            // With blocks in clear the first stream carries messages alone.
-            let messages = usize::from(self.settings.clear);
-            let retired = shared.streams.values();
-            let retired = retired.filter(|slot| slot.is_retired() || slot.is_spare());
-            let gone = messages + retired.count();
-            let live = shared.life.streams().count().saturating_sub(gone);
+            let live = self.live_streams(&shared);
             if live < shared.wanted_streams {
                 return Some(shared.wanted_streams - live);
             }
@@ -259,6 +252,19 @@ impl Transfer {
         }
     }
 
+    /// Streams that count against those that are wanted. What was lost is none of
+    /// them, though its threads may not have ended yet.
+    fn live_streams(&self, shared: &Shared) -> usize {
+        let slots = shared
+            .life
+            .streams()
+            .filter_map(|id| shared.streams.get(&id));
+        let live = slots.filter(|slot| !slot.is_retired() && !slot.is_spare());
+        // With blocks in clear one stream carries messages alone.
+        let messages = usize::from(self.settings.clear);
+        live.count().saturating_sub(messages)
+    }
+
     fn pause(&self, pause: Duration) {
         let until = self.now() + pause;
         let mut shared = self.lock();
@@ -269,7 +275,7 @@ impl Transfer {
     }
 }
 
-impl super::Shared {
+impl Shared {
     /// Ends the youngest stream that is not the one for messages.
     fn retire_last(&mut self) {
         let messages = self.control_stream();
@@ -283,6 +289,94 @@ impl super::Shared {
                 // The sender hears of it so, and gives its blocks to others.
                 slot.shutdown();
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::Owner;
+    use crate::net::clear::local_pair;
+    use crate::recv::ReceiveSide;
+    use crate::recv::landing::{Arrival, Destination};
+    use crate::session::{FlowCounts, TransferSettings};
+    use crate::storage::measuring::sink;
+    use longhaul_units::Moment;
+
+    /// An end that dials, with three streams, and their other ends.
+    fn with_three(clear: bool) -> (Arc<Transfer>, Vec<Stream>) {
+        let settings = TransferSettings {
+            clear,
+            flows: FlowCounts {
+                streams: 3 - usize::from(clear),
+                ..FlowCounts::default()
+            },
+            ..TransferSettings::default()
+        };
+        let owner = Owner {
+            host: "test".into(),
+            process: 1,
+            started: Default::default(),
+            session: [1; 16],
+        };
+        let arrival = Arrival {
+            principal: "tester".to_owned(),
+            source: [0; 32],
+            host: [0; 32],
+            owner,
+        };
+        let side = ReceiveSide::new(Destination::sink(sink(), arrival));
+        let transfer = Transfer::receiving(settings, side, Arc::new(|_| {}));
+        let far = (0..3).map(|number| {
+            let (near, far) = local_pair().unwrap();
+            let clear = clear && number > 0;
+            assert!(transfer.attach(near, StreamId(number), clear, 0));
+            far
+        });
+        let far = far.collect();
+        (transfer, far)
+    }
+
+    fn leave(transfer: &Transfer, far: Vec<Stream>) {
+        drop(far);
+        transfer.end(Farewell::Cancelled);
+        transfer.wait();
+    }
+
+    #[test]
+    fn a_stream_that_was_one_too_many_is_not_missed_when_it_ends() {
+        let (transfer, far) = with_three(false);
+        let mut shared = transfer.lock();
+        assert_eq!(transfer.live_streams(&shared), 3);
+        shared.wanted_streams = 2;
+        shared.retire_last();
+        assert_eq!(transfer.live_streams(&shared), 2);
+        // It is lost, and stays in the list until its threads have ended.
+        shared.life.handle_stream_down(StreamId(2), Moment(0));
+        assert!(shared.streams.contains_key(&StreamId(2)));
+        assert_eq!(transfer.live_streams(&shared), 2);
+        drop(shared);
+        leave(&transfer, far);
+    }
+
+    #[test]
+    fn who_is_refused_goes_on_with_what_there_is() {
+        for clear in [false, true] {
+            let (transfer, far) = with_three(clear);
+            let mut shared = transfer.lock();
+            shared.wanted_streams = 9;
+            shared.retire_last();
+            let refusing: Dialer = Arc::new(|_, _, _| Err(DialError::Refused("no".to_owned())));
+            drop(shared);
+            assert!(transfer.dial_one(&refusing, StreamId(7), PATIENCE));
+            let shared = transfer.lock();
+            let wanted = 2 - usize::from(clear);
+            // No more are dialed, which would be refused as well.
+            assert_eq!(shared.wanted_streams, wanted);
+            assert_eq!(transfer.live_streams(&shared), wanted);
+            drop(shared);
+            leave(&transfer, far);
         }
     }
 }

@@ -366,7 +366,7 @@ impl Transfer {
         }
     }
 
-    fn account(&self) -> Account {
+    pub(super) fn account(&self) -> Account {
         match &self.lock().machine {
             Machine::Sending(sender) => sender.account(),
             Machine::Receiving(receiver) => receiver.account(),

@@ -91,13 +91,20 @@ impl Transfer {
         self.living.notify_all();
     }
 
-    /// Bytes still to be acknowledged by the receiver, where the walk is over.
+    /// Bytes of files that are not known to be durable at the destination, where the
+    /// walk is over.
     pub(super) fn remaining(&self) -> Option<u64> {
         let get = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
         let counters = &self.counters;
         let known = get(&counters.walked_bytes);
-        let gone = get(&counters.done_bytes) + get(&counters.skipped_bytes);
-        (get(&counters.walk_ended) > 0).then(|| known.saturating_sub(gone))
+        let account = self.account();
+        let there = [
+            get(&counters.skipped_bytes),
+            account.durable_bytes,
+            account.resumed_bytes,
+        ];
+        let there = there.into_iter().fold(0, u64::saturating_add);
+        (get(&counters.walk_ended) > 0).then(|| known.saturating_sub(there))
     }
 }
 

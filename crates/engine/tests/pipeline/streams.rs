@@ -91,6 +91,40 @@ fn whoever_receives_can_change_the_rate() {
     assert!(ends.finish("a rate").is_complete());
 }
 
+#[test]
+fn what_is_durable_of_a_file_under_way_does_not_remain() {
+    const SIZE: u64 = 36 << 20;
+    // At this rate it would take ten seconds: it is looked at in the middle.
+    let settings = TransferSettings {
+        limit: Some(4 << 20),
+        ..settings()
+    };
+    let zeros = Source {
+        directory: zero_source(SIZE),
+        what: What::File {
+            name: ZERO_NAME.into(),
+            landing: ZERO_NAME.into(),
+        },
+        shown: "zero:".to_owned(),
+    };
+    let there = Destination::sink(sink(), arrival());
+    let ends = Ends::start(settings, Sources::new(vec![zeros]), there);
+    ends.join(0, false);
+    ends.join(1, false);
+    let (settled, remaining) = loop {
+        assert!(!ends.sender.wait_for(Duration::from_millis(1)), "too fast");
+        let settled = ends.sender.progress().settled_bytes;
+        // Nothing is said before the walk is over.
+        match ends.sender.observe().remaining {
+            Some(remaining) if settled > 0 => break (settled, remaining),
+            _ => {}
+        }
+    };
+    assert!(remaining <= SIZE - settled, "{remaining} after {settled}");
+    ends.sender.limit(None);
+    assert!(ends.finish("what remains").is_complete());
+}
+
 /// The receiver's end of its streams never comes to the sender.
 #[test]
 fn who_exits_does_not_wait_for_the_other_end_to_close() {

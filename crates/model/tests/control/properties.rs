@@ -62,6 +62,9 @@ proptest! {
         }
         for (at, decision) in &trace.decisions {
             prop_assert!(decision.streams <= most && !decision.reason.to_string().is_empty());
+            // What a stream's kernel may hold unsent is bounded, whatever the path.
+            let unsent = decision.unsent.0;
+            prop_assert!((256 << 10..=4 << 20).contains(&unsent), "{unsent} unsent");
             if let Some((before, streams)) = last {
                 // Not more often than new streams can have grown, nor by more
                 // than twice or half.

@@ -85,6 +85,8 @@ pub struct Conn {
     pub dead: bool,
     /// Frames that still come through after its death, by direction.
     pub passes: [usize; 2],
+    /// Bytes that were written, by who wrote them.
+    pub written: [u64; 2],
     pipes: [Pipe; 2],
 }
 
@@ -97,6 +99,7 @@ impl Conn {
             up: [false; 2],
             dead: false,
             passes: [0; 2],
+            written: [0; 2],
             pipes: [Pipe::default(), Pipe::default()],
         }
     }
@@ -116,6 +119,7 @@ impl Conn {
         now: Moment,
         (pace, reading): (f64, Duration),
     ) -> Option<(Moment, Moment)> {
+        self.written[from.index()] += bytes as u64;
         let pipe = &mut self.pipes[from.index()];
         pipe.buffered += bytes;
         let span = Duration::from_secs_f64(pace * bytes as f64 / self.link.rate);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use longhaul_units::Moment;
 
-use crate::network::Link;
+use crate::network::{Conn, End, Link};
 use crate::scenario::{Scenario, milliseconds};
 use crate::source::Source;
 use crate::world::World;
@@ -161,6 +161,39 @@ fn send_once(what: &str, change: impl Fn(&mut Scenario)) {
 #[test]
 fn equal_streams_send_next_to_nothing_twice() {
     send_once("no jitter", |_| {});
+}
+
+/// Whichever stream is free takes the next block: where their kernels hold little
+/// unsent, none carries twice what another does, though the first begins before
+/// the others have joined.
+#[test]
+fn equal_streams_carry_equal_parts() {
+    for latency in [milliseconds(1), milliseconds(25), milliseconds(100)] {
+        for (streams, jitter) in [(2, 0.0), (8, 0.0), (8, 3.0)] {
+            let case = Case {
+                fast: streams,
+                latency,
+                blocks: 4000,
+                buffer: 4,
+                packs: false,
+            };
+            let links = vec![link(&case, RATE); streams];
+            let mut scenario = Scenario::plain(source(&case), links, BLOCK);
+            scenario.receiver.checkpoint_span = milliseconds(50);
+            scenario.jitter = jitter;
+            let mut world = World::new(scenario);
+            world.run();
+            world.check();
+            let carried = |conn: &Conn| conn.written[End::Sender.index()];
+            let parts: Vec<u64> = world.conns.iter().map(carried).collect();
+            assert_eq!(parts.len(), streams);
+            let (least, most) = (parts.iter().min().unwrap(), parts.iter().max().unwrap());
+            assert!(
+                *most <= 2 * least,
+                "{latency:?}, jitter {jitter}: {parts:?}"
+            );
+        }
+    }
 }
 
 #[test]
