@@ -219,7 +219,8 @@ const SWEEP_EXAMPLES: &str = "Examples:
   longhaul sweep profile.toml -o runs.jsonl
   longhaul sweep profile.toml --dry-run
   longhaul profile runs.jsonl
-docs/sweep.md describes the file. Exit code 2: not all was run (--for, or a method failed).";
+docs/sweep.md describes the file. Exit code 2: not all was run (--for, or a run could
+not be begun). A run that fails is a record, and no failure of the sweep.";
 
 /// How the daemon is reached and known.
 #[derive(Clone, Debug, Args)]

@@ -2,6 +2,7 @@
 //!
 //! - [`mod@file`]: the file, as one writes it
 //! - [`plan`]: configurations, and runs in their order
+//! - [`finals`]: the fastest, measured again
 //! - [`ledger`]: the records; who is in them is done
 //! - [`dataset`]: what is moved, and whether it arrived
 //! - [`command`]: the command lines of a run
@@ -17,6 +18,7 @@ pub mod command;
 pub mod dataset;
 pub mod estimate;
 pub mod file;
+pub mod finals;
 pub mod host;
 pub mod inside;
 pub mod lab_report;
@@ -89,6 +91,7 @@ pub fn run(arguments: &SweepArguments) -> Result<Exit, Stop> {
         .unwrap_or_else(|| output.with_extension("work"));
     let mut sweep = Sweep::new(&file, &plan, ledger, output, work, arguments)?;
     sweep.estimate.learn(&found.runs);
+    found.runs.iter().for_each(|record| sweep.note(record));
     sweep.go_on()
 }
 
@@ -103,6 +106,12 @@ fn list(file: &SweepFile, plan: &Plan) -> Result<Exit, Stop> {
     }
     let missing: Vec<String> = file.methods.iter().filter_map(missing).collect();
     text += &missing.concat();
+    if file.again > 0 {
+        text += &format!(
+            "at the end the three fastest over each path {} times more, not in these figures:\n",
+            file.again
+        );
+    }
     let estimate = Estimate::default();
     let all: Duration = plan
         .runs
@@ -145,6 +154,11 @@ struct Sweep<'a> {
     work: PathBuf,
     arguments: &'a SweepArguments,
     estimate: Estimate,
+    /// The plan's runs, and at the end those of the fastest.
+    runs: Vec<Planned>,
+    has_finals: bool,
+    /// Goodput of what decides who is fastest, by the run's identity.
+    swept: HashMap<String, f64>,
     sets: HashMap<PathBuf, Set>,
     versions: HashMap<String, String>,
     /// Methods that cannot run here, or failed to.
@@ -179,6 +193,9 @@ impl<'a> Sweep<'a> {
             work,
             arguments,
             estimate: Estimate::default(),
+            runs: plan.runs.clone(),
+            has_finals: false,
+            swept: HashMap::new(),
             sets: HashMap::new(),
             versions: HashMap::new(),
             left_out,
@@ -190,8 +207,9 @@ impl<'a> Sweep<'a> {
     fn id(&self, run: Planned) -> String {
         let key = self.plan.cells[run.cell].key();
         let digest = blake3::hash(key.as_bytes()).to_hex();
+        let again = if run.again { "again-" } else { "" };
         format!(
-            "{}/{}.{}/{}",
+            "{}/{again}{}.{}/{}",
             self.file.name,
             run.round,
             run.number,
@@ -201,9 +219,11 @@ impl<'a> Sweep<'a> {
 
     /// Runs what is not done.
     fn go_on(&mut self) -> Result<Exit, Stop> {
-        let all = self.plan.runs.len();
         let mut runs = self.plan.runs.iter();
         let some = runs.any(|run| self.ledger.has(&self.id(*run)));
+        if self.open(0).next().is_none() {
+            self.add_finals();
+        }
         if some && self.open(0).next().is_none() {
             let output = self.output.display();
             say(&format!(
@@ -211,9 +231,18 @@ impl<'a> Sweep<'a> {
                  says"
             ));
         }
-        for (place, run) in self.plan.runs.iter().enumerate() {
+        let mut next = 0;
+        loop {
+            let Some(run) = self.runs.get(next).copied() else {
+                match self.add_finals() {
+                    true => continue,
+                    false => break,
+                }
+            };
+            let place = next;
+            next += 1;
             let cell = &self.plan.cells[run.cell];
-            if self.is_left_out(cell) || self.ledger.has(&self.id(*run)) {
+            if self.is_left_out(cell) || self.ledger.has(&self.id(run)) {
                 continue;
             }
             let expected = self.estimate.of(cell);
@@ -221,14 +250,14 @@ impl<'a> Sweep<'a> {
                 && self.began.elapsed() + expected > limit
             {
                 say(&format!(
-                    "time is up after {} of {all} runs: the same command goes on, for about {} \
+                    "time is up after {place} of {} runs: the same command goes on, for about {} \
                      more",
-                    place,
+                    self.runs.len(),
                     estimate::spoken(self.left(place))
                 ));
                 return Ok(Exit::Partial);
             }
-            match self.run_one(*run) {
+            match self.run_one(run) {
                 Ok(record) => self.tell(place, &record),
                 Err(error) => {
                     say(&format!("{} is left out: {error}", cell.method.name));
@@ -245,6 +274,31 @@ impl<'a> Sweep<'a> {
         })
     }
 
+    /// What a record says of who is fastest.
+    fn note(&mut self, record: &RunRecord) {
+        let run = &record.run;
+        if record.outcome.ended == Ended::Done && !run.warm_up && !run.again {
+            let rate = record.outcome.goodput.bits_per_second();
+            self.swept.insert(run.id.clone(), rate);
+        }
+    }
+
+    /// Adds runs of the fastest, once; false where there are none.
+    fn add_finals(&mut self) -> bool {
+        if std::mem::replace(&mut self.has_finals, true) {
+            return false;
+        }
+        let mut rates: HashMap<usize, Vec<f64>> = HashMap::new();
+        for run in &self.plan.runs {
+            if let Some(rate) = self.swept.get(&self.id(*run)) {
+                rates.entry(run.cell).or_default().push(*rate);
+            }
+        }
+        let finals = finals::finals(self.file, self.plan, &rates);
+        self.runs.extend(&finals);
+        !finals.is_empty()
+    }
+
     fn is_left_out(&self, cell: &Cell) -> bool {
         let beside = cell.cross.iter().flat_map(|cross| &cross.beside);
         self.left_out.contains(&cell.method.name)
@@ -253,7 +307,7 @@ impl<'a> Sweep<'a> {
 
     /// What is not done from here on.
     fn open(&self, from: usize) -> impl Iterator<Item = &Planned> {
-        let rest = self.plan.runs.iter().skip(from);
+        let rest = self.runs.iter().skip(from);
         rest.filter(|run| {
             !self.is_left_out(&self.plan.cells[run.cell]) && !self.ledger.has(&self.id(**run))
         })
@@ -273,11 +327,13 @@ impl<'a> Sweep<'a> {
             Ended::Failed => format!("failed: {}", outcome.error),
             Ended::Capped => format!("ended at the cap of {:?}", self.file.cap),
         };
-        let cell = &self.plan.cells[self.plan.runs[place].cell];
+        let run = self.runs[place];
+        let cell = &self.plan.cells[run.cell];
         say(&format!(
-            "{} of {}: {}: {came}; about {} left",
+            "{} of {}: {}{}: {came}; about {} left",
             place + 1,
-            self.plan.runs.len(),
+            self.runs.len(),
+            if run.again { "again " } else { "" },
             cell.title(),
             estimate::spoken(self.left(place + 1))
         ));
@@ -315,7 +371,7 @@ impl<'a> Sweep<'a> {
                     round: (run.round > 0).then_some(run.round),
                     seed,
                     started,
-                    again: false,
+                    again: run.again,
                     warm_up: run.round == 0,
                 },
                 cell,
@@ -331,6 +387,7 @@ impl<'a> Sweep<'a> {
             result,
         );
         self.ledger.add(&record)?;
+        self.note(&record);
         place.put_away(shape.files() > MANY_FILES)?;
         self.estimate
             .note(cell, record.outcome.wall, began.elapsed());

@@ -112,6 +112,86 @@ fn runs_are_recorded_compared_and_made_once() {
     run(profile.arg(&output)).expect(0);
 }
 
+/// Four alike, and one that fails without a word.
+const ALIKE: &str = r#"
+[[methods]]
+name = "copy"
+command = "exec cp -r $SWEEP_SOURCE/. $SWEEP_DESTINATION/"
+knobs = { how = [1, 2, 3, 4] }
+[[methods]]
+name = "mute"
+command = "exit 3"
+"#;
+
+#[test]
+fn the_fastest_are_measured_again_at_the_end() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("trial.toml");
+    let start = COMMANDS.find("[[methods]]").unwrap();
+    let head = COMMANDS[..start].replace("repetitions = 2", "repetitions = 1\nagain = 2");
+    std::fs::write(&file, head + ALIKE).unwrap();
+    let output = home.path().join("runs.jsonl");
+    let sweep = || {
+        let mut command = longhaul_with(&["sweep"]);
+        command.arg(&file).arg("-o").arg(&output);
+        run(&mut command).expect(0).errors
+    };
+    let said = sweep();
+    assert!(said.contains("11 of 11: again copy how="), "{said}");
+    let all = records(&output);
+    assert_eq!(all.len(), 11);
+    let (swept, again) = all.split_at(5);
+    let mute = swept.iter().find(|r| r["method"]["name"] == "mute");
+    assert_eq!(
+        mute.unwrap()["outcome"]["error"],
+        "it said nothing; its exit code is 3"
+    );
+    let copies = swept.iter().filter(|r| r["outcome"]["ended"] == "done");
+    let rate = |r: &&Value| r["outcome"]["goodput_bits_per_second"].as_f64().unwrap();
+    let slowest = copies.min_by(|a, b| rate(a).total_cmp(&rate(b))).unwrap();
+    let mut made: Vec<(u64, u64)> = again
+        .iter()
+        .map(|r| {
+            assert_eq!(r["run"]["again"], true, "{r}");
+            assert_ne!(r["knobs"]["how"], slowest["knobs"]["how"], "{r}");
+            let number = |value: &Value| value.as_u64().unwrap();
+            (number(&r["run"]["round"]), number(&r["knobs"]["how"]))
+        })
+        .collect();
+    made.sort_unstable();
+    made.dedup();
+    assert_eq!(made.len(), 6, "three in each of two rounds: {made:?}");
+    assert!(sweep().contains("nothing is left to run"));
+    let mut profile = longhaul_with(&["profile"]);
+    let told = run(profile.arg(&output)).expect(0).output;
+    let told = String::from_utf8(told).unwrap();
+    assert!(told.contains("best of 4 at 1 ms: copy how="), "{told}");
+}
+
+#[test]
+fn of_a_real_paths_other_end_nothing_is_made_up() {
+    let home = tempfile::tempdir().unwrap();
+    let (file, far) = (home.path().join("real.toml"), home.path().join("far"));
+    std::fs::create_dir(&far).unwrap();
+    let start = COMMANDS.find("[[methods]]").unwrap();
+    let there = format!("endpoint = \"ssh://127.0.0.1{}\"", far.display());
+    let head = COMMANDS[..start].replace("here = true", &there);
+    let method = "[[methods]]\nname = \"copy\"\n\
+                  command = \"exec cp -r $SWEEP_SOURCE ${SWEEP_ENDPOINT#*127.0.0.1}/$SWEEP_ID\"\n";
+    std::fs::write(&file, head + method).unwrap();
+    let output = home.path().join("real.jsonl");
+    let mut command = longhaul_with(&["sweep", "--repetitions", "1"]);
+    run(command.arg(&file).arg("-o").arg(&output)).expect(0);
+    let [record] = records(&output).try_into().unwrap();
+    assert_eq!(record["outcome"]["ended"], "done", "{record}");
+    assert_eq!(record["doubts"][0]["kind"], "not_compared", "{record}");
+    assert!(record["source"]["storage"].is_string(), "{record}");
+    let other = &record["destination"];
+    assert_eq!((&other["cores"], &other["kernel"]), (&0.into(), &"".into()));
+    assert!(other.get("storage").is_none(), "{other}");
+    assert_eq!(std::fs::read_dir(&far).unwrap().count(), 1);
+}
+
 #[test]
 fn our_own_copy_is_measured_with_its_daemon() {
     let home = tempfile::tempdir().unwrap();

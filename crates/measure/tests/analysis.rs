@@ -283,6 +283,34 @@ fn the_best_of_a_sweep_is_told_once_it_was_measured_again() {
 }
 
 #[test]
+fn only_what_can_be_chosen_is_compared_for_the_best() {
+    let mut records = Vec::new();
+    for (dataset, loss) in [("large", 0.0), ("large", 1e-4), ("small", 0.0)] {
+        for name in ["a", "b", "c", "d"] {
+            let mut record = run(name, Measures::Transfer, 50, 0, 0.9);
+            record.run.id = format!("{name}/{dataset}/{loss:e}");
+            record.dataset.name = dataset.to_owned();
+            record.path.loss = loss;
+            records.push(record);
+        }
+    }
+    // Of these there are too few.
+    records.extend(["a", "b", "c"].map(|name| run(name, Measures::Transfer, 90, 0, 0.9)));
+    let (_, analysis) = analysed(records);
+    let compared: Vec<usize> = analysis.best.iter().map(|at| at.compared).collect();
+    assert_eq!(compared, [4, 4, 4]);
+    let text = to_text(&analysis);
+    for place in [
+        "at 50 ms, dataset=large: not",
+        "at 50 ms, dataset=large, loss=1e-4: not",
+        "at 50 ms, dataset=small: not",
+        "one repetition has no interval",
+    ] {
+        assert!(text.contains(place), "{place}: {text}");
+    }
+}
+
+#[test]
 fn nothing_measured_has_no_figures_and_a_page() {
     let (runs, analysis) = analysed(Vec::new());
     assert!(figures(&runs, &analysis).is_empty());

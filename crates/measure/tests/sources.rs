@@ -39,6 +39,28 @@ fn pscheduler_is_read() {
 }
 
 #[test]
+fn pscheduler_is_read_within_what_archivers_and_its_api_have() {
+    let bare = read_pscheduler(PSCHEDULER.as_bytes()).unwrap();
+    for name in ["result", "result-merged"] {
+        let around =
+            format!("{{\"test\": {{\"type\": \"throughput\"}}, \"{name}\": {PSCHEDULER}}}");
+        assert_eq!(read_pscheduler(around.as_bytes()).unwrap(), bare, "{name}");
+    }
+}
+
+#[test]
+fn what_pscheduler_says_arrived_counts() {
+    let text = PSCHEDULER.replace(
+        "\"throughput-bits\": 936000000.0",
+        "\"throughput-bits\": 936000000.0, \"receiver-throughput-bits\": 928000000.0",
+    );
+    let run = read_pscheduler(text.as_bytes()).unwrap();
+    assert_eq!(run.throughput.bits_per_second(), 9.28e8);
+    assert_eq!(run.moved, ByteCount(1_160_000_000));
+    assert_eq!(run.doubts, []);
+}
+
+#[test]
 fn a_result_becomes_a_record_of_the_path() {
     let identity = RunIdentity {
         id: "iperf3/1".into(),

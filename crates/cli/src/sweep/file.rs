@@ -26,6 +26,10 @@ pub struct SweepFile {
     /// How often each configuration is measured, 1 to 10,000.
     #[serde(default = "five")]
     pub repetitions: u64,
+    /// How often the three fastest over each path are measured again at the end, 0 to
+    /// 10,000.
+    #[serde(default)]
+    pub again: u64,
     /// Runs of each method that are thrown away first.
     #[serde(default = "one")]
     pub warm_up: u64,
@@ -426,6 +430,9 @@ impl SweepFile {
         if !(1..=10_000).contains(&self.repetitions) {
             return Err("repetitions are 1 to 10000".to_owned());
         }
+        if self.again > 10_000 {
+            return Err("again is 0 to 10000".to_owned());
+        }
         self.check_lists()?;
         self.data.iter().try_for_each(Data::check)?;
         self.methods.iter().try_for_each(Method::check)
@@ -449,6 +456,7 @@ impl SweepFile {
             }
         }
         self.repetitions = most.unwrap_or(u64::MAX).min(self.repetitions);
+        self.again = most.unwrap_or(u64::MAX).min(self.again);
         Ok(())
     }
 

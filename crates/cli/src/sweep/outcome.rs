@@ -180,17 +180,14 @@ pub fn record(about: About<'_>, mut result: StepResult) -> RunRecord {
 /// Both hosts of a lab are this machine: what they share stands once.
 fn hosts(about: &About<'_>, result: &StepResult) -> [HostRecord; 2] {
     let mut source = host::describe("a");
-    let mut destination = HostRecord {
-        name: "b".to_owned(),
-        ..HostRecord::default()
-    };
+    source.storage = about.storage.clone();
+    // Of a real path's other end nothing is known.
+    let mut destination = HostRecord::default();
     if about.cell.path.is_local() {
-        destination = HostRecord {
-            name: "b".to_owned(),
-            ..source.clone()
-        };
+        destination = source.clone();
+        destination.storage = result.storage.clone();
     }
-    [source.storage, destination.storage] = [about.storage.clone(), result.storage.clone()];
+    destination.name = "b".to_owned();
     source.settings = result.source_settings.clone();
     if !about.build.is_empty() {
         source
@@ -303,9 +300,21 @@ fn outcome_of_files(about: &About<'_>, result: &StepResult, doubts: &mut Vec<Dou
             outcome.ended = Ended::Failed;
             shortened(&wrong, LONGEST_ERROR)
         }
-        (Ended::Failed | Ended::Capped, _) => last_words(about.errors),
+        (Ended::Failed | Ended::Capped, _) => match last_words(about.errors) {
+            said if said.is_empty() => silence(result),
+            said => said,
+        },
     };
     outcome
+}
+
+/// How a command ended that says nothing.
+fn silence(result: &StepResult) -> String {
+    match (result.ended, result.exit) {
+        (Ended::Failed, Some(code)) => format!("it said nothing; its exit code is {code}"),
+        (Ended::Failed, None) => "it said nothing; a signal ended it".to_owned(),
+        (Ended::Done | Ended::Capped, _) => String::new(),
+    }
 }
 
 /// Of an instrument: its own bytes and seconds.

@@ -75,6 +75,8 @@ pub struct Planned {
     pub round: u64,
     /// Of its configuration in this round.
     pub number: u64,
+    /// One of the fastest, measured again.
+    pub again: bool,
 }
 
 /// All of it.
@@ -378,6 +380,7 @@ fn order(file: &SweepFile, cells: &[Cell]) -> Result<Vec<Planned>, String> {
                 cell: index,
                 round: 0,
                 number,
+                again: false,
             }));
         }
     }
@@ -396,6 +399,7 @@ fn order(file: &SweepFile, cells: &[Cell]) -> Result<Vec<Planned>, String> {
             cell,
             round,
             number: 0,
+            again: false,
         }));
         if runs.len() > MOST_RUNS {
             return Err(format!("more than {MOST_RUNS} runs"));
@@ -405,12 +409,12 @@ fn order(file: &SweepFile, cells: &[Cell]) -> Result<Vec<Planned>, String> {
 }
 
 /// What a round's order is drawn from.
-fn order_seed(seed: u64, round: u64) -> u64 {
+pub(super) fn order_seed(seed: u64, round: u64) -> u64 {
     seed.wrapping_mul(0x1_0000).wrapping_add(round)
 }
 
 /// Fisher and Yates: every order is as likely.
-fn shuffle(list: &mut [usize], mut random: Random) {
+pub(super) fn shuffle(list: &mut [usize], mut random: Random) {
     for end in (1..list.len()).rev() {
         list.swap(end, random.below(end + 1));
     }

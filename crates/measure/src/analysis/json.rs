@@ -90,6 +90,7 @@ fn best(analysis: &Analysis, at: &BestAt) -> Value {
     };
     let mut value = json!({
         "rtt_seconds": at.rtt.as_secs_f64(),
+        "given": at.given,
         "compared": at.compared,
     });
     match &at.best {

@@ -5,19 +5,24 @@ use std::time::Duration;
 
 use crate::best::{Best, Candidate, MEASURED_AGAIN, best};
 use crate::record::{Ended, Measures};
-use crate::runs::{Run, Runs};
+use crate::runs::{Configuration, Run, Runs};
 use crate::stats::{Resampling, median};
 
 /// With fewer configurations there is nothing to look for: all of them would be
 /// measured again.
 const FEWEST: usize = MEASURED_AGAIN + 1;
 
-/// What a sweep comes to at one round-trip time. Places are those of
-/// [`Runs::configurations`].
+/// What nobody can choose to be faster, beside the round-trip time and the capacity.
+const GIVEN: [&str; 3] = ["dataset", "loss", "cross"];
+
+/// What a sweep comes to at one round-trip time, of one dataset, loss and cross
+/// traffic. Places are those of [`Runs::configurations`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct BestAt {
     /// The round-trip time.
     pub rtt: Duration,
+    /// What else was given, where runs differ in it: `dataset=…`, `loss=…`, `cross=…`.
+    pub given: Vec<String>,
     /// How many configurations were compared.
     pub compared: usize,
     /// The best, or which have to be measured again before it can be told.
@@ -30,26 +35,45 @@ pub struct BestAt {
 /// Transfers at one round-trip time, by configuration.
 type Group<'a> = BTreeMap<usize, Vec<&'a Run>>;
 
+/// What is given to a configuration, as [`GIVEN`] names it.
+fn given(configuration: &Configuration) -> [String; GIVEN.len()] {
+    GIVEN.map(|name| configuration.value(name).unwrap_or_default())
+}
+
 /// The best at every round-trip time at which enough configurations were
-/// measured, over paths of one capacity.
+/// measured, over paths of one capacity, with one dataset, loss and cross traffic.
 pub fn best_of_sweep(runs: &Runs, resampling: &Resampling) -> Vec<BestAt> {
-    let mut groups: BTreeMap<(Duration, u64), Group> = BTreeMap::new();
+    let mut groups: BTreeMap<(Duration, u64, [String; GIVEN.len()]), Group> = BTreeMap::new();
     for run in runs.runs().iter().filter(|run| run.ended == Ended::Done) {
         let configuration = &runs.configurations()[run.configuration];
         if configuration.measures == Measures::Transfer {
-            let path = (run.rtt, configuration.capacity.bits_per_second().to_bits());
-            let group = groups.entry(path).or_default();
+            let capacity = configuration.capacity.bits_per_second().to_bits();
+            let group = (run.rtt, capacity, given(configuration));
+            let group = groups.entry(group).or_default();
             group.entry(run.configuration).or_default().push(run);
         }
     }
-    let wide = groups
-        .into_iter()
-        .filter(|(_, group)| group.len() >= FEWEST);
-    wide.map(|((rtt, _), group)| best_at(runs, rtt, &group, resampling))
+    groups.retain(|_, group| group.len() >= FEWEST);
+    let all: Vec<&[String; GIVEN.len()]> = groups.keys().map(|(_, _, given)| given).collect();
+    let differs = |place: usize| all.windows(2).any(|two| two[0][place] != two[1][place]);
+    let told = [differs(0), differs(1), differs(2)];
+    groups
+        .iter()
+        .map(|((rtt, _, given), group)| {
+            let named = GIVEN.iter().zip(given).zip(told);
+            let named = named.filter(|((_, value), told)| *told && !value.is_empty());
+            let named = named.map(|((name, value), _)| format!("{name}={value}"));
+            best_at(runs, (*rtt, named.collect()), group, resampling)
+        })
         .collect()
 }
 
-fn best_at(runs: &Runs, rtt: Duration, group: &Group, resampling: &Resampling) -> BestAt {
+fn best_at(
+    runs: &Runs,
+    (rtt, given): (Duration, Vec<String>),
+    group: &Group,
+    resampling: &Resampling,
+) -> BestAt {
     let places: Vec<usize> = group.keys().copied().collect();
     let cpu: Vec<Option<f64>> = group.values().map(|own| cpu_cost(own)).collect();
     let (costs, cost): (Vec<f64>, &'static str) = match cpu.iter().copied().collect() {
@@ -84,6 +108,7 @@ fn best_at(runs: &Runs, rtt: Duration, group: &Group, resampling: &Resampling) -
     let found = best(&candidates, MEASURED_AGAIN, resampling);
     BestAt {
         rtt,
+        given,
         compared: group.len(),
         best: found.map_err(&named).map(|found| Best {
             fastest: places[found.fastest],

@@ -82,7 +82,9 @@ pub fn best_sentences(analysis: &Analysis) -> Vec<String> {
         names.join(", ")
     };
     let sentence = |at: &BestAt| {
-        let begin = format!("best of {} at {} ms", at.compared, milliseconds(at.rtt));
+        let at_rtt = std::iter::once(format!("{} ms", milliseconds(at.rtt)));
+        let place: Vec<String> = at_rtt.chain(at.given.iter().cloned()).collect();
+        let begin = format!("best of {} at {}", at.compared, place.join(", "));
         match &at.best {
             Ok(best) => format!(
                 "{begin}: {}; as good: {}; cheapest of these ({}): {}; the sweep had promised {:+.1} \
@@ -97,7 +99,7 @@ pub fn best_sentences(analysis: &Analysis) -> Vec<String> {
                 best.luck / 1e6
             ),
             Err(missing) => format!(
-                "{begin}: not told yet, measure again first (run.again): {}",
+                "{begin}: not told yet; measure the fastest again (`again` in the sweep's file): {}",
                 names(missing)
             ),
         }
@@ -266,10 +268,13 @@ pub fn confidence_sentences(analysis: &Analysis, figures: &ProfileFigures) -> Ve
             bound.half_width
         ));
     }
-    let mut advice = format!(
-        "{} more repetitions at each RTT would halve the intervals",
-        figures.more_to_halve
-    );
+    let mut advice = match figures.points.iter().all(|point| point.summary.count > 1) {
+        true => format!(
+            "{} more repetitions at each RTT would halve the intervals",
+            figures.more_to_halve
+        ),
+        false => "one repetition has no interval: what stands there is no certainty".to_owned(),
+    };
     if let Some((rtt, share)) = figures.least_certain {
         advice.push_str(&format!(
             "; {:.0} % of C_UC's variance comes from {} ms",

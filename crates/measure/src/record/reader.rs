@@ -27,7 +27,7 @@ pub enum Fault {
     #[error("makes no sense: {0}")]
     Nonsense(String),
     /// The same run was read before.
-    #[error("repeats run {0}: give each file of records once")]
+    #[error("repeats run {0}: give each file of records once, and two sweeps names of their own")]
     Repeated(String),
     /// The file cannot be read on.
     #[error("cannot be read: {0}")]

@@ -1,5 +1,6 @@
 //! Results of perfSONAR's pScheduler throughput test, as `pscheduler result
-//! --format json` or the archiver give them; TCP only.
+//! --format json` gives them, within what its archivers send (`result`), or within
+//! a run of its API (`result-merged`); TCP only.
 
 use std::io::BufRead;
 use std::time::Duration;
@@ -11,6 +12,19 @@ use super::{ExternalRun, SourceError, from_microseconds, read_bounded};
 use crate::doubt::Doubt;
 
 const TOOL: &str = "pscheduler";
+
+/// What its API has around a result.
+#[derive(Deserialize)]
+struct RunOfIt {
+    #[serde(rename = "result-merged")]
+    result: Output,
+}
+
+/// What its archivers have around a result.
+#[derive(Deserialize)]
+struct Archived {
+    result: Output,
+}
 
 #[derive(Deserialize)]
 struct Output {
@@ -38,6 +52,8 @@ struct Figures {
     /// Bits per second, whatever its name says.
     throughput_bits: Option<f64>,
     throughput_bytes: Option<f64>,
+    /// What arrived, likewise; newer releases have it.
+    receiver_throughput_bits: Option<f64>,
     retransmits: Option<u64>,
     /// Microseconds.
     rtt: Option<f64>,
@@ -57,8 +73,11 @@ pub fn read_pscheduler(input: impl BufRead) -> Result<ExternalRun, SourceError> 
         tool: TOOL,
         cause: cause.to_owned(),
     };
-    let output: Output =
-        serde_json::from_slice(&bytes).map_err(|error| not_a_result(&error.to_string()))?;
+    let output = serde_json::from_slice(&bytes)
+        .map(|RunOfIt { result }| result)
+        .or_else(|_| serde_json::from_slice(&bytes).map(|Archived { result }| result))
+        .or_else(|_| serde_json::from_slice::<Output>(&bytes))
+        .map_err(|error| not_a_result(&error.to_string()))?;
     if !output.succeeded {
         let cause = output
             .error
@@ -71,12 +90,16 @@ pub fn read_pscheduler(input: impl BufRead) -> Result<ExternalRun, SourceError> 
     if summary.sent.is_some() {
         return Err(not_a_result("it is of UDP"));
     }
-    let rate = summary.throughput_bits.and_then(BitRate::new);
-    let throughput = rate.ok_or_else(|| not_a_result("it has no throughput-bits"))?;
+    let arrived = summary.receiver_throughput_bits.and_then(BitRate::new);
+    let sent = summary.throughput_bits.and_then(BitRate::new);
+    let throughput = arrived.or(sent);
+    let throughput = throughput.ok_or_else(|| not_a_result("it has no throughput-bits"))?;
     let wall = Duration::try_from_secs_f64(summary.end - summary.start);
     let wall = wall.map_err(|error| not_a_result(&error.to_string()))?;
     let computed = throughput.bits_per_second() / 8.0 * wall.as_secs_f64();
-    let moved = summary.throughput_bytes.unwrap_or(computed);
+    // Bytes are only told of what was sent.
+    let told = summary.throughput_bytes.filter(|_| arrived.is_none());
+    let moved = told.unwrap_or(computed);
     if !(0.0..1e19).contains(&moved) {
         return Err(not_a_result("its throughput-bytes is no number of bytes"));
     }
@@ -96,10 +119,12 @@ pub fn read_pscheduler(input: impl BufRead) -> Result<ExternalRun, SourceError> 
         retransmitted_segments: summary.retransmits.or(again),
         rtt: crate::stats::mean(&rtts).and_then(from_microseconds),
         congestion_control: String::new(),
-        // Its plug-in for iperf3 reports sum_sent.
-        doubts: vec![Doubt::DifferentReference {
-            what: "pScheduler reports what was sent, not what arrived".to_owned(),
-        }],
+        doubts: match arrived {
+            Some(_) => Vec::new(),
+            None => vec![Doubt::DifferentReference {
+                what: "pScheduler told what was sent, not what arrived".to_owned(),
+            }],
+        },
     }
     .checked()
 }

@@ -129,13 +129,21 @@ fn interface(path: &Path, name: &str) -> Value {
     json!({
         "state": line(path.join("operstate")),
         "mtu_bytes": number(path.join("mtu")),
-        "speed_mbit_per_second": number(path.join("speed")),
+        "speed_mbit_per_second": speed(number(path.join("speed"))),
         "driver": driver,
         "transmit_queue_length": number(path.join("tx_queue_len")),
         "receive_queues": queues("rx-"),
         "transmit_queues": queues("tx-"),
         "offloads": offloads,
     })
+}
+
+/// A driver that does not know says -1.
+fn speed(told: Value) -> Value {
+    match told.as_i64() {
+        Some(speed) if speed > 0 => told,
+        _ => Value::Null,
+    }
 }
 
 #[cfg(test)]
@@ -157,5 +165,7 @@ mod tests {
     fn what_is_not_there_is_null() {
         assert_eq!(line("/nonexistent"), Value::Null);
         assert_eq!(number("/proc/version"), Value::Null);
+        assert_eq!(speed(json!(-1)), Value::Null);
+        assert_eq!(speed(json!(1000)), json!(1000));
     }
 }

@@ -155,7 +155,7 @@ fn doubts(section: &Value) -> Vec<(Doubt, String)> {
     if let Some(repetitions) = fewest.filter(|count| *count > 0 && *count < 10) {
         let repetitions = repetitions as u64;
         let doubt = Doubt::FewRepetitions { repetitions };
-        doubts.push((doubt, "some".to_owned()));
+        doubts.push((doubt, "some of these".to_owned()));
     }
     doubts
 }

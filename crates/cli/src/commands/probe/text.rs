@@ -16,16 +16,19 @@ pub fn text(probe: &Probe) -> String {
         path_text(&mut text, probe, path);
     }
     for (file, run) in &probe.external {
+        // Not every tool tells its version and the congestion control.
+        let tool = [run.tool, &run.version].join(" ");
         let _ = write!(
             text,
-            "{file} ({} {}): {} in {:.1} s, {} streams, {}",
-            run.tool,
-            run.version,
+            "{file} ({}): {} in {:.1} s, {} streams",
+            tool.trim_end(),
             run.throughput,
             run.wall.as_secs_f64(),
-            run.streams,
-            run.congestion_control
+            run.streams
         );
+        if !run.congestion_control.is_empty() {
+            let _ = write!(text, ", {}", run.congestion_control);
+        }
         if let Some(count) = run.retransmitted_segments {
             let _ = write!(text, ", {count} segments sent again");
         }
@@ -138,8 +141,9 @@ fn way_text(text: &mut String, probe: &Probe, path: &PathResult, way: &Way) {
     if let Some((streams, bytes_per_second)) = way.best() {
         let _ = writeln!(
             text,
-            "    The path carries at least {}, which {streams} streams reach.",
-            rate(bytes_per_second)
+            "    The path carries at least {}, which {streams} stream{}.",
+            rate(bytes_per_second),
+            if streams == 1 { " reaches" } else { "s reach" }
         );
     }
     let advice = path.advice(way);

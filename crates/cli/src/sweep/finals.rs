@@ -1,0 +1,98 @@
+//! The fastest of a sweep, measured again once all was measured: of many, the fastest
+//! are partly the luckiest (`longhaul_measure::best`).
+
+use std::collections::{BTreeMap, HashMap};
+
+use longhaul_measure::best::{Candidate, MEASURED_AGAIN, to_measure_again};
+use longhaul_measure::random::Random;
+use longhaul_measure::record::Measures;
+
+use super::file::SweepFile;
+use super::plan::{Cell, Plan, Planned, order_seed, shuffle};
+
+/// Runs of the fastest over each path, in rounds of their own after all others: each
+/// configuration once, in random order. `rates` are the goodputs of what was measured,
+/// by configuration.
+pub fn finals(file: &SweepFile, plan: &Plan, rates: &HashMap<usize, Vec<f64>>) -> Vec<Planned> {
+    let mut groups: BTreeMap<String, Vec<(usize, Candidate)>> = BTreeMap::new();
+    for (place, cell) in plan.cells.iter().enumerate() {
+        let is_transfer = cell.method.measures == Measures::Transfer;
+        if let Some(swept) = rates.get(&place).filter(|_| is_transfer) {
+            let candidate = Candidate {
+                swept: swept.clone(),
+                ..Candidate::default()
+            };
+            groups
+                .entry(given(cell))
+                .or_default()
+                .push((place, candidate));
+        }
+    }
+    // Of as few as are measured again there is nothing to look for.
+    groups.retain(|_, group| group.len() > MEASURED_AGAIN);
+    let mut chosen: Vec<usize> = Vec::new();
+    for group in groups.into_values() {
+        let (places, candidates): (Vec<usize>, Vec<Candidate>) = group.into_iter().unzip();
+        let fastest = to_measure_again(&candidates, MEASURED_AGAIN);
+        chosen.extend(fastest.into_iter().map(|at| places[at]));
+    }
+    let rounds = plan.runs.iter().map(|run| run.round);
+    let before = rounds.max().unwrap_or_default();
+    let mut runs = Vec::new();
+    for round in before + 1..=before + file.again {
+        shuffle(&mut chosen, Random::new(order_seed(file.seed, round)));
+        runs.extend(chosen.iter().map(|cell| Planned {
+            cell: *cell,
+            round,
+            number: 0,
+            again: true,
+        }));
+    }
+    runs
+}
+
+/// What nobody can choose to be faster, as the analysis has it.
+fn given(cell: &Cell) -> String {
+    let lab = cell.path.lab.as_ref();
+    format!(
+        "{:?} {} {:e} {} {:?}",
+        cell.path.rtt,
+        cell.path.capacity.bits_per_second(),
+        lab.map_or(0.0, |(lab, _)| lab.path.loss.mean()),
+        cell.data.name,
+        cell.cross.as_ref().map(|cross| &cross.name)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sweep::file::parse;
+
+    #[test]
+    fn the_three_fastest_of_each_path_are_measured_again() {
+        let text = "name = \"x\"\nrepetitions = 2\nagain = 3\n[[paths]]\nrtt = \"1ms\"\n\
+                    rate = \"1gbit\"\nloss = [\"0\", \"1e-4\"]\n[[data]]\nname = \"d\"\n\
+                    link-time = \"1s\"\n[[methods]]\nname = \"m\"\ncommand = \"c\"\n\
+                    knobs = { how = [1, 2, 3, 4, 5] }";
+        let file = parse(text).unwrap();
+        let plan = Plan::of(&file).unwrap();
+        assert_eq!(plan.cells.len(), 10);
+        // Of the second path only three were measured.
+        let rates: HashMap<usize, Vec<f64>> = [3.0, 5.0, 1.0, 4.0, 2.0, 9.0, 9.0, 9.0]
+            .into_iter()
+            .map(|rate| vec![rate, rate + 0.5])
+            .enumerate()
+            .collect();
+        let runs = finals(&file, &plan, &rates);
+        let rounds: Vec<u64> = runs.iter().map(|run| run.round).collect();
+        assert_eq!(rounds, [3, 3, 3, 4, 4, 4, 5, 5, 5]);
+        for round in runs.chunks(3) {
+            let mut cells: Vec<usize> = round.iter().map(|run| run.cell).collect();
+            cells.sort_unstable();
+            assert_eq!(cells, [0, 1, 3]);
+        }
+        assert!(runs.iter().all(|run| run.again));
+        assert_eq!(finals(&file, &plan, &HashMap::new()), []);
+    }
+}
