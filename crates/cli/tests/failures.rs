@@ -26,7 +26,7 @@ use longhaul_proto::handshake::{
     Answer, Hello, Join, Purpose, Refusal, Refused, Secret, SessionId,
 };
 use rustix::process::{Signal, kill_process};
-use support::process::{Finished, Running, local_copy, longhaul, run};
+use support::process::{Finished, Running, binary_in, local_copy, longhaul, run};
 use support::proxy::Proxy;
 use support::random::Random;
 use support::{Daemon, assert_no_leftovers, daemon, is_root, tree};
@@ -57,10 +57,7 @@ fn assert_copied(source: &Path, destination: &Path, names: &[&str]) {
 
 /// The same command line, run by a user without rights.
 fn as_nobody(command: &Command, directory: &Path) -> Command {
-    // Where the binary is built may be closed to others.
-    let binary = directory.join("longhaul");
-    fs::copy(command.get_program(), &binary).unwrap();
-    let mut other = Command::new(binary);
+    let mut other = Command::new(binary_in(directory));
     other.args(command.get_args()).uid(NOBODY).gid(NOBODY);
     other
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use rustix::process::{Signal, kill_process_group};
 use serde_json::Value;
-use support::process::{Running, longhaul_with, run};
+use support::process::{Running, binary_in, longhaul_with, run};
 use support::random::Random;
 use support::tree;
 
@@ -489,8 +489,7 @@ fn a_user_without_rights_has_a_lab() {
     let directory = tempfile::tempdir_in("/tmp").unwrap();
     let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o777);
     std::fs::set_permissions(directory.path(), everybody).unwrap();
-    let binary = directory.path().join("longhaul");
-    std::fs::copy(env!("CARGO_BIN_EXE_longhaul"), &binary).unwrap();
+    let binary = binary_in(directory.path());
     let as_nobody = |congestion: &str, command: &str| {
         let mut lab = Command::new("setpriv");
         lab.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use support::Daemon;
-use support::process::{longhaul, run};
+use support::process::{binary_in, longhaul, run};
 use support::sshd::{Sshd, at_dtn, is_possible};
 use tempfile::TempDir;
 
@@ -189,10 +189,7 @@ fn a_directory_without_rights_is_named_and_the_rest_goes_on() {
     let tree = place.path().join("tree");
     std::fs::set_permissions(place.path(), PermissionsExt::from_mode(0o755)).unwrap();
     std::fs::set_permissions(tree.join("b"), PermissionsExt::from_mode(0o700)).unwrap();
-    // Where the binary is built may be closed to others.
-    let binary = place.path().join("longhaul");
-    std::fs::copy(env!("CARGO_BIN_EXE_longhaul"), &binary).unwrap();
-    let mut command = Command::new(binary);
+    let mut command = Command::new(binary_in(place.path()));
     command.uid(NOBODY).gid(NOBODY);
     let done = run(command.args(["ls", "-R"]).arg(&tree))
         .expect(2)

@@ -246,6 +246,8 @@ pub(crate) struct Shared {
     tuning: Tuning,
     /// What keeps the sender's streams level.
     leveller: levelling::Levellers,
+    /// Streams have another slow start than their own for now.
+    leads_slow_start: bool,
     heard: Moment,
     peer: Observation,
     /// As [`Transfer::clock_lead`] gives it.
@@ -359,6 +361,7 @@ impl Transfer {
             dialer: None,
             next_stream: 0,
             leveller: levelling::Levellers::default(),
+            leads_slow_start: false,
             quiet_since: Moment(0),
             tried: Moment(0),
             tickets: VecDeque::new(),

@@ -2,7 +2,7 @@
 //! the test ends; every wait has a limit.
 
 use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
@@ -267,6 +267,17 @@ pub fn longhaul_with<A: AsRef<std::ffi::OsStr>>(arguments: &[A]) -> Command {
     let mut command = longhaul();
     command.args(arguments);
     command
+}
+
+/// The binary where everybody may run it: where it is built may be closed to others.
+/// Another process writes it: a child that a thread of this one starts meanwhile would
+/// have it open for writing, and it could not be run (`ETXTBSY`).
+pub fn binary_in(directory: &Path) -> PathBuf {
+    let binary = directory.join("longhaul");
+    let mut copy = Command::new("cp");
+    copy.arg(env!("CARGO_BIN_EXE_longhaul")).arg(&binary);
+    assert!(copy.status().unwrap().success());
+    binary
 }
 
 /// `longhaul cp` from one local path to another.

@@ -10,6 +10,7 @@ use longhaul_proto::session::{Life, StreamId};
 use longhaul_units::Moment;
 
 use super::paths::OnPath;
+use super::steer::ENDS_BY_ITSELF;
 use super::{Machine, Shared, Side, Transfer};
 use crate::flows::LayerUse;
 use crate::net::StreamHandle;
@@ -59,7 +60,10 @@ impl Transfer {
     pub fn observe(&self) -> Observation {
         let handles = self.handles();
         let first = handles.first().map(|(_, handle)| handle.congestion());
-        let congestion = first.and_then(Result::ok).unwrap_or_default();
+        let congestion = match self.lock().leads_slow_start {
+            true => ENDS_BY_ITSELF.to_owned(),
+            false => first.and_then(Result::ok).unwrap_or_default(),
+        };
         let streams = self.look_at_paths();
         let streams = streams.iter().map(observe_path).collect();
         let known = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

@@ -16,6 +16,10 @@ use crate::net::StreamHandle;
 /// An end that only receives has no streams to keep level.
 const NOTHING_TO_LEVEL: Duration = Duration::from_secs(1);
 
+/// A congestion control whose slow start ends by itself, and one that goes on.
+pub(super) const ENDS_BY_ITSELF: &str = "cubic";
+const GOES_ON: &str = "reno";
+
 /// What both ends see.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
@@ -133,6 +137,28 @@ impl Shared {
         }
     }
 
+    /// Streams whose slow start ends by itself have one that goes on until it ends for
+    /// all (`levelling`); where a congestion control was asked for, that is used alone.
+    fn lead_slow_start(&mut self, handles: &[(StreamId, StreamHandle)]) {
+        let begins = self.tuning.congestion.is_none() && self.leveller.begin();
+        if !begins && !self.leads_slow_start {
+            return;
+        }
+        let (from, to) = match begins {
+            true => (ENDS_BY_ITSELF, GOES_ON),
+            false => (GOES_ON, ENDS_BY_ITSELF),
+        };
+        for (_, handle) in handles {
+            // What the system refuses stays as it is.
+            if handle.congestion().is_ok_and(|name| name == from)
+                && self.tuning.congestion.is_none()
+            {
+                self.leads_slow_start |= handle.set_congestion(to).is_ok();
+            }
+        }
+        self.leads_slow_start &= begins;
+    }
+
     /// The less of what whoever steers allows and what keeps the streams level.
     fn apply_pace(&self, handle: &StreamHandle) {
         let level = only_path(handle).and_then(|path| self.leveller.pace(path));
@@ -166,6 +192,7 @@ impl Transfer {
                 shared.apply_pace(slot.handle());
             }
         }
+        shared.lead_slow_start(&handles);
         shared.leveller.interval()
     }
 }
@@ -182,6 +209,7 @@ fn flow((stream, handle): &(StreamId, StreamHandle)) -> Option<(Ends, Flow)> {
             acknowledged: info.acknowledged?.0,
             rtt: info.rtt,
             minimum_rtt: info.minimum_rtt?,
+            lost: info.lost_segments > 0 || info.retransmitted_segments > 0,
         },
     ))
 }
