@@ -20,7 +20,7 @@ mod stall;
 mod steer;
 mod streams;
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -246,8 +246,8 @@ pub(crate) struct Shared {
     tuning: Tuning,
     /// What keeps the sender's streams level.
     leveller: levelling::Levellers,
-    /// Streams have another slow start than their own for now.
-    leads_slow_start: bool,
+    /// Streams that have another slow start than their own for now.
+    led: BTreeSet<StreamId>,
     heard: Moment,
     peer: Observation,
     /// As [`Transfer::clock_lead`] gives it.
@@ -361,7 +361,7 @@ impl Transfer {
             dialer: None,
             next_stream: 0,
             leveller: levelling::Levellers::default(),
-            leads_slow_start: false,
+            led: BTreeSet::new(),
             quiet_since: Moment(0),
             tried: Moment(0),
             tickets: VecDeque::new(),

@@ -36,10 +36,11 @@ use super::paths::Ends;
 /// On shorter paths windows even out by themselves within moments.
 const SHORTEST: Duration = Duration::from_millis(5);
 
-/// A queue stands where round trips are longer than the path's by this part,
+/// A queue stands where round trips are longer than the path's by this part, or so much,
 /// and what is acknowledged in the time between is so much for each stream: an
 /// acknowledgement that was held back is no queue.
-const QUEUED_PART: f64 = 1.125;
+const QUEUED_PART: f64 = 0.125;
+const QUEUED_MOST: Duration = Duration::from_millis(16);
 const QUEUED_BYTES: u64 = 6 << 10;
 
 /// What all may send of what a path was seen to carry while it is being filled:
@@ -59,6 +60,14 @@ const TRIED_ROUND_TRIPS: u32 = 3;
 /// trip it goes from one to the other.
 const LEVEL: (f64, f64) = (1.02, 1.15);
 const LONG_QUEUE: f64 = 0.6;
+
+/// But in a round trip always so many bytes more than its share: what it carries is
+/// measured over four, and a window grows by a segment in each, whoever's the queue is.
+const GROWTH: f64 = 24_576.0;
+
+/// Windows that a slow start left are bound where no queue stands for so many round
+/// trips after one did. A source that rests for longer is no reason to be slow.
+const BOUND_ROUND_TRIPS: u32 = 10;
 
 /// Unequal streams: all may send so much of what is acknowledged, of which each
 /// small one is left room for so much of what it sends now.
@@ -90,6 +99,8 @@ pub(super) struct Flow {
     pub minimum_rtt: Duration,
     /// It has lost something since it began.
     pub lost: bool,
+    /// Its window is below the threshold at which a slow start ends.
+    pub in_slow_start: bool,
 }
 
 /// What was seen at one moment.
@@ -163,6 +174,8 @@ pub(super) struct Leveller {
     /// The least round trip that most streams had, smoothed: on a path whose delay
     /// wanders the least of single segments is far below what is usual.
     usual: Option<Duration>,
+    /// When a queue last stood.
+    queued: Moment,
     /// Streams lost something on it.
     lost: bool,
     /// The most that all carried, in bytes per second, and when.
@@ -178,6 +191,7 @@ impl Default for Leveller {
             phase: Phase::Free,
             looks: VecDeque::new(),
             usual: None,
+            queued: Moment(0),
             lost: false,
             peak: (0.0, Moment(0)),
             began: None,
@@ -202,7 +216,9 @@ impl Leveller {
 
     /// Whether its streams are in their slow start, as [`Levellers::begin`] has it.
     fn begins(&self) -> bool {
-        !self.looks.is_empty() && !self.lost && self.phase == Phase::Free
+        let now = self.looks.back();
+        let slow_starts = now.is_some_and(|look| look.flows.iter().all(|flow| flow.in_slow_start));
+        slow_starts && !self.lost && self.phase == Phase::Free
     }
 
     /// Takes what is seen now; true where [`Leveller::pace`] changed.
@@ -221,31 +237,42 @@ impl Leveller {
         }
         let standing = self.standing(rtt);
         let Some(rates) = self.rates(rtt) else {
+            self.began = None;
             return false;
         };
-        self.measure_peak(rtt);
         let queued = rates.fastest * standing.as_secs_f64()
             >= (QUEUED_BYTES * rates.streams.len() as u64) as f64;
+        if queued {
+            self.queued = at;
+        }
+        self.measure_peak(rtt);
         self.phase = match self.phase {
             Phase::Free if queued => Phase::Tried(rates.fastest, at),
             Phase::Tried(carried, _) if rates.fastest >= carried * GROWS => {
                 Phase::Tried(rates.fastest, at)
             }
-            Phase::Tried(_, since) if at - since >= rtt.saturating_mul(TRIED_ROUND_TRIPS) => {
+            Phase::Tried(carried, since) if at - since >= rtt.saturating_mul(TRIED_ROUND_TRIPS) => {
+                if carried > self.peak.0 {
+                    self.peak = (carried, at);
+                }
                 Phase::Level
             }
             phase => phase,
         };
         let part = standing.as_secs_f64() / rtt.as_secs_f64();
+        let bound = !self.lost && at - self.queued < rtt.saturating_mul(BOUND_ROUND_TRIPS);
         let pace = match self.phase {
             Phase::Free => None,
             Phase::Tried(carried, _) => Some(fill(&rates.streams, carried * approach(part))),
-            Phase::Level if queued => Some(level(&rates.streams, self.peak.0, part)),
-            Phase::Level if self.lost => None,
-            Phase::Level => {
+            Phase::Level if queued => {
+                let grown = GROWTH / rtt.as_secs_f64();
+                Some(level(&rates.streams, self.peak.0, part, grown))
+            }
+            Phase::Level if bound => {
                 let carried = self.peak.0.max(rates.fastest);
                 Some(fill(&rates.streams, carried * APPROACH.1))
             }
+            Phase::Level => None,
         };
         self.set(pace.map(|pace| pace as u64))
     }
@@ -264,7 +291,7 @@ impl Leveller {
             .map_or(middle, |usual| usual.min(middle))
             .max(rtt);
         self.usual = Some(usual);
-        match middle >= usual.mul_f64(QUEUED_PART) {
+        match middle >= usual + usual.mul_f64(QUEUED_PART).min(QUEUED_MOST) {
             true => middle - usual,
             false => Duration::ZERO,
         }
@@ -296,7 +323,9 @@ impl Leveller {
             return;
         }
         let total = between(began, now).iter().sum();
-        if total >= self.peak.0 || now.at - self.peak.1 > BELIEVED {
+        // Less than the path carried before says something of it where a queue stood.
+        let old = now.at - self.peak.1 > BELIEVED && self.queued >= began.at;
+        if total >= self.peak.0 || old {
             self.peak = (total, now.at);
         }
         self.began = Some(now.clone());
@@ -368,13 +397,14 @@ fn fill(rates: &[f64], together: f64) -> f64 {
 /// The pace that leaves small streams room and takes it from the largest: all
 /// together send [`TOGETHER`] times what they do now. Never less than [`LEVEL`]
 /// times a share of what the path carried at its `peak`, in bytes per second, by the
-/// `queue` as a part of the round trip.
-fn level(rates: &[f64], peak: f64, queue: f64) -> f64 {
+/// `queue` as a part of the round trip, nor less than that share and `grown`.
+fn level(rates: &[f64], peak: f64, queue: f64, grown: f64) -> f64 {
     let total: f64 = rates.iter().sum();
     let long = ((queue - QUEUE_AIMED_AT) / (LONG_QUEUE - QUEUE_AIMED_AT)).clamp(0.0, 1.0);
     let factor = LEVEL.1 - (LEVEL.1 - LEVEL.0) * long;
-    let share = peak.max(total) * factor / rates.len().max(1) as f64;
-    fill(rates, total * TOGETHER).max(share)
+    let share = peak.max(total) / rates.len().max(1) as f64;
+    let least = (share * factor).max(share + grown);
+    fill(rates, total * TOGETHER).max(least)
 }
 
 #[cfg(test)]
@@ -388,6 +418,7 @@ mod tests {
         now: Duration,
         acknowledged: Vec<f64>,
         lost: bool,
+        in_slow_start: bool,
     }
 
     impl Path {
@@ -396,6 +427,7 @@ mod tests {
                 now: Duration::ZERO,
                 acknowledged: vec![0.0; streams],
                 lost: false,
+                in_slow_start: true,
             }
         }
 
@@ -412,6 +444,7 @@ mod tests {
                 rtt: RTT + queue,
                 minimum_rtt: RTT,
                 lost: self.lost,
+                in_slow_start: self.in_slow_start,
             };
             let flows = self.acknowledged.iter().enumerate().map(flow).collect();
             leveller.handle_look(Moment(0) + self.now, flows)
@@ -494,9 +527,50 @@ mod tests {
     }
 
     #[test]
+    fn a_source_that_rests_does_not_make_the_path_slow() {
+        for rests in [0.0, 1e3, 1e5] {
+            let (mut path, mut leveller) = (Path::new(4), Leveller::default());
+            path.look(&mut leveller, &[25e6; 4], Duration::ZERO);
+            for _ in 0..60 {
+                path.look(&mut leveller, &[25e6; 4], RTT / 4);
+            }
+            assert!(leveller.pace().is_some());
+            for _ in 0..2000 {
+                path.look(&mut leveller, &[rests; 4], Duration::ZERO);
+            }
+            path.look(&mut leveller, &[1e6; 4], Duration::ZERO);
+            assert_eq!(leveller.pace(), None, "{rests}");
+            // And when a queue stands again a share is what it was.
+            for _ in 0..4 {
+                path.look(&mut leveller, &[20e6; 4], RTT / 4);
+            }
+            assert!(leveller.pace().unwrap() >= 25_000_000, "{rests}");
+        }
+    }
+
+    #[test]
+    fn a_queue_of_others_leaves_windows_room_to_grow() {
+        let (mut path, mut leveller) = (Path::new(4), Leveller::default());
+        path.look(&mut leveller, &[2e5; 4], Duration::ZERO);
+        for _ in 0..60 {
+            path.look(&mut leveller, &[2e5; 4], RTT);
+        }
+        // A segment in a round trip, and it is measured over four.
+        let pace = leveller.pace().unwrap() as f64;
+        assert!(pace >= 2e5 + 4.0 * 1448.0 / RTT.as_secs_f64(), "{pace}");
+    }
+
+    #[test]
     fn a_loss_or_a_short_path_ends_the_slow_start_that_goes_on() {
         let (mut path, mut leveller) = (Path::new(4), Leveller::default());
         assert!(!leveller.begins());
+        path.look(&mut leveller, &[1e6; 4], Duration::ZERO);
+        assert!(leveller.begins());
+        // One whose window has met its threshold, as where ECN tells of a queue.
+        path.in_slow_start = false;
+        path.look(&mut leveller, &[1e6; 4], Duration::ZERO);
+        assert!(!leveller.begins());
+        path.in_slow_start = true;
         path.look(&mut leveller, &[1e6; 4], Duration::ZERO);
         assert!(leveller.begins());
         path.lost = true;
@@ -509,7 +583,7 @@ mod tests {
     fn the_largest_gives_way_to_the_small_and_all_together_lose_nothing() {
         let mut rates = [10e6; 8];
         rates[3] = 730e6;
-        let pace = level(&rates, 0.0, 0.0);
+        let pace = level(&rates, 0.0, 0.0, 0.0);
         let total: f64 = rates.iter().sum();
         assert!(pace < rates[3] && pace > total / 8.0, "{pace}");
         let may: f64 = rates.iter().map(|rate| (rate * ROOM).min(pace)).sum();
@@ -534,12 +608,12 @@ mod tests {
     #[test]
     fn a_path_with_jitter_is_still_filled() {
         let (mut path, mut leveller) = (Path::new(4), Leveller::default());
-        // Round trips always seem to have a queue; the path carries 100 MB/s.
+        // Round trips wander, and always seem to have a queue; the path carries 100 MB/s.
         let mut rate: f64 = 5e5;
         let mut looks = 0;
         while rate < 25e6 {
-            for _ in 0..2 {
-                path.look(&mut leveller, &[rate; 4], RTT / 3);
+            for wander in [RTT / 5, RTT / 3] {
+                path.look(&mut leveller, &[rate; 4], wander);
             }
             // Windows double in a round trip of four looks, or less by the pace.
             let pace = leveller.pace().map_or(f64::INFINITY, |pace| pace as f64);
@@ -571,6 +645,7 @@ mod tests {
                     rtt: least + if first { queue } else { Duration::ZERO },
                     minimum_rtt: least,
                     lost: false,
+                    in_slow_start: true,
                 };
                 (ends(u8::from(first)), flow)
             };
@@ -587,6 +662,7 @@ mod tests {
     #[test]
     fn an_acknowledgement_that_was_held_back_is_no_queue() {
         let (mut path, mut leveller) = (Path::new(4), Leveller::default());
+        path.look(&mut leveller, &[1e5; 4], Duration::ZERO);
         for _ in 0..40 {
             path.look(&mut leveller, &[1e5; 4], Duration::from_millis(40));
             assert_eq!(leveller.pace(), None);
@@ -595,7 +671,7 @@ mod tests {
 
     #[test]
     fn silence_and_short_paths_have_no_bound() {
-        assert_eq!(level(&[], 0.0, 0.0), 0.0);
+        assert_eq!(level(&[], 0.0, 0.0, 0.0), 0.0);
         let mut leveller = Leveller::default();
         for step in 1..20 {
             let flow = Flow {
@@ -604,6 +680,7 @@ mod tests {
                 rtt: Duration::from_millis(4),
                 minimum_rtt: Duration::from_micros(400),
                 lost: false,
+                in_slow_start: true,
             };
             let at = Moment(step * 10_000_000);
             assert!(!leveller.handle_look(at, vec![flow]));

@@ -60,9 +60,9 @@ impl Transfer {
     pub fn observe(&self) -> Observation {
         let handles = self.handles();
         let first = handles.first().map(|(_, handle)| handle.congestion());
-        let congestion = match self.lock().leads_slow_start {
-            true => ENDS_BY_ITSELF.to_owned(),
-            false => first.and_then(Result::ok).unwrap_or_default(),
+        let congestion = match self.lock().led.is_empty() {
+            false => ENDS_BY_ITSELF.to_owned(),
+            true => first.and_then(Result::ok).unwrap_or_default(),
         };
         let streams = self.look_at_paths();
         let streams = streams.iter().map(observe_path).collect();

@@ -119,6 +119,7 @@ impl Shared {
         if named.is_some_and(|name| name.len() > MAXIMUM_CONGESTION_BYTES) {
             return;
         }
+        self.end_slow_start();
         self.tuning = tuning;
         for slot in self.streams.values() {
             self.apply(slot.handle());
@@ -139,24 +140,26 @@ impl Shared {
 
     /// Streams whose slow start ends by itself have one that goes on until it ends for
     /// all (`levelling`); where a congestion control was asked for, that is used alone.
-    fn lead_slow_start(&mut self, handles: &[(StreamId, StreamHandle)]) {
-        let begins = self.tuning.congestion.is_none() && self.leveller.begin();
-        if !begins && !self.leads_slow_start {
-            return;
+    /// `handles` are those of streams that are levelled.
+    fn lead_slow_start(&mut self, handles: &[(StreamId, StreamHandle)], may: bool) {
+        if !may || self.tuning.congestion.is_some() || !self.leveller.begin() {
+            return self.end_slow_start();
         }
-        let (from, to) = match begins {
-            true => (ENDS_BY_ITSELF, GOES_ON),
-            false => (GOES_ON, ENDS_BY_ITSELF),
-        };
-        for (_, handle) in handles {
-            // What the system refuses stays as it is.
-            if handle.congestion().is_ok_and(|name| name == from)
-                && self.tuning.congestion.is_none()
-            {
-                self.leads_slow_start |= handle.set_congestion(to).is_ok();
+        for (stream, handle) in handles {
+            let own = || handle.congestion().is_ok_and(|name| name == ENDS_BY_ITSELF);
+            if !self.led.contains(stream) && own() && handle.set_congestion(GOES_ON).is_ok() {
+                self.led.insert(*stream);
             }
         }
-        self.leads_slow_start &= begins;
+    }
+
+    /// Those streams have their own again.
+    fn end_slow_start(&mut self) {
+        for stream in std::mem::take(&mut self.led) {
+            if let Some(slot) = self.streams.get(&stream) {
+                let _ = slot.handle().set_congestion(ENDS_BY_ITSELF);
+            }
+        }
     }
 
     /// The less of what whoever steers allows and what keeps the streams level.
@@ -186,13 +189,17 @@ impl Transfer {
             Some("bbr") => Vec::new(),
             _ => handles.iter().filter_map(flow).collect(),
         };
+        // Without a way back, or where some are not watched, each has its own.
+        let known = &self.limits.congestions;
+        let may_return = known.iter().any(|name| name == ENDS_BY_ITSELF);
+        let may_lead = may_return && flows.len() == handles.len();
         let mut shared = self.lock();
         if shared.leveller.handle_look(self.now(), flows) {
             for slot in shared.streams.values() {
                 shared.apply_pace(slot.handle());
             }
         }
-        shared.lead_slow_start(&handles);
+        shared.lead_slow_start(&handles, may_lead);
         shared.leveller.interval()
     }
 }
@@ -210,6 +217,7 @@ fn flow((stream, handle): &(StreamId, StreamHandle)) -> Option<(Ends, Flow)> {
             rtt: info.rtt,
             minimum_rtt: info.minimum_rtt?,
             lost: info.lost_segments > 0 || info.retransmitted_segments > 0,
+            in_slow_start: info.congestion_window_segments < info.slow_start_threshold_segments,
         },
     ))
 }
