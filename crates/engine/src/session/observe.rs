@@ -187,12 +187,13 @@ impl Transfer {
         let own = crate::queue::lock(&self.paths).retransmitted();
         let shared = self.lock();
         let at = Moment(shared.peer.at);
-        let peer: u64 = shared
+        // Its word may be anything.
+        let counts = shared
             .peer
             .streams
             .iter()
-            .map(|stream| stream.retransmitted)
-            .sum();
+            .map(|stream| stream.retransmitted);
+        let retransmitted = counts.fold(own, u64::saturating_add);
         let layers = shared
             .peer
             .layers
@@ -210,7 +211,7 @@ impl Transfer {
             });
         Seen {
             streams: shared.streams.len(),
-            retransmitted: own + peer,
+            retransmitted,
             layers: layers.collect(),
             elapsed: at - Moment(0),
             known_entries: shared.peer.known_entries,
