@@ -670,15 +670,16 @@ impl Further {
         transfer: &std::sync::Weak<Transfer>,
     ) -> Result<Joined, DialError> {
         let timeout = self.timeout.min(patience);
-        let ticket = transfer
-            .upgrade()
-            .and_then(|transfer| transfer.take_ticket(timeout));
-        let ticket = ticket.ok_or_else(|| DialError::Network("no ticket came".to_owned()))?;
         let tcp = bound_tcp(&self.tcp, &self.bind, id.0);
         let socket = tcp::connect(&self.target, timeout, &tcp);
         let socket = socket.map_err(|error| DialError::Network(error.to_string()))?;
         let stream = clear::over_tcp(socket);
         let stream = stream.map_err(|error| DialError::Network(error.to_string()))?;
+        // A session has so many tickets: none is taken for what does not open.
+        let ticket = transfer
+            .upgrade()
+            .and_then(|transfer| transfer.take_ticket(timeout));
+        let ticket = ticket.ok_or_else(|| DialError::Network("no ticket came".to_owned()))?;
         self.join(stream, id, received, ticket, (true, timeout))
     }
 
