@@ -8,9 +8,10 @@
 //! on all together may send what it was seen to carry and somewhat more, the less
 //! the longer the queue is, until that does not grow any more. Afterwards a stream
 //! may have somewhat more than its share, and those that have less are given room
-//! to grow by taking from the largest. Where no queue stands there is no bound once
-//! streams have lost: what one does not carry another may. Before, windows are as
-//! large as the slow start left them, and the bound is what keeps them from the queue.
+//! to grow by taking from the largest. Where no queue stands there is no bound: what
+//! one stream does not carry another may. Only for some round trips after one stood,
+//! and before anything was lost, it stays: windows are as large as the slow start left
+//! them, and would overrun the queue at once.
 //!
 //! CUBIC's slow start ends by itself, and of several streams each at another
 //! window: HyStart takes the train of acknowledgements that they make together for
