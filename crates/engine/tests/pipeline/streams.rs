@@ -68,15 +68,10 @@ fn a_stream_of_data_outlives_its_connections() {
     assert_eq!(source.whole().map(|whole| whole.bytes), Some(BYTES as u64));
 }
 
-#[test]
-fn whoever_receives_can_change_the_rate() {
-    // At this rate it would take ten hours.
-    let settings = TransferSettings {
-        limit: Some(1000),
-        ..settings()
-    };
+/// Zeros, so many bytes, to where nothing is kept.
+fn nothing_to_nowhere(bytes: u64, settings: TransferSettings) -> Ends {
     let zeros = Source {
-        directory: zero_source(36 << 20),
+        directory: zero_source(bytes),
         what: What::File {
             name: ZERO_NAME.into(),
             landing: ZERO_NAME.into(),
@@ -84,7 +79,17 @@ fn whoever_receives_can_change_the_rate() {
         shown: "zero:".to_owned(),
     };
     let there = Destination::sink(sink(), arrival());
-    let ends = Ends::start(settings, Sources::new(vec![zeros]), there);
+    Ends::start(settings, Sources::new(vec![zeros]), there)
+}
+
+#[test]
+fn whoever_receives_can_change_the_rate() {
+    // At this rate it would take ten hours.
+    let settings = TransferSettings {
+        limit: Some(1000),
+        ..settings()
+    };
+    let ends = nothing_to_nowhere(36 << 20, settings);
     ends.join(0, false);
     ends.join(1, false);
     ends.receiver.limit(Some(1 << 30));
@@ -99,16 +104,7 @@ fn what_is_durable_of_a_file_under_way_does_not_remain() {
         limit: Some(4 << 20),
         ..settings()
     };
-    let zeros = Source {
-        directory: zero_source(SIZE),
-        what: What::File {
-            name: ZERO_NAME.into(),
-            landing: ZERO_NAME.into(),
-        },
-        shown: "zero:".to_owned(),
-    };
-    let there = Destination::sink(sink(), arrival());
-    let ends = Ends::start(settings, Sources::new(vec![zeros]), there);
+    let ends = nothing_to_nowhere(SIZE, settings);
     ends.join(0, false);
     ends.join(1, false);
     let (settled, remaining) = loop {
@@ -128,16 +124,7 @@ fn what_is_durable_of_a_file_under_way_does_not_remain() {
 /// The receiver's end of its streams never comes to the sender.
 #[test]
 fn who_exits_does_not_wait_for_the_other_end_to_close() {
-    let zeros = Source {
-        directory: zero_source(3 << 20),
-        what: What::File {
-            name: ZERO_NAME.into(),
-            landing: ZERO_NAME.into(),
-        },
-        shown: "zero:".to_owned(),
-    };
-    let there = Destination::sink(sink(), arrival());
-    let ends = Ends::start(settings(), Sources::new(vec![zeros]), there);
+    let ends = nothing_to_nowhere(3 << 20, settings());
     let ((left, mut near), (far, right)) = (local_pair().unwrap(), local_pair().unwrap());
     let (mut back, mut there) = (far.reader, far.writer);
     let forth = std::thread::spawn(move || {
