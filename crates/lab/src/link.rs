@@ -303,6 +303,12 @@ impl Link {
         self.counters
     }
 
+    /// A segment was damaged: the caller knows whether there was anything to damage.
+    pub fn note_damage(&mut self, damage: &Damage) {
+        self.counters.corrupted += u64::from(!damage.unseen);
+        self.counters.corrupted_unseen += u64::from(damage.unseen);
+    }
+
     /// Changes what it does with what comes from now on. What is in the queue
     /// or on its way keeps its time, and nothing overtakes it.
     ///
@@ -392,8 +398,6 @@ impl Link {
         });
         self.counters.held += u64::from(held);
         self.counters.doubled += u64::from(doubled);
-        self.counters.corrupted += u64::from(damaged && !unseen);
-        self.counters.corrupted_unseen += u64::from(unseen);
         let at = match reorder.filter(|_| held) {
             Some(reorder) => in_order + reorder.by,
             None => {

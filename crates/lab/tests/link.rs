@@ -372,7 +372,14 @@ fn accidents_are_as_many_as_asked() {
         ..LinkSettings::default()
     });
     for _ in 0..1_000_000 {
-        link.offer(Moment(0), 1500);
+        // Each has something that can be damaged.
+        if let Fate::Arrives(Arrival {
+            damage: Some(damage),
+            ..
+        }) = link.offer(Moment(0), 1500)
+        {
+            link.note_damage(&damage);
+        }
     }
     let c = link.counters();
     let near = |count: u64, probability: f64| {

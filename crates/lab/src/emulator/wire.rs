@@ -8,7 +8,7 @@ use std::time::Duration;
 use longhaul_units::Moment;
 
 use super::store::{Cursor, Place, Store};
-use crate::link::{Arrival, Fate, Link};
+use crate::link::{Arrival, Damage, Fate, Link};
 use crate::packet::cut::{self, PieceHeader};
 use crate::packet::damage::damage;
 use crate::packet::{OFFLOAD_BYTES, Offload, Packet};
@@ -227,7 +227,9 @@ impl Wire {
                     .as_ref()
                     .map_or(Vec::new(), |h| h.as_bytes().to_vec());
                 bytes.extend_from_slice(store.bytes(part.place, part.length));
-                corrupt(&mut bytes, harm.place, harm.unseen);
+                if corrupt(&mut bytes, &harm) {
+                    self.link.note_damage(&harm);
+                }
                 let Some(room) = store.room(cursor) else {
                     return;
                 };
@@ -265,14 +267,16 @@ impl Wire {
     }
 }
 
-/// Damages one segment, note and packet.
-fn corrupt(bytes: &mut [u8], place: u64, unseen: bool) {
+/// Damages one segment, note and packet; false where nothing of it could be.
+fn corrupt(bytes: &mut [u8], harm: &Damage) -> bool {
     let Some((note, packet_bytes)) = bytes.split_first_chunk_mut::<OFFLOAD_BYTES>() else {
-        return;
+        return false;
     };
     let mut offload = Offload::from_bytes(*note);
-    if let Some(packet) = Packet::parse(packet_bytes, offload) {
-        damage(packet_bytes, &mut offload, &packet, place, unseen);
-        *note = offload.to_bytes();
-    }
+    let Some(packet) = Packet::parse(packet_bytes, offload) else {
+        return false;
+    };
+    let damaged = damage(packet_bytes, &mut offload, &packet, harm.place, harm.unseen);
+    *note = offload.to_bytes();
+    damaged
 }

@@ -68,6 +68,16 @@ proptest! {
         prop_assert_eq!(seen, payload);
     }
 
+    /// A pure acknowledgement has nothing that could be damaged unseen.
+    #[test]
+    fn without_payload_nothing_is_damaged_unseen(version in versions(), place: u64) {
+        let (mut bytes, mut offload) = tcp(version, &[], 0, tcp_flag::ACK);
+        let packet = Packet::parse(&bytes, offload).unwrap();
+        let before = bytes.clone();
+        prop_assert!(!damage::damage(&mut bytes, &mut offload, &packet, place, true));
+        prop_assert_eq!(bytes, before);
+    }
+
     /// One bit differs; the checksum tells, or it does not.
     #[test]
     fn damage_is_one_bit(
