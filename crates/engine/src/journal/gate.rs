@@ -70,6 +70,52 @@ impl Gate {
     }
 }
 
+/// Makes a new file that nobody takes for a leftover: its lock is held, and its name is
+/// its own. Whoever looks for leftovers may come between its creation and its lock, and
+/// remove it: then it is made anew.
+///
+/// # Errors
+///
+/// `AlreadyExists`; `TimedOut` where others take it again and again; else as the storage
+/// has it.
+pub fn create_held(
+    directory: &dyn Directory,
+    name: &[u8],
+    mode: DataMode,
+) -> io::Result<Arc<dyn StoredFile>> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let file = directory.create_file(name, Creation::New, mode)?;
+        let is_held = hold(&*file, (directory, name), deadline).inspect_err(|_| {
+            // The reason is the first error; what remains is found by `clean`.
+            let _ = directory.remove_file(name);
+        });
+        if is_held? {
+            return Ok(file);
+        }
+        if Instant::now() > deadline {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+    }
+}
+
+/// Locks a file; whether it has its name then. Under the lock nobody removes it any more.
+pub(super) fn hold(
+    file: &dyn StoredFile,
+    (directory, name): (&dyn Directory, &[u8]),
+    deadline: Instant,
+) -> io::Result<bool> {
+    let looked = wait_for_lock(file, deadline)
+        .and_then(|()| file.status())
+        // Its links say nothing: a file that is removed while it is open has another name on
+        // NFS and under FUSE.
+        .and_then(|status| name_is(directory, name, status.inode));
+    match looked {
+        Err(error) if error.kind() == io::ErrorKind::StaleNetworkFileHandle => Ok(false),
+        looked => looked,
+    }
+}
+
 fn wait_for_lock(file: &dyn StoredFile, deadline: Instant) -> io::Result<()> {
     while !file.try_lock()? {
         if Instant::now() > deadline {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use longhaul_proto::manifest::Timestamp;
 
 use super::entry::{Entry, Owner};
-use super::gate::{Entering, Gate};
+use super::gate::{Entering, Gate, name_is};
 use super::names::{self, Key, StagingName};
 use super::partial::remove_if_there;
 use super::reader::{Found, Reader, replay};
@@ -305,10 +305,15 @@ impl Expiry<'_> {
         }
     }
 
-    /// None where it is held, or not yet old.
+    /// None where it is held, or not yet old, or not what has the name any more: the
+    /// lock is on an inode, and what is removed is a name, which a living session may
+    /// have given to another file since.
     fn lock_if_expired(&self, name: &[u8]) -> io::Result<Option<Arc<dyn StoredFile>>> {
         let file = open(self.directory, name)?;
-        let expired = self.is_old(file.status()?.changed) && file.try_lock()?;
+        let status = file.status()?;
+        let expired = self.is_old(status.changed)
+            && file.try_lock()?
+            && name_is(self.directory, name, status.inode)?;
         Ok(expired.then_some(file))
     }
 

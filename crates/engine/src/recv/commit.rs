@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use longhaul_proto::digest::Checksum;
-use longhaul_proto::manifest::{Entry, TreePath};
+use longhaul_proto::manifest::{Entry, EntryKind, TreePath};
 use longhaul_proto::message::{Failure, FailureKind, Outcome};
 use longhaul_proto::receiver::{Checkpoint, StorageJob};
 
@@ -409,9 +409,17 @@ fn rename_staged(staged: &Staged) -> Result<(), Failure> {
         ..
     } = &staged.file;
     let directory = folder.directory();
-    directory
-        .rename(temporary, &**directory, name.name())
-        .map_err(|error| failure_of("write", &staged.entry.path.to_string(), &error))
+    let rename = || directory.rename(temporary, &**directory, name.name());
+    let renamed = rename().or_else(|error| match &staged.entry.kind {
+        // A link has no lock: whoever removes leftovers at once may have taken it for one.
+        EntryKind::Symlink { target } if error.kind() == io::ErrorKind::NotFound => {
+            directory.make_symlink(temporary, target)?;
+            directory.set_modified_of(temporary, staged.entry.modified)?;
+            rename()
+        }
+        _ => Err(error),
+    });
+    renamed.map_err(|error| failure_of("write", &staged.entry.path.to_string(), &error))
 }
 
 /// For a later session of this copy that is asked for a manifest.

@@ -16,6 +16,7 @@ use longhaul_proto::stream::StreamPart;
 
 use super::landing::{LandingError, no_directory};
 use crate::failure::failure_of;
+use crate::journal::gate::create_held;
 use crate::journal::temporary;
 use crate::queue::lock;
 use crate::storage::roots::{OpenRoot, split};
@@ -131,12 +132,11 @@ impl FileStream {
             return Err(LandingError::Nameless(shown));
         }
         let temporary = temporary(session, 0);
-        let file = directory
-            .create_file(&temporary, Creation::New, DataMode::Buffered)
-            .map_err(|error| failed("write into its directory", &error))?;
         // The lock tells `longhaul clean` that somebody is at work; without, it
         // may be removed, and that is then an error when it gets its name.
-        let _ = file.try_lock();
+        let file = create_held(&*directory, &temporary, DataMode::Buffered)
+            .or_else(|_| directory.create_file(&temporary, Creation::New, DataMode::Buffered))
+            .map_err(|error| failed("write into its directory", &error))?;
         Ok(FileStream {
             directory,
             temporary,

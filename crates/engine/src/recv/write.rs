@@ -18,9 +18,10 @@ use super::stream::{DataStream, put_entry};
 use super::verify::{VerifiedBlock, runs_of};
 use crate::failure::failure_of;
 use crate::flows::Flow;
+use crate::journal::gate::create_held;
 use crate::journal::{JournalError, temporary};
 use crate::session::{Counters, Machine, Side, Transfer};
-use crate::storage::{Advice, Creation, DataMode};
+use crate::storage::{Advice, DataMode};
 
 impl Transfer {
     /// A writer's thread.
@@ -379,11 +380,10 @@ fn stage_file(
         directory.set_modified_of(name, entry.modified)?;
         return Ok(None);
     }
-    let file = directory.create_file(name, Creation::New, DataMode::Buffered)?;
-    // The lock tells `longhaul clean` that somebody is at work.
+    // Its lock tells `longhaul clean` that somebody is at work.
+    let file = create_held(&**directory, name, DataMode::Buffered)?;
     let written = file
-        .try_lock()
-        .and_then(|_| file.write_at(data, 0))
+        .write_at(data, 0)
         .and_then(|()| file.set_mode(entry.mode))
         .and_then(|()| file.set_modified(entry.modified));
     if let Err(error) = written {

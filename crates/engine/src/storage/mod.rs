@@ -158,7 +158,8 @@ pub trait StoredFile: Send + Sync {
     fn set_length(&self, length: u64) -> io::Result<()>;
 
     /// Reserves room from the start to `length` without changing the length,
-    /// where the file system can; nothing where it cannot.
+    /// where the file system can; nothing where it cannot. In memory it is promised by this
+    /// process alone, as long as the file is open.
     ///
     /// # Errors
     ///

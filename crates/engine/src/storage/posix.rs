@@ -2,6 +2,7 @@
 
 mod file;
 mod names;
+mod promise;
 mod status;
 
 use std::any::Any;

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use super::super::gate::{create_held, hold};
 use super::super::{LeftoverKind, expire, leftovers, names};
 use super::*;
-use crate::storage::Creation;
 use crate::storage::forgetting::ForgettingStorage;
+use crate::storage::{Creation, StoredFile};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -86,6 +87,29 @@ fn only_what_is_old_and_dead_expires() {
         listing(&root).into_keys().collect::<Vec<_>>(),
         [b"mine"[..].into()]
     );
+}
+
+/// Where whoever removes leftovers comes between a file's creation and its lock.
+#[test]
+fn what_was_taken_for_a_leftover_is_made_anew_and_stays() {
+    let storage = ForgettingStorage::new();
+    let root = storage.root();
+    let name = names::temporary(3, 4);
+    let make = || root.create_file(&name, Creation::New, DataMode::Buffered);
+    let deadline = std::time::Instant::now() + HOUR;
+    let hold = |file: &dyn StoredFile| hold(file, (&*root, &name), deadline).unwrap();
+    let taken = make().unwrap();
+    assert_eq!(expired(&storage, HOUR).len(), 1);
+    assert!(!hold(&*taken), "it has no name");
+    assert!(hold(&*make().unwrap()), "it has one");
+    assert_eq!(expired(&storage, HOUR).len(), 1, "nobody holds it any more");
+    let held = create_held(&*root, &name, DataMode::Buffered).unwrap();
+    assert!(expired(&storage, HOUR).is_empty());
+    assert!(listing(&root).into_keys().any(|there| *there == *name));
+    drop(held);
+    let again = create_held(&*root, &name, DataMode::Buffered);
+    let again = again.err().map(|error| error.kind());
+    assert_eq!(again, Some(std::io::ErrorKind::AlreadyExists));
 }
 
 #[test]

@@ -2,11 +2,13 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
 
 use longhaul_proto::manifest::Timestamp;
 use rustix::fs::{FlockOperation, OFlags, SeekFrom};
 use rustix::io::{Errno, retry_on_intr};
 
+use super::promise::Promise;
 use super::status::{modified_only, permission_bits, status_from};
 use crate::storage::direct::DirectPath;
 use crate::storage::uncached::UncachedPath;
@@ -19,6 +21,7 @@ pub(super) struct PosixFile {
     descriptor: OwnedFd,
     device: u64,
     path: DataPath,
+    promise: OnceLock<Promise>,
 }
 
 enum DataPath {
@@ -49,6 +52,7 @@ impl PosixFile {
             descriptor,
             device,
             path,
+            promise: OnceLock::new(),
         }
     }
 
@@ -87,6 +91,9 @@ impl StoredFile for PosixFile {
 
     fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
         let file = self.descriptor.as_fd();
+        if let Some(promise) = self.promise.get() {
+            promise.keep(data.len() as u64);
+        }
         match &self.path {
             DataPath::Buffered => buffered::write_fully(file, data, offset),
             DataPath::Direct(path) => path.write_at(file, data, offset),
@@ -105,6 +112,12 @@ impl StoredFile for PosixFile {
 
     fn preallocate(&self, length: u64) -> io::Result<()> {
         if length == 0 {
+            return Ok(());
+        }
+        if let Some(room) = room_in_memory(self.descriptor.as_fd()) {
+            let promise = Promise::make(self.device, room, length).ok_or(Errno::NOSPC)?;
+            // A second one of the same file is of the same bytes.
+            let _ = self.promise.set(promise);
             return Ok(());
         }
         match retry_on_intr(|| reserve(self.descriptor.as_fd(), length)) {
@@ -192,6 +205,25 @@ impl StoredFile for PosixFile {
 fn reserve(file: BorrowedFd<'_>, length: u64) -> rustix::io::Result<()> {
     use rustix::fs::{FallocateFlags, fallocate};
     fallocate(file, FallocateFlags::KEEP_SIZE, 0, length)
+}
+
+/// The room of a file system in memory, in bytes; none of others.
+#[cfg(target_os = "linux")]
+fn room_in_memory(file: BorrowedFd<'_>) -> Option<u64> {
+    const TMPFS: u32 = 0x0102_1994;
+    let status = rustix::fs::fstatfs(file).ok()?;
+    // The width of `f_type` depends on the architecture, the magic has 32 bits.
+    let in_memory = status.f_type as u32 == TMPFS;
+    in_memory.then(|| match status.f_blocks {
+        // It has no bound.
+        0 => u64::MAX,
+        _ => status.f_bavail.saturating_mul(status.f_bsize as u64),
+    })
+}
+
+#[cfg(not(target_os = "linux"))]
+fn room_in_memory(_: BorrowedFd<'_>) -> Option<u64> {
+    None
 }
 
 #[cfg(not(target_os = "linux"))]
