@@ -2,10 +2,10 @@
 //! can be changed while they run, and how busy they are.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::queue::lock;
 
@@ -34,16 +34,44 @@ pub struct FlowGroup {
     shared: Arc<Shared>,
     work: Arc<Work>,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    began: Instant,
     ended: OnceLock<Instant>,
 }
 
-#[derive(Default)]
 struct Shared {
+    began: Instant,
     wanted: AtomicUsize,
     running: AtomicUsize,
     most: AtomicUsize,
-    busy: AtomicU64,
+    work: Mutex<WorkTime>,
+}
+
+/// How long flows worked: pieces of work may take seconds, and one in hand counts too.
+/// Times are since the group began.
+#[derive(Clone, Copy, Default)]
+struct WorkTime {
+    /// Of pieces that are done.
+    done: Duration,
+    /// Pieces in hand, and the sum of the times at which they began.
+    pieces: u32,
+    begun: Duration,
+}
+
+impl WorkTime {
+    fn begin(&mut self, now: Duration) {
+        self.pieces += 1;
+        self.begun += now;
+    }
+
+    fn end(&mut self, began: Duration, now: Duration) {
+        self.pieces = self.pieces.saturating_sub(1);
+        self.begun = self.begun.saturating_sub(began);
+        self.done += now.saturating_sub(began);
+    }
+
+    fn until(&self, now: Duration) -> Duration {
+        let in_hand = (now * self.pieces).saturating_sub(self.begun);
+        self.done + in_hand
+    }
 }
 
 /// One flow, as its own thread sees it.
@@ -96,11 +124,21 @@ impl Flow {
 }
 
 impl Shared {
+    fn new() -> Shared {
+        Shared {
+            began: Instant::now(),
+            wanted: AtomicUsize::new(0),
+            running: AtomicUsize::new(0),
+            most: AtomicUsize::new(0),
+            work: Mutex::default(),
+        }
+    }
+
     fn busy<T>(&self, work: impl FnOnce() -> T) -> T {
-        let began = Instant::now();
+        let began = self.began.elapsed();
+        lock(&self.work).begin(began);
         let result = work();
-        self.busy
-            .fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        lock(&self.work).end(began, self.began.elapsed());
         result
     }
 }
@@ -110,10 +148,9 @@ impl FlowGroup {
     pub fn new(layer: &'static str, work: Arc<Work>) -> FlowGroup {
         FlowGroup {
             layer,
-            shared: Arc::new(Shared::default()),
+            shared: Arc::new(Shared::new()),
             work,
             threads: Mutex::new(Vec::new()),
-            began: Instant::now(),
             ended: OnceLock::new(),
         }
     }
@@ -182,9 +219,10 @@ impl FlowGroup {
 
     /// The same where so many threads do its work.
     pub fn usage_of(&self, flows: usize) -> LayerUse {
-        let busy = self.shared.busy.load(Ordering::Relaxed);
         let until = self.ended.get().copied().unwrap_or_else(Instant::now);
-        let time = (until - self.began).as_nanos() as f64 * flows.max(1) as f64;
+        let until = until - self.shared.began;
+        let busy = lock(&self.shared.work).until(until).as_nanos() as u64;
+        let time = until.as_nanos() as f64 * flows.max(1) as f64;
         LayerUse {
             layer: self.layer,
             flows,
@@ -199,6 +237,20 @@ mod tests {
     use super::*;
     use crate::queue::Queue;
     use std::sync::atomic::AtomicBool;
+    use std::sync::atomic::AtomicU64;
+
+    #[test]
+    fn work_in_hand_counts() {
+        let seconds = Duration::from_secs;
+        let mut work = WorkTime::default();
+        work.begin(seconds(1));
+        work.begin(seconds(3));
+        assert_eq!(work.until(seconds(4)), seconds(3 + 1));
+        work.end(seconds(1), seconds(5));
+        assert_eq!(work.until(seconds(5)), seconds(4 + 2));
+        work.end(seconds(3), seconds(6));
+        assert_eq!(work.until(seconds(9)), seconds(4 + 3));
+    }
 
     #[test]
     fn flows_are_halved_and_doubled_while_they_work() {

@@ -19,7 +19,7 @@ const NOTABLY_MORE: f64 = 1.05;
 /// A host whose cores are busier than this share has none left to move data.
 const BUSY: f64 = 0.9;
 
-/// Segments sent again above this share are worth a word: below, CUBIC at 366 ms
+/// Segments lost above this share are worth a word: below, CUBIC at 366 ms
 /// still has windows of 0.2 GB.
 const NOTABLE_LOSS: f64 = 1e-6;
 
@@ -40,7 +40,8 @@ pub struct PathFacts {
     pub streams: u32,
     /// What one stream carried, where that was measured.
     pub one_stream: Option<f64>,
-    /// The share of segments sent again, 0 to 1.
+    /// The share of segments that were lost, 0 to 1; of segments sent again, where it is not
+    /// told which of them were sent in vain.
     pub loss: f64,
     /// Bytes in a segment.
     pub segment: u32,
@@ -207,7 +208,7 @@ fn loss(facts: &PathFacts) -> Option<Advice> {
         ),
     };
     let text = format!(
-        "{:.4} % of the segments were sent again though no queue stood: random loss. {} then \
+        "{:.4} % of the segments were lost though no queue stood: random loss. {} then \
          carries about {} in one stream, and {streams} streams what was measured; {way}.",
         facts.loss * 100.0,
         facts.congestion,

@@ -380,6 +380,10 @@ pub struct Request {
     #[n(27)]
     #[cbor(default)]
     pub paired: bool,
+    /// The acceptor shall describe its host in its [`Welcome`].
+    #[n(28)]
+    #[cbor(default)]
+    pub wants_host: bool,
 }
 
 /// A path at the acceptor.
@@ -482,6 +486,10 @@ pub struct Welcome {
     #[n(12)]
     #[cbor(default)]
     pub large_files: u32,
+    /// The acceptor's host as JSON, where the request asked for it and the principal may
+    /// measure.
+    #[n(13)]
+    pub host: Option<String>,
 }
 
 /// A stream joined.
@@ -620,6 +628,7 @@ mod tests {
             linger_seconds: 5,
             single_file: true,
             large_files: 64,
+            host: Some("{}".into()),
         };
         let mut bytes = minicbor::to_vec(&welcome).unwrap();
         // A map of fewer than 23 fields has their number in its first byte;

@@ -471,6 +471,21 @@ pub struct StreamObservation {
     #[n(12)]
     #[cbor(default)]
     pub path: u32,
+    /// Segments with data sent since the stream began, those sent again among them; none
+    /// where the kernel does not count them.
+    #[n(13)]
+    pub sent: Option<u64>,
+    /// Of those sent again, segments that the other end said it had already (DSACK);
+    /// likewise.
+    #[n(14)]
+    pub duplicates: Option<u64>,
+    /// Bytes sent again since the stream began; likewise.
+    #[n(15)]
+    pub retransmitted_bytes: Option<u64>,
+    /// Segments taken for lost now.
+    #[n(16)]
+    #[cbor(default)]
+    pub lost: u32,
 }
 
 /// How a sender's kernel shall send, on all streams from now on.

@@ -9,7 +9,7 @@
 //! [[principal.root]]
 //! at = "/data"                        # in the URL
 //! path = "/srv/data"                  # on this host
-//! rights = ["read", "write"]          # also "measure": null: and zero:
+//! rights = ["read", "write"]          # also "measure": null:, zero:, and what host this is
 //! ```
 //!
 //! Answers to strangers are all alike: an unknown name, a wrong token and a
@@ -127,7 +127,7 @@ pub struct Rights {
     pub read: bool,
     /// Files may be put and replaced.
     pub write: bool,
-    /// `null:` and `zero:` may be used.
+    /// `null:` and `zero:` may be used, and probes are told what host this is.
     pub measure: bool,
 }
 
@@ -502,7 +502,8 @@ impl Principal {
         steps
     }
 
-    /// Whether he may use `null:` and `zero:`, which are below no root.
+    /// Whether he may use `null:` and `zero:`, which are below no root, and learn what host this
+    /// is.
     pub fn may_measure(&self) -> bool {
         self.owner || self.roots.iter().any(|root| root.rights.measure)
     }

@@ -115,6 +115,17 @@ pub enum ConnectError {
         /// Whom.
         target: HostPort,
     },
+    /// It has no address of the family of the one to connect from.
+    #[error(
+        "{target} has no {} address, and --bind {local} connects from one: bind an address of the \
+         other family, or name an address of this family in the URL", family(*local)
+    )]
+    Family {
+        /// Whom.
+        target: HostPort,
+        /// From where.
+        local: IpAddr,
+    },
     /// Every address failed; the cause is the last one's.
     #[error(
         "cannot connect to {target} ({addresses} addresses tried, last {last}): {cause}: check \
@@ -223,6 +234,19 @@ fn interleave(found: Vec<SocketAddr>) -> Vec<SocketAddr> {
     addresses
 }
 
+fn family(address: IpAddr) -> &'static str {
+    match address {
+        IpAddr::V4(_) => "IPv4",
+        IpAddr::V6(_) => "IPv6",
+    }
+}
+
+/// Those that can be connected to from where connections come from.
+fn of_family(addresses: &[SocketAddr], local: Option<IpAddr>) -> Vec<SocketAddr> {
+    let fits = |address: &&SocketAddr| local.is_none_or(|ip| ip.is_ipv4() == address.is_ipv4());
+    addresses.iter().filter(fits).copied().collect()
+}
+
 type Attempt = (SocketAddr, io::Result<TcpStream>);
 
 fn race(
@@ -231,6 +255,12 @@ fn race(
     timeout: Duration,
     options: &TcpOptions,
 ) -> Result<TcpStream, ConnectError> {
+    let there = of_family(addresses, options.bind);
+    if let (true, false, Some(local)) = (there.is_empty(), addresses.is_empty(), options.bind) {
+        let target = target.clone();
+        return Err(ConnectError::Family { target, local });
+    }
+    let addresses = there.as_slice();
     let deadline = Instant::now() + timeout;
     let (sender, results) = mpsc::channel::<Attempt>();
     let mut waiting = addresses.iter();
@@ -596,6 +626,29 @@ mod tests {
         );
         let error = race(&target, &[], minute, &options).unwrap_err();
         assert!(matches!(error, ConnectError::NoAddress { .. }), "{error}");
+    }
+
+    #[test]
+    fn only_addresses_of_the_local_ones_family_are_tried() {
+        let listener = listen(local(), &TcpOptions::default()).unwrap();
+        let good = listener.local_addr().unwrap();
+        let other: SocketAddr = "[2001:db8::1]:1".parse().unwrap();
+        let target = HostPort::from(good);
+        let minute = Duration::from_secs(60);
+        let from = |text: &str| TcpOptions {
+            bind: Some(text.parse().unwrap()),
+            ..TcpOptions::default()
+        };
+        let socket = race(&target, &[other, good], minute, &from("127.0.0.1")).unwrap();
+        assert_eq!(socket.peer_addr().unwrap(), good);
+        let error = race(&target, &[good], minute, &from("::1")).unwrap_err();
+        let said = error.to_string();
+        assert!(
+            said.contains("no IPv6 address") && said.contains("--bind ::1"),
+            "{said}"
+        );
+        let error = race(&target, &[other], minute, &from("127.0.0.1")).unwrap_err();
+        assert!(matches!(error, ConnectError::Family { .. }), "{error}");
     }
 
     #[test]

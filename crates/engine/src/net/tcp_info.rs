@@ -42,8 +42,18 @@ pub struct TcpInfo {
     pub retransmitted_segments: u32,
     /// Segments taken for lost now.
     pub lost_segments: u32,
+    /// Segments with data that were sent, those sent again among them (Linux 4.6).
+    pub sent_segments: Option<u32>,
+    /// Of what was sent again, segments that the other end said it had already (DSACK,
+    /// RFC 2883; Linux 4.18).
+    pub duplicate_segments: Option<u32>,
+    /// Bytes sent again (Linux 4.18).
+    pub retransmitted: Option<ByteCount>,
     /// Bytes acknowledged by the peer, since the beginning (Linux 4.1).
     pub acknowledged: Option<ByteCount>,
+    /// Segments that arrived there, since the beginning: those behind a gap too, which are
+    /// not acknowledged before it is filled (Linux 4.18). Of several paths the first one's.
+    pub delivered_segments: Option<u32>,
     /// Bytes received, since the beginning (Linux 4.1).
     pub received: Option<ByteCount>,
     /// Bytes in the send buffer that were never sent (Linux 4.6).
@@ -84,6 +94,7 @@ impl TcpInfo {
     /// Without a path it stands still.
     pub fn together(paths: impl IntoIterator<Item = TcpInfo>) -> TcpInfo {
         let sum = |one: Option<ByteCount>, two: Option<ByteCount>| Some(ByteCount(one?.0 + two?.0));
+        let count = |one: Option<u32>, two: Option<u32>| Some(one?.saturating_add(two?));
         let joined = paths.into_iter().reduce(|one, two| TcpInfo {
             rtt: one.rtt.max(two.rtt),
             rtt_variation: one.rtt_variation.max(two.rtt_variation),
@@ -103,6 +114,9 @@ impl TcpInfo {
                 .retransmitted_segments
                 .saturating_add(two.retransmitted_segments),
             lost_segments: one.lost_segments.saturating_add(two.lost_segments),
+            sent_segments: count(one.sent_segments, two.sent_segments),
+            duplicate_segments: count(one.duplicate_segments, two.duplicate_segments),
+            retransmitted: sum(one.retransmitted, two.retransmitted),
             acknowledged: sum(one.acknowledged, two.acknowledged),
             received: sum(one.received, two.received),
             unsent: sum(one.unsent, two.unsent),
@@ -144,7 +158,11 @@ impl TcpInfo {
             slow_start_threshold_segments: count(76),
             congestion_window_segments: count(80),
             retransmitted_segments: count(100),
+            sent_segments: raw.u32_at(156),
+            duplicate_segments: raw.u32_at(216),
+            retransmitted: raw.u64_at(208).map(ByteCount),
             acknowledged: raw.u64_at(120).map(ByteCount),
+            delivered_segments: raw.u32_at(192),
             received: raw.u64_at(128).map(ByteCount),
             unsent: raw.u32_at(144).map(|n| ByteCount(n.into())),
             // All ones before the first sample.
@@ -286,6 +304,11 @@ mod tests {
         assert!(info.rtt > Duration::ZERO && info.rtt < Duration::from_secs(10));
         assert!(info.send_segment.0 > 500 && info.congestion_window_segments > 0);
         assert!(info.window().0 > 0 && info.window().0 <= info.send_window.unwrap().0);
+        // Loopback loses nothing.
+        assert_eq!(info.retransmitted, Some(ByteCount(0)));
+        assert_eq!(info.duplicate_segments, Some(0));
+        let segments = info.sent_segments.unwrap();
+        assert!((1..=20).contains(&segments), "{segments}");
         // Linux agrees with itself on scaling whatever the sysctls of others are.
         assert!(info.options.scaling && info.path_mtu >= info.send_segment);
     }
@@ -348,6 +371,7 @@ mod tests {
         let info = TcpInfo::parse(&raw);
         assert_eq!(info.retransmitted_segments, 0x0101_0101);
         assert_eq!(info.acknowledged, None);
+        assert_eq!((info.sent_segments, info.duplicate_segments), (None, None));
         assert_eq!(info.send_window, None);
         assert!(info.window().0 > 0);
     }

@@ -4,14 +4,14 @@
 //! - [`small`]: many small files
 //! - [`codec`]: the user's own data through each codec
 //! - [`tls`]: streams to itself
-//! - [`offloads`]: what the network card does for the kernel
+//! - [`interfaces`]: network interfaces, and what they do for the kernel
 //!
 //! Each call measures once; who calls repeats, interleaves and throws the first
 //! away. What it needs of memory is touched before the clock starts.
 
 pub mod codec;
 pub mod disk;
-pub mod offloads;
+pub mod interfaces;
 pub mod small;
 pub mod tls;
 

@@ -38,7 +38,7 @@ use super::paths::Ends;
 const SHORTEST: Duration = Duration::from_millis(5);
 
 /// A queue stands where round trips are longer than the path's by this part, or so much,
-/// and what is acknowledged in the time between is so much for each stream: an
+/// and what arrives in the time between is so much for each stream: an
 /// acknowledgement that was held back is no queue.
 const QUEUED_PART: f64 = 0.125;
 const QUEUED_MOST: Duration = Duration::from_millis(16);
@@ -70,7 +70,7 @@ const GROWTH: f64 = 24_576.0;
 /// trips after one did. A source that rests for longer is no reason to be slow.
 const BOUND_ROUND_TRIPS: u32 = 10;
 
-/// Unequal streams: all may send so much of what is acknowledged, of which each
+/// Unequal streams: all may send so much of what arrives, of which each
 /// small one is left room for so much of what it sends now.
 const TOGETHER: f64 = 1.02;
 const ROOM: f64 = 1.5;
@@ -79,8 +79,8 @@ const ROOM: f64 = 1.5;
 /// because of the bound must not lower the bound.
 const BELIEVED: Duration = Duration::from_secs(20);
 
-/// It is measured over so long and so many round trips: when a lost segment
-/// arrives at last, much is acknowledged at once.
+/// It is measured over so long and so many round trips: over less a rate goes up and
+/// down with the windows, and the most of it is what is believed.
 const MEASURED: Duration = Duration::from_millis(500);
 const MEASURED_ROUND_TRIPS: u32 = 4;
 
@@ -92,8 +92,8 @@ const CHANGE: f64 = 0.03;
 pub(super) struct Flow {
     /// Which.
     pub stream: StreamId,
-    /// Bytes acknowledged since it began.
-    pub acknowledged: u64,
+    /// What arrived.
+    pub delivered: Delivered,
     /// Smoothed round trip.
     pub rtt: Duration,
     /// The least round trip.
@@ -102,6 +102,32 @@ pub(super) struct Flow {
     pub lost: bool,
     /// Its window is below the threshold at which a slow start ends.
     pub in_slow_start: bool,
+}
+
+/// What arrived since a stream began.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Delivered {
+    /// Segments, a count that begins anew after 2^32, of so many bytes each.
+    Segments(u32, u64),
+    /// Where the kernel tells no more, bytes that are acknowledged: behind a gap much is at
+    /// once when it is filled, as if the path had carried twice what it does.
+    Acknowledged(u64),
+}
+
+impl Delivered {
+    /// Bytes since then; of a stream that is new since it began.
+    fn since(self, before: Option<Delivered>) -> u64 {
+        match (self, before) {
+            (Delivered::Segments(now, bytes), Some(Delivered::Segments(then, _))) => {
+                bytes * u64::from(now.wrapping_sub(then))
+            }
+            (Delivered::Segments(now, bytes), _) => bytes * u64::from(now),
+            (Delivered::Acknowledged(now), Some(Delivered::Acknowledged(then))) => {
+                now.saturating_sub(then)
+            }
+            (Delivered::Acknowledged(now), _) => now,
+        }
+    }
 }
 
 /// What was seen at one moment.
@@ -298,7 +324,7 @@ impl Leveller {
         }
     }
 
-    /// What is acknowledged per second.
+    /// What arrives per second.
     fn rates(&self, rtt: Duration) -> Option<Rates> {
         let now = self.looks.back()?;
         let first = self.looks.front().filter(|look| look.at < now.at)?;
@@ -364,8 +390,7 @@ fn between(before: &Look, now: &Look) -> Vec<f64> {
     let seconds = (now.at - before.at).as_secs_f64();
     let rate = |flow: &Flow| {
         let known = before.flows.iter().find(|old| old.stream == flow.stream);
-        let old = known.map_or(0, |old| old.acknowledged);
-        flow.acknowledged.saturating_sub(old) as f64 / seconds
+        flow.delivered.since(known.map(|old| old.delivered)) as f64 / seconds
     };
     now.flows.iter().map(rate).collect()
 }
@@ -441,7 +466,7 @@ mod tests {
             }
             let flow = |(at, bytes): (usize, &f64)| Flow {
                 stream: StreamId(at as u32),
-                acknowledged: *bytes as u64,
+                delivered: Delivered::Acknowledged(*bytes as u64),
                 rtt: RTT + queue,
                 minimum_rtt: RTT,
                 lost: self.lost,
@@ -450,6 +475,22 @@ mod tests {
             let flows = self.acknowledged.iter().enumerate().map(flow).collect();
             leveller.handle_look(Moment(0) + self.now, flows)
         }
+    }
+
+    #[test]
+    fn what_arrived_is_counted_whatever_the_counter_and_the_segments_do() {
+        let segments = Delivered::Segments;
+        assert_eq!(segments(7, 1000).since(None), 7000);
+        assert_eq!(segments(7, 1000).since(Some(segments(5, 1000))), 2000);
+        // The count began anew.
+        assert_eq!(
+            segments(1, 1000).since(Some(segments(u32::MAX, 1000))),
+            2000
+        );
+        // Segments became larger: those before were not.
+        assert_eq!(segments(12, 1448).since(Some(segments(10, 1024))), 2896);
+        let acknowledged = Delivered::Acknowledged;
+        assert_eq!(acknowledged(9).since(Some(acknowledged(4))), 5);
     }
 
     #[test]
@@ -642,7 +683,7 @@ mod tests {
                 let least = if first { RTT } else { RTT * 5 };
                 let flow = Flow {
                     stream: StreamId(number as u32),
-                    acknowledged: acknowledged[number] as u64,
+                    delivered: Delivered::Acknowledged(acknowledged[number] as u64),
                     rtt: least + if first { queue } else { Duration::ZERO },
                     minimum_rtt: least,
                     lost: false,
@@ -677,7 +718,7 @@ mod tests {
         for step in 1..20 {
             let flow = Flow {
                 stream: StreamId(0),
-                acknowledged: step << 20,
+                delivered: Delivered::Acknowledged(step << 20),
                 rtt: Duration::from_millis(4),
                 minimum_rtt: Duration::from_micros(400),
                 lost: false,

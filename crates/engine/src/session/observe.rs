@@ -361,6 +361,10 @@ fn observe_path(look: &OnPath) -> StreamObservation {
         buffer_limited: long(info.buffer_limited),
         send_window: info.send_window.unwrap_or_default().0,
         path: look.path,
+        sent: counts.sent,
+        duplicates: counts.duplicates,
+        retransmitted_bytes: counts.retransmitted_bytes,
+        lost: info.lost_segments,
     }
 }
 

@@ -43,7 +43,7 @@ pub struct PathUse {
 }
 
 /// Counts of a subflow, or of several.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Counts {
     /// Bytes that the other end acknowledged.
     pub acknowledged: u64,
@@ -51,6 +51,26 @@ pub(super) struct Counts {
     pub received: u64,
     /// Segments sent again.
     pub retransmitted: u64,
+    /// Segments with data sent, those among them; none where a kernel does not count.
+    pub sent: Option<u64>,
+    /// Segments that the other end said it had already; likewise.
+    pub duplicates: Option<u64>,
+    /// Bytes sent again; likewise.
+    pub retransmitted_bytes: Option<u64>,
+}
+
+/// Nothing, which is known.
+impl Default for Counts {
+    fn default() -> Counts {
+        Counts {
+            acknowledged: 0,
+            received: 0,
+            retransmitted: 0,
+            sent: Some(0),
+            duplicates: Some(0),
+            retransmitted_bytes: Some(0),
+        }
+    }
 }
 
 impl Counts {
@@ -59,6 +79,9 @@ impl Counts {
             acknowledged: subflow.info.acknowledged.unwrap_or_default().0,
             received: subflow.info.received.unwrap_or_default().0,
             retransmitted: u64::from(subflow.info.retransmitted_segments),
+            sent: subflow.info.sent_segments.map(u64::from),
+            duplicates: subflow.info.duplicate_segments.map(u64::from),
+            retransmitted_bytes: subflow.info.retransmitted.map(|bytes| bytes.0),
         }
     }
 
@@ -66,6 +89,10 @@ impl Counts {
         self.acknowledged += other.acknowledged;
         self.received += other.received;
         self.retransmitted += other.retransmitted;
+        let sum = |one: Option<u64>, two: Option<u64>| Some(one? + two?);
+        self.sent = sum(self.sent, other.sent);
+        self.duplicates = sum(self.duplicates, other.duplicates);
+        self.retransmitted_bytes = sum(self.retransmitted_bytes, other.retransmitted_bytes);
     }
 }
 

@@ -8,7 +8,7 @@ use longhaul_proto::message::{MAXIMUM_CONGESTION_BYTES, Message, Observation, Tu
 use longhaul_proto::session::StreamId;
 use longhaul_units::Moment;
 
-use super::levelling::Flow;
+use super::levelling::{Delivered, Flow};
 use super::paths::{Ends, only_path};
 use super::{Machine, Shared, Transfer};
 use crate::net::StreamHandle;
@@ -213,7 +213,10 @@ fn flow((stream, handle): &(StreamId, StreamHandle)) -> Option<(Ends, Flow)> {
         path,
         Flow {
             stream: *stream,
-            acknowledged: info.acknowledged?.0,
+            delivered: match info.delivered_segments {
+                Some(segments) => Delivered::Segments(segments, info.send_segment.0),
+                None => Delivered::Acknowledged(info.acknowledged?.0),
+            },
             rtt: info.rtt,
             minimum_rtt: info.minimum_rtt?,
             lost: info.lost_segments > 0 || info.retransmitted_segments > 0,

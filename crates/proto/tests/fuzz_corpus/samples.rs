@@ -136,7 +136,13 @@ fn from_either() -> Vec<Message> {
     vec![
         Message::Observed(Observation {
             at: 5,
-            streams: vec![StreamObservation::default()],
+            streams: vec![StreamObservation {
+                sent: Some(1000),
+                duplicates: Some(1),
+                retransmitted_bytes: Some(2896),
+                lost: 1,
+                ..StreamObservation::default()
+            }],
             layers: vec![(1, 2, 0.5)],
             cpu: 9,
             cores: 2,
@@ -246,6 +252,7 @@ fn request() -> Request {
         large_files: 64,
         limit: Some(1_000_000),
         paired: true,
+        wants_host: true,
     }
 }
 

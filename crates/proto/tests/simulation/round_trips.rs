@@ -82,6 +82,7 @@ fn open(dialer: End, empty: bool) -> Welcome {
         large_files: 64,
         limit: None,
         paired: false,
+        wants_host: false,
     };
     assert!(request.is_valid());
     let hello = Hello {
@@ -106,6 +107,7 @@ fn open(dialer: End, empty: bool) -> Welcome {
         linger_seconds: 60,
         single_file: false,
         large_files: 64,
+        host: None,
     };
     let bytes = frame::encode(FrameKind::Handshake, &Answer::Welcome(welcome), 0).unwrap();
     let Answer::Welcome(welcome) = decode(&bytes) else {
