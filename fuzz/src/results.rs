@@ -1,5 +1,6 @@
 //! What other instruments wrote, and records of runs.
 
+use longhaul_measure::host::{HostDescription, read_hosts};
 use longhaul_measure::record::{OnFault, read_records};
 use longhaul_measure::runs::Runs;
 use longhaul_measure::samples::{over_time, read_samples};
@@ -31,6 +32,23 @@ pub fn samples(bytes: &[u8]) {
     if let Ok(samples) = read_samples(bytes) {
         let stretches = over_time(&samples, 50);
         assert!(stretches.is_empty() || stretches.len() == 50);
+    }
+}
+
+/// Hosts: in a file beside records, and one as another host describes itself. What is
+/// read is written and is the same again.
+pub fn hosts(bytes: &[u8]) {
+    for line in read_hosts(bytes).unwrap_or_default() {
+        if let Ok(text) = line.to_line() {
+            let again = read_hosts(format!("{text}\n").as_bytes());
+            assert_eq!(again.ok(), Some(vec![line]));
+        }
+    }
+    if let Ok(host) = HostDescription::from_json(bytes) {
+        assert!(host.record("far").kernel.chars().count() <= 80);
+        if let Ok(json) = host.to_json() {
+            assert_eq!(HostDescription::from_json(json.as_bytes()).ok(), Some(host));
+        }
     }
 }
 

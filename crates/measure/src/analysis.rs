@@ -1,5 +1,6 @@
 //! From runs to everything that a report says of them.
 
+mod costs;
 mod json;
 mod loss;
 mod sweep;
@@ -12,12 +13,15 @@ use longhaul_units::BitRate;
 
 use crate::doubt::Doubt;
 use crate::profile::{
-    Cell, ProfileDifference, ProfileFigures, ProfileSample, SampleError, compare, profile_figures,
-    scheme_figures,
+    Cell, ProfileDifference, ProfileFigures, ProfileSample, SampleError, c_uc_difference,
+    c_uc_figure, compare, profile_figures, scheme_figures,
 };
 use crate::record::{Ended, Measures};
 use crate::runs::{Configuration, Run, Runs};
-use crate::stats::{Resampling, median, quantile, sorted};
+use crate::stats::{
+    Difference, Figure, Interval, Resampling, median, median_interval, quantile, sorted,
+};
+pub use costs::{CostDifferences, LayerFigures, Measured};
 pub use json::to_json;
 pub use loss::{
     CUBIC_EXPONENT, LossLaw, LossLine, LossPoint, MATHIS_EXPONENT, cubic_bend, lines_over_loss,
@@ -46,10 +50,18 @@ pub struct MethodProfile {
     /// Whether Θ_F was also divided by the slower host's Θ_H (case (b) of paper
     /// 001, section 3.2).
     pub host_limited: bool,
-    /// Median CPU seconds of both ends for each 10^9 bytes, by round-trip time.
-    pub cpu_seconds_per_gigabyte: BTreeMap<Duration, f64>,
-    /// Median segments sent again in a run, by round-trip time.
-    pub retransmitted_segments: BTreeMap<Duration, f64>,
+    /// C_UC of that Θ_T less its own: what TCP adds; none where there is no Θ_T, or but one
+    /// round-trip time.
+    pub tcp_adds: Option<Difference>,
+    /// What neither has of a C_UC of 1: that less the greater of the two; none where there is
+    /// nothing to add.
+    pub unused: Option<Figure>,
+    /// CPU seconds of both ends for each 10^9 bytes.
+    pub cpu_seconds_per_gigabyte: Measured,
+    /// Segments sent again in a run.
+    pub retransmitted_segments: Measured,
+    /// How busy its layers were, by name.
+    pub layers: Vec<LayerFigures>,
 }
 
 /// Two methods compared: the first less the second.
@@ -61,6 +73,8 @@ pub struct Comparison {
     pub second: usize,
     /// By how much they differ.
     pub difference: ProfileDifference,
+    /// By how much what they cost does.
+    pub costs: CostDifferences,
 }
 
 /// A doubt and what it concerns.
@@ -119,9 +133,10 @@ pub struct Analysis {
     /// Memory-to-memory throughput, in the order first met.
     pub memory: Vec<MethodProfile>,
     /// The slower host's file throughput, the least median of what was measured.
-    pub slower_host: Option<BitRate>,
-    /// Every transfer against the first, where both were measured at the same
-    /// round-trip times over paths of one capacity.
+    /// In bits per second; the interval is the median's exact bootstrap interval.
+    pub slower_host: Option<Figure>,
+    /// Every transfer against the first, at the round-trip times that both were measured at,
+    /// over paths of one capacity.
     pub comparisons: Vec<Comparison>,
     /// The best of a sweep, by round-trip time.
     pub best: Vec<BestAt>,
@@ -153,10 +168,10 @@ pub fn analyse(runs: &Runs, resampling: &Resampling) -> Result<Analysis, SampleE
         warm_ups: runs.warm_ups(),
         transfers: Vec::new(),
         memory: Vec::new(),
-        slower_host: slower_host(runs, &by_configuration),
+        slower_host: slower_host(runs, &by_configuration, resampling),
         comparisons: Vec::new(),
         best: best_of_sweep(runs, resampling),
-        over_loss: lines_over_loss(runs),
+        over_loss: Vec::new(),
         labels: labels.clone(),
         doubts: Vec::new(),
     };
@@ -166,7 +181,7 @@ pub fn analyse(runs: &Runs, resampling: &Resampling) -> Result<Analysis, SampleE
         if configuration.measures == Measures::Storage {
             continue;
         }
-        let method = method_profile(index, configuration, &labels[index], own, resampling)?;
+        let method = method_profile(runs, index, &labels[index], own, resampling)?;
         let Some(method) = method else { continue };
         let counted = method.sample.cells().iter().map(|cell| cell.shares.len());
         analysis.runs += counted.sum::<usize>();
@@ -191,6 +206,7 @@ pub fn analyse(runs: &Runs, resampling: &Resampling) -> Result<Analysis, SampleE
     analysis
         .transfers
         .sort_by(|a, b| utilisation(b).total_cmp(&utilisation(a)));
+    analysis.over_loss = lines_over_loss(runs, &analysis);
     analysis.relate_to_tcp(runs)?;
     analysis.compare_all()?;
     Ok(analysis)
@@ -224,13 +240,14 @@ fn cells(own: &[&Run], capacity: BitRate) -> Vec<Cell> {
 }
 
 fn method_profile(
+    runs: &Runs,
     index: usize,
-    configuration: &Configuration,
     label: &str,
     own: &[&Run],
     resampling: &Resampling,
 ) -> Result<Option<MethodProfile>, SampleError> {
-    let cells = cells(own, configuration.capacity);
+    let capacity = runs.configurations()[index].capacity;
+    let cells = cells(own, capacity);
     if cells.is_empty() {
         return Ok(None);
     }
@@ -239,43 +256,43 @@ fn method_profile(
     Ok(Some(MethodProfile {
         configuration: index,
         label: label.to_owned(),
-        capacity: configuration.capacity,
+        capacity,
         sample,
         figures,
         tcp: None,
         scheme: None,
         host_limited: false,
-        cpu_seconds_per_gigabyte: medians(own, |run| run.cpu_seconds_per_gigabyte),
-        retransmitted_segments: medians(own, |run| {
+        tcp_adds: None,
+        unused: None,
+        cpu_seconds_per_gigabyte: Measured::of(own, resampling, |run| run.cpu_seconds_per_gigabyte),
+        retransmitted_segments: Measured::of(own, resampling, |run| {
             run.retransmitted_segments.map(|segments| segments as f64)
         }),
+        layers: runs
+            .layers(index)
+            .filter_map(|(layer, uses)| LayerFigures::of(layer, uses, resampling))
+            .collect(),
     }))
 }
 
-fn medians(own: &[&Run], of: impl Fn(&Run) -> Option<f64>) -> BTreeMap<Duration, f64> {
-    let mut by_rtt: BTreeMap<Duration, Vec<f64>> = BTreeMap::new();
-    for run in own.iter().filter(|run| run.ended == Ended::Done) {
-        if let Some(value) = of(run) {
-            by_rtt.entry(run.rtt).or_default().push(value);
-        }
-    }
-    by_rtt
-        .into_iter()
-        .filter_map(|(rtt, values)| Some((rtt, median(&values)?)))
-        .collect()
-}
-
 /// min{Θ_H1, Θ_H2}: the least median of the storage configurations.
-fn slower_host(runs: &Runs, by_configuration: &[Vec<&Run>]) -> Option<BitRate> {
+fn slower_host(
+    runs: &Runs,
+    by_configuration: &[Vec<&Run>],
+    resampling: &Resampling,
+) -> Option<Figure> {
     let storage = runs.configurations().iter().zip(by_configuration);
     let medians = storage
         .filter(|(configuration, _)| configuration.measures == Measures::Storage)
         .filter_map(|(_, own)| {
             let done = own.iter().filter(|run| run.ended == Ended::Done);
             let rates: Vec<f64> = done.map(|run| run.goodput.bits_per_second()).collect();
-            median(&rates)
+            Some(Figure {
+                estimate: median(&rates)?,
+                interval: median_interval(&sorted(&rates), resampling.level)?,
+            })
         });
-    medians.min_by(f64::total_cmp).and_then(BitRate::new)
+    medians.min_by(|a, b| a.estimate.total_cmp(&b.estimate))
 }
 
 impl Analysis {
@@ -360,7 +377,7 @@ impl Analysis {
             transfer.tcp = Some(index);
             let host = self
                 .slower_host
-                .map(|host| host.bits_per_second() / transfer.capacity.bits_per_second());
+                .map(|host| host.estimate / transfer.capacity.bits_per_second());
             let nearest = memory
                 .figures
                 .points
@@ -368,6 +385,11 @@ impl Analysis {
                 .map_or(0.0, |p| p.mean.estimate);
             transfer.host_limited = host.is_some_and(|host| host < nearest);
             let tcp = restricted(&memory.sample, &transfer.sample)?;
+            transfer.tcp_adds = c_uc_difference(&tcp, &transfer.sample, &self.resampling);
+            let adds = transfer.tcp_adds.is_some_and(|adds| adds.estimate > 0.0);
+            let greater = if adds { &tcp } else { &transfer.sample };
+            let greater = c_uc_figure(greater, &self.resampling);
+            transfer.unused = greater.map(Figure::complement);
             let figures = scheme_figures(&transfer.sample, &tcp, host, &self.resampling);
             transfer.scheme = figures.ok();
             let doubts = reference_doubts(own, &configurations[memory.configuration]);
@@ -386,15 +408,23 @@ impl Analysis {
             return Ok(());
         };
         for (index, other) in self.transfers.iter().enumerate().skip(1) {
-            let same_rtts =
-                covers(&best.sample, &other.sample) && covers(&other.sample, &best.sample);
-            if best.capacity != other.capacity || !same_rtts {
+            // At the round-trip times that both were measured at.
+            let own = common(&best.sample, &other.sample)?;
+            let (Some(own), true) = (own, best.capacity == other.capacity) else {
                 continue;
+            };
+            let others = restricted(&other.sample, &own)?;
+            let mut difference = compare(&own, &others, &self.resampling)?;
+            let lone = |sample: &ProfileSample| sample.cells().len() > own.cells().len();
+            if lone(&best.sample) || lone(&other.sample) {
+                // Over other intervals than either's own it is another coefficient.
+                difference.c_uc = None;
             }
             self.comparisons.push(Comparison {
                 first: 0,
                 second: index,
-                difference: compare(&best.sample, &other.sample, &self.resampling)?,
+                difference,
+                costs: CostDifferences::of(best, other, &self.resampling),
             });
         }
         Ok(())
@@ -435,6 +465,20 @@ fn covers(wide: &ProfileSample, narrow: &ProfileSample) -> bool {
     narrow.cells().iter().all(|cell| has(cell.rtt))
 }
 
+/// The first at the round-trip times of both; none where there are none.
+fn common(
+    first: &ProfileSample,
+    second: &ProfileSample,
+) -> Result<Option<ProfileSample>, SampleError> {
+    let has = |rtt| second.cells().iter().any(|cell| cell.rtt == rtt);
+    let cells = first.cells().iter().filter(|cell| has(cell.rtt));
+    let cells: Vec<Cell> = cells.cloned().collect();
+    match cells.is_empty() {
+        true => Ok(None),
+        false => ProfileSample::new(cells).map(Some),
+    }
+}
+
 /// `wide` at the round-trip times of `narrow`.
 fn restricted(wide: &ProfileSample, narrow: &ProfileSample) -> Result<ProfileSample, SampleError> {
     let kept = |rtt| narrow.cells().iter().any(|cell| cell.rtt == rtt);
@@ -452,6 +496,8 @@ pub struct BoxFigures {
     pub lower_quartile: f64,
     /// The median.
     pub median: f64,
+    /// Its interval, where it is known.
+    pub median_interval: Option<Interval>,
     /// The quantile at 3/4.
     pub upper_quartile: f64,
     /// The upper whisker's end.
@@ -461,8 +507,8 @@ pub struct BoxFigures {
 }
 
 impl BoxFigures {
-    /// Of values in any order; `None` of nothing.
-    pub fn of(values: &[f64]) -> Option<BoxFigures> {
+    /// Of values in any order, with their median's interval; `None` of nothing.
+    pub fn of(values: &[f64], median_interval: Option<Interval>) -> Option<BoxFigures> {
         let ascending = sorted(values);
         let lower_quartile = quantile(&ascending, 0.25)?;
         let upper_quartile = quantile(&ascending, 0.75)?;
@@ -475,6 +521,7 @@ impl BoxFigures {
             high: within.next_back().unwrap_or(low),
             lower_quartile,
             median: quantile(&ascending, 0.5)?,
+            median_interval,
             upper_quartile,
             beyond: ascending.into_iter().filter(|v| !is_within(v)).collect(),
         })

@@ -6,19 +6,75 @@
 //! its figure promises too much. So the first few are measured again, and only
 //! what was measured then decides.
 
-use crate::random::Random;
-use crate::stats::{Interval, Resampling, bootstrap_means, mean, percentile_interval};
+use std::time::Duration;
+
+use longhaul_units::BitRate;
+
+use crate::stats::{Difference, Figure, Repetitions, Resampling, difference_of_means, mean};
 
 /// How many are measured again where nothing else is said.
 pub const MEASURED_AGAIN: usize = 3;
+
+/// With fewer configurations there is nothing to look for: all of them would be measured
+/// again.
+pub const FEWEST_COMPARED: usize = MEASURED_AGAIN + 1;
+
+/// What is given to a configuration, and nobody can choose to be faster: only those to which
+/// the same is given are compared. A sweep chooses by it what it measures again, and the
+/// analysis what is the best.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Given {
+    rtt: Duration,
+    // Rates and losses are not negative, and ordered as their bits are.
+    capacity: u64,
+    dataset: String,
+    loss: u64,
+    cross: String,
+}
+
+impl Given {
+    /// Of a path's round-trip time, capacity and random loss (0 to 1), the data's name, and
+    /// that of the cross traffic, empty where there is none.
+    pub fn new(rtt: Duration, capacity: BitRate, dataset: &str, loss: f64, cross: &str) -> Given {
+        Given {
+            rtt,
+            capacity: capacity.bits_per_second().to_bits(),
+            dataset: dataset.to_owned(),
+            // Zero has a sign.
+            loss: (loss + 0.0).to_bits(),
+            cross: cross.to_owned(),
+        }
+    }
+
+    /// The round-trip time.
+    pub fn rtt(&self) -> Duration {
+        self.rtt
+    }
+
+    /// What else is given, but the capacity, by name: what is none is left out.
+    pub fn others(&self) -> Vec<(&'static str, String)> {
+        let loss = match f64::from_bits(self.loss) {
+            0.0 => String::new(),
+            loss => format!("{loss:e}"),
+        };
+        let all = [
+            ("dataset", self.dataset.clone()),
+            ("loss", loss),
+            ("cross", self.cross.clone()),
+        ];
+        all.into_iter()
+            .filter(|(_, value)| !value.is_empty())
+            .collect()
+    }
+}
 
 /// A configuration of a sweep.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Candidate {
     /// Throughputs of the sweep, in any unit.
-    pub swept: Vec<f64>,
+    pub swept: Repetitions,
     /// Throughputs that were measured again.
-    pub again: Vec<f64>,
+    pub again: Repetitions,
     /// What it costs, in any unit that orders them: streams, CPU seconds for each
     /// 10^9 bytes, storage nodes.
     pub cost: f64,
@@ -29,7 +85,7 @@ pub fn to_measure_again(candidates: &[Candidate], count: usize) -> Vec<usize> {
     let mut ranked: Vec<(usize, f64)> = candidates
         .iter()
         .enumerate()
-        .filter_map(|(place, candidate)| Some((place, mean(&candidate.swept)?)))
+        .filter_map(|(place, candidate)| Some((place, mean(&candidate.swept.values)?)))
         .collect();
     ranked.sort_by(|a, b| b.1.total_cmp(&a.1));
     ranked
@@ -44,14 +100,18 @@ pub fn to_measure_again(candidates: &[Candidate], count: usize) -> Vec<usize> {
 pub struct Best {
     /// The fastest mean among those measured again.
     pub fastest: usize,
-    /// Those that are as good: the interval of their difference from the fastest
-    /// holds zero. The fastest is the first of them.
+    /// Those that are as good: the interval of the fastest's lead over them reaches to zero or
+    /// below. The fastest is the first of them.
     pub as_good: Vec<usize>,
     /// The cheapest of these; of equal costs the faster.
     pub cheapest: usize,
+    /// The mean of the fastest when measured again.
+    pub rate: Figure,
     /// The mean of the fastest in the sweep less its mean when measured again:
     /// what the sweep promised too much.
-    pub luck: f64,
+    pub luck: Difference,
+    /// By how much the fastest is ahead of each other, by place.
+    pub ahead: Vec<(usize, Difference)>,
 }
 
 /// The best of a sweep.
@@ -71,12 +131,12 @@ pub fn best(
     let finalists = to_measure_again(candidates, count);
     let unmeasured = finalists
         .iter()
-        .filter(|place| candidates[**place].again.is_empty());
+        .filter(|place| candidates[**place].again.values.is_empty());
     let unmeasured: Vec<usize> = unmeasured.copied().collect();
     let (false, Some(&first)) = (!unmeasured.is_empty(), finalists.first()) else {
         return Err(unmeasured);
     };
-    let rate = |place: usize| mean(&candidates[place].again).unwrap_or(0.0);
+    let rate = |place: usize| mean(&candidates[place].again.values).unwrap_or(0.0);
     let fastest = finalists.iter().copied().fold(first, |best, place| {
         if rate(place) > rate(best) {
             place
@@ -84,13 +144,14 @@ pub fn best(
             best
         }
     });
-    let mut as_good = vec![fastest];
-    for place in 0..candidates.len() {
-        let difference = difference(candidates, fastest, place, resampling);
-        if place != fastest && difference.is_some_and(|interval| interval.contains(0.0)) {
-            as_good.push(place);
-        }
-    }
+    let others = (0..candidates.len()).filter(|place| *place != fastest);
+    let ahead: Vec<(usize, Difference)> = others
+        .filter_map(|place| Some((place, ahead_of(candidates, fastest, place, resampling)?)))
+        .collect();
+    let alike = ahead.iter().filter(|(_, ahead)| ahead.interval.low <= 0.0);
+    let as_good: Vec<usize> = std::iter::once(fastest)
+        .chain(alike.map(|(place, _)| *place))
+        .collect();
     // The first of equals stays: the fastest is the first.
     let cheapest = as_good.iter().copied().fold(fastest, |cheapest, place| {
         if candidates[place].cost < candidates[cheapest].cost {
@@ -99,30 +160,34 @@ pub fn best(
             cheapest
         }
     });
+    let Candidate { swept, again, .. } = &candidates[fastest];
+    let figures = again
+        .mean(resampling)
+        .zip(difference_of_means(swept, again, resampling));
+    // It was measured in the sweep, and again: both are there.
+    let (rate, luck) = figures.ok_or_else(Vec::new)?;
     Ok(Best {
         fastest,
         as_good,
         cheapest,
-        luck: mean(&candidates[fastest].swept).unwrap_or(0.0) - rate(fastest),
+        rate,
+        luck,
+        ahead,
     })
 }
 
-/// The interval of the fastest less another.
-fn difference(
+/// The fastest less another, by rounds where both were interleaved in the same.
+fn ahead_of(
     candidates: &[Candidate],
     fastest: usize,
     other: usize,
     resampling: &Resampling,
-) -> Option<Interval> {
-    let mut random = Random::new(resampling.seed);
-    let values = match candidates[other].again.as_slice() {
-        [] => &candidates[other].swept,
-        again => again,
+) -> Option<Difference> {
+    let theirs = match candidates[other].again.values.is_empty() {
+        true => &candidates[other].swept,
+        false => &candidates[other].again,
     };
-    let ours = bootstrap_means(&candidates[fastest].again, resampling.draws, &mut random);
-    let theirs = bootstrap_means(values, resampling.draws, &mut random);
-    let mut apart: Vec<f64> = ours.iter().zip(&theirs).map(|(a, b)| a - b).collect();
-    percentile_interval(&mut apart, resampling.level)
+    difference_of_means(&candidates[fastest].again, theirs, resampling)
 }
 
 #[cfg(test)]
@@ -131,8 +196,8 @@ mod tests {
 
     fn candidate(swept: &[f64], again: &[f64], cost: f64) -> Candidate {
         Candidate {
-            swept: swept.to_vec(),
-            again: again.to_vec(),
+            swept: Repetitions::alone(swept.to_vec()),
+            again: Repetitions::alone(again.to_vec()),
             cost,
         }
     }
@@ -148,22 +213,87 @@ mod tests {
         ]
     }
 
+    /// What was not measured again may have been faster in the sweep than the fastest when
+    /// measured again: it is as good, and the cheapest.
+    #[test]
+    fn the_fastest_is_not_told_ahead_of_who_was_faster() {
+        let again = [850.0, 851.0, 849.0];
+        let mut candidates: Vec<Candidate> = [900.0, 899.0, 898.0]
+            .iter()
+            .map(|swept| candidate(&[*swept, swept + 1.0, swept - 1.0], &again, 8.0))
+            .collect();
+        candidates.push(candidate(&[895.0, 896.0, 894.0], &[], 1.0));
+        let best = best(&candidates, MEASURED_AGAIN, &Resampling::default()).unwrap();
+        assert!(best.as_good.contains(&3), "{best:?}");
+        assert_eq!(best.cheapest, 3);
+    }
+
     #[test]
     fn what_was_measured_again_decides() {
         let best = best(&sweep(), MEASURED_AGAIN, &Resampling::default()).unwrap();
         assert_eq!(best.fastest, 2);
         assert_eq!(best.as_good, [2, 3]);
         assert_eq!(best.cheapest, 3);
-        assert!(best.luck.abs() < 1.0);
+        assert!(best.luck.estimate.abs() < 1.0);
+        let crate::stats::Interval { low, high } = best.rate.interval;
+        assert!((938.0..940.75).contains(&low) && (940.75..=944.0).contains(&high));
+        // Not interleaved; the one that was not measured again stands beside by its sweep.
+        let places: Vec<usize> = best.ahead.iter().map(|(place, _)| *place).collect();
+        assert_eq!(places, [0, 1, 3, 4]);
+        assert!(best.ahead.iter().all(|(_, ahead)| !ahead.is_paired));
     }
 
     #[test]
     fn the_first_few_have_to_be_measured_again() {
         let mut candidates = sweep();
-        candidates[1].again.clear();
-        candidates[3].again.clear();
+        candidates[1].again = Repetitions::default();
+        candidates[3].again = Repetitions::default();
         let missing = best(&candidates, MEASURED_AGAIN, &Resampling::default());
         assert_eq!(missing, Err(vec![1, 3]));
         assert_eq!(best(&[], 3, &Resampling::default()), Err(vec![]));
+    }
+
+    #[test]
+    fn what_a_round_did_to_both_tells_no_two_apart() {
+        // Rounds differ by far more than the two, whose difference is 2 in each.
+        let rounds = [900.0, 700.0, 940.0, 820.0];
+        let again =
+            |less: f64| Repetitions::of((7..).map(Some).zip(rounds.iter().map(|rate| rate - less)));
+        let mut candidates = sweep();
+        for (place, less) in [(1, 0.0), (2, 2.0), (3, 1.0)] {
+            candidates[place].again = again(less);
+        }
+        let found = best(&candidates, MEASURED_AGAIN, &Resampling::default()).unwrap();
+        assert_eq!((found.fastest, found.as_good.as_slice()), (1, &[1, 4][..]));
+        let of = |place| found.ahead.iter().find(|(own, _)| *own == place).unwrap().1;
+        assert!(
+            of(2).is_paired && (of(2).estimate - 2.0).abs() < 1e-9,
+            "{found:?}"
+        );
+        assert!(of(2).interval.width() < 1e-9);
+        assert!(!of(4).is_paired);
+        // In rounds of their own they cannot be told apart.
+        for place in [2, 3] {
+            let values = candidates[place].again.values.clone();
+            candidates[place].again = Repetitions::alone(values);
+        }
+        let found = best(&candidates, MEASURED_AGAIN, &Resampling::default()).unwrap();
+        assert_eq!(found.as_good, [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn what_is_given_is_the_same_or_is_not() {
+        let given = |loss, cross| {
+            let capacity = BitRate::new(1e9).unwrap_or_default();
+            Given::new(Duration::from_millis(5), capacity, "large", loss, cross)
+        };
+        assert_eq!(given(0.0, ""), given(-0.0, ""));
+        assert_eq!(given(0.0, "").others(), [("dataset", "large".to_owned())]);
+        assert!(given(1e-4, "") > given(1e-5, "") && given(0.0, "x") != given(0.0, ""));
+        let others = given(1e-4, "busy").others();
+        assert_eq!(
+            others[1..],
+            [("loss", "1e-4".to_owned()), ("cross", "busy".to_owned())]
+        );
     }
 }

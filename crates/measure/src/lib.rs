@@ -6,8 +6,8 @@
 //! figure with its interval and every doubt, [`report`] the page. In between,
 //! [`stats`] reduces repetitions to a figure, [`profile`] makes Θ(τ) of the figures
 //! at several round-trip times, with the coefficients of paper 001, [`doubt`] says
-//! what to mistrust, [`plot`] draws. [`sources`] makes records of what other
-//! instruments measured.
+//! what to mistrust, [`plot`] draws. [`host`] describes the hosts that records
+//! name. [`sources`] makes records of what other instruments measured.
 //!
 //! No I/O, no clock, no threads: readers take whatever can be read, and chance
 //! comes from a seed, so that the same records give the same report.
@@ -16,6 +16,7 @@ pub mod analysis;
 pub mod best;
 pub mod doubt;
 pub mod export;
+pub mod host;
 pub mod plot;
 pub mod profile;
 pub mod random;

@@ -19,6 +19,8 @@ pub use heat::{HeatMap, heat_map};
 pub use lines::{LinePlot, PlotPoint, Series, line_plot};
 pub use svg::escape;
 
+use crate::stats::{Figure, Interval};
+
 /// A figure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plot {
@@ -30,6 +32,57 @@ pub struct Plot {
     pub caption: String,
     /// The whole of an SVG document.
     pub svg: String,
+    /// What is drawn, in numbers.
+    pub table: Table,
+}
+
+/// The numbers of a figure.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Table {
+    /// What its columns are, with their units.
+    pub columns: Vec<String>,
+    /// How many of them, from the left, are words.
+    pub words: usize,
+    /// Its rows, each with as many cells as there are columns.
+    pub rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// Without rows yet.
+    pub(crate) fn of<const COLUMNS: usize>(words: usize, columns: [&str; COLUMNS]) -> Table {
+        Table {
+            columns: columns.map(str::to_owned).to_vec(),
+            words,
+            rows: Vec::new(),
+        }
+    }
+}
+
+/// A number in a table: four significant digits, six after the point at most.
+pub fn precise_number(value: f64) -> String {
+    let decimals = decimals(value);
+    format!("{value:.decimals$}")
+}
+
+/// A figure with its interval, as many digits as the figure has; one that has no width, as
+/// that of a single run, is left out.
+pub fn with_interval(figure: &Figure) -> String {
+    let decimals = decimals(figure.estimate);
+    let Interval { low, high } = figure.interval;
+    if low == high {
+        return precise_number(figure.estimate);
+    }
+    format!(
+        "{:.decimals$} [{low:.decimals$}, {high:.decimals$}]",
+        figure.estimate
+    )
+}
+
+fn decimals(value: f64) -> usize {
+    match value.abs() {
+        v if v >= 1000.0 || v == 0.0 || !v.is_finite() => 0,
+        v => (3.0 - v.log10().floor()).clamp(0.0, 6.0) as usize,
+    }
 }
 
 /// How series are told apart: colour and dash; the marker goes by place.
@@ -111,5 +164,30 @@ mod tests {
         for (value, text) in cases {
             assert_eq!(short_number(value), text);
         }
+        let cases = [
+            (0.0, "0"),
+            (941.52, "941.5"),
+            (12_345.6, "12346"),
+            (-7.654_32, "-7.654"),
+            (0.012_346, "0.01235"),
+            (1e-9, "0.000000"),
+        ];
+        for (value, text) in cases {
+            assert_eq!(precise_number(value), text);
+        }
+        let interval = Interval {
+            low: 99.0,
+            high: 1000.26,
+        };
+        let figure = Figure {
+            estimate: 500.0,
+            interval,
+        };
+        assert_eq!(with_interval(&figure), "500.0 [99.0, 1000.3]");
+        let interval = Interval {
+            low: 500.0,
+            high: 500.0,
+        };
+        assert_eq!(with_interval(&Figure { interval, ..figure }), "500.0");
     }
 }

@@ -14,13 +14,14 @@ mod confidence;
 mod scheme;
 mod shape;
 
+pub use crate::stats::{Difference, Figure};
 pub use coefficients::{
     C_UC_CONSTANT, Coefficients, MeanRule, NormalisedProfile, Point, ProfileError, c_uc_weights,
     coefficients, coefficients_up_to,
 };
 pub use confidence::{
-    Cell, CoefficientFigures, Difference, Figure, PointFigure, ProfileDifference, ProfileFigures,
-    ProfileSample, SampleError, compare, profile_figures, scheme_figures,
+    Cell, CoefficientFigures, PointFigure, ProfileDifference, ProfileFigures, ProfileSample,
+    SampleError, c_uc_difference, c_uc_figure, compare, profile_figures, scheme_figures,
 };
 pub use scheme::{SchemeError, scheme_profile};
 pub use shape::{Bend, Region, Shape, bends, shape};

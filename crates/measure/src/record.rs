@@ -4,8 +4,10 @@
 //! (`rtt_seconds`) and in Rust by type. What a reader does not know in a record
 //! of its own schema it ignores; a record of another schema it refuses.
 
+mod faults;
 mod quantity;
 mod reader;
+mod seen;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,7 +17,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::doubt::Doubt;
 pub use crate::streams::TcpSummary;
-pub use reader::{Fault, LineFault, OnFault, Records, Skipped, read_records};
+pub use faults::{FaultLines, Skipped};
+pub use reader::{Fault, LineFault, OnFault, Records, read_records};
+pub use seen::Seen;
 
 /// The version of the schema that this crate reads and writes.
 pub const SCHEMA: u32 = 1;
@@ -244,9 +248,13 @@ pub struct HostRecord {
     /// Its storage: file system, mount options, stripes.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub storage: String,
-    /// Settings that matter, by name: sysctls, NIC, governor, versions.
+    /// Settings that matter most, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub settings: BTreeMap<String, String>,
+    /// The digest of its whole description in the file of hosts beside the records
+    /// ([`crate::host`]): all sysctls, interfaces, governor, versions.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub description: String,
 }
 
 /// What was moved.
@@ -403,6 +411,10 @@ pub enum RecordError {
 /// numbers printed with three digits do.
 const GOODPUT_ROUNDING: f64 = 0.01;
 
+/// So many times a path's capacity nothing carries: one of the two is no number of bits per
+/// second.
+const GREATEST_SHARE: f64 = 1e6;
+
 impl RunRecord {
     /// The record as a line, without the line feed.
     ///
@@ -431,6 +443,16 @@ impl RunRecord {
         if self.path.capacity.bits_per_second() <= 0.0 {
             return nonsense("path.capacity_bits_per_second is not above zero");
         }
+        let share = self.outcome.goodput.bits_per_second() / self.path.capacity.bits_per_second();
+        if share > GREATEST_SHARE {
+            return nonsense("path.capacity_bits_per_second is far below what was carried");
+        }
+        if self
+            .shown_names()
+            .any(|name| name.contains(char::is_control))
+        {
+            return nonsense("a name has a control character in it");
+        }
         if !(0.0..=1.0).contains(&self.path.loss) {
             return nonsense("path.loss is no share from 0 to 1");
         }
@@ -458,6 +480,20 @@ impl RunRecord {
             return nonsense("outcome.goodput_bits_per_second is not bytes over wall_seconds");
         }
         Ok(())
+    }
+
+    /// Names of its own that terminals and pages show.
+    fn shown_names(&self) -> impl Iterator<Item = &str> {
+        let words = self.knobs.iter().flat_map(|(name, knob)| {
+            let word = match knob {
+                Knob::Word(word) => Some(word.as_str()),
+                _ => None,
+            };
+            [Some(name.as_str()), word].into_iter().flatten()
+        });
+        let layers = self.layers.iter().map(|layer| layer.layer.as_str());
+        let own = [self.method.name.as_str(), self.dataset.name.as_str()];
+        words.chain(layers).chain(own)
     }
 
     /// CPU seconds of both ends (not the emulator) for each 10^9 bytes; `None` of

@@ -3,11 +3,14 @@
 
 mod figures;
 mod loss;
+mod over_time;
 mod page;
+mod streams;
 
 use crate::plot::Plot;
 use crate::samples::Stretch;
-pub use figures::{figures, run_over_time};
+pub use figures::figures;
+pub use over_time::run_over_time;
 pub use page::page;
 
 /// A run whose samples were read.

@@ -1,15 +1,18 @@
-//! Many records, reduced to what figures are made of: about a hundred bytes a
+//! Many records, reduced to what figures are made of: one to two hundred bytes a
 //! run, whatever its record says beside.
 
 use std::collections::hash_map::{Entry, HashMap};
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::time::Duration;
 
 use longhaul_units::BitRate;
 
 use crate::doubt::Doubt;
-use crate::record::{Ended, Fault, Knob, Measures, RunRecord};
+use crate::record::{Ended, Fault, Knob, Measures, RunRecord, Seen};
+
+/// The most layers that all runs of a configuration have: longhaul has eight.
+const MOST_LAYERS: usize = 64;
 
 /// What distinguishes runs from one another beside their round-trip time: one
 /// configuration has one profile.
@@ -94,6 +97,12 @@ impl Configuration {
         knob.or_else(|| self.traits.get(name).cloned())
     }
 
+    /// Its knobs and traits.
+    fn names(&self) -> BTreeSet<&str> {
+        let knobs = self.knobs.keys().map(String::as_str);
+        knobs.chain(self.traits.keys().copied()).collect()
+    }
+
     /// What governed the streams' windows: what was set for them, else what is recorded of
     /// their path; not of a copy by longhaul that was not told, as it chooses by itself.
     pub(crate) fn governor(&self) -> Option<String> {
@@ -120,7 +129,8 @@ pub struct Run {
     pub rtt: Duration,
     /// Its goodput.
     pub goodput: BitRate,
-    /// The round it was interleaved in.
+    /// The round it was interleaved in: another number than any round of another file or
+    /// sweep has, as what ran in these was not interleaved with it.
     pub round: Option<u64>,
     /// How it ended; only what is done is in a figure.
     pub ended: Ended,
@@ -143,12 +153,8 @@ pub struct CountedDoubt {
     pub runs: u64,
 }
 
-/// How busy a layer was in several runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct LayerSum {
-    utilisation: f64,
-    runs: u64,
-}
+/// How busy a layer was in each run, 0 to 1, by round-trip time.
+pub type LayerUses = BTreeMap<Duration, Vec<f64>>;
 
 /// Runs read from any number of files.
 #[derive(Clone, Debug, Default)]
@@ -157,40 +163,63 @@ pub struct Runs {
     by_key: HashMap<String, usize>,
     runs: Vec<Run>,
     doubts: Vec<Vec<CountedDoubt>>,
-    layers: Vec<BTreeMap<String, LayerSum>>,
-    seen: HashSet<String>,
+    layers: Vec<BTreeMap<String, LayerUses>>,
+    seen: Seen,
+    rounds: HashMap<(usize, String, u64), u64>,
     warm_ups: u64,
 }
 
 impl Runs {
-    /// Adds a run. A warm-up is counted and otherwise left out.
+    /// Adds a run of the only file there is.
     ///
     /// # Errors
     ///
-    /// Where a run with its id was added before: it would count twice.
+    /// As those of [`Runs::add_of`].
     pub fn add(&mut self, record: RunRecord) -> Result<(), Fault> {
-        if !self.seen.insert(record.run.id.clone()) {
-            return Err(Fault::Repeated(record.run.id));
-        }
+        self.add_of(0, record)
+    }
+
+    /// Adds a run of a file; files come one after the other, each with a number of its own. A
+    /// warm-up is counted and otherwise left out.
+    ///
+    /// # Errors
+    ///
+    /// Where it was added before, as [`Seen`] tells: it would count twice.
+    pub fn add_of(&mut self, file: usize, record: RunRecord) -> Result<(), Fault> {
+        self.seen.add(file, &record)?;
         if record.run.warm_up {
             self.warm_ups += 1;
             return Ok(());
         }
         let configuration = self.intern(Configuration::of(&record));
+        let known = &self.layers[configuration];
+        let layers = record.layers.iter();
+        let new = layers.filter(|layer| !known.contains_key(&layer.layer));
+        if known.len() + new.count() > MOST_LAYERS {
+            let text = format!("more than {MOST_LAYERS} layers of one configuration");
+            return Err(Fault::Malformed(text));
+        }
         let cpu_seconds_per_gigabyte = record.cpu_seconds_per_gigabyte();
         for doubt in record.doubts {
             self.doubt(configuration, doubt);
         }
-        for layer in record.layers {
-            let sum = self.layers[configuration].entry(layer.layer).or_default();
-            sum.utilisation += layer.utilisation;
-            sum.runs += 1;
+        // As in a profile.
+        let counts = record.outcome.ended == Ended::Done && !record.run.again;
+        for layer in record.layers.into_iter().filter(|_| counts) {
+            let uses = self.layers[configuration].entry(layer.layer).or_default();
+            let of_rtt = uses.entry(record.path.rtt).or_default();
+            of_rtt.push(layer.utilisation);
         }
+        let round = record.run.round.map(|round| {
+            let next = self.rounds.len() as u64;
+            let key = (file, record.run.sweep, round);
+            *self.rounds.entry(key).or_insert(next)
+        });
         self.runs.push(Run {
             configuration,
             rtt: record.path.rtt,
             goodput: record.outcome.goodput,
-            round: record.run.round,
+            round,
             ended: record.outcome.ended,
             retransmitted_segments: record.outcome.retransmitted_segments,
             cpu_seconds_per_gigabyte,
@@ -240,11 +269,10 @@ impl Runs {
         self.doubts.get(configuration).map_or(&[], Vec::as_slice)
     }
 
-    /// The mean utilisation of each layer of a configuration, 0 to 1, by name.
-    pub fn layers(&self, configuration: usize) -> BTreeMap<&str, f64> {
-        let sums = self.layers.get(configuration).into_iter().flatten();
-        let means = sums.map(|(name, sum)| (name.as_str(), sum.utilisation / sum.runs as f64));
-        means.collect()
+    /// How busy each layer of a configuration was, by name; of runs that are done.
+    pub fn layers(&self, configuration: usize) -> impl Iterator<Item = (&str, &LayerUses)> {
+        let layers = self.layers.get(configuration).into_iter().flatten();
+        layers.map(|(name, uses)| (name.as_str(), uses))
     }
 
     /// How many warm-ups there were.
@@ -255,45 +283,62 @@ impl Runs {
     /// A short name for each configuration: its method, and what distinguishes it
     /// from the others that measure the same.
     pub fn labels(&self) -> Vec<String> {
-        let names = self.configurations.iter().flat_map(|c| {
-            let knobs = c.knobs.keys().map(String::as_str);
-            knobs.chain(c.traits.keys().copied())
-        });
-        let names: BTreeSet<&str> = names.collect();
-        let configurations = self.configurations.iter();
-        let labels = configurations.map(|configuration| {
+        let mut methods: BTreeMap<(Measures, &str), Distinctions> = BTreeMap::new();
+        let mut capacities: BTreeMap<Measures, (f64, bool)> = BTreeMap::new();
+        for configuration in &self.configurations {
+            let Configuration {
+                measures, method, ..
+            } = configuration;
+            let alike = methods.entry((*measures, method)).or_default();
+            alike.add(configuration);
+            let own = configuration.capacity.bits_per_second();
+            let (first, differ) = capacities.entry(*measures).or_insert((own, false));
+            *differ |= own != *first;
+        }
+        let label = |configuration: &Configuration| {
             let mut label = configuration.method.clone();
-            for name in &names {
-                if let Some(value) = configuration.value(name)
-                    && self.distinguishes(name, configuration)
-                {
+            let alike = methods.get(&(configuration.measures, configuration.method.as_str()));
+            let told = |name: &&str| alike.is_some_and(|alike| alike.differ_in(name));
+            for name in configuration.names().into_iter().filter(told) {
+                if let Some(value) = configuration.value(name) {
                     let _ = write!(label, " {name}={value}");
                 }
             }
-            if self.has_several_capacities(configuration.measures) {
+            let several = capacities.get(&configuration.measures);
+            if several.is_some_and(|(_, differ)| *differ) {
                 let _ = write!(label, " {}", configuration.capacity);
             }
             label
-        });
-        labels.collect()
+        };
+        self.configurations.iter().map(label).collect()
+    }
+}
+
+/// What configurations of one method that measure the same differ in.
+#[derive(Default)]
+struct Distinctions<'a> {
+    configurations: usize,
+    /// Of each knob and trait its first value, how many have it, and whether another one's
+    /// is another.
+    names: BTreeMap<&'a str, (String, usize, bool)>,
+}
+
+impl<'a> Distinctions<'a> {
+    fn add(&mut self, configuration: &'a Configuration) {
+        self.configurations += 1;
+        for name in configuration.names() {
+            let Some(value) = configuration.value(name) else {
+                continue;
+            };
+            let known = self.names.entry(name);
+            let (first, count, differ) = known.or_insert_with(|| (value.clone(), 0, false));
+            *count += 1;
+            *differ |= *first != value;
+        }
     }
 
-    /// Whether others of the same method and measure have another value.
-    fn distinguishes(&self, name: &str, configuration: &Configuration) -> bool {
-        let own = configuration.value(name);
-        self.configurations.iter().any(|other| {
-            other.measures == configuration.measures
-                && other.method == configuration.method
-                && other.value(name) != own
-        })
-    }
-
-    fn has_several_capacities(&self, measures: Measures) -> bool {
-        let alike = self
-            .configurations
-            .iter()
-            .filter(|c| c.measures == measures);
-        let capacities: Vec<f64> = alike.map(|c| c.capacity.bits_per_second()).collect();
-        capacities.windows(2).any(|pair| pair[0] != pair[1])
+    fn differ_in(&self, name: &str) -> bool {
+        let known = self.names.get(name);
+        known.is_some_and(|(_, count, differ)| *differ || *count < self.configurations)
     }
 }

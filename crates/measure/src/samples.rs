@@ -25,6 +25,12 @@ pub struct Sample {
     pub stream: u32,
     /// Bytes acknowledged so far.
     pub acknowledged_bytes: u64,
+    /// Bytes that its process gave it and that are not acknowledged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queued_bytes: Option<u32>,
+    /// Of those, what was not sent once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unsent_bytes: Option<u32>,
     /// Segments sent again so far.
     #[serde(default)]
     pub retransmitted_segments: u64,
@@ -180,6 +186,8 @@ pub(crate) mod tests {
             seconds,
             stream,
             acknowledged_bytes,
+            queued_bytes: None,
+            unsent_bytes: None,
             retransmitted_segments: acknowledged_bytes / 100,
             window_bytes: None,
             rtt_seconds: None,

@@ -6,6 +6,8 @@
 mod bootstrap;
 mod bound;
 mod normal;
+mod order;
+mod repetitions;
 mod student;
 
 pub use bootstrap::{
@@ -14,6 +16,11 @@ pub use bootstrap::{
 };
 pub use bound::{HoeffdingBound, hoeffding};
 pub use normal::{normal_below, normal_quantile};
+pub use order::median_interval;
+pub(crate) use repetitions::{Aligned, pairs_of, weighted_differences};
+pub use repetitions::{
+    Difference, FEWEST_TOLD_APART, Figure, Repetitions, difference_of_means, mean_of_means,
+};
 pub use student::student_within;
 
 /// A range in which a figure lies with a stated confidence.

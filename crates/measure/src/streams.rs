@@ -1,6 +1,6 @@
 //! What a run's streams did, from its TCP samples.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +17,10 @@ const WINDOW_SECONDS: f64 = 1.0;
 
 /// What a run may take to find its rate.
 const START_SECONDS: f64 = 5.0;
+
+/// What a connection's opening takes, and no data: a stream's time counts from when
+/// it was seen with more.
+const OPENING_BYTES: u64 = 16 << 10;
 
 /// Below this many windows a last third says nothing.
 const WINDOWS_WANTED: usize = 6;
@@ -46,6 +50,11 @@ pub struct TcpSummary {
     /// After a cut's end, how long it took until something was acknowledged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds_until_it_moved_again: Option<f64>,
+    /// Part of all streams' time, 0 to 1, in which one had nothing queued while another
+    /// had something unsent, which is more than its share of what all have. A stream's
+    /// time begins with its first data. None where queues were not looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_beside_unsent: Option<f64>,
 }
 
 impl TcpSummary {
@@ -61,8 +70,9 @@ impl TcpSummary {
         let carries = |bytes: u64| bytes as f64 > DATA_SHARE * largest_bytes as f64;
         totals.retain(|_, bytes| carries(*bytes));
         let mut at_once: BTreeMap<u64, u32> = BTreeMap::new();
-        let data = samples.iter().filter(|s| totals.contains_key(&s.stream));
-        for sample in data {
+        let is_data = |sample: &&Sample| totals.contains_key(&sample.stream);
+        let data: Vec<Sample> = samples.iter().filter(is_data).copied().collect();
+        for sample in &data {
             // Samples of one look have one time.
             *at_once.entry(sample.seconds.to_bits()).or_default() += 1;
         }
@@ -75,6 +85,7 @@ impl TcpSummary {
             seconds_to_90_percent: ramp(&growth(samples)),
             bits_per_second_after_5_seconds: settled(&growth(samples)),
             seconds_until_it_moved_again: cut_ended.and_then(|at| moved_again(samples, at)),
+            idle_beside_unsent: idle_beside_unsent(&data),
         })
     }
 }
@@ -86,9 +97,11 @@ pub fn growth(samples: &[Sample]) -> Vec<(f64, u64)> {
     let mut looks: Vec<(f64, u64)> = Vec::new();
     for sample in samples {
         let before = last.insert(sample.stream, sample.acknowledged_bytes);
-        total += sample
+        let more = sample
             .acknowledged_bytes
             .saturating_sub(before.unwrap_or_default());
+        // The other end of a probe may have said anything.
+        total = u64::saturating_add(total, more);
         match looks.last_mut() {
             Some((at, bytes)) if *at == sample.seconds => *bytes = total,
             _ => looks.push((sample.seconds, total)),
@@ -144,6 +157,30 @@ fn ramp(looks: &[(f64, u64)]) -> Option<f64> {
         |from: &f64| bytes_by(looks, from + WINDOW_SECONDS) - bytes_by(looks, *from) >= 0.9 * last;
     let mut reached = starts.filter(reached);
     reached.next().map(|from| from + WINDOW_SECONDS)
+}
+
+/// Each look counts as long as another.
+fn idle_beside_unsent(samples: &[Sample]) -> Option<f64> {
+    let mut carrying: BTreeSet<u32> = BTreeSet::new();
+    let (mut idle, mut all) = (0_usize, 0_usize);
+    for look in samples.chunk_by(|one, next| one.seconds == next.seconds) {
+        let (mut unsent, mut resting) = (0_u64, 0_usize);
+        for sample in look {
+            let queued = sample.queued_bytes?;
+            if sample.acknowledged_bytes.saturating_add(queued.into()) > OPENING_BYTES {
+                carrying.insert(sample.stream);
+            }
+            if carrying.contains(&sample.stream) {
+                unsent += u64::from(sample.unsent_bytes?);
+                resting += usize::from(queued == 0);
+                all += 1;
+            }
+        }
+        if unsent > 0 {
+            idle += resting;
+        }
+    }
+    (all > 0).then(|| idle as f64 / all as f64)
 }
 
 fn moved_again(samples: &[Sample], cut_ended: f64) -> Option<f64> {
@@ -203,6 +240,34 @@ mod tests {
         };
         assert_eq!(again(5.0), Some(1.5));
         assert_eq!(again(6.5), None);
+    }
+
+    #[test]
+    fn streams_that_rest_beside_what_others_have_unsent_are_told() {
+        let look = |at, stream, acknowledged, queued, unsent| Sample {
+            queued_bytes: Some(queued),
+            unsent_bytes: Some(unsent),
+            ..sample(at, stream, acknowledged)
+        };
+        let samples = [
+            // The second is being opened: its time has not begun.
+            look(1.0, 1, 100_000, 50_000, 9000),
+            look(1.0, 2, 2000, 0, 0),
+            // Both have something; both have something unsent, one more than the other.
+            look(2.0, 1, 200_000, 50_000, 9000),
+            look(2.0, 2, 30_000, 10_000, 0),
+            // The second rests, the first has more than it sends.
+            look(3.0, 1, 300_000, 50_000, 9000),
+            look(3.0, 2, 40_000, 0, 0),
+            // It rests, and the first has sent all that it has.
+            look(4.0, 1, 400_000, 50_000, 0),
+            look(4.0, 2, 40_000, 0, 0),
+        ];
+        let idle = |samples: &[Sample]| TcpSummary::of(samples, None).unwrap().idle_beside_unsent;
+        // One of the seven that count.
+        assert_eq!(idle(&samples), Some(1.0 / 7.0));
+        assert_eq!(idle(&samples[..4]), Some(0.0));
+        assert_eq!(idle(&run()), None);
     }
 
     #[test]

@@ -8,11 +8,12 @@ use longhaul_measure::analysis::{Analysis, analyse, to_json, to_text};
 use longhaul_measure::doubt::Doubt;
 use longhaul_measure::profile::Bend;
 use longhaul_measure::record::{
-    DatasetRecord, Ended, HostRecord, Knob, Measures, Method, Outcome, PathRecord, RunIdentity,
-    RunRecord, SCHEMA,
+    CpuUse, DatasetRecord, Ended, HostRecord, Knob, LayerUse, Measures, Method, Outcome,
+    PathRecord, RunIdentity, RunRecord, SCHEMA, Side,
 };
-use longhaul_measure::report::{Heading, figures, page};
+use longhaul_measure::report::{Heading, SampledRun, figures, page, run_over_time};
 use longhaul_measure::runs::Runs;
+use longhaul_measure::samples::Stretch;
 use longhaul_measure::stats::Resampling;
 use longhaul_units::{BitRate, ByteCount};
 
@@ -279,7 +280,24 @@ fn the_best_of_a_sweep_is_told_once_it_was_measured_again() {
     let (_, analysis) = analysed(records);
     let best = analysis.best[0].best.as_ref().unwrap();
     assert_eq!((best.fastest, best.as_good.as_slice()), (2, &[2][..]));
-    assert!(to_text(&analysis).contains("best of 4 at 50 ms: c;"));
+    let text = to_text(&analysis);
+    assert!(
+        text.contains("best of 4 at 50 ms: c with 890.0 ["),
+        "{text}"
+    );
+    assert!(
+        text.contains("ahead of d by +40.0 [+40.0, +40.0], paired"),
+        "{text}"
+    );
+    let json = &to_json(&analysis)["best"][0];
+    assert_eq!(json["fastest"], "c");
+    let ahead = json["ahead_bits_per_second"].as_array().unwrap();
+    // What was measured again in the same rounds, and what only the sweep has.
+    let paired: Vec<(&str, bool)> = ahead
+        .iter()
+        .map(|d| (d["of"].as_str().unwrap(), d["paired"].as_bool().unwrap()))
+        .collect();
+    assert_eq!(paired, [("a", false), ("b", true), ("d", true)]);
 }
 
 #[test]
@@ -308,6 +326,246 @@ fn only_what_can_be_chosen_is_compared_for_the_best() {
     ] {
         assert!(text.contains(place), "{place}: {text}");
     }
+}
+
+/// The sweep with what its runs cost, each round another: a CPU second more and a hundred
+/// segments more of the fast one in each.
+fn costly_sweep() -> Vec<RunRecord> {
+    let mut records = sweep();
+    for record in &mut records {
+        let round = record.run.round.unwrap_or_default();
+        let more = u64::from(record.method.name == "fast");
+        record.cpu = vec![CpuUse {
+            process: record.method.name.clone(),
+            side: Side::Source,
+            user: Duration::from_secs(1 + more + round),
+            system: Duration::ZERO,
+        }];
+        record.outcome.retransmitted_segments = Some(100 * more + round * round);
+        record.layers = vec![
+            LayerUse {
+                layer: "read".to_owned(),
+                flows: 1,
+                utilisation: 0.0,
+            },
+            LayerUse {
+                layer: "send".to_owned(),
+                flows: 1,
+                utilisation: 0.5 + 0.01 * round as f64,
+            },
+        ];
+    }
+    records
+}
+
+#[track_caller]
+fn near(value: &serde_json::Value, expected: f64) {
+    let value = value.as_f64().unwrap();
+    assert!((value - expected).abs() < 1e-9, "{value} is not {expected}");
+}
+
+#[test]
+fn what_runs_cost_has_intervals() {
+    let (_, analysis) = analysed(costly_sweep());
+    let json = to_json(&analysis);
+    let fast = &json["transfers"][0];
+    // Rounds 0 to 9: 2 + 4.5 seconds, 100 + 28.5 segments.
+    let cpu = &fast["cpu_seconds_per_gigabyte"];
+    near(&cpu["points"][1]["estimate"], 6.5);
+    near(&cpu["points"][1]["rtt_seconds"], 0.05);
+    near(&cpu["mean"]["estimate"], 6.5);
+    let ends = |figure: &serde_json::Value| {
+        (
+            figure["low"].as_f64().unwrap(),
+            figure["high"].as_f64().unwrap(),
+        )
+    };
+    // The standard deviation of 0 to 9 is 2.87, of a mean of ten of them 0.91.
+    let (low, high) = ends(&cpu["points"][1]);
+    assert!(
+        (4.4..5.1).contains(&low) && (7.9..8.6).contains(&high),
+        "{low} {high}"
+    );
+    // Of three times as many it is narrower by the root of that.
+    let (low, high) = ends(&cpu["mean"]);
+    assert!((1.9..2.2).contains(&(high - low)), "{low} {high}");
+    near(
+        &fast["retransmitted_segments"]["points"][0]["estimate"],
+        128.5,
+    );
+    near(&fast["layers"][1]["mean"]["estimate"], 0.545);
+    let layers: Vec<&str> = fast["layers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|l| l["layer"].as_str().unwrap())
+        .collect();
+    assert_eq!(layers, ["read", "send"]);
+}
+
+#[test]
+fn differences_of_what_runs_cost_are_paired() {
+    let (runs, analysis) = analysed(costly_sweep());
+    let json = to_json(&analysis);
+    let fast = &json["transfers"][0];
+    // A round did the same to both: nothing of it is in the difference.
+    let comparison = &json["comparisons"][0];
+    for (name, expected) in [
+        ("cpu_seconds_per_gigabyte", 1.0),
+        ("retransmitted_segments", 100.0),
+    ] {
+        for difference in comparison[name].as_array().unwrap() {
+            assert_eq!(difference["paired"], true);
+            near(&difference["estimate"], expected);
+            near(&difference["low"], expected);
+            near(&difference["high"], expected);
+        }
+        assert_eq!(comparison[name].as_array().unwrap().len(), 3);
+    }
+    // Θ_T is 10/9 of it in every round, so that what TCP adds is a tenth of its part that is
+    // no constant.
+    let added = &fast["tcp_adds_c_uc"];
+    assert_eq!(added["paired"], true);
+    let own = fast["coefficients"][1]["c_uc"]["estimate"]
+        .as_f64()
+        .unwrap();
+    near(&added["estimate"], (own - 0.25) / 9.0);
+    let tcp = &json["memory"][0]["coefficients"][1]["c_uc"];
+    let unused = &fast["unused_c_uc"];
+    near(&unused["estimate"], 1.0 - tcp["estimate"].as_f64().unwrap());
+    assert!(unused["low"].as_f64() < unused["high"].as_f64());
+    let text = to_text(&analysis);
+    assert!(
+        text.contains("CPU s/GB +1.00 [+1.00, +1.00] paired"),
+        "{text}"
+    );
+    assert!(text.contains("send busy 54.5 % ["), "{text}");
+    let page = page(&Heading::default(), &analysis, &figures(&runs, &analysis));
+    assert!(
+        page.contains("<td class=\"word\">50 ms</td><td>1.00 <small>[1.00, 1.00]</small></td>"),
+        "{page}"
+    );
+}
+
+#[test]
+fn methods_are_compared_where_both_were_measured() {
+    let mut records = sweep();
+    records.retain(|record| {
+        record.method.name != "slow" || record.path.rtt != Duration::from_millis(50)
+    });
+    let (_, analysis) = analysed(records.clone());
+    let difference = &analysis.comparisons[0].difference;
+    let rtts: Vec<u128> = difference
+        .points
+        .iter()
+        .map(|(rtt, _)| rtt.as_millis())
+        .collect();
+    assert_eq!((rtts, difference.c_uc), (vec![1, 100], None));
+    assert!(
+        difference
+            .points
+            .iter()
+            .all(|(_, difference)| difference.is_paired)
+    );
+    // Nowhere.
+    records.retain(|record| {
+        (record.method.name == "slow") == (record.path.rtt == Duration::from_millis(1))
+    });
+    let (_, analysis) = analysed(records);
+    assert!(analysis.transfers.len() == 2 && analysis.comparisons.is_empty());
+}
+
+#[test]
+fn rounds_of_two_files_are_not_paired() {
+    let mut runs = Runs::default();
+    for record in sweep() {
+        let file = usize::from(record.method.name == "slow");
+        runs.add_of(file, record).unwrap();
+    }
+    let analysis = analyse(&runs, &Resampling::default()).unwrap();
+    let points = &analysis.comparisons[0].difference.points;
+    assert!(points.iter().all(|(_, difference)| !difference.is_paired));
+}
+
+/// Runs that every figure is drawn of.
+fn of_every_kind() -> Vec<RunRecord> {
+    let mut records = costly_sweep();
+    records.extend(over_loss());
+    for storage in ["one", "other"] {
+        for streams in [1, 2, 4] {
+            for rtt in [20, 52] {
+                let mut record = run("many", Measures::Transfer, rtt, 1, 0.1 * streams as f64);
+                record.run.id = format!("{storage}/{streams}/{rtt}");
+                let storage = ("storage".to_owned(), Knob::Word(storage.to_owned()));
+                let streams = ("streams".to_owned(), Knob::Count(streams));
+                record.knobs = [storage, streams].into();
+                records.push(record);
+            }
+        }
+    }
+    records
+}
+
+#[test]
+fn every_figure_has_its_numbers_below_it() {
+    let records = of_every_kind();
+    let (runs, analysis) = analysed(records);
+    let mut plots = figures(&runs, &analysis);
+    let sampled = SampledRun {
+        label: "one".to_owned(),
+        stretches: vec![Stretch {
+            at: Duration::from_millis(1500),
+            rate: BitRate::new(8.125e8).unwrap(),
+            retransmitted_segments: 37.0,
+        }],
+    };
+    plots.extend(run_over_time(&sampled, 1));
+    let numbers = |name: &str| {
+        let plot = plots.iter().find(|plot| plot.name == name);
+        let rows = plot.unwrap_or_else(|| panic!("{name}")).table.rows.iter();
+        rows.map(|row| row.join(" | "))
+            .collect::<Vec<_>>()
+            .join("\n")
+    };
+    for plot in &plots {
+        let table = &plot.table;
+        assert!(!table.rows.is_empty(), "{}", plot.name);
+        let is_whole = |row: &Vec<String>| row.len() == table.columns.len();
+        assert!(
+            table.rows.iter().all(is_whole) && table.words < table.columns.len(),
+            "{}",
+            plot.name
+        );
+    }
+    for (name, row) in [
+        ("profiles", "Θ_E fast | 1 | 899."),
+        ("c-uc", "fast | 0."),
+        (
+            "streams-at-52000-us",
+            "many storage=other | 4 | 1 | 400.0 | –",
+        ),
+        (
+            "boxes-by-streams-at-52000-us",
+            "many storage=one | 2 | 1 | 200.0 | 200.0 | 200.0 | 200.0 | 200.0 | 0",
+        ),
+        ("streams-by-rtt-1", "4 | 52 | 1 | 400.0"),
+        ("loss-at-100000-us", "reno | 1e-2 | 1 | 50.00 | – | 50.0"),
+        ("layers-1", "send | all | 54.50 ["),
+        ("throughput-over-time-1", "1.500 | 812.5"),
+        ("retransmissions-over-time-1", "1.500 | 12.33"),
+    ] {
+        let numbers = numbers(name);
+        assert!(numbers.contains(row), "{name}: {row}\n{numbers}");
+    }
+    // A layer that did nothing is said to, and nothing else is.
+    let layers = plots.iter().find(|plot| plot.name == "layers-1").unwrap();
+    assert!(layers.svg.contains(">0.0 % [0.0, 0.0]<"), "{}", layers.svg);
+    assert_eq!(layers.svg.matches(">100<").count(), 1, "the axis alone");
+    let page = page(&Heading::default(), &analysis, &plots);
+    assert_eq!(
+        page.matches("<summary>Numbers</summary>").count(),
+        plots.len()
+    );
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod results;
 fn corpora_are_replayed() {
     corpus::replay("run_record", results::run_record);
     corpus::replay("samples", results::samples);
+    corpus::replay("hosts", results::hosts);
     corpus::replay("iperf3", results::iperf3);
     corpus::replay("pscheduler", results::pscheduler);
 }

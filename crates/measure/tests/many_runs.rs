@@ -58,6 +58,7 @@ fn host(name: &str) -> HostRecord {
         memory: ByteCount(25_000_000_000),
         storage: "ext4 rw,relatime on /dev/vda".into(),
         settings: settings.map(|(k, v)| (k.to_owned(), v.to_owned())).into(),
+        description: "0123456789abcdef".into(),
     }
 }
 
@@ -182,6 +183,8 @@ fn samples() -> Vec<Sample> {
                 seconds: step as f64 * 0.05,
                 stream: 1,
                 acknowledged_bytes: sent as u64,
+                queued_bytes: None,
+                unsent_bytes: None,
                 retransmitted_segments: lost,
                 window_bytes: None,
                 rtt_seconds: None,

@@ -4,9 +4,9 @@
 
 use longhaul_measure::random::Random;
 use longhaul_measure::stats::{
-    Summary, acceleration_of_mean, bca_interval, bootstrap, bootstrap_means,
-    bootstrap_paired_means, mean, median, normal_below, normal_quantile, percentile_interval,
-    quantile, sorted, standard_error,
+    Repetitions, Resampling, Summary, acceleration_of_mean, bca_interval, bootstrap,
+    bootstrap_means, bootstrap_paired_means, mean, median, median_interval, normal_below,
+    normal_quantile, percentile_interval, quantile, sorted, standard_error,
 };
 use serde_json::Value;
 
@@ -150,6 +150,28 @@ fn drawn_intervals_come_to_the_exact_ones() {
         assert_near(interval.low, number(&expected[0]), 2e-3);
         assert_near(interval.high, number(&expected[1]), 2e-3);
     }
+}
+
+#[test]
+fn a_mean_and_a_median_have_the_exact_intervals() {
+    let oracle = oracle();
+    let values = numbers(&oracle["bootstrap_values"]);
+    // Exact for both: the one is drawn, the other computed.
+    let resampling = Resampling {
+        draws: 200_000,
+        ..Resampling::default()
+    };
+    let found = Repetitions::alone(values.clone())
+        .mean(&resampling)
+        .unwrap();
+    let expected = &oracle["bootstrap"]["mean"]["interval"];
+    assert_near(found.estimate, mean(&values).unwrap(), ROUNDING);
+    assert_near(found.interval.low, number(&expected[0]), 2e-3);
+    assert_near(found.interval.high, number(&expected[1]), 2e-3);
+    let found = median_interval(&sorted(&values), 0.95).unwrap();
+    let expected = &oracle["bootstrap"]["median"]["percentile"];
+    assert_near(found.low, number(&expected[0]), ROUNDING);
+    assert_near(found.high, number(&expected[1]), ROUNDING);
 }
 
 #[test]

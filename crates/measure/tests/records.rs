@@ -28,6 +28,7 @@ fn full() -> RunRecord {
             "4096 16384 4194304".to_owned(),
         )]
         .into(),
+        description: "0123456789abcdef".into(),
     };
     let (moved, wall) = (ByteCount(1_000_000_000), Duration::from_millis(9_100));
     RunRecord {
@@ -124,6 +125,7 @@ fn full() -> RunRecord {
             seconds_to_90_percent: Some(1.5),
             bits_per_second_after_5_seconds: None,
             seconds_until_it_moved_again: None,
+            idle_beside_unsent: Some(0.002),
         }),
         beside: vec![Beside {
             method: "iperf3".into(),
@@ -151,9 +153,14 @@ fn read(text: &[u8]) -> (Vec<RunRecord>, Vec<(u64, Fault)>) {
         records.push(record);
         Ok(())
     });
-    let faults = skipped.unwrap().first;
-    let faults = faults.into_iter().map(|f| (f.line, f.fault)).collect();
-    (records, faults)
+    let skipped = skipped.unwrap();
+    assert_eq!(
+        skipped.count,
+        skipped.kinds.len() as u64,
+        "one of each kind"
+    );
+    let faults = skipped.kinds.into_iter().map(|kind| kind.first);
+    (records, faults.map(|f| (f.line, f.fault)).collect())
 }
 
 #[test]
@@ -258,12 +265,41 @@ fn a_run_never_counts_twice() {
     let mut runs = Runs::default();
     let text = ["1", "2", "1"].map(|id| numbered(id).to_line().unwrap());
     let skipped = read_records(text.join("\n").as_bytes(), OnFault::Skip, |r| runs.add(r));
-    let first = &skipped.unwrap().first[0];
+    let first = &skipped.unwrap().kinds[0].first;
     assert_eq!(
         (first.line, &first.fault),
         (3, &Fault::Repeated("1".into()))
     );
     assert_eq!(runs.runs().len(), 2);
+}
+
+#[test]
+fn sweeps_of_one_name_may_have_files_of_their_own() {
+    let mut runs = Runs::default();
+    let other = |wall: u64| {
+        let mut record = numbered("1");
+        record.outcome.wall = Duration::from_secs(wall);
+        record.outcome.goodput = BitRate::from_transfer(record.outcome.moved, record.outcome.wall);
+        record
+    };
+    runs.add_of(0, numbered("1")).unwrap();
+    runs.add_of(1, other(20)).unwrap();
+    runs.add_of(2, other(30)).unwrap();
+    let repeated = Err(Fault::Repeated("1".into()));
+    // The same run of another file, and another run under an identity of its own file.
+    assert_eq!(runs.add_of(3, numbered("1")), repeated);
+    assert_eq!(runs.add_of(3, other(20)), repeated);
+    runs.add_of(3, other(40)).unwrap();
+    assert_eq!(runs.add_of(3, other(50)), repeated);
+    // Rounds of one number in several files were not interleaved with each other.
+    let rounds: std::collections::BTreeSet<Option<u64>> =
+        runs.runs().iter().map(|run| run.round).collect();
+    assert_eq!((runs.runs().len(), rounds.len()), (4, 4));
+    let mut partner = numbered("2");
+    partner.run.round = Some(3);
+    runs.add_of(3, partner).unwrap();
+    assert_eq!(runs.runs()[4].round, runs.runs()[3].round);
+    assert!(runs.runs()[4].round.is_some());
 }
 
 #[test]

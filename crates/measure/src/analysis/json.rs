@@ -2,31 +2,18 @@
 
 use serde_json::{Value, json};
 
-use super::{Analysis, BestAt, LossLine, MethodProfile, cubic_bend};
-use crate::profile::{Bend, Difference, Figure, ProfileFigures};
+use std::time::Duration;
+
+use super::{Analysis, BestAt, Comparison, LossLine, Measured, MethodProfile, cubic_bend};
+use crate::profile::{Bend, Difference, Figure, PointFigure, ProfileFigures};
 
 /// The whole of it.
 pub fn to_json(analysis: &Analysis) -> Value {
     let methods = |methods: &[MethodProfile]| -> Vec<Value> {
         methods.iter().map(|m| method(analysis, m)).collect()
     };
-    let comparisons: Vec<Value> = analysis
-        .comparisons
-        .iter()
-        .map(|comparison| {
-            let points = comparison.difference.points.iter();
-            json!({
-                "first": analysis.transfers[comparison.first].label,
-                "second": analysis.transfers[comparison.second].label,
-                "points": points.map(|(rtt, d)| {
-                    let mut value = difference(d);
-                    value["rtt_seconds"] = json!(rtt.as_secs_f64());
-                    value
-                }).collect::<Vec<_>>(),
-                "c_uc": comparison.difference.c_uc.as_ref().map(difference),
-            })
-        })
-        .collect();
+    let comparisons = analysis.comparisons.iter();
+    let comparisons: Vec<Value> = comparisons.map(|c| comparison(analysis, c)).collect();
     let doubts = analysis.doubts.iter().map(|named| {
         json!({
             "about": named.about,
@@ -43,7 +30,7 @@ pub fn to_json(analysis: &Analysis) -> Value {
         "level": analysis.resampling.level,
         "draws": analysis.resampling.draws,
         "seed": analysis.resampling.seed,
-        "slower_host_bits_per_second": analysis.slower_host.map(|h| h.bits_per_second()),
+        "slower_host_bits_per_second": analysis.slower_host.as_ref().map(figure),
         "transfers": methods(&analysis.transfers),
         "memory": methods(&analysis.memory),
         "comparisons": comparisons,
@@ -52,12 +39,31 @@ pub fn to_json(analysis: &Analysis) -> Value {
     })
 }
 
+fn comparison(analysis: &Analysis, comparison: &Comparison) -> Value {
+    let by_rtt = |differences: &[(Duration, Difference)]| -> Vec<Value> {
+        let at = |(rtt, d): &(Duration, Difference)| {
+            let mut value = difference(d);
+            value["rtt_seconds"] = json!(rtt.as_secs_f64());
+            value
+        };
+        differences.iter().map(at).collect()
+    };
+    json!({
+        "first": analysis.transfers[comparison.first].label,
+        "second": analysis.transfers[comparison.second].label,
+        "points": by_rtt(&comparison.difference.points),
+        "c_uc": comparison.difference.c_uc.as_ref().map(difference),
+        "cpu_seconds_per_gigabyte": by_rtt(&comparison.costs.cpu_seconds_per_gigabyte),
+        "retransmitted_segments": by_rtt(&comparison.costs.retransmitted_segments),
+    })
+}
+
 fn over_loss(line: &LossLine) -> Value {
     let points = line.points.iter().map(|point| {
         json!({
             "loss": point.loss,
             "repetitions": point.runs,
-            "mean_bits_per_second": point.mean,
+            "mean_bits_per_second": figure(&point.mean),
             "standard_error_bits_per_second": point.standard_error,
         })
     });
@@ -70,6 +76,8 @@ fn over_loss(line: &LossLine) -> Value {
         "points": points.collect::<Vec<_>>(),
         "law": line.law.map(|law| json!({
             "factor_bits_per_second": law.factor,
+            "factor_low_bits_per_second": law.factor_interval.low,
+            "factor_high_bits_per_second": law.factor_interval.high,
             "exponent": law.exponent,
             "exponent_standard_error": law.exponent_error,
             "exponent_low": law.exponent_interval.low,
@@ -99,7 +107,14 @@ fn best(analysis: &Analysis, at: &BestAt) -> Value {
             value["as_good"] = json!(names(&best.as_good));
             value["cheapest"] = json!(analysis.labels[best.cheapest]);
             value["cost"] = json!(at.cost);
-            value["luck_bits_per_second"] = json!(best.luck);
+            value["rate_bits_per_second"] = figure(&best.rate);
+            value["luck_bits_per_second"] = difference(&best.luck);
+            let ahead = best.ahead.iter().map(|(place, ahead)| {
+                let mut value = difference(ahead);
+                value["of"] = json!(analysis.labels[*place]);
+                value
+            });
+            value["ahead_bits_per_second"] = ahead.collect();
         }
         Err(missing) => value["measure_again"] = json!(names(missing)),
     }
@@ -113,20 +128,53 @@ fn method(analysis: &Analysis, method: &MethodProfile) -> Value {
     value["tcp"] = json!(method.tcp.map(|index| &analysis.memory[index].label));
     value["scheme"] = json!(method.scheme.as_ref().map(figures));
     value["host_limited"] = json!(method.host_limited);
+    value["tcp_adds_c_uc"] = json!(method.tcp_adds.as_ref().map(difference));
+    value["unused_c_uc"] = json!(method.unused.as_ref().map(figure));
+    value["cpu_seconds_per_gigabyte"] = measured(&method.cpu_seconds_per_gigabyte);
+    value["retransmitted_segments"] = measured(&method.retransmitted_segments);
+    let layers = method.layers.iter().map(|layer| {
+        json!({
+            "layer": layer.layer,
+            "mean": figure(&layer.busy),
+            "points": by_rtt(layer.by_rtt.iter()),
+        })
+    });
+    value["layers"] = layers.collect();
+    value
+}
+
+fn measured(measured: &Measured) -> Value {
+    json!({
+        "points": by_rtt(measured.means.iter()),
+        "mean": measured.over_all.as_ref().map(figure),
+    })
+}
+
+fn by_rtt<'a>(figures: impl Iterator<Item = (&'a Duration, &'a Figure)>) -> Vec<Value> {
+    let at = |(rtt, of): (&Duration, &Figure)| {
+        let mut value = figure(of);
+        value["rtt_seconds"] = json!(rtt.as_secs_f64());
+        value
+    };
+    figures.map(at).collect()
+}
+
+/// A point of a profile; of Θ_F only its mean, as it was not measured itself.
+fn point(point: &PointFigure) -> Value {
+    let mut value = json!({
+        "rtt_seconds": point.rtt.as_secs_f64(),
+        "mean": figure(&point.mean),
+    });
+    if let Some(median) = &point.median {
+        value["repetitions"] = json!(point.summary.count);
+        value["standard_error"] = json!(point.summary.standard_error);
+        value["median"] = figure(median);
+        value["robust_spread"] = json!(point.summary.robust_spread);
+    }
     value
 }
 
 fn figures(figures: &ProfileFigures) -> Value {
-    let points = figures.points.iter().map(|point| {
-        json!({
-            "rtt_seconds": point.rtt.as_secs_f64(),
-            "repetitions": point.summary.count,
-            "mean": figure(&point.mean),
-            "standard_error": point.summary.standard_error,
-            "median": point.summary.median,
-            "robust_spread": point.summary.robust_spread,
-        })
-    });
     let coefficients = figures.coefficients.iter().map(|row| {
         json!({
             "upto_rtt_seconds": row.upto.as_secs_f64(),
@@ -153,7 +201,7 @@ fn figures(figures: &ProfileFigures) -> Value {
         })
     });
     json!({
-        "points": points.collect::<Vec<_>>(),
+        "points": figures.points.iter().map(point).collect::<Vec<_>>(),
         "coefficients": coefficients.collect::<Vec<_>>(),
         "c_uc_hoeffding_half_width": figures.c_uc_bound.map(|bound| bound.half_width),
         "c_uc_hoeffding_vacuous": figures.c_uc_bound.map(|bound| bound.is_vacuous()),

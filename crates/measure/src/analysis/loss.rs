@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use longhaul_units::BitRate;
 
-use crate::record::{Ended, Measures};
-use crate::runs::{Configuration, Run, Runs};
-use crate::stats::{Interval, mean, standard_error, student_within};
+use super::Analysis;
+use crate::profile::PointFigure;
+use crate::runs::{Configuration, Runs};
+use crate::stats::{Figure, Interval, student_within};
 
 /// Beyond this share of the capacity it is the path that bounds, not the loss.
 const BOUND_BY_PATH: f64 = 0.9;
@@ -42,7 +43,7 @@ pub struct LossPoint {
     /// The share of packets lost at random, above 0 and at most 1.
     pub loss: f64,
     /// Mean throughput in bits per second.
-    pub mean: f64,
+    pub mean: Figure,
     /// Its standard error in bits per second; none of one run.
     pub standard_error: Option<f64>,
     /// Repetitions.
@@ -59,6 +60,8 @@ pub struct LossPoint {
 pub struct LossLaw {
     /// Bits per second at a loss of 1, where the law means nothing any more.
     pub factor: f64,
+    /// Where the factor lies, as the exponent's interval has it.
+    pub factor_interval: Interval,
     /// How fast it falls.
     pub exponent: f64,
     /// The exponent's standard error.
@@ -125,10 +128,17 @@ impl LossLaw {
         // Two degrees of freedom are the law's own.
         let residual = (logs.iter().map(distance).sum::<f64>() / (count - 2.0)).sqrt();
         let error = residual / spread.sqrt();
-        let half = error * student_within(INTERVAL_LEVEL, logs.len() - 2);
+        let within = student_within(INTERVAL_LEVEL, logs.len() - 2);
+        let half = error * within;
+        let at_one = centre_y - slope * centre_x;
+        let half_at_one = within * residual * (1.0 / count + centre_x.powi(2) / spread).sqrt();
         let ends = points.iter().filter(usable).map(|(loss, _)| *loss);
         Some(LossLaw {
-            factor: (centre_y - slope * centre_x).exp(),
+            factor: at_one.exp(),
+            factor_interval: Interval {
+                low: (at_one - half_at_one).exp(),
+                high: (at_one + half_at_one).exp(),
+            },
             exponent: -slope,
             exponent_error: error,
             exponent_interval: Interval {
@@ -149,24 +159,27 @@ impl LossLaw {
     }
 }
 
+impl LossPoint {
+    fn of(loss: f64, point: &PointFigure, capacity: BitRate) -> LossPoint {
+        let capacity = capacity.bits_per_second();
+        LossPoint {
+            loss,
+            mean: point.mean.scaled(capacity),
+            standard_error: point.summary.standard_error.map(|error| error * capacity),
+            runs: point.summary.count,
+        }
+    }
+}
+
 impl LossLine {
-    fn of(label: String, rtt: Duration, own: &Configuration, by_loss: &[(f64, Vec<f64>)]) -> Self {
+    fn of(label: String, rtt: Duration, own: &Configuration, points: Vec<LossPoint>) -> Self {
         let capacity = own.capacity;
-        let points: Vec<LossPoint> = by_loss
-            .iter()
-            .filter_map(|(loss, rates)| {
-                Some(LossPoint {
-                    loss: *loss,
-                    mean: mean(rates)?,
-                    standard_error: standard_error(rates),
-                    runs: rates.len(),
-                })
-            })
-            .collect();
         let bound = BOUND_BY_PATH * capacity.bits_per_second();
         // From there on loss bounds them all; what is below by chance before is none of them.
-        let by_loss = points.iter().rev().take_while(|point| point.mean < bound);
-        let by_loss: Vec<(f64, f64)> = by_loss.map(|point| (point.loss, point.mean)).collect();
+        let by_loss = points.iter().rev();
+        let by_loss = by_loss.take_while(|point| point.mean.estimate < bound);
+        let by_loss = by_loss.map(|point| (point.loss, point.mean.estimate));
+        let by_loss: Vec<(f64, f64)> = by_loss.collect();
         LossLine {
             label,
             rtt,
@@ -254,34 +267,29 @@ pub fn loss_laws() -> String {
     )
 }
 
-/// Every line with two rates of loss or more, by round-trip time, name and streams.
-pub fn lines_over_loss(runs: &Runs) -> Vec<LossLine> {
-    let labels = runs.labels();
-    let mut groups: BTreeMap<(Duration, String), Vec<&Run>> = BTreeMap::new();
-    let usable = |run: &&Run| {
-        let own = &runs.configurations()[run.configuration];
-        run.ended == Ended::Done && own.loss > 0.0 && own.measures != Measures::Storage
-    };
-    for run in runs.runs().iter().filter(usable) {
-        let key = runs.configurations()[run.configuration].key_without_loss();
-        groups.entry((run.rtt, key)).or_default().push(run);
-    }
-    let lines = groups.into_iter().filter_map(|((rtt, _), own)| {
-        let first = own.first()?.configuration;
-        let mut by_loss: BTreeMap<u64, (f64, Vec<f64>)> = BTreeMap::new();
-        for run in &own {
-            let loss = runs.configurations()[run.configuration].loss;
-            // Numbers above zero are ordered as their bits are.
-            let rates = by_loss.entry(loss.to_bits()).or_insert((loss, Vec::new()));
-            rates.1.push(run.goodput.bits_per_second());
+/// Every line with two rates of loss or more, by round-trip time, name and streams; of the
+/// profiles' points, each the mean of one configuration's runs.
+pub fn lines_over_loss(runs: &Runs, analysis: &Analysis) -> Vec<LossLine> {
+    let mut groups: BTreeMap<(Duration, String), Vec<(usize, LossPoint)>> = BTreeMap::new();
+    for method in analysis.transfers.iter().chain(&analysis.memory) {
+        let own = &runs.configurations()[method.configuration];
+        for point in method.figures.points.iter().filter(|_| own.loss > 0.0) {
+            let group = groups.entry((point.rtt, own.key_without_loss()));
+            let at_loss = LossPoint::of(own.loss, point, own.capacity);
+            group.or_default().push((method.configuration, at_loss));
         }
+    }
+    let lines = groups.into_iter().filter_map(|((rtt, _), mut points)| {
+        points.sort_by(|(_, a), (_, b)| a.loss.total_cmp(&b.loss));
+        let first = points.first()?.0;
         let configuration = &runs.configurations()[first];
         let loss = configuration.traits.get("loss").cloned();
-        let label = labels[first].replacen(&format!(" loss={}", loss.unwrap_or_default()), "", 1);
-        let by_loss: Vec<(f64, Vec<f64>)> = by_loss.into_values().collect();
+        let loss = format!(" loss={}", loss.unwrap_or_default());
+        let label = analysis.labels[first].replacen(&loss, "", 1);
         let streams = configuration.count("streams").unwrap_or_default();
         let others = label.replacen(&format!(" streams={streams}"), "", 1);
-        let line = LossLine::of(label, rtt, configuration, &by_loss);
+        let points = points.into_iter().map(|(_, point)| point).collect();
+        let line = LossLine::of(label, rtt, configuration, points);
         (line.points.len() > 1).then_some(((rtt, others, streams), line))
     });
     let mut lines: Vec<((Duration, String, u64), LossLine)> = lines.collect();
@@ -292,6 +300,7 @@ pub fn lines_over_loss(runs: &Runs) -> Vec<LossLine> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::Measures;
 
     #[test]
     fn a_law_is_found_again() {
@@ -323,16 +332,38 @@ mod tests {
         let Interval { low, high } = found.exponent_interval;
         assert!((low - (0.6 - 4.303 * error)).abs() < 1e-4, "{found:?}");
         assert!((high - (0.6 + 4.303 * error)).abs() < 1e-4, "{found:?}");
+        // At a loss of 1 the line is at 0.15, with an error of s sqrt(1/4 + 1.5²/5) there.
+        let half = 4.303 * residual * 0.7_f64.sqrt();
+        let Interval { low, high } = found.factor_interval;
+        assert!((found.factor.ln() - 0.15).abs() < 1e-9, "{found:?}");
+        assert!((low.ln() - (0.15 - half)).abs() < 1e-3, "{found:?}");
+        assert!((high.ln() - (0.15 + half)).abs() < 1e-3, "{found:?}");
     }
 
     #[test]
     fn what_the_path_bounds_is_in_no_law() {
         let rates = [(1e-6, 0.8e9), (1e-5, 0.95e9), (1e-4, 4e8), (1e-3, 1e8)];
-        let by_loss = rates.map(|(loss, rate)| (loss, vec![rate, rate]));
         let rtt = Duration::from_millis(50);
-        let line = LossLine::of("x".to_owned(), rtt, &gigabit(), &by_loss);
+        let points = rates.map(|(loss, rate)| point(loss, rate)).to_vec();
+        let line = LossLine::of("x".to_owned(), rtt, &gigabit(), points);
         assert_eq!((line.points.len(), line.law), (4, None));
         assert!(line.sentence().contains("no law"), "{}", line.sentence());
+    }
+
+    fn point(loss: f64, rate: f64) -> LossPoint {
+        let interval = Interval {
+            low: rate,
+            high: rate,
+        };
+        LossPoint {
+            loss,
+            mean: Figure {
+                estimate: rate,
+                interval,
+            },
+            standard_error: None,
+            runs: 1,
+        }
     }
 
     /// Under CUBIC.
@@ -356,9 +387,9 @@ mod tests {
         }
         assert_eq!(cubic_bend(Duration::from_secs(3)), 1.0);
         let bound = |rtt: u64, losses: [f64; 3]| {
-            let by_loss = losses.map(|loss| (loss, vec![1e5 * loss.powf(-0.5)]));
+            let points = losses.map(|loss| point(loss, 1e5 * loss.powf(-0.5)));
             let rtt = Duration::from_millis(rtt);
-            LossLine::of("x".to_owned(), rtt, &gigabit(), &by_loss).sentence()
+            LossLine::of("x".to_owned(), rtt, &gigabit(), points.to_vec()).sentence()
         };
         let says = |text: &str, part: &str| assert!(text.contains(part), "{text}");
         says(

@@ -3,17 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::best::{Best, Candidate, MEASURED_AGAIN, best};
+use crate::best::{Best, Candidate, FEWEST_COMPARED, Given, MEASURED_AGAIN, best};
 use crate::record::{Ended, Measures};
 use crate::runs::{Configuration, Run, Runs};
-use crate::stats::{Resampling, median};
-
-/// With fewer configurations there is nothing to look for: all of them would be
-/// measured again.
-const FEWEST: usize = MEASURED_AGAIN + 1;
-
-/// What nobody can choose to be faster, beside the round-trip time and the capacity.
-const GIVEN: [&str; 3] = ["dataset", "loss", "cross"];
+use crate::stats::{Repetitions, Resampling, median};
 
 /// What a sweep comes to at one round-trip time, of one dataset, loss and cross
 /// traffic. Places are those of [`Runs::configurations`].
@@ -35,35 +28,38 @@ pub struct BestAt {
 /// Transfers at one round-trip time, by configuration.
 type Group<'a> = BTreeMap<usize, Vec<&'a Run>>;
 
-/// What is given to a configuration, as [`GIVEN`] names it.
-fn given(configuration: &Configuration) -> [String; GIVEN.len()] {
-    GIVEN.map(|name| configuration.value(name).unwrap_or_default())
+/// What is given to a run, by its configuration.
+fn given(run: &Run, configuration: &Configuration) -> Given {
+    let named = |name| configuration.value(name).unwrap_or_default();
+    Given::new(
+        run.rtt,
+        configuration.capacity,
+        &named("dataset"),
+        configuration.loss,
+        &named("cross"),
+    )
 }
 
 /// The best at every round-trip time at which enough configurations were
 /// measured, over paths of one capacity, with one dataset, loss and cross traffic.
 pub fn best_of_sweep(runs: &Runs, resampling: &Resampling) -> Vec<BestAt> {
-    let mut groups: BTreeMap<(Duration, u64, [String; GIVEN.len()]), Group> = BTreeMap::new();
+    let mut groups: BTreeMap<Given, Group> = BTreeMap::new();
     for run in runs.runs().iter().filter(|run| run.ended == Ended::Done) {
         let configuration = &runs.configurations()[run.configuration];
         if configuration.measures == Measures::Transfer {
-            let capacity = configuration.capacity.bits_per_second().to_bits();
-            let group = (run.rtt, capacity, given(configuration));
-            let group = groups.entry(group).or_default();
+            let group = groups.entry(given(run, configuration)).or_default();
             group.entry(run.configuration).or_default().push(run);
         }
     }
-    groups.retain(|_, group| group.len() >= FEWEST);
-    let all: Vec<&[String; GIVEN.len()]> = groups.keys().map(|(_, _, given)| given).collect();
-    let differs = |place: usize| all.windows(2).any(|two| two[0][place] != two[1][place]);
-    let told = [differs(0), differs(1), differs(2)];
-    groups
-        .iter()
-        .map(|((rtt, _, given), group)| {
-            let named = GIVEN.iter().zip(given).zip(told);
-            let named = named.filter(|((_, value), told)| *told && !value.is_empty());
-            let named = named.map(|((name, value), _)| format!("{name}={value}"));
-            best_at(runs, (*rtt, named.collect()), group, resampling)
+    groups.retain(|_, group| group.len() >= FEWEST_COMPARED);
+    let all: Vec<Vec<(&str, String)>> = groups.keys().map(Given::others).collect();
+    let is_common = |other: &(&str, String)| all.iter().all(|others| others.contains(other));
+    let places = groups.iter().zip(&all);
+    places
+        .map(|((given, group), others)| {
+            let told = others.iter().filter(|other| !is_common(other));
+            let told = told.map(|(name, value)| format!("{name}={value}"));
+            best_at(runs, (given.rtt(), told.collect()), group, resampling)
         })
         .collect()
 }
@@ -86,9 +82,9 @@ fn best_at(
             "streams",
         ),
     };
-    let rates = |own: &[&Run], again: bool| -> Vec<f64> {
+    let rates = |own: &[&Run], again: bool| {
         let chosen = own.iter().filter(|run| run.again == again);
-        chosen.map(|run| run.goodput.bits_per_second()).collect()
+        Repetitions::of(chosen.map(|run| (run.round, run.goodput.bits_per_second())))
     };
     let candidates: Vec<Candidate> = group
         .values()
@@ -114,7 +110,12 @@ fn best_at(
             fastest: places[found.fastest],
             cheapest: places[found.cheapest],
             as_good: named(found.as_good),
-            luck: found.luck,
+            ahead: found
+                .ahead
+                .into_iter()
+                .map(|(place, ahead)| (places[place], ahead))
+                .collect(),
+            ..found
         }),
         cost,
     }

@@ -1,10 +1,13 @@
 //! An analysis as text for a terminal.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
 use super::{Analysis, BestAt, Comparison, DOUBTS_SHOWN, MethodProfile, by_kind};
-use crate::profile::{Bend, Figure, ProfileFigures};
+use crate::best::Best;
+use crate::profile::{Bend, Difference, Figure, ProfileFigures};
+use crate::stats::Interval;
 
 /// A round-trip time in milliseconds: `0.4`, `91.6`, `183`.
 pub fn milliseconds(rtt: Duration) -> String {
@@ -87,16 +90,20 @@ pub fn best_sentences(analysis: &Analysis) -> Vec<String> {
         let begin = format!("best of {} at {}", at.compared, place.join(", "));
         match &at.best {
             Ok(best) => format!(
-                "{begin}: {}; as good: {}; cheapest of these ({}): {}; the sweep had promised {:+.1} \
-                 Mbit/s",
+                "{begin}: {} with {} Mbit/s; {}; as good: {}; cheapest of these ({}): {}; the sweep \
+                 had promised {:+.1} [{:+.1}, {:+.1}] Mbit/s",
                 names(&[best.fastest]),
+                mbit(&best.rate),
+                ahead_in_words(best, &analysis.labels),
                 match best.as_good.get(1..) {
                     None | Some([]) => "no other".to_owned(),
                     Some(others) => names(others),
                 },
                 at.cost,
                 names(&[best.cheapest]),
-                best.luck / 1e6
+                best.luck.estimate / 1e6,
+                best.luck.interval.low / 1e6,
+                best.luck.interval.high / 1e6
             ),
             Err(missing) => format!(
                 "{begin}: not told yet; measure the fastest again (`again` in the sweep's file): {}",
@@ -107,26 +114,57 @@ pub fn best_sentences(analysis: &Analysis) -> Vec<String> {
     analysis.best.iter().map(sentence).collect()
 }
 
+/// By how much the fastest is ahead of the next.
+fn ahead_in_words(best: &Best, labels: &[String]) -> String {
+    // One that was not measured again may have been faster in the sweep.
+    let nearest = best.ahead.iter().filter(|(_, ahead)| ahead.estimate >= 0.0);
+    let nearest = nearest.min_by(|(_, a), (_, b)| a.estimate.total_cmp(&b.estimate));
+    match nearest {
+        None => "ahead of no other".to_owned(),
+        Some((place, ahead)) => format!(
+            "ahead of {} by {:+.1} [{:+.1}, {:+.1}], {}",
+            labels[*place],
+            ahead.estimate / 1e6,
+            ahead.interval.low / 1e6,
+            ahead.interval.high / 1e6,
+            if ahead.is_paired {
+                "paired"
+            } else {
+                "not paired"
+            }
+        ),
+    }
+}
+
+/// Bits per second as megabits, with the interval.
+fn mbit(figure: &Figure) -> String {
+    let figure = figure.scaled(1e-6);
+    format!(
+        "{:.1} [{:.1}, {:.1}]",
+        figure.estimate, figure.interval.low, figure.interval.high
+    )
+}
+
 /// Throughput over loss, a line a rate of it.
 fn write_loss(analysis: &Analysis, out: &mut String) -> std::fmt::Result {
     for line in &analysis.over_loss {
         writeln!(out, "\n{}", line.sentence())?;
         writeln!(
             out,
-            "  {:>9} {:>4} {:>9} {:>9} {:>9}",
+            "  {:>9} {:>4} {:>24} {:>9} {:>9}",
             "loss", "runs", "Mbit/s", "std error", "law"
         )?;
         for point in &line.points {
-            let mbit = |rate: f64| format!("{:.1}", rate / 1e6);
+            let short = |rate: f64| format!("{:.1}", rate / 1e6);
             let none = || "–".to_owned();
             writeln!(
                 out,
-                "  {:>9} {:>4} {:>9} {:>9} {:>9}",
+                "  {:>9} {:>4} {:>24} {:>9} {:>9}",
                 format!("{:e}", point.loss),
                 point.runs,
-                mbit(point.mean),
-                point.standard_error.map_or_else(none, mbit),
-                line.rate(point.loss).map_or_else(none, mbit)
+                mbit(&point.mean),
+                point.standard_error.map_or_else(none, short),
+                line.rate(point.loss).map_or_else(none, short)
             )?;
         }
     }
@@ -157,6 +195,7 @@ fn write_method(
     )?;
     write_figures(&method.figures, method.capacity.bits_per_second(), out)?;
     write_confidence(analysis, &method.figures, out)?;
+    write_beside(method, out)?;
     if let Some(scheme) = &method.scheme {
         let case = if method.host_limited { "(b)" } else { "(a)" };
         let tcp = method.tcp.map_or("", |index| &analysis.memory[index].label);
@@ -166,13 +205,55 @@ fn write_method(
     Ok(())
 }
 
-/// A line a point; rates where the capacity is not zero.
+/// What the runs cost, a line a round-trip time, where it was seen; how busy layers were.
+fn write_beside(method: &MethodProfile, out: &mut String) -> std::fmt::Result {
+    let cpu = &method.cpu_seconds_per_gigabyte.means;
+    let again = &method.retransmitted_segments.means;
+    if !(cpu.is_empty() && again.is_empty()) {
+        writeln!(
+            out,
+            "  {:>8} {:>24} {:>30}",
+            "RTT ms", "CPU s/GB", "segments sent again"
+        )?;
+    }
+    for point in &method.figures.points {
+        let cost = |means: &BTreeMap<Duration, Figure>, digits: usize| {
+            let none = || "–".to_owned();
+            means.get(&point.rtt).map_or_else(none, |figure| {
+                let Interval { low, high } = figure.interval;
+                let estimate = figure.estimate;
+                format!("{estimate:.digits$} [{low:.digits$}, {high:.digits$}]")
+            })
+        };
+        if cpu.contains_key(&point.rtt) || again.contains_key(&point.rtt) {
+            writeln!(
+                out,
+                "  {:>8} {:>24} {:>30}",
+                milliseconds(point.rtt),
+                cost(cpu, 2),
+                cost(again, 1)
+            )?;
+        }
+    }
+    for layer in &method.layers {
+        let busy = layer.busy.scaled(100.0);
+        writeln!(
+            out,
+            "  {:>12} busy {:.1} % [{:.1}, {:.1}] of the runs' time",
+            layer.layer, busy.estimate, busy.interval.low, busy.interval.high
+        )?;
+    }
+    Ok(())
+}
+
+/// A line a point, twice: what is looked for first, and the rest. Rates where the capacity is
+/// not zero.
 fn write_figures(figures: &ProfileFigures, capacity: f64, out: &mut String) -> std::fmt::Result {
     let rate = if capacity > 0.0 { "Mbit/s" } else { "" };
     writeln!(
         out,
-        "  {:>8} {:>4} {rate:>9} {:>24} {:>9} {:>9} {:>24}",
-        "RTT ms", "runs", "share", "C_CC", "C_U", "C_UC"
+        "  {:>8} {:>4} {rate:>9} {:>24} {:>24}",
+        "RTT ms", "runs", "share", "C_UC"
     )?;
     for (point, coefficients) in figures.rows() {
         let (runs, rate) = match capacity > 0.0 {
@@ -182,22 +263,32 @@ fn write_figures(figures: &ProfileFigures, capacity: f64, out: &mut String) -> s
             ),
             false => (String::new(), String::new()),
         };
-        write!(
-            out,
-            "  {:>8} {runs:>4} {rate:>9} {:>24}",
+        let line = format!(
+            "  {:>8} {runs:>4} {rate:>9} {:>24} {:>24}",
             milliseconds(point.rtt),
-            shown(&point.mean)
-        )?;
-        match coefficients {
-            Some(row) => writeln!(
-                out,
-                " {:>9.4} {:>9.4} {:>24}",
-                row.c_cc.estimate,
-                row.c_u.estimate,
-                shown(&row.c_uc)
-            )?,
-            None => writeln!(out)?,
-        }
+            shown(&point.mean),
+            coefficients.map_or_else(String::new, |row| shown(&row.c_uc))
+        );
+        writeln!(out, "{}", line.trim_end())?;
+    }
+    let median = figures.points.iter().any(|point| point.median.is_some());
+    writeln!(
+        out,
+        "  {:>8} {:>24} {:>24} {:>24}",
+        "RTT ms",
+        if median { "median share" } else { "" },
+        "C_CC",
+        "C_U"
+    )?;
+    for (point, coefficients) in figures.rows() {
+        let line = format!(
+            "  {:>8} {:>24} {:>24} {:>24}",
+            milliseconds(point.rtt),
+            point.median.as_ref().map_or_else(String::new, shown),
+            coefficients.map_or_else(String::new, |row| shown(&row.c_cc)),
+            coefficients.map_or_else(String::new, |row| shown(&row.c_u))
+        );
+        writeln!(out, "{}", line.trim_end())?;
     }
     writeln!(out, "  {}", shape_sentence(figures))
 }
@@ -299,26 +390,19 @@ fn write_summary(analysis: &Analysis, out: &mut String) -> std::fmt::Result {
     )?;
     writeln!(
         out,
-        "  {:>24} {:>9} {:>9}  method",
+        "  {:>24} {:>26} {:>24}  method",
         "C_UC", "TCP adds", "unused"
     )?;
     for method in &analysis.transfers {
         let Some(last) = method.figures.coefficients.last() else {
             continue;
         };
-        let tcp = method
-            .tcp
-            .and_then(|index| analysis.memory[index].figures.coefficients.last());
-        let (adds, unused) = match tcp {
-            Some(tcp) => (
-                format!("{:+.4}", tcp.c_uc.estimate - last.c_uc.estimate),
-                format!("{:.4}", 1.0 - tcp.c_uc.estimate.max(last.c_uc.estimate)),
-            ),
-            None => ("–".to_owned(), "–".to_owned()),
-        };
+        let none = || "–".to_owned();
+        let adds = method.tcp_adds.as_ref().map_or_else(none, signed);
+        let unused = method.unused.as_ref().map_or_else(none, shown);
         writeln!(
             out,
-            "  {:>24} {adds:>9} {unused:>9}  {}",
+            "  {:>24} {adds:>26} {unused:>24}  {}",
             shown(&last.c_uc),
             method.label
         )?;
@@ -338,20 +422,41 @@ fn write_comparison(
         label(comparison.first),
         label(comparison.second)
     )?;
+    let at = |rtt: &Duration| format!("{} ms", milliseconds(*rtt));
     let points = comparison.difference.points.iter();
-    let points = points.map(|(rtt, d)| (format!("{} ms", milliseconds(*rtt)), d));
+    let points = points.map(|(rtt, difference)| (at(rtt), difference));
     let c_uc = comparison.difference.c_uc.iter();
     for (name, difference) in points.chain(c_uc.map(|d| ("C_UC".to_owned(), d))) {
-        let paired = if difference.is_paired { "paired" } else { "" };
-        let told = match difference.is_told_apart() {
-            true => "",
-            false => " not told apart",
-        };
-        writeln!(
-            out,
-            "  {name:>9} {:+.4} [{:+.4}, {:+.4}] {paired}{told}",
-            difference.estimate, difference.interval.low, difference.interval.high
-        )?;
+        writeln!(out, "  {name:>9} {}", told(difference, signed(difference)))?;
+    }
+    for (what, differences) in [
+        ("CPU s/GB", &comparison.costs.cpu_seconds_per_gigabyte),
+        (
+            "segments sent again",
+            &comparison.costs.retransmitted_segments,
+        ),
+    ] {
+        for (rtt, difference) in differences {
+            let Interval { low, high } = difference.interval;
+            let figure = format!("{:+.2} [{low:+.2}, {high:+.2}]", difference.estimate);
+            writeln!(out, "  {:>9} {what} {}", at(rtt), told(difference, figure))?;
+        }
     }
     Ok(())
+}
+
+/// With its sign, and its interval.
+fn signed(difference: &Difference) -> String {
+    let Interval { low, high } = difference.interval;
+    format!("{:+.4} [{low:+.4}, {high:+.4}]", difference.estimate)
+}
+
+/// A difference with what it says.
+fn told(difference: &Difference, figure: String) -> String {
+    let paired = if difference.is_paired { " paired" } else { "" };
+    let told = match difference.is_told_apart() {
+        true => "",
+        false => " not told apart",
+    };
+    format!("{figure}{paired}{told}")
 }

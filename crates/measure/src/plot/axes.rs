@@ -35,6 +35,11 @@ impl Scale {
         }
     }
 
+    /// Where the greatest value lies.
+    pub fn end(&self) -> f64 {
+        self.end
+    }
+
     /// Where a value lies.
     pub fn place(&self, value: f64) -> f64 {
         let length = self.greatest - self.least;

@@ -1,6 +1,7 @@
 //! Horizontal bars of parts, as Fig. 2 of paper 001 has them.
 
 use super::axes::{Frame, Scale};
+use super::lines::text_width;
 use super::svg::{Anchor, Stroke, Svg, Type};
 use super::{INK, SMALL_TEXT_SIZE, TEXT_SIZE, WIDTH, short_number};
 
@@ -22,10 +23,14 @@ pub struct StackedBar {
     pub parts: Vec<Share>,
     /// The interval of the first part's end, if there is one.
     pub interval: Option<(f64, f64)>,
+    /// What it says in numbers: above it, where nothing covers them.
+    pub value: String,
 }
 
 const BAR: f64 = 22.0;
+/// From one bar to the next, with a line of text.
 const PITCH: f64 = 48.0;
+const TEXT_LINE: f64 = 15.0;
 
 /// Draws bars from 0 to `greatest`, and below them what the colours mean.
 pub fn stacked_bars(
@@ -35,11 +40,19 @@ pub fn stacked_bars(
     bars: &[StackedBar],
     legend: &[(&'static str, String)],
 ) -> String {
+    let (left, right) = (24.0, WIDTH - 24.0);
+    // Names that leave no room beside them have a line of their own.
+    let has_room = |bar: &StackedBar| {
+        let width = text_width(&bar.label) * TEXT_SIZE / SMALL_TEXT_SIZE + text_width(&bar.value);
+        width + 20.0 < right - left
+    };
+    let lines = if bars.iter().all(has_room) { 1.0 } else { 2.0 };
+    let pitch = PITCH + (lines - 1.0) * TEXT_LINE;
     let frame = Frame {
-        left: 24.0,
+        left,
         top: 6.0,
-        right: WIDTH - 24.0,
-        bottom: 6.0 + PITCH * bars.len() as f64 + 8.0,
+        right,
+        bottom: 6.0 + pitch * bars.len() as f64 + 8.0,
     };
     let mut svg = Svg::new(frame.bottom + 78.0, title);
     let x = Scale::between(0.0, greatest, frame.left, frame.right);
@@ -49,7 +62,7 @@ pub fn stacked_bars(
         .map(|tick| (x.place(*tick), short_number(*tick)))
         .collect();
     for (index, bar) in bars.iter().enumerate() {
-        draw_bar(&mut svg, &x, bar, frame.top + PITCH * index as f64);
+        draw_bar(&mut svg, &x, bar, (frame.top + pitch * index as f64, lines));
     }
     frame.draw_labels(&mut svg, &ticks, x_title);
     let mut left = frame.left;
@@ -62,38 +75,31 @@ pub fn stacked_bars(
             colour: INK,
         };
         svg.text((left + 18.0, y), name, style);
-        left += 18.0 + super::lines::text_width(name) + 20.0;
+        left += 18.0 + text_width(name) + 20.0;
     }
     svg.finish()
 }
 
-fn draw_bar(svg: &mut Svg, x: &Scale, bar: &StackedBar, top: f64) {
+fn draw_bar(svg: &mut Svg, x: &Scale, bar: &StackedBar, (top, lines): (f64, f64)) {
     let style = Type {
         size: TEXT_SIZE,
         anchor: Anchor::Start,
         colour: INK,
     };
     svg.text((x.place(0.0), top + 13.0), &bar.label, style);
-    let top = top + 19.0;
+    let value_style = Type {
+        size: SMALL_TEXT_SIZE,
+        anchor: Anchor::End,
+        ..style
+    };
+    let value_line = top + 13.0 + (lines - 1.0) * TEXT_LINE;
+    svg.text((x.end(), value_line), &bar.value, value_style);
+    let top = top + 19.0 + (lines - 1.0) * TEXT_LINE;
     let mut from = 0.0;
     for part in &bar.parts {
         let (left, right) = (x.place(from), x.place(from + part.length));
         svg.rectangle((left, top), (right - left, BAR), part.colour, "#ffffff");
         from += part.length;
-        let text = short_number(part.length);
-        // A number stands in its part where it fits.
-        if right - left > text.len() as f64 * 7.0 + 8.0 {
-            let style = Type {
-                size: SMALL_TEXT_SIZE,
-                anchor: Anchor::Start,
-                colour: if part.colour == super::GRID {
-                    INK
-                } else {
-                    "#ffffff"
-                },
-            };
-            svg.text((left + 5.0, top + 15.0), &text, style);
-        }
     }
     if let Some((low, high)) = bar.interval {
         let (low, high, y) = (x.place(low), x.place(high), top + BAR / 2.0);

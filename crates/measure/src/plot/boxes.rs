@@ -5,6 +5,7 @@ use super::axes::{Frame, Scale};
 use super::svg::{Anchor, Stroke, Svg, Type};
 use super::{INK, SERIES_STYLES, TEXT_SIZE, WIDTH};
 use crate::analysis::BoxFigures;
+use crate::stats::Interval;
 
 /// One panel.
 #[derive(Clone, Debug, PartialEq)]
@@ -101,6 +102,14 @@ fn draw_box(svg: &mut Svg, x: f64, half: f64, y: &Scale, figures: &BoxFigures, c
             ..whisker
         },
     );
+    if let Some(Interval { low, high }) = figures.median_interval {
+        let beside = x + half + (half * 0.4).min(6.0);
+        let stroke = Stroke {
+            width: 2.5,
+            ..Stroke::thin(INK)
+        };
+        svg.line((beside, place(low)), (beside, place(high)), stroke);
+    }
     let beyond = &figures.beyond;
     let ends = beyond.iter().take(MOST_BEYOND / 2);
     let rest = beyond[beyond.len().min(MOST_BEYOND / 2)..].iter().rev();

@@ -3,7 +3,8 @@
 
 use super::axes::{Frame, Scale};
 use super::svg::{Anchor, Stroke, Svg, Type};
-use super::{INK, SERIES_STYLES, SMALL_TEXT_SIZE, WIDTH};
+use super::{INK, SERIES_STYLES, SMALL_TEXT_SIZE, Table, WIDTH, precise_number, with_interval};
+use crate::stats::{Figure, Interval};
 
 /// A point with its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -45,6 +46,32 @@ pub struct LinePlot {
     pub levels: Vec<(f64, String)>,
     /// Whether points have markers; not for a run over time.
     pub has_markers: bool,
+}
+
+impl LinePlot {
+    /// What it draws, a row a point, also of series for which there is no room: their names
+    /// under `series`, `x` and `y` with their units.
+    pub fn table(&self, series: &str, x: &str, y: &str) -> Table {
+        let mut table = Table::of(1, [series, x, y]);
+        let at = |x: f64| {
+            let label = self.x_labels.iter().find(|(place, _)| *place == x);
+            label.map_or_else(|| precise_number(x), |(_, label)| label.clone())
+        };
+        for series in &self.series {
+            let rows = series.points.iter().map(|point| {
+                let value = match point.interval {
+                    None => precise_number(point.y),
+                    Some((low, high)) => with_interval(&Figure {
+                        estimate: point.y,
+                        interval: Interval { low, high },
+                    }),
+                };
+                vec![series.label.clone(), at(point.x), value]
+            });
+            table.rows.extend(rows);
+        }
+        table
+    }
 }
 
 const TOP: f64 = 12.0;

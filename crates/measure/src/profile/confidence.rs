@@ -20,9 +20,10 @@ use super::scheme::{SchemeError, scheme_profile};
 use super::shape::{Bend, Shape, bends, shape_of_bends, transition_at, transition_index};
 use crate::random::Random;
 use crate::stats::{
-    Draws, HoeffdingBound, Interval, Resampling, Summary, acceleration_of_mean, bca_interval,
-    bootstrap_means, bootstrap_paired_means, hoeffding, mean, percentile_interval,
-    repetitions_to_halve,
+    Aligned, Difference, Draws, Figure, HoeffdingBound, Interval, Resampling, Summary,
+    acceleration_of_mean, bca_interval, bootstrap_means, bootstrap_paired_means, hoeffding, mean,
+    mean_of_means, median_interval, pairs_of, percentile_interval, repetitions_to_halve, sorted,
+    weighted_differences,
 };
 
 /// The repetitions at one round-trip time.
@@ -35,6 +36,12 @@ pub struct Cell {
     /// The round of an interleaved sweep that each belongs to, aligned with
     /// `shares`; empty where runs were not interleaved.
     pub rounds: Vec<u64>,
+}
+
+impl Cell {
+    fn aligned(&self) -> Aligned<'_> {
+        (&self.shares, &self.rounds)
+    }
 }
 
 /// The repetitions of one method at several round-trip times.
@@ -126,15 +133,6 @@ impl ProfileSample {
     }
 }
 
-/// An estimate with its bootstrap interval.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Figure {
-    /// From the repetitions themselves.
-    pub estimate: f64,
-    /// Where the truth should lie.
-    pub interval: Interval,
-}
-
 /// A point of a profile.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PointFigure {
@@ -142,7 +140,10 @@ pub struct PointFigure {
     pub rtt: Duration,
     /// The mean share of the capacity.
     pub mean: Figure,
-    /// All repetitions in a few figures, as shares of the capacity.
+    /// The median share, with its exact bootstrap interval; none of Θ_F, which was not
+    /// measured itself.
+    pub median: Option<Figure>,
+    /// All repetitions in a few figures, as shares of the capacity; of Θ_F all draws.
     pub summary: Summary,
 }
 
@@ -284,6 +285,10 @@ fn point_figures(
                     estimate: summary.mean,
                     interval,
                 },
+                median: Some(Figure {
+                    estimate: summary.median,
+                    interval: median_interval(&sorted(&cell.shares), resampling.level)?,
+                }),
                 summary,
             })
         })
@@ -382,24 +387,6 @@ fn least_certain(sample: &ProfileSample, weights: &[f64]) -> Option<(Duration, f
     greatest.map(|(rtt, variance)| (rtt, variance / whole))
 }
 
-/// A difference between two methods.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Difference {
-    /// The first less the second.
-    pub estimate: f64,
-    /// Its bootstrap (percentile) interval.
-    pub interval: Interval,
-    /// Whether repetitions of the same round were compared with each other.
-    pub is_paired: bool,
-}
-
-impl Difference {
-    /// Whether the interval leaves out zero.
-    pub fn is_told_apart(&self) -> bool {
-        !self.interval.contains(0.0)
-    }
-}
-
 /// Two methods compared.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProfileDifference {
@@ -412,19 +399,7 @@ pub struct ProfileDifference {
 /// The pairs of two cells, if each repetition of either has one partner in the
 /// same round.
 fn pairs(first: &Cell, second: &Cell) -> Option<Vec<(f64, f64)>> {
-    let by_round = |cell: &Cell| {
-        let rounds = cell.rounds.iter().copied();
-        let mut values: Vec<(u64, f64)> = rounds.zip(cell.shares.iter().copied()).collect();
-        values.sort_by_key(|(round, _)| *round);
-        values
-    };
-    let (first, second) = (by_round(first), by_round(second));
-    let is_repeated = |values: &[(u64, f64)]| values.windows(2).any(|pair| pair[0].0 == pair[1].0);
-    let rounds_agree = first.len() == second.len()
-        && first.iter().zip(&second).all(|(a, b)| a.0 == b.0)
-        && !is_repeated(&first);
-    let pairs = first.iter().zip(&second).map(|(a, b)| (a.1, b.1));
-    (rounds_agree && !first.is_empty()).then(|| pairs.collect())
+    pairs_of(first.aligned(), second.aligned())
 }
 
 /// Means of resamples of two methods, a pair of columns for each cell, and
@@ -457,7 +432,12 @@ fn draw_both(
     Ok((left, right, all_paired))
 }
 
-fn difference(estimate: f64, mut draws: Draws, is_paired: bool, level: f64) -> Difference {
+fn difference(
+    estimate: f64,
+    mut draws: Draws,
+    (is_paired, repetitions): (bool, usize),
+    level: f64,
+) -> Difference {
     let interval = percentile_interval(&mut draws, level).unwrap_or(Interval {
         low: estimate,
         high: estimate,
@@ -466,6 +446,7 @@ fn difference(estimate: f64, mut draws: Draws, is_paired: bool, level: f64) -> D
         estimate,
         interval,
         is_paired,
+        repetitions,
     }
 }
 
@@ -493,23 +474,65 @@ pub fn compare(
         .zip(&right)
         .map(|(one, other)| one.iter().zip(other).map(|(a, b)| a - b).collect())
         .collect();
+    let cells = first.cells.iter().zip(&second.cells);
+    let counts = cells
+        .clone()
+        .map(|(one, other)| one.shares.len().min(other.shares.len()));
+    let fewest = counts.min().unwrap_or_default();
     let weights = c_uc_weights(&first.rtts());
     let c_uc = (!weights.is_empty()).then(|| {
         let estimate = weighted_sum(&weights, estimates.iter().map(|(_, estimate)| *estimate));
         let draws = (0..resampling.draws).map(|draw| weighted_sum(&weights, row(&apart, draw)));
-        difference(estimate, draws.collect(), all_paired, level)
+        difference(estimate, draws.collect(), (all_paired, fewest), level)
     });
-    let cells = first.cells.iter().zip(&second.cells);
     let points = estimates
         .iter()
         .zip(apart)
         .zip(cells)
         .map(|(((rtt, estimate), draws), (one, other))| {
             let is_paired = pairs(one, other).is_some();
-            (*rtt, difference(*estimate, draws, is_paired, level))
+            let repetitions = one.shares.len().min(other.shares.len());
+            let how = (is_paired, repetitions);
+            (*rtt, difference(*estimate, draws, how, level))
         })
         .collect();
     Ok(ProfileDifference { points, c_uc })
+}
+
+/// C_UC over all round-trip times by itself, with its BCa interval; none of fewer than two.
+pub fn c_uc_figure(sample: &ProfileSample, resampling: &Resampling) -> Option<Figure> {
+    let weights = c_uc_weights(&sample.rtts());
+    let cells = weights.iter().zip(&sample.cells);
+    let terms: Vec<(f64, &[f64])> = cells
+        .map(|(weight, cell)| (*weight, cell.shares.as_slice()))
+        .collect();
+    let sum = mean_of_means(&terms, resampling)?;
+    Some(Figure {
+        estimate: sum.estimate + super::C_UC_CONSTANT,
+        interval: Interval {
+            low: sum.interval.low + super::C_UC_CONSTANT,
+            high: sum.interval.high + super::C_UC_CONSTANT,
+        },
+    })
+}
+
+/// C_UC of the first less that of the second over all round-trip times, as [`compare`] has it
+/// but with a BCa interval; none of fewer than two, or where they were not measured at the
+/// same ones.
+pub fn c_uc_difference(
+    first: &ProfileSample,
+    second: &ProfileSample,
+    resampling: &Resampling,
+) -> Option<Difference> {
+    let weights = c_uc_weights(&first.rtts());
+    if weights.is_empty() || first.rtts() != second.rtts() {
+        return None;
+    }
+    let cells = weights.iter().zip(first.cells.iter().zip(&second.cells));
+    let terms: Vec<_> = cells
+        .map(|(weight, (one, other))| (*weight, one.aligned(), other.aligned()))
+        .collect();
+    weighted_differences(&terms, resampling)
 }
 
 /// Θ_F with its intervals ([`scheme_profile`]): percentile intervals, since it is
@@ -550,6 +573,7 @@ pub fn scheme_figures(
                 Some(PointFigure {
                     rtt: point.rtt,
                     mean: percentile_figure(point.share, column.clone(), level),
+                    median: None,
                     summary: Summary::of(column)?,
                 })
             })

@@ -4,7 +4,7 @@ use std::io::{self, BufRead};
 
 use serde::Deserialize;
 
-use super::{LONGEST_LINE, RunRecord, SCHEMA};
+use super::{LONGEST_LINE, RunRecord, SCHEMA, Skipped};
 
 /// What is wrong with a line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -27,7 +27,7 @@ pub enum Fault {
     #[error("makes no sense: {0}")]
     Nonsense(String),
     /// The same run was read before.
-    #[error("repeats run {0}: give each file of records once, and two sweeps names of their own")]
+    #[error("repeats run {0}: give each record once")]
     Repeated(String),
     /// The file cannot be read on.
     #[error("cannot be read: {0}")]
@@ -51,27 +51,6 @@ pub enum OnFault {
     Refuse,
     /// The line is left out, and named.
     Skip,
-}
-
-/// Lines that were left out.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Skipped {
-    /// How many.
-    pub count: u64,
-    /// The first of them, up to `NAMED_FAULTS`.
-    pub first: Vec<LineFault>,
-}
-
-/// How many faults are kept by name: a file of another kind has one a line.
-pub const NAMED_FAULTS: usize = 20;
-
-impl Skipped {
-    fn add(&mut self, fault: LineFault) {
-        self.count += 1;
-        if self.first.len() < NAMED_FAULTS {
-            self.first.push(fault);
-        }
-    }
 }
 
 /// Reads records one by one; memory is one line's, whatever the file is.

@@ -1,17 +1,17 @@
 //! Which figures a report has.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::SampledRun;
+use super::streams;
 use crate::analysis::{Analysis, BoxFigures, MethodProfile, milliseconds};
 use crate::plot::{
-    BoxPanel, HeatMap, LinePlot, MOST_SERIES, Plot, PlotPoint, Series, Share, StackedBar,
-    box_panels, heat_map, line_plot, rate_unit, stacked_bars,
+    BoxPanel, LinePlot, MOST_SERIES, Plot, PlotPoint, Series, Share, StackedBar, Table, box_panels,
+    line_plot, precise_number, rate_unit, short_number, stacked_bars, with_interval,
 };
-use crate::record::{Ended, Measures};
-use crate::runs::{Configuration, Run, Runs};
-use crate::stats::{mean, median, standard_error};
+use crate::profile::PointFigure;
+use crate::runs::Runs;
+use crate::stats::{Figure, Interval};
 
 /// Every figure that the runs have data for.
 pub fn figures(runs: &Runs, analysis: &Analysis) -> Vec<Plot> {
@@ -20,11 +20,9 @@ pub fn figures(runs: &Runs, analysis: &Analysis) -> Vec<Plot> {
     plots.extend(coefficient_lines(analysis));
     plots.extend(c_uc_bars(analysis));
     plots.extend(boxes_by_rtt(analysis));
-    plots.extend(sweeps_over_streams(runs));
-    plots.extend(boxes_by_streams(runs));
-    plots.extend(streams_by_rtt(runs));
+    plots.extend(streams::all(runs, analysis));
     plots.extend(super::loss::over_loss(analysis));
-    plots.extend(layer_bars(runs, analysis));
+    plots.extend(layer_bars(analysis));
     plots
 }
 
@@ -32,7 +30,7 @@ pub fn figures(runs: &Runs, analysis: &Analysis) -> Vec<Plot> {
 fn left_out(count: usize) -> String {
     match count.saturating_sub(MOST_SERIES) {
         0 => String::new(),
-        more => format!(" The {more} with the least utilisation are left out."),
+        more => format!(" The last {more} of the numbers below are not drawn."),
     }
 }
 
@@ -81,7 +79,7 @@ fn profiles(analysis: &Analysis) -> Option<Plot> {
     capacities.sort_by(f64::total_cmp);
     capacities.dedup();
     let title = "Throughput profiles";
-    let svg = line_plot(&LinePlot {
+    let plot = LinePlot {
         title: title.to_owned(),
         x_title: "round-trip time τ (ms)".to_owned(),
         y_title: format!("throughput ({unit})"),
@@ -95,9 +93,11 @@ fn profiles(analysis: &Analysis) -> Option<Plot> {
             .map(|capacity| (capacity / scale, "capacity".to_owned()))
             .collect(),
         has_markers: true,
-    });
+    };
     Some(Plot {
         name: "profiles".to_owned(),
+        table: plot.table("method", "RTT (ms)", unit),
+        svg: line_plot(&plot),
         title: title.to_owned(),
         caption: format!(
             "Mean throughput over round-trip time with {} % intervals. Θ_E is from files to \
@@ -105,7 +105,6 @@ fn profiles(analysis: &Analysis) -> Option<Plot> {
             analysis.resampling.level * 100.0,
             left_out(all.len())
         ),
-        svg,
     })
 }
 
@@ -142,7 +141,7 @@ fn coefficient_lines(analysis: &Analysis) -> Option<Plot> {
         curve: None,
     });
     let title = "Utilization-concavity coefficient over [τ_L, τ]";
-    let svg = line_plot(&LinePlot {
+    let plot = LinePlot {
         title: title.to_owned(),
         x_title: "upper end τ of the interval (ms)".to_owned(),
         y_title: "C_UC".to_owned(),
@@ -151,9 +150,11 @@ fn coefficient_lines(analysis: &Analysis) -> Option<Plot> {
         x_labels: rtt_labels(&methods).split_off(1),
         levels: vec![(1.0, String::new())],
         has_markers: true,
-    });
+    };
     Some(Plot {
         name: "c-uc-over-rtt".to_owned(),
+        table: plot.table("method", "τ (ms)", "C_UC"),
+        svg: line_plot(&plot),
         title: title.to_owned(),
         caption: format!(
             "C_UC of Θ_E over all intervals that begin at the shortest round-trip time, with {} % \
@@ -161,44 +162,19 @@ fn coefficient_lines(analysis: &Analysis) -> Option<Plot> {
             analysis.resampling.level * 100.0,
             left_out(methods.len())
         ),
-        svg,
     })
 }
 
 /// Fig. 2 of paper 001. Its blue, green and red in hues that all can tell apart.
 fn c_uc_bars(analysis: &Analysis) -> Option<Plot> {
-    const OWN: &str = "#0072b2";
-    const TCP: &str = "#009e73";
-    const UNUSED: &str = "#d55e00";
-    let bars: Vec<StackedBar> = analysis
-        .transfers
-        .iter()
-        .filter_map(|method| {
-            let own = method.figures.coefficients.last()?.c_uc;
-            let mut parts = vec![Share {
-                length: own.estimate.max(0.0),
-                colour: OWN,
-            }];
-            let tcp = method.tcp.and_then(|index| {
-                let tcp = analysis.memory[index].figures.coefficients.last()?;
-                Some(tcp.c_uc.estimate)
-            });
-            if let Some(tcp) = tcp {
-                let upper = tcp.max(own.estimate);
-                for (length, colour) in [(upper - own.estimate, TCP), (1.0 - upper, UNUSED)] {
-                    parts.push(Share {
-                        length: length.max(0.0),
-                        colour,
-                    });
-                }
-            }
-            Some(StackedBar {
-                label: method.label.clone(),
-                parts,
-                interval: Some((own.interval.low, own.interval.high)),
-            })
-        })
-        .collect();
+    let mut table = Table::of(1, ["method", "C_UC", "TCP adds", "not used by TCP"]);
+    let mut bars = Vec::new();
+    for method in &analysis.transfers {
+        if let Some((bar, row)) = c_uc_bar(method) {
+            bars.push(bar);
+            table.rows.push(row);
+        }
+    }
     if bars.is_empty() {
         return None;
     }
@@ -218,7 +194,51 @@ fn c_uc_bars(analysis: &Analysis) -> Option<Plot> {
             analysis.resampling.level * 100.0
         ),
         svg: stacked_bars(title, "C_UC", 1.0, &bars, &legend),
+        table,
     })
+}
+
+const OWN: &str = "#0072b2";
+const TCP: &str = "#009e73";
+const UNUSED: &str = "#d55e00";
+
+/// A method's bar, and its numbers.
+fn c_uc_bar(method: &MethodProfile) -> Option<(StackedBar, Vec<String>)> {
+    let own = method.figures.coefficients.last()?.c_uc;
+    let mut parts = vec![Share {
+        length: own.estimate.max(0.0),
+        colour: OWN,
+    }];
+    let mut value = with_interval(&own);
+    let mut row = vec![method.label.clone(), value.clone()];
+    match method.tcp_adds.zip(method.unused) {
+        None => row.extend(["–".to_owned(), "–".to_owned()]),
+        Some((adds, unused)) => {
+            for (length, colour) in [(adds.estimate, TCP), (unused.estimate, UNUSED)] {
+                parts.push(Share {
+                    length: length.max(0.0),
+                    colour,
+                });
+            }
+            row.push(with_interval(&Figure {
+                estimate: adds.estimate,
+                interval: adds.interval,
+            }));
+            row.push(with_interval(&unused));
+            value += &format!(
+                "; TCP adds {}; not used {}",
+                short_number(adds.estimate),
+                short_number(unused.estimate)
+            );
+        }
+    }
+    let bar = StackedBar {
+        label: method.label.clone(),
+        parts,
+        interval: Some((own.interval.low, own.interval.high)),
+        value,
+    };
+    Some((bar, row))
 }
 
 /// Box plots by round-trip time, a panel a method.
@@ -228,127 +248,151 @@ fn boxes_by_rtt(analysis: &Analysis) -> Option<Plot> {
         return None;
     }
     let (unit, scale) = rate_unit(greatest_rate(&methods));
-    let panels: Vec<BoxPanel> = methods
-        .iter()
-        .map(|method| BoxPanel {
-            label: method.label.clone(),
-            boxes: method
-                .sample
-                .cells()
-                .iter()
-                .filter_map(|cell| {
-                    let factor = method.capacity.bits_per_second() / scale;
-                    let values: Vec<f64> = cell.shares.iter().map(|s| s * factor).collect();
-                    Some((milliseconds(cell.rtt), BoxFigures::of(&values)?))
-                })
-                .collect(),
-        })
-        .collect();
+    let mut table = box_table("RTT (ms)", unit, analysis);
+    let mut panels = Vec::new();
+    for method in methods {
+        let mut boxes = Vec::new();
+        for point in measured_points(method) {
+            let rtt = milliseconds(point.figure.rtt);
+            if let Some(figures) = point.boxed(scale) {
+                table
+                    .rows
+                    .push(box_row([&method.label, &rtt], &figures, point));
+                boxes.push((rtt, figures));
+            }
+        }
+        let label = method.label.clone();
+        panels.push(BoxPanel { label, boxes });
+    }
     let title = "Throughput by round-trip time";
     Some(Plot {
         name: "boxes-by-rtt".to_owned(),
         title: title.to_owned(),
-        caption: format!(
-            "Median, quartiles, and the farthest runs within one and a half times their distance; \
-             rings are runs beyond.{}",
-            left_out(analysis.transfers.len())
-        ),
+        caption: format!("{BOXES}{}", left_out(analysis.transfers.len())),
         svg: box_panels(title, "round-trip time (ms)", unit, &panels),
+        table,
     })
 }
 
+/// What boxes show.
+pub(super) const BOXES: &str = "Median, quartiles, and the farthest runs within one and a half \
+     times their distance; rings are runs beyond. The bar beside a box is the interval of its \
+     median: all that they span where runs are few.";
+
+/// What was measured of a method at one round-trip time.
+#[derive(Clone, Copy)]
+pub(super) struct MeasuredPoint<'a> {
+    /// Of this, in bits per second, are shares.
+    pub capacity: f64,
+    /// Its figures, as shares.
+    pub figure: &'a PointFigure,
+    /// Its repetitions, as shares.
+    pub shares: &'a [f64],
+}
+
+impl MeasuredPoint<'_> {
+    /// Its box, in a unit of so many bits per second.
+    pub fn boxed(&self, unit: f64) -> Option<BoxFigures> {
+        let factor = self.capacity / unit;
+        let values: Vec<f64> = self.shares.iter().map(|share| share * factor).collect();
+        let median = self.figure.median.map(|median| median.scaled(factor));
+        BoxFigures::of(&values, median.map(|median| median.interval))
+    }
+}
+
+/// All that was measured of a method.
+pub(super) fn measured_points(method: &MethodProfile) -> impl Iterator<Item = MeasuredPoint<'_>> {
+    let cells = method.sample.cells().iter().zip(&method.figures.points);
+    cells.map(|(cell, figure)| MeasuredPoint {
+        capacity: method.capacity.bits_per_second(),
+        figure,
+        shares: &cell.shares,
+    })
+}
+
+/// The table of boxes, without rows yet.
+pub(super) fn box_table(x: &str, unit: &str, analysis: &Analysis) -> Table {
+    let median = format!("median, {} % interval", analysis.resampling.level * 100.0);
+    let columns = [
+        "", x, "runs", "low", "quartile", &median, "quartile", "high", "beyond",
+    ];
+    let mut table = Table::of(1, columns);
+    table.columns[0] = format!("{unit} of");
+    table
+}
+
+/// A box's row.
+pub(super) fn box_row(of: [&str; 2], figures: &BoxFigures, point: MeasuredPoint) -> Vec<String> {
+    let median = Figure {
+        estimate: figures.median,
+        interval: figures.median_interval.unwrap_or(Interval {
+            low: figures.median,
+            high: figures.median,
+        }),
+    };
+    let [name, place] = of.map(str::to_owned);
+    let short = precise_number;
+    vec![
+        name,
+        place,
+        point.shares.len().to_string(),
+        short(figures.low),
+        short(figures.lower_quartile),
+        with_interval(&median),
+        short(figures.upper_quartile),
+        short(figures.high),
+        figures.beyond.len().to_string(),
+    ]
+}
+
 /// How busy each layer was, a panel a method.
-fn layer_bars(runs: &Runs, analysis: &Analysis) -> Vec<Plot> {
+fn layer_bars(analysis: &Analysis) -> Vec<Plot> {
     const BUSY: &str = "#0072b2";
     const IDLE: &str = "#dddddd";
     let part = |length: f64, colour| Share { length, colour };
-    let methods = analysis.transfers.iter().enumerate();
-    let with_layers = methods.filter_map(|(place, method)| {
-        let layers = runs.layers(method.configuration);
-        let bars = layers.iter().map(|(layer, busy)| StackedBar {
-            label: (*layer).to_owned(),
-            parts: vec![part(busy * 100.0, BUSY), part(100.0 - busy * 100.0, IDLE)],
-            interval: None,
-        });
-        let bars: Vec<StackedBar> = bars.collect();
-        (!bars.is_empty()).then(|| {
-            let title = format!("{}: utilisation of the layers", method.label);
-            let legend = [(BUSY, "busy".to_owned()), (IDLE, "idle".to_owned())];
-            let axis = "share of the run's time (%)";
-            Plot {
-                name: format!("layers-{}", place + 1),
-                svg: stacked_bars(&title, axis, 100.0, &bars, &legend),
-                title,
-                caption: "The mean over all runs. A layer that is nearly always busy is what \
-                          bounds the transfer."
-                    .to_owned(),
-            }
-        })
-    });
-    with_layers.take(MOST_SERIES).collect()
-}
-
-/// A configuration's name without the knob that an axis shows.
-fn without_streams(runs: &Runs, index: usize, labels: &[String]) -> String {
-    let streams = runs.configurations()[index].knobs.get("streams");
-    let streams = streams
-        .map(|value| format!(" streams={value}"))
-        .unwrap_or_default();
-    match streams.is_empty() {
-        true => labels[index].clone(),
-        false => labels[index].replacen(&streams, "", 1),
-    }
-}
-
-/// Rates by series, then by streams, at one round-trip time.
-type StreamRates = BTreeMap<String, BTreeMap<u64, Vec<f64>>>;
-
-/// Transfers that have a number of streams, by round-trip time.
-fn by_streams(runs: &Runs) -> BTreeMap<Duration, StreamRates> {
-    let labels = runs.labels();
-    let names: Vec<Option<(u64, String)>> = runs
-        .configurations()
-        .iter()
-        .enumerate()
-        .map(|(index, configuration): (usize, &Configuration)| {
-            let streams = configuration
-                .count("streams")
-                .filter(|streams| *streams > 0)?;
-            let is_transfer = configuration.measures == Measures::Transfer;
-            is_transfer.then(|| (streams, without_streams(runs, index, &labels)))
-        })
-        .collect();
-    let mut rates: BTreeMap<Duration, StreamRates> = BTreeMap::new();
-    let done = |run: &&Run| run.ended == Ended::Done;
-    for run in runs.runs().iter().filter(done) {
-        if let Some((streams, name)) = &names[run.configuration] {
-            let at_rtt = rates.entry(run.rtt).or_default();
-            let series = at_rtt.entry(name.clone()).or_default();
-            let values = series.entry(*streams).or_default();
-            values.push(run.goodput.bits_per_second());
+    let methods = analysis.transfers.iter().zip(1..);
+    let with_layers = methods.filter(|(method, _)| !method.layers.is_empty());
+    let figure = |(method, place): (&MethodProfile, usize)| {
+        let mut table = Table::of(1, ["layer", "RTT (ms)", "busy (%)"]);
+        let mut bars = Vec::new();
+        for layer in &method.layers {
+            let busy = layer.busy.scaled(100.0);
+            bars.push(StackedBar {
+                label: layer.layer.clone(),
+                parts: vec![part(busy.estimate, BUSY), part(100.0 - busy.estimate, IDLE)],
+                interval: Some((busy.interval.low, busy.interval.high)),
+                value: format!(
+                    "{:.1} % [{:.1}, {:.1}]",
+                    busy.estimate, busy.interval.low, busy.interval.high
+                ),
+            });
+            let all = std::iter::once(("all".to_owned(), layer.busy));
+            let by_rtt = layer.by_rtt.iter();
+            let by_rtt = by_rtt.map(|(rtt, busy)| (milliseconds(*rtt), *busy));
+            table.rows.extend(all.chain(by_rtt).map(|(rtt, busy)| {
+                vec![layer.layer.clone(), rtt, with_interval(&busy.scaled(100.0))]
+            }));
         }
-    }
-    rates
+        let title = format!("{}: utilisation of the layers", method.label);
+        let legend = [(BUSY, "busy".to_owned()), (IDLE, "idle".to_owned())];
+        let axis = "share of the run's time (%)";
+        Plot {
+            name: format!("layers-{place}"),
+            svg: stacked_bars(&title, axis, 100.0, &bars, &legend),
+            title,
+            caption: format!(
+                "The mean over all runs with its {} % interval. A layer that is nearly always \
+                 busy is what bounds the transfer.",
+                analysis.resampling.level * 100.0
+            ),
+            table,
+        }
+    };
+    with_layers.take(MOST_SERIES).map(figure).collect()
 }
 
 /// The most round-trip times that get a figure of their own.
 pub(super) const MOST_SWEEPS: usize = 8;
-
-/// Throughput over streams, mean with standard error, as Figs. 3 to 6 of paper
-/// 000: one figure a round-trip time, or several where one cannot tell all lines
-/// apart.
-fn sweeps_over_streams(runs: &Runs) -> Vec<Plot> {
-    let all = by_streams(runs);
-    let swept = all.iter().filter(|(_, series)| {
-        let streams: BTreeSet<&u64> = series.values().flat_map(BTreeMap::keys).collect();
-        streams.len() > 2
-    });
-    let figures = swept.take(MOST_SWEEPS).flat_map(|(rtt, series)| {
-        let lines: Vec<Line> = series.iter().collect();
-        in_parts(&lines, |part| sweep_over_streams(*rtt, part))
-    });
-    figures.collect()
-}
 
 /// As many figures as it takes to tell all lines or panels apart, each with its number
 /// where there are several.
@@ -364,190 +408,4 @@ pub(super) fn in_parts<T>(all: &[T], figure: impl Fn(&[T]) -> Plot) -> Vec<Plot>
         plot
     });
     figures.collect()
-}
-
-/// A line's name, and its rates by streams.
-type Line<'a> = (&'a String, &'a BTreeMap<u64, Vec<f64>>);
-
-fn sweep_over_streams(rtt: Duration, lines: &[Line]) -> Plot {
-    let values = lines.iter().flat_map(|line| line.1.values()).flatten();
-    let (unit, scale) = rate_unit(values.copied().fold(0.0, f64::max));
-    let series = lines.iter().map(|(label, by_streams)| Series {
-        label: (*label).clone(),
-        points: by_streams
-            .iter()
-            .filter_map(|(streams, rates)| {
-                let centre = mean(rates)? / scale;
-                let error = standard_error(rates).map(|error| error / scale);
-                Some(PlotPoint {
-                    x: (*streams as f64).log2(),
-                    y: centre,
-                    interval: error.map(|error| (centre - error, centre + error)),
-                })
-            })
-            .collect(),
-        curve: None,
-    });
-    let title = format!("Throughput over streams at {} ms", milliseconds(rtt));
-    let streams: BTreeSet<u64> = lines.iter().flat_map(|l| l.1.keys().copied()).collect();
-    let svg = line_plot(&LinePlot {
-        title: title.clone(),
-        x_title: "TCP streams, by doublings".to_owned(),
-        y_title: format!("throughput ({unit})"),
-        series: series.collect(),
-        x_labels: streams
-            .into_iter()
-            .map(|streams| ((streams as f64).log2(), streams.to_string()))
-            .collect(),
-        levels: Vec::new(),
-        has_markers: true,
-    });
-    Plot {
-        name: format!("streams-at-{}-us", rtt.as_micros()),
-        title,
-        caption: "Mean with its standard error; what else was set distinguishes the lines."
-            .to_owned(),
-        svg,
-    }
-}
-
-/// Box plots by streams, a panel for what else was set: one figure a round-trip time.
-fn boxes_by_streams(runs: &Runs) -> Vec<Plot> {
-    let all = by_streams(runs);
-    let swept = all.iter().filter(|(_, series)| {
-        let most = series.values().map(BTreeMap::len).max();
-        most > Some(1)
-    });
-    swept
-        .take(MOST_SWEEPS)
-        .flat_map(|(rtt, series)| {
-            let panels: Vec<Line> = series.iter().collect();
-            in_parts(&panels, |part| boxes_at(*rtt, part))
-        })
-        .collect()
-}
-
-fn boxes_at(rtt: Duration, series: &[Line]) -> Plot {
-    let values = series.iter().flat_map(|line| line.1.values()).flatten();
-    let (unit, scale) = rate_unit(values.copied().fold(0.0, f64::max));
-    let panels = series.iter().map(|(label, by_streams)| {
-        let boxes = by_streams.iter().filter_map(|(streams, rates)| {
-            let scaled: Vec<f64> = rates.iter().map(|rate| rate / scale).collect();
-            Some((streams.to_string(), BoxFigures::of(&scaled)?))
-        });
-        BoxPanel {
-            label: (*label).clone(),
-            boxes: boxes.collect(),
-        }
-    });
-    let panels: Vec<BoxPanel> = panels.collect();
-    let title = format!("Throughput by streams at {} ms", milliseconds(rtt));
-    Plot {
-        name: format!("boxes-by-streams-at-{}-us", rtt.as_micros()),
-        svg: box_panels(&title, "TCP streams", unit, &panels),
-        title,
-        caption: "Median, quartiles, and the farthest runs within one and a half times their \
-                  distance; rings are runs beyond."
-            .to_owned(),
-    }
-}
-
-/// Median throughput over round-trip time and streams, a map a method.
-fn streams_by_rtt(runs: &Runs) -> Vec<Plot> {
-    let all = by_streams(runs);
-    let mut maps: BTreeMap<&str, BTreeMap<u64, BTreeMap<Duration, f64>>> = BTreeMap::new();
-    for (rtt, series) in &all {
-        for (label, by_streams) in series {
-            for (streams, rates) in by_streams {
-                let rows = maps.entry(label).or_default();
-                let row = rows.entry(*streams).or_default();
-                row.extend(median(rates).map(|rate| (*rtt, rate)));
-            }
-        }
-    }
-    let wide = maps
-        .into_iter()
-        .filter(|(_, rows)| rows.len() > 1 && rows.values().any(|row| row.len() > 1));
-    wide.take(MOST_SERIES)
-        .enumerate()
-        .map(|(place, (label, rows))| {
-            let values = rows.values().flat_map(BTreeMap::values);
-            let (unit, scale) = rate_unit(values.copied().fold(0.0, f64::max));
-            let rtts: BTreeSet<Duration> = rows.values().flat_map(|r| r.keys().copied()).collect();
-            let cells = rows.values().map(|row| {
-                rtts.iter()
-                    .map(|rtt| row.get(rtt).map(|rate| rate / scale))
-                    .collect()
-            });
-            let title = format!("{label}: throughput over round-trip time and streams");
-            let map = HeatMap {
-                title: title.clone(),
-                columns: (
-                    "round-trip time (ms)".to_owned(),
-                    rtts.iter().map(|rtt| milliseconds(*rtt)).collect(),
-                ),
-                rows: (
-                    "TCP streams".to_owned(),
-                    rows.keys().map(u64::to_string).collect(),
-                ),
-                value: format!("median throughput ({unit})"),
-                cells: cells.collect(),
-            };
-            Plot {
-                name: format!("streams-by-rtt-{}", place + 1),
-                title,
-                caption: "Darker is faster; a dash was not measured.".to_owned(),
-                svg: heat_map(&map),
-            }
-        })
-        .collect()
-}
-
-/// Throughput and retransmissions of one run over time.
-pub fn run_over_time(run: &SampledRun, number: usize) -> Vec<Plot> {
-    let rates = run.stretches.iter().map(|s| s.rate.bits_per_second());
-    let (unit, scale) = rate_unit(rates.fold(0.0, f64::max));
-    let series = |of: &dyn Fn(&crate::samples::Stretch) -> f64| {
-        let points = run.stretches.iter().map(|stretch| PlotPoint {
-            x: stretch.at.as_secs_f64(),
-            y: of(stretch),
-            interval: None,
-        });
-        vec![Series {
-            label: String::new(),
-            points: points.collect(),
-            curve: None,
-        }]
-    };
-    let plot = |what: &str, name: &str, y_title: String, series: Vec<Series>| {
-        let title = format!("{what} over time: {}", run.label);
-        Plot {
-            name: format!("{name}-{number}"),
-            svg: line_plot(&LinePlot {
-                title: title.clone(),
-                x_title: "time (s)".to_owned(),
-                y_title,
-                series,
-                x_labels: Vec::new(),
-                levels: Vec::new(),
-                has_markers: false,
-            }),
-            title,
-            caption: "All streams of one run together, from TCP's own counters.".to_owned(),
-        }
-    };
-    vec![
-        plot(
-            "Throughput",
-            "throughput-over-time",
-            format!("acknowledged ({unit})"),
-            series(&|stretch| stretch.rate.bits_per_second() / scale),
-        ),
-        plot(
-            "Retransmissions",
-            "retransmissions-over-time",
-            "segments sent again".to_owned(),
-            series(&|stretch| stretch.retransmitted_segments),
-        ),
-    ]
 }

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use super::figures::{MOST_SWEEPS, in_parts};
 use crate::analysis::{Analysis, LossLine, cubic_bend, loss_laws, milliseconds};
-use crate::plot::{LinePlot, Plot, PlotPoint, Series, line_plot, rate_unit};
+use crate::plot::{
+    LinePlot, Plot, PlotPoint, Series, Table, line_plot, precise_number, rate_unit, with_interval,
+};
 
 /// Points of a law that is drawn.
 const LAW_POINTS: u32 = 60;
@@ -26,13 +28,18 @@ pub fn over_loss(analysis: &Analysis) -> Vec<Plot> {
     }
     let figures = by_rtt.into_iter().take(MOST_SWEEPS);
     figures
-        .flat_map(|(rtt, lines)| in_parts(&lines, |part| figure(rtt, part)))
+        .flat_map(|(rtt, lines)| in_parts(&lines, |part| figure(rtt, part, analysis)))
         .collect()
 }
 
-fn figure(rtt: Duration, lines: &[&LossLine]) -> Plot {
+fn figure(rtt: Duration, lines: &[&LossLine], analysis: &Analysis) -> Plot {
     let points = lines.iter().flat_map(|line| &line.points);
-    let (unit, scale) = rate_unit(points.clone().map(|point| point.mean).fold(0.0, f64::max));
+    let (unit, scale) = rate_unit(
+        points
+            .clone()
+            .map(|point| point.mean.estimate)
+            .fold(0.0, f64::max),
+    );
     let losses: BTreeSet<u64> = points.map(|point| point.loss.to_bits()).collect();
     let mut capacities: Vec<f64> = lines.iter().map(|l| l.capacity.bits_per_second()).collect();
     capacities.sort_by(f64::total_cmp);
@@ -65,13 +72,45 @@ fn figure(rtt: Duration, lines: &[&LossLine]) -> Plot {
             cubic_bend(rtt)
         ),
         svg,
+        table: table(lines, (unit, scale), analysis),
     }
+}
+
+fn table(lines: &[&LossLine], (unit, scale): (&str, f64), analysis: &Analysis) -> Table {
+    let interval = format!("mean, {} % interval", analysis.resampling.level * 100.0);
+    let of = format!("{unit} of");
+    let columns = [
+        of.as_str(),
+        "loss",
+        "runs",
+        &interval,
+        "standard error",
+        "law",
+    ];
+    let mut table = Table::of(1, columns);
+    let short = |rate: Option<f64>| {
+        let none = || "–".to_owned();
+        rate.map_or_else(none, |rate| precise_number(rate / scale))
+    };
+    for line in lines {
+        table.rows.extend(line.points.iter().map(|point| {
+            vec![
+                line.label.clone(),
+                format!("{:e}", point.loss),
+                point.runs.to_string(),
+                with_interval(&point.mean.scaled(1.0 / scale)),
+                short(point.standard_error),
+                short(line.rate(point.loss)),
+            ]
+        }));
+    }
+    table
 }
 
 fn series(line: &LossLine, scale: f64) -> Series {
     let points = line.points.iter().map(|point| {
         let error = point.standard_error.map(|error| error / scale);
-        let y = point.mean / scale;
+        let y = point.mean.estimate / scale;
         PlotPoint {
             x: point.loss.log10(),
             y,

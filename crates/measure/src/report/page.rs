@@ -1,14 +1,17 @@
 //! The page around the figures.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::time::Duration;
 
 use super::Heading;
 use crate::analysis::{
-    Analysis, Comparison, DOUBTS_SHOWN, MethodProfile, NamedDoubt, best_sentences, by_kind,
-    confidence_sentences, loss_laws, milliseconds, shape_sentence,
+    Analysis, Comparison, CostDifferences, DOUBTS_SHOWN, Measured, MethodProfile, NamedDoubt,
+    best_sentences, by_kind, confidence_sentences, loss_laws, milliseconds, shape_sentence,
 };
-use crate::plot::{Plot, SYMBOLS, escape};
+use crate::plot::{Plot, SYMBOLS, Table, escape};
 use crate::profile::{Difference, Figure, ProfileFigures};
+use crate::stats::FEWEST_TOLD_APART;
 
 /// Everything that a page is set with. Measured for A4: 170 mm of text.
 const STYLE: &str = "
@@ -32,7 +35,9 @@ th:first-child, td:first-child { padding-left: 0; }
 td.word, th.word { text-align: left; }
 sub { font-size: .72em; line-height: 0; }
 small { color: #595959; font-size: .82rem; white-space: nowrap; }
+.stacked small { display: block; }
 figure { margin: 1.4rem 0 2rem; break-inside: avoid; }
+details { font-size: .87rem; margin: .3rem 0; } summary { color: #595959; cursor: pointer; }
 figure svg { width: 100%; height: auto; display: block; }
 @media print { body { margin: 0; max-width: none; padding: 0; font-size: 10pt; }
   h2, h3 { break-after: avoid; } table { break-inside: avoid; } }
@@ -83,11 +88,12 @@ fn write_page(
     for plot in plots {
         writeln!(
             out,
-            "<figure id=\"{}\">\n<h3>{}</h3>\n{}<figcaption>{}</figcaption>\n</figure>",
+            "<figure id=\"{}\">\n<h3>{}</h3>\n{}<figcaption>{}</figcaption>\n{}</figure>",
             escape(&plot.name),
             typeset(&plot.title),
             plot.svg,
-            typeset(&plot.caption)
+            typeset(&plot.caption),
+            numbers(&plot.table)
         )?;
     }
     for comparison in &analysis.comparisons {
@@ -111,6 +117,21 @@ fn write_page(
     }
     write_reading(out)?;
     writeln!(out, "</body>\n</html>")
+}
+
+/// What a figure draws, in numbers: folded, as it is long.
+fn numbers(table: &Table) -> String {
+    let row = |cells: &[String], tag: &str| {
+        let cell = |(place, text): (usize, &String)| match place < table.words {
+            true => format!("<{tag} class=\"word\">{}</{tag}>", typeset(text)),
+            false => format!("<{tag}>{}</{tag}>", typeset(text).replace('-', "−")),
+        };
+        let cells: String = cells.iter().enumerate().map(cell).collect();
+        format!("<tr>{cells}</tr>\n")
+    };
+    let rows: String = table.rows.iter().map(|cells| row(cells, "td")).collect();
+    let head = row(&table.columns, "th");
+    format!("<details><summary>Numbers</summary>\n<table>{head}{rows}</table></details>\n")
 }
 
 /// The laws; their points are in the figures.
@@ -178,22 +199,18 @@ fn typeset(text: &str) -> String {
     out
 }
 
-/// A signed number; what rounds to zero has no sign.
-fn signed(value: f64, digits: usize) -> String {
-    let text = format!("{value:+.digits$}");
-    match text.trim_matches(|c| "+-0.".contains(c)).is_empty() {
-        true => format!("{:.digits$}", 0.0),
-        false => text.replace('-', "−"),
-    }
-}
-
 /// A figure with its interval.
 fn cell(figure: &Figure, digits: usize) -> String {
-    format!(
-        "{:.digits$} <small>[{:.digits$}, {:.digits$}]</small>",
-        figure.estimate, figure.interval.low, figure.interval.high
-    )
-    .replace('-', "−")
+    // What rounds to zero has no sign.
+    let number = |value: f64| {
+        let text = format!("{value:.digits$}");
+        match text.trim_matches(|c| "-0.".contains(c)).is_empty() {
+            true => format!("{:.digits$}", 0.0),
+            false => text.replace('-', "−"),
+        }
+    };
+    let (low, high) = (number(figure.interval.low), number(figure.interval.high));
+    format!("{} <small>[{low}, {high}]</small>", number(figure.estimate))
 }
 
 /// One line a method: what it uses, and C_UC beside it.
@@ -206,26 +223,27 @@ fn write_methods(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
     }
     writeln!(
         out,
-        "<h2>Methods</h2>\n<table><tr><th class=\"word\">method</th><th>mean share of capacity</th>\
-         <th>C<sub>UC</sub></th><th>C<sub>CC</sub></th><th>CPU s/GB</th></tr>"
+        "<h2>Methods</h2>\n<table class=\"stacked\"><tr><th class=\"word\">method</th><th>mean share of capacity</th>\
+         <th>C<sub>UC</sub></th><th>C<sub>CC</sub></th><th>CPU s/GB</th><th>segments sent again</th></tr>"
     )?;
     for (method, last) in rows {
-        let used = Figure {
-            estimate: 1.0 - last.c_u.estimate,
-            interval: crate::stats::Interval {
-                low: 1.0 - last.c_u.interval.high,
-                high: 1.0 - last.c_u.interval.low,
-            },
+        let used = last.c_u.complement();
+        let cost = |measured: &Measured, digits| {
+            let none = || "–".to_owned();
+            measured
+                .over_all
+                .as_ref()
+                .map_or_else(none, |mean| cell(mean, digits))
         };
-        let cpu: Vec<f64> = method.cpu_seconds_per_gigabyte.values().copied().collect();
-        let cpu = crate::stats::median(&cpu).map_or("–".to_owned(), |cpu| format!("{cpu:.2}"));
         writeln!(
             out,
-            "<tr><td class=\"word\">{}</td><td>{}</td><td>{}</td><td>{}</td><td>{cpu}</td></tr>",
+            "<tr><td class=\"word\">{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
             escape(&method.label),
             cell(&used, 3),
             cell(&last.c_uc, 3),
-            signed(last.c_cc.estimate, 3)
+            cell(&last.c_cc, 3),
+            cost(&method.cpu_seconds_per_gigabyte, 2),
+            cost(&method.retransmitted_segments, 0)
         )?;
     }
     writeln!(out, "</table>")
@@ -272,6 +290,50 @@ fn write_comparison(
     if let Some(difference) = &comparison.difference.c_uc {
         row("C<sub>UC</sub>", difference)?;
     }
+    writeln!(out, "</table>")?;
+    write_cost_differences(out, &comparison.costs)
+}
+
+/// By how much what two methods cost differs, a line a round-trip time.
+fn write_cost_differences(out: &mut String, costs: &CostDifferences) -> std::fmt::Result {
+    let mut rows: BTreeMap<Duration, [String; 2]> = BTreeMap::new();
+    let both = [
+        (&costs.cpu_seconds_per_gigabyte, 2),
+        (&costs.retransmitted_segments, 1),
+    ];
+    for (place, (differences, digits)) in both.into_iter().enumerate() {
+        for (rtt, difference) in differences {
+            let figure = Figure {
+                estimate: difference.estimate,
+                interval: difference.interval,
+            };
+            let told = match difference.is_told_apart() {
+                true => "",
+                false => ", not told apart",
+            };
+            let paired = if difference.is_paired {
+                ""
+            } else {
+                ", not paired"
+            };
+            let row = rows.entry(*rtt).or_default();
+            row[place] = format!("{}{told}{paired}", cell(&figure, digits));
+        }
+    }
+    if rows.is_empty() {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "<table><tr><th class=\"word\">at</th><th>CPU s/GB</th><th>segments sent again</th></tr>"
+    )?;
+    for (rtt, [cpu, again]) in rows {
+        let rtt = milliseconds(rtt);
+        writeln!(
+            out,
+            "<tr><td class=\"word\">{rtt} ms</td><td>{cpu}</td><td>{again}</td></tr>"
+        )?;
+    }
     writeln!(out, "</table>")
 }
 
@@ -290,6 +352,7 @@ fn write_profile(
         typeset(&capital(&shape_sentence(&method.figures)))
     )?;
     write_figures(out, &method.figures)?;
+    write_beside(out, method)?;
     for sentence in confidence_sentences(analysis, &method.figures) {
         writeln!(
             out,
@@ -330,13 +393,41 @@ fn write_figures(out: &mut String, figures: &ProfileFigures) -> std::fmt::Result
         match coefficients {
             Some(row) => writeln!(
                 out,
-                "<td>{}</td><td>{:.4}</td><td>{}</td></tr>",
-                signed(row.c_cc.estimate, 4),
-                row.c_u.estimate,
+                "<td>{}</td><td>{}</td><td>{}</td></tr>",
+                cell(&row.c_cc, 3),
+                cell(&row.c_u, 3),
                 cell(&row.c_uc, 4)
             )?,
             None => writeln!(out, "<td></td><td></td><td></td></tr>")?,
         }
+    }
+    writeln!(out, "</table>")
+}
+
+/// Medians, and what the runs cost.
+fn write_beside(out: &mut String, method: &MethodProfile) -> std::fmt::Result {
+    writeln!(
+        out,
+        "<table><tr><th>τ (ms)</th><th>runs</th><th>median share</th><th>CPU s/GB</th>\
+         <th>segments sent again</th></tr>"
+    )?;
+    for point in &method.figures.points {
+        let cost = |measured: &Measured, digits| {
+            let none = || "–".to_owned();
+            let mean = measured.means.get(&point.rtt);
+            mean.map_or_else(none, |mean| cell(mean, digits))
+        };
+        writeln!(
+            out,
+            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+            milliseconds(point.rtt),
+            point.summary.count,
+            point
+                .median
+                .map_or_else(String::new, |median| cell(&median, 3)),
+            cost(&method.cpu_seconds_per_gigabyte, 2),
+            cost(&method.retransmitted_segments, 1)
+        )?;
     }
     writeln!(out, "</table>")
 }
@@ -352,7 +443,8 @@ fn write_reading(out: &mut String) -> std::fmt::Result {
          of 0.4 to 366 ms the first has the weight −0.23 and the last none, so that a slow start \
          raises it. It stands beside the throughputs, not in their place.</p>\n\
          <p>Intervals come from resampling the repetitions; of few repetitions they are too \
-         narrow. Two methods are told apart where the interval of their difference leaves out \
-         zero; over many comparisons one in twenty does so by chance.</p>"
+         narrow. Two methods are told apart where each has {FEWEST_TOLD_APART} repetitions or more and the interval \
+         of their difference leaves out zero; of equal ones one in twenty does so by chance with \
+         many repetitions, with five one in six.</p>"
     )
 }

@@ -5,7 +5,7 @@
 //! what was never seen: of five repetitions a 95 % interval holds the truth
 //! about four times in five. [`crate::doubt`] warns of few.
 
-use super::{Interval, mean, normal_below, normal_quantile, quantile};
+use super::{Interval, mean, normal_below, normal_quantile};
 use crate::random::Random;
 
 /// How intervals are drawn.
@@ -98,29 +98,39 @@ pub fn bootstrap_paired_means(
 }
 
 /// The percentile interval: the draws' quantiles at (1 ∓ level)/2 (Efron and
-/// Tibshirani, equation 13.5, with [`quantile`] for the order statistics).
-/// `None` without draws. Sorts the draws.
+/// Tibshirani, equation 13.5, with [`super::quantile`] for the order statistics).
+/// `None` without draws. Reorders the draws.
 pub fn percentile_interval(draws: &mut [f64], level: f64) -> Option<Interval> {
-    draws.sort_by(f64::total_cmp);
     Some(Interval {
-        low: quantile(draws, (1.0 - level) / 2.0)?,
-        high: quantile(draws, f64::midpoint(1.0, level))?,
+        low: selected_quantile(draws, (1.0 - level) / 2.0)?,
+        high: selected_quantile(draws, f64::midpoint(1.0, level))?,
     })
+}
+
+/// [`super::quantile`] of values in any order, which it changes: two of them are looked for,
+/// without sorting the others.
+fn selected_quantile(values: &mut [f64], probability: f64) -> Option<f64> {
+    let last = values.len().checked_sub(1)?;
+    let place = probability.clamp(0.0, 1.0) * last as f64;
+    let below = (place.floor() as usize).min(last);
+    let (_, low, greater) = values.select_nth_unstable_by(below, f64::total_cmp);
+    let low = *low;
+    let next = greater.iter().copied().min_by(f64::total_cmp);
+    Some(low + (next.unwrap_or(low) - low) * (place - below as f64))
 }
 
 /// The BCa interval: bias-corrected and accelerated (Efron and Tibshirani,
 /// equations 14.9 to 14.15), for an estimate from the sample itself and its
 /// acceleration. Where the estimate lies outside all draws it falls back to the
-/// percentile interval. `None` without draws. Sorts the draws.
+/// percentile interval. `None` without draws. Reorders the draws.
 pub fn bca_interval(
     draws: &mut [f64],
     estimate: f64,
     acceleration: f64,
     level: f64,
 ) -> Option<Interval> {
-    draws.sort_by(f64::total_cmp);
-    let below = draws.partition_point(|draw| *draw < estimate);
-    let not_above = draws.partition_point(|draw| *draw <= estimate);
+    let below = draws.iter().filter(|draw| **draw < estimate).count();
+    let not_above = draws.iter().filter(|draw| **draw <= estimate).count();
     // Half of the ties count as below, as scipy has it.
     let share = (below + not_above) as f64 / 2.0 / draws.len().max(1) as f64;
     let bias = normal_quantile(share);
@@ -132,8 +142,8 @@ pub fn bca_interval(
         normal_below(bias + shifted / (1.0 - acceleration * shifted))
     };
     Some(Interval {
-        low: quantile(draws, shifted_probability((1.0 - level) / 2.0))?,
-        high: quantile(draws, shifted_probability(f64::midpoint(1.0, level)))?,
+        low: selected_quantile(draws, shifted_probability((1.0 - level) / 2.0))?,
+        high: selected_quantile(draws, shifted_probability(f64::midpoint(1.0, level)))?,
     })
 }
 
@@ -157,8 +167,35 @@ pub fn acceleration_of_mean<'a>(terms: impl IntoIterator<Item = (f64, &'a [f64])
             cubes += influence * influence * influence;
         }
     }
-    if squares == 0.0 {
-        return 0.0;
+    let acceleration = cubes / (6.0 * squares.powf(1.5));
+    // Where nothing varies, or by the smallest numbers alone.
+    if acceleration.is_finite() {
+        acceleration
+    } else {
+        0.0
     }
-    cubes / (6.0 * squares.powf(1.5))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{quantile, sorted};
+    use super::*;
+
+    #[test]
+    fn what_is_selected_is_what_sorting_finds() {
+        let mut random = Random::new(9);
+        for count in [1, 2, 3, 10, 1_000] {
+            let mut values: Vec<f64> = (0..count).map(|_| random.below(50) as f64).collect();
+            let ascending = sorted(&values);
+            for probability in [0.0, 0.025, 0.31, 0.5, 0.975, 1.0] {
+                let found = selected_quantile(&mut values, probability);
+                assert_eq!(
+                    found,
+                    quantile(&ascending, probability),
+                    "{count} {probability}"
+                );
+            }
+        }
+        assert_eq!(selected_quantile(&mut [], 0.5), None);
+    }
 }

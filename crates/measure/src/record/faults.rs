@@ -1,0 +1,157 @@
+//! Which lines of a file were left out, and why: all of them, by kind.
+
+use std::fmt;
+
+use super::{Fault, LineFault};
+
+/// So many stretches of lines are kept: sixteen megabytes, for a file in which every second
+/// line of two millions is at fault.
+const MOST_STRETCHES: usize = 1_000_000;
+
+/// So many kinds are told apart by what is wrong with them in detail; of further ones only
+/// what sort they are.
+const MOST_DETAILED: usize = 50;
+
+/// Lines that were left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Skipped {
+    /// How many.
+    pub count: u64,
+    /// Which, by what is wrong with them, in the order of the first of each.
+    pub kinds: Vec<FaultLines>,
+    /// How many of them are in no kind: what is beyond a million stretches.
+    pub unnamed: u64,
+    stretches: usize,
+}
+
+/// Lines with one kind of fault.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FaultLines {
+    /// The first of them, with what is wrong with it.
+    pub first: LineFault,
+    /// How many.
+    pub count: u64,
+    /// Their numbers: first and last of each stretch of lines that follow each other, ascending.
+    pub stretches: Vec<(u64, u64)>,
+}
+
+impl Skipped {
+    pub(super) fn add(&mut self, fault: LineFault) {
+        self.count += 1;
+        let detailed = self.kinds.len() < MOST_DETAILED;
+        let same = |kind: &&mut FaultLines| is_alike(&kind.first.fault, &fault.fault, detailed);
+        let Some(kind) = self.kinds.iter_mut().find(same) else {
+            self.stretches += 1;
+            self.kinds.push(FaultLines {
+                count: 1,
+                stretches: vec![(fault.line, fault.line)],
+                first: fault,
+            });
+            return;
+        };
+        match kind.stretches.last_mut() {
+            Some((_, last)) if *last + 1 == fault.line => *last = fault.line,
+            _ if self.stretches == MOST_STRETCHES => {
+                self.unnamed += 1;
+                return;
+            }
+            _ => {
+                self.stretches += 1;
+                kind.stretches.push((fault.line, fault.line));
+            }
+        }
+        kind.count += 1;
+    }
+}
+
+/// Whether two faults are of one kind: where in the line it is, and which run is repeated, is
+/// not told apart.
+fn is_alike(one: &Fault, other: &Fault, detailed: bool) -> bool {
+    let cause = |text: &'_ str| text.rfind(" at column").unwrap_or(text.len());
+    match (one, other) {
+        (Fault::Repeated(_), Fault::Repeated(_)) => true,
+        (Fault::Malformed(one), Fault::Malformed(other)) if detailed => {
+            one[..cause(one)] == other[..cause(other)]
+        }
+        (one, other) if detailed => one == other,
+        (one, other) => std::mem::discriminant(one) == std::mem::discriminant(other),
+    }
+}
+
+/// `line 7 is no record: …`, or `lines 3–9, 12 (8 lines): line 3 is no record: …`.
+impl fmt::Display for FaultLines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.count > 1 {
+            let mut before = "lines ";
+            for (first, last) in &self.stretches {
+                match first == last {
+                    true => write!(f, "{before}{first}")?,
+                    false => write!(f, "{before}{first}–{last}")?,
+                }
+                before = ", ";
+            }
+            write!(f, " ({} lines): ", self.count)?;
+        }
+        write!(f, "{}", self.first)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn skipped(faults: impl IntoIterator<Item = (u64, Fault)>) -> Skipped {
+        let mut skipped = Skipped::default();
+        for (line, fault) in faults {
+            skipped.add(LineFault { line, fault });
+        }
+        skipped
+    }
+
+    #[test]
+    fn every_line_is_named_by_kind() {
+        let malformed =
+            |column: u64| Fault::Malformed(format!("expected value at column {column}"));
+        let skipped = skipped([
+            (2, malformed(1)),
+            (3, malformed(7)),
+            (4, Fault::Schema(2)),
+            (5, malformed(2)),
+            (9, Fault::Schema(3)),
+            (10, Fault::Repeated("a".to_owned())),
+            (11, Fault::Repeated("b".to_owned())),
+        ]);
+        assert_eq!((skipped.count, skipped.unnamed), (7, 0));
+        let told: Vec<String> = skipped.kinds.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            told[0],
+            "lines 2–3, 5 (3 lines): line 2 is no record: expected value at column 1"
+        );
+        assert!(told[1].starts_with("line 4 is of schema 2"), "{}", told[1]);
+        assert!(told[2].starts_with("line 9 is of schema 3"), "{}", told[2]);
+        assert!(
+            told[3].starts_with("lines 10–11 (2 lines): line 10 repeats run a"),
+            "{}",
+            told[3]
+        );
+        assert_eq!(told.len(), 4);
+    }
+
+    #[test]
+    fn memory_is_bounded_whatever_is_wrong() {
+        // Each of a schema of its own: the first fifty in detail, the rest together.
+        let many = skipped((1..=10_000).map(|n| (n, Fault::Schema(n + 1))));
+        assert_eq!(many.kinds.len(), MOST_DETAILED);
+        assert_eq!(
+            many.kinds.iter().map(|kind| kind.count).sum::<u64>(),
+            10_000
+        );
+        let rest = many.kinds[0].to_string();
+        assert!(rest.starts_with("lines 1, 51–10000 (9951 lines)"), "{rest}");
+        // Every second line, more often than is kept.
+        let lines = MOST_STRETCHES as u64 + 5;
+        let alternate = skipped((1..=lines).map(|n| (2 * n, Fault::TooLong)));
+        assert_eq!((alternate.count, alternate.unnamed), (lines, 5));
+        assert_eq!(alternate.kinds[0].stretches.len(), MOST_STRETCHES);
+    }
+}

@@ -1,0 +1,77 @@
+//! Figures of one run over time.
+
+use super::SampledRun;
+use crate::plot::{LinePlot, Plot, PlotPoint, Series, line_plot, rate_unit};
+use crate::samples::Stretch;
+
+/// Throughput and retransmissions of one run over time.
+pub fn run_over_time(run: &SampledRun, number: usize) -> Vec<Plot> {
+    let rates = run.stretches.iter().map(|s| s.rate.bits_per_second());
+    let (unit, scale) = rate_unit(rates.fold(0.0, f64::max));
+    // Stretches are equal, and the first begins with the run.
+    let first = run.stretches.first().map(|first| first.at.as_secs_f64());
+    let length = 2.0 * first.unwrap_or(0.5);
+    if length <= 0.0 {
+        // All of it was within a nanosecond.
+        return Vec::new();
+    }
+    vec![
+        over_time(
+            run,
+            ("Throughput", &format!("throughput-over-time-{number}")),
+            format!("acknowledged ({unit})"),
+            |stretch| stretch.rate.bits_per_second() / scale,
+        ),
+        over_time(
+            run,
+            (
+                "Retransmissions",
+                &format!("retransmissions-over-time-{number}"),
+            ),
+            "segments sent again in a second".to_owned(),
+            |stretch| stretch.retransmitted_segments / length,
+        ),
+    ]
+}
+
+fn over_time(
+    run: &SampledRun,
+    (what, name): (&str, &str),
+    y_title: String,
+    value: impl Fn(&Stretch) -> f64,
+) -> Plot {
+    let points = run.stretches.iter().map(|stretch| PlotPoint {
+        x: stretch.at.as_secs_f64(),
+        y: value(stretch),
+        interval: None,
+    });
+    let series = Series {
+        label: String::new(),
+        points: points.collect(),
+        curve: None,
+    };
+    let title = format!("{what} over time: {}", run.label);
+    let plot = LinePlot {
+        title: title.clone(),
+        x_title: "time (s)".to_owned(),
+        y_title,
+        series: vec![series],
+        x_labels: Vec::new(),
+        levels: Vec::new(),
+        has_markers: false,
+    };
+    let mut table = plot.table("", &plot.x_title, &plot.y_title);
+    // One run needs no name.
+    table.words = 0;
+    table.columns.remove(0);
+    table.rows.iter_mut().for_each(|row| drop(row.remove(0)));
+    Plot {
+        name: name.to_owned(),
+        svg: line_plot(&plot),
+        title,
+        caption: "All streams of one run together, from TCP's own counters. Bytes count once all \
+                  before them have arrived: after a loss many do at a time."
+            .to_owned(),
+        table,
+    }
+}
