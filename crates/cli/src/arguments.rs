@@ -207,7 +207,8 @@ command is run again, in the same directory.";
 const PROBE_EXAMPLES: &str = "Examples:
   longhaul probe longhaul://dtn.example.org
   longhaul probe --streams 1,8,64 --rounds 5 --json longhaul://dtn.example.org
-  longhaul probe --iperf3 result.json --records runs.jsonl longhaul://dtn.example.org";
+  longhaul probe --iperf3 result.json --records runs.jsonl longhaul://dtn.example.org
+  longhaul probe --sweep real.toml --records probe.jsonl longhaul://dtn.example.org";
 
 const SERVE_EXAMPLES: &str = "Examples:
   longhaul serve --root /srv/data --write

@@ -137,6 +137,7 @@ fn serve(arguments: ServeArguments) -> Result<Exit, Stop> {
         client: None,
     });
     daemon.obey_signals(address)?;
+    errands::clear(setup.state.join("jobs"));
     daemon.accept(&listener, &options);
     daemon.sessions.end_all();
     Ok(Exit::Done)

@@ -1,6 +1,7 @@
 //! The `longhaul` command.
 
 mod arguments;
+mod beside;
 mod between;
 mod commands;
 mod daemon;
@@ -12,6 +13,7 @@ mod remote;
 mod report;
 mod ssh;
 mod sweep;
+mod this_host;
 
 use std::process::ExitCode;
 

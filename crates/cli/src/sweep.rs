@@ -3,6 +3,7 @@
 //! - [`mod@file`]: the file, as one writes it
 //! - [`plan`]: configurations, and runs in their order
 //! - [`finals`]: the fastest, measured again
+//! - [`listing`]: what would be run
 //! - [`ledger`]: the records; who is in them is done
 //! - [`dataset`]: what is moved, and whether it arrived
 //! - [`command`]: the command lines of a run
@@ -23,6 +24,7 @@ pub mod host;
 pub mod inside;
 pub mod lab_report;
 pub mod ledger;
+pub mod listing;
 pub mod outcome;
 pub mod plan;
 pub mod sockets;
@@ -36,9 +38,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use longhaul_measure::host::HostDescription;
 use longhaul_measure::record::{Ended, Measures, RunIdentity, RunRecord};
 
 use crate::arguments::SweepArguments;
+use crate::beside::{HostsFile, samples_beside};
 use crate::messages::{Exit, Stop, say, write_output};
 use dataset::{Set, Shape};
 use estimate::Estimate;
@@ -76,7 +80,9 @@ pub fn run(arguments: &SweepArguments) -> Result<Exit, Stop> {
         None => PathBuf::from(format!("{}.jsonl", file.name)),
     };
     if arguments.dry_run {
-        return list(&file, &plan);
+        let text = listing::list(&file, &plan, &output).map_err(local)?;
+        write_output(text.as_bytes());
+        return Ok(Exit::Done);
     }
     let (ledger, found) = Ledger::open(&output).map_err(local)?;
     if let Some(line) = found.dropped {
@@ -95,54 +101,11 @@ pub fn run(arguments: &SweepArguments) -> Result<Exit, Stop> {
     sweep.go_on()
 }
 
-/// What would run.
-fn list(file: &SweepFile, plan: &Plan) -> Result<Exit, Stop> {
-    let mut text = match file.about.as_str() {
-        "" => String::new(),
-        about => format!("{about}\n"),
-    };
-    for cell in &plan.cells {
-        text += &format!("{}\n", cell.title());
-    }
-    let missing: Vec<String> = file.methods.iter().filter_map(missing).collect();
-    text += &missing.concat();
-    if file.again > 0 {
-        text += &format!(
-            "at the end the three fastest over each path {} times more, not in these figures:\n",
-            file.again
-        );
-    }
-    let estimate = Estimate::default();
-    let all: Duration = plan
-        .runs
-        .iter()
-        .map(|run| estimate.of(&plan.cells[run.cell]))
-        .sum();
-    text += &format!(
-        "{} configurations, {} runs, about {}\n",
-        plan.cells.len(),
-        plan.runs.len(),
-        estimate::spoken(all)
-    );
-    write_output(text.as_bytes());
-    Ok(Exit::Done)
-}
-
-/// A line that a method is left out, and why.
-fn missing(method: &Method) -> Option<String> {
-    let program = method.needs.iter().find(|program| !is_installed(program))?;
-    Some(format!(
-        "{} is skipped: {program} is not installed\n",
-        method.name
-    ))
-}
-
-fn is_installed(program: &str) -> bool {
-    let paths = std::env::var_os("PATH").unwrap_or_default();
-    let usual = ["/usr/sbin", "/sbin"].map(PathBuf::from);
-    std::env::split_paths(&paths)
-        .chain(usual)
-        .any(|directory| directory.join(program).is_file())
+/// The identity and the goodput of a run that decides who is fastest.
+fn deciding_rate(record: &RunRecord) -> Option<(&str, f64)> {
+    let run = &record.run;
+    let decides = record.outcome.ended == Ended::Done && !run.warm_up && !run.again;
+    decides.then(|| (run.id.as_str(), record.outcome.goodput.bits_per_second()))
 }
 
 /// A sweep that runs.
@@ -150,6 +113,8 @@ struct Sweep<'a> {
     file: &'a SweepFile,
     plan: &'a Plan,
     ledger: Ledger,
+    /// None where records go to no file.
+    hosts: Option<HostsFile>,
     output: PathBuf,
     work: PathBuf,
     arguments: &'a SweepArguments,
@@ -178,17 +143,17 @@ impl<'a> Sweep<'a> {
     ) -> Result<Sweep<'a>, Stop> {
         let made = fs::create_dir_all(&work).and_then(|()| fs::canonicalize(&work));
         let work = made.map_err(|error| local(format!("{}: {error}", work.display())))?;
-        let mut left_out = HashSet::new();
-        for method in &file.methods {
-            if let Some(text) = missing(method) {
-                say(text.trim_end());
-                left_out.insert(method.name.clone());
-            }
+        let hosts = HostsFile::open(&output).map_err(local)?;
+        let missing = listing::missing(file, plan);
+        for (method, program) in &missing {
+            say(&format!("{method} is skipped: {program} is not installed"));
         }
+        let left_out = missing.into_keys().collect();
         Ok(Sweep {
             file,
             plan,
             ledger,
+            hosts,
             output,
             work,
             arguments,
@@ -205,16 +170,7 @@ impl<'a> Sweep<'a> {
     }
 
     fn id(&self, run: Planned) -> String {
-        let key = self.plan.cells[run.cell].key();
-        let digest = blake3::hash(key.as_bytes()).to_hex();
-        let again = if run.again { "again-" } else { "" };
-        format!(
-            "{}/{again}{}.{}/{}",
-            self.file.name,
-            run.round,
-            run.number,
-            &digest[..12]
-        )
+        listing::identity(self.file, self.plan, run)
     }
 
     /// Runs what is not done.
@@ -276,10 +232,8 @@ impl<'a> Sweep<'a> {
 
     /// What a record says of who is fastest.
     fn note(&mut self, record: &RunRecord) {
-        let run = &record.run;
-        if record.outcome.ended == Ended::Done && !run.warm_up && !run.again {
-            let rate = record.outcome.goodput.bits_per_second();
-            self.swept.insert(run.id.clone(), rate);
+        if let Some((id, rate)) = deciding_rate(record) {
+            self.swept.insert(id.to_owned(), rate);
         }
     }
 
@@ -300,9 +254,7 @@ impl<'a> Sweep<'a> {
     }
 
     fn is_left_out(&self, cell: &Cell) -> bool {
-        let beside = cell.cross.iter().flat_map(|cross| &cross.beside);
-        self.left_out.contains(&cell.method.name)
-            || beside.clone().any(|m| self.left_out.contains(m))
+        listing::methods_of(cell).any(|method| self.left_out.contains(method))
     }
 
     /// What is not done from here on.
@@ -383,6 +335,7 @@ impl<'a> Sweep<'a> {
                 errors: &step.clients[0].errors,
                 storage: host::storage(&place.sets),
                 sidecar: sidecar.map(|(_, name)| name),
+                descriptions: self.describe(&result)?,
             },
             result,
         );
@@ -392,6 +345,16 @@ impl<'a> Sweep<'a> {
         self.estimate
             .note(cell, record.outcome.wall, began.elapsed());
         Ok(record)
+    }
+
+    /// Both hosts into the file of hosts; gives what it has them by.
+    fn describe(&mut self, result: &StepResult) -> Result<[String; 2], String> {
+        let mut digest_of = |host: Option<&HostDescription>| match (&mut self.hosts, host) {
+            (Some(hosts), Some(host)) => hosts.add(host),
+            _ => Ok(String::new()),
+        };
+        let source = digest_of(Some(&result.source_host))?;
+        Ok([source, digest_of(result.destination_host.as_ref())?])
     }
 
     /// Makes the files, and sees to it that they have room where they arrive, if
@@ -451,16 +414,7 @@ impl<'a> Sweep<'a> {
         if self.file.samples.is_zero() {
             return Ok(None);
         }
-        let stem = self
-            .output
-            .file_stem()
-            .unwrap_or_default()
-            .to_string_lossy();
-        let name = format!("{stem}.samples/{}.jsonl", id.replace('/', "-"));
-        let path = self.output.with_file_name(&name);
-        let parent = path.parent().unwrap_or(Path::new("."));
-        fs::create_dir_all(parent).map_err(|error| format!("{}: {error}", parent.display()))?;
-        Ok(Some((path, name)))
+        samples_beside(&self.output, id).map(Some)
     }
 
     fn version(&mut self, method: &Method) -> String {

@@ -192,6 +192,133 @@ fn every_fault_is_named_with_its_line_and_never_averaged() {
 }
 
 #[test]
+fn all_faults_are_named_however_many() {
+    let directory = records();
+    let path = directory.path().join("runs.jsonl");
+    let mut lines: Vec<String> = fs::read_to_string(&path)
+        .unwrap()
+        .lines()
+        .map(str::to_owned)
+        .collect();
+    let run = lines[0].clone();
+    lines.extend((0..40).map(|number| format!("{}x", "y".repeat(number % 3))));
+    lines.extend([lines[3].clone(), run.clone(), "z".to_owned()]);
+    fs::write(&path, lines.join("\n")).unwrap();
+    let skipped = longhaul(
+        directory.path(),
+        &["profile", "--skip-faults", "runs.jsonl"],
+    );
+    let said = text(&skipped.stderr);
+    assert!(skipped.status.success(), "{said}");
+    assert!(
+        said.contains("runs.jsonl: lines 61–100, 103 (41 lines): line 61 is no record"),
+        "{said}"
+    );
+    assert!(
+        said.contains("runs.jsonl: lines 101–102 (2 lines): line 101 repeats run"),
+        "{said}"
+    );
+    assert!(text(&skipped.stdout).contains("43 records were skipped"));
+    // A directory is no file of records.
+    let refused = longhaul(directory.path(), &["profile", "."]);
+    assert_eq!(refused.status.code(), Some(6));
+    assert!(text(&refused.stderr).contains("it is a directory: name the files in it"));
+}
+
+#[test]
+fn files_of_sweeps_with_one_name_are_one_study() {
+    let directory = records();
+    let whole = fs::read_to_string(directory.path().join("runs.jsonl")).unwrap();
+    // The same sweep on another day: the same identities, other runs.
+    let slower = |line: &str| {
+        let mut record: serde_json::Value = serde_json::from_str(line).unwrap();
+        let outcome = &mut record["outcome"];
+        outcome["wall_seconds"] = (outcome["wall_seconds"].as_f64().unwrap() * 1.25).into();
+        let rate = outcome["goodput_bits_per_second"].as_f64().unwrap();
+        outcome["goodput_bits_per_second"] = (rate * 0.8).into();
+        format!("{record}\n")
+    };
+    let other: String = whole.lines().map(slower).collect();
+    fs::write(directory.path().join("other.jsonl"), &other).unwrap();
+    fs::write(directory.path().join("copy.jsonl"), &whole).unwrap();
+    let both = longhaul(directory.path(), &["profile", "runs.jsonl", "other.jsonl"]);
+    let printed = text(&both.stdout);
+    assert!(both.status.success(), "{}", text(&both.stderr));
+    assert!(printed.contains("120 runs in the figures"), "{printed}");
+    let arguments = [
+        "records",
+        "export",
+        "runs.jsonl",
+        "other.jsonl",
+        "-o",
+        "r.csv",
+    ];
+    assert!(longhaul(directory.path(), &arguments).status.success());
+    for twice in ["runs.jsonl", "copy.jsonl"] {
+        let refused = longhaul(directory.path(), &["profile", "runs.jsonl", twice]);
+        assert_eq!(refused.status.code(), Some(6));
+        let said = text(&refused.stderr);
+        assert!(
+            said.contains(&format!("{twice}: line 1 repeats run")),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn a_directory_of_samples_plots_one_run_of_each_kind() {
+    let directory = records();
+    let path = directory.path().join("runs.jsonl");
+    let samples = directory.path().join("runs.samples");
+    fs::create_dir(&samples).unwrap();
+    let (mut lines, mut number) = (String::new(), 0);
+    for line in fs::read_to_string(&path).unwrap().lines() {
+        let mut record: serde_json::Value = serde_json::from_str(line).unwrap();
+        record["samples"] =
+            serde_json::json!({"file": format!("runs.samples/{number}.jsonl"), "count": 2});
+        lines += &format!("{record}\n");
+        let sample = |seconds: f64, bytes: u64| {
+            format!("{{\"seconds\":{seconds},\"stream\":1,\"acknowledged_bytes\":{bytes}}}\n")
+        };
+        // Of the first ten only the two slowest.
+        if !(2..10).contains(&number) {
+            let text = sample(1.0, 1_000_000) + &sample(2.0, 3_000_000);
+            fs::write(samples.join(format!("{number}.jsonl")), text).unwrap();
+        }
+        number += 1;
+    }
+    fs::write(&path, lines).unwrap();
+    let report = |samples: &str| {
+        longhaul(
+            directory.path(),
+            &["report", "runs.jsonl", "-o", "r.html", "--samples", samples],
+        )
+    };
+    let output = report("runs.samples");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let page = fs::read_to_string(directory.path().join("r.html")).unwrap();
+    // Two methods over three round-trip times.
+    assert_eq!(page.matches("<h3>Throughput over time: ").count(), 6);
+    assert_eq!(page.matches("<h3>Retransmissions over time: ").count(), 6);
+    assert!(
+        page.contains("over time: longhaul, 0.4 ms, 900 Mbit/s"),
+        "{page}"
+    );
+    // The one in the middle of ten.
+    assert!(
+        page.contains("over time: longhaul, 45.6 ms, 804 Mbit/s"),
+        "{page}"
+    );
+    let one = report("runs.samples/11.jsonl");
+    assert!(one.status.success(), "{}", text(&one.stderr));
+    let empty = directory.path().join("empty");
+    fs::create_dir(&empty).unwrap();
+    let refused = report("empty");
+    assert_eq!(refused.status.code(), Some(6));
+    assert!(text(&refused.stderr).contains("empty: it holds no samples of a run in these records"));
+}
+
+#[test]
 fn the_model_and_the_analysis_have_cubics_bend_at_the_same_loss() {
     use longhaul_model::response::{Congestion, mean_window};
     for milliseconds in [1, 22, 100, 366] {

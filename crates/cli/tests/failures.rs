@@ -361,9 +361,10 @@ fn who_may_not_is_told_so() {
         .expect(4)
         .says(&["chmod 600"]);
 
-    let mut wrong = daemon.fingerprint.clone();
-    let last = wrong.pop().unwrap();
-    wrong.push(if last == '0' { '1' } else { '0' });
+    // Its first character: the last one has bits that must be zero.
+    let digits = daemon.fingerprint.strip_prefix("sha256:").unwrap();
+    let other = if digits.starts_with('A') { "B" } else { "A" };
+    let wrong = format!("sha256:{other}{}", &digits[1..]);
     fetch(&wrong, &good).expect(4).says(&[&daemon.fingerprint]);
     assert!(!directory.path().join("to").exists());
     fetch(&daemon.fingerprint, &good).expect(0);
@@ -494,6 +495,24 @@ fn a_local_address_that_is_not_there_is_named() {
     let said = ["--bind 203.0.113.9", "name an address of this host"];
     run(&mut command).expect(6).says(&said);
     assert!(!directory.path().join("to").exists());
+}
+
+#[test]
+fn a_local_address_of_another_family_is_the_cause() {
+    let directory = directory();
+    let daemon = served(directory.path());
+    let mut command = daemon.command("cp");
+    command
+        .args(["--bind", "::1"])
+        .arg(daemon.url("a"))
+        .arg(directory.path().join("to"));
+    let finished = run(&mut command).expect(3);
+    let finished = finished.says(&[&daemon.address.to_string(), "--bind ::1", "no IPv6 address"]);
+    assert!(
+        !finished.errors.contains("daemon runs"),
+        "{}",
+        finished.errors
+    );
 }
 
 #[test]

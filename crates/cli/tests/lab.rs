@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use rustix::process::{Signal, kill_process_group};
 use serde_json::Value;
-use support::process::{Running, binary_in, longhaul_with, run};
+use support::process::{Finished, Running, binary_in, longhaul_with, run};
 use support::random::Random;
 use support::tree;
 
@@ -276,6 +276,22 @@ fn damage_past_tcps_checksum_is_caught() {
     }
 }
 
+/// What has nothing that could be damaged unseen, as a ping, is not counted as damaged.
+#[test]
+fn only_damage_that_was_done_is_counted() {
+    if !labs_work() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let report = directory.path().join("report").display().to_string();
+    let options = ["--corrupt-unseen", "1", "--report", &report];
+    run(&mut lab_run(&options, "ping -q -c 1 -W 5 lab-b")).expect(0);
+    let report: Value = serde_json::from_slice(&std::fs::read(&report).unwrap()).unwrap();
+    let way = &report["directions"][0];
+    assert!(way["segments"].as_u64().unwrap() > 0, "{report}");
+    assert_eq!(way["corrupted_unseen"], 0, "{report}");
+}
+
 /// Who sends a signal to a group sends it to a lab's process twice: directly, and
 /// by the process outside, which passes it on.
 #[test]
@@ -316,34 +332,161 @@ fn a_lab_within_a_network_namespace_needs_no_more_than_there_is() {
     tree::assert_same(&from, &to.join("from"));
 }
 
+/// What was durable when the path was cut is not sent again.
 #[test]
 fn a_copy_outlives_a_cut() {
     if !labs_work() {
         return;
     }
+    const FILES: u64 = 24;
+    const EACH: u64 = 256 << 10;
     let directory = tempfile::tempdir().unwrap();
     let (from, to) = (directory.path().join("from"), directory.path().join("to"));
-    let bytes = Random::from(4).bytes(12 << 20);
-    tree::write(&from.join("data"), &bytes);
-    let copy = Running::start(&mut copy_across("rtt=20ms,rate=100mbit", &[], &from, &to));
+    let mut random = Random::from(4);
+    for file in 0..FILES {
+        tree::write(&from.join(file.to_string()), &random.bytes(EACH as usize));
+    }
+    // Slow until the cut, so that it comes in the middle however busy this machine is.
+    let path = "rtt=20ms,rate=4mbit";
+    let copy = Running::start(&mut copy_across(path, &["--json"], &from, &to));
+    let mut durable = 0;
+    while durable < 4 * EACH {
+        let file = |event: &Value| event["event"] == "committed" && event["file"] == true;
+        durable += copy.event(file).unwrap()["size"].as_u64().unwrap();
+    }
     let name = format!("cp-{}", copy.pid().as_raw_nonzero());
-    // Data have begun to flow: 12 MiB are more than 8,000 segments.
+    let set = |what: &str| run(&mut longhaul_with(&["lab", "set", &name, what])).expect(0);
+    set("cut=5s");
+    // It bites while data are under way.
     loop {
-        let status = run(&mut longhaul_with(&["lab", "status", &name, "--json"]));
-        let report: Option<Value> = serde_json::from_slice(&status.output).ok();
-        let segments = report.and_then(|r| r["directions"][0]["segments"].as_u64());
-        if segments.is_some_and(|segments| segments > 500) {
+        let status = run(&mut longhaul_with(&["lab", "status", &name, "--json"])).expect(0);
+        let report: Value = serde_json::from_slice(&status.output).unwrap();
+        if report["directions"][0]["cut"].as_u64().unwrap() > 0 {
             break;
         }
     }
-    run(&mut longhaul_with(&["lab", "set", &name, "cut=5s"])).expect(0);
+    set("rate=1gbit");
     let finished = copy.wait().expect(0);
-    assert!(
-        finished.errors.contains("lost in cuts"),
-        "{}",
-        finished.errors
+    tree::assert_same(&from, &to.join("from"));
+    let summary = finished.summary();
+    let bytes = |field: &str| summary[field].as_u64().unwrap();
+    let again = bytes("moved_again_bytes");
+    assert_eq!(bytes("moved_bytes") - again, FILES * EACH, "{summary}");
+    assert!(again <= FILES * EACH - durable, "{durable}: {summary}");
+}
+
+#[test]
+fn bursts_of_losses_harm_nothing() {
+    if !labs_work() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let (from, to) = (directory.path().join("from"), directory.path().join("to"));
+    tree::write(&from.join("data"), &Random::from(7).bytes(12 << 20));
+    for congestion in ["cubic", "reno", "bbr"] {
+        let options = ["--congestion", congestion];
+        let path = "rtt=20ms,rate=1gbit,loss=2e-3/8";
+        let finished = run(&mut copy_across(path, &options, &from, &to)).expect(0);
+        assert!(finished.errors.contains(" lost"), "{}", finished.errors);
+        tree::assert_same(&from, &to.join("from"));
+        std::fs::remove_dir_all(&to).unwrap();
+    }
+}
+
+/// Within a lab, a shell command beside a daemon: `$COPY OPTIONS SOURCE $TO` copies to its
+/// nowhere.
+fn beside_daemon(lab: &[&str], command: &str) -> Finished {
+    let directory = tempfile::tempdir().unwrap();
+    let state = directory.path().display().to_string();
+    let binary = env!("CARGO_BIN_EXE_longhaul");
+    let server = format!("{binary} serve --root / --state {state} --listen $LONGHAUL_LAB_B:4960");
+    let mut lab = lab_run(&[lab, &["--server", server.as_str()]].concat(), command);
+    let copy = format!("{binary} cp --json --accept-new --token-file {state}/tokens");
+    lab.env("COPY", copy)
+        .env("TO", "longhaul://198.18.20.1/null:");
+    lab.env("LONGHAUL_CONFIG_DIR", &state);
+    run(&mut lab)
+}
+
+/// As it with one copy, of these options and this source.
+fn copy_to_daemon(lab: &[&str], copy: &str) -> Finished {
+    beside_daemon(lab, &format!("$COPY {copy} $TO"))
+}
+
+/// Windows that end at a kernel's limit: which one it is, is said.
+#[test]
+fn the_kernels_limit_that_binds_is_named() {
+    if !labs_work() {
+        return;
+    }
+    let path = ["--rtt", "60ms", "--rate", "200mbit"];
+    for (host, limit) in [("a", "net.ipv4.tcp_wmem"), ("b", "net.ipv4.tcp_rmem")] {
+        let sysctl = format!("{host}:{limit}=4096 16384 131072");
+        let lab = [&path[..], &["--sysctl", &sysctl]].concat();
+        let summary = copy_to_daemon(&lab, "--streams 1 zero:4MB")
+            .expect(0)
+            .summary();
+        let advice = summary["advice"].as_str().unwrap_or_default();
+        assert!(advice.contains(limit), "{summary}");
+    }
+}
+
+/// Streams have Reno's slow start until the path is full, and then their own congestion
+/// control: what `ss` saw of them at each look, one after the other.
+#[test]
+fn streams_are_led_through_their_slow_start_and_get_their_own_control_back() {
+    if !labs_work() {
+        return;
+    }
+    if run(Command::new("ss").arg("-V")).code != Some(0) {
+        println!("skipped: ss of iproute2 is missing");
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let looks = directory.path().join("looks").display().to_string();
+    // Four round trips and more: some looks fall into it however long they take.
+    let path = ["--rtt", "300ms", "--rate", "200mbit"];
+    let looking = format!(
+        "$COPY zero:60MB $TO & while kill -0 $!; do \
+         ss -Htin state established dport 4960; echo look; done >{looks}; wait $!"
     );
-    assert!(std::fs::read(to.join("from/data")).unwrap() == bytes);
+    beside_daemon(&path, &looking).expect(0);
+    let looks = std::fs::read_to_string(&looks).unwrap();
+    let of = |name: &str| {
+        let has = |look: &str| look.split_whitespace().any(|word| word == name);
+        let looks = looks.split("look").enumerate();
+        let seen: Vec<usize> = looks
+            .filter(|look| has(look.1))
+            .map(|look| look.0)
+            .collect();
+        seen
+    };
+    let (reno, cubic) = (of("reno"), of("cubic"));
+    assert!(!reno.is_empty(), "{looks}");
+    assert!(reno.last() < cubic.last(), "{reno:?} {cubic:?}");
+}
+
+/// Who is nice sees others, and yields to them: their queue stands nearly all the time.
+#[test]
+fn who_is_nice_yields_to_other_traffic() {
+    if !labs_work() {
+        return;
+    }
+    let path = ["--rtt", "20ms", "--rate", "50mbit", "--background", "8"];
+    let summary = copy_to_daemon(&path, "--nice zero:1500KB")
+        .expect(0)
+        .summary();
+    let decisions = summary["decisions"].as_array().unwrap();
+    // Less than the ninth that would be its share; now and then it finds room.
+    let yields = |decision: &&Value| {
+        let reason = decision["reason"].as_str().unwrap();
+        let pace = decision["pace_bytes_per_second"].as_f64();
+        reason.contains("others use the path") && pace.is_some_and(|pace| pace < 50e6 / 8.0 / 9.0)
+    };
+    assert!(
+        decisions.iter().any(|decision| yields(&decision)),
+        "{summary}"
+    );
 }
 
 #[test]
@@ -351,27 +494,10 @@ fn a_blocked_port_is_named() {
     if !labs_work() {
         return;
     }
-    let directory = tempfile::tempdir().unwrap();
-    let state = directory.path().join("state");
-    let binary = env!("CARGO_BIN_EXE_longhaul");
-    let server = format!(
-        "{binary} serve --root / --state {} --listen $LONGHAUL_LAB_B:4960",
-        state.display()
-    );
-    let command = format!(
-        "{binary} cp --accept-new --token-file {}/tokens zero:1MB longhaul://$LONGHAUL_LAB_B/null:",
-        state.display()
-    );
-    let with = |block: &[&str]| {
-        let options = [block, &["--server", server.as_str()]].concat();
-        let mut lab = lab_run(&options, &command);
-        lab.env("LONGHAUL_CONFIG_DIR", &state);
-        run(&mut lab)
-    };
-    with(&["--block", "b:4960:reset"])
+    copy_to_daemon(&["--block", "b:4960:reset"], "zero:1MB")
         .expect(3)
         .says(&["198.18.20.1:4960", "refused"]);
-    with(&["--block", "a:4960"]).expect(0);
+    copy_to_daemon(&["--block", "a:4960"], "zero:1MB").expect(0);
 }
 
 /// FUSE mounts, as the lab makes them.

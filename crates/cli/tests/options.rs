@@ -842,7 +842,9 @@ fn clean_lists_and_removes_what_was_left() {
     );
     clean(&["--remove", "--older-than", "1h"]);
     assert_eq!(tree::leftovers(&stage.path("root")), left);
-    clean(&["--remove"]);
+    let removed = String::from_utf8(clean(&["--remove"]).output).unwrap();
+    let all = format!("{} removed", left.len());
+    assert!(removed.contains(&all), "{removed}");
     assert_no_leftovers(&stage.path("root"));
 }
 

@@ -52,6 +52,40 @@ fn records(path: &Path) -> Vec<Value> {
         .collect()
 }
 
+/// What a sweep that was made would still run.
+fn listed(file: &Path, output: &Path, also: &[&str]) -> String {
+    let mut command = longhaul_with(&["sweep", "--dry-run"]);
+    command.args(also).arg(file).arg("-o").arg(output);
+    let listed = run(&mut command).expect(0).output;
+    String::from_utf8(listed).unwrap()
+}
+
+/// What is done, and what cannot be done, is not among what would be run.
+fn tell_what_is_left(file: &Path, output: &Path) {
+    let nothing = listed(file, output, &[]);
+    assert!(
+        nothing.contains("5 configurations, 0 runs to make, about 0 s; 8 in "),
+        "{nothing}"
+    );
+    assert!(nothing.contains("; 2 skipped"), "{nothing}");
+    assert_eq!(nothing.matches(": done\n").count(), 4, "{nothing}");
+    let absent = "absent is skipped: no-such-program-anywhere is not installed";
+    assert!(nothing.contains(absent), "{nothing}");
+    assert!(!listed(file, output, &["--methods", "copy"]).contains("absent"));
+}
+
+/// Of a file with one line cut off; it was looked at, and nothing else.
+fn tell_that_one_is_left(file: &Path, output: &Path) {
+    let before = std::fs::read(output).unwrap();
+    let one = listed(file, output, &[]);
+    assert!(
+        one.contains(", 1 run to make") && one.contains("; 7 in "),
+        "{one}"
+    );
+    assert!(one.contains(": 1 of 2 runs left"), "{one}");
+    assert_eq!(std::fs::read(output).unwrap(), before);
+}
+
 #[test]
 fn runs_are_recorded_compared_and_made_once() {
     let home = tempfile::tempdir().unwrap();
@@ -70,7 +104,15 @@ fn runs_are_recorded_compared_and_made_once() {
     );
     let all = records(&output);
     assert_eq!(all.len(), 8);
+    // Both ends are this host, which stands once beside them, also when all is done again.
+    let hosts = || records(&output.with_extension("hosts.ndjson"));
+    assert_eq!(hosts().len(), 1);
+    let sysctls = &hosts()[0]["host"]["sysctls"];
+    assert!(sysctls["net.ipv4.tcp_dsack"].is_string(), "{sysctls}");
     for record in &all {
+        for end in [&record["source"], &record["destination"]] {
+            assert_eq!(end["description"], hosts()[0]["digest"], "{record}");
+        }
         let outcome = &record["outcome"];
         match record["method"]["name"].as_str().unwrap() {
             "copy" => {
@@ -95,21 +137,39 @@ fn runs_are_recorded_compared_and_made_once() {
         }
     }
     assert!(!home.path().join("runs.work").exists());
+    tell_what_is_left(&file, &output);
     // Nothing is made again; what was cut off is.
     let said = sweep();
     assert!(!said.contains(" of 10"), "{said}");
     assert!(said.contains("nothing is left to run"), "{said}");
     let whole = std::fs::read(&output).unwrap();
     std::fs::write(&output, &whole[..whole.len() - 10]).unwrap();
+    tell_that_one_is_left(&file, &output);
     let said = sweep();
     assert!(said.contains("line 8 was cut off"), "{said}");
     assert_eq!(said.matches(" of 10").count(), 1, "{said}");
     let again = records(&output);
-    assert_eq!(again.len(), 8);
+    assert_eq!((again.len(), hosts().len()), (8, 1));
     assert_eq!(again[7]["run"]["id"], all[7]["run"]["id"]);
     // What it writes is what the analysis reads.
     let mut profile = longhaul_with(&["profile"]);
     run(profile.arg(&output)).expect(0);
+}
+
+/// Of records without the last, which is one of the fastest that was made again.
+fn tell_which_is_left_again(file: &Path, output: &Path) {
+    let whole = std::fs::read_to_string(output).unwrap();
+    let (rest, _) = whole.trim_end().rsplit_once('\n').unwrap();
+    let fewer = output.with_file_name("fewer.jsonl");
+    std::fs::write(&fewer, format!("{rest}\n")).unwrap();
+    let one = listed(file, &fewer, &[]);
+    assert_eq!(one.matches("\nagain copy how=").count(), 3, "{one}");
+    assert_eq!(one.matches(": 1 of 2 runs left\n").count(), 1, "{one}");
+    assert!(
+        one.contains(", 1 run to make") && one.contains("; 10 in "),
+        "{one}"
+    );
+    assert!(listed(file, output, &[]).contains(", 0 runs to make"));
 }
 
 /// Four alike, and one that fails without a word.
@@ -136,6 +196,15 @@ fn the_fastest_are_measured_again_at_the_end() {
         command.arg(&file).arg("-o").arg(&output);
         run(&mut command).expect(0).errors
     };
+    let before = listed(&file, &output, &[]);
+    assert!(
+        before.contains("over each path 2 times more, 6 runs,"),
+        "{before}"
+    );
+    assert!(
+        before.contains("5 configurations, 5 runs to make"),
+        "{before}"
+    );
     let said = sweep();
     assert!(said.contains("11 of 11: again copy how="), "{said}");
     let all = records(&output);
@@ -162,6 +231,7 @@ fn the_fastest_are_measured_again_at_the_end() {
     made.dedup();
     assert_eq!(made.len(), 6, "three in each of two rounds: {made:?}");
     assert!(sweep().contains("nothing is left to run"));
+    tell_which_is_left_again(&file, &output);
     let mut profile = longhaul_with(&["profile"]);
     let told = run(profile.arg(&output)).expect(0).output;
     let told = String::from_utf8(told).unwrap();

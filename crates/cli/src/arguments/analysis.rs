@@ -44,8 +44,9 @@ pub struct ReportArguments {
     /// Write each figure as an SVG file too.
     #[arg(long, value_name = "DIR")]
     pub svg: Option<PathBuf>,
-    /// Plot a run over time: its file of TCP samples.
-    #[arg(long, value_name = "FILE")]
+    /// Plot a run over time: its file of TCP samples; of a directory of them one run of each
+    /// configuration and round-trip time, the one whose throughput is in the middle.
+    #[arg(long, value_name = "FILE|DIR")]
     pub samples: Vec<PathBuf>,
     /// The report's title.
     #[arg(long, default_value = "Throughput of file transfers")]

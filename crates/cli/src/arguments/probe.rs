@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use longhaul_units::BitRate;
 
 use super::ConnectionArguments;
 
@@ -47,9 +48,18 @@ pub struct ProbeArguments {
     /// A result of a throughput test of perfSONAR's pScheduler (JSON); may be given several times.
     #[arg(long, value_name = "FILE")]
     pub pscheduler: Vec<PathBuf>,
-    /// Append each repetition as a record of a memory-to-memory run, for `longhaul profile`.
+    /// Append each repetition as a record of a memory-to-memory run, for `longhaul profile`; its
+    /// samples and both hosts lie beside the file.
     #[arg(long, value_name = "FILE")]
     pub records: Option<PathBuf>,
+    /// The records' path is the one that this sweep's file has to the same host, with its rtt and
+    /// capacity: `profile` then sets what was probed beside the sweep's transfers, as their Θ_T.
+    #[arg(long, value_name = "FILE", requires = "records")]
+    pub sweep: Option<PathBuf>,
+    /// What TCP payload can carry over the path, for the records, where it is known [default: the
+    /// most that was measured]
+    #[arg(long, value_name = "RATE", requires = "records", conflicts_with = "sweep", value_parser = capacity)]
+    pub capacity: Option<BitRate>,
     /// One JSON object instead of text.
     #[arg(long)]
     pub json: bool,
@@ -57,6 +67,14 @@ pub struct ProbeArguments {
     /// so are several addresses of the host.
     #[command(flatten)]
     pub connection: ConnectionArguments,
+}
+
+fn capacity(text: &str) -> Result<BitRate, String> {
+    let rate: BitRate = text.parse().map_err(|error| format!("{error}"))?;
+    match rate.bits_per_second() > 0.0 {
+        true => Ok(rate),
+        false => Err("a capacity is above zero".to_owned()),
+    }
 }
 
 /// Which way data flow.

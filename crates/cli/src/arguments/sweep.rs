@@ -33,7 +33,7 @@ pub struct SweepArguments {
     /// So many repetitions at most.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub repetitions: Option<u64>,
-    /// Say what would be run, and how long that takes.
+    /// Say what is left to be run, and how long that takes.
     #[arg(short = 'n', long)]
     pub dry_run: bool,
     /// Keep the directory of data at the end.

@@ -10,6 +10,7 @@ use std::fs;
 use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use longhaul_engine::net::token::fill_random;
 
@@ -17,6 +18,9 @@ use super::job::{at_socket, make_private};
 
 /// What a directory's name begins with, before the channels' own.
 const BEGINS: &str = "channels-";
+
+/// A job listens at its place within this, even on a busy host.
+const LISTENS_WITHIN: Duration = Duration::from_secs(600);
 
 /// A directory for them; removed when dropped.
 pub struct Place(PathBuf);
@@ -46,6 +50,34 @@ impl Drop for Place {
     fn drop(&mut self) {
         // What is left holds nothing, and nobody finds a job there.
         let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Removes places at which nobody takes channels any more: their daemon was killed and
+/// their jobs have ended. One that is being made has no socket yet, and stays for a
+/// while.
+pub fn clear(own: &Path) {
+    // What cannot be looked at or removed is in nobody's way.
+    for entry in fs::read_dir(own).into_iter().flatten().flatten() {
+        let is_place = entry.file_name().to_string_lossy().starts_with(BEGINS);
+        if is_place && entry.file_type().is_ok_and(|kind| kind.is_dir()) && is_over(&entry.path()) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+fn is_over(place: &Path) -> bool {
+    let is_old = || {
+        let made = fs::metadata(place).and_then(|status| status.modified());
+        made.is_ok_and(|made| made.elapsed().is_ok_and(|age| age > LISTENS_WITHIN))
+    };
+    match at_socket(place, UnixStream::connect) {
+        // One that is being made has no socket yet, or one that does not listen yet.
+        Err(error) => {
+            let kinds = [io::ErrorKind::ConnectionRefused, io::ErrorKind::NotFound];
+            kinds.contains(&error.kind()) && is_old()
+        }
+        Ok(_) => false,
     }
 }
 
@@ -96,6 +128,34 @@ mod tests {
         drop((listener, place));
         assert!(connect(own.path(), &name).is_err());
         assert_eq!(fs::read_dir(own.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn places_that_nobody_listens_at_are_cleared() {
+        let own = tempfile::tempdir().unwrap();
+        let places = [(); 5].map(|()| Place::new(own.path()).unwrap());
+        let [living, dead, bound, begun, lost] = places.each_ref().map(Place::path);
+        let (name, _listener) = listen(living).unwrap();
+        // Killed, it leaves its socket; one that is bound and does not listen yet looks alike.
+        for place in [dead, bound] {
+            drop(listen(place).unwrap());
+            assert!(place.join("control").exists());
+        }
+        let old = std::time::SystemTime::now() - 2 * LISTENS_WITHIN;
+        for place in [dead, lost] {
+            fs::File::open(place).unwrap().set_modified(old).unwrap();
+        }
+        let foreign = [own.path().join("channels"), own.path().join("channels-x")];
+        fs::create_dir(&foreign[0]).unwrap();
+        fs::write(&foreign[1], "").unwrap();
+        clear(own.path());
+        assert!(!dead.exists() && !lost.exists());
+        assert!(
+            living.exists() && bound.exists() && begun.exists(),
+            "{name}"
+        );
+        assert!(foreign.iter().all(|path| path.exists()));
+        connect(own.path(), &name).unwrap();
     }
 
     #[test]

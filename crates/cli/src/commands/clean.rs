@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use longhaul_engine::journal::{Leftover, LeftoverKind, leftovers};
+use longhaul_engine::journal::{Leftover, LeftoverKind, expire, leftovers};
 use longhaul_engine::recv::landing::{SESSION_NAME, file_time_now};
 use longhaul_engine::storage::posix::PosixDirectory;
 use longhaul_engine::storage::{Directory, FileKind};
@@ -89,31 +89,43 @@ fn visit_leftovers(
     count: &mut Count,
 ) -> io::Result<()> {
     let now = file_time_now();
-    for leftover in leftovers(Arc::clone(directory))? {
-        let leftover = leftover?;
-        if leftover.age(now) < arguments.older_than {
-            continue;
-        }
-        count.found += 1;
-        if arguments.remove && !leftover.held {
-            match directory.remove_file(&leftover.name) {
-                Ok(()) => count.removed += 1,
+    if arguments.remove {
+        // What is looked at first and removed then may be a living copy's by then: there
+        // each is removed under its lock.
+        let all = u64::MAX;
+        expire(
+            &**directory,
+            arguments.older_than,
+            now,
+            all,
+            &mut |name, removed| match removed {
+                Ok(bytes) => {
+                    count.removed += 1;
+                    count.bytes += bytes;
+                }
                 Err(error) => {
                     count.failed += 1;
-                    say(&format!("{}: {error}", shown(path, &leftover)));
-                    continue;
+                    say(&format!("{}: {error}", shown(path, name)));
                 }
-            }
-        } else {
+            },
+        )?;
+    }
+    for leftover in leftovers(Arc::clone(directory))? {
+        let leftover = leftover?;
+        let is_wanted = leftover.age(now) >= arguments.older_than;
+        if is_wanted && (leftover.held || !arguments.remove) {
             print_line!("{}", describe(path, &leftover));
         }
-        count.bytes += leftover.size;
+        if is_wanted && !arguments.remove {
+            count.found += 1;
+            count.bytes += leftover.size;
+        }
     }
     Ok(())
 }
 
-fn shown(path: &Path, leftover: &Leftover) -> String {
-    format!("{}/{}", path.display(), leftover.name.escape_ascii())
+fn shown(path: &Path, name: &[u8]) -> String {
+    format!("{}/{}", path.display(), name.escape_ascii())
 }
 
 /// What a journal is about: a file, or the session that holds the directory.
@@ -143,7 +155,7 @@ fn describe(path: &Path, leftover: &Leftover) -> String {
     };
     format!(
         "{}: {}{whose}{held}",
-        shown(path, leftover),
+        shown(path, &leftover.name),
         ByteCount(leftover.size)
     )
 }

@@ -3,35 +3,35 @@
 //! - [`session`]: one session that moves zeros into nothing
 //! - [`trial`]: what its samples say
 //! - [`result`]: what all of them say, with advice (`longhaul_model::advice`)
+//! - [`known`]: the path as a sweep's file has it
+//! - [`records`]: each repetition as a record of a run
 //! - [`text`], [`json`]: how it is printed
 
 mod json;
+mod known;
+mod records;
 pub mod result;
 pub mod session;
 mod text;
 pub mod trial;
 
 use std::ffi::OsStr;
-use std::fs::{File, OpenOptions};
-use std::io::{self, BufReader, IsTerminal, Read, Seek, SeekFrom, Write};
+use std::fs::File;
+use std::io::{self, BufReader, IsTerminal};
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use longhaul_engine::net::identity::Fingerprint;
-use longhaul_measure::record::{
-    DatasetRecord, Ended, HostRecord, Knob, Measures, Method, Outcome, PathRecord, RecordError,
-    RunIdentity, RunRecord, SCHEMA,
-};
 use longhaul_measure::sources::{ExternalRun, SourceError, read_iperf3, read_pscheduler};
-use longhaul_units::{BitRate, ByteCount};
 
 use super::connection::Daemon;
 use crate::arguments::{DataSecurity, DirectionArgument, ProbeArguments};
 use crate::endpoint::{Endpoint, Remote};
-use crate::messages::{Exit, Stop, clear_line, finish, progress_line, say, write_output};
+use crate::messages::{Exit, Stop, clear_line, finish, progress_line, write_output};
+use crate::this_host;
+use records::Records;
 use result::{Clock, PathResult, Probe, Way};
 use session::{Ask, Direction, Session};
 use trial::Trial;
@@ -62,8 +62,11 @@ fn probe(arguments: &ProbeArguments) -> Result<Exit, Stop> {
         started: crate::sweep::clock::now(),
         paths: Vec::new(),
         external,
+        host: this_host::describe(),
+        known: None,
     };
     let remote = arguments.endpoint.as_deref().map(remote).transpose()?;
+    probe.known = known::path(arguments, remote.as_ref())?;
     // Before anything is measured that could not be kept.
     let records = arguments.records.as_deref();
     let records = records.map(Records::open).transpose()?;
@@ -150,7 +153,9 @@ impl Prober<'_> {
     fn all_paths(&self, remote: &Remote, probe: &mut Probe) -> Result<(), Stop> {
         let daemon = Daemon::new(remote, &self.arguments.connection)?;
         // Who it is is asked once; then each address must show the same key.
-        let key = daemon.first_stream()?.handle.peer_fingerprint();
+        let first = daemon.first_stream()?.handle;
+        let (key, answered) = (first.peer_fingerprint(), first.peer_address());
+        drop(first);
         let locals: Vec<Option<IpAddr>> = match daemon.local_addresses() {
             [] => vec![None],
             named => named.iter().copied().map(Some).collect(),
@@ -160,7 +165,10 @@ impl Prober<'_> {
                 if local.is_some_and(|ip| ip.is_ipv4() != address.is_ipv4()) {
                     continue;
                 }
-                let path = self.path(&daemon, key, (address, local), probe)?;
+                let mut path = self.path(&daemon, key, (address, local), probe)?;
+                // What a copy takes is the address that answers first.
+                let is_usual = answered.is_none_or(|usual| usual.ip() == address.ip());
+                path.is_usual = is_usual && !probe.paths.iter().any(|other| other.is_usual);
                 probe.paths.push(path);
             }
         }
@@ -188,6 +196,8 @@ impl Prober<'_> {
             path_mtu: 0,
             options: Default::default(),
             clock: None,
+            host: None,
+            is_usual: false,
             ways: Vec::new(),
         };
         let daemon = daemon.at(key, address, local);
@@ -218,9 +228,14 @@ impl Prober<'_> {
         let time = self.arguments.time;
         let time = time.unwrap_or((path.least() * ROUND_TRIPS).clamp(TIMES.0, TIMES.1));
         // What warms memory and caches up is not counted, but tells of clocks.
-        let warm_up = self.ask(Direction::To, 1, time).run(daemon)?;
+        let warm_up = Ask {
+            wants_host: true,
+            ..self.ask(Direction::To, 1, time)
+        };
+        let warm_up = warm_up.run(daemon)?;
         let least = path.least().as_secs_f64();
         path.clock = warm_up.clock_lead.map(|lead| Clock::of(lead, least));
+        path.host = warm_up.host;
         probe.software = warm_up.software;
         probe.protection = warm_up.protection;
         let directions = match self.arguments.direction {
@@ -274,7 +289,13 @@ impl Prober<'_> {
                     let text = format!("{text}: give it more --time");
                     Stop::new(Exit::Connection, text)
                 })?;
-                way.trials.push(trial);
+                way.trials.push(Trial {
+                    samples: match self.arguments.records {
+                        Some(_) => seen.stream_samples(),
+                        None => Vec::new(),
+                    },
+                    ..trial
+                });
                 way.sender = seen.sender.unwrap_or(way.sender);
                 way.receiver = seen.receiver.unwrap_or(way.receiver);
             }
@@ -292,6 +313,7 @@ impl Prober<'_> {
             congestion: connection.congestion.clone(),
             clear: connection.data_security == DataSecurity::Clear,
             silence: connection.timeout,
+            wants_host: false,
             interrupted: self.interrupted,
         }
     }
@@ -301,158 +323,4 @@ impl Prober<'_> {
             progress_line(text);
         }
     }
-}
-
-/// A file that records are appended to.
-struct Records<'a> {
-    path: &'a Path,
-    file: File,
-    /// Not where all may write and only some may read.
-    is_readable: bool,
-}
-
-impl Records<'_> {
-    fn open(path: &Path) -> Result<Records<'_>, Stop> {
-        let mut options = OpenOptions::new();
-        options.append(true).create(true);
-        let (file, is_readable) = match options.clone().read(true).open(path) {
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                (options.open(path), false)
-            }
-            opened => (opened, true),
-        };
-        let file = file.map_err(|error| local(path, &error))?;
-        Ok(Records {
-            path,
-            file,
-            is_readable,
-        })
-    }
-
-    fn append(mut self, probe: &Probe) -> Result<(), Stop> {
-        let lines = lines(probe).map_err(|error| local(self.path, &error))?;
-        self.write(&lines).map_err(|error| local(self.path, &error))
-    }
-
-    fn write(&mut self, lines: &[String]) -> io::Result<()> {
-        // A line that somebody was stopped in takes none of ours along.
-        if self.is_readable && !ends_with_a_line(&mut self.file)? {
-            writeln!(self.file)?;
-        }
-        for line in lines {
-            writeln!(self.file, "{line}")?;
-        }
-        Ok(())
-    }
-}
-
-fn local(path: &Path, error: &dyn std::fmt::Display) -> Stop {
-    Stop::new(Exit::Local, format!("{}: {error}", path.display()))
-}
-
-/// Each repetition as a record, and what other instruments measured, for the path
-/// that was probed first.
-fn lines(probe: &Probe) -> Result<Vec<String>, RecordError> {
-    let mut records = Vec::new();
-    for found in &probe.paths {
-        for way in &found.ways {
-            records.extend(records_of(probe, found, way, records.len()));
-        }
-    }
-    let known = records.first().map(|record| record.path.clone());
-    match known {
-        Some(known) => records.extend(probe.external.iter().enumerate().map(|(number, run)| {
-            let id = format!("external-{}-{number}", probe.number);
-            let identity = identity(probe, id);
-            run.1.clone().into_record(identity, known.clone())
-        })),
-        None => say("nothing is recorded: results of other instruments need a probe of their path"),
-    }
-    records.iter().map(RunRecord::to_line).collect()
-}
-
-/// Also where it is empty.
-fn ends_with_a_line(file: &mut File) -> io::Result<bool> {
-    let mut last = [b'\n'];
-    if file.metadata()?.len() > 0 {
-        file.seek(SeekFrom::End(-1))?;
-        file.read_exact(&mut last)?;
-    }
-    Ok(last == [b'\n'])
-}
-
-fn identity(probe: &Probe, id: String) -> RunIdentity {
-    RunIdentity {
-        id,
-        started: probe.started.clone(),
-        ..RunIdentity::default()
-    }
-}
-
-fn records_of(probe: &Probe, found: &PathResult, way: &Way, first: usize) -> Vec<RunRecord> {
-    let capacity = way.best().and_then(|best| BitRate::new(best.1 * 8.0));
-    let Some(capacity) = capacity.filter(|_| !found.least().is_zero()) else {
-        return Vec::new();
-    };
-    let doubts = way.doubts(found);
-    let counts = way.counts().len().max(1);
-    let records = way
-        .trials
-        .iter()
-        .enumerate()
-        .map(|(number, trial)| RunRecord {
-            schema: SCHEMA,
-            run: RunIdentity {
-                round: Some((number / counts) as u64),
-                ..identity(probe, format!("probe-{}-{}", probe.number, first + number))
-            },
-            measures: Measures::Memory,
-            method: Method {
-                name: "longhaul".to_owned(),
-                version: env!("CARGO_PKG_VERSION").to_owned(),
-                endpoint: "daemon".to_owned(),
-                security: if probe.protection == "clear" {
-                    "clear"
-                } else {
-                    "tls"
-                }
-                .to_owned(),
-                ..Method::default()
-            },
-            knobs: [
-                ("streams".to_owned(), Knob::Count(trial.streams.into())),
-                (
-                    "direction".to_owned(),
-                    Knob::Word(way.direction.name().to_owned()),
-                ),
-            ]
-            .into(),
-            path: PathRecord {
-                name: format!("{}", found.address),
-                rtt: found.least(),
-                capacity,
-                congestion_control: way.sender.congestion.clone(),
-                ..PathRecord::default()
-            },
-            source: HostRecord::default(),
-            destination: HostRecord::default(),
-            dataset: DatasetRecord::default(),
-            outcome: Outcome {
-                ended: Ended::Done,
-                moved: ByteCount(trial.bytes),
-                wall: trial.wall,
-                goodput: BitRate::from_transfer(ByteCount(trial.bytes), trial.wall),
-                exit: Some(0),
-                error: String::new(),
-                retransmitted_segments: Some(trial.retransmitted),
-                said: Default::default(),
-            },
-            cpu: Vec::new(),
-            layers: Vec::new(),
-            tcp: None,
-            beside: Vec::new(),
-            samples: None,
-            doubts: doubts.clone(),
-        });
-    records.collect()
 }

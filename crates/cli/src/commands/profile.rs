@@ -1,22 +1,20 @@
 //! `longhaul profile` and `longhaul report`: what records of runs say.
 
+mod over_time;
+
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
-use longhaul_measure::analysis::{self, Analysis, analyse, milliseconds};
+use longhaul_measure::analysis::{self, Analysis, analyse};
 use longhaul_measure::doubt::Doubt;
 use longhaul_measure::record::{Fault, OnFault, RunRecord, read_records};
-use longhaul_measure::report::{self, Heading, SampledRun};
+use longhaul_measure::report::{self, Heading};
 use longhaul_measure::runs::Runs;
-use longhaul_measure::samples::{over_time, read_samples};
 use longhaul_measure::stats::Resampling;
 
 use crate::arguments::{AnalysisArguments, ProfileArguments, ReportArguments};
 use crate::messages::{Exit, Stop, finish, print_line, say, write_output};
-
-/// Stretches of time in a run's figures: about one for each five units of width.
-const STRETCHES: usize = 120;
 
 /// Runs `longhaul profile`.
 pub fn profile(arguments: &ProfileArguments) -> Exit {
@@ -41,9 +39,12 @@ pub fn report(arguments: &ReportArguments) -> Exit {
 fn write_report(arguments: &ReportArguments) -> Result<Exit, Stop> {
     let (runs, analysis) = read(&arguments.analysis)?;
     let mut plots = report::figures(&runs, &analysis);
-    for (number, path) in arguments.samples.iter().enumerate() {
-        let run = sampled_run(&runs, path)?;
-        plots.extend(report::run_over_time(&run, number + 1));
+    let mut sampled = Vec::new();
+    for path in &arguments.samples {
+        sampled.extend(over_time::sampled_runs(&runs, &analysis.labels, path)?);
+    }
+    for (run, number) in sampled.iter().zip(1..) {
+        plots.extend(report::run_over_time(run, number));
     }
     let sources = arguments.analysis.records.iter();
     let heading = Heading {
@@ -90,23 +91,31 @@ fn open(path: &Path) -> Result<Box<dyn BufRead>, Stop> {
     if path.as_os_str() == "-" {
         return Ok(Box::new(BufReader::new(io::stdin())));
     }
+    if path.is_dir() {
+        let text = format!(
+            "{0}: it is a directory: name the files in it, as {0}/*.jsonl",
+            path.display()
+        );
+        return Err(Stop::new(Exit::Local, text));
+    }
     let file = File::open(path).map_err(|error| local(path, &error))?;
     Ok(Box::new(BufReader::with_capacity(1 << 20, file)))
 }
 
-/// Reads files of records; gives how many lines were skipped, which it names.
+/// Reads files of records, with the place of each among them; gives how many lines were
+/// skipped, which it names.
 pub fn each_record(
     paths: &[PathBuf],
     skip_faults: bool,
-    mut add: impl FnMut(RunRecord) -> Result<(), Fault>,
+    mut add: impl FnMut(usize, RunRecord) -> Result<(), Fault>,
 ) -> Result<u64, Stop> {
     let on_fault = match skip_faults {
         true => OnFault::Skip,
         false => OnFault::Refuse,
     };
     let mut skipped = 0;
-    for path in paths {
-        let faults = read_records(open(path)?, on_fault, &mut add);
+    for (file, path) in paths.iter().enumerate() {
+        let faults = read_records(open(path)?, on_fault, |record| add(file, record));
         let faults = faults.map_err(|fault| {
             let remedy = "mend it, or leave such lines out with --skip-faults";
             Stop::new(
@@ -114,12 +123,16 @@ pub fn each_record(
                 format!("{}: {fault}; {remedy}", path.display()),
             )
         })?;
-        for fault in &faults.first {
-            say(&format!("{}: {fault}: skipped", path.display()));
+        for kind in &faults.kinds {
+            say(&format!("{}: {kind}: skipped", path.display()));
         }
-        if faults.count > faults.first.len() as u64 {
-            let more = faults.count - faults.first.len() as u64;
-            say(&format!("{}: {more} more lines skipped", path.display()));
+        if faults.unnamed > 0 {
+            say(&format!(
+                "{}: {} more lines skipped, too scattered to name them all: mend what was named \
+                 first",
+                path.display(),
+                faults.unnamed
+            ));
         }
         skipped += faults.count;
     }
@@ -128,8 +141,8 @@ pub fn each_record(
 
 fn read(arguments: &AnalysisArguments) -> Result<(Runs, Analysis), Stop> {
     let mut runs = Runs::default();
-    let skipped = each_record(&arguments.records, arguments.skip_faults, |record| {
-        runs.add(record)
+    let skipped = each_record(&arguments.records, arguments.skip_faults, |file, record| {
+        runs.add_of(file, record)
     })?;
     if runs.runs().is_empty() {
         return Err(Stop::new(Exit::Local, "there are no runs in these records"));
@@ -145,27 +158,4 @@ fn read(arguments: &AnalysisArguments) -> Result<(Runs, Analysis), Stop> {
         analysis.doubt_first("the records", Doubt::SkippedRecords { skipped });
     }
     Ok((runs, analysis))
-}
-
-/// A run by its sidecar, under the name that its record gives it.
-fn sampled_run(runs: &Runs, path: &Path) -> Result<SampledRun, Stop> {
-    let samples = read_samples(open(path)?);
-    let samples =
-        samples.map_err(|error| Stop::new(Exit::Local, format!("{}: {error}", path.display())))?;
-    let run = runs.runs().iter().find(|run| {
-        let sidecar = run.sidecar.as_deref();
-        sidecar.is_some_and(|sidecar| path.ends_with(sidecar))
-    });
-    let label = match run {
-        Some(run) => format!(
-            "{}, {} ms",
-            runs.labels()[run.configuration],
-            milliseconds(run.rtt)
-        ),
-        None => path.display().to_string(),
-    };
-    Ok(SampledRun {
-        label,
-        stretches: over_time(&samples, STRETCHES),
-    })
 }

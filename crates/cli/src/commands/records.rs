@@ -1,9 +1,7 @@
 //! `longhaul records`: records of runs for other programs.
 
-use std::collections::HashSet;
-
 use longhaul_measure::export::Table;
-use longhaul_measure::record::Fault;
+use longhaul_measure::record::{Fault, Seen};
 
 use super::profile::{each_record, write};
 use crate::arguments::{ExportArguments, ExportFormat, RecordsCommand};
@@ -29,20 +27,24 @@ fn export(arguments: &ExportArguments) -> Result<Exit, Stop> {
         )
     })?;
     let mut table = Table::default();
-    let mut seen = HashSet::new();
-    each_record(&arguments.records, arguments.skip_faults, |record| {
+    let mut seen = Seen::default();
+    let too_many = format!("more than {MOST_RECORDS} records: export them in parts");
+    let mut is_whole = true;
+    each_record(&arguments.records, arguments.skip_faults, |file, record| {
         if table.rows() == MOST_RECORDS {
-            let text = format!("more than {MOST_RECORDS} records: export them in parts");
-            return Err(Fault::Malformed(text));
+            is_whole = false;
+            return Err(Fault::Malformed(too_many.clone()));
         }
         // Whoever averages the table would count it twice.
-        if !seen.insert(record.run.id.clone()) {
-            return Err(Fault::Repeated(record.run.id));
-        }
+        seen.add(file, &record)?;
         table
             .add(&record)
             .map_err(|error| Fault::Malformed(error.to_string()))
     })?;
+    if !is_whole {
+        // Not even where faults are skipped: a part would pass for the whole.
+        return Err(Stop::new(Exit::Usage, too_many));
+    }
     match format {
         ExportFormat::Csv => write(&arguments.output, table.to_csv().as_bytes())?,
         ExportFormat::Parquet => write(&arguments.output, &table.to_parquet())?,

@@ -587,6 +587,7 @@ impl Task {
             large_files: most_open_parts() as u32,
             limit: settings.limit,
             paired: settings.stack == Stack::Paired,
+            wants_host: false,
         })
     }
 

@@ -1,6 +1,7 @@
 //! Steers a running copy: what both ends see goes to the model's controller,
 //! what that decides becomes orders, and both are kept for the summary.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -53,6 +54,7 @@ pub struct Steering {
     controller: Option<Controller>,
     seen: Moment,
     processors: [Processor; 2],
+    layers: Layers,
     ordered: Option<Orders>,
     steered: Shared,
 }
@@ -84,6 +86,50 @@ impl Processor {
     }
 }
 
+/// How busy the layers of the receiving end were of late: an observation has what they
+/// were since the session began.
+#[derive(Clone, Debug, Default)]
+struct Layers {
+    at: u64,
+    /// Nanoseconds that all flows of a layer worked, by the layer's number.
+    worked: BTreeMap<u8, f64>,
+    busiest: Option<f64>,
+}
+
+/// What is looked at is at least so long, and this part of all that was: an observation
+/// has a share of seven digits.
+const LAYERS_SPAN: (Duration, u64) = (Duration::from_secs(1), 100_000);
+
+impl Layers {
+    /// Part of its flows' time that the busiest worked in the last whole span; none
+    /// before one has passed.
+    fn busiest(&mut self, observed: &Observation) -> Option<f64> {
+        let span = observed.at.saturating_sub(self.at);
+        let (least, part) = LAYERS_SPAN;
+        if u128::from(span) < least.as_nanos().max((observed.at / part).into()) {
+            return self.busiest;
+        }
+        let mut now = BTreeMap::new();
+        self.busiest = None;
+        for (layer, flows, part) in &observed.layers {
+            // The other end may have said anything.
+            let part = if part.is_nan() {
+                0.0
+            } else {
+                part.clamp(0.0, 1.0)
+            };
+            let flows = f64::from((*flows).max(1));
+            let worked = f64::from(part) * observed.at as f64 * flows;
+            let before = self.worked.get(layer).copied().unwrap_or_default();
+            let share = ((worked - before) / (span as f64 * flows)).clamp(0.0, 1.0);
+            self.busiest = Some(self.busiest.map_or(share, |busiest| busiest.max(share)));
+            now.insert(*layer, worked);
+        }
+        (self.at, self.worked) = (observed.at, now);
+        self.busiest
+    }
+}
+
 impl Steering {
     /// Begins to steer; what it decides is told to the report too.
     pub fn new(bounds: Bounds) -> (Steering, Shared) {
@@ -93,6 +139,7 @@ impl Steering {
             controller: None,
             seen: Moment(0),
             processors: Default::default(),
+            layers: Layers::default(),
             ordered: None,
             steered: Arc::clone(&steered),
         };
@@ -195,14 +242,13 @@ impl Steering {
     fn sample(&mut self, view: &View<'_>) -> Sample {
         let [sender, receiver] = &mut self.processors;
         let shares = [sender.share(view.sender), receiver.share(view.receiver)];
-        let storing = view.receiver.layers.iter().map(|layer| f64::from(layer.2));
         Sample {
             at: view.at,
             streams: view.sender.streams.iter().map(stream_sample).collect(),
             congestion: Some(Congestion::of_name(&view.sender.congestion)),
             remaining: view.sender.remaining.map(ByteCount),
             processor: shares.into_iter().flatten().max_by(f64::total_cmp),
-            receiver: storing.max_by(f64::total_cmp),
+            receiver: self.layers.busiest(view.receiver),
         }
     }
 }
@@ -313,6 +359,33 @@ mod tests {
             "{advice}"
         );
         assert!(!steered.decisions.is_empty());
+    }
+
+    /// A disk that is slow after a quick start is not taken for its mean.
+    #[test]
+    fn the_receivers_load_is_that_of_late() {
+        let mut layers = Layers::default();
+        let mut load = |milliseconds: u64, flows: u32, parts: &[f32]| {
+            let numbered = parts.iter().enumerate();
+            layers.busiest(&Observation {
+                at: milliseconds * 1_000_000,
+                layers: numbered
+                    .map(|(at, part)| (at as u8, flows, *part))
+                    .collect(),
+                ..Observation::default()
+            })
+        };
+        let near = |share: Option<f64>, wanted: f64| (share.unwrap() - wanted).abs() < 1e-6;
+        assert_eq!(load(0, 2, &[]), None);
+        assert_eq!(load(900, 2, &[0.9, 0.1]), None, "too early");
+        assert!(near(load(10_000, 2, &[0.2, 0.1]), 0.2));
+        // The second layer worked all of these ten seconds.
+        assert!(near(load(20_000, 2, &[0.1, 0.55]), 1.0));
+        assert!(near(load(20_500, 2, &[0.1, 0.1]), 1.0));
+        // With twice the flows it worked as long as two of them do.
+        assert!(near(load(40_000, 4, &[0.1, 0.3875]), 0.5));
+        // What the other end says may be anything.
+        assert_eq!(load(50_000, 4, &[f32::NAN, -1.0, 0.0]), Some(0.0));
     }
 
     #[test]

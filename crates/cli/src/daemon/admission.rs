@@ -34,6 +34,7 @@ use super::{Daemon, FIRST_FRAME, LAST_WORDS};
 use crate::commands::run::{large_files, owner, single_file};
 use crate::messages::{one_line, say};
 use crate::report::stream_damage;
+use crate::this_host;
 
 /// Most streams of a session.
 const MAXIMUM_STREAMS: u32 = 512;
@@ -89,6 +90,8 @@ struct Prepared {
     single_file: bool,
     epoch: u64,
     key: Option<Key>,
+    /// This host, where it was asked for.
+    host: Option<String>,
 }
 
 pub(super) fn refused(refusal: Refusal, text: impl Into<String>) -> Refused {
@@ -267,10 +270,14 @@ impl Daemon {
             let text = "the daemon has as many sessions as it may: try again later";
             return Err(refused(Refusal::Busy, text));
         }
-        let prepared = match request.role {
+        let mut prepared = match request.role {
             Role::Sender => self.prepare_receiver(request, principal)?,
             Role::Receiver => self.prepare_sender(request, principal)?,
         };
+        if request.wants_host && principal.may_measure() {
+            // Too long to be told it is not told: the session does not depend on it.
+            prepared.host = this_host::describe().to_json().ok();
+        }
         Ok((prepared, principal.name().to_owned()))
     }
 
@@ -355,6 +362,7 @@ impl Daemon {
             single_file: false,
             epoch,
             key,
+            host: None,
         })
     }
 
@@ -374,6 +382,7 @@ impl Daemon {
             single_file,
             epoch: 1,
             key: None,
+            host: None,
         })
     }
 
@@ -398,6 +407,7 @@ impl Daemon {
             linger_seconds: u32::try_from(self.terms.linger.as_secs()).unwrap_or(u32::MAX),
             single_file: prepared.single_file,
             large_files: most_open_parts() as u32,
+            host: prepared.host.clone(),
         })
     }
 

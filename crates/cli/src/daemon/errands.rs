@@ -64,6 +64,9 @@ const MOST_CHANNELS: Most = Most {
     of_one: 128,
 };
 
+/// What a principal's directory begins with, before his name.
+const OF: &str = "of-";
+
 /// This binary, also where its file was replaced.
 const OWN_BINARY: &str = "/proc/self/exe";
 
@@ -302,7 +305,23 @@ fn words_of(place: &Place) -> [&OsStr; 2] {
 /// Where a principal's directory is.
 fn own_path(directory: &Path, principal: &Principal) -> PathBuf {
     // Some names are those of directories.
-    directory.join(format!("of-{}", principal.name()))
+    directory.join(format!("{OF}{}", principal.name()))
+}
+
+/// Removes what a daemon that was killed left for channels, on a thread of its own:
+/// nobody waits for it.
+pub(super) fn clear(directory: PathBuf) {
+    let clear = move || {
+        for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+            if entry.file_name().to_string_lossy().starts_with(OF) {
+                channels::clear(&entry.path());
+            }
+        }
+    };
+    // Without a thread it stays for the next one.
+    let _ = std::thread::Builder::new()
+        .name("clear channels".into())
+        .spawn(clear);
 }
 
 /// The same, which is there then.

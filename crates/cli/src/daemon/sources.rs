@@ -99,11 +99,15 @@ impl Asked for Wanted<'_> {
     }
 }
 
+/// Of sources that cannot be opened so many are named; of the rest it is said how many
+/// they are.
+const NAMED_SOURCES: usize = 16;
+
 /// All that a request names.
 ///
 /// # Errors
 ///
-/// Where there are none, the first one's.
+/// Where there are none, each one's, as a refusal like the first one's.
 pub(super) fn open_sources(request: &Request, principal: &Principal) -> Result<Sources, Refused> {
     let wanted = request.paths.iter().map(|path| Wanted {
         request,
@@ -111,8 +115,23 @@ pub(super) fn open_sources(request: &Request, principal: &Principal) -> Result<S
         path,
     });
     let wanted: Vec<Wanted> = wanted.collect();
-    Sources::open(&wanted).map_err(|errors| {
-        let first = errors.into_iter().next();
-        first.map_or_else(not_permitted, Unopened::refused)
-    })
+    Sources::open(&wanted).map_err(|errors| refused_all(&wanted, errors))
+}
+
+fn refused_all(wanted: &[Wanted<'_>], errors: Vec<Unopened>) -> Refused {
+    let each = wanted.iter().zip(&errors);
+    let texts = each.filter_map(|(wanted, error)| Some(wanted.failure(error)?.1.text));
+    let mut texts: Vec<String> = texts.collect();
+    let first = errors.into_iter().next();
+    let mut refused = first.map_or_else(not_permitted, Unopened::refused);
+    // One alone is told as it is, without the path that was the only one asked for.
+    if texts.len() > 1 {
+        let more = texts.len().saturating_sub(NAMED_SOURCES);
+        texts.truncate(NAMED_SOURCES);
+        if more > 0 {
+            texts.push(format!("and {more} more"));
+        }
+        refused.text = texts.join("; ");
+    }
+    refused
 }

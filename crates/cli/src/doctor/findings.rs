@@ -27,7 +27,7 @@ const WANTED_BUFFER_BYTES: u64 = 64 << 20;
 /// Open files below which many streams and files do not fit.
 const WANTED_FILES: u64 = 4096;
 
-/// Segments sent again above this share, without a queue and whatever the number
+/// Segments lost above this share, without a queue and whatever the number
 /// of streams, are what a policer does.
 const POLICED_LOSS: f64 = 1e-3;
 
@@ -141,7 +141,7 @@ pub struct Measured {
     pub streams: u32,
     /// What one stream carried.
     pub one_stream: Option<f64>,
-    /// Share of segments sent again.
+    /// Share of segments that were lost, as far as TCP tells; sent again, where it does not.
     pub loss: f64,
     /// Bytes in a segment; 0 where nothing arrived.
     pub segment: u32,

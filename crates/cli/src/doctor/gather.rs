@@ -389,6 +389,7 @@ fn ask(arguments: &DoctorArguments, direction: Direction, streams: u32) -> Ask<'
         congestion: connection.congestion.clone(),
         clear: connection.data_security == DataSecurity::Clear,
         silence: connection.timeout,
+        wants_host: false,
         interrupted: &NOT_INTERRUPTED,
     }
 }
@@ -436,6 +437,8 @@ fn measured_of(direction: Direction, sessions: [Result<Session, Stop>; 2]) -> Kn
             scaling: true,
         },
         clock: None,
+        host: None,
+        is_usual: true,
         ways: Vec::new(),
     };
     let (streams, bytes_per_second) = way.best().ok_or("nothing was measured")?;
@@ -445,7 +448,7 @@ fn measured_of(direction: Direction, sessions: [Result<Session, Stop>; 2]) -> Kn
         bytes_per_second,
         streams: STREAMS[1].max(streams),
         one_stream: Some(way.median(STREAMS[0], |trial| trial.settled)),
-        loss: way.median(STREAMS[1], |trial| trial.loss()),
+        loss: way.median(STREAMS[1], |trial| trial.loss_at_most()),
         segment: way.median(STREAMS[1], |trial| f64::from(trial.segment)) as u32,
         rtt: (
             path.least(),

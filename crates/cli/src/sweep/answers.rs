@@ -37,6 +37,11 @@ pub struct Socket {
     pub congestion: String,
     /// Bytes acknowledged.
     pub acknowledged: u64,
+    /// Bytes that a process gave it and nobody acknowledged yet.
+    pub queued: u32,
+    /// Of those, what it has not sent once; none where the kernel does not tell (before
+    /// 4.6).
+    pub unsent: Option<u32>,
     /// Segments sent again.
     pub retransmitted: u64,
     /// Congestion window in bytes.
@@ -92,6 +97,8 @@ fn read_socket(message: &[u8]) -> Option<Socket> {
         peer: (address(message)?, u16::from_be_bytes(number(message, 6)?)),
         congestion: String::new(),
         acknowledged: 0,
+        queued: u32::from_ne_bytes(number(message, 60)?),
+        unsent: None,
         retransmitted: 0,
         window: 0,
         rtt_microseconds: 0,
@@ -134,6 +141,7 @@ fn read_info(info: &[u8], socket: &mut Socket) -> Option<()> {
     socket.rtt_microseconds = word(68)?;
     socket.retransmitted = word(100)?.into();
     socket.acknowledged = u64::from_ne_bytes(number(info, 120)?);
+    socket.unsent = word(144);
     Some(())
 }
 
@@ -167,8 +175,15 @@ mod tests {
         content[6..8].copy_from_slice(&4960_u16.to_be_bytes());
         content[24..28].copy_from_slice(&[192, 0, 2, 7]);
         content[44..52].copy_from_slice(&99_u64.to_ne_bytes());
+        content[60..64].copy_from_slice(&8000_u32.to_ne_bytes());
         let mut info = vec![0; 240];
-        for (at, value) in [(16, 1448_u32), (68, 100_000), (80, 10), (100, 3)] {
+        for (at, value) in [
+            (16, 1448_u32),
+            (68, 100_000),
+            (80, 10),
+            (100, 3),
+            (144, 600),
+        ] {
             info[at..at + 4].copy_from_slice(&value.to_ne_bytes());
         }
         info[120..128].copy_from_slice(&5000_u64.to_ne_bytes());
@@ -189,6 +204,8 @@ mod tests {
             peer: ([192, 0, 2, 7].into(), 4960),
             congestion: "cubic".to_owned(),
             acknowledged: 5000,
+            queued: 8000,
+            unsent: Some(600),
             retransmitted: 3,
             window: 14_480,
             rtt_microseconds: 100_000,

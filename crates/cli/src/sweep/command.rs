@@ -217,13 +217,30 @@ pub const LAB_FILE_SYSTEM: &str = "--storage=gluster:";
 /// More often than this, looking would be a part of what is measured.
 const SHORTEST_LOOK: Duration = Duration::from_millis(20);
 
-/// `longhaul://host:4960/path` and `user@host` have a host.
-fn host_of(endpoint: &str) -> String {
-    let rest = endpoint
-        .split_once("://")
-        .map_or(endpoint, |(_, rest)| rest);
+/// `longhaul://user@host:4960/path`, `user@host:path`, `https://[2001:db8::7]:443/` and
+/// `host` have a host: its name or address, without brackets and port.
+pub fn host_of(endpoint: &str) -> String {
+    let (url, rest) = match endpoint.split_once("://") {
+        Some((_, rest)) => (true, rest),
+        None => (false, endpoint),
+    };
     let rest = rest.split('/').next().unwrap_or_default();
-    rest.rsplit('@').next().unwrap_or_default().to_owned()
+    let (user, host) = match url {
+        true => rest.rsplit_once('@'),
+        false => rest.split_once('@'),
+    }
+    .unwrap_or(("", rest));
+    // After a host's colon an @ is its path's.
+    let rest = if !url && user.contains(':') {
+        rest
+    } else {
+        host
+    };
+    let end = match rest.strip_prefix('[') {
+        Some(address) => address.split(']').next(),
+        None => rest.split(':').next(),
+    };
+    end.unwrap_or_default().to_owned()
 }
 
 impl Made<'_> {
@@ -402,8 +419,13 @@ mod tests {
     #[test]
     fn endpoints_have_hosts() {
         for (endpoint, host) in [
-            ("longhaul://user@far.example:4960/data", "far.example:4960"),
-            ("user@far:path", "far:path"),
+            ("longhaul://user@far.example:4960/data", "far.example"),
+            ("longhaul://[::1]:4960", "::1"),
+            ("longhaul://user@[2001:db8::7]/data", "2001:db8::7"),
+            ("ssh://user:word@far:22/x", "far"),
+            ("user@far:path", "far"),
+            ("user@[::1]:a/b", "::1"),
+            ("far:p@th", "far"),
             ("far", "far"),
         ] {
             assert_eq!(host_of(endpoint), host);

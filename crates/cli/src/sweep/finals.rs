@@ -3,9 +3,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use longhaul_measure::best::{Candidate, MEASURED_AGAIN, to_measure_again};
+use longhaul_measure::best::{Candidate, FEWEST_COMPARED, Given, MEASURED_AGAIN, to_measure_again};
 use longhaul_measure::random::Random;
 use longhaul_measure::record::Measures;
+use longhaul_measure::stats::Repetitions;
 
 use super::file::SweepFile;
 use super::plan::{Cell, Plan, Planned, order_seed, shuffle};
@@ -14,26 +15,13 @@ use super::plan::{Cell, Plan, Planned, order_seed, shuffle};
 /// configuration once, in random order. `rates` are the goodputs of what was measured,
 /// by configuration.
 pub fn finals(file: &SweepFile, plan: &Plan, rates: &HashMap<usize, Vec<f64>>) -> Vec<Planned> {
-    let mut groups: BTreeMap<String, Vec<(usize, Candidate)>> = BTreeMap::new();
-    for (place, cell) in plan.cells.iter().enumerate() {
-        let is_transfer = cell.method.measures == Measures::Transfer;
-        if let Some(swept) = rates.get(&place).filter(|_| is_transfer) {
-            let candidate = Candidate {
-                swept: swept.clone(),
-                ..Candidate::default()
-            };
-            groups
-                .entry(given(cell))
-                .or_default()
-                .push((place, candidate));
-        }
-    }
-    // Of as few as are measured again there is nothing to look for.
-    groups.retain(|_, group| group.len() > MEASURED_AGAIN);
     let mut chosen: Vec<usize> = Vec::new();
-    for group in groups.into_values() {
-        let (places, candidates): (Vec<usize>, Vec<Candidate>) = group.into_iter().unzip();
-        let fastest = to_measure_again(&candidates, MEASURED_AGAIN);
+    for places in groups(plan, |place| rates.contains_key(&place)) {
+        let candidates = places.iter().map(|place| Candidate {
+            swept: Repetitions::alone(rates.get(place).cloned().unwrap_or_default()),
+            ..Candidate::default()
+        });
+        let fastest = to_measure_again(&candidates.collect::<Vec<_>>(), MEASURED_AGAIN);
         chosen.extend(fastest.into_iter().map(|at| places[at]));
     }
     let rounds = plan.runs.iter().map(|run| run.round);
@@ -51,16 +39,28 @@ pub fn finals(file: &SweepFile, plan: &Plan, rates: &HashMap<usize, Vec<f64>>) -
     runs
 }
 
-/// What nobody can choose to be faster, as the analysis has it.
-fn given(cell: &Cell) -> String {
+/// The transfers of a plan that are compared with each other, of those that count.
+pub fn groups(plan: &Plan, counts: impl Fn(usize) -> bool) -> Vec<Vec<usize>> {
+    let mut groups: BTreeMap<Given, Vec<usize>> = BTreeMap::new();
+    for (place, cell) in plan.cells.iter().enumerate() {
+        if cell.method.measures == Measures::Transfer && counts(place) {
+            groups.entry(given(cell)).or_default().push(place);
+        }
+    }
+    groups.retain(|_, group| group.len() >= FEWEST_COMPARED);
+    groups.into_values().collect()
+}
+
+/// What is given to a configuration.
+fn given(cell: &Cell) -> Given {
     let lab = cell.path.lab.as_ref();
-    format!(
-        "{:?} {} {:e} {} {:?}",
+    let cross = cell.cross.as_ref().map_or("", |cross| &cross.name);
+    Given::new(
         cell.path.rtt,
-        cell.path.capacity.bits_per_second(),
+        cell.path.capacity,
+        &cell.data.name,
         lab.map_or(0.0, |(lab, _)| lab.path.loss.mean()),
-        cell.data.name,
-        cell.cross.as_ref().map(|cross| &cross.name)
+        cross,
     )
 }
 

@@ -28,6 +28,7 @@ use super::step::{Client, Step, StepResult};
 use super::watcher::{Watched, Watcher};
 use crate::commands::lab::inside::{Prepared, Running, Start, in_lab};
 use crate::messages::{Exit, Stop, finish};
+use crate::this_host;
 
 /// Between two looks whether a server listens.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
@@ -237,7 +238,6 @@ fn measure(
     }
     let mut seen = watched.accounts.clone();
     note_clients(&mut seen, &clients, &pids);
-    let settings = |host: &str| place.within(host, host::settings);
     Ok(StepResult {
         ended: end.ended,
         wall,
@@ -250,10 +250,12 @@ fn measure(
         beside: beside(&watched, &clients, wall),
         arrived: None,
         storage: String::new(),
-        source_settings: settings("a1")?,
-        destination_settings: match place {
-            Place::Lab(_) => settings("b1")?,
-            Place::Here => BTreeMap::new(),
+        source_host: place.within("a1", this_host::describe)?,
+        destination_host: match place {
+            Place::Lab(_) => Some(place.within("b1", this_host::describe)?),
+            Place::Here if step.peer.is_none() => Some(this_host::describe()),
+            // Of a real path's other end nothing is known.
+            Place::Here => None,
         },
         doubts: Vec::new(),
     })

@@ -17,12 +17,31 @@ pub struct Ledger {
 }
 
 /// What was found.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Found {
     /// Runs that are done.
     pub runs: Vec<RunRecord>,
     /// The number of a line that was cut off; it was dropped.
     pub dropped: Option<usize>,
+}
+
+impl Found {
+    /// In a file's bytes; and how many of them are whole lines.
+    fn read(path: &Path, bytes: &[u8]) -> Result<(Found, usize), String> {
+        let whole = bytes
+            .iter()
+            .rposition(|byte| *byte == b'\n')
+            .map_or(0, |at| at + 1);
+        let dropped = (whole < bytes.len())
+            .then(|| bytes[..whole].iter().filter(|byte| **byte == b'\n').count() + 1);
+        let mut runs = Vec::new();
+        let read = read_records(&bytes[..whole], OnFault::Refuse, |record| {
+            runs.push(record);
+            Ok(())
+        });
+        read.map_err(|fault| format!("{}: {fault}; mend or remove that line", path.display()))?;
+        Ok((Found { runs, dropped }, whole))
+    }
 }
 
 impl Ledger {
@@ -48,28 +67,31 @@ impl Ledger {
         }
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(wrong)?;
-        let whole = bytes
-            .iter()
-            .rposition(|byte| *byte == b'\n')
-            .map_or(0, |at| at + 1);
-        let dropped = (whole < bytes.len())
-            .then(|| bytes[..whole].iter().filter(|byte| **byte == b'\n').count() + 1);
-        if dropped.is_some() {
+        let (found, whole) = Found::read(path, &bytes)?;
+        if found.dropped.is_some() {
             file.set_len(whole as u64).map_err(wrong)?;
         }
         file.seek(SeekFrom::Start(whole as u64)).map_err(wrong)?;
-        let mut runs = Vec::new();
-        let read = read_records(&bytes[..whole], OnFault::Refuse, |record| {
-            runs.push(record);
-            Ok(())
-        });
-        read.map_err(|fault| format!("{}: {fault}; mend or remove that line", path.display()))?;
         let ledger = Ledger {
             path: path.to_owned(),
             file,
-            done: runs.iter().map(|run| run.run.id.clone()).collect(),
+            done: found.runs.iter().map(|run| run.run.id.clone()).collect(),
         };
-        Ok((ledger, Found { runs, dropped }))
+        Ok((ledger, found))
+    }
+
+    /// What is in it, changing nothing: another sweep may write it. Nothing where there is
+    /// none.
+    ///
+    /// # Errors
+    ///
+    /// Where it cannot be read, or a line is no record.
+    pub fn look(path: &Path) -> Result<Found, String> {
+        match std::fs::read(path) {
+            Ok(bytes) => Ok(Found::read(path, &bytes)?.0),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Found::default()),
+            Err(error) => Err(format!("{}: {error}", path.display())),
+        }
     }
 
     /// Whether a run is in it.

@@ -16,7 +16,6 @@ use longhaul_units::{BitRate, ByteCount};
 use serde_json::Value;
 
 use super::file::Reads;
-use super::host;
 use super::plan::Cell;
 use super::step::StepResult;
 
@@ -65,6 +64,9 @@ pub struct About<'a> {
     pub storage: String,
     /// The file of samples.
     pub sidecar: Option<String>,
+    /// What the file of hosts has source and destination by; empty where they are not in
+    /// it.
+    pub descriptions: [String; 2],
 }
 
 /// The last of what a file says, on one line.
@@ -177,18 +179,25 @@ pub fn record(about: About<'_>, mut result: StepResult) -> RunRecord {
     }
 }
 
-/// Both hosts of a lab are this machine: what they share stands once.
+/// Of the destination only settings that differ from the source's stand there.
 fn hosts(about: &About<'_>, result: &StepResult) -> [HostRecord; 2] {
-    let mut source = host::describe("a");
+    let [of_source, of_destination] = about.descriptions.clone();
+    let mut source = result.source_host.record("a");
     source.storage = about.storage.clone();
-    // Of a real path's other end nothing is known.
-    let mut destination = HostRecord::default();
+    source.description = of_source;
+    let mut destination = match &result.destination_host {
+        Some(host) => host.record("b"),
+        None => HostRecord {
+            name: "b".to_owned(),
+            ..HostRecord::default()
+        },
+    };
+    destination.description = of_destination;
     if about.cell.path.is_local() {
-        destination = source.clone();
         destination.storage = result.storage.clone();
     }
-    destination.name = "b".to_owned();
-    source.settings = result.source_settings.clone();
+    let own = &mut destination.settings;
+    own.retain(|name, value| source.settings.get(name) != Some(&*value));
     if !about.build.is_empty() {
         source
             .settings
@@ -197,11 +206,6 @@ fn hosts(about: &About<'_>, result: &StepResult) -> [HostRecord; 2] {
     source
         .settings
         .insert("path".to_owned(), about.cell.path.text());
-    let differing = result.destination_settings.iter();
-    let differing = differing.filter(|(name, value)| source.settings.get(*name) != Some(value));
-    destination.settings = differing
-        .map(|(name, value)| (name.clone(), value.clone()))
-        .collect();
     [source, destination]
 }
 

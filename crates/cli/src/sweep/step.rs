@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use longhaul_measure::doubt::Doubt;
+use longhaul_measure::host::HostDescription;
 use longhaul_measure::record::{Beside, CpuUse, EmulatorReport, Ended, Side, TcpSummary};
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +17,7 @@ use super::dataset::{Arrived, Shape};
 pub struct Step {
     /// The lab; none: a real path.
     pub lab: Option<LabPlan>,
-    /// Where a real path's streams lead.
+    /// The host that a real path's streams lead to.
     pub peer: Option<String>,
     /// What is measured, then what runs beside it.
     pub clients: Vec<Client>,
@@ -118,10 +119,10 @@ pub struct StepResult {
     pub arrived: Option<Arrived>,
     /// The destination's file system.
     pub storage: String,
-    /// Parameters of the sending host.
-    pub source_settings: BTreeMap<String, String>,
-    /// Parameters of the receiving host.
-    pub destination_settings: BTreeMap<String, String>,
+    /// The sending host.
+    pub source_host: HostDescription,
+    /// The receiving one; none where nothing is known of it.
+    pub destination_host: Option<HostDescription>,
     /// What the lab says against believing it.
     pub doubts: Vec<Doubt>,
 }

@@ -108,12 +108,11 @@ impl Watcher {
     }
 }
 
-fn resolve(peer: &str) -> io::Result<Vec<IpAddr>> {
-    let host = peer.rsplit_once(':').map_or(peer, |(host, _)| host);
-    Ok((host, 0)
-        .to_socket_addrs()?
-        .map(|found| found.ip())
-        .collect())
+/// A host's addresses, as sockets are told of.
+fn resolve(host: &str) -> io::Result<Vec<IpAddr>> {
+    let named = |error| io::Error::other(format!("{host}: {error}"));
+    let found = (host, 0).to_socket_addrs().map_err(named)?;
+    Ok(found.map(|found| found.ip().to_canonical()).collect())
 }
 
 impl Looker {
@@ -160,6 +159,8 @@ impl Looker {
             seconds: (seconds * 1e6).round() / 1e6,
             stream,
             acknowledged_bytes: socket.acknowledged,
+            queued_bytes: Some(socket.queued),
+            unsent_bytes: socket.unsent,
             retransmitted_segments: socket.retransmitted,
             window_bytes: Some(socket.window),
             rtt_seconds: Some(f64::from(socket.rtt_microseconds) / 1e6),

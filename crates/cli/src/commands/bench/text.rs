@@ -6,8 +6,8 @@ use longhaul_measure::doubt::Doubt;
 use longhaul_measure::stats::{median, sorted};
 use serde_json::Value;
 
-use super::host;
 use super::profile::HostProfile;
+use crate::this_host;
 
 /// A file that was read again so much faster than at first came from memory
 /// that the kernel does not know of.
@@ -119,7 +119,7 @@ fn figures(job: &Value) -> String {
 fn doubts(section: &Value) -> Vec<(Doubt, String)> {
     let mut doubts = Vec::new();
     let mut fewest = None;
-    let memory = host::memory_bytes().unwrap_or(0);
+    let memory = this_host::memory_bytes().unwrap_or(0);
     for (name, job) in section["jobs"].as_object().into_iter().flatten() {
         let all = job["samples"].as_array().map_or(0, Vec::len);
         if all == 1 {

@@ -1,5 +1,6 @@
 //! A probe's result for programs (FORMAT.md, "Probes").
 
+use longhaul_measure::host::HostDescription;
 use serde_json::{Value, json};
 
 use super::result::{PathResult, Probe, Way};
@@ -18,7 +19,7 @@ pub fn json(probe: &Probe) -> Value {
         "software": probe.software,
         "security": probe.protection,
         "started": probe.started,
-        "paths": probe.paths.iter().map(path_json).collect::<Vec<_>>(),
+        "paths": probe.paths.iter().map(|path| path_json(probe, path)).collect::<Vec<_>>(),
         "external": probe.external.iter().map(|(file, run)| json!({
             "file": file,
             "tool": run.tool,
@@ -35,7 +36,7 @@ pub fn json(probe: &Probe) -> Value {
     })
 }
 
-fn path_json(path: &PathResult) -> Value {
+fn path_json(probe: &Probe, path: &PathResult) -> Value {
     let trips = path.distribution();
     json!({
         "address": path.address.to_string(),
@@ -57,19 +58,20 @@ fn path_json(path: &PathResult) -> Value {
             "ahead_seconds": clock.ahead,
             "uncertainty_seconds": clock.uncertainty,
         })),
-        "here": ends(path).map(|ends| end_json(ends.0)),
-        "daemon": ends(path).map(|ends| end_json(ends.1)),
+        "here": ends(path).map(|ends| end_json(ends.0, Some(&probe.host))),
+        "daemon": ends(path).map(|ends| end_json(ends.1, path.host.as_ref())),
         "directions": path.ways.iter().map(|way| way_json(path, way)).collect::<Vec<_>>(),
     })
 }
 
-fn end_json(end: &EndFacts) -> Value {
+fn end_json(end: &EndFacts, host: Option<&HostDescription>) -> Value {
     json!({
         "congestion_control": end.congestion,
         "congestion_controls": end.congestions,
         "tcp_wmem_bytes": end.send_buffer,
         "tcp_rmem_bytes": end.receive_buffer,
         "cores": end.cores,
+        "host": host,
     })
 }
 
@@ -90,8 +92,19 @@ fn way_json(path: &PathResult, way: &Way) -> Value {
             "remedies": remedies.collect::<Vec<_>>(),
         })
     });
+    let by_streams = way.counts().into_iter().map(|streams| {
+        json!({
+            "streams": streams,
+            "trials": way.of(streams).count(),
+            "settled_bits_per_second": way.median(streams, |trial| trial.settled) * 8.0,
+            "bits_per_second": way.median(streams, |trial| trial.bytes_per_second) * 8.0,
+            "retransmission_rate": way.median(streams, Trial::retransmission_rate),
+            "loss_rate": way.median_if_any(streams, Trial::loss_rate),
+        })
+    });
     json!({
         "direction": way.direction.name(),
+        "by_streams": by_streams.collect::<Vec<_>>(),
         "capacity_at_least_bits_per_second": best.map(|best| best.1 * 8.0),
         "streams": best.map(|best| best.0),
         "trials": way.trials.iter().map(trial_json).collect::<Vec<_>>(),
@@ -110,7 +123,14 @@ fn trial_json(trial: &Trial) -> Value {
         "settled_bits_per_second": trial.settled * 8.0,
         "segment_bytes": trial.segment,
         "segments": trial.segments,
+        "sent_segments": trial.sent,
         "retransmitted_segments": trial.retransmitted,
+        "retransmitted_bytes": trial.retransmitted_bytes,
+        "duplicate_segments": trial.duplicates,
+        "lost_segments": trial.lost,
+        "lost_segments_at_end": trial.lost_at_end,
+        "retransmission_rate": trial.retransmission_rate(),
+        "loss_rate": trial.loss_rate(),
         "rtt_seconds": trial.rtt.as_secs_f64(),
         "window_limited": trial.window_limited,
         "buffer_limited": trial.buffer_limited,

@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use longhaul_engine::net::tcp_info::Agreed;
 use longhaul_measure::doubt::Doubt;
+use longhaul_measure::host::HostDescription;
 use longhaul_measure::sources::ExternalRun;
 use longhaul_measure::stats::{median, quantile, sorted};
 use longhaul_model::advice::{Advice, PathFacts, advise};
 use longhaul_model::kernel::BufferLimits;
 use longhaul_model::response::Congestion;
 
+use super::known::KnownPath;
 use super::session::Direction;
 use super::trial::{EndFacts, Trial};
 
@@ -36,6 +38,10 @@ pub struct Probe {
     pub paths: Vec<PathResult>,
     /// What other instruments measured, and their files.
     pub external: Vec<(String, ExternalRun)>,
+    /// This host.
+    pub host: HostDescription,
+    /// What is known of the path without measuring it.
+    pub known: Option<KnownPath>,
 }
 
 /// One path: from one local address to one of the daemon's.
@@ -56,6 +62,11 @@ pub struct PathResult {
     pub options: Agreed,
     /// The daemon's clock, where it was said.
     pub clock: Option<Clock>,
+    /// The daemon's host, where it tells.
+    pub host: Option<HostDescription>,
+    /// It is the one that a copy takes: the first of those to the address that answers
+    /// first.
+    pub is_usual: bool,
     /// Each direction.
     pub ways: Vec<Way>,
 }
@@ -161,6 +172,12 @@ impl Way {
         median(&values).unwrap_or(0.0)
     }
 
+    /// The same of a figure that not every repetition has; none where none has it.
+    pub fn median_if_any(&self, streams: u32, value: fn(&Trial) -> Option<f64>) -> Option<f64> {
+        let values: Vec<f64> = self.of(streams).filter_map(value).collect();
+        median(&values)
+    }
+
     /// The fewest streams that are as good as the best, and what they settled at
     /// in bytes per second: the path carries at least that.
     pub fn best(&self) -> Option<(u32, f64)> {
@@ -201,7 +218,7 @@ impl Way {
             bytes_per_second,
             streams,
             one_stream: (self.of(1).count() > 0).then(|| self.median(1, |trial| trial.settled)),
-            loss: self.median(streams, Trial::loss),
+            loss: self.median(streams, Trial::loss_at_most),
             segment: self.median(streams, |trial| f64::from(trial.segment)) as u32,
             congestion: Congestion::of_name(&self.sender.congestion),
             congestions: self.sender.congestions.clone(),
@@ -232,12 +249,18 @@ mod tests {
             bytes_per_second: settled / 2.0,
             settled,
             retransmitted: 0,
+            retransmitted_bytes: Some(0),
+            duplicates: Some(0),
+            lost: Some(0),
+            lost_at_end: 0,
             segments: 690,
+            sent: Some(690),
             segment: 1448,
             rtt: Duration::from_millis(100),
             window_limited: 0.0,
             buffer_limited: 1.0,
             processors: [Some(0.2), None],
+            samples: Vec::new(),
         }
     }
 
@@ -270,6 +293,8 @@ mod tests {
                 scaling: true,
             },
             clock: None,
+            host: None,
+            is_usual: true,
             ways: vec![Way {
                 direction: Direction::To,
                 trials: trials

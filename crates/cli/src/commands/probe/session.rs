@@ -11,6 +11,7 @@ use longhaul_engine::send::SendSide;
 use longhaul_engine::send::source::Sources;
 use longhaul_engine::session::{Dialer, FlowCounts, Transfer, TransferSettings};
 use longhaul_engine::storage::measuring::sink;
+use longhaul_measure::host::HostDescription;
 use longhaul_proto::block::Codec;
 use longhaul_proto::digest::Integrity;
 use longhaul_proto::handshake::{Landing, Purport, Request, RequestPath, Role};
@@ -64,6 +65,8 @@ pub struct Ask<'a> {
     pub clear: bool,
     /// How long the daemon may be silent.
     pub silence: Duration,
+    /// The daemon's host is asked for.
+    pub wants_host: bool,
     /// Set by a signal.
     pub interrupted: &'a AtomicBool,
 }
@@ -80,6 +83,9 @@ pub struct Session {
     pub protection: &'static str,
     /// The daemon's software.
     pub software: String,
+    /// Its host, where that was asked for and it tells: one of an older release, or one
+    /// that lets this principal not measure, does not.
+    pub host: Option<HostDescription>,
 }
 
 /// Whoever a session can be had with.
@@ -140,6 +146,8 @@ impl Ask<'_> {
             false => opened.stream.handle.protection(),
         };
         let software = opened.welcome.software.clone();
+        let host = opened.welcome.host.as_deref().filter(|_| self.wants_host);
+        let host = host.and_then(|json| HostDescription::from_json(json.as_bytes()).ok());
         let granted = opened.welcome.maximum_streams.max(1);
         opened.begin(&transfer, dialer)?;
         meanwhile(&transfer);
@@ -166,6 +174,7 @@ impl Ask<'_> {
             clock_lead,
             protection,
             software,
+            host,
         })
     }
 
@@ -225,6 +234,7 @@ impl Ask<'_> {
             large_files: 1,
             limit: None,
             paired: false,
+            wants_host: self.wants_host,
         })
     }
 

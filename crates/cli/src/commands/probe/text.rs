@@ -115,6 +115,11 @@ fn rate(bytes_per_second: f64) -> String {
     BitRate::new(bytes_per_second * 8.0).map_or_else(String::new, |rate| rate.to_string())
 }
 
+/// Of segments; what is not known is a dash.
+fn percent(share: Option<f64>) -> String {
+    share.map_or_else(|| "-".to_owned(), |share| format!("{:.4}%", share * 100.0))
+}
+
 fn way_text(text: &mut String, probe: &Probe, path: &PathResult, way: &Way) {
     let _ = writeln!(
         text,
@@ -124,16 +129,17 @@ fn way_text(text: &mut String, probe: &Probe, path: &PathResult, way: &Way) {
     );
     let _ = writeln!(
         text,
-        "    {:>7} {:>14} {:>14} {:>11} {:>10} {:>6}",
-        "streams", "settled", "with the ramp", "sent again", "round trip", "CPU"
+        "    {:>7} {:>14} {:>14} {:>11} {:>9} {:>10} {:>6}",
+        "streams", "settled", "with the ramp", "sent again", "lost", "round trip", "CPU"
     );
     for streams in way.counts() {
         let _ = writeln!(
             text,
-            "    {streams:>7} {:>14} {:>14} {:>10.4}% {:>7.1} ms {:>5.0}%",
+            "    {streams:>7} {:>14} {:>14} {:>11} {:>9} {:>7.1} ms {:>5.0}%",
             rate(way.median(streams, |trial| trial.settled)),
             rate(way.median(streams, |trial| trial.bytes_per_second)),
-            way.median(streams, Trial::loss) * 100.0,
+            percent(Some(way.median(streams, Trial::retransmission_rate))),
+            percent(way.median_if_any(streams, Trial::loss_rate)),
             way.median(streams, |trial| trial.rtt.as_secs_f64()) * 1e3,
             way.median(streams, busiest) * 100.0,
         );

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use longhaul_engine::session::{Orders, Steer, View};
+use longhaul_measure::samples::{MOST_SAMPLES as MOST_STREAM_SAMPLES, Sample as StreamSample};
 use longhaul_measure::stats::median;
 use longhaul_proto::message::{Observation, StreamObservation, Tuning};
 
@@ -181,28 +182,71 @@ impl Seen {
             bytes_per_second: end.acknowledged as f64 / last.at,
             settled,
             retransmitted: end.retransmitted,
+            retransmitted_bytes: end.retransmitted_bytes,
+            duplicates: end.duplicates,
+            lost: end.lost,
+            lost_at_end: total(last.streams.iter().map(|stream| stream.lost.into())),
             segments: end.acknowledged / u64::from(segment.max(1)),
+            sent: end.sent,
             segment,
             rtt: Duration::from_secs_f64(median(&rtts)?),
             window_limited: share(|stream| stream.window_limited).min(1.0),
             buffer_limited: share(|stream| stream.buffer_limited).min(1.0),
             processors: [self.processor(0), self.processor(1)],
+            samples: Vec::new(),
         })
+    }
+
+    /// Each stream at each look, as records of runs have them; one over several paths is
+    /// one for each.
+    pub fn stream_samples(&self) -> Vec<StreamSample> {
+        let mut numbers: BTreeMap<(u32, u32), u32> = BTreeMap::new();
+        let mut samples = Vec::new();
+        for look in &self.samples {
+            if samples.len() + look.streams.len() > MOST_STREAM_SAMPLES {
+                // As many streams as the other end says.
+                break;
+            }
+            for stream in &look.streams {
+                let next = numbers.len() as u32 + 1;
+                let number = numbers.entry((stream.stream, stream.path)).or_insert(next);
+                samples.push(StreamSample {
+                    // Microseconds are finer than a look.
+                    seconds: (look.at * 1e6).round() / 1e6,
+                    stream: *number,
+                    acknowledged_bytes: stream.acknowledged,
+                    queued_bytes: None,
+                    unsent_bytes: None,
+                    retransmitted_segments: stream.retransmitted,
+                    window_bytes: Some(stream.window),
+                    rtt_seconds: Some(f64::from(stream.rtt) / 1e6),
+                    port: None,
+                });
+            }
+        }
+        samples
     }
 
     /// Sums over streams at each sample; of a stream that is gone what it last
     /// had.
     fn totals(&self) -> Vec<Total> {
-        let mut known: BTreeMap<(u32, u32), (u64, u64)> = BTreeMap::new();
+        let mut known: BTreeMap<(u32, u32), &StreamObservation> = BTreeMap::new();
         let sums = self.samples.iter().map(|sample| {
             for stream in &sample.streams {
-                let counts = (stream.acknowledged, stream.retransmitted);
-                known.insert((stream.stream, stream.path), counts);
+                known.insert((stream.stream, stream.path), stream);
             }
+            let all = |of: fn(&StreamObservation) -> Option<u64>| {
+                let counts: Option<Vec<u64>> = known.values().map(|stream| of(stream)).collect();
+                counts.map(|counts| total(counts.into_iter()))
+            };
             Total {
                 streams: known.len() as u64,
-                acknowledged: total(known.values().map(|stream| stream.0)),
-                retransmitted: total(known.values().map(|stream| stream.1)),
+                acknowledged: total(known.values().map(|stream| stream.acknowledged)),
+                retransmitted: total(known.values().map(|stream| stream.retransmitted)),
+                retransmitted_bytes: all(|stream| stream.retransmitted_bytes),
+                duplicates: all(|stream| stream.duplicates),
+                lost: all(|stream| Some(stream.retransmitted.saturating_sub(stream.duplicates?))),
+                sent: all(|stream| stream.sent),
             }
         });
         sums.collect()
@@ -224,6 +268,10 @@ struct Total {
     streams: u64,
     acknowledged: u64,
     retransmitted: u64,
+    retransmitted_bytes: Option<u64>,
+    duplicates: Option<u64>,
+    lost: Option<u64>,
+    sent: Option<u64>,
 }
 
 /// A sum of what a far end says, which may be anything.
@@ -248,8 +296,21 @@ pub struct Trial {
     pub settled: f64,
     /// Segments sent again.
     pub retransmitted: u64,
+    /// Their bytes, where the sender's kernel counts them.
+    pub retransmitted_bytes: Option<u64>,
+    /// Of those sent again, what the receiver said it had already (DSACK): they were sent
+    /// again in vain. None where the sender's kernel does not count them.
+    pub duplicates: Option<u64>,
+    /// Segments sent again less those, of each stream: an estimate of what was lost.
+    pub lost: Option<u64>,
+    /// Segments that were taken for lost when it ended; some of them are among those sent
+    /// again.
+    pub lost_at_end: u64,
     /// Segments acknowledged.
     pub segments: u64,
+    /// Segments with data sent, those sent again among them, where the sender's kernel
+    /// counts them.
+    pub sent: Option<u64>,
     /// Bytes in a segment.
     pub segment: u32,
     /// The median round trip in the second half.
@@ -260,13 +321,35 @@ pub struct Trial {
     pub buffer_limited: f64,
     /// The shares of the sender's and the receiver's cores that were used.
     pub processors: [Option<f64>; 2],
+    /// Its streams over time, where they were asked for ([`Seen::stream_samples`]).
+    pub samples: Vec<StreamSample>,
 }
 
 impl Trial {
-    /// The share of the segments that were sent again, 0 to 1.
-    pub fn loss(&self) -> f64 {
-        let all = self.segments.saturating_add(self.retransmitted);
-        self.retransmitted as f64 / all.max(1) as f64
+    /// The share of the segments sent that had been sent before, 0 to 1.
+    pub fn retransmission_rate(&self) -> f64 {
+        self.share_of_sent(self.retransmitted)
+    }
+
+    /// An estimate of the share of the segments sent that were lost, 0 to 1; at most
+    /// [`Trial::retransmission_rate`]. None where the sender's kernel does not tell what was
+    /// sent again in vain.
+    pub fn loss_rate(&self) -> Option<f64> {
+        Some(self.share_of_sent(self.lost?))
+    }
+
+    /// The same, or what bounds it.
+    pub fn loss_at_most(&self) -> f64 {
+        self.loss_rate()
+            .unwrap_or_else(|| self.retransmission_rate())
+    }
+
+    fn share_of_sent(&self, segments: u64) -> f64 {
+        let sent = self
+            .sent
+            .unwrap_or_else(|| self.segments.saturating_add(self.retransmitted));
+        // What another end says may be anything.
+        (segments as f64 / sent.max(1) as f64).min(1.0)
     }
 }
 
@@ -357,7 +440,9 @@ mod tests {
         assert!((trial.settled - 10e6).abs() < 1.0, "{trial:?}");
         assert!((trial.bytes_per_second - 5.5e6).abs() < 1.0, "{trial:?}");
         assert_eq!((trial.retransmitted, trial.segments), (10, 11_000));
-        assert!((trial.loss() - 10.0 / 11_010.0).abs() < 1e-9);
+        assert!((trial.retransmission_rate() - 10.0 / 11_010.0).abs() < 1e-9);
+        // Of kernels that do not count what was sent in vain nothing is made up.
+        assert_eq!((trial.loss_rate(), trial.duplicates), (None, None));
         assert_eq!(trial.rtt, Duration::from_millis(50));
         assert_eq!((trial.window_limited, trial.buffer_limited), (0.5, 0.0));
         assert_eq!(
@@ -419,7 +504,45 @@ mod tests {
             look(&mut watcher, tenths, streams);
         }
         let trial = seen.lock().unwrap().trial(2).unwrap();
-        assert!((0.0..=1.0).contains(&trial.loss()), "{trial:?}");
+        assert!(
+            (0.0..=1.0).contains(&trial.retransmission_rate()),
+            "{trial:?}"
+        );
+    }
+
+    #[test]
+    fn what_was_sent_again_in_vain_was_not_lost() {
+        let counted = |number, retransmitted, duplicates, sent| StreamObservation {
+            duplicates,
+            sent: Some(sent),
+            retransmitted_bytes: Some(retransmitted * 1000),
+            lost: 2,
+            ..stream(number, 1_000_000, retransmitted)
+        };
+        let trial = |streams: &[StreamObservation]| {
+            let (mut watcher, seen) = Watcher::new(2, None);
+            for tenths in 1..=4 {
+                let mut now = streams.to_vec();
+                now.iter_mut().for_each(|s| s.acknowledged *= tenths);
+                look(&mut watcher, tenths, now);
+            }
+            seen.lock().unwrap().trial(2).unwrap()
+        };
+        // The second was told of more than it sent again, by a network that doubles.
+        let both = trial(&[counted(0, 30, Some(10), 4000), counted(1, 5, Some(9), 6000)]);
+        assert_eq!((both.retransmitted, both.duplicates), (35, Some(19)));
+        assert_eq!((both.lost, both.sent), (Some(20), Some(10_000)));
+        assert_eq!(
+            (both.retransmitted_bytes, both.lost_at_end),
+            (Some(35_000), 4)
+        );
+        assert!((both.retransmission_rate() - 0.0035).abs() < 1e-12);
+        assert!((both.loss_rate().unwrap() - 0.002).abs() < 1e-12);
+        assert_eq!(both.loss_at_most(), both.loss_rate().unwrap());
+        // One that does not tell leaves the bound alone.
+        let one = trial(&[counted(0, 30, Some(10), 4000), counted(1, 5, None, 6000)]);
+        assert_eq!(one.loss_rate(), None);
+        assert_eq!(one.loss_at_most(), one.retransmission_rate());
     }
 
     #[test]

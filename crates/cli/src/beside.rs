@@ -1,0 +1,200 @@
+//! Beside a file of records: the file of hosts, each host that they name once, and
+//! samples of runs. Neither is called as records are, so that `*.jsonl` names records alone.
+
+use std::collections::HashSet;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use longhaul_measure::host::{DescribedHost, HostDescription, HostError, SCHEMA, read_hosts};
+
+use crate::messages::say;
+use crate::this_host::digest_of;
+
+/// The file of hosts, open for more.
+#[derive(Debug)]
+pub struct HostsFile {
+    path: PathBuf,
+    file: File,
+    /// Not where all may write and only some may read.
+    is_readable: bool,
+    known: HashSet<String>,
+}
+
+/// `runs.jsonl` has `runs.hosts.ndjson` beside it, `runs` likewise.
+pub fn path_beside(records: &Path) -> PathBuf {
+    let stem = match records.extension() {
+        Some(kind) if kind == "jsonl" => records.with_extension(""),
+        _ => records.to_owned(),
+    };
+    let mut name = stem.into_os_string();
+    name.push(".hosts.ndjson");
+    name.into()
+}
+
+/// Where a run's samples go, and the name by which its record knows them; their
+/// directory is made.
+///
+/// # Errors
+///
+/// Where it cannot be made.
+pub fn samples_beside(records: &Path, id: &str) -> Result<(PathBuf, String), String> {
+    let stem = records.file_stem().unwrap_or_default().to_string_lossy();
+    let name = format!("{stem}.samples/{}.jsonl", id.replace('/', "-"));
+    let path = records.with_file_name(&name);
+    let parent = path.parent().unwrap_or(Path::new("."));
+    std::fs::create_dir_all(parent).map_err(|error| format!("{}: {error}", parent.display()))?;
+    Ok((path, name))
+}
+
+/// Whether records go to no file but to a pipe, a socket or a device, or are named as what
+/// this process has open (`/dev/stdout`): beside these nothing is kept.
+pub fn is_no_file(records: &Path) -> bool {
+    let kind = std::fs::metadata(records).map(|found| found.file_type());
+    let is_open = ["/dev", "/proc"]
+        .iter()
+        .any(|begin| records.starts_with(begin));
+    is_open || kind.is_ok_and(|kind| kind.is_fifo() || kind.is_socket() || kind.is_char_device())
+}
+
+impl HostsFile {
+    /// Opens the one beside a file of records; none where [`is_no_file`], and, which is said,
+    /// where none may be made there or it is full.
+    ///
+    /// # Errors
+    ///
+    /// Where it cannot be opened, or is something else.
+    pub fn open(records: &Path) -> Result<Option<HostsFile>, String> {
+        if is_no_file(records) {
+            return Ok(None);
+        }
+        let path = path_beside(records);
+        let wrong = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+        let left_out = |text: String| {
+            say(&format!("{text}: hosts are not described"));
+            Ok(None)
+        };
+        let refused = [
+            io::ErrorKind::PermissionDenied,
+            io::ErrorKind::ReadOnlyFilesystem,
+        ];
+        let (file, is_readable) = match open_to_append(&path) {
+            Err(error) if refused.contains(&error.kind()) => return left_out(wrong(&error)),
+            opened => opened.map_err(|error| wrong(&error))?,
+        };
+        // Where one may only append, hosts may stand there twice.
+        let read = match is_readable {
+            true => match read_hosts(BufReader::new(&file)) {
+                Err(error @ HostError::TooMany) => return left_out(wrong(&error)),
+                read => read.map_err(|error| wrong(&error))?,
+            },
+            false => Vec::new(),
+        };
+        let known = read.into_iter().map(|host| host.digest).collect();
+        Ok(Some(HostsFile {
+            path,
+            file,
+            is_readable,
+            known,
+        }))
+    }
+
+    /// Adds a host that is not there yet; gives what records name it by.
+    ///
+    /// # Errors
+    ///
+    /// Where its description is too long, or the file cannot be written.
+    pub fn add(&mut self, host: &HostDescription) -> Result<String, String> {
+        let wrong = |error: HostError| format!("{}: {error}", self.path.display());
+        let digest = digest_of(host).map_err(wrong)?;
+        if self.known.contains(&digest) {
+            return Ok(digest);
+        }
+        let described = DescribedHost {
+            schema: SCHEMA,
+            digest: digest.clone(),
+            host: host.clone(),
+        };
+        let line = described.to_line().map_err(wrong)?;
+        let begin = match self.is_readable && !ends_with_a_line(&mut self.file) {
+            true => "\n",
+            false => "",
+        };
+        let written = self.file.write_all(format!("{begin}{line}\n").as_bytes());
+        let durable = written.and_then(|()| self.file.sync_data());
+        let path = &self.path;
+        durable.map_err(|error| format!("{}: {error}", path.display()))?;
+        self.known.insert(digest.clone());
+        Ok(digest)
+    }
+}
+
+/// Opens a file for more, or makes it; and whether it can be read as well, which it cannot
+/// where all may write and only some may read.
+///
+/// # Errors
+///
+/// As `open`.
+pub fn open_to_append(path: &Path) -> io::Result<(File, bool)> {
+    let mut options = OpenOptions::new();
+    options.append(true).create(true);
+    match options.clone().read(true).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            Ok((options.open(path)?, false))
+        }
+        opened => Ok((opened?, true)),
+    }
+}
+
+/// Whether what is appended begins a line; also where the file is empty, or cannot be
+/// looked at.
+pub fn ends_with_a_line(file: &mut File) -> bool {
+    let mut look = || -> io::Result<bool> {
+        let mut last = [b'\n'];
+        if file.metadata()?.len() > 0 {
+            file.seek(SeekFrom::End(-1))?;
+            file.read_exact(&mut last)?;
+        }
+        Ok(last == [b'\n'])
+    };
+    look().unwrap_or(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(cores: u32) -> HostDescription {
+        HostDescription {
+            cores,
+            ..HostDescription::default()
+        }
+    }
+
+    #[test]
+    fn a_host_stands_once_beside_the_records() {
+        let home = tempfile::tempdir().unwrap();
+        let records = home.path().join("runs.jsonl");
+        let open = || HostsFile::open(&records).unwrap().unwrap();
+        let (mut file, beside) = (open(), home.path().join("runs.hosts.ndjson"));
+        let first = file.add(&host(1)).unwrap();
+        assert_eq!(file.add(&host(1)).unwrap(), first);
+        assert_ne!(open().add(&host(2)).unwrap(), first);
+        assert_eq!(open().add(&host(1)).unwrap(), first);
+        let read = || read_hosts(BufReader::new(File::open(&beside).unwrap())).unwrap();
+        assert_eq!(read().len(), 2);
+        // Whoever was killed in the middle of a line takes no other along.
+        let whole = std::fs::read(&beside).unwrap();
+        std::fs::write(&beside, &whole[..whole.len() - 20]).unwrap();
+        let second = open().add(&host(2)).unwrap();
+        let cores: Vec<u32> = read().iter().map(|line| line.host.cores).collect();
+        assert_eq!(cores, [1, 2]);
+        assert_eq!(read()[1].digest, second);
+        assert!(HostsFile::open(Path::new("/dev/null")).unwrap().is_none());
+        assert_eq!(
+            path_beside(Path::new("a/runs")),
+            Path::new("a/runs.hosts.ndjson")
+        );
+    }
+}

@@ -1,0 +1,179 @@
+//! What is known of a path without measuring it: from a sweep's file, so that what is
+//! probed stands beside its runs, or by hand.
+
+use std::path::Path;
+use std::time::Duration;
+
+use longhaul_measure::record::Measures;
+use longhaul_units::BitRate;
+
+use crate::arguments::ProbeArguments;
+use crate::endpoint::Remote;
+use crate::messages::{Exit, Stop};
+use crate::sweep::command::host_of;
+use crate::sweep::file::{self, Unread};
+use crate::sweep::plan::{Cell, Plan};
+
+/// A path to the daemon.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KnownPath {
+    /// As the sweep's records have it, if it is a sweep's.
+    pub swept: Option<SweptPath>,
+    /// What TCP payload can carry.
+    pub capacity: BitRate,
+}
+
+/// A path as a sweep has it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SweptPath {
+    /// Its name in records.
+    pub name: String,
+    /// Its round-trip time.
+    pub rtt: Duration,
+    /// What each of its transfers moves, ascending.
+    pub bytes: Vec<u64>,
+}
+
+/// By the options; none where they say nothing.
+///
+/// # Errors
+///
+/// Where the sweep's file makes no sense, or has not one path to that daemon.
+pub fn path(
+    arguments: &ProbeArguments,
+    remote: Option<&Remote>,
+) -> Result<Option<KnownPath>, Stop> {
+    match (&arguments.sweep, arguments.capacity, remote) {
+        (Some(file), _, Some(remote)) => {
+            let written = arguments.endpoint.as_deref().unwrap_or_default();
+            of_sweep(file, &written.to_string_lossy(), remote).map(Some)
+        }
+        (_, Some(capacity), _) => Ok(Some(KnownPath {
+            swept: None,
+            capacity,
+        })),
+        _ => Ok(None),
+    }
+}
+
+fn of_sweep(file: &Path, written: &str, remote: &Remote) -> Result<KnownPath, Stop> {
+    let usage = |text: String| Stop::new(Exit::Usage, text);
+    let sweep = file::read(file).map_err(|unread| match unread {
+        Unread::Closed(text) => Stop::new(Exit::Local, text),
+        Unread::Wrong(text) => usage(text),
+    })?;
+    let shown = file.display();
+    let plan = Plan::of(&sweep).map_err(|error| usage(format!("{shown}: {error}")))?;
+    let leads_there = |cell: &&Cell| {
+        let endpoint = cell.path.endpoint.as_deref();
+        endpoint.is_some_and(|endpoint| host_of(endpoint).eq_ignore_ascii_case(remote.host.host()))
+    };
+    let mut cells: Vec<&Cell> = plan.cells.iter().filter(leads_there).collect();
+    // As it is written in the file it is meant.
+    if cells.iter().any(|cell| cell.path.text() == written) {
+        cells.retain(|cell| cell.path.text() == written);
+    }
+    let Some(first) = cells.first() else {
+        let host = remote.host.host();
+        return Err(usage(format!(
+            "{shown}: no path leads to {host}: give one of them endpoint = \"longhaul://{host}/…\", \
+             or leave out --sweep"
+        )));
+    };
+    let path = &first.path;
+    let alike = |cell: &&Cell| {
+        let other = &cell.path;
+        (other.text(), other.rtt, other.capacity) == (path.text(), path.rtt, path.capacity)
+    };
+    if let Some(other) = cells.iter().find(|cell| !alike(cell)) {
+        return Err(usage(format!(
+            "{shown}: {} and {} lead to that host, or one of them with several rtt or capacity: \
+             probe the one that is meant as the file writes it, or leave out --sweep",
+            path.text(),
+            other.path.text()
+        )));
+    }
+    let transfers = cells.iter();
+    let transfers = transfers.filter(|cell| cell.method.measures == Measures::Transfer);
+    let mut bytes: Vec<u64> = transfers.map(|cell| cell.bytes).collect();
+    bytes.sort_unstable();
+    bytes.dedup();
+    Ok(KnownPath {
+        swept: Some(SweptPath {
+            name: path.text(),
+            rtt: path.rtt,
+            bytes,
+        }),
+        capacity: path.capacity,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::endpoint::Endpoint;
+    use std::ffi::OsStr;
+
+    const FILE: &str = r#"
+        name = "real"
+        [[paths]]
+        endpoint = "longhaul://dtn.example.org/data"
+        rtt = "50ms"
+        capacity = "10gbit"
+        [[paths]]
+        endpoint = "longhaul://[2001:db8::7]:7000/data"
+        rtt = "20ms"
+        capacity = "1gbit"
+        [[data]]
+        name = "large"
+        link-time = "10s"
+        [[methods]]
+        name = "longhaul"
+        longhaul = true
+        knobs = { streams = [1, 8] }
+    "#;
+
+    fn known(text: &str, endpoint: &str) -> Result<KnownPath, String> {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("real.toml");
+        std::fs::write(&file, text).unwrap();
+        let Endpoint::Daemon(remote) = Endpoint::parse(OsStr::new(endpoint)).unwrap() else {
+            panic!("{endpoint} is no daemon");
+        };
+        of_sweep(&file, endpoint, &remote).map_err(|stop| stop.text)
+    }
+
+    #[test]
+    fn a_path_is_the_sweeps_by_its_host() {
+        for endpoint in [
+            "longhaul://dtn.example.org",
+            "longhaul://alice@dtn.example.org:7000/x",
+        ] {
+            let path = known(FILE, endpoint).unwrap();
+            assert_eq!(path.capacity, BitRate::new(1e10).unwrap());
+            let swept = path.swept.unwrap();
+            assert_eq!(swept.name, "longhaul://dtn.example.org/data");
+            assert_eq!(swept.rtt, Duration::from_millis(50));
+            assert_eq!(swept.bytes, [12_500_000_000]);
+        }
+        let v6 = known(FILE, "longhaul://[2001:db8::7]").unwrap();
+        assert_eq!(v6.capacity, BitRate::new(1e9).unwrap());
+    }
+
+    #[test]
+    fn no_path_or_several_are_named() {
+        let error = known(FILE, "longhaul://other.example.org").unwrap_err();
+        assert!(error.contains("other.example.org"), "{error}");
+        let several = FILE.replace("\"50ms\"", "[\"50ms\", \"60ms\"]");
+        let error = known(&several, "longhaul://dtn.example.org").unwrap_err();
+        assert!(error.contains("several rtt"), "{error}");
+        let two = FILE.replace("[2001:db8::7]:7000/data", "dtn.example.org/other");
+        let error = known(&two, "longhaul://dtn.example.org").unwrap_err();
+        assert!(
+            error.contains("/data") && error.contains("/other"),
+            "{error}"
+        );
+        let one = known(&two, "longhaul://dtn.example.org/other").unwrap();
+        assert_eq!(one.swept.unwrap().rtt, Duration::from_millis(20));
+    }
+}

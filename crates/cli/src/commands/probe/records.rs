@@ -1,0 +1,337 @@
+//! Each repetition as a record of a memory-to-memory run, with its samples and both
+//! hosts beside it, as a sweep has them.
+//!
+//! A path that a sweep's file has stands in the records as the sweep's own records have
+//! it: name, round-trip time and capacity. So `profile` takes what was probed for the Θ_T
+//! of the sweep's transfers. The way back is another path, since routes may differ.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use longhaul_measure::doubt::Doubt;
+use longhaul_measure::host::HostDescription;
+use longhaul_measure::record::{
+    DatasetRecord, Ended, HostRecord, Knob, Measures, Method, Outcome, PathRecord, RecordError,
+    RunIdentity, RunRecord, SCHEMA, Sidecar, TcpSummary,
+};
+use longhaul_measure::samples::Sample;
+use longhaul_units::{BitRate, ByteCount};
+
+use super::known::SweptPath;
+use super::result::{PathResult, Probe, Way};
+use super::session::Direction;
+use super::trial::Trial;
+use crate::beside::{HostsFile, ends_with_a_line, is_no_file, open_to_append, samples_beside};
+use crate::messages::{Exit, Stop, say};
+
+/// A round trip that differs from a sweep's by more than this share, and more than hosts'
+/// threads take, is another path's.
+const SAME_RTT_SHARE: f64 = 0.1;
+const SAME_RTT: Duration = Duration::from_micros(500);
+
+/// Bytes that differ from a transfer's by more than this share are another number of
+/// bytes: the ramp's part of them is another.
+const SAME_BYTES_SHARE: f64 = 0.1;
+
+/// A file that records are appended to.
+pub struct Records<'a> {
+    path: &'a Path,
+    file: File,
+    /// Not where all may write and only some may read.
+    is_readable: bool,
+    /// None where records go to no file.
+    hosts: Option<HostsFile>,
+}
+
+/// Both ends of one direction, the one that sends first.
+type Ends = [HostRecord; 2];
+
+impl Records<'_> {
+    /// Opens it, and the file of hosts beside it.
+    ///
+    /// # Errors
+    ///
+    /// Where one cannot be written.
+    pub fn open(path: &Path) -> Result<Records<'_>, Stop> {
+        let (file, is_readable) = open_to_append(path).map_err(|error| local(path, &error))?;
+        let hosts = HostsFile::open(path).map_err(|text| Stop::new(Exit::Local, text))?;
+        Ok(Records {
+            path,
+            file,
+            is_readable,
+            hosts,
+        })
+    }
+
+    /// Adds each repetition, and what other instruments measured of the path that a copy
+    /// takes.
+    ///
+    /// # Errors
+    ///
+    /// Where something cannot be written.
+    pub fn append(mut self, probe: &Probe) -> Result<(), Stop> {
+        let records = self.records(probe)?;
+        let lines: Result<Vec<String>, RecordError> =
+            records.iter().map(RunRecord::to_line).collect();
+        let lines = lines.map_err(|error| local(self.path, &error))?;
+        self.write(&lines).map_err(|error| local(self.path, &error))
+    }
+
+    fn write(&mut self, lines: &[String]) -> io::Result<()> {
+        // A line that somebody was stopped in takes none of ours along.
+        if self.is_readable && !ends_with_a_line(&mut self.file) {
+            writeln!(self.file)?;
+        }
+        for line in lines {
+            writeln!(self.file, "{line}")?;
+        }
+        Ok(())
+    }
+
+    fn records(&mut self, probe: &Probe) -> Result<Vec<RunRecord>, Stop> {
+        let mut records: Vec<RunRecord> = Vec::new();
+        let mut usual = None;
+        for found in &probe.paths {
+            let ends = [
+                self.end("here", Some(&probe.host)),
+                self.end("daemon", found.host.as_ref()),
+            ];
+            for way in &found.ways {
+                let first = records.len();
+                records.extend(self.records_of(probe, found, way, (first, &ends))?);
+                if found.is_usual && usual.is_none() {
+                    usual = records.get(first).map(|record| record.path.clone());
+                }
+            }
+        }
+        match usual.or_else(|| records.first().map(|record| record.path.clone())) {
+            Some(path) => records.extend(external(probe, &path)),
+            None => {
+                say("nothing is recorded: results of other instruments need a probe of their path");
+            }
+        }
+        Ok(records)
+    }
+
+    fn end(&mut self, name: &str, host: Option<&HostDescription>) -> HostRecord {
+        let Some(host) = host else {
+            return HostRecord {
+                name: name.to_owned(),
+                ..HostRecord::default()
+            };
+        };
+        let hosts = self.hosts.as_mut();
+        let digest = hosts.map(|hosts| hosts.add(host)).transpose();
+        // What was measured is worth its record without a description, which the other
+        // end may have made as long as it likes.
+        let digest = digest.unwrap_or_else(|text| {
+            say(&format!("{text}: {name} is not described"));
+            None
+        });
+        HostRecord {
+            description: digest.unwrap_or_default(),
+            ..host.record(name)
+        }
+    }
+
+    fn records_of(
+        &self,
+        probe: &Probe,
+        found: &PathResult,
+        way: &Way,
+        (first, [here, there]): (usize, &Ends),
+    ) -> Result<Vec<RunRecord>, Stop> {
+        let Some(path) = path_of(probe, found, way) else {
+            return Ok(Vec::new());
+        };
+        let ends = match way.direction {
+            Direction::To => [here, there],
+            Direction::From => [there, here],
+        };
+        let counts = way.counts().len().max(1);
+        let trials = way.trials.iter().enumerate();
+        let records = trials.map(|(number, trial)| {
+            let mut record = record_of(probe, found, way, trial);
+            record.run.id = format!("probe-{}-{}", probe.number, first + number);
+            record.run.round = Some((number / counts) as u64);
+            record.path = path.clone();
+            record.samples = self.keep(&record.run.id, &trial.samples)?;
+            [record.source, record.destination] = ends.map(Clone::clone);
+            Ok(record)
+        });
+        records.collect()
+    }
+
+    /// Writes a run's samples beside its record.
+    fn keep(&self, id: &str, samples: &[Sample]) -> Result<Option<Sidecar>, Stop> {
+        if samples.is_empty() || is_no_file(self.path) {
+            return Ok(None);
+        }
+        let stop = |text| Stop::new(Exit::Local, text);
+        let (path, file) = samples_beside(self.path, id).map_err(stop)?;
+        let write = || -> io::Result<()> {
+            let mut file = BufWriter::new(File::create(&path)?);
+            for sample in samples {
+                serde_json::to_writer(&mut file, sample)?;
+                writeln!(file)?;
+            }
+            file.flush()
+        };
+        write().map_err(|error| local(&path, &error))?;
+        let count = samples.len() as u64;
+        Ok(Some(Sidecar { file, count }))
+    }
+}
+
+fn local(path: &Path, error: &dyn std::fmt::Display) -> Stop {
+    Stop::new(Exit::Local, format!("{}: {error}", path.display()))
+}
+
+fn external<'a>(probe: &'a Probe, path: &'a PathRecord) -> impl Iterator<Item = RunRecord> + 'a {
+    let runs = probe.external.iter().enumerate();
+    runs.map(|(number, (_, run))| {
+        let mut identity = identity(probe);
+        identity.id = format!("external-{}-{number}", probe.number);
+        run.clone().into_record(identity, path.clone())
+    })
+}
+
+fn identity(probe: &Probe) -> RunIdentity {
+    RunIdentity {
+        started: probe.started.clone(),
+        ..RunIdentity::default()
+    }
+}
+
+/// The path of a direction, as records have it; none where nothing was measured of it.
+fn path_of(probe: &Probe, found: &PathResult, way: &Way) -> Option<PathRecord> {
+    // A sweep's is of its own path, and not of the way back.
+    let swept = swept(probe, found);
+    let is_its_own = swept.is_some() && way.direction == Direction::To;
+    let known = probe.known.as_ref();
+    let known = known.filter(|known| known.swept.is_none() || is_its_own);
+    let capacity = known.map(|known| known.capacity);
+    let measured = way.best().and_then(|best| BitRate::new(best.1 * 8.0))?;
+    let name = match (swept, found.local) {
+        (Some(swept), _) => swept.name.clone(),
+        (None, Some(local)) => format!("{} from {local}", found.address),
+        (None, None) => found.address.to_string(),
+    };
+    let rtt = swept.map_or_else(|| found.least(), |swept| swept.rtt);
+    (!rtt.is_zero()).then(|| PathRecord {
+        name: match way.direction {
+            Direction::To => name,
+            Direction::From => format!("back from {name}"),
+        },
+        rtt,
+        capacity: capacity.unwrap_or(measured),
+        congestion_control: way.sender.congestion.clone(),
+        ..PathRecord::default()
+    })
+}
+
+/// A sweep's runs take the path that answers first, and no other.
+fn swept<'a>(probe: &'a Probe, found: &PathResult) -> Option<&'a SweptPath> {
+    let known = probe.known.as_ref().filter(|_| found.is_usual);
+    known.and_then(|known| known.swept.as_ref())
+}
+
+/// A repetition, but for which it is and where.
+fn record_of(probe: &Probe, found: &PathResult, way: &Way, trial: &Trial) -> RunRecord {
+    let mut doubts = way.doubts(found);
+    doubts.extend(differences(probe, found, way, trial));
+    let tcp = TcpSummary::of(&trial.samples, None).map(|summary| TcpSummary {
+        congestion: way.sender.congestion.clone(),
+        ..summary
+    });
+    RunRecord {
+        schema: SCHEMA,
+        run: identity(probe),
+        measures: Measures::Memory,
+        method: Method {
+            name: "longhaul".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            endpoint: "daemon".to_owned(),
+            security: if probe.protection == "clear" {
+                "clear"
+            } else {
+                "tls"
+            }
+            .to_owned(),
+            ..Method::default()
+        },
+        knobs: [
+            ("streams".to_owned(), Knob::Count(trial.streams.into())),
+            (
+                "direction".to_owned(),
+                Knob::Word(way.direction.name().to_owned()),
+            ),
+        ]
+        .into(),
+        path: PathRecord::default(),
+        source: HostRecord::default(),
+        destination: HostRecord::default(),
+        dataset: DatasetRecord::default(),
+        outcome: Outcome {
+            ended: Ended::Done,
+            moved: ByteCount(trial.bytes),
+            wall: trial.wall,
+            goodput: BitRate::from_transfer(ByteCount(trial.bytes), trial.wall),
+            exit: Some(0),
+            error: String::new(),
+            retransmitted_segments: Some(trial.retransmitted),
+            said: said(found, trial),
+        },
+        cpu: Vec::new(),
+        layers: Vec::new(),
+        tcp,
+        beside: Vec::new(),
+        samples: None,
+        doubts,
+    }
+}
+
+/// What a probe says of a repetition that no other run has.
+fn said(found: &PathResult, trial: &Trial) -> std::collections::BTreeMap<String, f64> {
+    let numbers = [
+        ("settled_bits_per_second", Some(trial.settled * 8.0)),
+        ("rtt_seconds", Some(trial.rtt.as_secs_f64())),
+        ("least_rtt_seconds", Some(found.least().as_secs_f64())),
+        ("retransmission_rate", Some(trial.retransmission_rate())),
+        ("loss_rate", trial.loss_rate()),
+        ("sender_busy", trial.processors[0]),
+        ("receiver_busy", trial.processors[1]),
+    ];
+    let known = numbers.into_iter();
+    known
+        .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+        .collect()
+}
+
+/// In what a repetition is no measure of the path that a sweep's runs took.
+fn differences(probe: &Probe, found: &PathResult, way: &Way, trial: &Trial) -> Vec<Doubt> {
+    let Some(swept) = swept(probe, found).filter(|_| way.direction == Direction::To) else {
+        return Vec::new();
+    };
+    let mut differences = Vec::new();
+    let (own, told) = (found.least(), swept.rtt);
+    if own.abs_diff(told) > told.mul_f64(SAME_RTT_SHARE).max(SAME_RTT) {
+        differences.push(format!(
+            "its least round trip was {:.2} ms, the sweep's file says {:.2} ms",
+            own.as_secs_f64() * 1e3,
+            told.as_secs_f64() * 1e3
+        ));
+    }
+    let is_like =
+        |bytes: &u64| trial.bytes.abs_diff(*bytes) as f64 <= SAME_BYTES_SHARE * *bytes as f64;
+    if !swept.bytes.is_empty() && !swept.bytes.iter().any(is_like) {
+        differences
+            .push("a probe moves data for a time, the sweep's transfers move theirs".to_owned());
+    }
+    let doubts = differences.into_iter();
+    doubts
+        .map(|what| Doubt::DifferentReference { what })
+        .collect()
+}

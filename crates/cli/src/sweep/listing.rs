@@ -1,0 +1,212 @@
+//! What a sweep would run, and what not: told without running anything.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::time::Duration;
+
+use longhaul_measure::best::MEASURED_AGAIN;
+
+use super::estimate::{Estimate, spoken};
+use super::file::SweepFile;
+use super::finals::{finals, groups};
+use super::ledger::{Found, Ledger};
+use super::plan::{Cell, Plan, Planned};
+
+/// A run's identity: unlike that of every other run of its sweep.
+pub fn identity(file: &SweepFile, plan: &Plan, run: Planned) -> String {
+    let key = plan.cells[run.cell].key();
+    let digest = blake3::hash(key.as_bytes()).to_hex();
+    let again = if run.again { "again-" } else { "" };
+    format!(
+        "{}/{again}{}.{}/{}",
+        file.name,
+        run.round,
+        run.number,
+        &digest[..12]
+    )
+}
+
+/// Methods of a plan that cannot run here, each with the program that is not installed.
+pub fn missing(file: &SweepFile, plan: &Plan) -> HashMap<String, String> {
+    let is_used = |name: &str| {
+        plan.cells
+            .iter()
+            .any(|cell| methods_of(cell).any(|m| m == name))
+    };
+    let used = file.methods.iter().filter(|method| is_used(&method.name));
+    used.filter_map(|method| {
+        let program = method.needs.iter().find(|program| !is_installed(program))?;
+        Some((method.name.clone(), program.clone()))
+    })
+    .collect()
+}
+
+/// What runs in a configuration: its method, and those beside it.
+pub fn methods_of(cell: &Cell) -> impl Iterator<Item = &String> {
+    let beside = cell.cross.iter().flat_map(|cross| &cross.beside);
+    std::iter::once(&cell.method.name).chain(beside)
+}
+
+fn is_installed(program: &str) -> bool {
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let usual = ["/usr/sbin", "/sbin"].map(std::path::PathBuf::from);
+    std::env::split_paths(&paths)
+        .chain(usual)
+        .any(|directory| directory.join(program).is_file())
+}
+
+/// What would run with these records.
+///
+/// # Errors
+///
+/// Where the records cannot be read.
+pub fn list(file: &SweepFile, plan: &Plan, records: &Path) -> Result<String, String> {
+    let found = Ledger::look(records)?;
+    let missing = missing(file, plan);
+    let mut listing = Listing {
+        file,
+        plan,
+        done: found.runs.iter().map(|run| run.run.id.clone()).collect(),
+        estimate: Estimate::default(),
+        missing: &missing,
+        counts: Counts::default(),
+    };
+    listing.estimate.learn(&found.runs);
+    let mut text = match file.about.as_str() {
+        "" => String::new(),
+        about => format!("{about}\n"),
+    };
+    for place in 0..plan.cells.len() {
+        let own = plan.runs.iter().filter(|run| run.cell == place);
+        text += &listing.line("", place, own.copied());
+    }
+    let mut names: Vec<(&String, &String)> = missing.iter().collect();
+    names.sort();
+    for (method, program) in names {
+        text += &format!("{method} is skipped: {program} is not installed\n");
+    }
+    text += &listing.finals(&found);
+    let Counts {
+        open,
+        done,
+        skipped,
+        time,
+    } = listing.counts;
+    let runs = if open == 1 { "run" } else { "runs" };
+    text += &format!(
+        "{} configurations, {open} {runs} to make, about {}",
+        plan.cells.len(),
+        spoken(time)
+    );
+    if done > 0 {
+        text += &format!("; {done} in {} already", records.display());
+    }
+    if skipped > 0 {
+        text += &format!("; {skipped} skipped");
+    }
+    Ok(text + "\n")
+}
+
+/// Runs, by what becomes of them.
+#[derive(Default)]
+struct Counts {
+    open: usize,
+    done: usize,
+    skipped: usize,
+    /// Of those that are open.
+    time: Duration,
+}
+
+struct Listing<'a> {
+    file: &'a SweepFile,
+    plan: &'a Plan,
+    done: HashSet<String>,
+    estimate: Estimate,
+    missing: &'a HashMap<String, String>,
+    counts: Counts,
+}
+
+impl Listing<'_> {
+    fn is_skipped(&self, cell: &Cell) -> bool {
+        methods_of(cell).any(|method| self.missing.contains_key(method))
+    }
+
+    /// A configuration's line; its runs are counted.
+    fn line(&mut self, prefix: &str, place: usize, runs: impl Iterator<Item = Planned>) -> String {
+        let cell = &self.plan.cells[place];
+        let is_done = |run: &Planned| self.done.contains(&identity(self.file, self.plan, *run));
+        let (done, rest): (Vec<Planned>, Vec<Planned>) = runs.partition(is_done);
+        let state = match (self.is_skipped(cell), done.len(), rest.len()) {
+            (_, _, 0) => ": done".to_owned(),
+            (true, ..) => ": skipped".to_owned(),
+            (false, 0, _) => String::new(),
+            (false, done, rest) => format!(": {rest} of {} runs left", done + rest),
+        };
+        self.counts.done += done.len();
+        match self.is_skipped(cell) {
+            true => self.counts.skipped += rest.len(),
+            false => {
+                self.counts.open += rest.len();
+                self.counts.time += self.estimate.of(cell) * rest.len() as u32;
+            }
+        }
+        format!("{prefix}{}{state}\n", cell.title())
+    }
+
+    /// The fastest, measured again: which, where all else is done; else how many, and how
+    /// long they take.
+    fn finals(&mut self, found: &Found) -> String {
+        if self.file.again == 0 {
+            return String::new();
+        }
+        if self.counts.open > 0 {
+            return self.finals_to_come();
+        }
+        let mut runs: HashMap<usize, Vec<Planned>> = HashMap::new();
+        for run in finals(self.file, self.plan, &rates(self.file, self.plan, found)) {
+            runs.entry(run.cell).or_default().push(run);
+        }
+        let mut places: Vec<usize> = runs.keys().copied().collect();
+        places.sort_unstable();
+        let lines = places.into_iter().map(|place| {
+            let own = runs.remove(&place).unwrap_or_default();
+            self.line("again ", place, own.into_iter())
+        });
+        lines.collect()
+    }
+
+    fn finals_to_come(&self) -> String {
+        let (mut count, mut time) = (0, Duration::ZERO);
+        for group in groups(self.plan, |place| !self.is_skipped(&self.plan.cells[place])) {
+            let runs = MEASURED_AGAIN as u32 * self.file.again as u32;
+            let all: Duration = group
+                .iter()
+                .map(|place| self.estimate.of(&self.plan.cells[*place]))
+                .sum();
+            count += runs;
+            time += all / group.len() as u32 * runs;
+        }
+        match count {
+            0 => String::new(),
+            _ => format!(
+                "at the end the three fastest over each path {} times more, {count} runs, about {}, not \
+                 in these figures:\n",
+                self.file.again,
+                spoken(time)
+            ),
+        }
+    }
+}
+
+/// Goodputs of what decides who is fastest, by configuration.
+fn rates(file: &SweepFile, plan: &Plan, found: &Found) -> HashMap<usize, Vec<f64>> {
+    let deciding = found.runs.iter().filter_map(super::deciding_rate);
+    let swept: HashMap<&str, f64> = deciding.collect();
+    let mut rates: HashMap<usize, Vec<f64>> = HashMap::new();
+    for run in &plan.runs {
+        if let Some(rate) = swept.get(identity(file, plan, *run).as_str()) {
+            rates.entry(run.cell).or_default().push(*rate);
+        }
+    }
+    rates
+}
