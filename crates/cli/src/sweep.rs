@@ -10,6 +10,7 @@
 //! - [`step`], [`inside`]: one run, in a process of its own with the lab around it
 //! - [`watcher`], [`sockets`] with [`answers`], [`accounts`]: streams and processor
 //!   time from outside
+//! - [`warm`]: memory that is as warm for each method
 //! - [`outcome`], [`lab_report`], [`host`]: the record
 
 pub mod accounts;
@@ -29,6 +30,7 @@ pub mod outcome;
 pub mod plan;
 pub mod sockets;
 pub mod step;
+pub mod warm;
 pub mod watcher;
 
 use std::collections::{HashMap, HashSet};
@@ -51,6 +53,7 @@ use ledger::Ledger;
 use outcome::About;
 use plan::{Cell, Plan, Planned};
 use step::StepResult;
+use warm::WarmMemory;
 
 /// Sets with more files are not removed between runs: ext4 does not use an inode
 /// again for minutes, and looks for another one by one, so that whoever removes and
@@ -129,6 +132,7 @@ struct Sweep<'a> {
     /// Methods that cannot run here, or failed to.
     left_out: HashSet<String>,
     failures: u64,
+    warm: WarmMemory,
     began: Instant,
 }
 
@@ -165,6 +169,7 @@ impl<'a> Sweep<'a> {
             versions: HashMap::new(),
             left_out,
             failures: 0,
+            warm: WarmMemory::default(),
             began: Instant::now(),
         })
     }
@@ -308,7 +313,7 @@ impl<'a> Sweep<'a> {
         }
         let source = place.sets_source(self.sets.get(&set_key(&place.sets, shape)));
         self.set_up(&cell.method)?;
-        touch_memory(cell.bytes);
+        self.warm.make_ready(cell.bytes);
         let sidecar = self.sidecar(&id)?;
         let seed = cell.path.seed_in(self.file.seed, run.round);
         let sidecar_of = sidecar.as_ref();
@@ -446,26 +451,6 @@ impl<'a> Sweep<'a> {
 
 fn set_key(below: &Path, shape: Shape) -> PathBuf {
     below.join(format!("{shape:?}"))
-}
-
-/// Memory that lies idle is given back to the host of a virtual machine, and comes
-/// back a page at a time: what a run will need is touched before.
-fn touch_memory(bytes: u64) {
-    const PAGE: usize = 4096;
-    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let free = text.lines().find_map(|line| {
-        line.strip_prefix("MemFree:")?
-            .split_whitespace()
-            .next()?
-            .parse::<u64>()
-            .ok()
-    });
-    let most = free.unwrap_or_default().saturating_mul(1024) / 2;
-    let mut room: Vec<u8> = Vec::with_capacity(bytes.min(most) as usize);
-    while room.len() + PAGE <= room.capacity() {
-        room.resize(room.len() + PAGE, 1);
-    }
-    std::hint::black_box(&room);
 }
 
 /// Makes a run in a process of its own.
