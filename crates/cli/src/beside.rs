@@ -54,7 +54,9 @@ pub fn is_no_file(records: &Path) -> bool {
     let kind = std::fs::metadata(records).map(|found| found.file_type());
     let is_open = ["/dev", "/proc"]
         .iter()
-        .any(|begin| records.starts_with(begin));
+        .any(|begin| records.starts_with(begin))
+        // Files like any others, but in memory.
+        && !records.starts_with("/dev/shm");
     is_open || kind.is_ok_and(|kind| kind.is_fifo() || kind.is_socket() || kind.is_char_device())
 }
 
@@ -192,6 +194,8 @@ mod tests {
         assert_eq!(cores, [1, 2]);
         assert_eq!(read()[1].digest, second);
         assert!(HostsFile::open(Path::new("/dev/null")).unwrap().is_none());
+        assert!(is_no_file(Path::new("/dev/stdout")));
+        assert!(!is_no_file(Path::new("/dev/shm/runs.jsonl")));
         assert_eq!(
             path_beside(Path::new("a/runs")),
             Path::new("a/runs.hosts.ndjson")

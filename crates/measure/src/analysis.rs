@@ -355,13 +355,14 @@ impl Analysis {
                 is_reference(own, &configurations[memory.configuration])
                     && covers(&memory.sample, &transfer.sample)
             });
-            // The same congestion control and stream count where there are, else
-            // the fastest.
+            // The same hosts' settings and what else a sweep varies of its path, the same
+            // congestion control and stream count where there are, else the fastest.
             let best = candidates.max_by(|(_, a), (_, b)| {
                 let rank = |memory: &MethodProfile| {
                     let other = &configurations[memory.configuration];
                     let streams = other.count("streams");
                     let alike = (
+                        std::cmp::Reverse(path_knobs_apart(own, other).len()),
                         other.value("congestion") == own.value("congestion"),
                         streams.is_some() && streams == own.count("streams"),
                     );
@@ -437,9 +438,49 @@ fn is_reference(transfer: &Configuration, memory: &Configuration) -> bool {
     transfer.capacity == memory.capacity && same("loss") && same("path") && same("queue")
 }
 
+/// What a sweep records as a knob, and is of the path and its hosts (docs/sweep.md):
+/// throughput from memory to memory depends on it too.
+const PATH_KNOBS: [&str; 16] = [
+    "sysctls",
+    "cross",
+    "delay-back",
+    "rate-back",
+    "loss-back",
+    "queue",
+    "jitter",
+    "reorder",
+    "duplicate",
+    "corrupt",
+    "corrupt-unseen",
+    "mtu",
+    "hosts",
+    "window",
+    "cut",
+    "nat",
+];
+
+/// Those in which two configurations differ.
+fn path_knobs_apart(one: &Configuration, two: &Configuration) -> Vec<&'static str> {
+    let differs = |name: &&str| one.knobs.get(*name) != two.knobs.get(*name);
+    PATH_KNOBS.into_iter().filter(differs).collect()
+}
+
 /// In what a transfer's Θ_T was measured differently.
 fn reference_doubts(transfer: &Configuration, memory: &Configuration) -> Vec<Doubt> {
     let mut doubts = Vec::new();
+    for name in path_knobs_apart(transfer, memory) {
+        let told = |of: &Configuration| {
+            let knob = of.knobs.get(name);
+            knob.map_or("no".to_owned(), |knob| format!("\"{knob}\" as"))
+        };
+        doubts.push(Doubt::DifferentReference {
+            what: format!(
+                "it has {} {name}, the transfer {}",
+                told(memory),
+                told(transfer)
+            ),
+        });
+    }
     let (used, carried) = (transfer.value("congestion"), memory.value("congestion"));
     if let (Some(used), Some(carried)) = (used, carried)
         && used != carried

@@ -75,9 +75,26 @@ pub struct Candidate {
     pub swept: Repetitions,
     /// Throughputs that were measured again.
     pub again: Repetitions,
+    /// Whether a run that was to measure it again failed.
+    pub failed_again: bool,
     /// What it costs, in any unit that orders them: streams, CPU seconds for each
     /// 10^9 bytes, storage nodes.
     pub cost: f64,
+}
+
+impl Candidate {
+    /// Whether it failed whenever it was measured again: no candidate any more.
+    fn is_out(&self) -> bool {
+        self.failed_again && self.again.values.is_empty()
+    }
+
+    /// What it is compared by: when measured again, or else in the sweep.
+    fn deciding(&self) -> &Repetitions {
+        match self.again.values.is_empty() {
+            true => &self.swept,
+            false => &self.again,
+        }
+    }
 }
 
 /// The places of those to be measured again, the fastest mean first.
@@ -101,7 +118,8 @@ pub struct Best {
     /// The fastest mean among those measured again.
     pub fastest: usize,
     /// Those that are as good: the interval of the fastest's lead over them reaches to zero or
-    /// below. The fastest is the first of them.
+    /// below, or there are too few repetitions to tell them apart and not each of its runs is
+    /// faster than each of theirs. The fastest is the first.
     pub as_good: Vec<usize>,
     /// The cheapest of these; of equal costs the faster.
     pub cheapest: usize,
@@ -129,6 +147,10 @@ pub fn best(
     resampling: &Resampling,
 ) -> Result<Best, Vec<usize>> {
     let finalists = to_measure_again(candidates, count);
+    let finalists: Vec<usize> = finalists
+        .into_iter()
+        .filter(|place| !candidates[*place].is_out())
+        .collect();
     let unmeasured = finalists
         .iter()
         .filter(|place| candidates[**place].again.values.is_empty());
@@ -148,7 +170,14 @@ pub fn best(
     let ahead: Vec<(usize, Difference)> = others
         .filter_map(|place| Some((place, ahead_of(candidates, fastest, place, resampling)?)))
         .collect();
-    let alike = ahead.iter().filter(|(_, ahead)| ahead.interval.low <= 0.0);
+    let is_slower = |place: usize, ahead: &Difference| {
+        let (own, others) = (&candidates[fastest].again, candidates[place].deciding());
+        ahead.interval.low > 0.0
+            && (ahead.is_told_apart() || is_separate(&own.values, &others.values))
+    };
+    let alike = ahead
+        .iter()
+        .filter(|(place, ahead)| !is_slower(*place, ahead) && !candidates[*place].is_out());
     let as_good: Vec<usize> = std::iter::once(fastest)
         .chain(alike.map(|(place, _)| *place))
         .collect();
@@ -183,11 +212,21 @@ fn ahead_of(
     other: usize,
     resampling: &Resampling,
 ) -> Option<Difference> {
-    let theirs = match candidates[other].again.values.is_empty() {
-        true => &candidates[other].swept,
-        false => &candidates[other].again,
-    };
+    let theirs = candidates[other].deciding();
     difference_of_means(&candidates[fastest].again, theirs, resampling)
+}
+
+/// Whether each of the first is above each of the second, and they are so many that by
+/// chance this were so in less than one of twenty cases: all orders of n and m equal ones
+/// are alike likely, and in one of (n + m over n) the first are all above. An interval of
+/// few repetitions says less: drawn from two or three it has next to no width.
+fn is_separate(first: &[f64], second: &[f64]) -> bool {
+    let least = first.iter().copied().fold(f64::INFINITY, f64::min);
+    let greatest = second.iter().copied().fold(0.0, f64::max);
+    let orders = (1..=first.len()).fold(1.0, |product, chosen| {
+        product * (second.len() + chosen) as f64 / chosen as f64
+    });
+    least > greatest && orders >= 20.0
 }
 
 #[cfg(test)]
@@ -198,6 +237,7 @@ mod tests {
         Candidate {
             swept: Repetitions::alone(swept.to_vec()),
             again: Repetitions::alone(again.to_vec()),
+            failed_again: false,
             cost,
         }
     }
@@ -206,10 +246,22 @@ mod tests {
     fn sweep() -> Vec<Candidate> {
         vec![
             candidate(&[500.0, 510.0, 505.0], &[], 1.0),
-            candidate(&[990.0, 930.0, 960.0], &[900.0, 905.0, 910.0, 903.0], 32.0),
-            candidate(&[940.0, 945.0, 935.0], &[940.0, 938.0, 944.0, 941.0], 16.0),
-            candidate(&[938.0, 936.0, 941.0], &[939.0, 942.0, 940.0, 937.0], 8.0),
-            candidate(&[939.0, 700.0, 939.0], &[], 4.0),
+            candidate(
+                &[990.0, 930.0, 960.0],
+                &[900.0, 905.0, 910.0, 903.0, 904.0],
+                32.0,
+            ),
+            candidate(
+                &[940.0, 945.0, 935.0],
+                &[940.0, 938.0, 944.0, 941.0, 940.75],
+                16.0,
+            ),
+            candidate(
+                &[938.0, 936.0, 941.0],
+                &[939.0, 942.0, 940.0, 937.0, 940.0],
+                8.0,
+            ),
+            candidate(&[937.0, 700.0, 937.0], &[], 4.0),
         ]
     }
 
@@ -250,13 +302,21 @@ mod tests {
         candidates[3].again = Repetitions::default();
         let missing = best(&candidates, MEASURED_AGAIN, &Resampling::default());
         assert_eq!(missing, Err(vec![1, 3]));
+        // Who failed then is out; the others decide.
+        candidates[1].failed_again = true;
+        let missing = best(&candidates, MEASURED_AGAIN, &Resampling::default());
+        assert_eq!(missing, Err(vec![3]));
+        candidates[3].failed_again = true;
+        let found = best(&candidates, MEASURED_AGAIN, &Resampling::default()).unwrap();
+        assert_eq!(found.fastest, 2);
+        assert!(!found.as_good.contains(&1) && !found.as_good.contains(&3));
         assert_eq!(best(&[], 3, &Resampling::default()), Err(vec![]));
     }
 
     #[test]
     fn what_a_round_did_to_both_tells_no_two_apart() {
         // Rounds differ by far more than the two, whose difference is 2 in each.
-        let rounds = [900.0, 700.0, 940.0, 820.0];
+        let rounds = [900.0, 700.0, 940.0, 820.0, 860.0];
         let again =
             |less: f64| Repetitions::of((7..).map(Some).zip(rounds.iter().map(|rate| rate - less)));
         let mut candidates = sweep();
@@ -279,6 +339,33 @@ mod tests {
         }
         let found = best(&candidates, MEASURED_AGAIN, &Resampling::default()).unwrap();
         assert_eq!(found.as_good, [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn three_that_are_all_above_three_are_above() {
+        assert!(is_separate(&[7.0, 8.0, 9.0], &[4.0, 5.0, 6.0]));
+        assert!(!is_separate(&[7.0, 8.0, 9.0], &[4.0, 5.0, 7.0]));
+        // Of two and three, one order in ten.
+        assert!(!is_separate(&[7.0, 8.0], &[4.0, 5.0, 6.0]));
+        assert!(!is_separate(&[], &[4.0]) && !is_separate(&[4.0], &[]));
+    }
+
+    #[test]
+    fn few_repetitions_tell_nobody_apart() {
+        let rounds = [900.0, 700.0, 940.0, 820.0];
+        let candidates: Vec<Candidate> = (0..3)
+            .map(|place| {
+                let rates = rounds.map(|rate| rate - f64::from(place) * 100.0);
+                let rounds = || Repetitions::of((7..).map(Some).zip(rates));
+                Candidate {
+                    again: rounds(),
+                    ..candidate(&rates, &[], f64::from(3 - place))
+                }
+            })
+            .collect();
+        let found = best(&candidates, MEASURED_AGAIN, &Resampling::default()).unwrap();
+        assert_eq!((found.fastest, found.cheapest), (0, 2));
+        assert_eq!(found.as_good, [0, 1, 2]);
     }
 
     #[test]

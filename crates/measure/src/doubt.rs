@@ -112,6 +112,13 @@ pub enum Doubt {
         /// What differs.
         what: String,
     },
+    /// Runs that are repetitions of one another by all that was set moved different data.
+    DifferentData {
+        /// Bytes that this run's data have.
+        bytes: u64,
+        /// Those of the others.
+        others_bytes: u64,
+    },
     /// A doubt of a newer longhaul.
     #[serde(other)]
     Other,
@@ -174,6 +181,9 @@ impl Doubt {
             Doubt::DifferentSecurity => "compare encrypted with encrypted, clear with clear",
             Doubt::DifferentReference { .. } => {
                 "measure memory-to-memory with the same bytes and a stream count fixed beforehand"
+            }
+            Doubt::DifferentData { .. } => {
+                "they are in one mean: give sets of another size another name"
             }
             Doubt::Other => "read this record with the longhaul that wrote it",
         };
@@ -319,6 +329,15 @@ impl fmt::Display for Doubt {
             Doubt::DifferentReference { what } => {
                 write!(f, "the memory-to-memory reference differs: {what}")
             }
+            Doubt::DifferentData {
+                bytes,
+                others_bytes,
+            } => write!(
+                f,
+                "repetitions move different data: {} and {}",
+                longhaul_units::ByteCount(*bytes),
+                longhaul_units::ByteCount(*others_bytes)
+            ),
             Doubt::Other => write!(f, "a doubt that this version does not know"),
         }
     }

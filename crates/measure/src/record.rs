@@ -447,11 +447,15 @@ impl RunRecord {
         if share > GREATEST_SHARE {
             return nonsense("path.capacity_bits_per_second is far below what was carried");
         }
+        let doubts = self.doubts.iter().map(Doubt::to_string);
         if self
             .shown_names()
             .any(|name| name.contains(char::is_control))
+            || doubts
+                .into_iter()
+                .any(|text| text.contains(char::is_control))
         {
-            return nonsense("a name has a control character in it");
+            return nonsense("a name or a doubt has a control character in it");
         }
         if !(0.0..=1.0).contains(&self.path.loss) {
             return nonsense("path.loss is no share from 0 to 1");
@@ -492,16 +496,30 @@ impl RunRecord {
             [Some(name.as_str()), word].into_iter().flatten()
         });
         let layers = self.layers.iter().map(|layer| layer.layer.as_str());
-        let own = [self.method.name.as_str(), self.dataset.name.as_str()];
-        words.chain(layers).chain(own)
+        let own = [
+            &self.run.id,
+            &self.run.sweep,
+            &self.method.name,
+            &self.method.version,
+            &self.method.endpoint,
+            &self.method.security,
+            &self.dataset.name,
+            &self.path.name,
+            &self.path.congestion_control,
+        ];
+        words.chain(layers).chain(own.map(String::as_str))
     }
 
     /// CPU seconds of both ends (not the emulator) for each 10^9 bytes; `None` of
-    /// no bytes or where no process was seen.
+    /// no bytes or where no process of either end was seen. Over a real path it is this
+    /// end's alone.
     pub fn cpu_seconds_per_gigabyte(&self) -> Option<f64> {
-        let ends = self.cpu.iter().filter(|use_| use_.side != Side::Emulator);
-        let seconds: f64 = ends.map(|c| (c.user + c.system).as_secs_f64()).sum();
-        let is_known = !self.cpu.is_empty() && self.outcome.moved.0 > 0;
+        let mut ends = self.cpu.iter().filter(|use_| use_.side != Side::Emulator);
+        let is_known = ends.clone().next().is_some() && self.outcome.moved.0 > 0;
+        let seconds: f64 = ends
+            .by_ref()
+            .map(|c| (c.user + c.system).as_secs_f64())
+            .sum();
         is_known.then(|| seconds / (self.outcome.moved.0 as f64 / 1e9))
     }
 }

@@ -140,8 +140,21 @@ pub struct Run {
     pub cpu_seconds_per_gigabyte: Option<f64>,
     /// Measured again, to decide among the fastest; in no profile.
     pub again: bool,
-    /// Where its samples lie.
+    /// The file that has its record, by the number it was added with.
+    pub file: usize,
+    /// Where its samples lie, from there.
     pub sidecar: Option<Box<str>>,
+}
+
+/// Whether two doubts are one, with whatever numbers. References differ each in its way.
+fn is_alike(one: &Doubt, two: &Doubt) -> bool {
+    match (one, two) {
+        (Doubt::DifferentReference { what: one }, Doubt::DifferentReference { what: two }) => {
+            // In what, without how much.
+            one.split(' ').take(2).eq(two.split(' ').take(2))
+        }
+        _ => std::mem::discriminant(one) == std::mem::discriminant(two),
+    }
 }
 
 /// A doubt with how many runs have one like it.
@@ -166,6 +179,8 @@ pub struct Runs {
     layers: Vec<BTreeMap<String, LayerUses>>,
     seen: Seen,
     rounds: HashMap<(usize, String, u64), u64>,
+    /// What the first run of a configuration moved at a round-trip time, in bytes.
+    moved: HashMap<(usize, Duration), u64>,
     warm_ups: u64,
 }
 
@@ -200,7 +215,22 @@ impl Runs {
             return Err(Fault::Malformed(text));
         }
         let cpu_seconds_per_gigabyte = record.cpu_seconds_per_gigabyte();
-        for doubt in record.doubts {
+        let others = *self
+            .moved
+            .entry((configuration, record.path.rtt))
+            .or_insert(record.dataset.size.0);
+        let differs = (others != record.dataset.size.0).then_some(Doubt::DifferentData {
+            bytes: record.dataset.size.0,
+            others_bytes: others,
+        });
+        let mut doubts: Vec<Doubt> = Vec::new();
+        for doubt in record.doubts.into_iter().chain(differs) {
+            // A run counts once, however often it was doubted for one thing.
+            if !doubts.iter().any(|known| is_alike(known, &doubt)) {
+                doubts.push(doubt);
+            }
+        }
+        for doubt in doubts {
             self.doubt(configuration, doubt);
         }
         // As in a profile.
@@ -224,6 +254,7 @@ impl Runs {
             retransmitted_segments: record.outcome.retransmitted_segments,
             cpu_seconds_per_gigabyte,
             again: record.run.again,
+            file,
             sidecar: record.samples.map(|sidecar| sidecar.file.into_boxed_str()),
         });
         Ok(())
@@ -243,11 +274,10 @@ impl Runs {
     }
 
     fn doubt(&mut self, configuration: usize, doubt: Doubt) {
-        let kind = std::mem::discriminant(&doubt);
         let doubts = &mut self.doubts[configuration];
         let known = doubts
             .iter_mut()
-            .find(|known| std::mem::discriminant(&known.doubt) == kind);
+            .find(|known| is_alike(&known.doubt, &doubt));
         match known {
             Some(known) => known.runs += 1,
             None => doubts.push(CountedDoubt { doubt, runs: 1 }),
@@ -310,8 +340,27 @@ impl Runs {
             }
             label
         };
-        self.configurations.iter().map(label).collect()
+        let labels = self.configurations.iter().map(label).collect();
+        let labels = told_apart(labels, |place| {
+            let capacity = self.configurations[place].capacity;
+            format!("({} bit/s)", capacity.bits_per_second())
+        });
+        told_apart(labels, |place| format!("#{place}"))
     }
+}
+
+/// Labels of which several are the same get something more: figures know lines by them.
+fn told_apart(labels: Vec<String>, more: impl Fn(usize) -> String) -> Vec<String> {
+    let mut counts: HashMap<String, usize> = HashMap::new();
+    for label in &labels {
+        *counts.entry(label.clone()).or_default() += 1;
+    }
+    let each = labels.into_iter().enumerate();
+    each.map(|(place, label)| match counts.get(&label) {
+        Some(2..) => format!("{label} {}", more(place)),
+        _ => label,
+    })
+    .collect()
 }
 
 /// What configurations of one method that measure the same differ in.

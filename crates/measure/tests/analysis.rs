@@ -234,6 +234,47 @@ fn tcp_under_the_same_congestion_control_is_compared_with() {
     assert_eq!(doubted.filter(other).count(), 0);
 }
 
+/// Hosts' settings and what else a sweep varies of its path are of its Θ_T, too.
+#[test]
+fn tcp_over_the_same_path_is_compared_with() {
+    let mut records = Vec::new();
+    for (word, tcp, share) in [("plain", 0.9, 0.8), ("scaled-down", 0.03, 0.6)] {
+        for round in 0..10 {
+            let both = [
+                ("copy", Measures::Transfer, share),
+                ("iperf3", Measures::Memory, tcp),
+            ];
+            for (name, measures, share) in both {
+                let mut record = run(name, measures, 50, round, share);
+                record.run.id += word;
+                record.knobs = [("sysctls".to_owned(), Knob::Word(word.to_owned()))].into();
+                records.push(record);
+            }
+        }
+    }
+    let without_own = records.clone().into_iter().filter(|record| {
+        record.measures == Measures::Transfer || record.knobs["sysctls"].to_string() == "plain"
+    });
+    let named = |analysis: &Analysis, word: &str| {
+        let has =
+            |transfer: &&longhaul_measure::analysis::MethodProfile| transfer.label.contains(word);
+        let transfer = analysis.transfers.iter().find(has).unwrap();
+        analysis.memory[transfer.tcp.unwrap()].label.clone()
+    };
+    let (_, own) = analysed(records.clone());
+    assert!(named(&own, "plain").contains("plain"));
+    assert!(named(&own, "scaled-down").contains("scaled-down"));
+    let differs = |analysis: &Analysis| {
+        let doubts = analysis.doubts.iter();
+        let is = |doubt: &Doubt| matches!(doubt, Doubt::DifferentReference { what } if what.contains("sysctls"));
+        doubts.filter(|named| is(&named.doubt)).count()
+    };
+    assert_eq!(differs(&own), 0);
+    let (_, others) = analysed(without_own.collect());
+    assert!(named(&others, "scaled-down").contains("iperf3"));
+    assert_eq!(differs(&others), 1);
+}
+
 #[test]
 fn a_congestion_control_by_hand_is_the_one_that_counts() {
     let mut records = Vec::new();
@@ -445,6 +486,61 @@ fn differences_of_what_runs_cost_are_paired() {
         page.contains("<td class=\"word\">50 ms</td><td>1.00 <small>[1.00, 1.00]</small></td>"),
         "{page}"
     );
+}
+
+/// With other traffic beside it processes cannot be told apart: only the emulator is known.
+#[test]
+fn processor_time_that_was_not_measured_is_not_zero() {
+    let mut record = run("copy", Measures::Transfer, 50, 0, 0.5);
+    let busy = |side| CpuUse {
+        side,
+        process: "p".into(),
+        user: Duration::from_secs(1),
+        system: Duration::ZERO,
+    };
+    record.cpu = vec![busy(Side::Emulator)];
+    assert_eq!(record.cpu_seconds_per_gigabyte(), None);
+    record.cpu.push(busy(Side::Source));
+    assert_eq!(record.cpu_seconds_per_gigabyte(), Some(1.0));
+}
+
+#[test]
+fn repetitions_of_different_data_are_doubted() {
+    let mut records: Vec<RunRecord> = (0..10)
+        .map(|round| run("copy", Measures::Transfer, 50, round, 0.5))
+        .collect();
+    for record in &mut records[..5] {
+        record.dataset.size = ByteCount(7);
+    }
+    let (_, analysis) = analysed(records);
+    let is = |doubt: &Doubt| matches!(doubt, Doubt::DifferentData { .. });
+    let found = analysis
+        .doubts
+        .iter()
+        .find(|named| is(&named.doubt))
+        .unwrap();
+    assert_eq!(found.runs, 5);
+}
+
+/// Lines of figures are known by their labels.
+#[test]
+fn no_two_configurations_have_one_label() {
+    let mut records = Vec::new();
+    for (number, capacity) in [941.5e6, 941.6e6, 941.7e6].into_iter().enumerate() {
+        for streams in [Knob::Count(8), Knob::Word("8".into())] {
+            let mut record = run("copy", Measures::Transfer, 50, number as u64, 0.5);
+            record.run.id += &format!("{capacity} {streams:?}");
+            record.path.capacity = BitRate::new(capacity).unwrap();
+            record.knobs = [("streams".to_owned(), streams)].into();
+            records.push(record);
+        }
+    }
+    let (runs, _) = analysed(records);
+    let mut labels = runs.labels();
+    assert_eq!(labels.len(), 6);
+    labels.sort();
+    labels.dedup();
+    assert_eq!(labels.len(), 6, "{labels:?}");
 }
 
 #[test]

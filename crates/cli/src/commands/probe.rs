@@ -24,6 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use longhaul_engine::net::identity::Fingerprint;
+use longhaul_measure::samples::MOST_SAMPLES;
 use longhaul_measure::sources::{ExternalRun, SourceError, read_iperf3, read_pscheduler};
 
 use super::connection::Daemon;
@@ -289,9 +290,11 @@ impl Prober<'_> {
                     let text = format!("{text}: give it more --time");
                     Stop::new(Exit::Connection, text)
                 })?;
+                let kept: usize = way.trials.iter().map(|trial| trial.samples.len()).sum();
                 way.trials.push(Trial {
                     samples: match self.arguments.records {
-                        Some(_) => seen.stream_samples(),
+                        // All of a way's, of which each has a file, as many as one file.
+                        Some(_) => seen.stream_samples(MOST_SAMPLES.saturating_sub(kept)),
                         None => Vec::new(),
                     },
                     ..trial

@@ -14,7 +14,7 @@ use longhaul_measure::runs::Runs;
 use longhaul_measure::stats::Resampling;
 
 use crate::arguments::{AnalysisArguments, ProfileArguments, ReportArguments};
-use crate::messages::{Exit, Stop, finish, print_line, say, write_output};
+use crate::messages::{Exit, Stop, finish, one_line, print_line, say, write_output};
 
 /// Runs `longhaul profile`.
 pub fn profile(arguments: &ProfileArguments) -> Exit {
@@ -41,7 +41,9 @@ fn write_report(arguments: &ReportArguments) -> Result<Exit, Stop> {
     let mut plots = report::figures(&runs, &analysis);
     let mut sampled = Vec::new();
     for path in &arguments.samples {
-        sampled.extend(over_time::sampled_runs(&runs, &analysis.labels, path)?);
+        let records = &arguments.analysis.records;
+        let found = over_time::sampled_runs(&runs, &analysis.labels, records, path)?;
+        sampled.extend(found);
     }
     for (run, number) in sampled.iter().zip(1..) {
         plots.extend(report::run_over_time(run, number));
@@ -102,6 +104,9 @@ fn open(path: &Path) -> Result<Box<dyn BufRead>, Stop> {
     Ok(Box::new(BufReader::with_capacity(1 << 20, file)))
 }
 
+/// Most bytes shown of what is wrong with lines, parts of which may be theirs.
+const LONGEST_FAULT: usize = 1000;
+
 /// Reads files of records, with the place of each among them; gives how many lines were
 /// skipped, which it names.
 pub fn each_record(
@@ -120,10 +125,15 @@ pub fn each_record(
             let remedy = "mend it, or leave such lines out with --skip-faults";
             Stop::new(
                 Exit::Local,
-                format!("{}: {fault}; {remedy}", path.display()),
+                format!(
+                    "{}: {}; {remedy}",
+                    path.display(),
+                    one_line(&fault.to_string(), LONGEST_FAULT)
+                ),
             )
         })?;
         for kind in &faults.kinds {
+            let kind = one_line(&kind.to_string(), LONGEST_FAULT);
             say(&format!("{}: {kind}: skipped", path.display()));
         }
         if faults.unnamed > 0 {

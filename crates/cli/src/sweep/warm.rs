@@ -9,6 +9,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::path::Path;
 
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
 
@@ -35,7 +36,8 @@ impl WarmMemory {
     /// Has memory ready for a run that will fill so many bytes of it, or what there is.
     /// Where the kernel refuses, memory is as it is.
     pub fn make_ready(&mut self, bytes: u64) {
-        let room = free_memory().saturating_sub(SPARED_BYTES + WHOLE_BYTES);
+        let room = free_memory().min(allowed_memory());
+        let room = room.saturating_sub(SPARED_BYTES + WHOLE_BYTES);
         let wanted = bytes.saturating_sub(self.bytes).min(room);
         if wanted >= RUN_BYTES
             && let Ok(file) = touch(wanted)
@@ -46,7 +48,7 @@ impl WarmMemory {
             self.bytes += wanted;
         }
         // Given back with the file.
-        let _ = touch(WHOLE_BYTES.min(free_memory() / 2));
+        let _ = touch(WHOLE_BYTES.min(free_memory().min(allowed_memory()) / 2));
     }
 }
 
@@ -75,6 +77,35 @@ fn free_memory() -> u64 {
     let line = table.lines().find_map(|line| line.strip_prefix("MemFree:"));
     let kibibytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
     kibibytes.unwrap_or_default().saturating_mul(1024)
+}
+
+/// What this process's control groups leave it, in bytes: beyond, it would be killed. All
+/// there is where nothing says so.
+fn allowed_memory() -> u64 {
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let left = |line: &str| {
+        let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+        let (root, limit, used) = match controllers {
+            "" => ("/sys/fs/cgroup", "memory.max", "memory.current"),
+            names if names.split(',').any(|name| name == "memory") => (
+                "/sys/fs/cgroup/memory",
+                "memory.limit_in_bytes",
+                "memory.usage_in_bytes",
+            ),
+            _ => return None,
+        };
+        // Its parents' limits are its own as well; in a container its path may be the host's.
+        let own = Path::new(path.trim_start_matches('/'));
+        let each = own.ancestors().filter_map(|group| {
+            let read = |name| {
+                let text = fs::read_to_string(Path::new(root).join(group).join(name)).ok()?;
+                text.trim().parse::<u64>().ok()
+            };
+            Some(read(limit)?.saturating_sub(read(used)?))
+        });
+        each.min()
+    };
+    groups.lines().filter_map(left).min().unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use longhaul_proto::digest::Checksum;
-use longhaul_proto::manifest::{Entry, EntryKind, TreePath};
+use longhaul_proto::manifest::{Entry, EntryKind, Timestamp, TreePath};
 use longhaul_proto::message::{Failure, FailureKind, Outcome};
 use longhaul_proto::receiver::{Checkpoint, StorageJob};
 
@@ -25,6 +25,9 @@ use crate::queue::lock;
 use crate::session::{Machine, Side, Transfer};
 use crate::storage::together::sync_together;
 use crate::storage::{Advice, Directory, Status, StoredFile};
+
+/// Times that a link is made again, which somebody took for a leftover.
+const LINK_TRIES: u32 = 8;
 
 /// A small entry that was written under a temporary name.
 pub(super) struct Staged {
@@ -410,16 +413,35 @@ fn rename_staged(staged: &Staged) -> Result<(), Failure> {
     } = &staged.file;
     let directory = folder.directory();
     let rename = || directory.rename(temporary, &**directory, name.name());
-    let renamed = rename().or_else(|error| match &staged.entry.kind {
-        // A link has no lock: whoever removes leftovers at once may have taken it for one.
-        EntryKind::Symlink { target } if error.kind() == io::ErrorKind::NotFound => {
-            directory.make_symlink(temporary, target)?;
-            directory.set_modified_of(temporary, staged.entry.modified)?;
-            rename()
+    let mut renamed = rename();
+    if let EntryKind::Symlink { target } = &staged.entry.kind {
+        for _ in 0..LINK_TRIES {
+            if !renamed.as_ref().is_err_and(is_gone) {
+                break;
+            }
+            // A link has no lock: whoever removes leftovers at once may have taken it for one.
+            renamed = make_link(&**directory, temporary, target, staged.entry.modified)
+                .and_then(|()| rename());
         }
-        _ => Err(error),
-    });
+    }
     renamed.map_err(|error| failure_of("write", &staged.entry.path.to_string(), &error))
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
+}
+
+/// Makes a link under its temporary name. One that was taken for a leftover meanwhile is
+/// made again when it gets its own.
+pub(super) fn make_link(
+    directory: &dyn Directory,
+    temporary: &[u8],
+    target: &[u8],
+    modified: Timestamp,
+) -> io::Result<()> {
+    directory.make_symlink(temporary, target)?;
+    let dated = directory.set_modified_of(temporary, modified);
+    dated.or_else(|error| if is_gone(&error) { Ok(()) } else { Err(error) })
 }
 
 /// For a later session of this copy that is asked for a manifest.

@@ -11,7 +11,7 @@ use longhaul_proto::message::{Failure, FailureKind, Farewell, Outcome};
 use longhaul_proto::receiver::Verdict;
 
 use super::ReceiveSide;
-use super::commit::Staged;
+use super::commit::{Staged, make_link};
 use super::folders::Folder;
 use super::parts::{PartKind, journal_failure};
 use super::stream::{DataStream, put_entry};
@@ -376,8 +376,7 @@ fn stage_file(
 ) -> io::Result<Option<Arc<dyn crate::storage::StoredFile>>> {
     let directory = folder.directory();
     if let EntryKind::Symlink { target } = &entry.kind {
-        directory.make_symlink(name, target)?;
-        directory.set_modified_of(name, entry.modified)?;
+        make_link(&**directory, name, target, entry.modified)?;
         return Ok(None);
     }
     // Its lock tells `longhaul clean` that somebody is at work.

@@ -255,6 +255,24 @@ fn preallocation(place: &Place, expected: &Expected) {
     assert_eq!(error.kind(), io::ErrorKind::StorageFull);
     drop(too_large);
     place.root.remove_file(b"too_large").unwrap();
+    gone_on_with(place);
+}
+
+/// A part that is gone on with needs room for what is missing, not for all of it again.
+fn gone_on_with(place: &Place) {
+    let small = place.create(b"part", DataMode::Buffered);
+    let block = vec![7; 1 << 20];
+    // More than half of the smallest of these file systems.
+    const WRITTEN: u64 = 40;
+    let written = (0..WRITTEN).all(|block_number| {
+        let write = small.write_at(&block, block_number << 20);
+        write.is_ok()
+    });
+    if written {
+        small.preallocate((WRITTEN + 1) << 20).unwrap();
+    }
+    drop(small);
+    place.root.remove_file(b"part").unwrap();
 }
 
 fn direct(place: &Place, expected: &Expected) {

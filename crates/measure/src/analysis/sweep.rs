@@ -1,6 +1,6 @@
 //! The best of a sweep, at each round-trip time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::best::{Best, Candidate, FEWEST_COMPARED, Given, MEASURED_AGAIN, best};
@@ -44,6 +44,12 @@ fn given(run: &Run, configuration: &Configuration) -> Given {
 /// measured, over paths of one capacity, with one dataset, loss and cross traffic.
 pub fn best_of_sweep(runs: &Runs, resampling: &Resampling) -> Vec<BestAt> {
     let mut groups: BTreeMap<Given, Group> = BTreeMap::new();
+    let failed = runs
+        .runs()
+        .iter()
+        .filter(|run| run.again && run.ended != Ended::Done);
+    let failed_again: BTreeSet<(usize, Duration)> =
+        failed.map(|run| (run.configuration, run.rtt)).collect();
     for run in runs.runs().iter().filter(|run| run.ended == Ended::Done) {
         let configuration = &runs.configurations()[run.configuration];
         if configuration.measures == Measures::Transfer {
@@ -59,7 +65,12 @@ pub fn best_of_sweep(runs: &Runs, resampling: &Resampling) -> Vec<BestAt> {
         .map(|((given, group), others)| {
             let told = others.iter().filter(|other| !is_common(other));
             let told = told.map(|(name, value)| format!("{name}={value}"));
-            best_at(runs, (given.rtt(), told.collect()), group, resampling)
+            best_at(
+                runs,
+                (given.rtt(), told.collect()),
+                (group, &failed_again),
+                resampling,
+            )
         })
         .collect()
 }
@@ -67,7 +78,7 @@ pub fn best_of_sweep(runs: &Runs, resampling: &Resampling) -> Vec<BestAt> {
 fn best_at(
     runs: &Runs,
     (rtt, given): (Duration, Vec<String>),
-    group: &Group,
+    (group, failed_again): (&Group, &BTreeSet<(usize, Duration)>),
     resampling: &Resampling,
 ) -> BestAt {
     let places: Vec<usize> = group.keys().copied().collect();
@@ -87,11 +98,12 @@ fn best_at(
         Repetitions::of(chosen.map(|run| (run.round, run.goodput.bits_per_second())))
     };
     let candidates: Vec<Candidate> = group
-        .values()
+        .iter()
         .zip(costs)
-        .map(|(own, cost)| Candidate {
+        .map(|((place, own), cost)| Candidate {
             swept: rates(own, false),
             again: rates(own, true),
+            failed_again: failed_again.contains(&(*place, rtt)),
             cost,
         })
         .collect();

@@ -30,7 +30,8 @@ pub fn figures(runs: &Runs, analysis: &Analysis) -> Vec<Plot> {
 fn left_out(count: usize) -> String {
     match count.saturating_sub(MOST_SERIES) {
         0 => String::new(),
-        more => format!(" The last {more} of the numbers below are not drawn."),
+        1 => " The numbers below are of one method more, which is not drawn.".to_owned(),
+        more => format!(" The numbers below are of {more} methods more, which are not drawn."),
     }
 }
 
@@ -243,7 +244,7 @@ fn c_uc_bar(method: &MethodProfile) -> Option<(StackedBar, Vec<String>)> {
 
 /// Box plots by round-trip time, a panel a method.
 fn boxes_by_rtt(analysis: &Analysis) -> Option<Plot> {
-    let methods: Vec<&MethodProfile> = analysis.transfers.iter().take(MOST_SERIES).collect();
+    let methods: Vec<&MethodProfile> = analysis.transfers.iter().collect();
     if methods.is_empty() {
         return None;
     }
@@ -261,8 +262,10 @@ fn boxes_by_rtt(analysis: &Analysis) -> Option<Plot> {
                 boxes.push((rtt, figures));
             }
         }
-        let label = method.label.clone();
-        panels.push(BoxPanel { label, boxes });
+        if panels.len() < MOST_SERIES {
+            let label = method.label.clone();
+            panels.push(BoxPanel { label, boxes });
+        }
     }
     let title = "Throughput by round-trip time";
     Some(Plot {

@@ -72,7 +72,7 @@ impl Records<'_> {
     ///
     /// Where something cannot be written.
     pub fn append(mut self, probe: &Probe) -> Result<(), Stop> {
-        let records = self.records(probe)?;
+        let records = self.records(probe);
         let lines: Result<Vec<String>, RecordError> =
             records.iter().map(RunRecord::to_line).collect();
         let lines = lines.map_err(|error| local(self.path, &error))?;
@@ -90,7 +90,7 @@ impl Records<'_> {
         Ok(())
     }
 
-    fn records(&mut self, probe: &Probe) -> Result<Vec<RunRecord>, Stop> {
+    fn records(&mut self, probe: &Probe) -> Vec<RunRecord> {
         let mut records: Vec<RunRecord> = Vec::new();
         let mut usual = None;
         for found in &probe.paths {
@@ -100,7 +100,7 @@ impl Records<'_> {
             ];
             for way in &found.ways {
                 let first = records.len();
-                records.extend(self.records_of(probe, found, way, (first, &ends))?);
+                records.extend(self.records_of(probe, found, way, (first, &ends)));
                 if found.is_usual && usual.is_none() {
                     usual = records.get(first).map(|record| record.path.clone());
                 }
@@ -112,7 +112,7 @@ impl Records<'_> {
                 say("nothing is recorded: results of other instruments need a probe of their path");
             }
         }
-        Ok(records)
+        records
     }
 
     fn end(&mut self, name: &str, host: Option<&HostDescription>) -> HostRecord {
@@ -142,9 +142,9 @@ impl Records<'_> {
         found: &PathResult,
         way: &Way,
         (first, [here, there]): (usize, &Ends),
-    ) -> Result<Vec<RunRecord>, Stop> {
+    ) -> Vec<RunRecord> {
         let Some(path) = path_of(probe, found, way) else {
-            return Ok(Vec::new());
+            return Vec::new();
         };
         let ends = match way.direction {
             Direction::To => [here, there],
@@ -157,31 +157,39 @@ impl Records<'_> {
             record.run.id = format!("probe-{}-{}", probe.number, first + number);
             record.run.round = Some((number / counts) as u64);
             record.path = path.clone();
-            record.samples = self.keep(&record.run.id, &trial.samples)?;
+            record.samples = self.keep(&record.run.id, &trial.samples);
             [record.source, record.destination] = ends.map(Clone::clone);
-            Ok(record)
+            record
         });
         records.collect()
     }
 
-    /// Writes a run's samples beside its record.
-    fn keep(&self, id: &str, samples: &[Sample]) -> Result<Option<Sidecar>, Stop> {
+    /// Writes a run's samples beside its record. What was measured is worth its record
+    /// without them.
+    fn keep(&self, id: &str, samples: &[Sample]) -> Option<Sidecar> {
         if samples.is_empty() || is_no_file(self.path) {
-            return Ok(None);
+            return None;
         }
-        let stop = |text| Stop::new(Exit::Local, text);
-        let (path, file) = samples_beside(self.path, id).map_err(stop)?;
-        let write = || -> io::Result<()> {
-            let mut file = BufWriter::new(File::create(&path)?);
-            for sample in samples {
-                serde_json::to_writer(&mut file, sample)?;
-                writeln!(file)?;
-            }
-            file.flush()
-        };
-        write().map_err(|error| local(&path, &error))?;
+        let written = samples_beside(self.path, id).and_then(|(path, file)| {
+            let write = || -> io::Result<()> {
+                let mut file = BufWriter::new(File::create(&path)?);
+                for sample in samples {
+                    serde_json::to_writer(&mut file, sample)?;
+                    writeln!(file)?;
+                }
+                file.flush()
+            };
+            write().map_err(|error| format!("{}: {error}", path.display()))?;
+            Ok(file)
+        });
         let count = samples.len() as u64;
-        Ok(Some(Sidecar { file, count }))
+        match written {
+            Ok(file) => Some(Sidecar { file, count }),
+            Err(text) => {
+                say(&format!("{text}: samples of {id} are not kept"));
+                None
+            }
+        }
     }
 }
 

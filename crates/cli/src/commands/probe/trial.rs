@@ -5,12 +5,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use longhaul_engine::session::{Orders, Steer, View};
-use longhaul_measure::samples::{MOST_SAMPLES as MOST_STREAM_SAMPLES, Sample as StreamSample};
+use longhaul_measure::samples::Sample as StreamSample;
 use longhaul_measure::stats::median;
 use longhaul_proto::message::{Observation, StreamObservation, Tuning};
 
 /// Most samples of a trial: 10 a second for an hour.
 const MOST_SAMPLES: usize = 36_000;
+
+/// Most streams of all samples of a trial together: the other end says how many there are.
+const MOST_LOOKED_AT: usize = 2_000_000;
 
 /// So many bytes of a stream are no data yet: its TLS and its opening, some kB, are
 /// acknowledged as data are. Once more as many are what the ends tell each other meanwhile.
@@ -66,6 +69,8 @@ impl EndFacts {
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     samples: Vec<Sample>,
+    /// Streams of all of them together.
+    looked_at: usize,
     /// The end that sends.
     pub sender: Option<EndFacts>,
     /// The end that receives.
@@ -116,9 +121,13 @@ impl Seen {
         self.receiver = EndFacts::of(view.receiver).or(self.receiver.take());
         let at = view.at.0 as f64 / 1e9;
         let news = self.samples.last().is_none_or(|last| at > last.at);
-        if !news || view.sender.streams.is_empty() || self.samples.len() >= MOST_SAMPLES {
+        let streams = view.sender.streams.len();
+        let is_full = self.samples.len() >= MOST_SAMPLES
+            || self.looked_at.saturating_add(streams) > MOST_LOOKED_AT;
+        if !news || streams == 0 || is_full {
             return;
         }
+        self.looked_at += streams;
         let processor = |end: &Observation| (end.at, end.cpu, end.cores);
         self.samples.push(Sample {
             at,
@@ -198,12 +207,12 @@ impl Seen {
     }
 
     /// Each stream at each look, as records of runs have them; one over several paths is
-    /// one for each.
-    pub fn stream_samples(&self) -> Vec<StreamSample> {
+    /// one for each. There are at most so many.
+    pub fn stream_samples(&self, most: usize) -> Vec<StreamSample> {
         let mut numbers: BTreeMap<(u32, u32), u32> = BTreeMap::new();
         let mut samples = Vec::new();
         for look in &self.samples {
-            if samples.len() + look.streams.len() > MOST_STREAM_SAMPLES {
+            if samples.len() + look.streams.len() > most {
                 // As many streams as the other end says.
                 break;
             }

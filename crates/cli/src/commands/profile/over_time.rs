@@ -22,14 +22,21 @@ const MOST_OF_A_DIRECTORY: usize = 32;
 
 /// The runs that a path asks for: a sidecar's, or of a directory of sidecars one of each
 /// configuration and round-trip time.
-pub fn sampled_runs(runs: &Runs, labels: &[String], path: &Path) -> Result<Vec<SampledRun>, Stop> {
+///
+/// `records` are the files that the runs are of.
+pub fn sampled_runs(
+    runs: &Runs,
+    labels: &[String],
+    records: &[PathBuf],
+    path: &Path,
+) -> Result<Vec<SampledRun>, Stop> {
     if !path.is_dir() {
         // The name of the record's may be longer than what was typed.
         let whole = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let run = runs.runs().iter().find(|run| is_of(run, &whole));
+        let run = runs.runs().iter().find(|run| is_of(run, records, &whole));
         return Ok(vec![sampled_run(run, labels, path)?]);
     }
-    let chosen = of_directory(runs, path)?;
+    let chosen = of_directory(runs, records, path)?;
     if chosen.is_empty() {
         let text = format!(
             "{}: it holds no samples of a run in these records: give the directory that their \
@@ -55,15 +62,28 @@ pub fn sampled_runs(runs: &Runs, labels: &[String], path: &Path) -> Result<Vec<S
         .collect()
 }
 
-/// Whether a file, by its whole path, has a run's samples.
-fn is_of(run: &Run, path: &Path) -> bool {
+/// Whether a file, by its whole path, has a run's samples: the one that lies where its
+/// record says, or, where none lies there, one of that name.
+fn is_of(run: &Run, records: &[PathBuf], path: &Path) -> bool {
     let sidecar = run.sidecar.as_deref();
-    sidecar.is_some_and(|sidecar| !sidecar.is_empty() && path.ends_with(sidecar))
+    let Some(sidecar) = sidecar.filter(|sidecar| path.ends_with(sidecar) && !sidecar.is_empty())
+    else {
+        return false;
+    };
+    let own = records
+        .get(run.file)
+        .map(|file| file.with_file_name(sidecar));
+    let own = own.and_then(|own| fs::canonicalize(own).ok());
+    own.is_none_or(|own| own == path)
 }
 
 /// Of each configuration and round-trip time the run whose throughput is in the middle of
 /// those that are done and have samples there.
-fn of_directory<'a>(runs: &'a Runs, path: &Path) -> Result<Vec<(&'a Run, PathBuf)>, Stop> {
+fn of_directory<'a>(
+    runs: &'a Runs,
+    records: &[PathBuf],
+    path: &Path,
+) -> Result<Vec<(&'a Run, PathBuf)>, Stop> {
     let whole = fs::canonicalize(path).map_err(|error| local(path, &error))?;
     let mut cells: BTreeMap<(usize, Duration), Vec<(&Run, PathBuf)>> = BTreeMap::new();
     for run in runs.runs().iter().filter(|run| run.ended == Ended::Done) {
@@ -72,7 +92,7 @@ fn of_directory<'a>(runs: &'a Runs, path: &Path) -> Result<Vec<(&'a Run, PathBuf
             .as_deref()
             .and_then(|sidecar| Path::new(sidecar).file_name());
         let file = name.map(|name| whole.join(name));
-        if let Some(file) = file.filter(|file| is_of(run, file) && file.is_file()) {
+        if let Some(file) = file.filter(|file| is_of(run, records, file) && file.is_file()) {
             let cell = cells.entry((run.configuration, run.rtt)).or_default();
             cell.push((run, file));
         }

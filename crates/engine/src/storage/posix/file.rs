@@ -91,14 +91,15 @@ impl StoredFile for PosixFile {
 
     fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
         let file = self.descriptor.as_fd();
-        if let Some(promise) = self.promise.get() {
-            promise.keep(data.len() as u64);
-        }
         match &self.path {
             DataPath::Buffered => buffered::write_fully(file, data, offset),
             DataPath::Direct(path) => path.write_at(file, data, offset),
             DataPath::Uncached(path) => path.write_at(file, data, offset),
+        }?;
+        if let Some(promise) = self.promise.get() {
+            promise.keep(data.len() as u64);
         }
+        Ok(())
     }
 
     fn status(&self) -> io::Result<Status> {
@@ -114,8 +115,13 @@ impl StoredFile for PosixFile {
         if length == 0 {
             return Ok(());
         }
-        if let Some(room) = room_in_memory(self.descriptor.as_fd()) {
-            let promise = Promise::make(self.device, room, length).ok_or(Errno::NOSPC)?;
+        if room_in_memory(self.descriptor.as_fd()).is_some() {
+            let status = self.status()?;
+            let file = (self.device, status.inode);
+            let room = || room_in_memory(self.descriptor.as_fd()).unwrap_or_default();
+            // What a part has already is in no room that is left.
+            let missing = length.saturating_sub(status.allocated);
+            let promise = Promise::make(file, room, missing).ok_or(Errno::NOSPC)?;
             // A second one of the same file is of the same bytes.
             let _ = self.promise.set(promise);
             return Ok(());

@@ -12,40 +12,55 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::queue::lock;
 
-/// Bytes that are promised, by device.
-static PROMISED: Mutex<BTreeMap<u64, u64>> = Mutex::new(BTreeMap::new());
+/// What is promised, by device and inode: a file that two have open is promised its room
+/// once.
+static PROMISED: Mutex<BTreeMap<(u64, u64), Promised>> = Mutex::new(BTreeMap::new());
+
+/// Tells promises for one file apart.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+struct Promised {
+    /// The last promise for the file.
+    number: u64,
+    /// Bytes of it that are not written.
+    left: u64,
+}
 
 /// So many bytes of a device's room are a file's, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Promise {
-    device: u64,
-    left: AtomicU64,
+    /// Device and inode.
+    file: (u64, u64),
+    number: u64,
 }
 
 impl Promise {
-    /// Of a device that has `room`; none where others were promised too much of it.
-    pub fn make(device: u64, room: u64, bytes: u64) -> Option<Promise> {
+    /// Of a device that has the `room` that is looked at; none where others were promised
+    /// too much of it. What the file was promised before does not hold any more.
+    pub fn make(file: (u64, u64), room: impl FnOnce() -> u64, bytes: u64) -> Option<Promise> {
         let mut all = lock(&PROMISED);
-        let promised = all.entry(device).or_default();
-        if room.saturating_sub(*promised) < bytes {
+        let of_device = (file.0, 0)..=(file.0, u64::MAX);
+        let others = all.range(of_device).filter(|(other, _)| **other != file);
+        let promised = others.fold(0_u64, |sum, (_, one)| sum.saturating_add(one.left));
+        // Looked at under the lock: what is kept meanwhile is not missed on both sides.
+        if room().saturating_sub(promised) < bytes {
             return None;
         }
-        *promised = promised.saturating_add(bytes);
-        let left = AtomicU64::new(bytes);
-        Some(Promise { device, left })
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let left = bytes;
+        all.insert(file, Promised { number, left });
+        Some(Promise { file, number })
     }
 
-    /// So many bytes are about to be written: they take their room themselves.
+    /// So many bytes were written: they have their room.
     pub fn keep(&self, bytes: u64) {
         let mut all = lock(&PROMISED);
-        let left = self.left.load(Ordering::Relaxed);
-        let kept = left.min(bytes);
-        // Nobody else changes it without the lock.
-        self.left.store(left - kept, Ordering::Relaxed);
-        if let Some(promised) = all.get_mut(&self.device) {
-            *promised = promised.saturating_sub(kept);
-            if *promised == 0 {
-                all.remove(&self.device);
+        if let Some(promised) = all.get_mut(&self.file)
+            && promised.number == self.number
+        {
+            promised.left = promised.left.saturating_sub(bytes);
+            if promised.left == 0 {
+                all.remove(&self.file);
             }
         }
     }
@@ -65,18 +80,33 @@ mod tests {
     fn what_one_file_was_promised_no_other_gets() {
         // No device has this number.
         const DEVICE: u64 = u64::MAX;
-        let first = Promise::make(DEVICE, 100, 60).unwrap();
-        assert!(Promise::make(DEVICE, 100, 60).is_none());
-        let second = Promise::make(DEVICE, 100, 40).unwrap();
+        let make = |inode, room, bytes| Promise::make((DEVICE, inode), || room, bytes);
+        let first = make(1, 100, 60).unwrap();
+        assert!(make(2, 100, 60).is_none());
+        let second = make(2, 100, 40).unwrap();
         // Fifty are written, and the room is as much smaller.
         first.keep(50);
-        assert!(Promise::make(DEVICE, 50, 1).is_none());
+        assert!(make(3, 50, 1).is_none());
         // What is written again, or beyond, takes nothing from the others.
         first.keep(50);
-        assert!(Promise::make(DEVICE, 40, 1).is_none());
+        assert!(make(3, 40, 1).is_none());
         drop(second);
-        assert!(Promise::make(DEVICE, 40, 40).is_some());
+        assert!(make(3, 40, 40).is_some());
         drop(first);
-        assert!(!lock(&PROMISED).contains_key(&DEVICE));
+        assert!(lock(&PROMISED).keys().all(|(device, _)| *device != DEVICE));
+    }
+
+    #[test]
+    fn a_file_that_two_have_open_is_promised_its_room_once() {
+        const DEVICE: u64 = u64::MAX - 1;
+        let make = |inode, bytes| Promise::make((DEVICE, inode), || 100, bytes);
+        let first = make(1, 80).unwrap();
+        let second = make(1, 90).unwrap();
+        // Whoever has it no more takes nothing away.
+        drop(first);
+        assert!(make(2, 11).is_none());
+        assert!(make(2, 10).is_some());
+        drop(second);
+        assert!(make(2, 100).is_some());
     }
 }
