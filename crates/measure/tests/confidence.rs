@@ -224,3 +224,29 @@ fn one_point_has_no_coefficients() {
     assert!(figures.coefficients.is_empty() && figures.c_uc_bound.is_none());
     assert!(figures.transitions.is_empty() && figures.shape.transition.is_none());
 }
+
+/// A path that is probed for days has a round-trip time of its own for each probe.
+#[test]
+fn of_very_many_round_trip_times_some_have_coefficients() {
+    let mut random = Random::new(5);
+    for rtts in [2_u64, 7, 64, 65, 66, 500] {
+        let cell = |rtt| Cell {
+            rtt: Duration::from_micros(rtt),
+            shares: vec![0.5 + random.below(100) as f64 / 1000.0],
+            rounds: vec![0],
+        };
+        let sample = ProfileSample::new((1..=rtts).map(cell).collect()).unwrap();
+        let resampling = Resampling {
+            draws: 2,
+            ..Resampling::default()
+        };
+        let figures = profile_figures(&sample, &resampling).unwrap();
+        assert_eq!(figures.coefficients.len() as u64, (rtts - 1).min(64));
+        let rows: Vec<_> = figures.rows().collect();
+        assert!(rows[0].1.is_none() && rows.last().unwrap().1.is_some());
+        let with = rows.iter().filter_map(|row| Some((row.0.rtt, row.1?.upto)));
+        let with: Vec<_> = with.collect();
+        assert_eq!(with.len(), figures.coefficients.len());
+        assert!(with.iter().all(|(own, upto)| own == upto));
+    }
+}

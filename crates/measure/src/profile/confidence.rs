@@ -185,11 +185,12 @@ pub struct ProfileFigures {
 }
 
 impl ProfileFigures {
-    /// Each point with the coefficients over [τ_L, τ] up to it; the first has none.
+    /// Each point with the coefficients over [τ_L, τ] up to it; the first has none, and of
+    /// very many some have.
     pub fn rows(&self) -> impl Iterator<Item = (&PointFigure, Option<&CoefficientFigures>)> {
-        let rest = self.coefficients.iter().map(Some);
-        let all = std::iter::once(None).chain(rest);
-        self.points.iter().zip(all.chain(std::iter::repeat(None)))
+        let mut coming = self.coefficients.iter().peekable();
+        let rows = self.points.iter();
+        rows.map(move |point| (point, coming.next_if(|own| own.upto == point.rtt)))
     }
 }
 
@@ -295,6 +296,17 @@ fn point_figures(
         .collect()
 }
 
+/// Coefficients are drawn over so many ranges of round-trip times at most: each costs as
+/// much as all of these, and a path that is probed for days has thousands.
+const MOST_RANGES: usize = 64;
+
+/// How many of so many round-trip times there are in each range, all of them in the last.
+fn rows_of(rtts: usize) -> impl Iterator<Item = usize> {
+    let most = rtts.saturating_sub(1);
+    let rows = most.min(MOST_RANGES);
+    (1..=rows).map(move |row| 1 + row * most / rows)
+}
+
 fn coefficient_figures(
     sample: &ProfileSample,
     columns: &[Draws],
@@ -303,7 +315,7 @@ fn coefficient_figures(
     let rtts = sample.rtts();
     let figure =
         |constant, weights: &[f64]| linear_figure(sample, columns, constant, weights, resampling);
-    (2..=rtts.len())
+    rows_of(rtts.len())
         .map(|count| {
             let upto = &rtts[..count];
             let unused: Vec<f64> = mean_weights(upto).iter().map(|w| -w).collect();
