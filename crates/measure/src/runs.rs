@@ -150,8 +150,10 @@ pub struct Run {
 fn is_alike(one: &Doubt, two: &Doubt) -> bool {
     match (one, two) {
         (Doubt::DifferentReference { what: one }, Doubt::DifferentReference { what: two }) => {
-            // In what, without how much.
-            one.split(' ').take(2).eq(two.split(' ').take(2))
+            // In what, up to how much.
+            let what = |text: &str| text.find(|c: char| c.is_ascii_digit());
+            let [one, two] = [one, two].map(|text| &text[..what(text).unwrap_or(text.len())]);
+            one == two
         }
         _ => std::mem::discriminant(one) == std::mem::discriminant(two),
     }
