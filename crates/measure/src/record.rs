@@ -447,13 +447,11 @@ impl RunRecord {
         if share > GREATEST_SHARE {
             return nonsense("path.capacity_bits_per_second is far below what was carried");
         }
-        let doubts = self.doubts.iter().map(Doubt::to_string);
+        let mut doubts = self.doubts.iter().map(Doubt::to_string);
         if self
             .shown_names()
             .any(|name| name.contains(char::is_control))
-            || doubts
-                .into_iter()
-                .any(|text| text.contains(char::is_control))
+            || doubts.any(|text| text.contains(char::is_control))
         {
             return nonsense("a name or a doubt has a control character in it");
         }
@@ -514,12 +512,9 @@ impl RunRecord {
     /// no bytes or where no process of either end was seen. Over a real path it is this
     /// end's alone.
     pub fn cpu_seconds_per_gigabyte(&self) -> Option<f64> {
-        let mut ends = self.cpu.iter().filter(|use_| use_.side != Side::Emulator);
+        let ends = self.cpu.iter().filter(|use_| use_.side != Side::Emulator);
         let is_known = ends.clone().next().is_some() && self.outcome.moved.0 > 0;
-        let seconds: f64 = ends
-            .by_ref()
-            .map(|c| (c.user + c.system).as_secs_f64())
-            .sum();
+        let seconds: f64 = ends.map(|c| (c.user + c.system).as_secs_f64()).sum();
         is_known.then(|| seconds / (self.outcome.moved.0 as f64 / 1e9))
     }
 }

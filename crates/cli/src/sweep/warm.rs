@@ -36,8 +36,7 @@ impl WarmMemory {
     /// Has memory ready for a run that will fill so many bytes of it, or what there is.
     /// Where the kernel refuses, memory is as it is.
     pub fn make_ready(&mut self, bytes: u64) {
-        let room = free_memory().min(allowed_memory());
-        let room = room.saturating_sub(SPARED_BYTES + WHOLE_BYTES);
+        let room = free_memory().saturating_sub(SPARED_BYTES + WHOLE_BYTES);
         let wanted = bytes.saturating_sub(self.bytes).min(room);
         if wanted >= RUN_BYTES
             && let Ok(file) = touch(wanted)
@@ -48,7 +47,7 @@ impl WarmMemory {
             self.bytes += wanted;
         }
         // Given back with the file.
-        let _ = touch(WHOLE_BYTES.min(free_memory().min(allowed_memory()) / 2));
+        let _ = touch(WHOLE_BYTES.min(free_memory() / 2));
     }
 }
 
@@ -71,12 +70,15 @@ fn give_back(file: &File, bytes: u64, kept: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// What nobody has, in bytes; nothing where the kernel does not say.
+/// What nobody has and this process may have, in bytes; nothing where the kernel does not say.
 fn free_memory() -> u64 {
     let table = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = table.lines().find_map(|line| line.strip_prefix("MemFree:"));
     let kibibytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-    kibibytes.unwrap_or_default().saturating_mul(1024)
+    kibibytes
+        .unwrap_or_default()
+        .saturating_mul(1024)
+        .min(allowed_memory())
 }
 
 /// What this process's control groups leave it, in bytes: beyond, it would be killed. All
