@@ -270,6 +270,8 @@ fn gone_on_with(place: &Place) {
     });
     if written {
         small.preallocate((WRITTEN + 1) << 20).unwrap();
+        // Asked for again it is reserved already.
+        small.preallocate((WRITTEN + 1) << 20).unwrap();
     }
     drop(small);
     place.root.remove_file(b"part").unwrap();

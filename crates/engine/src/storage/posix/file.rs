@@ -115,6 +115,10 @@ impl StoredFile for PosixFile {
         if length == 0 {
             return Ok(());
         }
+        if self.promise.get().is_some() {
+            // A second one of the same file is of the same bytes.
+            return Ok(());
+        }
         if room_in_memory(self.descriptor.as_fd()).is_some() {
             let status = self.status()?;
             let file = (self.device, status.inode);
@@ -122,7 +126,7 @@ impl StoredFile for PosixFile {
             // What a part has already is in no room that is left.
             let missing = length.saturating_sub(status.allocated);
             let promise = Promise::make(file, room, missing).ok_or(Errno::NOSPC)?;
-            // A second one of the same file is of the same bytes.
+            // Nobody else prepares this file; it would be for the same bytes.
             let _ = self.promise.set(promise);
             return Ok(());
         }
