@@ -20,13 +20,18 @@
 //! on, Reno's: from the first sign of a queue they have their own, with equal windows,
 //! before those are twice what the path takes.
 //!
+//! Where something was lost and the path is known, a stream in its slow start, as one that
+//! is added, is given what the others leave of it: on its own it would double until the
+//! queue overflows, and all the others' windows with it. As long as there are such
+//! streams they fill what losses take from the others.
+//!
 //! Each path is levelled by itself: another one has another round trip, another
 //! queue and another share.
 //!
 //! The bound is a pace of sockets (`SO_MAX_PACING_RATE`). The congestion control
 //! stays in charge: nobody sends more than it allows.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use longhaul_proto::session::StreamId;
@@ -83,6 +88,10 @@ const BELIEVED: Duration = Duration::from_secs(20);
 /// down with the windows, and the most of it is what is believed.
 const MEASURED: Duration = Duration::from_millis(500);
 const MEASURED_ROUND_TRIPS: u32 = 4;
+
+/// What all may send of what the path carried at its peak, while some are in their slow start:
+/// with a long queue, and with none.
+const FILLING: (f64, f64) = (0.95, 1.15);
 
 /// A pace is changed by no less than this part.
 const CHANGE: f64 = 0.03;
@@ -154,10 +163,10 @@ enum Phase {
 pub(super) struct Levellers(BTreeMap<Ends, Leveller>);
 
 impl Levellers {
-    /// Bytes per second that each stream on a path may send at most; none
-    /// without bound.
-    pub fn pace(&self, path: Ends) -> Option<u64> {
-        self.0.get(&path)?.pace()
+    /// Bytes per second that a stream on a path may send at most, also one that was not
+    /// seen yet; none without bound.
+    pub fn pace(&self, path: Ends, stream: StreamId) -> Option<u64> {
+        self.0.get(&path)?.pace_of(stream)
     }
 
     /// Whether streams are in the slow start that is to end for all at once: no queue
@@ -179,7 +188,7 @@ impl Levellers {
         for (path, flow) in flows {
             by_path.entry(path).or_default().push(flow);
         }
-        let bound = |leveller: &Leveller| leveller.pace().is_some();
+        let bound = |leveller: &Leveller| leveller.paces != Paces::default();
         let left = self
             .0
             .iter()
@@ -209,7 +218,18 @@ pub(super) struct Leveller {
     peak: (f64, Moment),
     /// Where its next measurement began.
     began: Option<Look>,
-    pace: Option<u64>,
+    paces: Paces,
+    /// Streams whose slow start is over.
+    grown: BTreeSet<StreamId>,
+}
+
+/// Bytes per second that a stream may send at most; none without bound.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Paces {
+    /// Each.
+    each: Option<u64>,
+    /// Each in its slow start, besides.
+    starting: Option<u64>,
 }
 
 impl Default for Leveller {
@@ -222,15 +242,20 @@ impl Default for Leveller {
             lost: false,
             peak: (0.0, Moment(0)),
             began: None,
-            pace: None,
+            paces: Paces::default(),
+            grown: BTreeSet::new(),
         }
     }
 }
 
 impl Leveller {
-    /// Bytes per second that each stream may send at most; none without bound.
-    pub fn pace(&self) -> Option<u64> {
-        self.pace
+    /// Bytes per second that this stream may send at most; none without bound.
+    fn pace_of(&self, stream: StreamId) -> Option<u64> {
+        let starting = self
+            .paces
+            .starting
+            .filter(|_| !self.grown.contains(&stream));
+        self.paces.each.into_iter().chain(starting).min()
     }
 
     /// How long until the next look is worth taking.
@@ -248,14 +273,18 @@ impl Leveller {
         slow_starts && !self.lost && self.phase == Phase::Free
     }
 
-    /// Takes what is seen now; true where [`Leveller::pace`] changed.
+    /// Takes what is seen now; true where a stream's pace changed.
     pub fn handle_look(&mut self, at: Moment, flows: Vec<Flow>) -> bool {
         let Some(rtt) = least(&flows).filter(|rtt| *rtt >= SHORTEST) else {
             self.looks.clear();
             self.phase = Phase::Free;
-            return self.set(None);
+            return self.set(Paces::default());
         };
         self.lost |= flows.iter().any(|flow| flow.lost);
+        let grown = flows.iter().filter(|flow| !flow.in_slow_start);
+        let grown: BTreeSet<StreamId> = grown.map(|flow| flow.stream).collect();
+        let others = self.paces.starting.is_some() && grown != self.grown;
+        self.grown = grown;
         self.looks.push_back(Look { at, flows });
         // The first look that is two round trips old stays, to compare with.
         let old = |look: &Look| at - look.at >= rtt.saturating_mul(2);
@@ -265,7 +294,7 @@ impl Leveller {
         let standing = self.standing(rtt);
         let Some(rates) = self.rates(rtt) else {
             self.began = None;
-            return false;
+            return others;
         };
         let queued = rates.fastest * standing.as_secs_f64()
             >= (QUEUED_BYTES * rates.streams.len() as u64) as f64;
@@ -290,7 +319,9 @@ impl Leveller {
         let bound = !self.lost && at - self.queued < rtt.saturating_mul(BOUND_ROUND_TRIPS);
         let pace = match self.phase {
             Phase::Free => None,
-            Phase::Tried(carried, _) => Some(fill(&rates.streams, carried * approach(part))),
+            Phase::Tried(carried, _) => {
+                Some(fill(&rates.streams, carried * by_queue(APPROACH, part)))
+            }
             Phase::Level if queued => {
                 let grown = GROWTH / rtt.as_secs_f64();
                 Some(level(&rates.streams, self.peak.0, part, grown))
@@ -301,7 +332,26 @@ impl Leveller {
             }
             Phase::Level => None,
         };
-        self.set(pace.map(|pace| pace as u64))
+        let starting = self.lost && self.phase == Phase::Level;
+        let starting = starting.then(|| self.left_for_starting(&rates.streams, part));
+        let changed = self.set(Paces {
+            each: pace.map(|pace| pace as u64),
+            starting: starting.map(|pace| pace as u64),
+        });
+        changed || others
+    }
+
+    /// What each stream in its slow start may send for all to fill the path, in bytes per
+    /// second, `queue` being a part of the round trip.
+    fn left_for_starting(&self, rates: &[f64], queue: f64) -> f64 {
+        let flows = self.looks.back().map_or(&[][..], |look| &look.flows);
+        let of_flows = flows.iter().zip(rates);
+        let grown = of_flows.filter(|(flow, _)| !flow.in_slow_start);
+        let taken: f64 = grown.map(|(_, rate)| rate).sum();
+        let starting = flows.len() - self.grown.len().min(flows.len());
+        let filled = self.peak.0 * by_queue(FILLING, queue);
+        let share = filled / flows.len().max(1) as f64;
+        ((filled - taken) / starting.max(1) as f64).max(share)
     }
 
     /// The time that most streams' segments wait in a queue; zero where it is too
@@ -358,14 +408,11 @@ impl Leveller {
         self.began = Some(now.clone());
     }
 
-    fn set(&mut self, pace: Option<u64>) -> bool {
-        let same = match (self.pace, pace) {
-            (None, None) => true,
-            (Some(old), Some(new)) => (new as f64 / old.max(1) as f64 - 1.0).abs() < CHANGE,
-            _ => false,
-        };
+    fn set(&mut self, new: Paces) -> bool {
+        let old = self.paces;
+        let same = is_near(old.each, new.each) && is_near(old.starting, new.starting);
         if !same {
-            self.pace = pace;
+            self.paces = new;
         }
         !same
     }
@@ -377,6 +424,15 @@ struct Rates {
     streams: Vec<f64>,
     /// Of all together, the most in a part of it.
     fastest: f64,
+}
+
+/// Whether it is not worth changing one for the other.
+fn is_near(old: Option<u64>, new: Option<u64>) -> bool {
+    match (old, new) {
+        (None, None) => true,
+        (Some(old), Some(new)) => (new as f64 / old.max(1) as f64 - 1.0).abs() < CHANGE,
+        _ => false,
+    }
 }
 
 /// The least round trip of all.
@@ -395,11 +451,10 @@ fn between(before: &Look, now: &Look) -> Vec<f64> {
     now.flows.iter().map(rate).collect()
 }
 
-/// What all may send of what the path carries, by the queue as a part of the round
-/// trip, while it is being filled.
-fn approach(queue: f64) -> f64 {
-    let most = APPROACH.1;
-    (1.0 + (most - 1.0) * (1.0 - queue / QUEUE_AIMED_AT)).clamp(APPROACH.0, most)
+/// What all may send of what the path carries, the least and the most of it, by the
+/// queue as a part of the round trip.
+fn by_queue((least, most): (f64, f64), queue: f64) -> f64 {
+    (1.0 + (most - 1.0) * (1.0 - queue / QUEUE_AIMED_AT)).clamp(least, most)
 }
 
 /// The pace with which all together send so much, in bytes per second: where each
@@ -444,7 +499,8 @@ mod tests {
         now: Duration,
         acknowledged: Vec<f64>,
         lost: bool,
-        in_slow_start: bool,
+        /// So many have their slow start behind them, the first ones.
+        grown: usize,
     }
 
     impl Path {
@@ -453,7 +509,7 @@ mod tests {
                 now: Duration::ZERO,
                 acknowledged: vec![0.0; streams],
                 lost: false,
-                in_slow_start: true,
+                grown: 0,
             }
         }
 
@@ -470,7 +526,7 @@ mod tests {
                 rtt: RTT + queue,
                 minimum_rtt: RTT,
                 lost: self.lost,
-                in_slow_start: self.in_slow_start,
+                in_slow_start: at >= self.grown,
             };
             let flows = self.acknowledged.iter().enumerate().map(flow).collect();
             leveller.handle_look(Moment(0) + self.now, flows)
@@ -499,7 +555,7 @@ mod tests {
         for step in 0..50 {
             let rate = 1e5 * f64::from(step);
             assert!(!path.look(&mut leveller, &[rate; 4], Duration::ZERO));
-            assert_eq!(leveller.pace(), None);
+            assert_eq!(leveller.paces.each, None);
         }
     }
 
@@ -514,11 +570,15 @@ mod tests {
         let (mut sent, mut queue) = (2e6, Duration::ZERO);
         let mut on_their_way: VecDeque<f64> = VecDeque::new();
         for looks in 0..200 {
-            assert_eq!(leveller.begins(), leveller.pace().is_none() && looks > 0);
+            assert_eq!(
+                leveller.begins(),
+                leveller.paces.each.is_none() && looks > 0
+            );
             let step = leveller.interval().as_secs_f64();
             sent *= 2f64.powf(step / RTT.as_secs_f64());
             let bound = leveller
-                .pace()
+                .paces
+                .each
                 .map_or(f64::INFINITY, |pace| 4.0 * pace as f64);
             sent = sent.min(bound).min(acknowledged * 2.0);
             on_their_way.push_back(sent);
@@ -552,20 +612,59 @@ mod tests {
             path.look(&mut leveller, &[25e6; 4], RTT / 4);
         }
         // Each may have more than its share, and windows can grow,
-        let level = leveller.pace().unwrap() as f64;
+        let level = leveller.paces.each.unwrap() as f64;
         assert!((28e6..30e6).contains(&level), "{level}");
         // but slowly where the queue is long.
         path.look(&mut leveller, &[25e6; 4], RTT * 3 / 4);
-        let level = leveller.pace().unwrap() as f64;
+        let level = leveller.paces.each.unwrap() as f64;
         assert!((25e6..26e6).contains(&level), "{level}");
         // The queue is gone: what the slow start left is still bound, somewhat higher.
         path.look(&mut leveller, &[25e6; 4], Duration::ZERO);
-        let free = leveller.pace().unwrap() as f64;
+        let free = leveller.paces.each.unwrap() as f64;
         assert!((32e6..33e6).contains(&free), "{free}");
         // A loss has set the windows: nothing is bound.
-        path.lost = true;
+        (path.lost, path.grown) = (true, 4);
         assert!(path.look(&mut leveller, &[20e6; 4], Duration::ZERO));
-        assert_eq!(leveller.pace(), None);
+        assert_eq!(leveller.pace_of(StreamId(0)), None);
+    }
+
+    #[test]
+    fn who_begins_after_a_loss_takes_what_the_others_leave() {
+        let (mut path, mut leveller) = (Path::new(6), Leveller::default());
+        path.look(
+            &mut leveller,
+            &[25e6, 25e6, 25e6, 25e6, 0.0, 0.0],
+            Duration::ZERO,
+        );
+        for _ in 0..60 {
+            path.look(&mut leveller, &[25e6, 25e6, 25e6, 25e6, 0.0, 0.0], RTT / 4);
+        }
+        // Losses halved their windows, and two more come.
+        (path.lost, path.grown) = (true, 4);
+        for rates in [
+            [12e6, 12e6, 12e6, 12e6, 0.0, 0.0],
+            [24e6, 24e6, 24e6, 24e6, 1e6, 1e6],
+        ] {
+            for _ in 0..80 {
+                path.look(&mut leveller, &rates, Duration::ZERO);
+            }
+            let left = 100e6 * FILLING.1 - rates[..4].iter().sum::<f64>();
+            let wanted = (left / 2.0).max(100e6 * FILLING.1 / 6.0);
+            // One that was not seen yet as well.
+            for stream in [4, 5, 99] {
+                let pace = leveller.pace_of(StreamId(stream)).unwrap() as f64;
+                assert!(
+                    (pace / wanted - 1.0).abs() < 2.0 * CHANGE,
+                    "{pace} of {wanted}"
+                );
+            }
+            assert_eq!(leveller.pace_of(StreamId(0)), None);
+        }
+        // The first loss of its own ends that.
+        path.grown = 5;
+        assert!(path.look(&mut leveller, &[12e6; 6], Duration::ZERO));
+        assert_eq!(leveller.pace_of(StreamId(4)), None);
+        assert!(leveller.pace_of(StreamId(5)).is_some());
     }
 
     #[test]
@@ -576,17 +675,17 @@ mod tests {
             for _ in 0..60 {
                 path.look(&mut leveller, &[25e6; 4], RTT / 4);
             }
-            assert!(leveller.pace().is_some());
+            assert!(leveller.paces.each.is_some());
             for _ in 0..2000 {
                 path.look(&mut leveller, &[rests; 4], Duration::ZERO);
             }
             path.look(&mut leveller, &[1e6; 4], Duration::ZERO);
-            assert_eq!(leveller.pace(), None, "{rests}");
+            assert_eq!(leveller.paces.each, None, "{rests}");
             // And when a queue stands again a share is what it was.
             for _ in 0..4 {
                 path.look(&mut leveller, &[20e6; 4], RTT / 4);
             }
-            assert!(leveller.pace().unwrap() >= 25_000_000, "{rests}");
+            assert!(leveller.paces.each.unwrap() >= 25_000_000, "{rests}");
         }
     }
 
@@ -598,7 +697,7 @@ mod tests {
             path.look(&mut leveller, &[2e5; 4], RTT);
         }
         // A segment in a round trip, and it is measured over four.
-        let pace = leveller.pace().unwrap() as f64;
+        let pace = leveller.paces.each.unwrap() as f64;
         assert!(pace >= 2e5 + 4.0 * 1448.0 / RTT.as_secs_f64(), "{pace}");
     }
 
@@ -609,10 +708,10 @@ mod tests {
         path.look(&mut leveller, &[1e6; 4], Duration::ZERO);
         assert!(leveller.begins());
         // One whose window has met its threshold, as where ECN tells of a queue.
-        path.in_slow_start = false;
+        path.grown = 1;
         path.look(&mut leveller, &[1e6; 4], Duration::ZERO);
         assert!(!leveller.begins());
-        path.in_slow_start = true;
+        path.grown = 0;
         path.look(&mut leveller, &[1e6; 4], Duration::ZERO);
         assert!(leveller.begins());
         path.lost = true;
@@ -643,7 +742,7 @@ mod tests {
         for _ in 0..200 {
             path.look(&mut leveller, &[rate; 4], RTT / 2);
             rate *= 0.9;
-            assert!(leveller.pace().is_none_or(|pace| pace >= 26_000_000));
+            assert!(leveller.paces.each.is_none_or(|pace| pace >= 26_000_000));
         }
     }
 
@@ -658,7 +757,10 @@ mod tests {
                 path.look(&mut leveller, &[rate; 4], wander);
             }
             // Windows double in a round trip of four looks, or less by the pace.
-            let pace = leveller.pace().map_or(f64::INFINITY, |pace| pace as f64);
+            let pace = leveller
+                .paces
+                .each
+                .map_or(f64::INFINITY, |pace| pace as f64);
             rate = (rate * 2f64.sqrt()).min(pace.max(rate));
             looks += 2;
             assert!(looks < 80, "{rate} after {looks} looks");
@@ -693,12 +795,12 @@ mod tests {
             };
             levellers.handle_look(at, (0..4).map(flow).collect());
         }
-        let pace = levellers.pace(ends(1)).unwrap() as f64;
+        let pace = levellers.pace(ends(1), StreamId(0)).unwrap() as f64;
         assert!((25e6..40e6).contains(&pace), "{pace}");
-        assert_eq!(levellers.pace(ends(0)), None);
+        assert_eq!(levellers.pace(ends(0), StreamId(3)), None);
         // Its streams are gone, and so is the bound.
         assert!(levellers.handle_look(Moment(2_000_000_000), Vec::new()));
-        assert_eq!(levellers.pace(ends(1)), None);
+        assert_eq!(levellers.pace(ends(1), StreamId(0)), None);
     }
 
     #[test]
@@ -707,7 +809,7 @@ mod tests {
         path.look(&mut leveller, &[1e5; 4], Duration::ZERO);
         for _ in 0..40 {
             path.look(&mut leveller, &[1e5; 4], Duration::from_millis(40));
-            assert_eq!(leveller.pace(), None);
+            assert_eq!(leveller.paces.each, None);
         }
     }
 
@@ -727,6 +829,6 @@ mod tests {
             let at = Moment(step * 10_000_000);
             assert!(!leveller.handle_look(at, vec![flow]));
         }
-        assert_eq!(leveller.pace(), None);
+        assert_eq!(leveller.paces.each, None);
     }
 }

@@ -121,18 +121,18 @@ impl Shared {
         }
         self.end_slow_start();
         self.tuning = tuning;
-        for slot in self.streams.values() {
-            self.apply(slot.handle());
+        for (stream, slot) in &self.streams {
+            self.apply(*stream, slot.handle());
         }
     }
 
     /// Has the kernel send so. What it refuses stays as it is: whoever steers
     /// sees what governs the streams.
-    pub(super) fn apply(&self, handle: &StreamHandle) {
+    pub(super) fn apply(&self, stream: StreamId, handle: &StreamHandle) {
         if let Some(name) = &self.tuning.congestion {
             let _ = handle.set_congestion(name);
         }
-        self.apply_pace(handle);
+        self.apply_pace(stream, handle);
         if let Some(bytes) = self.tuning.unsent {
             let _ = handle.set_unsent_limit(bytes);
         }
@@ -163,8 +163,8 @@ impl Shared {
     }
 
     /// The less of what whoever steers allows and what keeps the streams level.
-    fn apply_pace(&self, handle: &StreamHandle) {
-        let level = only_path(handle).and_then(|path| self.leveller.pace(path));
+    fn apply_pace(&self, stream: StreamId, handle: &StreamHandle) {
+        let level = only_path(handle).and_then(|path| self.leveller.pace(path, stream));
         let paces = [self.tuning.pace, level];
         let _ = handle.set_pace(paces.into_iter().flatten().min());
     }
@@ -195,8 +195,8 @@ impl Transfer {
         let may_lead = may_return && flows.len() == handles.len();
         let mut shared = self.lock();
         if shared.leveller.handle_look(self.now(), flows) {
-            for slot in shared.streams.values() {
-                shared.apply_pace(slot.handle());
+            for (stream, slot) in &shared.streams {
+                shared.apply_pace(*stream, slot.handle());
             }
         }
         shared.lead_slow_start(&handles, may_lead);

@@ -239,7 +239,7 @@ impl Transfer {
             moved: (0, self.now()),
         };
         if matches!(shared.machine, Machine::Sending(_)) {
-            shared.apply(slot.handle());
+            shared.apply(id, slot.handle());
         }
         shared.streams.insert(id, slot);
         shared.most_streams = shared.most_streams.max(shared.streams.len());
