@@ -40,6 +40,9 @@ pub struct TcpInfo {
     pub since_acknowledged: Duration,
     /// Segments sent again, since the beginning.
     pub retransmitted_segments: u32,
+    /// Lost segments are being sent again, and without selective acknowledgements: of several
+    /// that were lost one in each round trip (RFC 6582).
+    pub mends_singly: bool,
     /// Segments taken for lost now.
     pub lost_segments: u32,
     /// Segments with data that were sent, those sent again among them (Linux 4.6).
@@ -79,6 +82,9 @@ pub struct Agreed {
     pub scaling: bool,
 }
 
+/// `TCP_CA_Recovery` of Linux: what was lost is sent again, as acknowledgements tell of it.
+const RECOVERY: u8 = 3;
+
 impl TcpInfo {
     /// Samples a connection.
     ///
@@ -110,6 +116,7 @@ impl TcpInfo {
                 .unacknowledged_segments
                 .saturating_add(two.unacknowledged_segments),
             since_acknowledged: one.since_acknowledged.min(two.since_acknowledged),
+            mends_singly: one.mends_singly && two.mends_singly,
             retransmitted_segments: one
                 .retransmitted_segments
                 .saturating_add(two.retransmitted_segments),
@@ -137,14 +144,16 @@ impl TcpInfo {
         let count = |offset| raw.u32_at(offset).unwrap_or(0);
         let span = |offset| Duration::from_micros(count(offset).into());
         let microseconds = |offset| raw.u64_at(offset).map(Duration::from_micros);
+        let options = raw
+            .array_at::<1>(5)
+            .map_or(Agreed::default(), |[bits]| Agreed {
+                timestamps: bits & 1 != 0,
+                selective: bits & 2 != 0,
+                scaling: bits & 4 != 0,
+            });
         TcpInfo {
-            options: raw
-                .array_at::<1>(5)
-                .map_or(Agreed::default(), |[bits]| Agreed {
-                    timestamps: bits & 1 != 0,
-                    selective: bits & 2 != 0,
-                    scaling: bits & 4 != 0,
-                }),
+            options,
+            mends_singly: raw.array_at(1) == Some([RECOVERY]) && !options.selective,
             receive_segment: ByteCount(count(20).into()),
             path_mtu: ByteCount(count(60).into()),
             timeouts: raw.array_at::<1>(2).map_or(0, |[count]| count),
@@ -181,7 +190,7 @@ impl TcpInfo {
     }
 
     /// Whether data wait for the path: some were not sent yet, or nothing is
-    /// acknowledged any more although it should be. Where nothing is on its way,
+    /// acknowledged any more although it should be, or what was lost comes singly. Where nothing is on its way,
     /// or as much as the other end's window takes, that end does not read. What
     /// is on its way cannot be overtaken by another connection, nor can what was
     /// lost and is sent again.
@@ -193,7 +202,7 @@ impl TcpInfo {
         // A window with room for less than a segment is full.
         let full = |window: ByteCount| under_way + self.send_segment.0 > window.0;
         let unread = self.send_window.is_some_and(full);
-        under_way > 0 && (stands || unsent && !unread)
+        under_way > 0 && (stands || self.mends_singly || unsent && !unread)
     }
 
     /// Bytes that may be on their way: the congestion window or the peer's,
@@ -333,6 +342,12 @@ mod tests {
         assert!(!info.waits_for_path(), "it is under way");
         info.since_acknowledged = Duration::from_secs(10);
         assert!(info.waits_for_path(), "it should have been there");
+        info.since_acknowledged = Duration::ZERO;
+        info.mends_singly = true;
+        assert!(
+            info.waits_for_path(),
+            "each lost segment takes a round trip"
+        );
         server.read_exact(&mut [0; 1000]).unwrap();
     }
 
@@ -360,6 +375,21 @@ mod tests {
         assert_eq!(TcpInfo::together([one]), one);
         let none = TcpInfo::together([]);
         assert_eq!((none.timeouts, none.rtt), (u8::MAX, Duration::ZERO));
+    }
+
+    #[test]
+    fn what_was_lost_comes_singly_without_selective_acknowledgements() {
+        let mends = |state: u8, options: u8| {
+            let mut raw = RawTcpInfo::new(&[0; RAW_BYTES]);
+            (raw.bytes[1], raw.bytes[5]) = (state, options);
+            TcpInfo::parse(&raw).mends_singly
+        };
+        // Open, disorder, reduced, recovery, after a timeout; time stamps and scaling.
+        assert_eq!(
+            [0, 1, 2, 3, 4].map(|state| mends(state, 5)),
+            [false, false, false, true, false]
+        );
+        assert!(!mends(3, 7));
     }
 
     #[test]

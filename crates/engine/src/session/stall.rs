@@ -1,6 +1,7 @@
 //! Streams that stand still. The kernel waits ever longer before it tries a
 //! lost segment again (after a minute's cut, 16 s and more): a new connection
-//! is faster than its timer.
+//! is faster than its timer. And without selective acknowledgements one of those
+//! that were lost comes in a round trip: a new connection is faster than hundreds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,6 +32,15 @@ const TIMEOUTS: u8 = 2;
 /// A stream that stands still while others move is given so long.
 const STILL: Duration = Duration::from_secs(2);
 
+/// A stream that has sent lost segments again one by one for so long, and so many round
+/// trips, may have many more to send.
+const MENDING: Duration = Duration::from_secs(1);
+const MENDING_ROUND_TRIPS: u32 = 10;
+
+/// Of all streams this part is replaced at most in that time: the others carry on, and new
+/// ones need round trips to grow.
+const REPLACED_PART: usize = 4;
+
 /// What is known of a stream at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pulse {
@@ -38,6 +48,8 @@ pub(super) struct Pulse {
     pub moved: Moment,
     /// Timeouts in a row.
     pub timeouts: u8,
+    /// Since when lost segments are sent again one by one.
+    pub mends: Option<Moment>,
     /// Round trip.
     pub rtt: Duration,
 }
@@ -80,6 +92,28 @@ pub(super) fn judge(pulses: &[Pulse], silent: bool, since: Moment, now: Moment) 
     }
 }
 
+/// Streams that are worth replacing because they mend too slowly, the slowest first, where
+/// some were replaced at `before`: their places in the list. Never all of them.
+pub(super) fn slow_menders(pulses: &[Pulse], before: Moment, now: Moment) -> Vec<usize> {
+    let long = |rtt: Duration| MENDING.max(rtt.saturating_mul(MENDING_ROUND_TRIPS));
+    let rtt = pulses.iter().map(|pulse| pulse.rtt).max();
+    if now - before < long(rtt.unwrap_or_default()) {
+        return Vec::new();
+    }
+    let mut slow: Vec<(Moment, usize)> = pulses
+        .iter()
+        .enumerate()
+        .filter_map(|(at, pulse)| Some((pulse.mends?, at)))
+        .filter(|(since, at)| now - *since > long(pulses[*at].rtt))
+        .collect();
+    slow.sort_unstable();
+    let most = pulses
+        .len()
+        .div_ceil(REPLACED_PART)
+        .min(pulses.len().saturating_sub(1));
+    slow.into_iter().take(most).map(|(_, at)| at).collect()
+}
+
 impl Transfer {
     /// Called by the timer: gives up streams that stand still while others
     /// move, and where nothing moves dials anew.
@@ -103,7 +137,16 @@ impl Transfer {
         let silent = shared.streams.len() > pulses.len();
         let known: Vec<Pulse> = pulses.iter().map(|(_, pulse)| *pulse).collect();
         match judge(&known, silent, shared.quiet_since, now) {
-            Verdict::Fine => shared.quiet_since = now,
+            Verdict::Fine => {
+                shared.quiet_since = now;
+                let slow = slow_menders(&known, shared.replaced, now);
+                if !slow.is_empty() {
+                    shared.replaced = now;
+                }
+                for place in slow {
+                    shared.abort(pulses[place].0);
+                }
+            }
             Verdict::Still(places) => {
                 shared.quiet_since = now;
                 for place in places {
@@ -170,16 +213,18 @@ impl Shared {
 }
 
 impl super::streams::Slot {
-    /// Notes whether bytes moved since the last look.
+    /// Notes whether bytes moved since the last look, and whether lost ones come singly.
     fn pulse(&mut self, info: &TcpInfo, now: Moment) -> Pulse {
         let acknowledged = info.acknowledged.unwrap_or_default().0;
         let bytes = acknowledged + info.received.unwrap_or_default().0;
         if bytes != self.moved.0 {
             self.moved = (bytes, now);
         }
+        self.mends = info.mends_singly.then(|| self.mends.unwrap_or(now));
         Pulse {
             moved: self.moved.1,
             timeouts: info.timeouts,
+            mends: self.mends,
             rtt: info.rtt,
         }
     }
@@ -197,6 +242,7 @@ mod tests {
         Pulse {
             moved: at(moved),
             timeouts,
+            mends: None,
             rtt: Duration::from_millis(100),
         }
     }
@@ -229,6 +275,25 @@ mod tests {
         };
         assert_eq!(judge(&[long], false, at(0), at(3_000)), Verdict::Fine);
         assert_eq!(judge(&[long], false, at(0), at(3_300)), Verdict::Quiet);
+    }
+
+    #[test]
+    fn of_streams_that_mend_singly_a_few_at_a_time_are_replaced() {
+        let mends = |since: u64| Pulse {
+            mends: Some(at(since)),
+            ..pulse(9_900, 0)
+        };
+        let pulses = [7, 3, 5, 9, 8, 6].map(|second| mends(second * 1000));
+        assert_eq!(slow_menders(&pulses, at(0), at(10_000)), [1, 2]);
+        // Those that just began to mend have few to send, as far as is known.
+        assert_eq!(slow_menders(&pulses[3..5], at(0), at(9_900)), [1]);
+        assert_eq!(slow_menders(&pulses[3..4], at(0), at(20_000)), [0; 0]);
+        assert_eq!(slow_menders(&pulses, at(9_500), at(10_000)), [0; 0]);
+        assert_eq!(
+            slow_menders(&[pulse(9_900, 0); 4], at(0), at(10_000)),
+            [0; 0]
+        );
+        assert_eq!(slow_menders(&[], at(0), at(10_000)), [0; 0]);
     }
 
     #[test]

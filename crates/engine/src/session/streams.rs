@@ -76,6 +76,8 @@ pub(crate) struct Slot {
     halves: u8,
     /// Bytes acknowledged, as the kernel saw them, and since when.
     pub(super) moved: (u64, Moment),
+    /// Since when lost segments are sent again one by one.
+    pub(super) mends: Option<Moment>,
 }
 
 /// What a stream's writer does next.
@@ -237,6 +239,7 @@ impl Transfer {
             waiting: AtomicBool::new(false),
             halves: 2,
             moved: (0, self.now()),
+            mends: None,
         };
         if matches!(shared.machine, Machine::Sending(_)) {
             shared.apply(id, slot.handle());
