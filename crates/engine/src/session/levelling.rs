@@ -317,15 +317,14 @@ impl Leveller {
         };
         let part = standing.as_secs_f64() / rtt.as_secs_f64();
         let bound = !self.lost && at - self.queued < rtt.saturating_mul(BOUND_ROUND_TRIPS);
+        let grown = GROWTH / rtt.as_secs_f64();
+        let fair = fair(&rates.streams, self.peak.0, part, grown);
         let pace = match self.phase {
             Phase::Free => None,
             Phase::Tried(carried, _) => {
                 Some(fill(&rates.streams, carried * by_queue(APPROACH, part)))
             }
-            Phase::Level if queued => {
-                let grown = GROWTH / rtt.as_secs_f64();
-                Some(level(&rates.streams, self.peak.0, part, grown))
-            }
+            Phase::Level if queued => Some(level(&rates.streams, fair)),
             Phase::Level if bound => {
                 let carried = self.peak.0.max(rates.fastest);
                 Some(fill(&rates.streams, carried * APPROACH.1))
@@ -333,7 +332,7 @@ impl Leveller {
             Phase::Level => None,
         };
         let starting = self.lost && self.phase == Phase::Level;
-        let starting = starting.then(|| self.left_for_starting(&rates.streams, part));
+        let starting = starting.then(|| self.left_for_starting(&rates.streams, part).max(fair));
         let changed = self.set(Paces {
             each: pace.map(|pace| pace as u64),
             starting: starting.map(|pace| pace as u64),
@@ -350,8 +349,7 @@ impl Leveller {
         let taken: f64 = grown.map(|(_, rate)| rate).sum();
         let starting = flows.len() - self.grown.len().min(flows.len());
         let filled = self.peak.0 * by_queue(FILLING, queue);
-        let share = filled / flows.len().max(1) as f64;
-        ((filled - taken) / starting.max(1) as f64).max(share)
+        (filled - taken) / starting.max(1) as f64
     }
 
     /// The time that most streams' segments wait in a queue; zero where it is too
@@ -476,16 +474,21 @@ fn fill(rates: &[f64], together: f64) -> f64 {
 }
 
 /// The pace that leaves small streams room and takes it from the largest: all
-/// together send [`TOGETHER`] times what they do now. Never less than [`LEVEL`]
-/// times a share of what the path carried at its `peak`, in bytes per second, by the
-/// `queue` as a part of the round trip, nor less than that share and `grown`.
-fn level(rates: &[f64], peak: f64, queue: f64, grown: f64) -> f64 {
+/// together send [`TOGETHER`] times what they do now. Never less than `fair`.
+fn level(rates: &[f64], fair: f64) -> f64 {
+    let total: f64 = rates.iter().sum();
+    fill(rates, total * TOGETHER).max(fair)
+}
+
+/// What no stream is bound below: [`LEVEL`] times a share of what the path carried at its
+/// `peak`, in bytes per second, by the `queue` as a part of the round trip, and no less than
+/// that share and `grown`.
+fn fair(rates: &[f64], peak: f64, queue: f64, grown: f64) -> f64 {
     let total: f64 = rates.iter().sum();
     let long = ((queue - QUEUE_AIMED_AT) / (LONG_QUEUE - QUEUE_AIMED_AT)).clamp(0.0, 1.0);
     let factor = LEVEL.1 - (LEVEL.1 - LEVEL.0) * long;
     let share = peak.max(total) / rates.len().max(1) as f64;
-    let least = (share * factor).max(share + grown);
-    fill(rates, total * TOGETHER).max(least)
+    (share * factor).max(share + grown)
 }
 
 #[cfg(test)]
@@ -649,7 +652,7 @@ mod tests {
                 path.look(&mut leveller, &rates, Duration::ZERO);
             }
             let left = 100e6 * FILLING.1 - rates[..4].iter().sum::<f64>();
-            let wanted = (left / 2.0).max(100e6 * FILLING.1 / 6.0);
+            let wanted = (left / 2.0).max(100e6 * LEVEL.1 / 6.0);
             // One that was not seen yet as well.
             for stream in [4, 5, 99] {
                 let pace = leveller.pace_of(StreamId(stream)).unwrap() as f64;
@@ -693,12 +696,15 @@ mod tests {
     fn a_queue_of_others_leaves_windows_room_to_grow() {
         let (mut path, mut leveller) = (Path::new(4), Leveller::default());
         path.look(&mut leveller, &[2e5; 4], Duration::ZERO);
-        for _ in 0..60 {
-            path.look(&mut leveller, &[2e5; 4], RTT);
+        for lost in [false, true] {
+            path.lost = lost;
+            for _ in 0..60 {
+                path.look(&mut leveller, &[2e5; 4], RTT);
+            }
+            // A segment in a round trip, and it is measured over four; in a slow start too.
+            let pace = leveller.pace_of(StreamId(0)).unwrap() as f64;
+            assert!(pace >= 2e5 + 4.0 * 1448.0 / RTT.as_secs_f64(), "{pace}");
         }
-        // A segment in a round trip, and it is measured over four.
-        let pace = leveller.paces.each.unwrap() as f64;
-        assert!(pace >= 2e5 + 4.0 * 1448.0 / RTT.as_secs_f64(), "{pace}");
     }
 
     #[test]
@@ -724,7 +730,7 @@ mod tests {
     fn the_largest_gives_way_to_the_small_and_all_together_lose_nothing() {
         let mut rates = [10e6; 8];
         rates[3] = 730e6;
-        let pace = level(&rates, 0.0, 0.0, 0.0);
+        let pace = level(&rates, fair(&rates, 0.0, 0.0, 0.0));
         let total: f64 = rates.iter().sum();
         assert!(pace < rates[3] && pace > total / 8.0, "{pace}");
         let may: f64 = rates.iter().map(|rate| (rate * ROOM).min(pace)).sum();
@@ -815,7 +821,7 @@ mod tests {
 
     #[test]
     fn silence_and_short_paths_have_no_bound() {
-        assert_eq!(level(&[], 0.0, 0.0, 0.0), 0.0);
+        assert_eq!(level(&[], fair(&[], 0.0, 0.0, 0.0)), 0.0);
         let mut leveller = Leveller::default();
         for step in 1..20 {
             let flow = Flow {
