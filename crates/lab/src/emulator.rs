@@ -42,14 +42,6 @@ const LONGEST_LEAD: Duration = Duration::from_micros(60);
 /// Its share of a processor is taken over such windows.
 const CPU_WINDOW: Duration = Duration::from_millis(500);
 
-/// Kernels stop a thread that runs before others for the rest of a second of which it was
-/// awake for 0.95 (`sched_rt_runtime_us`), 50 ms at a time. Beyond this part of a window
-/// it sleeps where it would watch the clock,
-const MOST_AWAKE: f64 = 0.9;
-
-/// and no less than so long.
-const LEAST_SLEEP: Duration = Duration::from_micros(100);
-
 /// What one direction did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WireReport {
@@ -239,17 +231,7 @@ impl Drop for Emulator {
 struct Usage {
     window_began: Moment,
     worked: Duration,
-    slept: Duration,
     busiest: f64,
-}
-
-impl Usage {
-    /// Whether it was awake for so much of the window that the kernel may stop it.
-    fn is_tired(&self, now: Moment) -> bool {
-        let window = now - self.window_began;
-        let awake = window.saturating_sub(self.slept);
-        window >= CPU_WINDOW / 10 && awake > window.mul_f64(MOST_AWAKE)
-    }
 }
 
 /// The thread's own state.
@@ -318,8 +300,6 @@ impl Running {
     fn wait(&mut self) {
         let until = self.core.until_due();
         let sleep = until.map(|until| until.saturating_sub(self.lead.0));
-        let tired = self.usage.is_tired(self.core.now());
-        let sleep = sleep.map(|sleep| sleep.max(if tired { LEAST_SLEEP } else { Duration::ZERO }));
         if sleep.is_some_and(|sleep| sleep.is_zero()) {
             let began = self.core.now();
             std::hint::spin_loop();
@@ -340,9 +320,8 @@ impl Running {
         let began = self.core.now();
         // Interrupted, the loop begins anew.
         let woken = poll(&mut watched, timeout.as_ref());
-        let slept = self.core.now() - began;
-        self.usage.slept += slept;
         if let (Ok(0), Some(sleep)) = (woken, sleep) {
+            let slept = self.core.now() - began;
             self.lead.learn(slept.saturating_sub(sleep));
         }
     }
@@ -356,7 +335,6 @@ impl Running {
             let share = self.usage.worked.as_secs_f64() / window.as_secs_f64();
             self.usage.busiest = self.usage.busiest.max(share);
             self.usage.worked = Duration::ZERO;
-            self.usage.slept = Duration::ZERO;
             self.usage.window_began = now;
         }
     }
@@ -406,15 +384,6 @@ fn become_prompt() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn who_was_awake_for_most_of_a_window_is_tired() {
-        let at = |share: f64| Moment(0) + CPU_WINDOW.mul_f64(share);
-        let mut usage = Usage::default();
-        assert!(!usage.is_tired(at(0.05)) && usage.is_tired(at(0.5)));
-        usage.slept = CPU_WINDOW.mul_f64(0.06);
-        assert!(!usage.is_tired(at(0.5)) && usage.is_tired(at(0.7)));
-    }
 
     #[test]
     fn the_lead_follows_the_slowest_wake_ups() {
