@@ -267,8 +267,8 @@ pub(crate) struct Shared {
     /// Something moved last, and a stream was dialed because nothing did.
     quiet_since: Moment,
     tried: Moment,
-    /// When streams that mend too slowly were last replaced.
-    replaced: Moment,
+    /// When streams that mend too slowly were last replaced, and how many there were then.
+    replaced: (Moment, usize),
     /// Tickets that the other end gave.
     tickets: VecDeque<Secret>,
     /// Tickets given to the other end.
@@ -366,7 +366,7 @@ impl Transfer {
             led: BTreeSet::new(),
             quiet_since: Moment(0),
             tried: Moment(0),
-            replaced: Moment(0),
+            replaced: (Moment(0), 0),
             tickets: VecDeque::new(),
             issued: HashSet::new(),
         };

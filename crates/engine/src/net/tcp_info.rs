@@ -190,7 +190,7 @@ impl TcpInfo {
     }
 
     /// Whether data wait for the path: some were not sent yet, or nothing is
-    /// acknowledged any more although it should be, or what was lost comes singly. Where nothing is on its way,
+    /// acknowledged any more although it should be. Where nothing is on its way,
     /// or as much as the other end's window takes, that end does not read. What
     /// is on its way cannot be overtaken by another connection, nor can what was
     /// lost and is sent again.
@@ -202,7 +202,7 @@ impl TcpInfo {
         // A window with room for less than a segment is full.
         let full = |window: ByteCount| under_way + self.send_segment.0 > window.0;
         let unread = self.send_window.is_some_and(full);
-        under_way > 0 && (stands || self.mends_singly || unsent && !unread)
+        under_way > 0 && (stands || unsent && !unread)
     }
 
     /// Bytes that may be on their way: the congestion window or the peer's,
@@ -342,12 +342,6 @@ mod tests {
         assert!(!info.waits_for_path(), "it is under way");
         info.since_acknowledged = Duration::from_secs(10);
         assert!(info.waits_for_path(), "it should have been there");
-        info.since_acknowledged = Duration::ZERO;
-        info.mends_singly = true;
-        assert!(
-            info.waits_for_path(),
-            "each lost segment takes a round trip"
-        );
         server.read_exact(&mut [0; 1000]).unwrap();
     }
 

@@ -20,10 +20,10 @@
 //! on, Reno's: from the first sign of a queue they have their own, with equal windows,
 //! before those are twice what the path takes.
 //!
-//! Where something was lost and the path is known, a stream in its slow start, as one that
-//! is added, is given what the others leave of it: on its own it would double until the
-//! queue overflows, and all the others' windows with it. As long as there are such
-//! streams they fill what losses take from the others.
+//! Where something was lost and the path is known, a stream that has lost nothing yet, as one
+//! that is added, is given what the others leave of it, or a share: on its own it would
+//! double until the queue overflows, and halve the others' windows with it. As long as there
+//! are such streams they fill what losses take from the others.
 //!
 //! Each path is levelled by itself: another one has another round trip, another
 //! queue and another share.
@@ -89,8 +89,9 @@ const BELIEVED: Duration = Duration::from_secs(20);
 const MEASURED: Duration = Duration::from_millis(500);
 const MEASURED_ROUND_TRIPS: u32 = 4;
 
-/// What all may send of what the path carried at its peak, while some are in their slow start:
-/// with a long queue, and with none.
+/// What streams in their first slow start may fill it to, of what it carried at its peak:
+/// with a long queue, and with none; more than [`GROWS`], so that a path that was not full
+/// is found out.
 const FILLING: (f64, f64) = (0.95, 1.15);
 
 /// A pace is changed by no less than this part.
@@ -121,6 +122,14 @@ pub(super) enum Delivered {
     /// Where the kernel tells no more, bytes that are acknowledged: behind a gap much is at
     /// once when it is filled, as if the path had carried twice what it does.
     Acknowledged(u64),
+}
+
+impl Flow {
+    /// Whether it would double in each round trip until something is lost. After a loss the
+    /// slow start ends at a part of what the window was.
+    fn is_starting(&self) -> bool {
+        self.in_slow_start && !self.lost
+    }
 }
 
 impl Delivered {
@@ -163,8 +172,7 @@ enum Phase {
 pub(super) struct Levellers(BTreeMap<Ends, Leveller>);
 
 impl Levellers {
-    /// Bytes per second that a stream on a path may send at most, also one that was not
-    /// seen yet; none without bound.
+    /// Bytes per second that a stream on a path may send at most; none without bound.
     pub fn pace(&self, path: Ends, stream: StreamId) -> Option<u64> {
         self.0.get(&path)?.pace_of(stream)
     }
@@ -219,8 +227,8 @@ pub(super) struct Leveller {
     /// Where its next measurement began.
     began: Option<Look>,
     paces: Paces,
-    /// Streams whose slow start is over.
-    grown: BTreeSet<StreamId>,
+    /// Streams in their first slow start.
+    starting: BTreeSet<StreamId>,
 }
 
 /// Bytes per second that a stream may send at most; none without bound.
@@ -228,7 +236,7 @@ pub(super) struct Leveller {
 struct Paces {
     /// Each.
     each: Option<u64>,
-    /// Each in its slow start, besides.
+    /// Each in its first slow start, besides.
     starting: Option<u64>,
 }
 
@@ -243,7 +251,7 @@ impl Default for Leveller {
             peak: (0.0, Moment(0)),
             began: None,
             paces: Paces::default(),
-            grown: BTreeSet::new(),
+            starting: BTreeSet::new(),
         }
     }
 }
@@ -254,7 +262,7 @@ impl Leveller {
         let starting = self
             .paces
             .starting
-            .filter(|_| !self.grown.contains(&stream));
+            .filter(|_| self.starting.contains(&stream));
         self.paces.each.into_iter().chain(starting).min()
     }
 
@@ -281,10 +289,10 @@ impl Leveller {
             return self.set(Paces::default());
         };
         self.lost |= flows.iter().any(|flow| flow.lost);
-        let grown = flows.iter().filter(|flow| !flow.in_slow_start);
-        let grown: BTreeSet<StreamId> = grown.map(|flow| flow.stream).collect();
-        let others = self.paces.starting.is_some() && grown != self.grown;
-        self.grown = grown;
+        let starting = flows.iter().filter(|flow| flow.is_starting());
+        let starting: BTreeSet<StreamId> = starting.map(|flow| flow.stream).collect();
+        let others = self.paces.starting.is_some() && starting != self.starting;
+        self.starting = starting;
         self.looks.push_back(Look { at, flows });
         // The first look that is two round trips old stays, to compare with.
         let old = |look: &Look| at - look.at >= rtt.saturating_mul(2);
@@ -331,7 +339,7 @@ impl Leveller {
             }
             Phase::Level => None,
         };
-        let starting = self.lost && self.phase == Phase::Level;
+        let starting = self.lost && self.phase == Phase::Level && !self.starting.is_empty();
         let starting = starting.then(|| self.left_for_starting(&rates.streams, part).max(fair));
         let changed = self.set(Paces {
             each: pace.map(|pace| pace as u64),
@@ -340,16 +348,26 @@ impl Leveller {
         changed || others
     }
 
-    /// What each stream in its slow start may send for all to fill the path, in bytes per
-    /// second, `queue` being a part of the round trip.
+    /// What each stream in its first slow start may send for all to fill the path, in bytes
+    /// per second, `queue` being a part of the round trip. Those that have nothing to send
+    /// take nothing.
     fn left_for_starting(&self, rates: &[f64], queue: f64) -> f64 {
-        let flows = self.looks.back().map_or(&[][..], |look| &look.flows);
-        let of_flows = flows.iter().zip(rates);
-        let grown = of_flows.filter(|(flow, _)| !flow.in_slow_start);
-        let taken: f64 = grown.map(|(_, rate)| rate).sum();
-        let starting = flows.len() - self.grown.len().min(flows.len());
-        let filled = self.peak.0 * by_queue(FILLING, queue);
-        (filled - taken) / starting.max(1) as f64
+        let (Some(first), Some(now)) = (self.looks.front(), self.looks.back()) else {
+            return 0.0;
+        };
+        let is_idle = |flow: &Flow| {
+            let before = first.flows.iter().find(|old| old.stream == flow.stream);
+            before.is_some_and(|before| flow.delivered.since(Some(before.delivered)) == 0)
+        };
+        let mut left = self.peak.0 * by_queue(FILLING, queue);
+        let mut among = 0_u32;
+        for (flow, rate) in now.flows.iter().zip(rates) {
+            match flow.is_starting() {
+                true => among += u32::from(!is_idle(flow)),
+                false => left -= rate,
+            }
+        }
+        left / f64::from(among.max(1))
     }
 
     /// The time that most streams' segments wait in a queue; zero where it is too
@@ -398,6 +416,10 @@ impl Leveller {
             return;
         }
         let total = between(began, now).iter().sum();
+        if self.lost && total > self.peak.0 * GROWS && self.queued < began.at {
+            // More than ever, and no queue: it was not full, or others have left.
+            self.phase = Phase::Free;
+        }
         // Less than the path carried before says something of it where a queue stood.
         let old = now.at - self.peak.1 > BELIEVED && self.queued >= began.at;
         if total >= self.peak.0 || old {
@@ -501,8 +523,9 @@ mod tests {
     struct Path {
         now: Duration,
         acknowledged: Vec<f64>,
-        lost: bool,
-        /// So many have their slow start behind them, the first ones.
+        /// So many lost something, the first ones,
+        lost: usize,
+        /// and so many have their slow start behind them.
         grown: usize,
     }
 
@@ -511,7 +534,7 @@ mod tests {
             Path {
                 now: Duration::ZERO,
                 acknowledged: vec![0.0; streams],
-                lost: false,
+                lost: 0,
                 grown: 0,
             }
         }
@@ -528,7 +551,7 @@ mod tests {
                 delivered: Delivered::Acknowledged(*bytes as u64),
                 rtt: RTT + queue,
                 minimum_rtt: RTT,
-                lost: self.lost,
+                lost: at < self.lost,
                 in_slow_start: at >= self.grown,
             };
             let flows = self.acknowledged.iter().enumerate().map(flow).collect();
@@ -558,7 +581,7 @@ mod tests {
         for step in 0..50 {
             let rate = 1e5 * f64::from(step);
             assert!(!path.look(&mut leveller, &[rate; 4], Duration::ZERO));
-            assert_eq!(leveller.paces.each, None);
+            assert_eq!(leveller.pace_of(StreamId(0)), None);
         }
     }
 
@@ -575,13 +598,12 @@ mod tests {
         for looks in 0..200 {
             assert_eq!(
                 leveller.begins(),
-                leveller.paces.each.is_none() && looks > 0
+                leveller.pace_of(StreamId(0)).is_none() && looks > 0
             );
             let step = leveller.interval().as_secs_f64();
             sent *= 2f64.powf(step / RTT.as_secs_f64());
             let bound = leveller
-                .paces
-                .each
+                .pace_of(StreamId(0))
                 .map_or(f64::INFINITY, |pace| 4.0 * pace as f64);
             sent = sent.min(bound).min(acknowledged * 2.0);
             on_their_way.push_back(sent);
@@ -615,59 +637,91 @@ mod tests {
             path.look(&mut leveller, &[25e6; 4], RTT / 4);
         }
         // Each may have more than its share, and windows can grow,
-        let level = leveller.paces.each.unwrap() as f64;
+        let level = leveller.pace_of(StreamId(0)).unwrap() as f64;
         assert!((28e6..30e6).contains(&level), "{level}");
         // but slowly where the queue is long.
         path.look(&mut leveller, &[25e6; 4], RTT * 3 / 4);
-        let level = leveller.paces.each.unwrap() as f64;
+        let level = leveller.pace_of(StreamId(0)).unwrap() as f64;
         assert!((25e6..26e6).contains(&level), "{level}");
         // The queue is gone: what the slow start left is still bound, somewhat higher.
         path.look(&mut leveller, &[25e6; 4], Duration::ZERO);
-        let free = leveller.paces.each.unwrap() as f64;
+        let free = leveller.pace_of(StreamId(0)).unwrap() as f64;
         assert!((32e6..33e6).contains(&free), "{free}");
         // A loss has set the windows: nothing is bound.
-        (path.lost, path.grown) = (true, 4);
+        (path.lost, path.grown) = (4, 4);
         assert!(path.look(&mut leveller, &[20e6; 4], Duration::ZERO));
         assert_eq!(leveller.pace_of(StreamId(0)), None);
     }
 
+    /// Six streams of 100 MB/s together, of which four lost something.
+    fn level_after_losses() -> (Path, Leveller) {
+        let (mut path, mut leveller) = (Path::new(6), Leveller::default());
+        let rates = [25e6, 25e6, 25e6, 25e6, 0.0, 0.0];
+        path.look(&mut leveller, &rates, Duration::ZERO);
+        for _ in 0..60 {
+            path.look(&mut leveller, &rates, RTT / 4);
+        }
+        (path.lost, path.grown) = (4, 4);
+        (path, leveller)
+    }
+
     #[test]
     fn who_begins_after_a_loss_takes_what_the_others_leave() {
-        let (mut path, mut leveller) = (Path::new(6), Leveller::default());
-        path.look(
-            &mut leveller,
-            &[25e6, 25e6, 25e6, 25e6, 0.0, 0.0],
-            Duration::ZERO,
-        );
-        for _ in 0..60 {
-            path.look(&mut leveller, &[25e6, 25e6, 25e6, 25e6, 0.0, 0.0], RTT / 4);
-        }
-        // Losses halved their windows, and two more come.
-        (path.lost, path.grown) = (true, 4);
-        for rates in [
-            [12e6, 12e6, 12e6, 12e6, 0.0, 0.0],
-            [24e6, 24e6, 24e6, 24e6, 1e6, 1e6],
-        ] {
+        let (mut path, mut leveller) = level_after_losses();
+        for (others, starting, among) in [(12e6, 1e3, 2.0), (12e6, 0.0, 1.0), (24e6, 1e6, 2.0)] {
+            let rates = [others, others, others, others, 1e3, starting];
             for _ in 0..80 {
                 path.look(&mut leveller, &rates, Duration::ZERO);
             }
-            let left = 100e6 * FILLING.1 - rates[..4].iter().sum::<f64>();
-            let wanted = (left / 2.0).max(100e6 * LEVEL.1 / 6.0);
-            // One that was not seen yet as well.
-            for stream in [4, 5, 99] {
+            let left = (100e6 * FILLING.1 - 4.0 * others) / among;
+            let wanted = left.max(100e6 * LEVEL.1 / 6.0);
+            for stream in [4, 5] {
                 let pace = leveller.pace_of(StreamId(stream)).unwrap() as f64;
-                assert!(
-                    (pace / wanted - 1.0).abs() < 2.0 * CHANGE,
-                    "{pace} of {wanted}"
-                );
+                let near = (pace / wanted - 1.0).abs() < 2.0 * CHANGE;
+                assert!(near, "{pace} of {wanted}");
             }
             assert_eq!(leveller.pace_of(StreamId(0)), None);
         }
-        // The first loss of its own ends that.
-        path.grown = 5;
+        // Its slow start is over, or it lost something and will end where that was.
+        (path.grown, path.lost) = (5, 4);
         assert!(path.look(&mut leveller, &[12e6; 6], Duration::ZERO));
         assert_eq!(leveller.pace_of(StreamId(4)), None);
         assert!(leveller.pace_of(StreamId(5)).is_some());
+        (path.grown, path.lost) = (4, 6);
+        assert!(path.look(&mut leveller, &[12e6; 6], Duration::ZERO));
+        assert_eq!(leveller.pace_of(StreamId(5)), None);
+    }
+
+    #[test]
+    fn where_all_have_lost_something_nothing_changes_with_their_rates() {
+        let (mut path, mut leveller) = level_after_losses();
+        (path.lost, path.grown) = (6, 6);
+        path.look(&mut leveller, &[15e6; 6], Duration::ZERO);
+        for look in 0..100 {
+            let rate = 10e6 + 1e5 * f64::from(look * 37 % 50);
+            assert!(!path.look(&mut leveller, &[rate; 6], Duration::ZERO));
+        }
+    }
+
+    #[test]
+    fn a_path_that_carries_more_than_ever_without_a_queue_was_not_full() {
+        let (mut path, mut leveller) = level_after_losses();
+        // Others leave, who had nine tenths of it.
+        let mut rate = 1e6;
+        let mut looks = 0;
+        while rate < 450e6 {
+            path.look(
+                &mut leveller,
+                &[25e6, 25e6, 25e6, 25e6, rate, rate],
+                Duration::ZERO,
+            );
+            let pace = leveller.pace_of(StreamId(5));
+            let pace = pace.map_or(f64::INFINITY, |pace| pace as f64);
+            rate = (rate * 2f64.powf(0.25)).min(pace);
+            looks += 1;
+            // Nine round trips of doubling, some to see that it is so.
+            assert!(looks < 80, "{rate} after {looks} looks");
+        }
     }
 
     #[test]
@@ -678,17 +732,20 @@ mod tests {
             for _ in 0..60 {
                 path.look(&mut leveller, &[25e6; 4], RTT / 4);
             }
-            assert!(leveller.paces.each.is_some());
+            assert!(leveller.pace_of(StreamId(0)).is_some());
             for _ in 0..2000 {
                 path.look(&mut leveller, &[rests; 4], Duration::ZERO);
             }
             path.look(&mut leveller, &[1e6; 4], Duration::ZERO);
-            assert_eq!(leveller.paces.each, None, "{rests}");
+            assert_eq!(leveller.pace_of(StreamId(0)), None, "{rests}");
             // And when a queue stands again a share is what it was.
             for _ in 0..4 {
                 path.look(&mut leveller, &[20e6; 4], RTT / 4);
             }
-            assert!(leveller.paces.each.unwrap() >= 25_000_000, "{rests}");
+            assert!(
+                leveller.pace_of(StreamId(0)).unwrap() >= 25_000_000,
+                "{rests}"
+            );
         }
     }
 
@@ -696,13 +753,13 @@ mod tests {
     fn a_queue_of_others_leaves_windows_room_to_grow() {
         let (mut path, mut leveller) = (Path::new(4), Leveller::default());
         path.look(&mut leveller, &[2e5; 4], Duration::ZERO);
-        for lost in [false, true] {
+        for lost in [0, 1] {
             path.lost = lost;
             for _ in 0..60 {
                 path.look(&mut leveller, &[2e5; 4], RTT);
             }
             // A segment in a round trip, and it is measured over four; in a slow start too.
-            let pace = leveller.pace_of(StreamId(0)).unwrap() as f64;
+            let pace = leveller.pace_of(StreamId(3)).unwrap() as f64;
             assert!(pace >= 2e5 + 4.0 * 1448.0 / RTT.as_secs_f64(), "{pace}");
         }
     }
@@ -720,7 +777,7 @@ mod tests {
         path.grown = 0;
         path.look(&mut leveller, &[1e6; 4], Duration::ZERO);
         assert!(leveller.begins());
-        path.lost = true;
+        path.lost = 1;
         path.look(&mut leveller, &[1e6; 4], Duration::ZERO);
         assert!(!leveller.begins());
         assert!(!Levellers::default().begin());
@@ -748,7 +805,11 @@ mod tests {
         for _ in 0..200 {
             path.look(&mut leveller, &[rate; 4], RTT / 2);
             rate *= 0.9;
-            assert!(leveller.paces.each.is_none_or(|pace| pace >= 26_000_000));
+            assert!(
+                leveller
+                    .pace_of(StreamId(0))
+                    .is_none_or(|pace| pace >= 26_000_000)
+            );
         }
     }
 
@@ -764,8 +825,7 @@ mod tests {
             }
             // Windows double in a round trip of four looks, or less by the pace.
             let pace = leveller
-                .paces
-                .each
+                .pace_of(StreamId(0))
                 .map_or(f64::INFINITY, |pace| pace as f64);
             rate = (rate * 2f64.sqrt()).min(pace.max(rate));
             looks += 2;
@@ -815,7 +875,7 @@ mod tests {
         path.look(&mut leveller, &[1e5; 4], Duration::ZERO);
         for _ in 0..40 {
             path.look(&mut leveller, &[1e5; 4], Duration::from_millis(40));
-            assert_eq!(leveller.paces.each, None);
+            assert_eq!(leveller.pace_of(StreamId(0)), None);
         }
     }
 
@@ -835,6 +895,6 @@ mod tests {
             let at = Moment(step * 10_000_000);
             assert!(!leveller.handle_look(at, vec![flow]));
         }
-        assert_eq!(leveller.paces.each, None);
+        assert_eq!(leveller.pace_of(StreamId(0)), None);
     }
 }

@@ -371,9 +371,11 @@ fn observe_path(look: &OnPath) -> StreamObservation {
 impl super::streams::Slot {
     /// Whether data on it wait for its path, as the kernel sees it; of another
     /// process's channel it cannot, and the channel is slow by its nature.
-    fn waits_for_path(&self) -> bool {
+    fn waits_for_path(&self, now: Moment) -> bool {
         let info = self.handle().tcp_info();
-        info.map_or(self.is_spare(), |info| info.waits_for_path())
+        info.map_or(self.is_spare(), |info| {
+            info.waits_for_path() || self.mends_many(info.rtt, now)
+        })
     }
 }
 
@@ -386,7 +388,7 @@ impl Shared {
         };
         while let Some(suspect) = sender.poll_suspect(now) {
             let slot = self.streams.get(&suspect);
-            let guilty = slot.is_some_and(super::streams::Slot::waits_for_path);
+            let guilty = slot.is_some_and(|slot| slot.waits_for_path(now));
             sender.handle_judged(suspect, guilty, now);
         }
     }

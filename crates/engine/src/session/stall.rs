@@ -37,9 +37,15 @@ const STILL: Duration = Duration::from_secs(2);
 const MENDING: Duration = Duration::from_secs(1);
 const MENDING_ROUND_TRIPS: u32 = 10;
 
-/// Of all streams this part is replaced at most in that time: the others carry on, and new
-/// ones need round trips to grow.
+/// Of all streams this part, or one, is replaced at most in that time, and no more before as
+/// many are there again: the others carry on, and new ones need round trips to grow.
 const REPLACED_PART: usize = 4;
+
+/// Where those do not come in so many times that time, there are fewer from then on.
+const REPLACED_PATIENCE: u32 = 10;
+
+/// A stream that has sent lost segments again for so many round trips has more of them.
+const MENDS_MANY_ROUND_TRIPS: u32 = 2;
 
 /// What is known of a stream at one moment.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +54,7 @@ pub(super) struct Pulse {
     pub moved: Moment,
     /// Timeouts in a row.
     pub timeouts: u8,
-    /// Since when lost segments are sent again one by one.
+    /// Since when the lost segments of one loss are sent again one by one.
     pub mends: Option<Moment>,
     /// Round trip.
     pub rtt: Duration,
@@ -93,11 +99,20 @@ pub(super) fn judge(pulses: &[Pulse], silent: bool, since: Moment, now: Moment) 
 }
 
 /// Streams that are worth replacing because they mend too slowly, the slowest first, where
-/// some were replaced at `before`: their places in the list. Never all of them.
-pub(super) fn slow_menders(pulses: &[Pulse], before: Moment, now: Moment) -> Vec<usize> {
+/// some of `there` were replaced at `before`: their places in the list. Never all of them.
+pub(super) fn slow_menders(
+    pulses: &[Pulse],
+    (before, there): (Moment, usize),
+    now: Moment,
+) -> Vec<usize> {
     let long = |rtt: Duration| MENDING.max(rtt.saturating_mul(MENDING_ROUND_TRIPS));
     let rtt = pulses.iter().map(|pulse| pulse.rtt).max();
-    if now - before < long(rtt.unwrap_or_default()) {
+    let span = long(rtt.unwrap_or_default());
+    let patience = match pulses.len() < there {
+        true => span.saturating_mul(REPLACED_PATIENCE),
+        false => span,
+    };
+    if now - before < patience {
         return Vec::new();
     }
     let mut slow: Vec<(Moment, usize)> = pulses
@@ -107,11 +122,20 @@ pub(super) fn slow_menders(pulses: &[Pulse], before: Moment, now: Moment) -> Vec
         .filter(|(since, at)| now - *since > long(pulses[*at].rtt))
         .collect();
     slow.sort_unstable();
-    let most = pulses
-        .len()
-        .div_ceil(REPLACED_PART)
-        .min(pulses.len().saturating_sub(1));
+    let most = (pulses.len() / REPLACED_PART).max(1);
+    let most = most.min(pulses.len().saturating_sub(1));
     slow.into_iter().take(most).map(|(_, at)| at).collect()
+}
+
+/// Since when what was lost is sent again, and until how much is acknowledged, of a stream that
+/// does so now: a look may miss that one loss was mended before the next came.
+fn mending(
+    known: Option<(Moment, u64)>,
+    (acknowledged, under_way): (u64, u64),
+    now: Moment,
+) -> (Moment, u64) {
+    let same = known.filter(|(_, until)| acknowledged < *until);
+    same.unwrap_or((now, acknowledged.saturating_add(under_way)))
 }
 
 impl Transfer {
@@ -141,7 +165,7 @@ impl Transfer {
                 shared.quiet_since = now;
                 let slow = slow_menders(&known, shared.replaced, now);
                 if !slow.is_empty() {
-                    shared.replaced = now;
+                    shared.replaced = (now, known.len());
                 }
                 for place in slow {
                     shared.abort(pulses[place].0);
@@ -213,6 +237,13 @@ impl Shared {
 }
 
 impl super::streams::Slot {
+    /// Whether it sends many lost segments again, each in a round trip of its own: another
+    /// stream overtakes that.
+    pub(super) fn mends_many(&self, rtt: Duration, now: Moment) -> bool {
+        let patience = rtt.saturating_mul(MENDS_MANY_ROUND_TRIPS);
+        self.mends.is_some_and(|(since, _)| now - since > patience)
+    }
+
     /// Notes whether bytes moved since the last look, and whether lost ones come singly.
     fn pulse(&mut self, info: &TcpInfo, now: Moment) -> Pulse {
         let acknowledged = info.acknowledged.unwrap_or_default().0;
@@ -220,11 +251,15 @@ impl super::streams::Slot {
         if bytes != self.moved.0 {
             self.moved = (bytes, now);
         }
-        self.mends = info.mends_singly.then(|| self.mends.unwrap_or(now));
+        let under_way = u64::from(info.unacknowledged_segments) * info.send_segment.0;
+        let mends = info
+            .mends_singly
+            .then(|| mending(self.mends, (acknowledged, under_way), now));
+        self.mends = mends;
         Pulse {
             moved: self.moved.1,
             timeouts: info.timeouts,
-            mends: self.mends,
+            mends: self.mends.map(|(since, _)| since),
             rtt: info.rtt,
         }
     }
@@ -278,22 +313,32 @@ mod tests {
     }
 
     #[test]
+    fn what_is_lost_after_what_was_under_way_is_another_loss() {
+        let first = mending(None, (1000, 500), at(100));
+        assert_eq!(first, (at(100), 1500));
+        assert_eq!(mending(Some(first), (1499, 900), at(900)), first);
+        assert_eq!(mending(Some(first), (1500, 900), at(900)), (at(900), 2400));
+    }
+
+    #[test]
     fn of_streams_that_mend_singly_a_few_at_a_time_are_replaced() {
         let mends = |since: u64| Pulse {
             mends: Some(at(since)),
             ..pulse(9_900, 0)
         };
-        let pulses = [7, 3, 5, 9, 8, 6].map(|second| mends(second * 1000));
-        assert_eq!(slow_menders(&pulses, at(0), at(10_000)), [1, 2]);
+        let never = (at(0), 0);
+        let pulses = [7, 3, 5, 9, 8, 6, 4, 7].map(|second| mends(second * 1000));
+        let none = [0; 0];
+        assert_eq!(slow_menders(&pulses, never, at(10_000)), [1, 6]);
         // Those that just began to mend have few to send, as far as is known.
-        assert_eq!(slow_menders(&pulses[3..5], at(0), at(9_900)), [1]);
-        assert_eq!(slow_menders(&pulses[3..4], at(0), at(20_000)), [0; 0]);
-        assert_eq!(slow_menders(&pulses, at(9_500), at(10_000)), [0; 0]);
-        assert_eq!(
-            slow_menders(&[pulse(9_900, 0); 4], at(0), at(10_000)),
-            [0; 0]
-        );
-        assert_eq!(slow_menders(&[], at(0), at(10_000)), [0; 0]);
+        assert_eq!(slow_menders(&pulses[3..5], never, at(9_900)), [1]);
+        assert_eq!(slow_menders(&pulses[3..4], never, at(20_000)), none);
+        assert_eq!(slow_menders(&pulses, (at(9_500), 8), at(10_000)), none);
+        // Not before those that were replaced are there again, or will not come.
+        assert_eq!(slow_menders(&pulses, (at(8_500), 10), at(10_000)), none);
+        assert_eq!(slow_menders(&pulses, (at(8_500), 10), at(18_600)).len(), 2);
+        assert_eq!(slow_menders(&[pulse(9_900, 0); 4], never, at(10_000)), none);
+        assert_eq!(slow_menders(&[], never, at(10_000)), none);
     }
 
     #[test]

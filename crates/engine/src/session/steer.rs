@@ -10,6 +10,7 @@ use longhaul_units::Moment;
 
 use super::levelling::{Delivered, Flow};
 use super::paths::{Ends, only_path};
+use super::streams::Slot;
 use super::{Machine, Shared, Transfer};
 use crate::net::StreamHandle;
 
@@ -122,17 +123,18 @@ impl Shared {
         self.end_slow_start();
         self.tuning = tuning;
         for (stream, slot) in &self.streams {
-            self.apply(*stream, slot.handle());
+            self.apply(*stream, slot);
         }
     }
 
     /// Has the kernel send so. What it refuses stays as it is: whoever steers
     /// sees what governs the streams.
-    pub(super) fn apply(&self, stream: StreamId, handle: &StreamHandle) {
+    pub(super) fn apply(&self, stream: StreamId, slot: &Slot) {
+        let handle = slot.handle();
         if let Some(name) = &self.tuning.congestion {
             let _ = handle.set_congestion(name);
         }
-        self.apply_pace(stream, handle);
+        self.apply_pace(stream, slot);
         if let Some(bytes) = self.tuning.unsent {
             let _ = handle.set_unsent_limit(bytes);
         }
@@ -163,10 +165,10 @@ impl Shared {
     }
 
     /// The less of what whoever steers allows and what keeps the streams level.
-    fn apply_pace(&self, stream: StreamId, handle: &StreamHandle) {
-        let level = only_path(handle).and_then(|path| self.leveller.pace(path, stream));
+    fn apply_pace(&self, stream: StreamId, slot: &Slot) {
+        let level = only_path(slot.handle()).and_then(|path| self.leveller.pace(path, stream));
         let paces = [self.tuning.pace, level];
-        let _ = handle.set_pace(paces.into_iter().flatten().min());
+        slot.set_pace(paces.into_iter().flatten().min());
     }
 }
 
@@ -196,7 +198,7 @@ impl Transfer {
         let mut shared = self.lock();
         if shared.leveller.handle_look(self.now(), flows) {
             for (stream, slot) in &shared.streams {
-                shared.apply_pace(*stream, slot.handle());
+                shared.apply_pace(*stream, slot);
             }
         }
         shared.lead_slow_start(&handles, may_lead);

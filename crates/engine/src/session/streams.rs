@@ -2,7 +2,7 @@
 //! messages and blocks as they come up.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
@@ -76,8 +76,11 @@ pub(crate) struct Slot {
     halves: u8,
     /// Bytes acknowledged, as the kernel saw them, and since when.
     pub(super) moved: (u64, Moment),
-    /// Since when lost segments are sent again one by one.
-    pub(super) mends: Option<Moment>,
+    /// Since when lost segments are sent again one by one, and until how much is
+    /// acknowledged: what is lost later is another time.
+    pub(super) mends: Option<(Moment, u64)>,
+    /// Bytes per second that its kernel was last asked for.
+    pace: AtomicU64,
 }
 
 /// What a stream's writer does next.
@@ -112,7 +115,20 @@ impl From<FrameError> for Stop {
     }
 }
 
+/// Its kernel sends as fast as it can.
+const UNBOUND: u64 = u64::MAX;
+
 impl Slot {
+    /// Has the kernel send no faster than so many bytes per second, unless it does already:
+    /// this asks for a lock that the stream's writer has while it copies.
+    pub(super) fn set_pace(&self, bytes_per_second: Option<u64>) {
+        let wanted = bytes_per_second.unwrap_or(UNBOUND);
+        if self.pace.swap(wanted, Ordering::Relaxed) != wanted {
+            // What the kernel refuses stays as it is.
+            let _ = self.handle.set_pace(bytes_per_second);
+        }
+    }
+
     pub(super) fn wake(&self) {
         // Whoever is woken next shall be another one.
         self.waiting.store(false, Ordering::Relaxed);
@@ -240,9 +256,10 @@ impl Transfer {
             halves: 2,
             moved: (0, self.now()),
             mends: None,
+            pace: AtomicU64::new(UNBOUND),
         };
         if matches!(shared.machine, Machine::Sending(_)) {
-            shared.apply(id, slot.handle());
+            shared.apply(id, &slot);
         }
         shared.streams.insert(id, slot);
         shared.most_streams = shared.most_streams.max(shared.streams.len());
