@@ -60,7 +60,8 @@ const SPAN_BOUNDS: (Duration, Duration) = (Duration::from_millis(300), Duration:
 const SETTLE_ROUND_TRIPS: u32 = 9;
 const SETTLE_BOUNDS: (Duration, Duration) = (Duration::from_millis(300), Duration::from_secs(5));
 
-/// Spans that a growing rate is given before it is judged.
+/// Spans that a growing rate is given before it is judged, and another congestion control
+/// before it is given up.
 const PATIENCE: u32 = 4;
 
 /// How long it rests after a try that was not kept, at first and at most.
@@ -516,6 +517,12 @@ impl Controller {
             self.period.rate()
         };
         let gain = rate / trial.rate.max(1.0);
+        if trial.congestion.is_some() && gain < WORSE && trial.waited < PATIENCE {
+            // A start that overran the queue is not what it carries.
+            trial.waited += 1;
+            self.trial = Some(trial);
+            return None;
+        }
         if let Some(congestion) = trial.congestion.take() {
             if gain >= WORSE {
                 return None;

@@ -9,3 +9,4 @@ mod properties;
 mod random;
 mod scenarios;
 mod stream;
+mod switch;

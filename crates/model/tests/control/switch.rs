@@ -1,0 +1,87 @@
+//! Another congestion control on trial: what it carries is not what its start does.
+
+use std::time::Duration;
+
+use longhaul_model::control::{Controller, Reason, Sample, Settings, StreamSample};
+use longhaul_model::response::Congestion;
+use longhaul_units::Moment;
+
+const RTT: Duration = Duration::from_millis(100);
+const SEGMENT: u32 = 1448;
+
+/// What was decided when, in tenths of a second, on a path without a queue that carried
+/// 110 MB/s, then loses and carries 70; from the switch on it carries `after`, in MB/s by
+/// tenths of a second since.
+fn decisions(after: impl Fn(u64) -> f64) -> Vec<(u64, Reason)> {
+    let settings = Settings {
+        alternative: Some(Congestion::Bbr),
+        ..Settings::default()
+    };
+    let mut controller = Controller::new(settings, RTT, 16, Moment(0));
+    let mut decided: Vec<(u64, Reason)> = Vec::new();
+    let mut switched = None;
+    let mut streams = vec![(0.0, 0u64); 16];
+    let mut congestion = Congestion::Cubic;
+    for tenths in 0..200 {
+        let rate = match switched {
+            Some(since) => after(tenths - since),
+            None if tenths < 40 => 110.0,
+            None => 70.0,
+        };
+        let lossy = tenths >= 40;
+        for stream in &mut streams {
+            stream.0 += rate * 1e5 / 16.0;
+            stream.1 += u64::from(lossy);
+        }
+        let stream = |(number, (acknowledged, retransmitted)): (usize, &(f64, u64))| StreamSample {
+            stream: number as u32,
+            rtt: RTT,
+            minimum_rtt: RTT,
+            segment: SEGMENT,
+            congestion_window: 700_000,
+            acknowledged: *acknowledged as u64,
+            retransmitted: *retransmitted,
+            busy: Duration::from_millis(100 * (tenths + 1)),
+            ..StreamSample::default()
+        };
+        let sample = Sample {
+            at: Moment((tenths + 1) * 100_000_000),
+            streams: streams.iter().enumerate().map(stream).collect(),
+            congestion: Some(congestion.clone()),
+            ..Sample::default()
+        };
+        if let Some(decision) = controller.handle_sample(&sample) {
+            if matches!(decision.reason, Reason::Switch { .. }) {
+                switched = Some(tenths);
+            }
+            congestion = decision.congestion.clone().unwrap_or(congestion);
+            decided.push((tenths, decision.reason));
+        }
+    }
+    decided
+}
+
+fn back(decided: &[(u64, Reason)]) -> Option<u64> {
+    let at = |wanted: fn(&Reason) -> bool| {
+        let found = decided.iter().find(|(_, reason)| wanted(reason));
+        found.map(|(tenths, _)| *tenths)
+    };
+    let switch = at(|reason| matches!(reason, Reason::Switch { .. })).unwrap();
+    let back = at(|reason| matches!(reason, Reason::SwitchBack { .. }));
+    back.map(|back| back - switch)
+}
+
+#[test]
+fn a_start_that_overran_the_queue_is_not_held_against_it() {
+    let decided = decisions(|tenths| if tenths < 20 { 40.0 } else { 115.0 });
+    assert_eq!(back(&decided), None, "{decided:?}");
+}
+
+#[test]
+fn one_that_carries_less_is_given_up_within_five_seconds() {
+    let decided = decisions(|_| 40.0);
+    assert!(
+        back(&decided).is_some_and(|tenths| tenths <= 50),
+        "{decided:?}"
+    );
+}
