@@ -66,9 +66,10 @@ fn back(decided: &[(u64, Reason)]) -> Option<u64> {
         let found = decided.iter().find(|(_, reason)| wanted(reason));
         found.map(|(tenths, _)| *tenths)
     };
-    let switch = at(|reason| matches!(reason, Reason::Switch { .. })).unwrap();
+    let switch = at(|reason| matches!(reason, Reason::Switch { .. }));
+    assert!(switch.is_some(), "{decided:?}");
     let back = at(|reason| matches!(reason, Reason::SwitchBack { .. }));
-    back.map(|back| back - switch)
+    Some(back? - switch?)
 }
 
 #[test]
