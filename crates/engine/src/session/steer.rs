@@ -21,6 +21,9 @@ const NOTHING_TO_LEVEL: Duration = Duration::from_secs(1);
 pub(super) const ENDS_BY_ITSELF: &str = "cubic";
 const GOES_ON: &str = "reno";
 
+/// The pace of a stream whose kernel sends as fast as it can.
+pub(super) const UNBOUND: u64 = u64::MAX;
+
 /// What both ends see.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
@@ -169,6 +172,18 @@ impl Shared {
         let level = only_path(slot.handle()).and_then(|path| self.leveller.pace(path, stream));
         let paces = [self.tuning.pace, level];
         slot.set_pace(paces.into_iter().flatten().min());
+    }
+}
+
+impl Slot {
+    /// Has the kernel send no faster than so many bytes per second, unless it does already:
+    /// this asks for a lock that the stream's writer has while it copies.
+    fn set_pace(&self, bytes_per_second: Option<u64>) {
+        let wanted = bytes_per_second.unwrap_or(UNBOUND);
+        if self.pace.swap(wanted, Ordering::Relaxed) != wanted {
+            // What the kernel refuses stays as it is.
+            let _ = self.handle().set_pace(bytes_per_second);
+        }
     }
 }
 

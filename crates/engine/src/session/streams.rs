@@ -80,7 +80,7 @@ pub(crate) struct Slot {
     /// acknowledged: what is lost later is another time.
     pub(super) mends: Option<(Moment, u64)>,
     /// Bytes per second that its kernel was last asked for.
-    pace: AtomicU64,
+    pub(super) pace: AtomicU64,
 }
 
 /// What a stream's writer does next.
@@ -115,20 +115,7 @@ impl From<FrameError> for Stop {
     }
 }
 
-/// Its kernel sends as fast as it can.
-const UNBOUND: u64 = u64::MAX;
-
 impl Slot {
-    /// Has the kernel send no faster than so many bytes per second, unless it does already:
-    /// this asks for a lock that the stream's writer has while it copies.
-    pub(super) fn set_pace(&self, bytes_per_second: Option<u64>) {
-        let wanted = bytes_per_second.unwrap_or(UNBOUND);
-        if self.pace.swap(wanted, Ordering::Relaxed) != wanted {
-            // What the kernel refuses stays as it is.
-            let _ = self.handle.set_pace(bytes_per_second);
-        }
-    }
-
     pub(super) fn wake(&self) {
         // Whoever is woken next shall be another one.
         self.waiting.store(false, Ordering::Relaxed);
@@ -256,7 +243,7 @@ impl Transfer {
             halves: 2,
             moved: (0, self.now()),
             mends: None,
-            pace: AtomicU64::new(UNBOUND),
+            pace: AtomicU64::new(super::steer::UNBOUND),
         };
         if matches!(shared.machine, Machine::Sending(_)) {
             shared.apply(id, &slot);
