@@ -91,6 +91,9 @@ const MANY_LOSSES: f64 = 64.0;
 /// A rate below this part of what the path carried has fallen.
 const FALLEN: f64 = 0.9;
 
+/// The law of loss adds streams where this part of what the path carried is not reached.
+const LACKS: f64 = 0.98;
+
 /// With less than this part more, more streams did nothing: rates differ as
 /// much by themselves.
 const NOTHING: f64 = 1.02;
@@ -388,9 +391,11 @@ impl Controller {
             return self.give_back(sample.at);
         }
         let streams = self.decision.streams;
+        // What is lost in a queue that is too short to be seen rises with their number.
+        let lacks = rate < self.capacity * LACKS;
         let known = self
             .streams_for_loss(measure)
-            .filter(|known| *known > streams);
+            .filter(|known| *known > streams && lacks);
         let lossy = bound == Bound::Loss && known.is_some();
         if bound == Bound::Loss && self.settings.alternative.is_some() {
             // Another congestion control may do without more streams: nothing
@@ -511,10 +516,10 @@ impl Controller {
             self.trial = Some(trial);
             return None;
         }
-        let rate = if trial.young {
-            rate
-        } else {
-            self.period.rate()
+        // A congestion control's start is no part of what it carries.
+        let rate = match trial.young || trial.congestion.is_some() {
+            true => rate,
+            false => self.period.rate(),
         };
         let gain = rate / trial.rate.max(1.0);
         if trial.congestion.is_some() && gain < WORSE && trial.waited < PATIENCE {

@@ -198,12 +198,8 @@ fn whose(journal: &dyn StoredFile) -> io::Result<Option<Whose>> {
     }))
 }
 
-/// A file is made before it is locked, and a link never is: what is younger than this may
-/// be a living session's, however young leftovers may be.
-const LEAST_AGE: Duration = Duration::from_secs(1);
-
 /// Removes the staging files in a directory (not beneath it) that no living
-/// process holds and that last changed at least `older_than`, and a second, before
+/// process holds and that last changed at least `older_than` before
 /// `now`. A journal and its part go together, when both are that old. Tells
 /// `report` of each: its name, and the bytes it had or why it could not be
 /// removed; one that fails does not stop the rest. At most `most` names are
@@ -322,7 +318,7 @@ impl Expiry<'_> {
     }
 
     fn is_old(&self, changed: Timestamp) -> bool {
-        age(changed, self.now) >= self.older_than.max(LEAST_AGE)
+        age(changed, self.now) >= self.older_than
     }
 
     fn remove(&mut self, name: &[u8], size: u64) -> io::Result<()> {

@@ -346,6 +346,7 @@ impl Transfer {
         let mut count = |_: &[u8], removed: io::Result<u64>| {
             expired += u64::from(removed.is_ok());
         };
+        let age = age.max(LEAST_EXPIRY);
         let _ = expire(directory, age, file_time_now(), EXPIRY_NAMES, &mut count);
         if expired > 0 {
             self.tell_receiver(|receiver| receiver.handle_expired(expired));
@@ -378,6 +379,10 @@ impl Transfer {
         side.folders.anchor().sync()
     }
 }
+
+/// A file is made before it is locked, and a link never is: what is younger may be a living
+/// session's, however young leftovers may be.
+const LEAST_EXPIRY: Duration = Duration::from_secs(1);
 
 /// Names looked at for expired leftovers in one directory, so that a single
 /// file is not held up by a directory of millions.

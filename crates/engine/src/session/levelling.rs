@@ -94,6 +94,9 @@ const MEASURED_ROUND_TRIPS: u32 = 4;
 /// is found out.
 const FILLING: (f64, f64) = (0.95, 1.15);
 
+/// What is so many times less than a share is little: messages, or the rest of a file.
+const LITTLE: f64 = 8.0;
+
 /// A pace is changed by no less than this part.
 const CHANGE: f64 = 0.03;
 
@@ -112,6 +115,8 @@ pub(super) struct Flow {
     pub lost: bool,
     /// Its window is below the threshold at which a slow start ends.
     pub in_slow_start: bool,
+    /// There is no such threshold yet: it doubles until something is lost.
+    pub first_slow_start: bool,
 }
 
 /// What arrived since a stream began.
@@ -122,14 +127,6 @@ pub(super) enum Delivered {
     /// Where the kernel tells no more, bytes that are acknowledged: behind a gap much is at
     /// once when it is filled, as if the path had carried twice what it does.
     Acknowledged(u64),
-}
-
-impl Flow {
-    /// Whether it would double in each round trip until something is lost. After a loss the
-    /// slow start ends at a part of what the window was.
-    fn is_starting(&self) -> bool {
-        self.in_slow_start && !self.lost
-    }
 }
 
 impl Delivered {
@@ -289,7 +286,7 @@ impl Leveller {
             return self.set(Paces::default());
         };
         self.lost |= flows.iter().any(|flow| flow.lost);
-        let starting = flows.iter().filter(|flow| flow.is_starting());
+        let starting = flows.iter().filter(|flow| flow.first_slow_start);
         let starting: BTreeSet<StreamId> = starting.map(|flow| flow.stream).collect();
         let others = self.paces.starting.is_some() && starting != self.starting;
         self.starting = starting;
@@ -340,7 +337,7 @@ impl Leveller {
             Phase::Level => None,
         };
         let starting = self.lost && self.phase == Phase::Level && !self.starting.is_empty();
-        let starting = starting.then(|| self.left_for_starting(&rates.streams, part).max(fair));
+        let starting = starting.then(|| self.left_for_starting(&rates.streams, part, fair));
         let changed = self.set(Paces {
             each: pace.map(|pace| pace as u64),
             starting: starting.map(|pace| pace as u64),
@@ -349,25 +346,22 @@ impl Leveller {
     }
 
     /// What each stream in its first slow start may send for all to fill the path, in bytes
-    /// per second, `queue` being a part of the round trip. Those that have nothing to send
-    /// take nothing.
-    fn left_for_starting(&self, rates: &[f64], queue: f64) -> f64 {
+    /// per second, `queue` being a part of the round trip, and no less than is `fair`. Those
+    /// that have been there for two round trips and send little have no more to send.
+    fn left_for_starting(&self, rates: &[f64], queue: f64, fair: f64) -> f64 {
         let (Some(first), Some(now)) = (self.looks.front(), self.looks.back()) else {
-            return 0.0;
+            return fair;
         };
-        let is_idle = |flow: &Flow| {
-            let before = first.flows.iter().find(|old| old.stream == flow.stream);
-            before.is_some_and(|before| flow.delivered.since(Some(before.delivered)) == 0)
-        };
+        let is_old = |flow: &Flow| first.flows.iter().any(|old| old.stream == flow.stream);
         let mut left = self.peak.0 * by_queue(FILLING, queue);
         let mut among = 0_u32;
         for (flow, rate) in now.flows.iter().zip(rates) {
-            match flow.is_starting() {
-                true => among += u32::from(!is_idle(flow)),
+            match flow.first_slow_start {
+                true => among += u32::from(!is_old(flow) || rate * LITTLE >= fair),
                 false => left -= rate,
             }
         }
-        left / f64::from(among.max(1))
+        (left / f64::from(among.max(1))).max(fair)
     }
 
     /// The time that most streams' segments wait in a queue; zero where it is too
@@ -553,6 +547,7 @@ mod tests {
                 minimum_rtt: RTT,
                 lost: at < self.lost,
                 in_slow_start: at >= self.grown,
+                first_slow_start: at >= self.grown,
             };
             let flows = self.acknowledged.iter().enumerate().map(flow).collect();
             leveller.handle_look(Moment(0) + self.now, flows)
@@ -668,8 +663,14 @@ mod tests {
     #[test]
     fn who_begins_after_a_loss_takes_what_the_others_leave() {
         let (mut path, mut leveller) = level_after_losses();
-        for (others, starting, among) in [(12e6, 1e3, 2.0), (12e6, 0.0, 1.0), (24e6, 1e6, 2.0)] {
-            let rates = [others, others, others, others, 1e3, starting];
+        // The second has nothing to send, or messages alone.
+        for (others, second, among) in [
+            (12e6, 4e6, 2.0),
+            (12e6, 0.0, 1.0),
+            (12e6, 1e4, 1.0),
+            (24e6, 4e6, 2.0),
+        ] {
+            let rates = [others, others, others, others, 4e6, second];
             for _ in 0..80 {
                 path.look(&mut leveller, &rates, Duration::ZERO);
             }
@@ -682,14 +683,10 @@ mod tests {
             }
             assert_eq!(leveller.pace_of(StreamId(0)), None);
         }
-        // Its slow start is over, or it lost something and will end where that was.
-        (path.grown, path.lost) = (5, 4);
+        path.grown = 5;
         assert!(path.look(&mut leveller, &[12e6; 6], Duration::ZERO));
         assert_eq!(leveller.pace_of(StreamId(4)), None);
         assert!(leveller.pace_of(StreamId(5)).is_some());
-        (path.grown, path.lost) = (4, 6);
-        assert!(path.look(&mut leveller, &[12e6; 6], Duration::ZERO));
-        assert_eq!(leveller.pace_of(StreamId(5)), None);
     }
 
     #[test]
@@ -856,6 +853,7 @@ mod tests {
                     minimum_rtt: least,
                     lost: false,
                     in_slow_start: true,
+                    first_slow_start: true,
                 };
                 (ends(u8::from(first)), flow)
             };
@@ -891,6 +889,7 @@ mod tests {
                 minimum_rtt: Duration::from_micros(400),
                 lost: false,
                 in_slow_start: true,
+                first_slow_start: true,
             };
             let at = Moment(step * 10_000_000);
             assert!(!leveller.handle_look(at, vec![flow]));

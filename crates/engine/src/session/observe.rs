@@ -374,7 +374,7 @@ impl super::streams::Slot {
     fn waits_for_path(&self, now: Moment) -> bool {
         let info = self.handle().tcp_info();
         info.map_or(self.is_spare(), |info| {
-            info.waits_for_path() || self.mends_many(info.rtt, now)
+            info.waits_for_path() || self.mends_many(&info, now)
         })
     }
 }

@@ -127,6 +127,12 @@ pub(super) fn slow_menders(
     slow.into_iter().take(most).map(|(_, at)| at).collect()
 }
 
+/// Whether lost segments are sent again one by one: when all are there, the kernel leaves that
+/// state only with the next acknowledgement.
+fn mends_now(info: &TcpInfo) -> bool {
+    info.mends_singly && info.unacknowledged_segments > 0
+}
+
 /// Since when what was lost is sent again, and until how much is acknowledged, of a stream that
 /// does so now: a look may miss that one loss was mended before the next came.
 fn mending(
@@ -239,9 +245,9 @@ impl Shared {
 impl super::streams::Slot {
     /// Whether it sends many lost segments again, each in a round trip of its own: another
     /// stream overtakes that.
-    pub(super) fn mends_many(&self, rtt: Duration, now: Moment) -> bool {
-        let patience = rtt.saturating_mul(MENDS_MANY_ROUND_TRIPS);
-        self.mends.is_some_and(|(since, _)| now - since > patience)
+    pub(super) fn mends_many(&self, info: &TcpInfo, now: Moment) -> bool {
+        let patience = info.rtt.saturating_mul(MENDS_MANY_ROUND_TRIPS);
+        mends_now(info) && self.mends.is_some_and(|(since, _)| now - since > patience)
     }
 
     /// Notes whether bytes moved since the last look, and whether lost ones come singly.
@@ -252,9 +258,7 @@ impl super::streams::Slot {
             self.moved = (bytes, now);
         }
         let under_way = u64::from(info.unacknowledged_segments) * info.send_segment.0;
-        let mends = info
-            .mends_singly
-            .then(|| mending(self.mends, (acknowledged, under_way), now));
+        let mends = mends_now(info).then(|| mending(self.mends, (acknowledged, under_way), now));
         self.mends = mends;
         Pulse {
             moved: self.moved.1,

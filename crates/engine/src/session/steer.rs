@@ -24,6 +24,9 @@ const GOES_ON: &str = "reno";
 /// The pace of a stream whose kernel sends as fast as it can.
 pub(super) const UNBOUND: u64 = u64::MAX;
 
+/// A slow start threshold that was not met yet (`TCP_INFINITE_SSTHRESH` of Linux).
+const NO_THRESHOLD: u32 = i32::MAX as u32;
+
 /// What both ends see.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
@@ -238,6 +241,7 @@ fn flow((stream, handle): &(StreamId, StreamHandle)) -> Option<(Ends, Flow)> {
             minimum_rtt: info.minimum_rtt?,
             lost: info.lost_segments > 0 || info.retransmitted_segments > 0,
             in_slow_start: info.congestion_window_segments < info.slow_start_threshold_segments,
+            first_slow_start: info.slow_start_threshold_segments >= NO_THRESHOLD,
         },
     ))
 }

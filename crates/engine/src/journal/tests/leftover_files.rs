@@ -89,24 +89,6 @@ fn only_what_is_old_and_dead_expires() {
     );
 }
 
-#[test]
-fn what_was_just_made_stays_at_any_age() {
-    let storage = ForgettingStorage::new();
-    let root = storage.root();
-    root.create_file(&names::temporary(3, 4), Creation::New, DataMode::Buffered)
-        .unwrap();
-    let mut now = root.status().unwrap().modified;
-    for removed in [0, 1] {
-        let mut count = 0;
-        expire(&*root, Duration::ZERO, now, u64::MAX, &mut |_, _| {
-            count += 1
-        })
-        .unwrap();
-        assert_eq!(count, removed);
-        now.seconds += 1;
-    }
-}
-
 /// Where whoever removes leftovers comes between a file's creation and its lock.
 #[test]
 fn what_was_taken_for_a_leftover_is_made_anew_and_stays() {
