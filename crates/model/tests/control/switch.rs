@@ -9,9 +9,9 @@ use longhaul_units::Moment;
 const RTT: Duration = Duration::from_millis(100);
 const SEGMENT: u32 = 1448;
 
-/// What was decided when, in tenths of a second, on a path without a queue that carried
-/// 110 MB/s with a queue, then loses and carries 92; from the switch on it carries `after`, in MB/s by
-/// tenths of a second since.
+/// What was decided when, in tenths of a second, on a path that carried 110 MB/s with a queue,
+/// then loses and carries 92; from the switch on it carries `after`, in MB/s by tenths of a
+/// second since.
 fn decisions(after: impl Fn(u64) -> f64) -> Vec<(u64, Reason)> {
     let settings = Settings {
         alternative: Some(Congestion::Bbr),
