@@ -1,8 +1,9 @@
 //! How a transfer ends, and that nothing of it is left behind.
 //!
 //! The sender knows that all is done when the receiver said so, says goodbye
-//! and leaves; the receiver leaves when it hears that, or when no stream is
-//! left.
+//! and leaves; the receiver leaves when it hears that. Where it does not, the sender
+//! may not know yet, and comes back where it is the one that dials: for so long the
+//! receiver stays as for one that was lost before.
 
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use longhaul_proto::session::Life;
 use super::streams::Slot;
 use super::{Machine, Side, Transfer};
 
-/// How long a receiver that is done waits for the sender's goodbye.
+/// How long a receiver that is done waits for the goodbye of a sender that cannot dial.
 const GOODBYE_WAIT: Duration = Duration::from_secs(5);
 
 /// When an end leaves a session that is over.
@@ -62,9 +63,14 @@ impl Transfer {
                 continue;
             }
             // Done, but the other end may not know yet.
-            let until = *patience.get_or_insert(self.now() + GOODBYE_WAIT);
+            let comes_back = shared.dialer.is_none() && !self.settings.local;
+            let span = match comes_back {
+                true => GOODBYE_WAIT.max(self.settings.linger),
+                false => GOODBYE_WAIT,
+            };
+            let until = *patience.get_or_insert(self.now() + span);
             let left = until - self.now();
-            if left.is_zero() || shared.streams.is_empty() {
+            if left.is_zero() || shared.streams.is_empty() && !comes_back {
                 shared.life.end(Farewell::Complete);
             } else {
                 let waited = self.living.wait_timeout(shared, left);

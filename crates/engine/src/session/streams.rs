@@ -449,6 +449,8 @@ impl Transfer {
         // Answers go where the questions come from.
         if matches!(shared.machine, Machine::Receiving(_)) && shared.life.move_control(id) {
             shared.control.handle_stream_change();
+            // It may have nothing new to say, and what was said before is due again.
+            shared.wake_writers();
         }
         let Some(message) = shared.control.handle_frame(numbered)? else {
             return Ok(());

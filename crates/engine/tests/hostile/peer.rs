@@ -3,6 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use longhaul_engine::net::clear::local_pair;
@@ -87,6 +88,9 @@ pub struct Peer {
     pub end: Arc<Transfer>,
     writer: Box<dyn StreamWriter>,
     pub handle: StreamHandle,
+    /// Bytes that came on its last stream.
+    pub heard: Arc<AtomicUsize>,
+    before: Option<Box<dyn StreamWriter>>,
     number: u64,
     gone: bool,
 }
@@ -123,25 +127,23 @@ impl Peer {
     }
 
     fn new(end: Arc<Transfer>) -> Peer {
-        let (ours, theirs) = local_pair().unwrap();
-        assert!(end.attach(theirs, StreamId(0), false, 0));
-        let Stream {
-            mut reader,
-            writer,
-            handle,
-        } = ours;
-        // It listens, but never acts on what it hears.
-        std::thread::spawn(move || {
-            let mut room = vec![0; 64 << 10];
-            while let Ok(1..) = reader.read(&mut room) {}
-        });
+        let (writer, handle, heard) = join(&end, StreamId(0));
         Peer {
             end,
             writer,
             handle,
+            heard,
+            before: None,
             number: 0,
             gone: false,
         }
+    }
+
+    /// Goes on over another stream, and keeps the one before.
+    pub fn come_back(&mut self, stream: StreamId) {
+        let (writer, handle, heard) = join(&self.end, stream);
+        self.before = Some(std::mem::replace(&mut self.writer, writer));
+        (self.handle, self.heard) = (handle, heard);
     }
 
     /// Sends bytes as they are; false once the other end has left.
@@ -189,6 +191,29 @@ impl Peer {
         }
         self.end.wait()
     }
+}
+
+/// A stream on which it listens, but never acts on what it hears.
+fn join(
+    end: &Arc<Transfer>,
+    stream: StreamId,
+) -> (Box<dyn StreamWriter>, StreamHandle, Arc<AtomicUsize>) {
+    let (ours, theirs) = local_pair().unwrap();
+    assert!(end.attach(theirs, stream, false, 0));
+    let Stream {
+        mut reader,
+        writer,
+        handle,
+    } = ours;
+    let heard = Arc::new(AtomicUsize::new(0));
+    let hears = Arc::clone(&heard);
+    std::thread::spawn(move || {
+        let mut room = vec![0; 64 << 10];
+        while let Ok(count @ 1..) = reader.read(&mut room) {
+            hears.fetch_add(count, Ordering::Relaxed);
+        }
+    });
+    (writer, handle, heard)
 }
 
 pub fn file(id: u64, path: &[u8], size: u64) -> Entry {

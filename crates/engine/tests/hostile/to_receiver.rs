@@ -1,8 +1,11 @@
 //! Against an end that receives.
 
 use std::os::unix::fs::symlink;
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
+use longhaul_engine::session::TransferSettings;
 use longhaul_proto::block::{Codec, Content, Extent};
 use longhaul_proto::block::{ContentName, PieceName};
 use longhaul_proto::calls::{Call, CallLook, MAXIMUM_CALLS, MAXIMUM_CAUSE_BYTES};
@@ -421,6 +424,53 @@ fn messages_of_the_wrong_role_and_nonsense_end_the_session() {
     let mut peer = Peer::of_receiver(&place, short());
     peer.send(&[b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n"]);
     broken(peer, "another protocol");
+}
+
+#[test]
+fn a_receiver_that_is_done_stays_for_a_sender_that_does_not_know_it() {
+    let place = Place::new();
+    let patient = TransferSettings {
+        linger: Duration::from_secs(60),
+        ..short()
+    };
+    let mut peer = Peer::of_receiver(&place, patient);
+    peer.block(&pack(file(0, b"new", 4), b"data"), b"data");
+    peer.say(&Message::WalkEnd { entries: 1 });
+    while !peer.end.wait_for(Duration::from_secs(1)) {}
+    let end = Arc::clone(&peer.end);
+    let stays = std::thread::spawn(move || end.wait());
+    peer.handle.shutdown();
+    while peer.end.progress().streams > 0 {
+        std::thread::park_timeout(Duration::from_millis(1));
+    }
+    std::thread::park_timeout(Duration::from_millis(50));
+    peer.come_back(StreamId(1));
+    peer.say(&Message::Goodbye(Farewell::Complete));
+    let ending = stays.join().unwrap();
+    assert_eq!(ending.farewell, Farewell::Complete);
+    assert!(ending.totals.is_some_and(|totals| totals.committed == 1));
+}
+
+/// The sender moves to another stream, where it has nothing new to say: what the receiver
+/// said on the one before may be on its way for ever.
+#[test]
+fn what_was_said_is_said_again_where_the_sender_moved_to() {
+    let place = Place::new();
+    let mut peer = Peer::of_receiver(&place, short());
+    peer.block(&pack(file(0, b"new", 4), b"data"), b"data");
+    peer.say(&Message::WalkEnd { entries: 1 });
+    while !peer.end.wait_for(Duration::from_secs(1)) {}
+    // Its last words take a moment, and so does a stream until it waits for more.
+    std::thread::park_timeout(Duration::from_millis(50));
+    peer.come_back(StreamId(1));
+    std::thread::park_timeout(Duration::from_millis(50));
+    assert_eq!(peer.heard.load(Ordering::Relaxed), 0);
+    assert!(peer.say(&Message::Steer { attached: true }));
+    let until = Instant::now() + Duration::from_secs(20);
+    while peer.heard.load(Ordering::Relaxed) == 0 {
+        assert!(Instant::now() < until, "nothing is said again");
+        std::thread::park_timeout(Duration::from_millis(1));
+    }
 }
 
 #[test]
