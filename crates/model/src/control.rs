@@ -226,6 +226,9 @@ pub struct Controller {
     least_rtt: Duration,
     /// The least round trip seen on each path that streams have now.
     paths: BTreeMap<u32, Duration>,
+    /// A queue was seen. Where streams lost something before one was, it is too short to be
+    /// seen, or they lose by chance: small windows say nothing of what the path carries.
+    queued: bool,
     /// Nothing is measured before this.
     settled: Moment,
     span: Option<Span>,
@@ -270,6 +273,7 @@ impl Controller {
             decision,
             least_rtt: rtt,
             paths: BTreeMap::new(),
+            queued: false,
             settled: now + settle_time(rtt),
             span: None,
             trial: None,
@@ -335,9 +339,10 @@ impl Controller {
     fn learn_paths(&mut self, sample: &Sample) {
         let now = measure::round_trips(&sample.streams);
         self.paths.retain(|path, _| now.contains_key(path));
-        for (path, (least, _)) in &now {
+        for (path, (least, mean)) in &now {
             let known = self.paths.entry(*path).or_insert(*least);
             *known = (*known).min(*least);
+            self.queued |= *mean > *known + measure::queue_threshold(*known);
         }
         if let [(_, only)] = self.paths.iter_mut().collect::<Vec<_>>().as_mut_slice() {
             // The handshake's counts as well.
@@ -397,11 +402,13 @@ impl Controller {
             .streams_for_loss(measure)
             .filter(|known| *known > streams && lacks);
         let lossy = bound == Bound::Loss && known.is_some();
-        if bound == Bound::Loss && self.settings.alternative.is_some() {
+        let unseen = !self.queued && streams_that_lost(sample) >= SOME_LOSSES;
+        let by_loss = bound == Bound::Loss || bound == Bound::Window && unseen;
+        if by_loss && self.settings.alternative.is_some() {
             // Another congestion control may do without more streams: nothing
             // else is tried until it is known what loss this is.
             let falls = self.losses.events >= SOME_LOSSES && rate < self.capacity * FALLEN;
-            if !lossy && !falls {
+            if !lossy && !falls && !unseen {
                 return None;
             }
             return self.switch(measure, sample.at);
@@ -638,6 +645,12 @@ impl Controller {
         self.span = None;
         self.period = Period::default();
     }
+}
+
+/// Streams that have lost something since they began.
+fn streams_that_lost(sample: &Sample) -> f64 {
+    let lost = |stream: &&StreamSample| stream.retransmitted > 0;
+    sample.streams.iter().filter(lost).count() as f64
 }
 
 /// What the law of loss may add first, by the number at the start.

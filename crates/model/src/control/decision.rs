@@ -105,6 +105,12 @@ impl fmt::Display for Reason {
             Reason::GiveBack { bytes_per_second } => {
                 write!(f, "the path is always full at {}", rate(*bytes_per_second))
             }
+            Reason::Switch { to, loss } if *loss <= 0.0 => {
+                write!(
+                    f,
+                    "something was lost before a queue was seen: {to} is tried"
+                )
+            }
             Reason::Switch { to, loss } => {
                 write!(f, "{loss:.1e} is lost without a queue: {to} is tried")
             }

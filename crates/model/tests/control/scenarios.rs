@@ -1,6 +1,6 @@
 //! What the controller reaches, and with how many streams.
 
-use longhaul_model::control::{Bound, Settings};
+use longhaul_model::control::{Bound, Decision, Settings};
 use longhaul_model::response::Congestion;
 
 use crate::path::{PAYLOAD, Trace, Transfer, World, run};
@@ -129,6 +129,33 @@ fn with_free_choice_loss_is_met_by_another_congestion_control() {
                 .any(|(_, d)| d.congestion == Some(Congestion::Bbr)),
             "seed {seed}"
         );
+    }
+}
+
+#[test]
+fn a_queue_too_short_to_be_seen_is_met_by_another_congestion_control_at_once() {
+    for seed in SEEDS {
+        let world = World {
+            seed,
+            rate: 5e8,
+            rtt: 0.2,
+            buffer: 0.02,
+            ..World::default()
+        };
+        let settings = Settings {
+            alternative: Some(Congestion::Bbr),
+            ..Settings::default()
+        };
+        let free = Transfer {
+            settings,
+            ..Transfer::default()
+        };
+        let trace = transfer(&world, free, 30.0);
+        let switched = |(_, decision): &&(f64, Decision)| decision.congestion.is_some();
+        let at = trace.decisions.iter().find(switched).map(|(at, _)| *at);
+        assert!(at.is_some_and(|at| at < 5.0), "seed {seed}: {at:?}");
+        let used = part(&trace, &world, 10.0, 30.0);
+        assert!(used >= 0.9, "seed {seed}: {used}");
     }
 }
 
