@@ -327,7 +327,7 @@ impl Leveller {
         let pace = match self.phase {
             Phase::Free => None,
             Phase::Tried(carried, _) => {
-                Some(fill(&rates.streams, carried * by_queue(APPROACH, part)))
+                Some(fill(&rates.streams, carried * by_queue(APPROACH, part)).max(grown))
             }
             Phase::Level if queued => Some(level(&rates.streams, fair)),
             Phase::Level if bound => {

@@ -21,8 +21,16 @@ const NOTHING_TO_LEVEL: Duration = Duration::from_secs(1);
 pub(super) const ENDS_BY_ITSELF: &str = "cubic";
 const GOES_ON: &str = "reno";
 
-/// The pace of a stream whose kernel sends as fast as it can.
+/// The pace of a stream whose kernel sends as fast as it can, a window in one burst where
+/// there is one.
 pub(super) const UNBOUND: u64 = u64::MAX;
+
+/// A pace that nobody reaches, with which the kernel spreads a window over a round trip.
+const SPREAD: u64 = u64::MAX - 1;
+
+/// From this round trip on a window is spread: a burst overflows the short queues of long
+/// paths. Within a site a timer for each burst is a cost without a use.
+const SPREAD_FROM: Duration = Duration::from_millis(5);
 
 /// A slow start threshold that was not met yet (`TCP_INFINITE_SSTHRESH` of Linux).
 const NO_THRESHOLD: u32 = i32::MAX as u32;
@@ -178,14 +186,22 @@ impl Shared {
     }
 }
 
+/// The pace of a stream that nothing bounds, by its round trip.
+pub(super) fn fastest(round_trip: Option<Duration>) -> u64 {
+    match round_trip.is_some_and(|rtt| rtt >= SPREAD_FROM) {
+        true => SPREAD,
+        false => UNBOUND,
+    }
+}
+
 impl Slot {
     /// Has the kernel send no faster than so many bytes per second, unless it does already:
     /// this asks for a lock that the stream's writer has while it copies.
     fn set_pace(&self, bytes_per_second: Option<u64>) {
-        let wanted = bytes_per_second.unwrap_or(UNBOUND);
+        let wanted = bytes_per_second.unwrap_or(self.fastest);
         if self.pace.swap(wanted, Ordering::Relaxed) != wanted {
             // What the kernel refuses stays as it is.
-            let _ = self.handle().set_pace(bytes_per_second);
+            let _ = self.handle().set_pace(Some(wanted));
         }
     }
 }

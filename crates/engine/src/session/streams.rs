@@ -81,6 +81,8 @@ pub(crate) struct Slot {
     pub(super) mends: Option<(Moment, u64)>,
     /// Bytes per second that its kernel was last asked for.
     pub(super) pace: AtomicU64,
+    /// The pace it has where nothing bounds it.
+    pub(super) fastest: u64,
 }
 
 /// What a stream's writer does next.
@@ -244,6 +246,7 @@ impl Transfer {
             moved: (0, self.now()),
             mends: None,
             pace: AtomicU64::new(super::steer::UNBOUND),
+            fastest: super::steer::fastest(round_trip),
         };
         if matches!(shared.machine, Machine::Sending(_)) {
             shared.apply(id, &slot);
