@@ -51,6 +51,11 @@ const FILES_PART: usize = 16;
 /// everything else out of the page cache of a small host.
 const CACHE_SPARING_BYTES: u64 = 256 << 20;
 
+/// Files larger than this are written directly where the file system can. On ext4 that
+/// measured 10 to 15 % faster with a quarter less CPU from 32 MB on, and alike or slower
+/// for files of 1 to 16 MB, whose pages the disk takes while the next ones come.
+const DIRECT_WRITE_BYTES: u64 = 16 << 20;
+
 /// A block that was read, with its checksum.
 pub struct ReadBlock {
     pub(crate) content: Content,
@@ -444,14 +449,16 @@ fn read_mode_for(direct: bool, size: u64) -> DataMode {
 }
 
 /// How the data of a file is written. A large one goes past the cache: through
-/// it, it would cost a copy and a page for every 4096 bytes, only to be dropped.
-/// The runs of a sparse one do not lie in memory as direct I/O wants them.
+/// it, it would cost a copy and a page for every 4096 bytes, which most copies
+/// have no other use for. The runs of a sparse one do not lie in memory as direct
+/// I/O wants them.
 pub(crate) fn write_mode_for(direct: bool, size: u64, sparse: bool) -> DataMode {
-    match direct {
-        true => DataMode::Direct,
-        false if size <= CACHE_SPARING_BYTES => DataMode::Buffered,
-        false if sparse => DataMode::Uncached,
-        false => DataMode::Bypass,
+    match (direct, sparse) {
+        (true, _) => DataMode::Direct,
+        (false, true) if size > CACHE_SPARING_BYTES => DataMode::Uncached,
+        (false, false) if size > CACHE_SPARING_BYTES => DataMode::Bypass,
+        (false, false) if size > DIRECT_WRITE_BYTES => DataMode::Direct,
+        (false, _) => DataMode::Buffered,
     }
 }
 
