@@ -18,7 +18,7 @@ use longhaul_engine::net::token::Token;
 use longhaul_engine::storage::forgetting::ForgettingStorage;
 use longhaul_engine::storage::{Creation, DataMode};
 use longhaul_proto::block::Codec;
-use xxhash_rust::xxh3::xxh3_64_with_seed;
+use twox_hash::XxHash3_64;
 
 use crate::choices::Choices;
 
@@ -73,7 +73,7 @@ fn sealed(kind: u8, body: &[u8], position: u64) -> Vec<u8> {
     let [low, high] = (body.len() as u16).to_le_bytes();
     let mut record = vec![kind, 0, low, high];
     record.extend(body);
-    let checksum = xxh3_64_with_seed(&record, position);
+    let checksum = XxHash3_64::oneshot_with_seed(position, &record);
     record.extend(checksum.to_le_bytes());
     record
 }
@@ -100,7 +100,7 @@ pub fn kept_digest(bytes: &[u8]) {
     };
     let mut sealed = *record;
     let checked = digests::RECORD_BYTES - 8;
-    let checksum = xxh3_64_with_seed(&record[..checked], position);
+    let checksum = XxHash3_64::oneshot_with_seed(position, &record[..checked]);
     sealed[checked..].copy_from_slice(&checksum.to_le_bytes());
     for record in [record, &sealed] {
         if let Some((file, digest)) = digests::decode(record, position) {

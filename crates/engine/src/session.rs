@@ -264,6 +264,8 @@ pub(crate) struct Shared {
     dialer: Option<Dialer>,
     /// The first number of a stream not used yet.
     next_stream: u32,
+    /// A committer waits for no longer than until something is due.
+    pub(crate) storing_in_time: bool,
     /// Something moved last, and a stream was dialed because nothing did.
     quiet_since: Moment,
     tried: Moment,
@@ -364,6 +366,7 @@ impl Transfer {
             next_stream: 0,
             leveller: levelling::Levellers::default(),
             led: BTreeSet::new(),
+            storing_in_time: false,
             quiet_since: Moment(0),
             tried: Moment(0),
             replaced: (Moment(0), 0),
@@ -479,6 +482,7 @@ impl Transfer {
     /// do, reports what became of entries, ends what is finished.
     pub(crate) fn settle(&self, mut shared: MutexGuard<'_, Shared>) {
         let events = shared.take_events(self.settings.purport);
+        let far_ahead = self.is_far_ahead(&shared);
         let state = &mut *shared;
         let mut ended = false;
         match &mut state.machine {
@@ -490,14 +494,19 @@ impl Transfer {
                     // The last message of this end; see `end.rs`.
                     ended = true;
                 }
-                self.reading.notify_one();
+                if !far_ahead {
+                    self.reading.notify_one();
+                }
                 self.walking.notify_all();
             }
             Machine::Receiving(receiver) => {
                 if receiver.is_finished() && state.finished.is_none() {
                     state.finished = Some(receiver.totals());
                 }
-                self.storing.notify_one();
+                let unwatched = receiver.poll_timeout().is_some() && !state.storing_in_time;
+                if unwatched || receiver.has_storage_job(self.now()) {
+                    self.storing.notify_one();
+                }
                 if receiver.may_write() {
                     self.writing.notify_all();
                 }
@@ -511,7 +520,10 @@ impl Transfer {
             shared.done.get_or_insert(self.now());
             self.wake_everybody(&shared);
         }
-        shared.wake_writers();
+        if shared.has_message() {
+            shared.wake_control();
+        }
+        shared.wake_carrier();
         drop(shared);
         for event in events {
             self.report(event);
@@ -540,6 +552,16 @@ impl Shared {
 
     pub(crate) fn stream_count(&self) -> usize {
         self.streams.len()
+    }
+
+    /// Whether whoever carries messages has something to do: to say one, or to see
+    /// whether there is room again.
+    pub(crate) fn has_message(&self) -> bool {
+        let of_machine = match &self.machine {
+            Machine::Sending(sender) => sender.has_message(),
+            Machine::Receiving(receiver) => receiver.has_message() || !receiver.has_room(),
+        };
+        of_machine || self.control.has_frame()
     }
 
     /// Puts a message into the control channel; too long a one cannot come

@@ -110,8 +110,7 @@ impl ControlChannel {
         let acknowledged = self.produced - self.kept.len() as u64;
         let next = usize::try_from(self.handed.saturating_sub(acknowledged)).unwrap_or(usize::MAX);
         let message = self.kept.get(next).cloned();
-        let due = self.moved || self.received >= self.told + ACKNOWLEDGE_EVERY;
-        if message.is_none() && !due {
+        if message.is_none() && !self.owes_acknowledgement() {
             return Ok(None);
         }
         self.moved = false;
@@ -126,6 +125,16 @@ impl ControlChannel {
             message,
         };
         frame::encode(FrameKind::Control, &numbered, 0).map(Some)
+    }
+
+    /// Whether [`ControlChannel::poll_frame`] gives something.
+    pub fn has_frame(&self) -> bool {
+        !self.is_drained() || self.owes_acknowledgement()
+    }
+
+    /// An acknowledgement is due, with a message or without.
+    fn owes_acknowledgement(&self) -> bool {
+        self.moved || self.received >= self.told + ACKNOWLEDGE_EVERY
     }
 
     /// Whether everything was handed to a stream.
@@ -222,7 +231,12 @@ mod tests {
                         left.push(&Message::WantTickets(sent)).unwrap();
                         sent += 1;
                     }
-                    1 => wire.extend(left.poll_frame().unwrap()),
+                    1 => {
+                        let foretold = left.has_frame();
+                        let frame = left.poll_frame().unwrap();
+                        assert_eq!(foretold, frame.is_some(), "seed {seed}");
+                        wire.extend(frame);
+                    }
                     2 => {
                         if let Some(frame) = wire.pop_front()
                             && let Some(message) = deliver(&frame, &mut right)

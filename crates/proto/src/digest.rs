@@ -8,9 +8,11 @@
 //! digest of the file.
 
 use std::collections::BTreeMap;
+use std::hash::Hasher as _;
 
 use blake3::hazmat::{self, HasherExt, Mode};
 use minicbor::{Decode, Encode};
+use twox_hash::XxHash3_64;
 
 /// Every block but a file's last has a length that is a power of two and at
 /// least this many bytes, which is BLAKE3's chunk.
@@ -103,7 +105,7 @@ pub enum BlockHasher {
     /// BLAKE3 at the block's offset; true where the block is the whole file.
     Blake3(Box<blake3::Hasher>, bool),
     /// XXH3-64.
-    Xxh3(Box<xxhash_rust::xxh3::Xxh3>),
+    Xxh3(Box<XxHash3_64>),
 }
 
 impl BlockHasher {
@@ -116,7 +118,7 @@ impl BlockHasher {
             return None;
         }
         Some(match integrity {
-            Integrity::Checksum => BlockHasher::Xxh3(Box::default()),
+            Integrity::Checksum => BlockHasher::Xxh3(Box::new(XxHash3_64::new())),
             Integrity::Digest => {
                 let mut hasher = Box::new(blake3::Hasher::new());
                 let whole = offset == 0 && length == size;
@@ -134,7 +136,7 @@ impl BlockHasher {
             BlockHasher::Blake3(hasher, _) => {
                 hasher.update(data);
             }
-            BlockHasher::Xxh3(hasher) => hasher.update(data),
+            BlockHasher::Xxh3(hasher) => hasher.write(data),
         }
     }
 
@@ -143,7 +145,7 @@ impl BlockHasher {
         match self {
             BlockHasher::Blake3(hasher, true) => Checksum::Blake3(*hasher.finalize().as_bytes()),
             BlockHasher::Blake3(hasher, false) => Checksum::Blake3(hasher.finalize_non_root()),
-            BlockHasher::Xxh3(hasher) => Checksum::Xxh3(hasher.digest()),
+            BlockHasher::Xxh3(hasher) => Checksum::Xxh3(hasher.finish()),
         }
     }
 }
@@ -152,7 +154,7 @@ impl BlockHasher {
 pub fn whole_file(integrity: Integrity, data: &[u8]) -> Checksum {
     match integrity {
         Integrity::Digest => Checksum::Blake3(*blake3::hash(data).as_bytes()),
-        Integrity::Checksum => Checksum::Xxh3(xxhash_rust::xxh3::xxh3_64(data)),
+        Integrity::Checksum => Checksum::Xxh3(XxHash3_64::oneshot(data)),
     }
 }
 

@@ -19,7 +19,7 @@
 //! the body.
 
 use minicbor::{Decode, Encode};
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 /// Bytes of a frame's header.
 pub const HEADER_BYTES: usize = 20;
@@ -183,11 +183,11 @@ fn check_of(start: [u8; 2], body: [u8; 4], payload: [u8; 4]) -> [u8; 2] {
     bytes[..2].copy_from_slice(&start);
     bytes[2..6].copy_from_slice(&body);
     bytes[6..].copy_from_slice(&payload);
-    (xxh3_64(&bytes) as u16).to_le_bytes()
+    (XxHash3_64::oneshot(&bytes) as u16).to_le_bytes()
 }
 
 fn checksum_of(start: &[u8; 12], body: &[u8]) -> u64 {
-    xxh3_64(start) ^ xxh3_64(body).rotate_left(1)
+    XxHash3_64::oneshot(start) ^ XxHash3_64::oneshot(body).rotate_left(1)
 }
 
 /// Header and body of a frame whose payload has `payload` bytes.

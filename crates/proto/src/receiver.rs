@@ -560,6 +560,26 @@ impl Receiver {
         self.jobs.pop_front().or_else(|| self.due_checkpoint(now))
     }
 
+    /// Whether [`Receiver::poll_storage`] may give something now.
+    pub fn has_storage_job(&self, now: Moment) -> bool {
+        !self.jobs.is_empty() || self.is_checkpoint_due(now)
+    }
+
+    /// Whether [`Receiver::poll_message`] gives something.
+    pub fn has_message(&self) -> bool {
+        !self.messages.is_empty()
+            || !self.arrived_untold.is_empty()
+            || self.room != self.room_told
+            || !self.durable.is_empty()
+            || !self.outcomes.is_empty()
+    }
+
+    /// Whether the sender may send more: what [`Receiver::handle_room`] was
+    /// told last.
+    pub fn has_room(&self) -> bool {
+        self.room
+    }
+
     /// The next message to say.
     pub fn poll_message(&mut self) -> Option<Message> {
         if self.messages.is_empty() {

@@ -378,6 +378,11 @@ impl Sender {
         Some(dispatch)
     }
 
+    /// Whether [`Sender::poll_message`] gives something.
+    pub fn has_message(&self) -> bool {
+        !self.messages.is_empty()
+    }
+
     /// The next message to say.
     pub fn poll_message(&mut self) -> Option<Message> {
         self.messages.pop_front()

@@ -25,7 +25,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use xxhash_rust::xxh3::xxh3_64_with_seed;
+use twox_hash::XxHash3_64;
 
 use crate::queue::lock;
 use crate::storage::spill::nameless_file;
@@ -73,7 +73,7 @@ pub fn encode(file: &FileState, digest: &[u8; 32], position: u64) -> [u8; RECORD
     let mut record = [0; RECORD_BYTES];
     record[..FILE_BYTES].copy_from_slice(&file.0);
     record[FILE_BYTES..CHECKED_BYTES].copy_from_slice(digest);
-    let checksum = xxh3_64_with_seed(&record[..CHECKED_BYTES], position);
+    let checksum = XxHash3_64::oneshot_with_seed(position, &record[..CHECKED_BYTES]);
     record[CHECKED_BYTES..].copy_from_slice(&checksum.to_le_bytes());
     record
 }
@@ -81,7 +81,7 @@ pub fn encode(file: &FileState, digest: &[u8; 32], position: u64) -> [u8; RECORD
 /// What a record at an offset says; none where it is not valid there.
 pub fn decode(record: &[u8; RECORD_BYTES], position: u64) -> Option<(FileState, [u8; 32])> {
     let (checked, checksum) = record.split_at(CHECKED_BYTES);
-    let expected = xxh3_64_with_seed(checked, position).to_le_bytes();
+    let expected = XxHash3_64::oneshot_with_seed(position, checked).to_le_bytes();
     if *checksum != expected {
         return None;
     }

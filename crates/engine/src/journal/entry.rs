@@ -36,7 +36,7 @@ use std::fmt;
 use longhaul_proto::digest::{Checksum, Integrity};
 use longhaul_proto::ledger::DurableBlock;
 use longhaul_proto::manifest::{MAXIMUM_NAME_BYTES, SourceIdentity, Timestamp};
-use xxhash_rust::xxh3::xxh3_64_with_seed;
+use twox_hash::XxHash3_64;
 
 /// Version of this layout. Another version is refused, not guessed at.
 pub const FORMAT_VERSION: u16 = 1;
@@ -216,7 +216,7 @@ pub fn encode(entry: &Entry, position: u64, out: &mut Vec<u8>) -> Result<(), Unf
     // Every body is bounded by MAXIMUM_BODY_BYTES, far below 65536.
     let body_bytes = (out.len() - start - PREFIX_BYTES) as u16;
     out[start + 2..start + PREFIX_BYTES].copy_from_slice(&body_bytes.to_le_bytes());
-    let checksum = xxh3_64_with_seed(&out[start..], position);
+    let checksum = XxHash3_64::oneshot_with_seed(position, &out[start..]);
     out.extend(checksum.to_le_bytes());
     Ok(())
 }
@@ -302,7 +302,7 @@ pub fn decode(bytes: &[u8], position: u64) -> Result<(Entry, usize), EntryError>
     let body = Body(reader.slice(body_bytes)?);
     let checksum = u64::from_le_bytes(reader.take()?);
     let covered = &bytes[..PREFIX_BYTES + body_bytes];
-    if checksum != xxh3_64_with_seed(covered, position) {
+    if checksum != XxHash3_64::oneshot_with_seed(position, covered) {
         return Err(EntryError::Checksum);
     }
     if zero != 0 {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use longhaul_proto::digest::Checksum;
 use longhaul_proto::manifest::{SourceIdentity, Timestamp};
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 use longhaul_proto::digest::Integrity;
 use longhaul_proto::ledger::DurableBlock;
@@ -92,7 +92,7 @@ impl Source {
         DurableBlock {
             offset: number * BLOCK_BYTES,
             length: BLOCK_BYTES,
-            checksum: Checksum::Xxh3(xxh3_64(&self.block(number))),
+            checksum: Checksum::Xxh3(XxHash3_64::oneshot(&self.block(number))),
         }
     }
 

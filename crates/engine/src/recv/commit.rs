@@ -120,6 +120,7 @@ impl Transfer {
                 .map(|at| (at - now).max(Duration::from_millis(1)));
             shared = match wait {
                 Some(wait) => {
+                    shared.storing_in_time = true;
                     let waited = self.storing.wait_timeout(shared, wait);
                     waited.unwrap_or_else(PoisonError::into_inner).0
                 }
@@ -128,6 +129,8 @@ impl Transfer {
                     .wait(shared)
                     .unwrap_or_else(PoisonError::into_inner),
             };
+            // Others may still wait in time: one that is woken for nothing is no harm.
+            shared.storing_in_time = false;
         }
     }
 

@@ -17,7 +17,7 @@ use longhaul_proto::digest::{BlockHasher, Checksum, Integrity, whole_file};
 use longhaul_proto::manifest::{Entry, EntryKind, TreePath};
 use longhaul_proto::message::AgainReason;
 use longhaul_proto::receiver::Verdict;
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 use super::ReceiveSide;
 use crate::codec::Decoder;
@@ -255,7 +255,7 @@ impl Transfer {
             decoded,
             transit,
         } = header;
-        if transit.is_some_and(|transit| transit != xxh3_64(buffer.filled())) {
+        if transit.is_some_and(|transit| transit != XxHash3_64::oneshot(buffer.filled())) {
             return Err(AgainReason::Corrupt);
         }
         let omitted = codec == Codec::Omitted;

@@ -4,7 +4,7 @@
 use longhaul_proto::block::{BlockHeader, Content};
 use longhaul_proto::frame::{self, FrameError, FrameKind};
 use longhaul_proto::message::Message;
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 use super::compress::CodedBlock;
 use super::compresses;
@@ -43,7 +43,7 @@ pub fn seal(block: CodedBlock, clear: bool) -> Result<(SealedBlock, Option<Messa
     } = block;
     // What is not compressed has its own checksum, which comes within TLS.
     let hashes = clear && compresses(codec);
-    let transit = hashes.then(|| xxh3_64(buffer.filled()));
+    let transit = hashes.then(|| XxHash3_64::oneshot(buffer.filled()));
     let mut header = BlockHeader {
         content,
         codec,

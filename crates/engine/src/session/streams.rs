@@ -456,6 +456,10 @@ impl Transfer {
             shared.wake_writers();
         }
         let Some(message) = shared.control.handle_frame(numbered)? else {
+            // There may be room again for what waited to be said.
+            if shared.has_message() {
+                shared.wake_control();
+            }
             return Ok(());
         };
         if self.handle_session_message(&mut shared, &message) {
@@ -620,7 +624,9 @@ impl Transfer {
             }
         };
         shared.wake_carrier();
-        self.reading.notify_one();
+        if !self.is_far_ahead(shared) {
+            self.reading.notify_one();
+        }
         Some(block)
     }
 }

@@ -393,11 +393,16 @@ impl Receiver {
         }
     }
 
+    /// Whether enough waits for a checkpoint, or for long enough.
+    pub(super) fn is_checkpoint_due(&self, now: Moment) -> bool {
+        self.dirty_since.is_some_and(|since| {
+            self.dirty_bytes >= self.settings.checkpoint_bytes.div_ceil(2)
+                || now >= since + self.settings.checkpoint_span
+        })
+    }
+
     pub(super) fn due_checkpoint(&mut self, now: Moment) -> Option<StorageJob> {
-        let since = self.dirty_since?;
-        let due = self.dirty_bytes >= self.settings.checkpoint_bytes.div_ceil(2)
-            || now >= since + self.settings.checkpoint_span;
-        if !due {
+        if !self.is_checkpoint_due(now) {
             return None;
         }
         let files: Vec<EntryId> = self.dirty.iter().copied().collect();

@@ -108,7 +108,13 @@ impl World {
                 false => self.push_within(self.scenario.write, Event::Written(job)),
             }
         }
-        while let Some(job) = self.receiving.receiver.poll_storage(self.now) {
+        loop {
+            // A driver wakes whoever does it only where there may be one.
+            let foretold = self.receiving.receiver.has_storage_job(self.now);
+            let Some(job) = self.receiving.receiver.poll_storage(self.now) else {
+                break;
+            };
+            assert!(foretold, "{job:?}");
             match self.scenario.store.1.is_zero() {
                 true => self.handle_stored(job),
                 false => self.push_within(self.scenario.store, Event::Stored(job)),

@@ -275,10 +275,18 @@ impl World {
             if !side.control.has_room() {
                 break;
             }
-            let message = match end {
-                End::Sender => self.sending.sender.poll_message(),
-                End::Receiver => self.receiving.receiver.poll_message(),
+            // A driver wakes whoever says it only where there is one.
+            let (foretold, message) = match end {
+                End::Sender => {
+                    let sender = &mut self.sending.sender;
+                    (sender.has_message(), sender.poll_message())
+                }
+                End::Receiver => {
+                    let receiver = &mut self.receiving.receiver;
+                    (receiver.has_message(), receiver.poll_message())
+                }
             };
+            assert_eq!(foretold, message.is_some(), "{end:?}");
             let Some(message) = message else { break };
             self.checks.say(&message);
             side.control.push(&message).unwrap();

@@ -255,7 +255,7 @@ impl History {
     fn below(&mut self, bound: u64) -> u64 {
         self.count += 1;
         let bytes = [self.seed.to_le_bytes(), self.count.to_le_bytes()].concat();
-        xxh3_64(&bytes) % bound
+        XxHash3_64::oneshot(&bytes) % bound
     }
 
     fn happen(&mut self) {

@@ -184,7 +184,7 @@ fn another_version_is_named() {
     let mut bytes = encoded(&journal(0));
     bytes[4] = 9;
     let body = usize::from(u16::from_le_bytes([bytes[2], bytes[3]]));
-    let checksum = xxh3_64(&bytes[..4 + body]).to_le_bytes();
+    let checksum = XxHash3_64::oneshot(&bytes[..4 + body]).to_le_bytes();
     bytes[4 + body..12 + body].copy_from_slice(&checksum);
     assert_eq!(
         entry::decode(&bytes, 0),
@@ -267,7 +267,7 @@ proptest! {
         let mut bytes = vec![kind, 0];
         bytes.extend((body.len() as u16).to_le_bytes());
         bytes.extend(&body);
-        bytes.extend(xxh3_64(&bytes).to_le_bytes());
+        bytes.extend(XxHash3_64::oneshot(&bytes).to_le_bytes());
         if let Ok((entry, length)) = entry::decode(&bytes, 0) {
             prop_assert_eq!(length, bytes.len());
             prop_assert_eq!(encoded(&[entry]), bytes);

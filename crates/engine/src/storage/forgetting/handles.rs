@@ -204,7 +204,7 @@ impl Directory for OpenDirectory {
             });
         }
         // No order that a caller could come to rely on.
-        listed.sort_by_cached_key(|listed| xxhash_rust::xxh3::xxh3_64(&listed.name));
+        listed.sort_by_cached_key(|listed| twox_hash::XxHash3_64::oneshot(&listed.name));
         Ok(Box::new(Listing(listed)))
     }
 
