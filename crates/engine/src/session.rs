@@ -19,6 +19,7 @@ mod paths;
 mod stall;
 mod steer;
 mod streams;
+mod tickets;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};

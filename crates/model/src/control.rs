@@ -85,6 +85,9 @@ const FULL_SECONDS: f64 = 8.0;
 /// With fewer losses their rate is a guess; beyond many, old ones are
 /// forgotten by half.
 const SOME_LOSSES: f64 = 3.0;
+
+/// So many streams that lost something are no accident of one.
+const SEVERAL_STREAMS: usize = 3;
 const FEW_LOSSES: f64 = 8.0;
 const MANY_LOSSES: f64 = 64.0;
 
@@ -229,6 +232,9 @@ pub struct Controller {
     /// A queue was seen. Where streams lost something before one was, it is too short to be
     /// seen, or they lose by chance: small windows say nothing of what the path carries.
     queued: bool,
+    /// What each stream, on each path, had sent again when neither windows nor losses bound
+    /// last: what was lost then says nothing of later.
+    forgiven: BTreeMap<(u32, u32), u64>,
     /// Nothing is measured before this.
     settled: Moment,
     span: Option<Span>,
@@ -274,6 +280,7 @@ impl Controller {
             least_rtt: rtt,
             paths: BTreeMap::new(),
             queued: false,
+            forgiven: BTreeMap::new(),
             settled: now + settle_time(rtt),
             span: None,
             trial: None,
@@ -356,6 +363,10 @@ impl Controller {
         let bound = measure.bound(&self.congestion);
         self.bound = Some(bound);
         self.measure = Some(*measure);
+        if bound != Bound::Loss && bound != Bound::Window {
+            let lost = |stream: &StreamSample| ((stream.stream, stream.path), stream.retransmitted);
+            self.forgiven = sample.streams.iter().map(lost).collect();
+        }
         if bound == Bound::Silence {
             // A cut says nothing about streams: what follows begins anew.
             self.settle(sample.at);
@@ -402,7 +413,7 @@ impl Controller {
             .streams_for_loss(measure)
             .filter(|known| *known > streams && lacks);
         let lossy = bound == Bound::Loss && known.is_some();
-        let unseen = !self.queued && streams_that_lost(sample) >= SOME_LOSSES;
+        let unseen = !self.queued && self.streams_that_lost(sample) >= SEVERAL_STREAMS;
         let by_loss = bound == Bound::Loss || bound == Bound::Window && unseen;
         if by_loss && self.settings.alternative.is_some() {
             // Another congestion control may do without more streams: nothing
@@ -640,17 +651,20 @@ impl Controller {
         self.decision.unsent = unsent_bound(rate, streams);
     }
 
+    /// Streams that have lost something that is not forgiven.
+    fn streams_that_lost(&self, sample: &Sample) -> usize {
+        let lost = |stream: &&StreamSample| {
+            let forgiven = self.forgiven.get(&(stream.stream, stream.path));
+            stream.retransmitted > forgiven.copied().unwrap_or(0)
+        };
+        sample.streams.iter().filter(lost).count()
+    }
+
     fn settle(&mut self, now: Moment) {
         self.settled = now + settle_time(self.least_rtt);
         self.span = None;
         self.period = Period::default();
     }
-}
-
-/// Streams that have lost something since they began.
-fn streams_that_lost(sample: &Sample) -> f64 {
-    let lost = |stream: &&StreamSample| stream.retransmitted > 0;
-    sample.streams.iter().filter(lost).count() as f64
 }
 
 /// What the law of loss may add first, by the number at the start.

@@ -57,9 +57,24 @@ impl Sessions {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether one more may begin.
+    /// Whether one more may begin. Sessions that are done and only wait for a client
+    /// that may come back make room.
     pub fn has_room(&self) -> bool {
-        self.lock().len() < self.most
+        let all = self.lock();
+        if all.len() < self.most {
+            return true;
+        }
+        let left: Vec<Arc<Transfer>> = all
+            .values()
+            .filter(|running| running.transfer.is_left_alone())
+            .map(|running| Arc::clone(&running.transfer))
+            .collect();
+        let alive = all.len() - left.len();
+        drop(all);
+        for transfer in left {
+            transfer.end(Farewell::Complete);
+        }
+        alive < self.most
     }
 
     /// Ends older sessions of the same transfer, whose client began again, and

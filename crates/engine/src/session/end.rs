@@ -46,7 +46,8 @@ impl Transfer {
     /// As [`Transfer::wait`], for a process that ends next: a sender that was
     /// told that all is done says goodbye and does not wait for the round trip
     /// until the receiver has closed its streams. If the goodbye is lost, the
-    /// receiver finds its streams gone, and is done all the same.
+    /// receiver finds its streams gone, waits for a sender that comes back, and is
+    /// done all the same.
     pub fn wait_to_exit(&self) -> Ending {
         self.wait_as(Leaving::WhenAllSaid)
     }
@@ -65,7 +66,10 @@ impl Transfer {
             // Done, but the other end may not know yet.
             let comes_back = shared.dialer.is_none() && !self.settings.local;
             let span = match comes_back {
-                true => GOODBYE_WAIT.max(self.settings.linger),
+                // A sender whose path was cut notices after the silence, and then
+                // looks for a way for as long as it lingers. With no stream left the
+                // session ends after the latter anyhow.
+                true => GOODBYE_WAIT.max(self.settings.silence + self.settings.linger),
                 false => GOODBYE_WAIT,
             };
             let until = *patience.get_or_insert(self.now() + span);
@@ -98,6 +102,13 @@ impl Transfer {
     /// Whether the session is over, or everything is done.
     pub fn is_done(&self) -> bool {
         self.wait_for(Duration::ZERO)
+    }
+
+    /// Whether everything is done and no stream is left: it only waits for a sender that
+    /// was not told and may come back.
+    pub fn is_left_alone(&self) -> bool {
+        let shared = self.lock();
+        shared.finished.is_some() && shared.streams.is_empty()
     }
 
     /// Waits so long, or until the session is over or done; true then.

@@ -98,7 +98,7 @@ pub enum Event {
 /// How far a transfer is.
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
-    /// Time since it began.
+    /// Time since it began, until all was done.
     pub elapsed: Duration,
     /// Entries known so far.
     pub walked_entries: u64,
@@ -328,7 +328,7 @@ impl Transfer {
         let seen = self.seen();
         let account = self.account();
         Progress {
-            elapsed: self.began.elapsed(),
+            elapsed: seen.elapsed,
             // Only a sender walks.
             walked_entries: get(&counters.walked_entries).max(seen.known_entries),
             walked_bytes: get(&counters.walked_bytes).max(seen.known_bytes),
@@ -360,7 +360,7 @@ impl Transfer {
             retransmitted: seen.retransmitted,
             layers: self.layers(),
             peer_layers: seen.layers,
-            peer_elapsed: seen.elapsed,
+            peer_elapsed: seen.peer_elapsed,
             memory: (self.pool.peak_in_use(), self.coded.peak_in_use()),
             paths: self.paths(),
         }

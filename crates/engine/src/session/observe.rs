@@ -39,6 +39,8 @@ pub const LAYERS: [&str; 8] = [
 
 /// What an end knows of the other, and of the streams between them.
 pub(super) struct Seen {
+    /// Time since the session began here, until all was done.
+    pub elapsed: Duration,
     /// Live streams.
     pub streams: usize,
     /// TCP segments sent again, both ends.
@@ -46,7 +48,7 @@ pub(super) struct Seen {
     /// How busy the other end's layers are.
     pub layers: Vec<LayerUse>,
     /// Time since the session began there.
-    pub elapsed: Duration,
+    pub peer_elapsed: Duration,
     /// Entries that a sender knows.
     pub known_entries: u64,
     /// The bytes of their files.
@@ -210,10 +212,11 @@ impl Transfer {
                 })
             });
         Seen {
+            elapsed: shared.done.unwrap_or_else(|| self.now()) - Moment(0),
             streams: shared.streams.len(),
             retransmitted,
             layers: layers.collect(),
-            elapsed: at - Moment(0),
+            peer_elapsed: at - Moment(0),
             known_entries: shared.peer.known_entries,
             known_bytes: shared.peer.known_bytes,
             walk_ended: shared.peer.walk_ended,
@@ -274,7 +277,8 @@ impl Transfer {
             }
         }
         self.end_stalled(&shared);
-        if shared.control.is_drained() && *shared.life.life() == Life::Active {
+        let listened = shared.control.is_drained() && shared.control.has_room();
+        if listened && *shared.life.life() == Life::Active {
             shared.say(&Message::Observed(observation));
             shared.wake_writers();
         }

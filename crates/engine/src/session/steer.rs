@@ -186,7 +186,7 @@ impl Shared {
     }
 }
 
-/// The pace of a stream that nothing bounds, by its round trip.
+/// The pace of a stream that nothing bounds, by the least round trip it has seen.
 pub(super) fn fastest(round_trip: Option<Duration>) -> u64 {
     match round_trip.is_some_and(|rtt| rtt >= SPREAD_FROM) {
         true => SPREAD,

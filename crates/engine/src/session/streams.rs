@@ -3,14 +3,14 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::thread::Thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use longhaul_proto::block::{BlockHeader, Codec};
 use longhaul_proto::control::Numbered;
 use longhaul_proto::frame::{FrameError, FrameHeader, FrameKind, HEADER_BYTES};
-use longhaul_proto::handshake::{Purport, Secret};
+use longhaul_proto::handshake::Purport;
 use longhaul_proto::message::Message;
 use longhaul_proto::sender::Dispatch;
 use longhaul_proto::session::StreamId;
@@ -19,15 +19,12 @@ use longhaul_units::Moment;
 use super::dial::Calls;
 use super::observe::thread_cpu_time;
 use super::pairing::{OwnRead, SourceThread};
+use super::tickets::MAXIMUM_TICKETS;
 use super::{Counters, Event, Machine, SessionError, Shared, Side, Transfer};
-use crate::net::token::fill_random;
 use crate::net::{Stream, StreamHandle, StreamReader, StreamWriter};
 use crate::recv::verify::ArrivingHasher;
 use crate::send::read::PART_BYTES;
 use crate::send::seal::SealedBlock;
-
-/// Tickets that may be out at the same time.
-const MAXIMUM_TICKETS: u32 = 512;
 
 /// Streams that may be damaged one after the other while nothing of the
 /// transfer becomes durable.
@@ -90,6 +87,9 @@ enum Outgoing {
     Message(Vec<u8>),
     Block(SealedBlock),
 }
+
+/// What is noticed where a message comes on a stream that carries none.
+const MESSAGE_IN_CLEAR: &str = "a message came on a stream in clear";
 
 /// Why a stream's reader stopped.
 enum Stop {
@@ -233,7 +233,9 @@ impl Transfer {
             return false;
         }
         shared.heard = self.now();
-        let round_trip = handle.tcp_info().map(|info| info.rtt);
+        let info = handle.tcp_info();
+        let round_trip = info.map(|info| info.rtt);
+        let least = info.and_then(|info| info.minimum_rtt).or(round_trip);
         let slot = Slot {
             handle,
             clear,
@@ -246,7 +248,7 @@ impl Transfer {
             moved: (0, self.now()),
             mends: None,
             pace: AtomicU64::new(super::steer::UNBOUND),
-            fastest: super::steer::fastest(round_trip),
+            fastest: super::steer::fastest(least),
         };
         if matches!(shared.machine, Machine::Sending(_)) {
             shared.apply(id, &slot);
@@ -375,6 +377,12 @@ impl Transfer {
         }
     }
 
+    /// Whether a stream is in clear, and carries no messages.
+    fn carries_no_messages(&self, id: StreamId) -> bool {
+        let shared = self.lock();
+        shared.streams.get(&id).is_some_and(|slot| slot.clear)
+    }
+
     fn read_frame(
         self: &Arc<Transfer>,
         id: StreamId,
@@ -391,6 +399,10 @@ impl Transfer {
         );
         match header.kind {
             FrameKind::Control => {
+                if self.carries_no_messages(id) {
+                    // Whoever is on the path may have said it.
+                    return Err(Stop::Lost(Some(MESSAGE_IN_CLEAR.to_owned())));
+                }
                 let numbered = header.decode(&body)?;
                 self.handle_control(id, numbered).map_err(Stop::Broken)
             }
@@ -635,49 +647,6 @@ impl Transfer {
     /// Whether messages have a stream: one within TLS.
     pub fn has_message_stream(&self) -> bool {
         self.lock().control_stream().is_some()
-    }
-
-    /// Asks the other end for a ticket for a stream in clear, and waits for it.
-    pub fn take_ticket(&self, patience: Duration) -> Option<Secret> {
-        let until = self.now() + patience;
-        let mut shared = self.lock();
-        shared.say(&Message::WantTickets(1));
-        shared.wake_writers();
-        loop {
-            if let Some(ticket) = shared.tickets.pop_front() {
-                return Some(ticket);
-            }
-            let left = until - self.now();
-            if left.is_zero() || shared.is_over() {
-                return None;
-            }
-            let waited = self.living.wait_timeout(shared, left);
-            shared = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
-    }
-
-    /// Gives out tickets, each good for one stream in clear.
-    fn issue_tickets(&self, shared: &mut Shared, count: u32) {
-        if !shared.control.has_room() {
-            // It asks and does not listen.
-            return;
-        }
-        let mut tickets = Vec::new();
-        for _ in 0..count.min(MAXIMUM_TICKETS) {
-            let mut ticket = [0; 32];
-            let room = shared.issued.len() < MAXIMUM_TICKETS as usize;
-            if room && self.settings.clear && fill_random(&mut ticket).is_ok() {
-                shared.issued.insert(ticket);
-                tickets.push(Secret(ticket));
-            }
-        }
-        shared.say(&Message::Tickets(tickets));
-        shared.wake_writers();
-    }
-
-    /// Whether a stream in clear may join; its ticket is used up.
-    pub fn redeem_ticket(&self, ticket: &Secret) -> bool {
-        self.lock().issued.remove(&ticket.0)
     }
 }
 

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use longhaul_engine::net::clear::local_pair;
 use longhaul_engine::session::TransferSettings;
 use longhaul_proto::block::{Codec, Content, Extent};
 use longhaul_proto::block::{ContentName, PieceName};
 use longhaul_proto::calls::{Call, CallLook, MAXIMUM_CALLS, MAXIMUM_CAUSE_BYTES};
+use longhaul_proto::control::Numbered;
 use longhaul_proto::digest::Checksum;
-use longhaul_proto::frame::FrameKind;
+use longhaul_proto::frame::{self, FrameKind};
 use longhaul_proto::handshake::{Purport, Secret};
 use longhaul_proto::manifest::{Entry, EntryId, EntryKind};
 use longhaul_proto::message::{Answer, Failure, FailureKind, Farewell, Flows, Message};
@@ -499,9 +501,9 @@ fn calls_that_were_asked_for_are_told_of_within_bounds() {
 fn a_number_joins_once_and_a_flood_of_flows_is_bounded() {
     let place = Place::new();
     let mut peer = Peer::of_receiver(&place, short());
-    let (_ours, theirs) = longhaul_engine::net::clear::local_pair().unwrap();
+    let (_ours, theirs) = local_pair().unwrap();
     assert!(!peer.end.attach(theirs, StreamId(0), false, 0));
-    let (_ours, theirs) = longhaul_engine::net::clear::local_pair().unwrap();
+    let (_ours, theirs) = local_pair().unwrap();
     assert!(
         !peer.end.attach(theirs, StreamId(1), false, 99),
         "messages never said"
@@ -517,4 +519,27 @@ fn a_number_joins_once_and_a_flood_of_flows_is_bounded() {
     std::thread::park_timeout(Duration::from_millis(300));
     peer.say(&Message::Goodbye(Farewell::Cancelled));
     assert_eq!(peer.ending("flows").farewell, Farewell::Cancelled);
+}
+
+/// Who is on the path can say anything on a stream in clear.
+#[test]
+fn a_message_on_a_stream_in_clear_costs_that_stream_alone() {
+    let place = Place::new();
+    let mut peer = Peer::of_receiver(&place, short());
+    let (mut ours, theirs) = local_pair().unwrap();
+    assert!(peer.end.attach(theirs, StreamId(1), true, 0));
+    for number in [1, 7] {
+        let numbered = Numbered {
+            number,
+            received: 0,
+            message: Some(minicbor::to_vec(Message::Goodbye(Farewell::Fenced)).unwrap()),
+        };
+        let said = frame::encode(FrameKind::Control, &numbered, 0).unwrap();
+        // The second one meets a stream that is closed already.
+        let _ = ours.writer.write_all(&[&said]);
+    }
+    while ours.reader.read(&mut [0; 4096]).unwrap() > 0 {}
+    assert!(!peer.end.is_over());
+    peer.say(&Message::Goodbye(Farewell::Cancelled));
+    assert_eq!(peer.ending("in clear").farewell, Farewell::Cancelled);
 }

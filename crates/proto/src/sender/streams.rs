@@ -28,6 +28,11 @@ const SILENT_LATENCIES: u32 = 4;
 /// Shortest silence that is one.
 const LEAST_SILENCE: Duration = Duration::from_millis(50);
 
+/// Longest silence to wait for, where one is not longer by itself, and how many times it
+/// doubles.
+const MOST_SILENCE: Duration = Duration::from_secs(2);
+const MOST_DOUBLINGS: u32 = 6;
+
 /// Silence where no latency is known yet.
 const FIRST_SILENCE: Duration = Duration::from_secs(1);
 
@@ -99,6 +104,8 @@ pub(super) struct Streams {
     heard: Moment,
     /// When the messages moved last.
     moved: Option<Moment>,
+    /// How many times they moved because nothing was heard, since something arrived.
+    silent_moves: u32,
     /// The receiver has no room: streams wait for it.
     choked: bool,
     /// How much later than its stream's rate has it a block arrives usually,
@@ -370,6 +377,7 @@ impl Streams {
         {
             known.arrived += 1;
             self.heard = now;
+            self.silent_moves = 0;
             self.arrivals += 1;
             if let Some(late) = late.map(f64::abs) {
                 let known = self.lateness.unwrap_or(late);
@@ -487,6 +495,9 @@ impl Streams {
         let next = next.map(|(&id, _)| id).filter(|next| *next != current)?;
         self.heard = now;
         self.moved = Some(now);
+        if silent {
+            self.silent_moves += 1;
+        }
         Some(next)
     }
 
@@ -508,10 +519,14 @@ impl Streams {
             .min()
     }
 
+    /// How long nothing must be heard until messages move; twice as long after each
+    /// move that brought nothing, for what moves is said again.
     fn silence(&self) -> Duration {
-        self.least_latency().map_or(FIRST_SILENCE, |least| {
+        let first = self.least_latency().map_or(FIRST_SILENCE, |least| {
             (least * SILENT_LATENCIES).max(LEAST_SILENCE)
-        })
+        });
+        let doubled = first.saturating_mul(1 << self.silent_moves.min(MOST_DOUBLINGS));
+        doubled.min(first.max(MOST_SILENCE))
     }
 
     /// When to look for a slow stream again; `held_up` where nothing but a
