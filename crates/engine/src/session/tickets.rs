@@ -1,0 +1,59 @@
+//! Tickets: secrets that the other end gives out within TLS, each good for one
+//! stream in clear.
+
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use longhaul_proto::handshake::Secret;
+use longhaul_proto::message::Message;
+
+use super::{Shared, Transfer};
+use crate::net::token::fill_random;
+
+/// Tickets that may be out at the same time.
+pub(super) const MAXIMUM_TICKETS: u32 = 512;
+
+impl Transfer {
+    /// Asks the other end for a ticket for a stream in clear, and waits for it.
+    pub fn take_ticket(&self, patience: Duration) -> Option<Secret> {
+        let until = self.now() + patience;
+        let mut shared = self.lock();
+        shared.say(&Message::WantTickets(1));
+        shared.wake_writers();
+        loop {
+            if let Some(ticket) = shared.tickets.pop_front() {
+                return Some(ticket);
+            }
+            let left = until - self.now();
+            if left.is_zero() || shared.is_over() {
+                return None;
+            }
+            let waited = self.living.wait_timeout(shared, left);
+            shared = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Gives out tickets, each good for one stream in clear.
+    pub(super) fn issue_tickets(&self, shared: &mut Shared, count: u32) {
+        if !shared.control.has_room() {
+            // It asks and does not listen.
+            return;
+        }
+        let mut tickets = Vec::new();
+        for _ in 0..count.min(MAXIMUM_TICKETS) {
+            let mut ticket = [0; 32];
+            let room = shared.issued.len() < MAXIMUM_TICKETS as usize;
+            if room && self.settings.clear && fill_random(&mut ticket).is_ok() {
+                shared.issued.insert(ticket);
+                tickets.push(Secret(ticket));
+            }
+        }
+        shared.say(&Message::Tickets(tickets));
+        shared.wake_writers();
+    }
+
+    /// Whether a stream in clear may join; its ticket is used up.
+    pub fn redeem_ticket(&self, ticket: &Secret) -> bool {
+        self.lock().issued.remove(&ticket.0)
+    }
+}
