@@ -560,11 +560,6 @@ impl Receiver {
         self.jobs.pop_front().or_else(|| self.due_checkpoint(now))
     }
 
-    /// Whether [`Receiver::poll_storage`] may give something now.
-    pub fn has_storage_job(&self, now: Moment) -> bool {
-        !self.jobs.is_empty() || self.is_checkpoint_due(now)
-    }
-
     /// Whether [`Receiver::poll_message`] gives something.
     pub fn has_message(&self) -> bool {
         !self.messages.is_empty()

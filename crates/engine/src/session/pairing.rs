@@ -139,7 +139,7 @@ impl Transfer {
 impl Shared {
     /// Whether a stream takes what its thread would read: not where better ones
     /// do.
-    fn reads_for_itself(&self, id: StreamId) -> bool {
+    pub(super) fn reads_for_itself(&self, id: StreamId) -> bool {
         if matches!(self.machine, Machine::Receiving(_)) {
             return false;
         }

@@ -2,8 +2,8 @@
 //! messages and blocks as they come up.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::Thread;
 use std::time::Instant;
 
@@ -653,13 +653,15 @@ impl Transfer {
 impl Shared {
     /// Where a block waits, wakes a stream that may take it: that one passes
     /// nothing on to others. In clear the first stream takes no blocks. Where
-    /// streams' threads read, any that waits may find something.
+    /// streams' threads read, any that reads for itself may find something.
     pub(super) fn wake_carrier(&self) {
         let Machine::Sending(sender) = &self.machine else {
             return;
         };
-        let takes =
-            |id, slot: &Slot| slot.is_waiting() && (self.paired || sender.has_ready_for(id));
+        let takes = |id, slot: &Slot| {
+            let reads = || self.paired && self.reads_for_itself(id);
+            slot.is_waiting() && (sender.has_ready_for(id) || reads())
+        };
         if let Some((_, slot)) = self.streams.iter().find(|(id, slot)| takes(**id, slot)) {
             slot.wake();
         }

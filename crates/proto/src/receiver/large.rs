@@ -393,8 +393,13 @@ impl Receiver {
         }
     }
 
+    /// Whether [`Receiver::poll_storage`] may give something now.
+    pub fn has_storage_job(&self, now: Moment) -> bool {
+        !self.jobs.is_empty() || self.is_checkpoint_due(now)
+    }
+
     /// Whether enough waits for a checkpoint, or for long enough.
-    pub(super) fn is_checkpoint_due(&self, now: Moment) -> bool {
+    fn is_checkpoint_due(&self, now: Moment) -> bool {
         self.dirty_since.is_some_and(|since| {
             self.dirty_bytes >= self.settings.checkpoint_bytes.div_ceil(2)
                 || now >= since + self.settings.checkpoint_span
