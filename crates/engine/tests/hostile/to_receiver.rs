@@ -538,7 +538,8 @@ fn a_message_on_a_stream_in_clear_costs_that_stream_alone() {
         // The second one meets a stream that is closed already.
         let _ = ours.writer.write_all(&[&said]);
     }
-    while ours.reader.read(&mut [0; 4096]).unwrap() > 0 {}
+    // Closed with something unread, it is reset.
+    while matches!(ours.reader.read(&mut [0; 4096]), Ok(1..)) {}
     assert!(!peer.end.is_over());
     peer.say(&Message::Goodbye(Farewell::Cancelled));
     assert_eq!(peer.ending("in clear").farewell, Farewell::Cancelled);
