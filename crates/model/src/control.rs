@@ -390,7 +390,6 @@ impl Controller {
         if bound == Bound::Path {
             self.young = false;
             self.capacity = rate;
-            self.step = first_step(self.start_streams);
         } else {
             self.capacity = self.capacity.max(rate);
         }
@@ -458,11 +457,14 @@ impl Controller {
     /// transfers to equal numbers (Chiu and Jain 1989).
     fn give_back(&mut self, now: Moment) -> Option<Reason> {
         let streams = self.decision.streams;
-        let idle = self.period.seconds < FULL_SECONDS
-            || self.period.full < self.period.seconds * 0.9
-            || streams <= self.start_streams
-            || self.settings.fixed_streams.is_some();
-        if idle {
+        let full =
+            self.period.seconds >= FULL_SECONDS && self.period.full >= self.period.seconds * 0.9;
+        if full {
+            // Where it fills for a moment, by the slow start of those that were added, the
+            // law still asks for the rest of its number.
+            self.step = first_step(self.start_streams);
+        }
+        if !full || streams <= self.start_streams || self.settings.fixed_streams.is_some() {
             return None;
         }
         let fewer = (streams - streams.div_ceil(8)).max(self.start_streams);
