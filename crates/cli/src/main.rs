@@ -66,7 +66,7 @@ fn main() -> ExitCode {
         Command::Token(arguments) => commands::token::run(&arguments),
         Command::Fingerprint(arguments) => commands::fingerprint::run(&arguments),
     };
-    messages::after_output(exit).into()
+    messages::leave(messages::after_output(exit))
 }
 
 /// Many streams and files need more descriptors than the usual soft limit; the

@@ -169,6 +169,13 @@ pub fn after_output(exit: Exit) -> Exit {
     }
 }
 
+/// Ends the process at once, as all of what it wrote is flushed. `exit` would first
+/// let the cryptography library (AWS-LC) take down its source of random numbers,
+/// which aborts the process where another thread is just about to use it.
+pub fn leave(exit: Exit) -> ! {
+    signal_hook::low_level::exit(i32::from(exit.code()))
+}
+
 /// Says something on standard error.
 pub fn say(text: &str) {
     clear_line();

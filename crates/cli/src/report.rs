@@ -21,7 +21,7 @@ use longhaul_proto::message::{Change, FailureKind, Farewell};
 
 use crate::arguments::BandwidthLimit;
 use crate::commands::steering::Shared as Steered;
-use crate::messages::{Exit, Stop, clear_line, say, write_output};
+use crate::messages::{Exit, Stop, clear_line, leave, say, write_output};
 use crate::ssh::route::Route;
 pub use json::name_of;
 use manifest::Manifest;
@@ -245,7 +245,7 @@ impl Report {
                     first.get_or_insert_with(Instant::now);
                     if !again && (shared.interrupt() || shared.running().is_none()) {
                         say(INTERRUPTED);
-                        std::process::exit(Exit::Interrupted.code().into());
+                        leave(Exit::Interrupted);
                     }
                 }
             });

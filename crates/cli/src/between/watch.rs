@@ -203,7 +203,7 @@ pub fn cancel_at_signal(channel: &UnixStream) {
     at_signal(move || {
         if told.swap(true, Ordering::Relaxed) {
             clear_line();
-            std::process::exit(i32::from(Exit::Interrupted.code()));
+            messages::leave(Exit::Interrupted);
         }
         // Where the channel is lost, that is heard and said.
         let _ = say(&channel, &Order::Cancel);
@@ -220,7 +220,7 @@ pub fn leave_at_signal(watched: &Watched) {
              cancel {host}:{name}` ends it{}",
             same_options(&host)
         ));
-        std::process::exit(i32::from(Exit::Interrupted.code()));
+        messages::leave(Exit::Interrupted);
     });
 }
 

@@ -489,7 +489,7 @@ impl Task {
                 let sink = self.here.may_measure().map(|()| sink())?;
                 Ok(Destination::sink(sink, arrival))
             }
-            Endpoint::Standard => Ok(super::stream::to_output(arrival)),
+            Endpoint::Standard => super::stream::to_output(arrival),
             Endpoint::Local(path) if self.stream.is_some() => super::stream::to_file(path, arrival),
             Endpoint::Local(path) => {
                 let how = (self.settings.purport, landing);

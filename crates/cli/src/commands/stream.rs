@@ -1,5 +1,7 @@
 //! `-`: standard input as a source, standard output as a destination.
 
+use std::fs::File;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -95,10 +97,17 @@ pub fn shown() -> &'static str {
     INPUT
 }
 
-/// Standard output as a destination.
-pub fn to_output(arrival: Arrival) -> Destination {
-    let output = OrderedStream::new(std::io::stdout(), OUTPUT);
-    Destination::stream(Arc::new(output), arrival)
+/// Standard output as a destination, without the standard library's buffer, which
+/// would look for the ends of lines in it.
+///
+/// # Errors
+///
+/// Where there is no descriptor left for it.
+pub fn to_output(arrival: Arrival) -> Result<Destination, Stop> {
+    let output = std::io::stdout().as_fd().try_clone_to_owned();
+    let output = output.map_err(|error| Stop::because(Exit::Local, error))?;
+    let output = OrderedStream::new(File::from(output), OUTPUT);
+    Ok(Destination::stream(Arc::new(output), arrival))
 }
 
 /// A local file that a stream becomes.
