@@ -229,9 +229,11 @@ pub struct Controller {
     least_rtt: Duration,
     /// The least round trip seen on each path that streams have now.
     paths: BTreeMap<u32, Duration>,
-    /// A queue was seen. Where streams lost something before one was, it is too short to be
-    /// seen, or they lose by chance: small windows say nothing of what the path carries.
+    /// A queue was seen to stand. Where streams lost something before one was, it is too short
+    /// to be seen, or they lose by chance: small windows say nothing of what the path carries.
     queued: bool,
+    /// Since when one stands without a break: a host that rests for a moment is none.
+    queue_since: Option<Moment>,
     /// What each stream, on each path, had sent again when neither windows nor losses bound
     /// last: what was lost then says nothing of later.
     forgiven: BTreeMap<(u32, u32), u64>,
@@ -280,6 +282,7 @@ impl Controller {
             least_rtt: rtt,
             paths: BTreeMap::new(),
             queued: false,
+            queue_since: None,
             forgiven: BTreeMap::new(),
             settled: now + settle_time(rtt),
             span: None,
@@ -346,11 +349,19 @@ impl Controller {
     fn learn_paths(&mut self, sample: &Sample) {
         let now = measure::round_trips(&sample.streams);
         self.paths.retain(|path, _| now.contains_key(path));
+        let mut queue = None;
         for (path, (least, mean)) in &now {
             let known = self.paths.entry(*path).or_insert(*least);
             *known = (*known).min(*least);
-            self.queued |= *mean > *known + measure::queue_threshold(*known);
+            if *mean > *known + measure::queue_threshold(*known) {
+                queue = queue.max(Some(*known));
+            }
         }
+        self.queue_since = queue.and(self.queue_since).or(queue.map(|_| sample.at));
+        let stood = self.queue_since.map(|since| sample.at - since);
+        self.queued |= stood
+            .zip(queue)
+            .is_some_and(|(stood, rtt)| stood >= rtt * 2 && !stood.is_zero());
         if let [(_, only)] = self.paths.iter_mut().collect::<Vec<_>>().as_mut_slice() {
             // The handshake's counts as well.
             **only = self.least_rtt.min(**only);
@@ -363,7 +374,7 @@ impl Controller {
         let bound = measure.bound(&self.congestion);
         self.bound = Some(bound);
         self.measure = Some(*measure);
-        if bound != Bound::Loss && bound != Bound::Window {
+        if !self.says_of_loss(bound, measure) {
             let lost = |stream: &StreamSample| ((stream.stream, stream.path), stream.retransmitted);
             self.forgiven = sample.streams.iter().map(lost).collect();
         }
@@ -380,6 +391,16 @@ impl Controller {
             return self.judge_trial(trial, bound, measure.bytes_per_second, sample.at);
         }
         self.attempt(bound, measure, sample)
+    }
+
+    /// Whether what was lost in a span that was bound so says something of the path: windows
+    /// were, or too much was lost for a queue that nobody saw.
+    fn says_of_loss(&self, bound: Bound, measure: &Measure) -> bool {
+        match bound {
+            Bound::Loss | Bound::Window | Bound::Growth => true,
+            Bound::Path => self.congestion.takes_loss_for_congestion() && !measure.is_queued(),
+            _ => false,
+        }
     }
 
     /// What a span says beyond itself.
@@ -402,7 +423,10 @@ impl Controller {
     /// Tries what may carry more.
     fn attempt(&mut self, bound: Bound, measure: &Measure, sample: &Sample) -> Option<Reason> {
         let rate = measure.bytes_per_second;
-        if !bound.may_need_streams() || !self.pays(rate, sample) {
+        let unseen = !self.queued && self.streams_that_lost(sample) >= SEVERAL_STREAMS;
+        let overloaded = bound == Bound::Path && unseen && self.says_of_loss(bound, measure);
+        let asks = bound.may_need_streams() || overloaded;
+        if !asks || !self.pays(rate, sample) {
             return self.give_back(sample.at);
         }
         let streams = self.decision.streams;
@@ -412,8 +436,7 @@ impl Controller {
             .streams_for_loss(measure)
             .filter(|known| *known > streams && lacks);
         let lossy = bound == Bound::Loss && known.is_some();
-        let unseen = !self.queued && self.streams_that_lost(sample) >= SEVERAL_STREAMS;
-        let by_loss = bound == Bound::Loss || bound == Bound::Window && unseen;
+        let by_loss = bound == Bound::Loss || bound == Bound::Window && unseen || overloaded;
         if by_loss && self.settings.alternative.is_some() {
             // Another congestion control may do without more streams: nothing
             // else is tried until it is known what loss this is.
@@ -422,6 +445,9 @@ impl Controller {
                 return None;
             }
             return self.switch(measure, sample.at);
+        }
+        if overloaded {
+            return self.give_back(sample.at);
         }
         let more = self.more_streams(known.filter(|_| lossy), sample.at)?;
         // Later tries begin where a rate is low: it would rise by itself.
@@ -435,17 +461,15 @@ impl Controller {
         })
     }
 
-    /// Tries the other congestion control, with fewer streams where it needs
-    /// fewer; it stays unless it carries less.
+    /// Tries the other congestion control; it stays unless it carries less. BBR needs no more
+    /// streams than there were at the start, but those go on with what they have.
     fn switch(&mut self, measure: &Measure, now: Moment) -> Option<Reason> {
         let to = self.settings.alternative.take()?;
         let rate = measure.bytes_per_second;
         self.begin_trial(rate, Some(self.congestion.clone()), now);
         self.set_congestion(to.clone());
         if to == Congestion::Bbr && self.settings.fixed_streams.is_none() {
-            self.start_streams = start::FEWEST.min(self.start_streams);
-            let fewer = (self.decision.streams / 4).max(self.start_streams);
-            self.set_streams(fewer, rate);
+            self.set_streams(self.decision.streams.min(self.start_streams), rate);
         }
         let loss = measure.loss;
         Some(Reason::Switch { to, loss })

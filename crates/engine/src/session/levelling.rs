@@ -25,6 +25,9 @@
 //! double until the queue overflows, and halve the others' windows with it. As long as there
 //! are such streams they fill what losses take from the others.
 //!
+//! Streams that find the path's rate by themselves, as BBR's do, are filled in the same way;
+//! afterwards they are coupled to one ([`coupled`]).
+//!
 //! Each path is levelled by itself: another one has another round trip, another
 //! queue and another share.
 //!
@@ -38,6 +41,9 @@ use longhaul_proto::session::StreamId;
 use longhaul_units::Moment;
 
 use super::paths::Ends;
+use coupled::{Carried, Coupled};
+
+mod coupled;
 
 /// On shorter paths windows even out by themselves within moments.
 const SHORTEST: Duration = Duration::from_millis(5);
@@ -113,6 +119,10 @@ pub(super) struct Flow {
     pub minimum_rtt: Duration,
     /// It has lost something since it began.
     pub lost: bool,
+    /// Bytes that were sent again since then.
+    pub retransmitted: u64,
+    /// It has more to send than its window lets it.
+    pub waits: bool,
     /// Its window is below the threshold at which a slow start ends.
     pub in_slow_start: bool,
     /// There is no such threshold yet: it doubles until something is lost.
@@ -145,6 +155,15 @@ impl Delivered {
     }
 }
 
+/// What bounds streams, as their congestion control sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Governed {
+    /// A window that grows until something is lost.
+    ByWindow,
+    /// A rate that is measured.
+    ByRate,
+}
+
 /// What was seen at one moment.
 #[derive(Clone, Debug)]
 struct Look {
@@ -174,6 +193,21 @@ impl Levellers {
         self.0.get(&path)?.pace_of(stream)
     }
 
+    /// The paths whose coupled streams may send more since this was asked last: they carried
+    /// more than ever, or there are fewer.
+    pub fn take_anew(&mut self) -> BTreeSet<Ends> {
+        let take = |(path, leveller): (&Ends, &mut Leveller)| {
+            std::mem::take(&mut leveller.anew).then_some(*path)
+        };
+        self.0.iter_mut().filter_map(take).collect()
+    }
+
+    /// Whether this path's streams are coupled, and bound.
+    pub fn is_coupled(&self, path: Ends) -> bool {
+        let leveller = self.0.get(&path);
+        leveller.is_some_and(|known| known.coupled.is_some() && known.paces.each.is_some())
+    }
+
     /// Whether streams are in the slow start that is to end for all at once: no queue
     /// was seen, nothing was lost, and all paths are watched.
     pub fn begin(&self) -> bool {
@@ -188,7 +222,12 @@ impl Levellers {
     }
 
     /// Takes what is seen now; true where a pace changed.
-    pub fn handle_look(&mut self, at: Moment, flows: Vec<(Ends, Flow)>) -> bool {
+    pub fn handle_look(
+        &mut self,
+        at: Moment,
+        governed: Governed,
+        flows: Vec<(Ends, Flow)>,
+    ) -> bool {
         let mut by_path: BTreeMap<Ends, Vec<Flow>> = BTreeMap::new();
         for (path, flow) in flows {
             by_path.entry(path).or_default().push(flow);
@@ -201,7 +240,11 @@ impl Levellers {
         self.0.retain(|path, _| by_path.contains_key(path));
         let mut changed = left;
         for (path, flows) in by_path {
-            changed |= self.0.entry(path).or_default().handle_look(at, flows);
+            changed |= self
+                .0
+                .entry(path)
+                .or_default()
+                .handle_look(at, governed, flows);
         }
         changed
     }
@@ -226,6 +269,14 @@ pub(super) struct Leveller {
     paces: Paces,
     /// Streams in their first slow start.
     starting: BTreeSet<StreamId>,
+    /// Where streams keep to a rate: how they do so together.
+    coupled: Option<Coupled>,
+    /// They may send more: they may begin anew to do so.
+    anew: bool,
+    /// When the last of those that are gone was.
+    left: Option<Moment>,
+    /// Looks since the last measurement, and those in which most streams had more to send.
+    supplied: (u32, u32),
 }
 
 /// Bytes per second that a stream may send at most; none without bound.
@@ -249,6 +300,10 @@ impl Default for Leveller {
             began: None,
             paces: Paces::default(),
             starting: BTreeSet::new(),
+            coupled: None,
+            anew: false,
+            left: None,
+            supplied: (0, 0),
         }
     }
 }
@@ -279,23 +334,17 @@ impl Leveller {
     }
 
     /// Takes what is seen now; true where a stream's pace changed.
-    pub fn handle_look(&mut self, at: Moment, flows: Vec<Flow>) -> bool {
+    pub fn handle_look(&mut self, at: Moment, governed: Governed, flows: Vec<Flow>) -> bool {
+        match governed {
+            Governed::ByWindow => self.coupled = None,
+            Governed::ByRate => _ = self.coupled.get_or_insert_default(),
+        }
         let Some(rtt) = least(&flows).filter(|rtt| *rtt >= SHORTEST) else {
             self.looks.clear();
             self.phase = Phase::Free;
             return self.set(Paces::default());
         };
-        self.lost |= flows.iter().any(|flow| flow.lost);
-        let starting = flows.iter().filter(|flow| flow.first_slow_start);
-        let starting: BTreeSet<StreamId> = starting.map(|flow| flow.stream).collect();
-        let others = self.paces.starting.is_some() && starting != self.starting;
-        self.starting = starting;
-        self.looks.push_back(Look { at, flows });
-        // The first look that is two round trips old stays, to compare with.
-        let old = |look: &Look| at - look.at >= rtt.saturating_mul(2);
-        while self.looks.get(1).is_some_and(old) {
-            self.looks.pop_front();
-        }
+        let others = self.take_look(at, rtt, flows);
         let standing = self.standing(rtt);
         let Some(rates) = self.rates(rtt) else {
             self.began = None;
@@ -307,23 +356,17 @@ impl Leveller {
             self.queued = at;
         }
         self.measure_peak(rtt);
-        self.phase = match self.phase {
-            Phase::Free if queued => Phase::Tried(rates.fastest, at),
-            Phase::Tried(carried, _) if rates.fastest >= carried * GROWS => {
-                Phase::Tried(rates.fastest, at)
-            }
-            Phase::Tried(carried, since) if at - since >= rtt.saturating_mul(TRIED_ROUND_TRIPS) => {
-                if carried > self.peak.0 {
-                    self.peak = (carried, at);
-                }
-                Phase::Level
-            }
-            phase => phase,
-        };
+        self.learn_phase(at, rtt, queued, &rates);
         let part = standing.as_secs_f64() / rtt.as_secs_f64();
         let bound = !self.lost && at - self.queued < rtt.saturating_mul(BOUND_ROUND_TRIPS);
         let grown = GROWTH / rtt.as_secs_f64();
         let fair = fair(&rates.streams, self.peak.0, part, grown);
+        if self.coupled.is_some() && self.phase == Phase::Level {
+            let each = self.coupled_pace(at, rtt, standing);
+            let each = each.map(|pace| pace.max(grown) as u64);
+            let starting = None;
+            return self.set(Paces { each, starting }) || others;
+        }
         let pace = match self.phase {
             Phase::Free => None,
             Phase::Tried(carried, _) => {
@@ -343,6 +386,74 @@ impl Leveller {
             starting: starting.map(|pace| pace as u64),
         });
         changed || others
+    }
+
+    /// Keeps what is seen; true where other streams are in their first slow start, which are
+    /// bound.
+    fn take_look(&mut self, at: Moment, rtt: Duration, flows: Vec<Flow>) -> bool {
+        self.lost |= flows.iter().any(|flow| flow.lost);
+        let starting = flows.iter().filter(|flow| flow.first_slow_start);
+        let starting: BTreeSet<StreamId> = starting.map(|flow| flow.stream).collect();
+        let waiting = flows.iter().filter(|flow| flow.waits).count();
+        self.supplied.0 += 1;
+        self.supplied.1 += u32::from(waiting * 2 >= flows.len());
+        let others = self.paces.starting.is_some() && starting != self.starting;
+        self.starting = starting;
+        let last = self.looks.back().map_or(0, |last| last.flows.len());
+        if flows.len() < last {
+            self.left = Some(at);
+        }
+        let settled = |left: &mut Moment| at - *left >= rtt / 2;
+        self.anew |= self.left.take_if(settled).is_some();
+        self.looks.push_back(Look { at, flows });
+        // The first look that is two round trips old stays, to compare with.
+        let old = |look: &Look| at - look.at >= rtt.saturating_mul(2);
+        while self.looks.get(1).is_some_and(old) {
+            self.looks.pop_front();
+        }
+        others
+    }
+
+    /// How far the path is known now.
+    fn learn_phase(&mut self, at: Moment, rtt: Duration, queued: bool, rates: &Rates) {
+        self.phase = match self.phase {
+            Phase::Free if queued => Phase::Tried(rates.fastest, at),
+            Phase::Tried(carried, _) if rates.fastest >= carried * GROWS => {
+                Phase::Tried(rates.fastest, at)
+            }
+            Phase::Tried(carried, since) if at - since >= rtt.saturating_mul(TRIED_ROUND_TRIPS) => {
+                if carried > self.peak.0 {
+                    self.peak = (carried, at);
+                }
+                Phase::Level
+            }
+            phase => phase,
+        };
+        if self.overflows(rtt) {
+            self.phase = Phase::Level;
+            self.peak = (self.peak.0.max(rates.streams.iter().sum()), at);
+        }
+    }
+
+    /// What each coupled stream may send, in bytes per second; none without bound.
+    fn coupled_pace(&mut self, at: Moment, rtt: Duration, standing: Duration) -> Option<f64> {
+        let coupled = self.coupled.as_mut()?;
+        let part = coupled.part(at, rtt, standing, &mut self.peak.0)?;
+        let streams = self.looks.back().into_iter().flat_map(|look| &look.flows);
+        let streams: Vec<StreamId> = streams.map(|flow| flow.stream).collect();
+        Some(coupled.share(self.peak.0 * part, &streams))
+    }
+
+    /// Whether coupled streams that fill the path lose much of what they send.
+    fn overflows(&self, rtt: Duration) -> bool {
+        let (Some(first), Some(now)) = (self.looks.front(), self.looks.back()) else {
+            return false;
+        };
+        let filling = self.coupled.is_some() && self.phase != Phase::Level;
+        filling && now.at - first.at >= rtt && {
+            let rate = between(first, now).iter().sum();
+            Coupled::overflows(lost_part(first, now, rate))
+        }
     }
 
     /// What each stream in its first slow start may send for all to fill the path, in bytes
@@ -409,8 +520,30 @@ impl Leveller {
         if now.at - began.at < span {
             return;
         }
-        let total = between(began, now).iter().sum();
-        if self.lost && total > self.peak.0 * GROWS && self.queued < began.at {
+        let rates = between(began, now);
+        let total: f64 = rates.iter().sum();
+        let (looks, supplied) = std::mem::take(&mut self.supplied);
+        if let Some(coupled) = &mut self.coupled {
+            let found = coupled.handle_measure(&Carried {
+                lost: lost_part(began, now, total),
+                rates: now
+                    .flows
+                    .iter()
+                    .map(|flow| flow.stream)
+                    .zip(rates)
+                    .collect(),
+                before: self.peak.0,
+                supplied: supplied * 2 >= looks,
+                bound: self.paces.each.map(|pace| pace as f64),
+            });
+            if found.full && self.phase == Phase::Free {
+                // Its queue is too short to be seen.
+                self.phase = Phase::Level;
+            }
+            self.anew |= found.more && self.phase == Phase::Level;
+        }
+        let by_window = self.coupled.is_none();
+        if by_window && self.lost && total > self.peak.0 * GROWS && self.queued < began.at {
             // More than ever, and no queue: it was not full, or others have left.
             self.phase = Phase::Free;
         }
@@ -463,6 +596,19 @@ fn between(before: &Look, now: &Look) -> Vec<f64> {
         flow.delivered.since(known.map(|old| old.delivered)) as f64 / seconds
     };
     now.flows.iter().map(rate).collect()
+}
+
+/// Part of what was sent between two looks that was lost, `rate` being what arrived in bytes
+/// per second.
+fn lost_part(before: &Look, now: &Look, rate: f64) -> f64 {
+    let again = |flow: &Flow| {
+        let known = before.flows.iter().find(|old| old.stream == flow.stream);
+        let before = known.map_or(0, |old| old.retransmitted);
+        flow.retransmitted.saturating_sub(before)
+    };
+    let again: u64 = now.flows.iter().map(again).sum();
+    let arrived = rate * (now.at - before.at).as_secs_f64();
+    again as f64 / (again as f64 + arrived).max(1.0)
 }
 
 /// What all may send of what the path carries, the least and the most of it, by the
@@ -546,11 +692,13 @@ mod tests {
                 rtt: RTT + queue,
                 minimum_rtt: RTT,
                 lost: at < self.lost,
+                retransmitted: 0,
+                waits: true,
                 in_slow_start: at >= self.grown,
                 first_slow_start: at >= self.grown,
             };
             let flows = self.acknowledged.iter().enumerate().map(flow).collect();
-            leveller.handle_look(Moment(0) + self.now, flows)
+            leveller.handle_look(Moment(0) + self.now, Governed::ByWindow, flows)
         }
     }
 
@@ -852,18 +1000,20 @@ mod tests {
                     rtt: least + if first { queue } else { Duration::ZERO },
                     minimum_rtt: least,
                     lost: false,
+                    retransmitted: 0,
+                    waits: true,
                     in_slow_start: true,
                     first_slow_start: true,
                 };
                 (ends(u8::from(first)), flow)
             };
-            levellers.handle_look(at, (0..4).map(flow).collect());
+            levellers.handle_look(at, Governed::ByWindow, (0..4).map(flow).collect());
         }
         let pace = levellers.pace(ends(1), StreamId(0)).unwrap() as f64;
         assert!((25e6..40e6).contains(&pace), "{pace}");
         assert_eq!(levellers.pace(ends(0), StreamId(3)), None);
         // Its streams are gone, and so is the bound.
-        assert!(levellers.handle_look(Moment(2_000_000_000), Vec::new()));
+        assert!(levellers.handle_look(Moment(2_000_000_000), Governed::ByWindow, Vec::new()));
         assert_eq!(levellers.pace(ends(1), StreamId(0)), None);
     }
 
@@ -888,11 +1038,13 @@ mod tests {
                 rtt: Duration::from_millis(4),
                 minimum_rtt: Duration::from_micros(400),
                 lost: false,
+                retransmitted: 0,
+                waits: true,
                 in_slow_start: true,
                 first_slow_start: true,
             };
             let at = Moment(step * 10_000_000);
-            assert!(!leveller.handle_look(at, vec![flow]));
+            assert!(!leveller.handle_look(at, Governed::ByWindow, vec![flow]));
         }
         assert_eq!(leveller.pace_of(StreamId(0)), None);
     }

@@ -8,7 +8,7 @@ use longhaul_proto::message::{MAXIMUM_CONGESTION_BYTES, Message, Observation, Tu
 use longhaul_proto::session::StreamId;
 use longhaul_units::Moment;
 
-use super::levelling::{Delivered, Flow};
+use super::levelling::{Delivered, Flow, Governed};
 use super::paths::{Ends, only_path};
 use super::streams::Slot;
 use super::{Machine, Shared, Transfer};
@@ -21,12 +21,23 @@ const NOTHING_TO_LEVEL: Duration = Duration::from_secs(1);
 pub(super) const ENDS_BY_ITSELF: &str = "cubic";
 const GOES_ON: &str = "reno";
 
+/// A congestion control that finds the path's rate, and keeps to it.
+const KEEPS_TO_A_RATE: &str = "bbr";
+
 /// The pace of a stream whose kernel sends as fast as it can, a window in one burst where
 /// there is one.
 pub(super) const UNBOUND: u64 = u64::MAX;
 
 /// A pace that nobody reaches, with which the kernel spreads a window over a round trip.
 const SPREAD: u64 = u64::MAX - 1;
+
+/// After ten seconds in which no round trip was the least again, BBR has next to nothing on
+/// its way for 200 ms to find it. Coupled streams keep the queue short all the time, and
+/// have no use for it: before that they begin anew with what they know.
+const RENEWED_AFTER: Duration = Duration::from_secs(8);
+
+/// At once one of so many: what each does for a moment is not to be what all do.
+const RENEWED_AT_ONCE: usize = 16;
 
 /// From this round trip on a window is spread: a burst overflows the short queues of long
 /// paths. Within a site a timer for each burst is a cost without a use.
@@ -178,6 +189,32 @@ impl Shared {
         }
     }
 
+    /// Coupled streams begin anew before they look for the least round trip, and where they may
+    /// send more: otherwise they try to be faster in one of eight round trips.
+    fn renew(&mut self, governed: Governed, now: Moment) {
+        let mut few = self.streams.len().div_ceil(RENEWED_AT_ONCE);
+        let anew = self.leveller.take_anew();
+        for slot in self.streams.values_mut() {
+            let coupled = |path: &Ends| self.leveller.is_coupled(*path);
+            let path = only_path(slot.handle()).filter(coupled);
+            let Some(path) = path.filter(|_| governed == Governed::ByRate) else {
+                slot.renewed = None;
+                continue;
+            };
+            let renewed = *slot.renewed.get_or_insert(now);
+            let due = few > 0 && now - renewed >= RENEWED_AFTER;
+            if !due && !anew.contains(&path) {
+                continue;
+            }
+            few = few.saturating_sub(1);
+            slot.renewed = Some(now);
+            let handle = slot.handle();
+            if handle.set_congestion(GOES_ON).is_ok() {
+                let _ = handle.set_congestion(KEEPS_TO_A_RATE);
+            }
+        }
+    }
+
     /// The less of what whoever steers allows and what keeps the streams level.
     fn apply_pace(&self, stream: StreamId, slot: &Slot) {
         let level = only_path(slot.handle()).and_then(|path| self.leveller.pace(path, stream));
@@ -220,22 +257,23 @@ impl Transfer {
         let first = handles
             .first()
             .and_then(|(_, first)| first.congestion().ok());
-        let flows = match first.as_deref() {
-            // It finds the path's rate by itself, and keeps to it.
-            Some("bbr") => Vec::new(),
-            _ => handles.iter().filter_map(flow).collect(),
+        let governed = match first.as_deref() {
+            Some(KEEPS_TO_A_RATE) => Governed::ByRate,
+            _ => Governed::ByWindow,
         };
+        let flows: Vec<(Ends, Flow)> = handles.iter().filter_map(flow).collect();
         // Without a way back, or where some are not watched, each has its own.
         let known = &self.limits.congestions;
         let may_return = known.iter().any(|name| name == ENDS_BY_ITSELF);
         let may_lead = may_return && flows.len() == handles.len();
         let mut shared = self.lock();
-        if shared.leveller.handle_look(self.now(), flows) {
+        if shared.leveller.handle_look(self.now(), governed, flows) {
             for (stream, slot) in &shared.streams {
                 shared.apply_pace(*stream, slot);
             }
         }
         shared.lead_slow_start(&handles, may_lead);
+        shared.renew(governed, self.now());
         shared.leveller.interval()
     }
 }
@@ -256,6 +294,8 @@ fn flow((stream, handle): &(StreamId, StreamHandle)) -> Option<(Ends, Flow)> {
             rtt: info.rtt,
             minimum_rtt: info.minimum_rtt?,
             lost: info.lost_segments > 0 || info.retransmitted_segments > 0,
+            retransmitted: u64::from(info.retransmitted_segments) * info.send_segment.0,
+            waits: info.unsent.is_none_or(|unsent| unsent.0 > 0),
             in_slow_start: info.congestion_window_segments < info.slow_start_threshold_segments,
             first_slow_start: info.slow_start_threshold_segments >= NO_THRESHOLD,
         },

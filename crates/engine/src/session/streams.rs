@@ -76,6 +76,8 @@ pub(crate) struct Slot {
     /// Since when lost segments are sent again one by one, and until how much is
     /// acknowledged: what is lost later is another time.
     pub(super) mends: Option<(Moment, u64)>,
+    /// Where it is coupled to others: when that, or its congestion control, began last.
+    pub(super) renewed: Option<Moment>,
     /// Bytes per second that its kernel was last asked for.
     pub(super) pace: AtomicU64,
     /// The pace it has where nothing bounds it.
@@ -247,6 +249,7 @@ impl Transfer {
             halves: 2,
             moved: (0, self.now()),
             mends: None,
+            renewed: None,
             pace: AtomicU64::new(super::steer::UNBOUND),
             fastest: super::steer::fastest(least),
         };

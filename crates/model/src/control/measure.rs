@@ -306,6 +306,11 @@ impl Measure {
         (self.bytes_per_second * self.seconds / self.segments.max(1.0)).max(1.0)
     }
 
+    /// Whether a queue stood on every path, in a good part of the time.
+    pub fn is_queued(&self) -> bool {
+        self.queued >= 0.5
+    }
+
     /// What bound the rate.
     pub fn bound(&self, congestion: &Congestion) -> Bound {
         if self.bytes_per_second <= 0.0 {
@@ -320,7 +325,7 @@ impl Measure {
         if self.growth > GROWING {
             return Bound::Growth;
         }
-        if self.queued >= 0.5 || self.loss > OVERLOADED {
+        if self.is_queued() || self.loss > OVERLOADED {
             return Bound::Path;
         }
         if self.receiver >= SATURATED {

@@ -9,7 +9,7 @@ use crate::response::Congestion;
 
 /// A host that has everything to do itself gains nothing from more; one
 /// connection each for reading, writing, enciphering at both ends.
-pub const FEWEST: u32 = 4;
+const FEWEST: u32 = 4;
 
 /// More do not start faster by much: each doubling saves one round trip of the
 /// ten or so that a slow start takes, and joins the others three later.

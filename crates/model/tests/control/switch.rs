@@ -86,3 +86,55 @@ fn one_that_carries_less_is_given_up_within_five_seconds() {
         "{decided:?}"
     );
 }
+
+/// When BBR was switched to, in tenths of a second: 16 streams lost a tenth of what they sent in
+/// the second after `lost`, and their round trips are long in the tenths that `queued` has.
+fn switched_after(lost: u64, queued: std::ops::Range<u64>) -> Option<u64> {
+    let settings = Settings {
+        alternative: Some(Congestion::Bbr),
+        ..Settings::default()
+    };
+    let mut controller = Controller::new(settings, RTT, 16, Moment(0));
+    let mut retransmitted = 0;
+    (0..60).find(|tenths| {
+        retransmitted += if (lost..lost + 10).contains(tenths) {
+            20
+        } else {
+            0
+        };
+        let long = queued.contains(tenths);
+        let stream = |number: u32| StreamSample {
+            stream: number,
+            rtt: if long { RTT * 3 / 2 } else { RTT },
+            minimum_rtt: RTT,
+            segment: SEGMENT,
+            congestion_window: 200_000,
+            acknowledged: (tenths + 1) * 250_000,
+            retransmitted,
+            busy: Duration::from_millis(100 * (tenths + 1)),
+            ..StreamSample::default()
+        };
+        let sample = Sample {
+            at: Moment((tenths + 1) * 100_000_000),
+            streams: (0..16).map(stream).collect(),
+            congestion: Some(Congestion::Cubic),
+            ..Sample::default()
+        };
+        let decision = controller.handle_sample(&sample);
+        decision.is_some_and(|decision| matches!(decision.reason, Reason::Switch { .. }))
+    })
+}
+
+#[test]
+fn what_overflows_a_queue_that_nobody_sees_is_met_at_once() {
+    let at = switched_after(6, 0..0);
+    assert!(at.is_some_and(|tenths| tenths <= 30), "{at:?}");
+    // A host that rests for a moment makes no queue.
+    let at = switched_after(6, 3..4);
+    assert!(at.is_some_and(|tenths| tenths <= 30), "{at:?}");
+}
+
+#[test]
+fn what_overflows_a_queue_that_was_seen_says_nothing_of_loss() {
+    assert_eq!(switched_after(6, 2..8), None);
+}

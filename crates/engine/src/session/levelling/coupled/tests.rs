@@ -1,0 +1,257 @@
+//! BBR streams as fluids on one path, with and without a leveller.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use longhaul_proto::session::StreamId;
+use longhaul_units::Moment;
+
+use super::super::{Delivered, Flow, Governed, Leveller};
+use super::{Carried, Coupled, EXCESS};
+
+const RTT: Duration = Duration::from_millis(100);
+const SEGMENT: f64 = 1448.0;
+
+/// A stream that keeps the greatest rate of ten round trips and tries a quarter more in one of
+/// eight, at a time of its own.
+struct Stream {
+    rates: [f64; 10],
+    round: usize,
+    delivered: f64,
+    retransmitted: f64,
+}
+
+impl Stream {
+    fn wants(&self) -> f64 {
+        let estimate = self.rates.iter().copied().fold(1e6, f64::max);
+        let gain = match self.round % 8 {
+            _ if self.round < 10 => 2.89,
+            0 => 1.25,
+            1 => 0.75,
+            _ => 1.0,
+        };
+        estimate * gain
+    }
+}
+
+/// What came of it over a time.
+#[derive(Default)]
+struct Outcome {
+    delivered: Vec<f64>,
+    lost: f64,
+    bounds: VecDeque<Option<u64>>,
+}
+
+/// A path of so many bytes per second, whose queue holds so many round trips.
+struct Path {
+    capacity: f64,
+    room: f64,
+    queue: f64,
+    /// Of a queue that others keep, besides.
+    others: Duration,
+    streams: Vec<Stream>,
+    now: Duration,
+}
+
+impl Path {
+    fn new(streams: usize, capacity: f64, room: f64) -> Path {
+        let stream = |round| Stream {
+            rates: [0.0; 10],
+            round: round % 5,
+            delivered: 0.0,
+            retransmitted: 0.0,
+        };
+        Path {
+            capacity,
+            room,
+            queue: 0.0,
+            others: Duration::ZERO,
+            streams: (0..streams).map(stream).collect(),
+            now: Duration::ZERO,
+        }
+    }
+
+    /// For so many round trips, a look every quarter of one.
+    fn run(&mut self, leveller: Option<&mut Leveller>, round_trips: usize) -> Outcome {
+        let mut leveller = leveller;
+        let count = self.streams.len();
+        let mut outcome = Outcome {
+            delivered: vec![0.0; count],
+            ..Outcome::default()
+        };
+        let step = RTT / 4;
+        let seconds = step.as_secs_f64();
+        let product = self.capacity * RTT.as_secs_f64();
+        let mut round = vec![0.0; count];
+        for look in 0..round_trips * 4 {
+            self.now += step;
+            let bound = |at: usize, leveller: &Option<&mut Leveller>| {
+                let pace = leveller.as_ref()?.pace_of(StreamId(at as u32))?;
+                Some(pace as f64)
+            };
+            let sent: Vec<f64> = (0..count)
+                .map(|at| {
+                    let wants = self.streams[at].wants();
+                    let window = 2.0 * wants / (1.0 + self.queue / product);
+                    let wants = wants.min(window);
+                    wants.min(bound(at, &leveller).unwrap_or(f64::INFINITY)) * seconds
+                })
+                .collect();
+            let all: f64 = sent.iter().sum();
+            let carried = (all + self.queue).min(self.capacity * seconds);
+            self.queue += all - carried;
+            let over = (self.queue - self.room * product).max(0.0);
+            self.queue -= over;
+            for (at, stream) in self.streams.iter_mut().enumerate() {
+                let part = sent[at] / all.max(1.0);
+                stream.delivered += carried * part;
+                stream.retransmitted += over * part;
+                outcome.delivered[at] += carried * part;
+                round[at] += carried * part;
+                if look % 4 == 3 {
+                    stream.rates[stream.round % 10] = round[at] / RTT.as_secs_f64();
+                    stream.round += 1;
+                    round[at] = 0.0;
+                }
+            }
+            outcome.lost += over;
+            let waits = RTT.mul_f64(self.queue / product) + self.others;
+            if let Some(leveller) = leveller.as_mut() {
+                let at = Moment(0) + self.now;
+                leveller.handle_look(at, Governed::ByRate, self.flows(waits));
+                outcome.bounds.push_back(leveller.pace_of(StreamId(0)));
+            }
+        }
+        outcome
+    }
+
+    fn flows(&self, waits: Duration) -> Vec<Flow> {
+        let flow = |(at, stream): (usize, &Stream)| Flow {
+            stream: StreamId(at as u32),
+            delivered: Delivered::Segments((stream.delivered / SEGMENT) as u32, SEGMENT as u64),
+            rtt: RTT + waits,
+            minimum_rtt: RTT,
+            lost: stream.retransmitted > 0.0,
+            retransmitted: stream.retransmitted as u64,
+            waits: true,
+            in_slow_start: true,
+            first_slow_start: true,
+        };
+        self.streams.iter().enumerate().map(flow).collect()
+    }
+}
+
+impl Outcome {
+    fn carried(&self) -> f64 {
+        self.delivered.iter().sum()
+    }
+
+    fn lost_part(&self) -> f64 {
+        self.lost / (self.lost + self.carried())
+    }
+
+    fn unevenness(&self) -> f64 {
+        let most = self.delivered.iter().copied().fold(0.0, f64::max);
+        most / self.delivered.iter().copied().fold(f64::INFINITY, f64::min)
+    }
+}
+
+#[test]
+fn together_they_fill_the_path_and_hardly_overrun_it() {
+    for streams in [2, 4, 16] {
+        for room in [0.03, 0.1, 0.5] {
+            let mut alone = Path::new(streams, 100e6, room);
+            alone.run(None, 50);
+            let alone = alone.run(None, 200);
+            let mut path = Path::new(streams, 100e6, room);
+            let mut leveller = Leveller::default();
+            path.run(Some(&mut leveller), 50);
+            let coupled = path.run(Some(&mut leveller), 200);
+            let what = format!("{streams} streams, a queue of {room} products");
+            let used = coupled.carried() / (100e6 * 20.0);
+            assert!(used >= 0.97, "{what}: {used}");
+            let (before, after) = (alone.lost_part(), coupled.lost_part());
+            let less = after <= 0.03 && before >= 0.1;
+            assert!(less, "{what}: {after}, {before} without");
+            let uneven = coupled.unevenness();
+            assert!(uneven <= 1.5, "{what}: {uneven}");
+        }
+    }
+}
+
+#[test]
+fn a_path_that_carries_more_is_found_out() {
+    let mut path = Path::new(4, 25e6, 0.1);
+    let mut leveller = Leveller::default();
+    path.run(Some(&mut leveller), 100);
+    path.capacity = 100e6;
+    path.run(Some(&mut leveller), 150);
+    let after = path.run(Some(&mut leveller), 50);
+    let used = after.carried() / (100e6 * 5.0);
+    assert!(used >= 0.95, "{used}");
+}
+
+#[test]
+fn a_path_that_carries_less_gets_less() {
+    let mut path = Path::new(4, 100e6, 1.0);
+    let mut leveller = Leveller::default();
+    path.run(Some(&mut leveller), 100);
+    path.capacity = 60e6;
+    path.run(Some(&mut leveller), 100);
+    let after = path.run(Some(&mut leveller), 100);
+    assert!(after.carried() / (60e6 * 10.0) >= 0.95);
+    assert!(after.lost_part() <= 0.03, "{}", after.lost_part());
+}
+
+#[test]
+fn a_queue_that_others_keep_ends_the_bound_for_a_while() {
+    let mut path = Path::new(4, 100e6, 0.5);
+    let mut leveller = Leveller::default();
+    let before = path.run(Some(&mut leveller), 100);
+    assert!(before.bounds.back().is_some_and(Option::is_some));
+    path.others = RTT;
+    let after = path.run(Some(&mut leveller), 40);
+    assert_eq!(after.bounds.back(), Some(&None));
+    // Until it is tried again.
+    path.others = Duration::ZERO;
+    let later = path.run(Some(&mut leveller), 120);
+    assert!(later.bounds.back().is_some_and(Option::is_some));
+}
+
+#[test]
+fn what_a_stream_does_not_take_is_for_the_others() {
+    let mut coupled = Coupled::default();
+    let streams: Vec<StreamId> = (0..4).map(StreamId).collect();
+    assert_eq!(coupled.share(100.0, &streams), 25.0);
+    let rates = [25.0, 25.0, 25.0, 10.0];
+    let found = coupled.handle_measure(&Carried {
+        rates: streams.iter().copied().zip(rates).collect(),
+        before: 80.0,
+        lost: 0.0,
+        supplied: true,
+        bound: Some(25.0),
+    });
+    assert!(found.more && !found.full);
+    assert!((coupled.share(100.0, &streams) - 88.0 / 3.0).abs() < 1e-9);
+    // It is gone, and so is what it took.
+    assert_eq!(coupled.share(100.0, &streams[..2]), 50.0);
+}
+
+#[test]
+fn losses_of_nobodys_queue_are_made_up_for_and_others_heeded() {
+    let part = |lost: f64| {
+        let mut coupled = Coupled::default();
+        coupled.handle_measure(&Carried {
+            rates: vec![(StreamId(0), 100.0)],
+            before: 100.0,
+            lost,
+            supplied: true,
+            bound: None,
+        });
+        coupled.part(Moment(0), RTT, Duration::ZERO, &mut 100.0)
+    };
+    assert_eq!(part(0.0), Some(1.0 + EXCESS.0));
+    assert_eq!(part(0.004), Some(1.0 + EXCESS.0));
+    assert!(part(0.01).is_some_and(|part| part < 1.0 + EXCESS.0 && part > 1.01));
+    assert_eq!(part(0.1), Some(1.02));
+}
