@@ -61,8 +61,9 @@ pub struct TcpInfo {
     pub received: Option<ByteCount>,
     /// Bytes in the send buffer that were never sent (Linux 4.6).
     pub unsent: Option<ByteCount>,
-    /// The last measured rate of delivery (Linux 4.9).
-    pub delivery_rate: Option<BitRate>,
+    /// The rate at which the kernel lets segments go, where it spreads them; the
+    /// congestion control's or the socket's pace, whichever is less (Linux 3.15).
+    pub pacing_rate: Option<BitRate>,
     /// Time spent with data to send (Linux 4.10).
     pub busy: Option<Duration>,
     /// Of that, time held up by the peer's window.
@@ -179,9 +180,11 @@ impl TcpInfo {
                 .u32_at(148)
                 .filter(|n| *n != u32::MAX)
                 .map(|n| Duration::from_micros(n.into())),
-            delivery_rate: raw.u64_at(160).map(|bytes_per_second| {
-                BitRate::from_transfer(ByteCount(bytes_per_second), Duration::from_secs(1))
-            }),
+            // All ones where it does not.
+            pacing_rate: raw
+                .u64_at(104)
+                .filter(|rate| *rate != u64::MAX)
+                .map(per_second),
             busy: microseconds(168),
             window_limited: microseconds(176),
             buffer_limited: microseconds(184),
@@ -213,6 +216,10 @@ impl TcpInfo {
         let peer = self.send_window.map_or(u64::MAX, |window| window.0);
         ByteCount(congestion.min(peer))
     }
+}
+
+fn per_second(bytes: u64) -> BitRate {
+    BitRate::from_transfer(ByteCount(bytes), Duration::from_secs(1))
 }
 
 /// Linux acknowledges a last segment after this at the latest, as long as the

@@ -127,6 +127,9 @@ pub(super) struct Flow {
     pub in_slow_start: bool,
     /// There is no such threshold yet: it doubles until something is lost.
     pub first_slow_start: bool,
+    /// Bytes per second at which its kernel lets segments go; none where it does not spread
+    /// them.
+    pub pacing: Option<f64>,
 }
 
 /// What arrived since a stream began.
@@ -523,6 +526,7 @@ impl Leveller {
         let rates = between(began, now);
         let total: f64 = rates.iter().sum();
         let (looks, supplied) = std::mem::take(&mut self.supplied);
+        let bound = self.paces.each.map(|pace| pace as f64);
         if let Some(coupled) = &mut self.coupled {
             let found = coupled.handle_measure(&Carried {
                 lost: lost_part(began, now, total),
@@ -534,7 +538,8 @@ impl Leveller {
                     .collect(),
                 before: self.peak.0,
                 supplied: supplied * 2 >= looks,
-                bound: self.paces.each.map(|pace| pace as f64),
+                bound,
+                held: bound.is_some_and(|bound| is_held(&now.flows, bound)),
             });
             if found.full && self.phase == Phase::Free {
                 // Its queue is too short to be seen.
@@ -596,6 +601,15 @@ fn between(before: &Look, now: &Look) -> Vec<f64> {
         flow.delivered.since(known.map(|old| old.delivered)) as f64 / seconds
     };
     now.flows.iter().map(rate).collect()
+}
+
+/// Whether the bound, in bytes per second, is what most of these streams keep to.
+fn is_held(flows: &[Flow], bound: f64) -> bool {
+    let keeps = |flow: &&Flow| {
+        flow.pacing
+            .is_some_and(|pace| pace >= bound * (1.0 - CHANGE))
+    };
+    flows.iter().filter(keeps).count() * 2 >= flows.len()
 }
 
 /// Part of what was sent between two looks that was lost, `rate` being what arrived in bytes
@@ -696,6 +710,7 @@ mod tests {
                 waits: true,
                 in_slow_start: at >= self.grown,
                 first_slow_start: at >= self.grown,
+                pacing: None,
             };
             let flows = self.acknowledged.iter().enumerate().map(flow).collect();
             leveller.handle_look(Moment(0) + self.now, Governed::ByWindow, flows)
@@ -1004,6 +1019,7 @@ mod tests {
                     waits: true,
                     in_slow_start: true,
                     first_slow_start: true,
+                    pacing: None,
                 };
                 (ends(u8::from(first)), flow)
             };
@@ -1042,6 +1058,7 @@ mod tests {
                 waits: true,
                 in_slow_start: true,
                 first_slow_start: true,
+                pacing: None,
             };
             let at = Moment(step * 10_000_000);
             assert!(!leveller.handle_look(at, Governed::ByWindow, vec![flow]));

@@ -190,14 +190,18 @@ impl Shared {
     }
 
     /// Coupled streams begin anew before they look for the least round trip, and where they may
-    /// send more: otherwise they try to be faster in one of eight round trips.
-    fn renew(&mut self, governed: Governed, now: Moment) {
+    /// send more: otherwise they try to be faster in one of eight round trips. `permitted` are
+    /// congestion controls that this process may ask for: one that came with a route or was set
+    /// for it may have no way back.
+    fn renew(&mut self, governed: Governed, permitted: &[String], now: Moment) {
+        let asked = self.tuning.congestion.as_deref() == Some(KEEPS_TO_A_RATE);
+        let may = asked || permitted.iter().any(|name| name == KEEPS_TO_A_RATE);
         let mut few = self.streams.len().div_ceil(RENEWED_AT_ONCE);
         let anew = self.leveller.take_anew();
         for slot in self.streams.values_mut() {
             let coupled = |path: &Ends| self.leveller.is_coupled(*path);
             let path = only_path(slot.handle()).filter(coupled);
-            let Some(path) = path.filter(|_| governed == Governed::ByRate) else {
+            let Some(path) = path.filter(|_| may && governed == Governed::ByRate) else {
                 slot.renewed = None;
                 continue;
             };
@@ -273,7 +277,7 @@ impl Transfer {
             }
         }
         shared.lead_slow_start(&handles, may_lead);
-        shared.renew(governed, self.now());
+        shared.renew(governed, known, self.now());
         shared.leveller.interval()
     }
 }
@@ -298,6 +302,7 @@ fn flow((stream, handle): &(StreamId, StreamHandle)) -> Option<(Ends, Flow)> {
             waits: info.unsent.is_none_or(|unsent| unsent.0 > 0),
             in_slow_start: info.congestion_window_segments < info.slow_start_threshold_segments,
             first_slow_start: info.slow_start_threshold_segments >= NO_THRESHOLD,
+            pacing: info.pacing_rate.map(|rate| rate.bits_per_second() / 8.0),
         },
     ))
 }

@@ -23,6 +23,11 @@ use longhaul_units::Moment;
 /// long as nobody knows, and where it turns out to carry more.
 const EXCESS: (f64, f64) = (0.05, 1.0);
 
+/// Where streams send no more than they may, nothing of it is lost or waits, and yet the path
+/// carries no more than before, their host was busy in between: so much more is sent then, and
+/// once more, up to what BBR tries by itself.
+const HELD: (f64, f64) = (0.05, 0.25);
+
 /// It carried more, and so much more that it is worth to begin anew.
 const CARRIED_MORE: f64 = 1.015;
 const MUCH_MORE: f64 = 1.04;
@@ -69,6 +74,8 @@ pub(super) struct Coupled {
     flat: u32,
     /// Part of what was sent that was lost in the last measurement.
     lost: f64,
+    /// A queue stood since then.
+    queued: bool,
     /// Since when less is sent than the path carried, and the longest queue since, as a part of
     /// the round trip.
     draining: Option<(Moment, f64)>,
@@ -89,6 +96,7 @@ impl Default for Coupled {
             excess: EXCESS.1,
             flat: 0,
             lost: 0.0,
+            queued: false,
             draining: None,
             carried: 0.0,
             humble: false,
@@ -111,6 +119,8 @@ pub(super) struct Carried {
     pub supplied: bool,
     /// What each might send at most, in bytes per second.
     pub bound: Option<f64>,
+    /// That is what most of them keep to.
+    pub held: bool,
 }
 
 /// What that says.
@@ -127,8 +137,11 @@ impl Coupled {
     /// Takes what was seen in a time.
     pub fn handle_measure(&mut self, carried: &Carried) -> Found {
         let total: f64 = carried.rates.iter().map(|(_, rate)| rate).sum();
+        let queued = std::mem::take(&mut self.queued);
+        let held = carried.held && carried.supplied && carried.lost <= LOSSES.0 && !queued;
         self.excess = match total >= carried.before * CARRIED_MORE {
             true => (self.excess * 2.0).min(EXCESS.1),
+            false if held => (self.excess + HELD.0).min(HELD.1),
             false => EXCESS.0,
         };
         self.carried = total;
@@ -173,6 +186,7 @@ impl Coupled {
         };
         if queue > 0.0 {
             self.excess = EXCESS.0;
+            self.queued = true;
         }
         let by_loss = BY_LOSS * (self.lost - LOSSES.0).max(0.0);
         let least = 1.0 + self.lost.min(LOSSES.1);
