@@ -350,10 +350,10 @@ impl Controller {
         let now = measure::round_trips(&sample.streams);
         self.paths.retain(|path, _| now.contains_key(path));
         let mut queue = None;
-        for (path, (least, mean)) in &now {
-            let known = self.paths.entry(*path).or_insert(*least);
-            *known = (*known).min(*least);
-            if *mean > *known + measure::queue_threshold(*known) {
+        for (path, trips) in &now {
+            let known = self.paths.entry(*path).or_insert(trips.least);
+            *known = (*known).min(trips.least);
+            if trips.is_queued(*known) {
                 queue = queue.max(Some(*known));
             }
         }

@@ -14,6 +14,10 @@ use crate::response::Congestion;
 const QUEUE_PART: f64 = 0.25;
 const QUEUE_BOUNDS: (Duration, Duration) = (Duration::from_micros(200), Duration::from_millis(10));
 
+/// Segments that a stream sends at once: an acknowledgement is of two. Where rates are low
+/// those of all streams take longer than the bounds say, and are no queue that stands.
+const BURST_SEGMENTS: f64 = 2.0;
+
 /// Part of their time that streams must have data for the path, and not this
 /// host, to be what is measured.
 const BUSY: f64 = 0.75;
@@ -120,28 +124,55 @@ pub struct Measure {
     pub receiver: f64,
 }
 
-/// Least and mean smoothed round trip of the streams on each path; none of a
-/// path that no stream has measured.
-pub fn round_trips(streams: &[StreamSample]) -> BTreeMap<u32, (Duration, Duration)> {
+/// Round trips of the streams on a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RoundTrips {
+    /// The least that was seen.
+    pub least: Duration,
+    /// Mean of the smoothed ones, no less than the least.
+    pub mean: Duration,
+    /// Time in which what all streams send at once is sent at the rate their windows have;
+    /// zero where windows are not known.
+    pub burst: Duration,
+}
+
+impl RoundTrips {
+    /// Of streams that are on one path; none where no stream has measured it.
+    fn of(streams: &[&StreamSample]) -> Option<RoundTrips> {
+        let known = streams.iter().map(|stream| stream.minimum_rtt);
+        let least = known.filter(|rtt| !rtt.is_zero()).min()?;
+        let sum: Duration = streams.iter().map(|stream| stream.rtt).sum();
+        let mean = (sum / u32::try_from(streams.len()).ok()?).max(least);
+        let sum = |bytes: fn(&StreamSample) -> f64| -> f64 {
+            streams.iter().map(|stream| bytes(stream)).sum()
+        };
+        let windows = sum(|stream| stream.congestion_window as f64);
+        let at_once = sum(|stream| f64::from(stream.segment)) * BURST_SEGMENTS;
+        let part = if windows > 0.0 {
+            at_once / windows
+        } else {
+            0.0
+        };
+        let burst = mean.mul_f64(part.min(1.0));
+        Some(RoundTrips { least, mean, burst })
+    }
+
+    /// Whether a queue stands, `known` being the least round trip that was ever seen.
+    pub fn is_queued(&self, known: Duration) -> bool {
+        let part = known.mul_f64(QUEUE_PART);
+        let most = self.burst.max(QUEUE_BOUNDS.1);
+        self.mean > known + part.min(most).max(QUEUE_BOUNDS.0)
+    }
+}
+
+/// Round trips on each path; without those that no stream has measured.
+pub fn round_trips(streams: &[StreamSample]) -> BTreeMap<u32, RoundTrips> {
     let mut paths: BTreeMap<u32, Vec<&StreamSample>> = BTreeMap::new();
     for stream in streams {
         paths.entry(stream.path).or_default().push(stream);
     }
-    let round_trip = |(path, streams): (u32, Vec<&StreamSample>)| {
-        let known = streams.iter().map(|stream| stream.minimum_rtt);
-        let least = known.filter(|rtt| !rtt.is_zero()).min()?;
-        let sum: Duration = streams.iter().map(|stream| stream.rtt).sum();
-        let mean = sum / u32::try_from(streams.len()).ok()?;
-        Some((path, (least, mean.max(least))))
-    };
-    paths.into_iter().filter_map(round_trip).collect()
-}
-
-/// How much longer than the least a round trip is where a queue stands.
-pub fn queue_threshold(least: Duration) -> Duration {
-    least
-        .mul_f64(QUEUE_PART)
-        .clamp(QUEUE_BOUNDS.0, QUEUE_BOUNDS.1)
+    let of = |(path, streams): (u32, Vec<&StreamSample>)| Some((path, RoundTrips::of(&streams)?));
+    paths.into_iter().filter_map(of).collect()
 }
 
 fn place(stream: &StreamSample) -> Place {
@@ -172,9 +203,8 @@ fn is_queued(
         .iter()
         .filter(|(path, _)| used.is_empty() || used.contains(*path))
         .peekable();
-    let queued = |(path, (known, mean)): (&u32, &(Duration, Duration))| {
-        let least = least.get(path).unwrap_or(known);
-        *mean > *least + queue_threshold(*least)
+    let queued = |(path, trips): (&u32, &RoundTrips)| {
+        trips.is_queued(least.get(path).copied().unwrap_or(trips.least))
     };
     counted.peek().is_some() && counted.all(queued)
 }
