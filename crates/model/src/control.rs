@@ -86,6 +86,10 @@ const FULL_SECONDS: f64 = 8.0;
 /// forgotten by half.
 const SOME_LOSSES: f64 = 3.0;
 
+/// Spans in a row in which something was lost and no queue stood say that it is by chance: a
+/// queue that overflowed is two of them at most.
+const CHANCE_SPANS: u32 = 3;
+
 /// So many streams that lost something are no accident of one.
 const SEVERAL_STREAMS: usize = 3;
 const FEW_LOSSES: f64 = 8.0;
@@ -252,6 +256,10 @@ pub struct Controller {
     /// The most that the path carried, in bytes per second.
     capacity: f64,
     losses: Losses,
+    /// Spans in a row in which loss bound, and no queue stood.
+    by_chance: u32,
+    /// A queue stood through a span: what the path carries is known.
+    filled: bool,
     /// Spans in a row whose rate was far from the one it rests at.
     changed: u32,
     yielding: Yielding,
@@ -294,6 +302,8 @@ impl Controller {
             step: first_step(streams),
             capacity: 0.0,
             losses: Losses::default(),
+            by_chance: 0,
+            filled: false,
             changed: 0,
             yielding: Yielding::default(),
             bound: None,
@@ -371,7 +381,7 @@ impl Controller {
 
     /// Looks at a whole span.
     fn judge(&mut self, measure: &Measure, sample: &Sample) -> Option<Reason> {
-        let bound = measure.bound(&self.congestion);
+        let bound = measure.bound(&self.congestion, self.queued);
         self.bound = Some(bound);
         self.measure = Some(*measure);
         if !self.says_of_loss(bound, measure) {
@@ -417,6 +427,11 @@ impl Controller {
         if bound == Bound::Loss || bound == Bound::Window {
             self.losses.add(measure);
         }
+        self.filled |= measure.is_queued();
+        self.by_chance = match bound == Bound::Loss && measure.has_no_queue() {
+            true => self.by_chance + 1,
+            false => 0,
+        };
         self.notice_change(rate);
     }
 
@@ -441,7 +456,9 @@ impl Controller {
             // Another congestion control may do without more streams: nothing
             // else is tried until it is known what loss this is.
             let falls = self.losses.events >= SOME_LOSSES && rate < self.capacity * FALLEN;
-            if !lossy && !falls && !unseen {
+            let chance = self.by_chance >= CHANCE_SPANS && self.losses.probability().is_some();
+            let never_full = chance && !self.filled;
+            if !lossy && !falls && !unseen && !never_full {
                 return None;
             }
             return self.switch(measure, sample.at);
@@ -644,13 +661,17 @@ impl Controller {
         }
     }
 
-    /// Whether there is enough left to send for new streams to be of use.
+    /// Whether there is enough left to send for a change to be of use: a while of it, or so much
+    /// that what the rate lacks of what the path was seen to carry takes longer than a change.
     fn pays(&self, rate: f64, sample: &Sample) -> bool {
         let Some(remaining) = sample.remaining else {
             return true;
         };
-        let try_time = settle_time(self.least_rtt) + span_time(self.least_rtt) * PAYS_BACK_SPANS;
-        remaining.0 as f64 > rate * try_time.as_secs_f64()
+        let left = remaining.0 as f64 / rate.max(1.0);
+        let settle_time = settle_time(self.least_rtt);
+        let try_time = settle_time + span_time(self.least_rtt) * PAYS_BACK_SPANS;
+        let lacks = (1.0 - rate / self.capacity.max(1.0)).max(0.0);
+        left > try_time.as_secs_f64() || left * lacks > settle_time.as_secs_f64()
     }
 
     /// Yields where others use the path.

@@ -119,8 +119,9 @@ pub(super) struct Flow {
     pub minimum_rtt: Duration,
     /// It has lost something since it began.
     pub lost: bool,
-    /// Bytes that were sent again since then.
-    pub retransmitted: u64,
+    /// Segments that were sent again since then, a count that begins anew after 2^32, and
+    /// bytes of each.
+    pub retransmitted: (u32, u64),
     /// It has more to send than its window lets it.
     pub waits: bool,
     /// Its window is below the threshold at which a slow start ends.
@@ -159,9 +160,10 @@ impl Delivered {
 }
 
 /// What bounds streams, as their congestion control sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Governed {
     /// A window that grows until something is lost.
+    #[default]
     ByWindow,
     /// A rate that is measured.
     ByRate,
@@ -224,11 +226,12 @@ impl Levellers {
         least.unwrap_or_else(|| Leveller::default().interval())
     }
 
-    /// Takes what is seen now; true where a pace changed.
+    /// Takes what is seen now, `governed` telling of each path what bounds its streams; true
+    /// where a pace changed.
     pub fn handle_look(
         &mut self,
         at: Moment,
-        governed: Governed,
+        governed: &BTreeMap<Ends, Governed>,
         flows: Vec<(Ends, Flow)>,
     ) -> bool {
         let mut by_path: BTreeMap<Ends, Vec<Flow>> = BTreeMap::new();
@@ -243,11 +246,9 @@ impl Levellers {
         self.0.retain(|path, _| by_path.contains_key(path));
         let mut changed = left;
         for (path, flows) in by_path {
-            changed |= self
-                .0
-                .entry(path)
-                .or_default()
-                .handle_look(at, governed, flows);
+            let governed = governed.get(&path).copied().unwrap_or_default();
+            let leveller = self.0.entry(path).or_default();
+            changed |= leveller.handle_look(at, governed, flows);
         }
         changed
     }
@@ -338,9 +339,11 @@ impl Leveller {
 
     /// Takes what is seen now; true where a stream's pace changed.
     pub fn handle_look(&mut self, at: Moment, governed: Governed, flows: Vec<Flow>) -> bool {
-        match governed {
-            Governed::ByWindow => self.coupled = None,
-            Governed::ByRate => _ = self.coupled.get_or_insert_default(),
+        let coupled = governed == Governed::ByRate;
+        if coupled != self.coupled.is_some() {
+            self.coupled = coupled.then(Coupled::default);
+            // What was carried until now says nothing of it.
+            (self.began, self.supplied) = (None, (0, 0));
         }
         let Some(rtt) = least(&flows).filter(|rtt| *rtt >= SHORTEST) else {
             self.looks.clear();
@@ -447,15 +450,17 @@ impl Leveller {
         Some(coupled.share(self.peak.0 * part, &streams))
     }
 
-    /// Whether coupled streams that fill the path lose much of what they send.
+    /// Whether coupled streams that fill the path lose so much of what they send that it is
+    /// full.
     fn overflows(&self, rtt: Duration) -> bool {
         let (Some(first), Some(now)) = (self.looks.front(), self.looks.back()) else {
             return false;
         };
         let filling = self.coupled.is_some() && self.phase != Phase::Level;
         filling && now.at - first.at >= rtt && {
-            let rate = between(first, now).iter().sum();
-            Coupled::overflows(lost_part(first, now, rate))
+            let arrived =
+                between(first, now).iter().sum::<f64>() * (now.at - first.at).as_secs_f64();
+            Coupled::is_flooded(lost_bytes(first, now), arrived)
         }
     }
 
@@ -539,11 +544,14 @@ impl Leveller {
                 before: self.peak.0,
                 supplied: supplied * 2 >= looks,
                 bound,
-                held: bound.is_some_and(|bound| is_held(&now.flows, bound)),
+                held: bound.is_some_and(|bound| is_held(&now.flows, bound * coupled.kept())),
             });
             if found.full && self.phase == Phase::Free {
                 // Its queue is too short to be seen.
                 self.phase = Phase::Level;
+            }
+            if found.overflows && self.phase == Phase::Level {
+                self.peak = (total, now.at);
             }
             self.anew |= found.more && self.phase == Phase::Level;
         }
@@ -552,8 +560,9 @@ impl Leveller {
             // More than ever, and no queue: it was not full, or others have left.
             self.phase = Phase::Free;
         }
-        // Less than the path carried before says something of it where a queue stood.
-        let old = now.at - self.peak.1 > BELIEVED && self.queued >= began.at;
+        // Less than the path carried before says something of it where a queue stood; of
+        // coupled streams it is what they were allowed.
+        let old = by_window && now.at - self.peak.1 > BELIEVED && self.queued >= began.at;
         if total >= self.peak.0 || old {
             self.peak = (total, now.at);
         }
@@ -612,17 +621,22 @@ fn is_held(flows: &[Flow], bound: f64) -> bool {
     flows.iter().filter(keeps).count() * 2 >= flows.len()
 }
 
+/// Bytes that were lost between two looks.
+fn lost_bytes(before: &Look, now: &Look) -> f64 {
+    let again = |flow: &Flow| {
+        let known = before.flows.iter().find(|old| old.stream == flow.stream);
+        let before = known.map_or(0, |old| old.retransmitted.0);
+        let (segments, bytes) = flow.retransmitted;
+        bytes as f64 * f64::from(segments.wrapping_sub(before))
+    };
+    now.flows.iter().map(again).sum()
+}
+
 /// Part of what was sent between two looks that was lost, `rate` being what arrived in bytes
 /// per second.
 fn lost_part(before: &Look, now: &Look, rate: f64) -> f64 {
-    let again = |flow: &Flow| {
-        let known = before.flows.iter().find(|old| old.stream == flow.stream);
-        let before = known.map_or(0, |old| old.retransmitted);
-        flow.retransmitted.saturating_sub(before)
-    };
-    let again: u64 = now.flows.iter().map(again).sum();
-    let arrived = rate * (now.at - before.at).as_secs_f64();
-    again as f64 / (again as f64 + arrived).max(1.0)
+    let lost = lost_bytes(before, now);
+    lost / (lost + rate * (now.at - before.at).as_secs_f64()).max(1.0)
 }
 
 /// What all may send of what the path carries, the least and the most of it, by the
@@ -706,7 +720,7 @@ mod tests {
                 rtt: RTT + queue,
                 minimum_rtt: RTT,
                 lost: at < self.lost,
-                retransmitted: 0,
+                retransmitted: (0, 1448),
                 waits: true,
                 in_slow_start: at >= self.grown,
                 first_slow_start: at >= self.grown,
@@ -1015,7 +1029,7 @@ mod tests {
                     rtt: least + if first { queue } else { Duration::ZERO },
                     minimum_rtt: least,
                     lost: false,
-                    retransmitted: 0,
+                    retransmitted: (0, 1448),
                     waits: true,
                     in_slow_start: true,
                     first_slow_start: true,
@@ -1023,13 +1037,13 @@ mod tests {
                 };
                 (ends(u8::from(first)), flow)
             };
-            levellers.handle_look(at, Governed::ByWindow, (0..4).map(flow).collect());
+            levellers.handle_look(at, &BTreeMap::new(), (0..4).map(flow).collect());
         }
         let pace = levellers.pace(ends(1), StreamId(0)).unwrap() as f64;
         assert!((25e6..40e6).contains(&pace), "{pace}");
         assert_eq!(levellers.pace(ends(0), StreamId(3)), None);
         // Its streams are gone, and so is the bound.
-        assert!(levellers.handle_look(Moment(2_000_000_000), Governed::ByWindow, Vec::new()));
+        assert!(levellers.handle_look(Moment(2_000_000_000), &BTreeMap::new(), Vec::new()));
         assert_eq!(levellers.pace(ends(1), StreamId(0)), None);
     }
 
@@ -1054,7 +1068,7 @@ mod tests {
                 rtt: Duration::from_millis(4),
                 minimum_rtt: Duration::from_micros(400),
                 lost: false,
-                retransmitted: 0,
+                retransmitted: (0, 1448),
                 waits: true,
                 in_slow_start: true,
                 first_slow_start: true,

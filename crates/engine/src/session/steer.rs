@@ -1,6 +1,8 @@
 //! Who steers a running transfer: the dialer's end is shown what both ends see,
 //! and its orders are carried out.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -193,15 +195,13 @@ impl Shared {
     /// send more: otherwise they try to be faster in one of eight round trips. `permitted` are
     /// congestion controls that this process may ask for: one that came with a route or was set
     /// for it may have no way back.
-    fn renew(&mut self, governed: Governed, permitted: &[String], now: Moment) {
-        let asked = self.tuning.congestion.as_deref() == Some(KEEPS_TO_A_RATE);
-        let may = asked || permitted.iter().any(|name| name == KEEPS_TO_A_RATE);
+    fn renew(&mut self, permitted: &[String], now: Moment) {
+        let may = permitted.iter().any(|name| name == KEEPS_TO_A_RATE);
         let mut few = self.streams.len().div_ceil(RENEWED_AT_ONCE);
         let anew = self.leveller.take_anew();
         for slot in self.streams.values_mut() {
-            let coupled = |path: &Ends| self.leveller.is_coupled(*path);
-            let path = only_path(slot.handle()).filter(coupled);
-            let Some(path) = path.filter(|_| may && governed == Governed::ByRate) else {
+            let coupled = |path: &Ends| may && self.leveller.is_coupled(*path);
+            let Some(path) = only_path(slot.handle()).filter(coupled) else {
                 slot.renewed = None;
                 continue;
             };
@@ -213,7 +213,11 @@ impl Shared {
             few = few.saturating_sub(1);
             slot.renewed = Some(now);
             let handle = slot.handle();
-            if handle.set_congestion(GOES_ON).is_ok() {
+            // It may have another one since it was looked at.
+            let keeps = handle
+                .congestion()
+                .is_ok_and(|name| name == KEEPS_TO_A_RATE);
+            if keeps && handle.set_congestion(GOES_ON).is_ok() {
                 let _ = handle.set_congestion(KEEPS_TO_A_RATE);
             }
         }
@@ -258,28 +262,38 @@ impl Transfer {
         }
         drop(shared);
         let handles = self.handles();
-        let first = handles
-            .first()
-            .and_then(|(_, first)| first.congestion().ok());
-        let governed = match first.as_deref() {
-            Some(KEEPS_TO_A_RATE) => Governed::ByRate,
-            _ => Governed::ByWindow,
-        };
+        let governed = governed(&handles);
         let flows: Vec<(Ends, Flow)> = handles.iter().filter_map(flow).collect();
         // Without a way back, or where some are not watched, each has its own.
         let known = &self.limits.congestions;
         let may_return = known.iter().any(|name| name == ENDS_BY_ITSELF);
         let may_lead = may_return && flows.len() == handles.len();
         let mut shared = self.lock();
-        if shared.leveller.handle_look(self.now(), governed, flows) {
+        if shared.leveller.handle_look(self.now(), &governed, flows) {
             for (stream, slot) in &shared.streams {
                 shared.apply_pace(*stream, slot);
             }
         }
         shared.lead_slow_start(&handles, may_lead);
-        shared.renew(governed, known, self.now());
+        shared.renew(known, self.now());
         shared.leveller.interval()
     }
+}
+
+/// What bounds the streams of each path: a route may bring another congestion control than
+/// the next one. Those of one path have the same.
+fn governed(handles: &[(StreamId, StreamHandle)]) -> BTreeMap<Ends, Governed> {
+    let mut known = BTreeMap::new();
+    for (_, handle) in handles {
+        let Some(Entry::Vacant(place)) = only_path(handle).map(|path| known.entry(path)) else {
+            continue;
+        };
+        place.insert(match handle.congestion().ok().as_deref() {
+            Some(KEEPS_TO_A_RATE) => Governed::ByRate,
+            _ => Governed::ByWindow,
+        });
+    }
+    known
 }
 
 /// A stream of one path. What takes several has no pace of its own: its kernel
@@ -298,7 +312,7 @@ fn flow((stream, handle): &(StreamId, StreamHandle)) -> Option<(Ends, Flow)> {
             rtt: info.rtt,
             minimum_rtt: info.minimum_rtt?,
             lost: info.lost_segments > 0 || info.retransmitted_segments > 0,
-            retransmitted: u64::from(info.retransmitted_segments) * info.send_segment.0,
+            retransmitted: (info.retransmitted_segments, info.send_segment.0),
             waits: info.unsent.is_none_or(|unsent| unsent.0 > 0),
             in_slow_start: info.congestion_window_segments < info.slow_start_threshold_segments,
             first_slow_start: info.slow_start_threshold_segments >= NO_THRESHOLD,

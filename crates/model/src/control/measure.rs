@@ -25,8 +25,8 @@ const BUSY: f64 = 0.75;
 /// A layer or a host that works more than this has nothing left.
 const SATURATED: f64 = 0.92;
 
-/// A path that loses more than this part is overloaded, whatever its queue:
-/// more streams would lose more.
+/// A path that loses more than this part is overloaded, though nobody sees its queue: more
+/// streams would lose more.
 const OVERLOADED: f64 = 0.02;
 
 /// A rate that grew by more than this within a span is still growing.
@@ -341,8 +341,13 @@ impl Measure {
         self.queued >= 0.5
     }
 
-    /// What bound the rate.
-    pub fn bound(&self, congestion: &Congestion) -> Bound {
+    /// Whether no queue stood on every path at any time.
+    pub fn has_no_queue(&self) -> bool {
+        self.queued <= 0.0
+    }
+
+    /// What bound the rate, on paths whose queues are long enough to be seen, or not.
+    pub fn bound(&self, congestion: &Congestion, queues_are_seen: bool) -> Bound {
         if self.bytes_per_second <= 0.0 {
             return Bound::Silence;
         }
@@ -355,7 +360,8 @@ impl Measure {
         if self.growth > GROWING {
             return Bound::Growth;
         }
-        if self.is_queued() || self.loss > OVERLOADED {
+        let by_chance = queues_are_seen && self.has_no_queue();
+        if self.is_queued() || self.loss > OVERLOADED && !by_chance {
             return Bound::Path;
         }
         if self.receiver >= SATURATED {

@@ -133,6 +133,40 @@ fn with_free_choice_loss_is_met_by_another_congestion_control() {
 }
 
 #[test]
+fn a_clean_path_keeps_the_congestion_control_that_it_has() {
+    for seed in SEEDS {
+        for (rate, rtt, buffer) in [
+            (1e9, 0.1, 1.0),
+            (1e9, 0.366, 1.0),
+            (2e7, 0.25, 1.0),
+            (1e8, 0.05, 0.5),
+        ] {
+            let world = World {
+                seed,
+                rate,
+                rtt,
+                buffer,
+                ..World::default()
+            };
+            let settings = Settings {
+                alternative: Some(Congestion::Bbr),
+                ..Settings::default()
+            };
+            let free = Transfer {
+                settings,
+                ..Transfer::default()
+            };
+            let trace = transfer(&world, free, 60.0);
+            let changed = trace.decisions.iter().find(|(_, d)| d.congestion.is_some());
+            assert!(
+                changed.is_none(),
+                "seed {seed}, {rate} at {rtt}: {changed:?}"
+            );
+        }
+    }
+}
+
+#[test]
 fn a_queue_too_short_to_be_seen_is_met_by_another_congestion_control_at_once() {
     for seed in SEEDS {
         let world = World {

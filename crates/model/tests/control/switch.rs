@@ -140,9 +140,9 @@ fn what_overflows_a_queue_that_was_seen_says_nothing_of_loss() {
 }
 
 /// When BBR was switched to, in tenths of a second: 16 streams on 250 ms and 20 Mbit/s carried it
-/// with a queue for five seconds, then half of it with windows of `window` segments, one in
-/// a hundred lost, and round trips 15 ms longer than the least.
-fn switched_on_a_thin_path(window: u64) -> Option<u64> {
+/// with a queue until `full`, then half of it with windows of `window` segments, `lost`
+/// of 80 lost, and round trips 15 ms longer than the least.
+fn switched_on_a_thin_path(full: u64, window: u64, lost: u64) -> Option<u64> {
     let rtt = RTT * 5 / 2;
     let settings = Settings {
         alternative: Some(Congestion::Bbr),
@@ -151,7 +151,7 @@ fn switched_on_a_thin_path(window: u64) -> Option<u64> {
     let mut controller = Controller::new(settings, rtt, 16, Moment(0));
     let mut acknowledged = 0;
     (0..150).find(|tenths| {
-        let full = *tenths < 50;
+        let full = *tenths < full;
         acknowledged += if full { 14_700 } else { 7_400 };
         let stream = |number: u32| StreamSample {
             stream: number,
@@ -160,8 +160,8 @@ fn switched_on_a_thin_path(window: u64) -> Option<u64> {
             segment: SEGMENT,
             congestion_window: window * u64::from(SEGMENT),
             acknowledged,
-            // One stream in each sample.
-            retransmitted: (tenths + 16 - u64::from(number)) / 16,
+            // By one stream after another.
+            retransmitted: (tenths * lost + 16 - u64::from(number)) / 16,
             busy: Duration::from_millis(100 * (tenths + 1)),
             ..StreamSample::default()
         };
@@ -178,11 +178,20 @@ fn switched_on_a_thin_path(window: u64) -> Option<u64> {
 
 #[test]
 fn what_all_streams_send_at_once_is_no_queue_on_a_thin_path() {
-    let at = switched_on_a_thin_path(13);
+    let at = switched_on_a_thin_path(50, 13, 1);
     assert!(
         at.is_some_and(|tenths| (50..100).contains(&tenths)),
         "{at:?}"
     );
     // Streams with wider windows would have sent as much in a millisecond.
-    assert_eq!(switched_on_a_thin_path(1300), None);
+    assert_eq!(switched_on_a_thin_path(50, 1300, 1), None);
+}
+
+#[test]
+fn much_is_lost_by_chance_where_queues_are_seen_and_none_stands() {
+    // Nothing was measured while the path was full.
+    for lost in [1, 3, 8] {
+        let at = switched_on_a_thin_path(12, 13, lost);
+        assert!(at.is_some_and(|tenths| tenths < 100), "{lost}: {at:?}");
+    }
 }

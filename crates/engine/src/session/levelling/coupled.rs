@@ -10,6 +10,10 @@
 //! more is found out, and at once much more where that is so; the less the longer a queue is; and
 //! where it is too short to be seen, the less the more is lost.
 //!
+//! What is lost by chance is no queue. Where much is, less than the path carries is sent now and
+//! then: what is lost even then is made up for, and only what is lost beyond says that a queue
+//! overflows.
+//!
 //! A queue that stays although less is sent than the path carried means that it carries less
 //! than was believed; and where it stays even then, that it is somebody else's. Then nothing is
 //! bound for a while: their congestion controls divide the path.
@@ -41,16 +45,30 @@ const FLAT: u32 = 2;
 const BY_QUEUE: f64 = 0.3;
 const LEAST: f64 = 0.75;
 
-/// Losses beyond the first part of what is sent take so many times of it, but never what makes
-/// up for losses that are nobody's queue, up to the second.
+/// Losses beyond those by chance and the first part of what is sent take so many times of it,
+/// but never what makes up for them, up to the second.
 const BY_LOSS: f64 = 4.0;
 const LOSSES: (f64, f64) = (0.005, 0.02);
+
+/// So much of what the path carries is sent to see what is lost by chance: for so many
+/// measurements, of which the last counts, as what was lost is heard of a round trip late;
+/// again after so many. More than the part after them is not made up for.
+const LESS: f64 = 0.93;
+const LESS_MEASUREMENTS: u32 = 2;
+const TRIED_AFTER: u32 = 24;
+const CHANCE_MOST: f64 = 0.2;
 
 /// A shorter queue may as well be a host that is busy.
 const SHORTEST: Duration = Duration::from_millis(3);
 
-/// Where so much of what is sent is lost the path is full, whatever its queue.
+/// So many bytes and so much of what is sent being lost in a start, the path is full, whatever
+/// its queue: streams begin with twice what it carries and more, and much may be lost by chance.
+const FLOODED: (f64, f64) = (65_536.0, 0.12);
+
+/// Where so much of what is sent is lost, in so many measurements, a path carries no more than
+/// what arrives.
 const OVERFLOWS: f64 = 0.05;
+const OVERFLOWING: u32 = 2;
 
 /// A queue is somebody else's where it has not become half as long in so many round trips,
 /// and so long, in which less was sent than the path carried.
@@ -72,15 +90,22 @@ pub(super) struct Coupled {
     excess: f64,
     /// Measurements in a row in which it carried no more.
     flat: u32,
-    /// Part of what was sent that was lost in the last measurement.
+    /// Part of what was sent that was lost in the last measurement, beyond chance.
     lost: f64,
+    /// Part of it that is lost by chance.
+    chance: f64,
+    /// Measurements until that is looked at again, and those left in which less is sent for it.
+    until_tried: u32,
+    trying: u32,
+    /// Measurements in a row in which much was lost.
+    overflowing: u32,
     /// A queue stood since then.
     queued: bool,
     /// Since when less is sent than the path carried, and the longest queue since, as a part of
     /// the round trip.
     draining: Option<(Moment, f64)>,
-    /// Bytes per second that all carried in the last measurement.
-    carried: f64,
+    /// Bytes per second that all carried in the last measurement; none where they had no more.
+    carried: Option<f64>,
     /// Less is believed since a queue stayed.
     humble: bool,
     /// Nothing is bound until then.
@@ -96,9 +121,13 @@ impl Default for Coupled {
             excess: EXCESS.1,
             flat: 0,
             lost: 0.0,
+            chance: 0.0,
+            until_tried: 0,
+            trying: 0,
+            overflowing: 0,
             queued: false,
             draining: None,
-            carried: 0.0,
+            carried: None,
             humble: false,
             apart: Moment(0),
             next_apart: APART.0,
@@ -131,6 +160,8 @@ pub(super) struct Found {
     /// It carries more than it ever did. Streams may begin anew for it: by themselves they try
     /// to be faster in one of eight round trips.
     pub more: bool,
+    /// It carries no more than what arrived, though no queue was seen.
+    pub overflows: bool,
 }
 
 impl Coupled {
@@ -138,36 +169,70 @@ impl Coupled {
     pub fn handle_measure(&mut self, carried: &Carried) -> Found {
         let total: f64 = carried.rates.iter().map(|(_, rate)| rate).sum();
         let queued = std::mem::take(&mut self.queued);
-        let held = carried.held && carried.supplied && carried.lost <= LOSSES.0 && !queued;
+        let tried = self.trying > 0;
+        self.learn_chance(carried);
+        self.lost = (carried.lost - self.chance).max(0.0);
+        let held = carried.held && carried.supplied && self.lost <= LOSSES.0 && !queued;
         self.excess = match total >= carried.before * CARRIED_MORE {
             true => (self.excess * 2.0).min(EXCESS.1),
+            false if tried => self.excess,
             false if held => (self.excess + HELD.0).min(HELD.1),
             false => EXCESS.0,
         };
-        self.carried = total;
-        self.lost = carried.lost;
+        self.carried = carried.supplied.then_some(total);
         self.flat = match carried.supplied && total < carried.before * GROWS {
             true => self.flat + 1,
             false => 0,
         };
+        let overflows = self.lost >= OVERFLOWS && carried.bound.is_some() && !queued && !tried;
+        self.overflowing = if overflows { self.overflowing + 1 } else { 0 };
         let below =
             |(_, rate): &&(StreamId, f64)| carried.bound.is_some_and(|bound| *rate < bound * BELOW);
-        let elsewhere = carried.rates.iter().filter(below);
+        let elsewhere = carried
+            .rates
+            .iter()
+            .filter(|_| carried.supplied)
+            .filter(below);
         self.elsewhere = elsewhere
             .map(|(stream, rate)| (*stream, rate * ROOM))
             .collect();
         Found {
             full: self.flat >= FLAT,
             more: total >= carried.before * MUCH_MORE,
+            overflows: self.overflowing >= OVERFLOWING,
         }
     }
 
-    /// Whether the path is full by this part of what is sent being lost.
-    pub fn overflows(lost: f64) -> bool {
-        lost >= OVERFLOWS
+    /// What is lost even where less is sent than the path carries.
+    fn learn_chance(&mut self, carried: &Carried) {
+        self.until_tried = self.until_tried.saturating_sub(1);
+        if carried.bound.is_none() {
+            self.trying = 0;
+        } else if self.trying > 0 {
+            self.trying -= 1;
+            if self.trying == 0 {
+                self.chance = carried.lost.min(CHANCE_MOST);
+            }
+        } else if carried.lost <= LOSSES.0 {
+            self.chance = 0.0;
+        } else if self.until_tried == 0 {
+            (self.trying, self.until_tried) = (LESS_MEASUREMENTS, TRIED_AFTER);
+        }
     }
 
-    /// What all may send of `peak`, what the path is believed to carry, 0.75 to 2 of it, where
+    /// The part of what it may send that a stream sends where nothing else binds it: what
+    /// arrives of that.
+    pub fn kept(&self) -> f64 {
+        1.0 - self.chance
+    }
+
+    /// Whether the path is full by these bytes being lost, and those arriving, in a round trip
+    /// or two of a start.
+    pub fn is_flooded(lost: f64, arrived: f64) -> bool {
+        lost >= FLOODED.0 && lost >= (lost + arrived) * FLOODED.1
+    }
+
+    /// What all may send of `peak`, what the path is believed to carry, 0.75 to 4 of it, where
     /// segments wait in its `queue`, beyond the round trip `rtt`; none without bound. Less is
     /// believed where the queue says so.
     pub fn part(
@@ -190,7 +255,10 @@ impl Coupled {
         }
         let by_loss = BY_LOSS * (self.lost - LOSSES.0).max(0.0);
         let least = 1.0 + self.lost.min(LOSSES.1);
-        let part = (1.0 + self.excess - by_loss).max(least) - BY_QUEUE * queue;
+        let arrives = (1.0 + self.excess - by_loss).max(least);
+        // A stream believes in what arrives of the most that it may send, and of what it sends
+        // for that as much less arrives once more.
+        let part = arrives / self.kept().powi(2) - BY_QUEUE * queue;
         if self.stays(at, rtt, queue, part) {
             if self.humble {
                 self.humble = false;
@@ -199,9 +267,10 @@ impl Coupled {
                 return None;
             }
             self.humble = true;
-            *peak = peak.min(self.carried);
+            *peak = self.carried.map_or(*peak, |carried| peak.min(carried));
         }
-        Some(part.max(LEAST))
+        let most = if self.trying > 0 { LESS } else { part };
+        Some(part.min(most).max(LEAST))
     }
 
     /// Whether a queue stays that less was sent for.
@@ -234,8 +303,12 @@ impl Coupled {
             .map(|known| known.1)
             .collect();
         let left = together - elsewhere.iter().sum::<f64>();
-        let others = streams.len().saturating_sub(elsewhere.len()).max(1);
-        (left / others as f64).max(together / streams.len().max(1) as f64)
+        let equal = together / streams.len().max(1) as f64;
+        match streams.len().saturating_sub(elsewhere.len()) {
+            // The source was slow for a moment, and will not be.
+            0 => equal,
+            others => (left / others as f64).max(equal),
+        }
     }
 }
 

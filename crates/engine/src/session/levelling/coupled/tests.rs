@@ -52,6 +52,8 @@ struct Path {
     others: Duration,
     /// The sending host rests for this part of the time, again and again.
     rests: f64,
+    /// This part of what is sent is lost by chance.
+    chance: f64,
     streams: Vec<Stream>,
     now: Duration,
 }
@@ -71,6 +73,7 @@ impl Path {
             queue: 0.0,
             others: Duration::ZERO,
             rests: 0.0,
+            chance: 0.0,
             streams: (0..streams).map(stream).collect(),
             now: Duration::ZERO,
         }
@@ -106,15 +109,16 @@ impl Path {
                 .collect();
             let all: f64 = sent.iter().sum();
             let carried = (all + self.queue).min(self.capacity * seconds);
-            self.queue += all - carried;
+            self.queue = (self.queue + all - carried).max(0.0);
             let over = (self.queue - self.room * product).max(0.0);
             self.queue -= over;
             for (at, stream) in self.streams.iter_mut().enumerate() {
                 let part = sent[at] / all.max(1.0);
-                stream.delivered += carried * part;
-                stream.retransmitted += over * part;
-                outcome.delivered[at] += carried * part;
-                round[at] += carried * part;
+                let arrived = carried * part * (1.0 - self.chance);
+                stream.delivered += arrived;
+                stream.retransmitted += over * part + carried * part * self.chance;
+                outcome.delivered[at] += arrived;
+                round[at] += arrived;
                 if look % 4 == 3 {
                     // A rate is one of the time between two rests.
                     stream.rates[stream.round % 10] = round[at] / RTT.as_secs_f64() / works;
@@ -140,7 +144,7 @@ impl Path {
             rtt: RTT + waits,
             minimum_rtt: RTT,
             lost: stream.retransmitted > 0.0,
-            retransmitted: stream.retransmitted as u64,
+            retransmitted: ((stream.retransmitted / SEGMENT) as u32, SEGMENT as u64),
             waits: true,
             in_slow_start: true,
             first_slow_start: true,
@@ -190,18 +194,66 @@ fn together_they_fill_the_path_and_hardly_overrun_it() {
 
 #[test]
 fn a_path_that_carries_more_is_found_out() {
-    // With a host that is busy with something else now and then, too.
-    for rests in [0.0, 0.06, 0.12] {
+    // With a host that is busy with something else now and then, and where much is lost, too.
+    for (rests, chance) in [
+        (0.0, 0.0),
+        (0.06, 0.0),
+        (0.12, 0.0),
+        (0.0, 0.012),
+        (0.0, 0.02),
+        (0.06, 0.02),
+        (0.0, 0.05),
+        (0.0, 0.1),
+        (0.06, 0.1),
+    ] {
         let mut path = Path::new(4, 25e6, 0.1);
-        path.rests = rests;
+        (path.rests, path.chance) = (rests, chance);
         let mut leveller = Leveller::default();
         path.run(Some(&mut leveller), 100);
         path.capacity = 100e6;
-        path.run(Some(&mut leveller), 150);
-        let after = path.run(Some(&mut leveller), 50);
-        let used = after.carried() / (100e6 * 5.0);
-        assert!(used >= 0.95, "{used} with {rests}");
+        path.run(Some(&mut leveller), 200);
+        let after = path.run(Some(&mut leveller), 200);
+        let used = after.carried() / (100e6 * 20.0 * (1.0 - chance));
+        assert!(used >= 0.93, "{used} with {rests}, {chance}");
     }
+}
+
+#[test]
+fn what_a_slow_host_sends_for_long_is_not_what_the_path_carries() {
+    let mut path = Path::new(4, 100e6, 0.5);
+    let mut leveller = Leveller::default();
+    path.run(Some(&mut leveller), 100);
+    // A short queue of others, for minutes.
+    (path.others, path.rests) = (RTT * 14 / 100, 0.06);
+    path.run(Some(&mut leveller), 2000);
+    let after = path.run(Some(&mut leveller), 100);
+    let used = after.carried() / (100e6 * 10.0);
+    assert!(used >= 0.88, "{used}");
+}
+
+#[test]
+fn loss_by_chance_does_not_end_the_start() {
+    for chance in [0.0, 0.05, 0.1] {
+        let mut path = Path::new(4, 100e6, 0.5);
+        path.chance = chance;
+        let mut leveller = Leveller::default();
+        path.run(Some(&mut leveller), 15);
+        let after = path.run(Some(&mut leveller), 10);
+        let used = after.carried() / (100e6 * (1.0 - chance));
+        assert!(used >= 0.8, "{used} with {chance}");
+    }
+}
+
+#[test]
+fn a_path_without_a_queue_that_carries_less_gets_less() {
+    let mut path = Path::new(4, 100e6, 0.02);
+    let mut leveller = Leveller::default();
+    path.run(Some(&mut leveller), 100);
+    path.capacity = 60e6;
+    path.run(Some(&mut leveller), 100);
+    let after = path.run(Some(&mut leveller), 100);
+    assert!(after.carried() / (60e6 * 10.0) >= 0.95);
+    assert!(after.lost_part() <= 0.03, "{}", after.lost_part());
 }
 
 #[test]
@@ -236,19 +288,21 @@ fn what_a_stream_does_not_take_is_for_the_others() {
     let mut coupled = Coupled::default();
     let streams: Vec<StreamId> = (0..4).map(StreamId).collect();
     assert_eq!(coupled.share(100.0, &streams), 25.0);
-    let rates = [25.0, 25.0, 25.0, 10.0];
+    let rates = [30.0, 30.0, 10.0, 10.0];
     let found = coupled.handle_measure(&Carried {
         rates: streams.iter().copied().zip(rates).collect(),
-        before: 80.0,
+        before: 75.0,
         lost: 0.0,
         supplied: true,
         bound: Some(25.0),
         held: false,
     });
     assert!(found.more && !found.full);
-    assert!((coupled.share(100.0, &streams) - 88.0 / 3.0).abs() < 1e-9);
-    // It is gone, and so is what it took.
+    assert_eq!(coupled.share(100.0, &streams), 38.0);
+    // They are gone, and so is what they took.
     assert_eq!(coupled.share(100.0, &streams[..2]), 50.0);
+    // Where all are slow it is the source.
+    assert_eq!(coupled.share(100.0, &streams[2..]), 50.0);
 }
 
 #[test]
