@@ -355,8 +355,9 @@ pub struct CopyArguments {
     /// made or changed at the destination.
     #[arg(short = 'n', long, conflicts_with_all = ["verify", "manifest"])]
     pub dry_run: bool,
-    /// With --dry-run: also name what is new or changed, a line each on standard output.
-    #[arg(short, long, requires = "dry_run", conflicts_with_all = ["json", "quiet"])]
+    /// Name what is copied, once it is durable, a line each on standard output; with --dry-run what
+    /// is new or changed.
+    #[arg(short, long, conflicts_with_all = ["json", "quiet"])]
     pub verbose: bool,
     /// Compress what gets smaller: zstd[:LEVEL] or lz4.
     #[arg(long, value_name = "CODEC", value_parser = parse_codec)]

@@ -364,13 +364,18 @@ pub fn stream_damage(stream: u32, error: &str) -> String {
     )
 }
 
-/// What a copy would do with an entry, for people and pipes: the name as bytes.
-fn name(path: &TreePath, change: Change) {
-    let what: &[u8] = match change {
+/// An entry and what is done with it, for people and pipes: the name as bytes.
+fn name(what: &[u8], path: &TreePath) {
+    clear_line();
+    write_output(&[what, path.as_bytes(), b"\n"].concat());
+}
+
+/// What a copy would do with an entry.
+fn planned(change: Change) -> &'static [u8] {
+    match change {
         Change::New => b"new ",
         Change::Changed => b"changed ",
-    };
-    write_output(&[what, path.as_bytes(), b"\n"].concat());
+    }
 }
 
 impl Shared {
@@ -414,9 +419,12 @@ impl Shared {
                     false => say(&format!("{shown}: {}", failure.text)),
                 }
             }
-            Event::Planned { path, change, .. } if self.names => name(path, *change),
+            Event::Planned { path, change, .. } if self.names => name(planned(*change), path),
             Event::Planned { .. } => {}
             Event::Committed { path, digest, .. } | Event::Skipped { path, digest, .. } => {
+                if self.names && matches!(event, Event::Committed { .. }) {
+                    name(b"", path);
+                }
                 if let (Some(manifest), Some(Checksum::Blake3(digest))) = (&self.manifest, digest) {
                     let mut manifest = manifest.lock().unwrap_or_else(PoisonError::into_inner);
                     manifest.add(path.as_bytes(), digest);

@@ -617,11 +617,32 @@ fn a_dry_run_of_one_file_knows_its_name_and_its_limits() {
     run(&mut stage.push(&["-n"], "file", "no/where")).expect(6);
     assert_eq!(state(&stage.path("root")), before);
     run(&mut stage.push(&["-n", "--verify"], "file", "x")).expect(1);
-    run(&mut stage.push(&["-v"], "file", "x")).expect(1);
     // Who may not write is not told what is there.
     let reading = Stage::new(&[]);
     tree::write(&reading.path("file"), b"file");
     run(&mut reading.push(&["-n"], "file", "x")).expect(4);
+}
+
+#[test]
+fn what_is_copied_is_named_where_that_is_asked_for() {
+    let stage = Stage::new(&["--write"]);
+    tree::write(&stage.path("data/one"), b"one");
+    tree::write(&stage.path("data/two"), b"two");
+    let named = |finished: Finished| {
+        let output = String::from_utf8(finished.expect(0).output).unwrap();
+        let lines: BTreeSet<String> = output.lines().map(str::to_owned).collect();
+        lines
+    };
+    let all = ["data", "data/one", "data/two"].map(str::to_owned);
+    let first = named(run(&mut stage.push(&["-v"], "data", "")));
+    assert_eq!(first, BTreeSet::from(all));
+    // What is there is not copied.
+    tree::write(&stage.path("data/one"), b"another");
+    let second = named(run(&mut stage.push(&["-v"], "data", "")));
+    assert!(second.contains("data/one"), "{second:?}");
+    assert!(!second.contains("data/two"), "{second:?}");
+    let silent = run(&mut stage.push(&[], "data", "")).expect(0);
+    assert!(silent.output.is_empty());
 }
 
 #[test]

@@ -216,6 +216,7 @@ fn what_a_stream_cannot_do_is_refused() {
         (&["--verify", "-", "x"], "need files"),
         (&["--manifest", "m", "-", "x"], "need files"),
         (&["--json", "x", "-"], "leave out --json"),
+        (&["-v", "x", "-"], "--verbose"),
         (&["a", "-", "x"], "one source"),
         (&["--lab", "rtt=1ms", "-", "x"], "--lab"),
     ] {

@@ -51,8 +51,8 @@ pub fn check(
              summary tells the digest of what came from standard input",
         );
     }
-    if to && arguments.json {
-        return usage("standard output carries the data: leave out --json");
+    if to && (arguments.json || arguments.verbose) {
+        return usage("standard output carries the data: leave out --json and --verbose");
     }
     if to && arguments.layers.stack == StackArgument::Paired {
         return usage(
