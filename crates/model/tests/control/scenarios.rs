@@ -140,6 +140,7 @@ fn a_clean_path_keeps_the_congestion_control_that_it_has() {
             (1e9, 0.366, 1.0),
             (2e7, 0.25, 1.0),
             (1e8, 0.05, 0.5),
+            (3e8, 0.3, 0.25),
         ] {
             let world = World {
                 seed,

@@ -170,7 +170,7 @@ impl Coupled {
         let total: f64 = carried.rates.iter().map(|(_, rate)| rate).sum();
         let queued = std::mem::take(&mut self.queued);
         let tried = self.trying > 0;
-        self.learn_chance(carried);
+        self.learn_chance(carried, queued);
         self.lost = (carried.lost - self.chance).max(0.0);
         let held = carried.held && carried.supplied && self.lost <= LOSSES.0 && !queued;
         self.excess = match total >= carried.before * CARRIED_MORE {
@@ -203,19 +203,21 @@ impl Coupled {
         }
     }
 
-    /// What is lost even where less is sent than the path carries.
-    fn learn_chance(&mut self, carried: &Carried) {
+    /// What is lost even where less is sent than the path carries; where a queue stood all the
+    /// same, that is what overflowed.
+    fn learn_chance(&mut self, carried: &Carried, queued: bool) {
         self.until_tried = self.until_tried.saturating_sub(1);
         if carried.bound.is_none() {
             self.trying = 0;
         } else if self.trying > 0 {
             self.trying -= 1;
             if self.trying == 0 {
-                self.chance = carried.lost.min(CHANCE_MOST);
+                self.chance = if queued { 0.0 } else { carried.lost };
+                self.chance = self.chance.min(CHANCE_MOST);
             }
         } else if carried.lost <= LOSSES.0 {
             self.chance = 0.0;
-        } else if self.until_tried == 0 {
+        } else if self.until_tried == 0 && (!queued || self.chance > 0.0) {
             (self.trying, self.until_tried) = (LESS_MEASUREMENTS, TRIED_AFTER);
         }
     }

@@ -258,14 +258,18 @@ fn a_path_without_a_queue_that_carries_less_gets_less() {
 
 #[test]
 fn a_path_that_carries_less_gets_less() {
-    let mut path = Path::new(4, 100e6, 1.0);
-    let mut leveller = Leveller::default();
-    path.run(Some(&mut leveller), 100);
-    path.capacity = 60e6;
-    path.run(Some(&mut leveller), 100);
-    let after = path.run(Some(&mut leveller), 100);
-    assert!(after.carried() / (60e6 * 10.0) >= 0.95);
-    assert!(after.lost_part() <= 0.03, "{}", after.lost_part());
+    for room in [0.15, 0.25, 0.5, 1.0] {
+        let mut path = Path::new(4, 100e6, room);
+        let mut leveller = Leveller::default();
+        path.run(Some(&mut leveller), 100);
+        path.capacity = 60e6;
+        path.run(Some(&mut leveller), 100);
+        let after = path.run(Some(&mut leveller), 100);
+        let used = after.carried() / (60e6 * 10.0);
+        assert!(used >= 0.95, "{used} with {room}");
+        let lost = after.lost_part();
+        assert!(lost <= 0.03, "{lost} with {room}");
+    }
 }
 
 #[test]
