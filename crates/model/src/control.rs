@@ -31,6 +31,7 @@
 //! each span. Times are arguments; there is no clock.
 
 pub mod decision;
+pub mod least;
 pub mod measure;
 pub mod sample;
 pub mod start;
@@ -46,6 +47,7 @@ pub use measure::{Bound, Measure};
 pub use sample::{Sample, StreamSample};
 
 use crate::response::{self, Congestion};
+use least::LeastRoundTrips;
 use measure::Span;
 use yielding::Yielding;
 
@@ -115,6 +117,11 @@ const WORSE: f64 = 0.9;
 
 /// A try pays back in so many spans, or is not worth it.
 const PAYS_BACK_SPANS: u32 = 4;
+
+/// `--nice` counts no round trip that was seen longer ago than once to twice this: after the
+/// way of the packets has become longer, a queue would seem to stand for ever. RFC 6817 has ten
+/// minutes as well (BASE_HISTORY). For others what was seen counts: they keep a queue themselves.
+const NICE_FORGETS: Duration = Duration::from_secs(600);
 
 /// A stream's kernel holds unsent what it sends in this time, between these:
 /// less and it waits for this process, more and its blocks wait for it.
@@ -230,9 +237,7 @@ pub struct Controller {
     start_streams: u32,
     decision: Decision,
     congestion: Congestion,
-    least_rtt: Duration,
-    /// The least round trip seen on each path that streams have now.
-    paths: BTreeMap<u32, Duration>,
+    least: LeastRoundTrips,
     /// A queue was seen to stand. Where streams lost something before one was, it is too short
     /// to be seen, or they lose by chance: small windows say nothing of what the path carries.
     queued: bool,
@@ -273,6 +278,7 @@ impl Controller {
     /// transfer began with ([`start::initial_streams`]).
     pub fn new(settings: Settings, rtt: Duration, streams: u32, now: Moment) -> Controller {
         let free = if settings.nice { 1 } else { streams };
+        let lasts = settings.nice.then_some(NICE_FORGETS);
         let streams = settings.fixed_streams.unwrap_or(free);
         let streams = streams.clamp(1, settings.maximum_streams.max(1));
         let decision = Decision {
@@ -287,8 +293,7 @@ impl Controller {
             settings,
             start_streams: streams,
             decision,
-            least_rtt: rtt,
-            paths: BTreeMap::new(),
+            least: LeastRoundTrips::new(rtt, lasts),
             queued: false,
             queue_since: None,
             forgiven: BTreeMap::new(),
@@ -328,7 +333,7 @@ impl Controller {
 
     /// The least round trip seen, of several paths the longest one's.
     pub fn least_rtt(&self) -> Duration {
-        self.least_rtt
+        self.least.longest()
     }
 
     /// Takes a sample; a decision where something shall change.
@@ -338,8 +343,8 @@ impl Controller {
             return None;
         }
         let span = self.span.get_or_insert_with(|| Span::new(sample));
-        span.add(sample, &self.paths);
-        if span.length() < span_time(self.least_rtt) {
+        span.add(sample, &self.least);
+        if span.length() < span_time(self.least.longest()) {
             return None;
         }
         // What was asked for may have been refused.
@@ -354,17 +359,15 @@ impl Controller {
         Some(self.decision.clone())
     }
 
-    /// Each path's least round trip. Where there are several, the longest says
-    /// how long it takes until all have shown something.
+    /// Each path's least round trip, and whether a queue stands.
     fn learn_paths(&mut self, sample: &Sample) {
         let now = measure::round_trips(&sample.streams);
-        self.paths.retain(|path, _| now.contains_key(path));
+        self.least.learn(&now, sample.at);
         let mut queue = None;
         for (path, trips) in &now {
-            let known = self.paths.entry(*path).or_insert(trips.least);
-            *known = (*known).min(trips.least);
-            if trips.is_queued(*known) {
-                queue = queue.max(Some(*known));
+            let known = self.least.get(*path).unwrap_or(trips.least);
+            if trips.is_queued(known) {
+                queue = queue.max(Some(known));
             }
         }
         self.queue_since = queue.and(self.queue_since).or(queue.map(|_| sample.at));
@@ -372,11 +375,6 @@ impl Controller {
         self.queued |= stood
             .zip(queue)
             .is_some_and(|(stood, rtt)| stood >= rtt * 2 && !stood.is_zero());
-        if let [(_, only)] = self.paths.iter_mut().collect::<Vec<_>>().as_mut_slice() {
-            // The handshake's counts as well.
-            **only = self.least_rtt.min(**only);
-        }
-        self.least_rtt = self.paths.values().copied().max().unwrap_or(self.least_rtt);
     }
 
     /// Looks at a whole span.
@@ -521,7 +519,8 @@ impl Controller {
     fn streams_for_loss(&self, measure: &Measure) -> Option<u32> {
         let loss = self.losses.probability()?;
         let segments = self.capacity / measure.segment_bytes();
-        let streams = response::streams_for_loss(&self.congestion, loss, self.least_rtt, segments);
+        let streams =
+            response::streams_for_loss(&self.congestion, loss, self.least_rtt(), segments);
         Some((f64::from(streams) * SPARE).ceil() as u32)
     }
 
@@ -668,8 +667,8 @@ impl Controller {
             return true;
         };
         let left = remaining.0 as f64 / rate.max(1.0);
-        let settle_time = settle_time(self.least_rtt);
-        let try_time = settle_time + span_time(self.least_rtt) * PAYS_BACK_SPANS;
+        let settle_time = settle_time(self.least_rtt());
+        let try_time = settle_time + span_time(self.least_rtt()) * PAYS_BACK_SPANS;
         let lacks = (1.0 - rate / self.capacity.max(1.0)).max(0.0);
         left > try_time.as_secs_f64() || left * lacks > settle_time.as_secs_f64()
     }
@@ -708,7 +707,7 @@ impl Controller {
     }
 
     fn settle(&mut self, now: Moment) {
-        self.settled = now + settle_time(self.least_rtt);
+        self.settled = now + settle_time(self.least_rtt());
         self.span = None;
         self.period = Period::default();
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use longhaul_units::Moment;
 
+use super::least::LeastRoundTrips;
 use super::sample::{Sample, StreamSample};
 use crate::response::Congestion;
 
@@ -193,18 +194,14 @@ fn is_left_idle(stream: &StreamSample, before: &StreamSample, all: &[StreamSampl
 
 /// Whether a queue stands on every path that is used: where one has room, more
 /// streams may fill it. Where none was used, all count.
-fn is_queued(
-    streams: &[StreamSample],
-    least: &BTreeMap<u32, Duration>,
-    used: &BTreeSet<u32>,
-) -> bool {
+fn is_queued(streams: &[StreamSample], least: &LeastRoundTrips, used: &BTreeSet<u32>) -> bool {
     let paths = round_trips(streams);
     let mut counted = paths
         .iter()
         .filter(|(path, _)| used.is_empty() || used.contains(*path))
         .peekable();
     let queued = |(path, trips): (&u32, &RoundTrips)| {
-        trips.is_queued(least.get(path).copied().unwrap_or(trips.least))
+        trips.is_queued(least.get(*path).unwrap_or(trips.least))
     };
     counted.peek().is_some() && counted.all(queued)
 }
@@ -234,7 +231,7 @@ impl Span {
     /// Adds a sample; `least` has the least round trip of each path. What a
     /// stream did before it was first seen, or after it was last seen, is not
     /// counted.
-    pub fn add(&mut self, sample: &Sample, least: &BTreeMap<u32, Duration>) {
+    pub fn add(&mut self, sample: &Sample, least: &LeastRoundTrips) {
         let step = (sample.at - self.last.0).as_secs_f64();
         if step <= 0.0 {
             return;

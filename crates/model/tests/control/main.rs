@@ -7,6 +7,7 @@ mod path;
 mod paths;
 mod properties;
 mod random;
+mod route;
 mod scenarios;
 mod stream;
 mod switch;

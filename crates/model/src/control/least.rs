@@ -1,0 +1,126 @@
+//! The least round trip of each path: what it takes without a queue.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use longhaul_units::Moment;
+
+use super::measure::RoundTrips;
+
+/// One path's: the least of now and of the time before.
+#[derive(Clone, Copy, Debug)]
+struct Least {
+    since: Moment,
+    now: Duration,
+    before: Duration,
+}
+
+impl Least {
+    fn get(&self) -> Duration {
+        self.now.min(self.before)
+    }
+}
+
+/// Those of the paths that streams have now.
+#[derive(Clone, Debug)]
+pub struct LeastRoundTrips {
+    paths: BTreeMap<u32, Least>,
+    longest: Duration,
+    /// What was seen longer ago than once to twice this counts no more; without, all counts.
+    lasts: Option<Duration>,
+}
+
+impl LeastRoundTrips {
+    /// Begins with the handshake's round trip.
+    pub fn new(handshake: Duration, lasts: Option<Duration>) -> LeastRoundTrips {
+        LeastRoundTrips {
+            paths: BTreeMap::new(),
+            longest: handshake,
+            lasts,
+        }
+    }
+
+    /// Takes what streams on each path see now.
+    pub fn learn(&mut self, seen: &BTreeMap<u32, RoundTrips>, at: Moment) {
+        // Where there was one path only, what was known before is its own.
+        let known = (self.paths.is_empty() && seen.len() == 1).then_some(self.longest);
+        self.paths.retain(|path, _| seen.contains_key(path));
+        for (path, trips) in seen {
+            let least = self.paths.entry(*path).or_insert(Least {
+                since: at,
+                now: trips.least,
+                before: known.unwrap_or(trips.least),
+            });
+            if self.lasts.is_some_and(|lasts| at - least.since >= lasts) {
+                *least = Least {
+                    since: at,
+                    now: trips.least,
+                    before: least.now,
+                };
+            }
+            least.now = least.now.min(trips.least);
+        }
+        let longest = self.paths.values().map(Least::get).max();
+        self.longest = longest.unwrap_or(self.longest);
+    }
+
+    /// A path's; none where no stream on it has measured it.
+    pub fn get(&self, path: u32) -> Option<Duration> {
+        self.paths.get(&path).map(Least::get)
+    }
+
+    /// Of several paths the longest one's: how long it takes until all have shown something.
+    pub fn longest(&self) -> Duration {
+        self.longest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(milliseconds: &[(u32, u64)]) -> BTreeMap<u32, RoundTrips> {
+        let trips = |least| RoundTrips {
+            least,
+            mean: least,
+            burst: Duration::ZERO,
+        };
+        let of = |(path, rtt): &(u32, u64)| (*path, trips(Duration::from_millis(*rtt)));
+        milliseconds.iter().map(of).collect()
+    }
+
+    fn at(seconds: u64) -> Moment {
+        Moment(0) + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn the_handshake_counts_on_the_only_path() {
+        let handshake = Duration::from_millis(40);
+        let mut least = LeastRoundTrips::new(handshake, None);
+        least.learn(&seen(&[(0, 70)]), at(1));
+        assert_eq!(least.get(0), Some(handshake));
+        let mut least = LeastRoundTrips::new(handshake, None);
+        least.learn(&seen(&[(0, 70), (1, 90)]), at(1));
+        assert_eq!(least.get(0), Some(Duration::from_millis(70)));
+        assert_eq!(least.longest(), Duration::from_millis(90));
+        least.learn(&seen(&[]), at(2));
+        assert_eq!(least.get(0), None);
+        assert_eq!(least.longest(), Duration::from_millis(90));
+    }
+
+    #[test]
+    fn what_was_seen_long_ago_counts_no_more_where_it_shall_not() {
+        let handshake = Duration::from_millis(40);
+        let lasts = Duration::from_secs(600);
+        for (lasts, last) in [(Some(lasts), 70), (None, 40)] {
+            let mut least = LeastRoundTrips::new(handshake, lasts);
+            for second in 0..1300 {
+                least.learn(&seen(&[(0, 70)]), at(second));
+                if second < 600 {
+                    assert_eq!(least.longest(), handshake);
+                }
+            }
+            assert_eq!(least.get(0), Some(Duration::from_millis(last)), "{lasts:?}");
+        }
+    }
+}
