@@ -83,6 +83,7 @@ impl Arguments {
                     "nice",
                     "bind",
                     "buffer",
+                    "mptcp",
                     "ports",
                 ];
                 hide(command, &data)
@@ -93,7 +94,8 @@ impl Arguments {
 }
 
 const EXIT_CODES: &str = "Exit codes: 0 all done; 1 usage; 2 some files failed, the others are \
-done; 3 connection; 4 authentication; 5 integrity (data differ); 6 this host or its disk; 7 a \
+done; 3 connection; 4 authentication, or no right to that path; 5 integrity (data differ, or verify \
+could not compare all); 6 this host, or a path that cannot be opened; 7 a \
 newer run of the same transfer took over; 130 interrupted (the same command goes on).";
 
 /// What to do.
@@ -245,8 +247,8 @@ pub struct ConnectionArguments {
     /// The certificate's key (PEM).
     #[arg(long, value_name = "FILE", requires = "certificate")]
     pub key: Option<PathBuf>,
-    /// Whether file data are encrypted on their way: `clear` is for trusted networks, and only if
-    /// the daemon allows it.
+    /// Whether file data are encrypted on their way: `clear` is for trusted networks, to or from a
+    /// daemon that allows it; over SSH and between two daemons they always are.
     #[arg(long, value_enum, default_value = "tls")]
     pub data_security: DataSecurity,
     /// Congestion control of whichever end sends, by its kernel's name: cubic, bbr, reno...
@@ -268,7 +270,8 @@ pub struct ConnectionArguments {
     #[arg(long, value_name = "SIZE")]
     pub buffer: Option<ByteCount>,
     /// How long the daemon may take to answer at first, and may be silent later; a lost connection
-    /// is then dialed again for as long as the daemon keeps the session (its --linger).
+    /// is then dialed again for as long, but no longer than the daemon keeps the session (its
+    /// --linger).
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = longhaul_units::parse_span)]
     pub timeout: Duration,
     /// How hosts are reached over SSH.
@@ -329,8 +332,8 @@ pub struct LayerArguments {
     /// Memory for blocks at this end.
     #[arg(long, value_name = "SIZE", default_value = "64MiB")]
     pub memory: ByteCount,
-    /// Bytes of a block, a power of two from 64KiB to 16MiB [default: 1MiB, and 256KiB from a round
-    /// trip of 20 ms on, where there may be many streams]
+    /// Bytes of a block, a power of two from 64KiB to 16MiB [default: 1MiB; 256KiB from a round
+    /// trip of 20 ms on, where there may be many streams, and over SSH]
     #[arg(long, value_name = "SIZE", value_parser = parse_block_size)]
     pub block_size: Option<u32>,
 }
@@ -383,8 +386,9 @@ pub struct CopyArguments {
     /// after a kill. Begun every second, and when half of them are there.
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     pub checkpoint: ByteCount,
-    /// Remove what killed copies left at a local destination this long ago, in the directories
-    /// that this copy comes through; or never.
+    /// Remove what killed copies left at a destination here or over SSH (a daemon has its own
+    /// --expire-leftovers) this long ago, in the directories that this copy comes through; or
+    /// never.
     #[arg(long, value_name = "TIME", default_value = "15d", value_parser = parse_expiry)]
     pub expire_leftovers: Expiry,
     /// One JSON object a line on standard output for each event, instead of progress and summary.

@@ -165,6 +165,10 @@ fn what_fails_is_said_here_with_its_exit_code() {
         .says(&["socket"]);
     for (line, text) in [
         (["--bind", "127.0.0.1", "left:data", "right:"], "--bind"),
+        (
+            ["--data-security", "clear", "left:data", "right:"],
+            "encrypted",
+        ),
         (["--detach", "-r", "left:data", "."], "--detach"),
     ] {
         run(lan.copy().args(line)).expect(1).says(&[text]);

@@ -160,6 +160,10 @@ fn what_fails_on_the_far_side_is_named() {
         .expect(0)
         .says(&["1 new"]);
     assert!(!sshd.home().join("new").exists());
+    let clear = ["--data-security", "clear", "zero:1MiB", "dtn:new"];
+    run(sshd.command("cp").args(clear))
+        .expect(1)
+        .says(&["always encrypted"]);
 }
 
 fn apart() -> Sshd {

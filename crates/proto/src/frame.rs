@@ -5,7 +5,7 @@
 //!  +------+------+-------------+--------------------+--------------------+
 //!  | kind | 'L'  | check       | body bytes         | payload bytes      |
 //!  +------+------+-------------+--------------------+--------------------+
-//!  | XXH3-64 of the twelve bytes above and the body                      |
+//!  | XXH3-64 of the twelve bytes above, and the body's, mixed            |
 //!  +---------------------------------------------------------------------+
 //!  | body: CBOR ...                                                      |
 //!  | payload: the data of a block, else nothing ...                      |

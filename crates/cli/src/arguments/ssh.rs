@@ -15,8 +15,8 @@ pub struct SshArguments {
     /// there, else the one in its PATH]
     #[arg(long, value_name = "FILE")]
     pub remote_longhaul: Option<String>,
-    /// Put this binary into the far side's cache (~/.cache/longhaul) where that has none of this
-    /// release.
+    /// Put a longhaul into the far side's cache (~/.cache/longhaul) where that has none of this
+    /// release: a static longhaul-MACHINE beside this binary or in ../lib/longhaul, else this one.
     #[arg(long, conflicts_with = "remote_longhaul")]
     pub install_remote: bool,
     /// TCP ports that direct connections of a copy over SSH may come to, at either end, as the

@@ -194,6 +194,10 @@ pub fn run(asked: &Asked<'_>, sides: &Sides) -> Result<Exit, Stop> {
             let text = "through this host data are encrypted: leave --data-security clear out";
             return Err(Stop::new(Exit::Usage, text));
         }
+        (Other::Ssh(_), false) if !tls => {
+            let text = "over SSH data are always encrypted: leave --data-security clear out";
+            return Err(Stop::new(Exit::Usage, text));
+        }
         (Other::Ssh(_), true) => Reach::Through,
         (Other::Daemon(_), true) => Reach::Sealed,
         (Other::Ssh(_), false) => Reach::Direct,

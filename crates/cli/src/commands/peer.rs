@@ -9,7 +9,7 @@ use longhaul_proto::listing::{ListRequest, Listed};
 
 use super::ahead::StreamsFor;
 use super::connection::{Connected, Daemon, Opened};
-use crate::arguments::ConnectionArguments;
+use crate::arguments::{ConnectionArguments, DataSecurity};
 use crate::between::met::{Called, Introduction, Met};
 use crate::between::speech::Reach;
 use crate::endpoint::Endpoint;
@@ -40,6 +40,11 @@ impl Peer {
             Endpoint::Daemon(remote) => {
                 let daemon = Daemon::new(remote, arguments)?;
                 Ok(Peer::Daemon(Box::new(daemon)))
+            }
+            Endpoint::Ssh(_) if arguments.data_security == DataSecurity::Clear => {
+                let text = "over SSH data are always encrypted: leave --data-security clear out, \
+                            or copy to a daemon (longhaul serve --allow-clear)";
+                Err(Stop::new(Exit::Usage, text))
             }
             Endpoint::Ssh(remote) => {
                 let far = Far::new(remote, arguments, settings, streams)?;

@@ -414,7 +414,9 @@ fn path(known: &Known<Measured>) -> Vec<Finding> {
 fn without_sysctl(topic: &str) -> &'static str {
     match topic {
         "queue" => "--nice, where others share the path; else none needed",
-        "processor" => "faster cores, or --data-security clear where the network is trusted",
+        "processor" => {
+            "faster cores, or --data-security clear to a daemon where the network is trusted"
+        }
         "segment" => "look for a tunnel, and raise the MTU where it is yours",
         _ => "none here: ask those who run the path",
     }
