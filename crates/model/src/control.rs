@@ -118,6 +118,9 @@ const WORSE: f64 = 0.9;
 /// A try pays back in so many spans, or is not worth it.
 const PAYS_BACK_SPANS: u32 = 4;
 
+/// So many times what was lost before streams were added is their own doing.
+const LOSS_RISES: f64 = 1.5;
+
 /// `--nice` counts no round trip that was seen longer ago than once to twice this: after the
 /// way of the packets has become longer, a queue would seem to stand for ever. RFC 6817 has ten
 /// minutes as well (BASE_HISTORY). For others what was seen counts: they keep a queue themselves.
@@ -238,6 +241,8 @@ pub struct Controller {
     decision: Decision,
     congestion: Congestion,
     least: LeastRoundTrips,
+    /// Part of the segments that was lost when streams were added, the least.
+    added_at_loss: Option<f64>,
     /// A queue was seen to stand. Where streams lost something before one was, it is too short
     /// to be seen, or they lose by chance: small windows say nothing of what the path carries.
     queued: bool,
@@ -294,6 +299,7 @@ impl Controller {
             start_streams: streams,
             decision,
             least: LeastRoundTrips::new(rtt, lasts),
+            added_at_loss: None,
             queued: false,
             queue_since: None,
             forgiven: BTreeMap::new(),
@@ -379,7 +385,10 @@ impl Controller {
 
     /// Looks at a whole span.
     fn judge(&mut self, measure: &Measure, sample: &Sample) -> Option<Reason> {
-        let bound = measure.bound(&self.congestion, self.queued);
+        // What is lost by chance does not rise with their number.
+        let rises = |before: f64| measure.loss > before * LOSS_RISES;
+        let by_chance = self.queued && !self.added_at_loss.is_some_and(rises);
+        let bound = measure.bound(&self.congestion, by_chance);
         self.bound = Some(bound);
         self.measure = Some(*measure);
         if !self.says_of_loss(bound, measure) {
@@ -469,6 +478,8 @@ impl Controller {
         let before = if self.young { rate } else { self.period.rate() };
         self.begin_trial(before, None, sample.at);
         self.set_streams(more, rate);
+        let least = self.added_at_loss.unwrap_or(measure.loss);
+        self.added_at_loss = Some(measure.loss.min(least));
         Some(Reason::Try {
             bound,
             bytes_per_second: rate,
@@ -507,6 +518,8 @@ impl Controller {
             return None;
         }
         let fewer = (streams - streams.div_ceil(8)).max(self.start_streams);
+        // What is lost then may be by chance after all.
+        self.added_at_loss = self.added_at_loss.filter(|_| fewer > self.start_streams);
         let bytes_per_second = self.period.rate();
         self.set_streams(fewer, bytes_per_second);
         self.settle(now);

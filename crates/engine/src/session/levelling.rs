@@ -87,7 +87,8 @@ const TOGETHER: f64 = 1.02;
 const ROOM: f64 = 1.5;
 
 /// What the path was seen to carry is believed for so long: a rate that fell
-/// because of the bound must not lower the bound.
+/// because of the bound must not lower the bound. Of coupled streams it is for as long as nothing
+/// speaks against it.
 const BELIEVED: Duration = Duration::from_secs(20);
 
 /// It is measured over so long and so many round trips: over less a rate goes up and

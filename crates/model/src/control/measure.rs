@@ -90,7 +90,8 @@ pub struct Span {
     window_limited: f64,
     buffer_limited: f64,
     samples: u32,
-    queued: u32,
+    /// Of them, those in which a queue stood on every path that was used, and on any.
+    queued: (u32, u32),
     processor: Option<f64>,
     receiver: Option<f64>,
 }
@@ -119,6 +120,8 @@ pub struct Measure {
     pub buffer_limited: f64,
     /// Part of the samples in which a queue stood on every path, 0 to 1.
     pub queued: f64,
+    /// Part of them in which one stood on any path, 0 to 1.
+    pub queued_somewhere: f64,
     /// The busier host's cores, 0 to 1.
     pub processor: f64,
     /// The receiving end's busiest layer, 0 to 1.
@@ -192,18 +195,19 @@ fn is_left_idle(stream: &StreamSample, before: &StreamSample, all: &[StreamSampl
     stream.busy == before.busy && all.iter().any(others)
 }
 
-/// Whether a queue stands on every path that is used: where one has room, more
-/// streams may fill it. Where none was used, all count.
-fn is_queued(streams: &[StreamSample], least: &LeastRoundTrips, used: &BTreeSet<u32>) -> bool {
+/// Whether a queue stands on every path that is used (where one has room, more
+/// streams may fill it), and on any. Where none was used, all count.
+fn queued(streams: &[StreamSample], least: &LeastRoundTrips, used: &BTreeSet<u32>) -> (bool, bool) {
     let paths = round_trips(streams);
-    let mut counted = paths
+    let counted = paths
         .iter()
-        .filter(|(path, _)| used.is_empty() || used.contains(*path))
-        .peekable();
+        .filter(|(path, _)| used.is_empty() || used.contains(*path));
     let queued = |(path, trips): (&u32, &RoundTrips)| {
         trips.is_queued(least.get(*path).unwrap_or(trips.least))
     };
-    counted.peek().is_some() && counted.all(queued)
+    let counted: Vec<bool> = counted.map(queued).collect();
+    let any = counted.contains(&true);
+    (any && !counted.contains(&false), any)
 }
 
 impl Span {
@@ -222,7 +226,7 @@ impl Span {
             window_limited: 0.0,
             buffer_limited: 0.0,
             samples: 0,
-            queued: 0,
+            queued: (0, 0),
             processor: None,
             receiver: None,
         }
@@ -250,7 +254,9 @@ impl Span {
         }
         self.steps.push((sample.at, self.acknowledged));
         self.samples += 1;
-        self.queued += u32::from(is_queued(&sample.streams, least, &used));
+        let (everywhere, anywhere) = queued(&sample.streams, least, &used);
+        self.queued.0 += u32::from(everywhere);
+        self.queued.1 += u32::from(anywhere);
         self.processor = match (self.processor, sample.processor) {
             (Some(known), Some(new)) => Some(known.max(new)),
             (known, new) => known.or(new),
@@ -309,6 +315,7 @@ impl Span {
                 0.0
             }
         };
+        let of_samples = |count: u32| f64::from(count) / f64::from(self.samples.max(1));
         let sent = self.segments + self.retransmitted as f64;
         Some(Measure {
             seconds,
@@ -320,7 +327,8 @@ impl Span {
             busy: self.busy / self.lived,
             window_limited: of_busy(self.window_limited),
             buffer_limited: of_busy(self.buffer_limited),
-            queued: f64::from(self.queued) / f64::from(self.samples.max(1)),
+            queued: of_samples(self.queued.0),
+            queued_somewhere: of_samples(self.queued.1),
             processor: self.processor.unwrap_or(0.0),
             receiver: self.receiver.unwrap_or(0.0),
         })
@@ -338,13 +346,13 @@ impl Measure {
         self.queued >= 0.5
     }
 
-    /// Whether no queue stood on every path at any time.
+    /// Whether no queue stood on any path at any time.
     pub fn has_no_queue(&self) -> bool {
-        self.queued <= 0.0
+        self.queued_somewhere <= 0.0
     }
 
-    /// What bound the rate, on paths whose queues are long enough to be seen, or not.
-    pub fn bound(&self, congestion: &Congestion, queues_are_seen: bool) -> Bound {
+    /// What bound the rate, on paths that may lose much by chance where no queue stands, or not.
+    pub fn bound(&self, congestion: &Congestion, may_lose: bool) -> Bound {
         if self.bytes_per_second <= 0.0 {
             return Bound::Silence;
         }
@@ -357,7 +365,7 @@ impl Measure {
         if self.growth > GROWING {
             return Bound::Growth;
         }
-        let by_chance = queues_are_seen && self.has_no_queue();
+        let by_chance = may_lose && self.has_no_queue();
         if self.is_queued() || self.loss > OVERLOADED && !by_chance {
             return Bound::Path;
         }

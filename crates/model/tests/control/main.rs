@@ -5,6 +5,7 @@
 
 mod path;
 mod paths;
+mod policer;
 mod properties;
 mod random;
 mod route;

@@ -69,6 +69,28 @@ fn both_paths_are_full_where_both_have_a_queue() {
     }
 }
 
+/// What a queue on one path overflows by is no chance, though the other has none.
+#[test]
+fn much_loss_beside_a_queue_on_one_path_is_no_chance() {
+    let queue = Duration::from_millis(50);
+    for (queue, bound) in [(Duration::ZERO, Bound::Loss), (queue, Bound::Path)] {
+        let mut controller = controller();
+        // Queues are seen here: one stood on both.
+        for tenths in 1..10 {
+            let queues = [Duration::from_millis(20); 2].map(|queue| queue * (tenths as u32 % 9));
+            controller.handle_sample(&sample(tenths, queues, 5_000_000));
+        }
+        for tenths in 10..100 {
+            let mut sample = sample(tenths, [queue, Duration::ZERO], 5_000_000);
+            for stream in &mut sample.streams {
+                stream.retransmitted = 12 * (tenths - 10);
+            }
+            controller.handle_sample(&sample);
+        }
+        assert_eq!(controller.bound(), Some(bound), "{queue:?}");
+    }
+}
+
 #[test]
 fn a_path_that_the_kernel_leaves_idle_is_not_counted() {
     let mut controller = controller();

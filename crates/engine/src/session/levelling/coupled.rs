@@ -52,11 +52,19 @@ const LOSSES: (f64, f64) = (0.005, 0.02);
 
 /// So much of what the path carries is sent to see what is lost by chance: for so many
 /// measurements, of which the last counts, as what was lost is heard of a round trip late;
-/// again after so many. More than the part after them is not made up for.
+/// again after so many. Where it is more than the part after them, nothing is bound for a while:
+/// what overflows besides is little of it, and streams that lose so much hardly get back what
+/// they were bound from.
 const LESS: f64 = 0.93;
 const LESS_MEASUREMENTS: u32 = 2;
 const TRIED_AFTER: u32 = 24;
-const CHANCE_MOST: f64 = 0.2;
+const CHANCE_MOST: f64 = 0.1;
+
+/// It carries less than was believed where less than this part arrives of what is not lost.
+const BELIEVED: f64 = 0.97;
+
+/// Looks in a row after which a queue is one.
+const STANDING: u32 = 2;
 
 /// A shorter queue may as well be a host that is busy.
 const SHORTEST: Duration = Duration::from_millis(3);
@@ -66,9 +74,10 @@ const SHORTEST: Duration = Duration::from_millis(3);
 const FLOODED: (f64, f64) = (65_536.0, 0.12);
 
 /// Where so much of what is sent is lost, in so many measurements, a path carries no more than
-/// what arrives.
+/// what arrives. Where that is believed already and hardly less is lost, it is not the reason.
 const OVERFLOWS: f64 = 0.05;
 const OVERFLOWING: u32 = 2;
+const FEWER: f64 = 0.75;
 
 /// A queue is somebody else's where it has not become half as long in so many round trips,
 /// and so long, in which less was sent than the path carried.
@@ -94,18 +103,24 @@ pub(super) struct Coupled {
     lost: f64,
     /// Part of it that is lost by chance.
     chance: f64,
-    /// Measurements until that is looked at again, and those left in which less is sent for it.
+    /// Measurements until that is looked at again, and how it is now.
     until_tried: u32,
-    trying: u32,
-    /// Measurements in a row in which much was lost.
+    trial: Option<Trial>,
+    /// Measurements in a row in which much was lost, and how much it was when less was believed
+    /// for it.
     overflowing: u32,
-    /// A queue stood since then.
-    queued: bool,
+    lowered: Option<f64>,
+    /// Looks since the last measurement, and those in which a queue stood.
+    looks: (u32, u32),
+    /// Looks in a row in which one stood.
+    standing: u32,
     /// Since when less is sent than the path carried, and the longest queue since, as a part of
     /// the round trip.
     draining: Option<(Moment, f64)>,
     /// Bytes per second that all carried in the last measurement; none where they had no more.
     carried: Option<f64>,
+    /// The same, whatever they had.
+    total: f64,
     /// Less is believed since a queue stayed.
     humble: bool,
     /// Nothing is bound until then.
@@ -113,6 +128,15 @@ pub(super) struct Coupled {
     next_apart: Duration,
     /// What each of the streams that something else binds is counted with, in bytes per second.
     elsewhere: Vec<(StreamId, f64)>,
+}
+
+/// Less is sent, to see what is lost even then.
+#[derive(Clone, Copy, Debug)]
+struct Trial {
+    /// Bytes per second.
+    rate: f64,
+    /// Measurements until it ends.
+    left: u32,
 }
 
 impl Default for Coupled {
@@ -123,11 +147,14 @@ impl Default for Coupled {
             lost: 0.0,
             chance: 0.0,
             until_tried: 0,
-            trying: 0,
+            trial: None,
             overflowing: 0,
-            queued: false,
+            lowered: None,
+            looks: (0, 0),
+            standing: 0,
             draining: None,
             carried: None,
+            total: 0.0,
             humble: false,
             apart: Moment(0),
             next_apart: APART.0,
@@ -168,9 +195,14 @@ impl Coupled {
     /// Takes what was seen in a time.
     pub fn handle_measure(&mut self, carried: &Carried) -> Found {
         let total: f64 = carried.rates.iter().map(|(_, rate)| rate).sum();
-        let queued = std::mem::take(&mut self.queued);
-        let tried = self.trying > 0;
-        self.learn_chance(carried, queued);
+        let (looks, standing) = std::mem::take(&mut self.looks);
+        let queued = standing > 0 && standing * 2 >= looks;
+        let (tried, kept) = (self.trial.is_some(), self.kept());
+        // In a start, and after a cut, all grows by itself.
+        let grows = total >= self.total * GROWS;
+        if carried.supplied {
+            self.learn_chance(carried, total, queued, grows);
+        }
         self.lost = (carried.lost - self.chance).max(0.0);
         let held = carried.held && carried.supplied && self.lost <= LOSSES.0 && !queued;
         self.excess = match total >= carried.before * CARRIED_MORE {
@@ -184,10 +216,11 @@ impl Coupled {
             true => self.flat + 1,
             false => 0,
         };
-        let overflows = self.lost >= OVERFLOWS && carried.bound.is_some() && !queued && !tried;
-        self.overflowing = if overflows { self.overflowing + 1 } else { 0 };
-        let below =
-            |(_, rate): &&(StreamId, f64)| carried.bound.is_some_and(|bound| *rate < bound * BELOW);
+        let overflows = !tried && self.overflows(carried, grows);
+        self.total = total;
+        // What is sent again for what is lost by chance is lost by chance, too.
+        let least = carried.bound.map(|bound| bound * kept.powi(2) * BELOW);
+        let below = |(_, rate): &&(StreamId, f64)| least.is_some_and(|least| *rate < least);
         let elsewhere = carried
             .rates
             .iter()
@@ -199,26 +232,64 @@ impl Coupled {
         Found {
             full: self.flat >= FLAT,
             more: total >= carried.before * MUCH_MORE,
-            overflows: self.overflowing >= OVERFLOWING,
+            overflows,
         }
+    }
+
+    /// Whether it carries no more than what arrived.
+    fn overflows(&mut self, carried: &Carried, grows: bool) -> bool {
+        if self.lost < OVERFLOWS / 2.0 {
+            self.lowered = None;
+        }
+        let bound = carried.supplied && carried.bound.is_some() && self.draining.is_none();
+        if self.lost < OVERFLOWS || grows || !bound {
+            self.overflowing = 0;
+            return false;
+        }
+        self.overflowing += 1;
+        if self.overflowing < OVERFLOWING {
+            return false;
+        }
+        self.overflowing = 0;
+        let helped = self.lowered.is_none_or(|lost| self.lost <= lost * FEWER);
+        match helped {
+            true => self.lowered = Some(self.lost),
+            // Then it may be chance.
+            false => self.until_tried = 0,
+        }
+        helped
     }
 
     /// What is lost even where less is sent than the path carries; where a queue stood all the
     /// same, that is what overflowed.
-    fn learn_chance(&mut self, carried: &Carried, queued: bool) {
+    fn learn_chance(&mut self, carried: &Carried, total: f64, queued: bool, grows: bool) {
         self.until_tried = self.until_tried.saturating_sub(1);
         if carried.bound.is_none() {
-            self.trying = 0;
-        } else if self.trying > 0 {
-            self.trying -= 1;
-            if self.trying == 0 {
+            self.trial = None;
+        } else if let Some(trial) = &mut self.trial {
+            trial.left -= 1;
+            if trial.left == 0 {
                 self.chance = if queued { 0.0 } else { carried.lost };
-                self.chance = self.chance.min(CHANCE_MOST);
+                (self.trial, self.lowered) = (None, None);
             }
         } else if carried.lost <= LOSSES.0 {
             self.chance = 0.0;
-        } else if self.until_tried == 0 && (!queued || self.chance > 0.0) {
-            (self.trying, self.until_tried) = (LESS_MEASUREMENTS, TRIED_AFTER);
+        } else if self.until_tried == 0
+            && !grows
+            && (!queued || self.chance > 0.0 || self.lowered.is_some())
+        {
+            self.until_tried = TRIED_AFTER;
+            // Of what it is believed to carry, where that is still so.
+            let usual = carried.before * (1.0 - carried.lost) * BELIEVED;
+            let most = if total >= usual {
+                carried.before
+            } else {
+                total
+            };
+            self.trial = Some(Trial {
+                rate: most * LESS,
+                left: LESS_MEASUREMENTS,
+            });
         }
     }
 
@@ -234,9 +305,9 @@ impl Coupled {
         lost >= FLOODED.0 && lost >= (lost + arrived) * FLOODED.1
     }
 
-    /// What all may send of `peak`, what the path is believed to carry, 0.75 to 4 of it, where
-    /// segments wait in its `queue`, beyond the round trip `rtt`; none without bound. Less is
-    /// believed where the queue says so.
+    /// What all may send of `peak`, what the path is believed to carry, where segments wait in
+    /// its `queue`, beyond the round trip `rtt`; none without bound. Less is believed where the
+    /// queue says so.
     pub fn part(
         &mut self,
         at: Moment,
@@ -247,13 +318,21 @@ impl Coupled {
         if at < self.apart {
             return None;
         }
+        if self.chance > CHANCE_MOST {
+            self.chance = 0.0;
+            self.next_apart = APART.1;
+            return self.part_for_a_while(at);
+        }
         let queue = match queue >= SHORTEST {
             true => queue.as_secs_f64() / rtt.as_secs_f64(),
             false => 0.0,
         };
-        if queue > 0.0 {
+        self.looks.0 += 1;
+        self.looks.1 += u32::from(queue > 0.0);
+        // One that stands for a look is a busy host, or somebody else's.
+        self.standing = if queue > 0.0 { self.standing + 1 } else { 0 };
+        if self.standing >= STANDING {
             self.excess = EXCESS.0;
-            self.queued = true;
         }
         let by_loss = BY_LOSS * (self.lost - LOSSES.0).max(0.0);
         let least = 1.0 + self.lost.min(LOSSES.1);
@@ -264,15 +343,21 @@ impl Coupled {
         if self.stays(at, rtt, queue, part) {
             if self.humble {
                 self.humble = false;
-                self.apart = at + self.next_apart;
-                self.next_apart = (self.next_apart * 2).min(APART.1);
-                return None;
+                return self.part_for_a_while(at);
             }
             self.humble = true;
             *peak = self.carried.map_or(*peak, |carried| peak.min(carried));
         }
-        let most = if self.trying > 0 { LESS } else { part };
-        Some(part.min(most).max(LEAST))
+        let part = part.max(LEAST);
+        let tried = self.trial.map(|trial| trial.rate / peak.max(trial.rate));
+        Some(tried.map_or(part, |tried| part.min(tried)))
+    }
+
+    /// Binds nothing for a while.
+    fn part_for_a_while(&mut self, at: Moment) -> Option<f64> {
+        self.apart = at + self.next_apart;
+        self.next_apart = (self.next_apart * 2).min(APART.1);
+        None
     }
 
     /// Whether a queue stays that less was sent for.
