@@ -22,6 +22,10 @@ const START_SECONDS: f64 = 5.0;
 /// it was seen with more.
 const OPENING_BYTES: u64 = 16 << 10;
 
+/// Whose share is less than this part of the largest one was there too short a time to say
+/// whether it got it.
+const LIVED: f64 = 0.1;
+
 /// Below this many windows a last third says nothing.
 const WINDOWS_WANTED: usize = 6;
 
@@ -36,6 +40,14 @@ pub struct TcpSummary {
     pub largest_bytes: u64,
     /// Bytes of the one that carried least.
     pub smallest_bytes: u64,
+    /// What streams carried by their share, as if at any time all that there were then had carried
+    /// the same: of the one that has most of it, and least. Streams that were there for a short
+    /// time are left out. None without two looks at data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub largest_by_share: Option<f64>,
+    /// As above.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub smallest_by_share: Option<f64>,
     /// Congestion control of the one that carried most, as last seen.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub congestion: String,
@@ -76,7 +88,10 @@ impl TcpSummary {
             // Samples of one look have one time.
             *at_once.entry(sample.seconds.to_bits()).or_default() += 1;
         }
+        let by_share = by_share(&data);
         Some(TcpSummary {
+            largest_by_share: by_share.iter().copied().reduce(f64::max),
+            smallest_by_share: by_share.iter().copied().reduce(f64::min),
             streams: totals.len() as u32,
             most_streams: at_once.into_values().max().unwrap_or_default(),
             largest_bytes,
@@ -159,6 +174,34 @@ fn ramp(looks: &[(f64, u64)]) -> Option<f64> {
     reached.next().map(|from| from + WINDOW_SECONDS)
 }
 
+/// What each stream carried by its share.
+fn by_share(samples: &[Sample]) -> Vec<f64> {
+    let mut before: BTreeMap<u32, u64> = BTreeMap::new();
+    // Of each stream the bytes that it carried, and its share.
+    let mut known: BTreeMap<u32, (f64, f64)> = BTreeMap::new();
+    for look in samples.chunk_by(|one, next| one.seconds == next.seconds) {
+        let carried = |sample: &Sample| {
+            let began = before
+                .get(&sample.stream)
+                .filter(|old| **old > OPENING_BYTES)?;
+            let more = sample.acknowledged_bytes.saturating_sub(*began);
+            Some((sample.stream, more as f64))
+        };
+        let all: Vec<(u32, f64)> = look.iter().filter_map(carried).collect();
+        let share = all.iter().map(|(_, more)| more).sum::<f64>() / all.len().max(1) as f64;
+        for (stream, more) in all {
+            let (carried, due) = known.entry(stream).or_default();
+            *carried += more;
+            *due += share;
+        }
+        let now = |sample: &Sample| (sample.stream, sample.acknowledged_bytes);
+        before = look.iter().map(now).collect();
+    }
+    let most = known.values().map(|(_, due)| *due).fold(0.0, f64::max);
+    let lived = known.values().filter(|(_, due)| *due > most * LIVED);
+    lived.map(|(carried, due)| carried / due).collect()
+}
+
 /// Each look counts as long as another.
 fn idle_beside_unsent(samples: &[Sample]) -> Option<f64> {
     let mut carrying: BTreeSet<u32> = BTreeSet::new();
@@ -226,6 +269,32 @@ mod tests {
         assert!((settled - 48e6).abs() < 1.0, "{settled}");
         assert_eq!(TcpSummary::of(&[sample(1.0, 1, 0)], None), None);
         assert_eq!(TcpSummary::of(&[], Some(1.0)), None);
+    }
+
+    #[test]
+    fn a_stream_that_came_later_is_measured_by_its_own_time() {
+        let looks = |quarter: u64| {
+            let at = quarter as f64 / 4.0;
+            let old = sample(at, 1, 100_000 + quarter * 1_000_000);
+            let new = (quarter >= 30).then(|| sample(at, 2, 100_000 + (quarter - 30) * 500_000));
+            // It came last, and is slow still.
+            let last = (quarter >= 39).then(|| sample(at, 3, 500_000 + (quarter - 39) * 1000));
+            [Some(old), new, last].into_iter().flatten()
+        };
+        let samples: Vec<Sample> = (0..=40).flat_map(looks).collect();
+        let summary = TcpSummary::of(&samples, None).unwrap();
+        // For 9 of 40 looks there were two, of which one carried a third, and for one three.
+        let by = |carried: f64, due: f64| carried / due;
+        let last = (1_000_000.0 + 500_000.0 + 1000.0) / 3.0;
+        let largest = by(40e6, 30e6 + 9.0 * 0.75e6 + last);
+        let smallest = by(5e6, 9.0 * 0.75e6 + last);
+        let near = |found: Option<f64>, wanted: f64| (found.unwrap() - wanted).abs() < 1e-9;
+        assert!(near(summary.largest_by_share, largest), "{summary:?}");
+        assert!(near(summary.smallest_by_share, smallest), "{summary:?}");
+        let run = TcpSummary::of(&run(), None).unwrap();
+        assert!(near(run.smallest_by_share, 2.0 / 3.0), "{run:?}");
+        let once = TcpSummary::of(&[sample(1.0, 1, 100_000)], None).unwrap();
+        assert_eq!(once.largest_by_share, None);
     }
 
     #[test]

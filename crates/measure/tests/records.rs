@@ -121,6 +121,8 @@ fn full() -> RunRecord {
             most_streams: 8,
             largest_bytes: 130_000_000,
             smallest_bytes: 110_000_000,
+            largest_by_share: Some(1.08),
+            smallest_by_share: Some(0.91),
             congestion: "bbr".into(),
             seconds_to_90_percent: Some(1.5),
             bits_per_second_after_5_seconds: None,
