@@ -359,3 +359,100 @@ fn a_partial_file_alone_is_gone_on_from() {
     }
     assert_no_leftovers(&there);
 }
+
+/// As a user to whom modes apply, in a directory of his own; none where that cannot be.
+fn as_nobody(place: &Path) -> Option<Command> {
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    fs::set_permissions(place, mode).unwrap();
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+    let possible = support::is_root() && command.arg("true").status().is_ok_and(|it| it.success());
+    if !possible {
+        println!("skipped: it takes root and setpriv");
+        return None;
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+    command.arg(support::process::binary_in(place));
+    command.env("LONGHAUL_CONFIG_DIR", place);
+    Some(command)
+}
+
+/// A copy that is cut short once something of its one large file is durable.
+fn cut_short(command: &mut Command) {
+    command.args(["--bwlimit", "10MB/s", "--json", "--checkpoint", "1MiB"]);
+    let running = Running::start(command);
+    let durable = running.event(|event| event["event"] == "durable");
+    assert!(durable.is_some(), "it ended before it could be killed");
+    running.kill();
+}
+
+fn part_in(directory: &Path) -> Option<PathBuf> {
+    let names = fs::read_dir(directory)
+        .unwrap()
+        .map(|name| name.unwrap().path());
+    let is_part = |name: &PathBuf| name.extension().is_some_and(|last| last == "part");
+    names.into_iter().find(is_part)
+}
+
+/// It has its last mode before it has its name: its owner goes on all the same.
+#[test]
+fn a_partial_file_that_its_owner_may_not_write_is_gone_on_from() {
+    let place = tempfile::tempdir_in("/tmp").unwrap();
+    let Some(first) = as_nobody(place.path()) else {
+        return;
+    };
+    let (source, there) = (place.path().join("big"), place.path().join("there"));
+    fs::write(&source, vec![7; 16 << 20]).unwrap();
+    let read_only: fs::Permissions = std::os::unix::fs::PermissionsExt::from_mode(0o444);
+    fs::set_permissions(&source, read_only.clone()).unwrap();
+    let mut copies = [first, as_nobody(place.path()).unwrap()];
+    for copy in &mut copies {
+        copy.arg("cp").arg(&source).arg(there.join(""));
+    }
+    let [mut slow, mut copy] = copies;
+    fs::create_dir(&there).unwrap();
+    fs::set_permissions(&there, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    cut_short(&mut slow);
+    let part = part_in(&there).unwrap();
+    fs::set_permissions(&part, read_only).unwrap();
+    let summary = run(copy.arg("--json")).expect(0).summary();
+    assert!(summary["resumed_bytes"].as_u64().unwrap() > 0, "{summary}");
+    assert!(fs::read(there.join("big")).unwrap() == vec![7; 16 << 20]);
+    assert_no_leftovers(&there);
+}
+
+/// A source that cannot be read for a while costs nothing of what has arrived.
+#[test]
+fn what_has_arrived_of_a_file_that_fails_stays() {
+    let place = tempfile::tempdir_in("/tmp").unwrap();
+    let Some(first) = as_nobody(place.path()) else {
+        return;
+    };
+    let (source, there) = (place.path().join("source"), place.path().join("there"));
+    fs::create_dir_all(source.join("below")).unwrap();
+    fs::create_dir(&there).unwrap();
+    fs::set_permissions(&there, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    fs::write(source.join("below/big"), vec![7; 16 << 20]).unwrap();
+    let mode = |name: &str, mode| {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        fs::set_permissions(source.join(name), mode).unwrap();
+    };
+    let nobody = || as_nobody(place.path()).unwrap();
+    let copy = |mut command: Command| {
+        command.args(["cp", "-r"]).arg(source.join("")).arg(&there);
+        command
+    };
+    cut_short(&mut copy(first));
+    // Its names can be read, and nothing else.
+    mode("below", 0o444);
+    run(&mut copy(nobody())).expect(2);
+    assert!(part_in(&there.join("below")).is_some());
+    mode("below", 0o755);
+    // It was copied with its mode.
+    let usual = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(there.join("below"), usual).unwrap();
+    let summary = run(copy(nobody()).arg("--json")).expect(0).summary();
+    assert!(summary["resumed_bytes"].as_u64().unwrap() > 0, "{summary}");
+    assert_no_leftovers(&there);
+}

@@ -269,3 +269,18 @@ fn a_full_disk_is_told_once() {
         done.errors
     );
 }
+
+/// A FIFO or a device is no file that a stream may replace.
+#[test]
+fn what_is_no_file_is_not_replaced() {
+    let place = tempfile::tempdir().unwrap();
+    let fifo = place.path().join("fifo");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RUSR).unwrap();
+    let mut copy = longhaul();
+    let (code, _, said) = fed(copy.arg("cp").arg("-").arg(&fifo), b"data");
+    assert_eq!(code, Some(6), "{said}");
+    assert!(said.contains("is not replaced"), "{said}");
+    let kind = std::fs::symlink_metadata(&fifo).unwrap().file_type();
+    assert!(std::os::unix::fs::FileTypeExt::is_fifo(&kind));
+    assert_no_leftovers(place.path());
+}

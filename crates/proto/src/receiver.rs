@@ -112,6 +112,8 @@ pub enum StorageJob {
         file: EntryId,
         /// Its generation.
         generation: u32,
+        /// What is durable of it stays, for a later session to go on with.
+        stays: bool,
     },
     /// Give a directory its mode and time, make it if it is missing:
     /// [`Receiver::handle_directory_finished`].
@@ -658,18 +660,6 @@ impl Receiver {
 
     /// The sender gave an entry up. What is being given its name right now ends
     /// as that ends; both hear the same.
-    fn handle_abandoned(&mut self, id: EntryId, parent: Option<EntryId>, failure: Failure) {
-        if let Some(packing) = self.packed.get_mut(&id) {
-            packing.abandoned = Some(failure);
-            return;
-        }
-        let committing = self.files.get(&id).is_some_and(|file| file.committing);
-        if !committing {
-            self.discard_file(id);
-            self.finish_entry(id, parent, None, Outcome::Failed(failure));
-        }
-    }
-
     fn finish_entry(
         &mut self,
         id: EntryId,
@@ -700,6 +690,11 @@ impl Receiver {
             Some(Outcome::Planned(None)) | None => &mut totals.skipped,
         };
         *counter += 1;
+    }
+
+    /// Whether an entry failed so far.
+    pub fn has_failed(&self) -> bool {
+        self.totals.failed > 0
     }
 
     fn is_done(&self, id: EntryId) -> bool {

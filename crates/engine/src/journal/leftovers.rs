@@ -348,41 +348,58 @@ pub(super) fn parts_of(directory: &dyn Directory, key: Key) -> io::Result<Vec<Bo
 /// header, which a crash tore; and parts that no journal names, because a crash
 /// brought them back. What cannot be removed is left for [`expire`].
 ///
+/// Where entries failed, a journal of an earlier session may be that of one of them, which a
+/// later session can go on with: `keeps` has it stay, with its part. True where one did.
+///
 /// # Errors
 ///
 /// As `getdents`.
-pub fn sweep(directory: &dyn Directory, is_former: &dyn Fn(u64) -> bool) -> io::Result<()> {
+pub fn sweep(
+    directory: &dyn Directory,
+    is_former: &dyn Fn(u64) -> bool,
+    keeps: bool,
+) -> io::Result<bool> {
     let mut names = directory.list()?;
+    let mut kept = false;
     while let Some(listed) = names.next_name()? {
-        let _ = match names::parse(&listed.name) {
-            Some(StagingName::Journal(key)) => sweep_journal(directory, key, is_former),
-            Some(StagingName::Part(key, number)) => sweep_part(directory, key, number),
-            Some(StagingName::Temporary(session)) if is_former(session) => {
-                remove_if_there(directory, &listed.name)
+        match names::parse(&listed.name) {
+            Some(StagingName::Journal(key)) => {
+                kept |= sweep_journal(directory, key, is_former, keeps).unwrap_or(keeps);
             }
-            Some(StagingName::Temporary(_)) | None => Ok(()),
-        };
+            Some(StagingName::Part(key, number)) => {
+                let _ = sweep_part(directory, key, number);
+            }
+            Some(StagingName::Temporary(session)) if is_former(session) => {
+                let _ = remove_if_there(directory, &listed.name);
+            }
+            Some(StagingName::Temporary(_)) | None => (),
+        }
     }
-    Ok(())
+    Ok(kept)
 }
 
 fn sweep_journal(
     directory: &dyn Directory,
     key: Key,
     is_former: &dyn Fn(u64) -> bool,
-) -> io::Result<()> {
+    keeps: bool,
+) -> io::Result<bool> {
     let Some(gate) = enter(directory, key)? else {
-        return Ok(());
+        return Ok(false);
     };
     match replay(&**gate.file())? {
         Found::Journal(found) if is_former(found.owner.session_number()) => {
+            if keeps {
+                return Ok(true);
+            }
             remove_if_there(directory, &key.part(found.header.part))?;
         }
         // Whoever makes a journal writes its header before the gate opens.
         Found::Nothing => (),
-        Found::Journal(_) | Found::Version(_) => return Ok(()),
+        Found::Journal(_) | Found::Version(_) => return Ok(false),
     }
-    remove_if_there(directory, &key.journal())
+    remove_if_there(directory, &key.journal())?;
+    Ok(false)
 }
 
 /// A part's name is never used again, and its journal is there before it.

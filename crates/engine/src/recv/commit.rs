@@ -168,8 +168,15 @@ impl Transfer {
                     side.parts.leave_behind(id, generation);
                 }
             }
-            StorageJob::Discard { file, generation } => {
-                side.parts.discard(file, generation);
+            StorageJob::Discard {
+                file,
+                generation,
+                stays,
+            } => {
+                match stays {
+                    true => side.parts.leave_behind(file, generation),
+                    false => side.parts.discard(file, generation),
+                }
                 side.discarding.end();
             }
             StorageJob::FinishDirectory(entry) => {
@@ -322,7 +329,7 @@ impl Transfer {
         let failed = |error| failure_of("finish the directory", &shown, &error);
         let folder = side.folders.make(Some(&path)).map_err(failed)?;
         let directory = folder.directory();
-        side.destination.sweep(&**directory);
+        side.destination.sweep(&**directory, self.have_failed());
         if self.settings.asks {
             // Else it was made by this copy, and nothing in it is old.
             self.expire_leftovers(&**directory);
@@ -356,17 +363,24 @@ impl Transfer {
         }
     }
 
+    /// Whether an entry failed so far.
+    fn have_failed(&self) -> bool {
+        let failed = self.tell_receiver(|receiver| receiver.has_failed());
+        failed.unwrap_or_default()
+    }
+
     fn finish(&self, side: &ReceiveSide) -> io::Result<()> {
         if side.destination.is_sink || !self.copies() {
             return Ok(());
         }
         let anchor = side.folders.anchor().directory();
         match self.settings.asks {
-            true => side.destination.sweep_always(&**anchor),
-            false => side.destination.sweep(&**anchor),
+            true => side.destination.sweep_always(&**anchor, self.have_failed()),
+            false => side.destination.sweep(&**anchor, self.have_failed()),
         }
         self.expire_leftovers(&**anchor);
-        if !side.folders.have_failed() && !side.parts.have_left_behind() {
+        let leaves = side.parts.have_left_behind() || side.destination.has_kept();
+        if !side.folders.have_failed() && !leaves {
             // Else there is something left, or what was removed may come back:
             // the next session finds by this one whose it is.
             side.destination.give_up();
@@ -402,12 +416,16 @@ fn checkpoint(side: &ReceiveSide, file: Checkpoint) -> (Checkpoint, Option<Failu
     let synced = partial.file().sync_data();
     let failure = match synced {
         Err(error) => Some(failure_of("make durable", "a part of a file", &error)),
-        Ok(()) => {
-            let journaled = partial.append_durable(&file.blocks);
-            journaled
-                .err()
-                .map(|error| journal_failure("a part of a file", &error))
-        }
+        // Directories that were just made may be lost with what is in them.
+        Ok(()) => match part.folder.sync_name() {
+            Err(error) => Some(failure_of("make durable", "its directory", &error)),
+            Ok(()) => {
+                let journaled = partial.append_durable(&file.blocks);
+                journaled
+                    .err()
+                    .map(|error| journal_failure("a part of a file", &error))
+            }
+        },
     };
     (file, failure)
 }

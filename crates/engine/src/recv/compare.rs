@@ -206,7 +206,8 @@ impl Transfer {
         let Ok(file) = file else {
             return Compared::Send;
         };
-        if changes_mode && file.set_mode(entry.mode).is_err() {
+        let set = || file.set_mode(entry.mode).and_then(|()| file.sync_all());
+        if changes_mode && set().is_err() {
             return Compared::Send;
         }
         let known = match (digest, reads) {

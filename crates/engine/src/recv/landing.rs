@@ -6,6 +6,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use longhaul_proto::digest::Checksum;
@@ -54,6 +55,8 @@ pub struct Destination {
     turn: std::sync::Mutex<()>,
     /// Digests of files that this session and those before it finished.
     digests: OnceLock<KeptDigests>,
+    /// Data of an earlier session stayed, for entries that failed in this one.
+    kept: AtomicBool,
 }
 
 /// Why a destination cannot be used.
@@ -188,6 +191,7 @@ impl Destination {
             session: std::sync::Mutex::default(),
             turn: std::sync::Mutex::default(),
             digests: OnceLock::new(),
+            kept: AtomicBool::new(false),
         }
     }
 
@@ -273,6 +277,7 @@ impl Destination {
             session: std::sync::Mutex::default(),
             turn: std::sync::Mutex::default(),
             digests: OnceLock::new(),
+            kept: AtomicBool::new(false),
         })
     }
 
@@ -456,22 +461,31 @@ impl Destination {
         session.map_or(Ok(()), |session| session.ensure_owned())
     }
 
-    /// Removes what earlier sessions of the same transfer left in a directory.
-    pub(super) fn sweep(&self, directory: &dyn Directory) {
+    /// Removes what earlier sessions of the same transfer left in a directory; where entries
+    /// `failed`, not what may be theirs.
+    pub(super) fn sweep(&self, directory: &dyn Directory, failed: bool) {
         if !self.former_sessions().is_empty() {
-            self.sweep_always(directory);
+            self.sweep_always(directory, failed);
         }
     }
 
     /// As [`Destination::sweep`], also where no earlier session is known: one
     /// that a crash ended before it was durable left a part of its own, in the
     /// anchor and nowhere else.
-    pub(super) fn sweep_always(&self, directory: &dyn Directory) {
+    pub(super) fn sweep_always(&self, directory: &dyn Directory, failed: bool) {
         if let Some(session) = lock(&self.session).clone() {
             let former = session.former_sessions();
             // What cannot be removed is found by `longhaul clean`.
-            let _ = sweep(directory, &|session| former.contains(&session));
+            let swept = sweep(directory, &|session| former.contains(&session), failed);
+            if swept.unwrap_or(failed) {
+                self.kept.store(true, Ordering::Relaxed);
+            }
         }
+    }
+
+    /// Whether an earlier session's data stayed, for entries that failed in this one.
+    pub(super) fn has_kept(&self) -> bool {
+        self.kept.load(Ordering::Relaxed)
     }
 
     /// Session numbers of those that had the anchor before.

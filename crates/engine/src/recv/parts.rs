@@ -193,7 +193,7 @@ impl ReceiveSide {
             drop(partial);
             partial = self.claim(&transfer.settings, &folder, entry)?;
         }
-        if let Err(failure) = self.prepare(&partial, entry) {
+        if let Err(failure) = self.prepare(&partial, entry, false) {
             // There is nothing in it, and it may hold room that others need.
             // What cannot be removed is found by `longhaul clean`.
             let _ = partial.abandon();
@@ -206,12 +206,18 @@ impl ReceiveSide {
     }
 
     /// Length and room of a new part.
-    fn prepare(&self, partial: &Partial, entry: &Entry) -> Result<(), Failure> {
+    fn prepare(&self, partial: &Partial, entry: &Entry, resumed: bool) -> Result<(), Failure> {
         let shown = entry.path.to_string();
         let file = partial.file();
         if !matches!(entry.kind, EntryKind::File { sparse: true, .. }) {
-            file.preallocate(entry.size())
-                .map_err(|error| failure_of("reserve room for it", &shown, &error))?;
+            match file.preallocate(entry.size()) {
+                // File systems that reserve nothing (ZFS) compare the whole length with what is
+                // free, whatever the file has already: writing will tell.
+                Err(error) if resumed && error.kind() == std::io::ErrorKind::StorageFull => (),
+                reserved => {
+                    reserved.map_err(|error| failure_of("reserve room for it", &shown, &error))?
+                }
+            }
         }
         file.set_length(entry.size())
             .map_err(|error| failure_of("write", &shown, &error))?;
@@ -292,7 +298,11 @@ impl ReceiveSide {
             abandoned.map_err(|error| journal_failure(&entry.path.to_string(), &error))?;
             return Ok(None);
         }
-        self.prepare(&partial, entry)?;
+        if let Err(failure) = self.prepare(&partial, entry, true) {
+            // It is this session's now.
+            self.parts.left_behind.store(true, Ordering::Relaxed);
+            return Err(failure);
+        }
         let part = Part {
             folder: Arc::clone(folder),
             kind: PartKind::Partial(partial),

@@ -127,9 +127,17 @@ impl FileStream {
                 }
                 _ => failed("open its directory", &error),
             })?;
-        let there = directory.status_of(name.name());
-        if there.is_ok_and(|status| status.kind == FileKind::Directory) {
-            return Err(LandingError::Nameless(shown));
+        let there = directory.status_of(name.name()).ok();
+        match there.map(|status| status.kind) {
+            Some(FileKind::Directory) => return Err(LandingError::Nameless(shown)),
+            Some(FileKind::Special) => {
+                let text = format!(
+                    "{shown} is a device, FIFO or socket, which is not replaced: write to it by \
+                     the shell, as in \"longhaul cp SRC - > {shown}\", or remove it first"
+                );
+                return Err(LandingError::Open(text));
+            }
+            _ => (),
         }
         let temporary = temporary(session, 0);
         // The lock tells `longhaul clean` that somebody is at work; without, it
@@ -183,6 +191,10 @@ impl DataStream for FileStream {
         }
         self.file.set_mode(mode)?;
         self.file.sync_all()?;
+        let there = self.directory.status_of(&self.name);
+        if there.is_ok_and(|status| status.kind == FileKind::Special) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
         self.directory
             .rename(&self.temporary, &*self.directory, &self.name)?;
         state.named = true;

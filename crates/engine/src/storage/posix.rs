@@ -74,6 +74,15 @@ impl PosixDirectory {
         Ok(Arc::new(PosixDirectory::new(descriptor, resolution)))
     }
 
+    /// A copy's own file may have its last mode before its name, and that may be one with which
+    /// its owner cannot go on.
+    fn allow_writing(&self, name: &[u8]) -> io::Result<()> {
+        let (file, _) = regular(self.open(name, FILE_FLAGS | OFlags::RDONLY))?;
+        let mode = Mode::from_raw_mode(rustix::fs::fstat(&file)?.st_mode);
+        rustix::fs::fchmod(&file, mode | Mode::RUSR | Mode::WUSR)?;
+        Ok(())
+    }
+
     /// Opens a directory to reach what is in it by name: that takes less right
     /// than listing it. Links on the way are followed.
     ///
@@ -174,7 +183,15 @@ impl Directory for PosixDirectory {
             Creation::Either => OFlags::CREATE,
         };
         let flags = OFlags::RDWR | FILE_FLAGS;
-        let opened = regular(self.open(name, flags | creation))?;
+        let mut opened = regular(self.open(name, flags | creation));
+        if opened
+            .as_ref()
+            .is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
+            && self.allow_writing(name).is_ok()
+        {
+            opened = regular(self.open(name, flags | creation));
+        }
+        let opened = opened?;
         let reopen = |further| self.open(name, flags | further);
         Ok(Arc::new(PosixFile::new(opened, mode, reopen)))
     }

@@ -9,7 +9,7 @@ use crate::block::{ContentName, Piece, PieceName};
 use crate::digest::{Checksum, longest_block};
 use crate::ledger::{DurableBlock, FileLedger, RangeSet};
 use crate::manifest::{Entry, EntryId};
-use crate::message::{AgainReason, Answer, Failure, Message, Outcome};
+use crate::message::{AgainReason, Answer, Failure, FailureKind, Message, Outcome};
 
 /// A large file on its way in.
 #[derive(Debug)]
@@ -337,7 +337,7 @@ impl Receiver {
         };
         if digest.is_some() && digest != file.ledger.digest() {
             let failure = Failure::new(
-                crate::message::FailureKind::Corrupt,
+                FailureKind::Corrupt,
                 "the digests of both ends differ although every block agreed: copy it again",
             );
             let parent = file.entry.parent;
@@ -349,13 +349,42 @@ impl Receiver {
         self.commit_if_complete(id);
     }
 
+    /// The sender gave an entry up.
+    pub(super) fn handle_abandoned(
+        &mut self,
+        id: EntryId,
+        parent: Option<EntryId>,
+        failure: Failure,
+    ) {
+        if let Some(packing) = self.packed.get_mut(&id) {
+            packing.abandoned = Some(failure);
+            return;
+        }
+        let committing = self.files.get(&id).is_some_and(|file| file.committing);
+        if !committing {
+            // A source that cannot be read for a while may be the same later.
+            let stays = matches!(
+                failure.kind,
+                FailureKind::Permission | FailureKind::TooManyOpen | FailureKind::Other
+            );
+            self.let_go(id, stays);
+            self.finish_entry(id, parent, None, Outcome::Failed(failure));
+        }
+    }
+
     /// Forgets what was written of a file.
     pub(super) fn discard_file(&mut self, id: EntryId) {
+        self.let_go(id, false);
+    }
+
+    /// As it; where it `stays`, a later session goes on with what is durable.
+    pub(super) fn let_go(&mut self, id: EntryId, stays: bool) {
         if let Some(file) = self.remove_file(id) {
             self.account.void(file.share);
             self.jobs.push_back(StorageJob::Discard {
                 file: id,
                 generation: file.generation,
+                stays,
             });
         }
     }

@@ -249,7 +249,9 @@ impl World {
                 let result = self.disk.commit(&entry, generation, digest, integrity);
                 Report::Committed(entry.id, generation, result)
             }
-            StorageJob::Discard { file, generation } => {
+            StorageJob::Discard {
+                file, generation, ..
+            } => {
                 self.disk.discard(file, generation);
                 return;
             }
