@@ -266,6 +266,7 @@ impl Play<'_> {
             },
             decoded: if omitted { 0 } else { data },
             transit: None,
+            proof: None,
         })
     }
 

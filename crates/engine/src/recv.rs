@@ -226,7 +226,7 @@ impl ReceiveSide {
     ) -> Result<(), SessionError> {
         // In clear, a twin must not make this block's checksums be forgotten
         // between the verdict and the match.
-        let mut awaited = transfer.settings.clear.then(|| lock(&self.awaited));
+        let mut awaited = transfer.is_clear().then(|| lock(&self.awaited));
         let keeps = transfer.tell_receiver(|receiver| {
             receiver.handle_arrival(stream);
             match &header.content {

@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use longhaul_proto::block::{Codec, ContentName};
+use longhaul_proto::block::{Codec, ContentName, HeaderKey};
 use longhaul_proto::control::ControlChannel;
 use longhaul_proto::digest::Integrity;
 use longhaul_proto::frame::FrameError;
@@ -129,8 +129,8 @@ pub struct TransferSettings {
     pub expiry: Option<Duration>,
     /// What was written is read back and compared before it counts.
     pub verify_written: bool,
-    /// Blocks go over streams in clear only.
-    pub clear: bool,
+    /// Blocks go over streams in clear only, their headers proved with this key.
+    pub clear: Option<HeaderKey>,
     /// Both ends are in this process.
     pub local: bool,
     /// The destination is not empty: every entry is asked for first.
@@ -162,7 +162,7 @@ impl Default for TransferSettings {
             large_files: longhaul_proto::sender::MOST_LARGE_FILES,
             expiry: Some(LEFTOVERS_EXPIRE),
             verify_written: false,
-            clear: false,
+            clear: None,
             local: false,
             asks: true,
             epoch: 1,
@@ -435,7 +435,7 @@ impl Transfer {
 
     /// Whether blocks go over streams in clear.
     pub fn is_clear(&self) -> bool {
-        self.settings.clear
+        self.settings.clear.is_some()
     }
 
     /// Whether the session is over.

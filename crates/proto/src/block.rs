@@ -6,6 +6,7 @@ use minicbor::{Decode, Encode};
 
 use crate::digest::{Checksum, is_block};
 use crate::frame::MAXIMUM_PAYLOAD_BYTES;
+use crate::handshake::Secret;
 use crate::manifest::{Entry, EntryId, EntryKind};
 
 /// Most entries in a pack: what a receiver commits at once.
@@ -121,6 +122,49 @@ pub struct BlockHeader {
     /// rest.
     #[n(3)]
     pub transit: Option<u64>,
+    /// Only on streams in clear, where anybody may write: [`HeaderKey::prove`].
+    #[cbor(n(4), with = "minicbor::bytes")]
+    pub proof: Option<[u8; PROOF_BYTES]>,
+}
+
+/// Bytes of a header's proof.
+const PROOF_BYTES: usize = 16;
+
+/// Proves that blocks' headers on streams in clear are the other end's: names, modes,
+/// times and kinds of files are in them, and checksums cover contents alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeaderKey(Secret);
+
+impl HeaderKey {
+    /// With a secret that went within TLS and is used for nothing else.
+    pub fn new(secret: Secret) -> HeaderKey {
+        HeaderKey(secret)
+    }
+
+    /// Gives a header its proof.
+    pub fn prove(&self, header: &mut BlockHeader) {
+        header.proof = None;
+        header.proof = self.proof_of(header);
+    }
+
+    /// Takes the proof of a header that came; false where it is not this header's.
+    pub fn check(&self, header: &mut BlockHeader) -> bool {
+        let Some(shown) = header.proof.take() else {
+            return false;
+        };
+        let found = self.proof_of(header);
+        // No sooner where the first bytes differ.
+        found.is_some_and(|found| {
+            let differs = found.iter().zip(&shown).map(|(one, other)| one ^ other);
+            differs.fold(0, |all, one| all | one) == 0
+        })
+    }
+
+    fn proof_of(&self, header: &BlockHeader) -> Option<[u8; PROOF_BYTES]> {
+        let bytes = minicbor::to_vec(header).ok()?;
+        let hash = blake3::keyed_hash(&self.0.0, &bytes);
+        hash.as_bytes().first_chunk().copied()
+    }
 }
 
 /// Names a block's content in messages.
@@ -230,5 +274,50 @@ impl BlockHeader {
                 ContentName::Pack(entries.iter().map(|packed| packed.entry.id).collect())
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::{Timestamp, TreePath};
+
+    #[test]
+    fn a_header_is_proved_whole() {
+        let key = HeaderKey::new(Secret([7; 32]));
+        let entry = |mode| Entry {
+            id: EntryId(3),
+            parent: None,
+            path: TreePath::new(b"a/b").unwrap(),
+            kind: EntryKind::Directory,
+            mode,
+            modified: Timestamp::default(),
+        };
+        let header = |mode, generation| BlockHeader {
+            content: Content::Pack(vec![PackedEntry {
+                entry: entry(mode),
+                generation,
+                checksum: None,
+            }]),
+            codec: Codec::Plain,
+            decoded: 0,
+            transit: None,
+            proof: None,
+        };
+        let proved = |key: HeaderKey| {
+            let mut header = header(0o644, 1);
+            key.prove(&mut header);
+            header
+        };
+        assert!(key.check(&mut proved(key)));
+        assert!(!key.check(&mut header(0o644, 1)));
+        assert!(!key.check(&mut proved(HeaderKey::new(Secret([8; 32])))));
+        for mut changed in [header(0o4644, 1), header(0o644, 2)] {
+            changed.proof = proved(key).proof;
+            assert!(!key.check(&mut changed));
+        }
+        let mut omitted = proved(key);
+        omitted.codec = Codec::Omitted;
+        assert!(!key.check(&mut omitted));
     }
 }

@@ -41,8 +41,8 @@ impl Feature {
     pub const LZ4: Feature = Feature(2);
     /// Runs of data within sparse blocks.
     pub const EXTENTS: Feature = Feature(3);
-    /// Streams in clear that join with a ticket.
-    pub const CLEAR_STREAMS: Feature = Feature(5);
+    /// Streams in clear that join with a ticket, whose headers are proved.
+    pub const CLEAR_STREAMS: Feature = Feature(8);
     /// The sender may follow links.
     pub const LINKS: Feature = Feature(6);
     /// The acceptor runs jobs ([`Errand`]).
@@ -384,6 +384,10 @@ pub struct Request {
     #[n(28)]
     #[cbor(default)]
     pub wants_host: bool,
+    /// What blocks' headers on streams in clear are proved with: there where those are
+    /// asked for.
+    #[n(29)]
+    pub block_key: Option<Secret>,
 }
 
 /// A path at the acceptor.
@@ -574,6 +578,7 @@ impl Request {
         };
         let block = self.block_bytes as usize;
         paths
+            && self.clear == self.block_key.is_some()
             && block.is_power_of_two()
             && (crate::digest::SMALLEST_BLOCK_BYTES as usize..=crate::block::LARGEST_BLOCK_BYTES)
                 .contains(&block)

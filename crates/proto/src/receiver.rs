@@ -8,6 +8,7 @@
 //! Memory follows what is under way, not the size of the tree.
 
 mod large;
+mod listed;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -21,7 +22,7 @@ use crate::block::{ContentName, PackedEntry, PieceName};
 use crate::digest::{Checksum, Integrity};
 use crate::ledger::{DurableBlock, RangeSet};
 use crate::manifest::{Entry, EntryId, EntryKind};
-use crate::message::{AgainReason, Answer, Change, Failure, Message, Outcome, Totals};
+use crate::message::{AgainReason, Change, Failure, Message, Outcome, Totals};
 use crate::session::StreamId;
 
 /// How a receiver works.
@@ -220,8 +221,12 @@ pub struct Receiver {
     folders: BTreeMap<EntryId, Folder>,
     seals: BTreeMap<EntryId, (u32, u64)>,
     walk_end: Option<u64>,
-    /// Entries whose comparison is under way.
+    /// What entries whose comparison is under way, or whose directory is looked at, weigh: in
+    /// all, and each list of them.
     asked: usize,
+    lists: VecDeque<usize>,
+    /// Answers that were not said yet.
+    unsaid: usize,
     jobs: VecDeque<StorageJob>,
     messages: VecDeque<Message>,
     events: VecDeque<ReceivedEvent>,
@@ -262,6 +267,8 @@ impl Receiver {
             seals: BTreeMap::new(),
             walk_end: None,
             asked: 0,
+            lists: VecDeque::new(),
+            unsaid: 0,
             jobs: VecDeque::new(),
             messages: VecDeque::new(),
             events: VecDeque::new(),
@@ -469,60 +476,6 @@ impl Receiver {
         }
     }
 
-    /// What a comparison found.
-    pub fn handle_compared(&mut self, found: Vec<(Entry, Compared)>) {
-        self.asked = self.asked.saturating_sub(found.len());
-        let mut answers = Vec::with_capacity(found.len());
-        for (entry, compared) in found {
-            let id = entry.id;
-            // A directory is done when all it holds is, whatever is there.
-            let known = self.is_done(id) || entry.kind == EntryKind::Directory;
-            let answer = match compared {
-                Compared::Send => Answer::Send,
-                Compared::Same(digest) => {
-                    if !known {
-                        self.end_compared(entry, None, digest);
-                    }
-                    Answer::Skip { digest }
-                }
-                Compared::Partial(_) if known => Answer::Send,
-                Compared::Partial(blocks) => self.resume(entry, &blocks),
-                Compared::Refused(failure) => {
-                    if !known {
-                        let outcome = Outcome::Failed(failure.clone());
-                        self.end_compared(entry, Some(outcome), None);
-                    }
-                    Answer::Refuse(failure)
-                }
-                Compared::Planned(change) => {
-                    if !known {
-                        let outcome = Outcome::Planned(Some(change));
-                        self.end_compared(entry, Some(outcome), None);
-                    }
-                    Answer::Planned(change)
-                }
-            };
-            answers.push((id, answer));
-        }
-        if !answers.is_empty() {
-            self.messages.push_back(Message::Answers(answers));
-        }
-    }
-
-    /// An entry ends with its comparison: it was there, cannot go there, or
-    /// would. The answer says so, no outcome is sent.
-    fn end_compared(&mut self, entry: Entry, outcome: Option<Outcome>, digest: Option<Checksum>) {
-        self.count(outcome.as_ref());
-        let (id, parent) = (entry.id, entry.parent);
-        self.events.push_back(ReceivedEvent::Ended {
-            entry: Some(entry),
-            id,
-            outcome,
-            digest,
-        });
-        self.mark_done(id, parent);
-    }
-
     /// A file that was there had to be read for its digest: so many bytes.
     pub fn handle_digest_read(&mut self, bytes: u64) {
         self.totals.digests_read += 1;
@@ -582,7 +535,11 @@ impl Receiver {
         if self.messages.is_empty() {
             self.flush();
         }
-        self.messages.pop_front()
+        let message = self.messages.pop_front();
+        if let Some(Message::Answers(answers)) = &message {
+            self.unsaid = self.unsaid.saturating_sub(answers.len());
+        }
+        message
     }
 
     /// What became of entries.
@@ -639,23 +596,6 @@ impl Receiver {
 
     fn duplicate(&mut self) {
         self.totals.duplicate_blocks += 1;
-    }
-
-    fn handle_entries(&mut self, entries: Vec<Entry>) -> Result<(), ReceiverError> {
-        if !entries.iter().all(Entry::is_valid) {
-            return Err(ReceiverError::InvalidEntry);
-        }
-        if !self.settings.compares {
-            return Ok(());
-        }
-        // A directory is not asked for: it gets what it needs when everything
-        // in it is done.
-        let asked = entries
-            .iter()
-            .filter(|entry| entry.kind != EntryKind::Directory);
-        self.asked += asked.count();
-        self.jobs.push_back(StorageJob::Compare(entries));
-        Ok(())
     }
 
     /// The sender gave an entry up. What is being given its name right now ends
@@ -770,6 +710,7 @@ impl Receiver {
             self.done.fragments(),
             self.jobs.len(),
             self.asked,
+            self.unsaid,
             self.messages.len(),
             self.outcomes.len() / UNSAID_PER_ENTRY,
             self.durable.len() / UNSAID_PER_ENTRY,

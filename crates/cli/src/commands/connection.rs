@@ -13,6 +13,7 @@ use longhaul_engine::net::multipath;
 use longhaul_engine::net::tcp::{self, HostPort, TcpOptions};
 use longhaul_engine::net::tcp_info::TcpInfo;
 use longhaul_engine::net::tls::{TlsClient, TlsError, TlsOptions};
+use longhaul_engine::net::token::fill_random;
 use longhaul_engine::net::trust::ServerTrust;
 use longhaul_engine::session::opening::{self, OpenError};
 use longhaul_engine::session::{DialError, Dialer, Joined, Transfer};
@@ -709,6 +710,22 @@ impl Further {
             Err(OpenError::Refused(refused)) => Err(DialError::Refused(refused.text)),
             Err(error) => Err(DialError::Network(error.to_string())),
         }
+    }
+}
+
+/// What blocks' headers are proved with, where streams in clear are asked for.
+///
+/// # Errors
+///
+/// Where the system has no random numbers.
+pub fn block_key(clear: bool) -> Result<Option<Secret>, Stop> {
+    let mut key = [0; 32];
+    match clear {
+        false => Ok(None),
+        true => match fill_random(&mut key) {
+            Ok(()) => Ok(Some(Secret(key))),
+            Err(error) => Err(Stop::new(Exit::Local, error.to_string())),
+        },
     }
 }
 

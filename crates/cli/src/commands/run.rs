@@ -20,6 +20,7 @@ use longhaul_engine::session::{Ending, FlowCounts, Transfer, TransferSettings, W
 use longhaul_engine::storage::measuring::{ZERO_NAME, sink, zero_source};
 use longhaul_model::control::start::{block_bytes, initial_streams, most_streams};
 use longhaul_model::response::Congestion;
+use longhaul_proto::block::HeaderKey;
 use longhaul_proto::handshake::{Feature, Landing, Purport, Request, RequestPath, Role};
 use longhaul_proto::message::{Farewell, Flows};
 use longhaul_proto::sender::MOST_LARGE_FILES;
@@ -27,7 +28,7 @@ use longhaul_proto::session::StreamId;
 use longhaul_units::ByteCount;
 
 use super::ahead::StreamsFor;
-use super::connection::{Connected, Opened};
+use super::connection::{Connected, Opened, block_key};
 use super::here::{Here, landing_stop};
 use super::peer::Peer;
 use super::steering::{Bounds, Steering};
@@ -223,7 +224,7 @@ impl Task {
             .map(|names| names.into_iter().map(Into::into).collect());
         let connected = peer.connect(self.fixed.block_bytes, self.streams_ahead(request.clear))?;
         let settings = TransferSettings {
-            clear: request.clear,
+            clear: request.block_key.map(HeaderKey::new),
             // Whether anything is there is known with the answer: the first
             // questions go with the request.
             asks: true,
@@ -284,6 +285,7 @@ impl Task {
         let mut request = self.request(Role::Receiver, paths)?;
         request.destination_empty = self.seems_empty();
         let destination_empty = request.destination_empty;
+        let block_key = request.block_key.map(HeaderKey::new);
         let source = request.source;
         let connected = peer.connect(self.fixed.block_bytes, self.streams_ahead(request.clear))?;
         let settings = self.settings_on(&connected);
@@ -291,7 +293,7 @@ impl Task {
         let settings = TransferSettings {
             asks: !destination_empty,
             epoch: opened.welcome.epoch,
-            clear: opened.welcome.clear,
+            clear: block_key.filter(|_| opened.welcome.clear),
             linger: self.linger(&opened),
             flows: FlowCounts {
                 streams: self.bounds(&opened).initial as usize,
@@ -559,6 +561,7 @@ impl Task {
 
     fn request(&self, role: Role, paths: Vec<RequestPath>) -> Result<Request, Stop> {
         let settings = &self.settings;
+        let block_key = block_key(self.connection.data_security == DataSecurity::Clear)?;
         Ok(Request {
             credential: None,
             role,
@@ -573,7 +576,8 @@ impl Task {
             integrity: settings.integrity,
             codec: settings.codec,
             block_bytes: settings.block_bytes as u32,
-            clear: self.connection.data_security == DataSecurity::Clear,
+            clear: block_key.is_some(),
+            block_key,
             checkpoint_bytes: settings.checkpoint_bytes,
             checkpoint_milliseconds: settings.checkpoint_span.as_millis() as u64,
             destination_empty: false,

@@ -19,6 +19,7 @@ use longhaul_engine::session::{Event, FlowCounts, Transfer, TransferSettings, Wa
 use longhaul_engine::storage::measuring::sink;
 use longhaul_engine::storage::posix::PosixDirectory;
 use longhaul_engine::storage::roots::{Anywhere, Confined};
+use longhaul_proto::block::HeaderKey;
 use longhaul_proto::handshake::{
     Answer, Credential, Hello, Join, Joined, Landing, PROTOCOL_VERSION, Purport, Purpose, Refusal,
     Refused, Request, RequestPath, Role, Secret, SessionId, Vouch, Vouched, Welcome, negotiate,
@@ -27,7 +28,7 @@ use longhaul_proto::message::Farewell;
 use longhaul_proto::session::StreamId;
 use longhaul_units::ByteCount;
 
-use super::sessions::{Key, Running};
+use super::sessions::{Key, Place, Running};
 use super::sources::open_sources;
 use super::vouched::COUNTS_FOR;
 use super::{Daemon, FIRST_FRAME, LAST_WORDS};
@@ -92,6 +93,8 @@ struct Prepared {
     key: Option<Key>,
     /// This host, where it was asked for.
     host: Option<String>,
+    /// Until it is a session.
+    place: Option<Place>,
 }
 
 pub(super) fn refused(refusal: Refusal, text: impl Into<String>) -> Refused {
@@ -266,14 +269,15 @@ impl Daemon {
                         start the daemon with --allow-clear";
             return Err(refused(Refusal::Clear, text));
         }
-        if !self.sessions.has_room() {
+        let Some(place) = self.sessions.take_place() else {
             let text = "the daemon has as many sessions as it may: try again later";
             return Err(refused(Refusal::Busy, text));
-        }
+        };
         let mut prepared = match request.role {
             Role::Sender => self.prepare_receiver(request, principal)?,
             Role::Receiver => self.prepare_sender(request, principal)?,
         };
+        prepared.place = Some(place);
         if request.wants_host && principal.may_measure() {
             // Too long to be told it is not told: the session does not depend on it.
             prepared.host = this_host::describe().to_json().ok();
@@ -298,7 +302,7 @@ impl Daemon {
             large_files: large_files(request.large_files),
             verify_written: request.verify_written,
             expiry: self.terms.expiry,
-            clear: request.clear,
+            clear: request.block_key.map(HeaderKey::new),
             limit: request.limit,
             stack: match request.paired {
                 true => Stack::Paired,
@@ -363,6 +367,7 @@ impl Daemon {
             epoch,
             key,
             host: None,
+            place: None,
         })
     }
 
@@ -383,6 +388,7 @@ impl Daemon {
             epoch: 1,
             key: None,
             host: None,
+            place: None,
         })
     }
 
@@ -421,7 +427,12 @@ impl Daemon {
     ) {
         let peer = &visitor.peer;
         let (id, secret) = (welcome.session, welcome.secret);
-        let Prepared { transfer, key, .. } = prepared;
+        let Prepared {
+            transfer,
+            key,
+            place,
+            ..
+        } = prepared;
         self.sessions.add(
             id,
             Running {
@@ -430,6 +441,7 @@ impl Daemon {
                 key,
             },
         );
+        drop(place);
         self.answer_calls(&transfer);
         let welcomed = opening::send(&mut stream, &Answer::Welcome(welcome)).is_ok();
         let attached = welcomed

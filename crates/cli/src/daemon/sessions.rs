@@ -1,7 +1,7 @@
 //! The sessions that run at a daemon.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -36,10 +36,21 @@ pub struct Running {
 /// All sessions.
 pub struct Sessions {
     most: usize,
+    /// Places of those that are about to begin.
+    taken: Arc<AtomicUsize>,
     /// One began, or whoever would begin one has gone.
     begun: AtomicBool,
     running: Mutex<HashMap<SessionId, Running>>,
     changed: Condvar,
+}
+
+/// Of a session that is about to begin: given back when it has, or will not.
+pub struct Place(Arc<AtomicUsize>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Sessions {
@@ -47,6 +58,7 @@ impl Sessions {
     pub fn new(most: usize) -> Sessions {
         Sessions {
             most,
+            taken: Arc::default(),
             begun: AtomicBool::new(false),
             running: Mutex::default(),
             changed: Condvar::new(),
@@ -57,12 +69,17 @@ impl Sessions {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether one more may begin. Sessions that are done and only wait for a client
-    /// that may come back make room.
-    pub fn has_room(&self) -> bool {
+    /// A place for one more; none where there is none. Sessions that are done and only wait for
+    /// a client that may come back make room.
+    pub fn take_place(&self) -> Option<Place> {
         let all = self.lock();
-        if all.len() < self.most {
-            return true;
+        let most = self.most.saturating_sub(self.taken.load(Ordering::Relaxed));
+        let place = || {
+            self.taken.fetch_add(1, Ordering::Relaxed);
+            Place(Arc::clone(&self.taken))
+        };
+        if all.len() < most {
+            return Some(place());
         }
         let left: Vec<Arc<Transfer>> = all
             .values()
@@ -70,11 +87,12 @@ impl Sessions {
             .map(|running| Arc::clone(&running.transfer))
             .collect();
         let alive = all.len() - left.len();
+        let place = (alive < most).then(place);
         drop(all);
         for transfer in left {
             transfer.end(Farewell::Complete);
         }
-        alive < self.most
+        place
     }
 
     /// Ends older sessions of the same transfer, whose client began again, and

@@ -254,6 +254,7 @@ impl Transfer {
             codec,
             decoded,
             transit,
+            proof: _,
         } = header;
         if transit.is_some_and(|transit| transit != XxHash3_64::oneshot(buffer.filled())) {
             return Err(AgainReason::Corrupt);

@@ -1,7 +1,7 @@
 //! Frames a block. What comes out can only be sent: it cannot be compressed
 //! any more, nor its checksum be changed.
 
-use longhaul_proto::block::{BlockHeader, Content};
+use longhaul_proto::block::{BlockHeader, Content, HeaderKey};
 use longhaul_proto::frame::{self, FrameError, FrameKind};
 use longhaul_proto::message::Message;
 use twox_hash::XxHash3_64;
@@ -29,12 +29,15 @@ impl SealedBlock {
 }
 
 /// Frames a block. For a stream in clear its checksums are taken out: they go
-/// by message, within TLS, and are given beside it.
+/// by message, within TLS, and are given beside it; what is left is proved.
 ///
 /// # Errors
 ///
 /// [`FrameError::TooLong`] where a pack's paths are beyond all bounds.
-pub fn seal(block: CodedBlock, clear: bool) -> Result<(SealedBlock, Option<Message>), FrameError> {
+pub fn seal(
+    block: CodedBlock,
+    clear: Option<HeaderKey>,
+) -> Result<(SealedBlock, Option<Message>), FrameError> {
     let CodedBlock {
         content,
         codec,
@@ -42,15 +45,20 @@ pub fn seal(block: CodedBlock, clear: bool) -> Result<(SealedBlock, Option<Messa
         buffer,
     } = block;
     // What is not compressed has its own checksum, which comes within TLS.
-    let hashes = clear && compresses(codec);
+    let hashes = clear.is_some() && compresses(codec);
     let transit = hashes.then(|| XxHash3_64::oneshot(buffer.filled()));
     let mut header = BlockHeader {
         content,
         codec,
         decoded: decoded as u64,
         transit,
+        proof: None,
     };
-    let message = clear.then(|| take_checksums(&mut header));
+    let message = clear.map(|key| {
+        let message = take_checksums(&mut header);
+        key.prove(&mut header);
+        message
+    });
     let frame = frame::encode(FrameKind::Block, &header, buffer.filled().len())?;
     Ok((SealedBlock { frame, buffer }, message))
 }

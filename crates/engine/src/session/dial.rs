@@ -261,7 +261,7 @@ impl Transfer {
             .filter_map(|id| shared.streams.get(&id));
         let live = slots.filter(|slot| !slot.is_retired() && !slot.is_spare());
         // With blocks in clear one stream carries messages alone.
-        let messages = usize::from(self.settings.clear);
+        let messages = usize::from(self.is_clear());
         live.count().saturating_sub(messages)
     }
 
@@ -302,12 +302,14 @@ mod tests {
     use crate::recv::landing::{Arrival, Destination};
     use crate::session::{FlowCounts, TransferSettings};
     use crate::storage::measuring::sink;
+    use longhaul_proto::block::HeaderKey;
+    use longhaul_proto::handshake::Secret;
     use longhaul_units::Moment;
 
     /// An end that dials, with three streams, and their other ends.
     fn with_three(clear: bool) -> (Arc<Transfer>, Vec<Stream>) {
         let settings = TransferSettings {
-            clear,
+            clear: clear.then_some(HeaderKey::new(Secret([7; 32]))),
             flows: FlowCounts {
                 streams: 3 - usize::from(clear),
                 ..FlowCounts::default()

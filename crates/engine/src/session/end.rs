@@ -141,7 +141,7 @@ impl Transfer {
             (true, true) => "direct I/O",
             (true, false) => "buffered I/O (this file system does no direct I/O)",
         };
-        let wire = match (self.settings.clear, self.settings.local) {
+        let wire = match (self.is_clear(), self.settings.local) {
             (_, true) => "within this host",
             (true, false) => "blocks in clear",
             (false, false) => "encrypted",

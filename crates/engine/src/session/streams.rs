@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::Thread;
 use std::time::Instant;
 
-use longhaul_proto::block::{BlockHeader, Codec};
+use longhaul_proto::block::{BlockHeader, Codec, HeaderKey};
 use longhaul_proto::control::Numbered;
 use longhaul_proto::frame::{FrameError, FrameHeader, FrameKind, HEADER_BYTES};
 use longhaul_proto::handshake::Purport;
@@ -90,8 +90,15 @@ enum Outgoing {
     Block(SealedBlock),
 }
 
+/// Most that a session has: as many as a daemon allows, one that carries messages alone, and some
+/// that were lost and have not ended.
+const MOST_STREAMS: usize = 576;
+
 /// What is noticed where a message comes on a stream that carries none.
 const MESSAGE_IN_CLEAR: &str = "a message came on a stream in clear";
+
+/// And where a block's header is not what the other end sent.
+const CHANGED_IN_CLEAR: &str = "a block's header was changed on a stream in clear";
 
 /// Why a stream's reader stopped.
 enum Stop {
@@ -100,6 +107,15 @@ enum Stop {
     Lost(Option<String>),
     /// The other end broke the protocol: the session is over.
     Broken(SessionError),
+}
+
+/// The header of a block on a stream in clear, where it is the other end's. Who is on the path may
+/// end the stream, and no more.
+fn proved(key: HeaderKey, decoded: Result<BlockHeader, FrameError>) -> Result<BlockHeader, Stop> {
+    let proved = decoded
+        .ok()
+        .and_then(|mut block| key.check(&mut block).then_some(block));
+    proved.ok_or_else(|| Stop::Lost(Some(CHANGED_IN_CLEAR.to_owned())))
 }
 
 impl From<io::Error> for Stop {
@@ -229,7 +245,10 @@ impl Transfer {
             handle,
         } = stream;
         let mut shared = self.lock();
-        if shared.control.handle_acknowledged(received).is_err()
+        // What was said in clear may be anybody's.
+        let received = if clear { 0 } else { received };
+        if shared.streams.len() >= MOST_STREAMS
+            || shared.control.handle_acknowledged(received).is_err()
             || !shared.life.handle_stream_up(id)
         {
             return false;
@@ -241,7 +260,7 @@ impl Transfer {
         let slot = Slot {
             handle,
             clear,
-            blocks: clear == self.settings.clear,
+            blocks: clear == self.is_clear(),
             spare,
             writer: None,
             retired: false,
@@ -259,7 +278,7 @@ impl Transfer {
         shared.streams.insert(id, slot);
         shared.most_streams = shared.most_streams.max(shared.streams.len());
         if let Machine::Sending(sender) = &mut shared.machine
-            && clear == self.settings.clear
+            && clear == self.is_clear()
         {
             sender.handle_stream_up(id, self.now());
             if let Some(round_trip) = round_trip {
@@ -410,8 +429,14 @@ impl Transfer {
                 self.handle_control(id, numbered).map_err(Stop::Broken)
             }
             FrameKind::Block => {
-                let block: BlockHeader = header.decode(&body)?;
+                let block = match self.settings.clear {
+                    Some(key) => proved(key, header.decode(&body))?,
+                    None => header.decode(&body)?,
+                };
                 self.read_block(id, block, header.payload, reader)
+            }
+            FrameKind::Handshake if self.carries_no_messages(id) => {
+                Err(Stop::Lost(Some(MESSAGE_IN_CLEAR.to_owned())))
             }
             FrameKind::Handshake => {
                 Err(FrameError::Unexpected("a handshake within a session").into())

@@ -43,7 +43,7 @@ impl Transfer {
         for _ in 0..count.min(MAXIMUM_TICKETS) {
             let mut ticket = [0; 32];
             let room = shared.issued.len() < MAXIMUM_TICKETS as usize;
-            if room && self.settings.clear && fill_random(&mut ticket).is_ok() {
+            if room && self.is_clear() && fill_random(&mut ticket).is_ok() {
                 shared.issued.insert(ticket);
                 tickets.push(Secret(ticket));
             }

@@ -271,5 +271,6 @@ pub fn plain(content: Content, length: usize) -> BlockHeader {
         codec: Codec::Plain,
         decoded: length as u64,
         transit: None,
+        proof: None,
     }
 }

@@ -523,24 +523,51 @@ fn a_number_joins_once_and_a_flood_of_flows_is_bounded() {
 
 /// Who is on the path can say anything on a stream in clear.
 #[test]
-fn a_message_on_a_stream_in_clear_costs_that_stream_alone() {
+fn nonsense_on_a_stream_in_clear_costs_that_stream_alone() {
     let place = Place::new();
     let mut peer = Peer::of_receiver(&place, short());
     let (mut ours, theirs) = local_pair().unwrap();
     assert!(peer.end.attach(theirs, StreamId(1), true, 0));
+    let goodbye = |number| Numbered {
+        number,
+        received: 0,
+        message: Some(minicbor::to_vec(Message::Goodbye(Farewell::Fenced)).unwrap()),
+    };
     for number in [1, 7] {
-        let numbered = Numbered {
-            number,
-            received: 0,
-            message: Some(minicbor::to_vec(Message::Goodbye(Farewell::Fenced)).unwrap()),
-        };
-        let said = frame::encode(FrameKind::Control, &numbered, 0).unwrap();
+        let said = frame::encode(FrameKind::Control, &goodbye(number), 0).unwrap();
         // The second one meets a stream that is closed already.
         let _ = ours.writer.write_all(&[&said]);
     }
     // Closed with something unread, it is reset.
     while matches!(ours.reader.read(&mut [0; 4096]), Ok(1..)) {}
+    // Nor can a handshake, nor what whoever joins says that he has.
+    let (mut ours, theirs) = local_pair().unwrap();
+    assert!(peer.end.attach(theirs, StreamId(2), true, 99));
+    let said = frame::encode(FrameKind::Handshake, &goodbye(1), 0).unwrap();
+    let _ = ours.writer.write_all(&[&said]);
+    while matches!(ours.reader.read(&mut [0; 4096]), Ok(1..)) {}
     assert!(!peer.end.is_over());
     peer.say(&Message::Goodbye(Farewell::Cancelled));
     assert_eq!(peer.ending("in clear").farewell, Farewell::Cancelled);
+}
+
+/// Each is two threads and a descriptor: who joins a session is somebody, and may be wrong.
+#[test]
+fn a_session_takes_no_more_streams_than_it_may_have() {
+    let place = Place::new();
+    let peer = Peer::of_receiver(&place, short());
+    let mut ours = Vec::new();
+    let mut joined = 0;
+    for number in 1..2000 {
+        let (near, far) = local_pair().unwrap();
+        ours.push(near);
+        if !peer.end.attach(far, StreamId(number), false, 0) {
+            break;
+        }
+        joined += 1;
+    }
+    assert!((512..600).contains(&joined), "{joined}");
+    assert!(!peer.end.is_over());
+    drop(ours);
+    peer.end.end(Farewell::Cancelled);
 }

@@ -24,7 +24,7 @@ use longhaul_proto::message::{Farewell, Flows};
 use longhaul_units::ByteCount;
 
 use proxy::{Fault, Proxied};
-use support::ends::{Ends, copy, destination, settings, sources};
+use support::ends::{Ends, copy, destination, key, settings, sources};
 use support::tree::{self, Node, Tree, random_tree, single_file, small_tree};
 use support::{Chance, times};
 
@@ -146,7 +146,7 @@ fn every_flipped_byte_is_noticed_and_sent_again() {
     for seed in 0..times("LONGHAUL_PIPELINES", 8) {
         let content = busy_tree(seed + 200);
         let mut settings = settings();
-        settings.clear = true;
+        settings.clear = key();
         settings.silence = Duration::from_secs(3);
         if seed % 2 == 1 {
             settings.codec = Codec::Zstd { level: 1 };
@@ -167,12 +167,33 @@ fn every_flipped_byte_is_noticed_and_sent_again() {
     assert!(noticed > 0);
 }
 
+/// Names, modes, kinds and targets are in blocks' headers, and contents alone have checksums.
+#[test]
+fn a_header_in_clear_that_was_changed_does_nothing() {
+    for seed in 0..times("LONGHAUL_PIPELINES", 4) {
+        let content = busy_tree(seed + 700);
+        let mut settings = settings();
+        settings.clear = key();
+        settings.silence = Duration::from_secs(3);
+        let (ends, to) = start(settings, &content);
+        assert!(ends.join(0, false));
+        let mut proxied = Proxied::new(Fault::Forges { every: 6 }, seed);
+        while !ends.sender.wait_for(Duration::from_millis(20)) {
+            proxied.keep_joined(&ends, 2);
+        }
+        let ended = ends.finish(&format!("seed {seed}"));
+        assert!(ended.is_complete(), "seed {seed}: {:?}", ended.sent.failed);
+        assert_same(&to, &content, &format!("seed {seed}"));
+        assert!(proxied.faults() > 0);
+    }
+}
+
 #[test]
 fn a_stream_that_stalls_does_not_hold_up_the_end() {
     for clear in [false, true] {
         let content = busy_tree(300);
         let mut settings = settings();
-        settings.clear = clear;
+        settings.clear = key().filter(|_| clear);
         settings.silence = Duration::from_secs(2);
         let (ends, to) = start(settings, &content);
         assert!(ends.join(0, false));
@@ -195,7 +216,7 @@ fn blocks_in_clear_need_little_memory() {
     for streams in [1, 3, 8] {
         for buffers in [1, 3] {
             let mut settings = settings();
-            settings.clear = true;
+            settings.clear = key();
             // A buffer takes a page more than a block.
             settings.budget = ByteCount(buffers * (68 << 10));
             settings.flows.readers = 4;
@@ -217,7 +238,7 @@ fn blocks_in_clear_need_little_memory() {
 fn the_only_block_stream_stalls_and_is_replaced() {
     let content = small_tree(9);
     let mut settings = settings();
-    settings.clear = true;
+    settings.clear = key();
     settings.silence = Duration::from_secs(2);
     let (ends, to) = start(settings, &content);
     assert!(ends.join(0, false));

@@ -8,7 +8,7 @@ use longhaul_proto::block::Codec;
 use longhaul_proto::digest::Integrity;
 use longhaul_proto::message::Flows;
 
-use crate::support::ends::settings;
+use crate::support::ends::{key, settings};
 use crate::support::{Chance, times};
 use crate::{assert_same, busy_tree, start};
 
@@ -66,7 +66,7 @@ fn blocks_in_clear_find_their_checksums() {
     for seed in 0..3 {
         let content = busy_tree(seed + 500);
         let settings = TransferSettings {
-            clear: true,
+            clear: key(),
             ..paired(seed)
         };
         let (ends, to) = start(settings, &content);

@@ -6,6 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use longhaul_engine::net::clear::local_pair;
 use longhaul_engine::net::{Stream, StreamHandle, StreamReader, StreamWriter};
 
+use longhaul_proto::block::{BlockHeader, Content};
+use longhaul_proto::frame::{self, FrameHeader, FrameKind, HEADER_BYTES};
+use longhaul_proto::manifest::TreePath;
+
 use super::support::Chance;
 use super::support::ends::Ends;
 
@@ -16,6 +20,8 @@ pub enum Fault {
     Flips { every: u64 },
     /// Nothing comes any more after so many bytes, on the first stream.
     Stall { after: u64 },
+    /// One of so many blocks is said to be another file's, in a frame without fault.
+    Forges { every: u64 },
 }
 
 /// Streams over such ways.
@@ -98,6 +104,9 @@ fn forwards(
     mut from: Box<dyn StreamReader>,
     mut to: Box<dyn StreamWriter>,
 ) {
+    if let Fault::Forges { every } = fault {
+        return forges(every, chance, count, &mut *from, &mut *to).unwrap_or_default();
+    }
     let (mut room, mut carried) = (vec![0; 32 << 10], 0);
     while let Ok(read @ 1..) = from.read(&mut room) {
         carried += read as u64;
@@ -119,5 +128,50 @@ fn forwards(
         if to.write_all(&[&room[..read]]).is_err() {
             return;
         }
+    }
+}
+
+fn take(from: &mut dyn StreamReader, room: &mut [u8]) -> Option<()> {
+    let mut taken = 0;
+    while taken < room.len() {
+        match from.read(&mut room[taken..]) {
+            Ok(read @ 1..) => taken += read,
+            _ => return None,
+        }
+    }
+    Some(())
+}
+
+/// None where a stream ends.
+fn forges(
+    every: u64,
+    chance: &mut Chance,
+    count: &AtomicU64,
+    from: &mut dyn StreamReader,
+    to: &mut dyn StreamWriter,
+) -> Option<()> {
+    loop {
+        let mut start = [0; HEADER_BYTES];
+        take(from, &mut start)?;
+        let header = FrameHeader::parse(&start).ok()?;
+        let (mut body, mut payload) = (vec![0; header.body], vec![0; header.payload]);
+        take(from, &mut body)?;
+        take(from, &mut payload)?;
+        let mut frame = [&start[..], &body].concat();
+        if header.kind == FrameKind::Block && chance.below(every) == 0 {
+            let mut block: BlockHeader = header.decode(&body).ok()?;
+            let entry = match &mut block.content {
+                Content::Piece(piece) => &mut piece.entry,
+                Content::Pack(entries) => &mut entries[0].entry,
+            };
+            match chance.below(3) {
+                0 => entry.mode ^= 0o4111,
+                1 => entry.modified.seconds += 1,
+                _ => entry.path = TreePath::new(b"forged").ok()?,
+            }
+            frame = frame::encode(FrameKind::Block, &block, payload.len()).ok()?;
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        to.write_all(&[&frame, &payload]).ok()?;
     }
 }

@@ -17,13 +17,19 @@ use longhaul_engine::send::source::{Source, Sources, What};
 use longhaul_engine::session::{Ending, Event, FlowCounts, Transfer, TransferSettings, Watch};
 use longhaul_engine::storage::Directory;
 use longhaul_engine::storage::roots::OpenRoot;
-use longhaul_proto::handshake::Landing;
+use longhaul_proto::block::HeaderKey;
+use longhaul_proto::handshake::{Landing, Secret};
 use longhaul_proto::message::Farewell;
 use longhaul_proto::session::StreamId;
 use longhaul_units::ByteCount;
 
 /// Longer than any transfer of these tests takes: then it hangs.
 pub const PATIENCE: Duration = Duration::from_secs(120);
+
+/// For streams in clear.
+pub fn key() -> Option<HeaderKey> {
+    Some(HeaderKey::new(Secret([7; 32])))
+}
 
 /// One directory, whatever path is asked for.
 pub struct OnlyRoot(pub Arc<dyn Directory>);

@@ -185,6 +185,7 @@ fn block(content: Content, codec: Codec, decoded: u64) -> BlockHeader {
         codec,
         decoded,
         transit: None,
+        proof: None,
     }
 }
 
@@ -253,6 +254,7 @@ fn request() -> Request {
         limit: Some(1_000_000),
         paired: true,
         wants_host: true,
+        block_key: None,
     }
 }
 

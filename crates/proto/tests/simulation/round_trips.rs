@@ -83,6 +83,7 @@ fn open(dialer: End, empty: bool) -> Welcome {
         limit: None,
         paired: false,
         wants_host: false,
+        block_key: None,
     };
     assert!(request.is_valid());
     let hello = Hello {

@@ -188,6 +188,7 @@ impl Sending {
             codec: Codec::Plain,
             decoded: payload.len() as u64,
             transit: None,
+            proof: None,
         };
         assert!(header.is_valid(payload.len()), "{header:?}");
         self.held.insert(block, (header, payload));

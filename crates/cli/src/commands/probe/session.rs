@@ -12,13 +12,13 @@ use longhaul_engine::send::source::Sources;
 use longhaul_engine::session::{Dialer, FlowCounts, Transfer, TransferSettings};
 use longhaul_engine::storage::measuring::sink;
 use longhaul_measure::host::HostDescription;
-use longhaul_proto::block::Codec;
+use longhaul_proto::block::{Codec, HeaderKey};
 use longhaul_proto::digest::Integrity;
 use longhaul_proto::handshake::{Landing, Purport, Request, RequestPath, Role};
 use longhaul_proto::message::Farewell;
 use std::sync::Arc;
 
-use super::super::connection::{Connected, Daemon, Opened};
+use super::super::connection::{Connected, Daemon, Opened, block_key};
 use super::super::run::{owner, zero_of};
 use super::trial::{Seen, SharedSeen, Watcher};
 use crate::messages::{Exit, Stop};
@@ -130,14 +130,14 @@ impl Ask<'_> {
         meanwhile: impl FnOnce(&Transfer),
     ) -> Result<Session, Stop> {
         let request = self.request()?;
-        let source = request.source;
+        let (source, key) = (request.source, request.block_key.map(HeaderKey::new));
         let opened = far.open(connected, request)?;
         if self.clear && !opened.welcome.clear {
             let text = "the daemon does not allow blocks in clear: start it with --allow-clear, or \
                         leave out --data-security clear";
             return Err(Stop::new(Exit::Authentication, text));
         }
-        let transfer = self.transfer(&opened, source)?;
+        let transfer = self.transfer(&opened, source, key)?;
         let dialer = far.dialer(&opened, &transfer);
         let (watcher, seen) = Watcher::new(self.streams, self.congestion.clone());
         transfer.steer_by(Box::new(watcher));
@@ -235,10 +235,16 @@ impl Ask<'_> {
             limit: None,
             paired: false,
             wants_host: self.wants_host,
+            block_key: block_key(self.clear)?,
         })
     }
 
-    fn transfer(&self, opened: &Opened, source: [u8; 32]) -> Result<Arc<Transfer>, Stop> {
+    fn transfer(
+        &self,
+        opened: &Opened,
+        source: [u8; 32],
+        key: Option<HeaderKey>,
+    ) -> Result<Arc<Transfer>, Stop> {
         let welcome = &opened.welcome;
         let settings = TransferSettings {
             block_bytes: opened.block_bytes as usize,
@@ -249,7 +255,7 @@ impl Ask<'_> {
             },
             silence: self.silence,
             linger: self.silence,
-            clear: welcome.clear,
+            clear: key.filter(|_| welcome.clear),
             epoch: welcome.epoch,
             asks: match self.direction {
                 Direction::To => !welcome.destination_empty,

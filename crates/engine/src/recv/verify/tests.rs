@@ -7,9 +7,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_proto::block::{BlockHeader, Codec, Content, PackedEntry, Piece};
+use longhaul_proto::block::{BlockHeader, Codec, Content, HeaderKey, PackedEntry, Piece};
 use longhaul_proto::digest::{BlockHasher, Checksum, Integrity, whole_file};
-use longhaul_proto::handshake::Landing;
+use longhaul_proto::handshake::{Landing, Secret};
 use longhaul_proto::manifest::{Entry, EntryId, EntryKind, SourceIdentity, Timestamp, TreePath};
 use longhaul_proto::message::{Farewell, Message};
 use longhaul_proto::session::StreamId;
@@ -87,7 +87,7 @@ fn receiver(root: Arc<dyn Directory>) -> Arc<Transfer> {
         // Room for every block twice: here nobody waits for a buffer.
         budget: ByteCount(200 * 2 * BLOCK_BYTES as u64),
         checkpoint_span: Duration::from_millis(1),
-        clear: true,
+        clear: Some(HeaderKey::new(Secret([7; 32]))),
         asks: false,
         epoch: there.take().unwrap(),
         ..TransferSettings::default()
@@ -137,6 +137,7 @@ fn sent(content: Content, payload: Vec<u8>, checksums: Vec<Option<Checksum>>) ->
         codec: Codec::Plain,
         decoded: payload.len() as u64,
         transit: None,
+        proof: None,
     };
     Sent {
         header,

@@ -1,0 +1,175 @@
+//! What the sender listed, where something may be there already: each list is compared, one
+//! after the other, and answered.
+
+use super::{Compared, ReceivedEvent, Receiver, ReceiverError, StorageJob};
+use crate::digest::Checksum;
+use crate::manifest::{Entry, EntryKind};
+use crate::message::{Answer, MAXIMUM_LISTED_ENTRIES, Message, Outcome};
+
+/// Bytes of a path that count as another entry.
+const WEIGHED_BYTES: usize = 8192;
+
+impl Receiver {
+    pub(super) fn handle_entries(&mut self, entries: Vec<Entry>) -> Result<(), ReceiverError> {
+        if !entries.iter().all(Entry::is_valid) {
+            return Err(ReceiverError::InvalidEntry);
+        }
+        if !self.settings.compares {
+            return Ok(());
+        }
+        if entries.len() > MAXIMUM_LISTED_ENTRIES {
+            return Err(ReceiverError::TooMany);
+        }
+        // A directory is not asked for (it gets what it needs when everything
+        // in it is done), but waits with the others.
+        let weight = entries.iter().map(weight).sum();
+        self.asked += weight;
+        self.lists.push_back(weight);
+        self.jobs.push_back(StorageJob::Compare(entries));
+        Ok(())
+    }
+
+    /// What a comparison found.
+    pub fn handle_compared(&mut self, found: Vec<(Entry, Compared)>) {
+        // Lists are compared one after the other.
+        let weight = self.lists.pop_front().unwrap_or_default();
+        self.asked = self.asked.saturating_sub(weight);
+        let mut answers = Vec::with_capacity(found.len());
+        for (entry, compared) in found {
+            let id = entry.id;
+            // A directory is done when all it holds is, whatever is there.
+            let known = self.is_done(id) || entry.kind == EntryKind::Directory;
+            let answer = match compared {
+                Compared::Send => Answer::Send,
+                Compared::Same(digest) => {
+                    if !known {
+                        self.end_compared(entry, None, digest);
+                    }
+                    Answer::Skip { digest }
+                }
+                Compared::Partial(_) if known => Answer::Send,
+                Compared::Partial(blocks) => self.resume(entry, &blocks),
+                Compared::Refused(failure) => {
+                    if !known {
+                        let outcome = Outcome::Failed(failure.clone());
+                        self.end_compared(entry, Some(outcome), None);
+                    }
+                    Answer::Refuse(failure)
+                }
+                Compared::Planned(change) => {
+                    if !known {
+                        let outcome = Outcome::Planned(Some(change));
+                        self.end_compared(entry, Some(outcome), None);
+                    }
+                    Answer::Planned(change)
+                }
+            };
+            answers.push((id, answer));
+        }
+        if !answers.is_empty() {
+            self.unsaid += answers.len();
+            self.messages.push_back(Message::Answers(answers));
+        }
+    }
+
+    /// An entry ends with its comparison: it was there, cannot go there, or
+    /// would. The answer says so, no outcome is sent.
+    fn end_compared(&mut self, entry: Entry, outcome: Option<Outcome>, digest: Option<Checksum>) {
+        self.count(outcome.as_ref());
+        let (id, parent) = (entry.id, entry.parent);
+        self.events.push_back(ReceivedEvent::Ended {
+            entry: Some(entry),
+            id,
+            outcome,
+            digest,
+        });
+        self.mark_done(id, parent);
+    }
+}
+
+/// Of an entry that waits: most paths are short, and count as one.
+fn weight(entry: &Entry) -> usize {
+    let target = match &entry.kind {
+        EntryKind::Symlink { target } => target.len(),
+        EntryKind::File { .. } | EntryKind::Directory => 0,
+    };
+    1 + (entry.path.as_bytes().len() + target) / WEIGHED_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::digest::Integrity;
+    use crate::manifest::{EntryId, Timestamp, TreePath};
+    use crate::receiver::ReceiverSettings;
+
+    fn receiver() -> Receiver {
+        Receiver::new(ReceiverSettings {
+            integrity: Integrity::Digest,
+            epoch: 1,
+            checkpoint_bytes: 1 << 20,
+            checkpoint_span: Duration::from_secs(1),
+            commits: true,
+            digests: false,
+            compares: true,
+        })
+    }
+
+    fn directories(count: u64) -> Message {
+        let directory = |id| Entry {
+            id: EntryId(id),
+            parent: None,
+            path: TreePath::new(format!("d{id}").as_bytes()).unwrap(),
+            kind: EntryKind::Directory,
+            mode: 0o755,
+            modified: Timestamp::default(),
+        };
+        Message::Entries((0..count).map(directory).collect())
+    }
+
+    /// Lists that are taken up no faster than they come, and those that are.
+    #[test]
+    fn directories_that_wait_are_bounded() {
+        assert!(receiver().handle_message(directories(513)).is_err());
+        let mut slow = receiver();
+        let lists = (0..10_000).take_while(|_| slow.handle_message(directories(512)).is_ok());
+        assert_eq!(lists.count(), 128);
+        let mut fast = receiver();
+        for _ in 0..10_000 {
+            fast.handle_message(directories(512)).unwrap();
+            while fast.poll_storage(longhaul_units::Moment(0)).is_some() {
+                fast.handle_compared(Vec::new());
+            }
+        }
+    }
+
+    /// A peer that lists, and acknowledges no answer.
+    #[test]
+    fn answers_that_are_not_said_are_bounded() {
+        let mut receiver = receiver();
+        let lists = (0..10_000_u64).take_while(|list| {
+            let files = (0..512).map(|number| {
+                let Message::Entries(mut entries) = directories(1) else {
+                    unreachable!()
+                };
+                let mut file = entries.remove(0);
+                file.id = EntryId(list * 512 + number);
+                file.kind = EntryKind::Symlink {
+                    target: b"x".to_vec(),
+                };
+                file
+            });
+            let heard = receiver.handle_message(Message::Entries(files.collect()));
+            while let Some(StorageJob::Compare(entries)) =
+                receiver.poll_storage(longhaul_units::Moment(0))
+            {
+                let found = entries.into_iter().map(|entry| (entry, Compared::Send));
+                receiver.handle_compared(found.collect());
+            }
+            heard.is_ok()
+        });
+        assert!((100..200).contains(&lists.count()));
+    }
+}
