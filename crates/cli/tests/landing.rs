@@ -339,43 +339,19 @@ fn a_partial_file_alone_is_gone_on_from() {
     fs::write(source.join("small"), b"small").unwrap();
     let copy = || {
         let mut command = longhaul();
-        command.args(["cp", "-r", "--json", "--checkpoint", "1MiB"]);
+        command.args(["cp", "-r"]);
         command.arg(source.join("")).arg(&there);
         command
     };
-    let mut slow = copy();
-    slow.args(["--bwlimit", "10MB/s"]);
-    let running = Running::start(&mut slow);
-    let durable = running.event(|event| event["event"] == "durable");
-    assert!(durable.is_some(), "it ended before it could be killed");
-    running.kill();
+    cut_short(&mut copy());
     // It may or may not have come that far.
     let _ = fs::remove_file(there.join("small"));
-    let summary = run(&mut copy()).expect(0).summary();
-    assert!(summary["resumed_bytes"].as_u64().unwrap() > 0, "{summary}");
+    expect_resumed(&mut copy());
     for name in ["big", "small"] {
         let [left, right] = [&source, &there].map(|place| fs::read(place.join(name)).unwrap());
         assert!(left == right, "{name} differs");
     }
     assert_no_leftovers(&there);
-}
-
-/// As a user to whom modes apply, in a directory of his own; none where that cannot be.
-fn as_nobody(place: &Path) -> Option<Command> {
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);
-    fs::set_permissions(place, mode).unwrap();
-    let mut command = Command::new("setpriv");
-    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
-    let possible = support::is_root() && command.arg("true").status().is_ok_and(|it| it.success());
-    if !possible {
-        println!("skipped: it takes root and setpriv");
-        return None;
-    }
-    let mut command = Command::new("setpriv");
-    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
-    command.arg(support::process::binary_in(place));
-    command.env("LONGHAUL_CONFIG_DIR", place);
-    Some(command)
 }
 
 /// A copy that is cut short once something of its one large file is durable.
@@ -387,6 +363,17 @@ fn cut_short(command: &mut Command) {
     running.kill();
 }
 
+/// The same copy goes on with what was durable of it.
+fn expect_resumed(command: &mut Command) {
+    let summary = run(command.arg("--json")).expect(0).summary();
+    assert!(summary["resumed_bytes"].as_u64().unwrap() > 0, "{summary}");
+}
+
+fn set_mode(path: impl AsRef<Path>, mode: u32) {
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+    fs::set_permissions(path, mode).unwrap();
+}
+
 fn part_in(directory: &Path) -> Option<PathBuf> {
     let names = fs::read_dir(directory)
         .unwrap()
@@ -395,29 +382,61 @@ fn part_in(directory: &Path) -> Option<PathBuf> {
     names.into_iter().find(is_part)
 }
 
+/// A user to whom modes apply, and a directory with one that is his to copy into.
+struct Nobody {
+    place: TempDir,
+    binary: PathBuf,
+}
+
+impl Nobody {
+    /// None where root or `setpriv` is missing.
+    fn new() -> Option<Nobody> {
+        let place = tempfile::tempdir_in("/tmp").unwrap();
+        set_mode(place.path(), 0o777);
+        fs::create_dir(place.path().join("there")).unwrap();
+        set_mode(place.path().join("there"), 0o777);
+        let binary = support::process::binary_in(place.path());
+        let nobody = Nobody { place, binary };
+        let mut trial = nobody.command();
+        let possible = support::is_root() && trial.arg("help").output().is_ok();
+        if !possible {
+            println!("skipped: it takes root and setpriv");
+        }
+        possible.then_some(nobody)
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+        command.arg(&self.binary);
+        command.env("LONGHAUL_CONFIG_DIR", self.place.path());
+        command
+    }
+
+    /// To where what is copied lands.
+    fn copy(&self, source: &Path) -> Command {
+        let mut command = self.command();
+        command.args(["cp", "-r"]).arg(source).arg(self.there());
+        command
+    }
+
+    fn there(&self) -> PathBuf {
+        self.place.path().join("there")
+    }
+}
+
 /// It has its last mode before it has its name: its owner goes on all the same.
 #[test]
 fn a_partial_file_that_its_owner_may_not_write_is_gone_on_from() {
-    let place = tempfile::tempdir_in("/tmp").unwrap();
-    let Some(first) = as_nobody(place.path()) else {
+    let Some(nobody) = Nobody::new() else {
         return;
     };
-    let (source, there) = (place.path().join("big"), place.path().join("there"));
+    let (source, there) = (nobody.place.path().join("big"), nobody.there());
     fs::write(&source, vec![7; 16 << 20]).unwrap();
-    let read_only: fs::Permissions = std::os::unix::fs::PermissionsExt::from_mode(0o444);
-    fs::set_permissions(&source, read_only.clone()).unwrap();
-    let mut copies = [first, as_nobody(place.path()).unwrap()];
-    for copy in &mut copies {
-        copy.arg("cp").arg(&source).arg(there.join(""));
-    }
-    let [mut slow, mut copy] = copies;
-    fs::create_dir(&there).unwrap();
-    fs::set_permissions(&there, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
-    cut_short(&mut slow);
-    let part = part_in(&there).unwrap();
-    fs::set_permissions(&part, read_only).unwrap();
-    let summary = run(copy.arg("--json")).expect(0).summary();
-    assert!(summary["resumed_bytes"].as_u64().unwrap() > 0, "{summary}");
+    set_mode(&source, 0o444);
+    cut_short(&mut nobody.copy(&source));
+    set_mode(part_in(&there).unwrap(), 0o444);
+    expect_resumed(&mut nobody.copy(&source));
     assert!(fs::read(there.join("big")).unwrap() == vec![7; 16 << 20]);
     assert_no_leftovers(&there);
 }
@@ -425,34 +444,21 @@ fn a_partial_file_that_its_owner_may_not_write_is_gone_on_from() {
 /// A source that cannot be read for a while costs nothing of what has arrived.
 #[test]
 fn what_has_arrived_of_a_file_that_fails_stays() {
-    let place = tempfile::tempdir_in("/tmp").unwrap();
-    let Some(first) = as_nobody(place.path()) else {
+    let Some(nobody) = Nobody::new() else {
         return;
     };
-    let (source, there) = (place.path().join("source"), place.path().join("there"));
+    let (source, there) = (nobody.place.path().join("source"), nobody.there());
     fs::create_dir_all(source.join("below")).unwrap();
-    fs::create_dir(&there).unwrap();
-    fs::set_permissions(&there, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
     fs::write(source.join("below/big"), vec![7; 16 << 20]).unwrap();
-    let mode = |name: &str, mode| {
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
-        fs::set_permissions(source.join(name), mode).unwrap();
-    };
-    let nobody = || as_nobody(place.path()).unwrap();
-    let copy = |mut command: Command| {
-        command.args(["cp", "-r"]).arg(source.join("")).arg(&there);
-        command
-    };
-    cut_short(&mut copy(first));
+    let copy = || nobody.copy(&source.join(""));
+    cut_short(&mut copy());
     // Its names can be read, and nothing else.
-    mode("below", 0o444);
-    run(&mut copy(nobody())).expect(2);
+    set_mode(source.join("below"), 0o444);
+    run(&mut copy()).expect(2);
     assert!(part_in(&there.join("below")).is_some());
-    mode("below", 0o755);
+    set_mode(source.join("below"), 0o755);
     // It was copied with its mode.
-    let usual = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    fs::set_permissions(there.join("below"), usual).unwrap();
-    let summary = run(copy(nobody()).arg("--json")).expect(0).summary();
-    assert!(summary["resumed_bytes"].as_u64().unwrap() > 0, "{summary}");
+    set_mode(there.join("below"), 0o755);
+    expect_resumed(&mut copy());
     assert_no_leftovers(&there);
 }

@@ -18,7 +18,7 @@
 
 use minicbor::{Decode, Encode};
 
-use crate::block::Codec;
+use crate::block::{Codec, HeaderKey};
 use crate::digest::Integrity;
 use crate::listing::{ListRequest, Listed};
 
@@ -568,6 +568,11 @@ impl Request {
             .chain(clear)
             .chain([Feature::EXTENTS])
             .collect()
+    }
+
+    /// What headers of blocks are proved with; none without streams in clear.
+    pub fn header_key(&self) -> Option<HeaderKey> {
+        self.block_key.map(HeaderKey::new)
     }
 
     /// Whether every number is within its range.

@@ -20,7 +20,6 @@ use longhaul_engine::session::{Ending, FlowCounts, Transfer, TransferSettings, W
 use longhaul_engine::storage::measuring::{ZERO_NAME, sink, zero_source};
 use longhaul_model::control::start::{block_bytes, initial_streams, most_streams};
 use longhaul_model::response::Congestion;
-use longhaul_proto::block::HeaderKey;
 use longhaul_proto::handshake::{Feature, Landing, Purport, Request, RequestPath, Role};
 use longhaul_proto::message::{Farewell, Flows};
 use longhaul_proto::sender::MOST_LARGE_FILES;
@@ -224,7 +223,7 @@ impl Task {
             .map(|names| names.into_iter().map(Into::into).collect());
         let connected = peer.connect(self.fixed.block_bytes, self.streams_ahead(request.clear))?;
         let settings = TransferSettings {
-            clear: request.block_key.map(HeaderKey::new),
+            clear: request.header_key(),
             // Whether anything is there is known with the answer: the first
             // questions go with the request.
             asks: true,
@@ -285,7 +284,7 @@ impl Task {
         let mut request = self.request(Role::Receiver, paths)?;
         request.destination_empty = self.seems_empty();
         let destination_empty = request.destination_empty;
-        let block_key = request.block_key.map(HeaderKey::new);
+        let header_key = request.header_key();
         let source = request.source;
         let connected = peer.connect(self.fixed.block_bytes, self.streams_ahead(request.clear))?;
         let settings = self.settings_on(&connected);
@@ -293,7 +292,7 @@ impl Task {
         let settings = TransferSettings {
             asks: !destination_empty,
             epoch: opened.welcome.epoch,
-            clear: block_key.filter(|_| opened.welcome.clear),
+            clear: header_key.filter(|_| opened.welcome.clear),
             linger: self.linger(&opened),
             flows: FlowCounts {
                 streams: self.bounds(&opened).initial as usize,

@@ -19,7 +19,6 @@ use longhaul_engine::session::{Event, FlowCounts, Transfer, TransferSettings, Wa
 use longhaul_engine::storage::measuring::sink;
 use longhaul_engine::storage::posix::PosixDirectory;
 use longhaul_engine::storage::roots::{Anywhere, Confined};
-use longhaul_proto::block::HeaderKey;
 use longhaul_proto::handshake::{
     Answer, Credential, Hello, Join, Joined, Landing, PROTOCOL_VERSION, Purport, Purpose, Refusal,
     Refused, Request, RequestPath, Role, Secret, SessionId, Vouch, Vouched, Welcome, negotiate,
@@ -302,7 +301,7 @@ impl Daemon {
             large_files: large_files(request.large_files),
             verify_written: request.verify_written,
             expiry: self.terms.expiry,
-            clear: request.block_key.map(HeaderKey::new),
+            clear: request.header_key(),
             limit: request.limit,
             stack: match request.paired {
                 true => Stack::Paired,

@@ -329,7 +329,9 @@ impl Transfer {
         let failed = |error| failure_of("finish the directory", &shown, &error);
         let folder = side.folders.make(Some(&path)).map_err(failed)?;
         let directory = folder.directory();
-        side.destination.sweep(&**directory, self.have_failed());
+        if side.destination.sweep(&**directory, self.have_failed()) {
+            side.parts.note_left_behind();
+        }
         if self.settings.asks {
             // Else it was made by this copy, and nothing in it is old.
             self.expire_leftovers(&**directory);
@@ -374,13 +376,16 @@ impl Transfer {
             return Ok(());
         }
         let anchor = side.folders.anchor().directory();
-        match self.settings.asks {
-            true => side.destination.sweep_always(&**anchor, self.have_failed()),
-            false => side.destination.sweep(&**anchor, self.have_failed()),
+        let failed = self.have_failed();
+        let stays = match self.settings.asks {
+            true => side.destination.sweep_always(&**anchor, failed),
+            false => side.destination.sweep(&**anchor, failed),
+        };
+        if stays {
+            side.parts.note_left_behind();
         }
         self.expire_leftovers(&**anchor);
-        let leaves = side.parts.have_left_behind() || side.destination.has_kept();
-        if !side.folders.have_failed() && !leaves {
+        if !side.folders.have_failed() && !side.parts.have_left_behind() {
             // Else there is something left, or what was removed may come back:
             // the next session finds by this one whose it is.
             side.destination.give_up();

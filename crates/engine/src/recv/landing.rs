@@ -6,7 +6,6 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use longhaul_proto::digest::Checksum;
@@ -55,8 +54,6 @@ pub struct Destination {
     turn: std::sync::Mutex<()>,
     /// Digests of files that this session and those before it finished.
     digests: OnceLock<KeptDigests>,
-    /// Data of an earlier session stayed, for entries that failed in this one.
-    kept: AtomicBool,
 }
 
 /// Why a destination cannot be used.
@@ -191,7 +188,6 @@ impl Destination {
             session: std::sync::Mutex::default(),
             turn: std::sync::Mutex::default(),
             digests: OnceLock::new(),
-            kept: AtomicBool::new(false),
         }
     }
 
@@ -277,7 +273,6 @@ impl Destination {
             session: std::sync::Mutex::default(),
             turn: std::sync::Mutex::default(),
             digests: OnceLock::new(),
-            kept: AtomicBool::new(false),
         })
     }
 
@@ -462,30 +457,21 @@ impl Destination {
     }
 
     /// Removes what earlier sessions of the same transfer left in a directory; where entries
-    /// `failed`, not what may be theirs.
-    pub(super) fn sweep(&self, directory: &dyn Directory, failed: bool) {
-        if !self.former_sessions().is_empty() {
-            self.sweep_always(directory, failed);
-        }
+    /// `failed`, not what may be theirs: true where some of that stayed.
+    pub(super) fn sweep(&self, directory: &dyn Directory, failed: bool) -> bool {
+        !self.former_sessions().is_empty() && self.sweep_always(directory, failed)
     }
 
     /// As [`Destination::sweep`], also where no earlier session is known: one
     /// that a crash ended before it was durable left a part of its own, in the
     /// anchor and nowhere else.
-    pub(super) fn sweep_always(&self, directory: &dyn Directory, failed: bool) {
-        if let Some(session) = lock(&self.session).clone() {
-            let former = session.former_sessions();
-            // What cannot be removed is found by `longhaul clean`.
-            let swept = sweep(directory, &|session| former.contains(&session), failed);
-            if swept.unwrap_or(failed) {
-                self.kept.store(true, Ordering::Relaxed);
-            }
-        }
-    }
-
-    /// Whether an earlier session's data stayed, for entries that failed in this one.
-    pub(super) fn has_kept(&self) -> bool {
-        self.kept.load(Ordering::Relaxed)
+    pub(super) fn sweep_always(&self, directory: &dyn Directory, failed: bool) -> bool {
+        let Some(session) = lock(&self.session).clone() else {
+            return false;
+        };
+        let former = session.former_sessions();
+        // What cannot be removed is found by `longhaul clean`.
+        sweep(directory, &|session| former.contains(&session), failed).unwrap_or(failed)
     }
 
     /// Session numbers of those that had the anchor before.

@@ -74,8 +74,13 @@ impl Parts {
     pub fn leave_behind(&self, file: EntryId, generation: u32) {
         let mut open = lock(&self.open);
         if open.remove(&(file, generation)).is_some() {
-            self.left_behind.store(true, Ordering::Relaxed);
+            self.note_left_behind();
         }
+    }
+
+    /// Data that this session did not claim, or could not go on with, stay for the next one.
+    pub fn note_left_behind(&self) {
+        self.left_behind.store(true, Ordering::Relaxed);
     }
 
     /// Whether anything is left for a next attempt, asked when all is done.
@@ -300,7 +305,7 @@ impl ReceiveSide {
         }
         if let Err(failure) = self.prepare(&partial, entry, true) {
             // It is this session's now.
-            self.parts.left_behind.store(true, Ordering::Relaxed);
+            self.parts.note_left_behind();
             return Err(failure);
         }
         let part = Part {

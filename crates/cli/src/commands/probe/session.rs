@@ -130,7 +130,7 @@ impl Ask<'_> {
         meanwhile: impl FnOnce(&Transfer),
     ) -> Result<Session, Stop> {
         let request = self.request()?;
-        let (source, key) = (request.source, request.block_key.map(HeaderKey::new));
+        let (source, key) = (request.source, request.header_key());
         let opened = far.open(connected, request)?;
         if self.clear && !opened.welcome.clear {
             let text = "the daemon does not allow blocks in clear: start it with --allow-clear, or \
