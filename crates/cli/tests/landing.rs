@@ -7,6 +7,7 @@ mod support;
 
 use std::ffi::OsString;
 use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -228,6 +229,47 @@ fn two_sources_of_one_name_are_no_lottery() {
         // Which of them would be there depended on threads.
         assert_ne!(finished.code, Some(0), "{finished:?}");
         assert!(finished.errors.contains("one"), "{finished:?}");
+    });
+}
+
+#[test]
+fn of_files_with_one_name_the_first_source_s_is_copied() {
+    each_way(|stage| {
+        for (tree, size) in [("a", 2 << 20), ("b", 3 << 20), ("e", 1)] {
+            let source = stage.source(tree);
+            tree::write(&source.join("big"), &vec![7; size]);
+            tree::write(&source.join("s/x"), tree.as_bytes());
+            tree::write(&source.join("s/only").join(tree), tree.as_bytes());
+            symlink(tree, source.join("link")).unwrap();
+        }
+        // A file in one is a directory in the other, both ways.
+        tree::write(&stage.source("a/p"), b"a");
+        tree::write(&stage.source("b/p/below"), b"b");
+        tree::write(&stage.source("a/q/below"), b"a");
+        tree::write(&stage.source("b/q"), b"b");
+        tree::write(&stage.source("b/alone"), b"b");
+        set_mode(stage.source("a/s"), 0o750);
+
+        stage.copies_twice(&["a/", "b/", "e/"], "new");
+        let landed = stage.destination("new");
+        for path in ["big", "s/x", "link", "p", "q/below", "s/only/a"] {
+            let (left, right) = (stage.source("a").join(path), landed.join(path));
+            assert_eq!(tree::difference(&left, &right), None, "{path}");
+        }
+        for (tree, path) in [("b", "s/only/b"), ("e", "s/only/e"), ("b", "alone")] {
+            let (left, right) = (stage.source(tree).join(path), landed.join(path));
+            assert_eq!(tree::difference(&left, &right), None, "{path}");
+        }
+        let mode = fs::metadata(landed.join("s")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o750);
+
+        // Named ones are sources as others are.
+        stage.copies_twice(&["a/s", "b/big", "e/", "b/"], "named");
+        let landed = stage.destination("named");
+        for (tree, path) in [("a", "s/x"), ("b", "big"), ("e", "s/only/e"), ("e", "link")] {
+            let (left, right) = (stage.source(tree).join(path), landed.join(path));
+            assert_eq!(tree::difference(&left, &right), None, "{path}");
+        }
     });
 }
 
@@ -457,8 +499,36 @@ fn what_has_arrived_of_a_file_that_fails_stays() {
     run(&mut copy()).expect(2);
     assert!(part_in(&there.join("below")).is_some());
     set_mode(source.join("below"), 0o755);
-    // It was copied with its mode.
-    set_mode(there.join("below"), 0o755);
     expect_resumed(&mut copy());
+    assert_no_leftovers(&there);
+}
+
+/// The first source's directory is done, and has its mode, while the second's files
+/// go into it.
+#[test]
+fn sources_merge_in_a_directory_that_its_owner_may_not_write() {
+    let Some(nobody) = Nobody::new() else {
+        return;
+    };
+    let there = nobody.there();
+    let mut command = nobody.command();
+    command.args(["cp", "-r"]);
+    for tree in ["a", "b", "c"] {
+        let source = nobody.place.path().join(tree);
+        for number in 0..100 {
+            tree::write(&source.join(format!("s/{tree}{number}")), tree.as_bytes());
+        }
+        tree::write(&source.join(format!("s/{tree}/big")), &vec![7; 3 << 20]);
+        set_mode(source.join("s"), 0o555);
+        command.arg(source.join(""));
+    }
+    run(command.arg(&there)).expect(0);
+    assert_eq!(fs::read_dir(there.join("s")).unwrap().count(), 303);
+    let mode = fs::metadata(there.join("s")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o555);
+    // Its owner may not even look into it.
+    set_mode(there.join("s"), 0o444);
+    let again = run(command.arg("--json")).expect(0);
+    assert_eq!(again.summary()["bytes"], 0);
     assert_no_leftovers(&there);
 }

@@ -10,6 +10,7 @@
 //!   the socket.
 
 pub mod compress;
+mod earlier;
 pub mod read;
 pub mod seal;
 pub mod source;

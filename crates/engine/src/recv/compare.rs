@@ -100,7 +100,12 @@ impl Transfer {
     fn compare(&self, side: &ReceiveSide, entry: &Entry) -> Compared {
         let shown = entry.path.to_string();
         let path = side.destination.path_of(&entry.path);
-        let folder = match side.folders.find(path.parent().as_ref()) {
+        let above = path.parent();
+        let found = match self.copies() {
+            true => side.folders.find_in_copy(above.as_ref()),
+            false => side.folders.find(above.as_ref()),
+        };
+        let folder = match found {
             Ok(folder) => folder,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return self.absent(&shown),
             Err(error) => {

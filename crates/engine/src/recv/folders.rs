@@ -12,7 +12,7 @@ use longhaul_proto::manifest::TreePath;
 use crate::descriptors;
 use crate::queue::lock;
 use crate::storage::Directory;
-use crate::storage::remembering::RememberingDirectory;
+use crate::storage::destination::DestinationDirectory;
 
 /// Most directories kept open, and their part of the files that may be.
 const OPEN_FOLDERS: usize = 256;
@@ -21,31 +21,25 @@ const FOLDERS_PART: usize = 8;
 /// Mode of a directory until everything in it is done.
 const TEMPORARY_MODE: u32 = 0o700;
 
-/// What the owner needs to write into a directory.
-const OWNER_MAY: u32 = 0o700;
-
 /// An open directory of the destination.
 pub struct Folder {
     directory: Arc<dyn Directory>,
-    /// The same: how its syncs went.
-    remembering: Arc<RememberingDirectory>,
+    /// The same.
+    shared: Arc<DestinationDirectory>,
     above: Option<Arc<Folder>>,
     /// The directory above was not synced since this one was opened: it may
     /// have been made here, or by a run that was killed before it synced.
     name_unsynced: AtomicBool,
-    /// The owner may write into it.
-    writable: AtomicBool,
 }
 
 impl Folder {
     fn new(directory: Arc<dyn Directory>, above: Option<Arc<Folder>>) -> Folder {
-        let remembering = Arc::new(RememberingDirectory::new(directory));
+        let shared = Arc::new(DestinationDirectory::new(directory));
         Folder {
-            directory: remembering.clone(),
-            remembering,
+            directory: shared.clone(),
+            shared,
             above,
             name_unsynced: AtomicBool::new(true),
-            writable: AtomicBool::new(false),
         }
     }
 
@@ -64,17 +58,12 @@ impl Folder {
         self.sync_name()
     }
 
-    /// A directory that an earlier run left without the owner's rights is
-    /// opened for writing; it gets its mode when everything in it is done.
-    fn allow_writing(&self) {
-        if self.above.is_none() || self.writable.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        if let Ok(status) = self.directory.status()
-            && status.mode & OWNER_MAY != OWNER_MAY
-        {
-            // Where that is not allowed, writing into it says why.
-            let _ = self.directory.set_mode(status.mode | OWNER_MAY);
+    /// For a copy, which gives it its mode when everything in it is done: a
+    /// directory that lacks its owner's rights gets them where they are needed.
+    /// The anchor's mode is nobody's to change.
+    pub fn allow_permitting(&self) {
+        if self.above.is_some() {
+            self.shared.allow_permitting();
         }
     }
 
@@ -93,6 +82,17 @@ impl Folder {
         }
         Ok(())
     }
+}
+
+/// What a directory is wanted for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Want {
+    /// To be looked into; nothing is changed.
+    Look,
+    /// The same by a copy, which gives it its mode in the end.
+    LookInCopy,
+    /// To be there, and things in it made.
+    Make,
 }
 
 /// All directories beneath the anchor, by path.
@@ -121,7 +121,7 @@ impl Folders {
     ///
     /// As `openat` and `mkdirat`; a link in the way is not followed.
     pub fn make(&self, path: Option<&TreePath>) -> io::Result<Arc<Folder>> {
-        self.get(path, true)
+        self.get(path, Want::Make)
     }
 
     /// The directory at a path, if it is there.
@@ -130,14 +130,24 @@ impl Folders {
     ///
     /// As `openat`; `NotFound` where it is missing.
     pub fn find(&self, path: Option<&TreePath>) -> io::Result<Arc<Folder>> {
-        self.get(path, false)
+        self.get(path, Want::Look)
+    }
+
+    /// The same for a copy: what its owner's missing rights keep from being looked
+    /// into gets them.
+    ///
+    /// # Errors
+    ///
+    /// As [`Folders::find`].
+    pub fn find_in_copy(&self, path: Option<&TreePath>) -> io::Result<Arc<Folder>> {
+        self.get(path, Want::LookInCopy)
     }
 
     /// Whether a sync of any of them failed.
     pub fn have_failed(&self) -> bool {
         let open = lock(&self.open);
         let mut all = open.values().chain([&self.anchor]);
-        all.any(|folder| folder.remembering.has_failed())
+        all.any(|folder| folder.shared.has_failed())
     }
 
     /// Closes what is open.
@@ -145,11 +155,11 @@ impl Folders {
         lock(&self.open).clear();
     }
 
-    fn get(&self, path: Option<&TreePath>, make: bool) -> io::Result<Arc<Folder>> {
+    fn get(&self, path: Option<&TreePath>, want: Want) -> io::Result<Arc<Folder>> {
         let Some(path) = path else {
             return Ok(Arc::clone(&self.anchor));
         };
-        if let Some(folder) = self.known(path, make) {
+        if let Some(folder) = self.known(path, want) {
             return Ok(folder);
         }
         let mut folder = Arc::clone(&self.anchor);
@@ -160,20 +170,20 @@ impl Folders {
                 None => TreePath::new(name),
             };
             let next = next.map_err(io::Error::other)?;
-            folder = match self.known(&next, make) {
+            folder = match self.known(&next, want) {
                 Some(known) => known,
-                None => self.open(&folder, name, &next, make)?,
+                None => self.open(&folder, name, &next, want)?,
             };
             walked = Some(next);
         }
         Ok(folder)
     }
 
-    /// One that is open; writable, where something is to be made in it.
-    fn known(&self, path: &TreePath, make: bool) -> Option<Arc<Folder>> {
+    /// One that is open.
+    fn known(&self, path: &TreePath, want: Want) -> Option<Arc<Folder>> {
         let folder = lock(&self.open).get(path).cloned()?;
-        if make {
-            folder.allow_writing();
+        if want != Want::Look {
+            folder.allow_permitting();
         }
         Some(folder)
     }
@@ -183,10 +193,10 @@ impl Folders {
         above: &Arc<Folder>,
         name: &[u8],
         path: &TreePath,
-        make: bool,
+        want: Want,
     ) -> io::Result<Arc<Folder>> {
         let directory = match above.directory.open_directory(name) {
-            Err(error) if make && error.kind() == io::ErrorKind::NotFound => {
+            Err(error) if want == Want::Make && error.kind() == io::ErrorKind::NotFound => {
                 match above.directory.make_directory(name, TEMPORARY_MODE) {
                     Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                         return Err(error);
@@ -200,16 +210,14 @@ impl Folders {
         if open.len() >= descriptors::share(FOLDERS_PART, OPEN_FOLDERS) {
             // What is opened again is synced again, unless that would hide
             // that it failed.
-            open.retain(|_, folder| {
-                Arc::strong_count(folder) > 1 || folder.remembering.has_failed()
-            });
+            open.retain(|_, folder| Arc::strong_count(folder) > 1 || folder.shared.has_failed());
         }
         let fresh = || Arc::new(Folder::new(directory, Some(Arc::clone(above))));
         // Somebody else may have been faster.
         let folder = Arc::clone(open.entry(path.clone()).or_insert_with(fresh));
         drop(open);
-        if make {
-            folder.allow_writing();
+        if want != Want::Look {
+            folder.allow_permitting();
         }
         Ok(folder)
     }

@@ -60,6 +60,25 @@ impl Source {
             shown: String::from_utf8_lossy(path).into_owned(),
         }
     }
+
+    /// Where in its directory lies what a path beneath the anchor names: that
+    /// directory itself, or a path in it; none where it is not of this source.
+    pub(super) fn inner_path(&self, path: &TreePath) -> Option<Option<TreePath>> {
+        match &self.what {
+            What::Contents => Some(Some(path.clone())),
+            What::File { name, landing } => {
+                (path.as_bytes() == &**landing).then(|| TreePath::new(name).ok())
+            }
+            What::Missing { .. } => None,
+            What::Tree(name) => {
+                let rest = path.as_bytes().strip_prefix(&**name)?;
+                match rest.strip_prefix(b"/") {
+                    Some(inner) => TreePath::new(inner).ok().map(Some),
+                    None => rest.is_empty().then_some(None),
+                }
+            }
+        }
+    }
 }
 
 /// What is asked for as a source.
@@ -155,15 +174,7 @@ impl Sources {
             .partition_point(|first| *first <= id)
             .checked_sub(1)?;
         let source = self.list.get(index)?;
-        let inner = match &source.what {
-            What::Contents => Some(path.clone()),
-            What::File { name, .. } => TreePath::new(name).ok(),
-            What::Missing { .. } => None,
-            What::Tree(name) => {
-                let rest = path.as_bytes().strip_prefix(name.as_ref())?;
-                TreePath::new(rest.strip_prefix(b"/").unwrap_or(rest)).ok()
-            }
-        };
+        let inner = source.inner_path(path).flatten();
         Some((source, inner))
     }
 

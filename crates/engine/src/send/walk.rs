@@ -10,6 +10,7 @@ use longhaul_proto::manifest::{
 };
 use longhaul_proto::message::{Failure, FailureKind};
 
+use super::earlier::Earlier;
 use super::source::{Source, What};
 use crate::failure::failure_of;
 use crate::session::{Counters, Machine, Side, Transfer};
@@ -32,14 +33,24 @@ struct Level {
 struct Walk<'a> {
     transfer: &'a Transfer,
     source: &'a Source,
+    /// The sources before it, and what was told of them.
+    before: &'a [Source],
+    earlier: &'a mut Earlier,
     next: &'a mut u64,
 }
 
 /// The session is over.
 struct Over;
 
-/// A directory to enter, and the entry it is.
-type Met = (Arc<dyn Directory>, Entry);
+/// What became of a name.
+enum Met {
+    /// It was told.
+    Told,
+    /// It was told, and this is to be entered; and the entry it is.
+    Directory(Arc<dyn Directory>, Entry),
+    /// An earlier source has it.
+    PassedOver,
+}
 
 impl Transfer {
     /// The walker's thread.
@@ -48,11 +59,15 @@ impl Transfer {
             return;
         };
         let mut next = 0;
-        for source in side.sources.list() {
+        let sources = side.sources.list();
+        let mut earlier = Earlier::new(sources);
+        for (index, source) in sources.iter().enumerate() {
             side.sources.begin(EntryId(next));
             let mut walk = Walk {
                 transfer: self,
                 source,
+                before: &sources[..index],
+                earlier: &mut earlier,
                 next: &mut next,
             };
             if walk.run().is_err() {
@@ -174,6 +189,9 @@ impl Walk<'_> {
                         return self.report(None, Some(path), failure);
                     }
                 };
+                let Some(status) = self.earlier.settle(self.before, &path, status) else {
+                    return Ok(());
+                };
                 let entry = entry_of(self.take_id(), None, path, EntryKind::Directory, &status);
                 self.hand_over(entry.clone())?;
                 self.walk_tree(directory, Some(entry))
@@ -192,7 +210,6 @@ impl Walk<'_> {
             match level.listing.next() {
                 Some(Ok(listed)) if listed.name.starts_with(RESERVED_PREFIX) => {}
                 Some(Ok(listed)) => {
-                    level.children += 1;
                     let parent = level.entry.as_ref().map(|entry| entry.id);
                     let path = match &level.path {
                         Some(path) => path.join(&listed.name),
@@ -201,12 +218,18 @@ impl Walk<'_> {
                     let directory = Arc::clone(&level.directory);
                     let Ok(path) = path else {
                         let (shown, above) = (shown_name(level, &listed.name), level.path.clone());
+                        level.children += 1;
                         let text = format!("{shown}: the path is too long to be sent");
                         self.report(parent, above, Failure::new(FailureKind::Name, text))?;
                         continue;
                     };
                     let met = self.meet(&directory, &listed.name, path, parent, &levels)?;
-                    if let Some((inner, entry)) = met {
+                    if !matches!(met, Met::PassedOver)
+                        && let Some(level) = levels.last_mut()
+                    {
+                        level.children += 1;
+                    }
+                    if let Met::Directory(inner, entry) = met {
                         self.enter(&mut levels, inner, Some(entry))?;
                     }
                 }
@@ -235,7 +258,7 @@ impl Walk<'_> {
             return Ok(());
         };
         let entry = unreadable(id, parent, path);
-        self.tell_unreadable::<()>(entry, failure).map(drop)
+        self.tell_unreadable(entry, failure)
     }
 
     fn report_unlisted(
@@ -302,8 +325,7 @@ impl Walk<'_> {
         id
     }
 
-    /// Looks at one name and tells of it; gives the directory to enter, if it
-    /// is one.
+    /// Looks at one name and tells of it, unless an earlier source has it.
     fn meet(
         &mut self,
         directory: &Arc<dyn Directory>,
@@ -311,45 +333,53 @@ impl Walk<'_> {
         path: TreePath,
         parent: Option<EntryId>,
         above: &[Level],
-    ) -> Result<Option<Met>, Over> {
-        let id = self.take_id();
+    ) -> Result<Met, Over> {
         let shown = path.to_string();
         let looked = directory.status_of(name).and_then(|status| {
+            let Some(status) = self.earlier.settle(self.before, &path, status) else {
+                return Ok(None);
+            };
             let kind = kind_of(&**directory, name, &status)?;
             let inner = match kind {
                 Some(EntryKind::Directory) => Some(enter_new(&**directory, name, above)?),
                 _ => None,
             };
-            Ok((status, kind, inner))
+            Ok(Some((status, kind, inner)))
         });
+        let Some(looked) = looked.transpose() else {
+            return Ok(Met::PassedOver);
+        };
+        let id = self.take_id();
         match looked {
             Ok((status, Some(kind), inner)) => {
                 let entry = entry_of(id, parent, path, kind, &status);
                 self.hand_over(entry.clone())?;
-                Ok(inner.map(|inner| (inner, entry)))
+                Ok(inner.map_or(Met::Told, |inner| Met::Directory(inner, entry)))
             }
             Ok((status, None, _)) => {
                 let text = format!("{shown}: a device, socket or FIFO is not copied");
                 let entry = entry_of(id, parent, path, EntryKind::Directory, &status);
-                self.tell_unreadable(entry, Failure::new(FailureKind::Special, text))
+                self.tell_unreadable(entry, Failure::new(FailureKind::Special, text))?;
+                Ok(Met::Told)
             }
-            Err(error) => self.tell_unreadable(
-                unreadable(id, parent, path),
-                failure_of("read", &shown, &error),
-            ),
+            Err(error) => {
+                let entry = unreadable(id, parent, path);
+                self.tell_unreadable(entry, failure_of("read", &shown, &error))?;
+                Ok(Met::Told)
+            }
         }
     }
 
-    fn tell_unreadable<T>(&mut self, entry: Entry, failure: Failure) -> Result<Option<T>, Over> {
+    fn tell_unreadable(&mut self, entry: Entry, failure: Failure) -> Result<(), Over> {
         self.transfer.wait_for_credit()?;
         Counters::add(&self.transfer.counters.walked_entries, 1);
         self.transfer
             .tell_sender(|sender| sender.handle_unreadable(entry, failure))
-            .ok_or(Over)?;
-        Ok(None)
+            .ok_or(Over)
     }
 
     fn hand_over(&mut self, entry: Entry) -> Result<(), Over> {
+        self.earlier.note(&entry.path);
         self.transfer.wait_for_credit()?;
         Counters::add(&self.transfer.counters.walked_entries, 1);
         Counters::add(&self.transfer.counters.walked_bytes, entry.size());

@@ -1,6 +1,6 @@
 //! Every durable call goes through the two traits of this module, and only
 //! through them. [`posix`] is the real one; `forgetting` loses whatever was
-//! not synced, so that tests can crash it at every step; [`remembering`] makes
+//! not synced, so that tests can crash it at every step; [`destination`] makes
 //! a sync that failed fail for good.
 //!
 //! A [`Directory`] is a handle. Every operation takes one name in it and never
@@ -11,6 +11,7 @@
 
 pub mod beneath;
 mod buffered;
+pub mod destination;
 mod direct;
 pub mod following;
 pub mod forgetting;
@@ -18,7 +19,6 @@ pub mod listing;
 pub mod measuring;
 pub mod posix;
 pub(crate) mod refusing;
-pub mod remembering;
 pub mod roots;
 pub mod spill;
 pub mod together;

@@ -1,11 +1,17 @@
-//! A directory that remembers that a sync of it failed. The kernel tells a
-//! failure to one caller only and calls a later sync a success, although what
-//! the failed one should have kept is lost; so many threads that share one
-//! handle must share what became of its syncs too.
+//! A directory of the destination, one handle for many threads.
+//!
+//! It remembers that a sync of it failed. The kernel tells a failure to one caller
+//! only and calls a later sync a success, although what the failed one should have
+//! kept is lost; so threads that share a handle must share what became of its
+//! syncs too.
+//!
+//! And it gives its owner the rights that it takes to write into it, where an
+//! earlier run, or a source that was done before another one with the same
+//! directory, has given it a mode without them.
 
 use std::any::Any;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use longhaul_proto::manifest::Timestamp;
@@ -13,9 +19,14 @@ use longhaul_proto::manifest::Timestamp;
 use super::{Creation, DataMode, Directory, NameList, Status, StoredFile};
 use crate::queue::lock;
 
+/// What the owner needs to write into a directory.
+const OWNER_MAY: u32 = 0o700;
+
 /// A directory whose sync, once it failed, fails for good.
-pub struct RememberingDirectory {
+pub struct DestinationDirectory {
     inner: Arc<dyn Directory>,
+    /// Its mode may be changed; who allows that sets it again in the end.
+    may_permit: AtomicBool,
     /// Syncs that began.
     begun: AtomicU64,
     last: Mutex<LastSync>,
@@ -29,11 +40,12 @@ struct LastSync {
     failed: Option<i32>,
 }
 
-impl RememberingDirectory {
+impl DestinationDirectory {
     /// This directory, with nothing to remember yet.
-    pub fn new(inner: Arc<dyn Directory>) -> RememberingDirectory {
-        RememberingDirectory {
+    pub fn new(inner: Arc<dyn Directory>) -> DestinationDirectory {
+        DestinationDirectory {
             inner,
+            may_permit: AtomicBool::new(false),
             begun: AtomicU64::new(0),
             last: Mutex::default(),
         }
@@ -43,9 +55,36 @@ impl RememberingDirectory {
     pub fn has_failed(&self) -> bool {
         lock(&self.last).failed.is_some()
     }
+
+    /// From here on its mode is changed where the owner's rights are missing for
+    /// what is to be done in it.
+    pub fn allow_permitting(&self) {
+        self.may_permit.store(true, Ordering::Relaxed);
+    }
+
+    /// Does something in it; once more where the owner's rights were missing and
+    /// could be given.
+    fn permitting<T>(&self, what: impl Fn() -> io::Result<T>) -> io::Result<T> {
+        match what() {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && self.permit() => {
+                what()
+            }
+            result => result,
+        }
+    }
+
+    /// Sees to it that the owner has all rights; whether that may be so now. Another
+    /// thread may have given them meanwhile.
+    fn permit(&self) -> bool {
+        self.may_permit.load(Ordering::Relaxed)
+            && self.inner.status().is_ok_and(|status| {
+                status.mode & OWNER_MAY == OWNER_MAY
+                    || self.inner.set_mode(status.mode | OWNER_MAY).is_ok()
+            })
+    }
 }
 
-impl Directory for RememberingDirectory {
+impl Directory for DestinationDirectory {
     /// One at a time. Whoever waited while another one's sync began and
     /// succeeded needs none of its own.
     fn sync(&self) -> io::Result<()> {
@@ -67,15 +106,15 @@ impl Directory for RememberingDirectory {
     }
 
     fn open_directory(&self, name: &[u8]) -> io::Result<Arc<dyn Directory>> {
-        self.inner.open_directory(name)
+        self.permitting(|| self.inner.open_directory(name))
     }
 
     fn make_directory(&self, name: &[u8], mode: u32) -> io::Result<()> {
-        self.inner.make_directory(name, mode)
+        self.permitting(|| self.inner.make_directory(name, mode))
     }
 
     fn open_file(&self, name: &[u8], mode: DataMode) -> io::Result<Arc<dyn StoredFile>> {
-        self.inner.open_file(name, mode)
+        self.permitting(|| self.inner.open_file(name, mode))
     }
 
     fn create_file(
@@ -84,35 +123,38 @@ impl Directory for RememberingDirectory {
         creation: Creation,
         mode: DataMode,
     ) -> io::Result<Arc<dyn StoredFile>> {
-        self.inner.create_file(name, creation, mode)
+        self.permitting(|| self.inner.create_file(name, creation, mode))
     }
 
     fn make_symlink(&self, name: &[u8], target: &[u8]) -> io::Result<()> {
-        self.inner.make_symlink(name, target)
+        self.permitting(|| self.inner.make_symlink(name, target))
     }
 
     fn read_symlink(&self, name: &[u8]) -> io::Result<Box<[u8]>> {
-        self.inner.read_symlink(name)
+        self.permitting(|| self.inner.read_symlink(name))
     }
 
     fn rename(&self, from: &[u8], target: &dyn Directory, to: &[u8]) -> io::Result<()> {
         let target = target.as_any();
-        match target.downcast_ref::<RememberingDirectory>() {
-            Some(target) => self.inner.rename(from, &*target.inner, to),
+        match target.downcast_ref::<DestinationDirectory>() {
+            Some(target) => {
+                let rename = || self.inner.rename(from, &*target.inner, to);
+                self.permitting(|| target.permitting(rename))
+            }
             None => Err(io::ErrorKind::CrossesDevices.into()),
         }
     }
 
     fn remove_file(&self, name: &[u8]) -> io::Result<()> {
-        self.inner.remove_file(name)
+        self.permitting(|| self.inner.remove_file(name))
     }
 
     fn remove_directory(&self, name: &[u8]) -> io::Result<()> {
-        self.inner.remove_directory(name)
+        self.permitting(|| self.inner.remove_directory(name))
     }
 
     fn status_of(&self, name: &[u8]) -> io::Result<Status> {
-        self.inner.status_of(name)
+        self.permitting(|| self.inner.status_of(name))
     }
 
     fn status(&self) -> io::Result<Status> {
@@ -120,7 +162,7 @@ impl Directory for RememberingDirectory {
     }
 
     fn set_modified_of(&self, name: &[u8], modified: Timestamp) -> io::Result<()> {
-        self.inner.set_modified_of(name, modified)
+        self.permitting(|| self.inner.set_modified_of(name, modified))
     }
 
     fn set_mode(&self, mode: u32) -> io::Result<()> {
