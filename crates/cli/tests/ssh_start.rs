@@ -43,9 +43,10 @@ fn outward(mut near: BufReader<TcpStream>, mut far: ChildStdin, block: &Sender<(
             let _ = block.send(());
         }
         let mut rest = vec![0; header.body + header.payload];
-        near.read_exact(&mut rest).unwrap();
-        // A far side that is done reads nothing any more.
-        let said = far.write_all(&bytes).and_then(|()| far.write_all(&rest));
+        // A near side that is done ends `ssh` whatever is still on its way, and a far side
+        // that is done reads nothing any more.
+        let heard = near.read_exact(&mut rest);
+        let said = heard.and_then(|()| far.write_all(&[&bytes[..], &rest].concat()));
         if said.and_then(|()| far.flush()).is_err() {
             return;
         }

@@ -1,6 +1,7 @@
 //! The sending pipeline: walk -> read -> compress -> seal -> wire.
 //!
-//! - [`walk`] lists the sources in byte order and tells the state machine;
+//! - [`walk`] lists the sources in byte order and tells the state machine, of what
+//!   several have (`earlier`) the first one's;
 //! - [`read`] takes what is to be read next, reads it into a buffer of the
 //!   pool, computes its checksum while it is hot: a [`read::ReadBlock`];
 //! - [`compress`] makes that a [`compress::CodedBlock`];

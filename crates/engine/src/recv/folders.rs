@@ -61,7 +61,7 @@ impl Folder {
     /// For a copy, which gives it its mode when everything in it is done: a
     /// directory that lacks its owner's rights gets them where they are needed.
     /// The anchor's mode is nobody's to change.
-    pub fn allow_permitting(&self) {
+    fn allow_permitting(&self) {
         if self.above.is_some() {
             self.shared.allow_permitting();
         }

@@ -11,7 +11,7 @@ use super::source::{Source, What};
 use crate::storage::beneath::open_beneath;
 use crate::storage::{FileKind, Status};
 
-/// Paths that are remembered, 16 MiB at most. With more, each further one is
+/// Paths that are remembered, in some 20 MB. With more, each further one is
 /// looked for where the earlier sources lie.
 const MOST_REMEMBERED: usize = 1 << 20;
 
@@ -43,7 +43,7 @@ impl Earlier {
         if !self.merges {
             return;
         }
-        let hash = self.hashes.hash_one(path.as_bytes());
+        let hash = self.hash(path);
         match self.told.len() < MOST_REMEMBERED {
             true => drop(self.told.insert(hash)),
             false => self.overflowed |= !self.told.contains(&hash),
@@ -60,8 +60,7 @@ impl Earlier {
         path: &TreePath,
         status: Status,
     ) -> Option<Status> {
-        let hash = || self.hashes.hash_one(path.as_bytes());
-        if !self.merges || !self.overflowed && !self.told.contains(&hash()) {
+        if !self.merges || !self.overflowed && !self.told.contains(&self.hash(path)) {
             return Some(status);
         }
         let Some(first) = before.iter().find_map(|source| look_for(source, path)) else {
@@ -69,6 +68,10 @@ impl Earlier {
         };
         let both = [first.kind, status.kind] == [FileKind::Directory; 2];
         both.then_some(first)
+    }
+
+    fn hash(&self, path: &TreePath) -> u64 {
+        self.hashes.hash_one(path.as_bytes())
     }
 }
 

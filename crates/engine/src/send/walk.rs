@@ -210,6 +210,7 @@ impl Walk<'_> {
             match level.listing.next() {
                 Some(Ok(listed)) if listed.name.starts_with(RESERVED_PREFIX) => {}
                 Some(Ok(listed)) => {
+                    level.children += 1;
                     let parent = level.entry.as_ref().map(|entry| entry.id);
                     let path = match &level.path {
                         Some(path) => path.join(&listed.name),
@@ -218,19 +219,20 @@ impl Walk<'_> {
                     let directory = Arc::clone(&level.directory);
                     let Ok(path) = path else {
                         let (shown, above) = (shown_name(level, &listed.name), level.path.clone());
-                        level.children += 1;
                         let text = format!("{shown}: the path is too long to be sent");
                         self.report(parent, above, Failure::new(FailureKind::Name, text))?;
                         continue;
                     };
-                    let met = self.meet(&directory, &listed.name, path, parent, &levels)?;
-                    if !matches!(met, Met::PassedOver)
-                        && let Some(level) = levels.last_mut()
-                    {
-                        level.children += 1;
-                    }
-                    if let Met::Directory(inner, entry) = met {
-                        self.enter(&mut levels, inner, Some(entry))?;
+                    match self.meet(&directory, &listed.name, path, parent, &levels)? {
+                        Met::Told => (),
+                        Met::Directory(inner, entry) => {
+                            self.enter(&mut levels, inner, Some(entry))?;
+                        }
+                        Met::PassedOver => {
+                            if let Some(level) = levels.last_mut() {
+                                level.children -= 1;
+                            }
+                        }
                     }
                 }
                 Some(Err(error)) => {
