@@ -313,7 +313,8 @@ pub struct LayerArguments {
     /// between; paired gives each stream one at either end for all of its work, as XDD has it.
     #[arg(long, value_enum, default_value = "layered")]
     pub stack: StackArgument,
-    /// Threads that read, where the source is [default: one a core, 2 to 8]
+    /// Threads that read, where the source is, fixed [default: as many as there is work
+    /// for, at most one a core, 2 to 8]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=512))]
     pub readers: Option<u32>,
     /// Threads that compress, where the source is [default: one a core]

@@ -1,5 +1,7 @@
 //! A layer's data flows: so many threads that do the same work, a number that
-//! can be changed while they run, and how busy they are.
+//! can be changed while they run, or adapts itself, and how busy they are.
+
+mod adapting;
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,6 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::queue::lock;
+use adapting::Adapting;
 
 /// Most flows in a layer.
 pub const MAXIMUM_FLOWS: usize = 512;
@@ -28,12 +31,22 @@ pub enum Stack {
     Paired,
 }
 
+/// How many flows a layer has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Count {
+    /// So many.
+    Fixed(usize),
+    /// As many as there is work for, one at the start and at most so many.
+    UpTo(usize),
+}
+
 /// The flows of one layer.
 pub struct FlowGroup {
     layer: &'static str,
     shared: Arc<Shared>,
     work: Arc<Work>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    adapting: Mutex<Option<Adapting>>,
     ended: OnceLock<Instant>,
 }
 
@@ -41,8 +54,25 @@ struct Shared {
     began: Instant,
     wanted: AtomicUsize,
     running: AtomicUsize,
-    most: AtomicUsize,
     work: Mutex<WorkTime>,
+    there: Mutex<ThereTime>,
+}
+
+/// How long flows were there, summed over all of them.
+#[derive(Clone, Copy, Default)]
+struct ThereTime {
+    sum: Duration,
+    /// Until then, since the group began.
+    at: Duration,
+}
+
+impl ThereTime {
+    /// So many were there until now.
+    fn add(&mut self, flows: usize, now: Duration) {
+        let flows = u32::try_from(flows).unwrap_or(u32::MAX);
+        self.sum += now.saturating_sub(self.at).saturating_mul(flows);
+        self.at = now;
+    }
 }
 
 /// How long flows worked: pieces of work may take seconds, and one in hand counts too.
@@ -129,8 +159,8 @@ impl Shared {
             began: Instant::now(),
             wanted: AtomicUsize::new(0),
             running: AtomicUsize::new(0),
-            most: AtomicUsize::new(0),
             work: Mutex::default(),
+            there: Mutex::default(),
         }
     }
 
@@ -151,6 +181,7 @@ impl FlowGroup {
             shared: Arc::new(Shared::new()),
             work,
             threads: Mutex::new(Vec::new()),
+            adapting: Mutex::new(None),
             ended: OnceLock::new(),
         }
     }
@@ -159,18 +190,50 @@ impl FlowGroup {
     /// at once; those too many end after the piece of work in hand, once the
     /// caller has woken them.
     pub fn set(&self, flows: usize) {
-        let flows = flows.min(MAXIMUM_FLOWS);
+        let mut adapting = lock(&self.adapting);
+        *adapting = None;
+        self.start(flows.min(MAXIMUM_FLOWS));
+    }
+
+    /// The same with a number that may adapt itself.
+    pub fn set_count(&self, count: Count) {
+        let most = match count {
+            Count::Fixed(flows) => return self.set(flows),
+            Count::UpTo(most) => most.clamp(1, MAXIMUM_FLOWS),
+        };
+        let mut adapting = lock(&self.adapting);
+        let begun = adapting.insert(Adapting::new(most));
+        self.start(begun.flows());
+    }
+
+    /// Adapts the number of flows, where it is not fixed, to how busy they were since the
+    /// last call. Gives whether some are too many now: the caller wakes them.
+    pub fn adapt(&self) -> bool {
+        let mut adapting = lock(&self.adapting);
+        let Some(adapting) = adapting.as_mut() else {
+            return false;
+        };
+        let now = self.shared.began.elapsed();
+        let flows = adapting.handle_look(now, lock(&self.shared.work).until(now));
+        let before = self.shared.wanted.load(Ordering::Relaxed);
+        if flows != before {
+            self.start(flows);
+        }
+        flows < before
+    }
+
+    fn start(&self, flows: usize) {
         let mut threads = lock(&self.threads);
         threads.retain(|thread| !thread.is_finished());
-        self.shared.wanted.store(flows, Ordering::Relaxed);
+        let before = self.shared.wanted.swap(flows, Ordering::Relaxed);
+        lock(&self.shared.there).add(before, self.shared.began.elapsed());
         while self.shared.running.load(Ordering::Relaxed) < flows {
             let flow = Flow {
                 shared: Arc::clone(&self.shared),
                 ended: Cell::new(false),
             };
             let work = Arc::clone(&self.work);
-            let running = self.shared.running.fetch_add(1, Ordering::Relaxed) + 1;
-            self.shared.most.fetch_max(running, Ordering::Relaxed);
+            self.shared.running.fetch_add(1, Ordering::Relaxed);
             let started = std::thread::Builder::new()
                 .name(self.layer.to_owned())
                 .spawn(move || {
@@ -207,27 +270,34 @@ impl FlowGroup {
         let _ = self.ended.set(Instant::now());
     }
 
-    /// How busy the layer was since it began; once it has ended, with as many
-    /// flows as it had at most.
+    /// How busy the layer was since it began.
     pub fn usage(&self) -> LayerUse {
-        let running = self.shared.running.load(Ordering::Relaxed);
-        self.usage_of(match running {
-            0 => self.shared.most.load(Ordering::Relaxed),
-            running => running,
-        })
+        let flows = self.shared.wanted.load(Ordering::Relaxed);
+        let mut there = *lock(&self.shared.there);
+        there.add(flows, self.lasted());
+        self.usage_in(there.sum, flows)
     }
 
-    /// The same where so many threads do its work.
+    /// The same where so many threads did its work all the time.
     pub fn usage_of(&self, flows: usize) -> LayerUse {
+        let mut there = ThereTime::default();
+        there.add(flows.max(1), self.lasted());
+        self.usage_in(there.sum, flows)
+    }
+
+    /// Time since it began, until it ended.
+    fn lasted(&self) -> Duration {
         let until = self.ended.get().copied().unwrap_or_else(Instant::now);
-        let until = until - self.shared.began;
-        let busy = lock(&self.shared.work).until(until).as_nanos() as u64;
-        let time = until.as_nanos() as f64 * flows.max(1) as f64;
+        until - self.shared.began
+    }
+
+    fn usage_in(&self, there: Duration, flows: usize) -> LayerUse {
+        let busy = lock(&self.shared.work).until(self.lasted());
         LayerUse {
             layer: self.layer,
             flows,
-            busy,
-            utilisation: (busy as f64 / time).min(1.0),
+            busy: busy.as_nanos() as u64,
+            utilisation: (busy.as_secs_f64() / there.as_secs_f64().max(1e-9)).min(1.0),
         }
     }
 }
@@ -277,6 +347,42 @@ mod tests {
         }
         queue.close();
         group.join();
-        assert_eq!(group.usage().flows, 8);
+        assert_eq!(group.usage().flows, 1);
+    }
+
+    /// Until then the layer is looked at again and again; a test that hangs has failed.
+    fn adapt_until(group: &FlowGroup, flows: usize) {
+        while group.usage().flows != flows {
+            group.adapt();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn flows_come_for_work_and_go_without() {
+        let works = Arc::new(AtomicBool::new(true));
+        let busy = Arc::clone(&works);
+        let group = FlowGroup::new(
+            "test",
+            Arc::new(move |flow: &Flow| {
+                while flow.is_wanted() {
+                    let pause = || std::thread::sleep(Duration::from_millis(1));
+                    match busy.load(Ordering::Relaxed) {
+                        true => flow.busy(pause),
+                        false => pause(),
+                    }
+                }
+            }),
+        );
+        group.set_count(Count::UpTo(4));
+        assert_eq!(group.usage().flows, 1);
+        adapt_until(&group, 4);
+        works.store(false, Ordering::Relaxed);
+        adapt_until(&group, 1);
+        group.set(3);
+        assert!(!group.adapt(), "a number that was asked for stays");
+        assert_eq!(group.usage().flows, 3);
+        group.set(0);
+        group.join();
     }
 }

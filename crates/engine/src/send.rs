@@ -75,7 +75,7 @@ impl SendSide {
         let compressors = group(transfer, "compress", Transfer::run_compressor);
         let layered = !transfer.is_paired();
         if layered {
-            readers.set(settings.flows.readers);
+            readers.set_count(settings.flows.readers);
         }
         if layered && compresses(settings.codec) {
             compressors.set(settings.flows.compressors);
@@ -100,6 +100,11 @@ impl SendSide {
             compressors.set((count as usize).max(1));
         }
         self.coding.wake();
+    }
+
+    /// Has as many read as there is work for; gives whether some are too many.
+    pub(crate) fn adapt_flows(&self) -> bool {
+        self.readers.get().is_some_and(FlowGroup::adapt)
     }
 
     pub(crate) fn stop(&self) {

@@ -46,7 +46,7 @@ pub use observe::LAYERS;
 pub use paths::PathUse;
 pub use steer::{Orders, Steer, View};
 
-use crate::flows::Stack;
+use crate::flows::{Count, Stack};
 use crate::net::host_limits::HostLimits;
 use crate::pool::BufferPool;
 use crate::queue::lock;
@@ -60,7 +60,7 @@ use streams::{Damage, Slot};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowCounts {
     /// Threads that read.
-    pub readers: usize,
+    pub readers: Count,
     /// Threads that compress; none work where nothing is compressed.
     pub compressors: usize,
     /// Streams.
@@ -77,7 +77,7 @@ impl Default for FlowCounts {
     fn default() -> FlowCounts {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         FlowCounts {
-            readers: cores.clamp(2, 8),
+            readers: Count::UpTo(cores.clamp(2, 8)),
             compressors: cores,
             streams: 4,
             decompressors: cores.clamp(1, 8),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_engine::failure::failure_of;
-use longhaul_engine::flows::Stack;
+use longhaul_engine::flows::{Count, Stack};
 use longhaul_engine::journal::Owner;
 use longhaul_engine::net::clear::local_pair;
 use longhaul_engine::recv::ReceiveSide;
@@ -130,7 +130,9 @@ pub fn layer_settings(layers: &LayerArguments) -> TransferSettings {
             *count = wanted as usize;
         }
     };
-    set(&mut flows.readers, layers.readers);
+    if let Some(readers) = layers.readers {
+        flows.readers = Count::Fixed(readers as usize);
+    }
     set(&mut flows.compressors, layers.compressors);
     set(&mut flows.streams, layers.streams);
     set(&mut flows.decompressors, layers.decompressors);

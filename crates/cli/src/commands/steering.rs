@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use longhaul_engine::session::{Orders, Steer, View};
+use longhaul_model::control::start::initial_congestion;
 use longhaul_model::control::{Bound, Controller, Decision, Sample, Settings, StreamSample};
 use longhaul_model::kernel::{BufferEnd, WindowAdvice};
 use longhaul_model::response::Congestion;
@@ -160,15 +161,18 @@ impl Steering {
     fn settings(&self, sender: &Observation) -> Settings {
         let bounds = &self.bounds;
         let congestion = Congestion::of_name(&sender.congestion);
-        let has_bbr = sender.congestions.iter().any(|name| name == "bbr");
+        let names = sender.congestions.iter();
+        let permitted: Vec<Congestion> = names.map(|name| Congestion::of_name(name)).collect();
         let free = bounds.congestion.is_none() && !bounds.nice;
-        let alternative =
-            (has_bbr && free && congestion != Congestion::Bbr).then_some(Congestion::Bbr);
+        let chosen = initial_congestion(bounds.rtt, &congestion, &permitted).filter(|_| free);
+        let governs = chosen.as_ref().unwrap_or(&congestion);
+        let other = permitted.contains(&Congestion::Bbr) && *governs != Congestion::Bbr;
         Settings {
             fixed_streams: bounds.streams,
             maximum_streams: bounds.maximum_streams,
+            alternative: (free && other).then_some(Congestion::Bbr),
             congestion,
-            alternative,
+            chosen,
             nice: bounds.nice,
         }
     }
@@ -222,11 +226,18 @@ impl Steer for Steering {
         }
         self.seen = view.at;
         let sample = self.sample(view);
-        let mut controller = self.controller.take().unwrap_or_else(|| {
-            let Bounds { rtt, initial, .. } = self.bounds;
-            Controller::new(self.settings(view.sender), rtt, initial, view.at)
-        });
-        let decision = controller.handle_sample(&sample);
+        let (mut controller, chosen) = match self.controller.take() {
+            Some(controller) => (controller, None),
+            None => {
+                let Bounds { rtt, initial, .. } = self.bounds;
+                let settings = self.settings(view.sender);
+                let chooses = settings.chosen.is_some();
+                let controller = Controller::new(settings, rtt, initial, view.at);
+                let chosen = chooses.then(|| controller.decision().clone());
+                (controller, chosen)
+            }
+        };
+        let decision = controller.handle_sample(&sample).or(chosen);
         self.note(view, decision, &controller);
         let orders = self.orders(controller.decision());
         self.controller = Some(controller);
@@ -386,6 +397,27 @@ mod tests {
         assert!(near(load(40_000, 4, &[0.1, 0.3875]), 0.5));
         // What the other end says may be anything.
         assert_eq!(load(50_000, 4, &[f32::NAN, -1.0, 0.0]), Some(0.0));
+    }
+
+    #[test]
+    fn near_by_windows_govern_and_the_summary_says_so() {
+        let (mut steering, steered) = Steering::new(Bounds {
+            rtt: Duration::from_micros(200),
+            ..bounds()
+        });
+        let sender = Observation {
+            congestion: "bbr".into(),
+            ..observation(1, 1_000_000)
+        };
+        let view = View {
+            at: Moment(sender.at),
+            sender: &sender,
+            receiver: &Observation::default(),
+        };
+        let orders = steering.look(&view).unwrap();
+        assert_eq!(orders.tuning.congestion.as_deref(), Some("cubic"));
+        let kept = &steered.lock().unwrap().decisions;
+        assert_eq!(kept[0].1.congestion, Some(Congestion::Cubic));
     }
 
     #[test]

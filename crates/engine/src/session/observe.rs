@@ -247,6 +247,7 @@ impl Transfer {
                 drop(shared);
                 self.watch_streams();
                 self.look();
+                self.adapt_flows();
                 continue;
             }
             if now >= next {
@@ -263,6 +264,16 @@ impl Transfer {
                     .wait_timeout(shared, wait)
                     .unwrap_or_else(PoisonError::into_inner),
             );
+        }
+    }
+
+    /// Layers whose number of flows is free have as many as there is work for.
+    fn adapt_flows(&self) {
+        if let Side::Sending(side) = self.side()
+            && side.adapt_flows()
+        {
+            // One that is too many may be waiting.
+            self.reading.notify_all();
         }
     }
 

@@ -13,6 +13,7 @@ mod takeover;
 use std::sync::Arc;
 use std::time::Duration;
 
+use longhaul_engine::flows::Count;
 use longhaul_engine::send::source::What;
 use longhaul_engine::session::TransferSettings;
 use longhaul_engine::storage::forgetting::ForgettingStorage;
@@ -219,7 +220,7 @@ fn blocks_in_clear_need_little_memory() {
             settings.clear = key();
             // A buffer takes a page more than a block.
             settings.budget = ByteCount(buffers * (68 << 10));
-            settings.flows.readers = 4;
+            settings.flows.readers = Count::Fixed(4);
             let (ends, to) = start(settings, &content);
             for number in 0..=streams {
                 assert!(ends.join(number, number > 0));

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use longhaul_engine::flows::Count;
 use longhaul_engine::journal::Owner;
 use longhaul_engine::net::clear::local_pair;
 use longhaul_engine::net::{Stream, StreamHandle};
@@ -99,7 +100,7 @@ pub fn settings() -> TransferSettings {
         block_bytes: 64 << 10,
         budget: ByteCount(2 << 20),
         flows: FlowCounts {
-            readers: 2,
+            readers: Count::Fixed(2),
             compressors: 2,
             streams: 2,
             decompressors: 2,

@@ -1,0 +1,102 @@
+//! How many flows a layer needs, by how busy they were. One that is woken where another
+//! would have done it costs changes of thread and what the core's caches held: where reading
+//! takes half a thread, a second one was 13 % of a copy's CPU time.
+
+use std::time::Duration;
+
+/// Flows that are busier than this part of their time may be too few: twice as many are tried.
+const TOO_FEW: f64 = 0.85;
+
+/// Fewer are enough where they would be this busy. Less than what is too few, so that a number
+/// stays.
+const ENOUGH: f64 = 0.7;
+
+/// What is looked at is at least so long.
+const SPAN: Duration = Duration::from_millis(100);
+
+/// Adapts the number of a layer's flows. Waiting for a disk is work: one that answers late has
+/// as many flows waiting for it as may be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Adapting {
+    most: usize,
+    flows: usize,
+    at: Duration,
+    worked: Duration,
+}
+
+impl Adapting {
+    /// Begins with one of the `most` there may be.
+    pub(super) fn new(most: usize) -> Adapting {
+        Adapting {
+            most: most.max(1),
+            flows: 1,
+            at: Duration::ZERO,
+            worked: Duration::ZERO,
+        }
+    }
+
+    /// Flows that there shall be.
+    pub(super) fn flows(&self) -> usize {
+        self.flows
+    }
+
+    /// The same after a look, from 1 to the most. `worked` is the sum of what all of them
+    /// worked until `now`; both are since the layer began.
+    pub(super) fn handle_look(&mut self, now: Duration, worked: Duration) -> usize {
+        let span = now.saturating_sub(self.at);
+        if span < SPAN {
+            return self.flows;
+        }
+        let at_work = worked.saturating_sub(self.worked).as_secs_f64() / span.as_secs_f64();
+        (self.at, self.worked) = (now, worked);
+        let enough = (at_work / ENOUGH).ceil().max(1.0) as usize;
+        self.flows = match at_work > TOO_FEW * self.flows as f64 {
+            true => self.flows.saturating_mul(2).min(self.most),
+            false => self.flows.min(enough),
+        };
+        self.flows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The numbers of flows where there is so much to do for them, in threads' time.
+    fn numbers(most: usize, demands: &[f64]) -> Vec<usize> {
+        let mut adapting = Adapting::new(most);
+        let (mut now, mut worked, mut flows) = (Duration::ZERO, Duration::ZERO, 1);
+        let look = |demand: &f64| {
+            now += SPAN;
+            worked += SPAN.mul_f64(demand.min(flows as f64));
+            flows = adapting.handle_look(now, worked);
+            flows
+        };
+        demands.iter().map(look).collect()
+    }
+
+    #[test]
+    fn as_many_as_there_is_work_for() {
+        assert_eq!(numbers(8, &[0.5, 0.5, 0.8]), [1, 1, 1]);
+        assert_eq!(numbers(8, &[0.0, 5.0, 5.0, 5.0, 5.0]), [1, 2, 4, 8, 8]);
+        assert_eq!(numbers(8, &[2.5, 2.5, 2.5, 1.0]), [2, 4, 4, 2]);
+        assert_eq!(numbers(3, &[9.0, 9.0]), [2, 3]);
+        assert_eq!(numbers(1, &[9.0, 0.0]), [1, 1]);
+    }
+
+    #[test]
+    fn a_number_that_is_enough_stays() {
+        for tenths in 0..120 {
+            let numbers = numbers(16, &[f64::from(tenths) / 10.0; 12]);
+            assert_eq!(numbers[10], numbers[11], "{tenths}: {numbers:?}");
+        }
+    }
+
+    #[test]
+    fn a_moment_says_nothing() {
+        let mut adapting = Adapting::new(4);
+        let moment = SPAN / 4;
+        assert_eq!(adapting.handle_look(moment, moment), 1);
+        assert_eq!(adapting.handle_look(SPAN, SPAN), 2);
+    }
+}
