@@ -42,9 +42,9 @@ pub fn initial_streams(
     by_path.min(u32::try_from(worth).unwrap_or(MOST)).max(1)
 }
 
-/// Round trips of a host or a site: a window that loss made small is whole again within
-/// milliseconds.
-const NEAR: Duration = Duration::from_millis(1);
+/// Round trips of a host, a site or a town: a window that loss made small is whole again within
+/// milliseconds. On short queues CUBIC carried more than BBR up to 2 ms, and less from 5 ms on.
+const NEAR: Duration = Duration::from_micros(2500);
 
 /// What shall govern streams from the start in place of the sending host's `own`, where the
 /// choice is free and that host permits these; none leaves it. Where there is no distance BBR
