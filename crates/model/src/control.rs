@@ -140,8 +140,8 @@ pub struct Settings {
     pub maximum_streams: u32,
     /// What governs streams at the start.
     pub congestion: Congestion,
-    /// What shall govern them in its place ([`start::initial_congestion`]).
-    pub chosen: Option<Congestion>,
+    /// That is not the host's own ([`start::initial_congestion`]): it is to be asked for.
+    pub chosen: bool,
     /// Another congestion control that may be tried, where the choice is free
     /// and the sending host has it.
     pub alternative: Option<Congestion>,
@@ -155,7 +155,7 @@ impl Default for Settings {
             fixed_streams: None,
             maximum_streams: 512,
             congestion: Congestion::Cubic,
-            chosen: None,
+            chosen: false,
             alternative: None,
             nice: false,
         }
@@ -291,14 +291,13 @@ impl Controller {
         let streams = streams.clamp(1, settings.maximum_streams.max(1));
         let decision = Decision {
             streams,
-            congestion: settings.chosen.clone(),
+            congestion: settings.chosen.then(|| settings.congestion.clone()),
             pace: None,
             unsent: ByteCount(UNSENT_BOUNDS.1),
             reason: Reason::Start { rtt },
         };
-        let governs = settings.chosen.as_ref().unwrap_or(&settings.congestion);
         Controller {
-            congestion: governs.clone(),
+            congestion: settings.congestion.clone(),
             settings,
             start_streams: streams,
             decision,

@@ -160,19 +160,20 @@ impl Steering {
 
     fn settings(&self, sender: &Observation) -> Settings {
         let bounds = &self.bounds;
-        let congestion = Congestion::of_name(&sender.congestion);
+        let own = Congestion::of_name(&sender.congestion);
         let names = sender.congestions.iter();
         let permitted: Vec<Congestion> = names.map(|name| Congestion::of_name(name)).collect();
         let free = bounds.congestion.is_none() && !bounds.nice;
-        let chosen = initial_congestion(bounds.rtt, &congestion, &permitted).filter(|_| free);
-        let governs = chosen.as_ref().unwrap_or(&congestion);
-        let other = permitted.contains(&Congestion::Bbr) && *governs != Congestion::Bbr;
+        let chosen = initial_congestion(bounds.rtt, &own, &permitted).filter(|_| free);
+        let is_chosen = chosen.is_some();
+        let congestion = chosen.unwrap_or(own);
+        let other = permitted.contains(&Congestion::Bbr) && congestion != Congestion::Bbr;
         Settings {
             fixed_streams: bounds.streams,
             maximum_streams: bounds.maximum_streams,
             alternative: (free && other).then_some(Congestion::Bbr),
             congestion,
-            chosen,
+            chosen: is_chosen,
             nice: bounds.nice,
         }
     }
@@ -226,18 +227,16 @@ impl Steer for Steering {
         }
         self.seen = view.at;
         let sample = self.sample(view);
-        let (mut controller, chosen) = match self.controller.take() {
-            Some(controller) => (controller, None),
-            None => {
-                let Bounds { rtt, initial, .. } = self.bounds;
-                let settings = self.settings(view.sender);
-                let chooses = settings.chosen.is_some();
-                let controller = Controller::new(settings, rtt, initial, view.at);
-                let chosen = chooses.then(|| controller.decision().clone());
-                (controller, chosen)
-            }
-        };
-        let decision = controller.handle_sample(&sample).or(chosen);
+        let mut first = None;
+        let mut controller = self.controller.take().unwrap_or_else(|| {
+            let Bounds { rtt, initial, .. } = self.bounds;
+            let controller = Controller::new(self.settings(view.sender), rtt, initial, view.at);
+            // What it chose before it saw anything is worth telling too.
+            let decision = controller.decision();
+            first = decision.congestion.is_some().then(|| decision.clone());
+            controller
+        });
+        let decision = controller.handle_sample(&sample).or(first);
         self.note(view, decision, &controller);
         let orders = self.orders(controller.decision());
         self.controller = Some(controller);
@@ -342,14 +341,15 @@ mod tests {
     }
 
     fn look(steering: &mut Steering, seconds: u64) -> Option<Orders> {
-        let sender = observation(seconds, seconds * 7_000_000);
-        let receiver = Observation::default();
-        let view = View {
+        look_at(steering, &observation(seconds, seconds * 7_000_000))
+    }
+
+    fn look_at(steering: &mut Steering, sender: &Observation) -> Option<Orders> {
+        steering.look(&View {
             at: Moment(sender.at),
-            sender: &sender,
-            receiver: &receiver,
-        };
-        steering.look(&view)
+            sender,
+            receiver: &Observation::default(),
+        })
     }
 
     #[test]
@@ -409,12 +409,7 @@ mod tests {
             congestion: "bbr".into(),
             ..observation(1, 1_000_000)
         };
-        let view = View {
-            at: Moment(sender.at),
-            sender: &sender,
-            receiver: &Observation::default(),
-        };
-        let orders = steering.look(&view).unwrap();
+        let orders = look_at(&mut steering, &sender).unwrap();
         assert_eq!(orders.tuning.congestion.as_deref(), Some("cubic"));
         let kept = &steered.lock().unwrap().decisions;
         assert_eq!(kept[0].1.congestion, Some(Congestion::Cubic));
