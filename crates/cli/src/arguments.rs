@@ -497,7 +497,7 @@ pub struct ServeArguments {
     /// through; or never.
     #[arg(long, value_name = "TIME", default_value = "15d", value_parser = parse_expiry)]
     pub expire_leftovers: Expiry,
-    /// Most sessions at the same time.
+    /// Most sessions at the same time; a principal has three quarters of them at most.
     #[arg(long, value_name = "N", default_value = "64", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub sessions: u32,
     /// Print address, fingerprint, principal and token file as one JSON line when ready.

@@ -5,6 +5,7 @@
 //! - [`calls`]: what a far side of SSH does beside its channel
 //! - [`errands`]: copies with another daemon, that a principal has it run
 //! - [`listing`]: what lies at a path, without a session
+//! - [`places`]: what may run at the same time, and each principal's share
 //! - [`sessions`]: the sessions that run
 //! - [`sources`]: the sources that a principal asks for
 //! - [`strangers`]: what the log has of connections that came to nothing
@@ -14,6 +15,7 @@ mod admission;
 mod calls;
 mod errands;
 mod listing;
+mod places;
 mod sessions;
 mod setup;
 mod sources;
@@ -22,7 +24,7 @@ mod vouched;
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -42,6 +44,7 @@ use admission::Visitor;
 pub use admission::{not_permitted, open_destination};
 pub use calls::{Client, TOLD_WITHIN};
 use errands::Jobs;
+use places::Places;
 use sessions::Sessions;
 pub use sources::open_source_of;
 use strangers::Strangers;
@@ -82,12 +85,12 @@ pub struct Daemon {
     gate: Gate,
     strangers: Strangers,
     /// Listings that are being told.
-    listings: AtomicUsize,
+    listings: Arc<Places>,
     vouched: Vouched,
     /// Processes that run for principals.
-    errands: Arc<errands::Places>,
+    errands: Arc<Places>,
     /// Channels to their jobs.
-    channels: Arc<errands::Places>,
+    channels: Arc<Places>,
     /// What these need; none at the far side of SSH.
     jobs: Option<Jobs>,
     stopping: AtomicBool,
@@ -118,7 +121,7 @@ fn serve(arguments: ServeArguments) -> Result<Exit, Stop> {
         sessions: Sessions::new(arguments.sessions as usize),
         gate: Gate::new(GateLimits::default()),
         strangers: Strangers::default(),
-        listings: AtomicUsize::new(0),
+        listings: Arc::default(),
         vouched: Vouched::default(),
         errands: Arc::default(),
         channels: Arc::default(),
@@ -181,7 +184,7 @@ impl Daemon {
             sessions: Sessions::new(1),
             gate: Gate::new(GateLimits::default()),
             strangers: Strangers::default(),
-            listings: AtomicUsize::new(0),
+            listings: Arc::default(),
             vouched: Vouched::default(),
             errands: Arc::default(),
             channels: Arc::default(),

@@ -926,6 +926,55 @@ fn tokens_are_made_and_principals_read_again() {
 }
 
 #[test]
+fn a_principal_leaves_sessions_to_others() {
+    let stage = tempfile::tempdir().unwrap();
+    let path = |name: &str| stage.path().join(name);
+    tree::write(&path("root/a"), &vec![7; 3_000_000]);
+    let root = format!(
+        "[[principal.root]]\nat = \"/\"\npath = \"{}\"\nrights = [\"read\"]\n",
+        path("root").display()
+    );
+    let [alice, bob] = ["alice", "bob"].map(made_token);
+    let principals = format!("{}\n{root}\n{}\n{root}", alice.1, bob.1);
+    fs::write(path("principals.toml"), principals).unwrap();
+    let arguments = ["--sessions", "4", "--principals"].map(Into::into);
+    let arguments = [&arguments[..], &[path("principals.toml").into()]].concat();
+    let daemon = Daemon::of(arguments, |command| command);
+    let fetch = |name: &str, line: &str| {
+        let tokens = path(&format!("{name}.tokens"));
+        let line = line.replace("HOST:4960", &daemon.address.to_string());
+        tree::write(&tokens, line.as_bytes());
+        fs::set_permissions(&tokens, fs::Permissions::from_mode(0o600)).unwrap();
+        let mut command = longhaul();
+        command.args(["cp", "--json", "--bwlimit", "10kB"]);
+        command.args(["--fingerprint", &daemon.fingerprint, "--token-file"]);
+        // What goes into one directory from one source is one transfer.
+        fs::create_dir(path(name)).unwrap();
+        command.arg(tokens).arg(daemon.url("a")).arg(path(name));
+        command
+    };
+    let runs = |name: &str, line: &str| {
+        let running = Running::start(&mut fetch(name, line));
+        let progress = running.event(|event| event["event"] == "progress");
+        assert!(progress.is_some(), "{name} has no session");
+        running
+    };
+    let mut hers: Vec<Running> = (0..3)
+        .map(|number| runs(&format!("alice{number}"), &alice.0))
+        .collect();
+    run(&mut fetch("refused", &alice.0)).says(&["as many of this principal", "try again later"]);
+    let his = runs("bob", &bob.0);
+    // Whoever ends gives the place back.
+    let ended = hers.pop().unwrap();
+    ended.signal(Signal::INT);
+    ended.wait();
+    hers.push(runs("again", &alice.0));
+    for running in hers.into_iter().chain([his]) {
+        running.kill();
+    }
+}
+
+#[test]
 fn a_certificate_that_is_named_counts_before_the_users_tokens() {
     let stage = Stage::new(&[]);
     let state = stage.daemon.token_file.as_ref().unwrap().parent().unwrap();

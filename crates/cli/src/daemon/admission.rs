@@ -27,7 +27,8 @@ use longhaul_proto::message::Farewell;
 use longhaul_proto::session::StreamId;
 use longhaul_units::ByteCount;
 
-use super::sessions::{Key, Place, Running};
+use super::places::Held;
+use super::sessions::{Key, Running};
 use super::sources::open_sources;
 use super::vouched::COUNTS_FOR;
 use super::{Daemon, FIRST_FRAME, LAST_WORDS};
@@ -92,8 +93,8 @@ struct Prepared {
     key: Option<Key>,
     /// This host, where it was asked for.
     host: Option<String>,
-    /// Until it is a session.
-    place: Option<Place>,
+    /// Its place among the sessions.
+    place: Held,
 }
 
 pub(super) fn refused(refusal: Refusal, text: impl Into<String>) -> Refused {
@@ -268,15 +269,15 @@ impl Daemon {
                         start the daemon with --allow-clear";
             return Err(refused(Refusal::Clear, text));
         }
-        let Some(place) = self.sessions.take_place() else {
-            let text = "the daemon has as many sessions as it may: try again later";
+        let Some(place) = self.sessions.take_place(principal.name()) else {
+            let text = "the daemon has as many sessions as it may, or as many of this principal: try \
+                        again later";
             return Err(refused(Refusal::Busy, text));
         };
         let mut prepared = match request.role {
-            Role::Sender => self.prepare_receiver(request, principal)?,
-            Role::Receiver => self.prepare_sender(request, principal)?,
+            Role::Sender => self.prepare_receiver(request, principal, place)?,
+            Role::Receiver => self.prepare_sender(request, principal, place)?,
         };
-        prepared.place = Some(place);
         if request.wants_host && principal.may_measure() {
             // Too long to be told it is not told: the session does not depend on it.
             prepared.host = this_host::describe().to_json().ok();
@@ -315,6 +316,7 @@ impl Daemon {
         &self,
         request: &Request,
         principal: &Principal,
+        place: Held,
     ) -> Result<Prepared, Refused> {
         let [path] = request.paths.as_slice() else {
             return Err(refused(Refusal::Malformed, "one destination, please"));
@@ -366,7 +368,7 @@ impl Daemon {
             epoch,
             key,
             host: None,
-            place: None,
+            place,
         })
     }
 
@@ -374,6 +376,7 @@ impl Daemon {
         &self,
         request: &Request,
         principal: &Principal,
+        place: Held,
     ) -> Result<Prepared, Refused> {
         let sources = open_sources(request, principal)?;
         let mut settings = self.settings(request);
@@ -387,7 +390,7 @@ impl Daemon {
             epoch: 1,
             key: None,
             host: None,
-            place: None,
+            place,
         })
     }
 
@@ -438,9 +441,9 @@ impl Daemon {
                 transfer: Arc::clone(&transfer),
                 secret,
                 key,
+                place,
             },
         );
-        drop(place);
         self.answer_calls(&transfer);
         let welcomed = opening::send(&mut stream, &Answer::Welcome(welcome)).is_ok();
         let attached = welcomed

@@ -4,7 +4,6 @@
 //! a directory of his own, so that he finds no other's; so are the sockets of those
 //! that connect to nobody, to which further streams of his are carried.
 
-use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -13,7 +12,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use longhaul_engine::net::Stream;
 use longhaul_engine::net::identity::Fingerprint;
@@ -27,6 +26,7 @@ use longhaul_engine::session::opening;
 use longhaul_proto::handshake::{Answer, Begun, Errand, Feature, Refusal, Refused, Target, Task};
 
 use super::admission::{Visitor, authenticate, refused};
+use super::places::{Held, Most};
 use super::{Daemon, LAST_WORDS};
 use crate::between::channels::{self, Place};
 use crate::between::confined::CONNECT_WITHIN;
@@ -34,15 +34,6 @@ use crate::between::dialing::{self, Closed, Dialing};
 use crate::between::job::make_private;
 use crate::between::speech::is_name;
 use crate::messages::{MAXIMUM_LOGGED_BYTES, one_line, say};
-
-/// What may be under way at the same time.
-#[derive(Clone, Copy)]
-struct Most {
-    /// For all principals.
-    of_all: usize,
-    /// For one of them, so that he leaves some to others.
-    of_one: usize,
-}
 
 /// Errands, jobs among them.
 const MOST_ERRANDS: Most = Most {
@@ -77,48 +68,6 @@ pub struct Jobs {
     pub directory: PathBuf,
     /// Whom it connects to.
     pub dialing: Dialing,
-}
-
-/// What is under way for each principal, by his name.
-#[derive(Default)]
-pub(super) struct Places(Mutex<BTreeMap<String, usize>>);
-
-impl Places {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, usize>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// One more for him, where there is room.
-    fn take(self: &Arc<Places>, principal: &str, most: Most) -> Option<Held> {
-        let mut taken = self.lock();
-        let own = taken.get(principal).copied().unwrap_or_default();
-        if own >= most.of_one || taken.values().sum::<usize>() >= most.of_all {
-            return None;
-        }
-        taken.insert(principal.to_owned(), own + 1);
-        Some(Held {
-            places: Arc::clone(self),
-            principal: principal.to_owned(),
-        })
-    }
-}
-
-/// A place among those that run; given back when dropped.
-struct Held {
-    places: Arc<Places>,
-    principal: String,
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        let mut taken = self.places.lock();
-        if let Some(own) = taken.get_mut(&self.principal) {
-            *own -= 1;
-            if *own == 0 {
-                taken.remove(&self.principal);
-            }
-        }
-    }
 }
 
 fn busy() -> Refused {
@@ -412,22 +361,5 @@ mod tests {
         assert_eq!(std::fs::read_dir(&own).unwrap().count(), written.len());
         drop(written);
         assert_eq!(std::fs::read_dir(&own).unwrap().count(), 0);
-    }
-
-    #[test]
-    fn one_principal_leaves_places_to_others() {
-        let places = Arc::new(Places::default());
-        let most = Most {
-            of_all: 3,
-            of_one: 2,
-        };
-        let taken = [(); 2].map(|()| places.take("alice", most).unwrap());
-        assert!(places.take("alice", most).is_none());
-        let other = places.take("bob", most).unwrap();
-        assert!(places.take("carol", most).is_none());
-        drop(taken);
-        assert!(places.take("alice", most).is_some());
-        drop(other);
-        assert!(places.lock().is_empty());
     }
 }

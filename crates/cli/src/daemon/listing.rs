@@ -1,6 +1,5 @@
 //! Tells whoever may read a path what lies there.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use longhaul_engine::listing::{Depth, Found, ListError, list};
@@ -13,38 +12,22 @@ use longhaul_proto::manifest::TreePath;
 
 use super::Daemon;
 use super::admission::{Visitor, authenticate, not_permitted, open_root, path_beneath, refused};
+use super::places::{Held, Most};
 use crate::messages::say;
 
 /// Listings at the same time: one whose reader waits (a pager) holds a thread.
-const MOST_LISTINGS: usize = 64;
+const MOST_LISTINGS: Most = Most::shared(64);
 
 /// How long the end of a listing may take to be read.
 const LAST_WORDS: Duration = Duration::from_secs(10);
-
-/// A place among the listings.
-struct Place<'a>(&'a AtomicUsize);
-
-impl<'a> Place<'a> {
-    fn take(taken: &'a AtomicUsize) -> Option<Place<'a>> {
-        let place = Place(taken);
-        // Dropped, it gives back what it took here.
-        (taken.fetch_add(1, Ordering::Relaxed) < MOST_LISTINGS).then_some(place)
-    }
-}
-
-impl Drop for Place<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
 
 impl Daemon {
     /// Answers, and ends the stream.
     pub(super) fn list(&self, mut stream: Stream, asked: &ListRequest, visitor: Visitor) {
         let peer = visitor.peer.clone();
         let opened = self.open_listed(asked, &stream, visitor.owner);
-        let (root, path) = match opened {
-            Ok(Opened::Path(root, path)) => (root, path),
+        let (root, path, _place) = match opened {
+            Ok(Opened::Path(root, path, place)) => (root, path, place),
             Ok(Opened::Roots(names)) => {
                 drop(visitor);
                 let told = tell_roots(&mut stream, &names);
@@ -56,10 +39,6 @@ impl Daemon {
             Err(refused) => return self.refuse(&mut stream, refused, &peer),
         };
         drop(visitor);
-        let Some(_place) = Place::take(&self.listings) else {
-            let text = "the daemon makes as many listings as it may: try again later";
-            return self.refuse(&mut stream, refused(Refusal::Busy, text), &peer);
-        };
         let depth = Depth {
             recursive: asked.recursive,
             details: asked.details,
@@ -104,8 +83,14 @@ impl Daemon {
             Some(principal) => principal,
             None => authenticate(&principals, asked.credential.as_ref(), stream)?,
         };
+        let place = || {
+            let text = "the daemon makes as many listings as it may: try again later";
+            let place = self.listings.take(principal.name(), MOST_LISTINGS);
+            place.ok_or_else(|| refused(Refusal::Busy, text))
+        };
         if principal.is_owner() {
-            return Ok(Opened::Path(Box::new(Anywhere), asked.path.clone()));
+            let path = asked.path.clone();
+            return Ok(Opened::Path(Box::new(Anywhere), path, place()?));
         }
         let resolved = match principal.resolve(&asked.path) {
             Ok(resolved) => resolved,
@@ -121,16 +106,17 @@ impl Daemon {
         if !resolved.rights.read {
             return Err(not_permitted());
         }
+        let place = place()?;
         let root = open_root(&resolved)?;
         let path = path_beneath(&resolved, &asked.path);
-        Ok(Opened::Path(Box::new(root), path))
+        Ok(Opened::Path(Box::new(root), path, place))
     }
 }
 
 /// What is listed.
 enum Opened {
-    /// A path beneath what may be opened.
-    Path(Box<dyn OpenRoot>, Vec<u8>),
+    /// A path beneath what may be opened, and a place among the listings.
+    Path(Box<dyn OpenRoot>, Vec<u8>, Held),
     /// Names that lead to the principal's roots, where the path lies above them.
     Roots(Vec<String>),
 }

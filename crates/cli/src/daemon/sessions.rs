@@ -1,13 +1,15 @@
 //! The sessions that run at a daemon.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use longhaul_engine::session::Transfer;
 use longhaul_proto::handshake::{Secret, SessionId};
 use longhaul_proto::message::Farewell;
+
+use super::places::{Held, Most, Places};
 
 /// How long a stopping daemon waits for its sessions.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
@@ -31,34 +33,27 @@ pub struct Running {
     pub secret: Secret,
     /// Which transfer it is; none for one that writes nothing here.
     pub key: Option<Key>,
+    /// Its place among them.
+    pub place: Held,
 }
 
 /// All sessions.
 pub struct Sessions {
-    most: usize,
-    /// Places of those that are about to begin.
-    taken: Arc<AtomicUsize>,
+    most: Most,
+    /// Of those that run or are about to.
+    places: Arc<Places>,
     /// One began, or whoever would begin one has gone.
     begun: AtomicBool,
     running: Mutex<HashMap<SessionId, Running>>,
     changed: Condvar,
 }
 
-/// Of a session that is about to begin: given back when it has, or will not.
-pub struct Place(Arc<AtomicUsize>);
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 impl Sessions {
     /// At most so many at a time.
     pub fn new(most: usize) -> Sessions {
         Sessions {
-            most,
-            taken: Arc::default(),
+            most: Most::shared(most),
+            places: Arc::default(),
             begun: AtomicBool::new(false),
             running: Mutex::default(),
             changed: Condvar::new(),
@@ -69,30 +64,26 @@ impl Sessions {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for one more; none where there is none. Sessions that are done and only wait for
-    /// a client that may come back make room.
-    pub fn take_place(&self) -> Option<Place> {
-        let all = self.lock();
-        let most = self.most.saturating_sub(self.taken.load(Ordering::Relaxed));
-        let place = || {
-            self.taken.fetch_add(1, Ordering::Relaxed);
-            Place(Arc::clone(&self.taken))
-        };
-        if all.len() < most {
-            return Some(place());
+    /// A place for one more of a principal's; none where there is none, or he has his share.
+    /// Sessions that are done and only wait for a client that may come back make room.
+    pub fn take_place(&self, principal: &str) -> Option<Held> {
+        if let Some(place) = self.places.take(principal, self.most) {
+            return Some(place);
         }
-        let left: Vec<Arc<Transfer>> = all
-            .values()
-            .filter(|running| running.transfer.is_left_alone())
-            .map(|running| Arc::clone(&running.transfer))
+        let mut all = self.lock();
+        let left: Vec<Running> = all
+            .extract_if(|_, running| running.transfer.is_left_alone())
+            .map(|(_, running)| running)
             .collect();
-        let alive = all.len() - left.len();
-        let place = (alive < most).then(place);
         drop(all);
-        for transfer in left {
+        for Running {
+            transfer, place, ..
+        } in left
+        {
             transfer.end(Farewell::Complete);
+            drop(place);
         }
-        place
+        self.places.take(principal, self.most)
     }
 
     /// Ends older sessions of the same transfer, whose client began again, and
