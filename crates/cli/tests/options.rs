@@ -948,8 +948,6 @@ fn a_principal_leaves_sessions_to_others() {
         let mut command = longhaul();
         command.args(["cp", "--json", "--bwlimit", "10kB"]);
         command.args(["--fingerprint", &daemon.fingerprint, "--token-file"]);
-        // What goes into one directory from one source is one transfer.
-        fs::create_dir(path(name)).unwrap();
         command.arg(tokens).arg(daemon.url("a")).arg(path(name));
         command
     };

@@ -23,7 +23,7 @@ use crate::storage::roots::{OpenRoot, split};
 use crate::storage::{DataMode, Directory, FileKind, Status};
 
 /// What the name begins with under which a session claims its anchor; the hash
-/// of its source follows. No file can have it.
+/// of its source follows, and the name that a single source gets. No file can have it.
 pub const SESSION_NAME: &[u8] = b"/session/";
 
 /// A destination.
@@ -332,9 +332,10 @@ impl Destination {
         matches!(status, Err(error) if error.kind() == io::ErrorKind::NotFound)
     }
 
-    /// What the anchor is claimed under.
+    /// What the anchor is claimed under: copies of one source to several names are several.
     fn session_name(&self) -> Vec<u8> {
-        [SESSION_NAME, &self.source].concat()
+        let name = self.rename.as_ref().map_or(&[][..], TreePath::as_bytes);
+        [SESSION_NAME, &self.source, name].concat()
     }
 
     /// Takes the anchor for this source: an older session of the same transfer
