@@ -973,6 +973,27 @@ fn a_principal_leaves_sessions_to_others() {
 }
 
 #[test]
+fn a_restart_has_the_place_of_the_session_that_it_fences() {
+    let place = tempfile::tempdir().unwrap();
+    let source = place.path().join("a");
+    tree::write(&source, &vec![7; 3_000_000]);
+    let root = place.path().join("root");
+    fs::create_dir(&root).unwrap();
+    let daemon = Daemon::with(&root, &["--write", "--sessions", "1"]);
+    let copy = |limit: &str| {
+        let mut command = daemon.command("cp");
+        command.args(["--json", "--bwlimit", limit]).arg(&source);
+        command.arg(daemon.url(""));
+        command
+    };
+    let running = Running::start(&mut copy("10kB"));
+    running.event(|event| event["event"] == "progress").unwrap();
+    // The daemon waits for it to come back.
+    running.kill();
+    run(&mut copy("100MB")).expect(0);
+}
+
+#[test]
 fn a_certificate_that_is_named_counts_before_the_users_tokens() {
     let stage = Stage::new(&[]);
     let state = stage.daemon.token_file.as_ref().unwrap().parent().unwrap();

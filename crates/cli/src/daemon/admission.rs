@@ -269,13 +269,14 @@ impl Daemon {
                         start the daemon with --allow-clear";
             return Err(refused(Refusal::Clear, text));
         }
-        let Some(place) = self.sessions.take_place(principal.name()) else {
+        let key = key_of(request, principal);
+        let Some(place) = self.sessions.take_place(principal.name(), key.as_ref()) else {
             let text = "the daemon has as many sessions as it may, or as many of this principal: try \
                         again later";
             return Err(refused(Refusal::Busy, text));
         };
         let mut prepared = match request.role {
-            Role::Sender => self.prepare_receiver(request, principal, place)?,
+            Role::Sender => self.prepare_receiver(request, principal, (key, place))?,
             Role::Receiver => self.prepare_sender(request, principal, place)?,
         };
         if request.wants_host && principal.may_measure() {
@@ -316,7 +317,7 @@ impl Daemon {
         &self,
         request: &Request,
         principal: &Principal,
-        place: Held,
+        (key, place): (Option<Key>, Held),
     ) -> Result<Prepared, Refused> {
         let [path] = request.paths.as_slice() else {
             return Err(refused(Refusal::Malformed, "one destination, please"));
@@ -336,9 +337,6 @@ impl Daemon {
             RequestPath::Stream(path) => open_stream(principal, path, request, arrival)?,
             RequestPath::Null | RequestPath::Zero(_) => return Err(not_permitted()),
         };
-        // Who only looks fences nobody.
-        let looks = request.purport == Purport::DryRun;
-        let key = (!looks).then(|| key_of(request, principal, path));
         let names: Option<Vec<Vec<u8>>> = request
             .names
             .as_ref()
@@ -512,11 +510,15 @@ fn described(farewell: &Farewell) -> String {
     }
 }
 
-fn key_of(request: &Request, principal: &Principal, path: &RequestPath) -> Key {
-    Key {
-        principal: principal.name().to_owned(),
-        source: request.source,
-        destination: format!("{path:?}").into_bytes(),
+/// Which transfer it is; none where nothing is written here. Who only looks fences nobody.
+fn key_of(request: &Request, principal: &Principal) -> Option<Key> {
+    match (request.role, request.paths.as_slice()) {
+        (Role::Sender, [path]) if request.purport != Purport::DryRun => Some(Key {
+            principal: principal.name().to_owned(),
+            source: request.source,
+            destination: format!("{path:?}").into_bytes(),
+        }),
+        _ => None,
     }
 }
 

@@ -65,17 +65,23 @@ impl Sessions {
     }
 
     /// A place for one more of a principal's; none where there is none, or he has his share.
-    /// Sessions that are done and only wait for a client that may come back make room.
-    pub fn take_place(&self, principal: &str) -> Option<Held> {
+    /// Sessions that are done and only wait for a client that may come back make room, and
+    /// older ones of the same transfer, which the new one would fence.
+    pub fn take_place(&self, principal: &str, key: Option<&Key>) -> Option<Held> {
         if let Some(place) = self.places.take(principal, self.most) {
             return Some(place);
         }
-        let mut all = self.lock();
-        let left: Vec<Running> = all
-            .extract_if(|_, running| running.transfer.is_left_alone())
+        if let Some(key) = key {
+            self.fence(key);
+        }
+        let makes_room = |running: &Running| {
+            running.transfer.is_left_alone() || key.is_some() && running.key.as_ref() == key
+        };
+        let left: Vec<Running> = self
+            .lock()
+            .extract_if(|_, running| makes_room(running))
             .map(|(_, running)| running)
             .collect();
-        drop(all);
         for Running {
             transfer, place, ..
         } in left
