@@ -376,7 +376,8 @@ pub struct Beside {
     /// What its streams were acknowledged while the run lasted.
     #[serde(rename = "bytes", with = "quantity::bytes")]
     pub moved: ByteCount,
-    /// The run's share of what both moved from 15 s on, 0 to 1; none of a shorter run.
+    /// The run's share of what both moved from 15 s on until one of them was done, 0 to 1; none
+    /// where that was no time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share_after_15_seconds: Option<f64>,
 }

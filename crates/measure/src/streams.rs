@@ -144,6 +144,13 @@ pub fn bytes_by(looks: &[(f64, u64)], seconds: f64) -> f64 {
     before.1
 }
 
+/// When the last byte was seen to be acknowledged; 0 where none was.
+pub fn last_growth(looks: &[(f64, u64)]) -> f64 {
+    let total = looks.last().map_or(0, |(_, bytes)| *bytes);
+    let done = looks.iter().find(|(_, bytes)| *bytes == total && total > 0);
+    done.map_or(0.0, |(at, _)| *at)
+}
+
 /// The rate from [`START_SECONDS`] on; none of what hardly lasts longer.
 fn settled(looks: &[(f64, u64)]) -> Option<f64> {
     let (end, bytes) = looks.last()?;
@@ -345,5 +352,8 @@ mod tests {
         assert_eq!(bytes_by(&looks, 0.5), 50.0);
         assert_eq!(bytes_by(&looks, 1.5), 200.0);
         assert_eq!(bytes_by(&looks, 9.0), 300.0);
+        assert_eq!(last_growth(&looks), 2.0);
+        assert_eq!(last_growth(&[(1.0, 5), (2.0, 9), (3.0, 9), (4.0, 9)]), 2.0);
+        assert_eq!(last_growth(&[(1.0, 0), (2.0, 0)]), 0.0);
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use longhaul_measure::record::{Beside, TcpSummary};
 use longhaul_measure::samples::{MOST_SAMPLES, Sample};
-use longhaul_measure::streams::{bytes_by, growth};
+use longhaul_measure::streams::{bytes_by, growth, last_growth};
 use longhaul_units::ByteCount;
 
 use super::accounts::{self, Account, Sides};
@@ -218,8 +218,10 @@ impl Watched {
             .iter()
             .partition(|sample| sample.port == Some(port));
         let (theirs, own) = (growth(&theirs), growth(&own));
+        // Who is left alone shares with nobody.
+        let both_until = last_growth(&theirs).min(last_growth(&own));
         let since = |looks: &[(f64, u64)]| {
-            bytes_by(looks, wall.as_secs_f64()) - bytes_by(looks, SETTLED_SECONDS)
+            (bytes_by(looks, both_until) - bytes_by(looks, SETTLED_SECONDS)).max(0.0)
         };
         let both = since(&theirs) + since(&own);
         Beside {
