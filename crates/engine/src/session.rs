@@ -245,6 +245,8 @@ pub(crate) struct Shared {
     paired: bool,
     /// How the sender's kernel shall send.
     tuning: Tuning,
+    /// What the first stream's distance called for: all have the same.
+    governed_by: Option<&'static str>,
     /// What keeps the sender's streams level.
     leveller: levelling::Levellers,
     /// Streams that have another slow start than their own for now.
@@ -355,6 +357,7 @@ impl Transfer {
             wanted_streams: settings.flows.streams,
             paired: settings.stack == Stack::Paired,
             tuning: Tuning::default(),
+            governed_by: None,
             heard: Moment(0),
             peer: Observation::default(),
             clock_lead: None,

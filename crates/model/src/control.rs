@@ -140,8 +140,6 @@ pub struct Settings {
     pub maximum_streams: u32,
     /// What governs streams at the start.
     pub congestion: Congestion,
-    /// That is not the host's own ([`start::initial_congestion`]): it is to be asked for.
-    pub chosen: bool,
     /// Another congestion control that may be tried, where the choice is free
     /// and the sending host has it.
     pub alternative: Option<Congestion>,
@@ -155,7 +153,6 @@ impl Default for Settings {
             fixed_streams: None,
             maximum_streams: 512,
             congestion: Congestion::Cubic,
-            chosen: false,
             alternative: None,
             nice: false,
         }
@@ -291,7 +288,7 @@ impl Controller {
         let streams = streams.clamp(1, settings.maximum_streams.max(1));
         let decision = Decision {
             streams,
-            congestion: settings.chosen.then(|| settings.congestion.clone()),
+            congestion: None,
             pace: None,
             unsent: ByteCount(UNSENT_BOUNDS.1),
             reason: Reason::Start { rtt },

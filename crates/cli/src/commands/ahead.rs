@@ -12,6 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use longhaul_engine::net::Stream;
+use longhaul_engine::net::congestion;
 use longhaul_engine::net::tcp::{self, HostPort, TcpOptions};
 use longhaul_engine::net::tcp_info::TcpInfo;
 use longhaul_engine::net::tls::TlsClient;
@@ -68,8 +69,9 @@ impl Ahead {
         if rtt < WORTH_IT {
             return;
         }
-        let congestion = tcp::congestion(first).ok();
-        let congestion = congestion.map(|name| Congestion::of_name(&name));
+        let name = congestion::by_distance(first, Some(rtt)).map(str::to_owned);
+        let name = name.or_else(|| tcp::congestion(first).ok());
+        let congestion = name.map(|name| Congestion::of_name(&name));
         let streams = (plan.streams)(rtt, congestion);
         let plan = Arc::new(plan);
         for number in 1..streams {

@@ -429,7 +429,9 @@ impl Task {
         let maximum_streams = self.fixed.streams.unwrap_or(by_memory).min(maximum);
         // In a pull the other end's kernel governs the windows, and is not
         // known yet.
-        let own = opened.stream.handle.congestion().ok();
+        let handle = &opened.stream.handle;
+        let own = handle.congestion_by_distance().map(str::to_owned);
+        let own = own.or_else(|| handle.congestion().ok());
         let own = own.filter(|_| self.destination.place().is_some());
         let named = self.connection.congestion.clone().or(own);
         let congestion = named.map(|name| Congestion::of_name(&name));

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use longhaul_engine::session::{Orders, Steer, View};
-use longhaul_model::control::start::initial_congestion;
 use longhaul_model::control::{Bound, Controller, Decision, Sample, Settings, StreamSample};
 use longhaul_model::kernel::{BufferEnd, WindowAdvice};
 use longhaul_model::response::Congestion;
@@ -164,16 +163,12 @@ impl Steering {
         let names = sender.congestions.iter();
         let permitted: Vec<Congestion> = names.map(|name| Congestion::of_name(name)).collect();
         let free = bounds.congestion.is_none() && !bounds.nice;
-        let chosen = initial_congestion(bounds.rtt, &own, &permitted).filter(|_| free);
-        let is_chosen = chosen.is_some();
-        let congestion = chosen.unwrap_or(own);
-        let other = permitted.contains(&Congestion::Bbr) && congestion != Congestion::Bbr;
+        let other = permitted.contains(&Congestion::Bbr) && own != Congestion::Bbr;
         Settings {
             fixed_streams: bounds.streams,
             maximum_streams: bounds.maximum_streams,
             alternative: (free && other).then_some(Congestion::Bbr),
-            congestion,
-            chosen: is_chosen,
+            congestion: own,
             nice: bounds.nice,
         }
     }
@@ -227,16 +222,11 @@ impl Steer for Steering {
         }
         self.seen = view.at;
         let sample = self.sample(view);
-        let mut first = None;
         let mut controller = self.controller.take().unwrap_or_else(|| {
             let Bounds { rtt, initial, .. } = self.bounds;
-            let controller = Controller::new(self.settings(view.sender), rtt, initial, view.at);
-            // What it chose before it saw anything is worth telling too.
-            let decision = controller.decision();
-            first = decision.congestion.is_some().then(|| decision.clone());
-            controller
+            Controller::new(self.settings(view.sender), rtt, initial, view.at)
         });
-        let decision = controller.handle_sample(&sample).or(first);
+        let decision = controller.handle_sample(&sample);
         self.note(view, decision, &controller);
         let orders = self.orders(controller.decision());
         self.controller = Some(controller);
@@ -397,22 +387,6 @@ mod tests {
         assert!(near(load(40_000, 4, &[0.1, 0.3875]), 0.5));
         // What the other end says may be anything.
         assert_eq!(load(50_000, 4, &[f32::NAN, -1.0, 0.0]), Some(0.0));
-    }
-
-    #[test]
-    fn near_by_windows_govern_and_the_summary_says_so() {
-        let (mut steering, steered) = Steering::new(Bounds {
-            rtt: Duration::from_micros(200),
-            ..bounds()
-        });
-        let sender = Observation {
-            congestion: "bbr".into(),
-            ..observation(1, 1_000_000)
-        };
-        let orders = look_at(&mut steering, &sender).unwrap();
-        assert_eq!(orders.tuning.congestion.as_deref(), Some("cubic"));
-        let kept = &steered.lock().unwrap().decisions;
-        assert_eq!(kept[0].1.congestion, Some(Congestion::Cubic));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //!
 //! - [`stream`]: the halves and the handle, whatever lies below
 //! - [`tcp`], [`tcp_info`]: connecting, socket options, what the kernel measures
+//! - [`congestion`]: what governs a connection from the start
 //! - [`multipath`]: streams that the kernels spread over several paths
 //! - [`tls`]: TLS 1.3 over TCP
 //! - [`clear`]: no encryption: trusted networks and copies within a host
@@ -23,6 +24,7 @@ pub mod candidates;
 pub mod clear;
 pub mod client_tokens;
 pub mod config_directory;
+pub mod congestion;
 pub mod gate;
 pub mod host_limits;
 pub mod identity;

@@ -14,6 +14,7 @@ use std::time::Duration;
 use longhaul_units::ByteCount;
 use socket2::SockRef;
 
+use super::congestion;
 use super::identity::Fingerprint;
 use super::multipath::{self, Subflow};
 use super::tcp;
@@ -219,6 +220,14 @@ impl StreamHandle {
     /// `Unsupported` on a local pair.
     pub fn congestion(&self) -> io::Result<String> {
         tcp::congestion(self.tcp()?)
+    }
+
+    /// What shall govern it by its distance, where it began with something else
+    /// ([`congestion::by_distance`]).
+    pub fn congestion_by_distance(&self) -> Option<&'static str> {
+        let info = self.tcp_info();
+        let least = info.and_then(|info| info.minimum_rtt);
+        congestion::by_distance(self.tcp().ok()?, least)
     }
 
     /// Bounds what the kernel holds unsent (`TCP_NOTSENT_LOWAT`), in bytes;

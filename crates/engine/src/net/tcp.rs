@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
-use super::multipath;
+use super::{congestion, multipath};
 
 /// A host by name or address, in lower case and without brackets, and a port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -365,6 +365,7 @@ fn connect_as(
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(protocol))?;
     // Before connecting: the window scale is fixed by the first packet.
     set_buffers(&socket, options)?;
+    congestion::begin(&socket);
     if let Some(local) = options.bind {
         socket.bind(&SocketAddr::new(local, 0).into())?;
     }
@@ -497,6 +498,8 @@ fn listen_as(
     // Accepted connections inherit them.
     set_buffers(&socket, options)?;
     socket.bind(&address.into())?;
+    // A multipath listener has the socket whose children those are from here on.
+    congestion::begin(&socket);
     socket.listen(BACKLOG)?;
     Ok(socket.into())
 }
@@ -563,9 +566,7 @@ fn set_number<const BYTES: usize>(
 ///
 /// What the kernel says.
 pub fn congestion(socket: &TcpStream) -> io::Result<String> {
-    let name = SockRef::from(socket).tcp_congestion()?;
-    let end = name.iter().position(|&b| b == 0).unwrap_or(name.len());
-    Ok(String::from_utf8_lossy(&name[..end]).into_owned())
+    congestion::name_of(SockRef::from(socket))
 }
 
 /// Changes the congestion control of a connection, live or not.

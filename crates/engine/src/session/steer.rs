@@ -154,6 +154,19 @@ impl Shared {
         }
     }
 
+    /// A new stream has what was asked for by name, or what the distance calls for.
+    pub(super) fn govern(&mut self, handle: &StreamHandle) {
+        let Some(found) = handle.congestion_by_distance() else {
+            return;
+        };
+        let found = *self.governed_by.get_or_insert(found);
+        let named = self.tuning.congestion.as_ref();
+        if named.is_none_or(|name| handle.set_congestion(name).is_err()) {
+            // What it began with serves as well.
+            let _ = handle.set_congestion(found);
+        }
+    }
+
     /// Has the kernel send so. What it refuses stays as it is: whoever steers
     /// sees what governs the streams.
     pub(super) fn apply(&self, stream: StreamId, slot: &Slot) {

@@ -272,6 +272,7 @@ impl Transfer {
             pace: AtomicU64::new(super::steer::UNBOUND),
             fastest: super::steer::fastest(least),
         };
+        shared.govern(slot.handle());
         if matches!(shared.machine, Machine::Sending(_)) {
             shared.apply(id, &slot);
         }

@@ -42,27 +42,6 @@ pub fn initial_streams(
     by_path.min(u32::try_from(worth).unwrap_or(MOST)).max(1)
 }
 
-/// Round trips of a host, a site or a town: a window that loss made small is whole again within
-/// milliseconds. On short queues CUBIC carried more than BBR up to 2 ms, and less from 5 ms on.
-const NEAR: Duration = Duration::from_micros(2500);
-
-/// What shall govern streams from the start in place of the sending host's `own`, where the
-/// choice is free and that host permits these; none leaves it. Where there is no distance BBR
-/// sends two fifths of everything again on a full path, carries less than half where the queue
-/// is short, and paces by timers, whose interrupts are 6 to 9 % of a copy's CPU time. What it
-/// is better at is chance loss at a distance.
-pub fn initial_congestion(
-    rtt: Duration,
-    own: &Congestion,
-    permitted: &[Congestion],
-) -> Option<Congestion> {
-    // BBR must be permitted too: there is a way back then.
-    let may = |congestion: &Congestion| permitted.contains(congestion);
-    let near = *own == Congestion::Bbr && may(own) && rtt <= NEAR;
-    let by_windows = [Congestion::Cubic, Congestion::Reno];
-    by_windows.into_iter().filter(|_| near).find(may)
-}
-
 /// Round trips from which a path takes many streams.
 const LONG: Duration = Duration::from_millis(20);
 
@@ -95,22 +74,6 @@ mod tests {
             [400, 11_800, 22_600, 45_600, 91_600, 183_000, 366_000].map(streams),
             [4, 4, 4, 8, 16, 16, 16]
         );
-    }
-
-    #[test]
-    fn near_by_windows_govern() {
-        use Congestion::{Bbr, Cubic, Reno};
-        let near = Duration::from_micros(300);
-        let both = [Cubic, Reno, Bbr];
-        assert_eq!(initial_congestion(near, &Bbr, &both), Some(Cubic));
-        assert_eq!(initial_congestion(near, &Cubic, &both), None);
-        assert_eq!(initial_congestion(near * 10, &Bbr, &both), None);
-        assert_eq!(
-            initial_congestion(near, &Bbr, &[Cubic]),
-            None,
-            "no way back"
-        );
-        assert_eq!(initial_congestion(near, &Bbr, &[Reno, Bbr]), Some(Reno));
     }
 
     #[test]
