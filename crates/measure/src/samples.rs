@@ -40,6 +40,9 @@ pub struct Sample {
     /// The smoothed round-trip time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtt_seconds: Option<f64>,
+    /// What its kernel lets it send in a second at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pace_bytes_per_second: Option<u64>,
     /// The port it leads to, where several transfers share the path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
@@ -191,6 +194,7 @@ pub(crate) mod tests {
             retransmitted_segments: acknowledged_bytes / 100,
             window_bytes: None,
             rtt_seconds: None,
+            pace_bytes_per_second: None,
             port: None,
         }
     }

@@ -48,6 +48,14 @@ pub struct TcpSummary {
     /// As above.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub smallest_by_share: Option<f64>,
+    /// The same, but the share of each is by its capacity then: the less of what its window
+    /// carries in a round trip and of what its kernel lets it send. None where these were not
+    /// looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub largest_by_capacity: Option<f64>,
+    /// As above.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub smallest_by_capacity: Option<f64>,
     /// Congestion control of the one that carried most, as last seen.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub congestion: String,
@@ -88,10 +96,15 @@ impl TcpSummary {
             // Samples of one look have one time.
             *at_once.entry(sample.seconds.to_bits()).or_default() += 1;
         }
-        let by_share = by_share(&data);
+        let [by_share, by_capacity] = [|_: &_, _: &_| Some(1.0), capacity].map(|part| {
+            let by = carried_by(&data, part);
+            [f64::max, f64::min].map(|choose| by.iter().copied().reduce(choose))
+        });
         Some(TcpSummary {
-            largest_by_share: by_share.iter().copied().reduce(f64::max),
-            smallest_by_share: by_share.iter().copied().reduce(f64::min),
+            largest_by_share: by_share[0],
+            smallest_by_share: by_share[1],
+            largest_by_capacity: by_capacity[0],
+            smallest_by_capacity: by_capacity[1],
             streams: totals.len() as u32,
             most_streams: at_once.into_values().max().unwrap_or_default(),
             largest_bytes,
@@ -181,28 +194,50 @@ fn ramp(looks: &[(f64, u64)]) -> Option<f64> {
     reached.next().map(|from| from + WINDOW_SECONDS)
 }
 
-/// What each stream carried by its share.
-fn by_share(samples: &[Sample]) -> Vec<f64> {
-    let mut before: BTreeMap<u32, u64> = BTreeMap::new();
+/// What a stream could carry between two looks: a part that only means something beside those
+/// of others.
+type Part = fn(&Sample, &Sample) -> Option<f64>;
+
+/// Bytes in a second that a stream could send: of what it had at both looks the mean. None where
+/// that was not looked at.
+fn capacity(before: &Sample, now: &Sample) -> Option<f64> {
+    let of = |sample: &Sample| {
+        let rtt = sample.rtt_seconds.filter(|rtt| *rtt > 0.0)?;
+        let by_window = sample.window_bytes? as f64 / rtt;
+        let pace = sample.pace_bytes_per_second;
+        Some(pace.map_or(by_window, |pace| by_window.min(pace as f64)))
+    };
+    Some((of(before)? + of(now)?) / 2.0)
+}
+
+/// What each stream carried by its share, which is its part of what all carried meanwhile.
+/// Nothing where a part is not known.
+fn carried_by(samples: &[Sample], part: Part) -> Vec<f64> {
+    let mut before: BTreeMap<u32, Sample> = BTreeMap::new();
     // Of each stream the bytes that it carried, and its share.
     let mut known: BTreeMap<u32, (f64, f64)> = BTreeMap::new();
     for look in samples.chunk_by(|one, next| one.seconds == next.seconds) {
-        let carried = |sample: &Sample| {
+        let (mut all, mut parts, mut together) = (Vec::new(), 0.0, 0.0);
+        for sample in look {
             let began = before
                 .get(&sample.stream)
-                .filter(|old| **old > OPENING_BYTES)?;
-            let more = sample.acknowledged_bytes.saturating_sub(*began);
-            Some((sample.stream, more as f64))
-        };
-        let all: Vec<(u32, f64)> = look.iter().filter_map(carried).collect();
-        let share = all.iter().map(|(_, more)| more).sum::<f64>() / all.len().max(1) as f64;
-        for (stream, more) in all {
+                .filter(|old| old.acknowledged_bytes > OPENING_BYTES);
+            let Some(began) = began else { continue };
+            let more = sample.acknowledged_bytes;
+            let more = more.saturating_sub(began.acknowledged_bytes) as f64;
+            let Some(part) = part(began, sample) else {
+                return Vec::new();
+            };
+            all.push((sample.stream, more, part));
+            parts += part;
+            together += more;
+        }
+        for (stream, more, part) in all {
             let (carried, due) = known.entry(stream).or_default();
             *carried += more;
-            *due += share;
+            *due += together * if parts > 0.0 { part / parts } else { 0.0 };
         }
-        let now = |sample: &Sample| (sample.stream, sample.acknowledged_bytes);
-        before = look.iter().map(now).collect();
+        before = look.iter().map(|now| (now.stream, *now)).collect();
     }
     let most = known.values().map(|(_, due)| *due).fold(0.0, f64::max);
     let lived = known.values().filter(|(_, due)| *due > most * LIVED);
@@ -302,6 +337,36 @@ mod tests {
         assert!(near(run.smallest_by_share, 2.0 / 3.0), "{run:?}");
         let once = TcpSummary::of(&[sample(1.0, 1, 100_000)], None).unwrap();
         assert_eq!(once.largest_by_share, None);
+    }
+
+    #[test]
+    fn a_stream_with_a_smaller_window_or_pace_is_due_less() {
+        let look = |second: u64, stream, rate: u64, window, pace| Sample {
+            window_bytes: Some(window),
+            rtt_seconds: Some(0.1),
+            pace_bytes_per_second: pace,
+            ..sample(second as f64, stream, 100_000 + second * rate)
+        };
+        // Capacities of 4, 1 and 1 MB/s, and of what the last could it carries half.
+        let looks = |second| {
+            [
+                look(second, 1, 4_000_000, 400_000, None),
+                look(second, 2, 1_000_000, 400_000, Some(1_000_000)),
+                look(second, 3, 500_000, 100_000, Some(9_000_000)),
+            ]
+        };
+        let samples: Vec<Sample> = (0..=20).flat_map(looks).collect();
+        let summary = TcpSummary::of(&samples, None).unwrap();
+        let near = |found: Option<f64>, wanted: f64| (found.unwrap() - wanted).abs() < 1e-9;
+        assert!(near(summary.largest_by_capacity, 6.0 / 5.5), "{summary:?}");
+        assert!(near(summary.smallest_by_capacity, 3.0 / 5.5), "{summary:?}");
+        assert!(near(summary.largest_by_share, 12.0 / 5.5), "{summary:?}");
+        // One look without a window, and nothing is known of capacities.
+        let mut samples = samples;
+        samples[30].window_bytes = None;
+        let summary = TcpSummary::of(&samples, None).unwrap();
+        assert_eq!(summary.largest_by_capacity, None);
+        assert!(summary.largest_by_share.is_some());
     }
 
     #[test]

@@ -188,6 +188,7 @@ fn samples() -> Vec<Sample> {
                 retransmitted_segments: lost,
                 window_bytes: None,
                 rtt_seconds: None,
+                pace_bytes_per_second: None,
                 port: None,
             }
         })

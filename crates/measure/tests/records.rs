@@ -123,6 +123,8 @@ fn full() -> RunRecord {
             smallest_bytes: 110_000_000,
             largest_by_share: Some(1.08),
             smallest_by_share: Some(0.91),
+            largest_by_capacity: Some(1.04),
+            smallest_by_capacity: Some(0.97),
             congestion: "bbr".into(),
             seconds_to_90_percent: Some(1.5),
             bits_per_second_after_5_seconds: None,

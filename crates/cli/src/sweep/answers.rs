@@ -48,6 +48,8 @@ pub struct Socket {
     pub window: u64,
     /// Smoothed round-trip time in microseconds.
     pub rtt_microseconds: u32,
+    /// Bytes in a second that it is sent at most; none where nothing paces it.
+    pub pace: Option<u64>,
 }
 
 fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
@@ -102,6 +104,7 @@ fn read_socket(message: &[u8]) -> Option<Socket> {
         retransmitted: 0,
         window: 0,
         rtt_microseconds: 0,
+        pace: None,
     };
     let mut has_info = false;
     let mut attributes = message.get(MESSAGE..)?;
@@ -140,6 +143,8 @@ fn read_info(info: &[u8], socket: &mut Socket) -> Option<()> {
     socket.window = u64::from(segment) * u64::from(window);
     socket.rtt_microseconds = word(68)?;
     socket.retransmitted = word(100)?.into();
+    let pace = u64::from_ne_bytes(number(info, 104)?);
+    socket.pace = Some(pace).filter(|pace| *pace != u64::MAX);
     socket.acknowledged = u64::from_ne_bytes(number(info, 120)?);
     socket.unsent = word(144);
     Some(())
@@ -186,6 +191,7 @@ mod tests {
         ] {
             info[at..at + 4].copy_from_slice(&value.to_ne_bytes());
         }
+        info[104..112].copy_from_slice(&7000_u64.to_ne_bytes());
         info[120..128].copy_from_slice(&5000_u64.to_ne_bytes());
         content.extend(attribute(INET_DIAG_INFO, &info));
         content.extend(attribute(INET_DIAG_CONG, b"cubic\0"));

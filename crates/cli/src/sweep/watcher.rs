@@ -164,6 +164,7 @@ impl Looker {
             retransmitted_segments: socket.retransmitted,
             window_bytes: Some(socket.window),
             rtt_seconds: Some(f64::from(socket.rtt_microseconds) / 1e6),
+            pace_bytes_per_second: socket.pace,
             port: self
                 .with_ports
                 .then(|| self.port(socket).unwrap_or(socket.peer.1)),

@@ -229,6 +229,7 @@ impl Seen {
                     retransmitted_segments: stream.retransmitted,
                     window_bytes: Some(stream.window),
                     rtt_seconds: Some(f64::from(stream.rtt) / 1e6),
+                    pace_bytes_per_second: None,
                     port: None,
                 });
             }
