@@ -70,6 +70,21 @@ fn a_command_runs_on_its_host_and_its_exit_code_is_ours() {
 }
 
 #[test]
+fn a_cable_joins_two_hosts_and_has_no_settings() {
+    if !labs_work() {
+        return;
+    }
+    let show = "echo $LONGHAUL_LAB_PATH; cat /proc/sys/net/ipv4/tcp_congestion_control";
+    let finished = run(&mut lab_run(&["--veth"], show)).expect(0);
+    assert_eq!(text(&finished.output), "veth\ncubic");
+    for settings in [["--rtt", "1ms"], ["--hosts", "1x2"], ["--nat", "a"]] {
+        run(&mut lab_run(&[&["--veth"], &settings[..]].concat(), "true"))
+            .expect(1)
+            .says(&["--veth", "leave out"]);
+    }
+}
+
+#[test]
 fn signals_reach_the_command_and_nothing_outlives_it() {
     if !labs_work() {
         return;

@@ -115,7 +115,7 @@ fn follow(request: &Request, lab: &Mutex<Lab>) -> Result<Value, String> {
         }
         Request::Set(settings) => {
             lab.set(settings).map_err(|error| error.to_string())?;
-            Ok(json!({"path": lab.scenario().path.to_string()}))
+            Ok(json!({"path": lab.scenario().shown_path()}))
         }
         Request::Cut(time) => {
             lab.cut(*time).map_err(|error| error.to_string())?;

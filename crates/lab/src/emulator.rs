@@ -275,6 +275,8 @@ impl Running {
         while !self.stopping {
             if self.orders.any.swap(false, Ordering::Acquire) {
                 self.follow_orders();
+                // Whoever rang to end this does not ring twice.
+                continue;
             }
             let began = self.core.now();
             let found = self.core.turn();

@@ -114,13 +114,21 @@ impl Lab {
     ///
     /// What could not be made; then nothing is left of it.
     pub fn start(scenario: Scenario, state: &StateDirectory) -> Result<Lab, LabError> {
-        let directions = scenario.directions()?;
+        scenario.check()?;
+        let directions = match scenario.veth {
+            true => Vec::new(),
+            false => scenario.directions()?,
+        };
         let store = store_for(&directions)?;
         let _allowed = allow_congestion(&scenario.congestion, state)?;
         let mut hosts = Vec::new();
         let mut other_hosts = Vec::new();
         let mut ports = Vec::new();
-        for (site, count) in scenario.hosts.0.iter().enumerate() {
+        if scenario.veth {
+            hosts.extend(make_connected(&scenario)?);
+        }
+        let emulated = scenario.hosts.0.iter().enumerate();
+        for (site, count) in emulated.filter(|_| !scenario.veth) {
             // The last one of the first two sites is for other traffic.
             let others = usize::from(scenario.background.is_some() && site < 2);
             for index in 0..*count + others {
@@ -206,10 +214,7 @@ impl Lab {
     pub fn environment(&self, on: &Host) -> Vec<(String, String)> {
         let mut variables = vec![
             ("LONGHAUL_LAB_HOST".to_owned(), on.addresses.name.clone()),
-            (
-                "LONGHAUL_LAB_PATH".to_owned(),
-                self.scenario.path.to_string(),
-            ),
+            ("LONGHAUL_LAB_PATH".to_owned(), self.scenario.shown_path()),
             (
                 "LONGHAUL_LAB_CONGESTION".to_owned(),
                 self.scenario.congestion.clone(),
@@ -280,6 +285,9 @@ impl Lab {
     ///
     /// Where the emulator is gone.
     pub fn cut(&self, time: Duration) -> Result<(), SetPathError> {
+        if self.scenario.veth {
+            return Err(ScenarioError::Cable("cuts").into());
+        }
         for Direction { from, to, .. } in self.scenario.directions()? {
             self.emulator.cut(from, to, time)?;
         }
@@ -300,7 +308,7 @@ impl Lab {
             overrun += dropped.ok().and_then(Result::ok).unwrap_or_default();
         }
         Ok(LabReport {
-            path: self.scenario.path.to_string(),
+            path: self.scenario.shown_path(),
             pairs: self.scenario.pairs.clone(),
             congestion: self.scenario.congestion.clone(),
             emulator,
@@ -445,7 +453,17 @@ fn allow_congestion(wanted: &str, state: &StateDirectory) -> Result<Change, LabE
     Ok(Change::apply_once_alone(state, Kind::Momentary, missing)?)
 }
 
-fn make_host(scenario: &Scenario, site: usize, index: usize) -> Result<(Host, Port), LabError> {
+/// Two hosts and a cable, nothing that emulates.
+fn make_connected(scenario: &Scenario) -> Result<[Host; 2], LabError> {
+    let [(a, near), (b, far)] = [0, 1].map(|site| host_plan(scenario, site, 0));
+    let [near, far] = Namespace::create_connected([&near, &far])?;
+    Ok([(a, near), (b, far)].map(|(addresses, namespace)| Host {
+        addresses,
+        namespace,
+    }))
+}
+
+fn host_plan(scenario: &Scenario, site: usize, index: usize) -> (HostAddresses, HostPlan) {
     let behind_nat = scenario.nat == Some(site);
     let addresses = HostAddresses::new(site, index, scenario.addresses, behind_nat);
     let mut sysctls = vec![(
@@ -464,6 +482,11 @@ fn make_host(scenario: &Scenario, site: usize, index: usize) -> Result<(Host, Po
         mtu: scenario.mtu,
         sysctls,
     };
+    (addresses, plan)
+}
+
+fn make_host(scenario: &Scenario, site: usize, index: usize) -> Result<(Host, Port), LabError> {
+    let (addresses, plan) = host_plan(scenario, site, index);
     let (namespace, tun) = Namespace::create(&plan)?;
     let port = Port {
         tun,

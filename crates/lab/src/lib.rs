@@ -18,6 +18,7 @@
 
 pub mod background;
 pub mod control;
+pub mod device;
 pub mod emulator;
 pub mod isolate;
 pub mod lab;
@@ -28,7 +29,9 @@ pub mod packet;
 pub mod processes;
 pub mod random;
 pub mod report;
+mod rtnetlink;
 pub mod scenario;
 pub mod state;
 pub mod storage;
 pub mod tun;
+pub mod veth;

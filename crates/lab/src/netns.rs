@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
 
-use crate::tun;
+use crate::{device, tun, veth};
 
 /// How a host is set up.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +44,11 @@ pub enum NamespaceError {
         "a TUN device cannot be made: {0}; the lab needs /dev/net/tun and the right to read and write it"
     )]
     Device(#[source] io::Error),
+    /// No cable.
+    #[error(
+        "a cable between two hosts cannot be made: {0}; --veth needs a kernel with veth devices (modprobe veth)"
+    )]
+    Cable(#[source] io::Error),
     /// No address, route, or they do not come up.
     #[error("a lab host's interface cannot be configured: {0}")]
     Configure(#[source] io::Error),
@@ -71,19 +76,47 @@ impl Namespace {
     /// What it could not be given.
     pub fn create(plan: &HostPlan) -> Result<(Namespace, OwnedFd), NamespaceError> {
         in_own_thread(|| {
-            leave_namespace().map_err(NamespaceError::Namespace)?;
-            let descriptor = File::open("/proc/thread-self/ns/net");
-            let descriptor = descriptor.map_err(NamespaceError::Namespace)?.into();
-            // Before the device comes up: some of them are read then.
-            for (name, value) in &plan.sysctls {
-                set_sysctl(name, value)?;
-            }
-            tun::bring_up("lo").map_err(NamespaceError::Configure)?;
+            let namespace = Namespace::bare(plan)?;
             let device = tun::create(plan.mtu).map_err(NamespaceError::Device)?;
-            tun::configure(&plan.addresses, &plan.addresses_v6)
+            device::configure(&plan.addresses, &plan.addresses_v6)
                 .map_err(NamespaceError::Configure)?;
-            Ok((Namespace { descriptor }, device))
+            Ok((namespace, device))
         })
+    }
+
+    /// Makes two hosts with a cable between them.
+    ///
+    /// # Errors
+    ///
+    /// What they could not be given.
+    pub fn create_connected(plans: [&HostPlan; 2]) -> Result<[Namespace; 2], NamespaceError> {
+        let [near, far] = plans;
+        let end = in_own_thread(|| Namespace::bare(far))?;
+        let configure = |plan: &HostPlan| {
+            device::configure(&plan.addresses, &plan.addresses_v6)
+                .map_err(NamespaceError::Configure)
+        };
+        let beginning = in_own_thread(|| {
+            let namespace = Namespace::bare(near)?;
+            veth::create(near.mtu, end.descriptor()).map_err(NamespaceError::Cable)?;
+            configure(near)?;
+            Ok(namespace)
+        })?;
+        end.within(|| configure(far))??;
+        Ok([beginning, end])
+    }
+
+    /// Takes this thread into a new one with nothing in it but a loopback.
+    fn bare(plan: &HostPlan) -> Result<Namespace, NamespaceError> {
+        leave_namespace().map_err(NamespaceError::Namespace)?;
+        let descriptor = File::open("/proc/thread-self/ns/net");
+        let descriptor = descriptor.map_err(NamespaceError::Namespace)?.into();
+        // Before the device comes up: some of them are read then.
+        for (name, value) in &plan.sysctls {
+            set_sysctl(name, value)?;
+        }
+        device::bring_up("lo").map_err(NamespaceError::Configure)?;
+        Ok(Namespace { descriptor })
     }
 
     /// Does something in a thread of its own that is in the namespace. Sockets

@@ -290,6 +290,9 @@ impl fmt::Display for LabReport {
                 sum(1) as f64 / 1e9
             )?;
         }
+        if emulator.wires.is_empty() {
+            return write!(f, "nothing is emulated");
+        }
         let late = &emulator.lateness;
         write!(
             f,

@@ -62,6 +62,9 @@ pub enum ScenarioError {
         "hosts are written 1x1, 2x4 or 2x2x1: 2 to {MOST_SITES} sites of 1 to {MOST_HOSTS} hosts"
     )]
     Hosts,
+    /// A cable has no settings.
+    #[error("--veth joins two hosts by a cable, without an emulator: leave out {0}, or --veth")]
+    Cable(&'static str),
 }
 
 /// How much may wait before the line.
@@ -576,6 +579,8 @@ pub struct Scenario {
     pub path: PathSettings,
     /// Between some, what differs from it.
     pub pairs: Vec<PairPath>,
+    /// No path is emulated: a cable (a veth pair) joins two hosts.
+    pub veth: bool,
     /// Bytes of an IP packet, 576 to 65,535.
     pub mtu: u16,
     /// Congestion control of all hosts.
@@ -604,6 +609,7 @@ impl Default for Scenario {
             hosts: Hosts(vec![1, 1]),
             path: PathSettings::default(),
             pairs: Vec::new(),
+            veth: false,
             mtu: 1500,
             // What most data transfer nodes have, whatever this machine has.
             congestion: "cubic".to_owned(),
@@ -628,6 +634,9 @@ impl Scenario {
     /// Where it makes no sense; then nothing changes.
     pub fn change(&mut self, changes: &str) -> Result<(), ScenarioError> {
         let mut changed = self.clone();
+        if self.veth {
+            return Err(ScenarioError::Cable("changes of the path"));
+        }
         if split_pair(changes).is_some() {
             let pair: PairPath = changes.parse()?;
             let own = changed.pairs.iter_mut().find(|own| own.sites == pair.sites);
@@ -641,6 +650,36 @@ impl Scenario {
         changed.directions()?;
         *self = changed;
         Ok(())
+    }
+
+    /// That it can be built.
+    ///
+    /// # Errors
+    ///
+    /// Where settings make no link, a site is none, or there is a cable and what a cable
+    /// does not do.
+    pub fn check(&self) -> Result<(), ScenarioError> {
+        self.directions()?;
+        let without = [
+            (self.path != PathSettings::default(), "settings of the path"),
+            (!self.pairs.is_empty(), "--path"),
+            (self.hosts != Hosts(vec![1, 1]), "--hosts"),
+            (!self.blocks.is_empty(), "--block"),
+            (self.nat.is_some(), "--nat"),
+            (self.background.is_some(), "--background"),
+        ];
+        match without.into_iter().find(|(asked, _)| self.veth && *asked) {
+            Some((_, what)) => Err(ScenarioError::Cable(what)),
+            None => Ok(()),
+        }
+    }
+
+    /// The path as `--lab` reads it; that there is a cable.
+    pub fn shown_path(&self) -> String {
+        match self.veth {
+            true => "veth".to_owned(),
+            false => self.path.to_string(),
+        }
     }
 
     /// The path between two sites, there from the one with the earlier letter.
@@ -753,6 +792,29 @@ mod tests {
             assert_eq!(scenario, before);
         }
         assert!("rtt=1ms".parse::<PairPath>().is_err());
+    }
+
+    #[test]
+    fn a_cable_has_no_settings() {
+        let cable = Scenario {
+            veth: true,
+            ..Scenario::default()
+        };
+        cable.check().unwrap();
+        assert_eq!(cable.shown_path(), "veth");
+        let longer = Scenario {
+            path: "rtt=1ms".parse().unwrap(),
+            ..cable.clone()
+        };
+        let more = Scenario {
+            hosts: Hosts(vec![2, 1]),
+            ..cable.clone()
+        };
+        for wrong in [longer, more] {
+            assert!(matches!(wrong.check(), Err(ScenarioError::Cable(_))));
+        }
+        let mut cable = cable;
+        assert!(cable.change("rtt=1ms").is_err());
     }
 
     #[test]

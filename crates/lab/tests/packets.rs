@@ -32,6 +32,13 @@ impl Trial {
         Some(Trial { lab })
     }
 
+    fn on_cable() -> Option<Trial> {
+        Trial::start(Scenario {
+            veth: true,
+            ..Scenario::default()
+        })
+    }
+
     fn on_path(path: &str) -> Option<Trial> {
         Trial::start(Scenario {
             path: path.parse().unwrap(),
@@ -110,6 +117,24 @@ fn losses_are_as_asked_inside_super_packets() {
     );
     assert!(wire.super_packets > 100, "{wire:?}");
     assert_eq!(trial.wire(1).counters.lost, 0);
+}
+
+/// Nothing is between two hosts but a cable; both can reach each other by IPv6 at once.
+#[test]
+fn a_cable_carries_and_nothing_emulates_it() {
+    let Some(trial) = Trial::on_cable() else {
+        return;
+    };
+    let sent = noise(8 << 20);
+    assert!(trial.carry(&sent) == sent);
+    let report = trial.lab.report().unwrap();
+    assert!(report.emulator.wires.is_empty(), "{report:?}");
+    assert!(report.to_string().ends_with("nothing is emulated"));
+    if let Some(address) = trial.host("b").addresses.v6.first() {
+        let listener = trial.listen("b", IpAddr::V6(*address), 0);
+        let target = listener.local_addr().unwrap();
+        drop(trial.connect("a", target).unwrap());
+    }
 }
 
 /// Reordering, doubling and damage that TCP sees cost time and nothing else.

@@ -58,6 +58,10 @@ pub struct RunRecord {
     /// CPU time, by process.
     #[serde(default)]
     pub cpu: Vec<CpuUse>,
+    /// For how long processors of the sending host's machine were busy meanwhile, whatever
+    /// with: also what kernel threads wrote back for somebody, and interrupts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine_busy_seconds: Option<f64>,
     /// How busy its layers were.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub layers: Vec<LayerUse>,

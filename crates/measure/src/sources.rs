@@ -139,6 +139,7 @@ impl ExternalRun {
                 said: BTreeMap::new(),
             },
             cpu: Vec::new(),
+            machine_busy_seconds: None,
             layers: Vec::new(),
             tcp: None,
             beside: Vec::new(),

@@ -56,6 +56,7 @@ fn run(name: &str, measures: Measures, milliseconds: u64, round: u64, share: f64
             said: Default::default(),
         },
         cpu: Vec::new(),
+        machine_busy_seconds: None,
         layers: Vec::new(),
         tcp: None,
         beside: Vec::new(),

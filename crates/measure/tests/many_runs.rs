@@ -145,6 +145,7 @@ fn record(number: u64, random: &mut Random) -> RunRecord {
             retransmitted_segments: Some(random.below(300) as u64),
             said: Default::default(),
         },
+        machine_busy_seconds: None,
         cpu: vec![
             cpu(name, Side::Source, 0.9),
             cpu(name, Side::Destination, 1.1),

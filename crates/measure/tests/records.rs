@@ -97,6 +97,7 @@ fn full() -> RunRecord {
             retransmitted_segments: Some(70),
             said: [("lost_streams".to_owned(), 1.0)].into(),
         },
+        machine_busy_seconds: Some(6.5),
         cpu: vec![
             CpuUse {
                 process: "longhaul".into(),

@@ -126,6 +126,10 @@ pub struct ScenarioArguments {
     /// setting of a path.
     #[arg(long = "path", value_name = "PAIR:KEY=VALUE")]
     pub pairs: Vec<PairPath>,
+    /// No path is emulated: a cable (a veth pair) joins two hosts, so that what is measured is
+    /// what they cost. Not with settings of the path.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
+    pub veth: bool,
     /// Hosts of each site: 2x2 is two sites of two, 1x1x1 three of one.
     #[arg(long, value_name = "NxN", default_value = "1x1")]
     pub hosts: Hosts,
@@ -182,6 +186,7 @@ impl ScenarioArguments {
             hosts: self.hosts.clone(),
             path: self.path.settings()?,
             pairs: self.pairs.clone(),
+            veth: self.veth,
             mtu: self.mtu,
             congestion: self.congestion.clone(),
             window: self.window,
@@ -193,7 +198,7 @@ impl ScenarioArguments {
             storage: self.storage.clone(),
             seed: self.seed,
         };
-        scenario.directions()?;
+        scenario.check()?;
         Ok(scenario)
     }
 

@@ -1,5 +1,5 @@
 //! Processor time by process, from `/proc`: of what still runs. What has ended is
-//! told by who waited for it.
+//! told by who waited for it. And of the whole machine.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -117,6 +117,28 @@ fn read_stat(text: &str) -> Option<Account> {
     })
 }
 
+/// For how long processors of this machine were busy, since it started: with processes,
+/// kernel threads and interrupts. None where the kernel does not tell.
+pub fn machine_busy() -> Option<Duration> {
+    read_busy(&fs::read_to_string("/proc/stat").ok()?)
+}
+
+/// The first line of `/proc/stat`: user, nice, system, idle, waiting for disks, interrupts,
+/// software interrupts. What follows is another machine's, or counted already.
+fn read_busy(text: &str) -> Option<Duration> {
+    let line = text.lines().next()?.strip_prefix("cpu ")?;
+    let fields = line.split_whitespace().map(|field| field.parse::<u64>());
+    let fields: Vec<u64> = fields.collect::<Result<_, _>>().ok()?;
+    let [user, nice, system, _, _, interrupts, soft, ..] = fields[..] else {
+        return None;
+    };
+    let busy = [user, nice, system, interrupts, soft];
+    let ticks = busy.into_iter().fold(0, u64::saturating_add);
+    Some(Duration::from_millis(
+        ticks.saturating_mul(1000 / TICKS_PER_SECOND),
+    ))
+}
+
 /// What was spent between two looks, by process and side.
 ///
 /// `seen` are accounts of all that was ever seen, by number; `ended` what has
@@ -200,6 +222,20 @@ mod tests {
         assert_eq!(account.user, Duration::from_millis(1750));
         assert_eq!(account.system, Duration::from_millis(1250));
         assert_eq!(read_stat("17 (x"), None);
+    }
+
+    #[test]
+    fn a_machine_is_busy_when_it_does_not_wait() {
+        let text = "cpu  100 20 3 4000 500 6 1 70 8 9\ncpu0 1 2 3 4 5 6 7 8 9 10\n";
+        assert_eq!(read_busy(text), Some(Duration::from_millis(1300)));
+        for other in [
+            "",
+            "cpu 1 2 3 4 5 6\n",
+            "cpu0 1 2 3 4 5 6 7 8\n",
+            "cpu 1 2 x 4 5 6 7\n",
+        ] {
+            assert_eq!(read_busy(other), None, "{other}");
+        }
     }
 
     #[test]

@@ -215,6 +215,7 @@ mod tests {
             retransmitted: 3,
             window: 14_480,
             rtt_microseconds: 100_000,
+            pace: Some(7000),
         };
         assert_eq!(sockets, [wanted]);
     }

@@ -216,6 +216,7 @@ fn measure(
     let table = place.within("a1", SocketTable::open)?.map_err(text)?;
     let before = accounts::look(&sides);
     processes.take_spent();
+    let busy_before = accounts::machine_busy();
     let watcher = Watcher::start(step, table, sides.clone()).map_err(text)?;
     let mut pids = Vec::new();
     let began = Instant::now();
@@ -227,6 +228,7 @@ fn measure(
         sync(&clients[0].destination)?;
     }
     let wall = began.elapsed();
+    let busy = accounts::machine_busy();
     let spent = processes.take_spent();
     let watched = watcher.stop();
     let now = accounts::look(&sides);
@@ -242,6 +244,9 @@ fn measure(
         ended: end.ended,
         wall,
         exit: end.exit,
+        machine_busy: busy
+            .zip(busy_before)
+            .map(|(now, then)| now.saturating_sub(then)),
         cpu: cpu(&clients, &before, &seen, &now, &spent),
         emulator: None,
         retransmitted: watched.retransmitted(),

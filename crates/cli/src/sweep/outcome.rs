@@ -162,6 +162,7 @@ pub fn record(about: About<'_>, mut result: StepResult) -> RunRecord {
         dataset: about.dataset,
         outcome,
         cpu: result.cpu,
+        machine_busy_seconds: result.machine_busy.map(|time| time.as_secs_f64()),
         layers: [&summary["layers"], &summary["peer_layers"]]
             .into_iter()
             .flat_map(layers)

@@ -236,7 +236,7 @@ impl Path {
     /// As `--lab` takes it.
     pub fn text(&self) -> String {
         match (&self.lab, &self.endpoint) {
-            (Some((lab, _)), _) => lab.path.to_string(),
+            (Some((lab, _)), _) => lab.shown_path(),
             (None, endpoint) => endpoint.clone().unwrap_or_else(|| "loopback".to_owned()),
         }
     }

@@ -105,6 +105,8 @@ pub struct StepResult {
     pub exit: Option<i32>,
     /// Of both ends and the emulator.
     pub cpu: Vec<CpuUse>,
+    /// Of all of this machine's processors together; none where the kernel does not tell.
+    pub machine_busy: Option<Duration>,
     /// What the path did.
     pub emulator: Option<EmulatorReport>,
     /// What the streams did.

@@ -178,7 +178,7 @@ fn record(lab: &Lab, name: &str, inside: Inside) -> String {
     json!({
         "name": name,
         "pid": inside.outer_pid,
-        "path": scenario.path.to_string(),
+        "path": scenario.shown_path(),
         "pairs": scenario.pairs.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "congestion": scenario.congestion,
         "mtu": scenario.mtu,

@@ -293,6 +293,7 @@ fn record_of(probe: &Probe, found: &PathResult, way: &Way, trial: &Trial) -> Run
             said: said(found, trial),
         },
         cpu: Vec::new(),
+        machine_busy_seconds: None,
         layers: Vec::new(),
         tcp,
         beside: Vec::new(),
