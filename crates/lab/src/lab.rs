@@ -114,11 +114,7 @@ impl Lab {
     ///
     /// What could not be made; then nothing is left of it.
     pub fn start(scenario: Scenario, state: &StateDirectory) -> Result<Lab, LabError> {
-        scenario.check()?;
-        let directions = match scenario.veth {
-            true => Vec::new(),
-            false => scenario.directions()?,
-        };
+        let directions = scenario.directions()?;
         let store = store_for(&directions)?;
         let _allowed = allow_congestion(&scenario.congestion, state)?;
         let mut hosts = Vec::new();

@@ -652,28 +652,6 @@ impl Scenario {
         Ok(())
     }
 
-    /// That it can be built.
-    ///
-    /// # Errors
-    ///
-    /// Where settings make no link, a site is none, or there is a cable and what a cable
-    /// does not do.
-    pub fn check(&self) -> Result<(), ScenarioError> {
-        self.directions()?;
-        let without = [
-            (self.path != PathSettings::default(), "settings of the path"),
-            (!self.pairs.is_empty(), "--path"),
-            (self.hosts != Hosts(vec![1, 1]), "--hosts"),
-            (!self.blocks.is_empty(), "--block"),
-            (self.nat.is_some(), "--nat"),
-            (self.background.is_some(), "--background"),
-        ];
-        match without.into_iter().find(|(asked, _)| self.veth && *asked) {
-            Some((_, what)) => Err(ScenarioError::Cable(what)),
-            None => Ok(()),
-        }
-    }
-
     /// The path as `--lab` reads it; that there is a cable.
     pub fn shown_path(&self) -> String {
         match self.veth {
@@ -697,12 +675,29 @@ impl Scenario {
         Ok(path)
     }
 
-    /// From each site to each other.
+    /// What a cable does not do, if that is asked of it.
+    fn beyond_a_cable(&self) -> Option<ScenarioError> {
+        let beyond = [
+            (self.path != PathSettings::default(), "settings of the path"),
+            (!self.pairs.is_empty(), "--path"),
+            (self.hosts != Hosts(vec![1, 1]), "--hosts"),
+            (!self.blocks.is_empty(), "--block"),
+            (self.nat.is_some(), "--nat"),
+            (self.background.is_some(), "--background"),
+        ];
+        let (_, what) = beyond.into_iter().find(|(asked, _)| *asked)?;
+        Some(ScenarioError::Cable(what))
+    }
+
+    /// What is emulated from each site to each other: with a cable nothing.
     ///
     /// # Errors
     ///
-    /// Where settings make no link, or a site is none.
+    /// Where settings make no link, a site is none, or more is asked of a cable than it does.
     pub fn directions(&self) -> Result<Vec<Direction>, ScenarioError> {
+        if self.veth {
+            return self.beyond_a_cable().map_or(Ok(Vec::new()), Err);
+        }
         let sites = self.hosts.0.len();
         if let Some(pair) = self.pairs.iter().find(|pair| pair.sites.1 >= sites) {
             return Err(ScenarioError::NoSite(site_letter(pair.sites.1)));
@@ -800,7 +795,7 @@ mod tests {
             veth: true,
             ..Scenario::default()
         };
-        cable.check().unwrap();
+        assert_eq!(cable.directions(), Ok(Vec::new()));
         assert_eq!(cable.shown_path(), "veth");
         let longer = Scenario {
             path: "rtt=1ms".parse().unwrap(),
@@ -811,7 +806,7 @@ mod tests {
             ..cable.clone()
         };
         for wrong in [longer, more] {
-            assert!(matches!(wrong.check(), Err(ScenarioError::Cable(_))));
+            assert!(matches!(wrong.directions(), Err(ScenarioError::Cable(_))));
         }
         let mut cable = cable;
         assert!(cable.change("rtt=1ms").is_err());

@@ -198,7 +198,7 @@ impl ScenarioArguments {
             storage: self.storage.clone(),
             seed: self.seed,
         };
-        scenario.check()?;
+        scenario.directions()?;
         Ok(scenario)
     }
 

@@ -13,11 +13,14 @@ const LATE_MICROSECONDS: u64 = 200;
 
 /// Adds it to what came of a run.
 pub fn into_result(report: &LabReport, result: &mut StepResult) {
-    let emulator = &report.emulator;
-    if emulator.wires.is_empty() {
-        // A cable: there is no emulator to tell of.
-        return;
+    // Over a cable nothing is emulated; storage may be in doubt there as well.
+    if !report.emulator.wires.is_empty() {
+        add_emulator(&report.emulator, result);
     }
+    result.doubts.extend(report.doubts().iter().map(doubt));
+}
+
+fn add_emulator(emulator: &longhaul_lab::emulator::EmulatorReport, result: &mut StepResult) {
     let sum = |of: fn(&longhaul_lab::link::LinkCounters) -> u64| {
         emulator.wires.iter().map(|wire| of(&wire.counters)).sum()
     };
@@ -38,7 +41,6 @@ pub fn into_result(report: &LabReport, result: &mut StepResult) {
         user: emulator.cpu.saturating_sub(emulator.watching),
         system: Duration::ZERO,
     });
-    result.doubts.extend(report.doubts().iter().map(doubt));
 }
 
 fn doubt(doubt: &LabDoubt) -> Doubt {

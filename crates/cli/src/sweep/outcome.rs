@@ -227,7 +227,15 @@ fn knobs(cell: &Cell) -> BTreeMap<String, Knob> {
     for (key, value) in &cell.path.settings {
         let is_elsewhere = matches!(
             key.as_str(),
-            "rtt" | "rate" | "loss" | "congestion" | "capacity" | "endpoint" | "link-time" | "here"
+            "rtt"
+                | "rate"
+                | "loss"
+                | "congestion"
+                | "capacity"
+                | "endpoint"
+                | "link-time"
+                | "here"
+                | "veth"
         );
         if !is_elsewhere {
             note(key, Some(value));
