@@ -333,8 +333,8 @@ pub struct LayerArguments {
     /// Memory for blocks at this end.
     #[arg(long, value_name = "SIZE", default_value = "64MiB")]
     pub memory: ByteCount,
-    /// Bytes of a block, a power of two from 64KiB to 16MiB [default: 1MiB; 256KiB from a round
-    /// trip of 20 ms on, where there may be many streams, and over SSH]
+    /// Bytes of a block, a power of two from 64KiB to 16MiB [default: 4MiB below a round
+    /// trip of 1 ms, 1MiB; 256KiB from 20 ms on, where there may be many streams, and over SSH]
     #[arg(long, value_name = "SIZE", value_parser = parse_block_size)]
     pub block_size: Option<u32>,
 }

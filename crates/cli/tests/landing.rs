@@ -238,7 +238,7 @@ fn two_sources_of_one_name_are_no_lottery() {
 #[test]
 fn of_files_with_one_name_the_first_source_s_is_copied() {
     each_way(|stage| {
-        for (tree, size) in [("a", 2 << 20), ("b", 3 << 20), ("e", 1)] {
+        for (tree, size) in [("a", 6 << 20), ("b", 9 << 20), ("e", 1)] {
             let source = stage.source(tree);
             tree::write(&source.join("big"), &vec![7; size]);
             tree::write(&source.join("s/x"), tree.as_bytes());
@@ -517,7 +517,7 @@ fn sources_merge_in_a_directory_that_its_owner_may_not_write() {
         for number in 0..100 {
             tree::write(&source.join(format!("s/{tree}{number}")), tree.as_bytes());
         }
-        tree::write(&source.join(format!("s/{tree}/big")), &vec![7; 3 << 20]);
+        tree::write(&source.join(format!("s/{tree}/big")), &vec![7; 9 << 20]);
         set_mode(source.join("s"), 0o555);
         command.arg(source.join(""));
     }

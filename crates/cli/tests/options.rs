@@ -1050,7 +1050,7 @@ fn linked_tree(stage: &Stage) {
     use std::os::unix::fs::symlink;
     let data = stage.path("root/data");
     tree::write(&data.join("file"), b"file");
-    tree::write(&data.join("sub/inner"), &Random::from(3).bytes(3 << 20));
+    tree::write(&data.join("sub/inner"), &Random::from(3).bytes(9 << 20));
     tree::write(&stage.path("root/beside/other"), b"other");
     tree::write(&stage.path("outside/secret"), b"secret");
     symlink("file", data.join("to file")).unwrap();

@@ -12,6 +12,7 @@
 
 pub mod compress;
 mod earlier;
+pub(crate) mod payload;
 pub mod read;
 pub mod seal;
 pub mod source;

@@ -287,6 +287,7 @@ pub(crate) struct Counters {
     pub walked_bytes: AtomicU64,
     pub walk_ended: AtomicU64,
     pub read_bytes: AtomicU64,
+    pub uncopied_bytes: AtomicU64,
     pub coded_from: AtomicU64,
     pub coded_to: AtomicU64,
     pub wire_bytes: AtomicU64,

@@ -14,7 +14,7 @@ use longhaul_engine::net::tls::{TlsClient, TlsOptions};
 use longhaul_engine::net::trust::ServerTrust;
 use longhaul_engine::net::{Stream, clear};
 use longhaul_engine::session::{DialError, Dialer, Transfer};
-use longhaul_model::control::start::block_bytes;
+use longhaul_model::control::start::BlockSize;
 use longhaul_proto::handshake::{Credential, Join, Request};
 use longhaul_proto::session::StreamId;
 
@@ -212,7 +212,7 @@ impl Met {
     /// # Errors
     ///
     /// Where neither can.
-    pub fn connect(&self, fixed_block_bytes: Option<u32>) -> Result<Connected, Stop> {
+    pub fn connect(&self, blocks: BlockSize) -> Result<Connected, Stop> {
         let stream = match &self.way {
             Ways::Direct(direct, _) => direct.begin().map_err(|reasons| self.apart(&reasons))?,
             Ways::Through(channels) => {
@@ -224,8 +224,7 @@ impl Met {
         let rtt = info.map(|info| info.minimum_rtt.unwrap_or(info.rtt));
         Ok(Connected {
             rtt: rtt.unwrap_or_default(),
-            block_bytes: fixed_block_bytes
-                .unwrap_or_else(|| block_bytes(rtt.unwrap_or(ASSUMED_RTT))),
+            block_bytes: blocks.on(rtt.unwrap_or(ASSUMED_RTT)),
             stream,
             ahead: Ahead::default(),
         })

@@ -16,8 +16,8 @@ use longhaul_engine::net::tls::{TlsClient, TlsError, TlsOptions};
 use longhaul_engine::net::token::fill_random;
 use longhaul_engine::net::trust::ServerTrust;
 use longhaul_engine::session::opening::{self, OpenError};
-use longhaul_engine::session::{DialError, Dialer, Joined, Transfer};
-use longhaul_model::control::start::block_bytes;
+use longhaul_engine::session::{DialError, Dialer, Joined, Transfer, TransferSettings};
+use longhaul_model::control::start::BlockSize;
 use longhaul_model::kernel::BufferLimits;
 use longhaul_proto::handshake::{
     Credential, Errand, Join, Refusal, Request, Secret, SessionId, Task, Vouch, Welcome,
@@ -51,6 +51,13 @@ pub struct Daemon {
     bind: Vec<IpAddr>,
     /// This end is remote as well.
     between: Option<Between>,
+}
+
+/// How large blocks are where nobody says, nor how much memory is for them.
+pub fn usual_blocks() -> BlockSize {
+    BlockSize::Free {
+        memory: TransferSettings::default().budget,
+    }
 }
 
 /// A stream to a daemon that was asked for nothing yet.
@@ -158,7 +165,7 @@ impl Daemon {
     /// it; with none they wait until they are dialed.
     pub fn connect(
         &self,
-        fixed_block_bytes: Option<u32>,
+        blocks: BlockSize,
         streams: Option<StreamsFor>,
     ) -> Result<Connected, Stop> {
         let ahead = Ahead::default();
@@ -179,7 +186,7 @@ impl Daemon {
         }
         let info = stream.handle.tcp_info();
         let rtt = info.map_or(Duration::ZERO, |info| info.minimum_rtt.unwrap_or(info.rtt));
-        let block_bytes = fixed_block_bytes.unwrap_or_else(|| block_bytes(rtt));
+        let block_bytes = blocks.on(rtt);
         Ok(Connected {
             stream,
             rtt,

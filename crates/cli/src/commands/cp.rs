@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use longhaul_engine::session::TransferSettings;
+use longhaul_model::control::start::LARGEST_BLOCK_BYTES;
 use longhaul_proto::block::Codec;
 use longhaul_proto::digest::Integrity;
 use longhaul_proto::handshake::{Landing, Purport};
@@ -115,7 +116,7 @@ pub fn task(arguments: CopyArguments) -> Result<Task, Stop> {
         ..layer_settings(&layers)
     };
     let most_streams = |limit: BandwidthLimit| {
-        limit.most_streams(layers.block_size.unwrap_or(LARGEST_FREE_BLOCK_BYTES))
+        limit.most_streams(layers.block_size.unwrap_or(LARGEST_BLOCK_BYTES))
     };
     let remote_flows = remote_flows(&layers);
     let stream = stream::source(&sources, &mut settings);
@@ -141,14 +142,11 @@ pub fn task(arguments: CopyArguments) -> Result<Task, Stop> {
     })
 }
 
-/// The largest block that a path's round trip chooses.
-const LARGEST_FREE_BLOCK_BYTES: u32 = 1 << 20;
-
 /// At a low rate blocks are small, so that each is done before long.
 fn bound_blocks(layers: &LayerArguments, limit: Option<BandwidthLimit>) -> LayerArguments {
     let mut layers = layers.clone();
     if let Some(limit) = limit {
-        let otherwise = layers.block_size.unwrap_or(LARGEST_FREE_BLOCK_BYTES);
+        let otherwise = layers.block_size.unwrap_or(LARGEST_BLOCK_BYTES);
         let bound = limit.block_bytes(otherwise);
         if bound < otherwise {
             layers.block_size = Some(bound);

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use longhaul_engine::session::{Dialer, Ending, Transfer, TransferSettings};
+use longhaul_model::control::start::BlockSize;
 use longhaul_proto::handshake::Request;
 use longhaul_proto::listing::{ListRequest, Listed};
 
@@ -93,13 +94,13 @@ impl Peer {
     /// as `streams` says, are begun with it.
     pub fn connect(
         &self,
-        fixed_block_bytes: Option<u32>,
+        blocks: BlockSize,
         streams: Option<StreamsFor>,
     ) -> Result<Connected, Stop> {
         match self {
-            Peer::Daemon(daemon) => daemon.connect(fixed_block_bytes, streams),
-            Peer::Ssh(far) => far.connect(fixed_block_bytes),
-            Peer::Met(met) => met.connect(fixed_block_bytes),
+            Peer::Daemon(daemon) => daemon.connect(blocks, streams),
+            Peer::Ssh(far) => far.connect(blocks),
+            Peer::Met(met) => met.connect(blocks),
         }
     }
 

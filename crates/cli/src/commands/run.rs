@@ -18,7 +18,7 @@ use longhaul_engine::send::stream::StreamSource;
 use longhaul_engine::session::opening::Agreed;
 use longhaul_engine::session::{Ending, FlowCounts, Transfer, TransferSettings, Watch};
 use longhaul_engine::storage::measuring::{ZERO_NAME, sink, zero_source};
-use longhaul_model::control::start::{block_bytes, initial_streams, most_streams};
+use longhaul_model::control::start::{BlockSize, initial_streams, most_streams};
 use longhaul_model::response::Congestion;
 use longhaul_proto::handshake::{Feature, Landing, Purport, Request, RequestPath, Role};
 use longhaul_proto::message::{Farewell, Flows};
@@ -79,7 +79,7 @@ pub struct Fixed {
     /// Streams.
     pub streams: Option<u32>,
     /// Bytes of a block.
-    pub block_bytes: Option<u32>,
+    pub block_size: Option<u32>,
     /// Most streams, whatever would help.
     pub most_streams: Option<u32>,
 }
@@ -89,7 +89,7 @@ impl Fixed {
     pub fn new(layers: &LayerArguments) -> Fixed {
         Fixed {
             streams: layers.streams,
-            block_bytes: layers.block_size,
+            block_size: layers.block_size,
             most_streams: None,
         }
     }
@@ -223,7 +223,7 @@ impl Task {
         request.names = sources
             .top_names()
             .map(|names| names.into_iter().map(Into::into).collect());
-        let connected = peer.connect(self.fixed.block_bytes, self.streams_ahead(request.clear))?;
+        let connected = peer.connect(self.blocks(), self.streams_ahead(request.clear))?;
         let settings = TransferSettings {
             clear: request.header_key(),
             // Whether anything is there is known with the answer: the first
@@ -288,7 +288,7 @@ impl Task {
         let destination_empty = request.destination_empty;
         let header_key = request.header_key();
         let source = request.source;
-        let connected = peer.connect(self.fixed.block_bytes, self.streams_ahead(request.clear))?;
+        let connected = peer.connect(self.blocks(), self.streams_ahead(request.clear))?;
         let settings = self.settings_on(&connected);
         let opened = peer.open(connected, request, &[])?;
         let settings = TransferSettings {
@@ -449,6 +449,13 @@ impl Task {
         }
     }
 
+    /// How large blocks are, once the path is known.
+    fn blocks(&self) -> BlockSize {
+        let memory = self.settings.budget;
+        let free = BlockSize::Free { memory };
+        self.fixed.block_size.map_or(free, BlockSize::Fixed)
+    }
+
     /// How many streams are begun with the first; none where they join by
     /// tickets that only the session gives.
     fn streams_ahead(&self, clear: bool) -> Option<StreamsFor> {
@@ -456,13 +463,14 @@ impl Task {
             return None;
         }
         let (fixed, budget) = (self.fixed.streams, self.settings.budget);
+        let blocks = self.blocks();
         let named = self.connection.congestion.as_deref();
         let named = named.map(Congestion::of_name);
         let sends = self.destination.place().is_some();
         Some(Box::new(move |rtt, own| {
             let congestion = named.clone().or(own.filter(|_| sends));
             let free = initial_streams(rtt, None, congestion.as_ref());
-            let by_memory = most_streams(budget, block_bytes(rtt));
+            let by_memory = most_streams(budget, blocks.on(rtt));
             fixed.unwrap_or(free).min(by_memory).min(MOST_AHEAD)
         }))
     }

@@ -21,7 +21,7 @@ use super::findings::{Facts, Known, Lead, Measured, Options, Software};
 use super::host::{FACT, HostFacts, READY, script};
 use super::rights::rights_at;
 use crate::arguments::{DataSecurity, DoctorArguments};
-use crate::commands::connection::{Connected, Daemon};
+use crate::commands::connection::{Connected, Daemon, usual_blocks};
 use crate::commands::probe::result::{Clock, PathResult, Way};
 use crate::commands::probe::session::{Ask, Direction, Reach, Session};
 use crate::daemon::TOLD_WITHIN;
@@ -321,7 +321,7 @@ impl FarSide<'_> {
     /// Ports first, with the session that they are for; then the path.
     fn examine(&self, facts: &mut Facts, seen: Option<std::net::IpAddr>) -> Result<(), Stop> {
         let far = self.far()?;
-        let connected = Far::connect(&far, None)?;
+        let connected = Far::connect(&far, usual_blocks())?;
         facts.software = Some(Ok(Software::Same));
         facts.mortal = far.is_mortal();
         let tried = try_all(&far);
@@ -623,7 +623,7 @@ fn software_said(said: &str) -> Software {
 /// So that a session over SSH is measured as one with a daemon is.
 impl Reach for Arc<Far> {
     fn connect(&self) -> Result<Connected, Stop> {
-        Far::connect(self, None)
+        Far::connect(self, usual_blocks())
     }
 
     fn open(

@@ -11,7 +11,7 @@ use longhaul_proto::message::{Farewell, Message};
 
 use super::findings::Known;
 use super::findings::rights::{Right, Rights};
-use crate::commands::connection::{Daemon, Opened, open_stop};
+use crate::commands::connection::{Daemon, Opened, open_stop, usual_blocks};
 use crate::commands::probe::session::{Ask, Direction};
 use crate::messages::{Exit, Stop};
 
@@ -43,7 +43,7 @@ fn may(daemon: &Daemon, path: &[u8], ask: &Ask<'_>) -> Result<Known<Right>, Stop
         recursive: true,
         ..ask.request()?
     };
-    let connected = daemon.connect(None, None)?;
+    let connected = daemon.connect(usual_blocks(), None)?;
     match daemon.try_open(connected, request, &[])? {
         Ok(opened) => {
             leave(opened).map_err(|error| open_stop(&"the daemon", &error))?;

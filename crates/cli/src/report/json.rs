@@ -159,6 +159,7 @@ fn fields(progress: &Progress) -> Value {
         "known_bytes": progress.walked_bytes,
         "walk_ended": progress.walk_ended,
         "read_bytes": progress.read_bytes,
+        "uncopied_bytes": progress.uncopied_bytes,
         "discarded_bytes": progress.account.discarded_bytes,
         "moved_bytes": progress.account.moved_bytes,
         "arrived_bytes": progress.account.arrived_bytes,

@@ -16,7 +16,7 @@ use longhaul_engine::net::tls::{TlsClient, TlsError, TlsOptions};
 use longhaul_engine::net::trust::ServerTrust;
 use longhaul_engine::session::opening::{self, OpenError};
 use longhaul_engine::session::{DialError, Dialer, Ending, Joined, Transfer, TransferSettings};
-use longhaul_model::control::start::block_bytes;
+use longhaul_model::control::start::BlockSize;
 use longhaul_proto::calls::Call;
 use longhaul_proto::handshake::{Join, PROTOCOL_VERSION, Request};
 use longhaul_proto::listing::{ListRequest, Listed};
@@ -179,7 +179,7 @@ impl Far {
     }
 
     /// Starts the far side.
-    pub fn connect(&self, fixed_block_bytes: Option<u32>) -> Result<Connected, Stop> {
+    pub fn connect(&self, blocks: BlockSize) -> Result<Connected, Stop> {
         let begun = Instant::now();
         let channel = self.log_in()?;
         // A session logs in once.
@@ -190,7 +190,7 @@ impl Far {
         Ok(Connected {
             stream: clear::over_local(channel, PROTECTION),
             rtt: LEAST_RTT,
-            block_bytes: fixed_block_bytes.unwrap_or_else(|| block_bytes(ASSUMED_RTT)),
+            block_bytes: blocks.on(ASSUMED_RTT),
             ahead: Ahead::default(),
         })
     }

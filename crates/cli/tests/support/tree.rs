@@ -41,7 +41,7 @@ pub fn hard_tree(root: &Path) {
     write(&root.join("empty file"), b"");
     write(&root.join("deep/er/est/file"), b"deep");
     write(&root.join("large"), &random.bytes((9 << 20) + 17));
-    write(&root.join("one block"), &random.bytes(1 << 20));
+    write(&root.join("one block"), &random.bytes(4 << 20));
     for number in 0..40 {
         let length = random.below(9000) as usize;
         let bytes = random.bytes(length);

@@ -7,10 +7,11 @@
 
 use std::io::{self, IoSlice};
 use std::net::{Shutdown, TcpStream};
+use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 
 use super::stream::{
-    Half, Sleeper, Socket, Stream, StreamHandle, StreamReader, StreamWriter, Wire,
+    Half, Sleeper, Socket, Stream, StreamHandle, StreamReader, StreamWriter, Wire, copy_range,
 };
 
 /// Makes a stream of a connection, in clear.
@@ -90,6 +91,23 @@ impl StreamWriter for ClearWriter {
         Ok(())
     }
 
+    fn write_file(
+        &mut self,
+        head: &[u8],
+        file: BorrowedFd<'_>,
+        offset: u64,
+        length: usize,
+    ) -> io::Result<()> {
+        self.half.send_head(head)?;
+        let sent = self.half.send_file(file, offset, length)?;
+        let rest = (offset + sent as u64, length - sent);
+        copy_range(file, rest.0, rest.1, |part| {
+            self.half.send_all(&mut [IoSlice::new(part)])
+        })?;
+        self.half.count_written(head.len() + length);
+        Ok(())
+    }
+
     fn finish(&mut self) -> io::Result<()> {
         self.half.shutdown(Shutdown::Write)
     }
@@ -136,6 +154,35 @@ mod tests {
         assert_eq!(right.handle.bytes_read().0, 300_002);
         assert!(left.handle.tcp_info().is_none());
         assert!(left.handle.set_congestion("cubic").is_err());
+    }
+
+    #[test]
+    fn a_range_of_a_file_is_sent_as_it_is_and_zeros_for_what_is_not_there() {
+        use std::os::fd::AsFd;
+        let mut file = tempfile::tempfile().unwrap();
+        let data: Vec<u8> = (0..300_000u32).map(|at| (at % 251) as u8).collect();
+        io::Write::write_all(&mut file, &data).unwrap();
+        let zeros = [0; 100_000];
+        let pairs = [local_pair().unwrap(), {
+            let (near, far, _) = over_loopback();
+            (near, far)
+        }];
+        for (mut left, mut right) in pairs {
+            let file = file.as_fd();
+            let sending = |writer: &mut dyn StreamWriter| {
+                writer.write_file(b"head", file, 1, 200_000)?;
+                writer.write_file(b"", file, 250_000, 150_000)?;
+                writer.write_file(b"end", file, 0, 0)?;
+                writer.finish()
+            };
+            let got = std::thread::scope(|scope| {
+                scope.spawn(|| sending(&mut *left.writer).unwrap());
+                read_to_end(&mut *right.reader)
+            });
+            let parts = [b"head", &data[1..200_001], &data[250_000..], &zeros, b"end"];
+            assert!(got == parts.concat());
+            assert_eq!(left.handle.bytes_written().0, 350_007);
+        }
     }
 
     /// A pair over TCP, and what the kernel holds for the second one to read.

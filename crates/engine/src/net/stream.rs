@@ -26,8 +26,17 @@ use crate::queue::lock;
 const LONGEST_SLEEP: usize = 128 << 10;
 const HELD_PART: usize = 16;
 
+/// `MSG_MORE`.
+#[cfg(target_os = "linux")]
+const MORE_FOLLOWS: rustix::net::SendFlags = rustix::net::SendFlags::MORE;
+#[cfg(not(target_os = "linux"))]
+const MORE_FOLLOWS: rustix::net::SendFlags = rustix::net::SendFlags::empty();
+
 /// Fewer are not worth telling the kernel.
 const SHORTEST_SLEEP: usize = 4 << 10;
+
+/// Bytes of a file that are copied at once where the kernel cannot send them.
+const COPIED_AT_ONCE: usize = 64 << 10;
 
 /// The half that receives.
 pub trait StreamReader: Send {
@@ -58,12 +67,56 @@ pub trait StreamWriter: Send {
     /// What the socket says; the stream is then dead.
     fn write_all(&mut self, parts: &[&[u8]]) -> io::Result<()>;
 
+    /// Sends `head`, then `length` bytes of a file from `offset` on, as
+    /// [`StreamWriter::write_all`] would; zeros for what is no longer there, for
+    /// so many were promised, and a checksum says that they are not meant.
+    ///
+    /// # Errors
+    ///
+    /// As [`StreamWriter::write_all`], and what reading says.
+    fn write_file(
+        &mut self,
+        head: &[u8],
+        file: BorrowedFd<'_>,
+        offset: u64,
+        length: usize,
+    ) -> io::Result<()> {
+        self.write_all(&[head])?;
+        copy_range(file, offset, length, |part| self.write_all(&[part]))
+    }
+
     /// Says that no more will follow. The other half goes on.
     ///
     /// # Errors
     ///
     /// What the socket says.
     fn finish(&mut self) -> io::Result<()>;
+}
+
+/// Reads a range part by part, and zeros where the file has ended before it.
+pub(super) fn copy_range(
+    file: BorrowedFd<'_>,
+    mut offset: u64,
+    mut length: usize,
+    mut write: impl FnMut(&[u8]) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut part = vec![0; length.min(COPIED_AT_ONCE)];
+    while length > 0 {
+        let room = length.min(part.len());
+        let count = match rustix::io::pread(file, &mut part[..room], offset) {
+            Ok(0) => {
+                part[..room].fill(0);
+                room
+            }
+            Ok(count) => count,
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(error) => return Err(error.into()),
+        };
+        write(&part[..count])?;
+        offset += count as u64;
+        length -= count;
+    }
+    Ok(())
 }
 
 /// A stream, to be taken apart.
@@ -450,6 +503,49 @@ impl Wire {
             }
         }
         Ok(())
+    }
+
+    /// Sends everything, and says that more comes at once, so that both may leave
+    /// in one segment.
+    pub(super) fn send_head(&self, mut bytes: &[u8]) -> io::Result<()> {
+        use rustix::net::SendFlags;
+        let flags = SendFlags::NOSIGNAL | MORE_FOLLOWS;
+        while !bytes.is_empty() {
+            match rustix::net::send(&self.socket, bytes, flags) {
+                Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a range of a file from the page cache, without copying it here;
+    /// gives how much of it went before the file ended or the kernel could not.
+    #[cfg(target_os = "linux")]
+    pub(super) fn send_file(
+        &self,
+        file: BorrowedFd<'_>,
+        offset: u64,
+        length: usize,
+    ) -> io::Result<usize> {
+        use rustix::io::Errno;
+        let (mut at, mut sent) = (offset, 0);
+        while sent < length {
+            match rustix::fs::sendfile(&self.socket, file, Some(&mut at), length - sent) {
+                Ok(0) | Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => break,
+                Ok(count) => sent += count,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(sent)
+    }
+
+    /// Nowhere else can the kernel be asked in the same way.
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn send_file(&self, _: BorrowedFd<'_>, _: u64, _: usize) -> io::Result<usize> {
+        Ok(0)
     }
 
     /// Sends as much as the kernel takes without waiting.

@@ -9,11 +9,11 @@ use longhaul_proto::sender::{BlockId, PackedRead, PieceRead};
 use longhaul_proto::session::StreamId;
 
 use super::compresses;
+use super::payload::Payload;
 use super::read::{ReadBlock, codec_for};
 use super::seal::{SealedBlock, seal};
 use crate::codec::{Encoder, bound};
 use crate::flows::Flow;
-use crate::pool::Buffer;
 use crate::session::{Counters, Side, Transfer};
 
 /// A block as the readers hand it on: how reading went, and what was read.
@@ -35,7 +35,7 @@ pub struct CodedBlock {
     pub(crate) codec: Codec,
     /// Bytes before encoding.
     pub(crate) decoded: usize,
-    pub(crate) buffer: Buffer,
+    pub(crate) payload: Payload,
 }
 
 impl Transfer {
@@ -49,7 +49,7 @@ impl Transfer {
         let worth = uncoded
             .read
             .as_ref()
-            .is_some_and(|read| !read.buffer.filled().is_empty());
+            .is_some_and(|read| read.payload.len() > 0);
         if worth && compresses(codec) {
             side.coding.push(uncoded);
             return;
@@ -80,7 +80,7 @@ impl Transfer {
             verdict,
             read,
         } = uncoded;
-        let worth = |read: &ReadBlock| compresses(codec) && !read.buffer.filled().is_empty();
+        let worth = |read: &ReadBlock| compresses(codec) && read.payload.len() > 0;
         if read.as_ref().is_some_and(worth) && encoder.is_none() {
             let Ok(new) = Encoder::new() else {
                 self.break_off(&"there is no memory for the compressor");
@@ -115,12 +115,16 @@ impl Transfer {
     /// Encodes; what does not get smaller stays as it is.
     fn encode(&self, encoder: &mut Encoder, read: ReadBlock) -> CodedBlock {
         let codec = self.settings.codec;
-        let length = read.buffer.filled().len();
+        // What is to be encoded was read into a buffer.
+        let Payload::Buffer(buffer) = &read.payload else {
+            return uncoded_block(read, Codec::Plain);
+        };
+        let length = buffer.filled().len();
         let Some(mut room) = self.coded.take() else {
             return uncoded_block(read, Codec::Plain);
         };
         let most = bound(codec, length).min(room.len());
-        let encoded = encoder.encode(codec, read.buffer.filled(), &mut room[..most]);
+        let encoded = encoder.encode(codec, buffer.filled(), &mut room[..most]);
         Counters::add(&self.counters.coded_from, length as u64);
         match encoded {
             Ok(size) if size < length => {
@@ -130,7 +134,7 @@ impl Transfer {
                     content: read.content,
                     codec,
                     decoded: length,
-                    buffer: room,
+                    payload: Payload::Buffer(room),
                 }
             }
             _ => {
@@ -181,24 +185,22 @@ impl Transfer {
 
 /// A block left as it is, or without its payload.
 fn uncoded_block(read: ReadBlock, codec: Codec) -> CodedBlock {
-    let ReadBlock {
-        content,
-        mut buffer,
-    } = read;
-    if codec == Codec::Omitted {
-        buffer.set_filled(0);
-        return CodedBlock {
+    let ReadBlock { content, payload } = read;
+    match payload {
+        Payload::Buffer(mut buffer) if codec == Codec::Omitted => {
+            buffer.set_filled(0);
+            CodedBlock {
+                content,
+                codec,
+                decoded: 0,
+                payload: Payload::Buffer(buffer),
+            }
+        }
+        payload => CodedBlock {
             content,
-            codec,
-            decoded: 0,
-            buffer,
-        };
-    }
-    let decoded = buffer.filled().len();
-    CodedBlock {
-        content,
-        codec: Codec::Plain,
-        decoded,
-        buffer,
+            codec: Codec::Plain,
+            decoded: payload.len(),
+            payload,
+        },
     }
 }

@@ -8,12 +8,12 @@ use twox_hash::XxHash3_64;
 
 use super::compress::CodedBlock;
 use super::compresses;
-use crate::pool::Buffer;
+use super::payload::Payload;
 
 /// A block as it goes over the wire.
 pub struct SealedBlock {
     frame: Vec<u8>,
-    buffer: Buffer,
+    payload: Payload,
 }
 
 impl SealedBlock {
@@ -23,8 +23,8 @@ impl SealedBlock {
     }
 
     /// What follows them.
-    pub fn payload(&self) -> &[u8] {
-        self.buffer.filled()
+    pub(crate) fn payload(&self) -> &Payload {
+        &self.payload
     }
 }
 
@@ -42,11 +42,15 @@ pub fn seal(
         content,
         codec,
         decoded,
-        buffer,
+        payload,
     } = block;
     // What is not compressed has its own checksum, which comes within TLS.
-    let hashes = clear.is_some() && compresses(codec);
-    let transit = hashes.then(|| XxHash3_64::oneshot(buffer.filled()));
+    let transit = match &payload {
+        Payload::Buffer(buffer) if clear.is_some() && compresses(codec) => {
+            Some(XxHash3_64::oneshot(buffer.filled()))
+        }
+        _ => None,
+    };
     let mut header = BlockHeader {
         content,
         codec,
@@ -59,8 +63,8 @@ pub fn seal(
         key.prove(&mut header);
         message
     });
-    let frame = frame::encode(FrameKind::Block, &header, buffer.filled().len())?;
-    Ok((SealedBlock { frame, buffer }, message))
+    let frame = frame::encode(FrameKind::Block, &header, payload.len())?;
+    Ok((SealedBlock { frame, payload }, message))
 }
 
 fn take_checksums(header: &mut BlockHeader) -> Message {

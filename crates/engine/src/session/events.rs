@@ -130,6 +130,8 @@ pub struct Progress {
     pub disk_bytes: u64,
     /// Bytes of file data read at this end; holes are not read.
     pub read_bytes: u64,
+    /// Of those, bytes that went from the page cache to the wire without being copied.
+    pub uncopied_bytes: u64,
     /// What became of file data; nothing is durable where nothing is copied.
     pub account: Account,
     /// Bytes of files that this end knows to be durable at the destination since
@@ -345,6 +347,7 @@ impl Transfer {
             wire_bytes: get(&counters.wire_bytes),
             disk_bytes: get(&counters.read_bytes) + get(&counters.written_bytes),
             read_bytes: get(&counters.read_bytes),
+            uncopied_bytes: get(&counters.uncopied_bytes),
             settled_bytes: account.durable_bytes,
             account: match self.settings.purport {
                 Purport::Copy => account,

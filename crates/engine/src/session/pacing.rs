@@ -127,22 +127,21 @@ impl Transfer {
         writer: &mut dyn StreamWriter,
         block: &SealedBlock,
     ) -> io::Result<Duration> {
-        let mut left = [block.frame(), block.payload()];
+        let (mut frame, payload) = (block.frame(), block.payload());
+        let mut sent = 0;
         let mut spent = Duration::ZERO;
-        while left.iter().any(|part| !part.is_empty()) {
+        while !frame.is_empty() || sent < payload.len() {
             let most = self.pacing.write_bytes().unwrap_or(usize::MAX);
-            let now = left.map(|part| part.len());
-            let first = now[0].min(most);
-            let second = now[1].min(most - first);
+            let first = frame.len().min(most);
+            let second = (payload.len() - sent).min(most - first);
             if most < usize::MAX {
                 self.pacing.wait_for(first + second, || self.now());
             }
             let began = Instant::now();
-            let [(head, frame), (body, payload)] =
-                [left[0].split_at(first), left[1].split_at(second)];
-            writer.write_all(&[head, body])?;
+            let (head, rest) = frame.split_at(first);
+            payload.send(writer, head, (sent, second))?;
             spent += began.elapsed();
-            left = [frame, payload];
+            (frame, sent) = (rest, sent + second);
         }
         Ok(spent)
     }

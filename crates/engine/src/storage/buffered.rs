@@ -27,6 +27,56 @@ pub(super) fn read_fully(
     Ok(done)
 }
 
+/// Reads from the front what lies in the page cache; bytes read. The kernel may
+/// begin to read the rest ahead.
+#[cfg(target_os = "linux")]
+pub(super) fn read_cached(file: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> usize {
+    use rustix::io::ReadWriteFlags;
+    match read_without_waiting(file, buffer, offset, ReadWriteFlags::empty()) {
+        Ok(count) => count,
+        // All there is lies there.
+        Err(Errno::OPNOTSUPP) if super::lives_in_page_cache(file) => {
+            read_fully(file, buffer, offset).unwrap_or(0)
+        }
+        Err(_) => 0,
+    }
+}
+
+/// Nobody can tell.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn read_cached(_: BorrowedFd<'_>, _: &mut [u8], _: u64) -> usize {
+    0
+}
+
+/// Reads until it would have to wait for the disk, the buffer is full or the
+/// file ends; bytes read, or why there were none.
+#[cfg(target_os = "linux")]
+pub(super) fn read_without_waiting(
+    file: BorrowedFd<'_>,
+    buffer: &mut [u8],
+    offset: u64,
+    also: rustix::io::ReadWriteFlags,
+) -> rustix::io::Result<usize> {
+    use rustix::io::{ReadWriteFlags, preadv2};
+    let mut done = 0;
+    while done < buffer.len() {
+        let rest = &mut [std::io::IoSliceMut::new(&mut buffer[done..])];
+        match preadv2(
+            file,
+            rest,
+            offset + done as u64,
+            ReadWriteFlags::NOWAIT | also,
+        ) {
+            Ok(0) => break,
+            Ok(count) => done += count,
+            Err(Errno::INTR) => {}
+            Err(error) if done == 0 => return Err(error),
+            Err(_) => break,
+        }
+    }
+    Ok(done)
+}
+
 /// Writes everything.
 pub(super) fn write_fully(file: BorrowedFd<'_>, data: &[u8], offset: u64) -> io::Result<()> {
     let mut done = 0;

@@ -25,6 +25,7 @@ pub mod together;
 mod uncached;
 
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 pub use direct::lives_in_page_cache;
@@ -135,6 +136,18 @@ pub trait StoredFile: Send + Sync {
     ///
     /// As `pread`.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// Reads the front of a range as far as it lies in the page cache, without
+    /// waiting for a disk; gives how many bytes that were. 0 also where nobody
+    /// can tell, or where data moves past the cache.
+    fn read_cached_at(&self, _buffer: &mut [u8], _offset: u64) -> usize {
+        0
+    }
+
+    /// What the kernel can send the data from; none where it does not have them.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 
     /// Writes all bytes at an offset.
     ///

@@ -99,6 +99,12 @@ impl UncachedPath {
     }
 }
 
+/// Reads from the front what lies in the page cache; bytes read. 0 where what the
+/// kernel begins to read ahead meanwhile would stay there.
+pub(super) fn read_cached(file: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> usize {
+    linux::read_cached_and_drop(file, buffer, offset)
+}
+
 /// Reads what is cached, then the rest, and drops the rest.
 fn read_around_cache(file: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     let cached = linux::read_cached(file, buffer, offset);
@@ -156,6 +162,8 @@ mod linux {
 
     use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
+    use crate::storage::buffered::read_without_waiting;
+
     /// `RWF_DONTCACHE` of Linux 6.14, which rustix has no name for yet.
     const DROP_BEHIND: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
 
@@ -183,8 +191,16 @@ mod linux {
     /// Bytes from the front of the range that were in the page cache, read.
     /// Any error counts as nothing: the read proper will meet it again.
     pub(super) fn read_cached(file: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> usize {
-        let all = &mut [IoSliceMut::new(buffer)];
-        preadv2(file, all, offset, ReadWriteFlags::NOWAIT).unwrap_or(0)
+        read_without_waiting(file, buffer, offset, ReadWriteFlags::empty()).unwrap_or(0)
+    }
+
+    /// The same; what is missing and begun to be read for it is dropped.
+    pub(super) fn read_cached_and_drop(
+        file: BorrowedFd<'_>,
+        buffer: &mut [u8],
+        offset: u64,
+    ) -> usize {
+        read_without_waiting(file, buffer, offset, DROP_BEHIND).unwrap_or(0)
     }
 
     pub(super) fn expect_no_readahead(file: BorrowedFd<'_>) {
@@ -206,6 +222,10 @@ mod linux {
     }
 
     pub(super) fn read_cached(_: BorrowedFd<'_>, _: &mut [u8], _: u64) -> usize {
+        0
+    }
+
+    pub(super) fn read_cached_and_drop(_: BorrowedFd<'_>, _: &mut [u8], _: u64) -> usize {
         0
     }
 

@@ -321,49 +321,108 @@ fn holes_stay_holes() {
 #[test]
 fn sources_that_change_are_never_mixed() {
     for seed in 0..times("LONGHAUL_PIPELINES", 6) {
-        let content = busy_tree(seed + 400);
-        let disk = ForgettingStorage::new();
-        tree::build(&disk.root(), &content);
-        let top = disk.root().open_directory(b"top").unwrap();
+        let disk = ForgettingStorage::new().root();
+        change_while_copied(&disk, settings(), seed);
+    }
+}
+
+/// Whole blocks in the page cache go to the wire from there, in clear alone, unless they are
+/// made smaller.
+#[test]
+fn what_lies_in_the_page_cache_is_not_copied() {
+    let content = single_file();
+    let directory = tempfile::tempdir().unwrap();
+    let disk = PosixDirectory::open_root(directory.path()).unwrap();
+    tree::build(&disk, &content);
+    let top = disk.open_directory(b"top").unwrap();
+    let sub = top.open_directory(b"sub").unwrap();
+    let file = sub.open_file(b"two", DataMode::Buffered).unwrap();
+    let size = file.status().unwrap().size as usize;
+    // Not every file system tells.
+    let told = file.read_cached_at(&mut vec![0; size], 0);
+    let zstd = Codec::Zstd { level: 1 };
+    for (clear, codec, expected) in [
+        (true, Codec::Plain, told),
+        (false, Codec::Plain, 0),
+        (true, zstd, 0),
+    ] {
         let to = ForgettingStorage::new().root();
         let there = destination(to.clone());
-        let mut settings = settings();
-        settings.epoch = there.take().unwrap();
-        settings.asks = false;
-        let ends = Ends::start(
-            settings,
-            sources(top.clone(), What::Tree(b"top"[..].into())),
-            there,
-        );
+        let settings = TransferSettings {
+            clear: key().filter(|_| clear),
+            codec,
+            epoch: there.take().unwrap(),
+            ..settings()
+        };
+        let from = sources(top.clone(), What::Tree(b"top"[..].into()));
+        let ends = Ends::start(settings, from, there);
         ends.join(0, false);
-        ends.join(1, false);
-        let mut chance = Chance::new(seed);
-        while !ends
-            .sender
-            .wait_for(Duration::from_micros(chance.below(3000)))
-        {
-            let name = format!("big{}", chance.below(6)).into_bytes();
-            change(&top, &name, &mut chance);
-        }
-        let ended = ends.finish(&format!("seed {seed}"));
-        assert_eq!(ended.sender.farewell, Farewell::Complete, "seed {seed}");
-        let (found, staging) = tree::read(&to);
-        assert_eq!(
-            staging, [""; 0],
-            "seed {seed}: left behind, {:?}",
-            ended.sent.failed
-        );
-        for (path, node) in &found {
-            let Node::File { data, .. } = node else {
-                continue;
-            };
-            if path.starts_with(b"top/big") {
-                assert!(
-                    is_one_state(data),
-                    "seed {seed}: {} is mixed",
-                    path.escape_ascii()
-                );
-            }
+        ends.join(1, clear);
+        let sender = ends.sender.clone();
+        assert!(ends.finish("from the page cache").is_complete());
+        assert_same(&to, &content, "from the page cache");
+        let progress = sender.progress();
+        assert_eq!(progress.read_bytes, size as u64);
+        assert_eq!(progress.uncopied_bytes, expected as u64, "clear: {clear}");
+    }
+}
+
+/// In clear, blocks are hashed where they lie in the page cache, and sent from
+/// there later, when they may be others.
+#[test]
+fn sources_that_change_in_the_page_cache_are_never_mixed() {
+    for seed in 0..times("LONGHAUL_PIPELINES", 6) {
+        let directory = tempfile::tempdir().unwrap();
+        let disk = PosixDirectory::open_root(directory.path()).unwrap();
+        let mut settings = settings();
+        settings.clear = key();
+        change_while_copied(&disk, settings, seed);
+    }
+}
+
+/// Changes large files of a tree on a disk while it is copied.
+fn change_while_copied(disk: &Arc<dyn Directory>, mut settings: TransferSettings, seed: u64) {
+    let content = busy_tree(seed + 400);
+    tree::build(disk, &content);
+    let top = disk.open_directory(b"top").unwrap();
+    let to = ForgettingStorage::new().root();
+    let there = destination(to.clone());
+    let clear = settings.clear.is_some();
+    settings.epoch = there.take().unwrap();
+    settings.asks = false;
+    let ends = Ends::start(
+        settings,
+        sources(top.clone(), What::Tree(b"top"[..].into())),
+        there,
+    );
+    ends.join(0, false);
+    ends.join(1, clear);
+    let mut chance = Chance::new(seed);
+    while !ends
+        .sender
+        .wait_for(Duration::from_micros(chance.below(3000)))
+    {
+        let name = format!("big{}", chance.below(6)).into_bytes();
+        change(&top, &name, &mut chance);
+    }
+    let ended = ends.finish(&format!("seed {seed}"));
+    assert_eq!(ended.sender.farewell, Farewell::Complete, "seed {seed}");
+    let (found, staging) = tree::read(&to);
+    assert_eq!(
+        staging, [""; 0],
+        "seed {seed}: left behind, {:?}",
+        ended.sent.failed
+    );
+    for (path, node) in &found {
+        let Node::File { data, .. } = node else {
+            continue;
+        };
+        if path.starts_with(b"top/big") {
+            assert!(
+                is_one_state(data),
+                "seed {seed}: {} is mixed",
+                path.escape_ascii()
+            );
         }
     }
 }

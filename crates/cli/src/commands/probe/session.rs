@@ -18,7 +18,7 @@ use longhaul_proto::handshake::{Landing, Purport, Request, RequestPath, Role};
 use longhaul_proto::message::Farewell;
 use std::sync::Arc;
 
-use super::super::connection::{Connected, Daemon, Opened, block_key};
+use super::super::connection::{Connected, Daemon, Opened, block_key, usual_blocks};
 use super::super::run::{owner, zero_of};
 use super::trial::{Seen, SharedSeen, Watcher};
 use crate::messages::{Exit, Stop};
@@ -102,7 +102,7 @@ pub trait Reach {
 
 impl Reach for Daemon {
     fn connect(&self) -> Result<Connected, Stop> {
-        Daemon::connect(self, None, None)
+        Daemon::connect(self, usual_blocks(), None)
     }
 
     fn open(&self, connected: Connected, request: Request) -> Result<Opened, Stop> {

@@ -11,7 +11,7 @@ use rustix::io::{Errno, retry_on_intr};
 use super::promise::Promise;
 use super::status::{modified_only, permission_bits, status_from};
 use crate::storage::direct::DirectPath;
-use crate::storage::uncached::UncachedPath;
+use crate::storage::uncached::{self, UncachedPath};
 use crate::storage::{Advice, DataMode, DataRange, Status, StoredFile, buffered};
 
 /// A file, and the way its data takes.
@@ -87,6 +87,19 @@ impl StoredFile for PosixFile {
             DataPath::Direct(path) => path.read_at(file, buffer, offset),
             DataPath::Uncached(path) => path.read_at(file, buffer, offset),
         }
+    }
+
+    fn read_cached_at(&self, buffer: &mut [u8], offset: u64) -> usize {
+        let file = self.descriptor.as_fd();
+        match &self.path {
+            DataPath::Buffered => buffered::read_cached(file, buffer, offset),
+            DataPath::Direct(_) => 0,
+            DataPath::Uncached(_) => uncached::read_cached(file, buffer, offset),
+        }
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.descriptor.as_fd())
     }
 
     fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
