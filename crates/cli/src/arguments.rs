@@ -327,7 +327,7 @@ pub struct LayerArguments {
     /// one a core, at most 8]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=512))]
     pub decompressors: Option<u32>,
-    /// Threads that write, where the destination is [default: one a core, 2 to 8]
+    /// Threads that write, where the destination is [default: one a core, 4 to 8]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=512))]
     pub writers: Option<u32>,
     /// Memory for blocks at this end.

@@ -73,7 +73,9 @@ pub struct FlowCounts {
 
 impl Default for FlowCounts {
     /// Counts that keep a host busy without knowing it: a thread for each
-    /// core where the work is computing, a few more where it waits for a disk.
+    /// core where the work is computing, a few more where it waits for a disk:
+    /// files of 2 and 5 MB, written directly, took 0.7 to 0.85 of the time with
+    /// four writers on two cores, one large file the same.
     fn default() -> FlowCounts {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         FlowCounts {
@@ -81,7 +83,7 @@ impl Default for FlowCounts {
             compressors: cores,
             streams: 4,
             decompressors: cores.clamp(1, 8),
-            writers: cores.clamp(2, 8),
+            writers: cores.clamp(4, 8),
         }
     }
 }

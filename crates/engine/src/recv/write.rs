@@ -20,8 +20,15 @@ use crate::failure::failure_of;
 use crate::flows::Flow;
 use crate::journal::gate::create_held;
 use crate::journal::{JournalError, temporary};
+use crate::pool::Buffer;
 use crate::session::{Counters, Machine, Side, Transfer};
 use crate::storage::{Advice, DataMode};
+
+/// Files of a pack that are larger than this are copied once more, to where direct
+/// I/O takes them from: no more work than finding pages for them in the cache, and
+/// much less where the kernel has to look for memory first (files of 2 MB: the
+/// same time, or 0.4 of it).
+const PACKED_DIRECT_BYTES: usize = 1 << 20;
 
 impl Transfer {
     /// A writer's thread.
@@ -212,7 +219,12 @@ impl Transfer {
         let folder = folder.map_err(|error| failure_of("make its directory", &shown, &error))?;
         let number = side.temporaries.fetch_add(1, Ordering::Relaxed);
         let name = temporary(side.destination.owner.session_number(), number);
-        let file = stage_file(&folder, &name, entry, data)
+        let aligned = self.align_for_disk(data);
+        let (data, mode) = match &aligned {
+            Some(aligned) => (aligned.filled(), DataMode::Direct),
+            None => (data, DataMode::Buffered),
+        };
+        let file = stage_file(&folder, &name, entry, (data, mode))
             .map_err(|error| failure_of("write", &shown, &error))?;
         Counters::add(&self.counters.written_bytes, data.len() as u64);
         Ok(super::commit::StagedFile {
@@ -223,12 +235,23 @@ impl Transfer {
         })
     }
 
+    /// A packed file that is large enough to go past the page cache, in memory as
+    /// direct I/O wants it. None where there is none to spare: then the page cache
+    /// helps out.
+    fn align_for_disk(&self, data: &[u8]) -> Option<Buffer> {
+        let large = data.len() > PACKED_DIRECT_BYTES;
+        let mut aligned = large.then(|| self.pool.try_take()).flatten()?;
+        aligned.get_mut(..data.len())?.copy_from_slice(data);
+        aligned.set_filled(data.len());
+        Some(aligned)
+    }
+
     /// Compares a piece with what is at the destination.
     fn compare_piece(
         &self,
         side: &ReceiveSide,
         piece: &Piece,
-        mut buffer: crate::pool::Buffer,
+        mut buffer: Buffer,
     ) -> Result<(), Failure> {
         let part = side.part(self, &piece.entry, piece.generation)?;
         let PartKind::Compared(file) = &part.kind else {
@@ -372,7 +395,7 @@ fn stage_file(
     folder: &Folder,
     name: &[u8],
     entry: &Entry,
-    data: &[u8],
+    (data, mode): (&[u8], DataMode),
 ) -> io::Result<Option<Arc<dyn crate::storage::StoredFile>>> {
     let directory = folder.directory();
     if let EntryKind::Symlink { target } = &entry.kind {
@@ -380,7 +403,7 @@ fn stage_file(
         return Ok(None);
     }
     // Its lock tells `longhaul clean` that somebody is at work.
-    let file = create_held(&**directory, name, DataMode::Buffered)?;
+    let file = create_held(&**directory, name, mode)?;
     let written = file
         .write_at(data, 0)
         .and_then(|()| file.set_mode(entry.mode))
@@ -390,6 +413,8 @@ fn stage_file(
         let _ = directory.remove_file(name);
         return Err(error);
     }
-    file.advise(Advice::StartWriteback, 0, data.len() as u64);
+    if file.data_mode() == DataMode::Buffered {
+        file.advise(Advice::StartWriteback, 0, data.len() as u64);
+    }
     Ok(Some(file))
 }
