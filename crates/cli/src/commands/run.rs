@@ -223,7 +223,10 @@ impl Task {
         request.names = sources
             .top_names()
             .map(|names| names.into_iter().map(Into::into).collect());
-        let connected = peer.connect(self.blocks(), self.streams_ahead(request.clear))?;
+        let connected = peer.connect(
+            self.blocks(self.settings.budget),
+            self.streams_ahead(request.clear),
+        )?;
         let settings = TransferSettings {
             clear: request.header_key(),
             // Whether anything is there is known with the answer: the first
@@ -288,7 +291,10 @@ impl Task {
         let destination_empty = request.destination_empty;
         let header_key = request.header_key();
         let source = request.source;
-        let connected = peer.connect(self.blocks(), self.streams_ahead(request.clear))?;
+        let connected = peer.connect(
+            self.blocks(self.settings.budget),
+            self.streams_ahead(request.clear),
+        )?;
         let settings = self.settings_on(&connected);
         let opened = peer.open(connected, request, &[])?;
         let settings = TransferSettings {
@@ -351,6 +357,7 @@ impl Task {
         settings.large_files = most_open_parts();
         // Both ends share the memory that was asked for.
         settings.budget = ByteCount(settings.budget.0 / 2);
+        settings.block_bytes = self.blocks(settings.budget).on(Duration::ZERO) as usize;
         let quiet: Watch = Arc::new(|_| {});
         let receiver = Transfer::receiving(settings.clone(), ReceiveSide::new(destination), quiet);
         let sender = Transfer::sending(settings, SendSide::new(sources), self.watch(report));
@@ -449,9 +456,8 @@ impl Task {
         }
     }
 
-    /// How large blocks are, once the path is known.
-    fn blocks(&self) -> BlockSize {
-        let memory = self.settings.budget;
+    /// How large blocks are, once the path is known, of which an end's memory holds some.
+    fn blocks(&self, memory: ByteCount) -> BlockSize {
         let free = BlockSize::Free { memory };
         self.fixed.block_size.map_or(free, BlockSize::Fixed)
     }
@@ -463,7 +469,7 @@ impl Task {
             return None;
         }
         let (fixed, budget) = (self.fixed.streams, self.settings.budget);
-        let blocks = self.blocks();
+        let blocks = self.blocks(self.settings.budget);
         let named = self.connection.congestion.as_deref();
         let named = named.map(Congestion::of_name);
         let sends = self.destination.place().is_some();
