@@ -43,7 +43,7 @@ fn directory() -> TempDir {
 
 fn sample(root: &Path) {
     tree::write(&root.join("a"), b"a");
-    tree::write(&root.join("large"), &Random::from(1).bytes(9 << 20));
+    tree::write(&root.join("large"), &Random::from(1).bytes(3 << 20));
     tree::write(&root.join("sub/z"), b"z");
 }
 
