@@ -267,6 +267,7 @@ impl Play<'_> {
             decoded: if omitted { 0 } else { data },
             transit: None,
             proof: None,
+            trailer: None,
         })
     }
 

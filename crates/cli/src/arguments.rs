@@ -334,7 +334,8 @@ pub struct LayerArguments {
     #[arg(long, value_name = "SIZE", default_value = "64MiB")]
     pub memory: ByteCount,
     /// Bytes of a block, a power of two from 64KiB to 16MiB [default: 4MiB below a round
-    /// trip of 1 ms, 1MiB; 256KiB from 20 ms on, where there may be many streams, and over SSH]
+    /// trip of 1 ms, 1MiB; 256KiB from 20 ms on, where there may be many streams, and over
+    /// SSH; no more than a 16th of --memory, nor what --bwlimit carries in a second]
     #[arg(long, value_name = "SIZE", value_parser = parse_block_size)]
     pub block_size: Option<u32>,
 }

@@ -32,6 +32,7 @@ use crate::queue::Queue;
 use crate::session::{Transfer, TransferSettings};
 use crate::storage::DataMode;
 use compress::Uncoded;
+use payload::HeldFiles;
 use read::OpenFiles;
 use source::Sources;
 
@@ -40,7 +41,10 @@ pub struct SendSide {
     pub(crate) sources: Sources,
     pub(crate) coding: Queue<Uncoded>,
     pub(crate) open_files: OpenFiles,
+    pub(crate) held_files: Arc<HeldFiles>,
     direct: AtomicBool,
+    /// The other end understands trailers.
+    pub(crate) trailers: AtomicBool,
     readers: OnceLock<FlowGroup>,
     compressors: OnceLock<FlowGroup>,
 }
@@ -52,7 +56,9 @@ impl SendSide {
             sources,
             coding: Queue::default(),
             open_files: OpenFiles::default(),
+            held_files: Arc::default(),
             direct: AtomicBool::new(false),
+            trailers: AtomicBool::new(false),
             readers: OnceLock::new(),
             compressors: OnceLock::new(),
         }

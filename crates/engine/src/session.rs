@@ -77,7 +77,7 @@ impl Default for FlowCounts {
     /// files of 2 and 5 MB, written directly, took 0.7 to 0.85 of the time with
     /// four writers on two cores, one large file the same.
     fn default() -> FlowCounts {
-        let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        let cores = cores();
         FlowCounts {
             readers: Count::UpTo(cores.clamp(2, 8)),
             compressors: cores,
@@ -86,6 +86,10 @@ impl Default for FlowCounts {
             writers: cores.clamp(4, 8),
         }
     }
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(2, usize::from)
 }
 
 /// After so long nobody is expected to go on with a copy: two weeks' holidays
@@ -101,6 +105,8 @@ pub struct TransferSettings {
     pub block_bytes: usize,
     /// Memory for blocks, all layers together.
     pub budget: ByteCount,
+    /// Cores that this process may use.
+    pub cores: usize,
     /// Flows at the start.
     pub flows: FlowCounts,
     /// Whether layers have flows of their own.
@@ -133,6 +139,9 @@ pub struct TransferSettings {
     pub verify_written: bool,
     /// Blocks go over streams in clear only, their headers proved with this key.
     pub clear: Option<HeaderKey>,
+    /// The other end understands checksums behind their pieces
+    /// ([`longhaul_proto::block::Trailer`]). A sender that dials hears of it later.
+    pub trailers: bool,
     /// Both ends are in this process.
     pub local: bool,
     /// The destination is not empty: every entry is asked for first.
@@ -150,6 +159,7 @@ impl Default for TransferSettings {
             purport: Purport::Copy,
             block_bytes: 1 << 20,
             budget: ByteCount(64 << 20),
+            cores: cores(),
             flows: FlowCounts::default(),
             stack: Stack::default(),
             codec: Codec::Plain,
@@ -165,6 +175,7 @@ impl Default for TransferSettings {
             expiry: Some(LEFTOVERS_EXPIRE),
             verify_written: false,
             clear: None,
+            trailers: false,
             local: false,
             asks: true,
             epoch: 1,
@@ -290,6 +301,7 @@ pub(crate) struct Counters {
     pub walk_ended: AtomicU64,
     pub read_bytes: AtomicU64,
     pub uncopied_bytes: AtomicU64,
+    pub late_bytes: AtomicU64,
     pub coded_from: AtomicU64,
     pub coded_to: AtomicU64,
     pub wire_bytes: AtomicU64,
@@ -326,6 +338,8 @@ impl Transfer {
     /// An end that sends what `side` names.
     pub fn sending(settings: TransferSettings, side: SendSide, watch: Watch) -> Arc<Transfer> {
         let machine = Sender::new(side.machine_settings(&settings));
+        side.trailers
+            .store(settings.trailers || settings.local, Ordering::Relaxed);
         Transfer::start(
             settings,
             Machine::Sending(Box::new(machine)),

@@ -5,7 +5,7 @@
 use minicbor::{Decode, Encode};
 
 use crate::digest::{Checksum, is_block};
-use crate::frame::MAXIMUM_PAYLOAD_BYTES;
+use crate::frame::{FrameError, MAXIMUM_PAYLOAD_BYTES};
 use crate::handshake::Secret;
 use crate::manifest::{Entry, EntryId, EntryKind};
 
@@ -72,7 +72,8 @@ pub struct Piece {
     /// Where the payload's bytes lie; none where there is no hole.
     #[n(4)]
     pub extents: Option<Vec<Extent>>,
-    /// Its checksum; none where it comes by [`crate::message::Message`].
+    /// Its checksum; none where it comes by [`crate::message::Message`] or in a
+    /// [`Trailer`].
     #[n(5)]
     pub checksum: Option<Checksum>,
 }
@@ -125,6 +126,63 @@ pub struct BlockHeader {
     /// Only on streams in clear, where anybody may write: [`HeaderKey::prove`].
     #[cbor(n(4), with = "minicbor::bytes")]
     pub proof: Option<[u8; PROOF_BYTES]>,
+    /// What follows the payload; only within TLS, to ends with
+    /// [`crate::handshake::Feature::TRAILERS`].
+    #[n(5)]
+    pub trailer: Option<Trailer>,
+}
+
+/// What follows a block's payload, in [`TRAILER_BYTES`] that count as payload in
+/// the frame. Whoever reads, hashes and sends a piece part by part has its checksum
+/// only then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
+pub enum Trailer {
+    /// The checksum that the piece in the header lacks, or word that there is none.
+    #[n(0)]
+    Checksum,
+}
+
+/// Bytes of a trailer: 0 with zeros where the piece is void, 1 with a BLAKE3
+/// checksum, 2 with XXH3-64 (little-endian) and zeros.
+pub const TRAILER_BYTES: usize = 33;
+
+impl Trailer {
+    /// What a checksum's trailer holds; without one it says that the piece is void:
+    /// that what went before is not what was there when the piece was announced.
+    pub fn encode(checksum: Option<Checksum>) -> [u8; TRAILER_BYTES] {
+        let mut bytes = [0; TRAILER_BYTES];
+        match checksum {
+            None => {}
+            Some(Checksum::Blake3(hash)) => {
+                bytes[0] = 1;
+                bytes[1..].copy_from_slice(&hash);
+            }
+            Some(Checksum::Xxh3(hash)) => {
+                bytes[0] = 2;
+                bytes[1..9].copy_from_slice(&hash.to_le_bytes());
+            }
+        }
+        bytes
+    }
+
+    /// The checksum in a trailer, or none where the piece is void.
+    ///
+    /// # Errors
+    ///
+    /// [`FrameError::Unexpected`] where it is none of what [`TRAILER_BYTES`] lists.
+    pub fn parse(bytes: &[u8; TRAILER_BYTES]) -> Result<Option<Checksum>, FrameError> {
+        let [kind, hash @ ..] = bytes;
+        let (number, rest) = hash.split_at(8);
+        match (kind, number.try_into()) {
+            (0, _) if hash.iter().all(|byte| *byte == 0) => Ok(None),
+            (1, _) => Ok(Some(Checksum::Blake3(*hash))),
+            (2, Ok(number)) if rest.iter().all(|byte| *byte == 0) => {
+                Ok(Some(Checksum::Xxh3(u64::from_le_bytes(number))))
+            }
+            _ => Err(FrameError::Unexpected("a trailer of an unknown kind")),
+        }
+    }
 }
 
 /// Bytes of a header's proof.
@@ -244,6 +302,9 @@ impl BlockHeader {
     /// bounds and in accord with the others. `wire` is the payload's length
     /// in the frame.
     pub fn is_valid(&self, wire: usize) -> bool {
+        let Some(wire) = self.data_on_wire(wire) else {
+            return false;
+        };
         let (valid, data) = match &self.content {
             Content::Piece(piece) => (piece.is_valid(), piece.data_bytes()),
             Content::Pack(entries) => {
@@ -263,7 +324,33 @@ impl BlockHeader {
         };
         // Also of what is omitted: whoever compares reads as much.
         let bounded = data <= LARGEST_BLOCK_BYTES as u64;
-        valid && payload && bounded && wire <= MAXIMUM_PAYLOAD_BYTES
+        valid && payload && bounded && self.may_trail() && wire <= MAXIMUM_PAYLOAD_BYTES
+    }
+
+    /// What of `wire` bytes of payload is the content's, before the trailer; none
+    /// where there is no room for that.
+    pub fn data_on_wire(&self, wire: usize) -> Option<usize> {
+        match self.trailer {
+            Some(Trailer::Checksum) => wire.checked_sub(TRAILER_BYTES),
+            None => Some(wire),
+        }
+    }
+
+    /// The checksum in the trailer of a piece.
+    pub fn put_checksum(&mut self, checksum: Option<Checksum>) {
+        if let Content::Piece(piece) = &mut self.content {
+            piece.checksum = checksum;
+        }
+    }
+
+    /// Whether it has no trailer, or one that belongs there.
+    fn may_trail(&self) -> bool {
+        let plain = self.codec == Codec::Plain && self.transit.is_none() && self.proof.is_none();
+        let due = match &self.content {
+            Content::Piece(piece) => piece.checksum.is_none() && piece.extents.is_none(),
+            Content::Pack(_) => false,
+        };
+        self.trailer.is_none() || plain && due
     }
 
     /// The name of what it holds.
@@ -281,6 +368,91 @@ impl BlockHeader {
 mod tests {
     use super::*;
     use crate::manifest::{Timestamp, TreePath};
+
+    #[test]
+    fn a_trailer_says_a_checksum_or_that_there_is_none() {
+        let hash = std::array::from_fn(|at| at as u8);
+        for checksum in [
+            None,
+            Some(Checksum::Blake3(hash)),
+            Some(Checksum::Blake3([0; 32])),
+            Some(Checksum::Xxh3(0x0102_0304_0506_0708)),
+            Some(Checksum::Xxh3(0)),
+        ] {
+            let bytes = Trailer::encode(checksum);
+            assert_eq!(Trailer::parse(&bytes), Ok(checksum));
+            let mut other = bytes;
+            other[0] = 3;
+            assert!(Trailer::parse(&other).is_err());
+            let blake3 = matches!(checksum, Some(Checksum::Blake3(_)));
+            other = bytes;
+            other[TRAILER_BYTES - 1] ^= 1;
+            assert_eq!(Trailer::parse(&other).is_ok(), blake3);
+        }
+    }
+
+    #[test]
+    fn a_trailer_is_behind_a_plain_piece_without_a_checksum() {
+        let identity = crate::manifest::SourceIdentity {
+            size: 1024,
+            ..Default::default()
+        };
+        let piece = Piece {
+            entry: Entry {
+                id: EntryId(3),
+                parent: None,
+                path: TreePath::new(b"a").unwrap(),
+                kind: EntryKind::File {
+                    identity,
+                    sparse: false,
+                },
+                mode: 0o644,
+                modified: Timestamp::default(),
+            },
+            generation: 0,
+            offset: 0,
+            length: 1024,
+            extents: None,
+            checksum: None,
+        };
+        let header = BlockHeader {
+            content: Content::Piece(piece.clone()),
+            codec: Codec::Plain,
+            decoded: 1024,
+            transit: None,
+            proof: None,
+            trailer: Some(Trailer::Checksum),
+        };
+        assert!(header.is_valid(1024 + TRAILER_BYTES));
+        assert_eq!(header.data_on_wire(1024 + TRAILER_BYTES), Some(1024));
+        for wire in [0, 1, 32, 1024, 1024 + TRAILER_BYTES - 1] {
+            assert!(!header.is_valid(wire), "{wire}");
+        }
+        let with = |change: &dyn Fn(&mut BlockHeader)| {
+            let mut other = header.clone();
+            change(&mut other);
+            other
+        };
+        let packed = PackedEntry {
+            entry: piece.entry.clone(),
+            generation: 0,
+            checksum: None,
+        };
+        for other in [
+            with(&|header| header.put_checksum(Some(Checksum::Xxh3(1)))),
+            with(&|header| header.codec = Codec::Lz4),
+            with(&|header| header.transit = Some(1)),
+            with(&|header| header.proof = Some([0; PROOF_BYTES])),
+            with(&|header| header.content = Content::Pack(vec![packed.clone()])),
+        ] {
+            assert!(!other.is_valid(1024 + TRAILER_BYTES), "{other:?}");
+        }
+        // Who knows of no trailers sends the same bytes as ever.
+        let without = with(&|header| header.trailer = None);
+        let bytes = minicbor::to_vec(&without).unwrap();
+        assert_eq!(bytes[0] & 0x1f, 3, "a map of three");
+        assert_eq!(minicbor::decode::<BlockHeader>(&bytes).unwrap(), without);
+    }
 
     #[test]
     fn a_header_is_proved_whole() {
@@ -303,6 +475,7 @@ mod tests {
             decoded: 0,
             transit: None,
             proof: None,
+            trailer: None,
         };
         let proved = |key: HeaderKey| {
             let mut header = header(0o644, 1);

@@ -47,14 +47,17 @@ impl Feature {
     pub const LINKS: Feature = Feature(6);
     /// The acceptor runs jobs ([`Errand`]).
     pub const JOBS: Feature = Feature(7);
+    /// The receiver understands [`crate::block::Trailer`].
+    pub const TRAILERS: Feature = Feature(9);
     /// Everything this version knows.
-    pub const ALL: [Feature; 6] = [
+    pub const ALL: [Feature; 7] = [
         Feature::ZSTD,
         Feature::LZ4,
         Feature::EXTENTS,
         Feature::CLEAR_STREAMS,
         Feature::LINKS,
         Feature::JOBS,
+        Feature::TRAILERS,
     ];
 }
 

@@ -327,6 +327,16 @@ pub enum AgainReason {
     /// Part of it is here already, cut otherwise; this is the rest.
     #[n(2)]
     Overlap,
+    /// The sender itself said that it is void.
+    #[n(3)]
+    Void,
+}
+
+impl AgainReason {
+    /// Whether it was damaged on its way.
+    pub fn is_damage(self) -> bool {
+        matches!(self, AgainReason::Corrupt | AgainReason::Undecodable)
+    }
 }
 
 /// What a finished receiver counted.

@@ -421,7 +421,7 @@ impl Receiver {
     /// entries are named that were to be kept and are wrong: the others have
     /// come another way.
     pub fn handle_corrupt(&mut self, content: ContentName, reason: AgainReason) {
-        self.totals.corrupt_blocks += 1;
+        self.totals.corrupt_blocks += u64::from(reason.is_damage());
         let content = match content {
             ContentName::Piece(piece) => {
                 let file = self.files.get(&piece.file);

@@ -588,7 +588,14 @@ impl Sender {
 
     /// What arrived wrong is planned anew, a bounded number of times.
     fn handle_again(&mut self, content: ContentName, reason: AgainReason) {
-        if reason != AgainReason::Overlap {
+        if let ContentName::Piece(piece) = &content {
+            let tracked = self.entries.get(&piece.file);
+            if tracked.is_none_or(|tracked| tracked.generation != piece.generation) {
+                // Of a state that is void already.
+                return;
+            }
+        }
+        if reason.is_damage() {
             self.report_damaged(&content);
         }
         let ids = match &content {
@@ -599,7 +606,7 @@ impl Sender {
             let Some(tracked) = self.entries.get_mut(&id) else {
                 continue;
             };
-            tracked.corruptions += u32::from(reason != AgainReason::Overlap);
+            tracked.count_again(reason);
             if tracked.corruptions > MAXIMUM_CORRUPTIONS {
                 let text = "it arrives corrupted again and again: look for faulty memory or \
                             network hardware on the way";
@@ -705,7 +712,6 @@ impl Sender {
         self.account.void(tracked.share);
         let mut fresh = Tracked::new(entry, Stage::Asked);
         fresh.generation = tracked.generation + 1;
-        fresh.corruptions = tracked.corruptions;
         let generation = fresh.generation;
         self.entries.insert(id, fresh);
         if generation > MAXIMUM_RESTARTS {
@@ -743,6 +749,7 @@ impl Sender {
             && let Some(large) = tracked.large_mut()
         {
             large.read.insert(piece.offset, piece.offset + piece.length);
+            large.doubted = false;
         }
         self.seal_if_read(piece.file);
     }

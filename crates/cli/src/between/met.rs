@@ -22,7 +22,7 @@ use super::follower::is_own;
 use super::speech::Reach;
 use crate::arguments::ConnectionArguments;
 use crate::commands::ahead::Ahead;
-use crate::commands::connection::{Connected, Opened, buffer_by_hand, open_over};
+use crate::commands::connection::{ASSUMED_RTT, Connected, Opened, buffer_by_hand, open_over};
 use crate::messages::{Exit, Stop};
 use crate::ssh::PROTECTION;
 use crate::ssh::callbacks::Callbacks;
@@ -41,10 +41,6 @@ const MAXIMUM_CHANNELS: usize = 16;
 
 /// Reasons that are shown; the others are like them.
 const SHOWN_REASONS: usize = 4;
-
-/// Round trip through another host, until one was measured: blocks are then
-/// right for a long path, and little worse for a short one.
-const ASSUMED_RTT: Duration = Duration::from_millis(100);
 
 /// Who the two ends are, and how they meet.
 pub struct Introduction {

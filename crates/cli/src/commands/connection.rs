@@ -17,7 +17,7 @@ use longhaul_engine::net::token::fill_random;
 use longhaul_engine::net::trust::ServerTrust;
 use longhaul_engine::session::opening::{self, OpenError};
 use longhaul_engine::session::{DialError, Dialer, Joined, Transfer, TransferSettings};
-use longhaul_model::control::start::BlockSize;
+use longhaul_model::control::start::{BlockSize, LARGEST_BLOCK_BYTES};
 use longhaul_model::kernel::BufferLimits;
 use longhaul_proto::handshake::{
     Credential, Errand, Join, Refusal, Request, Secret, SessionId, Task, Vouch, Welcome,
@@ -53,10 +53,15 @@ pub struct Daemon {
     between: Option<Between>,
 }
 
+/// Round trip that is assumed until one was measured: blocks are then right
+/// for a long path, and little worse for a short one.
+pub const ASSUMED_RTT: Duration = Duration::from_millis(100);
+
 /// How large blocks are where nobody says, nor how much memory is for them.
 pub fn usual_blocks() -> BlockSize {
     BlockSize::Free {
         memory: TransferSettings::default().budget,
+        most: LARGEST_BLOCK_BYTES,
     }
 }
 
@@ -186,7 +191,7 @@ impl Daemon {
         }
         let info = stream.handle.tcp_info();
         let rtt = info.map_or(Duration::ZERO, |info| info.minimum_rtt.unwrap_or(info.rtt));
-        let block_bytes = blocks.on(rtt);
+        let block_bytes = blocks.on(info.map_or(ASSUMED_RTT, |_| rtt));
         Ok(Connected {
             stream,
             rtt,

@@ -5,7 +5,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use longhaul_engine::session::TransferSettings;
-use longhaul_model::control::start::LARGEST_BLOCK_BYTES;
 use longhaul_proto::block::Codec;
 use longhaul_proto::digest::Integrity;
 use longhaul_proto::handshake::{Landing, Purport};
@@ -115,9 +114,6 @@ pub fn task(arguments: CopyArguments) -> Result<Task, Stop> {
         limit: arguments.bwlimit.map(BandwidthLimit::bytes_per_second),
         ..layer_settings(&layers)
     };
-    let most_streams = |limit: BandwidthLimit| {
-        limit.most_streams(layers.block_size.unwrap_or(LARGEST_BLOCK_BYTES))
-    };
     let remote_flows = remote_flows(&layers);
     let stream = stream::source(&sources, &mut settings);
     let recursive = arguments.recursive;
@@ -132,7 +128,7 @@ pub fn task(arguments: CopyArguments) -> Result<Task, Stop> {
         settings,
         remote_flows,
         fixed: Fixed {
-            most_streams: arguments.bwlimit.map(most_streams),
+            limit: arguments.bwlimit,
             ..Fixed::new(&layers)
         },
         connection,
@@ -145,12 +141,8 @@ pub fn task(arguments: CopyArguments) -> Result<Task, Stop> {
 /// At a low rate blocks are small, so that each is done before long.
 fn bound_blocks(layers: &LayerArguments, limit: Option<BandwidthLimit>) -> LayerArguments {
     let mut layers = layers.clone();
-    if let Some(limit) = limit {
-        let otherwise = layers.block_size.unwrap_or(LARGEST_BLOCK_BYTES);
-        let bound = limit.block_bytes(otherwise);
-        if bound < otherwise {
-            layers.block_size = Some(bound);
-        }
+    if let (Some(limit), Some(wanted)) = (limit, &mut layers.block_size) {
+        *wanted = limit.block_bytes(*wanted);
     }
     layers
 }

@@ -18,8 +18,11 @@ use longhaul_engine::send::stream::StreamSource;
 use longhaul_engine::session::opening::Agreed;
 use longhaul_engine::session::{Ending, FlowCounts, Transfer, TransferSettings, Watch};
 use longhaul_engine::storage::measuring::{ZERO_NAME, sink, zero_source};
-use longhaul_model::control::start::{BlockSize, initial_streams, most_streams};
+use longhaul_model::control::start::{
+    BlockSize, LARGEST_BLOCK_BYTES, initial_streams, most_streams,
+};
 use longhaul_model::response::Congestion;
+use longhaul_proto::block::Codec;
 use longhaul_proto::handshake::{Feature, Landing, Purport, Request, RequestPath, Role};
 use longhaul_proto::message::{Farewell, Flows};
 use longhaul_proto::sender::MOST_LARGE_FILES;
@@ -32,7 +35,9 @@ use super::here::{Here, landing_stop};
 use super::peer::Peer;
 use super::steering::{Bounds, Steering};
 use super::{itself, sources};
-use crate::arguments::{ConnectionArguments, DataSecurity, LayerArguments, StackArgument};
+use crate::arguments::{
+    BandwidthLimit, ConnectionArguments, DataSecurity, LayerArguments, StackArgument,
+};
 use crate::between::met::Introduction;
 use crate::endpoint::{Endpoint, RemotePath};
 use crate::messages::{Exit, Stop};
@@ -80,8 +85,8 @@ pub struct Fixed {
     pub streams: Option<u32>,
     /// Bytes of a block.
     pub block_size: Option<u32>,
-    /// Most streams, whatever would help.
-    pub most_streams: Option<u32>,
+    /// The rate, which bounds streams and blocks.
+    pub limit: Option<BandwidthLimit>,
 }
 
 impl Fixed {
@@ -90,7 +95,7 @@ impl Fixed {
         Fixed {
             streams: layers.streams,
             block_size: layers.block_size,
-            most_streams: None,
+            limit: None,
         }
     }
 }
@@ -250,6 +255,7 @@ impl Task {
             linger: self.linger(&opened),
             streams: self.bounds(&opened).initial as usize,
             large_files: large_files(opened.welcome.large_files),
+            trailers: opened.welcome.features.contains(&Feature::TRAILERS),
         });
         self.drive(&peer, opened, &transfer, report)
     }
@@ -431,7 +437,8 @@ impl Task {
 
     fn bounds(&self, opened: &Opened) -> Bounds {
         let by_memory = most_streams(self.settings.budget, opened.block_bytes);
-        let bound = self.fixed.most_streams.unwrap_or(u32::MAX);
+        let limit = self.fixed.limit;
+        let bound = limit.map_or(u32::MAX, |limit| limit.most_streams(opened.block_bytes));
         let maximum = opened.welcome.maximum_streams.min(bound).max(1);
         let maximum_streams = self.fixed.streams.unwrap_or(by_memory).min(maximum);
         // In a pull the other end's kernel governs the windows, and is not
@@ -458,7 +465,18 @@ impl Task {
 
     /// How large blocks are, once the path is known, of which an end's memory holds some.
     fn blocks(&self, memory: ByteCount) -> BlockSize {
-        let free = BlockSize::Free { memory };
+        // What is encoded has a pool of its own, of half of it.
+        let pools = match self.settings.codec {
+            Codec::Zstd { .. } | Codec::Lz4 => 2,
+            Codec::Plain | Codec::Omitted => 1,
+        };
+        let limit = self.fixed.limit;
+        let free = BlockSize::Free {
+            memory: ByteCount(memory.0 / pools),
+            most: limit.map_or(LARGEST_BLOCK_BYTES, |limit| {
+                limit.block_bytes(LARGEST_BLOCK_BYTES)
+            }),
+        };
         self.fixed.block_size.map_or(free, BlockSize::Fixed)
     }
 

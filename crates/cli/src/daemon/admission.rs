@@ -20,8 +20,9 @@ use longhaul_engine::storage::measuring::sink;
 use longhaul_engine::storage::posix::PosixDirectory;
 use longhaul_engine::storage::roots::{Anywhere, Confined};
 use longhaul_proto::handshake::{
-    Answer, Credential, Hello, Join, Joined, Landing, PROTOCOL_VERSION, Purport, Purpose, Refusal,
-    Refused, Request, RequestPath, Role, Secret, SessionId, Vouch, Vouched, Welcome, negotiate,
+    Answer, Credential, Feature, Hello, Join, Joined, Landing, PROTOCOL_VERSION, Purport, Purpose,
+    Refusal, Refused, Request, RequestPath, Role, Secret, SessionId, Vouch, Vouched, Welcome,
+    negotiate,
 };
 use longhaul_proto::message::Farewell;
 use longhaul_proto::session::StreamId;
@@ -145,19 +146,21 @@ impl Daemon {
                 }
                 Err(refused) => self.refuse(&mut stream, refused, peer),
             },
-            Purpose::Open(request) => match self.prepare(&request, &stream, visitor.owner) {
-                Ok((prepared, principal)) => {
-                    drop(visitor.ticket.take());
-                    let welcome = self.welcome(&prepared, features);
-                    match welcome {
-                        Some(welcome) => {
-                            self.run_session(stream, prepared, welcome, &principal, &visitor)
+            Purpose::Open(request) => {
+                match self.prepare(&request, &features, &stream, visitor.owner) {
+                    Ok((prepared, principal)) => {
+                        drop(visitor.ticket.take());
+                        let welcome = self.welcome(&prepared, features);
+                        match welcome {
+                            Some(welcome) => {
+                                self.run_session(stream, prepared, welcome, &principal, &visitor)
+                            }
+                            None => say("the system has no randomness: no session can begin"),
                         }
-                        None => say("the system has no randomness: no session can begin"),
                     }
+                    Err(refused) => self.refuse(&mut stream, refused, peer),
                 }
-                Err(refused) => self.refuse(&mut stream, refused, peer),
-            },
+            }
         }
     }
 
@@ -250,6 +253,7 @@ impl Daemon {
     fn prepare(
         &self,
         request: &Request,
+        features: &[Feature],
         stream: &Stream,
         owner: bool,
     ) -> Result<(Prepared, String), Refused> {
@@ -277,7 +281,7 @@ impl Daemon {
         };
         let mut prepared = match request.role {
             Role::Sender => self.prepare_receiver(request, principal, (key, place))?,
-            Role::Receiver => self.prepare_sender(request, principal, place)?,
+            Role::Receiver => self.prepare_sender(request, features, principal, place)?,
         };
         if request.wants_host && principal.may_measure() {
             // Too long to be told it is not told: the session does not depend on it.
@@ -373,12 +377,14 @@ impl Daemon {
     fn prepare_sender(
         &self,
         request: &Request,
+        features: &[Feature],
         principal: &Principal,
         place: Held,
     ) -> Result<Prepared, Refused> {
         let sources = open_sources(request, principal)?;
         let mut settings = self.settings(request);
         settings.asks = !request.destination_empty || request.purport != Purport::Copy;
+        settings.trailers = features.contains(&Feature::TRAILERS);
         let single_file = single_file(&sources);
         let transfer = Transfer::sending(settings, SendSide::new(sources), watch());
         Ok(Prepared {
@@ -392,11 +398,7 @@ impl Daemon {
         })
     }
 
-    fn welcome(
-        &self,
-        prepared: &Prepared,
-        features: Vec<longhaul_proto::handshake::Feature>,
-    ) -> Option<Welcome> {
+    fn welcome(&self, prepared: &Prepared, features: Vec<Feature>) -> Option<Welcome> {
         let (mut session, mut secret) = ([0; 16], [0; 32]);
         fill_random(&mut session).ok()?;
         fill_random(&mut secret).ok()?;

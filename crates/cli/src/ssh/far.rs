@@ -35,7 +35,7 @@ use super::route::Route;
 use crate::arguments::{ConnectionArguments, SshArguments};
 use crate::commands::ahead::Ahead;
 use crate::commands::connection::{
-    Connected, Opened, buffer_by_hand, check_bind, list_over, open_over,
+    ASSUMED_RTT, Connected, Opened, buffer_by_hand, check_bind, list_over, open_over,
 };
 use crate::endpoint::SshRemote;
 use crate::messages::{Exit, Stop};
@@ -50,10 +50,6 @@ const NOT_ACCEPTED: [&str; 4] = [
     "HOST IDENTIFICATION HAS CHANGED",
     "Too many authentication failures",
 ];
-
-/// Round trip that is assumed until one was measured: blocks are then right
-/// for a long path, and little worse for a short one.
-const ASSUMED_RTT: Duration = Duration::from_millis(100);
 
 /// Round trip before one was measured, where too long a one would only be
 /// waited for.

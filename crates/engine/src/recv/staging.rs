@@ -13,7 +13,8 @@ use crate::queue::lock;
 const MOST_STAGED: usize = 1024;
 
 /// The part of the files that this process may have open that one session may
-/// have staged: several share it with their sockets and directories.
+/// have staged: several share it with their sockets and directories. Those that are
+/// written directly have two each.
 const PART_OF_OPEN_FILES: usize = 8;
 
 /// How long a file waits for others while there is more to write.

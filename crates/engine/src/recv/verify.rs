@@ -38,6 +38,15 @@ pub struct ArrivedBlock {
     pub(super) found: Option<Found>,
 }
 
+impl ArrivedBlock {
+    /// Whether its end said that it is void: what was read is not what was to be.
+    fn is_void(&self) -> bool {
+        let lacks = |piece: &Piece| piece.checksum.is_none();
+        self.header.trailer.is_some()
+            && matches!(&self.header.content, Content::Piece(piece) if lacks(piece))
+    }
+}
+
 /// Checksums of a block's content, in the order of its entries.
 pub(crate) struct Found(Vec<Option<Checksum>>);
 
@@ -167,6 +176,12 @@ impl Transfer {
     /// what the source read.
     fn compare_found(&self, mut block: ArrivedBlock) -> Option<VerifiedBlock> {
         let found = block.found.take()?;
+        if block.is_void() {
+            let mut damaged = Damaged::new(&block);
+            damaged.event = None;
+            self.report_corrupt(damaged, AgainReason::Void);
+            return None;
+        }
         if !found.agrees(&block.header.content) {
             self.report_corrupt(Damaged::new(&block), AgainReason::Corrupt);
             return None;
@@ -255,6 +270,7 @@ impl Transfer {
             decoded,
             transit,
             proof: _,
+            trailer: _,
         } = header;
         if transit.is_some_and(|transit| transit != XxHash3_64::oneshot(buffer.filled())) {
             return Err(AgainReason::Corrupt);

@@ -227,6 +227,9 @@ impl Transfer {
         let file = stage_file(&folder, &name, entry, (data, mode))
             .map_err(|error| failure_of("write", &shown, &error))?;
         Counters::add(&self.counters.written_bytes, data.len() as u64);
+        if let Some(file) = &file {
+            side.note_data_mode(file.data_mode());
+        }
         Ok(super::commit::StagedFile {
             folder,
             temporary: name,

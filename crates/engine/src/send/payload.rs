@@ -1,20 +1,34 @@
 //! What of a block goes over the wire after its header: bytes in a buffer of the
-//! pool, or pages of a file that lie in the page cache.
+//! pool, pages of a file that lie in the page cache, or a piece that the stream's
+//! thread reads.
+//!
+//! What is read into a buffer has left the core's cache before it is sent, and is
+//! fetched again: a fifth of what sending costs without distance. Where a piece lies
+//! in the page cache, both are spared.
 //!
 //! On a stream in clear nothing is done to the bytes but to hash and to send them.
-//! Where they lie in the page cache they are hashed out of a small part of a buffer,
-//! which stays in the core's cache, and then sent by the kernel from where they are:
-//! neither the copy to memory nor the one to the socket is made. Should the file be
-//! changed between the two, the checksum says so at the other end, as of a block that
-//! was damaged on its way, and reading it again finds the change.
+//! They are hashed out of a small part of a buffer, which stays in the core's cache,
+//! and then sent by the kernel from where they are: neither the copy to memory nor
+//! the one to the socket is made. Should the file be changed between the two, the
+//! checksum says so at the other end, as of a block that was damaged on its way, and
+//! reading it again finds the change.
+//!
+//! On others the thread of the stream reads, hashes and sends a part at a time. The
+//! checksum then follows the piece, once the source was seen to be what the walk saw,
+//! or word that the piece is void.
 
+use std::collections::HashMap;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use longhaul_proto::block::PieceName;
+use longhaul_proto::block::{PieceName, TRAILER_BYTES, Trailer};
+use longhaul_proto::digest::BlockHasher;
+use longhaul_proto::manifest::{Entry, EntryId};
 
+use super::read::{PART_BYTES, check_unchanged, most_open_files};
 use crate::net::StreamWriter;
 use crate::pool::Buffer;
+use crate::queue::lock;
 use crate::storage::StoredFile;
 
 /// A block's bytes.
@@ -23,18 +37,75 @@ pub(crate) enum Payload {
     Buffer(Buffer),
     /// Where they lie.
     Pages(Pages),
+    /// What is still to be read.
+    Late(Box<LatePiece>),
+}
+
+/// Files that are open for blocks that wait to be sent, by number and generation:
+/// how many blocks of each.
+#[derive(Default)]
+pub(crate) struct HeldFiles {
+    blocks: Mutex<HashMap<(EntryId, u32), usize>>,
+}
+
+/// One that is, for a block.
+pub(crate) struct HeldFile {
+    file: Arc<dyn StoredFile>,
+    key: (EntryId, u32),
+    all: Arc<HeldFiles>,
+}
+
+impl HeldFiles {
+    /// Holds a piece's file open, too; none where as many as may be are.
+    pub fn hold(
+        self: &Arc<HeldFiles>,
+        file: &Arc<dyn StoredFile>,
+        piece: PieceName,
+    ) -> Option<HeldFile> {
+        let key = (piece.file, piece.generation);
+        let mut blocks = lock(&self.blocks);
+        if blocks.len() >= most_open_files() && !blocks.contains_key(&key) {
+            return None;
+        }
+        *blocks.entry(key).or_default() += 1;
+        Some(HeldFile {
+            file: Arc::clone(file),
+            key,
+            all: Arc::clone(self),
+        })
+    }
+}
+
+impl std::ops::Deref for HeldFile {
+    type Target = dyn StoredFile;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.file
+    }
+}
+
+impl Drop for HeldFile {
+    fn drop(&mut self) {
+        let mut blocks = lock(&self.all.blocks);
+        if let Some(count) = blocks.get_mut(&self.key) {
+            *count -= 1;
+            if *count == 0 {
+                blocks.remove(&self.key);
+            }
+        }
+    }
 }
 
 /// A range of a file that was read and hashed.
 pub(crate) struct Pages {
-    file: Arc<dyn StoredFile>,
+    file: HeldFile,
     offset: u64,
     length: usize,
 }
 
 impl Pages {
     /// Where a piece lies.
-    pub fn new(file: Arc<dyn StoredFile>, piece: PieceName) -> Pages {
+    pub fn new(file: HeldFile, piece: PieceName) -> Pages {
         Pages {
             file,
             offset: piece.offset,
@@ -48,25 +119,144 @@ impl Pages {
     }
 }
 
+/// A piece that is read and hashed while it is sent, part by part from its front.
+pub(crate) struct LatePiece {
+    file: HeldFile,
+    /// What the walk saw.
+    entry: Entry,
+    piece: PieceName,
+    /// None once something could not be read.
+    hasher: Option<BlockHasher>,
+    /// Bytes that went, trailer included.
+    done: usize,
+    trailer: Option<[u8; TRAILER_BYTES]>,
+}
+
+impl LatePiece {
+    /// A piece of a file, of which nothing was hashed yet.
+    pub fn new(file: HeldFile, entry: &Entry, piece: PieceName, hasher: BlockHasher) -> LatePiece {
+        LatePiece {
+            file,
+            entry: entry.clone(),
+            piece,
+            hasher: Some(hasher),
+            done: 0,
+            trailer: None,
+        }
+    }
+
+    /// Bytes, without what follows them.
+    fn len(&self) -> usize {
+        self.piece.length as usize
+    }
+
+    /// Reads the next part and hashes it; what cannot be read is zeros, and all of
+    /// it void.
+    fn read(&mut self, part: &mut [u8]) {
+        let offset = self.piece.offset + self.done as u64;
+        let there = self.file.read_cached_at(part, offset);
+        let rest = &mut part[there..];
+        let read = match rest.is_empty() {
+            true => Ok(0),
+            false => self.file.read_at(rest, offset + there as u64),
+        };
+        if !read.is_ok_and(|read| read == rest.len()) {
+            rest.fill(0);
+            self.hasher = None;
+        }
+        if let Some(hasher) = &mut self.hasher {
+            hasher.update(part);
+        }
+        self.done += part.len();
+    }
+
+    /// What follows once all was read.
+    fn trailer(&mut self) -> [u8; TRAILER_BYTES] {
+        if let Some(trailer) = self.trailer {
+            return trailer;
+        }
+        let same = check_unchanged(&*self.file, &self.entry).is_ok();
+        let hasher = self.hasher.take().filter(|_| same);
+        *self
+            .trailer
+            .insert(Trailer::encode(hasher.map(|hasher| hasher.finish())))
+    }
+
+    /// Sends `head` and then so many bytes more, of which the trailer's are the last.
+    fn send(
+        &mut self,
+        writer: &mut dyn StreamWriter,
+        mut head: &[u8],
+        mut length: usize,
+        room: &mut Vec<u8>,
+    ) -> io::Result<()> {
+        while length > 0 || !head.is_empty() {
+            let data = length
+                .min(self.len().saturating_sub(self.done))
+                .min(PART_BYTES);
+            room.resize(room.len().max(data), 0);
+            let part = &mut room[..data];
+            self.read(part);
+            length -= data;
+            // It goes with the last part, unless the rate is bound to less.
+            let mut end: &[u8] = &[];
+            let trailer;
+            if self.done >= self.len() && length > 0 {
+                trailer = self.trailer();
+                let from = (self.done - self.len()).min(TRAILER_BYTES);
+                end = &trailer[from..(from + length).min(TRAILER_BYTES)];
+                self.done += length;
+                length = 0;
+            }
+            writer.write_all(&[head, part, end])?;
+            head = &[];
+        }
+        Ok(())
+    }
+}
+
 impl Payload {
-    /// Bytes.
+    /// Bytes of data.
     pub fn len(&self) -> usize {
         match self {
             Payload::Buffer(buffer) => buffer.filled().len(),
             Payload::Pages(pages) => pages.length,
+            Payload::Late(late) => late.len(),
         }
     }
 
-    /// Sends `head`, then a range of it.
+    /// Bytes on the wire, with those of a trailer.
+    pub fn wire_len(&self) -> usize {
+        match self.trailer() {
+            Some(Trailer::Checksum) => self.len() + TRAILER_BYTES,
+            None => self.len(),
+        }
+    }
+
+    /// Bytes that were read while they were sent.
+    pub fn late_bytes(&self) -> usize {
+        match self {
+            Payload::Late(late) => late.done.min(late.len()),
+            Payload::Buffer(_) | Payload::Pages(_) => 0,
+        }
+    }
+
+    /// What is its end.
+    pub fn trailer(&self) -> Option<Trailer> {
+        matches!(self, Payload::Late(_)).then_some(Trailer::Checksum)
+    }
+
+    /// Sends `head`, then a range of it; `room` is memory to use.
     ///
     /// # Errors
     ///
     /// What the socket says, or the file.
     pub fn send(
-        &self,
+        &mut self,
         writer: &mut dyn StreamWriter,
         head: &[u8],
         (start, length): (usize, usize),
+        room: &mut Vec<u8>,
     ) -> io::Result<()> {
         match self {
             Payload::Buffer(buffer) => {
@@ -77,6 +267,166 @@ impl Payload {
                 let file = file.ok_or(io::ErrorKind::Unsupported)?;
                 writer.write_file(head, file, pages.offset + start as u64, length)
             }
+            // Ranges come one after the other.
+            Payload::Late(late) => late.send(writer, head, length, room),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_proto::digest::Integrity;
+    use longhaul_proto::manifest::{EntryKind, Timestamp, TreePath};
+
+    use super::*;
+    use crate::send::walk::{entry_of, file_kind};
+    use crate::storage::posix::PosixDirectory;
+    use crate::storage::{Creation, DataMode, Directory};
+
+    const SIZE: usize = 3 * PART_BYTES + 1000;
+
+    /// What was written, and in how many calls.
+    #[derive(Default)]
+    struct Written(Vec<u8>, usize);
+
+    impl StreamWriter for Written {
+        fn write_all(&mut self, parts: &[&[u8]]) -> io::Result<()> {
+            parts.iter().for_each(|part| self.0.extend_from_slice(part));
+            self.1 += 1;
+            Ok(())
+        }
+
+        fn finish(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    struct Source {
+        root: Arc<dyn Directory>,
+        file: Arc<dyn StoredFile>,
+        data: Vec<u8>,
+        held: Arc<HeldFiles>,
+        _place: tempfile::TempDir,
+    }
+
+    fn source() -> Source {
+        let place = tempfile::tempdir().unwrap();
+        let root = PosixDirectory::open_root(place.path()).unwrap();
+        let data: Vec<u8> = (0..SIZE).map(|at| (at / 7 % 251) as u8).collect();
+        let file = root.create_file(b"a", Creation::New, DataMode::Buffered);
+        let file = file.unwrap();
+        file.write_at(&data, 0).unwrap();
+        Source {
+            root,
+            file,
+            data,
+            held: Arc::default(),
+            _place: place,
+        }
+    }
+
+    impl Source {
+        fn piece(&self) -> PieceName {
+            PieceName {
+                file: EntryId(0),
+                generation: 0,
+                offset: 0,
+                length: SIZE as u64,
+            }
+        }
+
+        fn late(&self, integrity: Integrity) -> Payload {
+            let status = self.file.status().unwrap();
+            let path = TreePath::new(b"a").unwrap();
+            let entry = entry_of(EntryId(0), None, path, file_kind(&status), &status);
+            assert!(matches!(entry.kind, EntryKind::File { .. }));
+            let held = self.held.hold(&self.file, self.piece()).unwrap();
+            let hasher = BlockHasher::new(integrity, 0, SIZE as u64, SIZE as u64).unwrap();
+            let late = LatePiece::new(held, &entry, self.piece(), hasher);
+            Payload::Late(Box::new(late))
+        }
+
+        fn checksum(&self, integrity: Integrity) -> longhaul_proto::digest::Checksum {
+            longhaul_proto::digest::whole_file(integrity, &self.data)
+        }
+    }
+
+    /// Sends all of it in ranges of `step`; its data, and what followed.
+    fn send(payload: &mut Payload, step: usize) -> (Vec<u8>, [u8; TRAILER_BYTES]) {
+        let (mut written, mut room) = (Written::default(), Vec::new());
+        let mut sent = 0;
+        let mut head: &[u8] = b"head";
+        while sent < payload.wire_len() {
+            let now = step.min(payload.wire_len() - sent);
+            payload
+                .send(&mut written, head, (sent, now), &mut room)
+                .unwrap();
+            (head, sent) = (&[], sent + now);
+        }
+        assert_eq!(payload.late_bytes(), SIZE);
+        let data = written.0.strip_prefix(b"head").unwrap();
+        let (data, trailer) = data.split_at(SIZE);
+        (data.to_vec(), trailer.try_into().unwrap())
+    }
+
+    #[test]
+    fn a_piece_goes_whole_and_then_its_checksum_however_it_is_cut() {
+        let source = source();
+        for integrity in [Integrity::Digest, Integrity::Checksum] {
+            for step in [usize::MAX, PART_BYTES, 100_000, 1009] {
+                let (data, trailer) = send(&mut source.late(integrity), step);
+                assert!(data == source.data, "{step}");
+                let expected = Some(source.checksum(integrity));
+                assert_eq!(Trailer::parse(&trailer), Ok(expected), "{step}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_changed_meanwhile_is_void() {
+        type Change = fn(&Source);
+        let changes: [Change; 3] = [
+            |source| source.file.set_length(1000).unwrap(),
+            |source| {
+                // Its size and its bytes are the same, its time is another.
+                let time = Timestamp {
+                    seconds: 7,
+                    ..Timestamp::default()
+                };
+                source.file.set_modified(time).unwrap();
+            },
+            |source| source.file.write_at(&[1; SIZE + 1], 0).unwrap(),
+        ];
+        for change in changes {
+            let source = source();
+            let mut late = source.late(Integrity::Digest);
+            change(&source);
+            let (_, trailer) = send(&mut late, usize::MAX);
+            assert_eq!(Trailer::parse(&trailer), Ok(None));
+        }
+    }
+
+    #[test]
+    fn no_more_files_are_held_than_may_be() {
+        let source = source();
+        let names = (0..).map(|number| PieceName {
+            file: EntryId(number),
+            ..source.piece()
+        });
+        let mut held: Vec<HeldFile> = names
+            .map_while(|name| source.held.hold(&source.file, name))
+            .collect();
+        assert_eq!(held.len(), most_open_files());
+        // Of one of them as many blocks as come; each goes alone.
+        held.push(source.held.hold(&source.file, source.piece()).unwrap());
+        let other = PieceName {
+            generation: 1,
+            ..source.piece()
+        };
+        held.remove(0);
+        assert!(source.held.hold(&source.file, other).is_none());
+        held.pop();
+        assert!(source.held.hold(&source.file, other).is_some());
+        assert!(source.root.status_of(b"a").is_ok());
     }
 }

@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use longhaul_proto::block::{
@@ -16,7 +17,7 @@ use longhaul_proto::message::{Failure, FailureKind};
 use longhaul_proto::sender::{BlockId, PackedJob, PackedRead, PieceRead, ReadJob, Work};
 
 use super::compress::{Uncoded, Verdict};
-use super::payload::{Pages, Payload};
+use super::payload::{HeldFiles, LatePiece, Pages, Payload};
 use super::source::{Located, Sources};
 use super::walk::{entry_of, file_kind, identity_of};
 use crate::descriptors;
@@ -65,6 +66,12 @@ pub struct ReadBlock {
     pub(crate) payload: Payload,
 }
 
+/// Most large files that are open for their next pieces, and again for blocks that
+/// wait to be sent.
+pub(super) fn most_open_files() -> usize {
+    descriptors::share(FILES_PART, OPEN_FILES)
+}
+
 /// A file with its number and generation.
 type OpenFile = (EntryId, u32, Arc<dyn StoredFile>);
 
@@ -85,7 +92,7 @@ impl OpenFiles {
 
     fn keep(&self, id: EntryId, generation: u32, file: &Arc<dyn StoredFile>) {
         let mut files = lock(&self.files);
-        if files.len() >= descriptors::share(FILES_PART, OPEN_FILES) {
+        if files.len() >= most_open_files() {
             files.pop_front();
         }
         files.push_back((id, generation, Arc::clone(file)));
@@ -93,7 +100,7 @@ impl OpenFiles {
 }
 
 /// Why a piece was not read.
-enum Unread {
+pub(super) enum Unread {
     Changed(Entry),
     Failed(Failure),
 }
@@ -178,6 +185,13 @@ impl Transfer {
         }
     }
 
+    fn held_files(&self) -> Option<&Arc<HeldFiles>> {
+        match self.side() {
+            Side::Sending(side) => Some(&side.held_files),
+            Side::Receiving(_) => None,
+        }
+    }
+
     /// Opens a large file, or finds it open, and sees to it that it is what
     /// the walk saw.
     fn open_large(&self, entry: &Entry, generation: u32) -> Result<Arc<dyn StoredFile>, Unread> {
@@ -208,14 +222,27 @@ impl Transfer {
         self.is_clear() && codec == Codec::Plain
     }
 
+    /// Whether a piece that lies in the page cache is read by the stream's thread, part
+    /// by part, as it is sent. Where there are fewer streams than cores, readers do more
+    /// at once than they could.
+    fn reads_late(&self, piece: PieceName) -> bool {
+        let settings = &self.settings;
+        let codec = codec_for(settings.purport, settings.codec);
+        let due = !self.is_clear() && codec == Codec::Plain && piece.length > PART_BYTES as u64;
+        let Side::Sending(side) = self.side() else {
+            return false;
+        };
+        due && side.trailers.load(Ordering::Relaxed) && self.lock().stream_count() >= settings.cores
+    }
+
     /// Reads and hashes a piece: into the buffer, or out of the page cache, where
-    /// it is then sent from.
+    /// it is then sent from; or leaves that to the stream's thread.
     fn read_piece(
         &self,
         entry: &Entry,
         piece: PieceName,
         buffer: &mut Buffer,
-    ) -> Result<(Piece, Option<Pages>), Unread> {
+    ) -> Result<(Piece, Option<Payload>), Unread> {
         let file = self.open_large(entry, piece.generation)?;
         let shown = entry.path.to_string();
         let failed = |error: io::Error| Unread::Failed(failure_of("read", &shown, &error));
@@ -232,12 +259,42 @@ impl Transfer {
             );
             hasher.ok_or_else(|| Unread::Failed(gone(entry)))
         };
-        let mut hasher = new_hasher()?;
-        let sends_pages = self.sends_pages() && extents.is_none() && file.descriptor().is_some();
-        let pages = match sends_pages && hash_pages(&*file, piece, &mut hasher, buffer) {
-            true => Some(Pages::new(Arc::clone(&file), piece)),
-            false => None,
+        let PieceName {
+            generation,
+            offset,
+            length,
+            ..
+        } = piece;
+        let read = |extents, checksum| Piece {
+            entry: entry.clone(),
+            generation,
+            offset,
+            length,
+            extents,
+            checksum,
         };
+        let mut hasher = new_hasher()?;
+        let whole = extents.is_none();
+        let (late, sends_pages) = match whole && !self.is_clear() {
+            true => (self.reads_late(piece), false),
+            false => (
+                false,
+                whole && self.sends_pages() && file.descriptor().is_some(),
+            ),
+        };
+        let mut held = None;
+        if (late || sends_pages) && lies_in_cache(&*file, piece) {
+            held = self.held_files().and_then(|all| all.hold(&file, piece));
+        }
+        if let Some(file) = held.take_if(|_| late) {
+            // A read that fails late says why only when it is tried again here.
+            check_unchanged(&*file, entry)?;
+            let late = LatePiece::new(file, entry, piece, hasher);
+            return Ok((read(None, None), Some(Payload::Late(Box::new(late)))));
+        }
+        let pages = held
+            .filter(|_| hash_pages(&*file, piece, &mut hasher, buffer))
+            .map(|file| Pages::new(file, piece));
         if pages.is_none() {
             let runs = match &extents {
                 Some(extents) => extents.clone(),
@@ -252,8 +309,8 @@ impl Transfer {
         }
         let uncopied = pages.as_ref().map_or(0, Pages::len);
         Counters::add(&self.counters.uncopied_bytes, uncopied as u64);
-        let read = uncopied + buffer.filled().len();
-        Counters::add(&self.counters.read_bytes, read as u64);
+        let count = uncopied + buffer.filled().len();
+        Counters::add(&self.counters.read_bytes, count as u64);
         if let Side::Sending(side) = self.side() {
             // Only now is it proved how data really moves.
             side.note_data_mode(file.data_mode());
@@ -262,21 +319,7 @@ impl Transfer {
             return Err(self.changed(entry));
         }
         let checksum = Some(hasher.finish());
-        let PieceName {
-            generation,
-            offset,
-            length,
-            ..
-        } = piece;
-        let piece = Piece {
-            entry: entry.clone(),
-            generation,
-            offset,
-            length,
-            extents,
-            checksum,
-        };
-        Ok((piece, pages))
+        Ok((read(extents, checksum), pages.map(Payload::Pages)))
     }
 
     /// What a changed file is now.
@@ -492,7 +535,7 @@ fn gone(entry: &Entry) -> Failure {
     Failure::new(FailureKind::Vanished, text)
 }
 
-fn check_unchanged(file: &dyn StoredFile, entry: &Entry) -> Result<(), Unread> {
+pub(super) fn check_unchanged(file: &dyn StoredFile, entry: &Entry) -> Result<(), Unread> {
     let shown = entry.path.to_string();
     let status = file
         .status()
@@ -587,6 +630,15 @@ fn hash_pages(
     true
 }
 
+/// Whether a piece seems to lie in the page cache: a byte of each part does.
+fn lies_in_cache(file: &dyn StoredFile, piece: PieceName) -> bool {
+    let parts = (0..piece.length).step_by(PART_BYTES);
+    let last = piece.length.saturating_sub(1);
+    parts
+        .chain([last])
+        .all(|at| file.read_cached_at(&mut [0], piece.offset + at) == 1)
+}
+
 /// Hashes a hole.
 pub(crate) fn hash_zeros(hasher: &mut BlockHasher, mut length: u64) {
     while length > 0 {
@@ -598,15 +650,15 @@ pub(crate) fn hash_zeros(hasher: &mut BlockHasher, mut length: u64) {
 
 fn uncoded_piece(
     block: BlockId,
-    read: Result<(Piece, Option<Pages>), Unread>,
+    read: Result<(Piece, Option<Payload>), Unread>,
     buffer: Buffer,
 ) -> Uncoded {
     let (verdict, read) = match read {
-        Ok((piece, pages)) => (
+        Ok((piece, elsewhere)) => (
             PieceRead::Ready,
             Some(ReadBlock {
                 content: Content::Piece(piece),
-                payload: pages.map_or(Payload::Buffer(buffer), Payload::Pages),
+                payload: elsewhere.unwrap_or(Payload::Buffer(buffer)),
             }),
         ),
         Err(Unread::Changed(entry)) => (PieceRead::Changed(entry), None),

@@ -26,6 +26,11 @@ impl SealedBlock {
     pub(crate) fn payload(&self) -> &Payload {
         &self.payload
     }
+
+    /// Both.
+    pub(crate) fn parts(&mut self) -> (&[u8], &mut Payload) {
+        (&self.frame, &mut self.payload)
+    }
 }
 
 /// Frames a block. For a stream in clear its checksums are taken out: they go
@@ -57,13 +62,14 @@ pub fn seal(
         decoded: decoded as u64,
         transit,
         proof: None,
+        trailer: payload.trailer(),
     };
     let message = clear.map(|key| {
         let message = take_checksums(&mut header);
         key.prove(&mut header);
         message
     });
-    let frame = frame::encode(FrameKind::Block, &header, payload.len())?;
+    let frame = frame::encode(FrameKind::Block, &header, payload.wire_len())?;
     Ok((SealedBlock { frame, payload }, message))
 }
 

@@ -132,6 +132,8 @@ pub struct Progress {
     pub read_bytes: u64,
     /// Of those, bytes that went from the page cache to the wire without being copied.
     pub uncopied_bytes: u64,
+    /// Of those read, bytes that a stream's thread read as it sent them.
+    pub late_bytes: u64,
     /// What became of file data; nothing is durable where nothing is copied.
     pub account: Account,
     /// Bytes of files that this end knows to be durable at the destination since
@@ -348,6 +350,7 @@ impl Transfer {
             disk_bytes: get(&counters.read_bytes) + get(&counters.written_bytes),
             read_bytes: get(&counters.read_bytes),
             uncopied_bytes: get(&counters.uncopied_bytes),
+            late_bytes: get(&counters.late_bytes),
             settled_bytes: account.durable_bytes,
             account: match self.settings.purport {
                 Purport::Copy => account,

@@ -2,6 +2,7 @@
 //! costs one round trip, and no more time than a deadline.
 
 use std::io;
+use std::sync::atomic::Ordering;
 use std::sync::{PoisonError, mpsc};
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use longhaul_proto::handshake::{
 use longhaul_proto::listing::{ListRequest, Listed};
 use minicbor::{Decode, Encode};
 
-use super::{Machine, Shared, Transfer, dial};
+use super::{Machine, Shared, Side, Transfer, dial};
 use crate::net::{Stream, StreamReader};
 
 /// Name and version of this software.
@@ -285,6 +286,8 @@ pub struct Agreed {
     pub streams: usize,
     /// Large files that the other end can have open.
     pub large_files: usize,
+    /// It understands checksums behind their pieces.
+    pub trailers: bool,
 }
 
 impl Transfer {
@@ -307,6 +310,9 @@ impl Transfer {
 
     /// The other end accepted the session that this end, which sends, asked for.
     pub fn handle_welcome(&self, agreed: Agreed) {
+        if let Side::Sending(side) = self.side() {
+            side.trailers.store(agreed.trailers, Ordering::Relaxed);
+        }
         let mut shared = self.lock();
         shared.life.set_linger(agreed.linger);
         shared.wanted_streams = agreed.streams;

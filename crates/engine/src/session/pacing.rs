@@ -121,25 +121,26 @@ impl Transfer {
     }
 
     /// Writes a block, at the transfer's rate; gives the time that was spent
-    /// writing.
+    /// writing. `room` is memory that is used again for the next.
     pub(super) fn send_block(
         &self,
         writer: &mut dyn StreamWriter,
-        block: &SealedBlock,
+        block: &mut SealedBlock,
+        room: &mut Vec<u8>,
     ) -> io::Result<Duration> {
-        let (mut frame, payload) = (block.frame(), block.payload());
+        let (mut frame, payload) = block.parts();
         let mut sent = 0;
         let mut spent = Duration::ZERO;
-        while !frame.is_empty() || sent < payload.len() {
+        while !frame.is_empty() || sent < payload.wire_len() {
             let most = self.pacing.write_bytes().unwrap_or(usize::MAX);
             let first = frame.len().min(most);
-            let second = (payload.len() - sent).min(most - first);
+            let second = (payload.wire_len() - sent).min(most - first);
             if most < usize::MAX {
                 self.pacing.wait_for(first + second, || self.now());
             }
             let began = Instant::now();
             let (head, rest) = frame.split_at(first);
-            payload.send(writer, head, (sent, second))?;
+            payload.send(writer, head, (sent, second), room)?;
             spent += began.elapsed();
             (frame, sent) = (rest, sent + second);
         }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::Thread;
 use std::time::Instant;
 
-use longhaul_proto::block::{BlockHeader, Codec, HeaderKey};
+use longhaul_proto::block::{BlockHeader, Codec, HeaderKey, TRAILER_BYTES, Trailer};
 use longhaul_proto::control::Numbered;
 use longhaul_proto::frame::{FrameError, FrameHeader, FrameKind, HEADER_BYTES};
 use longhaul_proto::handshake::Purport;
@@ -448,7 +448,7 @@ impl Transfer {
     fn read_block(
         self: &Arc<Transfer>,
         id: StreamId,
-        block: BlockHeader,
+        mut block: BlockHeader,
         payload: usize,
         reader: &mut dyn StreamReader,
     ) -> Result<(), Stop> {
@@ -465,10 +465,14 @@ impl Transfer {
                 FrameError::Unexpected("data where only checksums are due, or none").into(),
             );
         }
-        if !block.is_valid(payload) || payload > self.pool.buffer_bytes() {
+        let data = block.data_on_wire(payload).unwrap_or(usize::MAX);
+        if !block.is_valid(payload) || data > self.pool.buffer_bytes() {
             return Err(
                 FrameError::Unexpected("a block whose lengths contradict each other").into(),
             );
+        }
+        if block.trailer.is_some() && self.is_clear() {
+            return Err(FrameError::Unexpected("a checksum in clear").into());
         }
         let Some(mut buffer) = self.pool.take() else {
             return Err(Stop::Lost(None));
@@ -477,9 +481,14 @@ impl Transfer {
         let began = thread_cpu_time();
         let mut hasher = ArrivingHasher::new(self.settings.integrity, &block);
         reader.anticipate(payload);
-        read_parts(reader, &mut buffer[..payload], |part| hasher.update(part))?;
-        buffer.set_filled(payload);
+        read_parts(reader, &mut buffer[..data], |part| hasher.update(part))?;
+        buffer.set_filled(data);
         let found = hasher.finish(&block, buffer.filled());
+        if block.trailer.is_some() {
+            let mut trailer = [0; TRAILER_BYTES];
+            read_exact(reader, &mut trailer)?;
+            block.put_checksum(Trailer::parse(&trailer)?);
+        }
         let spent = thread_cpu_time() - began;
         Counters::add(&self.counters.wire_nanoseconds, spent);
         self.lock().heard = self.now();
@@ -552,20 +561,25 @@ impl Transfer {
         if let Some(slot) = self.lock().streams.get_mut(&id) {
             slot.writer = Some(std::thread::current());
         }
-        let mut thread = SourceThread::default();
-        while let Some(outgoing) = self.next_outgoing(id, &mut thread) {
-            let written = match &outgoing {
+        let (mut thread, mut room) = (SourceThread::default(), Vec::new());
+        while let Some(mut outgoing) = self.next_outgoing(id, &mut thread) {
+            let written = match &mut outgoing {
                 Outgoing::Message(frame) => {
                     let began = Instant::now();
                     writer.write_all(&[frame]).map(|()| began.elapsed())
                 }
-                Outgoing::Block(block) => self.send_block(&mut *writer, block),
+                Outgoing::Block(block) => self.send_block(&mut *writer, block, &mut room),
             };
             let bytes = match &outgoing {
                 Outgoing::Message(frame) => frame.len(),
-                Outgoing::Block(block) => block.frame().len() + block.payload().len(),
+                Outgoing::Block(block) => block.frame().len() + block.payload().wire_len(),
             };
             Counters::add(&self.counters.wire_bytes, bytes as u64);
+            if let Outgoing::Block(block) = &outgoing {
+                let late = block.payload().late_bytes();
+                Counters::add(&self.counters.read_bytes, late as u64);
+                Counters::add(&self.counters.late_bytes, late as u64);
+            }
             let Ok(spent) = written else {
                 self.handle_stream_lost(id);
                 return;

@@ -272,5 +272,6 @@ pub fn plain(content: Content, length: usize) -> BlockHeader {
         decoded: length as u64,
         transit: None,
         proof: None,
+        trailer: None,
     }
 }

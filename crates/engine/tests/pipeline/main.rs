@@ -367,6 +367,77 @@ fn what_lies_in_the_page_cache_is_not_copied() {
     }
 }
 
+/// Elsewhere it is read by the thread that sends it, where the other end takes a
+/// piece's checksum behind it, and there are as many streams as cores.
+#[test]
+fn what_lies_in_the_page_cache_is_read_as_it_is_sent() {
+    let chance = &mut Chance::new(7);
+    let mut content = single_file();
+    content.insert(b"top/sub/two".to_vec(), tree::file(chance, 3_000_000));
+    let directory = tempfile::tempdir().unwrap();
+    let disk = PosixDirectory::open_root(directory.path()).unwrap();
+    tree::build(&disk, &content);
+    let top = disk.open_directory(b"top").unwrap();
+    let file = top.open_directory(b"sub").unwrap();
+    let file = file.open_file(b"two", DataMode::Buffered).unwrap();
+    let size = file.status().unwrap().size as usize;
+    // Not every file system tells.
+    let told = file.read_cached_at(&mut vec![0; size], 0);
+    let zstd = Codec::Zstd { level: 1 };
+    for (trailers, clear, codec, cores, limit, expected) in [
+        (true, false, Codec::Plain, 1, None, told),
+        (true, false, Codec::Plain, 1, Some(20 << 20), told),
+        (true, false, Codec::Plain, 3, None, 0),
+        (false, false, Codec::Plain, 1, None, 0),
+        (true, true, Codec::Plain, 1, None, 0),
+        (true, false, zstd, 1, None, 0),
+    ] {
+        for integrity in [Integrity::Digest, Integrity::Checksum] {
+            let to = ForgettingStorage::new().root();
+            let there = destination(to.clone());
+            let settings = TransferSettings {
+                clear: key().filter(|_| clear),
+                block_bytes: 1 << 20,
+                budget: ByteCount(16 << 20),
+                epoch: there.take().unwrap(),
+                trailers,
+                codec,
+                cores,
+                limit,
+                integrity,
+                ..settings()
+            };
+            let from = sources(top.clone(), What::Tree(b"top"[..].into()));
+            let ends = Ends::start(settings, from, there);
+            ends.join(0, false);
+            ends.join(1, clear);
+            let sender = ends.sender.clone();
+            assert!(ends.finish("as it is sent").is_complete());
+            assert_same(&to, &content, "as it is sent");
+            let progress = sender.progress();
+            assert_eq!(progress.read_bytes, size as u64);
+            assert_eq!(progress.late_bytes, expected as u64);
+        }
+    }
+}
+
+/// There, what was announced is read later, when it may be another.
+#[test]
+fn sources_that_change_before_they_are_sent_are_never_mixed() {
+    for seed in 0..times("LONGHAUL_PIPELINES", 6) {
+        let directory = tempfile::tempdir().unwrap();
+        let disk = PosixDirectory::open_root(directory.path()).unwrap();
+        let settings = TransferSettings {
+            block_bytes: 512 << 10,
+            budget: ByteCount(8 << 20),
+            trailers: true,
+            cores: 1,
+            ..settings()
+        };
+        change_while_copied(&disk, settings, seed);
+    }
+}
+
 /// In clear, blocks are hashed where they lie in the page cache, and sent from
 /// there later, when they may be others.
 #[test]
@@ -407,6 +478,12 @@ fn change_while_copied(disk: &Arc<dyn Directory>, mut settings: TransferSettings
     }
     let ended = ends.finish(&format!("seed {seed}"));
     assert_eq!(ended.sender.farewell, Farewell::Complete, "seed {seed}");
+    // A source that changes is no damage on the way.
+    let mut failures = ended.sent.failed.values();
+    assert!(
+        !failures.any(|text| text.contains("faulty memory")),
+        "seed {seed}"
+    );
     let (found, staging) = tree::read(&to);
     assert_eq!(
         staging, [""; 0],

@@ -69,19 +69,21 @@ pub enum BlockSize {
     Free {
         /// That memory, in bytes.
         memory: ByteCount,
+        /// And no more bytes than this, a power of two, whatever the path.
+        most: u32,
     },
 }
 
 impl BlockSize {
-    /// Bytes on a path of this round trip; where free a power of two, 64 KiB to
-    /// 4 MiB.
+    /// Bytes on a path of this round trip; where free a power of two, 64 KiB (or the
+    /// most, if that is less) to 4 MiB.
     pub fn on(self, rtt: Duration) -> u32 {
         match self {
             BlockSize::Fixed(bytes) => bytes,
-            BlockSize::Free { memory } => {
+            BlockSize::Free { memory, most } => {
                 let borne = (memory.0 / BLOCKS_IN_MEMORY).max(SMALLEST_BLOCK_BYTES.into());
                 let borne = 1_u64 << borne.ilog2();
-                let wanted = block_bytes(rtt);
+                let wanted = block_bytes(rtt).min(most);
                 u32::try_from(borne).map_or(wanted, |borne| borne.min(wanted))
             }
         }
@@ -126,7 +128,10 @@ mod tests {
     #[test]
     fn many_streams_fit_into_little_memory() {
         let memory = ByteCount(64 << 20);
-        let free = BlockSize::Free { memory };
+        let free = BlockSize::Free {
+            memory,
+            most: LARGEST_BLOCK_BYTES,
+        };
         let most =
             |milliseconds| most_streams(memory, free.on(Duration::from_millis(milliseconds)));
         assert_eq!([0, 1, 100].map(most), [12, 48, 192]);
@@ -137,7 +142,8 @@ mod tests {
     fn blocks_are_as_large_as_path_and_memory_have_them() {
         let on = |mebibytes: u64, microseconds| {
             let memory = ByteCount(mebibytes << 20);
-            BlockSize::Free { memory }.on(Duration::from_micros(microseconds)) >> 10
+            let most = LARGEST_BLOCK_BYTES;
+            BlockSize::Free { memory, most }.on(Duration::from_micros(microseconds)) >> 10
         };
         let paths = [0, 999, 1000, 19_999, 20_000, 366_000];
         assert_eq!(
@@ -153,6 +159,11 @@ mod tests {
             [64, 64, 128, 256, 512, 2048]
         );
         assert_eq!(BlockSize::Fixed(7).on(Duration::ZERO), 7);
+        let slow = BlockSize::Free {
+            memory: ByteCount(64 << 20),
+            most: 4096,
+        };
+        assert_eq!(slow.on(Duration::from_secs(1)), 4096);
     }
 
     #[test]

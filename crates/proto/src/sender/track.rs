@@ -7,6 +7,7 @@ use crate::account::Share;
 use crate::digest::Integrity;
 use crate::ledger::{FileLedger, RangeSet};
 use crate::manifest::Entry;
+use crate::message::AgainReason;
 
 /// An entry that is not done.
 #[derive(Debug)]
@@ -56,6 +57,9 @@ pub(super) struct Large {
     /// Checksums, where this end commits.
     pub ledger: FileLedger,
     pub sealed: bool,
+    /// Pieces came wrong, and nothing was read since: where the source changed under
+    /// what was under way, all of that comes wrong before reading finds it.
+    pub doubted: bool,
     pub commit_said: bool,
     /// Blocks under way by first byte: one past their last byte, and their
     /// number; more than one where a twin is under way too.
@@ -84,11 +88,24 @@ impl Tracked {
             durable: RangeSet::default(),
             ledger: FileLedger::new(size, integrity),
             sealed: false,
+            doubted: false,
             commit_said: false,
             blocks: BTreeMap::new(),
         });
         prepare(&mut large);
         self.stage = Stage::Large(large);
+    }
+
+    /// Some of it shall come again.
+    pub fn count_again(&mut self, reason: AgainReason) {
+        if reason == AgainReason::Overlap {
+            return;
+        }
+        let doubted = match self.large_mut() {
+            Some(large) => std::mem::replace(&mut large.doubted, true),
+            None => false,
+        };
+        self.corruptions += u32::from(!doubted);
     }
 
     pub fn large_mut(&mut self) -> Option<&mut Large> {

@@ -186,6 +186,7 @@ fn block(content: Content, codec: Codec, decoded: u64) -> BlockHeader {
         decoded,
         transit: None,
         proof: None,
+        trailer: None,
     }
 }
 

@@ -6,6 +6,7 @@
 #![allow(missing_docs)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod again;
 mod checks;
 mod disk;
 mod distance;

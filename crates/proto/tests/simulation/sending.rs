@@ -189,6 +189,7 @@ impl Sending {
             decoded: payload.len() as u64,
             transit: None,
             proof: None,
+            trailer: None,
         };
         assert!(header.is_valid(payload.len()), "{header:?}");
         self.held.insert(block, (header, payload));

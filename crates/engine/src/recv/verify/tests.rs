@@ -138,6 +138,7 @@ fn sent(content: Content, payload: Vec<u8>, checksums: Vec<Option<Checksum>>) ->
         decoded: payload.len() as u64,
         transit: None,
         proof: None,
+        trailer: None,
     };
     Sent {
         header,

@@ -1,0 +1,130 @@
+//! What a sender makes of pieces that came wrong.
+
+use longhaul_proto::block::{ContentName, PieceName};
+use longhaul_proto::manifest::{Entry, EntryId, EntryKind, SourceIdentity, Timestamp, TreePath};
+use longhaul_proto::message::{AgainReason, Failure, Message};
+use longhaul_proto::sender::{Dispatch, PieceRead, Sender, SenderSettings, Work};
+use longhaul_proto::session::StreamId;
+use longhaul_units::Moment;
+
+const BLOCK: u64 = 1024;
+const PIECES: u64 = 40;
+const NOW: Moment = Moment(0);
+
+fn file(modified: i64) -> Entry {
+    let modified = Timestamp {
+        seconds: modified,
+        ..Timestamp::default()
+    };
+    Entry {
+        id: EntryId(0),
+        parent: None,
+        path: TreePath::new(b"a").unwrap(),
+        kind: EntryKind::File {
+            identity: SourceIdentity {
+                size: BLOCK * PIECES,
+                modified,
+                ..SourceIdentity::default()
+            },
+            sparse: false,
+        },
+        mode: 0o644,
+        modified,
+    }
+}
+
+/// A sender of one file of many pieces, to one stream.
+fn sender() -> Sender {
+    let mut sender = Sender::new(SenderSettings {
+        block_bytes: BLOCK,
+        asks: false,
+        unacknowledged_blocks: 2 * PIECES as usize,
+        ..SenderSettings::default()
+    });
+    sender.handle_stream_up(StreamId(0), NOW);
+    sender.handle_entry(file(1));
+    sender.handle_walk_end();
+    sender
+}
+
+/// Reads what is to be read, and sends it; the pieces, in order.
+fn send_all(sender: &mut Sender, mut read: impl FnMut() -> PieceRead) -> Vec<PieceName> {
+    let mut sent = Vec::new();
+    while let Some(job) = sender.poll_read(NOW) {
+        let Work::Piece { piece, .. } = job.work else {
+            panic!("a pack");
+        };
+        if sender.handle_piece_read(job.block, read()) {
+            sent.push(piece);
+        }
+        while let Some(Dispatch::Send(_)) = sender.poll_dispatch(StreamId(0), NOW) {}
+    }
+    sent
+}
+
+fn again(sender: &mut Sender, piece: PieceName, reason: AgainReason) {
+    let content = ContentName::Piece(piece);
+    let message = Message::Again { content, reason };
+    sender.handle_message(message, NOW).unwrap();
+}
+
+/// Why the file was given up, where it was.
+fn given_up(sender: &mut Sender) -> Option<Failure> {
+    let mut messages = std::iter::from_fn(|| sender.poll_message());
+    messages.find_map(|message| match message {
+        Message::Abandoned { failure, .. } => Some(failure),
+        _ => None,
+    })
+}
+
+#[test]
+fn all_that_was_under_way_as_the_source_changed_is_one_mishap() {
+    for reason in [AgainReason::Corrupt, AgainReason::Void] {
+        let mut sender = sender();
+        for state in 2..6 {
+            let sent = send_all(&mut sender, || PieceRead::Ready);
+            assert_eq!(sent.len() as u64, PIECES, "state {state}");
+            for piece in &sent {
+                again(&mut sender, *piece, reason);
+            }
+            // The first to be read again shows what happened.
+            let mut changed = Some(file(state));
+            let sent = send_all(&mut sender, || {
+                changed.take().map_or(PieceRead::Ready, PieceRead::Changed)
+            });
+            let generation = sent.iter().map(|piece| piece.generation).max();
+            assert_eq!(generation, Some(state as u32 - 1));
+            // What was said of the former state comes late.
+            let former = PieceName {
+                generation: state as u32 - 2,
+                ..sent[0]
+            };
+            (0..100).for_each(|_| again(&mut sender, former, reason));
+            assert_eq!(given_up(&mut sender), None, "state {state}");
+            for piece in sent {
+                again(&mut sender, piece, reason);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_comes_wrong_as_often_as_it_is_read_is_given_up() {
+    for reason in [AgainReason::Corrupt, AgainReason::Void] {
+        let mut sender = sender();
+        let mut rounds = 0;
+        let failure = loop {
+            let sent = send_all(&mut sender, || PieceRead::Ready);
+            for piece in sent {
+                again(&mut sender, piece, reason);
+            }
+            rounds += 1;
+            assert!(rounds < 100);
+            if let Some(failure) = given_up(&mut sender) {
+                break failure;
+            }
+        };
+        assert!(failure.text.contains("faulty memory"), "{failure:?}");
+        assert!(rounds > 10, "{rounds}");
+    }
+}
