@@ -104,6 +104,45 @@ fn it_goes_over_ssh_and_within_this_host() {
     assert!(run(back.args(["dtn:y.tar", "-"])).expect(0).output == data);
 }
 
+/// A slow link, a codec and little memory make blocks smaller than what is read of
+/// standard input at once.
+#[test]
+fn what_is_piped_in_arrives_in_small_blocks_too() {
+    let (place, data) = (tempfile::tempdir().unwrap(), data());
+    let daemon = Daemon::start(place.path());
+    let short = &data[..data.len().min(700_001)];
+    let options = [
+        &["--bwlimit", "200kBps"][..],
+        &["--compress", "lz4", "--memory", "4MiB"],
+        &["--memory", "2MiB"],
+    ];
+    for (at, options) in options.into_iter().enumerate() {
+        let name = format!("y{at}");
+        let mut there = daemon.command("cp");
+        let there = there.args(options).arg("-").arg(daemon.url(&name));
+        let (code, _, said) = fed(there, short);
+        assert_eq!(code, Some(0), "{options:?}: {said}");
+        let file = place.path().join(&name);
+        assert!(std::fs::read(&file).unwrap() == short, "{options:?}");
+        let mut here = longhaul();
+        let file = place.path().join(format!("here{at}"));
+        let (code, _, said) = fed(here.arg("cp").args(options).arg("-").arg(&file), short);
+        assert_eq!(code, Some(0), "{options:?}: {said}");
+        assert!(std::fs::read(&file).unwrap() == short, "{options:?}");
+    }
+}
+
+/// Its name is a piece's, and it is none.
+#[test]
+fn a_file_that_is_named_like_a_piece_comes_out_whole() {
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("d0000000000000007");
+    std::fs::write(&file, b"seven").unwrap();
+    let mut out = longhaul();
+    let out = run(out.arg("cp").arg(&file).arg("-")).expect(0);
+    assert_eq!(out.output, b"seven");
+}
+
 #[test]
 fn nothing_and_little_arrive_too() {
     let place = tempfile::tempdir().unwrap();

@@ -6,6 +6,7 @@
 //! the state machine under it what happened. [`Transfer::observe`] and
 //! [`Transfer::set_flows`] are for whoever steers.
 
+mod arrive;
 mod bucket;
 mod dial;
 mod end;
@@ -573,6 +574,12 @@ impl Shared {
 
     pub(crate) fn stream_count(&self) -> usize {
         self.streams.len()
+    }
+
+    /// Streams that take blocks.
+    pub(crate) fn carriers(&self) -> usize {
+        let takes = |id: &&StreamId| self.takes_blocks(**id);
+        self.streams.keys().filter(takes).count()
     }
 
     /// Whether whoever carries messages has something to do: to say one, or to see

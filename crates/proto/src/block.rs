@@ -126,7 +126,7 @@ pub struct BlockHeader {
     /// Only on streams in clear, where anybody may write: [`HeaderKey::prove`].
     #[cbor(n(4), with = "minicbor::bytes")]
     pub proof: Option<[u8; PROOF_BYTES]>,
-    /// What follows the payload; only within TLS, to ends with
+    /// What follows the payload; not on streams in clear, and to ends with
     /// [`crate::handshake::Feature::TRAILERS`].
     #[n(5)]
     pub trailer: Option<Trailer>,

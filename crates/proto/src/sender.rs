@@ -7,6 +7,7 @@
 //! is bounded by the window of entries, whatever the size of the tree.
 
 mod account;
+mod again;
 mod plan;
 mod settings;
 mod streams;
@@ -23,7 +24,7 @@ use crate::block::{ContentName, PieceName};
 use crate::digest::{Checksum, SMALLEST_BLOCK_BYTES, is_block};
 use crate::ledger::DurableBlock;
 use crate::manifest::{Entry, EntryId, EntryKind};
-use crate::message::{AgainReason, Answer, Failure, FailureKind, Message, Outcome, Totals};
+use crate::message::{Answer, Failure, FailureKind, Message, Outcome, Totals};
 use crate::session::StreamId;
 
 pub use account::{Ending, EntryEvent};
@@ -40,10 +41,6 @@ const FIRST_QUESTIONS: u64 = 64;
 
 /// A source that changes more often than this during its copy is given up.
 const MAXIMUM_RESTARTS: u32 = 5;
-
-/// An entry that arrives wrong more often than this, with nothing of it made
-/// durable in between, is given up.
-const MAXIMUM_CORRUPTIONS: u32 = 16;
 
 /// Number of a block on its way through the sending end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -583,40 +580,6 @@ impl Sender {
         };
         for block in blocks {
             self.plan.forget(block);
-        }
-    }
-
-    /// What arrived wrong is planned anew, a bounded number of times.
-    fn handle_again(&mut self, content: ContentName, reason: AgainReason) {
-        if let ContentName::Piece(piece) = &content {
-            let tracked = self.entries.get(&piece.file);
-            if tracked.is_none_or(|tracked| tracked.generation != piece.generation) {
-                // Of a state that is void already.
-                return;
-            }
-        }
-        if reason.is_damage() {
-            self.report_damaged(&content);
-        }
-        let ids = match &content {
-            ContentName::Piece(piece) => vec![piece.file],
-            ContentName::Pack(ids) => ids.clone(),
-        };
-        for id in ids {
-            let Some(tracked) = self.entries.get_mut(&id) else {
-                continue;
-            };
-            tracked.count_again(reason);
-            if tracked.corruptions > MAXIMUM_CORRUPTIONS {
-                let text = "it arrives corrupted again and again: look for faulty memory or \
-                            network hardware on the way";
-                self.abandon(id, Failure::new(FailureKind::Corrupt, text));
-                continue;
-            }
-            match &content {
-                ContentName::Piece(piece) => self.replan_piece(*piece),
-                ContentName::Pack(_) => self.replan_small(id),
-            }
         }
     }
 

@@ -190,8 +190,8 @@ impl Daemon {
             ahead.trust(self.tls.pinned(key));
         }
         let info = stream.handle.tcp_info();
-        let rtt = info.map_or(Duration::ZERO, |info| info.minimum_rtt.unwrap_or(info.rtt));
-        let block_bytes = blocks.on(info.map_or(ASSUMED_RTT, |_| rtt));
+        let rtt = info.map_or(ASSUMED_RTT, |info| info.minimum_rtt.unwrap_or(info.rtt));
+        let block_bytes = blocks.on(rtt);
         Ok(Connected {
             stream,
             rtt,

@@ -12,7 +12,7 @@ use longhaul_proto::digest::LARGEST_FILE_BYTES;
 use longhaul_proto::ledger::RangeSet;
 use longhaul_proto::manifest::{Entry, TreePath};
 use longhaul_proto::message::{Failure, FailureKind};
-use longhaul_proto::stream::StreamPart;
+use longhaul_proto::stream::{STREAM_NAME, StreamPart};
 
 use super::landing::{LandingError, no_directory};
 use crate::failure::failure_of;
@@ -49,13 +49,20 @@ pub trait DataStream: Send + Sync {
     fn shown(&self) -> &str;
 }
 
+/// What of a stream an entry is; none of a file that is copied into one.
+pub(super) fn part_of(entry: &Entry) -> Option<StreamPart> {
+    let parent = entry.path.parent()?;
+    let part = StreamPart::parse(entry.path.name());
+    part.filter(|_| parent.as_bytes() == STREAM_NAME)
+}
+
 /// Puts what an entry of a stream holds where it belongs.
 pub(super) fn put_entry(
     stream: &dyn DataStream,
     entry: &Entry,
     data: &[u8],
 ) -> Result<(), Failure> {
-    let put = match StreamPart::parse(entry.path.name()) {
+    let put = match part_of(entry) {
         Some(StreamPart::End(total)) if data.is_empty() => {
             stream.handle_end(total);
             Ok(())

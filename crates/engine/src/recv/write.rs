@@ -9,12 +9,13 @@ use longhaul_proto::handshake::Purport;
 use longhaul_proto::manifest::{Entry, EntryKind};
 use longhaul_proto::message::{Failure, FailureKind, Farewell, Outcome};
 use longhaul_proto::receiver::Verdict;
+use longhaul_proto::stream::StreamPart;
 
 use super::ReceiveSide;
 use super::commit::{Staged, make_link};
 use super::folders::Folder;
 use super::parts::{PartKind, journal_failure};
-use super::stream::{DataStream, put_entry};
+use super::stream::{DataStream, part_of, put_entry};
 use super::verify::{VerifiedBlock, runs_of};
 use crate::failure::failure_of;
 use crate::flows::Flow;
@@ -345,16 +346,25 @@ fn put_piece(stream: &dyn DataStream, piece: &Piece, mut data: &[u8]) -> Result<
         return Err(Failure::new(FailureKind::Changing, text));
     }
     let failed = |error: io::Error| failure_of("write", stream.shown(), &error);
+    // Where blocks are smaller than what is read of a stream at once, that goes in pieces.
+    let base = match part_of(&piece.entry) {
+        Some(StreamPart::Data(base)) => base,
+        _ => 0,
+    };
+    // Both are less than 2^63.
+    let offset = base + piece.offset;
     let mut at = 0;
     for run in runs_of(piece) {
-        put_zeros(stream, piece.offset, at, u64::from(run.start)).map_err(failed)?;
+        put_zeros(stream, offset, at, u64::from(run.start)).map_err(failed)?;
         let (now, rest) = data.split_at(run.length as usize);
         let start = u64::from(run.start);
-        stream.put(piece.offset + start, now).map_err(failed)?;
+        stream
+            .put(offset.saturating_add(start), now)
+            .map_err(failed)?;
         at = start + u64::from(run.length);
         data = rest;
     }
-    put_zeros(stream, piece.offset, at, piece.length).map_err(failed)
+    put_zeros(stream, offset, at, piece.length).map_err(failed)
 }
 
 /// Zeros of a hole, put at once.
@@ -364,7 +374,7 @@ fn put_zeros(stream: &dyn DataStream, offset: u64, from: u64, to: u64) -> io::Re
     let mut at = from;
     while at < to {
         let now = (to - at).min(ZEROS.len() as u64);
-        stream.put(offset + at, &ZEROS[..now as usize])?;
+        stream.put(offset.saturating_add(at), &ZEROS[..now as usize])?;
         at += now;
     }
     Ok(())

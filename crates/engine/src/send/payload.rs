@@ -17,7 +17,7 @@
 //! checksum then follows the piece, once the source was seen to be what the walk saw,
 //! or word that the piece is void.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::{Arc, Mutex};
 
@@ -46,7 +46,12 @@ pub(crate) enum Payload {
 #[derive(Default)]
 pub(crate) struct HeldFiles {
     blocks: Mutex<HashMap<(EntryId, u32), usize>>,
+    /// Those of which a piece was void: a reader finds out why.
+    void: Mutex<HashSet<(EntryId, u32)>>,
 }
+
+/// Files of which a piece was void that are remembered.
+const MOST_VOID: usize = 4096;
 
 /// One that is, for a block.
 pub(crate) struct HeldFile {
@@ -63,6 +68,9 @@ impl HeldFiles {
         piece: PieceName,
     ) -> Option<HeldFile> {
         let key = (piece.file, piece.generation);
+        if lock(&self.void).contains(&key) {
+            return None;
+        }
         let mut blocks = lock(&self.blocks);
         if blocks.len() >= most_open_files() && !blocks.contains_key(&key) {
             return None;
@@ -73,6 +81,17 @@ impl HeldFiles {
             key,
             all: Arc::clone(self),
         })
+    }
+}
+
+impl HeldFile {
+    /// A piece of it is void: it is held no more.
+    fn avoid(&self) {
+        let mut void = lock(&self.all.void);
+        if void.len() >= MOST_VOID {
+            void.clear();
+        }
+        void.insert(self.key);
     }
 }
 
@@ -177,6 +196,9 @@ impl LatePiece {
         }
         let same = check_unchanged(&*self.file, &self.entry).is_ok();
         let hasher = self.hasher.take().filter(|_| same);
+        if hasher.is_none() {
+            self.file.avoid();
+        }
         *self
             .trailer
             .insert(Trailer::encode(hasher.map(|hasher| hasher.finish())))
@@ -403,6 +425,8 @@ mod tests {
             change(&source);
             let (_, trailer) = send(&mut late, usize::MAX);
             assert_eq!(Trailer::parse(&trailer), Ok(None));
+            // The next time a reader reads it, and says what there is to say.
+            assert!(source.held.hold(&source.file, source.piece()).is_none());
         }
     }
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use longhaul_proto::block::{
     Codec, Content, Extent, MAXIMUM_EXTENTS, PackedEntry, Piece, PieceName,
 };
-use longhaul_proto::digest::{BlockHasher, whole_file};
+use longhaul_proto::digest::{BlockHasher, Checksum, whole_file};
 use longhaul_proto::handshake::Purport;
 use longhaul_proto::manifest::{Entry, EntryId, EntryKind};
 use longhaul_proto::message::{Failure, FailureKind};
@@ -232,7 +232,7 @@ impl Transfer {
         let Side::Sending(side) = self.side() else {
             return false;
         };
-        due && side.trailers.load(Ordering::Relaxed) && self.lock().stream_count() >= settings.cores
+        due && side.trailers.load(Ordering::Relaxed) && self.lock().carriers() >= settings.cores
     }
 
     /// Reads and hashes a piece: into the buffer, or out of the page cache, where
@@ -259,20 +259,6 @@ impl Transfer {
             );
             hasher.ok_or_else(|| Unread::Failed(gone(entry)))
         };
-        let PieceName {
-            generation,
-            offset,
-            length,
-            ..
-        } = piece;
-        let read = |extents, checksum| Piece {
-            entry: entry.clone(),
-            generation,
-            offset,
-            length,
-            extents,
-            checksum,
-        };
         let mut hasher = new_hasher()?;
         let whole = extents.is_none();
         let (late, sends_pages) = match whole && !self.is_clear() {
@@ -287,10 +273,14 @@ impl Transfer {
             held = self.held_files().and_then(|all| all.hold(&file, piece));
         }
         if let Some(file) = held.take_if(|_| late) {
-            // A read that fails late says why only when it is tried again here.
-            check_unchanged(&*file, entry)?;
+            if check_unchanged(&*file, entry).is_err() {
+                return Err(self.changed(entry));
+            }
             let late = LatePiece::new(file, entry, piece, hasher);
-            return Ok((read(None, None), Some(Payload::Late(Box::new(late)))));
+            return Ok((
+                piece_of(entry, piece, None, None),
+                Some(Payload::Late(Box::new(late))),
+            ));
         }
         let pages = held
             .filter(|_| hash_pages(&*file, piece, &mut hasher, buffer))
@@ -319,7 +309,8 @@ impl Transfer {
             return Err(self.changed(entry));
         }
         let checksum = Some(hasher.finish());
-        Ok((read(extents, checksum), pages.map(Payload::Pages)))
+        let piece = piece_of(entry, piece, extents, checksum);
+        Ok((piece, pages.map(Payload::Pages)))
     }
 
     /// What a changed file is now.
@@ -386,10 +377,7 @@ impl Transfer {
         entry: &Entry,
         room: &mut [u8],
         parents: &mut Parents,
-    ) -> (
-        PackedRead,
-        Option<(Entry, Option<longhaul_proto::digest::Checksum>)>,
-    ) {
+    ) -> (PackedRead, Option<(Entry, Option<Checksum>)>) {
         let shown = entry.path.to_string();
         let Some(sources) = self.sources() else {
             return (PackedRead::Failed(gone(entry)), None);
@@ -426,7 +414,7 @@ impl Transfer {
         )
     }
 
-    fn digest(&self, data: &[u8]) -> longhaul_proto::digest::Checksum {
+    fn digest(&self, data: &[u8]) -> Checksum {
         whole_file(self.settings.integrity, data)
     }
 }
@@ -552,6 +540,22 @@ pub(super) fn check_unchanged(file: &dyn StoredFile, entry: &Entry) -> Result<()
                 &status,
             )))
         }
+    }
+}
+
+fn piece_of(
+    entry: &Entry,
+    name: PieceName,
+    extents: Option<Vec<Extent>>,
+    checksum: Option<Checksum>,
+) -> Piece {
+    Piece {
+        entry: entry.clone(),
+        generation: name.generation,
+        offset: name.offset,
+        length: name.length,
+        extents,
+        checksum,
     }
 }
 

@@ -140,9 +140,11 @@ impl Shared {
     /// Whether a stream takes what its thread would read: not where better ones
     /// do.
     pub(super) fn reads_for_itself(&self, id: StreamId) -> bool {
-        if matches!(self.machine, Machine::Receiving(_)) {
-            return false;
-        }
+        matches!(self.machine, Machine::Sending(_)) && self.takes_blocks(id)
+    }
+
+    /// Whether blocks go over a stream: not where better ones take them.
+    pub(super) fn takes_blocks(&self, id: StreamId) -> bool {
         let carries = self.streams.get(&id).filter(|slot| slot.carries_blocks());
         let better = || self.streams.values().any(super::Slot::replaces_spare);
         carries.is_some_and(|slot| !slot.is_spare() || !better())

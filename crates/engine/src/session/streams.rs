@@ -7,23 +7,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::Thread;
 use std::time::Instant;
 
-use longhaul_proto::block::{BlockHeader, Codec, HeaderKey, TRAILER_BYTES, Trailer};
+use longhaul_proto::block::{BlockHeader, HeaderKey};
 use longhaul_proto::control::Numbered;
 use longhaul_proto::frame::{FrameError, FrameHeader, FrameKind, HEADER_BYTES};
-use longhaul_proto::handshake::Purport;
 use longhaul_proto::message::Message;
 use longhaul_proto::sender::Dispatch;
 use longhaul_proto::session::StreamId;
 use longhaul_units::Moment;
 
 use super::dial::Calls;
-use super::observe::thread_cpu_time;
 use super::pairing::{OwnRead, SourceThread};
 use super::tickets::MAXIMUM_TICKETS;
 use super::{Counters, Event, Machine, SessionError, Shared, Side, Transfer};
 use crate::net::{Stream, StreamHandle, StreamReader, StreamWriter};
-use crate::recv::verify::ArrivingHasher;
-use crate::send::read::PART_BYTES;
 use crate::send::seal::SealedBlock;
 
 /// Streams that may be damaged one after the other while nothing of the
@@ -101,7 +97,7 @@ const MESSAGE_IN_CLEAR: &str = "a message came on a stream in clear";
 const CHANGED_IN_CLEAR: &str = "a block's header was changed on a stream in clear";
 
 /// Why a stream's reader stopped.
-enum Stop {
+pub(super) enum Stop {
     /// The other end closed it, or it broke: its blocks go elsewhere. Where
     /// what came was damaged, how.
     Lost(Option<String>),
@@ -445,57 +441,6 @@ impl Transfer {
         }
     }
 
-    fn read_block(
-        self: &Arc<Transfer>,
-        id: StreamId,
-        mut block: BlockHeader,
-        payload: usize,
-        reader: &mut dyn StreamReader,
-    ) -> Result<(), Stop> {
-        let Side::Receiving(side) = self.side() else {
-            return Err(FrameError::Unexpected("a block came to a sender").into());
-        };
-        let due = match self.settings.purport {
-            Purport::Copy => block.codec != Codec::Omitted,
-            Purport::Verify => block.codec == Codec::Omitted,
-            Purport::DryRun => false,
-        };
-        if !due {
-            return Err(
-                FrameError::Unexpected("data where only checksums are due, or none").into(),
-            );
-        }
-        let data = block.data_on_wire(payload).unwrap_or(usize::MAX);
-        if !block.is_valid(payload) || data > self.pool.buffer_bytes() {
-            return Err(
-                FrameError::Unexpected("a block whose lengths contradict each other").into(),
-            );
-        }
-        if block.trailer.is_some() && self.is_clear() {
-            return Err(FrameError::Unexpected("a checksum in clear").into());
-        }
-        let Some(mut buffer) = self.pool.take() else {
-            return Err(Stop::Lost(None));
-        };
-        // A receiver that waits for the path is idle: only its work counts.
-        let began = thread_cpu_time();
-        let mut hasher = ArrivingHasher::new(self.settings.integrity, &block);
-        reader.anticipate(payload);
-        read_parts(reader, &mut buffer[..data], |part| hasher.update(part))?;
-        buffer.set_filled(data);
-        let found = hasher.finish(&block, buffer.filled());
-        if block.trailer.is_some() {
-            let mut trailer = [0; TRAILER_BYTES];
-            read_exact(reader, &mut trailer)?;
-            block.put_checksum(Trailer::parse(&trailer)?);
-        }
-        let spent = thread_cpu_time() - began;
-        Counters::add(&self.counters.wire_nanoseconds, spent);
-        self.lock().heard = self.now();
-        side.handle_block(self, id, block, buffer, found)
-            .map_err(Stop::Broken)
-    }
-
     fn handle_control(&self, id: StreamId, numbered: Numbered) -> Result<(), SessionError> {
         let mut shared = self.lock();
         shared.heard = self.now();
@@ -785,19 +730,6 @@ impl Shared {
         }
         self.control.poll_frame().ok().flatten()
     }
-}
-
-/// Reads all of `buffer`, and shows each part while it is hot in the cache.
-fn read_parts(
-    reader: &mut dyn StreamReader,
-    buffer: &mut [u8],
-    mut show: impl FnMut(&[u8]),
-) -> io::Result<()> {
-    for part in buffer.chunks_mut(PART_BYTES) {
-        read_exact(reader, part)?;
-        show(part);
-    }
-    Ok(())
 }
 
 /// Reads all of `buffer`.

@@ -1,0 +1,83 @@
+//! A block comes on a stream: its lengths are bounded before its bytes are read,
+//! and these are hashed while they are hot in the cache.
+
+use std::io;
+use std::sync::Arc;
+
+use longhaul_proto::block::{BlockHeader, Codec, TRAILER_BYTES, Trailer};
+use longhaul_proto::frame::FrameError;
+use longhaul_proto::handshake::Purport;
+use longhaul_proto::session::StreamId;
+
+use super::observe::thread_cpu_time;
+use super::streams::{Stop, read_exact};
+use super::{Counters, Side, Transfer};
+use crate::net::StreamReader;
+use crate::recv::verify::ArrivingHasher;
+use crate::send::read::PART_BYTES;
+
+impl Transfer {
+    pub(super) fn read_block(
+        self: &Arc<Transfer>,
+        id: StreamId,
+        mut block: BlockHeader,
+        payload: usize,
+        reader: &mut dyn StreamReader,
+    ) -> Result<(), Stop> {
+        let Side::Receiving(side) = self.side() else {
+            return Err(FrameError::Unexpected("a block came to a sender").into());
+        };
+        let due = match self.settings.purport {
+            Purport::Copy => block.codec != Codec::Omitted,
+            Purport::Verify => block.codec == Codec::Omitted,
+            Purport::DryRun => false,
+        };
+        if !due {
+            return Err(
+                FrameError::Unexpected("data where only checksums are due, or none").into(),
+            );
+        }
+        let data = block.data_on_wire(payload).unwrap_or(usize::MAX);
+        if !block.is_valid(payload) || data > self.pool.buffer_bytes() {
+            return Err(
+                FrameError::Unexpected("a block whose lengths contradict each other").into(),
+            );
+        }
+        if block.trailer.is_some() && self.is_clear() {
+            return Err(FrameError::Unexpected("a checksum in clear").into());
+        }
+        let Some(mut buffer) = self.pool.take() else {
+            return Err(Stop::Lost(None));
+        };
+        // A receiver that waits for the path is idle: only its work counts.
+        let began = thread_cpu_time();
+        let mut hasher = ArrivingHasher::new(self.settings.integrity, &block);
+        reader.anticipate(payload);
+        read_parts(reader, &mut buffer[..data], |part| hasher.update(part))?;
+        buffer.set_filled(data);
+        let found = hasher.finish(&block, buffer.filled());
+        if block.trailer.is_some() {
+            let mut trailer = [0; TRAILER_BYTES];
+            read_exact(reader, &mut trailer)?;
+            block.put_checksum(Trailer::parse(&trailer)?);
+        }
+        let spent = thread_cpu_time() - began;
+        Counters::add(&self.counters.wire_nanoseconds, spent);
+        self.lock().heard = self.now();
+        side.handle_block(self, id, block, buffer, found)
+            .map_err(Stop::Broken)
+    }
+}
+
+/// Reads all of `buffer`, and shows each part while it is hot in the cache.
+fn read_parts(
+    reader: &mut dyn StreamReader,
+    buffer: &mut [u8],
+    mut show: impl FnMut(&[u8]),
+) -> io::Result<()> {
+    for part in buffer.chunks_mut(PART_BYTES) {
+        read_exact(reader, part)?;
+        show(part);
+    }
+    Ok(())
+}

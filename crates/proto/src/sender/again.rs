@@ -1,0 +1,45 @@
+//! What a sender does about what arrived wrong.
+
+use super::Sender;
+use crate::block::ContentName;
+use crate::message::{AgainReason, Failure, FailureKind};
+
+/// An entry that arrives wrong more often than this, with nothing of it made
+/// durable in between, is given up.
+const MAXIMUM_CORRUPTIONS: u32 = 16;
+
+impl Sender {
+    /// What arrived wrong is planned anew, a bounded number of times.
+    pub(super) fn handle_again(&mut self, content: ContentName, reason: AgainReason) {
+        if let ContentName::Piece(piece) = &content {
+            let tracked = self.entries.get(&piece.file);
+            if tracked.is_none_or(|tracked| tracked.generation != piece.generation) {
+                // Of a state that is void already.
+                return;
+            }
+        }
+        if reason.is_damage() {
+            self.report_damaged(&content);
+        }
+        let ids = match &content {
+            ContentName::Piece(piece) => vec![piece.file],
+            ContentName::Pack(ids) => ids.clone(),
+        };
+        for id in ids {
+            let Some(tracked) = self.entries.get_mut(&id) else {
+                continue;
+            };
+            tracked.count_again(reason);
+            if tracked.corruptions > MAXIMUM_CORRUPTIONS {
+                let text = "it arrives corrupted again and again: look for faulty memory or \
+                            network hardware on the way";
+                self.abandon(id, Failure::new(FailureKind::Corrupt, text));
+                continue;
+            }
+            match &content {
+                ContentName::Piece(piece) => self.replan_piece(*piece),
+                ContentName::Pack(_) => self.replan_small(id),
+            }
+        }
+    }
+}
