@@ -48,7 +48,13 @@ pub(crate) struct HeldFiles {
     blocks: Mutex<HashMap<(EntryId, u32), usize>>,
     /// Those of which a piece was void: a reader finds out why.
     void: Mutex<HashSet<(EntryId, u32)>>,
+    /// A file of which a piece was not in the page cache, and how many more of its
+    /// pieces are not asked about: where it is not there, asking costs the disk a request.
+    cold: Mutex<Option<(EntryId, u32)>>,
 }
+
+/// Pieces of a file that are not asked about after one that was not in the page cache.
+const COLD_PIECES: u32 = 15;
 
 /// Files of which a piece was void that are remembered.
 const MOST_VOID: usize = 4096;
@@ -61,6 +67,22 @@ pub(crate) struct HeldFile {
 }
 
 impl HeldFiles {
+    /// Whether to ask if a file's next piece lies in the page cache.
+    pub fn shall_ask(&self, file: EntryId) -> bool {
+        match &mut *lock(&self.cold) {
+            Some((cold, left)) if *cold == file && *left > 0 => {
+                *left -= 1;
+                false
+            }
+            _ => true,
+        }
+    }
+
+    /// A piece of it does not.
+    pub fn note_cold(&self, file: EntryId) {
+        *lock(&self.cold) = Some((file, COLD_PIECES));
+    }
+
     /// Holds a piece's file open, too; none where as many as may be are.
     pub fn hold(
         self: &Arc<HeldFiles>,
@@ -428,6 +450,19 @@ mod tests {
             // The next time a reader reads it, and says what there is to say.
             assert!(source.held.hold(&source.file, source.piece()).is_none());
         }
+    }
+
+    #[test]
+    fn a_file_that_is_not_in_the_page_cache_is_asked_about_now_and_then() {
+        let held = HeldFiles::default();
+        let (cold, other) = (EntryId(1), EntryId(2));
+        assert!(held.shall_ask(cold));
+        held.note_cold(cold);
+        for _ in 0..COLD_PIECES {
+            assert!(!held.shall_ask(cold));
+            assert!(held.shall_ask(other));
+        }
+        assert!(held.shall_ask(cold));
     }
 
     #[test]

@@ -17,7 +17,7 @@ use longhaul_proto::message::{Failure, FailureKind};
 use longhaul_proto::sender::{BlockId, PackedJob, PackedRead, PieceRead, ReadJob, Work};
 
 use super::compress::{Uncoded, Verdict};
-use super::payload::{HeldFiles, LatePiece, Pages, Payload};
+use super::payload::{HeldFile, LatePiece, Pages, Payload};
 use super::source::{Located, Sources};
 use super::walk::{entry_of, file_kind, identity_of};
 use crate::descriptors;
@@ -185,11 +185,20 @@ impl Transfer {
         }
     }
 
-    fn held_files(&self) -> Option<&Arc<HeldFiles>> {
-        match self.side() {
-            Side::Sending(side) => Some(&side.held_files),
-            Side::Receiving(_) => None,
+    /// Holds a piece's file open for a stream, where the piece lies in the page cache.
+    fn hold_cached(&self, file: &Arc<dyn StoredFile>, piece: PieceName) -> Option<HeldFile> {
+        let Side::Sending(side) = self.side() else {
+            return None;
+        };
+        let all = &side.held_files;
+        if !all.shall_ask(piece.file) {
+            return None;
         }
+        if !lies_in_cache(&**file, piece) {
+            all.note_cold(piece.file);
+            return None;
+        }
+        all.hold(file, piece)
     }
 
     /// Opens a large file, or finds it open, and sees to it that it is what
@@ -268,10 +277,10 @@ impl Transfer {
                 whole && self.sends_pages() && file.descriptor().is_some(),
             ),
         };
-        let mut held = None;
-        if (late || sends_pages) && lies_in_cache(&*file, piece) {
-            held = self.held_files().and_then(|all| all.hold(&file, piece));
-        }
+        let mut held = match late || sends_pages {
+            true => self.hold_cached(&file, piece),
+            false => None,
+        };
         if let Some(file) = held.take_if(|_| late) {
             if check_unchanged(&*file, entry).is_err() {
                 return Err(self.changed(entry));
