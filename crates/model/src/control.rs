@@ -24,6 +24,8 @@
 //! - Where the path is **always full** with more streams than at the start, an
 //!   eighth is given back at a time.
 //!
+//! - Where packets take a **longer way** ([`reroute`]) it begins anew, with twice the streams.
+//!
 //! Nothing is added where the path is full, a host's cores are busy, streams
 //! wait for data, or the receiver does.
 //!
@@ -33,6 +35,7 @@
 pub mod decision;
 pub mod least;
 pub mod measure;
+pub mod reroute;
 pub mod sample;
 pub mod start;
 pub mod yielding;
@@ -49,6 +52,7 @@ pub use sample::{Sample, StreamSample};
 use crate::response::{self, Congestion};
 use least::LeastRoundTrips;
 use measure::Span;
+use reroute::Reroutes;
 use yielding::Yielding;
 
 /// Round trips in a span, and how short and long it may be: cubic's window
@@ -241,6 +245,7 @@ pub struct Controller {
     decision: Decision,
     congestion: Congestion,
     least: LeastRoundTrips,
+    reroutes: Reroutes,
     /// Part of the segments that was lost when streams were added, the least.
     added_at_loss: Option<f64>,
     /// A queue was seen to stand. Where streams lost something before one was, it is too short
@@ -299,6 +304,7 @@ impl Controller {
             start_streams: streams,
             decision,
             least: LeastRoundTrips::new(rtt, lasts),
+            reroutes: Reroutes::default(),
             added_at_loss: None,
             queued: false,
             queue_since: None,
@@ -369,6 +375,7 @@ impl Controller {
     fn learn_paths(&mut self, sample: &Sample) {
         let now = measure::round_trips(&sample.streams);
         self.least.learn(&now, sample.at);
+        self.reroutes.look(&now, &self.least, sample.at);
         let mut queue = None;
         for (path, trips) in &now {
             let known = self.least.get(*path).unwrap_or(trips.least);
@@ -403,6 +410,10 @@ impl Controller {
         self.learn(bound, measure);
         if self.settings.nice {
             return self.pace(measure);
+        }
+        let longer = self.reroutes.judge(measure, &self.least, sample.at);
+        if bound == Bound::Path && !longer.is_empty() {
+            return self.begin_anew(&longer, measure, sample);
         }
         if let Some(trial) = self.trial.take() {
             return self.judge_trial(trial, bound, measure.bytes_per_second, sample.at);
@@ -484,6 +495,37 @@ impl Controller {
             bound,
             bytes_per_second: rate,
             loss: measure.loss,
+        })
+    }
+
+    /// Packets take a longer way. Windows that fitted the way before are too small for this one,
+    /// and take long to grow; BBR's, whose product was measured on it, even shrink for ten
+    /// seconds. New streams start slowly, that is fast.
+    fn begin_anew(
+        &mut self,
+        longer: &[(u32, Duration)],
+        measure: &Measure,
+        sample: &Sample,
+    ) -> Option<Reason> {
+        for (path, rtt) in longer {
+            self.least.reroute(*path, *rtt, sample.at);
+        }
+        let (rtt, rate) = (self.least_rtt(), measure.bytes_per_second);
+        self.capacity = self.reroutes.carried();
+        (self.queued, self.queue_since, self.filled) = (false, None, false);
+        (self.rest, self.next_rest, self.young) = (None, REST.0, true);
+        (self.trial, self.added_at_loss) = (None, None);
+        self.settle(sample.at);
+        if !self.pays(rate, sample) {
+            return None;
+        }
+        let more = self.more_streams(None, sample.at)?;
+        self.begin_trial(rate, None, sample.at);
+        self.set_streams(more, rate);
+        let bytes_per_second = rate;
+        Some(Reason::Reroute {
+            rtt,
+            bytes_per_second,
         })
     }
 

@@ -48,6 +48,13 @@ pub enum Reason {
         /// As above.
         after: f64,
     },
+    /// Packets take a longer way, and new streams find sooner than old ones what it carries.
+    Reroute {
+        /// The round trip now.
+        rtt: Duration,
+        /// Rate so far in bytes per second.
+        bytes_per_second: f64,
+    },
     /// The path is full with fewer, too.
     GiveBack {
         /// Rate in bytes per second.
@@ -101,6 +108,13 @@ impl fmt::Display for Reason {
             }
             Reason::Settle { before, after } => {
                 write!(f, "{} became {}", rate(*before), rate(*after))
+            }
+            Reason::Reroute {
+                rtt,
+                bytes_per_second,
+            } => {
+                let (rtt, rate) = (rtt.as_secs_f64() * 1e3, rate(*bytes_per_second));
+                write!(f, "the way became longer ({rtt:.1} ms) at {rate}")
             }
             Reason::GiveBack { bytes_per_second } => {
                 write!(f, "the path is always full at {}", rate(*bytes_per_second))

@@ -13,6 +13,8 @@ struct Least {
     since: Moment,
     now: Duration,
     before: Duration,
+    /// Packets take another way than when it began: what kernels remember is of both.
+    rerouted: bool,
 }
 
 impl Least {
@@ -50,16 +52,38 @@ impl LeastRoundTrips {
                 since: at,
                 now: trips.least,
                 before: known.unwrap_or(trips.least),
+                rerouted: false,
             });
+            let seen = match least.rerouted {
+                true => trips.mean,
+                false => trips.least,
+            };
             if self.lasts.is_some_and(|lasts| at - least.since >= lasts) {
                 *least = Least {
                     since: at,
-                    now: trips.least,
+                    now: seen,
                     before: least.now,
+                    rerouted: least.rerouted,
                 };
             }
-            least.now = least.now.min(trips.least);
+            least.now = least.now.min(seen);
         }
+        self.find_longest();
+    }
+
+    /// The way of a path became longer: what was known of it was another's.
+    pub fn reroute(&mut self, path: u32, rtt: Duration, at: Moment) {
+        let least = Least {
+            since: at,
+            now: rtt,
+            before: rtt,
+            rerouted: true,
+        };
+        self.paths.insert(path, least);
+        self.find_longest();
+    }
+
+    fn find_longest(&mut self) {
         let longest = self.paths.values().map(Least::get).max();
         self.longest = longest.unwrap_or(self.longest);
     }
@@ -91,6 +115,35 @@ mod tests {
 
     fn at(seconds: u64) -> Moment {
         Moment(0) + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn on_another_way_what_kernels_remember_counts_no_more() {
+        let ms = Duration::from_millis;
+        let mut least = LeastRoundTrips::new(ms(20), None);
+        least.learn(&seen(&[(0, 20)]), at(1));
+        least.reroute(0, ms(120), at(2));
+        let mut both = seen(&[(0, 20)]);
+        both.insert(
+            0,
+            RoundTrips {
+                mean: ms(121),
+                ..both[&0]
+            },
+        );
+        least.learn(&both, at(3));
+        assert_eq!(least.get(0), Some(ms(120)));
+        assert_eq!(least.longest(), ms(120));
+        // Back on the first way.
+        both.insert(
+            0,
+            RoundTrips {
+                mean: ms(21),
+                ..both[&0]
+            },
+        );
+        least.learn(&both, at(4));
+        assert_eq!(least.get(0), Some(ms(21)));
     }
 
     #[test]

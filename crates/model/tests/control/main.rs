@@ -8,6 +8,7 @@ mod paths;
 mod policer;
 mod properties;
 mod random;
+mod reroute;
 mod route;
 mod scenarios;
 mod stream;

@@ -45,6 +45,8 @@ pub struct World {
     pub law: Congestion,
     /// Rates from times on, in bit/s; 0 is a cut.
     pub changes: Vec<(f64, f64)>,
+    /// Another round trip from a time on, both in seconds: the way of the packets changes.
+    pub reroute: Option<(f64, f64)>,
 }
 
 impl Default for World {
@@ -63,6 +65,7 @@ impl Default for World {
             others: 0,
             law: Congestion::Cubic,
             changes: Vec::new(),
+            reroute: None,
         }
     }
 }
@@ -138,6 +141,8 @@ struct Run {
     ends: Vec<End>,
     streams: Vec<Stream>,
     queue: f64,
+    /// Segments that it holds.
+    room: f64,
     rate: f64,
     next: u32,
 }
@@ -157,6 +162,7 @@ pub fn run(world: &World, transfers: &[Transfer], seconds: f64) -> Vec<Trace> {
         ends: ends.collect(),
         streams: Vec::new(),
         queue: 0.0,
+        room: world.buffer * world.rate * PAYLOAD / 8.0 / SEGMENT * world.rtt,
         rate: world.rate,
         next: 0,
         world: world.clone(),
@@ -193,6 +199,9 @@ impl Run {
         if let Some((_, rate)) = changes.rev().find(|change| change.0 <= now) {
             self.rate = *rate;
         }
+        if let Some((_, rtt)) = self.world.reroute.filter(|(at, _)| *at <= now) {
+            self.world.rtt = rtt;
+        }
         if self.rate <= 0.0 {
             // A cut loses what is queued.
             self.queue = 0.0;
@@ -219,10 +228,9 @@ impl Run {
             .zip(&self.streams)
             .map(|(d, s)| d * supply[s.owner])
             .sum();
-        let room = self.world.buffer * full * self.world.rtt;
         let arrived = self.queue + offered * step;
         let leaving = (capacity * step).min(arrived);
-        let overflow = (arrived - leaving - room).max(0.0);
+        let overflow = (arrived - leaving - self.room).max(0.0);
         self.queue = arrived - leaving - overflow;
         let dropped = if offered > 0.0 {
             (overflow / (offered * step)).min(1.0)
@@ -380,7 +388,7 @@ impl Run {
                     stream: stream.number,
                     path: 0,
                     rtt: span(stream.rtt),
-                    minimum_rtt: span(stream.least_rtt.min(10.0)),
+                    minimum_rtt: span(stream.least_rtt.min(stream.rtt)),
                     segment: SEGMENT as u32,
                     congestion_window: (stream.window() * SEGMENT) as u64,
                     send_window: None,

@@ -8,7 +8,8 @@
 //! convergence; a BBR stream keeps the greatest delivery rate of ten round
 //! trips, starts with a gain of 2.89 until it stops growing by a quarter in
 //! three, then probes one of eight round trips with 1.25 and drains in the
-//! next, with two products in flight; none has timeouts but for a silence.
+//! next, with two products of the least round trip of ten seconds in flight;
+//! none has timeouts but for a silence.
 
 use longhaul_model::response::{CUBIC_BETA, CUBIC_C, Congestion};
 
@@ -55,6 +56,8 @@ struct RateModel {
     round_ends: f64,
     delivered: f64,
     round_began: f64,
+    /// The least round trip of ten seconds, and when it was seen.
+    least: (f64, f64),
     /// Started: rounds without growth, and the best so far.
     flat: u32,
     best: f64,
@@ -78,6 +81,7 @@ impl Stream {
                 round_ends: opens + rtt,
                 delivered: 0.0,
                 round_began: opens,
+                least: (f64::INFINITY, opens),
                 flat: 0,
                 best: 0.0,
             },
@@ -108,7 +112,7 @@ impl Stream {
     pub fn window(&self) -> f64 {
         match self.law {
             Congestion::Bbr if self.model.best > 0.0 => {
-                let product = self.model.estimate() * self.rtt;
+                let product = self.model.estimate() * self.model.least.0.min(self.rtt);
                 (2.0 * product)
                     .max(self.window.min(4.0 * INITIAL_WINDOW))
                     .max(4.0)
@@ -216,6 +220,9 @@ impl RateModel {
 
     fn add(&mut self, segments: f64, rtt: f64, now: f64, limited: bool) {
         self.delivered += segments;
+        if rtt <= self.least.0 || now - self.least.1 > 10.0 {
+            self.least = (rtt, now);
+        }
         if now < self.round_ends {
             return;
         }
