@@ -440,7 +440,7 @@ fn is_reference(transfer: &Configuration, memory: &Configuration) -> bool {
 
 /// What a sweep records as a knob, and is of the path and its hosts (docs/sweep.md):
 /// throughput from memory to memory depends on it too.
-const PATH_KNOBS: [&str; 16] = [
+const PATH_KNOBS: [&str; 17] = [
     "sysctls",
     "cross",
     "delay-back",
@@ -456,6 +456,7 @@ const PATH_KNOBS: [&str; 16] = [
     "hosts",
     "window",
     "cut",
+    "change",
     "nat",
 ];
 

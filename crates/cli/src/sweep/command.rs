@@ -196,6 +196,7 @@ pub fn step(
         cap: file.cap,
         samples,
         cut: cell.path.cut,
+        change: cell.path.change.clone(),
         expected: (cell.method.measures == Measures::Transfer && cell.path.is_local())
             .then(|| (shape, place.sets.clone())),
         result: place.run.join("result.json"),

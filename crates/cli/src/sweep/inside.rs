@@ -413,7 +413,7 @@ struct End {
     exit: Option<i32>,
 }
 
-/// Until the client ends, or is ended at the cap; cuts the path in between.
+/// Until the client ends, or is ended at the cap; cuts and changes the path in between.
 fn attend(
     place: &Place<'_>,
     processes: &mut Processes,
@@ -421,9 +421,11 @@ fn attend(
     client: Pid,
     began: Instant,
 ) -> Result<End, String> {
-    let mut cut = step.cut;
+    let (mut cut, mut change) = (step.cut, step.change.as_ref());
     loop {
-        let next = cut.map_or(step.cap, |(at, _)| at.min(step.cap));
+        let cut_at = cut.map(|(at, _)| at);
+        let due = cut_at.into_iter().chain(change.map(|(at, _)| *at));
+        let next = due.chain([step.cap]).min().unwrap_or(step.cap);
         let left = next.saturating_sub(began.elapsed());
         match processes.next(Some(left)) {
             Some(Event::Ended(pid, code)) if pid == client => {
@@ -447,6 +449,12 @@ fn attend(
                 lab.cut(length).map_err(text)?;
             }
             cut = None;
+        }
+        if let Some((_, settings)) = change.filter(|(at, _)| began.elapsed() >= *at) {
+            if let Some(mut lab) = place.lab() {
+                lab.set(settings).map_err(text)?;
+            }
+            change = None;
         }
         if began.elapsed() >= step.cap {
             // Gone this moment: then there is nothing to end.

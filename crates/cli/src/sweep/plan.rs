@@ -41,6 +41,8 @@ pub struct Path {
     pub link_time: Option<Duration>,
     /// A cut: when, and for how long.
     pub cut: Option<(Duration, Duration)>,
+    /// Settings that another path has from then on, as `lab set` takes them.
+    pub change: Option<(Duration, String)>,
 }
 
 /// One configuration.
@@ -170,6 +172,7 @@ impl Path {
         let span = |text: String| parse_span(&text).map_err(|error| error.to_string());
         let link_time = take("link-time").map(span).transpose()?;
         let cut = take("cut").map(|text| read_cut(&text)).transpose()?;
+        let change = take("change").map(|text| read_change(&text)).transpose()?;
         let seed = take("seed").map(|text| text.parse::<u64>());
         let seed = seed.transpose().map_err(|error| format!("seed: {error}"))?;
         let endpoint = take("endpoint");
@@ -186,6 +189,10 @@ impl Path {
             .map(|(key, value)| format!("--{key}={value}"))
             .collect();
         let (scenario, _) = read_lab(&arguments)?;
+        if let Some((_, settings)) = &change {
+            let changed = scenario.clone().change(settings);
+            changed.map_err(|error| format!("change: {error}"))?;
+        }
         let capacity = match (capacity, scenario.path.rate) {
             (Some(capacity), _) => capacity,
             (None, Some(rate)) => {
@@ -209,6 +216,7 @@ impl Path {
             seed,
             link_time,
             cut,
+            change,
         })
     }
 
@@ -251,6 +259,15 @@ fn read_cut(text: &str) -> Result<(Duration, Duration), String> {
     Ok((span(when)?, span(length)?))
 }
 
+/// `WHEN:KEY=VALUE,…`.
+fn read_change(text: &str) -> Result<(Duration, String), String> {
+    let (when, settings) = text
+        .split_once(':')
+        .ok_or_else(|| format!("change = \"{text}\": write WHEN:KEY=VALUE,…, as 15s:rtt=120ms"))?;
+    let when = parse_span(when).map_err(|error| format!("change: {error}"))?;
+    Ok((when, settings.to_owned()))
+}
+
 /// What makes a lab, as the command line of `lab` reads it.
 #[derive(Debug, Parser)]
 #[command(no_binary_name = true, disable_help_flag = true)]
@@ -284,12 +301,14 @@ impl Cell {
         let foreign = self.sysctls.is_some()
             || self.cross.is_some()
             || self.path.cut.is_some()
+            || self.path.change.is_some()
             || self.storage.as_ref().is_some_and(|s| s.lab.is_some());
         let Some((scenario, arguments)) = &mut self.path.lab else {
             return match foreign {
-                true => {
-                    Err("a real path has no sysctls, cross traffic, cuts or lab storage".to_owned())
-                }
+                true => Err(
+                    "a real path has no sysctls, cross traffic, cuts, changes or lab storage"
+                        .to_owned(),
+                ),
                 false => Ok(()),
             };
         };
@@ -342,6 +361,7 @@ impl Cell {
             "congestion",
             "window",
             "cut",
+            "change",
             "corrupt-unseen",
             "nat",
         ];
@@ -531,6 +551,16 @@ mod tests {
             ("rate = \"1gbit\"", "speed = 1", "speed"),
             ("rate = \"1gbit\"", "loss = 0.1", "capacity"),
             ("rate = \"1gbit\"", "rate = \"1gbit\"\ncut = \"5s\"", "cut"),
+            (
+                "rate = \"1gbit\"",
+                "rate = \"1gbit\"\nchange = \"5s\"",
+                "WHEN:KEY=VALUE",
+            ),
+            (
+                "rate = \"1gbit\"",
+                "rate = \"1gbit\"\nchange = \"5s:speed=1\"",
+                "change: ",
+            ),
         ] {
             let file = parse(&FILE.replacen(from, to, 1)).unwrap();
             let error = Plan::of(&file).unwrap_err();

@@ -27,6 +27,8 @@ pub struct Step {
     pub samples: Option<(PathBuf, Duration)>,
     /// A cut: when, and for how long.
     pub cut: Option<(Duration, Duration)>,
+    /// Settings that the path has from then on.
+    pub change: Option<(Duration, String)>,
     /// What has to arrive at the first client's destination, and below which directory
     /// its originals lie.
     pub expected: Option<(Shape, PathBuf)>,
