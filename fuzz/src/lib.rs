@@ -2,7 +2,7 @@
 //! corpora through the same functions: they include these files by path, so
 //! that nobody who tests builds libFuzzer.
 
-#[path = "../../crates/cli/src/sweep/answers.rs"]
+#[path = "../../crates/cli/src/sockets/answers.rs"]
 pub mod answers;
 pub mod choices;
 pub mod decoders;

@@ -14,7 +14,6 @@
 //! - [`outcome`], [`lab_report`], [`host`]: the record
 
 pub mod accounts;
-pub mod answers;
 pub mod clock;
 pub mod command;
 pub mod dataset;
@@ -28,7 +27,6 @@ pub mod ledger;
 pub mod listing;
 pub mod outcome;
 pub mod plan;
-pub mod sockets;
 pub mod step;
 pub mod warm;
 pub mod watcher;

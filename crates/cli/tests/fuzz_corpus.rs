@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-#[path = "../src/sweep/answers.rs"]
+#[path = "../src/sockets/answers.rs"]
 #[allow(dead_code)]
 mod answers;
 #[path = "../../../fuzz/src/corpus.rs"]

@@ -92,6 +92,8 @@ fn from_behind_nat(options: &[&str]) -> String {
     let done = run(&mut command).expect(0);
     let file = sshd.home().join("file");
     assert_eq!(std::fs::metadata(file).unwrap().len(), 64_000_000);
+    // Those of a path of 5 ms: ssh's own connection says how long it is.
+    assert_eq!(done.summary()["block_bytes"], 1 << 20);
     done.summary()["route"].as_str().unwrap().to_owned()
 }
 

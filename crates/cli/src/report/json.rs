@@ -168,6 +168,7 @@ fn fields(progress: &Progress) -> Value {
         "durable_bytes": progress.account.durable_bytes,
         "resumed_bytes": progress.account.resumed_bytes,
         "wire_bytes": progress.wire_bytes,
+        "block_bytes": progress.block_bytes,
         "streams": progress.streams,
         "lost_streams": progress.lost_streams,
         "corrupt_blocks": progress.again_blocks,

@@ -177,7 +177,7 @@ impl Far {
     /// Starts the far side.
     pub fn connect(&self, blocks: BlockSize) -> Result<Connected, Stop> {
         let begun = Instant::now();
-        let channel = self.log_in()?;
+        let (channel, path) = self.log_in()?;
         // A session logs in once.
         let _ = self.login_took.set(begun.elapsed());
         if let Some(beside) = self.begin_beside() {
@@ -186,7 +186,7 @@ impl Far {
         Ok(Connected {
             stream: clear::over_local(channel, PROTECTION),
             rtt: LEAST_RTT,
-            block_bytes: blocks.on(ASSUMED_RTT),
+            block_bytes: blocks.on(path.unwrap_or(ASSUMED_RTT)),
             ahead: Ahead::default(),
         })
     }
@@ -208,7 +208,7 @@ impl Far {
         request: ListRequest,
         tell: &mut dyn FnMut(Listed) -> Result<(), Stop>,
     ) -> Result<(), Stop> {
-        let mut stream = clear::over_local(self.log_in()?, PROTECTION);
+        let mut stream = clear::over_local(self.log_in()?.0, PROTECTION);
         let host: &dyn std::fmt::Display = &self.start.destination;
         list_over(&mut stream, request, (host, self.timeout), tell)
     }
@@ -243,14 +243,15 @@ impl Far {
     }
 
     /// A channel to a far side of the same release, with both ends known to
-    /// each other.
-    fn log_in(&self) -> Result<UnixStream, Stop> {
+    /// each other, and the path's round trip as far as ssh's connection tells.
+    fn log_in(&self) -> Result<(UnixStream, Option<Duration>), Stop> {
         let (process, channel, greeting) = self.arrive()?;
         self.introduce(&channel)?;
+        let path = process.round_trip();
         *self.process.lock().unwrap_or_else(PoisonError::into_inner) = Some(process);
         // A session logs in once.
         let _ = self.greeting.set(greeting);
-        Ok(channel)
+        Ok((channel, path))
     }
 
     /// A channel to a far side of the same release, which knows nothing of this

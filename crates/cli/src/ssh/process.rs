@@ -12,6 +12,8 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::sockets;
+
 use super::greeting::{self, Line, MAXIMUM_LINE_BYTES};
 
 /// How much a shell's profile may print before the greeting.
@@ -99,6 +101,12 @@ impl SshProcess {
             },
             near,
         ))
+    }
+
+    /// How far the other host is; none where another process has the connection to it, as with
+    /// `ProxyJump` and `ControlMaster`.
+    pub fn round_trip(&self) -> Option<Duration> {
+        sockets::round_trip_of(self.child.id())
     }
 
     /// What it said last.

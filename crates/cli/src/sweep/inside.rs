@@ -23,11 +23,11 @@ use super::dataset::Set;
 use super::host;
 use super::lab_report;
 use super::plan::read_lab;
-use super::sockets::SocketTable;
 use super::step::{Client, Step, StepResult};
 use super::watcher::{Watched, Watcher};
 use crate::commands::lab::inside::{Prepared, Running, Start, in_lab};
 use crate::messages::{Exit, Stop, finish};
+use crate::sockets::SocketTable;
 use crate::this_host;
 
 /// Between two looks whether a server listens.

@@ -14,9 +14,9 @@ use longhaul_measure::streams::{bytes_by, growth, last_growth};
 use longhaul_units::ByteCount;
 
 use super::accounts::{self, Account, Sides};
-use super::answers::Socket;
-use super::sockets::SocketTable;
 use super::step::Step;
+use crate::sockets::SocketTable;
+use crate::sockets::answers::Socket;
 
 /// How often processes are looked at where streams are not.
 const LOOK_AT_PROCESSES: Duration = Duration::from_millis(250);

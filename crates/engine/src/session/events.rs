@@ -134,6 +134,8 @@ pub struct Progress {
     pub uncopied_bytes: u64,
     /// Of those read, bytes that a stream's thread read as it sent them.
     pub late_bytes: u64,
+    /// Bytes that a block has at most.
+    pub block_bytes: usize,
     /// What became of file data; nothing is durable where nothing is copied.
     pub account: Account,
     /// Bytes of files that this end knows to be durable at the destination since
@@ -351,6 +353,7 @@ impl Transfer {
             read_bytes: get(&counters.read_bytes),
             uncopied_bytes: get(&counters.uncopied_bytes),
             late_bytes: get(&counters.late_bytes),
+            block_bytes: self.settings.block_bytes,
             settled_bytes: account.durable_bytes,
             account: match self.settings.purport {
                 Purport::Copy => account,

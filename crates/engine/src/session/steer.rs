@@ -230,7 +230,7 @@ impl Shared {
             let keeps = handle
                 .congestion()
                 .is_ok_and(|name| name == KEEPS_TO_A_RATE);
-            if keeps && handle.set_congestion(GOES_ON).is_ok() {
+            if keeps && is_on_its_way(handle) && handle.set_congestion(GOES_ON).is_ok() {
                 let _ = handle.set_congestion(KEEPS_TO_A_RATE);
             }
         }
@@ -242,6 +242,16 @@ impl Shared {
         let paces = [self.tuning.pace, level];
         slot.set_pace(paces.into_iter().flatten().min());
     }
+}
+
+/// Whether a stream's packets may still take the way on which its kernel saw the least round
+/// trip, which BBR begins with: with less than half of what there is, two products of it are no
+/// window for the path.
+fn is_on_its_way(handle: &StreamHandle) -> bool {
+    handle.tcp_info().is_none_or(|info| {
+        let least = info.minimum_rtt.unwrap_or(info.rtt);
+        info.rtt < least * 2
+    })
 }
 
 /// The pace of a stream that nothing bounds, by the least round trip it has seen.

@@ -1,12 +1,16 @@
-//! TCP over time from outside: what the kernel tells of other processes' sockets
+//! TCP from outside: what the kernel tells of other processes' sockets
 //! (`sock_diag(7)`), as `ss --info` shows it.
 
+pub mod answers;
+
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink};
 
-use super::answers::{HEADER, INET_DIAG_CONG, INET_DIAG_INFO, Socket, read_answer};
+use answers::{HEADER, INET_DIAG_CONG, INET_DIAG_INFO, Socket, read_answer};
 
 /// From `linux/netlink.h` and `linux/inet_diag.h`.
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
@@ -23,7 +27,7 @@ const REQUEST: usize = 56;
 /// The kernel's dumps come in pieces of at most this.
 const RECEIVED_AT_ONCE: usize = 64 << 10;
 
-/// More sockets than a host of a sweep has.
+/// More sockets than anybody here has a use for.
 const MOST_SOCKETS: usize = 65_536;
 
 /// A door to the kernel, in the network namespace in which it was opened.
@@ -75,6 +79,29 @@ impl SocketTable {
     }
 }
 
+/// The least round trip that a process's connection to another host has seen; none where it has
+/// none of its own, or several, or the kernel does not tell.
+pub fn round_trip_of(process: u32) -> Option<Duration> {
+    let held = sockets_of(process)?;
+    let mut sockets = SocketTable::open().ok()?.list().ok()?;
+    sockets.retain(|socket| held.contains(&socket.inode) && !socket.peer.0.is_loopback());
+    match sockets.as_slice() {
+        [one] => one.least_rtt(),
+        _ => None,
+    }
+}
+
+/// Inodes of the sockets that a process of this user holds.
+fn sockets_of(process: u32) -> Option<BTreeSet<u32>> {
+    let descriptors = std::fs::read_dir(format!("/proc/{process}/fd")).ok()?;
+    let links = descriptors.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+    let inode = |link: std::path::PathBuf| {
+        let inode = link.to_str()?.strip_prefix("socket:[")?;
+        inode.strip_suffix(']')?.parse().ok()
+    };
+    Some(links.filter_map(inode).collect())
+}
+
 /// `struct nlmsghdr` and `struct inet_diag_req_v2`.
 fn request(family: AddressFamily) -> Vec<u8> {
     const TCP: u8 = 6;
@@ -117,5 +144,10 @@ mod tests {
         // What was read was received; its acknowledgement may be on its way.
         assert!(own.acknowledged <= 5001, "{own:?}");
         assert!(own.window >= 1000 && !own.congestion.is_empty(), "{own:?}");
+        assert!(own.least_rtt().is_some(), "{own:?}");
+        let held = sockets_of(std::process::id()).unwrap();
+        assert!(held.contains(&own.inode), "{own:?}");
+        // This host is no other, and says nothing of how far one is.
+        assert_eq!(round_trip_of(std::process::id()), None);
     }
 }

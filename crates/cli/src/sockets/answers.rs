@@ -3,6 +3,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
 
 /// Attributes that are asked for, from `linux/inet_diag.h`.
 pub const INET_DIAG_INFO: u16 = 2;
@@ -29,6 +30,8 @@ const LONGEST_NAME: usize = 16;
 pub struct Socket {
     /// Unlike that of every other socket while the machine runs.
     pub cookie: u64,
+    /// As processes that hold it name it.
+    pub inode: u32,
     /// This end's port.
     pub local_port: u16,
     /// Where it leads.
@@ -48,8 +51,18 @@ pub struct Socket {
     pub window: u64,
     /// Smoothed round-trip time in microseconds.
     pub rtt_microseconds: u32,
+    /// The least one; none where there was none, or the kernel does not tell (before 4.6).
+    pub minimum_rtt_microseconds: Option<u32>,
     /// Bytes in a second that it is sent at most; none where nothing paces it.
     pub pace: Option<u64>,
+}
+
+impl Socket {
+    /// The least round trip that it has seen.
+    pub fn least_rtt(&self) -> Option<Duration> {
+        let least = self.minimum_rtt_microseconds?;
+        Some(Duration::from_micros(least.into()))
+    }
 }
 
 fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
@@ -95,6 +108,7 @@ pub fn read_answer(mut bytes: &[u8], sockets: &mut Vec<Socket>) -> io::Result<bo
 fn read_socket(message: &[u8]) -> Option<Socket> {
     let mut socket = Socket {
         cookie: u64::from_ne_bytes(number(message, 44)?),
+        inode: u32::from_ne_bytes(number(message, 68)?),
         local_port: u16::from_be_bytes(number(message, 4)?),
         peer: (address(message)?, u16::from_be_bytes(number(message, 6)?)),
         congestion: String::new(),
@@ -104,6 +118,7 @@ fn read_socket(message: &[u8]) -> Option<Socket> {
         retransmitted: 0,
         window: 0,
         rtt_microseconds: 0,
+        minimum_rtt_microseconds: None,
         pace: None,
     };
     let mut has_info = false;
@@ -147,6 +162,8 @@ fn read_info(info: &[u8], socket: &mut Socket) -> Option<()> {
     socket.pace = Some(pace).filter(|pace| *pace != u64::MAX);
     socket.acknowledged = u64::from_ne_bytes(number(info, 120)?);
     socket.unsent = word(144);
+    // Before there was one it is the greatest number.
+    socket.minimum_rtt_microseconds = word(148).filter(|least| *least != u32::MAX);
     Some(())
 }
 
@@ -181,6 +198,7 @@ mod tests {
         content[24..28].copy_from_slice(&[192, 0, 2, 7]);
         content[44..52].copy_from_slice(&99_u64.to_ne_bytes());
         content[60..64].copy_from_slice(&8000_u32.to_ne_bytes());
+        content[68..72].copy_from_slice(&4711_u32.to_ne_bytes());
         let mut info = vec![0; 240];
         for (at, value) in [
             (16, 1448_u32),
@@ -188,6 +206,7 @@ mod tests {
             (80, 10),
             (100, 3),
             (144, 600),
+            (148, 90_000),
         ] {
             info[at..at + 4].copy_from_slice(&value.to_ne_bytes());
         }
@@ -206,6 +225,7 @@ mod tests {
         assert!(read_answer(&bytes, &mut sockets).unwrap());
         let wanted = Socket {
             cookie: 99,
+            inode: 4711,
             local_port: 20_000,
             peer: ([192, 0, 2, 7].into(), 4960),
             congestion: "cubic".to_owned(),
@@ -215,6 +235,7 @@ mod tests {
             retransmitted: 3,
             window: 14_480,
             rtt_microseconds: 100_000,
+            minimum_rtt_microseconds: Some(90_000),
             pace: Some(7000),
         };
         assert_eq!(sockets, [wanted]);
