@@ -40,8 +40,9 @@ pub struct World {
     pub processor_each: f64,
     /// Bytes per second of the receiving disk.
     pub disk: f64,
-    /// Other people's cubic streams.
+    /// Other people's cubic streams, and when they are done.
     pub others: u32,
+    pub others_leave: f64,
     pub law: Congestion,
     /// Rates from times on, in bit/s; 0 is a cut.
     pub changes: Vec<(f64, f64)>,
@@ -63,6 +64,7 @@ impl Default for World {
             processor_each: 0.0,
             disk: f64::INFINITY,
             others: 0,
+            others_leave: f64::INFINITY,
             law: Congestion::Cubic,
             changes: Vec::new(),
             reroute: None,
@@ -202,6 +204,10 @@ impl Run {
         if let Some((_, rtt)) = self.world.reroute.filter(|(at, _)| *at <= now) {
             self.world.rtt = rtt;
         }
+        if now >= self.world.others_leave {
+            let nobody = self.ends.len();
+            self.streams.retain(|stream| stream.owner != nobody);
+        }
         if self.rate <= 0.0 {
             // A cut loses what is queued.
             self.queue = 0.0;
@@ -325,7 +331,9 @@ impl Run {
                 false => stream.buffer_limited += step,
             }
         }
-        let limited = at_limit || supply < 1.0 || stream.pace.is_some();
+        // A window that the pace leaves unused does not grow.
+        let unused = |pace: f64| stream.window() / rtt >= pace / SEGMENT;
+        let limited = at_limit || supply < 1.0 || stream.pace.is_some_and(unused);
         let acknowledged = (sent * delivered - f64::from(u8::from(random))).max(0.0);
         stream.advance(acknowledged, rtt, now, limited);
     }

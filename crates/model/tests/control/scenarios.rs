@@ -346,6 +346,38 @@ fn nice_yields_to_others_and_fills_what_they_leave() {
 }
 
 #[test]
+fn nice_takes_soon_what_others_leave() {
+    for (rtt, others) in [(0.02, 1), (0.02, 8), (0.1, 1), (0.1, 8), (0.3, 4)] {
+        for buffer in [0.3, 1.0] {
+            let world = World {
+                rtt,
+                buffer,
+                others,
+                others_leave: 40.0,
+                ..World::default()
+            };
+            let settings = Settings {
+                nice: true,
+                ..Settings::default()
+            };
+            let nice = Transfer {
+                settings,
+                ..Transfer::default()
+            };
+            let trace = transfer(&world, nice, 120.0);
+            let full = (40..120).find(|second| {
+                let from = f64::from(*second);
+                part(&trace, &world, from, from + 1.0) >= 0.8
+            });
+            let what = format!("{rtt} s, {others} others, {buffer} products: {full:?}");
+            // Its bound grows once in six round trips, or 0.3 s.
+            let soon = 40 + if rtt <= 0.1 { 15 } else { 40 };
+            assert!(full.is_some_and(|full| full <= soon), "{what}");
+        }
+    }
+}
+
+#[test]
 fn what_the_user_fixed_stays() {
     let world = World {
         loss: 1e-4,
