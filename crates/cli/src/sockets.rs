@@ -83,12 +83,17 @@ impl SocketTable {
 /// none of its own, or several, or the kernel does not tell.
 pub fn round_trip_of(process: u32) -> Option<Duration> {
     let held = sockets_of(process)?;
-    let mut sockets = SocketTable::open().ok()?.list().ok()?;
-    sockets.retain(|socket| held.contains(&socket.inode) && !socket.peer.0.is_loopback());
-    match sockets.as_slice() {
-        [one] => one.least_rtt(),
-        _ => None,
-    }
+    let sockets = SocketTable::open().ok()?.list().ok()?;
+    only_round_trip(&sockets, &held)
+}
+
+/// That of the one socket among those that are held which leads to another host.
+fn only_round_trip(sockets: &[Socket], held: &BTreeSet<u32>) -> Option<Duration> {
+    let leads_away =
+        |socket: &&Socket| held.contains(&socket.inode) && !socket.peer.0.is_loopback();
+    let mut away = sockets.iter().filter(leads_away);
+    let only = away.next().filter(|_| away.next().is_none())?;
+    only.least_rtt()
 }
 
 /// Inodes of the sockets that a process of this user holds.
@@ -147,7 +152,15 @@ mod tests {
         assert!(own.least_rtt().is_some(), "{own:?}");
         let held = sockets_of(std::process::id()).unwrap();
         assert!(held.contains(&own.inode), "{own:?}");
-        // This host is no other, and says nothing of how far one is.
-        assert_eq!(round_trip_of(std::process::id()), None);
+        // This host says nothing of how far another one is.
+        assert_eq!(only_round_trip(std::slice::from_ref(own), &held), None);
+        let away = Socket {
+            peer: ([192, 0, 2, 7].into(), 22),
+            ..own.clone()
+        };
+        let one = [own.clone(), away.clone()];
+        assert_eq!(only_round_trip(&one, &held), own.least_rtt());
+        assert_eq!(only_round_trip(&one, &BTreeSet::new()), None);
+        assert_eq!(only_round_trip(&[away.clone(), away], &held), None);
     }
 }

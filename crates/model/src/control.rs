@@ -35,6 +35,7 @@
 pub mod decision;
 pub mod least;
 pub mod measure;
+mod period;
 pub mod reroute;
 pub mod sample;
 pub mod start;
@@ -52,6 +53,7 @@ pub use sample::{Sample, StreamSample};
 use crate::response::{self, Congestion};
 use least::LeastRoundTrips;
 use measure::Span;
+use period::{LATER_SECONDS, Losses, Period};
 use reroute::Reroutes;
 use yielding::Yielding;
 
@@ -80,16 +82,13 @@ const CHANGED: (f64, f64) = (0.6, 1.5);
 /// Spans in a row that must say so before it counts.
 const CHANGED_SPANS: u32 = 3;
 
-/// Later tries are judged over so long, so that a window's ups and downs do
-/// not count, and must carry so much more.
-const LATER_SECONDS: f64 = 10.0;
+/// Later tries must carry so much more.
 const HELPED: f64 = 1.03;
 
 /// Streams are given back where the path was full for so long.
 const FULL_SECONDS: f64 = 8.0;
 
-/// With fewer losses their rate is a guess; beyond many, old ones are
-/// forgotten by half.
+/// With fewer losses their rate is a guess.
 const SOME_LOSSES: f64 = 3.0;
 
 /// Spans in a row in which something was lost and no queue stood say that it is by chance: a
@@ -98,8 +97,6 @@ const CHANCE_SPANS: u32 = 3;
 
 /// So many streams that lost something are no accident of one.
 const SEVERAL_STREAMS: usize = 3;
-const FEW_LOSSES: f64 = 8.0;
-const MANY_LOSSES: f64 = 64.0;
 
 /// A rate below this part of what the path carried has fallen.
 const FALLEN: f64 = 0.9;
@@ -176,65 +173,6 @@ struct Trial {
     waited: u32,
     /// Steps were large when it began.
     young: bool,
-}
-
-/// The time since streams changed last and settled.
-#[derive(Clone, Copy, Debug, Default)]
-struct Period {
-    seconds: f64,
-    bytes: f64,
-    /// Seconds of spans that asked for streams; in which the path was full.
-    asked: f64,
-    full: f64,
-}
-
-impl Period {
-    fn add(&mut self, bound: Bound, measure: &Measure) {
-        self.seconds += measure.seconds;
-        self.bytes += measure.bytes_per_second * measure.seconds;
-        if bound.may_need_streams() {
-            self.asked += measure.seconds;
-        }
-        if bound == Bound::Path {
-            self.full += measure.seconds;
-        }
-    }
-
-    /// Whether streams were asked for in a good part of it, and it is long
-    /// enough to compare with.
-    fn is_wanting(&self) -> bool {
-        self.seconds >= LATER_SECONDS && self.asked >= self.seconds * 0.3
-    }
-
-    /// Mean rate in bytes per second.
-    fn rate(&self) -> f64 {
-        self.bytes / self.seconds.max(1e-9)
-    }
-}
-
-/// Random loss, as far as it was seen.
-#[derive(Clone, Copy, Debug, Default)]
-struct Losses {
-    events: f64,
-    segments: f64,
-}
-
-impl Losses {
-    /// Adds a span; what was long ago counts for less.
-    fn add(&mut self, measure: &Measure) {
-        self.events += f64::from(measure.loss_events);
-        self.segments += measure.segments;
-        if self.events > MANY_LOSSES {
-            self.events /= 2.0;
-            self.segments /= 2.0;
-        }
-    }
-
-    /// Probability that a segment is lost, 0 to 1; none where too few were.
-    fn probability(&self) -> Option<f64> {
-        let known = self.events >= FEW_LOSSES && self.segments > 0.0;
-        known.then(|| self.events / self.segments)
-    }
 }
 
 /// Decides for one transfer.
@@ -411,9 +349,13 @@ impl Controller {
         if self.settings.nice {
             return self.pace(measure);
         }
-        let longer = self.reroutes.judge(measure, &self.least, sample.at);
-        if bound == Bound::Path && !longer.is_empty() {
-            return self.begin_anew(&longer, measure, sample);
+        self.reroutes.carry(measure);
+        let tries_another = |trial: &Trial| trial.congestion.is_some();
+        if bound == Bound::Path && !self.trial.as_ref().is_some_and(tries_another) {
+            let longer = self.reroutes.find(measure, &self.least, sample.at);
+            if !longer.is_empty() {
+                return self.begin_anew(&longer, measure, sample);
+            }
         }
         if let Some(trial) = self.trial.take() {
             return self.judge_trial(trial, bound, measure.bytes_per_second, sample.at);
@@ -509,12 +451,14 @@ impl Controller {
     ) -> Option<Reason> {
         for (path, rtt) in longer {
             self.least.reroute(*path, *rtt, sample.at);
+            self.reroutes.forget(*path);
         }
         let (rtt, rate) = (self.least_rtt(), measure.bytes_per_second);
         self.capacity = self.reroutes.carried();
         (self.queued, self.queue_since, self.filled) = (false, None, false);
         (self.rest, self.next_rest, self.young) = (None, REST.0, true);
-        (self.trial, self.added_at_loss) = (None, None);
+        (self.losses, self.by_chance, self.trial) = (Losses::default(), 0, None);
+        self.step = first_step(self.decision.streams);
         self.settle(sample.at);
         if !self.pays(rate, sample) {
             return None;
@@ -522,6 +466,7 @@ impl Controller {
         let more = self.more_streams(None, sample.at)?;
         self.begin_trial(rate, None, sample.at);
         self.set_streams(more, rate);
+        self.added_at_loss = Some(measure.loss);
         let bytes_per_second = rate;
         Some(Reason::Reroute {
             rtt,
@@ -664,6 +609,11 @@ impl Controller {
         }
         self.young = false;
         self.begin_rest(rate, now);
+        let queued = |measure: &Measure| measure.is_queued() && self.reroutes.has_fallen(measure);
+        if self.measure.as_ref().is_some_and(queued) {
+            // More streams only made it longer: no way that has become longer, but a queue.
+            self.least.undo_reroutes();
+        }
         let enough = match gain >= NOTHING && trial.young {
             true => (f64::from(trial.streams) * gain * SPARE).ceil() as u32,
             false => trial.streams,

@@ -190,8 +190,14 @@ impl Path {
             .collect();
         let (scenario, _) = read_lab(&arguments)?;
         if let Some((_, settings)) = &change {
-            let changed = scenario.clone().change(settings);
-            changed.map_err(|error| format!("change: {error}"))?;
+            let mut changed = scenario.clone();
+            let done = changed.change(settings);
+            done.map_err(|error| format!("change: {error}"))?;
+            if changed.path.rate != scenario.path.rate && capacity.is_none() {
+                let text = "another rate in change needs capacity = \"1gbit\": what throughput is \
+                            compared with";
+                return Err(text.to_owned());
+            }
         }
         let capacity = match (capacity, scenario.path.rate) {
             (Some(capacity), _) => capacity,
@@ -560,6 +566,11 @@ mod tests {
                 "rate = \"1gbit\"",
                 "rate = \"1gbit\"\nchange = \"5s:speed=1\"",
                 "change: ",
+            ),
+            (
+                "rate = \"1gbit\"",
+                "rate = \"1gbit\"\nchange = \"5s:rate=2gbit\"",
+                "capacity",
             ),
         ] {
             let file = parse(&FILE.replacen(from, to, 1)).unwrap();

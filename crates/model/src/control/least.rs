@@ -13,13 +13,29 @@ struct Least {
     since: Moment,
     now: Duration,
     before: Duration,
-    /// Packets take another way than when it began: what kernels remember is of both.
-    rerouted: bool,
+    /// The least of the way before, where packets take a longer one now: what kernels remember
+    /// is of both.
+    rerouted_from: Option<Duration>,
 }
 
 impl Least {
     fn get(&self) -> Duration {
         self.now.min(self.before)
+    }
+
+    /// Of what is seen now what says something of the way that packets take.
+    fn seen(&self, trips: &RoundTrips) -> Duration {
+        match self.rerouted_from {
+            Some(_) => trips.mean,
+            None => trips.least,
+        }
+    }
+
+    /// Whether what is seen now is of the way before, rather than of the longer one.
+    fn is_back(&self, trips: &RoundTrips) -> bool {
+        let halfway = |from: Duration| (self.get() + from) / 2;
+        let from = self.rerouted_from;
+        from.is_some_and(|from| trips.mean < halfway(from))
     }
 }
 
@@ -52,18 +68,18 @@ impl LeastRoundTrips {
                 since: at,
                 now: trips.least,
                 before: known.unwrap_or(trips.least),
-                rerouted: false,
+                rerouted_from: None,
             });
-            let seen = match least.rerouted {
-                true => trips.mean,
-                false => trips.least,
-            };
+            if least.is_back(trips) {
+                least.rerouted_from = None;
+            }
+            let seen = least.seen(trips);
             if self.lasts.is_some_and(|lasts| at - least.since >= lasts) {
                 *least = Least {
                     since: at,
                     now: seen,
                     before: least.now,
-                    rerouted: least.rerouted,
+                    rerouted_from: least.rerouted_from,
                 };
             }
             least.now = least.now.min(seen);
@@ -73,13 +89,25 @@ impl LeastRoundTrips {
 
     /// The way of a path became longer: what was known of it was another's.
     pub fn reroute(&mut self, path: u32, rtt: Duration, at: Moment) {
+        let known = self.paths.get(&path);
+        let first = known.map(|known| known.rerouted_from.unwrap_or(known.get()));
         let least = Least {
             since: at,
             now: rtt,
             before: rtt,
-            rerouted: true,
+            rerouted_from: Some(first.unwrap_or(rtt)),
         };
         self.paths.insert(path, least);
+        self.find_longest();
+    }
+
+    /// No path's way became longer: it was a queue that did not waver.
+    pub fn undo_reroutes(&mut self) {
+        for least in self.paths.values_mut() {
+            if let Some(from) = least.rerouted_from.take() {
+                (least.now, least.before) = (from, from);
+            }
+        }
         self.find_longest();
     }
 
@@ -134,16 +162,20 @@ mod tests {
         least.learn(&both, at(3));
         assert_eq!(least.get(0), Some(ms(120)));
         assert_eq!(least.longest(), ms(120));
-        // Back on the first way.
+        // Back on the first way, with a queue.
         both.insert(
             0,
             RoundTrips {
-                mean: ms(21),
+                mean: ms(60),
                 ..both[&0]
             },
         );
         least.learn(&both, at(4));
-        assert_eq!(least.get(0), Some(ms(21)));
+        assert_eq!(least.get(0), Some(ms(20)));
+        // It was none.
+        least.reroute(0, ms(120), at(5));
+        least.undo_reroutes();
+        assert_eq!((least.get(0), least.longest()), (Some(ms(20)), ms(20)));
     }
 
     #[test]

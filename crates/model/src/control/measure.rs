@@ -145,8 +145,10 @@ impl RoundTrips {
     fn of(streams: &[&StreamSample]) -> Option<RoundTrips> {
         let known = streams.iter().map(|stream| stream.minimum_rtt);
         let least = known.filter(|rtt| !rtt.is_zero()).min()?;
-        let sum: Duration = streams.iter().map(|stream| stream.rtt).sum();
-        let mean = (sum / u32::try_from(streams.len()).ok()?).max(least);
+        let measured = streams.iter().filter(|stream| !stream.rtt.is_zero());
+        let sum: Duration = measured.clone().map(|stream| stream.rtt).sum();
+        let count = u32::try_from(measured.count()).ok()?.max(1);
+        let mean = (sum / count).max(least);
         let sum = |bytes: fn(&StreamSample) -> f64| -> f64 {
             streams.iter().map(|stream| bytes(stream)).sum()
         };

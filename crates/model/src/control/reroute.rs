@@ -36,7 +36,7 @@ const FALLEN: f64 = 0.8;
 /// What was carried counts for half after this.
 const HALF_LIFE_SECONDS: f64 = 60.0;
 
-/// A queue that is full so that its length does not waver loses more than this part.
+/// The full queue of few streams, which would not waver either, loses more than this part.
 const MOST_LOSS: f64 = 0.005;
 
 /// One path's smoothed round trip.
@@ -118,29 +118,38 @@ impl Reroutes {
         }
     }
 
+    /// Takes what a span carried.
+    pub fn carry(&mut self, measure: &Measure) {
+        let kept = 0.5_f64.powf(measure.seconds / HALF_LIFE_SECONDS);
+        self.carried = (self.carried * kept).max(measure.bytes_per_second);
+    }
+
+    /// Whether a span carried less than others of late.
+    pub fn has_fallen(&self, measure: &Measure) -> bool {
+        measure.bytes_per_second < self.carried * FALLEN
+    }
+
     /// Paths that are longer now, with their round trips, at the end of a span in which a queue
-    /// seemed to stand. What was carried over others counts no more.
-    pub fn judge(
-        &mut self,
+    /// seemed to stand.
+    pub fn find(
+        &self,
         measure: &Measure,
         least: &LeastRoundTrips,
         at: Moment,
     ) -> Vec<(u32, Duration)> {
-        let kept = 0.5_f64.powf(measure.seconds / HALF_LIFE_SECONDS);
-        self.carried = (self.carried * kept).max(measure.bytes_per_second);
-        let fallen = measure.bytes_per_second < self.carried * FALLEN;
-        if !fallen || measure.loss > MOST_LOSS {
+        if !self.has_fallen(measure) || measure.loss > MOST_LOSS {
             return Vec::new();
         }
         let longer = |(path, trend): (&u32, &Trend)| {
             let longer = trend.longer(least.get(*path)?, at)?;
             Some((*path, longer))
         };
-        let longer: Vec<(u32, Duration)> = self.paths.iter().filter_map(longer).collect();
-        for (path, _) in &longer {
-            self.paths.remove(path);
-        }
-        longer
+        self.paths.iter().filter_map(longer).collect()
+    }
+
+    /// What was seen of a path was of the way before.
+    pub fn forget(&mut self, path: u32) {
+        self.paths.remove(&path);
     }
 
     /// The most that was carried of late, in bytes per second.

@@ -40,9 +40,11 @@ pub struct World {
     pub processor_each: f64,
     /// Bytes per second of the receiving disk.
     pub disk: f64,
-    /// Other people's cubic streams, and when they are done.
+    /// Other people's cubic streams, when they come and leave, and what each may have in flight.
     pub others: u32,
+    pub others_come: f64,
     pub others_leave: f64,
+    pub others_window: f64,
     pub law: Congestion,
     /// Rates from times on, in bit/s; 0 is a cut.
     pub changes: Vec<(f64, f64)>,
@@ -64,7 +66,9 @@ impl Default for World {
             processor_each: 0.0,
             disk: f64::INFINITY,
             others: 0,
+            others_come: 0.0,
             others_leave: f64::INFINITY,
+            others_window: f64::INFINITY,
             law: Congestion::Cubic,
             changes: Vec::new(),
             reroute: None,
@@ -171,7 +175,7 @@ pub fn run(world: &World, transfers: &[Transfer], seconds: f64) -> Vec<Trace> {
     };
     let nobody = transfers.len();
     for _ in 0..world.others {
-        run.open(nobody, Congestion::Cubic, 0.0);
+        run.open(nobody, Congestion::Cubic, world.others_come);
     }
     let step = (world.rtt / 10.0).clamp(0.000_5, 0.005);
     let (mut now, mut sample) = (0.0, 0.0);
@@ -217,6 +221,12 @@ impl Run {
         let full = self.world.rate * PAYLOAD / 8.0 / SEGMENT;
         let rtt = self.world.rtt + self.queue / capacity.max(full / 100.0);
         let window = self.world.window / SEGMENT;
+        let nobody = self.ends.len();
+        let others_window = self.world.others_window / SEGMENT;
+        let window_of = |stream: &Stream| match stream.owner == nobody {
+            true => window.min(others_window),
+            false => window,
+        };
         let demands: Vec<f64> = self
             .streams
             .iter()
@@ -225,7 +235,10 @@ impl Run {
                     return 0.0;
                 }
                 let pace = stream.pace.map_or(f64::INFINITY, |bytes| bytes / SEGMENT);
-                stream.demand(rtt, now).min(window / rtt).min(pace)
+                stream
+                    .demand(rtt, now)
+                    .min(window_of(stream) / rtt)
+                    .min(pace)
             })
             .collect();
         let supply = self.supply(&demands);
@@ -249,6 +262,7 @@ impl Run {
             0.0
         };
         for (index, demand) in demands.iter().enumerate() {
+            let window = window_of(&self.streams[index]);
             let owner = self.streams[index].owner;
             let sent = demand * supply[owner] * step;
             self.advance(
