@@ -42,8 +42,10 @@ use longhaul_units::Moment;
 
 use super::paths::Ends;
 use coupled::{Carried, Coupled};
+use lately::Lately;
 
 mod coupled;
+mod lately;
 
 /// On shorter paths windows even out by themselves within moments.
 const SHORTEST: Duration = Duration::from_millis(5);
@@ -263,6 +265,8 @@ pub(super) struct Leveller {
     /// The least round trip that most streams had, smoothed: on a path whose delay
     /// wanders the least of single segments is far below what is usual.
     usual: Option<Duration>,
+    /// The round trip of some seconds.
+    lately: Lately,
     /// When a queue last stood.
     queued: Moment,
     /// Streams lost something on it.
@@ -299,6 +303,7 @@ impl Default for Leveller {
             phase: Phase::Free,
             looks: VecDeque::new(),
             usual: None,
+            lately: Lately::default(),
             queued: Moment(0),
             lost: false,
             peak: (0.0, Moment(0)),
@@ -346,7 +351,7 @@ impl Leveller {
             // What was carried until now says nothing of it.
             (self.began, self.supplied) = (None, (0, 0));
         }
-        let Some(rtt) = least(&flows).filter(|rtt| *rtt >= SHORTEST) else {
+        let Some(rtt) = self.round_trip(at, &flows).filter(|rtt| *rtt >= SHORTEST) else {
             self.looks.clear();
             self.phase = Phase::Free;
             return self.set(Paces::default());
@@ -393,6 +398,18 @@ impl Leveller {
             starting: starting.map(|pace| pace as u64),
         });
         changed || others
+    }
+
+    /// The path's round trip without a queue.
+    fn round_trip(&mut self, at: Moment, flows: &[Flow]) -> Option<Duration> {
+        let known = least(flows)?;
+        if self.coupled.is_none() {
+            self.lately = Lately::default();
+            return Some(known);
+        }
+        let seen = flows.iter().map(|flow| flow.rtt);
+        self.lately.learn(at, seen.min().unwrap_or(known));
+        Some(self.lately.round_trip(known))
     }
 
     /// Keeps what is seen; true where other streams are in their first slow start, which are
