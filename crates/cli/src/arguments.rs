@@ -334,9 +334,9 @@ pub struct LayerArguments {
     #[arg(long, value_name = "SIZE", default_value = "64MiB")]
     pub memory: ByteCount,
     /// Bytes of a block, a power of two from 64KiB to 16MiB [default: 4MiB below a round
-    /// trip of 1 ms, 1MiB; 256KiB from 20 ms on, where there may be many streams, and over
-    /// an SSH that goes through another process; no more than a 16th of --memory (a 32nd with --compress, within one host and from
-    /// a pipe), nor than --bwlimit carries in a second]
+    /// trip of 1 ms, 1MiB; 256KiB from 20 ms on, where there may be many streams, and over an
+    /// SSH that goes through another process; no more than a 16th of --memory (a 32nd with
+    /// --compress, within one host and from a pipe), nor than --bwlimit carries in a second]
     #[arg(long, value_name = "SIZE", value_parser = parse_block_size)]
     pub block_size: Option<u32>,
 }

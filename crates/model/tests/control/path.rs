@@ -199,8 +199,8 @@ impl Run {
         self.streams.push(stream);
     }
 
-    /// Moves everything by one step.
-    fn step(&mut self, now: f64, step: f64) {
+    /// What is otherwise from now on.
+    fn change(&mut self, now: f64) {
         let changes = self.world.changes.iter();
         if let Some((_, rate)) = changes.rev().find(|change| change.0 <= now) {
             self.rate = *rate;
@@ -212,6 +212,11 @@ impl Run {
             let nobody = self.ends.len();
             self.streams.retain(|stream| stream.owner != nobody);
         }
+    }
+
+    /// Moves everything by one step.
+    fn step(&mut self, now: f64, step: f64) {
+        self.change(now);
         if self.rate <= 0.0 {
             // A cut loses what is queued.
             self.queue = 0.0;

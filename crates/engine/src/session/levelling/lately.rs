@@ -1,8 +1,8 @@
 //! The way that packets take now, where kernels remember a shorter one.
 //!
 //! A kernel's least round trip holds for five minutes (`net.ipv4.tcp_min_rtt_wlen`). Where packets
-//! have come to take a longer way meanwhile, what is beyond it looks like a queue that nothing drains.
-//! Coupled streams keep their queue short: of theirs the round trip of some seconds would show it.
+//! have come to take a longer way meanwhile, what is beyond it looks like a queue that nothing
+//! drains. Coupled streams keep their queue short: the round trips of some seconds would show it.
 
 use std::time::Duration;
 
