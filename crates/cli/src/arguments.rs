@@ -330,13 +330,14 @@ pub struct LayerArguments {
     /// Threads that write, where the destination is [default: one a core, 4 to 8]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=512))]
     pub writers: Option<u32>,
-    /// Memory for blocks at this end.
-    #[arg(long, value_name = "SIZE", default_value = "64MiB")]
+    /// Memory for blocks at this end; of 1MiB and more half of it is used.
+    #[arg(long, value_name = "SIZE", default_value = "128MiB")]
     pub memory: ByteCount,
     /// Bytes of a block, a power of two from 64KiB to 16MiB [default: 4MiB below a round
-    /// trip of 1 ms, 1MiB; 256KiB from 20 ms on, where there may be many streams, and over an
-    /// SSH that goes through another process; no more than a 16th of --memory (a 32nd with
-    /// --compress, within one host and from a pipe), nor than --bwlimit carries in a second]
+    /// trip of 1 ms, 1MiB; 512KiB from 20 ms on, where there may be many streams, and over an
+    /// SSH that goes through another process; no more than a 32nd of --memory, from 20 ms on a
+    /// 256th but 256KiB (of half of it with --compress, within one host and from a pipe), nor
+    /// than --bwlimit carries in a second]
     #[arg(long, value_name = "SIZE", value_parser = parse_block_size)]
     pub block_size: Option<u32>,
 }
@@ -489,8 +490,8 @@ pub struct ServeArguments {
         value_parser = crate::between::dialing::parse_host
     )]
     pub allow_dial: Option<Vec<String>>,
-    /// Memory for blocks in each session.
-    #[arg(long, value_name = "SIZE", default_value = "64MiB")]
+    /// Memory for blocks in each session; of 1MiB and more half of it is used.
+    #[arg(long, value_name = "SIZE", default_value = "128MiB")]
     pub memory: ByteCount,
     /// How long a session waits for its client after the last connection was lost.
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = longhaul_units::parse_span)]

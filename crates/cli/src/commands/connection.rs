@@ -16,7 +16,7 @@ use longhaul_engine::net::tls::{TlsClient, TlsError, TlsOptions};
 use longhaul_engine::net::token::fill_random;
 use longhaul_engine::net::trust::ServerTrust;
 use longhaul_engine::session::opening::{self, OpenError};
-use longhaul_engine::session::{DialError, Dialer, Joined, Transfer, TransferSettings};
+use longhaul_engine::session::{DialError, Dialer, Joined, Transfer};
 use longhaul_model::control::start::{BlockSize, LARGEST_BLOCK_BYTES};
 use longhaul_model::kernel::BufferLimits;
 use longhaul_proto::handshake::{
@@ -60,7 +60,7 @@ pub const ASSUMED_RTT: Duration = Duration::from_millis(100);
 /// How large blocks are where nobody says, nor how much memory is for them.
 pub fn usual_blocks() -> BlockSize {
     BlockSize::Free {
-        memory: TransferSettings::default().budget,
+        memory: ByteCount(128 << 20),
         most: LARGEST_BLOCK_BYTES,
     }
 }

@@ -19,7 +19,7 @@ use longhaul_engine::session::opening::Agreed;
 use longhaul_engine::session::{Ending, FlowCounts, Transfer, TransferSettings, Watch};
 use longhaul_engine::storage::measuring::{ZERO_NAME, sink, zero_source};
 use longhaul_model::control::start::{
-    BlockSize, LARGEST_BLOCK_BYTES, initial_streams, most_streams,
+    BlockSize, LARGEST_BLOCK_BYTES, initial_streams, most_streams, used_memory,
 };
 use longhaul_model::response::Congestion;
 use longhaul_proto::block::Codec;
@@ -363,7 +363,9 @@ impl Task {
         settings.large_files = most_open_parts();
         // Both ends share the memory that was asked for.
         settings.budget = ByteCount(settings.budget.0 / 2);
-        settings.block_bytes = self.blocks(settings.budget).on(Duration::ZERO) as usize;
+        let block_bytes = self.blocks(settings.budget).on(Duration::ZERO);
+        settings.block_bytes = block_bytes as usize;
+        settings.budget = used_memory(settings.budget, block_bytes);
         let quiet: Watch = Arc::new(|_| {});
         let receiver = Transfer::receiving(settings.clone(), ReceiveSide::new(destination), quiet);
         let sender = Transfer::sending(settings, SendSide::new(sources), self.watch(report));
@@ -503,6 +505,7 @@ impl Task {
     fn settings_on(&self, connected: &Connected) -> TransferSettings {
         TransferSettings {
             block_bytes: connected.block_bytes as usize,
+            budget: used_memory(self.settings.budget, connected.block_bytes),
             ..self.settings.clone()
         }
     }

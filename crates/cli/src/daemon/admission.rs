@@ -19,6 +19,7 @@ use longhaul_engine::session::{Event, FlowCounts, Transfer, TransferSettings, Wa
 use longhaul_engine::storage::measuring::sink;
 use longhaul_engine::storage::posix::PosixDirectory;
 use longhaul_engine::storage::roots::{Anywhere, Confined};
+use longhaul_model::control::start::used_memory;
 use longhaul_proto::handshake::{
     Answer, Credential, Feature, Hello, Join, Joined, Landing, PROTOCOL_VERSION, Purport, Purpose,
     Refusal, Refused, Request, RequestPath, Role, Secret, SessionId, Vouch, Vouched, Welcome,
@@ -294,7 +295,7 @@ impl Daemon {
         TransferSettings {
             purport: request.purport,
             block_bytes: request.block_bytes as usize,
-            budget: self.terms.memory,
+            budget: used_memory(self.terms.memory, request.block_bytes),
             flows: FlowCounts::default(),
             codec: request.codec,
             integrity: request.integrity,

@@ -57,8 +57,16 @@ pub const LARGEST_BLOCK_BYTES: u32 = 4 << 20;
 /// And of the smallest.
 const SMALLEST_BLOCK_BYTES: u32 = 64 << 10;
 
-/// Blocks that an end's memory shall hold.
-const BLOCKS_IN_MEMORY: u64 = 16;
+/// Blocks from so many bytes on are of short paths, and of memory that is for them half is used:
+/// all of it is for many streams, and what nobody touched yet costs more than it gives where few do.
+const SHORT_PATHS_BLOCK: u32 = 1 << 20;
+
+/// Blocks that an end's memory shall hold on a short path, in the half of it that is used, and on
+/// a long one: with three quarters of these as many streams as a law of loss asks for.
+const BLOCKS_IN_MEMORY: (u64, u64) = (16, 256);
+
+/// Bytes of a block on a long path: at least, and at most.
+const LONG_PATHS_BLOCKS: (u32, u32) = (256 << 10, 512 << 10);
 
 /// How many bytes a block has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,8 +89,11 @@ impl BlockSize {
         match self {
             BlockSize::Fixed(bytes) => bytes,
             BlockSize::Free { memory, most } => {
-                let borne = (memory.0 / BLOCKS_IN_MEMORY).max(SMALLEST_BLOCK_BYTES.into());
-                let borne = 1_u64 << borne.ilog2();
+                let short = memory.0 / 2 / BLOCKS_IN_MEMORY.0;
+                let long = memory.0 / BLOCKS_IN_MEMORY.1;
+                let long = long.max(LONG_PATHS_BLOCKS.0.into());
+                let borne = if rtt < LONG { short } else { long.min(short) };
+                let borne = 1_u64 << borne.max(SMALLEST_BLOCK_BYTES.into()).ilog2();
                 let wanted = block_bytes(rtt).min(most);
                 u32::try_from(borne).map_or(wanted, |borne| borne.min(wanted))
             }
@@ -98,14 +109,22 @@ fn block_bytes(rtt: Duration) -> u32 {
     match rtt {
         _ if rtt < NEAR => LARGEST_BLOCK_BYTES,
         _ if rtt < LONG => 1 << 20,
-        _ => 256 << 10,
+        _ => LONG_PATHS_BLOCKS.1,
+    }
+}
+
+/// Of an end's memory for blocks what is used for those of `block` bytes.
+pub fn used_memory(memory: ByteCount, block: u32) -> ByteCount {
+    match block >= SHORT_PATHS_BLOCK {
+        true => ByteCount(memory.0 / 2),
+        false => memory,
     }
 }
 
 /// Most streams of blocks of `block` bytes in a `memory` of so many: a quarter
-/// of it stays for what is read ahead and written behind. At least 1.
+/// of what is used of it stays for what is read ahead and written behind. At least 1.
 pub fn most_streams(memory: ByteCount, block: u32) -> u32 {
-    let blocks = memory.0 / u64::from(block.max(1));
+    let blocks = used_memory(memory, block).0 / u64::from(block.max(1));
     u32::try_from(blocks - blocks / 4)
         .unwrap_or(u32::MAX)
         .max(1)
@@ -127,7 +146,7 @@ mod tests {
 
     #[test]
     fn many_streams_fit_into_little_memory() {
-        let memory = ByteCount(64 << 20);
+        let memory = ByteCount(128 << 20);
         let free = BlockSize::Free {
             memory,
             most: LARGEST_BLOCK_BYTES,
@@ -148,15 +167,17 @@ mod tests {
         let paths = [0, 999, 1000, 19_999, 20_000, 366_000];
         assert_eq!(
             paths.map(|path| on(64, path)),
-            [4096, 4096, 1024, 1024, 256, 256]
+            [2048, 2048, 1024, 1024, 256, 256]
         );
-        assert_eq!(
-            paths.map(|path| on(5000, path)),
-            [4096, 4096, 1024, 1024, 256, 256]
-        );
+        for memory in [128, 5000] {
+            assert_eq!(
+                paths.map(|path| on(memory, path)),
+                [4096, 4096, 1024, 1024, 512, 512]
+            );
+        }
         assert_eq!(
             [0, 1, 3, 4, 8, 40].map(|memory| on(memory, 50)),
-            [64, 64, 128, 256, 512, 2048]
+            [64, 64, 64, 128, 256, 1024]
         );
         assert_eq!(BlockSize::Fixed(7).on(Duration::ZERO), 7);
         let slow = BlockSize::Free {
