@@ -58,7 +58,7 @@ pub const LARGEST_BLOCK_BYTES: u32 = 4 << 20;
 const SMALLEST_BLOCK_BYTES: u32 = 64 << 10;
 
 /// Blocks from so many bytes on are of short paths, and of memory that is for them half is used:
-/// all of it is for many streams, and what nobody touched yet costs more than it gives where few do.
+/// all of it is for many streams, and to touch it for the first time costs more than it gives.
 const SHORT_PATHS_BLOCK: u32 = 1 << 20;
 
 /// Blocks that an end's memory shall hold on a short path, in the half of it that is used, and on
