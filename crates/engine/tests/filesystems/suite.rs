@@ -358,17 +358,29 @@ fn uncached_reads(place: &Place, expected: &Expected) {
     let file = place.create(b"f", DataMode::Buffered);
     file.write_at(&block_at(&pool(), 0), 0).unwrap();
     file.sync_all().unwrap();
-    file.advise(Advice::DropCache, 0, 0);
-    let others = 0..BLOCK_BYTES / 4;
-    read_exactly(&path, others.clone());
-    assert_content(place, b"f", DataMode::Uncached, BLOCK_BYTES);
-    if expected.tells_cached || expected.is_page_cache {
-        let resident = resident_pages(&path, others.clone());
-        assert_eq!(resident, pages(others), "what another program uses stays");
+    let (others, ours) = (0..BLOCK_BYTES / 4, BLOCK_BYTES / 2..BLOCK_BYTES);
+    // A page that the kernel itself has in hand at the moment, as while it reads ahead, is not
+    // dropped: of some reads one leaves nothing.
+    let mut left = 0;
+    for _ in 0..5 {
+        file.advise(Advice::DropCache, 0, 0);
+        read_exactly(&path, others.clone());
+        assert_content(place, b"f", DataMode::Uncached, BLOCK_BYTES);
+        if expected.tells_cached || expected.is_page_cache {
+            let resident = resident_pages(&path, others.clone());
+            assert_eq!(
+                resident,
+                pages(others.clone()),
+                "what another program uses stays"
+            );
+        }
+        left = resident_pages(&path, ours.clone());
+        if left == 0 {
+            break;
+        }
     }
     if !expected.is_page_cache {
-        let ours = BLOCK_BYTES / 2..BLOCK_BYTES;
-        assert_eq!(resident_pages(&path, ours), 0, "what we read does not");
+        assert_eq!(left, 0, "what we read does not");
     }
 }
 
