@@ -8,7 +8,7 @@
 //! - [`dataset`]: what is moved, and whether it arrived
 //! - [`command`]: the command lines of a run
 //! - [`step`], [`inside`]: one run, in a process of its own with the lab around it
-//! - [`watcher`], [`sockets`] with [`answers`], [`accounts`]: streams and processor
+//! - [`watcher`], [`crate::sockets`], [`accounts`]: streams and processor
 //!   time from outside
 //! - [`warm`]: memory that is as warm for each method
 //! - [`outcome`], [`lab_report`], [`host`]: the record

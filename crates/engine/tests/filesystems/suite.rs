@@ -359,10 +359,9 @@ fn uncached_reads(place: &Place, expected: &Expected) {
     file.write_at(&block_at(&pool(), 0), 0).unwrap();
     file.sync_all().unwrap();
     let (others, ours) = (0..BLOCK_BYTES / 4, BLOCK_BYTES / 2..BLOCK_BYTES);
-    // A page that the kernel itself has in hand at the moment, as while it reads ahead, is not
-    // dropped: of some reads one leaves nothing.
-    let mut left = 0;
-    for _ in 0..5 {
+    // A page that another core has in hand just then is not dropped: of some reads, each of a
+    // cache without the file, one leaves nothing.
+    let leaves_nothing = |_: &u32| {
         file.advise(Advice::DropCache, 0, 0);
         read_exactly(&path, others.clone());
         assert_content(place, b"f", DataMode::Uncached, BLOCK_BYTES);
@@ -374,14 +373,18 @@ fn uncached_reads(place: &Place, expected: &Expected) {
                 "what another program uses stays"
             );
         }
-        left = resident_pages(&path, ours.clone());
-        if left == 0 {
-            break;
+        let left = resident_pages(&path, ours.clone());
+        if left > 0 {
+            std::thread::sleep(std::time::Duration::from_millis(100));
         }
-    }
-    if !expected.is_page_cache {
-        assert_eq!(left, 0, "what we read does not");
-    }
+        left == 0
+    };
+    let tries = if expected.is_page_cache { 1 } else { 30 };
+    let found = (0..tries).find(leaves_nothing);
+    assert!(
+        found.is_some() || expected.is_page_cache,
+        "what we read does not"
+    );
 }
 
 fn uncached_writes(place: &Place, expected: &Expected) {
