@@ -39,6 +39,9 @@ pub use probe::{DirectionArgument, ProbeArguments};
 pub use ssh::{RemoteArguments, SshArguments};
 pub use sweep::SweepArguments;
 
+/// Memory for the blocks of one end of one session, where nobody says.
+const USUAL_MEMORY: &str = "128MiB";
+
 /// Moves files and trees between hosts: over many streams, encrypted,
 /// verified, resumable.
 #[derive(Debug, Parser)]
@@ -331,7 +334,7 @@ pub struct LayerArguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=512))]
     pub writers: Option<u32>,
     /// Memory for blocks at this end; of 1MiB and more half of it is used.
-    #[arg(long, value_name = "SIZE", default_value = "128MiB")]
+    #[arg(long, value_name = "SIZE", default_value = USUAL_MEMORY)]
     pub memory: ByteCount,
     /// Bytes of a block, a power of two from 64KiB to 16MiB [default: 4MiB below a round
     /// trip of 1 ms, 1MiB; 512KiB from 20 ms on, where there may be many streams, and over an
@@ -491,7 +494,7 @@ pub struct ServeArguments {
     )]
     pub allow_dial: Option<Vec<String>>,
     /// Memory for blocks in each session; of 1MiB and more half of it is used.
-    #[arg(long, value_name = "SIZE", default_value = "128MiB")]
+    #[arg(long, value_name = "SIZE", default_value = USUAL_MEMORY)]
     pub memory: ByteCount,
     /// How long a session waits for its client after the last connection was lost.
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = longhaul_units::parse_span)]

@@ -610,8 +610,9 @@ impl Controller {
         self.young = false;
         self.begin_rest(rate, now);
         let queued = |measure: &Measure| measure.is_queued() && self.reroutes.has_fallen(measure);
-        if self.measure.as_ref().is_some_and(queued) {
-            // More streams only made it longer: no way that has become longer, but a queue.
+        if trial.young && self.measure.as_ref().is_some_and(queued) {
+            // More streams only made it longer: no way that has become longer, but a queue. What
+            // later tries find says nothing of a way that was filled before.
             self.least.undo_reroutes();
         }
         let enough = match gain >= NOTHING && trial.young {

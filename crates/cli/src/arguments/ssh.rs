@@ -59,7 +59,7 @@ pub struct RemoteArguments {
     #[arg(long, default_value = "0-0")]
     pub ports: Ports,
     /// Memory for blocks.
-    #[arg(long, default_value = "128MiB")]
+    #[arg(long, default_value = super::USUAL_MEMORY)]
     pub memory: longhaul_units::ByteCount,
     /// How long the session waits after its last connection was lost.
     #[arg(long, default_value = "60s", value_parser = longhaul_units::parse_span)]

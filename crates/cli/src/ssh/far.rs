@@ -177,12 +177,14 @@ impl Far {
     /// Starts the far side.
     pub fn connect(&self, blocks: BlockSize) -> Result<Connected, Stop> {
         let begun = Instant::now();
-        let (channel, path) = self.log_in()?;
+        let channel = self.log_in()?;
         // A session logs in once.
         let _ = self.login_took.set(begun.elapsed());
         if let Some(beside) = self.begin_beside() {
             beside.direct.dial_ahead();
         }
+        let process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
+        let path = process.as_ref().and_then(SshProcess::round_trip);
         Ok(Connected {
             stream: clear::over_local(channel, PROTECTION),
             rtt: LEAST_RTT,
@@ -208,7 +210,7 @@ impl Far {
         request: ListRequest,
         tell: &mut dyn FnMut(Listed) -> Result<(), Stop>,
     ) -> Result<(), Stop> {
-        let mut stream = clear::over_local(self.log_in()?.0, PROTECTION);
+        let mut stream = clear::over_local(self.log_in()?, PROTECTION);
         let host: &dyn std::fmt::Display = &self.start.destination;
         list_over(&mut stream, request, (host, self.timeout), tell)
     }
@@ -243,15 +245,14 @@ impl Far {
     }
 
     /// A channel to a far side of the same release, with both ends known to
-    /// each other, and the path's round trip as far as ssh's connection tells.
-    fn log_in(&self) -> Result<(UnixStream, Option<Duration>), Stop> {
+    /// each other.
+    fn log_in(&self) -> Result<UnixStream, Stop> {
         let (process, channel, greeting) = self.arrive()?;
         self.introduce(&channel)?;
-        let path = process.round_trip();
         *self.process.lock().unwrap_or_else(PoisonError::into_inner) = Some(process);
         // A session logs in once.
         let _ = self.greeting.set(greeting);
-        Ok((channel, path))
+        Ok(channel)
     }
 
     /// A channel to a far side of the same release, which knows nothing of this

@@ -148,29 +148,19 @@ mod tests {
     #[test]
     fn on_another_way_what_kernels_remember_counts_no_more() {
         let ms = Duration::from_millis;
+        let first = seen(&[(0, 20)]);
+        let with_mean = |mean| {
+            let trips = RoundTrips { mean, ..first[&0] };
+            BTreeMap::from([(0, trips)])
+        };
         let mut least = LeastRoundTrips::new(ms(20), None);
-        least.learn(&seen(&[(0, 20)]), at(1));
+        least.learn(&first, at(1));
         least.reroute(0, ms(120), at(2));
-        let mut both = seen(&[(0, 20)]);
-        both.insert(
-            0,
-            RoundTrips {
-                mean: ms(121),
-                ..both[&0]
-            },
-        );
-        least.learn(&both, at(3));
+        least.learn(&with_mean(ms(121)), at(3));
         assert_eq!(least.get(0), Some(ms(120)));
         assert_eq!(least.longest(), ms(120));
         // Back on the first way, with a queue.
-        both.insert(
-            0,
-            RoundTrips {
-                mean: ms(60),
-                ..both[&0]
-            },
-        );
-        least.learn(&both, at(4));
+        least.learn(&with_mean(ms(60)), at(4));
         assert_eq!(least.get(0), Some(ms(20)));
         // It was none.
         least.reroute(0, ms(120), at(5));
