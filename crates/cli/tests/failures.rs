@@ -567,6 +567,42 @@ fn too_many_open_files_is_named() {
     assert_no_leftovers(directory.path());
 }
 
+#[test]
+fn sources_take_turns_where_few_can_be_open() {
+    let directory = directory();
+    let source = directory.path().join("source");
+    for number in 0..120 {
+        let path = source.join(format!("d{}/{number}", number % 60));
+        tree::write(&path, &Random::from(number).bytes(1000));
+    }
+    let mut names: Vec<_> = (0..60).map(|number| format!("d{number}")).collect();
+    // Files of one directory, and of several in turns.
+    for number in 0..120 {
+        names.push(format!("files/{number}"));
+        names.push(format!("other{}/x{number}", number % 50));
+    }
+    let copied = directory.path().join("copied");
+    fs::create_dir(&copied).unwrap();
+    for name in &names[60..] {
+        tree::write(&directory.path().join(name), name.as_bytes());
+    }
+    let mut copy = longhaul();
+    copy.current_dir(&source).args(["cp", "-r"]);
+    for (at, name) in names.iter().enumerate() {
+        let within = if at < 60 { &source } else { directory.path() };
+        copy.arg(within.join(name));
+    }
+    run(&mut limited("48", copy.arg(&copied))).expect(0);
+    for name in &names {
+        let last = name.rsplit('/').next().unwrap();
+        if name.starts_with('d') {
+            tree::assert_same(&source.join(name), &copied.join(name));
+        } else {
+            assert_eq!(fs::read(copied.join(last)).unwrap(), name.as_bytes());
+        }
+    }
+}
+
 /// A command that may have so many files open.
 fn limited(limit: &str, command: &Command) -> Command {
     let mut shell = Command::new("sh");

@@ -727,12 +727,32 @@ fn verify_finds_what_only_the_second_has() {
         directory.path().join("left"),
         directory.path().join("right"),
     );
-    tree::write(&left.join("a"), b"a");
-    tree::write(&right.join("a"), b"a");
-    tree::write(&right.join("extra"), b"extra");
-    let mut command = longhaul();
-    command.arg("verify").arg(&left).arg(&right);
-    run(&mut command).expect(5).says(&["extra"]);
+    // Before, between and behind what both have, in directories within others and in
+    // such as go on behind them.
+    for path in ["a", "b/1", "b/3", "c/d/f/1", "c/d/g", "c/e", "h/1"] {
+        tree::write(&left.join(path), path.as_bytes());
+        tree::write(&right.join(path), path.as_bytes());
+    }
+    let verify = || {
+        let mut command = longhaul();
+        run(command.arg("verify").arg(&left).arg(&right))
+    };
+    verify().expect(0);
+    for path in [
+        "b/2", "b/9x", "c/d/f/0x", "c/d/fx", "c/d/zx", "c/ax", "h/0", "z",
+    ] {
+        tree::write(&right.join(path), b"extra");
+    }
+    let finished = verify().expect(5).says(&[
+        "b: only at the destination: 2, 9x",
+        "c/d/f: only at the destination: 0x",
+        "c/d: only at the destination: fx, zx",
+        "c: only at the destination: ax",
+        "h: only at the destination: 0",
+        "only at the destination: z",
+    ]);
+    let count = finished.errors.matches("only at the destination").count();
+    assert_eq!(count, 6, "{finished:?}");
 }
 
 #[test]

@@ -12,7 +12,6 @@ use longhaul_proto::message::{Failure, FailureKind};
 use crate::failure::failure_of;
 use crate::storage::listing::SortedListing;
 use crate::storage::roots::{OpenRoot, split};
-use crate::storage::spill::SpillSettings;
 use crate::storage::{Directory, FileKind, Status};
 
 /// How much is told.
@@ -80,7 +79,7 @@ pub fn list<E>(
             return found.map_or(Ok(()), |(found, _)| tell(found).map_err(ListError::Told));
         }
     };
-    let listing = open_listing(&*directory).map_err(failed)?;
+    let listing = SortedListing::open_nested(&*directory, 0).map_err(failed)?;
     let top = Level {
         directory,
         listing,
@@ -121,10 +120,6 @@ struct Level {
     path: Option<TreePath>,
 }
 
-fn open_listing(directory: &dyn Directory) -> io::Result<SortedListing> {
-    SortedListing::open(directory, &SpillSettings::default())
-}
-
 fn walk<E>(
     top: Level,
     depth: Depth,
@@ -161,7 +156,8 @@ fn walk<E>(
         tell(found)?;
         if let Some(path) = enters.filter(|_| depth.recursive) {
             let inner = directory.open_directory(&listed.name);
-            let opened = inner.and_then(|inner| Ok((open_listing(&*inner)?, inner)));
+            let opened = inner
+                .and_then(|inner| Ok((SortedListing::open_nested(&*inner, levels.len())?, inner)));
             match opened {
                 Ok((listing, directory)) => levels.push(Level {
                     directory,

@@ -100,6 +100,12 @@ impl TreePath {
         Some(TreePath(self.0[..slash].into()))
     }
 
+    /// Whether the other lies beneath it.
+    pub fn is_above(&self, other: &TreePath) -> bool {
+        let beneath = other.0.strip_prefix(&*self.0);
+        beneath.is_some_and(|rest| rest.starts_with(b"/"))
+    }
+
     /// The names from the anchor downwards.
     pub fn names(&self) -> impl Iterator<Item = &[u8]> {
         self.0.split(|&b| b == b'/')
@@ -298,6 +304,16 @@ mod tests {
         }
         assert_eq!(TreePath::new(&[b'a'; 256]), Err(PathError::TooLong));
         assert_eq!(TreePath::new(&b"a/".repeat(9000)), Err(PathError::TooLong));
+    }
+
+    #[test]
+    fn beneath_a_path_is_what_has_a_name_more() {
+        let above = |a: &[u8], b: &[u8]| {
+            let [a, b] = [a, b].map(|path| TreePath::new(path).unwrap());
+            a.is_above(&b)
+        };
+        assert!(above(b"a", b"a/b") && above(b"a/b", b"a/b/c/d"));
+        assert!(!above(b"a", b"a") && !above(b"a", b"ab/c") && !above(b"a/b", b"a"));
     }
 
     #[test]

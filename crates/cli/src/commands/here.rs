@@ -13,7 +13,7 @@ use longhaul_proto::handshake::{Landing, Purport, Refused};
 use longhaul_proto::message::Failure;
 
 use super::connection::open_stop;
-use crate::daemon::{not_permitted, open_destination, open_source_of};
+use crate::daemon::{Roots, not_permitted, open_destination, open_source_of};
 use crate::messages::{Exit, Stop};
 
 /// Where.
@@ -45,17 +45,22 @@ impl Here {
     /// # Errors
     ///
     /// Where it cannot be opened.
-    pub fn source(&self, path: &[u8], how: (bool, bool)) -> Result<Source, NoSource> {
+    pub fn source(
+        &self,
+        path: &[u8],
+        how: (bool, bool),
+        roots: &Roots,
+    ) -> Result<Source, NoSource> {
         match self {
             Here::Anywhere => {
-                let opened = open_source(&Anywhere, path, how.0, how.1);
+                let opened = open_source(&roots.anywhere(), path, how.0, how.1);
                 opened.map_err(|error| NoSource {
                     failure: error.failure(),
                     stop: source_stop(&error),
                 })
             }
             Here::Beneath(principal) => {
-                open_source_of(principal, path, how).map_err(|error| NoSource {
+                open_source_of(principal, path, how, roots).map_err(|error| NoSource {
                     failure: error.failure(path),
                     stop: stop(error.refused()),
                 })

@@ -692,7 +692,7 @@ pub fn zero_of(size: u64) -> Source {
         landing: ZERO_NAME.into(),
     };
     Source {
-        directory: zero_source(size),
+        directory: zero_source(size).into(),
         what,
         shown: "zero:".to_owned(),
     }

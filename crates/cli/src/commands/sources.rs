@@ -5,12 +5,14 @@ use longhaul_proto::message::Failure;
 
 use super::here::NoSource;
 use super::run::{Task, zero_of};
+use crate::daemon::Roots;
 use crate::endpoint::Endpoint;
 use crate::messages::{Exit, Stop, say};
 
 /// One of them.
 struct Named<'a> {
     task: &'a Task,
+    roots: &'a Roots,
     endpoint: &'a Endpoint,
 }
 
@@ -24,7 +26,10 @@ impl Asked for Named<'_> {
                 task.here.may_measure()?;
                 Ok(zero_of(size.0))
             }
-            Endpoint::Local(path) => task.here.source(path, (task.recursive, task.copy_links)),
+            Endpoint::Local(path) => {
+                let how = (task.recursive, task.copy_links);
+                task.here.source(path, how, self.roots)
+            }
             Endpoint::Standard => match &task.stream {
                 Some(stream) => Ok(stream.source(super::stream::shown())),
                 None => Err(Stop::new(Exit::Usage, "there is no standard input").into()),
@@ -51,8 +56,13 @@ impl Asked for Named<'_> {
 ///
 /// Where there are none; all but the last are said.
 pub fn open(task: &Task) -> Result<Sources, Stop> {
-    let named = task.sources.iter();
-    let named: Vec<Named> = named.map(|endpoint| Named { task, endpoint }).collect();
+    let roots = &Roots::default();
+    let named = task.sources.iter().map(|endpoint| Named {
+        task,
+        roots,
+        endpoint,
+    });
+    let named: Vec<Named> = named.collect();
     Sources::open(&named).map_err(|mut errors| {
         let last = errors.pop();
         for error in errors {

@@ -1,8 +1,13 @@
 //! The sources that a principal asks for.
 
-use longhaul_engine::net::principals::Principal;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use longhaul_engine::net::principals::{Principal, Resolved};
 use longhaul_engine::send::source::{Asked, Source, SourceError, Sources, open_source};
-use longhaul_engine::storage::roots::Anywhere;
+use longhaul_engine::storage::roots::{Anywhere, OpenRoot};
 use longhaul_proto::handshake::{Refusal, Refused, Request, RequestPath};
 use longhaul_proto::message::{Failure, FailureKind};
 
@@ -44,6 +49,31 @@ impl Unopened {
     }
 }
 
+/// What sources lie beneath, each opened once however many there are.
+#[derive(Default)]
+pub struct Roots {
+    anywhere: RefCell<Option<Arc<dyn OpenRoot>>>,
+    beneath: RefCell<HashMap<PathBuf, Arc<dyn OpenRoot>>>,
+}
+
+impl Roots {
+    /// All of this host.
+    pub fn anywhere(&self) -> Arc<dyn OpenRoot> {
+        let mut known = self.anywhere.borrow_mut();
+        Arc::clone(known.get_or_insert_with(|| Arc::new(Anywhere)))
+    }
+
+    fn of(&self, resolved: &Resolved<'_>) -> Result<Arc<dyn OpenRoot>, Refused> {
+        if let Some(known) = self.beneath.borrow().get(resolved.root) {
+            return Ok(Arc::clone(known));
+        }
+        let root: Arc<dyn OpenRoot> = Arc::new(open_root(resolved)?);
+        let mut known = self.beneath.borrow_mut();
+        known.insert(resolved.root.to_owned(), Arc::clone(&root));
+        Ok(root)
+    }
+}
+
 /// A source of a principal's: directories where `recursive`, what links lead to
 /// where `copy_links` says so.
 ///
@@ -54,16 +84,18 @@ pub fn open_source_of(
     principal: &Principal,
     path: &[u8],
     (recursive, copy_links): (bool, bool),
+    roots: &Roots,
 ) -> Result<Source, Unopened> {
     if principal.is_owner() {
-        return open_source(&Anywhere, path, recursive, copy_links).map_err(Unopened::Source);
+        let opened = open_source(&roots.anywhere(), path, recursive, copy_links);
+        return opened.map_err(Unopened::Source);
     }
     let may_not = || Unopened::Refused(not_permitted());
     let resolved = principal.resolve(path).map_err(|_| may_not())?;
     if !resolved.rights.read {
         return Err(may_not());
     }
-    let root = open_root(&resolved).map_err(Unopened::Refused)?;
+    let root = roots.of(&resolved).map_err(Unopened::Refused)?;
     let path = path_beneath(&resolved, path);
     open_source(&root, &path, recursive, copy_links).map_err(Unopened::Source)
 }
@@ -72,6 +104,7 @@ pub fn open_source_of(
 struct Wanted<'a> {
     request: &'a Request,
     principal: &'a Principal,
+    roots: &'a Roots,
     path: &'a RequestPath,
 }
 
@@ -83,7 +116,7 @@ impl Asked for Wanted<'_> {
             RequestPath::Zero(size) if self.principal.may_measure() => Ok(zero_of(*size)),
             RequestPath::Path(path) => {
                 let how = (self.request.recursive, self.request.copy_links);
-                open_source_of(self.principal, path, how)
+                open_source_of(self.principal, path, how, self.roots)
             }
             RequestPath::Zero(_) | RequestPath::Null | RequestPath::Stream(_) => {
                 Err(Unopened::Refused(not_permitted()))
@@ -109,9 +142,11 @@ const NAMED_SOURCES: usize = 16;
 ///
 /// Where there are none, each one's, as a refusal like the first one's.
 pub(super) fn open_sources(request: &Request, principal: &Principal) -> Result<Sources, Refused> {
+    let roots = &Roots::default();
     let wanted = request.paths.iter().map(|path| Wanted {
         request,
         principal,
+        roots,
         path,
     });
     let wanted: Vec<Wanted> = wanted.collect();

@@ -12,7 +12,6 @@ use longhaul_proto::message::{Failure, FailureKind};
 use super::folders::Folders;
 use crate::queue::lock;
 use crate::storage::listing::SortedListing;
-use crate::storage::spill::SpillSettings;
 
 /// Names that a message gives; more are counted.
 const SHOWN: usize = 10;
@@ -20,24 +19,39 @@ const SHOWN: usize = 10;
 /// Directories that are being compared.
 #[derive(Default)]
 pub(crate) struct Extras {
-    open: Mutex<HashMap<TreePath, Merge>>,
+    compared: Mutex<Compared>,
+}
+
+/// The source lists depth first: of all directories that it has begun, those above the
+/// one that it is in may go on, and no other.
+#[derive(Default)]
+struct Compared {
+    /// From the top down, each within the one before.
+    open: Vec<(TreePath, Merge)>,
+    /// What those have too much that do not go on, until the source says so.
+    ended: HashMap<TreePath, TooMuch>,
 }
 
 /// The destination's listing of one directory, as far as the source's got.
 struct Merge {
     listing: Peekable<SortedListing>,
+    found: TooMuch,
+}
+
+/// What a directory has at the destination alone.
+#[derive(Default)]
+struct TooMuch {
     shown: Vec<String>,
     count: u64,
 }
 
 impl Merge {
-    fn open(folders: &Folders, path: &TreePath) -> io::Result<Merge> {
+    fn open(folders: &Folders, path: &TreePath, depth: usize) -> io::Result<Merge> {
         let folder = folders.find(Some(path))?;
-        let listing = SortedListing::open(&**folder.directory(), &SpillSettings::default())?;
+        let listing = SortedListing::open_nested(&**folder.directory(), depth)?;
         Ok(Merge {
             listing: listing.peekable(),
-            shown: Vec::new(),
-            count: 0,
+            found: TooMuch::default(),
         })
     }
 
@@ -57,14 +71,37 @@ impl Merge {
                     return;
                 }
                 _ if here.starts_with(RESERVED_PREFIX) => {}
-                _ => {
-                    self.count += 1;
-                    if self.shown.len() < SHOWN {
-                        self.shown.push(String::from_utf8_lossy(here).into_owned());
-                    }
-                }
+                _ => self.found.add(here),
             }
             self.listing.next();
+        }
+    }
+
+    /// The source has no more names.
+    fn end(mut self) -> TooMuch {
+        self.advance(None);
+        self.found
+    }
+}
+
+impl TooMuch {
+    fn add(&mut self, name: &[u8]) {
+        self.count += 1;
+        if self.shown.len() < SHOWN {
+            self.shown.push(String::from_utf8_lossy(name).into_owned());
+        }
+    }
+}
+
+impl Compared {
+    /// The source is in this directory: those that are not above it have ended.
+    fn come_to(&mut self, path: &TreePath) {
+        while let Some((last, merge)) = self.open.pop() {
+            if last == *path || last.is_above(path) {
+                self.open.push((last, merge));
+                return;
+            }
+            self.ended.insert(last, merge.end());
         }
     }
 }
@@ -76,15 +113,17 @@ impl Extras {
         let Some(parent) = path.parent() else {
             return;
         };
-        let mut open = lock(&self.open);
-        if !open.contains_key(&parent) {
+        let mut compared = lock(&self.compared);
+        compared.come_to(&parent);
+        let known = compared.open.last().is_some_and(|(at, _)| *at == parent);
+        if !known {
             // A directory that is missing is reported where it ends.
-            let Ok(merge) = Merge::open(folders, &parent) else {
+            let Ok(merge) = Merge::open(folders, &parent, compared.open.len()) else {
                 return;
             };
-            open.insert(parent.clone(), merge);
+            compared.open.push((parent, merge));
         }
-        if let Some(merge) = open.get_mut(&parent) {
+        if let Some((_, merge)) = compared.open.last_mut() {
             merge.advance(Some(path.name()));
         }
     }
@@ -101,16 +140,24 @@ impl Extras {
         entry: &Entry,
         path: &TreePath,
     ) -> io::Result<Option<Failure>> {
-        let known = lock(&self.open).remove(path);
-        let mut merge = match known {
-            Some(merge) => merge,
-            None => Merge::open(folders, path)?,
+        let mut compared = lock(&self.compared);
+        if let Some(at) = compared.open.iter().position(|(open, _)| open == path) {
+            // Those within it have ended as well.
+            let ended = compared.open.split_off(at);
+            let ended = ended.into_iter().map(|(path, merge)| (path, merge.end()));
+            compared.ended.extend(ended);
+        }
+        let depth = compared.open.len();
+        let known = compared.ended.remove(path);
+        drop(compared);
+        let found = match known {
+            Some(found) => found,
+            None => Merge::open(folders, path, depth)?.end(),
         };
-        merge.advance(None);
-        if merge.count == 0 {
+        if found.count == 0 {
             return Ok(None);
         }
-        let more = merge.count - merge.shown.len() as u64;
+        let more = found.count - found.shown.len() as u64;
         let more = if more > 0 {
             format!(" and {more} more")
         } else {
@@ -119,7 +166,7 @@ impl Extras {
         let text = format!(
             "{}: only at the destination: {}{more}",
             entry.path,
-            merge.shown.join(", ")
+            found.shown.join(", ")
         );
         Ok(Some(Failure::new(FailureKind::Extra, text)))
     }

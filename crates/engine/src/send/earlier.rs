@@ -78,11 +78,13 @@ impl Earlier {
 /// What a source has at a path beneath the anchor; none also where it cannot be
 /// looked at, or is not copied.
 fn look_for(source: &Source, path: &TreePath) -> Option<Status> {
-    let status = match source.inner_path(path)? {
-        None => source.directory.status(),
+    let inner = source.inner_path(path)?;
+    let directory = source.directory.open().ok()?;
+    let status = match inner {
+        None => directory.status(),
         Some(inner) => match inner.parent() {
-            None => source.directory.status_of(inner.name()),
-            Some(parent) => open_beneath(&*source.directory, &parent)
+            None => directory.status_of(inner.name()),
+            Some(parent) => open_beneath(&*directory, &parent)
                 .and_then(|directory| directory.status_of(inner.name())),
         },
     };

@@ -8,20 +8,117 @@ use std::sync::{Arc, Mutex};
 use longhaul_proto::manifest::{EntryId, TreePath};
 use longhaul_proto::message::{Failure, FailureKind};
 
+use crate::descriptors;
 use crate::failure::failure_of;
 use crate::queue::lock;
 use crate::storage::measuring::sink;
 use crate::storage::roots::{OpenRoot, split};
 use crate::storage::{Directory, FileKind};
 
+/// Of the files that may be open this part, and so many at most, are directories of
+/// sources.
+const DIRECTORIES_PART: usize = 32;
+const OPEN_DIRECTORIES: usize = 1024;
+
 /// One source.
 pub struct Source {
     /// The directory whose contents are sent, or that holds the file.
-    pub directory: Arc<dyn Directory>,
+    pub directory: SourceDirectory,
     /// What is sent.
     pub what: What,
     /// How messages name it.
     pub shown: String,
+}
+
+/// A source's directory: held, or where more are asked for than may be open, found again
+/// whenever it is needed.
+pub struct SourceDirectory {
+    held: Option<Arc<dyn Directory>>,
+    named: Option<Named>,
+}
+
+/// Where a directory is found again.
+struct Named {
+    root: Arc<dyn OpenRoot>,
+    path: Box<[u8]>,
+    follows: bool,
+    /// Device and inode: what was asked for, and nothing that took its place.
+    place: (u64, u64),
+}
+
+impl Named {
+    fn open(&self) -> io::Result<Arc<dyn Directory>> {
+        let directory = open_named(&*self.root, &self.path, self.follows)?;
+        match place_of(&*directory)? == self.place {
+            true => Ok(directory),
+            false => Err(io::Error::new(
+                io::ErrorKind::NotFound,
+                "another directory took its place",
+            )),
+        }
+    }
+
+    /// Whether it is found by the same name.
+    fn is_as(&self, other: &Named) -> bool {
+        (&self.path, self.follows) == (&other.path, other.follows)
+            && Arc::ptr_eq(&self.root, &other.root)
+            && self.place == other.place
+    }
+}
+
+impl From<Arc<dyn Directory>> for SourceDirectory {
+    fn from(directory: Arc<dyn Directory>) -> SourceDirectory {
+        SourceDirectory {
+            held: Some(directory),
+            named: None,
+        }
+    }
+}
+
+impl SourceDirectory {
+    /// The directory.
+    ///
+    /// # Errors
+    ///
+    /// Where it is not held, as `open`, or it is another one by now.
+    pub fn open(&self) -> io::Result<Arc<dyn Directory>> {
+        match (&self.held, &self.named) {
+            (Some(held), _) => Ok(Arc::clone(held)),
+            (None, Some(named)) => named.open(),
+            (None, None) => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    /// Shares what the source before holds, where that is the same one; else true where
+    /// it holds one of its own.
+    fn holds_own(&mut self, before: Option<&SourceDirectory>) -> bool {
+        let same = before.filter(|before| match (&before.named, &self.named) {
+            (Some(known), Some(named)) => known.is_as(named),
+            _ => false,
+        });
+        match same {
+            Some(before) => {
+                self.held.clone_from(&before.held);
+                false
+            }
+            None => self.named.is_some(),
+        }
+    }
+}
+
+/// Which directory it is, whatever path led to it.
+pub(super) fn place_of(directory: &dyn Directory) -> io::Result<(u64, u64)> {
+    let status = directory.status()?;
+    Ok((status.device, status.inode))
+}
+
+fn open_named(root: &dyn OpenRoot, path: &[u8], follows: bool) -> io::Result<Arc<dyn Directory>> {
+    use std::os::unix::ffi::OsStrExt;
+    let path = Path::new(std::ffi::OsStr::from_bytes(path));
+    match follows {
+        true => root.open_following(path),
+        false => root.open_root(path),
+    }
 }
 
 /// What of a source's directory is sent.
@@ -52,12 +149,22 @@ impl Source {
     fn missing(path: &[u8], failure: Failure) -> Source {
         let (_, name) = split(trim_slashes(path));
         Source {
-            directory: sink(),
+            directory: sink().into(),
             what: What::Missing {
                 name: name.into(),
                 failure,
             },
             shown: String::from_utf8_lossy(path).into_owned(),
+        }
+    }
+
+    /// The name that it has in the anchor; none where it fills that.
+    pub(super) fn landing(&self) -> Option<&[u8]> {
+        match &self.what {
+            What::Tree(name) | What::File { landing: name, .. } | What::Missing { name, .. } => {
+                Some(name)
+            }
+            What::Contents => None,
         }
     }
 
@@ -121,10 +228,26 @@ impl Sources {
     ///
     /// Where none can be opened all errors; where nothing can go on that one.
     pub fn open<A: Asked>(asked: &[A]) -> Result<Sources, Vec<A::Error>> {
-        let (mut list, mut errors) = (Vec::new(), Vec::new());
+        let most = descriptors::share(DIRECTORIES_PART, OPEN_DIRECTORIES);
+        Sources::open_holding(asked, most)
+    }
+
+    /// As [`Sources::open`], with so many directories open at most.
+    fn open_holding<A: Asked>(asked: &[A], most: usize) -> Result<Sources, Vec<A::Error>> {
+        let (mut list, mut errors) = (Vec::<Source>::new(), Vec::new());
+        let mut held = 0;
         for asked in asked {
             match asked.open() {
-                Ok(source) => list.push(source),
+                Ok(mut source) => {
+                    let before = list.last().map(|before| &before.directory);
+                    if source.directory.holds_own(before) {
+                        match held < most {
+                            true => held += 1,
+                            false => source.directory.held = None,
+                        }
+                    }
+                    list.push(source);
+                }
                 Err(error) => match asked.failure(&error) {
                     None => return Err(vec![error]),
                     Some((path, failure)) => {
@@ -186,7 +309,7 @@ impl Sources {
     pub(super) fn open_parent(&self, id: EntryId, path: &TreePath) -> io::Result<Located> {
         let (source, inner) = self.locate(id, path).ok_or(io::ErrorKind::NotFound)?;
         let inner = inner.ok_or(io::ErrorKind::IsADirectory)?;
-        let mut directory = Arc::clone(&source.directory);
+        let mut directory = source.directory.open()?;
         if let Some(parent) = inner.parent() {
             for name in parent.names() {
                 directory = directory.open_directory(name)?;
@@ -256,12 +379,11 @@ fn cannot_open(path: &str, error: &io::Error) -> String {
 ///
 /// [`SourceError`].
 pub fn open_source(
-    open: &dyn OpenRoot,
+    open: &Arc<dyn OpenRoot>,
     path: &[u8],
     recursive: bool,
     follows: bool,
 ) -> Result<Source, SourceError> {
-    use std::os::unix::ffi::OsStrExt;
     let shown = String::from_utf8_lossy(path).into_owned();
     let failed = |error| SourceError::Open {
         path: shown.clone(),
@@ -270,16 +392,20 @@ pub fn open_source(
     let trimmed = trim_slashes(path);
     let (parent, name) = split(trimmed);
     let contents = trimmed.len() < path.len() || matches!(name, b"." | b".." | b"");
-    let as_path = |bytes: &[u8]| Path::new(std::ffi::OsStr::from_bytes(bytes)).to_owned();
-    let open_directory = |path: &[u8]| match follows {
-        true => open.open_following(&as_path(path)),
-        false => open.open_root(&as_path(path)),
+    let held = |path: &[u8]| held_directory(open, path, follows);
+    let tree = |directory: SourceDirectory, what: What| match recursive {
+        true => Ok(Source {
+            directory,
+            what,
+            shown: shown.clone(),
+        }),
+        false => Err(SourceError::Directory(shown.clone())),
     };
     if contents {
-        let directory = open_directory(path).map_err(failed)?;
-        return directory_source(directory, What::Contents, shown, recursive);
+        let (_, directory) = held(path).map_err(failed)?;
+        return tree(directory, What::Contents);
     }
-    let above = open_directory(parent).map_err(failed)?;
+    let (above, directory) = held(parent).map_err(failed)?;
     let status = above.status_of(name).map_err(failed)?;
     TreePath::new(name).map_err(|error| SourceError::Name {
         path: shown.clone(),
@@ -292,13 +418,13 @@ pub fn open_source(
                 landing: name.into(),
             };
             Ok(Source {
-                directory: above,
+                directory,
                 what,
                 shown,
             })
         }
-        FileKind::Directory | FileKind::Symlink => match open_directory(path) {
-            Ok(directory) => directory_source(directory, What::Tree(name.into()), shown, recursive),
+        FileKind::Directory | FileKind::Symlink => match held(path) {
+            Ok((_, directory)) => tree(directory, What::Tree(name.into())),
             Err(error) if status.kind == FileKind::Symlink => {
                 linked_file(open, path, name, shown, error)
             }
@@ -308,20 +434,24 @@ pub fn open_source(
     }
 }
 
-fn directory_source(
-    directory: Arc<dyn Directory>,
-    what: What,
-    shown: String,
-    recursive: bool,
-) -> Result<Source, SourceError> {
-    if !recursive {
-        return Err(SourceError::Directory(shown));
-    }
-    Ok(Source {
-        directory,
-        what,
-        shown,
-    })
+/// Opens a directory, and says how it is found again.
+fn held_directory(
+    root: &Arc<dyn OpenRoot>,
+    path: &[u8],
+    follows: bool,
+) -> io::Result<(Arc<dyn Directory>, SourceDirectory)> {
+    let directory = open_named(&**root, path, follows)?;
+    let named = Named {
+        root: Arc::clone(root),
+        path: path.into(),
+        follows,
+        place: place_of(&*directory)?,
+    };
+    let held = SourceDirectory {
+        held: Some(Arc::clone(&directory)),
+        named: Some(named),
+    };
+    Ok((directory, held))
 }
 
 /// Links that lead to links, at most: as many as the kernel follows.
@@ -330,13 +460,12 @@ const MAXIMUM_LINKS: usize = 40;
 /// A named source that is a link to a file, over others or not: the file is sent
 /// under the link's name.
 fn linked_file(
-    open: &dyn OpenRoot,
+    open: &Arc<dyn OpenRoot>,
     path: &[u8],
     name: &[u8],
     shown: String,
     error: io::Error,
 ) -> Result<Source, SourceError> {
-    use std::os::unix::ffi::OsStrExt;
     let failed = |error| SourceError::Open {
         path: shown.clone(),
         error,
@@ -344,11 +473,10 @@ fn linked_file(
     if error.kind() != io::ErrorKind::NotADirectory {
         return Err(failed(error));
     }
-    let as_path = |bytes: &[u8]| Path::new(std::ffi::OsStr::from_bytes(bytes)).to_owned();
     let mut whole = path.to_vec();
     for _ in 0..MAXIMUM_LINKS {
         let (parent, inner) = split(&whole);
-        let above = open.open_root(&as_path(parent)).map_err(failed)?;
+        let (above, directory) = held_directory(open, parent, false).map_err(failed)?;
         match above.status_of(inner).map_err(failed)?.kind {
             FileKind::File => {
                 let what = What::File {
@@ -356,7 +484,7 @@ fn linked_file(
                     landing: name.into(),
                 };
                 return Ok(Source {
-                    directory: above,
+                    directory,
                     what,
                     shown,
                 });
@@ -380,4 +508,53 @@ fn trim_slashes(path: &[u8]) -> &[u8] {
         .rposition(|&byte| byte != b'/')
         .map_or(0, |last| last + 1);
     &path[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::roots::Anywhere;
+
+    struct Path<'a>(&'a Arc<dyn OpenRoot>, std::path::PathBuf);
+
+    impl Asked for Path<'_> {
+        type Error = SourceError;
+
+        fn open(&self) -> Result<Source, SourceError> {
+            let path = self.1.as_os_str().as_encoded_bytes();
+            open_source(self.0, path, true, false)
+        }
+
+        fn failure(&self, _: &SourceError) -> Option<(&[u8], Failure)> {
+            None
+        }
+    }
+
+    #[test]
+    fn directories_are_held_once_and_beyond_the_most_found_again() {
+        let place = tempfile::tempdir().unwrap();
+        for name in ["a/1", "a/2", "b/3", "c/4"] {
+            let path = place.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, name).unwrap();
+        }
+        let root: Arc<dyn OpenRoot> = Arc::new(Anywhere);
+        let names = ["a/1", "a/2", "b", "c/4", "b/3"];
+        let asked = names.map(|name| Path(&root, place.path().join(name)));
+        let sources = Sources::open_holding(&asked, 2).ok().unwrap();
+        let held = |at: usize| sources.list()[at].directory.held.as_ref();
+        assert!(Arc::ptr_eq(held(0).unwrap(), held(1).unwrap()));
+        assert!(held(2).is_some() && held(3).is_none() && held(4).is_none());
+        let status = |at: usize, name: &[u8]| {
+            let directory = sources.list()[at].directory.open()?;
+            directory.status_of(name)
+        };
+        assert_eq!(status(1, b"2").unwrap().size, 3);
+        assert_eq!(status(3, b"4").unwrap().size, 3);
+        // What took its place is not what was asked for.
+        std::fs::rename(place.path().join("b"), place.path().join("gone")).unwrap();
+        std::fs::rename(place.path().join("c"), place.path().join("b")).unwrap();
+        assert_eq!(status(2, b"3").unwrap().size, 3);
+        assert_eq!(status(4, b"3").unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
 }

@@ -87,8 +87,9 @@ impl StreamSource {
 
     /// It as a source.
     pub fn source(self: &Arc<StreamSource>, shown: &str) -> Source {
+        let directory: Arc<dyn Directory> = Arc::new(Pieces(Arc::clone(self)));
         Source {
-            directory: Arc::new(Pieces(Arc::clone(self))),
+            directory: directory.into(),
             what: What::Tree(STREAM_NAME.into()),
             shown: shown.to_owned(),
         }

@@ -11,12 +11,11 @@ use longhaul_proto::manifest::{
 use longhaul_proto::message::{Failure, FailureKind};
 
 use super::earlier::Earlier;
-use super::source::{Source, What};
+use super::source::{Source, What, place_of};
 use crate::failure::failure_of;
 use crate::session::{Counters, Machine, Side, Transfer};
 use crate::storage::following::{FollowingDirectory, LinkError};
 use crate::storage::listing::SortedListing;
-use crate::storage::spill::SpillSettings;
 use crate::storage::{Directory, FileKind, Status};
 
 /// A directory being walked.
@@ -139,12 +138,6 @@ fn enter_new(
     Ok(inner)
 }
 
-/// Which directory it is, whatever path led to it.
-fn place_of(directory: &dyn Directory) -> io::Result<(u64, u64)> {
-    let status = directory.status()?;
-    Ok((status.device, status.inode))
-}
-
 /// What tells one state of a file from another.
 pub(super) fn identity_of(status: &Status) -> SourceIdentity {
     SourceIdentity {
@@ -166,7 +159,18 @@ pub(super) fn file_kind(status: &Status) -> EntryKind {
 
 impl Walk<'_> {
     fn run(&mut self) -> Result<(), Over> {
-        let directory = Arc::clone(&self.source.directory);
+        let directory = match self.source.directory.open() {
+            Ok(directory) => directory,
+            Err(error) => {
+                let failure = failure_of("open", &self.source.shown, &error);
+                let name = self.source.landing();
+                return self.report(
+                    None,
+                    name.and_then(|name| TreePath::new(name).ok()),
+                    failure,
+                );
+            }
+        };
         match &self.source.what {
             What::File { name, landing } => {
                 let Ok(path) = TreePath::new(landing) else {
@@ -286,7 +290,7 @@ impl Walk<'_> {
         entry: Option<Entry>,
     ) -> Result<(), Over> {
         let path = entry.as_ref().map(|entry| entry.path.clone());
-        match SortedListing::open(&*directory, &SpillSettings::default()) {
+        match SortedListing::open_nested(&*directory, levels.len()) {
             Ok(listing) => levels.push(Level {
                 directory,
                 listing,

@@ -5,8 +5,22 @@
 
 use std::io;
 
+use longhaul_units::ByteCount;
+
 use super::spill::{Sorted, Sorter, SpillSettings};
 use super::{Directory, FileKind, ListedName, NameList};
+use crate::descriptors;
+
+/// Directories within each other of which each listing has the usual memory; those below
+/// have little, so that a tree that is nothing but deep takes no more than one that is
+/// wide.
+const USUAL_DEPTH: usize = 64;
+const DEEP_MEMORY: (ByteCount, usize) = (ByteCount(64 << 10), 2 << 10);
+
+/// Of the files that may be open this part, and so many at most, are directories within
+/// each other.
+const DEPTH_PART: usize = 2;
+const MOST_DEPTH: usize = 4096;
 
 /// The names of a directory in the order of their bytes, each once.
 ///
@@ -53,6 +67,29 @@ impl SortedListing {
             previous: None,
             failed: false,
         })
+    }
+
+    /// As [`SortedListing::open`], of a directory within `depth` others whose listings
+    /// are open.
+    ///
+    /// # Errors
+    ///
+    /// Those; and where it is deeper than as many files as may be open.
+    pub fn open_nested(directory: &dyn Directory, depth: usize) -> io::Result<SortedListing> {
+        let most = descriptors::share(DEPTH_PART, MOST_DEPTH);
+        if depth >= most {
+            let text = format!(
+                "it is within {depth} others, and so many directories may be open at most: \
+                 raise the limit of open files (ulimit -n) where that is below {}",
+                MOST_DEPTH * DEPTH_PART
+            );
+            return Err(io::Error::other(text));
+        }
+        let mut settings = SpillSettings::default();
+        if depth >= USUAL_DEPTH {
+            (settings.memory, settings.records) = DEEP_MEMORY;
+        }
+        SortedListing::open(directory, &settings)
     }
 
     /// Whether the names did not fit into memory.

@@ -17,7 +17,7 @@ use super::posix::PosixDirectory;
 const NEW_DIRECTORY_MODE: u32 = 0o777;
 
 /// Opens the directories that users name.
-pub trait OpenRoot {
+pub trait OpenRoot: Send + Sync {
     /// Opens a directory.
     ///
     /// # Errors

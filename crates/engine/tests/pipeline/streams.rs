@@ -71,7 +71,7 @@ fn a_stream_of_data_outlives_its_connections() {
 /// Zeros, so many bytes, to where nothing is kept.
 fn nothing_to_nowhere(bytes: u64, settings: TransferSettings) -> Ends {
     let zeros = Source {
-        directory: zero_source(bytes),
+        directory: zero_source(bytes).into(),
         what: What::File {
             name: ZERO_NAME.into(),
             landing: ZERO_NAME.into(),

@@ -66,7 +66,7 @@ pub fn owner() -> Owner {
 pub fn sources(directory: Arc<dyn Directory>, what: What) -> Sources {
     let shown = "source".to_owned();
     Sources::new(vec![Source {
-        directory,
+        directory: directory.into(),
         what,
         shown,
     }])
