@@ -613,7 +613,7 @@ impl Controller {
         if trial.young && self.measure.as_ref().is_some_and(queued) {
             // More streams only made it longer: no way that has become longer, but a queue. What
             // later tries find says nothing of a way that was filled before.
-            self.least.undo_reroutes();
+            self.least.undo_reroutes(now);
         }
         let enough = match gain >= NOTHING && trial.young {
             true => (f64::from(trial.streams) * gain * SPARE).ceil() as u32,

@@ -3,16 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use longhaul_units::Moment;
+use longhaul_units::{LeastSpan, Moment};
 
 use super::measure::RoundTrips;
 
-/// One path's: the least of now and of the time before.
+/// One path's.
 #[derive(Clone, Copy, Debug)]
 struct Least {
-    since: Moment,
-    now: Duration,
-    before: Duration,
+    span: LeastSpan,
     /// The least of the way before, where packets take a longer one now: what kernels remember
     /// is of both.
     rerouted_from: Option<Duration>,
@@ -20,7 +18,7 @@ struct Least {
 
 impl Least {
     fn get(&self) -> Duration {
-        self.now.min(self.before)
+        self.span.get()
     }
 
     /// Of what is seen now what says something of the way that packets take.
@@ -65,24 +63,14 @@ impl LeastRoundTrips {
         self.paths.retain(|path, _| seen.contains_key(path));
         for (path, trips) in seen {
             let least = self.paths.entry(*path).or_insert(Least {
-                since: at,
-                now: trips.least,
-                before: known.unwrap_or(trips.least),
+                span: LeastSpan::with_known(at, trips.least, known.unwrap_or(trips.least)),
                 rerouted_from: None,
             });
             if least.is_back(trips) {
                 least.rerouted_from = None;
             }
             let seen = least.seen(trips);
-            if self.lasts.is_some_and(|lasts| at - least.since >= lasts) {
-                *least = Least {
-                    since: at,
-                    now: seen,
-                    before: least.now,
-                    rerouted_from: least.rerouted_from,
-                };
-            }
-            least.now = least.now.min(seen);
+            least.span.learn(at, seen, self.lasts);
         }
         self.find_longest();
     }
@@ -92,9 +80,7 @@ impl LeastRoundTrips {
         let known = self.paths.get(&path);
         let first = known.map(|known| known.rerouted_from.unwrap_or(known.get()));
         let least = Least {
-            since: at,
-            now: rtt,
-            before: rtt,
+            span: LeastSpan::new(at, rtt),
             rerouted_from: Some(first.unwrap_or(rtt)),
         };
         self.paths.insert(path, least);
@@ -102,10 +88,10 @@ impl LeastRoundTrips {
     }
 
     /// No path's way became longer: it was a queue that did not waver.
-    pub fn undo_reroutes(&mut self) {
+    pub fn undo_reroutes(&mut self, at: Moment) {
         for least in self.paths.values_mut() {
             if let Some(from) = least.rerouted_from.take() {
-                (least.now, least.before) = (from, from);
+                least.span = LeastSpan::new(at, from);
             }
         }
         self.find_longest();
@@ -164,7 +150,7 @@ mod tests {
         assert_eq!(least.get(0), Some(ms(20)));
         // It was none.
         least.reroute(0, ms(120), at(5));
-        least.undo_reroutes();
+        least.undo_reroutes(at(6));
         assert_eq!((least.get(0), least.longest()), (Some(ms(20)), ms(20)));
     }
 

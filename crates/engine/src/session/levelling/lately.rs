@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use longhaul_units::Moment;
+use longhaul_units::{LeastSpan, Moment};
 
 /// What was seen longer ago than once to twice this counts no more.
 const LATELY: Duration = Duration::from_secs(6);
@@ -17,29 +17,18 @@ const LONGER: u32 = 2;
 
 /// The least smoothed round trip of late.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Lately {
-    since: Moment,
-    now: Option<Duration>,
-    before: Option<Duration>,
-}
+pub(super) struct Lately(Option<LeastSpan>);
 
 impl Lately {
     /// Takes the least smoothed round trip of now.
     pub fn learn(&mut self, at: Moment, seen: Duration) {
-        if self.now.is_none() || at - self.since >= LATELY {
-            *self = Lately {
-                since: at,
-                now: None,
-                before: self.now,
-            };
-        }
-        self.now = Some(self.now.map_or(seen, |now| now.min(seen)));
+        let least = self.0.get_or_insert(LeastSpan::new(at, seen));
+        least.learn(at, seen, Some(LATELY));
     }
 
     /// The round trip of the path, of which kernels remember `known`.
     pub fn round_trip(&self, known: Duration) -> Duration {
-        let both = self.before.zip(self.now);
-        let lately = both.map(|(before, now)| before.min(now));
+        let lately = self.0.and_then(|least| least.of_both());
         lately
             .filter(|lately| *lately >= known * LONGER)
             .unwrap_or(known)
