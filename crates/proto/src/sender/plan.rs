@@ -405,7 +405,7 @@ impl Sender {
     }
 
     fn cut(&mut self, id: EntryId) -> Option<ReadJob> {
-        let limit = self.settings.block_bytes;
+        let limit = self.streams.block_bytes(self.settings.block_bytes);
         let tracked = self.entries.get_mut(&id)?;
         let (entry, generation) = (tracked.entry.clone(), tracked.generation);
         let large = tracked.large_mut()?;
