@@ -10,8 +10,9 @@ use std::net::{Shutdown, TcpStream};
 use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 
+use super::sleeper::Sleeper;
 use super::stream::{
-    Half, Sleeper, Socket, Stream, StreamHandle, StreamReader, StreamWriter, Wire, copy_range,
+    Half, Socket, Stream, StreamHandle, StreamReader, StreamWriter, Wire, copy_range,
 };
 
 /// Makes a stream of a connection, in clear.

@@ -32,9 +32,6 @@ const MORE_FOLLOWS: rustix::net::SendFlags = rustix::net::SendFlags::MORE;
 #[cfg(not(target_os = "linux"))]
 const MORE_FOLLOWS: rustix::net::SendFlags = rustix::net::SendFlags::empty();
 
-/// Fewer are not worth telling the kernel.
-const SHORTEST_SLEEP: usize = 4 << 10;
-
 /// Bytes of a file that are copied at once where the kernel cannot send them.
 const COPIED_AT_ONCE: usize = 64 << 10;
 
@@ -457,13 +454,13 @@ impl Wire {
 
     /// From now on [`Wire::sleep`] ends when so many bytes have come, 1 or more.
     /// False where that cannot be had.
-    fn sleep_for(&self, bytes: usize) -> bool {
+    pub(super) fn sleep_for(&self, bytes: usize) -> bool {
         let socket = self.socket.tcp();
         socket.is_some_and(|socket| tcp::set_receive_threshold(socket, bytes).is_ok())
     }
 
     /// Waits until enough has come, or the end.
-    fn sleep(&self) -> io::Result<()> {
+    pub(super) fn sleep(&self) -> io::Result<()> {
         use rustix::event::{PollFd, PollFlags, poll};
         let mut polled = [PollFd::new(&self.socket, PollFlags::IN)];
         match poll(&mut polled, None) {
@@ -472,8 +469,19 @@ impl Wire {
         }
     }
 
+    /// Lets come what comes in this time, or until the end.
+    pub(super) fn let_come(&self, time: Duration) -> io::Result<()> {
+        use rustix::event::{PollFd, PollFlags, poll};
+        let mut polled = [PollFd::new(&self.socket, PollFlags::empty())];
+        let time = rustix::event::Timespec::try_from(time).unwrap_or_default();
+        match poll(&mut polled, Some(&time)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Receives what is there, if anything is.
-    fn receive_now(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+    pub(super) fn receive_now(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         use rustix::io::Errno;
         match rustix::net::recv(&self.socket, buffer, rustix::net::RecvFlags::DONTWAIT) {
             Ok((_, count)) => Ok(Some(count)),
@@ -484,10 +492,16 @@ impl Wire {
 
     /// What a receiver on one path may sleep for at most: a small part of what
     /// the kernel holds for it, so that the sender is never kept waiting.
-    fn longest_sleep(&self) -> usize {
+    pub(super) fn longest_sleep(&self) -> usize {
         let socket = self.socket.tcp().filter(|_| !self.multipath);
         let held = socket.and_then(|socket| SockRef::from(socket).recv_buffer_size().ok());
         (held.unwrap_or(0) / HELD_PART).min(LONGEST_SLEEP)
+    }
+
+    /// The round trip by what is received on one path, if anything was.
+    pub(super) fn receive_round_trip(&self) -> Option<Duration> {
+        let socket = self.socket.tcp().filter(|_| !self.multipath)?;
+        TcpInfo::of(socket).ok()?.receive_rtt
     }
 
     /// Sends everything.
@@ -596,73 +610,6 @@ impl Drop for Half {
             // Nobody is left who could be told.
             let _ = self.socket.shutdown(Shutdown::Both);
         }
-    }
-}
-
-/// How many bytes a receiving thread sleeps for: many of those that are known to
-/// come. At 1 Gbit/s over sixteen streams a thread is else woken for every few
-/// kilobytes, which costs more than decrypting and hashing them.
-pub(super) struct Sleeper {
-    /// Bytes known to come that were not given out.
-    expected: usize,
-    /// The most that is worth it.
-    longest: usize,
-    /// What the socket was told.
-    told: usize,
-}
-
-impl Sleeper {
-    /// Nothing is expected.
-    pub(super) fn new() -> Sleeper {
-        Sleeper {
-            expected: 0,
-            longest: 0,
-            told: 1,
-        }
-    }
-
-    /// As [`StreamReader::anticipate`].
-    pub(super) fn anticipate(&mut self, wire: &Wire, bytes: usize) {
-        self.expected = bytes;
-        // Less is not slept for, whatever the buffer.
-        if bytes >= SHORTEST_SLEEP {
-            self.longest = wire.longest_sleep();
-        }
-    }
-
-    /// Receives at least a byte unless the peer has ended; `held` bytes have come
-    /// already and were not given out.
-    ///
-    /// # Errors
-    ///
-    /// What the socket says.
-    pub(super) fn receive(
-        &mut self,
-        wire: &Wire,
-        buffer: &mut [u8],
-        held: usize,
-    ) -> io::Result<usize> {
-        let due = self.expected.saturating_sub(held).min(self.longest);
-        let due = if due < SHORTEST_SLEEP { 1 } else { due };
-        if due != self.told && wire.sleep_for(due) {
-            self.told = due;
-        }
-        if self.told == 1 {
-            return wire.receive(buffer);
-        }
-        // A receive that waits takes what there is, and then waits for as much
-        // again as it was to wait for: more than may come.
-        loop {
-            wire.sleep()?;
-            if let Some(count) = wire.receive_now(buffer)? {
-                return Ok(count);
-            }
-        }
-    }
-
-    /// So many bytes were given out.
-    pub(super) fn note(&mut self, count: usize) {
-        self.expected = self.expected.saturating_sub(count);
     }
 }
 

@@ -14,6 +14,8 @@ pub struct TcpInfo {
     pub rtt: Duration,
     /// Its mean deviation.
     pub rtt_variation: Duration,
+    /// Round trip by what is received, from an acknowledgement to the data that it lets come.
+    pub receive_rtt: Option<Duration>,
     /// The least seen lately (Linux 4.6).
     pub minimum_rtt: Option<Duration>,
     /// Timeouts of retransmission in a row, now.
@@ -167,6 +169,8 @@ impl TcpInfo {
             rtt_variation: span(72),
             slow_start_threshold_segments: count(76),
             congestion_window_segments: count(80),
+            // None before data came.
+            receive_rtt: Some(span(92)).filter(|rtt| !rtt.is_zero()),
             retransmitted_segments: count(100),
             sent_segments: raw.u32_at(156),
             duplicate_segments: raw.u32_at(216),

@@ -14,9 +14,8 @@ use super::records::{
 };
 use super::session::Parts;
 use super::{TlsOptions, suite_name};
-use crate::net::stream::{
-    Half, Sleeper, Socket, Stream, StreamHandle, StreamReader, StreamWriter, Wire,
-};
+use crate::net::sleeper::Sleeper;
+use crate::net::stream::{Half, Socket, Stream, StreamHandle, StreamReader, StreamWriter, Wire};
 
 /// A reader's first buffer: a full record with room for the next one's start.
 const FIRST_INCOMING: usize = 2 * RECORD_PLAINTEXT;
