@@ -18,6 +18,13 @@ const MAXIMUM_PACK_PATH_BYTES: usize = 256 << 10;
 /// Places for small entries that an empty queue keeps.
 const SMALL_KEPT: usize = 256;
 
+/// Of what is left at the end each stream has so many blocks still to come at least, and these
+/// have so many bytes at least: one stream's last block is waited for, or sent again by another
+/// one, and on a slow path a whole one takes seconds. ("Guided self-scheduling" of loops has one
+/// for each processor.)
+const LAST_BLOCKS: usize = 2;
+const LAST_BLOCK_BYTES: u64 = 64 << 10;
+
 /// Something to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadJob {
@@ -344,6 +351,30 @@ impl Sender {
                 || plan.unsent == 0)
     }
 
+    /// Bytes of the next block, a power of two: fewer than of others once little is left.
+    fn next_block_bytes(&self) -> u64 {
+        let mut bytes = self.settings.block_bytes;
+        if !self.walk_ended {
+            return bytes;
+        }
+        let parts = self.streams.count().max(1) * LAST_BLOCKS;
+        // Each of these has at most what comes behind its first gap.
+        let behind = |id: &EntryId| {
+            let Stage::Large(large) = &self.entries.get(id)?.stage else {
+                return None;
+            };
+            let (gap, _) = large.planned.first_gap(0, large.size)?;
+            Some(large.size - gap)
+        };
+        let large = self.plan.large.iter().take(parts).filter_map(behind);
+        let left = large.fold(self.plan.small_bytes, u64::saturating_add);
+        let part = left / parts as u64;
+        while bytes > LAST_BLOCK_BYTES && bytes > part {
+            bytes /= 2;
+        }
+        bytes
+    }
+
     /// Packs what waits, as much as fits into one block.
     pub(super) fn next_pack(&mut self) -> Option<ReadJob> {
         if !self.pack_is_due() {
@@ -351,10 +382,11 @@ impl Sender {
         }
         let room = self.settings.unacknowledged_entries - self.plan.packed_entries;
         let most = self.settings.pack_entries.min(room);
+        let limit = self.next_block_bytes();
         let (mut jobs, mut ids, mut bytes, mut paths) = (Vec::new(), Vec::new(), 0, 0);
         let block = BlockId(self.plan.next);
         while let Some(&(id, size, path)) = self.plan.small.front() {
-            let fits = bytes + size <= self.settings.block_bytes
+            let fits = bytes + size <= limit
                 && paths + path <= MAXIMUM_PACK_PATH_BYTES
                 && ids.len() < most;
             if !ids.is_empty() && !fits {
@@ -405,7 +437,7 @@ impl Sender {
     }
 
     fn cut(&mut self, id: EntryId) -> Option<ReadJob> {
-        let limit = self.streams.block_bytes(self.settings.block_bytes);
+        let limit = self.next_block_bytes();
         let tracked = self.entries.get_mut(&id)?;
         let (entry, generation) = (tracked.entry.clone(), tracked.generation);
         let large = tracked.large_mut()?;

@@ -51,14 +51,6 @@ const MOST_PATIENCE: f64 = 16.0;
 /// at again after this.
 const INNOCENCE: Duration = Duration::from_millis(20);
 
-/// A block takes its stream so long at most, for at the end one stream's last block is
-/// waited for, or sent again by another one: where that is less than a whole block, those of
-/// all streams come so often at most, for each costs both ends something, and are so many
-/// bytes at least.
-const BLOCK_SPAN: Duration = Duration::from_millis(40);
-const BETWEEN_BLOCKS: Duration = Duration::from_millis(5);
-const LEAST_BLOCK_BYTES: u64 = 64 << 10;
-
 #[derive(Debug)]
 struct Sent {
     block: BlockId,
@@ -315,24 +307,6 @@ impl Streams {
         rates.max_by(f64::total_cmp)
     }
 
-    /// Bytes of a block, a power of two: `most`, which is one, or what the path carries soon
-    /// enough.
-    pub fn block_bytes(&self, most: u64) -> u64 {
-        let Some(best) = self.best_rate() else {
-            return most;
-        };
-        let rates = self.streams.values().filter_map(|stream| stream.rate);
-        let total: f64 = rates.sum();
-        let of_one = best * BLOCK_SPAN.as_secs_f64();
-        let of_all = total * BETWEEN_BLOCKS.as_secs_f64();
-        let bytes = of_one.max(of_all).max(LEAST_BLOCK_BYTES as f64);
-        let mut block = most;
-        while block > LEAST_BLOCK_BYTES && block as f64 > bytes {
-            block /= 2;
-        }
-        block
-    }
-
     fn usual(&self) -> Usual {
         let patience = self.patience.0;
         Usual {
@@ -585,28 +559,6 @@ impl Streams {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn blocks_are_as_long_as_their_stream_carries_soon() {
-        let bytes = |rates: &[f64], most| {
-            let mut streams = Streams::default();
-            for (number, rate) in (0..).zip(rates) {
-                streams.add(StreamId(number), Moment(0));
-                let stream = streams.streams.get_mut(&StreamId(number)).unwrap();
-                stream.rate = Some(*rate);
-            }
-            streams.block_bytes(most)
-        };
-        let (small, large) = (64 << 10, 512 << 10);
-        // Nothing is known yet; 1 Gbit/s in four; 200 Mbit/s; 20 Mbit/s.
-        assert_eq!(bytes(&[], large), large);
-        assert_eq!(bytes(&[31e6; 4], large), large);
-        assert_eq!(bytes(&[6.3e6, 6.8e6, 6e6, 5.9e6], large), 256 << 10);
-        assert_eq!(bytes(&[0.6e6; 4], large), small);
-        // Many streams, each of them slow, come often enough.
-        assert_eq!(bytes(&[2e6; 136], large), large);
-        assert_eq!(bytes(&[1.0], 16 << 10), 16 << 10);
-    }
 
     #[test]
     fn what_the_other_end_told_of_has_arrived() {

@@ -355,11 +355,19 @@ fn a_reserve_takes_nothing_while_others_do() {
     let mut sender = Sender::new(settings);
     let now = Moment(0);
     sender.handle_stream_up(spare, now);
-    sender.handle_entry(entry(0, None, 8 << 20));
+    let size = 8 << 20;
+    sender.handle_entry(entry(0, None, size));
     sender.handle_walk_end();
-    while let Some(job) = sender.poll_read(now) {
-        assert!(sender.handle_piece_read(job.block, PieceRead::Ready));
-    }
+    let mut lengths = BTreeMap::new();
+    let mut read = |sender: &mut Sender| {
+        while let Some(job) = sender.poll_read(now) {
+            assert!(sender.handle_piece_read(job.block, PieceRead::Ready));
+            if let Work::Piece { piece, .. } = job.work {
+                lengths.insert(job.block, piece.length);
+            }
+        }
+    };
+    read(&mut sender);
     let take = |sender: &mut Sender, stream| match sender.poll_dispatch(stream, now) {
         Some(Dispatch::Send(block)) => Some(block),
         _ => None,
@@ -374,10 +382,49 @@ fn a_reserve_takes_nothing_while_others_do() {
     // What the better one had goes over the reserve again, what that had stays.
     sender.handle_stream_down(direct);
     sender.handle_reserve(spare, false);
+    read(&mut sender);
+    let rest: Vec<BlockId> = std::iter::from_fn(|| take(&mut sender, spare)).collect();
+    let bytes: u64 = rest.iter().map(|block| lengths[block]).sum();
+    assert_eq!(bytes, size - lengths[&first]);
+    assert!(!rest.contains(&first));
+}
+
+/// Blocks of a file of so many bytes, once the walk is over or not, over four streams.
+fn lengths_of(size: u64, walk_ended: bool) -> Vec<u64> {
+    let settings = SenderSettings {
+        asks: false,
+        ..SenderSettings::default()
+    };
+    let (mut sender, now) = (Sender::new(settings), Moment(0));
+    (0..4).for_each(|number| sender.handle_stream_up(StreamId(number), now));
+    sender.handle_entry(entry(0, None, size));
+    if walk_ended {
+        sender.handle_walk_end();
+    }
+    let mut lengths = Vec::new();
     while let Some(job) = sender.poll_read(now) {
         assert!(sender.handle_piece_read(job.block, PieceRead::Ready));
+        if let Work::Piece { piece, .. } = job.work {
+            lengths.push(piece.length);
+        }
     }
-    let rest: Vec<BlockId> = std::iter::from_fn(|| take(&mut sender, spare)).collect();
-    assert_eq!(rest.len(), 7);
-    assert!(!rest.contains(&first));
+    lengths
+}
+
+#[test]
+fn the_last_blocks_are_short() {
+    let whole = SenderSettings::default().block_bytes;
+    let lengths = lengths_of(40 * whole, true);
+    assert_eq!(lengths.iter().sum::<u64>(), 40 * whole);
+    // As long as there are two whole ones for each stream.
+    let first = lengths
+        .iter()
+        .take_while(|length| **length == whole)
+        .count();
+    assert_eq!(first, 33);
+    assert!(lengths.is_sorted_by(|before, next| before >= next));
+    assert_eq!(lengths.last(), Some(&(64 << 10)));
+    assert!(lengths.len() < 80, "{lengths:?}");
+    // More may come.
+    assert_eq!(lengths_of(40 * whole, false), vec![whole; 40]);
 }
