@@ -28,8 +28,9 @@ pub(crate) struct Extras {
 struct Compared {
     /// From the top down, each within the one before.
     open: Vec<(TreePath, Merge)>,
-    /// What those have too much that do not go on, until the source says so.
-    ended: HashMap<TreePath, TooMuch>,
+    /// What those have too much that do not go on, until the source says so; or why
+    /// they could not be listed.
+    ended: HashMap<TreePath, io::Result<TooMuch>>,
 }
 
 /// The destination's listing of one directory, as far as the source's got.
@@ -101,7 +102,7 @@ impl Compared {
                 self.open.push((last, merge));
                 return;
             }
-            self.ended.insert(last, merge.end());
+            self.ended.insert(last, Ok(merge.end()));
         }
     }
 }
@@ -117,11 +118,17 @@ impl Extras {
         compared.come_to(&parent);
         let known = compared.open.last().is_some_and(|(at, _)| *at == parent);
         if !known {
-            // A directory that is missing is reported where it ends.
-            let Ok(merge) = Merge::open(folders, &parent, compared.open.len()) else {
+            if compared.ended.contains_key(&parent) {
                 return;
-            };
-            compared.open.push((parent, merge));
+            }
+            match Merge::open(folders, &parent, compared.open.len()) {
+                Ok(merge) => compared.open.push((parent, merge)),
+                // It is reported where the directory ends.
+                Err(error) => {
+                    compared.ended.insert(parent, Err(error));
+                    return;
+                }
+            }
         }
         if let Some((_, merge)) = compared.open.last_mut() {
             merge.advance(Some(path.name()));
@@ -144,14 +151,16 @@ impl Extras {
         if let Some(at) = compared.open.iter().position(|(open, _)| open == path) {
             // Those within it have ended as well.
             let ended = compared.open.split_off(at);
-            let ended = ended.into_iter().map(|(path, merge)| (path, merge.end()));
+            let ended = ended
+                .into_iter()
+                .map(|(path, merge)| (path, Ok(merge.end())));
             compared.ended.extend(ended);
         }
         let depth = compared.open.len();
         let known = compared.ended.remove(path);
         drop(compared);
         let found = match known {
-            Some(found) => found,
+            Some(found) => found?,
             None => Merge::open(folders, path, depth)?.end(),
         };
         if found.count == 0 {

@@ -51,10 +51,8 @@ impl Named {
         let directory = open_named(&*self.root, &self.path, self.follows)?;
         match place_of(&*directory)? == self.place {
             true => Ok(directory),
-            false => Err(io::Error::new(
-                io::ErrorKind::NotFound,
-                "another directory took its place",
-            )),
+            // Another one took its place.
+            false => Err(rustix::io::Errno::NOENT.into()),
         }
     }
 
