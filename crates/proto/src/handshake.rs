@@ -497,6 +497,10 @@ pub struct Welcome {
     /// measure.
     #[n(13)]
     pub host: Option<String>,
+    /// What governs the windows of a sending acceptor, by its kernel's name; none where it does
+    /// not say.
+    #[n(14)]
+    pub congestion: Option<String>,
 }
 
 /// A stream joined.
@@ -642,6 +646,7 @@ mod tests {
             single_file: true,
             large_files: 64,
             host: Some("{}".into()),
+            congestion: Some("bbr".into()),
         };
         let mut bytes = minicbor::to_vec(&welcome).unwrap();
         // A map of fewer than 23 fields has their number in its first byte;

@@ -24,7 +24,7 @@ use longhaul_model::control::start::{
 use longhaul_model::response::Congestion;
 use longhaul_proto::block::Codec;
 use longhaul_proto::handshake::{Feature, Landing, Purport, Request, RequestPath, Role};
-use longhaul_proto::message::{Farewell, Flows};
+use longhaul_proto::message::{Farewell, Flows, MAXIMUM_CONGESTION_BYTES};
 use longhaul_proto::sender::MOST_LARGE_FILES;
 use longhaul_proto::session::StreamId;
 use longhaul_units::ByteCount;
@@ -443,13 +443,13 @@ impl Task {
         let bound = limit.map_or(u32::MAX, |limit| limit.most_streams(opened.block_bytes));
         let maximum = opened.welcome.maximum_streams.min(bound).max(1);
         let maximum_streams = self.fixed.streams.unwrap_or(by_memory).min(maximum);
-        // In a pull the other end's kernel governs the windows, and is not
-        // known yet.
-        let handle = &opened.stream.handle;
-        let own = handle.congestion_by_distance().map(str::to_owned);
-        let own = own.or_else(|| handle.congestion().ok());
-        let own = own.filter(|_| self.destination.place().is_some());
-        let named = self.connection.congestion.clone().or(own);
+        // In a pull the other end's kernel governs the windows.
+        let governing = match self.destination.place().is_some() {
+            true => opened.stream.handle.governed_by(),
+            false => opened.welcome.congestion.clone(),
+        };
+        let governing = governing.filter(|name| name.len() <= MAXIMUM_CONGESTION_BYTES);
+        let named = self.connection.congestion.clone().or(governing);
         let congestion = named.map(|name| Congestion::of_name(&name));
         let free = match self.connection.nice {
             true => 1,

@@ -95,6 +95,8 @@ struct Prepared {
     key: Option<Key>,
     /// This host, where it was asked for.
     host: Option<String>,
+    /// Of a sender, what governs its streams.
+    congestion: Option<String>,
     /// Its place among the sessions.
     place: Held,
 }
@@ -288,6 +290,9 @@ impl Daemon {
             // Too long to be told it is not told: the session does not depend on it.
             prepared.host = this_host::describe().to_json().ok();
         }
+        if request.role == Role::Receiver {
+            prepared.congestion = stream.handle.governed_by();
+        }
         Ok((prepared, principal.name().to_owned()))
     }
 
@@ -371,6 +376,7 @@ impl Daemon {
             epoch,
             key,
             host: None,
+            congestion: None,
             place,
         })
     }
@@ -395,6 +401,7 @@ impl Daemon {
             epoch: 1,
             key: None,
             host: None,
+            congestion: None,
             place,
         })
     }
@@ -417,6 +424,7 @@ impl Daemon {
             single_file: prepared.single_file,
             large_files: most_open_parts() as u32,
             host: prepared.host.clone(),
+            congestion: prepared.congestion.clone(),
         })
     }
 

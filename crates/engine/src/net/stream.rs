@@ -280,6 +280,13 @@ impl StreamHandle {
         congestion::by_distance(self.tcp().ok()?, least)
     }
 
+    /// What governs a stream of this path that is not told anything else; none on a local
+    /// pair.
+    pub fn governed_by(&self) -> Option<String> {
+        let found = self.congestion_by_distance().map(str::to_owned);
+        found.or_else(|| self.congestion().ok())
+    }
+
     /// Bounds what the kernel holds unsent (`TCP_NOTSENT_LOWAT`), in bytes;
     /// 0 to 2^32 - 1.
     ///

@@ -109,6 +109,7 @@ fn open(dialer: End, empty: bool) -> Welcome {
         single_file: false,
         large_files: 64,
         host: None,
+        congestion: None,
     };
     let bytes = frame::encode(FrameKind::Handshake, &Answer::Welcome(welcome), 0).unwrap();
     let Answer::Welcome(welcome) = decode(&bytes) else {
