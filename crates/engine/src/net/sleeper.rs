@@ -15,7 +15,7 @@ const SHORTEST_GATHERING: Duration = Duration::from_millis(1);
 const LONGEST_GATHERING: Duration = Duration::from_millis(20);
 
 /// How often the round trip is looked at, and the part by which gathering shortens each time
-/// where it shows no queue: to half in a second.
+/// where it shows no queue: to half in one second.
 const GATHERING_LOOKS: Duration = Duration::from_millis(25);
 const GATHERED_FADES: u32 = 64;
 
@@ -40,8 +40,10 @@ pub(super) struct Sleeper {
 /// way back is thin, 1 Gbit/s one way and 10 Mbit/s the other, acknowledgements fill it: they
 /// queue there, and how many of them pass is what the way there carries. Who takes less often
 /// sends fewer. A round trip beyond the least is a queue on either way; a small part of it
-/// that the receiver adds costs nothing. Much does not wait: by itself it comes in packets of many
-/// segments, and is cheaper taken while processors have it at hand.
+/// that the receiver adds costs next to nothing. (A way that becomes longer in mid-stream is
+/// taken for one, for good: the queue of a thin way back stands as long as the copy runs, and a
+/// least that expires would be one with it.) Much does not wait: by itself it comes in packets
+/// of many segments, and is cheaper taken while processors have it at hand.
 #[derive(Debug, Default)]
 struct Gathering {
     looked: Option<Instant>,
@@ -61,8 +63,12 @@ impl Gathering {
             return;
         }
         self.looked = Some(now);
-        let came = std::mem::take(&mut self.came) as f64;
-        self.rate = since.map_or(0.0, |since| came / since.as_secs_f64());
+        let came = std::mem::take(&mut self.came);
+        if came == 0 {
+            // Who sends nothing has no round trip.
+            return;
+        }
+        self.rate = since.map_or(0.0, |since| came as f64 / since.as_secs_f64());
         if let Some(rtt) = wire.receive_round_trip() {
             self.learn(rtt);
         }
