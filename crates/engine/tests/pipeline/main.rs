@@ -373,7 +373,7 @@ fn what_lies_in_the_page_cache_is_not_copied() {
 fn what_lies_in_the_page_cache_is_read_as_it_is_sent() {
     let chance = &mut Chance::new(7);
     let mut content = single_file();
-    content.insert(b"top/sub/two".to_vec(), tree::file(chance, 3_000_000));
+    content.insert(b"top/sub/two".to_vec(), tree::file(chance, 4_000_000));
     let directory = tempfile::tempdir().unwrap();
     let disk = PosixDirectory::open_root(directory.path()).unwrap();
     tree::build(&disk, &content);
@@ -416,7 +416,10 @@ fn what_lies_in_the_page_cache_is_read_as_it_is_sent() {
             assert_same(&to, &content, "as it is sent");
             let progress = sender.progress();
             assert_eq!(progress.read_bytes, size as u64);
-            assert_eq!(progress.late_bytes, expected as u64);
+            // The last blocks are too short to gain by it.
+            let short = (expected as u64).saturating_sub(progress.late_bytes);
+            assert!(short <= 3 << 20, "{progress:?}");
+            assert_eq!(expected > 0, progress.late_bytes > 0);
         }
     }
 }
