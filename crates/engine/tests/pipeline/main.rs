@@ -373,16 +373,22 @@ fn what_lies_in_the_page_cache_is_not_copied() {
 fn what_lies_in_the_page_cache_is_read_as_it_is_sent() {
     let chance = &mut Chance::new(7);
     let mut content = single_file();
-    content.insert(b"top/sub/two".to_vec(), tree::file(chance, 4_000_000));
+    for name in [&b"top/sub/two"[..], b"top/sub/three", b"top/sub/four"] {
+        content.insert(name.to_vec(), tree::file(chance, 4_000_000));
+    }
     let directory = tempfile::tempdir().unwrap();
     let disk = PosixDirectory::open_root(directory.path()).unwrap();
     tree::build(&disk, &content);
     let top = disk.open_directory(b"top").unwrap();
-    let file = top.open_directory(b"sub").unwrap();
-    let file = file.open_file(b"two", DataMode::Buffered).unwrap();
-    let size = file.status().unwrap().size as usize;
-    // Not every file system tells.
-    let told = file.read_cached_at(&mut vec![0; size], 0);
+    let sub = top.open_directory(b"sub").unwrap();
+    let (mut size, mut told) = (0, 0);
+    for name in [&b"two"[..], b"three", b"four"] {
+        let file = sub.open_file(name, DataMode::Buffered).unwrap();
+        let bytes = file.status().unwrap().size as usize;
+        size += bytes;
+        // Not every file system tells.
+        told += file.read_cached_at(&mut vec![0; bytes], 0);
+    }
     let zstd = Codec::Zstd { level: 1 };
     for (trailers, clear, codec, cores, limit, expected) in [
         (true, false, Codec::Plain, 1, None, told),
@@ -416,10 +422,11 @@ fn what_lies_in_the_page_cache_is_read_as_it_is_sent() {
             assert_same(&to, &content, "as it is sent");
             let progress = sender.progress();
             assert_eq!(progress.read_bytes, size as u64);
-            // The last blocks are too short to gain by it.
-            let short = (expected as u64).saturating_sub(progress.late_bytes);
-            assert!(short <= 3 << 20, "{progress:?}");
-            assert_eq!(expected > 0, progress.late_bytes > 0);
+            // All but the last blocks, too short to gain by it: those of which two streams
+            // have two of 512 KiB no more.
+            let last = if expected > 0 { 2 << 20 } else { 0 };
+            let allowed = expected as u64 - last..=expected as u64;
+            assert!(allowed.contains(&progress.late_bytes), "{progress:?}");
         }
     }
 }
