@@ -53,7 +53,7 @@ impl Here {
     ) -> Result<Source, NoSource> {
         match self {
             Here::Anywhere => {
-                let opened = open_source(&roots.anywhere(), path, how.0, how.1);
+                let opened = open_source(&roots.anywhere, path, how.0, how.1);
                 opened.map_err(|error| NoSource {
                     failure: error.failure(),
                     stop: source_stop(&error),

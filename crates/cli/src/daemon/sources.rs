@@ -50,19 +50,22 @@ impl Unopened {
 }
 
 /// What sources lie beneath, each opened once however many there are.
-#[derive(Default)]
 pub struct Roots {
-    anywhere: RefCell<Option<Arc<dyn OpenRoot>>>,
+    /// All of this host.
+    pub anywhere: Arc<dyn OpenRoot>,
     beneath: RefCell<HashMap<PathBuf, Arc<dyn OpenRoot>>>,
 }
 
-impl Roots {
-    /// All of this host.
-    pub fn anywhere(&self) -> Arc<dyn OpenRoot> {
-        let mut known = self.anywhere.borrow_mut();
-        Arc::clone(known.get_or_insert_with(|| Arc::new(Anywhere)))
+impl Default for Roots {
+    fn default() -> Roots {
+        Roots {
+            anywhere: Arc::new(Anywhere),
+            beneath: RefCell::default(),
+        }
     }
+}
 
+impl Roots {
     fn of(&self, resolved: &Resolved<'_>) -> Result<Arc<dyn OpenRoot>, Refused> {
         if let Some(known) = self.beneath.borrow().get(resolved.root) {
             return Ok(Arc::clone(known));
@@ -87,7 +90,7 @@ pub fn open_source_of(
     roots: &Roots,
 ) -> Result<Source, Unopened> {
     if principal.is_owner() {
-        let opened = open_source(&roots.anywhere(), path, recursive, copy_links);
+        let opened = open_source(&roots.anywhere, path, recursive, copy_links);
         return opened.map_err(Unopened::Source);
     }
     let may_not = || Unopened::Refused(not_permitted());

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use longhaul_units::ByteCount;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::SockRef;
 
 use super::congestion;
@@ -468,20 +469,17 @@ impl Wire {
 
     /// Waits until enough has come, or the end.
     pub(super) fn sleep(&self) -> io::Result<()> {
-        use rustix::event::{PollFd, PollFlags, poll};
-        let mut polled = [PollFd::new(&self.socket, PollFlags::IN)];
-        match poll(&mut polled, None) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        self.poll_for(PollFlags::IN, None)
     }
 
     /// Lets come what comes in this time, or until the end.
     pub(super) fn let_come(&self, time: Duration) -> io::Result<()> {
-        use rustix::event::{PollFd, PollFlags, poll};
-        let mut polled = [PollFd::new(&self.socket, PollFlags::empty())];
-        let time = rustix::event::Timespec::try_from(time).unwrap_or_default();
-        match poll(&mut polled, Some(&time)) {
+        let time = Timespec::try_from(time).unwrap_or_default();
+        self.poll_for(PollFlags::empty(), Some(&time))
+    }
+
+    fn poll_for(&self, events: PollFlags, time: Option<&Timespec>) -> io::Result<()> {
+        match poll(&mut [PollFd::new(&self.socket, events)], time) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -500,15 +498,20 @@ impl Wire {
     /// What a receiver on one path may sleep for at most: a small part of what
     /// the kernel holds for it, so that the sender is never kept waiting.
     pub(super) fn longest_sleep(&self) -> usize {
-        let socket = self.socket.tcp().filter(|_| !self.multipath);
-        let held = socket.and_then(|socket| SockRef::from(socket).recv_buffer_size().ok());
+        let held = self
+            .on_one_path()
+            .and_then(|socket| SockRef::from(socket).recv_buffer_size().ok());
         (held.unwrap_or(0) / HELD_PART).min(LONGEST_SLEEP)
     }
 
     /// The round trip by what is received on one path, if anything was.
     pub(super) fn receive_round_trip(&self) -> Option<Duration> {
-        let socket = self.socket.tcp().filter(|_| !self.multipath)?;
-        TcpInfo::of(socket).ok()?.receive_rtt
+        TcpInfo::of(self.on_one_path()?).ok()?.receive_rtt
+    }
+
+    /// The connection, where it is one of TCP alone.
+    fn on_one_path(&self) -> Option<&TcpStream> {
+        self.socket.tcp().filter(|_| !self.multipath)
     }
 
     /// Sends everything.

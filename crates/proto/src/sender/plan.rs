@@ -353,9 +353,9 @@ impl Sender {
 
     /// Bytes of the next block, a power of two: fewer than of others once little is left.
     fn next_block_bytes(&self) -> u64 {
-        let mut bytes = self.settings.block_bytes;
+        let block = self.settings.block_bytes;
         if !self.walk_ended {
-            return bytes;
+            return block;
         }
         let parts = self.streams.count().max(1) * LAST_BLOCKS;
         // Each of these has at most what comes behind its first gap.
@@ -366,9 +366,15 @@ impl Sender {
             let (gap, _) = large.planned.first_gap(0, large.size)?;
             Some(large.size - gap)
         };
-        let large = self.plan.large.iter().take(parts).filter_map(behind);
-        let left = large.fold(self.plan.small_bytes, u64::saturating_add);
+        let mut left = self.plan.small_bytes;
+        for bytes in self.plan.large.iter().take(parts).filter_map(behind) {
+            left = left.saturating_add(bytes);
+            if left / parts as u64 >= block {
+                return block;
+            }
+        }
         let part = left / parts as u64;
+        let mut bytes = block;
         while bytes > LAST_BLOCK_BYTES && bytes > part {
             bytes /= 2;
         }
