@@ -64,7 +64,7 @@ impl Arguments {
     }
 
     /// The command as its help shows it: a probe is of a daemon, which no ssh
-    /// reaches, and whoever looks after a job moves no data.
+    /// reaches, and yields to nobody; whoever looks after a job moves no data.
     fn shown() -> clap::Command {
         let hide = |command: clap::Command, options: &[&'static str]| {
             options.iter().fold(command, |command, option| {
@@ -73,10 +73,13 @@ impl Arguments {
         };
         let mut shown = Arguments::command();
         shown = shown.mut_subcommand("probe", |probe| {
-            hide(
-                probe,
-                &["ssh", "remote_longhaul", "install_remote", "ports"],
-            )
+            let others = ["ssh", "remote_longhaul", "install_remote", "ports", "nice"];
+            hide(probe, &others)
+        });
+        shown = shown.mut_subcommand("doctor", |doctor| hide(doctor, &["nice"]));
+        // A listing comes by the session's first stream.
+        shown = shown.mut_subcommand("ls", |list| {
+            hide(list, &["data_security", "congestion", "nice"])
         });
         for name in ["jobs", "attach", "cancel"] {
             shown = shown.mut_subcommand(name, |command| {

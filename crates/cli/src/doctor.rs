@@ -13,7 +13,7 @@ mod output;
 mod rights;
 
 use crate::arguments::DoctorArguments;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, check_colons};
 use crate::messages::{Exit, Stop, finish};
 use findings::{Weight, findings};
 
@@ -23,8 +23,14 @@ pub fn run(arguments: &DoctorArguments) -> Exit {
 }
 
 fn examine(arguments: &DoctorArguments) -> Result<Exit, Stop> {
-    let endpoint = Endpoint::parse(&arguments.endpoint);
-    let endpoint = endpoint.map_err(|error| Stop::because(Exit::Usage, error))?;
+    if arguments.connection.nice {
+        let text = "--nice: the path is filled for some seconds to see what it carries, which \
+                    cannot yield to others: leave it out";
+        return Err(Stop::new(Exit::Usage, text));
+    }
+    let endpoint = check_colons([&arguments.endpoint])
+        .and_then(|()| Endpoint::parse(&arguments.endpoint))
+        .map_err(|error| Stop::because(Exit::Usage, error))?;
     let gathered = gather::gather(&endpoint, arguments)?;
     let found = findings(&gathered.facts);
     output::print(

@@ -1,8 +1,9 @@
 //! Endpoints as users write them: a local path, `[user@]host:path` over SSH,
 //! `longhaul://host/path` at a daemon, `null:` and `zero:SIZE`.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use longhaul_engine::net::tcp::HostPort;
 use longhaul_units::ByteCount;
@@ -71,8 +72,17 @@ pub enum EndpointError {
     #[error("{0}: {1}")]
     Size(String, longhaul_units::ParseByteCountError),
     /// What is before the colon is no host.
-    #[error("{0}: write [USER@]HOST:PATH (a local file whose name has a colon: ./{0})")]
+    #[error(
+        "{0}: write [USER@]HOST:PATH, an IPv6 address as [ADDRESS]:PATH (a local file whose name \
+         has a colon: ./{0})"
+    )]
     Ssh(String),
+    /// A host, as it seems, without what follows it.
+    #[error(
+        "{0} has no colon: write {0}: for that host (the home there; {0}:PATH for another place), \
+         or ./{0} for a file or directory of that name here"
+    )]
+    Colon(String),
     /// A URL of something else.
     #[error(
         "{shown}: {scheme}:// is nothing that longhaul knows: write [USER@]HOST:PATH (over SSH), \
@@ -154,6 +164,25 @@ impl Endpoint {
     }
 }
 
+/// Sees to it that none of these looks like a host whose colon was forgotten: it would be
+/// a path here, which a copy would make, and nobody would notice for long.
+///
+/// # Errors
+///
+/// [`EndpointError::Colon`].
+pub fn check_colons<'a>(
+    texts: impl IntoIterator<Item = &'a OsString>,
+) -> Result<(), EndpointError> {
+    for text in texts {
+        let bytes = text.as_bytes();
+        let is_host = bytes.contains(&b'@') && !bytes.iter().any(|byte| b"/:".contains(byte));
+        if is_host && Path::new(text).symlink_metadata().is_err() {
+            return Err(EndpointError::Colon(text.to_string_lossy().into_owned()));
+        }
+    }
+    Ok(())
+}
+
 /// What a URL begins with, `://` after it; a host's absolute path has one slash.
 fn scheme_of(text: &[u8]) -> Option<&str> {
     let end = text.windows(3).position(|three| three == b"://")?;
@@ -163,20 +192,20 @@ fn scheme_of(text: &[u8]) -> Option<&str> {
     is_one.then_some(scheme)
 }
 
-/// `[user@]host:path`; an IPv6 address is in brackets.
+/// `[user@]host:path`; an IPv6 address is in brackets, and users may have an `@`, as
+/// where a directory service has them.
 fn parse_ssh(text: &[u8], shown: String) -> Result<SshRemote, EndpointError> {
     let bad = || EndpointError::Ssh(shown.clone());
-    let start = text
-        .iter()
-        .position(|&byte| byte == b'@')
-        .map_or(0, |at| at + 1);
+    let first = |of: &[u8], wanted| of.iter().position(|&byte| byte == wanted);
+    let start = first(text, b':').unwrap_or(text.len());
+    let start = text[..start].iter().rposition(|&byte| byte == b'@');
+    let start = start.map_or(0, |at| at + 1);
     let bracket = text.get(start) == Some(&b'[');
     let from = match bracket {
-        true => text.iter().position(|&byte| byte == b']').ok_or_else(bad)?,
+        true => first(text, b']').ok_or_else(bad)?,
         false => 0,
     };
-    let colon = text[from..].iter().position(|&byte| byte == b':');
-    let colon = from + colon.ok_or_else(bad)?;
+    let colon = from + first(text.get(from..).unwrap_or_default(), b':').ok_or_else(bad)?;
     let destination = std::str::from_utf8(&text[..colon]).map_err(|_| bad())?;
     let (user, host) = match destination.rsplit_once('@') {
         Some((user, host)) => (Some(user), host),
@@ -190,11 +219,11 @@ fn parse_ssh(text: &[u8], shown: String) -> Result<SshRemote, EndpointError> {
     };
     let bare = bare.ok_or_else(bad)?;
     // What begins with a hyphen would be an option of ssh.
-    let is_word = |word: &str| {
-        let odd = |c: char| c.is_whitespace() || c.is_control() || "/[]@".contains(c);
+    let is_word = |word: &str, never: &str| {
+        let odd = |c: char| c.is_whitespace() || c.is_control() || never.contains(c);
         !word.is_empty() && !word.starts_with('-') && !word.contains(odd)
     };
-    if !is_word(bare) || user.is_some_and(|user| !is_word(user)) {
+    if !is_word(bare, "/[]@") || user.is_some_and(|user| !is_word(user, "/[]")) {
         return Err(bad());
     }
     let path = &text[colon + 1..];
@@ -394,6 +423,9 @@ mod tests {
             ("user@host:/x:y", "user@host", "/x:y"),
             ("u@[2001:db8::7]:a", "u@2001:db8::7", "a"),
             ("[::1]:", "::1", "."),
+            ("u@corp.example@host:x", "u@corp.example@host", "x"),
+            ("u@corp@[::1]:x", "u@corp@::1", "x"),
+            ("host:a@[b]:c", "host", "a@[b]:c"),
             ("host:~", "host", "."),
             ("host:~/data/", "host", "data/"),
             ("host:~/", "host", "./"),
@@ -424,6 +456,7 @@ mod tests {
             "[::1:x",
             "a b:c",
             "@h:x",
+            "::1:x",
             "[a]b:c",
         ] {
             let parsed = parse(bad);

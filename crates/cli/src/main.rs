@@ -11,6 +11,7 @@ mod heap;
 mod messages;
 mod remote;
 mod report;
+mod signals;
 mod sockets;
 mod ssh;
 mod sweep;

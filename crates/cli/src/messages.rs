@@ -118,13 +118,13 @@ pub fn progress_line(line: &str) {
     };
     LINE_OPEN.store(true, Ordering::Relaxed);
     let line: String = line.chars().take(fits).collect();
-    eprint!("\r{line}\x1b[K");
+    write_error(&format!("\r{line}\x1b[K"));
 }
 
 /// Removes the progress line, if there is one.
 pub fn clear_line() {
     if LINE_OPEN.swap(false, Ordering::Relaxed) {
-        eprint!("\r\x1b[K");
+        write_error("\r\x1b[K");
     }
 }
 
@@ -142,6 +142,13 @@ pub fn write_output(bytes: &[u8]) {
         let mut unwritten = UNWRITTEN.lock().unwrap_or_else(PoisonError::into_inner);
         unwritten.get_or_insert(error.to_string());
     }
+}
+
+/// Writes to standard error. Where that takes nothing there is nobody left to tell, and
+/// what the command does is not the worse for it.
+pub fn write_error(text: &str) {
+    // As `eprint!`, which panics where that fails.
+    let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }
 
 /// A line on standard output, as `println!`, which panics where that fails.
@@ -176,10 +183,21 @@ pub fn leave(exit: Exit) -> ! {
     signal_hook::low_level::exit(i32::from(exit.code()))
 }
 
-/// Says something on standard error.
+/// Says something on standard error. Others may have had a part in it, but move no
+/// cursor.
 pub fn say(text: &str) {
     clear_line();
-    eprintln!("longhaul: {text}");
+    write_error(&format!("longhaul: {}\n", harmless(text)));
+}
+
+/// What somebody else said, without what would move a terminal's cursor.
+pub fn harmless(text: &str) -> String {
+    let harmless = |c: char| match c {
+        '\n' | '\t' => c,
+        c if c.is_control() => '\u{fffd}',
+        c => c,
+    };
+    text.chars().map(harmless).collect()
 }
 
 /// What the log has of words that somebody else said, in bytes at most.
@@ -216,6 +234,11 @@ mod tests {
             "a\u{fffd}longhaul: b\u{fffd}[2J"
         );
         assert_eq!(one_line("aaé", 3), "aa");
+    }
+
+    #[test]
+    fn no_control_character_comes_to_a_terminal() {
+        assert_eq!(harmless("a\x1b[2J\r\n\tb"), "a\u{fffd}[2J\u{fffd}\n\tb");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! runs, failures as they happen, a summary and a manifest at the end.
 
 mod json;
-mod manifest;
+pub mod manifest;
 mod progress;
 mod summary;
 
@@ -10,7 +10,6 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use std::time::{Duration, Instant};
 
 use longhaul_engine::send::stream::WholeStream;
 use longhaul_engine::session::{Ending, Event, Transfer, Watch};
@@ -21,17 +20,14 @@ use longhaul_proto::message::{Change, FailureKind, Farewell};
 
 use crate::arguments::BandwidthLimit;
 use crate::commands::steering::Shared as Steered;
-use crate::messages::{Exit, Stop, clear_line, leave, say, write_output};
+use crate::messages::{Exit, Stop, clear_line, leave, say, write_error, write_output};
+use crate::signals::at_signal;
 use crate::ssh::route::Route;
 pub use json::name_of;
 use manifest::Manifest;
 
 /// What an interrupted command says last.
 pub const INTERRUPTED: &str = "interrupted; the same command goes on where it ended";
-
-/// A signal that comes again within this time is the same one: a lab, and
-/// `timeout`, send it to a process and to the group that it is in.
-const SAME_SIGNAL: Duration = Duration::from_millis(300);
 
 /// How a command reports.
 pub struct Report {
@@ -227,29 +223,17 @@ impl Report {
     /// SIGINT and SIGTERM end the transfer, a second one the process, and the
     /// first one too as long as there is no transfer.
     pub fn end_at_signal(&self) {
-        use signal_hook::consts::{SIGINT, SIGTERM};
         if self.shared.heeds_signals.swap(true, Ordering::Relaxed) {
             return;
         }
-        let signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]);
-        let Ok(mut signals) = signals else {
-            return;
-        };
         let shared = Arc::clone(&self.shared);
-        let watcher = std::thread::Builder::new()
-            .name("signals".into())
-            .spawn(move || {
-                let mut first = None;
-                for _ in signals.forever() {
-                    let again = first.is_some_and(|at: Instant| at.elapsed() < SAME_SIGNAL);
-                    first.get_or_insert_with(Instant::now);
-                    if !again && (shared.interrupt() || shared.running().is_none()) {
-                        say(INTERRUPTED);
-                        leave(Exit::Interrupted);
-                    }
-                }
-            });
-        if let Err(error) = watcher {
+        let heeded = at_signal(move || {
+            if shared.interrupt() || shared.running().is_none() {
+                say(INTERRUPTED);
+                leave(Exit::Interrupted);
+            }
+        });
+        if let Err(error) = heeded {
             say(&format!("an interrupt will end this at once: {error}"));
         }
     }
@@ -310,7 +294,9 @@ impl Report {
             );
             if let Some(WholeStream { bytes, digest }) = stream {
                 let digest = manifest::hexadecimal(&digest);
-                eprintln!("the stream: {bytes} bytes, BLAKE3 {digest} (as b3sum prints it there)");
+                write_error(&format!(
+                    "the stream: {bytes} bytes, BLAKE3 {digest} (as b3sum prints it there)\n"
+                ));
             }
             let what = match purport {
                 Purport::Copy => "data",
@@ -319,7 +305,7 @@ impl Report {
             };
             let route = shared.route.get();
             for line in route.map_or_else(Vec::new, |route| route.lines(what)) {
-                eprintln!("{line}");
+                write_error(&format!("{line}\n"));
             }
         }
         drop(steered);
@@ -364,10 +350,14 @@ pub fn stream_damage(stream: u32, error: &str) -> String {
     )
 }
 
-/// An entry and what is done with it, for people and pipes: the name as bytes.
+/// An entry and what is done with it: for programs the name's bytes, for people none that
+/// move a terminal's cursor.
 fn name(what: &[u8], path: &TreePath) {
     clear_line();
-    write_output(&[what, path.as_bytes(), b"\n"].concat());
+    match std::io::stdout().is_terminal() {
+        true => write_output(&[what, path.to_string().as_bytes(), b"\n"].concat()),
+        false => write_output(&[what, path.as_bytes(), b"\n"].concat()),
+    }
 }
 
 /// What a copy would do with an entry.

@@ -244,3 +244,28 @@ fn what_standard_output_does_not_take_is_a_failure() {
         assert!(errors.contains(said), "{arguments:?}: {errors}");
     }
 }
+
+#[test]
+fn a_full_standard_error_changes_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path();
+    std::fs::create_dir(place.join("tree")).unwrap();
+    std::fs::write(place.join("tree/file"), "content").unwrap();
+    let mode = rustix::fs::Mode::RUSR;
+    rustix::fs::mkfifoat(rustix::fs::CWD, place.join("tree/fifo"), mode).unwrap();
+    let (tree, copy) = (place.join("tree"), place.join("copy"));
+    let (tree, copy) = (tree.to_str().unwrap(), copy.to_str().unwrap());
+    let commands: [(&[&str], i32); 4] = [
+        (&["cp", "-rn", tree, copy], 2),
+        (&["cp", "-rq", tree, copy], 2),
+        (&["cp", "/nonexistent", copy], 6),
+        (&["ls", "/nonexistent"], 6),
+    ];
+    for (arguments, code) in commands {
+        let full = std::fs::File::create("/dev/full").unwrap();
+        let mut run = longhaul();
+        let status = run.args(arguments).stderr(full).status().unwrap();
+        assert_eq!(status.code(), Some(code), "{arguments:?}");
+    }
+    assert_eq!(std::fs::read(place.join("copy/file")).unwrap(), b"content");
+}

@@ -9,11 +9,15 @@ mod memory;
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use longhaul_units::ByteCount;
 use memory::Memory;
 
 use crate::storage::DIRECT_ALIGNMENT_BYTES as ALIGNMENT;
+
+/// How often who waits for a buffer asks whether it is still needed.
+const ASK_EVERY: Duration = Duration::from_secs(1);
 
 /// A pool; clones are handles of the same one.
 #[derive(Clone)]
@@ -60,6 +64,23 @@ impl BufferPool {
         let state = self.0.lock();
         let waited = self.0.returned.wait_while(state, exhausted);
         self.give(waited.unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// As [`BufferPool::take`], as long as that is so; it is asked now and then.
+    pub fn take_while(&self, mut is_so: impl FnMut() -> bool) -> Option<Buffer> {
+        let mut state = self.0.lock();
+        while !state.closed && state.in_use == self.0.maximum {
+            drop(state);
+            if !is_so() {
+                return None;
+            }
+            state = self.0.lock();
+            if !state.closed && state.in_use == self.0.maximum {
+                let waited = self.0.returned.wait_timeout(state, ASK_EVERY);
+                state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            }
+        }
+        self.give(state)
     }
 
     /// A buffer if one is free now; none also once the pool is closed.
@@ -206,6 +227,20 @@ mod tests {
     /// A budget of exactly `count` buffers of one page.
     fn pages(count: u64) -> BufferPool {
         BufferPool::new(ByteCount(count * 2 * PAGE as u64), PAGE)
+    }
+
+    #[test]
+    fn who_no_longer_needs_a_buffer_gets_none() {
+        let pool = BufferPool::new(ByteCount(1), 4096);
+        let held = pool.take().unwrap();
+        let mut asked = 0;
+        let needed = || {
+            asked += 1;
+            asked < 2
+        };
+        assert!(pool.take_while(needed).is_none());
+        drop(held);
+        assert!(pool.take_while(|| false).is_some(), "one is free");
     }
 
     #[test]

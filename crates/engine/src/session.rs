@@ -22,7 +22,7 @@ mod steer;
 mod streams;
 mod tickets;
 
-use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -291,7 +291,7 @@ pub(crate) struct Shared {
     /// Tickets that the other end gave.
     tickets: VecDeque<Secret>,
     /// Tickets given to the other end.
-    issued: HashSet<[u8; 32]>,
+    issued: VecDeque<[u8; 32]>,
 }
 
 /// Counts that need no lock.
@@ -393,7 +393,7 @@ impl Transfer {
             tried: Moment(0),
             replaced: (Moment(0), 0),
             tickets: VecDeque::new(),
-            issued: HashSet::new(),
+            issued: VecDeque::new(),
         };
         let buffer_bytes = crate::codec::bound(settings.codec, settings.block_bytes);
         // Nothing is allocated before it is needed: without a codec the second

@@ -1,5 +1,6 @@
 //! No panics and no sleeping outside tests: a failure names its cause and its
-//! remedy, and waiting is for an event.
+//! remedy, and waiting is for an event. Nor is anything printed by what panics where
+//! standard output or error takes no more.
 
 use super::Finding;
 use super::rust_source::word_offsets;
@@ -7,6 +8,7 @@ use super::tree::Tree;
 
 const PANICS: &str = "panics";
 const SLEEPS: &str = "sleeps";
+const PRINTS: &str = "prints";
 
 /// What ends the process instead of telling what to do, as it is written.
 const PANICKING: [&str; 6] = [
@@ -18,7 +20,10 @@ const PANICKING: [&str; 6] = [
     "dbg!",
 ];
 
-/// Both rules; `// tidy: reason` excuses.
+/// What panics where it cannot be written, in what users run.
+const PRINTING: [&str; 4] = ["print!", "println!", "eprint!", "eprintln!"];
+
+/// All rules; `// tidy: reason` excuses.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (file, rust) in tree.rust() {
@@ -30,6 +35,13 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
                      cannot happen (\"// tidy: …\")"
                 );
                 findings.push(Finding::new(&file.path, line, PANICS, message));
+            }
+            let printing = PRINTING.iter().find(|call| contains_call(code, call));
+            let is_run = file.path.starts_with("crates/") && file.path.contains("/src/");
+            if let Some(call) = printing.filter(|_| is_run && !rust.is_excused(line)) {
+                let message =
+                    format!("{call} panics where nothing can be written: use what `messages` has");
+                findings.push(Finding::new(&file.path, line, PRINTS, message));
             }
             if code.contains("thread::sleep") && !rust.is_excused(line) {
                 let message = "waiting by sleeping: wait for the event itself, with a deadline";
@@ -77,6 +89,8 @@ mod tests {
             "std::todo!();",
             "unimplemented!()",
             "dbg!(x)",
+            "eprintln!(\"x\");",
+            "print!(\"x\");",
             "std::thread::sleep(d);",
         ] {
             let text = format!("fn a() {{\n    {call}\n}}\n");

@@ -87,6 +87,11 @@ impl FromStr for BandwidthLimit {
         let bare = text
             .bytes()
             .all(|byte| byte.is_ascii_digit() || byte == b'.');
+        if is_either(text) {
+            return Err(format!(
+                "\"{text}\" may be bits or bytes: write bits as 100mbit, bytes as 100MB/s"
+            ));
+        }
         let bytes = if text.to_ascii_lowercase().contains("bit") {
             let rate: BitRate = text.parse().map_err(|_| bad())?;
             (rate.bits_per_second() / 8.0) as u64
@@ -105,6 +110,18 @@ impl FromStr for BandwidthLimit {
             )),
         }
     }
+}
+
+/// Whether networks' bits or disks' bytes may be meant: `100Mbps`, `1Gb/s`.
+fn is_either(text: &str) -> bool {
+    let unit = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let unit = unit.trim_start();
+    let rate = unit.strip_suffix("ps").or_else(|| unit.strip_suffix("/s"));
+    let prefix = rate.unwrap_or(unit).strip_suffix('b');
+    prefix.is_some_and(|prefix| {
+        let lower = prefix.to_ascii_lowercase();
+        matches!(lower.as_str(), "" | "k" | "m" | "g" | "t" | "p")
+    })
 }
 
 #[cfg(test)]
@@ -128,6 +145,10 @@ mod tests {
         }
         for text in ["", "fast", "0", "-5", "10 parsecs", "999B", "7kbit", "."] {
             assert!(text.parse::<BandwidthLimit>().is_err(), "{text}");
+        }
+        for text in ["100Mbps", "10Mb/s", "1Gb", "1 gbps", "8000b/s"] {
+            let error = text.parse::<BandwidthLimit>().unwrap_err();
+            assert!(error.contains("bits or bytes"), "{text}: {error}");
         }
     }
 

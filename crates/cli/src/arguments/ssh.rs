@@ -7,11 +7,11 @@ use super::ports::Ports;
 /// How the far side of `[user@]host:path` is reached.
 #[derive(Clone, Debug, Args)]
 pub struct SshArguments {
-    /// The ssh command for [user@]host:path, with its own options, as "ssh -p 2222" [default:
-    /// LONGHAUL_SSH, else ssh]
+    /// The ssh command for [user@]host:path, with its own options, quoted as in a shell, as
+    /// "ssh -p 2222" [default: LONGHAUL_SSH, else ssh]
     #[arg(long, value_name = "COMMAND")]
     pub ssh: Option<String>,
-    /// The longhaul binary on the far side of SSH [default: the one that --install-remote put
+    /// The longhaul binary on the far side of SSH, `~/` for the home there [default: the one that --install-remote put
     /// there, else the one in its PATH]
     #[arg(long, value_name = "FILE")]
     pub remote_longhaul: Option<String>,

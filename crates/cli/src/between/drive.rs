@@ -345,7 +345,7 @@ pub fn why_gone(listed: &Listed) -> Stop {
             format!(
                 "the job {name} runs on {}, which shares its home with the host that was asked: \
                  attach there",
-                speech::shown(&listed.host)
+                listed.host
             ),
         ),
         State::Lost | State::Running | State::Ended(_) => Stop::new(

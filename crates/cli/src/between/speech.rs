@@ -234,16 +234,6 @@ pub fn name_of(random: [u8; NAME_DIGITS / 2]) -> String {
     random.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Text that may come to a terminal: control characters are none of it.
-pub fn shown(text: &str) -> String {
-    let harmless = |c: char| match c {
-        '\n' | '\t' => c,
-        c if c.is_control() => '\u{fffd}',
-        c => c,
-    };
-    text.chars().map(harmless).collect()
-}
-
 /// What can be said, and is within its bounds.
 pub trait Speech: Encode<()> + for<'b> Decode<'b, ()> {
     /// Whether every length is within its range.
@@ -425,10 +415,5 @@ mod tests {
         for length in 1..frame.len() {
             assert!(hear::<Told>(&frame[..length]).is_err(), "{length}");
         }
-    }
-
-    #[test]
-    fn no_control_character_comes_to_a_terminal() {
-        assert_eq!(shown("a\x1b[2J\r\n\tb"), "a\u{fffd}[2J\u{fffd}\n\tb");
     }
 }

@@ -328,10 +328,7 @@ fn direct(runs: &Arrived, other: Arrived, asked: &Asked<'_>, begin: &Begin) -> R
         && *code == Exit::Connection.code()
     {
         let (from, to) = (&far.start().destination, &runs.far.start().destination);
-        say(&format!(
-            "from {from} to {to} no connection opened: {}",
-            speech::shown(&why)
-        ));
+        say(&format!("from {from} to {to} no connection opened: {why}"));
     }
     let _ = channel.shutdown(std::net::Shutdown::Both);
     drop(process);
@@ -382,8 +379,7 @@ pub fn begin_job(
     let name = match speech::hear(channel) {
         Ok(Some(Told::Named(name))) => name,
         Ok(Some(Told::Failed(text, code))) => {
-            let text = format!("{host}: {}", speech::shown(&text));
-            return Err(Stop::new(Exit::of_failure(code), text));
+            return Err(Stop::new(Exit::of_failure(code), format!("{host}: {text}")));
         }
         _ => return Err(ended(host)),
     };

@@ -1,15 +1,18 @@
 //! Shows here what a job says, to its end.
 
 use std::fs::File;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal, Seek, Write};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+
+use longhaul_engine::storage::spill::nameless_file;
 
 use super::drive::why_gone;
-use super::speech::{Channel, Follow, Order, ShownProgress, Told, hear, say, shown};
-use crate::messages::{self, Exit, Stop, clear_line, progress_line};
+use super::speech::{Channel, Follow, Order, ShownProgress, Told, hear, say};
+use crate::messages::{self, Exit, Stop, clear_line, harmless, progress_line, write_error};
+use crate::report::manifest::{raw_beside, try_to_write};
+use crate::signals::at_signal;
 
 /// A line of standard error that is longer is shown in pieces.
 const LONGEST_LINE: usize = 64 << 10;
@@ -53,14 +56,18 @@ pub struct Watched {
     pub manifest: Option<Fetched>,
 }
 
-/// A manifest that comes from a job.
+/// A manifest that comes from a job: written when the job has ended, as that of a copy
+/// from here is.
 pub struct Fetched {
-    file: File,
+    /// What came of it, and of the names that it cannot have, which go beside it.
+    came: File,
+    raw: File,
     path: PathBuf,
 }
 
 impl Fetched {
-    /// One for this file, which is tried now and not after hours of copying.
+    /// One for this file, which is tried now and not after hours of copying. What it
+    /// has stays until the job has ended.
     ///
     /// # Errors
     ///
@@ -69,28 +76,49 @@ impl Fetched {
         let Some(path) = path else {
             return Ok(None);
         };
-        let file = File::create(path).map_err(|error| unwritten(path, &error))?;
-        let path = path.to_owned();
-        Ok(Some(Fetched { file, path }))
+        let failed = |error| unwritten(path, &error);
+        try_to_write(path).map_err(failed)?;
+        let held = || nameless_file(&std::env::temp_dir()).map_err(failed);
+        Ok(Some(Fetched {
+            came: held()?,
+            raw: held()?,
+            path: path.to_owned(),
+        }))
     }
 
-    /// Some of it, or of the names that it cannot have, which go beside it.
-    fn write(&self, channel: Channel, at: u64, bytes: &[u8]) -> Result<(), Stop> {
-        let failed = |error| unwritten(&self.path, &error);
+    /// Some of it.
+    fn hold(&self, channel: Channel, at: u64, bytes: &[u8]) -> Result<(), Stop> {
         if at.saturating_add(bytes.len() as u64) > MAXIMUM_MANIFEST_BYTES {
             let text = "the manifest is longer than any list of files";
             return Err(Stop::new(Exit::Connection, text));
         }
-        if channel != Channel::RawManifest {
-            return self.file.write_all_at(bytes, at).map_err(failed);
-        }
-        let mut name = self.path.as_os_str().to_owned();
-        name.push(".raw");
-        let mut options = File::options();
-        let options = options.write(true).create(true).truncate(at == 0);
-        let raw = options.open(name).map_err(failed)?;
-        raw.write_all_at(bytes, at).map_err(failed)
+        let file = match channel {
+            Channel::RawManifest => &self.raw,
+            _ => &self.came,
+        };
+        let written = file.write_all_at(bytes, at);
+        written.map_err(|error| unwritten(&self.path, &error))
     }
+
+    /// Writes what came; false where nothing did.
+    fn write(&self) -> Result<bool, Stop> {
+        let write = || {
+            let (all, raw) = (self.came.metadata()?.len(), self.raw.metadata()?.len());
+            if all + raw > 0 {
+                copy_whole(&self.came, &self.path)?;
+            }
+            if raw > 0 {
+                copy_whole(&self.raw, &raw_beside(&self.path))?;
+            }
+            Ok(all + raw > 0)
+        };
+        write().map_err(|error| unwritten(&self.path, &error))
+    }
+}
+
+fn copy_whole(mut from: &File, to: &Path) -> io::Result<()> {
+    from.rewind()?;
+    io::copy(&mut from, &mut File::create(to)?).map(drop)
 }
 
 fn unwritten(path: &Path, error: &io::Error) -> Stop {
@@ -144,25 +172,42 @@ impl Watched {
                 Told::Said(..) if manner.silent => {}
                 Told::Said(channel @ (Channel::Manifest | Channel::RawManifest), at, bytes) => {
                     if let Some(manifest) = &self.manifest {
-                        manifest.write(channel, at, &bytes)?;
+                        manifest.hold(channel, at, &bytes)?;
                     }
                 }
                 Told::Said(channel, at, bytes) => screen.show(channel, at, &bytes),
                 Told::Progress(text) if manner.json => screen.event(&text),
-                Told::Progress(text) => progress_line(&shown(&text)),
+                Told::Progress(text) => progress_line(&harmless(&text)),
                 Told::Running if manner.begins => return Ok(Left::Running),
                 Told::Ended(code) => {
                     screen.end();
+                    self.write_manifest(code)?;
                     return Ok(Left::Ended(code));
                 }
                 Told::Failed(text, code) => {
-                    return Err(Stop::new(Exit::of_failure(code), shown(&text)));
+                    return Err(Stop::new(Exit::of_failure(code), text));
                 }
                 Told::Listed(listed) => return Err(why_gone(&listed)),
                 Told::Absent => return Err(self.absent()),
                 Told::Running | Told::Named(_) => {}
             }
         }
+    }
+
+    fn write_manifest(&self, code: u8) -> Result<(), Stop> {
+        let Some(manifest) = &self.manifest else {
+            return Ok(());
+        };
+        let complete = matches!(Exit::of_code(code), Exit::Done | Exit::Partial);
+        if !manifest.write()? && complete {
+            messages::say(&format!(
+                "no digests came of the job {}: it was begun without --manifest, or has no file; {} \
+                 is as it was",
+                self.name,
+                manifest.path.display()
+            ));
+        }
+        Ok(())
     }
 
     fn absent(&self) -> Stop {
@@ -199,9 +244,9 @@ pub fn cancel_at_signal(channel: &UnixStream) {
     let Ok(channel) = channel.try_clone() else {
         return;
     };
-    let told = AtomicBool::new(false);
-    at_signal(move || {
-        if told.swap(true, Ordering::Relaxed) {
+    let mut told = false;
+    heed_signals(move || {
+        if std::mem::replace(&mut told, true) {
             clear_line();
             messages::leave(Exit::Interrupted);
         }
@@ -214,7 +259,7 @@ pub fn cancel_at_signal(channel: &UnixStream) {
 /// before it, to itself.
 pub fn leave_at_signal(watched: &Watched) {
     let (name, host) = (watched.name.clone(), watched.host.clone());
-    at_signal(move || {
+    heed_signals(move || {
         messages::say(&format!(
             "{name} goes on at {host}: `longhaul attach {host}:{name}` shows it again, `longhaul \
              cancel {host}:{name}` ends it{}",
@@ -225,14 +270,8 @@ pub fn leave_at_signal(watched: &Watched) {
 }
 
 /// Does something at every SIGINT and SIGTERM.
-fn at_signal(what: impl Fn() + Send + 'static) {
-    use signal_hook::consts::{SIGINT, SIGTERM};
-    let Ok(mut signals) = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]) else {
-        return;
-    };
-    let watcher = std::thread::Builder::new().name("signals".into());
-    let watch = move || signals.forever().for_each(|_| what());
-    if let Err(error) = watcher.spawn(watch) {
+fn heed_signals(what: impl FnMut() + Send + 'static) {
+    if let Err(error) = at_signal(what) {
         messages::say(&format!(
             "an interrupt will end this command alone: {error}"
         ));
@@ -292,7 +331,7 @@ fn output(bytes: &[u8]) {
     let mut output = io::stdout().lock();
     // A reader that went away is no reason to stop.
     let _ = match output.is_terminal() {
-        true => output.write_all(shown(&String::from_utf8_lossy(bytes)).as_bytes()),
+        true => output.write_all(harmless(&String::from_utf8_lossy(bytes)).as_bytes()),
         false => output.write_all(bytes),
     };
     let _ = output.flush();
@@ -301,7 +340,7 @@ fn output(bytes: &[u8]) {
 fn errors(bytes: &[u8]) {
     if !bytes.is_empty() {
         clear_line();
-        eprint!("{}", shown(&String::from_utf8_lossy(bytes)));
+        write_error(&harmless(&String::from_utf8_lossy(bytes)));
     }
 }
 
@@ -323,6 +362,23 @@ mod tests {
         );
         screen.show(Channel::Errors, 7, &[b' '; LONGEST_LINE]);
         assert_eq!(screen.begun, b"", "no line is too long to be held");
+    }
+
+    #[test]
+    fn a_manifest_stays_as_it_was_until_the_job_has_told_its_own() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("manifest");
+        std::fs::write(&file, "before").unwrap();
+        let fetched = Fetched::into(Some(&file)).unwrap().unwrap();
+        assert!(!fetched.write().unwrap(), "nothing came");
+        fetched.hold(Channel::Manifest, 0, b"one").unwrap();
+        fetched.hold(Channel::RawManifest, 0, b"odd").unwrap();
+        // A connection that was lost tells some of it again.
+        fetched.hold(Channel::Manifest, 1, b"ne two").unwrap();
+        assert_eq!(std::fs::read(&file).unwrap(), b"before");
+        assert!(fetched.write().unwrap());
+        assert_eq!(std::fs::read(&file).unwrap(), b"one two");
+        assert_eq!(std::fs::read(raw_beside(&file)).unwrap(), b"odd");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use longhaul_engine::failure::failure_of;
 use longhaul_engine::journal::{Leftover, LeftoverKind, expire, leftovers};
 use longhaul_engine::recv::landing::{SESSION_NAME, file_time_now};
 use longhaul_engine::storage::posix::PosixDirectory;
@@ -24,6 +25,13 @@ struct Count {
     bytes: u64,
     removed: u64,
     failed: u64,
+}
+
+impl Count {
+    fn fail(&mut self, what: &str, path: &Path, error: &io::Error) {
+        self.failed += 1;
+        say(&failure_of(what, &path.display().to_string(), error).text);
+    }
 }
 
 /// Runs it.
@@ -60,14 +68,23 @@ fn visit(
     path: &Path,
     count: &mut Count,
 ) {
-    if let Err(error) = visit_leftovers(arguments, directory, path, count) {
-        count.failed += 1;
-        say(&format!("{}: {error}", path.display()));
+    let looked = visit_leftovers(arguments, directory, path, count);
+    let listed = visit_directories(arguments, directory, path, count);
+    // One that cannot be listed fails at both.
+    if let Err(error) = looked.and(listed) {
+        count.fail("list", path, &error);
     }
-    let Ok(mut names) = directory.list() else {
-        return;
-    };
-    while let Ok(Some(listed)) = names.next_name() {
+}
+
+/// What of a directory are directories themselves.
+fn visit_directories(
+    arguments: &CleanArguments,
+    directory: &Arc<dyn Directory>,
+    path: &Path,
+    count: &mut Count,
+) -> io::Result<()> {
+    let mut names = directory.list()?;
+    while let Some(listed) = names.next_name()? {
         use std::os::unix::ffi::OsStrExt;
         let is_directory = match listed.kind {
             Some(kind) => kind == FileKind::Directory,
@@ -75,11 +92,18 @@ fn visit(
                 .status_of(&listed.name)
                 .is_ok_and(|s| s.kind == FileKind::Directory),
         };
-        if is_directory && let Ok(inner) = directory.open_directory(&listed.name) {
-            let path = path.join(std::ffi::OsStr::from_bytes(&listed.name));
-            visit(arguments, &inner, &path, count);
+        if !is_directory {
+            continue;
+        }
+        let path = path.join(std::ffi::OsStr::from_bytes(&listed.name));
+        match directory.open_directory(&listed.name) {
+            Ok(inner) => visit(arguments, &inner, &path, count),
+            // A copy at work removes its own.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => count.fail("open", &path, &error),
         }
     }
+    Ok(())
 }
 
 fn visit_leftovers(

@@ -1,9 +1,5 @@
 //! `longhaul cp`.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
-
 use longhaul_engine::session::TransferSettings;
 use longhaul_proto::block::Codec;
 use longhaul_proto::digest::Integrity;
@@ -15,7 +11,7 @@ use super::stream;
 use crate::arguments::{BandwidthLimit, CopyArguments, IntegrityArgument, LayerArguments};
 use crate::between::steer;
 use crate::between::words::Asked;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, check_colons};
 use crate::messages::{Exit, Stop, finish};
 use crate::report::Report;
 
@@ -25,7 +21,7 @@ pub fn run(arguments: CopyArguments) -> Exit {
 }
 
 fn copy(arguments: CopyArguments) -> Result<Exit, Stop> {
-    check_destination(&arguments.paths)?;
+    check_colons(&arguments.paths).map_err(|error| Stop::because(Exit::Usage, error))?;
     let asked = Asked::copy(&arguments);
     if let Some(sides) = asked.sides()? {
         return steer::run(&asked, &sides);
@@ -43,30 +39,6 @@ fn copy(arguments: CopyArguments) -> Result<Exit, Stop> {
     let report = report.naming(names).bound_to(limit);
     report.end_at_signal();
     task.run(&report)
-}
-
-/// A destination that looks like a host whose colon was forgotten would become a
-/// file here, and nobody would notice for long.
-///
-/// # Errors
-///
-/// That it is one.
-pub fn check_destination(paths: &[OsString]) -> Result<(), Stop> {
-    let [_, .., destination] = paths else {
-        return Ok(());
-    };
-    let bytes = destination.as_bytes();
-    let is_host = bytes.contains(&b'@') && !bytes.iter().any(|byte| b"/:".contains(byte));
-    let is_there = Path::new(destination).symlink_metadata().is_ok();
-    if !is_host || is_there {
-        return Ok(());
-    }
-    let shown = destination.to_string_lossy();
-    let text = format!(
-        "{shown} has no colon: write {shown}: for that host (the home there; {shown}:PATH for \
-         another place), or ./{shown} for a file or directory of that name here"
-    );
-    Err(Stop::new(Exit::Usage, text))
 }
 
 /// What is to be done.

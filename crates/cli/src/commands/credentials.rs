@@ -12,7 +12,7 @@ use longhaul_proto::handshake::Credential;
 
 use crate::arguments::ConnectionArguments;
 use crate::endpoint::Remote;
-use crate::messages::{Exit, Stop, clear_line, say};
+use crate::messages::{Exit, Stop, clear_line, say, write_error};
 
 fn configuration() -> Result<PathBuf, Stop> {
     config_directory().map_err(|error| Stop::because(Exit::Local, error))
@@ -44,11 +44,11 @@ pub fn trust(arguments: &ConnectionArguments) -> Result<ServerTrust, Stop> {
 /// As SSH asks; only a whole "yes" counts.
 fn ask_user(server: &UnknownServer) -> bool {
     clear_line();
-    eprint!(
+    write_error(&format!(
         "The daemon {} was never met before. Its key is\n  {}\nIs that what `longhaul serve` \
          printed there? Continue (yes/no)? ",
         server.host, server.fingerprint
-    );
+    ));
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer).is_ok() && answer.trim() == "yes"
 }

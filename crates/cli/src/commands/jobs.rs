@@ -13,11 +13,11 @@ use crate::arguments::{
     Ports, SshArguments,
 };
 use crate::between::daemons;
-use crate::between::speech::{self, Listed, Order, State, Told, is_name, shown};
+use crate::between::speech::{self, Listed, Order, State, Told, is_name};
 use crate::between::started;
 use crate::between::watch::{Fetched, Left, Manner, Watched, leave_at_signal};
 use crate::endpoint::{Endpoint, Remote};
-use crate::messages::{Exit, Stop, finish, print_line, say};
+use crate::messages::{Exit, Stop, finish, harmless, print_line, say};
 use crate::ssh::command::{FarSide, Role};
 use crate::ssh::far::Far;
 use crate::ssh::process::SshProcess;
@@ -257,7 +257,7 @@ fn state_of(job: &Listed) -> String {
         State::Ended(code) if code == Exit::Interrupted.code() => "cancelled".to_owned(),
         State::Ended(code) => format!("exit {code}"),
         State::Lost => "killed".to_owned(),
-        State::Elsewhere => format!("on {}", shown(&job.host)),
+        State::Elsewhere => format!("on {}", harmless(&job.host)),
     }
 }
 
@@ -304,7 +304,7 @@ fn table(lines: &[(String, Listed)]) -> Vec<String> {
             job.name.clone(),
             state_of(job),
             began(job),
-            shown(host),
+            harmless(host),
             command_of(job).to_owned(),
         ]
     };
@@ -318,7 +318,7 @@ fn table(lines: &[(String, Listed)]) -> Vec<String> {
         let columns = row.iter().zip(widths);
         let columns = columns.map(|(cell, width)| format!("{cell:<width$}  "));
         let columns: String = columns.collect();
-        format!("{columns}{} -> {}", shown(&job.from), shown(&job.to))
+        format!("{columns}{} -> {}", harmless(&job.from), harmless(&job.to))
     };
     rows.iter().zip(lines).map(line).collect()
 }

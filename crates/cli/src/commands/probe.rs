@@ -52,6 +52,11 @@ pub fn run(arguments: &ProbeArguments) -> Exit {
 }
 
 fn probe(arguments: &ProbeArguments) -> Result<Exit, Stop> {
+    if arguments.connection.nice {
+        let text = "--nice: a probe fills the path to see what it carries, which cannot yield to \
+                    others: leave it out, or give a short --time";
+        return Err(Stop::new(Exit::Usage, text));
+    }
     let external = external(arguments)?;
     let interrupted = Arc::new(AtomicBool::new(false));
     let started = SystemTime::now().duration_since(UNIX_EPOCH);

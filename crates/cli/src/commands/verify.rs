@@ -9,7 +9,7 @@ use super::run::{Fixed, Task, check_stack, layer_settings, remote_flows};
 use crate::arguments::VerifyArguments;
 use crate::between::steer;
 use crate::between::words::Asked;
-use crate::endpoint::{Endpoint, RemotePath};
+use crate::endpoint::{Endpoint, RemotePath, check_colons};
 use crate::messages::{Exit, Stop, finish};
 use crate::report::Report;
 
@@ -19,6 +19,8 @@ pub fn run(arguments: VerifyArguments) -> Exit {
 }
 
 fn verify(arguments: &VerifyArguments) -> Result<Exit, Stop> {
+    check_colons([&arguments.left, &arguments.right])
+        .map_err(|error| Stop::because(Exit::Usage, error))?;
     let asked = Asked::verify(arguments);
     if let Some(sides) = asked.sides()? {
         return steer::run(&asked, &sides);

@@ -4,7 +4,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use longhaul_engine::storage::spill::{Sorter, SpillSettings};
 
@@ -23,19 +23,12 @@ impl Manifest {
     /// For this file, which is tried now and not after hours of copying. What it
     /// has stays until the copy has come to its end.
     pub fn new(file: PathBuf, named: String) -> Result<Manifest, Stop> {
-        let is_made = file.symlink_metadata().is_err();
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(false);
-        options.open(&file).map_err(|error| {
+        try_to_write(&file).map_err(|error| {
             Stop::new(
                 Exit::Local,
                 format!("cannot write the manifest {named}: {error}"),
             )
         })?;
-        if is_made {
-            // An empty list would be one of which nothing is wrong.
-            let _ = std::fs::remove_file(&file);
-        }
         Ok(Manifest {
             file,
             named,
@@ -83,7 +76,31 @@ impl Manifest {
     }
 }
 
-fn write_sorted(sorter: Sorter, file: &std::path::Path) -> std::io::Result<u64> {
+/// Whether a manifest could be written; what there is stays.
+///
+/// # Errors
+///
+/// Where it could not.
+pub fn try_to_write(file: &Path) -> std::io::Result<()> {
+    let is_made = file.symlink_metadata().is_err();
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false);
+    options.open(file)?;
+    if is_made {
+        // An empty list would be one of which nothing is wrong.
+        let _ = std::fs::remove_file(file);
+    }
+    Ok(())
+}
+
+/// Where the names go that `b3sum` cannot express.
+pub fn raw_beside(file: &Path) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(".raw");
+    name.into()
+}
+
+fn write_sorted(sorter: Sorter, file: &Path) -> std::io::Result<u64> {
     let mut sorted = sorter.finish()?;
     let mut output = BufWriter::new(File::create(file)?);
     let mut raw_output: Option<BufWriter<File>> = None;
@@ -96,11 +113,7 @@ fn write_sorted(sorter: Sorter, file: &std::path::Path) -> std::io::Result<u64> 
                 raw += 1;
                 let raw_output = match &mut raw_output {
                     Some(raw_output) => raw_output,
-                    None => {
-                        let mut name = file.as_os_str().to_owned();
-                        name.push(".raw");
-                        raw_output.insert(BufWriter::new(File::create(name)?))
-                    }
+                    None => raw_output.insert(BufWriter::new(File::create(raw_beside(file))?)),
                 };
                 raw_output.write_all(&[digest.as_bytes(), b"  ", record.key, b"\0"].concat())?;
             }

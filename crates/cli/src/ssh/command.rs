@@ -151,7 +151,7 @@ pub fn start_of(
     })
 }
 
-/// The words that start the user's ssh.
+/// The words that start the user's ssh, quoted as a shell has them.
 ///
 /// # Errors
 ///
@@ -160,13 +160,16 @@ pub fn ssh_words(arguments: &SshArguments) -> Result<Vec<OsString>, Stop> {
     let asked = arguments.ssh.clone();
     let text = asked.or_else(|| std::env::var("LONGHAUL_SSH").ok());
     let text = text.unwrap_or_else(|| "ssh".to_owned());
-    let words: Vec<OsString> = text.split_whitespace().map(OsString::from).collect();
+    let words = shlex::split(&text).ok_or_else(|| {
+        let text = format!("--ssh, or LONGHAUL_SSH: a quote in {text} has no other: close it");
+        Stop::new(Exit::Usage, text)
+    })?;
     match words.is_empty() {
         true => Err(Stop::new(
             Exit::Usage,
             "--ssh, or LONGHAUL_SSH, is empty: name the command, as \"ssh -p 2222\"",
         )),
-        false => Ok(words),
+        false => Ok(words.into_iter().map(OsString::from).collect()),
     }
 }
 
@@ -215,7 +218,11 @@ fn remote_command(far: &FarSide) -> String {
 fn far_command(program: Option<&str>, arguments: &str) -> String {
     let arguments = format!("remote {arguments}");
     if let Some(program) = program {
-        return format!("exec {} {arguments}", quoted(program));
+        let (home, program) = match program.strip_prefix("~/") {
+            Some(below) => ("~/", below),
+            None => ("", program),
+        };
+        return format!("exec {home}{} {arguments}", quoted(program));
     }
     format!(
         "exec sh -c 'c=\"${{XDG_CACHE_HOME:-$HOME/.cache}}/longhaul/longhaul-{RELEASE}\"; \
@@ -281,6 +288,39 @@ mod tests {
             command.starts_with("exec '/opt/it'\\''s/longhaul' remote "),
             "{command}"
         );
+        let at_home = FarSide {
+            program: Some("~/my bin/longhaul".into()),
+            ..far()
+        };
+        let command = remote_command(&at_home);
+        assert!(
+            command.starts_with("exec ~/'my bin/longhaul' remote "),
+            "{command}"
+        );
+    }
+
+    #[test]
+    fn the_command_is_quoted_as_in_a_shell() {
+        let words = |text: &str| {
+            ssh_words(&SshArguments {
+                ssh: Some(text.to_owned()),
+                remote_longhaul: None,
+                install_remote: false,
+                ports: None,
+            })
+        };
+        let proxy = "ssh -i 'my key' -o \"ProxyCommand ssh jump -W %h:%p\"";
+        let expected = [
+            "ssh",
+            "-i",
+            "my key",
+            "-o",
+            "ProxyCommand ssh jump -W %h:%p",
+        ];
+        assert_eq!(words(proxy).unwrap(), expected.map(OsString::from));
+        for bad in ["", "  ", "ssh -i 'key"] {
+            assert_eq!(words(bad).unwrap_err().exit, Exit::Usage, "{bad}");
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use longhaul_units::ByteCount;
 
 use super::command::{RELEASE, Start};
 use super::process::{Login, SshProcess};
-use crate::messages::{Exit, Stop, clear_line, say};
+use crate::messages::{Exit, Stop, clear_line, say, write_error};
 
 /// More than this the far side does not answer.
 const MAXIMUM_ANSWER_BYTES: u64 = 64 << 10;
@@ -47,10 +47,10 @@ pub fn is_wanted(flag: bool, host: &str) -> bool {
         return false;
     }
     clear_line();
-    eprint!(
+    write_error(&format!(
         "{host} has no longhaul {RELEASE}. Put this one into the user's cache there \
          (~/.cache/longhaul)? Continue (yes/no)? "
-    );
+    ));
     let mut answer = String::new();
     io::stdin().read_line(&mut answer).is_ok() && answer.trim() == "yes"
 }

@@ -168,6 +168,21 @@ impl StreamHandle {
         self.shutdown();
     }
 
+    /// Whether it was closed, and by whom.
+    pub fn is_closed(&self) -> Closed {
+        let mut socket = PollFd::new(&self.wire.socket, CLOSED_BY_PEER);
+        let told = poll(
+            std::slice::from_mut(&mut socket),
+            Some(&Timespec::default()),
+        );
+        let found = socket.revents();
+        match told {
+            Ok(_) if found.intersects(PollFlags::HUP | PollFlags::ERR) => Closed::Both,
+            Ok(_) if found.intersects(CLOSED_BY_PEER) => Closed::ByPeer,
+            Ok(_) | Err(_) => Closed::Not,
+        }
+    }
+
     /// What the kernel measured, of several paths together; none on a local pair
     /// or an old kernel.
     pub fn tcp_info(&self) -> Option<TcpInfo> {
@@ -329,6 +344,23 @@ impl StreamHandle {
             handle.shutdown();
         });
     }
+}
+
+/// How `poll` tells that the other end closed it; not everywhere does it.
+#[cfg(target_os = "linux")]
+const CLOSED_BY_PEER: PollFlags = PollFlags::RDHUP;
+#[cfg(not(target_os = "linux"))]
+const CLOSED_BY_PEER: PollFlags = PollFlags::empty();
+
+/// Which ends have closed a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closed {
+    /// None.
+    Not,
+    /// The other one: what it sent before is still to be had.
+    ByPeer,
+    /// Both, or it broke.
+    Both,
 }
 
 /// The socket below a stream.

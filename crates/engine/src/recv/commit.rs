@@ -211,7 +211,7 @@ impl Transfer {
             return Ok(());
         };
         if self.settings.verify_written {
-            read_back(partial.file(), entry, digest)?;
+            read_back(self, partial.file(), entry, digest)?;
         }
         let path = side.destination.path_of(&entry.path);
         let failed = |error| journal_failure(&shown, &error);
@@ -274,7 +274,7 @@ impl Transfer {
                 failure_of("make durable", &staged.entry.path.to_string(), &error)
             })?;
             match self.settings.verify_written {
-                true => read_back(file, &staged.entry, staged.digest),
+                true => read_back(self, file, &staged.entry, staged.digest),
                 false => Ok(()),
             }
         });
@@ -519,6 +519,7 @@ fn sync_folders(staged: &[Staged], results: &mut [Result<(), Failure>]) {
 /// Reads a file back, past the cache where the system allows, and compares
 /// its digest.
 fn read_back(
+    transfer: &Transfer,
     file: &Arc<dyn StoredFile>,
     entry: &Entry,
     digest: Option<Checksum>,
@@ -528,7 +529,7 @@ fn read_back(
     file.sync_data().map_err(failed)?;
     file.advise(Advice::DropCache, 0, entry.size());
     // A file that ends early is as wrong as one that reads otherwise.
-    let found = match digest_of(&**file, entry.size()) {
+    let found = match digest_of(transfer, &**file, entry.size()) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => None,
         found => Some(found.map_err(failed)?),
     };

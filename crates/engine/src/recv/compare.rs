@@ -66,6 +66,8 @@ impl Transfer {
                 // A directory is not asked for: it gets what it needs when
                 // everything in it is done.
                 .filter(|entry| entry.kind != EntryKind::Directory)
+                // Nobody is left who would hear of the others.
+                .take_while(|_| !self.is_over())
                 .map(|entry| {
                     let compared = flow.busy(|| self.compare(side, &entry));
                     (entry, compared)
@@ -211,15 +213,16 @@ impl Transfer {
         let Ok(file) = file else {
             return Compared::Send;
         };
-        let set = || file.set_mode(entry.mode).and_then(|()| file.sync_all());
-        if changes_mode && set().is_err() {
+        // One that a later session fenced changes nothing.
+        let set = || side.destination.while_owned(|| file.set_mode(entry.mode));
+        if changes_mode && !(matches!(set(), Ok(Ok(()))) && file.sync_all().is_ok()) {
             return Compared::Send;
         }
         let known = match (digest, reads) {
             // The mode's change made a new state of it.
             (Some(digest), _) => file.status().ok().map(|status| (digest, status)),
             (None, false) => None,
-            (None, true) => match digest_and_state_of(&*file, status.size) {
+            (None, true) => match digest_and_state_of(self, &*file, status.size) {
                 Ok((digest, status)) => {
                     Counters::add(&self.counters.read_bytes, status.size);
                     self.tell_receiver(|receiver| receiver.handle_digest_read(status.size));
@@ -251,16 +254,23 @@ impl Transfer {
     }
 }
 
-/// The digest of a file's first `size` bytes, read for it.
+/// The digest of a file's first `size` bytes, read for it as long as the transfer goes on.
 ///
 /// # Errors
 ///
-/// `UnexpectedEof` where it is shorter; else as `pread`.
-pub(super) fn digest_of(file: &dyn StoredFile, size: u64) -> io::Result<Checksum> {
+/// `UnexpectedEof` where it is shorter; else as `pread`, or that the transfer is over.
+pub(super) fn digest_of(
+    transfer: &Transfer,
+    file: &dyn StoredFile,
+    size: u64,
+) -> io::Result<Checksum> {
     let mut hasher = blake3::Hasher::new();
     let mut room = vec![0; 1 << 20];
     let mut offset = 0;
     while offset < size {
+        if transfer.is_over() {
+            return Err(io::Error::other("the copy ended before it was read"));
+        }
         let read = file.read_at(&mut room, offset)?;
         if read == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -272,9 +282,13 @@ pub(super) fn digest_of(file: &dyn StoredFile, size: u64) -> io::Result<Checksum
 }
 
 /// The digest of a file of which none is kept, and the state that it is of.
-fn digest_and_state_of(file: &dyn StoredFile, size: u64) -> io::Result<(Checksum, Status)> {
+fn digest_and_state_of(
+    transfer: &Transfer,
+    file: &dyn StoredFile,
+    size: u64,
+) -> io::Result<(Checksum, Status)> {
     let before = file.status()?;
-    let digest = digest_of(file, size)?;
+    let digest = digest_of(transfer, file, size)?;
     let status = file.status()?;
     if (before.size, before.changed) != (status.size, status.changed) {
         return Err(io::Error::other("it changed while it was read"));

@@ -10,9 +10,11 @@ use longhaul_proto::handshake::Purport;
 use longhaul_proto::session::StreamId;
 
 use super::observe::thread_cpu_time;
-use super::streams::{Stop, read_exact};
+use super::streams::{CHANGED_IN_CLEAR, Stop, read_exact};
 use super::{Counters, Side, Transfer};
 use crate::net::StreamReader;
+use crate::net::stream::Closed;
+use crate::pool::Buffer;
 use crate::recv::verify::ArrivingHasher;
 use crate::send::read::PART_BYTES;
 
@@ -39,14 +41,17 @@ impl Transfer {
         }
         let data = block.data_on_wire(payload).unwrap_or(usize::MAX);
         if !block.is_valid(payload) || data > self.pool.buffer_bytes() {
-            return Err(
-                FrameError::Unexpected("a block whose lengths contradict each other").into(),
-            );
+            let error = FrameError::Unexpected("a block whose lengths contradict each other");
+            // The frame's own length is nobody's word in clear: the header alone is proved.
+            return Err(match self.is_clear() {
+                true => Stop::Lost(Some(CHANGED_IN_CLEAR.to_owned())),
+                false => error.into(),
+            });
         }
         if block.trailer.is_some() && self.is_clear() {
             return Err(FrameError::Unexpected("a checksum in clear").into());
         }
-        let Some(mut buffer) = self.pool.take() else {
+        let Some(mut buffer) = self.buffer_for(id) else {
             return Err(Stop::Lost(None));
         };
         // A receiver that waits for the path is idle: only its work counts.
@@ -66,6 +71,29 @@ impl Transfer {
         self.lock().heard = self.now();
         side.handle_block(self, id, block, buffer, found)
             .map_err(Stop::Broken)
+    }
+}
+
+impl Transfer {
+    /// A buffer for a block that comes; none where the session ends before one is free, or
+    /// the stream. Meanwhile nothing is read, so that silence says nothing.
+    fn buffer_for(&self, id: StreamId) -> Option<Buffer> {
+        if let Some(buffer) = self.pool.try_take() {
+            return Some(buffer);
+        }
+        let handle = self.lock().streams.get(&id)?.handle().clone();
+        let mut closed = None;
+        // What the other end sent before it closed the stream is good; where storage
+        // stands still for long, it has sent that on another one by now.
+        let is_needed = || match handle.is_closed() {
+            Closed::Not => true,
+            Closed::ByPeer => {
+                let now = self.now();
+                now - *closed.get_or_insert(now) < self.settings.silence
+            }
+            Closed::Both => false,
+        };
+        self.hold_stream(|| self.pool.take_while(is_needed))
     }
 }
 

@@ -197,7 +197,7 @@ impl Transfer {
         StreamId(number)
     }
 
-    /// False where the network failed it.
+    /// False where the network failed it, or there are too many streams already.
     pub(super) fn dial_one(
         self: &Arc<Transfer>,
         dialer: &Dialer,
@@ -211,10 +211,11 @@ impl Transfer {
                 received,
             }) => {
                 let handle = stream.handle.clone();
-                if !self.attach(stream, id, clear, received) {
+                let attached = self.attach(stream, id, clear, received);
+                if !attached {
                     handle.shutdown();
                 }
-                true
+                attached
             }
             Err(DialError::Network(_)) => false,
             Err(DialError::Refused(text)) => {
@@ -238,6 +239,10 @@ impl Transfer {
             if shared.is_over() || shared.finished.is_some() {
                 return None;
             }
+            if self.is_clear() && !self.messages_have_stream(&shared) {
+                // Those in clear join by what is said within TLS: that one first.
+                return Some(1);
+            }
             let live = self.live_streams(&shared);
             if live < shared.wanted_streams {
                 return Some(shared.wanted_streams - live);
@@ -252,17 +257,16 @@ impl Transfer {
         }
     }
 
-    /// Streams that count against those that are wanted. What was lost is none of
-    /// them, though its threads may not have ended yet.
+    /// Streams that count against those that are wanted: with blocks in clear not those
+    /// that carry messages alone. What was lost is none of them, though its threads may
+    /// not have ended yet.
     fn live_streams(&self, shared: &Shared) -> usize {
         let slots = shared
             .life
             .streams()
             .filter_map(|id| shared.streams.get(&id));
-        let live = slots.filter(|slot| !slot.is_retired() && !slot.is_spare());
-        // With blocks in clear one stream carries messages alone.
-        let messages = usize::from(self.is_clear());
-        live.count().saturating_sub(messages)
+        let live = slots.filter(|slot| slot.carries_blocks() && !slot.is_spare());
+        live.count()
     }
 
     fn pause(&self, pause: Duration) {
@@ -359,6 +363,41 @@ mod tests {
         assert!(shared.streams.contains_key(&StreamId(2)));
         assert_eq!(transfer.live_streams(&shared), 2);
         drop(shared);
+        leave(&transfer, far);
+    }
+
+    #[test]
+    fn who_sends_half_a_frame_is_heard() {
+        let (transfer, mut far) = with_three(false);
+        let mut shared = transfer.lock();
+        far[1].writer.write_all(&[b"l"]).unwrap();
+        let handle = shared.streams[&StreamId(1)].handle().clone();
+        while handle.bytes_read().0 == 0 {
+            std::thread::yield_now();
+        }
+        for (now, heard) in [(2, 2), (3, 2)] {
+            shared.note_what_came(Moment(now));
+            assert_eq!(shared.heard, Moment(heard));
+        }
+        drop(shared);
+        leave(&transfer, far);
+    }
+
+    #[test]
+    fn in_clear_one_stream_for_messages_comes_before_those_for_blocks() {
+        let (transfer, mut far) = with_three(true);
+        for number in 0..3 {
+            let life = &mut transfer.lock().life;
+            life.handle_stream_down(StreamId(number), Moment(0));
+        }
+        assert_eq!(transfer.missing_streams(), Some(1));
+        // Several may have come within TLS: each in clear is missed all the same.
+        for (number, clear, missing) in [(3, false, 2), (4, false, 2), (5, true, 1)] {
+            let (near, other) = local_pair().unwrap();
+            assert!(transfer.attach(near, StreamId(number), clear, 0));
+            far.push(other);
+            assert_eq!(transfer.missing_streams(), Some(missing), "{number}");
+        }
         leave(&transfer, far);
     }
 

@@ -280,6 +280,7 @@ impl Transfer {
     fn tick(&self) {
         let observation = self.observe();
         let mut shared = self.lock();
+        shared.note_what_came(self.now());
         let listens = self.counters.held_streams.load(Ordering::Relaxed) == 0;
         let silent = self.now() - shared.heard > self.settings.silence;
         if *shared.life.life() == Life::Active && listens && silent {
@@ -412,6 +413,16 @@ impl Shared {
     pub(crate) fn wake_writers(&mut self) {
         self.wake_control();
         self.wake_carrier();
+    }
+
+    /// Where bytes came on any stream the other end is heard: on a slow path a block, and
+    /// what was said behind it, takes long to be whole.
+    pub(super) fn note_what_came(&mut self, now: Moment) {
+        for slot in self.streams.values_mut() {
+            if slot.has_heard_more() {
+                self.heard = now;
+            }
+        }
     }
 
     /// Messages wait.

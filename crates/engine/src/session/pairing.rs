@@ -113,8 +113,8 @@ impl Transfer {
     }
 
     /// At a sink, does what is to be done with a block on the thread that
-    /// received it. Meanwhile nothing is read there, so that silence says nothing
-    /// of the other end.
+    /// received it; or waits on it. Meanwhile nothing is read there, so that silence
+    /// says nothing of the other end.
     pub(crate) fn hold_stream<T>(&self, work: impl FnOnce() -> T) -> T {
         let held = &self.counters.held_streams;
         held.fetch_add(1, Ordering::Relaxed);

@@ -250,6 +250,14 @@ impl super::streams::Slot {
         mends_now(info) && self.mends.is_some_and(|(since, _)| now - since > patience)
     }
 
+    /// Whether nothing that was sent on it comes to be acknowledged.
+    pub(super) fn stands_still(&self, now: Moment) -> bool {
+        self.handle().tcp_info().is_some_and(|info| {
+            let patience = QUIET.max(info.rtt.saturating_mul(QUIET_ROUND_TRIPS));
+            info.unacknowledged_segments > 0 && now - self.moved.1 > patience
+        })
+    }
+
     /// Notes whether bytes moved since the last look, and whether lost ones come singly.
     fn pulse(&mut self, info: &TcpInfo, now: Moment) -> Pulse {
         let acknowledged = info.acknowledged.unwrap_or_default().0;

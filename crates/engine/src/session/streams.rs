@@ -69,6 +69,8 @@ pub(crate) struct Slot {
     halves: u8,
     /// Bytes acknowledged, as the kernel saw them, and since when.
     pub(super) moved: (u64, Moment),
+    /// Bytes that had come at the last look.
+    came: u64,
     /// Since when lost segments are sent again one by one, and until how much is
     /// acknowledged: what is lost later is another time.
     pub(super) mends: Option<(Moment, u64)>,
@@ -94,7 +96,7 @@ const MOST_STREAMS: usize = 576;
 const MESSAGE_IN_CLEAR: &str = "a message came on a stream in clear";
 
 /// And where a block's header is not what the other end sent.
-const CHANGED_IN_CLEAR: &str = "a block's header was changed on a stream in clear";
+pub(super) const CHANGED_IN_CLEAR: &str = "a block's header was changed on a stream in clear";
 
 /// Why a stream's reader stopped.
 pub(super) enum Stop {
@@ -181,6 +183,12 @@ impl Slot {
     pub(super) fn handle(&self) -> &StreamHandle {
         &self.handle
     }
+
+    /// Whether bytes came since this was last asked.
+    pub(super) fn has_heard_more(&mut self) -> bool {
+        let came = self.handle.bytes_read().0;
+        std::mem::replace(&mut self.came, came) != came
+    }
 }
 
 impl Transfer {
@@ -263,6 +271,7 @@ impl Transfer {
             waiting: AtomicBool::new(false),
             halves: 2,
             moved: (0, self.now()),
+            came: 0,
             mends: None,
             renewed: None,
             pace: AtomicU64::new(super::steer::UNBOUND),
@@ -632,9 +641,20 @@ impl Transfer {
 }
 
 impl Transfer {
-    /// Whether messages have a stream: one within TLS.
+    /// Whether messages have a stream: one within TLS, and where blocks go in clear one that
+    /// does not stand still: tickets come by it.
     pub fn has_message_stream(&self) -> bool {
-        self.lock().control_stream().is_some()
+        let shared = self.lock();
+        self.messages_have_stream(&shared)
+    }
+
+    pub(super) fn messages_have_stream(&self, shared: &Shared) -> bool {
+        let now = self.now();
+        shared
+            .life
+            .streams()
+            .filter_map(|id| shared.streams.get(&id))
+            .any(|slot| !(slot.clear || self.is_clear() && slot.stands_still(now)))
     }
 }
 

@@ -42,9 +42,12 @@ impl Transfer {
         let mut tickets = Vec::new();
         for _ in 0..count.min(MAXIMUM_TICKETS) {
             let mut ticket = [0; 32];
-            let room = shared.issued.len() < MAXIMUM_TICKETS as usize;
-            if room && self.is_clear() && fill_random(&mut ticket).is_ok() {
-                shared.issued.insert(ticket);
+            if self.is_clear() && fill_random(&mut ticket).is_ok() {
+                // The oldest was for a stream that did not come.
+                if shared.issued.len() >= MAXIMUM_TICKETS as usize {
+                    shared.issued.pop_front();
+                }
+                shared.issued.push_back(ticket);
                 tickets.push(Secret(ticket));
             }
         }
@@ -54,6 +57,8 @@ impl Transfer {
 
     /// Whether a stream in clear may join; its ticket is used up.
     pub fn redeem_ticket(&self, ticket: &Secret) -> bool {
-        self.lock().issued.remove(&ticket.0)
+        let issued = &mut self.lock().issued;
+        let found = issued.iter().position(|issued| *issued == ticket.0);
+        found.and_then(|at| issued.remove(at)).is_some()
     }
 }

@@ -226,7 +226,11 @@ fn in_directory(error: io::Error, directory: &Path) -> io::Error {
 }
 
 /// A file that nobody else can open and that goes when it is closed.
-pub(crate) fn nameless_file(directory: &Path) -> io::Result<File> {
+///
+/// # Errors
+///
+/// As the file system has it.
+pub fn nameless_file(directory: &Path) -> io::Result<File> {
     match temporary(directory) {
         Some(file) => Ok(file),
         None => unlinked_file(directory),

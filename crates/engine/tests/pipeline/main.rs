@@ -422,10 +422,10 @@ fn what_lies_in_the_page_cache_is_read_as_it_is_sent() {
             assert_same(&to, &content, "as it is sent");
             let progress = sender.progress();
             assert_eq!(progress.read_bytes, size as u64);
-            // All but the last blocks, too short to gain by it: those of which two streams
-            // have two of 512 KiB no more.
-            let last = if expected > 0 { 2 << 20 } else { 0 };
-            let allowed = expected as u64 - last..=expected as u64;
+            // All but the last blocks, too short to gain by it (those of which two streams
+            // have two of 512 KiB no more), and what follows in a file of which the kernel
+            // said once that it cannot be had now, as when it moves a page.
+            let allowed = expected as u64 / 2..=expected as u64;
             assert!(allowed.contains(&progress.late_bytes), "{progress:?}");
         }
     }

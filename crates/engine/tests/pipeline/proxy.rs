@@ -164,12 +164,14 @@ fn forges(
                 Content::Piece(piece) => &mut piece.entry,
                 Content::Pack(entries) => &mut entries[0].entry,
             };
-            match chance.below(3) {
+            let mut length = payload.len();
+            match chance.below(4) {
                 0 => entry.mode ^= 0o4111,
                 1 => entry.modified.seconds += 1,
+                2 => length ^= 1,
                 _ => entry.path = TreePath::new(b"forged").ok()?,
             }
-            frame = frame::encode(FrameKind::Block, &block, payload.len()).ok()?;
+            frame = frame::encode(FrameKind::Block, &block, length).ok()?;
             count.fetch_add(1, Ordering::Relaxed);
         }
         to.write_all(&[&frame, &payload]).ok()?;

@@ -188,8 +188,8 @@ impl Receiver {
             };
             file.syncing = false;
             let bytes: u64 = blocks.iter().map(|block| block.length).sum();
-            file.unsynced -= bytes;
-            self.unsynced -= bytes;
+            file.unsynced = file.unsynced.saturating_sub(bytes);
+            self.unsynced = self.unsynced.saturating_sub(bytes);
             // What was written meanwhile waits for the next one.
             if let Some(since) = file.dirty_since {
                 self.dirty.insert(id);
@@ -482,7 +482,7 @@ impl Receiver {
         self.take_dirty(id);
         let file = self.files.remove(&id)?;
         self.fragments -= file.claimed.fragments();
-        self.unsynced -= file.unsynced;
+        self.unsynced = self.unsynced.saturating_sub(file.unsynced);
         Some(file)
     }
 
