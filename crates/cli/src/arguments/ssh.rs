@@ -11,8 +11,8 @@ pub struct SshArguments {
     /// "ssh -p 2222" [default: LONGHAUL_SSH, else ssh]
     #[arg(long, value_name = "COMMAND")]
     pub ssh: Option<String>,
-    /// The longhaul binary on the far side of SSH, `~/` for the home there [default: the one that --install-remote put
-    /// there, else the one in its PATH]
+    /// The longhaul binary on the far side of SSH, `~/` for the home there [default: the one that
+    /// --install-remote put there, else the one in its PATH]
     #[arg(long, value_name = "FILE")]
     pub remote_longhaul: Option<String>,
     /// Put a longhaul into the far side's cache (~/.cache/longhaul) where that has none of this
