@@ -46,7 +46,7 @@ pub use calls::{Client, TOLD_WITHIN};
 use errands::Jobs;
 use places::Places;
 use sessions::Sessions;
-pub use sources::{Roots, open_source_of};
+pub use sources::{Roots, expand_of, open_source_of};
 use strangers::Strangers;
 use vouched::Vouched;
 

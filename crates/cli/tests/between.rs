@@ -85,6 +85,10 @@ fn a_tree_goes_from_one_host_to_the_other() {
     let mut back = lan.copy();
     run(back.args(["right:there/data/hard", "-r", "left:back"])).expect(0);
     tree::assert_same(&there.join("hard"), &lan.left.home().join("back/hard"));
+    // No shell saw the names at the host where they are.
+    let mut wild = lan.copy();
+    run(wild.args(["left:d?ta/h*d", "-r", "right:wild"])).expect(0);
+    tree::assert_same(&data.join("hard"), &lan.right.home().join("wild/hard"));
 }
 
 #[test]

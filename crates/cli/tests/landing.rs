@@ -224,6 +224,56 @@ fn of_several_sources_the_missing_are_named_and_the_others_copied() {
 }
 
 #[test]
+fn wildcards_of_another_host_s_sources_are_expanded_there() {
+    let stage = Stage::new(Way::Pull);
+    for file in [
+        "one/a.h5",
+        "one/b.h5",
+        "one/c.txt",
+        "two/d.h5",
+        "odd[1].h5",
+        "odd1.h5",
+    ] {
+        tree::write(&stage.source(file), file.as_bytes());
+    }
+    for (pattern, destination, landed) in [
+        ("one/*.h5", "several", &["several/a.h5", "several/b.h5"][..]),
+        ("[ot]*/[cd].*", "both", &["both/c.txt", "both/d.h5"]),
+        // One file may get a name, as if it had been written; a very name is that file.
+        ("t*/*", "named", &["named"]),
+        ("odd[1].h5", "very", &["very"]),
+        (
+            "*/",
+            "merged",
+            &["merged/a.h5", "merged/b.h5", "merged/c.txt", "merged/d.h5"],
+        ),
+    ] {
+        run(&mut stage.command(&[pattern], destination)).expect(0);
+        let mut expected: Vec<PathBuf> = landed.iter().map(PathBuf::from).collect();
+        if expected[0].components().count() > 1 {
+            expected.insert(0, destination.into());
+        }
+        let found = tree::paths(&stage.destination(""));
+        let found: Vec<&PathBuf> = found
+            .iter()
+            .filter(|path| path.starts_with(destination))
+            .collect();
+        assert_eq!(found, expected.iter().collect::<Vec<_>>(), "{pattern}");
+    }
+    let very = fs::read(stage.destination("very")).unwrap();
+    assert_eq!(very, b"odd[1].h5");
+    tree::write(&stage.source("two/a.h5"), b"another");
+    let twice = run(&mut stage.command(&["*/a.h5"], ""));
+    twice.expect(6).says(&["two sources have the name a.h5"]);
+    let none = run(&mut stage.command(&["*.none"], ""));
+    none.expect(6).says(&["*.none"]);
+    // A shell of this host has seen its own names.
+    let local = Stage::new(Way::Local);
+    tree::write(&local.source("a"), b"a");
+    run(&mut local.command(&["*"], "")).expect(6);
+}
+
+#[test]
 fn two_sources_of_one_name_are_no_lottery() {
     each_way(|stage| {
         tree::write(&stage.source("x/one"), b"x");

@@ -267,5 +267,8 @@ fn a_full_standard_error_changes_nothing() {
         let status = run.args(arguments).stderr(full).status().unwrap();
         assert_eq!(status.code(), Some(code), "{arguments:?}");
     }
-    assert_eq!(std::fs::read(place.join("copy/tree/file")).unwrap(), b"content");
+    assert_eq!(
+        std::fs::read(place.join("copy/tree/file")).unwrap(),
+        b"content"
+    );
 }

@@ -7,6 +7,7 @@
 //! - [`compress`] makes that a [`compress::CodedBlock`];
 //! - [`seal`] frames it: a [`seal::SealedBlock`];
 //! - [`stream`] makes a source of what can be read once;
+//! - [`wildcards`] is what a source's name with `*` stands for;
 //! - the streams' writers (`session/streams.rs`) take it from there to TLS and
 //!   the socket.
 
@@ -18,6 +19,7 @@ pub mod seal;
 pub mod source;
 pub mod stream;
 pub mod walk;
+pub mod wildcards;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use longhaul_engine::net::principals::Principal;
 use longhaul_engine::recv::landing::{Arrival, Destination, LandingError, Missing};
 use longhaul_engine::send::source::{Source, SourceError, open_source};
+use longhaul_engine::send::wildcards::{TooMany, expand};
 use longhaul_engine::session::opening::OpenError;
 use longhaul_engine::storage::roots::Anywhere;
 use longhaul_proto::handshake::{Landing, Purport, Refused};
 use longhaul_proto::message::Failure;
 
 use super::connection::open_stop;
-use crate::daemon::{Roots, not_permitted, open_destination, open_source_of};
+use crate::daemon::{Roots, expand_of, not_permitted, open_destination, open_source_of};
 use crate::messages::{Exit, Stop};
 
 /// Where.
@@ -65,6 +66,18 @@ impl Here {
                     stop: stop(error.refused()),
                 })
             }
+        }
+    }
+
+    /// What a source's path with wildcards stands for, so many names at most.
+    ///
+    /// # Errors
+    ///
+    /// Where that is too much.
+    pub fn expand(&self, path: &[u8], roots: &Roots, most: usize) -> Result<Vec<Vec<u8>>, TooMany> {
+        match self {
+            Here::Anywhere => expand(&*roots.anywhere, path, most),
+            Here::Beneath(principal) => expand_of(principal, path, roots, most),
         }
     }
 

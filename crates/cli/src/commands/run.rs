@@ -1,6 +1,7 @@
 //! Runs one end of a transfer, or both, to its end, and reports what becomes
 //! of it. `cp` and `verify` differ only in what they ask for.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -161,7 +162,8 @@ pub fn layer_settings(layers: &LayerArguments) -> TransferSettings {
 impl Task {
     /// Runs it.
     pub fn run(mut self, report: &Report) -> Result<Exit, Stop> {
-        self.check_names()?;
+        check_names(self.sources.iter().filter_map(path_of))
+            .map_err(|text| Stop::new(Exit::Usage, text))?;
         let introduction = self.introduction.take();
         let remote_paths = self.sources.iter().filter_map(Endpoint::remote_path);
         let remote_paths: Vec<&RemotePath> = remote_paths.collect();
@@ -176,24 +178,6 @@ impl Task {
                 "some sources are here and some at another host: copy them with two commands",
             )),
         }
-    }
-
-    /// Two sources of one name would replace each other, and which of them
-    /// stays would depend on threads.
-    fn check_names(&self) -> Result<(), Stop> {
-        let mut seen = std::collections::HashSet::new();
-        for name in self.sources.iter().filter_map(landing_name) {
-            if !seen.insert(name) {
-                return Err(Stop::new(
-                    Exit::Usage,
-                    format!(
-                        "two sources have the name {}: copy them to different destinations",
-                        String::from_utf8_lossy(name)
-                    ),
-                ));
-            }
-        }
-        Ok(())
     }
 
     /// Where things go at another host.
@@ -219,10 +203,11 @@ impl Task {
         introduction: Option<Introduction>,
         report: &Report,
     ) -> Result<Exit, Stop> {
-        let sources = sources::open(self)?;
+        let is_job = introduction.is_some();
+        let sources = sources::open(self, is_job)?;
         let peer = self.peer(&self.destination, introduction)?;
         let mut request = self.request(Role::Sender, vec![self.destination_path(path)])?;
-        if self.here.principal().is_some() && single_file(&sources) {
+        if is_job && single_file(&sources) {
             request.landing = self.landing;
         }
         request.names = sources
@@ -341,7 +326,7 @@ impl Task {
         if self.settings.purport != Purport::Verify && self.here.principal().is_none() {
             itself::refuse(&self.sources, &self.destination)?;
         }
-        let sources = sources::open(self)?;
+        let sources = sources::open(self, false)?;
         let one = single_file(&sources) || self.stream.is_some();
         if self.destination == Endpoint::Standard && !one {
             let text = "the source is no single file: only one goes to standard output";
@@ -669,12 +654,44 @@ fn has_leftovers(directory: &std::path::Path) -> bool {
 /// The name that a source has at the destination; none where only what is in
 /// it goes there.
 pub fn landing_name(source: &Endpoint) -> Option<&[u8]> {
-    let path = match (source, source.remote_path()) {
-        (Endpoint::Local(path), _) | (_, Some(RemotePath::Path(path))) => path,
-        _ => return None,
-    };
+    name_of(path_of(source)?)
+}
+
+fn path_of(source: &Endpoint) -> Option<&[u8]> {
+    match (source, source.remote_path()) {
+        (Endpoint::Local(path), _) | (_, Some(RemotePath::Path(path))) => Some(path),
+        _ => None,
+    }
+}
+
+fn name_of(path: &[u8]) -> Option<&[u8]> {
     let name = path.rsplit(|&byte| byte == b'/').next()?;
     (!matches!(name, b"" | b"." | b"..")).then_some(name)
+}
+
+/// Sees to it that no two of these sources have the same name at the destination: they
+/// would replace each other, and which of them stays would depend on threads.
+///
+/// # Errors
+///
+/// What to tell whoever named them.
+pub fn check_names<'a>(paths: impl IntoIterator<Item = &'a [u8]>) -> Result<(), String> {
+    let mut seen = HashMap::new();
+    for path in paths {
+        let Some(name) = name_of(path) else {
+            continue;
+        };
+        if let Some(other) = seen.insert(name, path) {
+            let shown = String::from_utf8_lossy;
+            return Err(format!(
+                "two sources have the name {}, {} and {}: copy them to different destinations",
+                shown(name),
+                shown(other),
+                shown(path)
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn request_path(path: &RemotePath) -> RequestPath {

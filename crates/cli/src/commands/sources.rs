@@ -1,10 +1,11 @@
 //! What a command names as its sources, where these are this host's.
 
 use longhaul_engine::send::source::{Asked, Source, Sources};
+use longhaul_engine::send::wildcards::{MOST_NAMES, TooMany};
 use longhaul_proto::message::Failure;
 
 use super::here::NoSource;
-use super::run::{Task, zero_of};
+use super::run::{Task, check_names, zero_of};
 use crate::daemon::Roots;
 use crate::endpoint::Endpoint;
 use crate::messages::{Exit, Stop, say};
@@ -49,15 +50,40 @@ impl Asked for Named<'_> {
     }
 }
 
+fn expanded(task: &Task, roots: &Roots) -> Result<Vec<Endpoint>, TooMany> {
+    let mut all = Vec::with_capacity(task.sources.len());
+    for endpoint in &task.sources {
+        match endpoint {
+            Endpoint::Local(path) => {
+                let most = MOST_NAMES.saturating_sub(all.len());
+                let found = task.here.expand(path, roots, most)?;
+                all.extend(found.into_iter().map(Endpoint::Local));
+            }
+            other => all.push(other.clone()),
+        }
+    }
+    Ok(all)
+}
+
 /// Opens them. Of several the ones that cannot be opened are failures of their
-/// own, and the others go on.
+/// own, and the others go on. Where a job's were written at another host no shell
+/// has expanded them.
 ///
 /// # Errors
 ///
 /// Where there are none; all but the last are said.
-pub fn open(task: &Task) -> Result<Sources, Stop> {
+pub fn open(task: &Task, written_elsewhere: bool) -> Result<Sources, Stop> {
     let roots = &Roots::default();
-    let named = task.sources.iter().map(|endpoint| Named {
+    let mut sources = task.sources.clone();
+    if written_elsewhere {
+        sources = expanded(task, roots).map_err(|error| Stop::because(Exit::Usage, error))?;
+        check_names(sources.iter().filter_map(|source| match source {
+            Endpoint::Local(path) => Some(path.as_slice()),
+            _ => None,
+        }))
+        .map_err(|text| Stop::new(Exit::Usage, text))?;
+    }
+    let named = sources.iter().map(|endpoint| Named {
         task,
         roots,
         endpoint,

@@ -6,13 +6,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use longhaul_engine::net::principals::{Principal, Resolved};
-use longhaul_engine::send::source::{Asked, Source, SourceError, Sources, open_source};
+use longhaul_engine::send::source::{
+    Asked, Source, SourceError, Sources, open_source, trim_slashes,
+};
+use longhaul_engine::send::wildcards::{MOST_NAMES, TooMany, expand};
 use longhaul_engine::storage::roots::{Anywhere, OpenRoot};
-use longhaul_proto::handshake::{Refusal, Refused, Request, RequestPath};
+use longhaul_proto::handshake::{Purport, Refusal, Refused, Request, RequestPath};
 use longhaul_proto::message::{Failure, FailureKind};
 
 use super::admission::{not_permitted, open_root, path_beneath, refused};
-use crate::commands::run::zero_of;
+use crate::commands::run::{check_names, zero_of};
 
 /// Why a source is none.
 #[derive(Debug)]
@@ -103,6 +106,57 @@ pub fn open_source_of(
     open_source(&root, &path, recursive, copy_links).map_err(Unopened::Source)
 }
 
+/// What a principal's path stands for, where it has wildcards: they are of names beneath
+/// one of his roots, and each name is asked for as if he had written it.
+///
+/// # Errors
+///
+/// Where those are too many.
+pub fn expand_of(
+    principal: &Principal,
+    path: &[u8],
+    roots: &Roots,
+    most: usize,
+) -> Result<Vec<Vec<u8>>, TooMany> {
+    if principal.is_owner() {
+        return expand(&*roots.anywhere, path, most);
+    }
+    let found = || {
+        let resolved = principal.resolve(path).ok()?;
+        let rest = resolved.rest.as_ref().filter(|_| resolved.rights.read)?;
+        let above = trim_slashes(path).strip_suffix(rest.as_bytes())?;
+        let root = roots.of(&resolved).ok()?;
+        let found = expand(&*root, &path_beneath(&resolved, path), most);
+        Some(found.map(|found| {
+            let found = found.into_iter();
+            found.map(|below| [above, &below].concat()).collect()
+        }))
+    };
+    // What is not his says so when it is opened.
+    found().unwrap_or_else(|| Ok(vec![path.to_vec()]))
+}
+
+/// All that a request's paths stand for.
+fn expanded(
+    request: &Request,
+    principal: &Principal,
+    roots: &Roots,
+) -> Result<Vec<RequestPath>, TooMany> {
+    let mut all = Vec::with_capacity(request.paths.len());
+    for path in &request.paths {
+        match path {
+            // What is compared is one.
+            RequestPath::Path(path) if request.purport != Purport::Verify => {
+                let most = MOST_NAMES.saturating_sub(all.len());
+                let found = expand_of(principal, path, roots, most)?;
+                all.extend(found.into_iter().map(RequestPath::Path));
+            }
+            other => all.push(other.clone()),
+        }
+    }
+    Ok(all)
+}
+
 /// One of those that a request names.
 struct Wanted<'a> {
     request: &'a Request,
@@ -146,7 +200,14 @@ const NAMED_SOURCES: usize = 16;
 /// Where there are none, each one's, as a refusal like the first one's.
 pub(super) fn open_sources(request: &Request, principal: &Principal) -> Result<Sources, Refused> {
     let roots = &Roots::default();
-    let wanted = request.paths.iter().map(|path| Wanted {
+    let paths = expanded(request, principal, roots)
+        .map_err(|error| refused(Refusal::Path, error.to_string()))?;
+    check_names(paths.iter().filter_map(|path| match path {
+        RequestPath::Path(path) => Some(path.as_slice()),
+        _ => None,
+    }))
+    .map_err(|text| refused(Refusal::Path, text))?;
+    let wanted = paths.iter().map(|path| Wanted {
         request,
         principal,
         roots,

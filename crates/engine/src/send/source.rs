@@ -500,7 +500,8 @@ fn linked_file(
     Err(failed(rustix::io::Errno::LOOP.into()))
 }
 
-fn trim_slashes(path: &[u8]) -> &[u8] {
+/// A path without the slashes at its end.
+pub fn trim_slashes(path: &[u8]) -> &[u8] {
     let end = path
         .iter()
         .rposition(|&byte| byte != b'/')
