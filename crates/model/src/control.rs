@@ -25,6 +25,8 @@
 //!   eighth is given back at a time.
 //!
 //! - Where packets take a **longer way** ([`reroute`]) it begins anew, with twice the streams.
+//! - On a **slow path**, whose product is but a few segments for each stream, there are fewer
+//!   than at the start: the queue of all those windows delays and loses what is sent.
 //!
 //! Nothing is added where the path is full, a host's cores are busy, streams
 //! wait for data, or the receiver does.
@@ -122,6 +124,17 @@ const PAYS_BACK_SPANS: u32 = 4;
 /// So many times what was lost before streams were added is their own doing.
 const LOSS_RISES: f64 = 1.5;
 
+/// A path that carries fewer bytes a second than this, and for each stream fewer segments in a
+/// round trip than the first of these, gets so few that each has the second; and more again
+/// where each has the third. On faster paths there are as many as cores and windows ask for.
+const SLOW_PATH: f64 = 1e6;
+const SEGMENTS_EACH: (f64, f64, f64) = (8.0, 32.0, 64.0);
+
+/// Round trips after which such a path is seen already at the start, where a queue stands of so
+/// much, or half of the path: those of faster paths are shorter then.
+const EARLY_ROUND_TRIPS: u32 = 2;
+const LONG_QUEUE: Duration = Duration::from_millis(250);
+
 /// `--nice` counts no round trip that was seen longer ago than once to twice this: after the
 /// way of the packets has become longer, a queue would seem to stand for ever. RFC 6817 has ten
 /// minutes as well (BASE_HISTORY). For others what was seen counts: they keep a queue themselves.
@@ -197,6 +210,8 @@ pub struct Controller {
     /// Nothing is measured before this.
     settled: Moment,
     span: Option<Span>,
+    /// The same before anything is measured.
+    early: Option<Span>,
     trial: Option<Trial>,
     /// The rate when a try was last not kept, and until when it rests.
     rest: Option<(f64, Moment)>,
@@ -249,6 +264,7 @@ impl Controller {
             forgiven: BTreeMap::new(),
             settled: now + settle_time(rtt),
             span: None,
+            early: None,
             trial: None,
             rest: None,
             next_rest: REST.0,
@@ -290,7 +306,7 @@ impl Controller {
     pub fn handle_sample(&mut self, sample: &Sample) -> Option<Decision> {
         self.learn_paths(sample);
         if sample.at < self.settled {
-            return None;
+            return self.look_early(sample);
         }
         let span = self.span.get_or_insert_with(|| Span::new(sample));
         span.add(sample, &self.least);
@@ -305,6 +321,31 @@ impl Controller {
         self.span = Some(Span::new(sample));
         let measure = measure?;
         let reason = self.judge(&measure, sample)?;
+        self.decision.reason = reason;
+        Some(self.decision.clone())
+    }
+
+    /// At the start the windows of all streams may fill a slow path's queue for seconds: that is
+    /// seen long before windows have grown.
+    fn look_early(&mut self, sample: &Sample) -> Option<Decision> {
+        let at_start = self.measure.is_none() && self.decision.streams == self.start_streams;
+        if !at_start || self.settings.nice {
+            return None;
+        }
+        let span = self.early.get_or_insert_with(|| Span::new(sample));
+        span.add(sample, &self.least);
+        let least = self.least.longest();
+        let length = least.saturating_mul(EARLY_ROUND_TRIPS).max(SPAN_BOUNDS.0);
+        if span.length() < length {
+            return None;
+        }
+        let trips = measure::round_trips(&sample.streams);
+        let long = LONG_QUEUE.max(least / 2);
+        let waits = |trips: &measure::RoundTrips| trips.mean >= least + long;
+        let waits = !trips.is_empty() && trips.values().all(waits);
+        let measure = span.measure().filter(|_| waits);
+        self.early = Some(Span::new(sample));
+        let reason = self.fit(Bound::Path, &measure?, sample.at)?;
         self.decision.reason = reason;
         Some(self.decision.clone())
     }
@@ -348,6 +389,9 @@ impl Controller {
         self.learn(bound, measure);
         if self.settings.nice {
             return self.pace(measure);
+        }
+        if let Some(reason) = self.fit(bound, measure, sample.at) {
+            return Some(reason);
         }
         self.reroutes.carry(measure);
         let tries_another = |trial: &Trial| trial.congestion.is_some();
@@ -471,6 +515,29 @@ impl Controller {
         Some(Reason::Reroute {
             rtt,
             bytes_per_second,
+        })
+    }
+
+    /// Has as many streams, up to those at the start, as a slow path has segments for: each
+    /// keeps a window of some, and what all of them keep beyond the path's product waits in its
+    /// queue, for seconds, or is lost there.
+    fn fit(&mut self, bound: Bound, measure: &Measure, now: Moment) -> Option<Reason> {
+        let (rate, streams) = (measure.bytes_per_second, self.decision.streams);
+        let segments = rate * self.least_rtt().as_secs_f64() / measure.segment_bytes();
+        let wanted = (segments / SEGMENTS_EACH.1).ceil() as u32;
+        let wanted = wanted.clamp(1, self.start_streams);
+        let each = segments / f64::from(streams);
+        let full = bound == Bound::Path && measure.is_queued() && rate < SLOW_PATH;
+        let fewer = full && each < SEGMENTS_EACH.0 && wanted < streams;
+        let more = streams < self.start_streams && each > SEGMENTS_EACH.2 && wanted > streams;
+        if !(fewer || more) || self.settings.fixed_streams.is_some() {
+            return None;
+        }
+        self.trial = None;
+        self.set_streams(wanted, rate);
+        self.settle(now);
+        Some(Reason::Fit {
+            bytes_per_second: rate,
         })
     }
 

@@ -212,6 +212,16 @@ impl TcpInfo {
         under_way > 0 && (stands || unsent && !unread)
     }
 
+    /// Whether a queue stands on its path that is as long as the path itself.
+    pub fn is_queued(&self) -> bool {
+        self.minimum_rtt.is_some_and(|least| self.rtt >= 2 * least)
+    }
+
+    /// Whether something was lost and has not come again.
+    pub fn mends(&self) -> bool {
+        self.lost_segments > 0 || self.timeouts > 0 || self.mends_singly
+    }
+
     /// Bytes that may be on their way: the congestion window or the peer's,
     /// whichever is less. This, not the size of any buffer, is the window that
     /// the bandwidth-delay product has to be compared with.

@@ -283,15 +283,17 @@ impl Shared {
     /// Ends the youngest stream that is not the one for messages.
     fn retire_last(&mut self) {
         let messages = self.control_stream();
-        let sends = matches!(self.machine, super::Machine::Sending(_));
         let mut streams = self.streams.iter_mut().rev();
         let fit = |slot: &super::Slot| !slot.is_retired() && !slot.is_spare();
         let last = streams.find(|(id, slot)| Some(**id) != messages && fit(slot));
-        if let Some((_, slot)) = last {
+        if let Some((id, slot)) = last {
             slot.retire();
-            if !sends {
+            match &self.machine {
+                super::Machine::Sending(sender) if sender.has_carried(*id) => {}
+                // Its first block is short, and slow: others carry it sooner.
+                super::Machine::Sending(_) => slot.handle().abort(),
                 // The sender hears of it so, and gives its blocks to others.
-                slot.shutdown();
+                super::Machine::Receiving(_) => slot.shutdown(),
             }
         }
     }

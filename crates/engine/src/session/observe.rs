@@ -1,6 +1,7 @@
 //! What this end sees, said to the other end once a second; it is also the
 //! sign of life. And how whoever steers changes the number of flows.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use longhaul_units::Moment;
 
 use super::paths::OnPath;
 use super::steer::ENDS_BY_ITSELF;
-use super::{Machine, Shared, Side, Transfer};
+use super::{Machine, Shared, Side, Slot, Transfer};
 use crate::flows::LayerUse;
 use crate::net::StreamHandle;
 use crate::net::host_limits::HostLimits;
@@ -384,7 +385,13 @@ fn observe_path(look: &OnPath) -> StreamObservation {
     }
 }
 
-impl super::streams::Slot {
+impl Slot {
+    /// Whether it waits in a queue, and for nothing that was lost.
+    fn has_its_share(&self) -> bool {
+        let info = self.handle().tcp_info();
+        info.is_some_and(|info| info.is_queued() && !info.mends())
+    }
+
     /// Whether data on it wait for its path, as the kernel sees it; of another
     /// process's channel it cannot, and the channel is slow by its nature.
     fn waits_for_path(&self, now: Moment) -> bool {
@@ -404,7 +411,9 @@ impl Shared {
         };
         while let Some(suspect) = sender.poll_suspect(now) {
             let slot = self.streams.get(&suspect);
-            let guilty = slot.is_some_and(|slot| slot.waits_for_path(now));
+            let guilty = slot.is_some_and(|slot| {
+                slot.waits_for_path(now) && !(slot.has_its_share() && share_a_queue(&self.streams))
+            });
             sender.handle_judged(suspect, guilty, now);
         }
     }
@@ -432,6 +441,13 @@ impl Shared {
             slot.wake();
         }
     }
+}
+
+/// Whether all streams saw a long queue: what another one sent would wait behind it as well,
+/// and hold up the rest.
+fn share_a_queue(streams: &BTreeMap<StreamId, Slot>) -> bool {
+    let mut infos = streams.values().filter_map(|slot| slot.handle().tcp_info());
+    infos.all(|info| info.is_queued())
 }
 
 /// Nanoseconds since 1970; 0 where the clock is set before.

@@ -60,6 +60,11 @@ pub enum Reason {
         /// Rate in bytes per second.
         bytes_per_second: f64,
     },
+    /// A slow path has room for a few streams, more or fewer than before.
+    Fit {
+        /// Rate in bytes per second.
+        bytes_per_second: f64,
+    },
     /// Another congestion control is tried.
     Switch {
         /// To which.
@@ -118,6 +123,13 @@ impl fmt::Display for Reason {
             }
             Reason::GiveBack { bytes_per_second } => {
                 write!(f, "the path is always full at {}", rate(*bytes_per_second))
+            }
+            Reason::Fit { bytes_per_second } => {
+                write!(
+                    f,
+                    "as many as {} have segments for",
+                    rate(*bytes_per_second)
+                )
             }
             Reason::Switch { to, loss } if *loss <= 0.0 => {
                 write!(

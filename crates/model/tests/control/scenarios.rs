@@ -409,3 +409,41 @@ fn little_left_to_send_is_not_worth_more_streams() {
     };
     assert_eq!(transfer(&world, small, 10.0).stream_changes(0.0), 0);
 }
+
+#[test]
+fn a_slow_path_has_as_many_streams_as_it_has_segments_for() {
+    for (rate, rtt, most) in [(3e5, 0.2, 1), (1e6, 0.1, 1), (1e6, 0.6, 2), (3e6, 0.3, 3)] {
+        let world = World {
+            rate,
+            rtt,
+            // 128 KiB, as modems have them.
+            buffer: 131_072.0 / (rate / 8.0 * rtt),
+            ..World::default()
+        };
+        let trace = alone(&world, 60.0);
+        let used = part(&trace, &world, 20.0, 60.0);
+        let streams = trace.streams();
+        assert!(used >= 0.95, "{rate} bit/s, {rtt} s: {used}");
+        assert!(
+            (1..=most).contains(&streams),
+            "{rate} bit/s, {rtt} s: {streams}"
+        );
+        assert!(trace.stream_changes(20.0) <= 1, "{rate} bit/s, {rtt} s");
+    }
+}
+
+#[test]
+fn a_path_that_was_slow_gets_its_streams_back() {
+    let world = World {
+        rate: 1e9,
+        rtt: 0.1,
+        changes: vec![(0.0, 1e6), (30.0, 1e9)],
+        ..World::default()
+    };
+    let trace = alone(&world, 90.0);
+    let before = trace.rows.iter().find(|row| row.0 >= 29.0).map(|row| row.2);
+    assert!(before.is_some_and(|streams| streams <= 2), "{before:?}");
+    assert_eq!(trace.streams(), 16);
+    let used = part(&trace, &world, 60.0, 90.0);
+    assert!(used >= 0.95, "{used}");
+}

@@ -23,7 +23,11 @@ const SMALL_KEPT: usize = 256;
 /// one, and on a slow path a whole one takes seconds. ("Guided self-scheduling" of loops has one
 /// for each processor.)
 const LAST_BLOCKS: usize = 2;
-const LAST_BLOCK_BYTES: u64 = 64 << 10;
+const SHORT_BLOCK_BYTES: u64 = 64 << 10;
+
+/// So many blocks for each stream are short at first, until as many have arrived as there are
+/// streams: on a slow path a stream that is one too many ends no sooner than its block.
+const FIRST_BLOCKS: usize = 4;
 
 /// Something to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -351,9 +355,14 @@ impl Sender {
                 || plan.unsent == 0)
     }
 
-    /// Bytes of the next block, a power of two: fewer than of others once little is left.
+    /// Bytes of the next block, a power of two: fewer than of others until it is known that
+    /// blocks arrive, and once little is left.
     fn next_block_bytes(&self) -> u64 {
         let block = self.settings.block_bytes;
+        let first = (self.streams.count() * FIRST_BLOCKS) as u64;
+        if self.plan.next < first && !self.streams.are_proven() {
+            return block.min(SHORT_BLOCK_BYTES);
+        }
         if !self.walk_ended {
             return block;
         }
@@ -375,7 +384,7 @@ impl Sender {
         }
         let part = left / parts as u64;
         let mut bytes = block;
-        while bytes > LAST_BLOCK_BYTES && bytes > part {
+        while bytes > SHORT_BLOCK_BYTES && bytes > part {
             bytes /= 2;
         }
         bytes

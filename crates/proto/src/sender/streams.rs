@@ -388,6 +388,12 @@ impl Streams {
         before - known.backlog_bytes
     }
 
+    /// Whether as many blocks have arrived as there are streams. Before, nobody knows how
+    /// slow the path is.
+    pub fn are_proven(&self) -> bool {
+        self.arrivals >= self.streams.len() as u64
+    }
+
     /// Which of two blocks with the same content arrived first: the twin, or
     /// the original, so that the twin was in vain.
     pub fn handle_race(&mut self, twin_won: bool) {
@@ -499,6 +505,13 @@ impl Streams {
             self.silent_moves += 1;
         }
         Some(next)
+    }
+
+    /// Whether anything arrived on it.
+    pub fn has_carried(&self, stream: StreamId) -> bool {
+        self.streams
+            .get(&stream)
+            .is_some_and(|known| known.arrived > 0)
     }
 
     /// When something arrived last, where something is still to arrive.

@@ -412,10 +412,13 @@ fn lengths_of(size: u64, walk_ended: bool) -> Vec<u64> {
 }
 
 #[test]
-fn the_last_blocks_are_short() {
+fn the_first_and_the_last_blocks_are_short() {
     let whole = SenderSettings::default().block_bytes;
-    let lengths = lengths_of(40 * whole, true);
-    assert_eq!(lengths.iter().sum::<u64>(), 40 * whole);
+    let lengths = lengths_of(41 * whole, true);
+    assert_eq!(lengths.iter().sum::<u64>(), 41 * whole);
+    // And the first four of each stream, until some have arrived.
+    let (first, lengths) = lengths.split_at(16);
+    assert_eq!(first, vec![64 << 10; 16]);
     // As long as there are two whole ones for each stream.
     let first = lengths
         .iter()
@@ -426,5 +429,5 @@ fn the_last_blocks_are_short() {
     assert_eq!(lengths.last(), Some(&(64 << 10)));
     assert!(lengths.len() < 80, "{lengths:?}");
     // More may come.
-    assert_eq!(lengths_of(40 * whole, false), vec![whole; 40]);
+    assert_eq!(lengths_of(41 * whole, false)[16..], vec![whole; 40]);
 }
