@@ -130,11 +130,6 @@ const LOSS_RISES: f64 = 1.5;
 const SLOW_PATH: f64 = 1e6;
 const SEGMENTS_EACH: (f64, f64, f64) = (8.0, 32.0, 64.0);
 
-/// Round trips after which such a path is seen already at the start, where a queue stands of so
-/// much, or half of the path: those of faster paths are shorter then.
-const EARLY_ROUND_TRIPS: u32 = 2;
-const LONG_QUEUE: Duration = Duration::from_millis(250);
-
 /// `--nice` counts no round trip that was seen longer ago than once to twice this: after the
 /// way of the packets has become longer, a queue would seem to stand for ever. RFC 6817 has ten
 /// minutes as well (BASE_HISTORY). For others what was seen counts: they keep a queue themselves.
@@ -210,8 +205,6 @@ pub struct Controller {
     /// Nothing is measured before this.
     settled: Moment,
     span: Option<Span>,
-    /// The same before anything is measured.
-    early: Option<Span>,
     trial: Option<Trial>,
     /// The rate when a try was last not kept, and until when it rests.
     rest: Option<(f64, Moment)>,
@@ -264,7 +257,6 @@ impl Controller {
             forgiven: BTreeMap::new(),
             settled: now + settle_time(rtt),
             span: None,
-            early: None,
             trial: None,
             rest: None,
             next_rest: REST.0,
@@ -306,7 +298,7 @@ impl Controller {
     pub fn handle_sample(&mut self, sample: &Sample) -> Option<Decision> {
         self.learn_paths(sample);
         if sample.at < self.settled {
-            return self.look_early(sample);
+            return None;
         }
         let span = self.span.get_or_insert_with(|| Span::new(sample));
         span.add(sample, &self.least);
@@ -321,31 +313,6 @@ impl Controller {
         self.span = Some(Span::new(sample));
         let measure = measure?;
         let reason = self.judge(&measure, sample)?;
-        self.decision.reason = reason;
-        Some(self.decision.clone())
-    }
-
-    /// At the start the windows of all streams may fill a slow path's queue for seconds: that is
-    /// seen long before windows have grown.
-    fn look_early(&mut self, sample: &Sample) -> Option<Decision> {
-        let at_start = self.measure.is_none() && self.decision.streams == self.start_streams;
-        if !at_start || self.settings.nice {
-            return None;
-        }
-        let span = self.early.get_or_insert_with(|| Span::new(sample));
-        span.add(sample, &self.least);
-        let least = self.least.longest();
-        let length = least.saturating_mul(EARLY_ROUND_TRIPS).max(SPAN_BOUNDS.0);
-        if span.length() < length {
-            return None;
-        }
-        let trips = measure::round_trips(&sample.streams);
-        let long = LONG_QUEUE.max(least / 2);
-        let waits = |trips: &measure::RoundTrips| trips.mean >= least + long;
-        let waits = !trips.is_empty() && trips.values().all(waits);
-        let measure = span.measure().filter(|_| waits);
-        self.early = Some(Span::new(sample));
-        let reason = self.fit(Bound::Path, &measure?, sample.at)?;
         self.decision.reason = reason;
         Some(self.decision.clone())
     }

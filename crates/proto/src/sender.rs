@@ -417,11 +417,6 @@ impl Sender {
             && self.plan.has_ready_for(stream, alone)
     }
 
-    /// Whether a block arrived on a stream.
-    pub fn has_carried(&self, stream: StreamId) -> bool {
-        self.streams.has_carried(stream)
-    }
-
     /// Since when a block that was sent on a stream has not arrived, or what was
     /// sent before it; none where everything has.
     pub fn waits_since(&self, stream: StreamId) -> Option<Moment> {

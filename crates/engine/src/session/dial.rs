@@ -283,17 +283,15 @@ impl Shared {
     /// Ends the youngest stream that is not the one for messages.
     fn retire_last(&mut self) {
         let messages = self.control_stream();
+        let sends = matches!(self.machine, super::Machine::Sending(_));
         let mut streams = self.streams.iter_mut().rev();
         let fit = |slot: &super::Slot| !slot.is_retired() && !slot.is_spare();
         let last = streams.find(|(id, slot)| Some(**id) != messages && fit(slot));
-        if let Some((id, slot)) = last {
+        if let Some((_, slot)) = last {
             slot.retire();
-            match &self.machine {
-                super::Machine::Sending(sender) if sender.has_carried(*id) => {}
-                // Its first block is short, and slow: others carry it sooner.
-                super::Machine::Sending(_) => slot.handle().abort(),
+            if !sends {
                 // The sender hears of it so, and gives its blocks to others.
-                super::Machine::Receiving(_) => slot.shutdown(),
+                slot.shutdown();
             }
         }
     }

@@ -507,13 +507,6 @@ impl Streams {
         Some(next)
     }
 
-    /// Whether anything arrived on it.
-    pub fn has_carried(&self, stream: StreamId) -> bool {
-        self.streams
-            .get(&stream)
-            .is_some_and(|known| known.arrived > 0)
-    }
-
     /// When something arrived last, where something is still to arrive.
     pub fn waits_since(&self, stream: StreamId) -> Option<Moment> {
         let known = self.streams.get(&stream)?;
