@@ -25,9 +25,9 @@ const SMALL_KEPT: usize = 256;
 const LAST_BLOCKS: usize = 2;
 const SHORT_BLOCK_BYTES: u64 = 64 << 10;
 
-/// So many blocks for each stream are short at first, until as many have arrived as there are
+/// So many pieces for each stream are short at first, until as many have arrived as there are
 /// streams: on a slow path a stream that is one too many ends no sooner than its block.
-const FIRST_BLOCKS: usize = 4;
+const FIRST_PIECES: usize = 4;
 
 /// Something to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -355,14 +355,20 @@ impl Sender {
                 || plan.unsent == 0)
     }
 
-    /// Bytes of the next block, a power of two: fewer than of others until it is known that
+    /// Bytes of the next piece, a power of two: fewer than of others until it is known that
     /// blocks arrive, and once little is left.
+    fn next_piece_bytes(&self) -> u64 {
+        let first = (self.streams.count() * FIRST_PIECES) as u64;
+        let early = self.plan.next < first && !self.streams.are_proven();
+        match early {
+            true => self.settings.block_bytes.min(SHORT_BLOCK_BYTES),
+            false => self.next_block_bytes(),
+        }
+    }
+
+    /// Bytes of the next block, a power of two: fewer than of others once little is left.
     fn next_block_bytes(&self) -> u64 {
         let block = self.settings.block_bytes;
-        let first = (self.streams.count() * FIRST_BLOCKS) as u64;
-        if self.plan.next < first && !self.streams.are_proven() {
-            return block.min(SHORT_BLOCK_BYTES);
-        }
         if !self.walk_ended {
             return block;
         }
@@ -452,7 +458,7 @@ impl Sender {
     }
 
     fn cut(&mut self, id: EntryId) -> Option<ReadJob> {
-        let limit = self.next_block_bytes();
+        let limit = self.next_piece_bytes();
         let tracked = self.entries.get_mut(&id)?;
         let (entry, generation) = (tracked.entry.clone(), tracked.generation);
         let large = tracked.large_mut()?;
