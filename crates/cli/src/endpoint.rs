@@ -165,7 +165,8 @@ impl Endpoint {
 }
 
 /// Sees to it that none of these looks like a host whose colon was forgotten: it would be
-/// a path here, which a copy would make, and nobody would notice for long.
+/// a path here, which a copy would make, and nobody would notice for long. Of several sources
+/// of a copy the missing ones are failures of their own.
 ///
 /// # Errors
 ///

@@ -124,7 +124,7 @@ const PAYS_BACK_SPANS: u32 = 4;
 /// So many times what was lost before streams were added is their own doing.
 const LOSS_RISES: f64 = 1.5;
 
-/// A path that carries fewer bytes a second than this, and for each stream fewer segments in a
+/// A path that never carried more bytes a second than this, and for each stream fewer segments in a
 /// round trip than the first of these, gets so few that each has the second; and more again
 /// where each has the third. On faster paths there are as many as cores and windows ask for.
 const SLOW_PATH: f64 = 1e6;
@@ -216,6 +216,8 @@ pub struct Controller {
     step: u32,
     /// The most that the path carried, in bytes per second.
     capacity: f64,
+    /// The highest rate of any span, in bytes per second: a path that others fill is not slow.
+    fastest: f64,
     losses: Losses,
     /// Spans in a row in which loss bound, and no queue stood.
     by_chance: u32,
@@ -264,6 +266,7 @@ impl Controller {
             period: Period::default(),
             step: first_step(streams),
             capacity: 0.0,
+            fastest: 0.0,
             losses: Losses::default(),
             by_chance: 0,
             filled: false,
@@ -387,6 +390,7 @@ impl Controller {
     /// What a span says beyond itself.
     fn learn(&mut self, bound: Bound, measure: &Measure) {
         let rate = measure.bytes_per_second;
+        self.fastest = self.fastest.max(rate);
         self.decision.unsent = unsent_bound(rate, self.decision.streams);
         self.period.add(bound, measure);
         if bound == Bound::Path {
@@ -494,13 +498,15 @@ impl Controller {
         let wanted = (segments / SEGMENTS_EACH.1).ceil() as u32;
         let wanted = wanted.clamp(1, self.start_streams);
         let each = segments / f64::from(streams);
-        let full = bound == Bound::Path && measure.is_queued() && rate < SLOW_PATH;
+        let full = bound == Bound::Path && measure.is_queued() && self.fastest < SLOW_PATH;
         let fewer = full && each < SEGMENTS_EACH.0 && wanted < streams;
         let more = streams < self.start_streams && each > SEGMENTS_EACH.2 && wanted > streams;
         if !(fewer || more) || self.settings.fixed_streams.is_some() {
             return None;
         }
-        self.trial = None;
+        if self.trial.take().is_some() {
+            self.begin_rest(rate, now);
+        }
         self.set_streams(wanted, rate);
         self.settle(now);
         Some(Reason::Fit {

@@ -1,5 +1,7 @@
 //! `longhaul cp`.
 
+use std::ffi::OsString;
+
 use longhaul_engine::session::TransferSettings;
 use longhaul_proto::block::Codec;
 use longhaul_proto::digest::Integrity;
@@ -21,7 +23,7 @@ pub fn run(arguments: CopyArguments) -> Exit {
 }
 
 fn copy(arguments: CopyArguments) -> Result<Exit, Stop> {
-    check_colons(&arguments.paths).map_err(|error| Stop::because(Exit::Usage, error))?;
+    check_ends(&arguments.paths)?;
     let asked = Asked::copy(&arguments);
     if let Some(sides) = asked.sides()? {
         return steer::run(&asked, &sides);
@@ -39,6 +41,20 @@ fn copy(arguments: CopyArguments) -> Result<Exit, Stop> {
     let report = report.naming(names).bound_to(limit);
     report.end_at_signal();
     task.run(&report)
+}
+
+/// Sees to it that neither the destination nor the only source is a host whose colon was
+/// forgotten.
+///
+/// # Errors
+///
+/// That one is.
+pub fn check_ends(paths: &[OsString]) -> Result<(), Stop> {
+    let checked = match paths {
+        [_, _] | [] => paths,
+        [.., destination] => std::slice::from_ref(destination),
+    };
+    check_colons(checked).map_err(|error| Stop::because(Exit::Usage, error))
 }
 
 /// What is to be done.

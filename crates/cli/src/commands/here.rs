@@ -74,10 +74,15 @@ impl Here {
     /// # Errors
     ///
     /// Where that is too much.
-    pub fn expand(&self, path: &[u8], roots: &Roots, most: usize) -> Result<Vec<Vec<u8>>, TooMany> {
+    pub fn expand(
+        &self,
+        path: &[u8],
+        copy_links: bool,
+        (roots, most): (&Roots, usize),
+    ) -> Result<Vec<Vec<u8>>, TooMany> {
         match self {
-            Here::Anywhere => expand(&*roots.anywhere, path, most),
-            Here::Beneath(principal) => expand_of(principal, path, roots, most),
+            Here::Anywhere => expand(&*roots.anywhere, path, copy_links, most),
+            Here::Beneath(principal) => expand_of(principal, path, copy_links, (roots, most)),
         }
     }
 

@@ -159,6 +159,11 @@ pub fn layer_settings(layers: &LayerArguments) -> TransferSettings {
     }
 }
 
+/// Bytes of the names that a request has, a quarter of it at most, and what each costs more
+/// than its own.
+const MAXIMUM_NAMES_BYTES: usize = 16 << 10;
+const NAME_OVERHEAD: usize = 3;
+
 impl Task {
     /// Runs it.
     pub fn run(mut self, report: &Report) -> Result<Exit, Stop> {
@@ -204,14 +209,22 @@ impl Task {
         report: &Report,
     ) -> Result<Exit, Stop> {
         let is_job = introduction.is_some();
-        let sources = sources::open(self, is_job)?;
+        // What is compared is one.
+        let expands = is_job && self.settings.purport != Purport::Verify;
+        let sources = sources::open(self, expands)?;
         let peer = self.peer(&self.destination, introduction)?;
         let mut request = self.request(Role::Sender, vec![self.destination_path(path)])?;
         if is_job && single_file(&sources) {
             request.landing = self.landing;
         }
+        // Where they are too many for a request, nothing shall be there at all.
+        let fits = |names: &Vec<Vec<u8>>| {
+            let bytes = names.iter().map(|name| name.len() + NAME_OVERHEAD);
+            bytes.sum::<usize>() <= MAXIMUM_NAMES_BYTES
+        };
         request.names = sources
             .top_names()
+            .filter(fits)
             .map(|names| names.into_iter().map(Into::into).collect());
         let connected = peer.connect(
             self.blocks(self.settings.budget),

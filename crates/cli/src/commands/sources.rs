@@ -56,7 +56,7 @@ fn expanded(task: &Task, roots: &Roots) -> Result<Vec<Endpoint>, TooMany> {
         match endpoint {
             Endpoint::Local(path) => {
                 let most = MOST_NAMES.saturating_sub(all.len());
-                let found = task.here.expand(path, roots, most)?;
+                let found = task.here.expand(path, task.copy_links, (roots, most))?;
                 all.extend(found.into_iter().map(Endpoint::Local));
             }
             other => all.push(other.clone()),

@@ -6,9 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use longhaul_engine::net::principals::{Principal, Resolved};
-use longhaul_engine::send::source::{
-    Asked, Source, SourceError, Sources, open_source, trim_slashes,
-};
+use longhaul_engine::send::source::{Asked, Source, SourceError, Sources, open_source};
 use longhaul_engine::send::wildcards::{MOST_NAMES, TooMany, expand};
 use longhaul_engine::storage::roots::{Anywhere, OpenRoot};
 use longhaul_proto::handshake::{Purport, Refusal, Refused, Request, RequestPath};
@@ -115,18 +113,21 @@ pub fn open_source_of(
 pub fn expand_of(
     principal: &Principal,
     path: &[u8],
-    roots: &Roots,
-    most: usize,
+    copy_links: bool,
+    (roots, most): (&Roots, usize),
 ) -> Result<Vec<Vec<u8>>, TooMany> {
     if principal.is_owner() {
-        return expand(&*roots.anywhere, path, most);
+        return expand(&*roots.anywhere, path, copy_links, most);
     }
     let found = || {
         let resolved = principal.resolve(path).ok()?;
         let rest = resolved.rest.as_ref().filter(|_| resolved.rights.read)?;
-        let above = trim_slashes(path).strip_suffix(rest.as_bytes())?;
+        let names = path.split(|byte| *byte == b'/');
+        let names = names.filter(|name| !name.is_empty());
+        let whole: Vec<u8> = names.flat_map(|name| [b"/", name].concat()).collect();
+        let above = whole.strip_suffix(rest.as_bytes())?;
         let root = roots.of(&resolved).ok()?;
-        let found = expand(&*root, &path_beneath(&resolved, path), most);
+        let found = expand(&*root, &path_beneath(&resolved, path), copy_links, most);
         Some(found.map(|found| {
             let found = found.into_iter();
             found.map(|below| [above, &below].concat()).collect()
@@ -148,7 +149,7 @@ fn expanded(
             // What is compared is one.
             RequestPath::Path(path) if request.purport != Purport::Verify => {
                 let most = MOST_NAMES.saturating_sub(all.len());
-                let found = expand_of(principal, path, roots, most)?;
+                let found = expand_of(principal, path, request.copy_links, (roots, most))?;
                 all.extend(found.into_iter().map(RequestPath::Path));
             }
             other => all.push(other.clone()),

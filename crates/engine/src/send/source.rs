@@ -110,7 +110,11 @@ pub(super) fn place_of(directory: &dyn Directory) -> io::Result<(u64, u64)> {
     Ok((status.device, status.inode))
 }
 
-fn open_named(root: &dyn OpenRoot, path: &[u8], follows: bool) -> io::Result<Arc<dyn Directory>> {
+pub(super) fn open_named(
+    root: &dyn OpenRoot,
+    path: &[u8],
+    follows: bool,
+) -> io::Result<Arc<dyn Directory>> {
     use std::os::unix::ffi::OsStrExt;
     let path = Path::new(std::ffi::OsStr::from_bytes(path));
     match follows {
@@ -501,7 +505,7 @@ fn linked_file(
 }
 
 /// A path without the slashes at its end.
-pub fn trim_slashes(path: &[u8]) -> &[u8] {
+pub(super) fn trim_slashes(path: &[u8]) -> &[u8] {
     let end = path
         .iter()
         .rposition(|&byte| byte != b'/')

@@ -1,22 +1,24 @@
 //! Sources with `*`, `?` and `[…]` in their names that no shell has seen: those of
 //! another host's. They mean what a shell there would make of them.
 
-use std::path::Path;
+use std::io;
+use std::sync::Arc;
 
 use glob::{MatchOptions, Pattern};
 
-use super::source::trim_slashes;
+use super::source::{open_named, trim_slashes};
+use crate::storage::Directory;
 use crate::storage::roots::{OpenRoot, split};
 
 /// Names that the patterns of one command may stand for, at most: their directories are
 /// copied whole for less.
 pub const MOST_NAMES: usize = 100_000;
 
-/// As shells have it: what begins with a dot is named, or not meant.
 const OPTIONS: MatchOptions = MatchOptions {
     case_sensitive: true,
     require_literal_separator: true,
-    require_literal_leading_dot: true,
+    // It has `*.x` match `.x`: that is looked at here.
+    require_literal_leading_dot: false,
 };
 
 /// A pattern means too much.
@@ -29,17 +31,24 @@ pub struct TooMany(String);
 
 /// What a source's path stands for, in byte order and `most` names at most: the path alone
 /// where it has no wildcard, where something has that very name, or where nothing matches.
+/// Links on the way are followed where `follows` says so, or `open` does it by itself.
 ///
 /// # Errors
 ///
 /// [`TooMany`].
-pub fn expand(open: &dyn OpenRoot, path: &[u8], most: usize) -> Result<Vec<Vec<u8>>, TooMany> {
+pub fn expand(
+    open: &dyn OpenRoot,
+    path: &[u8],
+    follows: bool,
+    most: usize,
+) -> Result<Vec<Vec<u8>>, TooMany> {
     let trimmed = trim_slashes(path);
     let alone = || Ok(vec![path.to_vec()]);
     let has_any = trimmed
         .split(|byte| *byte == b'/')
         .any(|name| pattern_of(name).is_some());
-    if !has_any || is_there(open, trimmed) {
+    let open = Opening { open, follows };
+    if !has_any || open.has(trimmed) {
         return alone();
     }
     let root: &[u8] = if path.starts_with(b"/") { b"/" } else { b"" };
@@ -53,7 +62,7 @@ pub fn expand(open: &dyn OpenRoot, path: &[u8], most: usize) -> Result<Vec<Vec<u
             Some(pattern) => {
                 let mut next = Vec::new();
                 for above in &found {
-                    matching(open, above, &pattern, &mut next, most);
+                    open.add_matching(above, &pattern, &mut next, most);
                     if next.len() > most {
                         return Err(TooMany(String::from_utf8_lossy(path).into_owned()));
                     }
@@ -64,8 +73,8 @@ pub fn expand(open: &dyn OpenRoot, path: &[u8], most: usize) -> Result<Vec<Vec<u
     }
     let slash = trimmed.len() < path.len();
     found.retain(|path| match slash {
-        true => open.open_root(as_path(path)).is_ok(),
-        false => is_there(open, path),
+        true => open.directory(path).is_ok(),
+        false => open.has(path),
     });
     if found.is_empty() {
         return alone();
@@ -77,42 +86,78 @@ pub fn expand(open: &dyn OpenRoot, path: &[u8], most: usize) -> Result<Vec<Vec<u
     Ok(found)
 }
 
-/// What a name matches, where it has wildcards.
-fn pattern_of(name: &[u8]) -> Option<Pattern> {
+/// What a name with wildcards matches.
+struct Names {
+    pattern: Pattern,
+    /// It begins with a dot: names that do are meant.
+    hidden: bool,
+}
+
+impl Names {
+    fn has(&self, name: &[u8]) -> bool {
+        let meant = self.hidden || !name.starts_with(b".");
+        meant
+            && self
+                .pattern
+                .matches_with(&String::from_utf8_lossy(name), OPTIONS)
+    }
+}
+
+/// What a name matches, where it has wildcards; classes of characters by name are none.
+fn pattern_of(name: &[u8]) -> Option<Names> {
     if !name.iter().any(|byte| b"*?[".contains(byte)) {
         return None;
     }
-    let mut text = std::str::from_utf8(name).ok()?.to_owned();
-    // Two of them mean no more than one, as in a shell.
+    let text = std::str::from_utf8(name).ok()?;
+    if text.contains("[[:") {
+        return None;
+    }
+    // As some shells write it.
+    let mut text = text.replace("[^", "[!");
+    // Two of them mean no more than one.
     while text.contains("**") {
         text = text.replace("**", "*");
     }
-    Pattern::new(&text).ok()
+    Some(Names {
+        pattern: Pattern::new(&text).ok()?,
+        hidden: text.starts_with('.'),
+    })
 }
 
-/// Adds the names in a directory that match, and stops when there are too many; what cannot
-/// be looked into has none, as for a shell.
-fn matching(
-    open: &dyn OpenRoot,
-    above: &[u8],
-    pattern: &Pattern,
-    found: &mut Vec<Vec<u8>>,
-    most: usize,
-) {
-    let directory: &[u8] = if above.is_empty() { b"." } else { above };
-    let Ok(mut names) = open
-        .open_root(as_path(directory))
-        .and_then(|directory| directory.list())
-    else {
-        return;
-    };
-    while let Ok(Some(listed)) = names.next_name() {
-        let name = String::from_utf8_lossy(&listed.name);
-        if pattern.matches_with(&name, OPTIONS) {
-            found.push(joined(above, &listed.name));
-        }
-        if found.len() > most {
+/// How directories are opened.
+struct Opening<'a> {
+    open: &'a dyn OpenRoot,
+    follows: bool,
+}
+
+impl Opening<'_> {
+    fn directory(&self, path: &[u8]) -> io::Result<Arc<dyn Directory>> {
+        open_named(self.open, path, self.follows)
+    }
+
+    fn has(&self, path: &[u8]) -> bool {
+        let (parent, name) = split(path);
+        let status = self
+            .directory(parent)
+            .and_then(|parent| parent.status_of(name));
+        status.is_ok()
+    }
+
+    /// Adds the names in a directory that match, and stops when there are too many; what
+    /// cannot be looked into has none, as for a shell.
+    fn add_matching(&self, above: &[u8], names: &Names, found: &mut Vec<Vec<u8>>, most: usize) {
+        let directory: &[u8] = if above.is_empty() { b"." } else { above };
+        let listing = self.directory(directory);
+        let Ok(mut listing) = listing.and_then(|directory| directory.list()) else {
             return;
+        };
+        while let Ok(Some(listed)) = listing.next_name() {
+            if names.has(&listed.name) {
+                found.push(joined(above, &listed.name));
+            }
+            if found.len() > most {
+                return;
+            }
         }
     }
 }
@@ -124,23 +169,8 @@ fn joined(above: &[u8], name: &[u8]) -> Vec<u8> {
     }
 }
 
-fn is_there(open: &dyn OpenRoot, path: &[u8]) -> bool {
-    let (parent, name) = split(path);
-    let status = open
-        .open_root(as_path(parent))
-        .and_then(|parent| parent.status_of(name));
-    status.is_ok()
-}
-
-fn as_path(path: &[u8]) -> &Path {
-    use std::os::unix::ffi::OsStrExt;
-    Path::new(std::ffi::OsStr::from_bytes(path))
-}
-
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::storage::posix::PosixDirectory;
     use crate::storage::roots::{Anywhere, Confined};
@@ -177,6 +207,9 @@ mod tests {
             ("run?/a.h5", &["run1/a.h5", "run2/a.h5"]),
             ("run[12]/a.*", &["run1/a.h5", "run1/a.txt", "run2/a.h5"]),
             ("run[!1]/**", &["run2/a.h5", "run2/deep"]),
+            ("run[^12s]*/*", &["run[3]/a.h5"]),
+            ("run1/*.*", &["run1/a.h5", "run1/a.txt", "run1/b.h5"]),
+            ("run[[:digit:]]", &["run[[:digit:]]"]),
             ("run?*/", &["run1/", "run2/", "run[3]/"]),
             ("*/deep", &["run2/deep"]),
             // What is there by that very name is meant, and what matches nothing.
@@ -187,13 +220,14 @@ mod tests {
             ("run1/a.h5", &["run1/a.h5"]),
             ("run[1", &["run[1"]),
         ] {
-            let found = expand(&confined, pattern.as_bytes(), MOST_NAMES).unwrap();
+            let found = expand(&confined, pattern.as_bytes(), false, MOST_NAMES).unwrap();
             let found: Vec<&str> = found
                 .iter()
                 .map(|p| std::str::from_utf8(p).unwrap())
                 .collect();
             assert_eq!(found, expected, "{pattern}");
-            let anywhere = expand(&Anywhere, format!("{top}/{pattern}").as_bytes(), 9).unwrap();
+            let anywhere =
+                expand(&Anywhere, format!("{top}/{pattern}").as_bytes(), false, 9).unwrap();
             let expected: Vec<Vec<u8>> = expected
                 .iter()
                 .map(|path| format!("{top}/{path}").into_bytes())
@@ -208,13 +242,18 @@ mod tests {
         let root = PosixDirectory::open_root(&place.path().join("run1")).unwrap();
         let confined = Confined(root);
         for pattern in ["../*", "../run2/*", "a.h5/../../*"] {
-            let found = expand(&confined, pattern.as_bytes(), 9).unwrap();
+            let found = expand(&confined, pattern.as_bytes(), false, 9).unwrap();
             assert_eq!(found, [pattern.as_bytes()]);
         }
+        std::os::unix::fs::symlink(".", place.path().join("run1/link")).unwrap();
+        let linked = |follows| expand(&confined, b"link/a.*5", follows, 9).unwrap();
+        assert_eq!(linked(false), [b"link/a.*5"]);
+        assert_eq!(linked(true), [b"link/a.h5"]);
+        std::fs::remove_file(place.path().join("run1/link")).unwrap();
         let all: Arc<dyn OpenRoot> = Arc::new(confined);
-        assert_eq!(expand(&*all, b"*", 3).unwrap().len(), 3);
-        let error = expand(&*all, b"*", 2).unwrap_err().to_string();
+        assert_eq!(expand(&*all, b"*", false, 3).unwrap().len(), 3);
+        let error = expand(&*all, b"*", false, 2).unwrap_err().to_string();
         assert!(error.starts_with("* stands for too many"), "{error}");
-        assert_eq!(expand(&*all, b"a.h5", 0).unwrap(), [b"a.h5"]);
+        assert_eq!(expand(&*all, b"a.h5", false, 0).unwrap(), [b"a.h5"]);
     }
 }

@@ -197,7 +197,8 @@ impl Transfer {
         StreamId(number)
     }
 
-    /// False where the network failed it, or there are too many streams already.
+    /// False where the network failed it, there are too many streams already, or another
+    /// try is due that shall not follow at once.
     pub(super) fn dial_one(
         self: &Arc<Transfer>,
         dialer: &Dialer,
@@ -220,14 +221,16 @@ impl Transfer {
             Err(DialError::Network(_)) => false,
             Err(DialError::Refused(text)) => {
                 let mut shared = self.lock();
-                // With streams left the session goes on with fewer.
-                if shared.streams.is_empty() {
+                // With streams left the session goes on with fewer; in clear none can join
+                // without one for messages.
+                let alone = self.is_clear() && shared.control_stream().is_none();
+                if shared.streams.is_empty() || alone {
                     shared.life.end(Farewell::Broken(text));
                     self.wake_everybody(&shared);
                 } else {
                     shared.wanted_streams = self.live_streams(&shared);
                 }
-                true
+                !self.is_clear() || self.messages_have_stream(&shared)
             }
         }
     }

@@ -22,7 +22,7 @@ use super::inside::{Prepared, Running, Start, in_lab};
 use super::{local, usage};
 use crate::arguments::CopyArguments;
 use crate::commands::{cp, itself};
-use crate::endpoint::{Endpoint, check_colons};
+use crate::endpoint::Endpoint;
 use crate::messages::{Exit, Stop, say};
 use crate::report::INTERRUPTED;
 
@@ -44,7 +44,7 @@ pub fn run(arguments: CopyArguments) -> Result<u8, Stop> {
         Some(text) => text.parse().map_err(usage)?,
         None => PathSettings::default(),
     };
-    check_colons(&arguments.paths).map_err(usage)?;
+    cp::check_ends(&arguments.paths)?;
     check_local(&arguments.paths)?;
     let usual = Scenario::default();
     let congestion = congestion_here(&usual.congestion);
