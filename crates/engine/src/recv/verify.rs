@@ -8,7 +8,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 
@@ -65,7 +65,9 @@ pub struct VerifiedBlock {
 #[derive(Default)]
 pub(crate) struct Awaited {
     blocks: HashMap<ContentName, ArrivedBlock>,
-    checksums: HashMap<ContentName, Vec<Option<Checksum>>>,
+    /// As many lists of a content as blocks of it are still to come: what takes the first
+    /// may be damaged, and its twin waits for its own where the rest is cut otherwise.
+    checksums: HashMap<ContentName, VecDeque<Vec<Option<Checksum>>>>,
     /// Of all those, so many checksums.
     count: usize,
     /// With how many to look next whether any are of no use.
@@ -83,20 +85,24 @@ impl Awaited {
 
     fn insert(&mut self, name: ContentName, checksums: Vec<Option<Checksum>>) {
         self.count += checksums.len().max(1);
-        let former = self.checksums.insert(name, checksums);
-        self.count -= former.map_or(0, |former| former.len().max(1));
+        self.checksums.entry(name).or_default().push_back(checksums);
     }
 
     fn remove(&mut self, name: &ContentName) -> Option<Vec<Option<Checksum>>> {
-        let checksums = self.checksums.remove(name)?;
-        self.count -= checksums.len().max(1);
-        Some(checksums)
+        let lists = self.checksums.get_mut(name)?;
+        let checksums = lists.pop_front();
+        if lists.is_empty() {
+            self.checksums.remove(name);
+        }
+        self.count -= checksums.as_ref().map_or(0, |list| list.len().max(1));
+        checksums
     }
 
     /// Forgets checksums whose block was lost and came another way.
     fn retain(&mut self, of_use: impl Fn(&ContentName) -> bool) {
         self.checksums.retain(|name, _| of_use(name));
-        let lengths = self.checksums.values().map(|list| list.len().max(1));
+        let lists = self.checksums.values().flatten();
+        let lengths = lists.map(|list| list.len().max(1));
         self.count = lengths.sum();
         self.look_at = (2 * self.count).max(FIRST_LOOK);
     }

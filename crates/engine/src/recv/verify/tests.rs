@@ -7,7 +7,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_proto::block::{BlockHeader, Codec, Content, HeaderKey, PackedEntry, Piece};
+use longhaul_proto::block::{
+    BlockHeader, Codec, Content, ContentName, HeaderKey, PackedEntry, Piece,
+};
 use longhaul_proto::digest::{BlockHasher, Checksum, Integrity, whole_file};
 use longhaul_proto::handshake::{Landing, Secret};
 use longhaul_proto::manifest::{Entry, EntryId, EntryKind, SourceIdentity, Timestamp, TreePath};
@@ -15,6 +17,7 @@ use longhaul_proto::message::{Farewell, Message};
 use longhaul_proto::session::StreamId;
 use longhaul_units::ByteCount;
 
+use super::Awaited;
 use crate::journal::Owner;
 use crate::recv::ReceiveSide;
 use crate::recv::landing::{Arrival, Destination, Missing};
@@ -317,4 +320,19 @@ fn assert_arrived(disk: &ForgettingStorage, seed: u64) {
         let read = file.unwrap().read_at(&mut found, 0).unwrap();
         assert!(found[..read] == expected, "seed {seed}: {name}");
     }
+}
+
+#[test]
+fn each_of_two_twins_has_checksums_of_its_own() {
+    let name = ContentName::Pack(vec![EntryId(1)]);
+    let mut awaited = Awaited::default();
+    for checksum in [1, 2] {
+        awaited.insert(name.clone(), vec![Some(Checksum::Xxh3(checksum))]);
+    }
+    // The first one is damaged: the other shall not wait for ever.
+    for checksum in [1, 2] {
+        let found = awaited.remove(&name);
+        assert_eq!(found, Some(vec![Some(Checksum::Xxh3(checksum))]));
+    }
+    assert_eq!((awaited.remove(&name), awaited.count), (None, 0));
 }
