@@ -194,6 +194,21 @@ fn several_sources_go_into_the_destination() {
     });
 }
 
+/// Their names are more than the first message of a session may have.
+#[test]
+fn very_many_named_sources_are_pushed() {
+    let stage = Stage::new(Way::Push);
+    let names: Vec<String> = (0..1500).map(|number| format!("{number:0>60}")).collect();
+    for name in &names {
+        tree::write(&stage.source(name), name.as_bytes());
+    }
+    let sources: Vec<&str> = names.iter().map(String::as_str).collect();
+    run(&mut stage.command(&sources, "many")).expect(0);
+    for name in &names {
+        tree::assert_same(&stage.source(name), &stage.destination("many").join(name));
+    }
+}
+
 #[test]
 fn of_several_sources_the_missing_are_named_and_the_others_copied() {
     each_way(|stage| {
