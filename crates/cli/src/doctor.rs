@@ -13,7 +13,7 @@ mod output;
 mod rights;
 
 use crate::arguments::DoctorArguments;
-use crate::endpoint::{Endpoint, check_colons};
+use crate::endpoint::Endpoint;
 use crate::messages::{Exit, Stop, finish};
 use findings::{Weight, findings};
 
@@ -28,9 +28,8 @@ fn examine(arguments: &DoctorArguments) -> Result<Exit, Stop> {
                     cannot yield to others: leave it out";
         return Err(Stop::new(Exit::Usage, text));
     }
-    let endpoint = check_colons([&arguments.endpoint])
-        .and_then(|()| Endpoint::parse(&arguments.endpoint))
-        .map_err(|error| Stop::because(Exit::Usage, error))?;
+    let endpoint = Endpoint::parse_checked(&arguments.endpoint);
+    let endpoint = endpoint.map_err(|error| Stop::because(Exit::Usage, error))?;
     let gathered = gather::gather(&endpoint, arguments)?;
     let found = findings(&gathered.facts);
     output::print(

@@ -141,6 +141,16 @@ impl Endpoint {
         Ok(Endpoint::Local(bytes.to_vec()))
     }
 
+    /// Reads an endpoint that is looked at: one that is no host whose colon was forgotten.
+    ///
+    /// # Errors
+    ///
+    /// [`EndpointError`].
+    pub fn parse_checked(text: &OsString) -> Result<Endpoint, EndpointError> {
+        check_colons([text])?;
+        Endpoint::parse(text)
+    }
+
     /// The other host, and who one is there; none for this one. Two endpoints
     /// of one place are reached by one session.
     pub fn place(&self) -> Option<String> {
@@ -165,8 +175,7 @@ impl Endpoint {
 }
 
 /// Sees to it that none of these looks like a host whose colon was forgotten: it would be
-/// a path here, which a copy would make, and nobody would notice for long. Of several sources
-/// of a copy the missing ones are failures of their own.
+/// a path here, which a copy would make, and nobody would notice for long.
 ///
 /// # Errors
 ///

@@ -151,6 +151,11 @@ pub fn write_error(text: &str) {
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }
 
+/// A line of that.
+pub fn write_error_line(line: &str) {
+    write_error(&format!("{line}\n"));
+}
+
 /// A line on standard output, as `println!`, which panics where that fails.
 macro_rules! print_line {
     () => { $crate::messages::write_output(b"\n") };
@@ -187,7 +192,7 @@ pub fn leave(exit: Exit) -> ! {
 /// cursor.
 pub fn say(text: &str) {
     clear_line();
-    write_error(&format!("longhaul: {}\n", harmless(text)));
+    write_error_line(&format!("longhaul: {}", harmless(text)));
 }
 
 /// What somebody else said, without what would move a terminal's cursor.
@@ -206,8 +211,7 @@ pub const MAXIMUM_LOGGED_BYTES: usize = 200;
 /// Text that others had a part in, for a log: one line of no control characters
 /// and at most so many bytes, without which it could look like another message.
 pub fn one_line(text: &str, most: usize) -> String {
-    let harmless = |c: char| if c.is_control() { '\u{fffd}' } else { c };
-    let mut line: String = text.chars().map(harmless).collect();
+    let mut line = harmless(text).replace(['\n', '\t'], "\u{fffd}");
     line.truncate(line.floor_char_boundary(most));
     line
 }
@@ -239,6 +243,9 @@ mod tests {
     #[test]
     fn no_control_character_comes_to_a_terminal() {
         assert_eq!(harmless("a\x1b[2J\r\n\tb"), "a\u{fffd}[2J\u{fffd}\n\tb");
+        let all: String = ('\0'..=char::MAX).collect();
+        let moves = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+        assert!(!harmless(&all).contains(moves));
     }
 
     #[test]

@@ -20,7 +20,7 @@ use longhaul_proto::message::{Change, FailureKind, Farewell};
 
 use crate::arguments::BandwidthLimit;
 use crate::commands::steering::Shared as Steered;
-use crate::messages::{Exit, Stop, clear_line, leave, say, write_error, write_output};
+use crate::messages::{Exit, Stop, clear_line, leave, say, write_error_line, write_output};
 use crate::signals::at_signal;
 use crate::ssh::route::Route;
 pub use json::name_of;
@@ -294,8 +294,8 @@ impl Report {
             );
             if let Some(WholeStream { bytes, digest }) = stream {
                 let digest = manifest::hexadecimal(&digest);
-                write_error(&format!(
-                    "the stream: {bytes} bytes, BLAKE3 {digest} (as b3sum prints it there)\n"
+                write_error_line(&format!(
+                    "the stream: {bytes} bytes, BLAKE3 {digest} (as b3sum prints it there)"
                 ));
             }
             let what = match purport {
@@ -305,7 +305,7 @@ impl Report {
             };
             let route = shared.route.get();
             for line in route.map_or_else(Vec::new, |route| route.lines(what)) {
-                write_error(&format!("{line}\n"));
+                write_error_line(&line);
             }
         }
         drop(steered);

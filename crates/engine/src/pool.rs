@@ -60,27 +60,26 @@ impl BufferPool {
 
     /// Waits for a buffer; none once the pool is closed.
     pub fn take(&self) -> Option<Buffer> {
-        let exhausted = |state: &mut State| !state.closed && state.in_use == self.0.maximum;
-        let state = self.0.lock();
-        let waited = self.0.returned.wait_while(state, exhausted);
+        let exhausted = |state: &mut State| self.0.is_exhausted(state);
+        let waited = self.0.returned.wait_while(self.0.lock(), exhausted);
         self.give(waited.unwrap_or_else(PoisonError::into_inner))
     }
 
     /// As [`BufferPool::take`], as long as that is so; it is asked now and then.
     pub fn take_while(&self, mut is_so: impl FnMut() -> bool) -> Option<Buffer> {
-        let mut state = self.0.lock();
-        while !state.closed && state.in_use == self.0.maximum {
+        loop {
+            let exhausted = |state: &mut State| self.0.is_exhausted(state);
+            let returned = &self.0.returned;
+            let waited = returned.wait_timeout_while(self.0.lock(), ASK_EVERY, exhausted);
+            let (state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+            if !waited.timed_out() {
+                return self.give(state);
+            }
             drop(state);
             if !is_so() {
                 return None;
             }
-            state = self.0.lock();
-            if !state.closed && state.in_use == self.0.maximum {
-                let waited = self.0.returned.wait_timeout(state, ASK_EVERY);
-                state = waited.unwrap_or_else(PoisonError::into_inner).0;
-            }
         }
-        self.give(state)
     }
 
     /// A buffer if one is free now; none also once the pool is closed.
@@ -140,6 +139,11 @@ impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing panics while it holds the lock, and no invariant spans it.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether who wants a buffer has to wait for one.
+    fn is_exhausted(&self, state: &State) -> bool {
+        !state.closed && state.in_use == self.maximum
     }
 
     /// Memory for some more buffers; one of them.

@@ -44,7 +44,7 @@ fn copy(arguments: CopyArguments) -> Result<Exit, Stop> {
 }
 
 /// Sees to it that neither the destination nor the only source is a host whose colon was
-/// forgotten.
+/// forgotten. Of several sources the missing ones are failures of their own.
 ///
 /// # Errors
 ///

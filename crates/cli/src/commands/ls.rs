@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::peer::Peer;
 use crate::arguments::ListArguments;
-use crate::endpoint::{Endpoint, RemotePath, check_colons};
+use crate::endpoint::{Endpoint, RemotePath};
 use crate::messages::{Exit, Stop, finish, say};
 use crate::report::name_of;
 use crate::sweep::clock::rfc3339;
@@ -25,9 +25,8 @@ pub fn run(arguments: &ListArguments) -> Exit {
 }
 
 fn list(arguments: &ListArguments) -> Result<Exit, Stop> {
-    let endpoint = check_colons([&arguments.endpoint])
-        .and_then(|()| Endpoint::parse(&arguments.endpoint))
-        .map_err(|error| Stop::because(Exit::Usage, error))?;
+    let endpoint = Endpoint::parse_checked(&arguments.endpoint);
+    let endpoint = endpoint.map_err(|error| Stop::because(Exit::Usage, error))?;
     let depth = Depth {
         recursive: arguments.recursive,
         details: arguments.long || arguments.json,

@@ -670,7 +670,8 @@ pub fn landing_name(source: &Endpoint) -> Option<&[u8]> {
     name_of(path_of(source)?)
 }
 
-fn path_of(source: &Endpoint) -> Option<&[u8]> {
+/// The path of a source that has one.
+pub fn path_of(source: &Endpoint) -> Option<&[u8]> {
     match (source, source.remote_path()) {
         (Endpoint::Local(path), _) | (_, Some(RemotePath::Path(path))) => Some(path),
         _ => None,

@@ -1,11 +1,11 @@
 //! What a command names as its sources, where these are this host's.
 
 use longhaul_engine::send::source::{Asked, Source, Sources};
-use longhaul_engine::send::wildcards::{MOST_NAMES, TooMany};
+use longhaul_engine::send::wildcards::expand_all;
 use longhaul_proto::message::Failure;
 
 use super::here::NoSource;
-use super::run::{Task, check_names, zero_of};
+use super::run::{Task, check_names, path_of, zero_of};
 use crate::daemon::Roots;
 use crate::endpoint::Endpoint;
 use crate::messages::{Exit, Stop, say};
@@ -50,21 +50,6 @@ impl Asked for Named<'_> {
     }
 }
 
-fn expanded(task: &Task, roots: &Roots) -> Result<Vec<Endpoint>, TooMany> {
-    let mut all = Vec::with_capacity(task.sources.len());
-    for endpoint in &task.sources {
-        match endpoint {
-            Endpoint::Local(path) => {
-                let most = MOST_NAMES.saturating_sub(all.len());
-                let found = task.here.expand(path, task.copy_links, (roots, most))?;
-                all.extend(found.into_iter().map(Endpoint::Local));
-            }
-            other => all.push(other.clone()),
-        }
-    }
-    Ok(all)
-}
-
 /// Opens them. Of several the ones that cannot be opened are failures of their
 /// own, and the others go on. Where a job's were written at another host no shell
 /// has expanded them.
@@ -74,15 +59,23 @@ fn expanded(task: &Task, roots: &Roots) -> Result<Vec<Endpoint>, TooMany> {
 /// Where there are none; all but the last are said.
 pub fn open(task: &Task, written_elsewhere: bool) -> Result<Sources, Stop> {
     let roots = &Roots::default();
-    let mut sources = task.sources.clone();
-    if written_elsewhere {
-        sources = expanded(task, roots).map_err(|error| Stop::because(Exit::Usage, error))?;
-        check_names(sources.iter().filter_map(|source| match source {
-            Endpoint::Local(path) => Some(path.as_slice()),
-            _ => None,
-        }))
-        .map_err(|text| Stop::new(Exit::Usage, text))?;
-    }
+    let expanded;
+    let sources = match written_elsewhere {
+        true => {
+            expanded = expand_all(&task.sources, |source, most| match source {
+                Endpoint::Local(path) => {
+                    let found = task.here.expand(path, task.copy_links, (roots, most))?;
+                    Ok(Some(found.into_iter().map(Endpoint::Local).collect()))
+                }
+                _ => Ok(None),
+            })
+            .map_err(|error| Stop::because(Exit::Usage, error))?;
+            check_names(expanded.iter().filter_map(path_of))
+                .map_err(|text| Stop::new(Exit::Usage, text))?;
+            &expanded
+        }
+        false => &task.sources,
+    };
     let named = sources.iter().map(|endpoint| Named {
         task,
         roots,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use longhaul_engine::net::principals::{Principal, Resolved};
 use longhaul_engine::send::source::{Asked, Source, SourceError, Sources, open_source};
-use longhaul_engine::send::wildcards::{MOST_NAMES, TooMany, expand};
+use longhaul_engine::send::wildcards::{TooMany, expand, expand_all};
 use longhaul_engine::storage::roots::{Anywhere, OpenRoot};
 use longhaul_proto::handshake::{Purport, Refusal, Refused, Request, RequestPath};
 use longhaul_proto::message::{Failure, FailureKind};
@@ -121,41 +121,16 @@ pub fn expand_of(
     }
     let found = || {
         let resolved = principal.resolve(path).ok()?;
-        let rest = resolved.rest.as_ref().filter(|_| resolved.rights.read)?;
-        let names = path.split(|byte| *byte == b'/');
-        let names = names.filter(|name| !name.is_empty());
-        let whole: Vec<u8> = names.flat_map(|name| [b"/", name].concat()).collect();
-        let above = whole.strip_suffix(rest.as_bytes())?;
+        if resolved.rest.is_none() || !resolved.rights.read {
+            return None;
+        }
         let root = roots.of(&resolved).ok()?;
         let found = expand(&*root, &path_beneath(&resolved, path), copy_links, most);
-        Some(found.map(|found| {
-            let found = found.into_iter();
-            found.map(|below| [above, &below].concat()).collect()
-        }))
+        let whole = |below: Vec<u8>| [resolved.at.as_bytes(), b"/", &below].concat();
+        Some(found.map(|found| found.into_iter().map(whole).collect()))
     };
     // What is not his says so when it is opened.
     found().unwrap_or_else(|| Ok(vec![path.to_vec()]))
-}
-
-/// All that a request's paths stand for.
-fn expanded(
-    request: &Request,
-    principal: &Principal,
-    roots: &Roots,
-) -> Result<Vec<RequestPath>, TooMany> {
-    let mut all = Vec::with_capacity(request.paths.len());
-    for path in &request.paths {
-        match path {
-            // What is compared is one.
-            RequestPath::Path(path) if request.purport != Purport::Verify => {
-                let most = MOST_NAMES.saturating_sub(all.len());
-                let found = expand_of(principal, path, request.copy_links, (roots, most))?;
-                all.extend(found.into_iter().map(RequestPath::Path));
-            }
-            other => all.push(other.clone()),
-        }
-    }
-    Ok(all)
 }
 
 /// One of those that a request names.
@@ -201,8 +176,15 @@ const NAMED_SOURCES: usize = 16;
 /// Where there are none, each one's, as a refusal like the first one's.
 pub(super) fn open_sources(request: &Request, principal: &Principal) -> Result<Sources, Refused> {
     let roots = &Roots::default();
-    let paths = expanded(request, principal, roots)
-        .map_err(|error| refused(Refusal::Path, error.to_string()))?;
+    let paths = expand_all(&request.paths, |path, most| match path {
+        // What is compared is one.
+        RequestPath::Path(path) if request.purport != Purport::Verify => {
+            let found = expand_of(principal, path, request.copy_links, (roots, most))?;
+            Ok(Some(found.into_iter().map(RequestPath::Path).collect()))
+        }
+        _ => Ok(None),
+    });
+    let paths = paths.map_err(|error| refused(Refusal::Path, error.to_string()))?;
     check_names(paths.iter().filter_map(|path| match path {
         RequestPath::Path(path) => Some(path.as_slice()),
         _ => None,

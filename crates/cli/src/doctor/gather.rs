@@ -26,7 +26,7 @@ use crate::commands::probe::result::{Clock, PathResult, Way};
 use crate::commands::probe::session::{Ask, Direction, Reach, Session};
 use crate::daemon::TOLD_WITHIN;
 use crate::endpoint::{Endpoint, Remote, RemotePath, SshRemote};
-use crate::messages::{Exit, Stop, write_error};
+use crate::messages::{Exit, Stop, write_error_line};
 use crate::ssh::command::{RELEASE, Start, quoted, start_of};
 use crate::ssh::direct::Way as Opened;
 use crate::ssh::far::Far;
@@ -157,7 +157,7 @@ fn ask_shell(start: &Start, path: &[u8], login: Login) -> Result<Told, Stop> {
             .last()
             .filter(|_| login == Login::AskingAside)
         {
-            write_error(&format!("{last}\n"));
+            write_error_line(last);
         }
         return Ok(Told {
             facts,

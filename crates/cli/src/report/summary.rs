@@ -9,7 +9,7 @@ use super::Limit;
 use super::progress::{FULL, busiest};
 use crate::arguments::BandwidthLimit;
 use crate::commands::steering::Steered;
-use crate::messages::write_error;
+use crate::messages::write_error_line;
 
 /// Prints it to standard error, so that standard output stays data's.
 pub fn print(
@@ -21,7 +21,7 @@ pub fn print(
 ) {
     let lines = lines(progress, ending, asked, transfer);
     for line in lines.into_iter().chain(stream_lines(steered)) {
-        write_error(&format!("{line}\n"));
+        write_error_line(&line);
     }
 }
 

@@ -199,6 +199,8 @@ struct Root {
 /// Where a URL's path leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolved<'a> {
+    /// Where the root is in URLs, without a slash at its end: nothing for all of them.
+    pub at: &'a str,
     /// The root's directory on this host; the one path that may have symbolic
     /// links in it.
     pub root: &'a Path,
@@ -474,6 +476,7 @@ impl Principal {
             .ok_or(ResolveError::NotPermitted)?;
         let rest = path.get(root.at.len() + 1..).unwrap_or_default();
         Ok(Resolved {
+            at: &root.at,
             root: &root.path,
             rest: match rest {
                 [] => None,

@@ -44,25 +44,22 @@ pub fn expand(
 ) -> Result<Vec<Vec<u8>>, TooMany> {
     let trimmed = trim_slashes(path);
     let alone = || Ok(vec![path.to_vec()]);
-    let has_any = trimmed
-        .split(|byte| *byte == b'/')
-        .any(|name| pattern_of(name).is_some());
+    let names = trimmed.split(|byte| *byte == b'/');
+    let names = names.filter(|name| !name.is_empty());
+    let names: Vec<_> = names.map(|name| (name, pattern_of(name))).collect();
     let open = Opening { open, follows };
-    if !has_any || open.has(trimmed) {
+    if names.iter().all(|(_, pattern)| pattern.is_none()) || open.has(trimmed) {
         return alone();
     }
     let root: &[u8] = if path.starts_with(b"/") { b"/" } else { b"" };
     let mut found = vec![root.to_vec()];
-    let names = trimmed
-        .split(|byte| *byte == b'/')
-        .filter(|name| !name.is_empty());
-    for name in names {
-        found = match pattern_of(name) {
+    for (name, pattern) in &names {
+        found = match pattern {
             None => found.iter().map(|above| joined(above, name)).collect(),
             Some(pattern) => {
                 let mut next = Vec::new();
                 for above in &found {
-                    open.add_matching(above, &pattern, &mut next, most);
+                    open.add_matching(above, pattern, &mut next, most);
                     if next.len() > most {
                         return Err(TooMany(String::from_utf8_lossy(path).into_owned()));
                     }
@@ -72,9 +69,10 @@ pub fn expand(
         };
     }
     let slash = trimmed.len() < path.len();
+    let listed = names.last().is_some_and(|(_, pattern)| pattern.is_some());
     found.retain(|path| match slash {
         true => open.directory(path).is_ok(),
-        false => open.has(path),
+        false => listed || open.has(path),
     });
     if found.is_empty() {
         return alone();
@@ -84,6 +82,24 @@ pub fn expand(
         found.iter_mut().for_each(|path| path.push(b'/'));
     }
     Ok(found)
+}
+
+/// All that several stand for, [`MOST_NAMES`] in all: `each` is asked what one does, and so
+/// many it may be; none leaves it as it is.
+///
+/// # Errors
+///
+/// [`TooMany`].
+pub fn expand_all<T: Clone>(
+    named: &[T],
+    each: impl Fn(&T, usize) -> Result<Option<Vec<T>>, TooMany>,
+) -> Result<Vec<T>, TooMany> {
+    let mut all = Vec::with_capacity(named.len());
+    for one in named {
+        let found = each(one, MOST_NAMES.saturating_sub(all.len()))?;
+        all.extend(found.unwrap_or_else(|| vec![one.clone()]));
+    }
+    Ok(all)
 }
 
 /// What a name with wildcards matches.

@@ -72,9 +72,7 @@ impl Transfer {
         side.handle_block(self, id, block, buffer, found)
             .map_err(Stop::Broken)
     }
-}
 
-impl Transfer {
     /// A buffer for a block that comes; none where the session ends before one is free, or
     /// the stream. Meanwhile nothing is read, so that silence says nothing.
     fn buffer_for(&self, id: StreamId) -> Option<Buffer> {

@@ -386,10 +386,10 @@ fn observe_path(look: &OnPath) -> StreamObservation {
 }
 
 impl Slot {
-    /// Whether it waits in a queue, and for nothing that was lost.
-    fn has_its_share(&self) -> bool {
+    /// Whether it waits for nothing that was lost, as far as the kernel tells.
+    fn lost_nothing(&self) -> bool {
         let info = self.handle().tcp_info();
-        info.is_some_and(|info| info.is_queued() && !info.mends())
+        info.is_some_and(|info| !info.mends())
     }
 
     /// Whether data on it wait for its path, as the kernel sees it; of another
@@ -412,7 +412,7 @@ impl Shared {
         while let Some(suspect) = sender.poll_suspect(now) {
             let slot = self.streams.get(&suspect);
             let guilty = slot.is_some_and(|slot| {
-                slot.waits_for_path(now) && !(slot.has_its_share() && share_a_queue(&self.streams))
+                slot.waits_for_path(now) && !(slot.lost_nothing() && share_a_queue(&self.streams))
             });
             sender.handle_judged(suspect, guilty, now);
         }

@@ -71,6 +71,11 @@ pub(super) enum Verdict {
     Still(Vec<usize>),
 }
 
+/// After how long without anything that moves a path may be cut.
+fn quiet_span(rtt: Duration) -> Duration {
+    QUIET.max(rtt.saturating_mul(QUIET_ROUND_TRIPS))
+}
+
 /// Looks at all streams of which the kernel tells; `silent` says that there are
 /// others. `since` is when the session began or last had one.
 pub(super) fn judge(pulses: &[Pulse], silent: bool, since: Moment, now: Moment) -> Verdict {
@@ -81,8 +86,7 @@ pub(super) fn judge(pulses: &[Pulse], silent: bool, since: Moment, now: Moment) 
     }
     let moved = pulses.iter().map(|pulse| pulse.moved).max();
     let rtt = pulses.iter().map(|pulse| pulse.rtt).min();
-    let patience = QUIET.max(rtt.unwrap_or_default().saturating_mul(QUIET_ROUND_TRIPS));
-    if now - moved.unwrap_or(since) > patience {
+    if now - moved.unwrap_or(since) > quiet_span(rtt.unwrap_or_default()) {
         return Verdict::Quiet;
     }
     let is_still = |pulse: &Pulse| {
@@ -253,8 +257,7 @@ impl super::streams::Slot {
     /// Whether nothing that was sent on it comes to be acknowledged.
     pub(super) fn stands_still(&self, now: Moment) -> bool {
         self.handle().tcp_info().is_some_and(|info| {
-            let patience = QUIET.max(info.rtt.saturating_mul(QUIET_ROUND_TRIPS));
-            info.unacknowledged_segments > 0 && now - self.moved.1 > patience
+            info.unacknowledged_segments > 0 && now - self.moved.1 > quiet_span(info.rtt)
         })
     }
 
