@@ -272,10 +272,11 @@ fn direct_streams_outlive_their_ssh() {
     sshd.close_client();
     let file = place.path().join("pid");
     let script = place.path().join("ssh");
+    // The session's own is the first; where a way is long in opening others log in beside it.
     let text = format!(
-        "#!/bin/sh\n[ \"$1\" = -G ] || echo $$ >{}\nexec {} \"$@\"\n",
-        file.display(),
-        sshd.ssh()
+        "#!/bin/sh\n[ \"$1\" = -G ] || [ -e {file} ] || echo $$ >{file}\nexec {ssh} \"$@\"\n",
+        file = file.display(),
+        ssh = sshd.ssh()
     );
     std::fs::write(&script, text).unwrap();
     let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
