@@ -3,6 +3,7 @@
 mod costs;
 mod json;
 mod loss;
+mod reference;
 mod sweep;
 mod text;
 
@@ -13,14 +14,11 @@ use longhaul_units::BitRate;
 
 use crate::doubt::Doubt;
 use crate::profile::{
-    Cell, ProfileDifference, ProfileFigures, ProfileSample, SampleError, c_uc_difference,
-    c_uc_figure, compare, profile_figures, scheme_figures,
+    Cell, ProfileDifference, ProfileFigures, ProfileSample, SampleError, compare, profile_figures,
 };
 use crate::record::{Ended, Measures};
-use crate::runs::{Configuration, Run, Runs};
-use crate::stats::{
-    Difference, Figure, Interval, Resampling, median, median_interval, quantile, sorted,
-};
+use crate::runs::{Run, Runs};
+use crate::stats::{Difference, Figure, Interval, Resampling, quantile, sorted};
 pub use costs::{CostDifferences, LayerFigures, Measured};
 pub use json::to_json;
 pub use loss::{
@@ -47,6 +45,9 @@ pub struct MethodProfile {
     pub tcp: Option<usize>,
     /// Θ_F, where there is a Θ_T at every point.
     pub scheme: Option<ProfileFigures>,
+    /// Θ_H of the slower of its hosts, of such data and storage; none where it was not measured.
+    /// In bits per second; the interval is the median's exact bootstrap interval.
+    pub slower_host: Option<Figure>,
     /// Whether Θ_F was also divided by the slower host's Θ_H (case (b) of paper
     /// 001, section 3.2).
     pub host_limited: bool,
@@ -132,9 +133,6 @@ pub struct Analysis {
     pub transfers: Vec<MethodProfile>,
     /// Memory-to-memory throughput, in the order first met.
     pub memory: Vec<MethodProfile>,
-    /// The slower host's file throughput, the least median of what was measured.
-    /// In bits per second; the interval is the median's exact bootstrap interval.
-    pub slower_host: Option<Figure>,
     /// Every transfer against the first, at the round-trip times that both were measured at,
     /// over paths of one capacity.
     pub comparisons: Vec<Comparison>,
@@ -168,7 +166,6 @@ pub fn analyse(runs: &Runs, resampling: &Resampling) -> Result<Analysis, SampleE
         warm_ups: runs.warm_ups(),
         transfers: Vec::new(),
         memory: Vec::new(),
-        slower_host: slower_host(runs, &by_configuration, resampling),
         comparisons: Vec::new(),
         best: best_of_sweep(runs, resampling),
         over_loss: Vec::new(),
@@ -207,7 +204,7 @@ pub fn analyse(runs: &Runs, resampling: &Resampling) -> Result<Analysis, SampleE
         .transfers
         .sort_by(|a, b| utilisation(b).total_cmp(&utilisation(a)));
     analysis.over_loss = lines_over_loss(runs, &analysis);
-    analysis.relate_to_tcp(runs)?;
+    analysis.relate_to_tcp(runs, &by_configuration)?;
     analysis.compare_all()?;
     Ok(analysis)
 }
@@ -261,6 +258,7 @@ fn method_profile(
         figures,
         tcp: None,
         scheme: None,
+        slower_host: None,
         host_limited: false,
         tcp_adds: None,
         unused: None,
@@ -273,26 +271,6 @@ fn method_profile(
             .filter_map(|(layer, uses)| LayerFigures::of(layer, uses, resampling))
             .collect(),
     }))
-}
-
-/// min{Θ_H1, Θ_H2}: the least median of the storage configurations.
-fn slower_host(
-    runs: &Runs,
-    by_configuration: &[Vec<&Run>],
-    resampling: &Resampling,
-) -> Option<Figure> {
-    let storage = runs.configurations().iter().zip(by_configuration);
-    let medians = storage
-        .filter(|(configuration, _)| configuration.measures == Measures::Storage)
-        .filter_map(|(_, own)| {
-            let done = own.iter().filter(|run| run.ended == Ended::Done);
-            let rates: Vec<f64> = done.map(|run| run.goodput.bits_per_second()).collect();
-            Some(Figure {
-                estimate: median(&rates)?,
-                interval: median_interval(&sorted(&rates), resampling.level)?,
-            })
-        });
-    medians.min_by(|a, b| a.estimate.total_cmp(&b.estimate))
 }
 
 impl Analysis {
@@ -346,64 +324,6 @@ impl Analysis {
         }
     }
 
-    /// Finds each transfer's Θ_T and computes its Θ_F.
-    fn relate_to_tcp(&mut self, runs: &Runs) -> Result<(), SampleError> {
-        let configurations = runs.configurations();
-        for transfer in &mut self.transfers {
-            let own = &configurations[transfer.configuration];
-            let candidates = self.memory.iter().enumerate().filter(|(_, memory)| {
-                is_reference(own, &configurations[memory.configuration])
-                    && covers(&memory.sample, &transfer.sample)
-            });
-            // The same hosts' settings and what else a sweep varies of its path, the same
-            // congestion control and stream count where there are, else the fastest.
-            let best = candidates.max_by(|(_, a), (_, b)| {
-                let rank = |memory: &MethodProfile| {
-                    let other = &configurations[memory.configuration];
-                    let streams = other.count("streams");
-                    let alike = (
-                        std::cmp::Reverse(path_knobs_apart(own, other).len()),
-                        other.value("congestion") == own.value("congestion"),
-                        streams.is_some() && streams == own.count("streams"),
-                    );
-                    let sum: f64 = memory.figures.points.iter().map(|p| p.mean.estimate).sum();
-                    (alike, sum)
-                };
-                let (a, b) = (rank(a), rank(b));
-                a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
-            });
-            let Some((index, memory)) = best else {
-                continue;
-            };
-            transfer.tcp = Some(index);
-            let host = self
-                .slower_host
-                .map(|host| host.estimate / transfer.capacity.bits_per_second());
-            let nearest = memory
-                .figures
-                .points
-                .first()
-                .map_or(0.0, |p| p.mean.estimate);
-            transfer.host_limited = host.is_some_and(|host| host < nearest);
-            let tcp = restricted(&memory.sample, &transfer.sample)?;
-            transfer.tcp_adds = c_uc_difference(&tcp, &transfer.sample, &self.resampling);
-            let adds = transfer.tcp_adds.is_some_and(|adds| adds.estimate > 0.0);
-            let greater = if adds { &tcp } else { &transfer.sample };
-            let greater = c_uc_figure(greater, &self.resampling);
-            transfer.unused = greater.map(Figure::complement);
-            let figures = scheme_figures(&transfer.sample, &tcp, host, &self.resampling);
-            transfer.scheme = figures.ok();
-            let doubts = reference_doubts(own, &configurations[memory.configuration]);
-            self.doubts
-                .extend(doubts.into_iter().map(|doubt| NamedDoubt {
-                    about: transfer.label.clone(),
-                    doubt,
-                    runs: 0,
-                }));
-        }
-        Ok(())
-    }
-
     fn compare_all(&mut self) -> Result<(), SampleError> {
         let Some(best) = self.transfers.first() else {
             return Ok(());
@@ -430,81 +350,6 @@ impl Analysis {
         }
         Ok(())
     }
-}
-
-/// Whether a memory-to-memory configuration was measured over the same path.
-fn is_reference(transfer: &Configuration, memory: &Configuration) -> bool {
-    let same = |name| transfer.traits.get(name) == memory.traits.get(name);
-    transfer.capacity == memory.capacity && same("loss") && same("path") && same("queue")
-}
-
-/// What a sweep records as a knob, and is of the path and its hosts (docs/sweep.md):
-/// throughput from memory to memory depends on it too.
-const PATH_KNOBS: [&str; 17] = [
-    "sysctls",
-    "cross",
-    "delay-back",
-    "rate-back",
-    "loss-back",
-    "queue",
-    "jitter",
-    "reorder",
-    "duplicate",
-    "corrupt",
-    "corrupt-unseen",
-    "mtu",
-    "hosts",
-    "window",
-    "cut",
-    "change",
-    "nat",
-];
-
-/// Those in which two configurations differ.
-fn path_knobs_apart(one: &Configuration, two: &Configuration) -> Vec<&'static str> {
-    let differs = |name: &&str| one.knobs.get(*name) != two.knobs.get(*name);
-    PATH_KNOBS.into_iter().filter(differs).collect()
-}
-
-/// In what a transfer's Θ_T was measured differently.
-fn reference_doubts(transfer: &Configuration, memory: &Configuration) -> Vec<Doubt> {
-    let mut doubts = Vec::new();
-    for name in path_knobs_apart(transfer, memory) {
-        let told = |of: &Configuration| {
-            let knob = of.knobs.get(name);
-            knob.map_or("no".to_owned(), |knob| format!("\"{knob}\" as"))
-        };
-        doubts.push(Doubt::DifferentReference {
-            what: format!(
-                "it has {} {name}, the transfer {}",
-                told(memory),
-                told(transfer)
-            ),
-        });
-    }
-    let (used, carried) = (transfer.value("congestion"), memory.value("congestion"));
-    if let (Some(used), Some(carried)) = (used, carried)
-        && used != carried
-    {
-        doubts.push(Doubt::DifferentCongestionControl {
-            used,
-            compared_with: carried,
-        });
-    }
-    if let (Some(own), Some(other)) = (transfer.count("streams"), memory.count("streams"))
-        && own != other
-    {
-        doubts.push(Doubt::DifferentReference {
-            what: format!("it has {other} streams, the transfer {own}"),
-        });
-    }
-    doubts
-}
-
-/// Whether `wide` has every round-trip time of `narrow`.
-fn covers(wide: &ProfileSample, narrow: &ProfileSample) -> bool {
-    let has = |rtt| wide.cells().iter().any(|cell| cell.rtt == rtt);
-    narrow.cells().iter().all(|cell| has(cell.rtt))
 }
 
 /// The first at the round-trip times of both; none where there are none.

@@ -6,6 +6,7 @@
 //! its figure promises too much. So the first few are measured again, and only
 //! what was measured then decides.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use longhaul_units::BitRate;
@@ -19,30 +20,56 @@ pub const MEASURED_AGAIN: usize = 3;
 /// again.
 pub const FEWEST_COMPARED: usize = MEASURED_AGAIN + 1;
 
-/// What is given to a configuration, and nobody can choose to be faster: only those to which
-/// the same is given are compared. A sweep chooses by it what it measures again, and the
-/// analysis what is the best.
+/// What a sweep records as a knob (docs/sweep.md), and is the path's: nobody can choose it to
+/// be faster.
+pub const PATH_KNOBS: [&str; 15] = [
+    "cross",
+    "loss-model",
+    "delay-back",
+    "rate-back",
+    "loss-back",
+    "queue",
+    "jitter",
+    "reorder",
+    "duplicate",
+    "corrupt",
+    "corrupt-unseen",
+    "mtu",
+    "cut",
+    "change",
+    "nat",
+];
+
+/// What is given to a configuration: only those to which the same is given are compared. A sweep
+/// chooses by it what it measures again, and the analysis what is the best.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Given {
     rtt: Duration,
     // Rates and losses are not negative, and ordered as their bits are.
     capacity: u64,
-    dataset: String,
     loss: u64,
-    cross: String,
+    /// The data's and the path's names, and of [`PATH_KNOBS`] what there is.
+    named: BTreeMap<&'static str, String>,
 }
 
 impl Given {
-    /// Of a path's round-trip time, capacity and random loss (0 to 1), the data's name, and
-    /// that of the cross traffic, empty where there is none.
-    pub fn new(rtt: Duration, capacity: BitRate, dataset: &str, loss: f64, cross: &str) -> Given {
+    /// Of a path's round-trip time, capacity and random loss (0 to 1), and what `named` has by
+    /// the names `dataset`, `path` and [`PATH_KNOBS`].
+    pub fn new(
+        rtt: Duration,
+        capacity: BitRate,
+        loss: f64,
+        named: impl Fn(&str) -> Option<String>,
+    ) -> Given {
+        let names = ["dataset", "path"].into_iter().chain(PATH_KNOBS);
         Given {
             rtt,
             capacity: capacity.bits_per_second().to_bits(),
-            dataset: dataset.to_owned(),
             // Zero has a sign.
             loss: (loss + 0.0).to_bits(),
-            cross: cross.to_owned(),
+            named: names
+                .filter_map(|name| Some((name, named(name)?)))
+                .collect(),
         }
     }
 
@@ -54,17 +81,14 @@ impl Given {
     /// What else is given, but the capacity, by name: what is none is left out.
     pub fn others(&self) -> Vec<(&'static str, String)> {
         let loss = match f64::from_bits(self.loss) {
-            0.0 => String::new(),
-            loss => format!("{loss:e}"),
+            0.0 => None,
+            loss => Some(("loss", format!("{loss:e}"))),
         };
-        let all = [
-            ("dataset", self.dataset.clone()),
-            ("loss", loss),
-            ("cross", self.cross.clone()),
-        ];
-        all.into_iter()
-            .filter(|(_, value)| !value.is_empty())
-            .collect()
+        let named = self
+            .named
+            .iter()
+            .map(|(name, value)| (*name, value.clone()));
+        named.chain(loss).collect()
     }
 }
 
@@ -370,17 +394,27 @@ mod tests {
 
     #[test]
     fn what_is_given_is_the_same_or_is_not() {
-        let given = |loss, cross| {
+        let given = |loss, set: &[(&str, &str)]| {
             let capacity = BitRate::new(1e9).unwrap_or_default();
-            Given::new(Duration::from_millis(5), capacity, "large", loss, cross)
+            let named = |name: &str| {
+                let known = set.iter().find(|(known, _)| *known == name);
+                known.map(|(_, value)| (*value).to_owned())
+            };
+            Given::new(Duration::from_millis(5), capacity, loss, named)
         };
-        assert_eq!(given(0.0, ""), given(-0.0, ""));
-        assert_eq!(given(0.0, "").others(), [("dataset", "large".to_owned())]);
-        assert!(given(1e-4, "") > given(1e-5, "") && given(0.0, "x") != given(0.0, ""));
-        let others = given(1e-4, "busy").others();
+        let large = [("dataset", "large")];
+        assert_eq!(given(0.0, &large), given(-0.0, &large));
+        let others = given(0.0, &large).others();
+        assert_eq!(others, [("dataset", "large".to_owned())]);
+        assert!(given(1e-4, &[]) > given(1e-5, &[]));
+        // A path that is cut is another one; who has more streams is none.
+        let cut = [("cut", "10s+5s")];
+        assert_ne!(given(0.0, &cut), given(0.0, &[]));
+        assert_eq!(given(0.0, &[("streams", "8")]), given(0.0, &[]));
+        let others = given(1e-4, &cut).others();
         assert_eq!(
-            others[1..],
-            [("loss", "1e-4".to_owned()), ("cross", "busy".to_owned())]
+            others,
+            [("cut", "10s+5s".to_owned()), ("loss", "1e-4".to_owned())]
         );
     }
 }

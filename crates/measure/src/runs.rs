@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::time::Duration;
 
-use longhaul_units::BitRate;
+use longhaul_units::{BitRate, ByteCount};
 
 use crate::doubt::Doubt;
 use crate::record::{Ended, Fault, Knob, Measures, RunRecord, Seen};
@@ -181,8 +181,8 @@ pub struct Runs {
     layers: Vec<BTreeMap<String, LayerUses>>,
     seen: Seen,
     rounds: HashMap<(usize, String, u64), u64>,
-    /// What the first run of a configuration moved at a round-trip time, in bytes.
-    moved: HashMap<(usize, Duration), u64>,
+    /// How large the data of a configuration's first run at a round-trip time were.
+    sizes: HashMap<(usize, Duration), ByteCount>,
     warm_ups: u64,
 }
 
@@ -217,13 +217,14 @@ impl Runs {
             return Err(Fault::Malformed(text));
         }
         let cpu_seconds_per_gigabyte = record.cpu_seconds_per_gigabyte();
+        let own = record.dataset.size;
         let others = *self
-            .moved
+            .sizes
             .entry((configuration, record.path.rtt))
-            .or_insert(record.dataset.size.0);
-        let differs = (others != record.dataset.size.0).then_some(Doubt::DifferentData {
-            bytes: record.dataset.size.0,
-            others_bytes: others,
+            .or_insert(own);
+        let differs = (others != own).then_some(Doubt::DifferentData {
+            bytes: own.0,
+            others_bytes: others.0,
         });
         let mut doubts: Vec<Doubt> = Vec::new();
         for doubt in record.doubts.into_iter().chain(differs) {
@@ -305,6 +306,12 @@ impl Runs {
     pub fn layers(&self, configuration: usize) -> impl Iterator<Item = (&str, &LayerUses)> {
         let layers = self.layers.get(configuration).into_iter().flatten();
         layers.map(|(name, uses)| (name.as_str(), uses))
+    }
+
+    /// How large a configuration's data were at a round-trip time, where it is known.
+    pub(crate) fn size_of_data(&self, configuration: usize, rtt: Duration) -> Option<ByteCount> {
+        let known = self.sizes.get(&(configuration, rtt)).copied();
+        known.filter(|size| size.0 > 0)
     }
 
     /// How many warm-ups there were.

@@ -33,6 +33,8 @@ pub struct ExternalRun {
     pub moved: ByteCount,
     /// How long that took.
     pub wall: Duration,
+    /// What it carried before that is left out.
+    pub omitted: Duration,
     /// Bytes over time, as it says.
     pub throughput: BitRate,
     /// Streams.

@@ -137,6 +137,59 @@ fn a_slow_host_is_divided_out() {
     assert!((first.mean.estimate - 0.9 / 0.55).abs() < 1e-6, "{first:?}");
 }
 
+/// Of data with a name and a size in bytes.
+fn of_data(mut record: RunRecord, name: &str, bytes: u64) -> RunRecord {
+    record.run.id = format!("{name}/{}", record.run.id);
+    record.dataset.name = name.to_owned();
+    record.dataset.size = ByteCount(bytes);
+    record
+}
+
+#[test]
+fn a_transfer_is_set_against_what_was_measured_with_its_data() {
+    let mut records = Vec::new();
+    for round in 0..5 {
+        for (name, bytes, tcp, host, own) in [
+            ("large", 4_000_000_000, 0.9, 2.0, 0.85),
+            ("small", 100_000_000, 0.4, 0.15, 0.14),
+        ] {
+            let mut add = |method, measures, share| {
+                records.push(of_data(
+                    run(method, measures, 100, round, share),
+                    name,
+                    bytes,
+                ));
+            };
+            add("iperf3", Measures::Memory, tcp);
+            add("writer", Measures::Storage, host);
+            add("mover", Measures::Transfer, own);
+        }
+        // Slow, so that it moves a fifth of the data.
+        let part = run("slow", Measures::Transfer, 100, round, 0.1);
+        records.push(of_data(part, "large", 800_000_000));
+    }
+    let (runs, analysis) = analysed(records);
+    for transfer in &analysis.transfers {
+        let data = |configuration: usize| &runs.configurations()[configuration].traits["dataset"];
+        let tcp = &analysis.memory[transfer.tcp.unwrap()];
+        assert_eq!(data(tcp.configuration), data(transfer.configuration));
+        let is_small = data(transfer.configuration) == "small";
+        assert_eq!(transfer.host_limited, is_small, "{}", transfer.label);
+        let host = transfer.slower_host.unwrap().estimate / CAPACITY;
+        assert!(
+            (host - if is_small { 0.15 } else { 2.0 }).abs() < 1e-6,
+            "{host}"
+        );
+    }
+    let is_of_size = |doubt: &Doubt| matches!(doubt, Doubt::DifferentReference { what } if what.contains("moves"));
+    let doubts = analysis
+        .doubts
+        .iter()
+        .filter(|named| is_of_size(&named.doubt));
+    let about: Vec<&str> = doubts.map(|named| named.about.as_str()).collect();
+    assert_eq!(about, ["slow"]);
+}
+
 #[test]
 fn failed_runs_and_second_looks_are_in_no_profile() {
     let mut records = sweep();

@@ -137,8 +137,10 @@ pub struct Measured {
     pub direction: &'static str,
     /// Bytes per second, and the streams that carried them.
     pub bytes_per_second: f64,
-    /// Their number.
+    /// Their number: the fewest that carried as much.
     pub streams: u32,
+    /// The most that were tried.
+    pub most_streams: u32,
     /// What one stream carried.
     pub one_stream: Option<f64>,
     /// Share of segments that were lost, as far as TCP tells; sent again, where it does not.
@@ -427,7 +429,7 @@ fn without_sysctl(topic: &str) -> &'static str {
 fn policer(measured: &Measured) -> Option<Finding> {
     let (least, loaded) = measured.rtt;
     let queue = QUEUE.max(least.mul_f64(QUEUE_SHARE));
-    let one = measured.one_stream.filter(|_| measured.streams > 1)?;
+    let one = measured.one_stream.filter(|_| measured.most_streams > 1)?;
     let shares = measured.bytes_per_second < one * POLICED_GAIN;
     let policed = measured.loss > POLICED_LOSS && loaded < least + queue && shares;
     policed.then(|| {
@@ -438,7 +440,7 @@ fn policer(measured: &Measured) -> Option<Finding> {
                  a queue, and {} streams carried no more than one",
                 measured.direction,
                 measured.loss * 100.0,
-                measured.streams
+                measured.most_streams
             ),
             format!(
                 "ask the network's operators for a limit near {}; --bwlimit below it, or \

@@ -446,7 +446,8 @@ fn measured_of(direction: Direction, sessions: [Result<Session, Stop>; 2]) -> Kn
     Ok(Measured {
         direction: direction.name(),
         bytes_per_second,
-        streams: STREAMS[1].max(streams),
+        streams,
+        most_streams: STREAMS[1],
         one_stream: Some(way.median(STREAMS[0], |trial| trial.settled)),
         loss: way.median(STREAMS[1], |trial| trial.loss_at_most()),
         segment: way.median(STREAMS[1], |trial| f64::from(trial.segment)) as u32,
@@ -465,6 +466,7 @@ fn nothing_arrived(direction: Direction, streams: u32) -> Measured {
         direction: direction.name(),
         bytes_per_second: 0.0,
         streams,
+        most_streams: streams,
         one_stream: None,
         loss: 0.0,
         segment: 0,

@@ -9,6 +9,7 @@ use longhaul_measure::record::Measures;
 use longhaul_measure::stats::Repetitions;
 
 use super::file::SweepFile;
+use super::outcome::{knobs, path_name};
 use super::plan::{Cell, Plan, Planned, order_seed, shuffle};
 
 /// Runs of the fastest over each path, in rounds of their own after all others: each
@@ -54,20 +55,31 @@ pub fn groups(plan: &Plan, counts: impl Fn(usize) -> bool) -> Vec<Vec<usize>> {
 /// What is given to a configuration.
 fn given(cell: &Cell) -> Given {
     let lab = cell.path.lab.as_ref();
-    let cross = cell.cross.as_ref().map_or("", |cross| &cross.name);
-    Given::new(
-        cell.path.rtt,
-        cell.path.capacity,
-        &cell.data.name,
-        lab.map_or(0.0, |(lab, _)| lab.path.loss.mean()),
-        cross,
-    )
+    let loss = lab.map_or(0.0, |(lab, _)| lab.path.loss.mean());
+    let knobs = knobs(cell);
+    // As the records have it.
+    Given::new(cell.path.rtt, cell.path.capacity, loss, |name| match name {
+        "dataset" => Some(cell.data.name.clone()),
+        "path" => Some(path_name(&cell.path)),
+        _ => knobs.get(name).map(ToString::to_string),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::sweep::file::parse;
+
+    #[test]
+    fn paths_that_are_cut_otherwise_are_not_compared() {
+        let text = "name = \"x\"\nagain = 3\n[[paths]]\nrtt = \"1ms\"\nrate = \"1gbit\"\n\
+                    cut = [\"1s+1s\", \"1s+9s\"]\n[[paths]]\nrtt = \"1ms\"\nrate = \"1gbit\"\n\
+                    loss = [\"1e-3\", \"1e-3/8\"]\n[[data]]\nname = \"d\"\nlink-time = \"1s\"\n\
+                    [[methods]]\nname = \"m\"\ncommand = \"c\"\nknobs = { how = [1, 2, 3, 4] }";
+        let plan = Plan::of(&parse(text).unwrap()).unwrap();
+        let sizes: Vec<usize> = groups(&plan, |_| true).iter().map(Vec::len).collect();
+        assert_eq!(sizes, [4; 4]);
+    }
 
     #[test]
     fn the_three_fastest_of_each_path_are_measured_again() {

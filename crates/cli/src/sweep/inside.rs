@@ -249,10 +249,10 @@ fn measure(
             .map(|(now, then)| now.saturating_sub(then)),
         cpu: cpu(&clients, &before, &seen, &now, &spent),
         emulator: None,
-        retransmitted: watched.retransmitted(),
+        retransmitted: watched.retransmitted(step),
         tcp: watched.summary(step),
         samples: watched.written,
-        beside: beside(&watched, &clients, wall),
+        beside: beside(&watched, step, wall),
         arrived: None,
         storage: String::new(),
         source_host: place.within("a1", this_host::describe)?,
@@ -295,14 +295,10 @@ fn cpu(
     }
 }
 
-fn beside(
-    watched: &Watched,
-    clients: &[Client],
-    wall: Duration,
-) -> Vec<longhaul_measure::record::Beside> {
-    let others = clients.iter().skip(1);
+fn beside(watched: &Watched, step: &Step, wall: Duration) -> Vec<longhaul_measure::record::Beside> {
+    let others = step.clients.iter().skip(1);
     others
-        .map(|client| watched.beside(&client.method, client.port, wall))
+        .map(|client| watched.beside(step, &client.method, client.port, wall))
         .collect()
 }
 

@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::time::Duration;
 
+use longhaul_lab::link::Loss;
 use longhaul_measure::doubt::Doubt;
 use longhaul_measure::record::{
     DatasetRecord, Ended, HostRecord, Knob, LayerUse, Measures, Method as MethodRecord, Outcome,
@@ -16,7 +17,7 @@ use longhaul_units::{BitRate, ByteCount};
 use serde_json::Value;
 
 use super::file::Reads;
-use super::plan::Cell;
+use super::plan::{self, Cell};
 use super::step::StepResult;
 
 /// Of a failure, so much is kept: a record is a short line.
@@ -111,8 +112,9 @@ fn summary_of(output: &Path) -> Option<Value> {
 pub fn record(about: About<'_>, mut result: StepResult) -> RunRecord {
     let cell = about.cell;
     let mut doubts = std::mem::take(&mut result.doubts);
+    doubts.extend(cpu_bound(&result));
     let mut outcome = match cell.method.reads {
-        Some(Reads::Iperf3) => outcome_of_iperf3(&about, &result, &mut doubts),
+        Some(Reads::Iperf3) => outcome_of_iperf3(&about, &mut result, &mut doubts),
         None => outcome_of_files(&about, &result, &mut doubts),
     };
     let summary = cell
@@ -131,18 +133,6 @@ pub fn record(about: About<'_>, mut result: StepResult) -> RunRecord {
     }
     let seconds = outcome.wall.as_secs_f64();
     doubts.extend(Doubt::of_length(seconds, cell.path.rtt.as_secs_f64()));
-    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
-    let spent: f64 = result
-        .cpu
-        .iter()
-        .map(|c| (c.user + c.system).as_secs_f64())
-        .sum();
-    let busy = spent / (seconds * cores as f64);
-    if busy > BUSY_SHARE {
-        doubts.push(Doubt::HostCpuBound {
-            busy: busy.min(1.0),
-        });
-    }
     let [source, destination] = hosts(&about, &result);
     RunRecord {
         schema: SCHEMA,
@@ -180,6 +170,19 @@ pub fn record(about: About<'_>, mut result: StepResult) -> RunRecord {
     }
 }
 
+/// Whether both ends' processes, from their start to their end, took all that the machine has.
+fn cpu_bound(result: &StepResult) -> Option<Doubt> {
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+    let spent = result
+        .cpu
+        .iter()
+        .map(|cpu| (cpu.user + cpu.system).as_secs_f64());
+    let busy = spent.sum::<f64>() / (result.wall.as_secs_f64() * cores as f64);
+    (busy > BUSY_SHARE).then_some(Doubt::HostCpuBound {
+        busy: busy.min(1.0),
+    })
+}
+
 /// Of the destination only settings that differ from the source's stand there.
 fn hosts(about: &About<'_>, result: &StepResult) -> [HostRecord; 2] {
     let [of_source, of_destination] = about.descriptions.clone();
@@ -211,7 +214,7 @@ fn hosts(about: &About<'_>, result: &StepResult) -> [HostRecord; 2] {
 }
 
 /// What was set for the run, by name: of the method, and what else the sweep varies.
-fn knobs(cell: &Cell) -> BTreeMap<String, Knob> {
+pub fn knobs(cell: &Cell) -> BTreeMap<String, Knob> {
     let mut knobs = cell.knobs.clone();
     let mut note = |name: &str, value: Option<&String>| {
         if let Some(value) = value {
@@ -241,16 +244,26 @@ fn knobs(cell: &Cell) -> BTreeMap<String, Knob> {
             note(key, Some(value));
         }
     }
+    let lab = cell.path.lab.as_ref();
+    if lab.is_some_and(|(lab, _)| matches!(lab.path.loss, Loss::Bursty(_))) {
+        // The path's loss is the mean alone.
+        note("loss-model", cell.path.settings.get("loss"));
+    }
     knobs
+}
+
+/// What records call a path.
+pub fn path_name(path: &plan::Path) -> String {
+    match path.lab {
+        Some(_) => "lab".to_owned(),
+        None => path.text(),
+    }
 }
 
 fn path(cell: &Cell, result: &StepResult) -> PathRecord {
     let lab = cell.path.lab.as_ref().map(|(lab, _)| lab);
     PathRecord {
-        name: match lab {
-            Some(_) => "lab".to_owned(),
-            None => cell.path.text(),
-        },
+        name: path_name(&cell.path),
         rtt: cell.path.rtt,
         capacity: cell.path.capacity,
         rate: lab.and_then(|lab| lab.path.rate),
@@ -331,12 +344,20 @@ fn silence(result: &StepResult) -> String {
 }
 
 /// Of an instrument: its own bytes and seconds.
-fn outcome_of_iperf3(about: &About<'_>, result: &StepResult, doubts: &mut Vec<Doubt>) -> Outcome {
+fn outcome_of_iperf3(
+    about: &About<'_>,
+    result: &mut StepResult,
+    doubts: &mut Vec<Doubt>,
+) -> Outcome {
     let read = File::open(about.output).map_err(|error| error.to_string());
     let read = read.and_then(|file| read_iperf3(BufReader::new(file)).map_err(|e| e.to_string()));
     match read {
         Ok(run) if result.ended == Ended::Done => {
             doubts.extend(run.doubts);
+            if !run.omitted.is_zero() {
+                // Processor time of what it left out is not that of its bytes.
+                result.cpu.clear();
+            }
             let mut outcome = outcome(Ended::Done, run.moved.0, run.wall, result);
             outcome.retransmitted_segments = run.retransmitted_segments;
             outcome

@@ -191,11 +191,19 @@ impl Looker {
 }
 
 impl Watched {
+    /// Samples of the run's own streams: of none that lead to the port of another client.
+    fn own<'a>(&'a self, step: &'a Step) -> impl Iterator<Item = &'a Sample> {
+        let others = || step.clients.iter().skip(1).map(|client| client.port);
+        let is_own = move |s: &&Sample| {
+            s.port
+                .is_none_or(|port| others().all(|other| other != port))
+        };
+        self.samples.iter().filter(is_own)
+    }
+
     /// What the streams did, those of others left out.
     pub fn summary(&self, step: &Step) -> Option<TcpSummary> {
-        let others: Vec<u16> = step.clients.iter().skip(1).map(|c| c.port).collect();
-        let is_own = |s: &&Sample| s.port.is_none_or(|port| !others.contains(&port));
-        let own: Vec<Sample> = self.samples.iter().filter(is_own).copied().collect();
+        let own: Vec<Sample> = self.own(step).copied().collect();
         let cut_ended = step.cut.map(|(at, length)| (at + length).as_secs_f64());
         let mut summary = TcpSummary::of(&own, cut_ended)?;
         let largest = own.iter().max_by_key(|sample| sample.acknowledged_bytes)?;
@@ -203,21 +211,21 @@ impl Watched {
         Some(summary)
     }
 
-    /// Segments that all streams sent again; none where nothing was sampled.
-    pub fn retransmitted(&self) -> Option<u64> {
+    /// Segments that the streams sent again, those of others left out; none where nothing was
+    /// sampled.
+    pub fn retransmitted(&self, step: &Step) -> Option<u64> {
         let mut last: BTreeMap<u32, u64> = BTreeMap::new();
-        for sample in &self.samples {
+        for sample in self.own(step) {
             last.insert(sample.stream, sample.retransmitted_segments);
         }
         (!last.is_empty()).then(|| last.values().sum())
     }
 
     /// What another client moved meanwhile, by its port.
-    pub fn beside(&self, method: &str, port: u16, wall: Duration) -> Beside {
-        let (theirs, own): (Vec<Sample>, Vec<Sample>) = self
-            .samples
-            .iter()
-            .partition(|sample| sample.port == Some(port));
+    pub fn beside(&self, step: &Step, method: &str, port: u16, wall: Duration) -> Beside {
+        let is_theirs = |sample: &&Sample| sample.port == Some(port);
+        let theirs: Vec<Sample> = self.samples.iter().filter(is_theirs).copied().collect();
+        let own: Vec<Sample> = self.own(step).copied().collect();
         let (theirs, own) = (growth(&theirs), growth(&own));
         // Who is left alone shares with nobody.
         let both_until = last_growth(&theirs).min(last_growth(&own));

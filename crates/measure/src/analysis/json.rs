@@ -30,7 +30,6 @@ pub fn to_json(analysis: &Analysis) -> Value {
         "level": analysis.resampling.level,
         "draws": analysis.resampling.draws,
         "seed": analysis.resampling.seed,
-        "slower_host_bits_per_second": analysis.slower_host.as_ref().map(figure),
         "transfers": methods(&analysis.transfers),
         "memory": methods(&analysis.memory),
         "comparisons": comparisons,
@@ -127,6 +126,7 @@ fn method(analysis: &Analysis, method: &MethodProfile) -> Value {
     value["capacity_bits_per_second"] = json!(method.capacity.bits_per_second());
     value["tcp"] = json!(method.tcp.map(|index| &analysis.memory[index].label));
     value["scheme"] = json!(method.scheme.as_ref().map(figures));
+    value["slower_host_bits_per_second"] = json!(method.slower_host.as_ref().map(figure));
     value["host_limited"] = json!(method.host_limited);
     value["tcp_adds_c_uc"] = json!(method.tcp_adds.as_ref().map(difference));
     value["unused_c_uc"] = json!(method.unused.as_ref().map(figure));

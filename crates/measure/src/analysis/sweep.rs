@@ -8,13 +8,13 @@ use crate::record::{Ended, Measures};
 use crate::runs::{Configuration, Run, Runs};
 use crate::stats::{Repetitions, Resampling, median};
 
-/// What a sweep comes to at one round-trip time, of one dataset, loss and cross
+/// What a sweep comes to at one round-trip time, of one dataset, path and cross
 /// traffic. Places are those of [`Runs::configurations`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct BestAt {
     /// The round-trip time.
     pub rtt: Duration,
-    /// What else was given, where runs differ in it: `dataset=…`, `loss=…`, `cross=…`.
+    /// What else was given, where runs differ in it: `dataset=…`, `loss=…`, `cut=…`.
     pub given: Vec<String>,
     /// How many configurations were compared.
     pub compared: usize,
@@ -30,18 +30,12 @@ type Group<'a> = BTreeMap<usize, Vec<&'a Run>>;
 
 /// What is given to a run, by its configuration.
 fn given(run: &Run, configuration: &Configuration) -> Given {
-    let named = |name| configuration.value(name).unwrap_or_default();
-    Given::new(
-        run.rtt,
-        configuration.capacity,
-        &named("dataset"),
-        configuration.loss,
-        &named("cross"),
-    )
+    let (capacity, loss) = (configuration.capacity, configuration.loss);
+    Given::new(run.rtt, capacity, loss, |name| configuration.value(name))
 }
 
 /// The best at every round-trip time at which enough configurations were
-/// measured, over paths of one capacity, with one dataset, loss and cross traffic.
+/// measured, over one path, with one dataset and cross traffic.
 pub fn best_of_sweep(runs: &Runs, resampling: &Resampling) -> Vec<BestAt> {
     let mut groups: BTreeMap<Given, Group> = BTreeMap::new();
     let failed = runs

@@ -34,6 +34,9 @@ struct TestStart {
     protocol: String,
     #[serde(default)]
     num_streams: u64,
+    /// Seconds at the start that are left out.
+    #[serde(default)]
+    omit: u64,
 }
 
 #[derive(Default, Deserialize)]
@@ -99,6 +102,7 @@ pub fn read_iperf3(input: impl BufRead) -> Result<ExternalRun, SourceError> {
         version: output.start.version,
         moved: ByteCount(received.bytes),
         wall,
+        omitted: Duration::from_secs(output.start.test_start.omit),
         throughput,
         streams: output.start.test_start.num_streams,
         retransmitted_segments: output.end.sum_sent.and_then(|sent| sent.retransmits),

@@ -114,6 +114,7 @@ pub fn read_pscheduler(input: impl BufRead) -> Result<ExternalRun, SourceError> 
         version: String::new(),
         moved: ByteCount(moved.round() as u64),
         wall,
+        omitted: Duration::ZERO,
         throughput,
         streams: streams.len().max(1) as u64,
         retransmitted_segments: summary.retransmits.or(again),

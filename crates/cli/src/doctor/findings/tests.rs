@@ -48,6 +48,7 @@ fn measured() -> Measured {
         direction: "to",
         bytes_per_second: 110e6,
         streams: 4,
+        most_streams: 4,
         one_stream: Some(30e6),
         loss: 0.0,
         segment: 1448,
@@ -342,8 +343,10 @@ fn window_scaling_is_forbidden_by_a_host_or_stripped_between() {
 
 #[test]
 fn a_policer_is_suspected_where_loss_has_no_queue_and_streams_gain_nothing() {
+    // One stream carried as much as the best of four, and four as little as it.
     let policed = Measured {
         loss: 0.02,
+        streams: 1,
         one_stream: Some(100e6),
         ..measured()
     };
@@ -352,6 +355,11 @@ fn a_policer_is_suspected_where_loss_has_no_queue_and_streams_gain_nothing() {
         ..facts()
     };
     let found = flaw(&facts_of(policed.clone()), "policer");
+    assert!(
+        found.text.contains("4 streams carried no more"),
+        "{}",
+        found.text
+    );
     assert!(found.remedy.unwrap().contains("--bwlimit"));
     for innocent in [
         Measured {

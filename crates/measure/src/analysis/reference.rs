@@ -1,0 +1,208 @@
+//! What a transfer is measured against: Θ_T of the same path and data, Θ_H of the same
+//! storage and data.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use longhaul_units::ByteCount;
+
+use super::{Analysis, MethodProfile, NamedDoubt, restricted, text};
+use crate::best::PATH_KNOBS;
+use crate::doubt::Doubt;
+use crate::profile::{ProfileSample, SampleError, c_uc_difference, c_uc_figure, scheme_figures};
+use crate::record::{Ended, Measures};
+use crate::runs::{Configuration, Run, Runs};
+use crate::stats::{Figure, Resampling, median, median_interval, sorted};
+
+impl Analysis {
+    /// Finds each transfer's Θ_T and Θ_H, and computes its Θ_F.
+    pub(super) fn relate_to_tcp(
+        &mut self,
+        runs: &Runs,
+        by_configuration: &[Vec<&Run>],
+    ) -> Result<(), SampleError> {
+        let configurations = runs.configurations();
+        for transfer in &mut self.transfers {
+            let own = &configurations[transfer.configuration];
+            let Some(index) = reference(configurations, transfer, &self.memory) else {
+                continue;
+            };
+            let memory = &self.memory[index];
+            transfer.tcp = Some(index);
+            transfer.slower_host = slower_host(
+                configurations.iter().zip(by_configuration),
+                own,
+                &self.resampling,
+            );
+            let capacity = transfer.capacity.bits_per_second();
+            let host = transfer.slower_host.map(|host| host.estimate / capacity);
+            let nearest = memory.figures.points.first();
+            let nearest = nearest.map_or(0.0, |point| point.mean.estimate);
+            transfer.host_limited = host.is_some_and(|host| host < nearest);
+            let tcp = restricted(&memory.sample, &transfer.sample)?;
+            transfer.tcp_adds = c_uc_difference(&tcp, &transfer.sample, &self.resampling);
+            let adds = transfer.tcp_adds.is_some_and(|adds| adds.estimate > 0.0);
+            let greater = if adds { &tcp } else { &transfer.sample };
+            let greater = c_uc_figure(greater, &self.resampling);
+            transfer.unused = greater.map(Figure::complement);
+            let figures = scheme_figures(&transfer.sample, &tcp, host, &self.resampling);
+            transfer.scheme = figures.ok();
+            let mut doubts = reference_doubts(own, &configurations[memory.configuration]);
+            let rtts = transfer.sample.cells().iter().map(|cell| cell.rtt);
+            let sizes = rtts.filter_map(|rtt| {
+                let of = |configuration| runs.size_of_data(configuration, rtt);
+                Some((rtt, of(transfer.configuration)?, of(memory.configuration)?))
+            });
+            doubts.extend(doubt_of_sizes(sizes));
+            self.doubts
+                .extend(doubts.into_iter().map(|doubt| NamedDoubt {
+                    about: transfer.label.clone(),
+                    doubt,
+                    runs: 0,
+                }));
+        }
+        Ok(())
+    }
+}
+
+/// A transfer's Θ_T, by its place: measured over the same path, with the same hosts' settings
+/// and what else a sweep varies of its path; of these with the same data, since a short transfer
+/// has to be compared with as short a one; then the same congestion control and stream count
+/// where there are, else the fastest.
+fn reference(
+    configurations: &[Configuration],
+    transfer: &MethodProfile,
+    memory: &[MethodProfile],
+) -> Option<usize> {
+    let own = &configurations[transfer.configuration];
+    let candidates = memory.iter().enumerate().filter(|(_, memory)| {
+        is_reference(own, &configurations[memory.configuration])
+            && covers(&memory.sample, &transfer.sample)
+    });
+    let rank = |memory: &MethodProfile| {
+        let other = &configurations[memory.configuration];
+        let streams = other.count("streams");
+        let alike = (
+            std::cmp::Reverse(path_knobs_apart(own, other).len()),
+            other.value("dataset") == own.value("dataset"),
+            other.value("congestion") == own.value("congestion"),
+            streams.is_some() && streams == own.count("streams"),
+        );
+        let sum: f64 = memory.figures.points.iter().map(|p| p.mean.estimate).sum();
+        (alike, sum)
+    };
+    let best = candidates.max_by(|(_, a), (_, b)| {
+        let (a, b) = (rank(a), rank(b));
+        a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
+    });
+    best.map(|(index, _)| index)
+}
+
+/// min{Θ_H1, Θ_H2} of a transfer: what was measured with the same storage, and with the same
+/// data where data are named (many files of 1 KB are created more slowly than a large one is
+/// written). Of one method's settings the best tells what a host can do; several methods may
+/// each tell of another host.
+fn slower_host<'a>(
+    measured: impl Iterator<Item = (&'a Configuration, &'a Vec<&'a Run>)>,
+    transfer: &Configuration,
+    resampling: &Resampling,
+) -> Option<Figure> {
+    let is_its = |storage: &Configuration| {
+        let data = storage.value("dataset");
+        storage.measures == Measures::Storage
+            && storage.value("storage") == transfer.value("storage")
+            && (data.is_none() || data == transfer.value("dataset"))
+    };
+    let mut by_method: BTreeMap<&str, Figure> = BTreeMap::new();
+    for (storage, own) in measured.filter(|(configuration, _)| is_its(configuration)) {
+        let done = own.iter().filter(|run| run.ended == Ended::Done);
+        let rates: Vec<f64> = done.map(|run| run.goodput.bits_per_second()).collect();
+        let interval = median_interval(&sorted(&rates), resampling.level);
+        let (Some(estimate), Some(interval)) = (median(&rates), interval) else {
+            continue;
+        };
+        let figure = Figure { estimate, interval };
+        let known = by_method.entry(&storage.method).or_insert(figure);
+        if figure.estimate > known.estimate {
+            *known = figure;
+        }
+    }
+    let figures = by_method.into_values();
+    figures.min_by(|a, b| a.estimate.total_cmp(&b.estimate))
+}
+
+/// A reference's data may differ from the transfer's by so much of theirs.
+const SAME_SIZE_SHARE: f64 = 0.1;
+
+/// Whether Θ_T was measured with as many bytes as the transfer moves, by round-trip time: the
+/// transfer's and the reference's.
+fn doubt_of_sizes(
+    mut sizes: impl Iterator<Item = (Duration, ByteCount, ByteCount)>,
+) -> Option<Doubt> {
+    let differ = |own: ByteCount, other: ByteCount| {
+        own.0.abs_diff(other.0) as f64 > SAME_SIZE_SHARE * own.0 as f64
+    };
+    let (rtt, own, other) = sizes.find(|(_, own, other)| differ(*own, *other))?;
+    let at = text::rtt_list(&[rtt]);
+    Some(Doubt::DifferentReference {
+        what: format!("at {at} it moves {other}, the transfer {own}"),
+    })
+}
+
+/// Whether a memory-to-memory configuration was measured over the same path.
+fn is_reference(transfer: &Configuration, memory: &Configuration) -> bool {
+    let same = |name| transfer.traits.get(name) == memory.traits.get(name);
+    transfer.capacity == memory.capacity && same("loss") && same("path") && same("queue")
+}
+
+/// What else a sweep records as a knob, and is of the hosts (docs/sweep.md): throughput from
+/// memory to memory depends on it as on the path.
+const HOST_KNOBS: [&str; 3] = ["sysctls", "hosts", "window"];
+
+/// Those in which two configurations differ.
+fn path_knobs_apart(one: &Configuration, two: &Configuration) -> Vec<&'static str> {
+    let differs = |name: &&str| one.knobs.get(*name) != two.knobs.get(*name);
+    let names = HOST_KNOBS.into_iter().chain(PATH_KNOBS);
+    names.filter(differs).collect()
+}
+
+/// In what a transfer's Θ_T was measured differently.
+fn reference_doubts(transfer: &Configuration, memory: &Configuration) -> Vec<Doubt> {
+    let mut doubts = Vec::new();
+    for name in path_knobs_apart(transfer, memory) {
+        let told = |of: &Configuration| {
+            let knob = of.knobs.get(name);
+            knob.map_or("no".to_owned(), |knob| format!("\"{knob}\" as"))
+        };
+        doubts.push(Doubt::DifferentReference {
+            what: format!(
+                "it has {} {name}, the transfer {}",
+                told(memory),
+                told(transfer)
+            ),
+        });
+    }
+    let (used, carried) = (transfer.value("congestion"), memory.value("congestion"));
+    if let (Some(used), Some(carried)) = (used, carried)
+        && used != carried
+    {
+        doubts.push(Doubt::DifferentCongestionControl {
+            used,
+            compared_with: carried,
+        });
+    }
+    if let (Some(own), Some(other)) = (transfer.count("streams"), memory.count("streams"))
+        && own != other
+    {
+        doubts.push(Doubt::DifferentReference {
+            what: format!("it has {other} streams, the transfer {own}"),
+        });
+    }
+    doubts
+}
+
+/// Whether `wide` has every round-trip time of `narrow`.
+fn covers(wide: &ProfileSample, narrow: &ProfileSample) -> bool {
+    let has = |rtt| wide.cells().iter().any(|cell| cell.rtt == rtt);
+    narrow.cells().iter().all(|cell| has(cell.rtt))
+}
