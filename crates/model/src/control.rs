@@ -616,6 +616,11 @@ impl Controller {
             self.trial = Some(trial);
             return None;
         }
+        if trial.congestion.is_some() && matches!(bound, Bound::Supply | Bound::Receiver) {
+            // What a disk gives or takes says nothing of it.
+            self.trial = Some(trial);
+            return None;
+        }
         // A congestion control's start is no part of what it carries.
         let rate = match trial.young || trial.congestion.is_some() {
             true => rate,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use longhaul_engine::session::{Orders, Steer, View};
+use longhaul_engine::session::{LAYERS, Orders, Steer, View};
 use longhaul_model::control::{Bound, Controller, Decision, Sample, Settings, StreamSample};
 use longhaul_model::kernel::{BufferEnd, WindowAdvice};
 use longhaul_model::response::Congestion;
@@ -64,25 +64,22 @@ pub struct Steering {
 struct Processor {
     at: u64,
     cpu: u64,
+    /// What it was last.
+    share: Option<f64>,
 }
 
 impl Processor {
-    /// Part of its cores' time that the process worked since the last
-    /// observation; none where there is no news.
+    /// Part of its cores' time that the process worked since the last observation: what it was
+    /// then, where there is no news, which the other end has less often than this one; none
+    /// before there was any.
     fn share(&mut self, observed: &Observation) -> Option<f64> {
-        let before = std::mem::replace(
-            self,
-            Processor {
-                at: observed.at,
-                cpu: observed.cpu,
-            },
-        );
-        let span = observed
-            .at
-            .checked_sub(before.at)
-            .filter(|span| *span > 0)?;
-        let worked = observed.cpu.saturating_sub(before.cpu) as f64;
-        (before.at > 0).then(|| worked / (span as f64 * f64::from(observed.cores.max(1))))
+        if let Some(span) = observed.at.checked_sub(self.at).filter(|span| *span > 0) {
+            let worked = observed.cpu.saturating_sub(self.cpu) as f64;
+            let cores = f64::from(observed.cores.max(1));
+            let share = (self.at > 0).then(|| worked / (span as f64 * cores));
+            (self.at, self.cpu, self.share) = (observed.at, observed.cpu, share);
+        }
+        self.share
     }
 }
 
@@ -95,6 +92,10 @@ struct Layers {
     worked: BTreeMap<u8, f64>,
     busiest: Option<f64>,
 }
+
+/// A layer whose flows are the streams' threads: where these are the limit more streams are the
+/// remedy, not a reason against them. Whether there are cores for them is looked at beside.
+const OF_STREAMS: &str = "open";
 
 /// What is looked at is at least so long, and this part of all that was: an observation
 /// has a share of seven digits.
@@ -111,7 +112,9 @@ impl Layers {
         }
         let mut now = BTreeMap::new();
         self.busiest = None;
-        for (layer, flows, part) in &observed.layers {
+        let is_of_streams = |layer: u8| LAYERS.get(usize::from(layer)) == Some(&OF_STREAMS);
+        let counted = observed.layers.iter().filter(|one| !is_of_streams(one.0));
+        for (layer, flows, part) in counted {
             // The other end may have said anything.
             let part = if part.is_nan() {
                 0.0

@@ -268,6 +268,22 @@ impl StreamHandle {
         ByteCount(self.wire.written.load(Ordering::Relaxed))
     }
 
+    /// Bytes that the kernel took in several at once, encryption's own among them: it grows while
+    /// a long block is being sent.
+    pub fn bytes_taken(&self) -> ByteCount {
+        ByteCount(self.wire.taken.load(Ordering::Relaxed))
+    }
+
+    /// Lets the other end read as late as it wants (`TCP_USER_TIMEOUT`, which also ends a
+    /// connection whose peer lives and reads nothing): for a stream that somebody watches.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` on a local pair, else what the kernel says.
+    pub fn wait_for_reader(&self) -> io::Result<()> {
+        socket2::SockRef::from(self.tcp()?).set_tcp_user_timeout(None)
+    }
+
     /// Changes the congestion control of the live connection (`bbr`, `cubic`).
     ///
     /// # Errors
@@ -457,6 +473,8 @@ pub(super) struct Wire {
     protection: &'static str,
     read: AtomicU64,
     written: AtomicU64,
+    /// Taken by the kernel, as it took them.
+    taken: AtomicU64,
     /// Halves not yet dropped.
     halves: AtomicU8,
 }
@@ -478,6 +496,7 @@ impl Wire {
             protection,
             read: AtomicU64::new(0),
             written: AtomicU64::new(0),
+            taken: AtomicU64::new(0),
             halves: AtomicU8::new(2),
         })
     }
@@ -553,7 +572,10 @@ impl Wire {
         while !slices.is_empty() {
             match self.socket.write_vectored(slices) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(count) => IoSlice::advance_slices(&mut slices, count),
+                Ok(count) => {
+                    self.taken.fetch_add(count as u64, Ordering::Relaxed);
+                    IoSlice::advance_slices(&mut slices, count);
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }

@@ -300,9 +300,9 @@ impl Transfer {
         self.storing.notify_all();
     }
 
-    /// A stream on which nothing moves any more, although the others live, is
+    /// A stream on which nothing moves any more, although the other end has room for more, is
     /// given up; the dialer replaces it. A slow one moves: the kernel sees bytes
-    /// acknowledged long before a block is whole.
+    /// acknowledged, or a channel takes them, long before a block is whole.
     fn end_stalled(&self, shared: &Shared) {
         let now = self.now();
         let Machine::Sending(sender) = &shared.machine else {

@@ -164,8 +164,10 @@ impl Transfer {
         }
         let mut pulses = Vec::new();
         for (id, info) in infos {
-            if let (Some(slot), Some(info)) = (shared.streams.get_mut(&id), info) {
-                pulses.push((id, slot.pulse(&info, now)));
+            match (shared.streams.get_mut(&id), info) {
+                (Some(slot), Some(info)) => pulses.push((id, slot.pulse(&info, now))),
+                (Some(slot), None) => slot.note_taken(now),
+                (None, _) => {}
             }
         }
         let silent = shared.streams.len() > pulses.len();
@@ -259,6 +261,14 @@ impl super::streams::Slot {
         self.handle().tcp_info().is_some_and(|info| {
             info.unacknowledged_segments > 0 && now - self.moved.1 > quiet_span(info.rtt)
         })
+    }
+
+    /// Where no kernel tells what arrives: notes whether the channel took bytes.
+    fn note_taken(&mut self, now: Moment) {
+        let taken = self.handle().bytes_taken().0;
+        if taken != self.moved.0 {
+            self.moved = (taken, now);
+        }
     }
 
     /// Notes whether bytes moved since the last look, and whether lost ones come singly.

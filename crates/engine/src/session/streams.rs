@@ -280,6 +280,9 @@ impl Transfer {
         shared.govern(slot.handle());
         if matches!(shared.machine, Machine::Sending(_)) {
             shared.apply(id, &slot);
+            // The other end's disk may stand still; a path that does is noticed here. Of a pair
+            // there is nothing to be set.
+            let _ = slot.handle().wait_for_reader();
         }
         shared.streams.insert(id, slot);
         shared.most_streams = shared.most_streams.max(shared.streams.len());

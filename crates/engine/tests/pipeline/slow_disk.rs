@@ -1,5 +1,7 @@
 //! A disk that takes in faster than it makes durable.
 
+use std::time::Duration;
+
 use longhaul_engine::send::source::What;
 use longhaul_engine::storage::forgetting::ForgettingStorage;
 use longhaul_proto::message::Farewell;
@@ -11,6 +13,36 @@ use super::{assert_same, disk_with};
 
 /// Looks in a row that find nothing changed: then nothing moves any more.
 const LOOKS: u32 = 2000;
+
+/// A disk that stands still is no stream that does: none is lost, however long it takes.
+#[test]
+fn a_disk_that_stands_still_costs_no_streams() {
+    let chance = &mut Chance::new(5);
+    let mut content = Tree::new();
+    content.insert(b"top"[..].into(), tree::directory(chance));
+    content.insert(b"top/a"[..].into(), tree::file(chance, 12 << 20));
+    let source = disk_with(&content);
+    let disk = ForgettingStorage::new();
+    let to = destination(disk.root());
+    let mut settings = settings();
+    settings.silence = Duration::from_millis(500);
+    settings.checkpoint_bytes = 512 << 10;
+    settings.asks = false;
+    settings.epoch = to.take().unwrap();
+    let top = source.open_directory(b"top").unwrap();
+    disk.hold_syncs();
+    let ends = Ends::start(settings, sources(top, What::Tree(b"top"[..].into())), to);
+    for number in 0..2 {
+        ends.join(number, false);
+    }
+    // Four times as long as a stream may be silent.
+    std::thread::sleep(Duration::from_secs(2));
+    let lost = [&ends.sender, &ends.receiver].map(|end| end.progress().lost_streams);
+    disk.release_syncs();
+    let ended = ends.finish("a disk that stands still");
+    assert_eq!(ended.sender.farewell, Farewell::Complete);
+    assert_eq!(lost, [0, 0]);
+}
 
 /// While the disk does not sync, no more is written than a checkpoint, and what
 /// writers had in hand: the rest waits in buffers, and then at the sender.

@@ -92,12 +92,13 @@ pub struct Span {
     samples: u32,
     /// Of them, those in which a queue stood on every path that was used, and on any.
     queued: (u32, u32),
-    processor: Option<f64>,
+    /// The busier host's share of its cores times seconds, and those seconds.
+    processor: (f64, f64),
     receiver: Option<f64>,
 }
 
 /// What a span showed.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Measure {
     /// Length of the span.
     pub seconds: f64,
@@ -122,7 +123,7 @@ pub struct Measure {
     pub queued: f64,
     /// Part of them in which one stood on any path, 0 to 1.
     pub queued_somewhere: f64,
-    /// The busier host's cores, 0 to 1.
+    /// Mean share of its cores' time that the busier host worked, 0 to 1.
     pub processor: f64,
     /// The receiving end's busiest layer, 0 to 1.
     pub receiver: f64,
@@ -229,7 +230,7 @@ impl Span {
             buffer_limited: 0.0,
             samples: 0,
             queued: (0, 0),
-            processor: None,
+            processor: (0.0, 0.0),
             receiver: None,
         }
     }
@@ -259,10 +260,10 @@ impl Span {
         let (everywhere, anywhere) = queued(&sample.streams, least, &used);
         self.queued.0 += u32::from(everywhere);
         self.queued.1 += u32::from(anywhere);
-        self.processor = match (self.processor, sample.processor) {
-            (Some(known), Some(new)) => Some(known.max(new)),
-            (known, new) => known.or(new),
-        };
+        if let Some(share) = sample.processor {
+            self.processor.0 += share * step;
+            self.processor.1 += step;
+        }
         self.receiver = sample.receiver.or(self.receiver);
         self.last = (sample.at, by_place(sample));
     }
@@ -331,7 +332,7 @@ impl Span {
             buffer_limited: of_busy(self.buffer_limited),
             queued: of_samples(self.queued.0),
             queued_somewhere: of_samples(self.queued.1),
-            processor: self.processor.unwrap_or(0.0),
+            processor: self.processor.0 / self.processor.1.max(f64::MIN_POSITIVE),
             receiver: self.receiver.unwrap_or(0.0),
         })
     }

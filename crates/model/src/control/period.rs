@@ -6,6 +6,9 @@ use super::measure::{Bound, Measure};
 /// not count.
 pub const LATER_SECONDS: f64 = 10.0;
 
+/// What was longer ago counts for less: a path changes while it is used.
+const REMEMBERED_SECONDS: f64 = 3.0 * LATER_SECONDS;
+
 /// With fewer losses their rate is not known; beyond many, old ones are forgotten by half.
 const FEW_LOSSES: f64 = 8.0;
 const MANY_LOSSES: f64 = 64.0;
@@ -32,6 +35,16 @@ impl Period {
         }
         if bound == Bound::Path {
             self.full += measure.seconds;
+        }
+        if self.seconds > REMEMBERED_SECONDS {
+            for sum in [
+                &mut self.seconds,
+                &mut self.bytes,
+                &mut self.asked,
+                &mut self.full,
+            ] {
+                *sum /= 2.0;
+            }
         }
     }
 
@@ -70,5 +83,29 @@ impl Losses {
     pub fn probability(&self) -> Option<f64> {
         let known = self.events >= FEW_LOSSES && self.segments > 0.0;
         known.then(|| self.events / self.segments)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_long_ago_is_forgotten() {
+        let mut period = Period::default();
+        let second = |rate| Measure {
+            seconds: 1.0,
+            bytes_per_second: rate,
+            ..Measure::default()
+        };
+        for _ in 0..600 {
+            period.add(Bound::Path, &second(1e9));
+        }
+        assert!(!period.is_wanting() && period.full >= period.seconds * 0.9);
+        for _ in 0..20 {
+            period.add(Bound::Window, &second(5e8));
+        }
+        assert!(period.is_wanting() && period.full < period.seconds * 0.9);
+        assert!(period.rate() < 8e8, "{}", period.rate());
     }
 }

@@ -507,10 +507,10 @@ impl Streams {
         Some(next)
     }
 
-    /// When something arrived last, where something is still to arrive.
+    /// When something arrived last, where something is still to arrive and may.
     pub fn waits_since(&self, stream: StreamId) -> Option<Moment> {
         let known = self.streams.get(&stream)?;
-        (!known.backlog.is_empty()).then_some(known.progress)
+        (self.has_room() && !known.backlog.is_empty()).then_some(known.progress)
     }
 
     fn is_busy(&self) -> bool {
