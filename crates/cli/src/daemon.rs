@@ -26,7 +26,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use longhaul_engine::failure::failure_of;
 use longhaul_engine::net::Stream;
@@ -285,6 +285,8 @@ impl Daemon {
         let Ok(peer) = socket.peer_addr() else {
             return;
         };
+        let deadline = Instant::now() + FIRST_FRAME;
+        let left = || deadline.saturating_duration_since(Instant::now());
         // Whoever only looks whether somebody listens, or how far away, has
         // nothing to say.
         if is_silent(&socket) {
@@ -293,13 +295,17 @@ impl Daemon {
         let clear = self.terms.allow_clear && is_clear(&socket);
         let stream = match clear {
             true => clear::over_tcp(socket).map_err(|error| error.to_string()),
-            false => self.tls.accept(socket).map_err(|error| error.to_string()),
+            false => {
+                let accepted = self.tls.accept_within(socket, left());
+                accepted.map_err(|error| error.to_string())
+            }
         };
         match stream {
             Ok(stream) if self.may_come(&stream) => {
                 let visitor = Visitor {
                     clear,
                     ticket: Some(ticket),
+                    patience: left(),
                     ..Visitor::stranger(peer.to_string())
                 };
                 self.receive_hello(stream, visitor);

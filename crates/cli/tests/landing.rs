@@ -163,8 +163,10 @@ fn a_file_gets_a_new_name_or_goes_into_a_directory() {
         tree::write(&stage.source("one"), b"one");
         tree::set_modified(&stage.source("one"), 1_500_000_000, 123_456_789);
         fs::create_dir(stage.destination("there")).unwrap();
+        let long = "n".repeat(255);
         for (destination, lands) in [
             ("name", "name"),
+            (&long, &long),
             ("there", "there/one"),
             ("there/", "there/one"),
             ("there/other", "there/other"),
@@ -455,6 +457,33 @@ fn a_partial_file_alone_is_gone_on_from() {
         assert!(left == right, "{name} differs");
     }
     assert_no_leftovers(&there);
+}
+
+/// Two sources have a directory of one name: what was left of the second one's file in it
+/// is gone on from after the first one's is done.
+#[test]
+fn a_directory_of_two_sources_is_gone_on_from() {
+    let place = tempfile::tempdir().unwrap();
+    let at = |path: &str| place.path().join(path);
+    tree::write(&at("one/x/small"), b"small");
+    tree::write(&at("two/x/big"), &[7; 16 << 20]);
+    tree::set_modified(&at("one/x"), 1_400_000_000, 5);
+    // The walk comes to it when the first one's directory was finished long ago.
+    for number in 0..2000 {
+        tree::write(&at(&format!("two/before/{number}")), b"");
+    }
+    let copy = || {
+        let mut command = longhaul();
+        command.args(["cp", "-r"]);
+        command.args([at("one").join(""), at("two").join(""), at("there")]);
+        command
+    };
+    cut_short(&mut copy());
+    expect_resumed(&mut copy());
+    assert_eq!(fs::read(at("there/x/big")).unwrap(), [7; 16 << 20]);
+    assert_no_leftovers(&at("there"));
+    let time = |path| fs::metadata(at(path)).unwrap().modified().unwrap();
+    assert_eq!(time("there/x"), time("one/x"));
 }
 
 /// A copy that is cut short once something of its one large file is durable.

@@ -27,6 +27,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use longhaul_proto::block::{BlockHeader, Content};
+use longhaul_proto::manifest::TreePath;
 use longhaul_proto::message::Flows;
 use longhaul_proto::receiver::{ReceiverSettings, Verdict};
 use longhaul_proto::session::StreamId;
@@ -66,6 +67,8 @@ pub struct ReceiveSide {
     pub(crate) decoders: Mutex<Vec<Decoder>>,
     /// Discards under way: a directory is not finished meanwhile.
     pub(crate) discarding: Discarding,
+    /// Directories that are done, and have something of an earlier session.
+    pub(crate) unswept: Mutex<Vec<TreePath>>,
     direct: AtomicBool,
     decompressors: OnceLock<FlowGroup>,
     writers: OnceLock<FlowGroup>,
@@ -90,6 +93,7 @@ impl ReceiveSide {
             temporaries: AtomicU64::new(0),
             decoders: Mutex::default(),
             discarding: Discarding::default(),
+            unswept: Mutex::default(),
             direct: AtomicBool::new(false),
             decompressors: OnceLock::new(),
             writers: OnceLock::new(),

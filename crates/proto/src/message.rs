@@ -296,7 +296,7 @@ pub struct Failure {
     #[n(0)]
     pub kind: FailureKind,
     /// In words, with the remedy; at most [`MAXIMUM_TEXT_BYTES`].
-    #[n(1)]
+    #[cbor(n(1), decode_with = "bounded_text")]
     pub text: String,
 }
 
@@ -311,6 +311,18 @@ impl Failure {
             text.truncate(cut.unwrap_or(0));
         }
         Failure { kind, text }
+    }
+}
+
+/// A text that is kept, of a peer who may be anybody.
+fn bounded_text<C>(
+    decoder: &mut minicbor::Decoder<'_>,
+    _: &mut C,
+) -> Result<String, minicbor::decode::Error> {
+    let text = decoder.str()?;
+    match text.len() > MAXIMUM_TEXT_BYTES {
+        true => Err(minicbor::decode::Error::message("too long a text")),
+        false => Ok(text.to_owned()),
     }
 }
 

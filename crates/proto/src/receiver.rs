@@ -79,6 +79,9 @@ const MAXIMUM_DURABLE: usize = 4096;
 /// listen is not to be received from.
 const UNSAID_PER_ENTRY: usize = 4;
 
+/// Bytes of their texts, for each of those entries.
+const OUTCOME_BYTES_PER_ENTRY: usize = 1024;
+
 /// What to do with a block that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -231,6 +234,8 @@ pub struct Receiver {
     messages: VecDeque<Message>,
     events: VecDeque<ReceivedEvent>,
     outcomes: Vec<(EntryId, Outcome)>,
+    /// Bytes of the texts among them.
+    outcome_bytes: usize,
     durable: Vec<(PieceName, Checksum)>,
     arrived: BTreeMap<u32, u64>,
     /// Streams on which something arrived that the sender was not told of.
@@ -273,6 +278,7 @@ impl Receiver {
             messages: VecDeque::new(),
             events: VecDeque::new(),
             outcomes: Vec::new(),
+            outcome_bytes: 0,
             durable: Vec::new(),
             arrived: BTreeMap::new(),
             arrived_untold: BTreeSet::new(),
@@ -617,6 +623,9 @@ impl Receiver {
             outcome: Some(outcome.clone()),
             digest: None,
         });
+        if let Outcome::Failed(failure) = &outcome {
+            self.outcome_bytes += failure.text.len();
+        }
         self.outcomes.push((id, outcome));
         self.mark_done(id, parent);
     }
@@ -696,6 +705,7 @@ impl Receiver {
         for pieces in take_chunks(&mut self.durable, MAXIMUM_DURABLE) {
             self.messages.push_back(Message::Durable { epoch, pieces });
         }
+        self.outcome_bytes = 0;
         for entries in take_chunks(&mut self.outcomes, MAXIMUM_DONE) {
             self.messages.push_back(Message::Done { epoch, entries });
         }
@@ -713,6 +723,7 @@ impl Receiver {
             self.unsaid,
             self.messages.len(),
             self.outcomes.len() / UNSAID_PER_ENTRY,
+            self.outcome_bytes / OUTCOME_BYTES_PER_ENTRY,
             self.durable.len() / UNSAID_PER_ENTRY,
             self.fragments / FRAGMENTS_PER_ENTRY,
         ];

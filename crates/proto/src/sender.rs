@@ -42,6 +42,11 @@ const FIRST_QUESTIONS: u64 = 64;
 /// A source that changes more often than this during its copy is given up.
 const MAXIMUM_RESTARTS: u32 = 5;
 
+/// A file with holes that is no larger goes with others, holes and all, and gets them back at
+/// the other end: file systems that compress, or keep short files with their names, take fewer
+/// bytes than any file has, and files that go apart are many times as dear.
+pub const SPARSE_APART_BYTES: u64 = 256 << 10;
+
 /// Number of a block on its way through the sending end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockId(pub u64);
@@ -440,7 +445,7 @@ impl Sender {
         };
         let sparse = matches!(tracked.entry.kind, EntryKind::File { sparse: true, .. });
         let size = tracked.entry.size();
-        if size > self.settings.block_bytes || (sparse && size > 0) {
+        if size > self.settings.block_bytes || (sparse && size > SPARSE_APART_BYTES) {
             tracked.make_large(self.settings.integrity, |_| {});
             self.plan.queue_large(id);
         } else {

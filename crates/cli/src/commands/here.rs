@@ -7,7 +7,7 @@ use std::sync::Arc;
 use longhaul_engine::net::principals::Principal;
 use longhaul_engine::recv::landing::{Arrival, Destination, LandingError, Missing};
 use longhaul_engine::send::source::{Source, SourceError, open_source};
-use longhaul_engine::send::wildcards::{TooMany, expand};
+use longhaul_engine::send::wildcards::{Room, TooMany, expand};
 use longhaul_engine::session::opening::OpenError;
 use longhaul_engine::storage::roots::Anywhere;
 use longhaul_proto::handshake::{Landing, Purport, Refused};
@@ -69,7 +69,7 @@ impl Here {
         }
     }
 
-    /// What a source's path with wildcards stands for, so many names at most.
+    /// What a source's path with wildcards stands for, as far as there is room.
     ///
     /// # Errors
     ///
@@ -78,11 +78,11 @@ impl Here {
         &self,
         path: &[u8],
         copy_links: bool,
-        (roots, most): (&Roots, usize),
+        (roots, room): (&Roots, Room),
     ) -> Result<Vec<Vec<u8>>, TooMany> {
         match self {
-            Here::Anywhere => expand(&*roots.anywhere, path, copy_links, most),
-            Here::Beneath(principal) => expand_of(principal, path, copy_links, (roots, most)),
+            Here::Anywhere => expand(&*roots.anywhere, path, copy_links, room),
+            Here::Beneath(principal) => expand_of(principal, path, copy_links, (roots, room)),
         }
     }
 

@@ -62,14 +62,15 @@ pub fn open(task: &Task, written_elsewhere: bool) -> Result<Sources, Stop> {
     let expanded;
     let sources = match written_elsewhere {
         true => {
-            expanded = expand_all(&task.sources, |source, most| match source {
+            let each = |source: &Endpoint, room| match source {
                 Endpoint::Local(path) => {
-                    let found = task.here.expand(path, task.copy_links, (roots, most))?;
-                    Ok(Some(found.into_iter().map(Endpoint::Local).collect()))
+                    let found = task.here.expand(path, task.copy_links, (roots, room));
+                    found.map(Some)
                 }
                 _ => Ok(None),
-            })
-            .map_err(|error| Stop::because(Exit::Usage, error))?;
+            };
+            expanded = expand_all(&task.sources, Endpoint::Local, each)
+                .map_err(|error| Stop::because(Exit::Usage, error))?;
             check_names(expanded.iter().filter_map(path_of))
                 .map_err(|text| Stop::new(Exit::Usage, text))?;
             &expanded

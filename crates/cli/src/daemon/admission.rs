@@ -60,6 +60,13 @@ pub struct Visitor {
     pub patience: Duration,
 }
 
+/// Of a stranger's words for his software so much is told.
+const SOFTWARE_SHOWN: usize = 128;
+
+/// What comes between two checkpoints is remembered piece by piece: a client that wants fewer
+/// has them after so many bytes and so long nevertheless.
+const MOST_CHECKPOINT: (u64, Duration) = (1 << 30, Duration::from_secs(60));
+
 /// How long a channel over ssh may be silent.
 const SILENT_CHANNEL: Duration = Duration::from_secs(600);
 
@@ -124,7 +131,8 @@ impl Daemon {
             let text = format!(
                 "the daemon speaks version {PROTOCOL_VERSION} of the protocol, {} speaks {}: use \
                  the same release of longhaul on both ends",
-                hello.software, hello.version
+                one_line(&hello.software, SOFTWARE_SHOWN),
+                hello.version
             );
             return self.refuse(&mut stream, refused(Refusal::Version, text), peer);
         }
@@ -144,8 +152,7 @@ impl Daemon {
             Purpose::Vouch(vouch) => match self.vouch(&vouch, &stream) {
                 Ok(vouched) => {
                     // Whoever does not hear it asks again.
-                    let _ = opening::send(&mut stream, &Answer::Vouched(vouched));
-                    opening::close(&mut stream, LAST_WORDS);
+                    opening::answer_last(&mut stream, &Answer::Vouched(vouched), LAST_WORDS);
                 }
                 Err(refused) => self.refuse(&mut stream, refused, peer),
             },
@@ -182,9 +189,7 @@ impl Daemon {
             }
         }
         // A stranger who does not listen is no concern of ours.
-        if opening::send(stream, &Answer::Refused(refused)).is_ok() {
-            opening::close(stream, LAST_WORDS);
-        }
+        opening::answer_last(stream, &Answer::Refused(refused), LAST_WORDS);
     }
 
     /// Lets in another host as the principal who asks for it.
@@ -304,8 +309,9 @@ impl Daemon {
             flows: FlowCounts::default(),
             codec: request.codec,
             integrity: request.integrity,
-            checkpoint_bytes: request.checkpoint_bytes,
-            checkpoint_span: Duration::from_millis(request.checkpoint_milliseconds),
+            checkpoint_bytes: request.checkpoint_bytes.min(MOST_CHECKPOINT.0),
+            checkpoint_span: Duration::from_millis(request.checkpoint_milliseconds)
+                .min(MOST_CHECKPOINT.1),
             linger: self.terms.linger,
             direct: request.direct,
             digests: request.digests,
@@ -524,7 +530,7 @@ fn described(farewell: &Farewell) -> String {
 /// Which transfer it is; none where nothing is written here. Who only looks fences nobody.
 fn key_of(request: &Request, principal: &Principal) -> Option<Key> {
     match (request.role, request.paths.as_slice()) {
-        (Role::Sender, [path]) if request.purport != Purport::DryRun => Some(Key {
+        (Role::Sender, [path]) if request.purport == Purport::Copy => Some(Key {
             principal: principal.name().to_owned(),
             source: request.source,
             destination: format!("{path:?}").into_bytes(),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use longhaul_engine::net::principals::{Principal, Resolved};
 use longhaul_engine::send::source::{Asked, Source, SourceError, Sources, open_source};
-use longhaul_engine::send::wildcards::{TooMany, expand, expand_all};
+use longhaul_engine::send::wildcards::{Room, TooMany, expand, expand_all};
 use longhaul_engine::storage::roots::{Anywhere, OpenRoot};
 use longhaul_proto::handshake::{Purport, Refusal, Refused, Request, RequestPath};
 use longhaul_proto::message::{Failure, FailureKind};
@@ -114,10 +114,10 @@ pub fn expand_of(
     principal: &Principal,
     path: &[u8],
     copy_links: bool,
-    (roots, most): (&Roots, usize),
+    (roots, room): (&Roots, Room),
 ) -> Result<Vec<Vec<u8>>, TooMany> {
     if principal.is_owner() {
-        return expand(&*roots.anywhere, path, copy_links, most);
+        return expand(&*roots.anywhere, path, copy_links, room);
     }
     let found = || {
         let resolved = principal.resolve(path).ok()?;
@@ -125,7 +125,7 @@ pub fn expand_of(
             return None;
         }
         let root = roots.of(&resolved).ok()?;
-        let found = expand(&*root, &path_beneath(&resolved, path), copy_links, most);
+        let found = expand(&*root, &path_beneath(&resolved, path), copy_links, room);
         let whole = |below: Vec<u8>| [resolved.at.as_bytes(), b"/", &below].concat();
         Some(found.map(|found| found.into_iter().map(whole).collect()))
     };
@@ -176,14 +176,14 @@ const NAMED_SOURCES: usize = 16;
 /// Where there are none, each one's, as a refusal like the first one's.
 pub(super) fn open_sources(request: &Request, principal: &Principal) -> Result<Sources, Refused> {
     let roots = &Roots::default();
-    let paths = expand_all(&request.paths, |path, most| match path {
+    let each = |path: &RequestPath, room| match path {
         // What is compared is one.
         RequestPath::Path(path) if request.purport != Purport::Verify => {
-            let found = expand_of(principal, path, request.copy_links, (roots, most))?;
-            Ok(Some(found.into_iter().map(RequestPath::Path).collect()))
+            expand_of(principal, path, request.copy_links, (roots, room)).map(Some)
         }
         _ => Ok(None),
-    });
+    };
+    let paths = expand_all(&request.paths, RequestPath::Path, each);
     let paths = paths.map_err(|error| refused(Refusal::Path, error.to_string()))?;
     check_names(paths.iter().filter_map(|path| match path {
         RequestPath::Path(path) => Some(path.as_slice()),

@@ -118,6 +118,17 @@ pub enum Fault {
     /// A root for nothing.
     #[error("the root at \"{0}\" has no rights: give \"read\", \"write\" or \"measure\"")]
     NoRights(String),
+    /// A root within another one, with fewer rights than that.
+    #[error(
+        "the root at \"{at}\" lies within that at \"{wider}\" and has fewer rights, which would not \
+         bind who comes from there: move what it holds elsewhere, or give both the same"
+    )]
+    Narrower {
+        /// The inner one.
+        at: String,
+        /// The outer one.
+        wider: String,
+    },
 }
 
 /// What may be done below a root.
@@ -553,7 +564,30 @@ fn check_roots(raw: Vec<RawRoot>) -> Result<Vec<Root>, Fault> {
             rights,
         });
     }
+    for inner in &roots {
+        if let Some(outer) = roots.iter().find(|outer| outer.undoes(inner)) {
+            // The top is told as it is written.
+            let shown = |at: &str| if at.is_empty() { "/" } else { at }.to_owned();
+            return Err(Fault::Narrower {
+                at: shown(&inner.at),
+                wider: shown(&outer.at),
+            });
+        }
+    }
     Ok(roots)
+}
+
+impl Root {
+    /// Whether another root is within it, by its place in URLs and on this host, with fewer
+    /// rights: whoever comes from here has these there too.
+    fn undoes(&self, inner: &Root) -> bool {
+        let rest = inner.at.strip_prefix(&self.at);
+        let rest = rest.and_then(|rest| rest.strip_prefix('/'));
+        let more = |own: bool, inner: bool| own && !inner;
+        rest.is_some_and(|rest| self.path.join(rest) == inner.path)
+            && (more(self.rights.read, inner.rights.read)
+                || more(self.rights.write, inner.rights.write))
+    }
 }
 
 /// A URL's path with single slashes and none at its end ("" for the top), and

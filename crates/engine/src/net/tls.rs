@@ -260,13 +260,22 @@ impl TlsServer {
     ///
     /// [`TlsError`]; the connection is then closed.
     pub fn accept(&self, socket: TcpStream) -> Result<Stream, TlsError> {
+        self.accept_within(socket, self.options.handshake_timeout)
+    }
+
+    /// The same for one who has only so much of that time left.
+    ///
+    /// # Errors
+    ///
+    /// As [`TlsServer::accept`].
+    pub fn accept_within(&self, socket: TcpStream, left: Duration) -> Result<Stream, TlsError> {
         let connection =
             UnbufferedServerConnection::new(Arc::clone(&self.config)).map_err(TlsError::Setup)?;
         let peer = peer_of(&socket);
         let socket = Socket::Tcp(socket);
-        let deadline = Instant::now() + self.options.handshake_timeout;
-        let done = handshake::run(connection, &socket, deadline)
-            .map_err(|failure| failure.explain(peer, self.options.handshake_timeout))?;
+        let patience = self.options.handshake_timeout.min(left);
+        let done = handshake::run(connection, &socket, Instant::now() + patience)
+            .map_err(|failure| failure.explain(peer, patience))?;
         Ok(halves::build(done, socket, self.options))
     }
 }

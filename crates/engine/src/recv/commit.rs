@@ -156,7 +156,10 @@ impl Transfer {
             } => {
                 let result = self.commit_file(side, &entry, generation, digest);
                 let (id, failed) = (entry.id, result.is_err());
-                if failed {
+                if matches!(&result, Err(failure) if failure.kind == FailureKind::Corrupt) {
+                    // What its journal calls durable is not: no later copy may go on with it.
+                    side.parts.discard(id, generation);
+                } else if failed {
                     self.end_if_fenced(side);
                 } else {
                     // Before it is known to be done: what is open when all is
@@ -329,16 +332,24 @@ impl Transfer {
         let failed = |error| failure_of("finish the directory", &shown, &error);
         let folder = side.folders.make(Some(&path)).map_err(failed)?;
         let directory = folder.directory();
-        if side.destination.sweep(&**directory, self.have_failed()) {
-            side.parts.note_left_behind();
+        if side.destination.sweep(&**directory, true) {
+            // Another source may have a directory of this name too, and need what is there.
+            lock(&side.unswept).push(path.clone());
         }
         if self.settings.asks {
             // Else it was made by this copy, and nothing in it is old.
             self.expire_leftovers(&**directory);
         }
+        // What is right already may be another user's, who alone can set it.
         let set = side.destination.while_owned(|| {
-            directory.set_mode(entry.mode)?;
-            directory.set_modified(entry.modified)
+            let status = directory.status()?;
+            if status.mode != entry.mode {
+                directory.set_mode(entry.mode)?;
+            }
+            match status.modified == entry.modified {
+                true => Ok(()),
+                false => directory.set_modified(entry.modified),
+            }
         });
         set.map_err(|error| {
             self.end_if_fenced(side);
@@ -384,6 +395,12 @@ impl Transfer {
         if stays {
             side.parts.note_left_behind();
         }
+        let unswept = std::mem::take(&mut *lock(&side.unswept));
+        for path in unswept {
+            if failed || sweep_late(side, &path).is_err() {
+                side.parts.note_left_behind();
+            }
+        }
         self.expire_leftovers(&**anchor);
         if !side.folders.have_failed() && !side.parts.have_left_behind() {
             // Else there is something left, or what was removed may come back:
@@ -400,6 +417,18 @@ impl Transfer {
         }
         side.folders.anchor().sync()
     }
+}
+
+/// Nobody has use any more for what earlier sessions left in a directory, which is done.
+fn sweep_late(side: &ReceiveSide, path: &TreePath) -> io::Result<()> {
+    let folder = side.folders.find(Some(path))?;
+    let directory = folder.directory();
+    let modified = directory.status()?.modified;
+    if side.destination.sweep(&**directory, false) {
+        side.parts.note_left_behind();
+    }
+    directory.set_modified(modified)?;
+    folder.sync()
 }
 
 /// A file is made before it is locked, and a link never is: what is younger may be a living
@@ -525,7 +554,14 @@ fn read_back(
     digest: Option<Checksum>,
 ) -> Result<(), Failure> {
     let shown = entry.path.to_string();
-    let failed = |error: io::Error| failure_of("read back", &shown, &error);
+    let corrupt = |text| Failure::new(FailureKind::Corrupt, text);
+    let failed = |error: io::Error| {
+        let failure = failure_of("read back", &shown, &error);
+        match transfer.is_over() {
+            true => failure,
+            false => corrupt(failure.text),
+        }
+    };
     file.sync_data().map_err(failed)?;
     file.advise(Advice::DropCache, 0, entry.size());
     // A file that ends early is as wrong as one that reads otherwise.
@@ -534,11 +570,9 @@ fn read_back(
         found => Some(found.map_err(failed)?),
     };
     match digest {
-        Some(_) if digest != found => {
-            let text =
-                format!("{shown}: what was written reads back otherwise; look for disk errors");
-            Err(Failure::new(FailureKind::Corrupt, text))
-        }
+        Some(_) if digest != found => Err(corrupt(format!(
+            "{shown}: what was written reads back otherwise; look for disk errors"
+        ))),
         _ => Ok(()),
     }
 }

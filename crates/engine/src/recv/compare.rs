@@ -162,7 +162,12 @@ impl Transfer {
                         false => Compared::Refused(differs(&shown, "the sizes differ")),
                     };
                 }
-                let same = identity.size == status.size && entry.modified == status.modified;
+                let same = identity.size == status.size
+                    && side.destination.keeps_as(
+                        entry.modified,
+                        status.modified,
+                        self.settings.purport,
+                    );
                 if same && !self.copies() {
                     return Compared::Same(None);
                 }
@@ -215,8 +220,16 @@ impl Transfer {
         };
         // One that a later session fenced changes nothing.
         let set = || side.destination.while_owned(|| file.set_mode(entry.mode));
-        if changes_mode && !(matches!(set(), Ok(Ok(()))) && file.sync_all().is_ok()) {
-            return Compared::Send;
+        if changes_mode {
+            match set() {
+                Ok(Ok(())) if file.sync_all().is_ok() => {}
+                // Another user's, who alone can set it: its data are right.
+                Ok(Err(error)) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+                    let shown = entry.path.to_string();
+                    return Compared::Refused(failure_of("set the mode of", &shown, &error));
+                }
+                _ => return Compared::Send,
+            }
         }
         let known = match (digest, reads) {
             // The mode's change made a new state of it.

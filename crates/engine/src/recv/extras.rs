@@ -16,6 +16,10 @@ use crate::storage::listing::SortedListing;
 /// Names that a message gives; more are counted.
 const SHOWN: usize = 10;
 
+/// Directories that the source left and did not end, at most: it ends each when it has
+/// listed it.
+const MOST_ENDED: usize = 4096;
+
 /// Directories that are being compared.
 #[derive(Default)]
 pub(crate) struct Extras {
@@ -28,9 +32,12 @@ pub(crate) struct Extras {
 struct Compared {
     /// From the top down, each within the one before.
     open: Vec<(TreePath, Merge)>,
-    /// What those have too much that do not go on, until the source says so; or why
-    /// they could not be listed.
-    ended: HashMap<TreePath, io::Result<TooMuch>>,
+    /// What those have too much that do not go on, until the source says so.
+    ended: HashMap<TreePath, TooMuch>,
+    /// Some are not among them: they were too many.
+    forgot: bool,
+    /// The last one that could not be opened. It is tried again where the source ends it.
+    unopened: Option<TreePath>,
 }
 
 /// The destination's listing of one directory, as far as the source's got.
@@ -102,7 +109,14 @@ impl Compared {
                 self.open.push((last, merge));
                 return;
             }
-            self.ended.insert(last, Ok(merge.end()));
+            self.note_ended(last, merge);
+        }
+    }
+
+    fn note_ended(&mut self, path: TreePath, merge: Merge) {
+        match self.ended.len() < MOST_ENDED {
+            true => drop(self.ended.insert(path, merge.end())),
+            false => self.forgot = true,
         }
     }
 }
@@ -118,14 +132,13 @@ impl Extras {
         compared.come_to(&parent);
         let known = compared.open.last().is_some_and(|(at, _)| *at == parent);
         if !known {
-            if compared.ended.contains_key(&parent) {
+            if compared.ended.contains_key(&parent) || compared.unopened.as_ref() == Some(&parent) {
                 return;
             }
             match Merge::open(folders, &parent, compared.open.len()) {
                 Ok(merge) => compared.open.push((parent, merge)),
-                // It is reported where the directory ends.
-                Err(error) => {
-                    compared.ended.insert(parent, Err(error));
+                Err(_) => {
+                    compared.unopened = Some(parent);
                     return;
                 }
             }
@@ -140,7 +153,7 @@ impl Extras {
     ///
     /// # Errors
     ///
-    /// As `getdents`, where the directory was not listed before.
+    /// As `openat` and `getdents`, where the directory was not listed before.
     pub fn finish(
         &self,
         folders: &Folders,
@@ -151,16 +164,17 @@ impl Extras {
         if let Some(at) = compared.open.iter().position(|(open, _)| open == path) {
             // Those within it have ended as well.
             let ended = compared.open.split_off(at);
-            let ended = ended
-                .into_iter()
-                .map(|(path, merge)| (path, Ok(merge.end())));
-            compared.ended.extend(ended);
+            for (path, merge) in ended {
+                compared.note_ended(path, merge);
+            }
         }
         let depth = compared.open.len();
         let known = compared.ended.remove(path);
+        let forgot = compared.forgot;
         drop(compared);
         let found = match known {
-            Some(found) => found?,
+            Some(found) => found,
+            None if forgot => return Err(io::Error::other("too many directories at once")),
             None => Merge::open(folders, path, depth)?.end(),
         };
         if found.count == 0 {

@@ -18,6 +18,10 @@ use crate::storage::destination::DestinationDirectory;
 const OPEN_FOLDERS: usize = 256;
 const FOLDERS_PART: usize = 8;
 
+/// Most directories within each other, which are open together, and their part.
+const MOST_DEPTH: usize = 4096;
+const DEPTH_PART: usize = 4;
+
 /// Mode of a directory until everything in it is done.
 const TEMPORARY_MODE: u32 = 0o700;
 
@@ -162,6 +166,11 @@ impl Folders {
         if let Some(folder) = self.known(path, want) {
             return Ok(folder);
         }
+        let most = descriptors::share(DEPTH_PART, MOST_DEPTH);
+        let depth = path.names().count();
+        if depth > most {
+            return Err(descriptors::too_deep(depth, MOST_DEPTH * DEPTH_PART));
+        }
         let mut folder = Arc::clone(&self.anchor);
         let mut walked: Option<TreePath> = None;
         for name in path.names() {
@@ -177,6 +186,16 @@ impl Folders {
             walked = Some(next);
         }
         Ok(folder)
+    }
+
+    /// Closes what nobody uses, where many are open: before another one is, which may fail.
+    fn trim(&self) {
+        let mut open = lock(&self.open);
+        if open.len() >= descriptors::share(FOLDERS_PART, OPEN_FOLDERS) {
+            // What is opened again is synced again, unless that would hide
+            // that it failed.
+            open.retain(|_, folder| Arc::strong_count(folder) > 1 || folder.shared.has_failed());
+        }
     }
 
     /// One that is open.
@@ -195,6 +214,7 @@ impl Folders {
         path: &TreePath,
         want: Want,
     ) -> io::Result<Arc<Folder>> {
+        self.trim();
         let directory = match above.directory.open_directory(name) {
             Err(error) if want == Want::Make && error.kind() == io::ErrorKind::NotFound => {
                 match above.directory.make_directory(name, TEMPORARY_MODE) {
@@ -207,11 +227,6 @@ impl Folders {
             other => other?,
         };
         let mut open = lock(&self.open);
-        if open.len() >= descriptors::share(FOLDERS_PART, OPEN_FOLDERS) {
-            // What is opened again is synced again, unless that would hide
-            // that it failed.
-            open.retain(|_, folder| Arc::strong_count(folder) > 1 || folder.shared.has_failed());
-        }
         let fresh = || Arc::new(Folder::new(directory, Some(Arc::clone(above))));
         // Somebody else may have been faster.
         let folder = Arc::clone(open.entry(path.clone()).or_insert_with(fresh));
@@ -220,5 +235,25 @@ impl Folders {
             folder.allow_permitting();
         }
         Ok(folder)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::posix::PosixDirectory;
+
+    #[test]
+    fn a_path_deeper_than_may_be_open_makes_nothing() {
+        let place = tempfile::tempdir().unwrap();
+        let folders = Folders::new(PosixDirectory::open_root(place.path()).unwrap());
+        let most = descriptors::share(DEPTH_PART, MOST_DEPTH);
+        let deep = |depth| TreePath::new(vec!["d"; depth].join("/").as_bytes()).unwrap();
+        let Err(error) = folders.make(Some(&deep(most + 1))) else {
+            panic!("made");
+        };
+        assert!(error.to_string().contains("ulimit -n"), "{error}");
+        assert!(place.path().read_dir().unwrap().next().is_none());
+        assert!(folders.make(Some(&deep(most.min(40)))).is_ok());
     }
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 
 use longhaul_proto::digest::Checksum;
 use longhaul_proto::handshake::{Landing, Purport};
-use longhaul_proto::manifest::{RESERVED_PREFIX, Timestamp, TreePath};
+use longhaul_proto::manifest::{MAXIMUM_NAME_BYTES, RESERVED_PREFIX, Timestamp, TreePath};
 
 use super::stream::DataStream;
 use crate::failure::failure_of;
@@ -20,7 +20,7 @@ use crate::journal::{self, Claim, ClaimError, JournalError, Key, Owner, Partial,
 use crate::queue::lock;
 use crate::storage::measuring::sink;
 use crate::storage::roots::{OpenRoot, split};
-use crate::storage::{DataMode, Directory, FileKind, Status};
+use crate::storage::{DataMode, Directory, FileKind, Status, StoredFile};
 
 /// What the name begins with under which a session claims its anchor; the hash
 /// of its source follows, and the name that a single source gets. No file can have it.
@@ -54,6 +54,8 @@ pub struct Destination {
     turn: std::sync::Mutex<()>,
     /// Digests of files that this session and those before it finished.
     digests: OnceLock<KeptDigests>,
+    /// Nanoseconds to which its file system keeps times, where that is known.
+    time_unit: OnceLock<u32>,
 }
 
 /// Why a destination cannot be used.
@@ -188,6 +190,7 @@ impl Destination {
             session: std::sync::Mutex::default(),
             turn: std::sync::Mutex::default(),
             digests: OnceLock::new(),
+            time_unit: OnceLock::new(),
         }
     }
 
@@ -273,6 +276,7 @@ impl Destination {
             session: std::sync::Mutex::default(),
             turn: std::sync::Mutex::default(),
             digests: OnceLock::new(),
+            time_unit: OnceLock::new(),
         })
     }
 
@@ -335,7 +339,13 @@ impl Destination {
     /// What the anchor is claimed under: copies of one source to several names are several.
     fn session_name(&self) -> Vec<u8> {
         let name = self.rename.as_ref().map_or(&[][..], TreePath::as_bytes);
-        [SESSION_NAME, &self.source, name].concat()
+        let whole = [SESSION_NAME, &self.source, name].concat();
+        if whole.len() <= MAXIMUM_NAME_BYTES {
+            return whole;
+        }
+        let mut hasher = blake3::Hasher::new_derive_key("longhaul 2026 long name of one source");
+        hasher.update(name);
+        [SESSION_NAME, &self.source, hasher.finalize().as_bytes()].concat()
     }
 
     /// Takes the anchor for this source: an older session of the same transfer
@@ -372,6 +382,10 @@ impl Destination {
             other => self.not_taken(other),
         })?;
         let epoch = partial.epoch();
+        if let Some(unit) = time_unit_of(&**partial.file()) {
+            // A session is taken once.
+            let _ = self.time_unit.set(unit);
+        }
         // Without them files are read again, no more.
         if let Ok(kept) = KeptDigests::open(partial.file().clone(), &std::env::temp_dir()) {
             // A session is taken once.
@@ -379,6 +393,17 @@ impl Destination {
         }
         *lock(&self.session) = Some(Arc::new(partial));
         Ok(epoch)
+    }
+
+    /// Whether a time at the destination is what its file system makes of a source's. Of one
+    /// that a dry run must not try, it is taken for granted that it keeps times so.
+    pub(super) fn keeps_as(&self, wanted: Timestamp, kept: Timestamp, purport: Purport) -> bool {
+        let is_kept = |unit: &u32| kept == truncated(wanted, *unit);
+        kept == wanted
+            || match purport {
+                Purport::DryRun => TIME_UNITS.iter().any(is_kept),
+                Purport::Copy | Purport::Verify => self.time_unit.get().is_some_and(is_kept),
+            }
     }
 
     /// What to say where no file can be had in the anchor.
@@ -491,6 +516,43 @@ impl Destination {
     }
 }
 
+/// Units in which file systems keep times, in nanoseconds: those of Windows, of databases, of
+/// exFAT, of old ones and of FAT.
+const TIME_UNITS: [u32; 6] = [
+    100,
+    1000,
+    1_000_000,
+    10_000_000,
+    1_000_000_000,
+    2_000_000_000,
+];
+
+/// How exactly a new file's file system keeps its time; none where it is as exact as can be, or
+/// like none that is known. Its time is within a second of now after that.
+fn time_unit_of(file: &dyn StoredFile) -> Option<u32> {
+    let wanted = Timestamp {
+        nanoseconds: 999_999_999,
+        ..file_time_now()
+    };
+    file.set_modified(wanted).ok()?;
+    let kept = file.status().ok()?.modified;
+    let unit = TIME_UNITS.into_iter();
+    unit.filter(|_| kept != wanted)
+        .find(|unit| kept == truncated(wanted, *unit))
+}
+
+/// A time without what is less than a unit of so many nanoseconds, up to two seconds.
+fn truncated(time: Timestamp, unit: u32) -> Timestamp {
+    let unit = i128::from(unit.max(1));
+    let whole = i128::from(time.seconds) * 1_000_000_000 + i128::from(time.nanoseconds);
+    let kept = whole.div_euclid(unit) * unit;
+    Timestamp {
+        // No further from zero than it was, but for two seconds.
+        seconds: i64::try_from(kept.div_euclid(1_000_000_000)).unwrap_or(time.seconds),
+        nanoseconds: kept.rem_euclid(1_000_000_000) as u32,
+    }
+}
+
 /// A time on the clock of files: now.
 pub fn file_time_now() -> Timestamp {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
@@ -498,5 +560,31 @@ pub fn file_time_now() -> Timestamp {
     Timestamp {
         seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
         nanoseconds: since.subsec_nanos(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_cut_to_units() {
+        let at = |seconds, nanoseconds| Timestamp {
+            seconds,
+            nanoseconds,
+        };
+        let time = at(1_500_000_001, 123_456_789);
+        for (unit, kept) in [
+            (1, time),
+            (100, at(1_500_000_001, 123_456_700)),
+            (10_000_000, at(1_500_000_001, 120_000_000)),
+            (1_000_000_000, at(1_500_000_001, 0)),
+            (2_000_000_000, at(1_500_000_000, 0)),
+        ] {
+            assert_eq!(truncated(time, unit), kept, "{unit}");
+        }
+        // Before 1970 too: to the past, as kernels do.
+        assert_eq!(truncated(at(-1, 5), 1_000_000_000), at(-1, 0));
+        assert_eq!(truncated(at(i64::MIN, 0), 2_000_000_000).nanoseconds, 0);
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use longhaul_proto::ledger::DurableBlock;
 use longhaul_proto::manifest::{Entry, EntryId, EntryKind};
 use longhaul_proto::message::{Failure, FailureKind};
-use longhaul_proto::sender::MOST_LARGE_FILES;
+use longhaul_proto::sender::{MOST_LARGE_FILES, SPARSE_APART_BYTES};
 
 use super::ReceiveSide;
 use super::folders::Folder;
@@ -269,7 +269,8 @@ impl ReceiveSide {
     /// crash may undo that a journal was removed.
     pub(super) fn clear_part(&self, transfer: &Transfer, folder: &Arc<Folder>, entry: &Entry) {
         let sparse = matches!(entry.kind, EntryKind::File { sparse: true, .. });
-        if entry.size() <= transfer.settings.block_bytes as u64 && !sparse {
+        let apart = sparse && entry.size() > SPARSE_APART_BYTES;
+        if entry.size() <= transfer.settings.block_bytes as u64 && !apart {
             return;
         }
         let path = self.destination.path_of(&entry.path);

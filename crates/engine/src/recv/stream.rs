@@ -107,6 +107,14 @@ struct Whole {
     named: bool,
 }
 
+/// Pieces that may wait for what is between them, at most: an honest end has as many under way
+/// as fit into its memory.
+const MOST_FRAGMENTS: usize = 65_536;
+
+fn scattered() -> io::Error {
+    io::Error::other("its pieces came too scattered")
+}
+
 impl FileStream {
     /// Into the file at a path, whose directory must be there; `session` tells
     /// whoever finds what is left whose it was.
@@ -174,8 +182,12 @@ impl DataStream for FileStream {
             offset,
             data.len() as u64,
         );
-        lock(&self.state).there.insert(offset, end);
-        Ok(())
+        let mut state = lock(&self.state);
+        state.there.insert(offset, end);
+        match state.there.fragments() > MOST_FRAGMENTS {
+            true => Err(scattered()),
+            false => Ok(()),
+        }
     }
 
     fn handle_end(&self, total: u64) {
@@ -301,6 +313,9 @@ impl<W: Write> Ordered<W> {
     fn hold(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
         if self.held.contains_key(&offset) {
             return Ok(());
+        }
+        if self.held.len() >= MOST_FRAGMENTS {
+            return Err(scattered());
         }
         let held = match self.in_memory + data.len() <= self.most_in_memory {
             true => {

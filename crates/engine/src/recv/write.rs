@@ -23,13 +23,17 @@ use crate::journal::gate::create_held;
 use crate::journal::{JournalError, temporary};
 use crate::pool::Buffer;
 use crate::session::{Counters, Machine, Side, Transfer};
-use crate::storage::{Advice, DataMode};
+use crate::storage::{Advice, DataMode, StoredFile};
 
 /// Files of a pack that are larger than this are copied once more, to where direct
 /// I/O takes them from: no more work than finding pages for them in the cache, and
 /// much less where the kernel has to look for memory first (files of 2 MB: the
 /// same time, or 0.4 of it).
 const PACKED_DIRECT_BYTES: usize = 1 << 20;
+
+/// So long holes are made anew in packed files that had some; file systems have blocks of this
+/// size.
+const HOLE_BYTES: usize = 4096;
 
 impl Transfer {
     /// A writer's thread.
@@ -170,12 +174,13 @@ impl Transfer {
     ) {
         for (packed, data) in wanted(entries, keeps, data) {
             let entry = packed.entry;
-            let mut result = self.stage(side, &entry, data);
+            let generation = packed.generation;
+            let mut result = self.stage(side, (&entry, generation), data);
             if let Err(failure) = &result
                 && failure.kind == FailureKind::TooManyOpen
             {
                 side.staging.drain();
-                result = self.stage(side, &entry, data);
+                result = self.stage(side, (&entry, generation), data);
             }
             match result {
                 Ok(file) => side.staging.push(Staged {
@@ -194,12 +199,13 @@ impl Transfer {
     fn stage(
         &self,
         side: &ReceiveSide,
-        entry: &Entry,
+        (entry, generation): (&Entry, u32),
         data: &[u8],
     ) -> Result<super::commit::StagedFile, Failure> {
         let shown = entry.path.to_string();
         let path = side.destination.path_of(&entry.path);
         if let Some(stream) = &side.destination.stream {
+            check_first(entry, generation)?;
             put_entry(&**stream, entry, data)?;
             Counters::add(&self.counters.written_bytes, data.len() as u64);
         }
@@ -334,17 +340,23 @@ impl Transfer {
     }
 }
 
+/// A file that goes into a stream may not have changed: what it was has left already.
+fn check_first(entry: &Entry, generation: u32) -> Result<(), Failure> {
+    if generation == 0 {
+        return Ok(());
+    }
+    let text = format!(
+        "{}: it changed while it was copied, and what it was has left already: run the whole \
+         pipe again when nobody writes to it",
+        entry.path
+    );
+    Err(Failure::new(FailureKind::Changing, text))
+}
+
 /// A piece of the one file that a stream gets. Of a hole there is nothing: it
 /// is zeros.
 fn put_piece(stream: &dyn DataStream, piece: &Piece, mut data: &[u8]) -> Result<(), Failure> {
-    if piece.generation > 0 {
-        let text = format!(
-            "{}: it changed while it was copied, and what it was has left already: run the whole \
-             pipe again when nobody writes to it",
-            piece.entry.path
-        );
-        return Err(Failure::new(FailureKind::Changing, text));
-    }
+    check_first(&piece.entry, piece.generation)?;
     let failed = |error: io::Error| failure_of("write", stream.shown(), &error);
     // Where blocks are smaller than what is read of a stream at once, that goes in pieces.
     let base = match part_of(&piece.entry) {
@@ -403,13 +415,30 @@ fn wanted<'a>(
     list
 }
 
+/// Writes the pages that are not all zeros: the others stay holes.
+fn write_around_holes(file: &dyn StoredFile, data: &[u8]) -> io::Result<()> {
+    file.set_length(data.len() as u64)?;
+    let is_hole = |page: &[u8]| page.iter().all(|byte| *byte == 0);
+    let (mut offset, mut rest) = (0, data);
+    while !rest.is_empty() {
+        let hole = rest.chunks(HOLE_BYTES).take_while(|page| is_hole(page));
+        let hole: usize = hole.map(<[u8]>::len).sum();
+        let run = rest[hole..].chunks(HOLE_BYTES);
+        let run: usize = run.take_while(|page| !is_hole(page)).map(<[u8]>::len).sum();
+        file.write_at(&rest[hole..hole + run], offset + hole as u64)?;
+        offset += (hole + run) as u64;
+        rest = &rest[hole + run..];
+    }
+    Ok(())
+}
+
 /// Makes a small file or link under its temporary name.
 fn stage_file(
     folder: &Folder,
     name: &[u8],
     entry: &Entry,
     (data, mode): (&[u8], DataMode),
-) -> io::Result<Option<Arc<dyn crate::storage::StoredFile>>> {
+) -> io::Result<Option<Arc<dyn StoredFile>>> {
     let directory = folder.directory();
     if let EntryKind::Symlink { target } = &entry.kind {
         make_link(&**directory, name, target, entry.modified)?;
@@ -417,8 +446,12 @@ fn stage_file(
     }
     // Its lock tells `longhaul clean` that somebody is at work.
     let file = create_held(&**directory, name, mode)?;
-    let written = file
-        .write_at(data, 0)
+    let holes = matches!(entry.kind, EntryKind::File { sparse: true, .. });
+    let put = match holes {
+        true => write_around_holes(&*file, data),
+        false => file.write_at(data, 0),
+    };
+    let written = put
         .and_then(|()| file.set_mode(entry.mode))
         .and_then(|()| file.set_modified(entry.modified));
     if let Err(error) = written {

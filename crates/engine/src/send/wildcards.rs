@@ -10,9 +10,31 @@ use super::source::{open_named, trim_slashes};
 use crate::storage::Directory;
 use crate::storage::roots::{OpenRoot, split};
 
-/// Names that the patterns of one command may stand for, at most: their directories are
-/// copied whole for less.
-pub const MOST_NAMES: usize = 100_000;
+/// How much the patterns of one command may stand for: their directories are copied whole for
+/// less.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    names: usize,
+    /// Of the names, with all that is above them.
+    bytes: usize,
+}
+
+impl Room {
+    /// What one command has.
+    pub const WHOLE: Room = Room {
+        names: 100_000,
+        bytes: 16 << 20,
+    };
+
+    /// What is left with these; none where they are too many.
+    fn without(self, found: &[Vec<u8>]) -> Option<Room> {
+        let bytes = found.iter().map(Vec::len).sum();
+        Some(Room {
+            names: self.names.checked_sub(found.len())?,
+            bytes: self.bytes.checked_sub(bytes)?,
+        })
+    }
+}
 
 const OPTIONS: MatchOptions = MatchOptions {
     case_sensitive: true,
@@ -24,12 +46,14 @@ const OPTIONS: MatchOptions = MatchOptions {
 /// A pattern means too much.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0} stands for too many names, more than {MOST_NAMES} in all: copy the directory that they \
-     are in"
+    "{0} stands for too many names, more than {names} or {mebibytes} MiB in all: copy the directory \
+     that they are in",
+    names = Room::WHOLE.names,
+    mebibytes = Room::WHOLE.bytes >> 20
 )]
 pub struct TooMany(String);
 
-/// What a source's path stands for, in byte order and `most` names at most: the path alone
+/// What a source's path stands for, in byte order and as much as there is room for: the path alone
 /// where it has no wildcard, where something has that very name, or where nothing matches.
 /// Links on the way are followed where `follows` says so, or `open` does it by itself.
 ///
@@ -40,7 +64,7 @@ pub fn expand(
     open: &dyn OpenRoot,
     path: &[u8],
     follows: bool,
-    most: usize,
+    room: Room,
 ) -> Result<Vec<Vec<u8>>, TooMany> {
     let trimmed = trim_slashes(path);
     let alone = || Ok(vec![path.to_vec()]);
@@ -54,19 +78,18 @@ pub fn expand(
     let root: &[u8] = if path.starts_with(b"/") { b"/" } else { b"" };
     let mut found = vec![root.to_vec()];
     for (name, pattern) in &names {
-        found = match pattern {
-            None => found.iter().map(|above| joined(above, name)).collect(),
-            Some(pattern) => {
-                let mut next = Vec::new();
-                for above in &found {
-                    open.add_matching(above, pattern, &mut next, most);
-                    if next.len() > most {
-                        return Err(TooMany(String::from_utf8_lossy(path).into_owned()));
-                    }
-                }
-                next
-            }
+        let mut next = Next {
+            names: Vec::new(),
+            room,
         };
+        for above in &found {
+            let fits = match pattern {
+                None => next.add(joined(above, name)),
+                Some(pattern) => open.add_matching(above, pattern, &mut next),
+            };
+            fits.ok_or_else(|| TooMany(String::from_utf8_lossy(path).into_owned()))?;
+        }
+        found = next.names;
     }
     let slash = trimmed.len() < path.len();
     let listed = names.last().is_some_and(|(_, pattern)| pattern.is_some());
@@ -84,22 +107,46 @@ pub fn expand(
     Ok(found)
 }
 
-/// All that several stand for, [`MOST_NAMES`] in all: `each` is asked what one does, and so
-/// many it may be; none leaves it as it is.
+/// All that several stand for: `each` is asked what one does, and for how much there is room;
+/// none leaves it as it is. `of` a path it is one of them again.
 ///
 /// # Errors
 ///
 /// [`TooMany`].
 pub fn expand_all<T: Clone>(
     named: &[T],
-    each: impl Fn(&T, usize) -> Result<Option<Vec<T>>, TooMany>,
+    of: impl Fn(Vec<u8>) -> T,
+    each: impl Fn(&T, Room) -> Result<Option<Vec<Vec<u8>>>, TooMany>,
 ) -> Result<Vec<T>, TooMany> {
     let mut all = Vec::with_capacity(named.len());
+    let mut room = Room::WHOLE;
     for one in named {
-        let found = each(one, MOST_NAMES.saturating_sub(all.len()))?;
-        all.extend(found.unwrap_or_else(|| vec![one.clone()]));
+        match each(one, room)? {
+            Some(found) => {
+                // What was written itself is there whatever it takes.
+                room = room.without(&found).unwrap_or(Room { names: 0, bytes: 0 });
+                all.extend(found.into_iter().map(&of));
+            }
+            None => all.push(one.clone()),
+        }
     }
     Ok(all)
+}
+
+/// What is found for one name of a path.
+struct Next {
+    names: Vec<Vec<u8>>,
+    /// What is left.
+    room: Room,
+}
+
+impl Next {
+    /// None where there is no room.
+    fn add(&mut self, path: Vec<u8>) -> Option<()> {
+        self.room = self.room.without(std::slice::from_ref(&path))?;
+        self.names.push(path);
+        Some(())
+    }
 }
 
 /// What a name with wildcards matches.
@@ -159,22 +206,20 @@ impl Opening<'_> {
         status.is_ok()
     }
 
-    /// Adds the names in a directory that match, and stops when there are too many; what
-    /// cannot be looked into has none, as for a shell.
-    fn add_matching(&self, above: &[u8], names: &Names, found: &mut Vec<Vec<u8>>, most: usize) {
+    /// Adds the names in a directory that match, and none is told where there are too many;
+    /// what cannot be looked into has none, as for a shell.
+    fn add_matching(&self, above: &[u8], names: &Names, found: &mut Next) -> Option<()> {
         let directory: &[u8] = if above.is_empty() { b"." } else { above };
         let listing = self.directory(directory);
         let Ok(mut listing) = listing.and_then(|directory| directory.list()) else {
-            return;
+            return Some(());
         };
         while let Ok(Some(listed)) = listing.next_name() {
             if names.has(&listed.name) {
-                found.push(joined(above, &listed.name));
-            }
-            if found.len() > most {
-                return;
+                found.add(joined(above, &listed.name))?;
             }
         }
+        Some(())
     }
 }
 
@@ -190,6 +235,13 @@ mod tests {
     use super::*;
     use crate::storage::posix::PosixDirectory;
     use crate::storage::roots::{Anywhere, Confined};
+
+    const MANY: Room = Room::WHOLE;
+
+    /// So many names.
+    fn names(names: usize) -> Room {
+        Room { names, ..MANY }
+    }
 
     fn tree() -> tempfile::TempDir {
         let place = tempfile::tempdir().unwrap();
@@ -236,14 +288,19 @@ mod tests {
             ("run1/a.h5", &["run1/a.h5"]),
             ("run[1", &["run[1"]),
         ] {
-            let found = expand(&confined, pattern.as_bytes(), false, MOST_NAMES).unwrap();
+            let found = expand(&confined, pattern.as_bytes(), false, MANY).unwrap();
             let found: Vec<&str> = found
                 .iter()
                 .map(|p| std::str::from_utf8(p).unwrap())
                 .collect();
             assert_eq!(found, expected, "{pattern}");
-            let anywhere =
-                expand(&Anywhere, format!("{top}/{pattern}").as_bytes(), false, 9).unwrap();
+            let anywhere = expand(
+                &Anywhere,
+                format!("{top}/{pattern}").as_bytes(),
+                false,
+                names(9),
+            )
+            .unwrap();
             let expected: Vec<Vec<u8>> = expected
                 .iter()
                 .map(|path| format!("{top}/{path}").into_bytes())
@@ -258,18 +315,28 @@ mod tests {
         let root = PosixDirectory::open_root(&place.path().join("run1")).unwrap();
         let confined = Confined(root);
         for pattern in ["../*", "../run2/*", "a.h5/../../*"] {
-            let found = expand(&confined, pattern.as_bytes(), false, 9).unwrap();
+            let found = expand(&confined, pattern.as_bytes(), false, names(9)).unwrap();
             assert_eq!(found, [pattern.as_bytes()]);
         }
         std::os::unix::fs::symlink(".", place.path().join("run1/link")).unwrap();
-        let linked = |follows| expand(&confined, b"link/a.*5", follows, 9).unwrap();
+        let linked = |follows| expand(&confined, b"link/a.*5", follows, names(9)).unwrap();
         assert_eq!(linked(false), [b"link/a.*5"]);
         assert_eq!(linked(true), [b"link/a.h5"]);
         std::fs::remove_file(place.path().join("run1/link")).unwrap();
         let all: Arc<dyn OpenRoot> = Arc::new(confined);
-        assert_eq!(expand(&*all, b"*", false, 3).unwrap().len(), 3);
-        let error = expand(&*all, b"*", false, 2).unwrap_err().to_string();
+        assert_eq!(expand(&*all, b"*", false, names(3)).unwrap().len(), 3);
+        let error = expand(&*all, b"*", false, names(2))
+            .unwrap_err()
+            .to_string();
         assert!(error.starts_with("* stands for too many"), "{error}");
-        assert_eq!(expand(&*all, b"a.h5", false, 0).unwrap(), [b"a.h5"]);
+        // Few names, but long ones: `a.h5`, `a.txt` and `b.h5`, each with what follows.
+        let long = |bytes| Room { bytes, ..MANY };
+        let below = format!("*/{}", "x".repeat(91));
+        assert!(expand(&*all, below.as_bytes(), false, long(288)).is_err());
+        assert_eq!(
+            expand(&*all, below.as_bytes(), false, long(289)).unwrap(),
+            [below.as_bytes()]
+        );
+        assert_eq!(expand(&*all, b"a.h5", false, names(0)).unwrap(), [b"a.h5"]);
     }
 }

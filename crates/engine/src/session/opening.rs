@@ -51,10 +51,8 @@ const LAST_WORDS: usize = 64 << 10;
 /// closing it with its first words unread would reset the connection, and the
 /// refusal with it.
 pub fn close(stream: &mut Stream, patience: Duration) {
-    if stream.writer.finish().is_err() {
-        return;
-    }
     let _ = until(stream, patience, |stream| {
+        stream.writer.finish()?;
         let (mut room, mut left) = ([0; 4096], LAST_WORDS);
         while left > 0 {
             match stream.reader.read(&mut room)? {
@@ -64,6 +62,14 @@ pub fn close(stream: &mut Stream, patience: Duration) {
         }
         Ok(())
     });
+}
+
+/// Says a last answer and ends the stream, as [`close`]: who does not listen is given up at the
+/// deadline, for it may be anybody.
+pub fn answer_last<T: Encode<()>>(stream: &mut Stream, value: &T, patience: Duration) {
+    if until(stream, patience, |stream| send(stream, value)).is_ok() {
+        close(stream, patience);
+    }
 }
 
 /// Waits for a message of the handshake.

@@ -78,12 +78,7 @@ impl SortedListing {
     pub fn open_nested(directory: &dyn Directory, depth: usize) -> io::Result<SortedListing> {
         let most = descriptors::share(DEPTH_PART, MOST_DEPTH);
         if depth >= most {
-            let text = format!(
-                "it is within {depth} others, and so many directories may be open at most: \
-                 raise the limit of open files (ulimit -n) where that is below {}",
-                MOST_DEPTH * DEPTH_PART
-            );
-            return Err(io::Error::other(text));
+            return Err(descriptors::too_deep(depth, MOST_DEPTH * DEPTH_PART));
         }
         let mut settings = SpillSettings::default();
         if depth >= USUAL_DEPTH {

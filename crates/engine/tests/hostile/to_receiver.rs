@@ -143,11 +143,13 @@ fn half_a_frame_and_silence_end_the_session() {
     }
 }
 
-const FLOODS: [&str; 9] = [
+const FLOODS: [&str; 11] = [
     "entries",
     "large files",
     "seals",
     "abandoned",
+    "abandoned in a row",
+    "long texts",
     "parents",
     "directories",
     "checksums",
@@ -177,6 +179,19 @@ fn message_of(flood: &str, n: u64) -> Message {
             id: apart,
             parent: None,
             failure: failure(1000),
+        },
+        "abandoned in a row" => Message::Abandoned {
+            id,
+            parent: None,
+            failure: failure(1000),
+        },
+        "long texts" => Message::Abandoned {
+            id,
+            parent: None,
+            failure: Failure {
+                kind: FailureKind::Other,
+                text: "x".repeat(500_000),
+            },
         },
         "parents" => Message::Abandoned {
             id: EntryId(2 * n + 1),
@@ -213,6 +228,33 @@ fn floods_are_refused_with_bounded_memory() {
         assert!(grown < 256 << 20, "{name}: {} MiB", grown >> 20);
         place.assert_untouched(name);
     }
+}
+
+/// Directories that are compared, begun in masses and never ended.
+#[test]
+fn directories_without_end_take_bounded_memory() {
+    let place = Place::new();
+    std::fs::create_dir(place.root().join("there")).unwrap();
+    let mut settings = short();
+    settings.purport = Purport::Verify;
+    let mut peer = Peer::of_receiver(&place, settings);
+    let before = resident();
+    let long = "x".repeat(200);
+    for n in 0..60_000 {
+        let missing = file(n, format!("{long}{n}/{long}/{long}/{long}/f").as_bytes(), 9);
+        let directory = Entry {
+            kind: EntryKind::Directory,
+            ..missing
+        };
+        if !peer.say(&Message::Entries(vec![directory])) {
+            break;
+        }
+    }
+    let grown = resident().saturating_sub(before);
+    peer.handle.shutdown();
+    println!("{} MiB", grown >> 20);
+    assert!(grown < 32 << 20, "{} MiB", grown >> 20);
+    peer.ending("without end");
 }
 
 /// Bytes of memory this process has.

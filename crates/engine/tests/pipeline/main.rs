@@ -10,12 +10,13 @@ mod streams;
 mod support;
 mod takeover;
 
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_engine::flows::Count;
 use longhaul_engine::send::source::What;
-use longhaul_engine::session::TransferSettings;
+use longhaul_engine::session::{Event, TransferSettings, Watch};
 use longhaul_engine::storage::forgetting::ForgettingStorage;
 use longhaul_engine::storage::posix::PosixDirectory;
 use longhaul_engine::storage::{Creation, DataMode, Directory};
@@ -25,7 +26,7 @@ use longhaul_proto::message::{Farewell, Flows};
 use longhaul_units::ByteCount;
 
 use proxy::{Fault, Proxied};
-use support::ends::{Ends, copy, destination, key, settings, sources};
+use support::ends::{Ends, copy, destination, key, settings, sources, watch};
 use support::tree::{self, Node, Tree, random_tree, single_file, small_tree};
 use support::{Chance, times};
 
@@ -305,6 +306,13 @@ fn holes_stay_holes() {
     }
     let end = top.create_file(b"hole", Creation::New, DataMode::Buffered);
     end.unwrap().set_length(3_000_000).unwrap();
+    // One that goes in a pack.
+    let small = top.create_file(b"small", Creation::New, DataMode::Buffered);
+    let small = small.unwrap();
+    small.set_length(60_001).unwrap();
+    for offset in [5000, 60_000] {
+        small.write_at(b"x", offset).unwrap();
+    }
     let target = PosixDirectory::open_root(to.path()).unwrap();
     let ended = copy(settings(), &source, &target, "sparse").unwrap();
     assert!(ended.is_complete(), "{:?}", ended.sent.failed);
@@ -314,6 +322,53 @@ fn holes_stay_holes() {
         let taken = there.status_of(name).unwrap().allocated;
         assert!(taken <= 64 << 10, "{taken} bytes taken");
     }
+    let taken = there.status_of(b"small").unwrap().allocated;
+    assert!(taken <= 16 << 10, "{taken} bytes taken");
+}
+
+/// A block that the journal calls durable is garbled on the disk: the copy that reads its file
+/// back says so, and the next one does not go on with it.
+#[test]
+fn what_reads_back_otherwise_is_copied_anew() {
+    let chance = &mut Chance::new(8);
+    let mut content = Tree::new();
+    content.insert(b"top"[..].into(), tree::directory(chance));
+    content.insert(b"top/big"[..].into(), tree::file(chance, 3 << 20));
+    let (source, place) = (disk_with(&content), tempfile::tempdir().unwrap());
+    let target = PosixDirectory::open_root(place.path()).unwrap();
+    let there = destination(target.clone());
+    let mut garbling = settings();
+    (garbling.verify_written, garbling.digests) = (true, true);
+    garbling.epoch = there.take().unwrap();
+    let top = source.open_directory(b"top").unwrap();
+    let there_top = place.path().join("top");
+    let garble: Watch = Arc::new(move |event| {
+        if let Event::Durable { .. } = event {
+            let names = std::fs::read_dir(&there_top)
+                .unwrap()
+                .map(|name| name.unwrap().path());
+            let part = names.filter(|path| path.extension().is_some_and(|end| end == "part"));
+            for part in part {
+                let file = std::fs::File::options().write(true).open(part).unwrap();
+                file.write_all_at(b"rotten", 100).unwrap();
+            }
+        }
+    });
+    let ends = Ends::start_watched(
+        garbling.clone(),
+        sources(top, What::Tree(b"top"[..].into())),
+        there,
+        (garble, Arc::default()),
+        watch(),
+    );
+    ends.join(0, false);
+    let failed = ends.finish("garbled").received.failed;
+    let text = &failed[&b"top/big"[..]];
+    assert!(text.contains("reads back otherwise"), "{text}");
+    garbling.verify_written = false;
+    let again = copy(garbling, &source, &target, "again").unwrap();
+    assert!(again.is_complete(), "{:?}", again.sent.failed);
+    assert_same(&target, &content, "again");
 }
 
 /// Sources change, grow, shrink and vanish while they are copied: what arrives

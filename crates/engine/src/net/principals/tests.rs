@@ -169,6 +169,25 @@ fn faults_are_named() {
     }
     assert_eq!(fault(&root("/", "x", "\"read\"")), Fault::Path("x".into()));
     assert_eq!(fault(&root("/", "/x", "")), Fault::NoRights("/".into()));
+    // Rights hold for what is within: fewer of them there would bind nobody.
+    let within = |at: &str, path: &str, rights: &str| {
+        root("/", "/srv", "\"read\", \"write\"")
+            + &format!(
+                "[[principal.root]]\nat = \"{at}\"\npath = \"{path}\"\nrights = [{rights}]\n"
+            )
+    };
+    let narrower = Fault::Narrower {
+        at: "/old".into(),
+        wider: "/".into(),
+    };
+    assert_eq!(fault(&within("/old", "/srv/old", "\"read\"")), narrower);
+    for (at, path, rights) in [
+        ("/old", "/elsewhere", "\"read\""),
+        ("/old", "/srv/older", "\"read\""),
+        ("/old", "/srv/old", "\"read\", \"write\", \"measure\""),
+    ] {
+        assert!(parse(&within(at, path, rights)).is_ok(), "{at} {path}");
+    }
     let plain = "[[principal]]\nname = \"a\"\ntoken = \"secret\"";
     assert!(matches!(fault(plain), Fault::Credential(text) if !text.contains("secret")));
 }
