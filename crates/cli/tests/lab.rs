@@ -525,6 +525,45 @@ fn mounts_work() -> bool {
     works
 }
 
+/// Where each look, open and name is a round trip many are under way at once: what arrives
+/// is the same, and what is there already is known again.
+#[test]
+fn far_file_systems_are_copied_from_and_to() {
+    if !mounts_work() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name).display().to_string();
+    let (source, sink) = (at("source"), at("sink"));
+    let mut random = Random::from(7);
+    for number in 0..240 {
+        let name = format!("d{}/f{number}", number % 3);
+        let length = random.below(9000) as usize;
+        tree::write(&Path::new(&source).join(name), &random.bytes(length));
+    }
+    let first = Path::new(&source).join("d0");
+    tree::write(&first.join(".longhaul-x"), b"not sent");
+    tree::set_modified(&first, 1_400_000_000, 7);
+    tree::write(&Path::new(&source).join("d1/f9x/in/the/middle"), b"deep");
+    std::fs::create_dir(&sink).unwrap();
+    let far = |path: &str| format!("{path}:operation-latency=500us");
+    let options = ["--storage", &far(&source), "--storage", &far(&sink)];
+    let longhaul = env!("CARGO_BIN_EXE_longhaul");
+    let copy = format!("{longhaul} cp -r --json {source}/ {sink}/");
+    let command = format!("{copy} && echo again && {copy}");
+    let finished = run(&mut lab_run(&options, &command)).expect(0);
+    let said = text(&finished.output);
+    let (_, again) = said.split_once("\nagain\n").unwrap();
+    let files = |text: &str| text.matches("\"committed\",\"file\":true").count();
+    assert_eq!((files(said), files(again)), (241, 0), "{again}");
+    std::fs::remove_file(first.join(".longhaul-x")).unwrap();
+    tree::set_modified(&first, 1_400_000_000, 7);
+    for name in ["d0", "d1", "d2"] {
+        let [from, to] = [&source, &sink].map(|place| Path::new(place).join(name));
+        assert_eq!(tree::difference(&from, &to), None, "{name}");
+    }
+}
+
 /// Within the lab two directories are behind devices of their own, under their
 /// own names; outside nothing changes.
 #[test]

@@ -17,6 +17,7 @@ pub mod failure;
 pub mod flows;
 pub mod journal;
 pub mod listing;
+pub mod looks;
 pub mod net;
 pub mod pool;
 pub mod probe;

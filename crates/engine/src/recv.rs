@@ -34,6 +34,7 @@ use longhaul_proto::session::StreamId;
 
 use crate::codec::Decoder;
 use crate::flows::{FlowGroup, LayerUse};
+use crate::looks::Pace;
 use crate::pool::Buffer;
 use crate::queue::{Queue, lock};
 use crate::send::{busy, group};
@@ -67,6 +68,9 @@ pub struct ReceiveSide {
     pub(crate) decoders: Mutex<Vec<Decoder>>,
     /// Discards under way: a directory is not finished meanwhile.
     pub(crate) discarding: Discarding,
+    /// How long it takes to sync a small file, and to give one its name.
+    pub(crate) syncs: Pace,
+    pub(crate) renames: Pace,
     /// Directories that are done, and have something of an earlier session.
     pub(crate) unswept: Mutex<Vec<TreePath>>,
     direct: AtomicBool,
@@ -93,6 +97,8 @@ impl ReceiveSide {
             temporaries: AtomicU64::new(0),
             decoders: Mutex::default(),
             discarding: Discarding::default(),
+            syncs: Pace::default(),
+            renames: Pace::default(),
             unswept: Mutex::default(),
             direct: AtomicBool::new(false),
             decompressors: OnceLock::new(),

@@ -11,6 +11,7 @@
 //! - the streams' writers (`session/streams.rs`) take it from there to TLS and
 //!   the socket.
 
+mod ahead;
 pub mod compress;
 mod earlier;
 pub(crate) mod payload;
@@ -30,6 +31,7 @@ use longhaul_proto::message::Flows;
 use longhaul_proto::sender::SenderSettings;
 
 use crate::flows::{Flow, FlowGroup, LayerUse};
+use crate::looks::Pace;
 use crate::queue::Queue;
 use crate::session::{Transfer, TransferSettings};
 use crate::storage::DataMode;
@@ -44,6 +46,8 @@ pub struct SendSide {
     pub(crate) coding: Queue<Uncoded>,
     pub(crate) open_files: OpenFiles,
     pub(crate) held_files: Arc<HeldFiles>,
+    /// How long it takes to open a small file.
+    pub(crate) opens: Pace,
     direct: AtomicBool,
     /// The other end understands trailers.
     pub(crate) trailers: AtomicBool,
@@ -59,6 +63,7 @@ impl SendSide {
             coding: Queue::default(),
             open_files: OpenFiles::default(),
             held_files: Arc::default(),
+            opens: Pace::default(),
             direct: AtomicBool::new(false),
             trailers: AtomicBool::new(false),
             readers: OnceLock::new(),

@@ -321,6 +321,8 @@ pub(crate) struct Counters {
     pub wire_nanoseconds: AtomicU64,
     /// Streams whose threads have a block in hand, and read nothing meanwhile.
     pub held_streams: AtomicU64,
+    /// When the first of them was held, or one was let go since, in nanoseconds.
+    pub held_since: AtomicU64,
 }
 
 impl Counters {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use super::{Sample, go_on, in_threads, random_bytes, timed};
+use crate::looks::Pace;
 use crate::storage::posix::PosixDirectory;
 use crate::storage::together::sync_together;
 use crate::storage::{Advice, Creation, DataMode, Directory, StoredFile};
@@ -140,7 +141,7 @@ fn write_files(
             SmallJob::Create | SmallJob::Open => {}
         }
     }
-    sync_together(&open)
+    sync_together(&open, &Pace::default())
         .into_iter()
         .collect::<io::Result<()>>()?;
     match job {

@@ -21,6 +21,7 @@ use super::parts::{PartKind, journal_failure};
 use crate::failure::failure_of;
 use crate::flows::Flow;
 use crate::journal::{JournalError, expire};
+use crate::looks::{Pace, at_once};
 use crate::queue::lock;
 use crate::session::{Machine, Side, Transfer};
 use crate::storage::together::sync_together;
@@ -243,10 +244,10 @@ impl Transfer {
     /// Makes a batch of small files durable and gives them their names.
     fn commit_staged(&self, side: &ReceiveSide, staged: Vec<Staged>) {
         let digests = self.settings.digests;
-        let mut results = self.sync_staged(&staged);
+        let mut results = self.sync_staged(side, &staged);
         if !side.destination.is_sink {
             self.name_staged(side, &staged, &mut results);
-            sync_folders(&staged, &mut results);
+            sync_folders(&side.syncs, &staged, &mut results);
             remove_failed(&staged, &results);
         }
         let done = staged.into_iter().zip(results).map(|(staged, result)| {
@@ -262,12 +263,12 @@ impl Transfer {
         self.tell_receiver(|receiver| receiver.handle_packed(done));
     }
 
-    fn sync_staged(&self, staged: &[Staged]) -> Vec<Result<(), Failure>> {
+    fn sync_staged(&self, side: &ReceiveSide, staged: &[Staged]) -> Vec<Result<(), Failure>> {
         let files: Vec<Arc<dyn StoredFile>> = staged
             .iter()
             .filter_map(|staged| staged.file.file.clone())
             .collect();
-        let mut synced = sync_together(&files).into_iter();
+        let mut synced = sync_together(&files, &side.syncs).into_iter();
         let results = staged.iter().map(|staged| {
             let Some(file) = &staged.file.file else {
                 return Ok(());
@@ -292,11 +293,7 @@ impl Transfer {
         results: &mut [Result<(), Failure>],
     ) {
         let renamed = side.destination.while_owned(|| {
-            for (staged, result) in staged.iter().zip(results.iter_mut()) {
-                if result.is_ok() {
-                    *result = rename_staged(staged);
-                }
-            }
+            rename_all(&side.renames, staged, results);
             keep_digests(side, staged, results);
         });
         if let Err(error) = renamed {
@@ -464,6 +461,28 @@ fn checkpoint(side: &ReceiveSide, file: Checkpoint) -> (Checkpoint, Option<Failu
     (file, failure)
 }
 
+/// Gives each its name that has not failed before. Where that takes long, as over a network,
+/// directories are done at once; in one the kernel gives names one after the other.
+fn rename_all(pace: &Pace, staged: &[Staged], results: &mut [Result<(), Failure>]) {
+    let left = (0..staged.len()).filter(|place| results[*place].is_ok());
+    let folders = by_folder(staged, left);
+    let rename = |places: &Vec<usize>| -> Vec<Result<(), Failure>> {
+        let renamed = places.iter();
+        renamed
+            .map(|place| pace.time(|| rename_staged(&staged[*place])))
+            .collect()
+    };
+    let renamed: Vec<Vec<Result<(), Failure>>> = match pace.is_slow() && folders.len() > 1 {
+        true => at_once(&folders, rename),
+        false => folders.iter().map(rename).collect(),
+    };
+    for (places, renamed) in folders.into_iter().zip(renamed) {
+        for (place, renamed) in places.into_iter().zip(renamed) {
+            results[place] = renamed;
+        }
+    }
+}
+
 fn rename_staged(staged: &Staged) -> Result<(), Failure> {
     let StagedFile {
         folder,
@@ -528,21 +547,33 @@ fn remove_failed(staged: &[Staged], results: &[Result<(), Failure>]) {
 }
 
 /// Makes the names of a batch durable, each directory once.
-fn sync_folders(staged: &[Staged], results: &mut [Result<(), Failure>]) {
-    let mut synced: BTreeMap<*const Folder, Option<io::Error>> = BTreeMap::new();
-    for (staged, result) in staged.iter().zip(results) {
-        let folder = &staged.file.folder;
-        let outcome = synced
-            .entry(Arc::as_ptr(folder))
-            .or_insert_with(|| folder.sync().err());
-        if let (Ok(()), Some(error)) = (&result, outcome) {
-            *result = Err(failure_of(
-                "make durable",
-                &staged.entry.path.to_string(),
-                error,
-            ));
+fn sync_folders(pace: &Pace, staged: &[Staged], results: &mut [Result<(), Failure>]) {
+    let folders = by_folder(staged, 0..staged.len());
+    let synced = pace.look(&folders, |places| staged[places[0]].file.folder.sync());
+    for (places, synced) in folders.into_iter().zip(synced) {
+        let Err(error) = synced else { continue };
+        for place in places {
+            if results[place].is_ok() {
+                let shown = staged[place].entry.path.to_string();
+                results[place] = Err(failure_of("make durable", &shown, &error));
+            }
         }
     }
+}
+
+/// Some of a batch by the directory that they are in, in the order met.
+fn by_folder(staged: &[Staged], places: impl Iterator<Item = usize>) -> Vec<Vec<usize>> {
+    let mut known: BTreeMap<*const Folder, usize> = BTreeMap::new();
+    let mut folders: Vec<Vec<usize>> = Vec::new();
+    for place in places {
+        let number = known.entry(Arc::as_ptr(&staged[place].file.folder));
+        let number = *number.or_insert(folders.len());
+        match folders.get_mut(number) {
+            Some(folder) => folder.push(place),
+            None => folders.push(vec![place]),
+        }
+    }
+    folders
 }
 
 /// Reads a file back, past the cache where the system allows, and compares

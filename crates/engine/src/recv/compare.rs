@@ -16,6 +16,7 @@ use super::folders::Folder;
 use super::write::differs;
 use crate::failure::failure_of;
 use crate::flows::Flow;
+use crate::looks::Pace;
 use crate::session::{Counters, Side, Transfer};
 use crate::storage::{DataMode, FileKind, Status, StoredFile};
 
@@ -47,6 +48,7 @@ impl Transfer {
         let Side::Receiving(side) = self.side() else {
             return;
         };
+        let pace = Pace::default();
         while let Some(listed) = side.listed.pop(|| flow.is_wanted()) {
             let entries = match listed {
                 Listed::Entries(entries) => entries,
@@ -61,19 +63,32 @@ impl Transfer {
                     side.extras.handle_listed(&side.folders, &path);
                 }
             }
-            let found: Vec<(Entry, Compared)> = entries
-                .into_iter()
-                // A directory is not asked for: it gets what it needs when
-                // everything in it is done.
-                .filter(|entry| entry.kind != EntryKind::Directory)
-                // Nobody is left who would hear of the others.
-                .take_while(|_| !self.is_over())
-                .map(|entry| {
-                    let compared = flow.busy(|| self.compare(side, &entry));
-                    (entry, compared)
-                })
+            // A directory is not asked for: it gets what it needs when
+            // everything in it is done.
+            let asked = entries.into_iter();
+            let asked = asked.filter(|entry| entry.kind != EntryKind::Directory);
+            let asked: Vec<Entry> = asked.collect();
+            let found = flow.busy(|| self.compare_each(side, &asked, &pace));
+            // Where one was not looked at, nobody is left who would hear of the others.
+            let told = asked.into_iter().zip(found);
+            let told: Vec<(Entry, Compared)> = told
+                .map_while(|(entry, compared)| Some((entry, compared?)))
                 .collect();
-            self.tell_receiver(|receiver| receiver.handle_compared(found));
+            self.tell_receiver(|receiver| receiver.handle_compared(told));
+        }
+    }
+
+    /// None of what is not looked at any more. Whole files are read one by one.
+    fn compare_each(
+        &self,
+        side: &ReceiveSide,
+        asked: &[Entry],
+        pace: &Pace,
+    ) -> Vec<Option<Compared>> {
+        let look = |entry: &Entry| (!self.is_over()).then(|| self.compare(side, entry));
+        match self.settings.digests && self.settings.reads_for_digests {
+            true => asked.iter().map(look).collect(),
+            false => pace.look(asked, look),
         }
     }
 

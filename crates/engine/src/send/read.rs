@@ -16,6 +16,7 @@ use longhaul_proto::manifest::{Entry, EntryId, EntryKind};
 use longhaul_proto::message::{Failure, FailureKind};
 use longhaul_proto::sender::{BlockId, PackedJob, PackedRead, PieceRead, ReadJob, Work};
 
+use super::SendSide;
 use super::compress::{Uncoded, Verdict};
 use super::payload::{HeldFile, LatePiece, Pages, Payload};
 use super::source::{Located, Sources};
@@ -40,6 +41,11 @@ const PREPARED_PART: usize = 4;
 
 /// Zeros to hash where a file has a hole.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
+/// Files of a pack that are opened at once where each takes long.
+const OPENED_AHEAD: usize = 64;
+/// Their part of the files that may be open, for each reader.
+const OPENED_PART: usize = 64;
 
 /// Tries to read a small file that changes meanwhile.
 const TRIES: usize = 3;
@@ -345,14 +351,23 @@ impl Transfer {
         let (mut results, mut packed, mut filled) = (Vec::new(), Vec::new(), 0);
         let mut parents = Parents::default();
         let mut reserved: u64 = jobs.iter().map(|job| job.entry.size()).sum();
-        for PackedJob { entry, generation } in jobs {
+        let mut opened = VecDeque::new();
+        let mut jobs = jobs.into_iter();
+        loop {
+            if opened.is_empty() {
+                opened.extend(self.open_ahead(jobs.as_slice(), &mut parents));
+            }
+            let Some(PackedJob { entry, generation }) = jobs.next() else {
+                break;
+            };
+            let opened = opened.pop_front().flatten();
             let id = entry.id;
             // A file that has grown must not take the room of those after it.
             reserved -= entry.size();
             let end = buffer.len() - reserved as usize;
             let room = &mut buffer[filled..end];
             let (result, read) = match &entry.kind {
-                EntryKind::File { .. } => self.read_small(&entry, room, &mut parents),
+                EntryKind::File { .. } => self.read_small(&entry, room, (&mut parents, opened)),
                 EntryKind::Directory | EntryKind::Symlink { .. } => {
                     (PackedRead::Ready(None), Some((entry, None)))
                 }
@@ -380,19 +395,51 @@ impl Transfer {
         }
     }
 
+    /// Opens the first of these where each takes long, many at once, and has the kernel read
+    /// what is in them; none of a file that is opened when it is read, or of what is none.
+    fn open_ahead(&self, jobs: &[PackedJob], parents: &mut Parents) -> Vec<Option<Opened>> {
+        let Side::Sending(side) = self.side() else {
+            return vec![None];
+        };
+        if !side.opens.is_slow() {
+            return vec![None];
+        }
+        let most = descriptors::share(OPENED_PART, OPENED_AHEAD);
+        let located = jobs.iter().take(most).map(|job| {
+            let is_file = matches!(job.entry.kind, EntryKind::File { .. });
+            let located = is_file.then(|| parents.parent_of(&side.sources, &job.entry));
+            (job, located)
+        });
+        let located: Vec<_> = located.collect();
+        side.opens.look(&located, |(job, located)| {
+            let (parent, name) = located.as_ref()?.as_ref().ok()?;
+            let opened = parent.open_file(name, DataMode::Buffered);
+            if let Ok(file) = &opened {
+                file.advise(Advice::Soon, 0, job.entry.size());
+            }
+            Some(opened)
+        })
+    }
+
     /// Reads a small file whole.
     fn read_small(
         &self,
         entry: &Entry,
         room: &mut [u8],
-        parents: &mut Parents,
+        (parents, mut opened): (&mut Parents, Option<Opened>),
     ) -> (PackedRead, Option<(Entry, Option<Checksum>)>) {
         let shown = entry.path.to_string();
-        let Some(sources) = self.sources() else {
+        let Side::Sending(side) = self.side() else {
             return (PackedRead::Failed(gone(entry)), None);
         };
         for _ in 0..TRIES {
-            match parents.read(sources, entry, room, self.settings.block_bytes) {
+            let file = match opened.take() {
+                Some(opened) => opened,
+                None => parents.open(side, entry),
+            };
+            let read =
+                file.and_then(|file| read_file(&*file, entry, room, self.settings.block_bytes));
+            match read {
                 Ok(Small::Same) => {
                     let data = &room[..entry.size() as usize];
                     return (
@@ -450,38 +497,45 @@ struct Parents {
     )>,
 }
 
+/// An open file, or why it cannot be opened.
+type Opened = io::Result<Arc<dyn StoredFile>>;
+
+/// A small file as it is now, read whole.
+fn read_file(
+    file: &dyn StoredFile,
+    entry: &Entry,
+    room: &mut [u8],
+    block: usize,
+) -> io::Result<Small> {
+    let before = file.status()?;
+    let same = EntryKind::File {
+        identity: identity_of(&before),
+        sparse: is_sparse(entry),
+    } == entry.kind;
+    let size = before.size;
+    let now = || {
+        let (id, up, path) = (entry.id, entry.parent, entry.path.clone());
+        entry_of(id, up, path, file_kind(&before), &before)
+    };
+    if size > room.len() as u64 || size > block as u64 {
+        return Ok(Small::Grown(now()));
+    }
+    let read = file.read_at(&mut room[..size as usize], 0)?;
+    if read as u64 != size || identity_of(&file.status()?) != identity_of(&before) {
+        return Ok(Small::Changing);
+    }
+    Ok(if same {
+        Small::Same
+    } else {
+        Small::Other(now())
+    })
+}
+
 impl Parents {
-    fn read(
-        &mut self,
-        sources: &Sources,
-        entry: &Entry,
-        room: &mut [u8],
-        block: usize,
-    ) -> io::Result<Small> {
-        let (parent, name) = self.parent_of(sources, entry)?;
-        let file = parent.open_file(&name, DataMode::Buffered)?;
-        let before = file.status()?;
-        let same = EntryKind::File {
-            identity: identity_of(&before),
-            sparse: is_sparse(entry),
-        } == entry.kind;
-        let size = before.size;
-        let now = || {
-            let (id, up, path) = (entry.id, entry.parent, entry.path.clone());
-            entry_of(id, up, path, file_kind(&before), &before)
-        };
-        if size > room.len() as u64 || size > block as u64 {
-            return Ok(Small::Grown(now()));
-        }
-        let read = file.read_at(&mut room[..size as usize], 0)?;
-        if read as u64 != size || identity_of(&file.status()?) != identity_of(&before) {
-            return Ok(Small::Changing);
-        }
-        Ok(if same {
-            Small::Same
-        } else {
-            Small::Other(now())
-        })
+    fn open(&mut self, side: &SendSide, entry: &Entry) -> Opened {
+        let (parent, name) = self.parent_of(&side.sources, entry)?;
+        side.opens
+            .time(|| parent.open_file(&name, DataMode::Buffered))
     }
 
     fn parent_of(&mut self, sources: &Sources, entry: &Entry) -> io::Result<Located> {

@@ -5,23 +5,22 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-use longhaul_proto::manifest::{
-    Entry, EntryId, EntryKind, RESERVED_PREFIX, SourceIdentity, Timestamp, TreePath,
-};
+use longhaul_proto::manifest::{Entry, EntryId, EntryKind, SourceIdentity, Timestamp, TreePath};
 use longhaul_proto::message::{Failure, FailureKind};
 
+use super::ahead::{Ahead, Looked};
 use super::earlier::Earlier;
 use super::source::{Source, What, place_of};
 use crate::failure::failure_of;
+use crate::looks::Pace;
 use crate::session::{Counters, Machine, Side, Transfer};
 use crate::storage::following::{FollowingDirectory, LinkError};
-use crate::storage::listing::SortedListing;
 use crate::storage::{Directory, FileKind, Status};
 
 /// A directory being walked.
 struct Level {
     directory: Arc<dyn Directory>,
-    listing: SortedListing,
+    names: Ahead,
     /// The entry it is; none for contents that go directly into the anchor.
     entry: Option<Entry>,
     path: Option<TreePath>,
@@ -36,6 +35,8 @@ struct Walk<'a> {
     before: &'a [Source],
     earlier: &'a mut Earlier,
     next: &'a mut u64,
+    /// How long it takes to look at a name.
+    pace: Pace,
 }
 
 /// The session is over.
@@ -68,6 +69,7 @@ impl Transfer {
                 before: &sources[..index],
                 earlier: &mut earlier,
                 next: &mut next,
+                pace: Pace::default(),
             };
             if walk.run().is_err() {
                 return;
@@ -176,7 +178,9 @@ impl Walk<'_> {
                 let Ok(path) = TreePath::new(landing) else {
                     return Ok(());
                 };
-                self.meet(&directory, name, path, None, &[]).map(drop)
+                let status = directory.status_of(name);
+                self.meet((&directory, name, status), path, None, &[])
+                    .map(drop)
             }
             What::Missing { name, failure } => {
                 self.report(None, TreePath::new(name).ok(), failure.clone())
@@ -211,23 +215,22 @@ impl Walk<'_> {
         let mut levels = Vec::new();
         self.enter(&mut levels, directory, entry)?;
         while let Some(level) = levels.last_mut() {
-            match level.listing.next() {
-                Some(Ok(listed)) if listed.name.starts_with(RESERVED_PREFIX) => {}
-                Some(Ok(listed)) => {
+            match level.names.next(&*level.directory, &self.pace) {
+                Some(Ok(Looked { name, status })) => {
                     level.children += 1;
                     let parent = level.entry.as_ref().map(|entry| entry.id);
                     let path = match &level.path {
-                        Some(path) => path.join(&listed.name),
-                        None => TreePath::new(&listed.name),
+                        Some(path) => path.join(&name),
+                        None => TreePath::new(&name),
                     };
                     let directory = Arc::clone(&level.directory);
                     let Ok(path) = path else {
-                        let (shown, above) = (shown_name(level, &listed.name), level.path.clone());
+                        let (shown, above) = (shown_name(level, &name), level.path.clone());
                         let text = format!("{shown}: the path is too long to be sent");
                         self.report(parent, above, Failure::new(FailureKind::Name, text))?;
                         continue;
                     };
-                    match self.meet(&directory, &listed.name, path, parent, &levels)? {
+                    match self.meet((&directory, &name, status), path, parent, &levels)? {
                         Met::Told => (),
                         Met::Directory(inner, entry) => {
                             self.enter(&mut levels, inner, Some(entry))?;
@@ -290,10 +293,10 @@ impl Walk<'_> {
         entry: Option<Entry>,
     ) -> Result<(), Over> {
         let path = entry.as_ref().map(|entry| entry.path.clone());
-        match SortedListing::open_nested(&*directory, levels.len()) {
-            Ok(listing) => levels.push(Level {
+        match Ahead::open(&*directory, levels.len()) {
+            Ok(names) => levels.push(Level {
                 directory,
-                listing,
+                names,
                 entry,
                 path,
                 children: 0,
@@ -331,17 +334,16 @@ impl Walk<'_> {
         id
     }
 
-    /// Looks at one name and tells of it, unless an earlier source has it.
+    /// Tells of a name in a directory that was looked at, unless an earlier source has it.
     fn meet(
         &mut self,
-        directory: &Arc<dyn Directory>,
-        name: &[u8],
+        (directory, name, status): (&Arc<dyn Directory>, &[u8], io::Result<Status>),
         path: TreePath,
         parent: Option<EntryId>,
         above: &[Level],
     ) -> Result<Met, Over> {
         let shown = path.to_string();
-        let looked = directory.status_of(name).and_then(|status| {
+        let looked = status.and_then(|status| {
             let Some(status) = self.earlier.settle(self.before, &path, status) else {
                 return Ok(None);
             };

@@ -12,7 +12,7 @@ use longhaul_proto::sender::ReadJob;
 use longhaul_proto::session::StreamId;
 use longhaul_units::Moment;
 
-use super::{Machine, Shared, Side, Transfer};
+use super::{Counters, Machine, Shared, Side, Transfer};
 use crate::codec::Encoder;
 use crate::flows::Stack;
 use crate::pool::Buffer;
@@ -116,10 +116,18 @@ impl Transfer {
     /// received it; or waits on it. Meanwhile nothing is read there, so that silence
     /// says nothing of the other end.
     pub(crate) fn hold_stream<T>(&self, work: impl FnOnce() -> T) -> T {
-        let held = &self.counters.held_streams;
-        held.fetch_add(1, Ordering::Relaxed);
+        let Counters {
+            held_streams: held,
+            held_since: since,
+            ..
+        } = &self.counters;
+        if held.fetch_add(1, Ordering::Relaxed) == 0 {
+            since.store(self.now().0, Ordering::Relaxed);
+        }
         let result = work();
-        self.lock().heard = self.now();
+        let now = self.now();
+        self.lock().heard = now;
+        since.store(now.0, Ordering::Relaxed);
         held.fetch_sub(1, Ordering::Relaxed);
         result
     }
@@ -133,6 +141,17 @@ impl Transfer {
             }
             None => std::thread::park(),
         }
+    }
+}
+
+/// Who takes longer for a block waits for a disk.
+const HELD_FOR: Duration = Duration::from_secs(1);
+
+impl Transfer {
+    /// Whether the threads that hold blocks have stood still for long.
+    pub(super) fn is_held_up(&self) -> bool {
+        let since = Moment(self.counters.held_since.load(Ordering::Relaxed));
+        self.counters.held_streams.load(Ordering::Relaxed) > 0 && self.now() - since > HELD_FOR
     }
 }
 

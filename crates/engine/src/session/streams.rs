@@ -601,12 +601,13 @@ impl Transfer {
     }
 
     /// Tells the state machine whether there is room for more blocks: none from
-    /// the last buffer on until a quarter is free, so that it does not flicker.
+    /// the last buffer on until a quarter is free, so that it does not flicker, and
+    /// none while whoever has them stands still.
     fn look_at_room(&self, shared: &mut Shared) {
         if let Machine::Receiving(receiver) = &mut shared.machine {
             let most = self.pool.maximum_buffers() as u64 * self.pool.buffer_bytes() as u64;
             let used = self.pool.in_use().0;
-            if used >= most {
+            if used >= most || self.is_held_up() {
                 receiver.handle_room(false);
             } else if used < most / 4 * 3 {
                 receiver.handle_room(true);

@@ -97,6 +97,7 @@ pub(super) fn advise(file: BorrowedFd<'_>, advice: Advice, start: u64, length: u
     use rustix::fs::Advice as Kernel;
     match advice {
         Advice::Sequential => fadvise(file, start, length, Kernel::Sequential),
+        Advice::Soon => fadvise(file, start, length, Kernel::WillNeed),
         Advice::DropCache => fadvise(file, start, length, Kernel::DontNeed),
         Advice::StartWriteback => start_writeback(file, start, length),
     }

@@ -113,6 +113,8 @@ pub enum DataMode {
 pub enum Advice {
     /// It will be read from front to back.
     Sequential,
+    /// It will be read soon: begin with it, do not wait.
+    Soon,
     /// Start writing dirty pages back, do not wait.
     StartWriteback,
     /// The pages are not needed any more.

@@ -15,6 +15,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::StoredFile;
+use crate::looks::Pace;
 
 /// Fewer files than this are synced one by one: a `syncfs` costs what a few
 /// flushes do, and disturbs others.
@@ -26,12 +27,17 @@ const MOST_DIRTY_BYTES: u64 = 32 << 20;
 
 /// Makes data and metadata of files durable, as [`StoredFile::sync_all`] of each
 /// would; one result for each. Begin their writeback before
-/// ([`super::Advice::StartWriteback`]).
-pub fn sync_together(files: &[Arc<dyn StoredFile>]) -> Vec<io::Result<()>> {
-    sync_with(files, little_is_dirty)
+/// ([`super::Advice::StartWriteback`]). Where each takes long, as over a network, many are
+/// synced at once.
+pub fn sync_together(files: &[Arc<dyn StoredFile>], pace: &Pace) -> Vec<io::Result<()>> {
+    sync_with(files, pace, little_is_dirty)
 }
 
-fn sync_with(files: &[Arc<dyn StoredFile>], may: impl Fn() -> bool) -> Vec<io::Result<()>> {
+fn sync_with(
+    files: &[Arc<dyn StoredFile>],
+    pace: &Pace,
+    may: impl Fn() -> bool,
+) -> Vec<io::Result<()>> {
     let mut results: Vec<io::Result<()>> = files.iter().map(|_| Ok(())).collect();
     let mut groups: BTreeMap<Option<u64>, Vec<usize>> = BTreeMap::new();
     for (index, file) in files.iter().enumerate() {
@@ -42,10 +48,12 @@ fn sync_with(files: &[Arc<dyn StoredFile>], may: impl Fn() -> bool) -> Vec<io::R
         if together && sync_group(files, &group, &mut results, &may) {
             continue;
         }
-        for index in group {
-            if results[index].is_ok() {
-                results[index] = files[index].sync_all();
-            }
+        // Those that failed keep their error.
+        let left = group.into_iter().filter(|index| results[*index].is_ok());
+        let left: Vec<usize> = left.collect();
+        let synced = pace.look(&left, |index| files[*index].sync_all());
+        for (index, synced) in left.into_iter().zip(synced) {
+            results[index] = synced;
         }
     }
     results
@@ -123,7 +131,7 @@ mod tests {
     fn each_file_has_a_result_however_it_was_synced() {
         for (count, may) in [(0, true), (3, true), (20, true), (20, false)] {
             let (_directory, files) = some_files(count);
-            let results = sync_with(&files, || may);
+            let results = sync_with(&files, &Pace::default(), || may);
             assert_eq!(results.len(), count);
             assert!(results.iter().all(Result::is_ok));
         }

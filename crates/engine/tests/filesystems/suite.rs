@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use longhaul_engine::looks::Pace;
 use longhaul_engine::pool::{Buffer, BufferPool};
 use longhaul_engine::storage::listing::SortedListing;
 use longhaul_engine::storage::posix::PosixDirectory;
@@ -291,7 +292,7 @@ fn together(place: &Place, _: &Expected) {
             file
         })
         .collect();
-    let results = sync_together(&files);
+    let results = sync_together(&files, &Pace::default());
     assert_eq!(results.len(), files.len());
     for result in results {
         result.unwrap();

@@ -200,7 +200,7 @@ impl StoredFile for PosixFile {
 
     fn advise(&self, advice: Advice, start: u64, length: u64) {
         // It would undo what keeps an uncached file out of the cache.
-        let reads_ahead = advice == Advice::Sequential;
+        let reads_ahead = matches!(advice, Advice::Sequential | Advice::Soon);
         if !(reads_ahead && matches!(self.path, DataPath::Uncached(_))) {
             buffered::advise(self.descriptor.as_fd(), advice, start, length);
         }

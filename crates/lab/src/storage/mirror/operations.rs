@@ -246,7 +246,7 @@ impl Filesystem for Mirror {
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let path = self.child(parent.0, name);
-        let found = path.and_then(|path| self.enter(parent, name, &path));
+        let found = path.and_then(|path| self.operated(|| self.enter(parent, name, &path)));
         self.answer_entry(reply, found);
     }
 

@@ -1,0 +1,123 @@
+//! Looks at many names: one after the other where each takes microseconds, many at once where
+//! each is a round trip to whoever has the file system.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// What takes no longer is done sooner by one thread than by several.
+const SLOW: Duration = Duration::from_micros(200);
+
+/// Threads that look at once.
+const THREADS: usize = 16;
+
+/// Names worth the threads.
+const FEW: usize = 4;
+
+/// The latest look counts for one in so many.
+const REMEMBERED: u64 = 8;
+
+/// How long looks take of late.
+#[derive(Debug, Default)]
+pub struct Pace {
+    /// In nanoseconds. Threads that share it may overwrite each other's.
+    mean: AtomicU64,
+}
+
+impl Pace {
+    /// Whether it is worth while to look at many at once.
+    pub fn is_slow(&self) -> bool {
+        self.mean.load(Ordering::Relaxed) > SLOW.as_nanos() as u64
+    }
+
+    /// Looks at each, and gives what was found in their order.
+    pub fn look<T: Sync, R: Send + Sync>(&self, at: &[T], look: impl Fn(&T) -> R + Sync) -> Vec<R> {
+        let timed = |one: &T| self.time(|| look(one));
+        match self.is_slow() && at.len() >= FEW {
+            true => at_once(at, timed),
+            false => at.iter().map(timed).collect(),
+        }
+    }
+
+    /// Looks once, and notes how long that takes.
+    pub fn time<R>(&self, look: impl FnOnce() -> R) -> R {
+        let began = Instant::now();
+        let found = look();
+        // No longer than a minute counts: so it never overflows.
+        let took = began.elapsed().min(Duration::from_secs(60)).as_nanos() as u64;
+        let mean = self.mean.load(Ordering::Relaxed);
+        let mean = (mean * (REMEMBERED - 1) + took) / REMEMBERED;
+        self.mean.store(mean, Ordering::Relaxed);
+        found
+    }
+}
+
+/// Looks at each by several threads, and gives what was found in their order.
+pub(crate) fn at_once<T: Sync, R: Send + Sync>(at: &[T], look: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let found: Vec<OnceLock<R>> = at.iter().map(|_| OnceLock::new()).collect();
+    let next = AtomicUsize::new(0);
+    let work = || {
+        while let Some((one, room)) = next_of(at, &found, &next) {
+            // Each has its own room.
+            let _ = room.set(look(one));
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..THREADS.min(at.len()) {
+            let started = std::thread::Builder::new()
+                .name("look".into())
+                .spawn_scoped(scope, work);
+            if started.is_err() {
+                // Those that there are do it too.
+                break;
+            }
+        }
+        work();
+    });
+    found.into_iter().filter_map(OnceLock::into_inner).collect()
+}
+
+fn next_of<'a, T, R>(
+    at: &'a [T],
+    found: &'a [OnceLock<R>],
+    next: &AtomicUsize,
+) -> Option<(&'a T, &'a OnceLock<R>)> {
+    let place = next.fetch_add(1, Ordering::Relaxed);
+    at.get(place).zip(found.get(place))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+    use std::sync::Mutex;
+
+    #[test]
+    fn slow_looks_are_many_at_once_and_quick_ones_one_by_one() {
+        let numbers: Vec<u32> = (0..300).collect();
+        let threads = Mutex::new(HashSet::new());
+        let look = |span: Duration| {
+            let threads = &threads;
+            move |number: &u32| {
+                threads.lock().unwrap().insert(std::thread::current().id());
+                // tidy: a slow file system
+                std::thread::sleep(span);
+                number * 2
+            }
+        };
+        let twice: Vec<u32> = numbers.iter().map(|number| number * 2).collect();
+        let pace = Pace::default();
+        assert_eq!(pace.look(&numbers, |number| number * 2), twice);
+        assert!(!pace.is_slow());
+        assert_eq!(
+            pace.look(&numbers[..20], look(Duration::from_millis(2))),
+            twice[..20]
+        );
+        assert!(pace.is_slow() && threads.lock().unwrap().len() == 1);
+        assert_eq!(pace.look(&numbers, look(Duration::from_millis(2))), twice);
+        assert!(threads.lock().unwrap().len() > 1);
+        assert_eq!(pace.look(&numbers[..3], look(Duration::ZERO)), twice[..3]);
+        pace.look(&numbers, |_| ());
+        assert!(!pace.is_slow());
+    }
+}
