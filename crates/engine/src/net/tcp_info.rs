@@ -20,6 +20,8 @@ pub struct TcpInfo {
     pub minimum_rtt: Option<Duration>,
     /// Timeouts of retransmission in a row, now.
     pub timeouts: u8,
+    /// Probes of the other end's closed window that it has not answered yet.
+    pub probes: u8,
     /// The time after which an unacknowledged segment is sent again.
     pub retransmission_timeout: Duration,
     /// Bytes in a segment that this end sends.
@@ -109,6 +111,7 @@ impl TcpInfo {
             rtt_variation: one.rtt_variation.max(two.rtt_variation),
             minimum_rtt: one.minimum_rtt.max(two.minimum_rtt),
             timeouts: one.timeouts.min(two.timeouts),
+            probes: one.probes.min(two.probes),
             retransmission_timeout: one.retransmission_timeout.max(two.retransmission_timeout),
             congestion_window_segments: one
                 .congestion_window_segments
@@ -137,6 +140,7 @@ impl TcpInfo {
         });
         joined.unwrap_or_else(|| TcpInfo {
             timeouts: u8::MAX,
+            probes: u8::MAX,
             ..TcpInfo::parse(&RawTcpInfo::new(&[0; RAW_BYTES]))
         })
     }
@@ -160,6 +164,7 @@ impl TcpInfo {
             receive_segment: ByteCount(count(20).into()),
             path_mtu: ByteCount(count(60).into()),
             timeouts: raw.array_at::<1>(2).map_or(0, |[count]| count),
+            probes: raw.array_at::<1>(3).map_or(0, |[count]| count),
             retransmission_timeout: span(8),
             send_segment: ByteCount(count(16).into()),
             unacknowledged_segments: count(24),

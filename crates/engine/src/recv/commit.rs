@@ -418,13 +418,20 @@ impl Transfer {
 
 /// Nobody has use any more for what earlier sessions left in a directory, which is done.
 fn sweep_late(side: &ReceiveSide, path: &TreePath) -> io::Result<()> {
-    let folder = side.folders.find(Some(path))?;
+    let folder = side.folders.find_in_copy(Some(path))?;
     let directory = folder.directory();
-    let modified = directory.status()?.modified;
+    let before = directory.status()?;
     if side.destination.sweep(&**directory, false) {
         side.parts.note_left_behind();
     }
-    directory.set_modified(modified)?;
+    let restored = side.destination.while_owned(|| {
+        if directory.status()?.mode != before.mode {
+            directory.set_mode(before.mode)?;
+        }
+        directory.set_modified(before.modified)
+    });
+    // One that a later session fenced changes nothing.
+    restored.unwrap_or(Ok(()))?;
     folder.sync()
 }
 
@@ -588,12 +595,13 @@ fn read_back(
     let corrupt = |text| Failure::new(FailureKind::Corrupt, text);
     let failed = |error: io::Error| {
         let failure = failure_of("read back", &shown, &error);
-        match transfer.is_over() {
-            true => failure,
-            false => corrupt(failure.text),
+        match error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) {
+            true => corrupt(failure.text),
+            false => failure,
         }
     };
-    file.sync_data().map_err(failed)?;
+    file.sync_data()
+        .map_err(|error| failure_of("make durable", &shown, &error))?;
     file.advise(Advice::DropCache, 0, entry.size());
     // A file that ends early is as wrong as one that reads otherwise.
     let found = match digest_of(transfer, &**file, entry.size()) {

@@ -60,7 +60,10 @@ impl Transfer {
             if self.settings.purport == Purport::Verify {
                 for entry in &entries {
                     let path = side.destination.path_of(&entry.path);
-                    side.extras.handle_listed(&side.folders, &path);
+                    if side.extras.handle_listed(&side.folders, &path).is_none() {
+                        self.break_off(&"the other end begins directories and ends none");
+                        return;
+                    }
                 }
             }
             // A directory is not asked for: it gets what it needs when
@@ -178,11 +181,9 @@ impl Transfer {
                     };
                 }
                 let same = identity.size == status.size
-                    && side.destination.keeps_as(
-                        entry.modified,
-                        status.modified,
-                        self.settings.purport,
-                    );
+                    && side
+                        .destination
+                        .keeps_as(entry.modified, status, self.settings.purport);
                 if same && !self.copies() {
                     return Compared::Same(None);
                 }

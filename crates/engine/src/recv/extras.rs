@@ -1,7 +1,9 @@
 //! For `verify`: what is at the destination alone. Both ends list a directory
 //! in byte order, so that one pass over both finds it, with flat memory.
 
-use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
+use std::collections::{HashMap, HashSet};
+use std::hash::BuildHasher;
 use std::io;
 use std::iter::Peekable;
 use std::sync::Mutex;
@@ -16,9 +18,11 @@ use crate::storage::listing::SortedListing;
 /// Names that a message gives; more are counted.
 const SHOWN: usize = 10;
 
-/// Directories that the source left and did not end, at most: it ends each when it has
-/// listed it.
-const MOST_ENDED: usize = 4096;
+/// Directories that the source left and whose contents are not all compared, at most: those of
+/// an honest one are entries known and not done. And bytes of what is kept of those that have
+/// too much.
+const MOST_ENDED: usize = 65_536;
+const MOST_BYTES: usize = 64 << 20;
 
 /// Directories that are being compared.
 #[derive(Default)]
@@ -32,10 +36,13 @@ pub(crate) struct Extras {
 struct Compared {
     /// From the top down, each within the one before.
     open: Vec<(TreePath, Merge)>,
-    /// What those have too much that do not go on, until the source says so.
+    /// What those have too much that do not go on, until all in them is done.
     ended: HashMap<TreePath, TooMuch>,
-    /// Some are not among them: they were too many.
-    forgot: bool,
+    /// Bytes of paths and names among them.
+    bytes: usize,
+    /// The others that do not go on, by the hash of their paths: they have nothing too much.
+    equal: HashSet<u64>,
+    hashes: RandomState,
     /// The last one that could not be opened. It is tried again where the source ends it.
     unopened: Option<TreePath>,
 }
@@ -93,6 +100,10 @@ impl Merge {
 }
 
 impl TooMuch {
+    fn bytes(&self, path: &TreePath) -> usize {
+        path.as_bytes().len() + self.shown.iter().map(String::len).sum::<usize>()
+    }
+
     fn add(&mut self, name: &[u8]) {
         self.count += 1;
         if self.shown.len() < SHOWN {
@@ -114,38 +125,61 @@ impl Compared {
     }
 
     fn note_ended(&mut self, path: TreePath, merge: Merge) {
-        match self.ended.len() < MOST_ENDED {
-            true => drop(self.ended.insert(path, merge.end())),
-            false => self.forgot = true,
+        let found = merge.end();
+        if found.count == 0 {
+            self.equal.insert(self.hashes.hash_one(&path));
+        } else {
+            self.bytes += found.bytes(&path);
+            self.ended.insert(path, found);
         }
+    }
+
+    /// What a directory has too much that does not go on.
+    fn take_ended(&mut self, path: &TreePath) -> Option<TooMuch> {
+        if self.equal.remove(&self.hashes.hash_one(path)) {
+            return Some(TooMuch::default());
+        }
+        let found = self.ended.remove(path)?;
+        self.bytes -= found.bytes(path);
+        Some(found)
+    }
+
+    fn has_ended(&self, path: &TreePath) -> bool {
+        self.ended.contains_key(path) || self.equal.contains(&self.hashes.hash_one(path))
+    }
+
+    fn is_too_much(&self) -> bool {
+        self.ended.len() + self.equal.len() > MOST_ENDED || self.bytes > MOST_BYTES
     }
 }
 
 impl Extras {
     /// The source listed an entry, after those before it; `path` is where it
-    /// is at the destination.
-    pub fn handle_listed(&self, folders: &Folders, path: &TreePath) {
+    /// is at the destination. None where more directories were begun than an honest source
+    /// begins.
+    pub fn handle_listed(&self, folders: &Folders, path: &TreePath) -> Option<()> {
         let Some(parent) = path.parent() else {
-            return;
+            return Some(());
         };
         let mut compared = lock(&self.compared);
         compared.come_to(&parent);
         let known = compared.open.last().is_some_and(|(at, _)| *at == parent);
         if !known {
-            if compared.ended.contains_key(&parent) || compared.unopened.as_ref() == Some(&parent) {
-                return;
+            if compared.has_ended(&parent) || compared.unopened.as_ref() == Some(&parent) {
+                return Some(());
             }
             match Merge::open(folders, &parent, compared.open.len()) {
                 Ok(merge) => compared.open.push((parent, merge)),
                 Err(_) => {
                     compared.unopened = Some(parent);
-                    return;
+                    return Some(());
                 }
             }
         }
         if let Some((_, merge)) = compared.open.last_mut() {
             merge.advance(Some(path.name()));
         }
+        (!compared.is_too_much()).then_some(())
     }
 
     /// The source listed a directory to its end: what of it is at the
@@ -169,12 +203,10 @@ impl Extras {
             }
         }
         let depth = compared.open.len();
-        let known = compared.ended.remove(path);
-        let forgot = compared.forgot;
+        let known = compared.take_ended(path);
         drop(compared);
         let found = match known {
             Some(found) => found,
-            None if forgot => return Err(io::Error::other("too many directories at once")),
             None => Merge::open(folders, path, depth)?.end(),
         };
         if found.count == 0 {
@@ -192,5 +224,48 @@ impl Extras {
             found.shown.join(", ")
         );
         Ok(Some(Failure::new(FailureKind::Extra, text)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::posix::PosixDirectory;
+    use longhaul_proto::manifest::{EntryId, EntryKind};
+
+    #[test]
+    fn very_many_directories_that_are_still_compared_are_known() {
+        let place = tempfile::tempdir().unwrap();
+        let path = |text: String| TreePath::new(text.as_bytes()).unwrap();
+        let extra = |number: usize| number.is_multiple_of(1000);
+        for number in 0..9000 {
+            let directory = place.path().join(format!("d{number:04}"));
+            std::fs::create_dir(&directory).unwrap();
+            std::fs::write(directory.join("f"), b"").unwrap();
+            if extra(number) {
+                std::fs::write(directory.join("g"), b"").unwrap();
+            }
+        }
+        let folders = Folders::new(PosixDirectory::open_root(place.path()).unwrap());
+        let extras = Extras::default();
+        for number in 0..9000 {
+            let listed = path(format!("d{number:04}/f"));
+            assert_eq!(extras.handle_listed(&folders, &listed), Some(()));
+        }
+        for number in 0..9000 {
+            let path = path(format!("d{number:04}"));
+            let entry = Entry {
+                id: EntryId(number as u64),
+                parent: None,
+                path: path.clone(),
+                kind: EntryKind::Directory,
+                mode: 0o755,
+                modified: Default::default(),
+            };
+            let found = extras.finish(&folders, &entry, &path).unwrap();
+            assert_eq!(found.is_some(), extra(number), "{found:?}");
+        }
+        let compared = lock(&extras.compared);
+        assert_eq!((compared.bytes, compared.equal.len()), (0, 0));
     }
 }

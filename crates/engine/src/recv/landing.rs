@@ -395,13 +395,16 @@ impl Destination {
         Ok(epoch)
     }
 
-    /// Whether a time at the destination is what its file system makes of a source's. Of one
-    /// that a dry run must not try, it is taken for granted that it keeps times so.
-    pub(super) fn keeps_as(&self, wanted: Timestamp, kept: Timestamp, purport: Purport) -> bool {
+    /// Whether a file's time is what its file system makes of a source's. A dry run must not
+    /// try how exactly that keeps times: the time of the file's last change, which nobody sets,
+    /// tells.
+    pub(super) fn keeps_as(&self, wanted: Timestamp, there: &Status, purport: Purport) -> bool {
+        let kept = there.modified;
         let is_kept = |unit: &u32| kept == truncated(wanted, *unit);
+        let is_unit = |unit: &u32| there.changed == truncated(there.changed, *unit);
         kept == wanted
             || match purport {
-                Purport::DryRun => TIME_UNITS.iter().any(is_kept),
+                Purport::DryRun => TIME_UNITS.iter().any(|unit| is_unit(unit) && is_kept(unit)),
                 Purport::Copy | Purport::Verify => self.time_unit.get().is_some_and(is_kept),
             }
     }
@@ -528,11 +531,12 @@ const TIME_UNITS: [u32; 6] = [
 ];
 
 /// How exactly a new file's file system keeps its time; none where it is as exact as can be, or
-/// like none that is known. Its time is within a second of now after that.
+/// like none that is known. Its time is within two seconds of now after that.
 fn time_unit_of(file: &dyn StoredFile) -> Option<u32> {
+    // Odd, to tell two seconds from one.
     let wanted = Timestamp {
+        seconds: file_time_now().seconds | 1,
         nanoseconds: 999_999_999,
-        ..file_time_now()
     };
     file.set_modified(wanted).ok()?;
     let kept = file.status().ok()?.modified;

@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::time::{Duration, Instant};
 
 use longhaul_proto::manifest::RESERVED_PREFIX;
 
 use crate::looks::Pace;
 use crate::storage::listing::SortedListing;
-use crate::storage::{Directory, Status};
+use crate::storage::{Directory, FileKind, Status};
 
 /// Names looked at together. Each directory above has so many that wait.
 const AHEAD: usize = 128;
@@ -15,16 +16,33 @@ const AHEAD: usize = 128;
 /// Directories within each other in which names wait.
 const MOST_DEPTH: usize = 64;
 
+/// What was seen so long ago may be otherwise by now.
+const STALE: Duration = Duration::from_secs(1);
+
 /// A name in a directory, and what it is.
 pub(super) struct Looked {
     pub name: Box<[u8]>,
     pub status: io::Result<Status>,
 }
 
+impl Looked {
+    /// A directory, which may be about to be entered, is looked at as late as can be.
+    fn fresh(self, above: &dyn Directory) -> Looked {
+        let enters = |status: &Status| status.kind == FileKind::Directory;
+        let status = match self.status.as_ref().is_ok_and(enters) {
+            true => above.status_of(&self.name),
+            false => self.status,
+        };
+        Looked { status, ..self }
+    }
+}
+
 /// The names of a directory in the order of their bytes, but for longhaul's own.
 pub(super) struct Ahead {
     listing: SortedListing,
     waiting: VecDeque<io::Result<Looked>>,
+    /// When these were looked at.
+    looked: Instant,
     most: usize,
 }
 
@@ -38,6 +56,7 @@ impl Ahead {
         Ok(Ahead {
             listing: SortedListing::open_nested(directory, depth)?,
             waiting: VecDeque::new(),
+            looked: Instant::now(),
             most: if depth < MOST_DEPTH { AHEAD } else { 1 },
         })
     }
@@ -48,12 +67,14 @@ impl Ahead {
     ///
     /// As the listing has it.
     pub fn next(&mut self, directory: &dyn Directory, pace: &Pace) -> Option<io::Result<Looked>> {
-        if let Some(waiting) = self.waiting.pop_front() {
-            return Some(waiting);
+        if !self.waiting.is_empty() && self.looked.elapsed() > STALE {
+            self.look_again(directory, pace);
         }
-        if pace.is_slow() {
-            self.look(directory, pace);
-            return self.waiting.pop_front();
+        if self.waiting.is_empty() && pace.is_slow() {
+            self.look_ahead(directory, pace);
+        }
+        if let Some(waiting) = self.waiting.pop_front() {
+            return Some(waiting.map(|looked| looked.fresh(directory)));
         }
         let name = match self.next_name()? {
             Ok(name) => name,
@@ -63,7 +84,7 @@ impl Ahead {
         Some(Ok(Looked { name, status }))
     }
 
-    fn look(&mut self, directory: &dyn Directory, pace: &Pace) {
+    fn look_ahead(&mut self, directory: &dyn Directory, pace: &Pace) {
         let (mut names, mut failed) = (Vec::new(), None);
         while names.len() < self.most && failed.is_none() {
             match self.next_name() {
@@ -72,11 +93,24 @@ impl Ahead {
                 None => break,
             }
         }
+        self.look(names, directory, pace);
+        self.waiting.extend(failed);
+    }
+
+    /// Of an error of the listing nothing new is learnt.
+    fn look_again(&mut self, directory: &dyn Directory, pace: &Pace) {
+        let (looked, failed): (Vec<_>, Vec<_>) = self.waiting.drain(..).partition(Result::is_ok);
+        let names = looked.into_iter().flatten().map(|looked| looked.name);
+        self.look(names.collect(), directory, pace);
+        self.waiting.extend(failed);
+    }
+
+    fn look(&mut self, names: Vec<Box<[u8]>>, directory: &dyn Directory, pace: &Pace) {
+        self.looked = Instant::now();
         let found = pace.look(&names, |name| directory.status_of(name));
         let looked = names.into_iter().zip(found);
         self.waiting
             .extend(looked.map(|(name, status)| Ok(Looked { name, status })));
-        self.waiting.extend(failed);
     }
 
     fn next_name(&mut self) -> Option<io::Result<Box<[u8]>>> {
@@ -85,6 +119,47 @@ impl Ahead {
                 Ok(listed) if listed.name.starts_with(RESERVED_PREFIX) => {}
                 listed => return Some(listed.map(|listed| listed.name)),
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::posix::PosixDirectory;
+
+    #[test]
+    fn names_come_in_order_and_as_they_are_however_they_are_looked_at() {
+        let place = tempfile::tempdir().unwrap();
+        for number in 0..300 {
+            std::fs::write(place.path().join(format!("f{number:03}")), b"").unwrap();
+        }
+        std::fs::create_dir(place.path().join("f150d")).unwrap();
+        std::fs::write(place.path().join(".longhaul-x"), b"").unwrap();
+        let root = PosixDirectory::open_root(place.path()).unwrap();
+        for slow in [false, true] {
+            let pace = Pace::default();
+            let mut ahead = Ahead::open(&*root, 0).unwrap();
+            let mut found = Vec::new();
+            loop {
+                if slow {
+                    // tidy: a slow file system
+                    pace.time(|| std::thread::sleep(Duration::from_millis(4)));
+                }
+                assert_eq!(pace.is_slow(), slow);
+                let Some(looked) = ahead.next(&*root, &pace) else {
+                    break;
+                };
+                let looked = looked.unwrap();
+                found.push(String::from_utf8(looked.name.into()).unwrap());
+                let enters = looked.status.unwrap().kind == FileKind::Directory;
+                assert_eq!(enters, found.last().unwrap().ends_with('d'));
+                if found.len() == 10 {
+                    ahead.look_again(&*root, &pace);
+                }
+            }
+            assert_eq!(found.len(), 301);
+            assert!(found.is_sorted());
         }
     }
 }

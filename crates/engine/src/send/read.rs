@@ -413,11 +413,10 @@ impl Transfer {
         let located: Vec<_> = located.collect();
         side.opens.look(&located, |(job, located)| {
             let (parent, name) = located.as_ref()?.as_ref().ok()?;
-            let opened = parent.open_file(name, DataMode::Buffered);
-            if let Ok(file) = &opened {
-                file.advise(Advice::Soon, 0, job.entry.size());
-            }
-            Some(opened)
+            // What cannot be opened now is tried again when it is read.
+            let opened = parent.open_file(name, DataMode::Buffered).ok()?;
+            opened.advise(Advice::Soon, 0, job.entry.size());
+            Some(Ok(opened))
         })
     }
 

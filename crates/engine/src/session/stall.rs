@@ -29,6 +29,9 @@ const TRY_ROUND_TRIPS: u32 = 5;
 /// other end's window or for data.
 const TIMEOUTS: u8 = 2;
 
+/// So many probes of the other end's closed window may be on their way to an answer.
+const PROBES: u8 = 2;
+
 /// A stream that stands still while others move is given so long.
 const STILL: Duration = Duration::from_secs(2);
 
@@ -283,7 +286,8 @@ impl super::streams::Slot {
         self.mends = mends;
         Pulse {
             moved: self.moved.1,
-            timeouts: info.timeouts,
+            // A peer that lives answers probes of its closed window.
+            timeouts: info.timeouts.max(info.probes.saturating_sub(PROBES)),
             mends: self.mends.map(|(since, _)| since),
             rtt: info.rtt,
         }

@@ -232,9 +232,30 @@ fn floods_are_refused_with_bounded_memory() {
 
 /// Directories that are compared, begun in masses and never ended.
 #[test]
-fn directories_without_end_take_bounded_memory() {
+fn directories_without_end_end_the_session() {
     let place = Place::new();
-    std::fs::create_dir(place.root().join("there")).unwrap();
+    for n in 0..66_000 {
+        std::fs::create_dir(place.root().join(n.to_string())).unwrap();
+    }
+    let mut settings = short();
+    settings.purport = Purport::Verify;
+    let mut peer = Peer::of_receiver(&place, settings);
+    for n in 0..66_000 {
+        let entry = Entry {
+            kind: EntryKind::Directory,
+            ..file(n, format!("{n}/f").as_bytes(), 9)
+        };
+        if !peer.say(&Message::Entries(vec![entry])) {
+            break;
+        }
+    }
+    assert!(broken(peer, "without end").contains("ends none"));
+}
+
+/// The same of directories that are not there.
+#[test]
+fn missing_directories_without_end_take_bounded_memory() {
+    let place = Place::new();
     let mut settings = short();
     settings.purport = Purport::Verify;
     let mut peer = Peer::of_receiver(&place, settings);
