@@ -2,7 +2,7 @@
 //! each is a round trip to whoever has the file system.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// What takes no longer is done sooner by one thread than by several.
@@ -14,20 +14,22 @@ const THREADS: usize = 16;
 /// Names worth the threads.
 const FEW: usize = 4;
 
-/// The latest look counts for one in so many.
-const REMEMBERED: u64 = 8;
+/// Of the latest 32 so many are slow where the file system is: a thread that had to wait for a
+/// processor now and then is none.
+const MOSTLY: u32 = 24;
 
 /// How long looks take of late.
 #[derive(Debug, Default)]
 pub struct Pace {
-    /// In nanoseconds. Threads that share it may overwrite each other's.
-    mean: AtomicU64,
+    /// A bit for each, the latest lowest: whether it was slow. Threads that share it may
+    /// overwrite each other's.
+    latest: AtomicU32,
 }
 
 impl Pace {
     /// Whether it is worth while to look at many at once.
     pub fn is_slow(&self) -> bool {
-        self.mean.load(Ordering::Relaxed) > SLOW.as_nanos() as u64
+        self.latest.load(Ordering::Relaxed).count_ones() >= MOSTLY
     }
 
     /// Looks at each, and gives what was found in their order.
@@ -43,11 +45,9 @@ impl Pace {
     pub fn time<R>(&self, look: impl FnOnce() -> R) -> R {
         let began = Instant::now();
         let found = look();
-        // No longer than a minute counts: so it never overflows.
-        let took = began.elapsed().min(Duration::from_secs(60)).as_nanos() as u64;
-        let mean = self.mean.load(Ordering::Relaxed);
-        let mean = (mean * (REMEMBERED - 1) + took) / REMEMBERED;
-        self.mean.store(mean, Ordering::Relaxed);
+        let slow = u32::from(began.elapsed() > SLOW);
+        let latest = self.latest.load(Ordering::Relaxed);
+        self.latest.store(latest << 1 | slow, Ordering::Relaxed);
         found
     }
 }
@@ -110,8 +110,8 @@ mod tests {
         assert_eq!(pace.look(&numbers, |number| number * 2), twice);
         assert!(!pace.is_slow());
         assert_eq!(
-            pace.look(&numbers[..20], look(Duration::from_millis(2))),
-            twice[..20]
+            pace.look(&numbers[..40], look(Duration::from_millis(2))),
+            twice[..40]
         );
         assert!(pace.is_slow() && threads.lock().unwrap().len() == 1);
         assert_eq!(pace.look(&numbers, look(Duration::from_millis(2))), twice);

@@ -247,7 +247,7 @@ impl Transfer {
         let mut results = self.sync_staged(side, &staged);
         if !side.destination.is_sink {
             self.name_staged(side, &staged, &mut results);
-            sync_folders(&side.syncs, &staged, &mut results);
+            sync_folders(side.renames.is_slow(), &staged, &mut results);
             remove_failed(&staged, &results);
         }
         let done = staged.into_iter().zip(results).map(|(staged, result)| {
@@ -553,10 +553,15 @@ fn remove_failed(staged: &[Staged], results: &[Result<(), Failure>]) {
     }
 }
 
-/// Makes the names of a batch durable, each directory once.
-fn sync_folders(pace: &Pace, staged: &[Staged], results: &mut [Result<(), Failure>]) {
+/// Makes the names of a batch durable, each directory once: one after the other on a disk, where
+/// the first sync does the others' work too; at once where names are `far` away.
+fn sync_folders(far: bool, staged: &[Staged], results: &mut [Result<(), Failure>]) {
     let folders = by_folder(staged, 0..staged.len());
-    let synced = pace.look(&folders, |places| staged[places[0]].file.folder.sync());
+    let sync = |places: &Vec<usize>| staged[places[0]].file.folder.sync();
+    let synced: Vec<io::Result<()>> = match far && folders.len() > 1 {
+        true => at_once(&folders, sync),
+        false => folders.iter().map(sync).collect(),
+    };
     for (places, synced) in folders.into_iter().zip(synced) {
         let Err(error) = synced else { continue };
         for place in places {
