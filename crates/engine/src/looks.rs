@@ -34,11 +34,8 @@ impl Pace {
 
     /// Looks at each, and gives what was found in their order.
     pub fn look<T: Sync, R: Send + Sync>(&self, at: &[T], look: impl Fn(&T) -> R + Sync) -> Vec<R> {
-        let timed = |one: &T| self.time(|| look(one));
-        match self.is_slow() && at.len() >= FEW {
-            true => at_once(at, timed),
-            false => at.iter().map(timed).collect(),
-        }
+        let at_once = self.is_slow() && at.len() >= FEW;
+        each(at, at_once, |one| self.time(|| look(one)))
     }
 
     /// Looks once, and notes how long that takes.
@@ -52,8 +49,16 @@ impl Pace {
     }
 }
 
-/// Looks at each by several threads, and gives what was found in their order.
-pub(crate) fn at_once<T: Sync, R: Send + Sync>(at: &[T], look: impl Fn(&T) -> R + Sync) -> Vec<R> {
+/// Looks at each, by several threads where that is to be at once, and gives what was found in
+/// their order.
+pub(crate) fn each<T: Sync, R: Send + Sync>(
+    at: &[T],
+    at_once: bool,
+    look: impl Fn(&T) -> R + Sync,
+) -> Vec<R> {
+    if !at_once {
+        return at.iter().map(look).collect();
+    }
     let found: Vec<OnceLock<R>> = at.iter().map(|_| OnceLock::new()).collect();
     let next = AtomicUsize::new(0);
     let work = || {

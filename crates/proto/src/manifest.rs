@@ -248,6 +248,11 @@ impl Entry {
         }
     }
 
+    /// Whether it is a file that had holes when it was looked at.
+    pub fn is_sparse(&self) -> bool {
+        matches!(self.kind, EntryKind::File { sparse: true, .. })
+    }
+
     /// Whether a peer may send this: its parent came before it, its numbers
     /// are within their ranges.
     pub fn is_valid(&self) -> bool {

@@ -45,7 +45,13 @@ const MAXIMUM_RESTARTS: u32 = 5;
 /// A file with holes that is no larger goes with others, holes and all, and gets them back at
 /// the other end: file systems that compress, or keep short files with their names, take fewer
 /// bytes than any file has, and files that go apart are many times as dear.
-pub const SPARSE_APART_BYTES: u64 = 256 << 10;
+const SPARSE_APART_BYTES: u64 = 256 << 10;
+
+/// Whether an entry goes in pieces of its own, and not packed with others.
+pub fn is_large(entry: &Entry, block_bytes: u64) -> bool {
+    let size = entry.size();
+    size > block_bytes || entry.is_sparse() && size > SPARSE_APART_BYTES
+}
 
 /// Number of a block on its way through the sending end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -443,9 +449,8 @@ impl Sender {
         let Some(tracked) = self.entries.get_mut(&id) else {
             return;
         };
-        let sparse = matches!(tracked.entry.kind, EntryKind::File { sparse: true, .. });
         let size = tracked.entry.size();
-        if size > self.settings.block_bytes || (sparse && size > SPARSE_APART_BYTES) {
+        if is_large(&tracked.entry, self.settings.block_bytes) {
             tracked.make_large(self.settings.integrity, |_| {});
             self.plan.queue_large(id);
         } else {

@@ -21,7 +21,7 @@ use super::parts::{PartKind, journal_failure};
 use crate::failure::failure_of;
 use crate::flows::Flow;
 use crate::journal::{JournalError, expire};
-use crate::looks::{Pace, at_once};
+use crate::looks::{Pace, each};
 use crate::queue::lock;
 use crate::session::{Machine, Side, Transfer};
 use crate::storage::together::sync_together;
@@ -479,10 +479,7 @@ fn rename_all(pace: &Pace, staged: &[Staged], results: &mut [Result<(), Failure>
             .map(|place| pace.time(|| rename_staged(&staged[*place])))
             .collect()
     };
-    let renamed: Vec<Vec<Result<(), Failure>>> = match pace.is_slow() && folders.len() > 1 {
-        true => at_once(&folders, rename),
-        false => folders.iter().map(rename).collect(),
-    };
+    let renamed = each(&folders, pace.is_slow(), rename);
     for (places, renamed) in folders.into_iter().zip(renamed) {
         for (place, renamed) in places.into_iter().zip(renamed) {
             results[place] = renamed;
@@ -557,11 +554,7 @@ fn remove_failed(staged: &[Staged], results: &[Result<(), Failure>]) {
 /// the first sync does the others' work too; at once where names are `far` away.
 fn sync_folders(far: bool, staged: &[Staged], results: &mut [Result<(), Failure>]) {
     let folders = by_folder(staged, 0..staged.len());
-    let sync = |places: &Vec<usize>| staged[places[0]].file.folder.sync();
-    let synced: Vec<io::Result<()>> = match far && folders.len() > 1 {
-        true => at_once(&folders, sync),
-        false => folders.iter().map(sync).collect(),
-    };
+    let synced = each(&folders, far, |places| staged[places[0]].file.folder.sync());
     for (places, synced) in folders.into_iter().zip(synced) {
         let Err(error) = synced else { continue };
         for place in places {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use longhaul_proto::ledger::DurableBlock;
 use longhaul_proto::manifest::{Entry, EntryId, EntryKind};
 use longhaul_proto::message::{Failure, FailureKind};
-use longhaul_proto::sender::{MOST_LARGE_FILES, SPARSE_APART_BYTES};
+use longhaul_proto::sender::{MOST_LARGE_FILES, is_large};
 
 use super::ReceiveSide;
 use super::folders::Folder;
@@ -214,7 +214,7 @@ impl ReceiveSide {
     fn prepare(&self, partial: &Partial, entry: &Entry, resumed: bool) -> Result<(), Failure> {
         let shown = entry.path.to_string();
         let file = partial.file();
-        if !matches!(entry.kind, EntryKind::File { sparse: true, .. }) {
+        if !entry.is_sparse() {
             match file.preallocate(entry.size()) {
                 // File systems that reserve nothing (ZFS) compare the whole length with what is
                 // free, whatever the file has already: writing will tell.
@@ -268,9 +268,7 @@ impl ReceiveSide {
     /// Removes what an earlier attempt left of a file that is there, whole: a
     /// crash may undo that a journal was removed.
     pub(super) fn clear_part(&self, transfer: &Transfer, folder: &Arc<Folder>, entry: &Entry) {
-        let sparse = matches!(entry.kind, EntryKind::File { sparse: true, .. });
-        let apart = sparse && entry.size() > SPARSE_APART_BYTES;
-        if entry.size() <= transfer.settings.block_bytes as u64 && !apart {
+        if !is_large(entry, transfer.settings.block_bytes as u64) {
             return;
         }
         let path = self.destination.path_of(&entry.path);

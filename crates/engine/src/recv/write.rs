@@ -446,8 +446,7 @@ fn stage_file(
     }
     // Its lock tells `longhaul clean` that somebody is at work.
     let file = create_held(&**directory, name, mode)?;
-    let holes = matches!(entry.kind, EntryKind::File { sparse: true, .. });
-    let put = match holes {
+    let put = match entry.is_sparse() {
         true => write_around_holes(&*file, data),
         false => file.write_at(data, 0),
     };

@@ -397,7 +397,11 @@ impl Transfer {
 
     /// Opens the first of these where each takes long, many at once, and has the kernel read
     /// what is in them; none of a file that is opened when it is read, or of what is none.
-    fn open_ahead(&self, jobs: &[PackedJob], parents: &mut Parents) -> Vec<Option<Opened>> {
+    fn open_ahead(
+        &self,
+        jobs: &[PackedJob],
+        parents: &mut Parents,
+    ) -> Vec<Option<Arc<dyn StoredFile>>> {
         let Side::Sending(side) = self.side() else {
             return vec![None];
         };
@@ -416,7 +420,7 @@ impl Transfer {
             // What cannot be opened now is tried again when it is read.
             let opened = parent.open_file(name, DataMode::Buffered).ok()?;
             opened.advise(Advice::Soon, 0, job.entry.size());
-            Some(Ok(opened))
+            Some(opened)
         })
     }
 
@@ -425,7 +429,7 @@ impl Transfer {
         &self,
         entry: &Entry,
         room: &mut [u8],
-        (parents, mut opened): (&mut Parents, Option<Opened>),
+        (parents, mut opened): (&mut Parents, Option<Arc<dyn StoredFile>>),
     ) -> (PackedRead, Option<(Entry, Option<Checksum>)>) {
         let shown = entry.path.to_string();
         let Side::Sending(side) = self.side() else {
@@ -433,7 +437,7 @@ impl Transfer {
         };
         for _ in 0..TRIES {
             let file = match opened.take() {
-                Some(opened) => opened,
+                Some(opened) => Ok(opened),
                 None => parents.open(side, entry),
             };
             let read =
@@ -496,9 +500,6 @@ struct Parents {
     )>,
 }
 
-/// An open file, or why it cannot be opened.
-type Opened = io::Result<Arc<dyn StoredFile>>;
-
 /// A small file as it is now, read whole.
 fn read_file(
     file: &dyn StoredFile,
@@ -509,7 +510,7 @@ fn read_file(
     let before = file.status()?;
     let same = EntryKind::File {
         identity: identity_of(&before),
-        sparse: is_sparse(entry),
+        sparse: entry.is_sparse(),
     } == entry.kind;
     let size = before.size;
     let now = || {
@@ -531,7 +532,7 @@ fn read_file(
 }
 
 impl Parents {
-    fn open(&mut self, side: &SendSide, entry: &Entry) -> Opened {
+    fn open(&mut self, side: &SendSide, entry: &Entry) -> io::Result<Arc<dyn StoredFile>> {
         let (parent, name) = self.parent_of(&side.sources, entry)?;
         side.opens
             .time(|| parent.open_file(&name, DataMode::Buffered))
@@ -574,10 +575,6 @@ pub(crate) fn write_mode_for(direct: bool, size: u64, sparse: bool) -> DataMode 
         (false, false) if size > DIRECT_WRITE_BYTES => DataMode::Direct,
         (false, _) => DataMode::Buffered,
     }
-}
-
-fn is_sparse(entry: &Entry) -> bool {
-    matches!(entry.kind, EntryKind::File { sparse: true, .. })
 }
 
 fn gone(entry: &Entry) -> Failure {

@@ -27,7 +27,7 @@ use longhaul_units::ByteCount;
 
 use proxy::{Fault, Proxied};
 use support::ends::{Ends, copy, destination, key, settings, sources, watch};
-use support::tree::{self, Node, Tree, random_tree, single_file, small_tree};
+use support::tree::{self, Node, Tree, one_file, random_tree, single_file, small_tree};
 use support::{Chance, times};
 
 fn disk_with(content: &Tree) -> Arc<dyn Directory> {
@@ -330,10 +330,7 @@ fn holes_stay_holes() {
 /// back says so, and the next one does not go on with it.
 #[test]
 fn what_reads_back_otherwise_is_copied_anew() {
-    let chance = &mut Chance::new(8);
-    let mut content = Tree::new();
-    content.insert(b"top"[..].into(), tree::directory(chance));
-    content.insert(b"top/big"[..].into(), tree::file(chance, 3 << 20));
+    let content = one_file(8, "big", 3 << 20);
     let (source, place) = (disk_with(&content), tempfile::tempdir().unwrap());
     let target = PosixDirectory::open_root(place.path()).unwrap();
     let there = destination(target.clone());

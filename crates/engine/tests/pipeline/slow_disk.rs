@@ -17,10 +17,7 @@ const LOOKS: u32 = 2000;
 /// A disk that stands still is no stream that does: none is lost, however long it takes.
 #[test]
 fn a_disk_that_stands_still_costs_no_streams() {
-    let chance = &mut Chance::new(5);
-    let mut content = Tree::new();
-    content.insert(b"top"[..].into(), tree::directory(chance));
-    content.insert(b"top/a"[..].into(), tree::file(chance, 12 << 20));
+    let content = tree::one_file(5, "a", 12 << 20);
     let source = disk_with(&content);
     let disk = ForgettingStorage::new();
     let to = destination(disk.root());

@@ -105,6 +105,15 @@ pub fn single_file() -> Tree {
     tree
 }
 
+/// One file of so many bytes, named by its path beneath `top`.
+pub fn one_file(seed: u64, path: &str, size: usize) -> Tree {
+    let chance = &mut Chance::new(seed);
+    let mut tree = Tree::new();
+    tree.insert(b"top"[..].into(), directory(chance));
+    tree.insert(format!("top/{path}").into(), file(chance, size));
+    tree
+}
+
 /// A random tree of so many entries, most of them small.
 pub fn random_tree(seed: u64, entries: usize) -> Tree {
     let chance = &mut Chance::new(seed);
