@@ -1,5 +1,6 @@
 //! The commands that run on a user's host, one file each.
 
+pub mod again;
 pub mod ahead;
 pub mod bench;
 pub mod clean;

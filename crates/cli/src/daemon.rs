@@ -9,6 +9,7 @@
 //! - [`sessions`]: the sessions that run
 //! - [`sources`]: the sources that a principal asks for
 //! - [`strangers`]: what the log has of connections that came to nothing
+//! - [`turns`]: the order in which requests take over a transfer
 //! - [`vouched`]: hosts that a principal has let in
 
 mod admission;
@@ -20,11 +21,12 @@ mod sessions;
 mod setup;
 mod sources;
 mod strangers;
+mod turns;
 mod vouched;
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -83,6 +85,8 @@ pub struct Daemon {
     principals: RwLock<Arc<Principals>>,
     sessions: Sessions,
     gate: Gate,
+    /// Connections that were let in so far.
+    arrivals: AtomicU64,
     strangers: Strangers,
     /// Listings that are being told.
     listings: Arc<Places>,
@@ -120,6 +124,7 @@ fn serve(arguments: ServeArguments) -> Result<Exit, Stop> {
         principals: RwLock::new(Arc::new(setup.principals)),
         sessions: Sessions::new(arguments.sessions as usize),
         gate: Gate::new(GateLimits::default()),
+        arrivals: AtomicU64::new(0),
         strangers: Strangers::default(),
         listings: Arc::default(),
         vouched: Vouched::default(),
@@ -183,6 +188,7 @@ impl Daemon {
             principals: RwLock::new(Arc::new(Principals::owner("ssh", client.key))),
             sessions: Sessions::new(1),
             gate: Gate::new(GateLimits::default()),
+            arrivals: AtomicU64::new(0),
             strangers: Strangers::default(),
             listings: Arc::default(),
             vouched: Vouched::default(),
@@ -266,22 +272,24 @@ impl Daemon {
             return;
         };
         // Strangers get no information, not even this.
-        let Ok(ticket) = self.gate.admit(peer.ip()) else {
+        let Ok(ticket) = self.gate.admit(peer.ip(), &socket) else {
             return;
         };
+        // Counted here: their threads may come to their requests in another order.
+        let arrival = self.arrivals.fetch_add(1, Ordering::Relaxed);
         if tcp::prepare(&socket, options).is_err() {
             return;
         }
         let daemon = Arc::clone(self);
         let started = std::thread::Builder::new()
             .name("admission".into())
-            .spawn(move || daemon.serve_stream(socket, ticket));
+            .spawn(move || daemon.serve_stream(socket, (ticket, arrival)));
         if let Err(error) = started {
             say(&format!("{peer}: no thread for the connection: {error}"));
         }
     }
 
-    fn serve_stream(self: &Arc<Daemon>, socket: TcpStream, ticket: Ticket) {
+    fn serve_stream(self: &Arc<Daemon>, socket: TcpStream, (ticket, arrival): (Ticket, u64)) {
         let Ok(peer) = socket.peer_addr() else {
             return;
         };
@@ -305,6 +313,7 @@ impl Daemon {
                 let visitor = Visitor {
                     clear,
                     ticket: Some(ticket),
+                    arrival,
                     patience: left(),
                     ..Visitor::stranger(peer.to_string())
                 };

@@ -649,41 +649,137 @@ fn large_files_take_turns_where_few_can_be_open() {
     assert_no_leftovers(directory.path());
 }
 
+/// A daemon that may have few files open, and its log.
+fn daemon_of_few_files(root: &Path, log: &Path, files: u32) -> Daemon {
+    let arguments = vec!["--root".into(), root.into()];
+    Daemon::of(arguments, |command| {
+        let mut shell = Command::new("sh");
+        let script = format!("ulimit -n {files}\nlog=$1\nshift\nexec \"$@\" 2>\"$log\"");
+        shell
+            .args(["-c", &script, "sh"])
+            .arg(log)
+            .arg(command.get_program())
+            .args(command.get_args());
+        shell
+    })
+}
+
+/// Connections to a daemon from so many local addresses in turn, which say nothing.
+fn idle_strangers(daemon: &Daemon, count: u8, networks: u8) -> Vec<std::net::TcpStream> {
+    use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+    let stranger = |number: u8| {
+        let from = std::net::SocketAddr::from(([127, 0, 10 + number % networks, 1], 0));
+        let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        bind(&socket, &from).unwrap();
+        connect(&socket, &daemon.address).unwrap();
+        std::net::TcpStream::from(socket)
+    };
+    (0..count).map(stranger).collect()
+}
+
 #[test]
-fn a_daemon_without_descriptors_waits_for_some() {
+fn strangers_do_not_use_up_a_daemons_descriptors() {
     let directory = directory();
     let root = directory.path().join("root");
     sample(&root);
     let log = directory.path().join("log");
-    let arguments = vec!["--root".into(), root.into()];
-    let daemon = Daemon::of(arguments, |command| {
-        let mut shell = Command::new("sh");
-        let script = "ulimit -n 40\nlog=$1\nshift\nexec \"$@\" 2>\"$log\"";
-        shell
-            .args(["-c", script, "sh"])
-            .arg(&log)
-            .arg(command.get_program())
-            .args(command.get_args());
-        shell
-    });
-    let idle: Vec<_> = (0..60)
-        .map(|_| std::net::TcpStream::connect(daemon.address).unwrap())
-        .collect();
-    let told = || {
-        let log = fs::read_to_string(&log).unwrap();
-        log.matches("cannot accept a connection").count()
-    };
-    let began = std::time::Instant::now();
-    while told() == 0 {
-        assert!(began.elapsed() < support::process::limit());
-        std::thread::yield_now();
-    }
-    drop(idle);
+    let daemon = daemon_of_few_files(&root, &log, 40);
+    let _idle = idle_strangers(&daemon, 60, 1);
     let tokens = daemon.token_file.clone().unwrap();
     fetch(&daemon, directory.path(), &daemon.fingerprint, &tokens).expect(0);
-    assert!(fs::read_to_string(&log).unwrap().contains("ulimit -n"));
-    // Once for each time that it began.
-    assert!(told() < 60, "{}", told());
+}
+
+/// Two networks hold as many places as there are, and say nothing.
+#[test]
+fn strangers_of_few_networks_leave_room_for_others() {
+    let directory = directory();
+    sample(&directory.path().join("root"));
+    let daemon = Daemon::start(&directory.path().join("root"));
+    // The places for one network each, and more that are turned away.
+    let _idle = idle_strangers(&daemon, 255, 2);
+    let _more = idle_strangers(&daemon, 60, 2);
+    let tokens = daemon.token_file.clone().unwrap();
+    fetch(&daemon, directory.path(), &daemon.fingerprint, &tokens).expect(0);
+}
+
+#[test]
+fn a_client_waits_for_a_place_at_a_busy_daemon() {
+    let directory = directory();
+    let root = directory.path().join("root");
+    sample(&root);
+    let arguments = [
+        "--root",
+        root.to_str().unwrap(),
+        "--write",
+        "--sessions",
+        "1",
+    ];
+    let daemon = Daemon::of(arguments.map(Into::into).into(), |command| command);
+    let mut first = daemon.command("cp");
+    first.args(["-q", "-"]).arg(daemon.url("stream"));
+    let mut first = first.stdin(std::process::Stdio::piped()).spawn().unwrap();
+    let mut input = first.stdin.take().unwrap();
+    input.write_all(b"begun").unwrap();
+    let holds = || {
+        let mut names = root.read_dir().unwrap();
+        names.any(|name| tree::is_own(&name.unwrap().path()))
+    };
+    while !holds() {
+        std::thread::yield_now();
+    }
+    let mut second = daemon.command("cp");
+    second.args(["-r", "--timeout", "300s"]);
+    second.arg(daemon.url("sub")).arg(directory.path());
+    let second = Running::start(&mut second);
+    second.await_words("tried again");
+    drop(input);
+    assert!(first.wait().unwrap().success());
+    second.wait().expect(0);
+    assert_eq!(fs::read(root.join("stream")).unwrap(), b"begun");
+}
+
+/// The second run dies while its request still waits for the first one's session to end.
+#[test]
+fn the_newest_run_is_not_fenced_by_dead_ones() {
+    let directory = directory();
+    let (root, source) = (directory.path().join("root"), directory.path().join("t"));
+    fs::create_dir(&root).unwrap();
+    for number in 0..400 {
+        tree::write(&source.join(number.to_string()), b"some");
+    }
+    let daemon = Daemon::start(&root);
+    let copy = || {
+        let mut copy = daemon.command("cp");
+        copy.arg("-r").arg(&source).arg(daemon.url("to"));
+        copy
+    };
+    let proxy = Proxy::to(daemon.address);
+    let by_proxy = || {
+        let mut copy = longhaul();
+        copy.args(["cp", "-r", "--fingerprint", &daemon.fingerprint])
+            .arg("--token-file")
+            .arg(daemon.tokens_for(proxy.address))
+            .arg(&source)
+            .arg(daemon::url(proxy.address, "to"));
+        copy
+    };
+    for round in 0..4 {
+        let _ = fs::remove_dir_all(root.join("to"));
+        proxy.take_passed();
+        let first = Running::start(&mut copy());
+        while fs::read_dir(root.join("to")).is_err() {
+            std::thread::yield_now();
+        }
+        first.kill();
+        let second = Running::start(&mut by_proxy());
+        let pid = second.pid();
+        // The request ends somewhere there.
+        proxy.after(2500 + 400 * round, move || {
+            let _ = kill_process(pid, Signal::KILL);
+        });
+        second.wait();
+        run(&mut copy()).expect(0);
+    }
 }
 
 #[test]
@@ -943,6 +1039,7 @@ fn another_version_is_refused_and_named() {
             refusal: Refusal::Version,
             text,
             version: 77,
+            superseded: false,
         };
         opening::send(&mut stream, &Answer::Refused(refused)).unwrap();
         let _ = stream.writer.finish();

@@ -558,6 +558,10 @@ pub struct Refused {
     /// The acceptor's protocol version.
     #[n(2)]
     pub version: u32,
+    /// A newer request of the same transfer came: this one is not to be tried again.
+    #[n(3)]
+    #[cbor(default)]
+    pub superseded: bool,
 }
 
 impl Request {

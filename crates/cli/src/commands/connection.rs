@@ -26,6 +26,7 @@ use longhaul_proto::listing::{ListRequest, Listed};
 use longhaul_proto::session::StreamId;
 use longhaul_units::ByteCount;
 
+use super::again::{PLACE_FREE_WITHIN, Tries, is_busy, is_turned_out};
 use super::ahead::{Ahead, Plan, StreamsFor};
 use super::credentials::{credential, trust};
 use crate::arguments::ConnectionArguments;
@@ -232,15 +233,34 @@ impl Daemon {
     }
 
     /// Opens a session; `first_words` are the first messages, which go with the
-    /// request.
+    /// request. Where the daemon is busy, that is tried again until the timeout.
     pub fn open(
         &self,
-        connected: Connected,
+        mut connected: Connected,
         request: Request,
         first_words: &[u8],
     ) -> Result<Opened, Stop> {
-        self.try_open(connected, request, first_words)?
-            .map_err(|error| open_stop(&self.host, &error))
+        let mut tries = Tries::within(self.timeout);
+        let key = connected.stream.handle.peer_fingerprint();
+        let tls = key.map_or_else(|| self.tls.clone(), |key| self.tls.pinned(key));
+        loop {
+            let (rtt, block_bytes) = (connected.rtt, connected.block_bytes);
+            let opened = self.try_open(connected, request.clone(), first_words)?;
+            let error = match opened {
+                Ok(opened) => return Ok(opened),
+                Err(error) => error,
+            };
+            let told = format!("{}: {error}", self.host);
+            if !is_busy(&error) || !tries.go_on(&told) {
+                return Err(open_stop(&self.host, &error));
+            }
+            connected = Connected {
+                stream: self.first_stream_as(&tls, &|_| {})?,
+                rtt,
+                block_bytes,
+                ahead: Ahead::default(),
+            };
+        }
     }
 
     /// The same; or why the daemon opens none.
@@ -293,8 +313,20 @@ impl Daemon {
         tell: &mut dyn FnMut(Listed) -> Result<(), Stop>,
     ) -> Result<(), Stop> {
         request.credential = self.credential.clone();
-        let mut stream = self.first_stream()?;
-        list_over(&mut stream, request, (&self.host, self.timeout), tell)
+        let mut tries = Tries::within(self.timeout);
+        loop {
+            let mut stream = self.first_stream()?;
+            let listed = try_list(&mut stream, request.clone(), self.timeout, tell);
+            match listed {
+                Err(ListStop::Open(error)) if is_busy(&error) => {
+                    let told = format!("{}: {error}", self.host);
+                    if !tries.go_on(&told) {
+                        return Err(open_stop(&self.host, &error));
+                    }
+                }
+                listed => return listed.map_err(|stop| stop.of(&self.host)),
+            }
+        }
     }
 
     /// Has the daemon let in another host by its key; gives the daemon's own.
@@ -317,7 +349,7 @@ impl Daemon {
     /// The daemon's own key, as it shows it; why it is not believed is told by
     /// `untrusted`.
     pub fn key(&self, untrusted: impl Fn(&TlsError) -> String) -> Result<Fingerprint, Stop> {
-        let stream = self.connected(&|_| {});
+        let stream = self.connected(&self.tls, &|_| {});
         let stream = stream.map_err(|error| Stop::new(exit_of(&error), untrusted(&error)))?;
         let key = stream.handle.peer_fingerprint();
         key.ok_or_else(|| {
@@ -364,20 +396,46 @@ impl Daemon {
 
     /// The same; `connected` sees the connection before anything is said on it.
     fn first_stream_noting(&self, connected: &dyn Fn(&TcpStream)) -> Result<Stream, Stop> {
-        let stream = self.connected(connected);
+        self.first_stream_as(&self.tls, connected)
+    }
+
+    /// The same by another trust than this one's.
+    fn first_stream_as(
+        &self,
+        tls: &TlsClient,
+        connected: &dyn Fn(&TcpStream),
+    ) -> Result<Stream, Stop> {
+        let stream = self.connected(tls, connected);
         stream.map_err(|error| Stop::new(exit_of(&error), error.to_string()))
     }
 
-    fn connected(&self, connected: &dyn Fn(&TcpStream)) -> Result<Stream, TlsError> {
+    /// A daemon that has no place for one more stranger closes a connection without a word.
+    fn connected(
+        &self,
+        tls: &TlsClient,
+        connected: &dyn Fn(&TcpStream),
+    ) -> Result<Stream, TlsError> {
+        let mut tries = Tries::within(self.timeout.min(PLACE_FREE_WITHIN));
+        loop {
+            match self.connected_once(tls, connected) {
+                Err(error) if is_turned_out(&error) && tries.go_on(&error) => {}
+                stream => return stream,
+            }
+        }
+    }
+
+    fn connected_once(
+        &self,
+        tls: &TlsClient,
+        connected: &dyn Fn(&TcpStream),
+    ) -> Result<Stream, TlsError> {
         let tcp = self.tcp_of(0);
         match self.address {
-            None => self
-                .tls
-                .connect_noting(&self.host, self.timeout, &tcp, connected),
+            None => tls.connect_noting(&self.host, self.timeout, &tcp, connected),
             Some(address) => tcp::connect(&HostPort::from(address), self.timeout, &tcp)
                 .inspect(connected)
                 .map_err(TlsError::from)
-                .and_then(|socket| self.tls.handshake(socket, &self.host)),
+                .and_then(|socket| tls.handshake(socket, &self.host)),
         }
     }
 
@@ -537,6 +595,15 @@ enum ListStop {
     Told(Stop),
 }
 
+impl ListStop {
+    fn of(self, host: &dyn std::fmt::Display) -> Stop {
+        match self {
+            ListStop::Open(error) => open_stop(host, &error),
+            ListStop::Told(stop) => stop,
+        }
+    }
+}
+
 impl From<OpenError> for ListStop {
     fn from(error: OpenError) -> ListStop {
         ListStop::Open(error)
@@ -551,12 +618,17 @@ pub fn list_over(
     (host, silence): (&dyn std::fmt::Display, Duration),
     tell: &mut dyn FnMut(Listed) -> Result<(), Stop>,
 ) -> Result<(), Stop> {
-    let told = opening::list(stream, request, silence, |listed| {
+    try_list(stream, request, silence, tell).map_err(|stop| stop.of(host))
+}
+
+fn try_list(
+    stream: &mut Stream,
+    request: ListRequest,
+    silence: Duration,
+    tell: &mut dyn FnMut(Listed) -> Result<(), Stop>,
+) -> Result<(), ListStop> {
+    opening::list(stream, request, silence, |listed| {
         tell(listed).map_err(ListStop::Told)
-    });
-    told.map_err(|stop| match stop {
-        ListStop::Open(error) => open_stop(host, &error),
-        ListStop::Told(stop) => stop,
     })
 }
 
@@ -567,6 +639,7 @@ pub fn open_stop(host: &dyn std::fmt::Display, error: &OpenError) -> Stop {
             Refusal::Credential | Refusal::Forbidden | Refusal::Clear => Exit::Authentication,
             Refusal::Malformed => Exit::Usage,
             Refusal::Path => Exit::Local,
+            Refusal::Busy if refused.superseded => Exit::Superseded,
             _ => Exit::Connection,
         },
         OpenError::Io(_) | OpenError::Frame(_) => Exit::Connection,

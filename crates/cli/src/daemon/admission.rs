@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use longhaul_engine::flows::Stack;
-use longhaul_engine::net::Stream;
 use longhaul_engine::net::gate::Ticket;
 use longhaul_engine::net::principals::{Principal, Principals, Resolved};
+use longhaul_engine::net::stream::Closed;
 use longhaul_engine::net::token::{Token, fill_random};
+use longhaul_engine::net::{Stream, StreamHandle};
 use longhaul_engine::recv::ReceiveSide;
 use longhaul_engine::recv::landing::{Arrival, Destination, LandingError, Missing};
 use longhaul_engine::recv::parts::most_open_parts;
@@ -32,6 +33,7 @@ use longhaul_units::ByteCount;
 use super::places::Held;
 use super::sessions::{Key, Running};
 use super::sources::open_sources;
+use super::turns::Turn;
 use super::vouched::COUNTS_FOR;
 use super::{Daemon, FIRST_FRAME, LAST_WORDS};
 use crate::commands::run::{large_files, owner, single_file};
@@ -51,6 +53,8 @@ pub struct Visitor {
     pub clear: bool,
     /// His place among those who have not proved who they are.
     pub ticket: Option<Ticket>,
+    /// Which connection it is, counted as they came.
+    pub arrival: u64,
     /// He came by the channel over which the process was started, and is its
     /// owner.
     pub owner: bool,
@@ -76,6 +80,7 @@ impl Visitor {
         Visitor {
             clear: false,
             ticket: None,
+            arrival: 0,
             owner: false,
             peer,
             patience: FIRST_FRAME,
@@ -106,6 +111,8 @@ struct Prepared {
     congestion: Option<String>,
     /// Its place among the sessions.
     place: Held,
+    /// Its turn to take over the transfer, until it is one of the sessions.
+    turn: Option<Turn>,
 }
 
 pub(super) fn refused(refusal: Refusal, text: impl Into<String>) -> Refused {
@@ -113,6 +120,15 @@ pub(super) fn refused(refusal: Refusal, text: impl Into<String>) -> Refused {
         refusal,
         text: text.into(),
         version: PROTOCOL_VERSION,
+        superseded: false,
+    }
+}
+
+/// A newer request of the same transfer came: whoever sent this one is dead, or shall end.
+fn superseded() -> Refused {
+    Refused {
+        superseded: true,
+        ..refused(Refusal::Busy, "a newer run of the same transfer took over")
     }
 }
 
@@ -157,9 +173,8 @@ impl Daemon {
                 Err(refused) => self.refuse(&mut stream, refused, peer),
             },
             Purpose::Open(request) => {
-                match self.prepare(&request, &features, &stream, visitor.owner) {
+                match self.prepare(&request, &features, &stream, &mut visitor) {
                     Ok((prepared, principal)) => {
-                        drop(visitor.ticket.take());
                         let welcome = self.welcome(&prepared, features);
                         match welcome {
                             Some(welcome) => {
@@ -263,13 +278,15 @@ impl Daemon {
         request: &Request,
         features: &[Feature],
         stream: &Stream,
-        owner: bool,
+        visitor: &mut Visitor,
     ) -> Result<(Prepared, String), Refused> {
         let principals = self.principals();
-        let principal = match principals.owning().filter(|_| owner) {
+        let principal = match principals.owning().filter(|_| visitor.owner) {
             Some(principal) => principal,
             None => self.authenticate(&principals, request.credential.as_ref(), stream)?,
         };
+        // Opening the session may take long, and is no stranger's any more.
+        drop(visitor.ticket.take());
         if !request.is_valid() {
             return Err(refused(
                 Refusal::Malformed,
@@ -282,13 +299,21 @@ impl Daemon {
             return Err(refused(Refusal::Clear, text));
         }
         let key = key_of(request, principal);
+        let take_turn = |key| self.sessions.take_turn(key, visitor.arrival);
+        let turn = match &key {
+            Some(key) => Some(take_turn(key).ok_or_else(superseded)?),
+            None => None,
+        };
         let Some(place) = self.sessions.take_place(principal.name(), key.as_ref()) else {
             let text = "the daemon has as many sessions as it may, or as many of this principal: try \
                         again later";
             return Err(refused(Refusal::Busy, text));
         };
         let mut prepared = match request.role {
-            Role::Sender => self.prepare_receiver(request, principal, (key, place))?,
+            Role::Sender => {
+                let claim = (key, turn, &stream.handle);
+                self.prepare_receiver(request, principal, claim, place)?
+            }
             Role::Receiver => self.prepare_sender(request, features, principal, place)?,
         };
         if request.wants_host && principal.may_measure() {
@@ -333,7 +358,8 @@ impl Daemon {
         &self,
         request: &Request,
         principal: &Principal,
-        (key, place): (Option<Key>, Held),
+        (key, turn, handle): (Option<Key>, Option<Turn>, &StreamHandle),
+        place: Held,
     ) -> Result<Prepared, Refused> {
         let [path] = request.paths.as_slice() else {
             return Err(refused(Refusal::Malformed, "one destination, please"));
@@ -366,6 +392,11 @@ impl Daemon {
         if let Some(key) = &key {
             self.sessions.fence(key);
         }
+        // What was claimed for a client that is gone would fence whoever comes next.
+        let overtaken = turn.as_ref().is_some_and(|turn| !turn.is_newest());
+        if overtaken || handle.is_closed() != Closed::Not {
+            return Err(superseded());
+        }
         if copies {
             settings.epoch = destination.take().map_err(|error| path_refused(&error))?;
         }
@@ -384,6 +415,7 @@ impl Daemon {
             host: None,
             congestion: None,
             place,
+            turn,
         })
     }
 
@@ -409,6 +441,7 @@ impl Daemon {
             host: None,
             congestion: None,
             place,
+            turn: None,
         })
     }
 
@@ -448,17 +481,21 @@ impl Daemon {
             transfer,
             key,
             place,
+            turn,
             ..
         } = prepared;
+        let arrival = visitor.arrival;
         self.sessions.add(
             id,
             Running {
                 transfer: Arc::clone(&transfer),
                 secret,
                 key,
+                arrival,
                 place,
             },
         );
+        drop(turn);
         self.answer_calls(&transfer);
         let welcomed = opening::send(&mut stream, &Answer::Welcome(welcome)).is_ok();
         let attached = welcomed

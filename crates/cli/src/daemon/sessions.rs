@@ -10,6 +10,7 @@ use longhaul_proto::handshake::{Secret, SessionId};
 use longhaul_proto::message::Farewell;
 
 use super::places::{Held, Most, Places};
+use super::turns::{Turn, Turns};
 
 /// How long a stopping daemon waits for its sessions.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
@@ -33,6 +34,8 @@ pub struct Running {
     pub secret: Secret,
     /// Which transfer it is; none for one that writes nothing here.
     pub key: Option<Key>,
+    /// Which request began it.
+    pub arrival: u64,
     /// Its place among them.
     pub place: Held,
 }
@@ -42,6 +45,7 @@ pub struct Sessions {
     most: Most,
     /// Of those that run or are about to.
     places: Arc<Places>,
+    turns: Arc<Turns>,
     /// One began, or whoever would begin one has gone.
     begun: AtomicBool,
     running: Mutex<HashMap<SessionId, Running>>,
@@ -54,6 +58,7 @@ impl Sessions {
         Sessions {
             most: Most::shared(most),
             places: Arc::default(),
+            turns: Arc::default(),
             begun: AtomicBool::new(false),
             running: Mutex::default(),
             changed: Condvar::new(),
@@ -62,6 +67,16 @@ impl Sessions {
 
     fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Running>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until it is a request's turn to take over its transfer. None where a newer request
+    /// of that came, or runs already. The turn is to be kept until the session was added.
+    pub fn take_turn(&self, key: &Key, arrival: u64) -> Option<Turn> {
+        let turn = self.turns.take(key, arrival)?;
+        let newer =
+            |running: &Running| running.key.as_ref() == Some(key) && running.arrival > arrival;
+        let overtaken = self.lock().values().any(newer);
+        (!overtaken).then_some(turn)
     }
 
     /// A place for one more of a principal's; none where there is none, or he has his share.

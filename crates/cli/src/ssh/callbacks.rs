@@ -69,7 +69,7 @@ impl Callbacks {
             let Ok(peer) = socket.peer_addr() else {
                 continue;
             };
-            let Ok(ticket) = gate.admit(peer.ip()) else {
+            let Ok(ticket) = gate.admit(peer.ip(), &socket) else {
                 continue;
             };
             if tcp::prepare(&socket, tcp).is_err() {

@@ -400,6 +400,7 @@ mod tests {
             refusal: Refusal::NoSession,
             text: "no such session".to_owned(),
             version: PROTOCOL_VERSION,
+            superseded: false,
         };
         send(&mut far, &Answer::Refused(refused)).unwrap();
         let error = near.reader.read(&mut [0; 8]).unwrap_err();

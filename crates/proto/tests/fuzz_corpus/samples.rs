@@ -315,6 +315,7 @@ fn answers() -> Vec<handshake::Answer> {
             refusal: Refusal::Credential,
             text: "no".into(),
             version: PROTOCOL_VERSION,
+            superseded: false,
         }),
         handshake::Answer::Listed(Listed::Entries(vec![ListedEntry {
             path: TreePath::new(b"data/link").unwrap(),

@@ -1,0 +1,101 @@
+//! Tries again where a daemon has no place free just now.
+
+use std::fmt::Display;
+use std::io::ErrorKind;
+use std::time::{Duration, Instant};
+
+use longhaul_engine::net::tls::TlsError;
+use longhaul_engine::session::opening::OpenError;
+use longhaul_proto::handshake::Refusal;
+
+use crate::messages::say;
+
+/// Pauses between two tries: the first one, and the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(4);
+
+/// After so long a daemon ends connections that say nothing: a place is free by then.
+pub const PLACE_FREE_WITHIN: Duration = Duration::from_secs(10);
+
+/// Tries until a deadline.
+pub struct Tries {
+    began: Instant,
+    within: Duration,
+    pause: Duration,
+    told: bool,
+}
+
+impl Tries {
+    /// The first try begins now; the last one before so long.
+    pub fn within(within: Duration) -> Tries {
+        Tries {
+            began: Instant::now(),
+            within,
+            pause: FIRST_PAUSE,
+            told: false,
+        }
+    }
+
+    /// Waits for the next try, and says so the first time; false where it would come too late.
+    pub fn go_on(&mut self, cause: &dyn Display) -> bool {
+        if self.began.elapsed() + self.pause >= self.within {
+            return false;
+        }
+        if !std::mem::replace(&mut self.told, true) {
+            let seconds = self.within.as_secs_f64();
+            say(&format!("{cause}; it is tried again for up to {seconds} s"));
+        }
+        // tidy: reason: a daemon tells nobody when a place is free.
+        std::thread::sleep(self.pause);
+        self.pause = LONGEST_PAUSE.min(self.pause * 2);
+        true
+    }
+}
+
+/// Whether a daemon may have turned a connection out to make room for others: it says nothing
+/// then.
+pub fn is_turned_out(error: &TlsError) -> bool {
+    match error {
+        TlsError::Closed { .. } => true,
+        TlsError::Io { cause, .. } => matches!(
+            cause.kind(),
+            ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::UnexpectedEof
+        ),
+        _ => false,
+    }
+}
+
+/// Whether a daemon has no place free for what was asked.
+pub fn is_busy(error: &OpenError) -> bool {
+    match error {
+        OpenError::Refused(refused) => refused.refusal == Refusal::Busy && !refused.superseded,
+        OpenError::Io(_) | OpenError::Frame(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_proto::handshake::Refused;
+
+    use super::*;
+
+    #[test]
+    fn whoever_is_superseded_does_not_come_back() {
+        let refused = |refusal, superseded| {
+            OpenError::Refused(Refused {
+                refusal,
+                text: String::new(),
+                version: 1,
+                superseded,
+            })
+        };
+        assert!(is_busy(&refused(Refusal::Busy, false)));
+        assert!(!is_busy(&refused(Refusal::Busy, true)));
+        assert!(!is_busy(&refused(Refusal::Forbidden, false)));
+    }
+
+    #[test]
+    fn without_time_there_is_one_try() {
+        assert!(!Tries::within(Duration::ZERO).go_on(&"no place"));
+    }
+}

@@ -1,0 +1,146 @@
+//! Requests of one transfer take it over in the order in which they came.
+//!
+//! Each request is opened on a thread of its own, and one may have to wait for an
+//! older session to stop writing. Without an order, a request whose client is dead
+//! already could claim the destination after a newer one, and fence that.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::sessions::Key;
+
+/// The requests that are being opened.
+#[derive(Default)]
+pub struct Turns {
+    waiting: Mutex<Vec<(Key, u64)>>,
+    changed: Condvar,
+}
+
+impl Turns {
+    fn lock(&self) -> MutexGuard<'_, Vec<(Key, u64)>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until no older request of this transfer is being opened; `arrival` says which one
+    /// came first. None where a newer one came.
+    pub fn take(self: &Arc<Turns>, key: &Key, arrival: u64) -> Option<Turn> {
+        let mut waiting = self.lock();
+        waiting.push((key.clone(), arrival));
+        let turn = Turn {
+            turns: Arc::clone(self),
+            key: key.clone(),
+            arrival,
+        };
+        // Older ones that wait need not wait longer.
+        self.changed.notify_all();
+        loop {
+            let (older, newer) = neighbours(&waiting, key, arrival);
+            if newer {
+                // It is locked again there.
+                drop(waiting);
+                drop(turn);
+                return None;
+            }
+            if !older {
+                return Some(turn);
+            }
+            let woken = self.changed.wait(waiting);
+            waiting = woken.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// Whether an older and whether a newer request of a transfer is being opened.
+fn neighbours(waiting: &[(Key, u64)], key: &Key, arrival: u64) -> (bool, bool) {
+    let same = || waiting.iter().filter(|(known, _)| known == key);
+    let older = same().any(|(_, other)| *other < arrival);
+    let newer = same().any(|(_, other)| *other > arrival);
+    (older, newer)
+}
+
+/// It is this request's turn, until this is dropped.
+pub struct Turn {
+    turns: Arc<Turns>,
+    key: Key,
+    arrival: u64,
+}
+
+impl Turn {
+    /// Whether no newer request of this transfer came.
+    pub fn is_newest(&self) -> bool {
+        let (_, newer) = neighbours(&self.turns.lock(), &self.key, self.arrival);
+        !newer
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let mut waiting = self.turns.lock();
+        let own = |(key, arrival): &(Key, u64)| *key == self.key && *arrival == self.arrival;
+        if let Some(at) = waiting.iter().position(own) {
+            waiting.swap_remove(at);
+        }
+        drop(waiting);
+        self.turns.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    fn key(destination: &[u8]) -> Key {
+        Key {
+            principal: "alice".to_owned(),
+            source: [1; 32],
+            destination: destination.to_vec(),
+        }
+    }
+
+    #[test]
+    fn a_request_waits_for_older_ones_of_its_transfer_alone() {
+        let turns = Arc::new(Turns::default());
+        let first = turns.take(&key(b"x"), 1).unwrap();
+        let _other = turns.take(&key(b"y"), 2).unwrap();
+        let (took, taken) = channel();
+        let waiting = Arc::clone(&turns);
+        let newer = std::thread::spawn(move || {
+            let turn = waiting.take(&key(b"x"), 3);
+            took.send(turn.is_some()).unwrap();
+        });
+        while first.is_newest() {
+            std::thread::yield_now();
+        }
+        assert!(taken.try_recv().is_err(), "the older one may claim yet");
+        drop(first);
+        assert!(taken.recv().unwrap());
+        newer.join().unwrap();
+        drop(_other);
+        assert!(turns.lock().is_empty());
+    }
+
+    #[test]
+    fn a_request_that_is_overtaken_claims_nothing() {
+        let turns = Arc::new(Turns::default());
+        let newer = turns.take(&key(b"x"), 5).unwrap();
+        assert!(turns.take(&key(b"x"), 4).is_none());
+        assert!(newer.is_newest());
+    }
+
+    #[test]
+    fn one_that_waits_leaves_when_a_newer_one_comes() {
+        let turns = Arc::new(Turns::default());
+        let first = turns.take(&key(b"x"), 1).unwrap();
+        let between = Arc::clone(&turns);
+        let second = std::thread::spawn(move || between.take(&key(b"x"), 2).is_none());
+        while turns.lock().len() < 2 {
+            std::thread::yield_now();
+        }
+        let last = Arc::clone(&turns);
+        let third = std::thread::spawn(move || last.take(&key(b"x"), 3).is_some());
+        assert!(second.join().unwrap());
+        drop(first);
+        assert!(third.join().unwrap());
+    }
+}
