@@ -110,6 +110,13 @@ impl Session {
         }
     }
 
+    /// Nothing ran at this end for so long: that time is no fault of the other's.
+    pub fn handle_pause(&mut self, span: Duration) {
+        if let Life::Lingering(end) = &mut self.life {
+            *end = *end + span;
+        }
+    }
+
     /// The session ends; a later reason does not replace an earlier one.
     pub fn end(&mut self, farewell: Farewell) {
         if !matches!(self.life, Life::Over(_)) {
@@ -192,6 +199,16 @@ mod tests {
         session.handle_timeout(Moment(7) + SECOND);
         assert!(matches!(session.life(), Life::Over(_)));
         assert!(!session.handle_stream_up(StreamId(3)));
+    }
+
+    #[test]
+    fn a_pause_does_not_count() {
+        let mut session = Session::new(SECOND, Moment(0));
+        session.handle_pause(65 * SECOND);
+        session.handle_timeout(Moment(0) + 65 * SECOND);
+        assert!(matches!(session.life(), Life::Lingering(_)));
+        session.handle_timeout(Moment(0) + 66 * SECOND);
+        assert!(matches!(session.life(), Life::Over(_)));
     }
 
     #[test]

@@ -193,6 +193,8 @@ pub fn progress(progress: &Progress) {
 pub fn progress_event(progress: &Progress) -> Value {
     let mut value = fields(progress);
     value["event"] = json!("progress");
+    let silence = progress.silence.map(|silence| silence.span.as_secs_f64());
+    value["silent_seconds"] = json!(silence);
     value
 }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use longhaul_engine::flows::LayerUse;
-use longhaul_engine::session::{LAYERS, Progress, Transfer};
+use longhaul_engine::session::{LAYERS, Progress, Silence, Transfer};
 use longhaul_units::ByteCount;
 
 use super::{Outlet, json};
@@ -132,11 +132,12 @@ fn line(rate: f64, first: &Progress, now: &Progress) -> String {
     let known = now.walked_bytes.max(done);
     let more = if now.walk_ended { "" } else { "+" };
     let entries = now.done_entries + now.skipped_entries + now.failed_entries;
-    let mut parts = vec![
-        format!("{} of {}{more}", ByteCount(done), ByteCount(known)),
-        format!("{}/s", ByteCount(rate as u64)),
-    ];
-    if now.walk_ended && rate > 1.0 {
+    let mut parts = vec![format!("{} of {}{more}", ByteCount(done), ByteCount(known))];
+    match now.silence {
+        Some(silence) => parts.push(shown_silence(silence)),
+        None => parts.push(format!("{}/s", ByteCount(rate as u64))),
+    }
+    if now.walk_ended && rate > 1.0 && now.silence.is_none() {
         let left = known.saturating_sub(done) as f64;
         parts.push(format!("{} left", shown_span(left / rate)));
     }
@@ -149,7 +150,8 @@ fn line(rate: f64, first: &Progress, now: &Progress) -> String {
         0 => parts.push("no connection, dialing".to_owned()),
         streams => parts.push(format!("{streams} streams")),
     }
-    if let Some(layer) = busiest(&recent(first, now)).filter(|_| now.streams > 0) {
+    let flows = now.streams > 0 && now.silence.is_none();
+    if let Some(layer) = busiest(&recent(first, now)).filter(|_| flows) {
         let percent = 100.0 * layer.utilisation;
         let most = if layer.utilisation >= FULL {
             "limited by"
@@ -159,6 +161,15 @@ fn line(rate: f64, first: &Progress, now: &Progress) -> String {
         parts.push(format!("{most} {} ({percent:.0} %)", layer.layer));
     }
     parts.join(" | ")
+}
+
+/// Instead of a rate, where nothing comes from the other end.
+fn shown_silence(silence: Silence) -> String {
+    let does = match silence.reconnecting {
+        true => "reconnecting",
+        false => "waiting",
+    };
+    format!("no data for {} s, {does}", silence.span.as_secs())
 }
 
 /// How busy the layers of both ends were between two moments.
@@ -271,6 +282,26 @@ mod tests {
         let expected = "3.00 MB of 9.00 MB | 1.00 MB/s | 6 s left | 3 of 10 entries | 1 failed | \
                         no connection, dialing";
         assert_eq!(line(1e6, &first, &now), expected);
+    }
+
+    #[test]
+    fn a_silent_path_has_no_rate_and_no_time_left() {
+        let first = progress(10, 1_000_000, 1, 10);
+        let mut now = progress(12, 3_000_000, 5, 10);
+        now.walk_ended = true;
+        now.silence = Some(Silence {
+            span: Duration::from_millis(8400),
+            reconnecting: true,
+        });
+        let expected = "3.00 MB of 9.00 MB | no data for 8 s, reconnecting | 2 of 10 entries | \
+                        4 streams";
+        assert_eq!(line(1e6, &first, &now), expected);
+        now.silence = Some(Silence {
+            span: Duration::from_secs(3),
+            reconnecting: false,
+        });
+        let shown = line(1e6, &first, &now);
+        assert!(shown.contains("no data for 3 s, waiting"), "{shown}");
     }
 
     #[test]

@@ -179,13 +179,21 @@ impl Transfer {
     /// Dials so many streams at once; true where the network failed one.
     fn dial_together(self: &Arc<Transfer>, dialer: &Dialer, count: usize) -> bool {
         std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..count)
-                .map(|_| self.next_stream())
-                .map(|id| scope.spawn(move || self.dial_one(dialer, id, PATIENCE)))
-                .collect();
-            threads
-                .into_iter()
-                .any(|thread| !thread.join().unwrap_or(false))
+            let mut threads = Vec::new();
+            for _ in 1..count {
+                let id = self.next_stream();
+                let thread = std::thread::Builder::new().name("dial".into());
+                let dialing = move || self.dial_one(dialer, id, PATIENCE);
+                match thread.spawn_scoped(scope, dialing) {
+                    Ok(thread) => threads.push(thread),
+                    // Those that are missing are dialed later.
+                    Err(_) => break,
+                }
+            }
+            let own = self.dial_one(dialer, self.next_stream(), PATIENCE);
+            threads.into_iter().fold(!own, |failed, thread| {
+                failed | !thread.join().unwrap_or(false)
+            })
         })
     }
 
@@ -224,7 +232,8 @@ impl Transfer {
                 // With streams left the session goes on with fewer; in clear none can join
                 // without one for messages.
                 let alone = self.is_clear() && shared.control_stream().is_none();
-                if shared.streams.is_empty() || alone {
+                // Those that were lost are listed until their threads have ended.
+                if shared.life.streams().next().is_none() || alone {
                     shared.life.end(Farewell::Broken(text));
                     self.wake_everybody(&shared);
                 } else {
@@ -305,6 +314,7 @@ mod tests {
     use super::*;
     use crate::journal::Owner;
     use crate::net::clear::local_pair;
+    use crate::net::stream::Closed;
     use crate::recv::ReceiveSide;
     use crate::recv::landing::{Arrival, Destination};
     use crate::session::{FlowCounts, TransferSettings};
@@ -323,6 +333,12 @@ mod tests {
             },
             ..TransferSettings::default()
         };
+        with_streams(settings)
+    }
+
+    /// The same, with these settings.
+    fn with_streams(settings: TransferSettings) -> (Arc<Transfer>, Vec<Stream>) {
+        let clear = settings.clear.is_some();
         let owner = Owner {
             host: "test".into(),
             process: 1,
@@ -402,6 +418,67 @@ mod tests {
             assert_eq!(transfer.missing_streams(), Some(missing), "{number}");
         }
         leave(&transfer, far);
+    }
+
+    #[test]
+    fn a_refusal_with_streams_that_are_lost_and_listed_still_ends_the_session() {
+        let (transfer, far) = with_three(false);
+        let mut shared = transfer.lock();
+        for number in 0..3 {
+            shared.life.handle_stream_down(StreamId(number), Moment(0));
+        }
+        assert_eq!(shared.streams.len(), 3, "their threads have not ended");
+        drop(shared);
+        let text = "the destination cannot be synced";
+        let refusing: Dialer = Arc::new(|_, _, _| Err(DialError::Refused(text.to_owned())));
+        assert!(transfer.dial_one(&refusing, StreamId(7), PATIENCE));
+        drop(far);
+        assert_eq!(transfer.wait().farewell, Farewell::Broken(text.to_owned()));
+    }
+
+    #[test]
+    fn a_clock_that_jumped_is_no_silence() {
+        let (transfer, far) = with_three(false);
+        let stopped = Duration::from_secs(65);
+        let mut shared = transfer.lock();
+        let before = transfer.now();
+        shared.heard = before;
+        shared.quiet_since = before;
+        for slot in shared.streams.values_mut() {
+            slot.moved.1 = before;
+        }
+        shared.handle_pause(stopped, before + stopped);
+        assert_eq!(shared.heard, before + stopped);
+        assert_eq!(shared.quiet_since, before + stopped);
+        assert!(
+            shared
+                .streams
+                .values()
+                .all(|slot| slot.moved.1 == before + stopped)
+        );
+        // What came meanwhile stays when it came.
+        shared.handle_pause(stopped, before + stopped);
+        assert_eq!(shared.heard, before + stopped);
+        shared.heard = before;
+        drop(shared);
+        leave(&transfer, far);
+    }
+
+    #[test]
+    fn within_a_host_nothing_is_given_up_for_its_silence() {
+        for local in [false, true] {
+            let (transfer, far) = with_streams(TransferSettings {
+                local,
+                silence: Duration::ZERO,
+                ..TransferSettings::default()
+            });
+            transfer.tick();
+            let shared = transfer.lock();
+            let is_open = |slot: &crate::session::Slot| slot.handle().is_closed() == Closed::Not;
+            assert!(shared.streams.values().all(|slot| is_open(slot) == local));
+            drop(shared);
+            leave(&transfer, far);
+        }
     }
 
     #[test]

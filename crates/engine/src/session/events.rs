@@ -12,6 +12,7 @@ use longhaul_proto::receiver::ReceivedEvent;
 use longhaul_proto::sender::{Ending, EntryEvent};
 use longhaul_units::ByteCount;
 
+use super::observe::Silence;
 use super::{Counters, Machine, PathUse, Shared, Transfer};
 use crate::flows::LayerUse;
 
@@ -146,6 +147,8 @@ pub struct Progress {
     pub compression: (u64, u64),
     /// Live streams.
     pub streams: usize,
+    /// Nothing comes from the other end.
+    pub silence: Option<Silence>,
     /// Streams lost so far.
     pub lost_streams: u64,
     /// Blocks sent again because they arrived wrong.
@@ -364,6 +367,7 @@ impl Transfer {
             },
             compression: (get(&counters.coded_from), get(&counters.coded_to)),
             streams: seen.streams,
+            silence: seen.silence,
             lost_streams: get(&counters.lost_streams),
             again_blocks: get(&counters.again_blocks),
             retransmitted: seen.retransmitted,

@@ -25,6 +25,14 @@ const OBSERVE_EVERY: Duration = Duration::from_millis(250);
 /// How often whoever steers at this end looks.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
+/// From then on the other end is silent: its words come later on a path that is
+/// slow or full.
+const SILENT_FROM: Duration = Duration::from_secs(3);
+
+/// The timer's thread has something to do much more often: where it was late by
+/// so much, this process did not run.
+const PAUSED_FOR: Duration = Duration::from_secs(2);
+
 /// Names of the layers in the order of the pipeline, as numbered in
 /// [`Observation::layers`].
 pub const LAYERS: [&str; 8] = [
@@ -56,6 +64,17 @@ pub(super) struct Seen {
     pub known_bytes: u64,
     /// A sender knows all.
     pub walk_ended: bool,
+    /// Nothing comes from the other end.
+    pub silence: Option<Silence>,
+}
+
+/// Nothing comes from the other end, which says something four times a second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Silence {
+    /// For so long.
+    pub span: Duration,
+    /// New connections are tried.
+    pub reconnecting: bool,
 }
 
 impl Transfer {
@@ -221,7 +240,22 @@ impl Transfer {
             known_entries: shared.peer.known_entries,
             known_bytes: shared.peer.known_bytes,
             walk_ended: shared.peer.walk_ended,
+            silence: self.silence(&shared),
         }
+    }
+
+    /// Whether the other end is silent; where this end does not listen, or all is
+    /// done, that means nothing.
+    fn silence(&self, shared: &Shared) -> Option<Silence> {
+        let now = self.now();
+        let span = now - shared.heard;
+        let listens = self.counters.held_streams.load(Ordering::Relaxed) == 0;
+        let expected = !self.settings.local && listens && shared.done.is_none();
+        let lost = shared.dialer.is_some() && *shared.life.life() != Life::Active;
+        (expected && span >= SILENT_FROM).then(|| Silence {
+            span,
+            reconnecting: lost || shared.tries_anew(now),
+        })
     }
 
     /// The timer's thread: ends what has lived too long, gives up streams on
@@ -230,9 +264,14 @@ impl Transfer {
         let mut next = self.now() + OBSERVE_EVERY;
         let mut next_look = self.now() + LOOK_EVERY;
         let mut next_level = self.now();
+        let mut last = self.now();
         loop {
             let mut shared = self.lock();
             let now = self.now();
+            if now - last > PAUSED_FOR {
+                shared.handle_pause(now - last, now);
+            }
+            last = now;
             shared.life.handle_timeout(now);
             if shared.is_over() {
                 self.wake_everybody(&shared);
@@ -278,12 +317,12 @@ impl Transfer {
         }
     }
 
-    fn tick(&self) {
+    pub(super) fn tick(&self) {
         let observation = self.observe();
         let mut shared = self.lock();
         shared.note_what_came(self.now());
         let listens = self.counters.held_streams.load(Ordering::Relaxed) == 0;
-        let silent = self.now() - shared.heard > self.settings.silence;
+        let silent = !self.settings.local && self.now() - shared.heard > self.settings.silence;
         if *shared.life.life() == Life::Active && listens && silent {
             for slot in shared.streams.values() {
                 slot.shutdown();
@@ -308,6 +347,10 @@ impl Transfer {
         let Machine::Sending(sender) = &shared.machine else {
             return;
         };
+        if self.settings.local {
+            // No path is cut within a host, and nothing would replace the stream.
+            return;
+        }
         for (id, slot) in &shared.streams {
             let moved = slot.moved.1;
             let waits = sender.waits_since(*id);
@@ -432,6 +475,18 @@ impl Shared {
                 self.heard = now;
             }
         }
+    }
+
+    /// This process did not run for so long (it was stopped, or its host was):
+    /// nothing was heard meanwhile, which is no silence of the other end's.
+    pub(super) fn handle_pause(&mut self, span: Duration, now: Moment) {
+        let later = |moment: Moment| now.min(moment + span);
+        self.heard = later(self.heard);
+        self.quiet_since = later(self.quiet_since);
+        for slot in self.streams.values_mut() {
+            slot.moved.1 = later(slot.moved.1);
+        }
+        self.life.handle_pause(span);
     }
 
     /// Messages wait.

@@ -239,6 +239,11 @@ impl Transfer {
 }
 
 impl Shared {
+    /// Whether new connections are tried because nothing moves.
+    pub(super) fn tries_anew(&self, now: Moment) -> bool {
+        self.dialer.is_some() && self.tried > Moment(0) && now - self.tried <= 2 * TRY_EVERY
+    }
+
     /// Ends a stream without waiting for what its kernel still holds.
     fn abort(&mut self, id: longhaul_proto::session::StreamId) {
         // What a receiver has not read would be lost, and come again.
