@@ -30,6 +30,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use longhaul_engine::allowance;
 use longhaul_engine::failure::failure_of;
 use longhaul_engine::net::Stream;
 use longhaul_engine::net::clear;
@@ -137,7 +138,7 @@ fn serve(arguments: ServeArguments) -> Result<Exit, Stop> {
         stopping: AtomicBool::new(false),
         terms: Terms {
             allow_clear: arguments.allow_clear,
-            memory: arguments.memory,
+            memory: allowance::for_blocks(arguments.memory),
             linger: arguments.linger,
             expiry: arguments.expire_leftovers.0,
         },

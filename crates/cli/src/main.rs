@@ -22,6 +22,7 @@ use std::process::ExitCode;
 use arguments::{Arguments, Command};
 
 fn main() -> ExitCode {
+    heap::share_where_limited();
     let arguments = match Arguments::read() {
         Ok(arguments) => arguments,
         Err(error) => {

@@ -10,6 +10,7 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::sync::Arc;
 use std::time::Duration;
 
+use longhaul_engine::allowance;
 use longhaul_engine::net::candidates::{interface_addresses, login_ends_processes, ssh_connection};
 use longhaul_engine::net::clear;
 use longhaul_engine::net::identity::Identity;
@@ -46,7 +47,7 @@ fn local(error: impl std::fmt::Display) -> Stop {
 fn serve(arguments: &RemoteArguments) -> Result<Exit, Stop> {
     if arguments.digest {
         let own = std::env::current_exe().map_err(local)?;
-        print_line!("{}", install::digest(&own).map_err(local)?.0);
+        print_line!("{}", install::digest(&own).map_err(local)?);
         return Ok(Exit::Done);
     }
     if let Some(name) = &arguments.join {
@@ -84,7 +85,7 @@ fn session(arguments: &RemoteArguments) -> Result<Exit, Stop> {
     let (channel, outward) = relay::join(input, output).map_err(local)?;
     let terms = Terms {
         allow_clear: false,
-        memory: arguments.memory,
+        memory: allowance::for_blocks(arguments.memory),
         linger: arguments.linger,
         expiry: arguments.expire_leftovers.0,
     };

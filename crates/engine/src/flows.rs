@@ -4,6 +4,7 @@
 mod adapting;
 
 use std::cell::Cell;
+use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
@@ -188,22 +189,30 @@ impl FlowGroup {
 
     /// Changes the number of flows, at most [`MAXIMUM_FLOWS`]. New ones start
     /// at once; those too many end after the piece of work in hand, once the
-    /// caller has woken them.
-    pub fn set(&self, flows: usize) {
+    /// caller has woken them. Where the system gives fewer threads there are fewer.
+    ///
+    /// # Errors
+    ///
+    /// Why no thread could be started, where the layer has none now.
+    pub fn set(&self, flows: usize) -> io::Result<()> {
         let mut adapting = lock(&self.adapting);
         *adapting = None;
-        self.start(flows.min(MAXIMUM_FLOWS));
+        self.start(flows.min(MAXIMUM_FLOWS))
     }
 
     /// The same with a number that may adapt itself.
-    pub fn set_count(&self, count: Count) {
+    ///
+    /// # Errors
+    ///
+    /// As [`FlowGroup::set`].
+    pub fn set_count(&self, count: Count) -> io::Result<()> {
         let most = match count {
             Count::Fixed(flows) => return self.set(flows),
             Count::UpTo(most) => most.clamp(1, MAXIMUM_FLOWS),
         };
         let mut adapting = lock(&self.adapting);
         let begun = adapting.insert(Adapting::new(most));
-        self.start(begun.flows());
+        self.start(begun.flows())
     }
 
     /// Adapts the number of flows, where it is not fixed, to how busy they were since the
@@ -217,12 +226,13 @@ impl FlowGroup {
         let flows = adapting.handle_look(now, lock(&self.shared.work).until(now));
         let before = self.shared.wanted.load(Ordering::Relaxed);
         if flows != before {
-            self.start(flows);
+            // Those that there are go on.
+            let _ = self.start(flows);
         }
         flows < before
     }
 
-    fn start(&self, flows: usize) {
+    fn start(&self, flows: usize) -> io::Result<()> {
         let mut threads = lock(&self.threads);
         threads.retain(|thread| !thread.is_finished());
         let before = self.shared.wanted.swap(flows, Ordering::Relaxed);
@@ -244,13 +254,17 @@ impl FlowGroup {
                 });
             match started {
                 Ok(thread) => threads.push(thread),
-                Err(_) => {
+                Err(error) => {
                     // The system gives no more threads: go on with fewer.
-                    self.shared.running.fetch_sub(1, Ordering::Relaxed);
-                    break;
+                    let others = self.shared.running.fetch_sub(1, Ordering::Relaxed) - 1;
+                    return match others {
+                        0 => Err(error),
+                        _ => Ok(()),
+                    };
                 }
             }
         }
+        Ok(())
     }
 
     /// Does a piece of the layer's work on a thread that is none of its flows,
@@ -336,7 +350,7 @@ mod tests {
             }),
         );
         for round in 0..100 {
-            group.set([4, 2, 8, 1][round % 4]);
+            group.set([4, 2, 8, 1][round % 4]).unwrap();
             queue.wake();
             queue.push(round as u64);
         }
@@ -374,15 +388,15 @@ mod tests {
                 }
             }),
         );
-        group.set_count(Count::UpTo(4));
+        group.set_count(Count::UpTo(4)).unwrap();
         assert_eq!(group.usage().flows, 1);
         adapt_until(&group, 4);
         works.store(false, Ordering::Relaxed);
         adapt_until(&group, 1);
-        group.set(3);
+        group.set(3).unwrap();
         assert!(!group.adapt(), "a number that was asked for stays");
         assert_eq!(group.usage().flows, 3);
-        group.set(0);
+        group.set(0).unwrap();
         group.join();
     }
 }

@@ -9,8 +9,10 @@
 //! - [`listing`]: what lies at a path
 //! - [`pool`]: the buffers of all blocks under one memory budget
 //! - [`probe`]: what a host can do alone
+//! - [`allowance`]: the threads and memory that the system allows
 //! - [`flows`], [`queue`], [`codec`]: what layers are made of
 
+pub mod allowance;
 pub mod codec;
 mod descriptors;
 pub mod failure;

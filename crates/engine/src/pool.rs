@@ -8,6 +8,7 @@
 mod memory;
 
 use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -26,8 +27,9 @@ pub struct BufferPool(Arc<Shared>);
 struct Shared {
     /// Bytes of a buffer, a multiple of what direct I/O wants.
     buffer_bytes: usize,
-    /// Buffers that fit into the budget, at least one.
-    maximum: usize,
+    /// Buffers that fit into the budget, at least one; fewer once the system gave no
+    /// memory for more. Changed with the state locked.
+    maximum: AtomicUsize,
     state: Mutex<State>,
     returned: Condvar,
 }
@@ -52,7 +54,7 @@ impl BufferPool {
         let maximum = usize::try_from(budget.0 / cost).unwrap_or(usize::MAX);
         BufferPool(Arc::new(Shared {
             buffer_bytes,
-            maximum: maximum.max(1),
+            maximum: AtomicUsize::new(maximum.max(1)),
             state: Mutex::default(),
             returned: Condvar::new(),
         }))
@@ -103,7 +105,7 @@ impl BufferPool {
 
     /// How many buffers there can be, at least one.
     pub fn maximum_buffers(&self) -> usize {
-        self.0.maximum
+        self.0.maximum()
     }
 
     /// Bytes of the buffers that are in use now.
@@ -117,15 +119,12 @@ impl BufferPool {
     }
 
     fn give(&self, mut state: MutexGuard<'_, State>) -> Option<Buffer> {
-        if state.closed || state.in_use == self.0.maximum {
+        if self.0.is_exhausted(&mut state) || state.closed {
             return None;
         }
+        let bytes = state.free.pop()?;
         state.in_use += 1;
         state.peak_in_use = state.peak_in_use.max(state.in_use);
-        let bytes = match state.free.pop() {
-            Some(warm) => warm,
-            None => self.0.make(&mut state),
-        };
         drop(state);
         Some(Buffer {
             bytes,
@@ -141,21 +140,34 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether who wants a buffer has to wait for one.
-    fn is_exhausted(&self, state: &State) -> bool {
-        !state.closed && state.in_use == self.maximum
+    fn maximum(&self) -> usize {
+        self.maximum.load(Ordering::Relaxed)
     }
 
-    /// Memory for some more buffers; one of them.
-    fn make(&self, state: &mut State) -> Memory {
-        let wanted = self.maximum.saturating_sub(state.made);
-        let mut made = memory::reserve(self.buffer_bytes, wanted);
+    /// Whether who wants a buffer has to wait for one; else one is free, or the pool
+    /// is closed.
+    fn is_exhausted(&self, state: &mut State) -> bool {
+        if state.closed {
+            return false;
+        }
+        if state.free.is_empty() && state.in_use < self.maximum() {
+            self.make(state);
+        }
+        state.free.is_empty()
+    }
+
+    /// Makes some more buffers. Where the system has no memory for them, those that
+    /// there are have to do; one there always is.
+    fn make(&self, state: &mut State) {
+        let wanted = self.maximum().saturating_sub(state.made);
+        let mut made = memory::reserve(self.buffer_bytes, wanted, state.made == 0);
+        if made.is_empty() {
+            self.maximum.store(state.made, Ordering::Relaxed);
+        }
         state.made += made.len();
         // The first one is given out last.
         made.reverse();
-        let one = made.pop();
         state.free.append(&mut made);
-        one.unwrap_or_default()
     }
 
     fn bytes_of(&self, buffers: usize) -> ByteCount {

@@ -37,7 +37,7 @@ use crate::flows::{FlowGroup, LayerUse};
 use crate::looks::Pace;
 use crate::pool::Buffer;
 use crate::queue::{Queue, lock};
-use crate::send::{busy, group};
+use crate::send::{busy, group, need};
 use crate::session::{SessionError, Transfer, TransferSettings};
 use crate::storage::DataMode;
 use commit::Discarding;
@@ -48,9 +48,6 @@ use landing::Destination;
 use parts::Parts;
 use staging::Staging;
 use verify::{ArrivedBlock, Awaited, Found, VerifiedBlock, match_checksums};
-
-/// Threads that make things durable: they wait for disks, not for cores.
-const COMMITTERS: usize = 4;
 
 /// What a receiving end does with its disks and cores.
 pub struct ReceiveSide {
@@ -126,15 +123,15 @@ impl ReceiveSide {
         let decompressors = group(transfer, "decompress", Transfer::run_verifier);
         let writers = group(transfer, "write", Transfer::run_writer);
         if !transfer.is_paired() {
-            decompressors.set(flows.decompressors);
-            writers.set(flows.writers);
+            need(transfer, decompressors.set(flows.decompressors));
+            need(transfer, writers.set(flows.writers));
         }
         let committers = group(transfer, "commit", Transfer::run_committer);
-        committers.set(COMMITTERS);
+        need(transfer, committers.set(flows.committers));
         let small = group(transfer, "commit", Transfer::run_small_committer);
-        small.set(1);
+        need(transfer, small.set(1));
         let comparers = group(transfer, "compare", Transfer::run_comparer);
-        comparers.set(1);
+        need(transfer, comparers.set(1));
         // They are set once, here; a second start has no effect.
         let _ = self.decompressors.set(decompressors);
         let _ = self.writers.set(writers);
@@ -145,10 +142,11 @@ impl ReceiveSide {
 
     pub(crate) fn set_flows(&self, flows: Flows) {
         if let (Some(count), Some(group)) = (flows.decompressors, self.decompressors.get()) {
-            group.set((count as usize).max(1));
+            // Where there are no threads for more, fewer go on.
+            let _ = group.set((count as usize).max(1));
         }
         if let (Some(count), Some(group)) = (flows.writers, self.writers.get()) {
-            group.set((count as usize).max(1));
+            let _ = group.set((count as usize).max(1));
         }
         self.arrived.wake();
         self.verified.wake();

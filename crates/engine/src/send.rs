@@ -22,6 +22,7 @@ pub mod stream;
 pub mod walk;
 pub mod wildcards;
 
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -89,10 +90,10 @@ impl SendSide {
         let compressors = group(transfer, "compress", Transfer::run_compressor);
         let layered = !transfer.is_paired();
         if layered {
-            readers.set_count(settings.flows.readers);
+            need(transfer, readers.set_count(settings.flows.readers));
         }
         if layered && compresses(settings.codec) {
-            compressors.set(settings.flows.compressors);
+            need(transfer, compressors.set(settings.flows.compressors));
         }
         // They are set once, here; a second start has no effect.
         let _ = self.readers.set(readers);
@@ -102,16 +103,17 @@ impl SendSide {
             .name("walk".into())
             .spawn(move || walker.walk());
         if let Err(error) = started {
-            transfer.break_off(&error);
+            transfer.lacks_thread(&error);
         }
     }
 
     pub(crate) fn set_flows(&self, flows: Flows) {
         if let (Some(count), Some(readers)) = (flows.readers, self.readers.get()) {
-            readers.set((count as usize).max(1));
+            // Where there are no threads for more, fewer go on.
+            let _ = readers.set((count as usize).max(1));
         }
         if let (Some(count), Some(compressors)) = (flows.compressors, self.compressors.get()) {
-            compressors.set((count as usize).max(1));
+            let _ = compressors.set((count as usize).max(1));
         }
         self.coding.wake();
     }
@@ -178,6 +180,13 @@ pub(crate) fn busy<T>(layer: &OnceLock<FlowGroup>, work: impl FnOnce() -> T) -> 
     match layer.get() {
         Some(group) => group.busy(work),
         None => work(),
+    }
+}
+
+/// A layer without a flow would have the session stand still.
+pub(crate) fn need(transfer: &Transfer, started: io::Result<()>) {
+    if let Err(error) = started {
+        transfer.lacks_thread(&error);
     }
 }
 

@@ -20,6 +20,7 @@ mod paths;
 mod stall;
 mod steer;
 mod streams;
+mod threads;
 mod tickets;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -43,10 +44,12 @@ use dial::Calling;
 pub use dial::{Caller, Calls, DialError, Dialer, Joined};
 pub use end::Ending;
 pub use events::{Event, Progress};
-pub use observe::LAYERS;
+pub use observe::{LAYERS, Silence};
 pub use paths::PathUse;
 pub use steer::{Orders, Steer, View};
+pub use threads::Ends;
 
+use crate::allowance;
 use crate::flows::{Count, Stack};
 use crate::net::host_limits::HostLimits;
 use crate::pool::BufferPool;
@@ -70,6 +73,9 @@ pub struct FlowCounts {
     pub decompressors: usize,
     /// Threads that write.
     pub writers: usize,
+    /// Threads that make large files and directories durable: they wait for disks,
+    /// not for cores.
+    pub committers: usize,
 }
 
 impl Default for FlowCounts {
@@ -85,6 +91,7 @@ impl Default for FlowCounts {
             streams: 4,
             decompressors: cores.clamp(1, 8),
             writers: cores.clamp(4, 8),
+            committers: 4,
         }
     }
 }
@@ -255,6 +262,10 @@ pub(crate) struct Shared {
     control: ControlChannel,
     streams: BTreeMap<StreamId, Slot>,
     wanted_streams: usize,
+    /// More the system has no threads for.
+    most_wanted: usize,
+    /// This end's host is why the session ended.
+    failed_here: bool,
     /// Streams' own threads read.
     paired: bool,
     /// How the sender's kernel shall send.
@@ -363,11 +374,20 @@ impl Transfer {
     }
 
     fn start(
-        settings: TransferSettings,
+        mut settings: TransferSettings,
         machine: Machine,
         side: Side,
         watch: Watch,
     ) -> Arc<Transfer> {
+        settings.budget = allowance::for_blocks(settings.budget);
+        if !settings.local {
+            // Within a host both ends share what there is.
+            let ends = match &side {
+                Side::Sending(_) => Ends::Sending,
+                Side::Receiving(_) => Ends::Receiving,
+            };
+            settings.flows = settings.flows.that_fit(&settings, ends);
+        }
         let shared = Shared {
             machine,
             prepared: BTreeMap::new(),
@@ -375,6 +395,8 @@ impl Transfer {
             control: ControlChannel::default(),
             streams: BTreeMap::new(),
             wanted_streams: settings.flows.streams,
+            most_wanted: usize::MAX,
+            failed_here: false,
             paired: settings.stack == Stack::Paired,
             tuning: Tuning::default(),
             governed_by: None,
@@ -436,11 +458,13 @@ impl Transfer {
             Side::Receiving(side) => side.start(self),
         }
         let timer = Arc::clone(self);
-        // Without this thread the session would never time out; a system that
-        // gives no thread gives none to the streams either, and they say so.
-        let _ = std::thread::Builder::new()
+        // Without this thread the session would never time out.
+        let started = std::thread::Builder::new()
             .name("timer".into())
             .spawn(move || timer.keep_time());
+        if let Err(error) = started {
+            self.lacks_thread(&error);
+        }
     }
 
     /// Nanoseconds since this end began.

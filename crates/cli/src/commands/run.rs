@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use longhaul_engine::allowance;
 use longhaul_engine::failure::failure_of;
 use longhaul_engine::flows::{Count, Stack};
 use longhaul_engine::journal::Owner;
@@ -17,7 +18,7 @@ use longhaul_engine::send::SendSide;
 use longhaul_engine::send::source::{Source, Sources, What};
 use longhaul_engine::send::stream::StreamSource;
 use longhaul_engine::session::opening::Agreed;
-use longhaul_engine::session::{Ending, FlowCounts, Transfer, TransferSettings, Watch};
+use longhaul_engine::session::{Ending, Ends, FlowCounts, Transfer, TransferSettings, Watch};
 use longhaul_engine::storage::measuring::{ZERO_NAME, sink, zero_source};
 use longhaul_model::control::start::{
     BlockSize, LARGEST_BLOCK_BYTES, initial_streams, most_streams, used_memory,
@@ -149,7 +150,7 @@ pub fn layer_settings(layers: &LayerArguments) -> TransferSettings {
             StackArgument::Layered => Stack::Layered,
             StackArgument::Paired => Stack::Paired,
         },
-        budget: layers.memory,
+        budget: allowance::for_blocks(layers.memory),
         block_bytes: layers
             .block_size
             .map_or(TransferSettings::default().block_bytes, |bytes| {
@@ -364,10 +365,13 @@ impl Task {
         let block_bytes = self.blocks(settings.budget).on(Duration::ZERO);
         settings.block_bytes = block_bytes as usize;
         settings.budget = used_memory(settings.budget, block_bytes);
+        settings.flows.streams = LOCAL_STREAMS;
+        settings.flows = settings.flows.that_fit(&settings, Ends::Both);
+        let streams = settings.flows.streams;
         let quiet: Watch = Arc::new(|_| {});
         let receiver = Transfer::receiving(settings.clone(), ReceiveSide::new(destination), quiet);
         let sender = Transfer::sending(settings, SendSide::new(sources), self.watch(report));
-        for number in 0..LOCAL_STREAMS {
+        for number in 0..streams {
             let pair = local_pair().map_err(|error| {
                 let failure = failure_of("join the two ends", "this host", &error);
                 Stop::new(Exit::Local, failure.text)
@@ -375,6 +379,10 @@ impl Task {
             let id = StreamId(number as u32);
             sender.attach(pair.0, id, false, 0);
             receiver.attach(pair.1, id, false, 0);
+        }
+        if let Some(text) = receiver.failure_here() {
+            // It has no stream to say it over.
+            sender.fail_here(&text);
         }
         report.follow(&sender);
         let ending = sender.wait();
@@ -420,6 +428,9 @@ impl Task {
         report.conclude(transfer, ending, self.settings.purport)?;
         if report.was_interrupted() {
             return Err(Stop::new(Exit::Interrupted, INTERRUPTED));
+        }
+        if let Some(text) = transfer.failure_here() {
+            return Err(Stop::new(Exit::Local, text));
         }
         match &ending.farewell {
             Farewell::Complete => Ok(report.exit(self.settings.purport)),

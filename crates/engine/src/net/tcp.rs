@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
 use super::{congestion, multipath};
+use crate::allowance::thread_refusal;
 
 /// A host by name or address, in lower case and without brackets, and a port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -315,15 +316,18 @@ fn give_up(
 /// deadline; a connection that nobody wants any more is closed by being
 /// dropped with the message.
 fn attempt(address: SocketAddr, deadline: Instant, options: TcpOptions, results: Sender<Attempt>) {
+    let failed = results.clone();
     let body = move || {
         let _ = results.send((address, connect_one(address, deadline, &options)));
     };
-    // Where no thread can be had, the attempt's sender is dropped with it, and
-    // the deadline ends the race.
-    let _ = std::thread::Builder::new()
+    let started = std::thread::Builder::new()
         .name("connect".into())
         .stack_size(64 << 10)
         .spawn(body);
+    if let Err(error) = started {
+        let error = io::Error::other(thread_refusal(&error));
+        let _ = failed.send((address, Err(error)));
+    }
 }
 
 /// With Multipath TCP where that was asked for and both ends have it.

@@ -29,16 +29,21 @@ pub(super) enum Memory {
 }
 
 /// Memory for at most `wanted` buffers of `bytes` each, a multiple of
-/// [`ALIGNMENT`]; for at least one. It is zeroed, and taken from the system when
-/// it is touched.
-pub(super) fn reserve(bytes: usize, wanted: usize) -> Vec<Memory> {
-    let count = (RUN_BYTES / bytes).clamp(1, wanted.max(1));
-    let pieces = bytes
-        .checked_mul(count)
-        .and_then(Run::map)
-        .map(|run| Run::cut(&Arc::new(run), bytes, count))
-        .filter(|pieces| !pieces.is_empty());
-    pieces.unwrap_or_else(|| vec![own(bytes)])
+/// [`ALIGNMENT`]; fewer where the system has less of it, and where one is `needed`
+/// that at least. It is zeroed, and taken from the system when it is touched.
+pub(super) fn reserve(bytes: usize, wanted: usize, needed: bool) -> Vec<Memory> {
+    let many = (RUN_BYTES / bytes).clamp(1, wanted.max(1));
+    for count in [many, 1] {
+        let run = bytes.checked_mul(count).and_then(Run::map);
+        let pieces = run.map(|run| Run::cut(&Arc::new(run), bytes, count));
+        if let Some(pieces) = pieces.filter(|pieces| !pieces.is_empty()) {
+            return pieces;
+        }
+    }
+    match needed {
+        true => vec![own(bytes)],
+        false => Vec::new(),
+    }
 }
 
 fn own(bytes: usize) -> Memory {
@@ -172,7 +177,7 @@ mod tests {
     #[test]
     fn pieces_are_zeroed_aligned_and_apart() {
         for bytes in [ALIGNMENT, 3 * ALIGNMENT, 1 << 20, 5 << 20, 40 << 20] {
-            let mut pieces = reserve(bytes, 7);
+            let mut pieces = reserve(bytes, 7, true);
             assert!(!pieces.is_empty() && pieces.len() <= 7, "{bytes}");
             for (index, piece) in pieces.iter_mut().enumerate() {
                 let slice = piece.as_mut_slice(bytes);
@@ -191,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_piece_outlives_the_others() {
-        let mut pieces = reserve(1 << 20, 16);
+        let mut pieces = reserve(1 << 20, 16, true);
         assert_eq!(pieces.len(), 16);
         let mut last = pieces.pop().unwrap_or_default();
         drop(pieces);
@@ -209,8 +214,15 @@ mod tests {
     }
 
     #[test]
+    fn where_there_is_no_memory_there_are_no_more_buffers() {
+        // More than any address space has.
+        let bytes = 1 << 60;
+        assert!(reserve(bytes, 3, false).is_empty());
+    }
+
+    #[test]
     fn runs_start_at_a_huge_page() {
-        let pieces = reserve(1 << 20, 4);
+        let pieces = reserve(1 << 20, 4, true);
         assert_eq!(pieces[0].as_slice(1).as_ptr().addr() % HUGE_BYTES, 0);
     }
 }

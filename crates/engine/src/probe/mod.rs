@@ -17,9 +17,12 @@ pub mod tls;
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Instant;
 
 use rustix::time::{ClockId, clock_gettime};
+
+use crate::allowance::thread_refusal;
 
 /// One repetition.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -79,15 +82,32 @@ fn random_bytes(bytes: usize, seed: u64) -> Vec<u8> {
     data
 }
 
+/// Starts a thread; where it is refused, the error names the limit.
+fn start<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    work: impl FnOnce() -> T + Send + 'scope,
+) -> io::Result<ScopedJoinHandle<'scope, T>> {
+    let thread = std::thread::Builder::new().name("probe".into());
+    let started = thread.spawn_scoped(scope, work);
+    started.map_err(|error| io::Error::other(thread_refusal(&error)))
+}
+
 /// Runs the same work in so many threads; the first error of them.
 fn in_threads(count: usize, work: impl Fn(usize) -> io::Result<()> + Sync) -> io::Result<()> {
     std::thread::scope(|scope| {
         let work = &work;
         let threads: Vec<_> = (0..count)
-            .map(|number| scope.spawn(move || work(number)))
+            .map(|number| start(scope, move || work(number)))
             .collect();
         let mut result = Ok(());
         for thread in threads {
+            let thread = match thread {
+                Ok(thread) => thread,
+                Err(error) => {
+                    result = result.and(Err(error));
+                    continue;
+                }
+            };
             let done = thread.join();
             result =
                 result.and(done.unwrap_or_else(|_| Err(io::Error::other("a thread panicked"))));

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::AtomicBool;
 
-use super::{Sample, go_on, timed};
+use super::{Sample, go_on, start, timed};
 use crate::net::clear;
 use crate::net::identity::Identity;
 use crate::net::stream::Stream;
@@ -34,7 +34,8 @@ pub fn measure(streams: usize, bytes: u64, clear: bool, stop: &AtomicBool) -> io
                 .map(|(near, far)| {
                     let (mut writer, mut reader) = (near.writer, far.reader);
                     let kept = (near.reader, far.writer);
-                    let sent = scope.spawn(move || {
+                    let handle = near.handle;
+                    let sent = start(scope, move || {
                         let (header, block) = (vec![1; HEADER_BYTES], vec![2; BLOCK_BYTES]);
                         for _ in 0..bytes.div_ceil(BLOCK_BYTES as u64) {
                             go_on(stop)?;
@@ -42,7 +43,7 @@ pub fn measure(streams: usize, bytes: u64, clear: bool, stop: &AtomicBool) -> io
                         }
                         writer.finish()
                     });
-                    let received = scope.spawn(move || {
+                    let received = start(scope, move || {
                         let mut room = vec![3; BLOCK_BYTES];
                         let mut done = 0;
                         loop {
@@ -54,14 +55,18 @@ pub fn measure(streams: usize, bytes: u64, clear: bool, stop: &AtomicBool) -> io
                         drop(kept);
                         Ok::<u64, io::Error>(done)
                     });
+                    if sent.is_err() || received.is_err() {
+                        // Whichever started would wait for the other.
+                        handle.shutdown();
+                    }
                     (sent, received)
                 })
                 .collect();
             let panicked = |_| io::Error::other("a thread panicked");
             let mut done = 0;
             for (sent, received) in ends {
-                sent.join().map_err(panicked)??;
-                done += received.join().map_err(panicked)??;
+                sent?.join().map_err(panicked)??;
+                done += received?.join().map_err(panicked)??;
             }
             Ok((done, 0))
         })

@@ -221,7 +221,7 @@ impl Transfer {
     fn verify_here(&self, side: &ReceiveSide, block: ArrivedBlock) -> Option<VerifiedBlock> {
         let known = lock(&side.decoders).pop();
         let Ok(mut decoder) = known.map_or_else(Decoder::new, Ok) else {
-            self.break_off(&"there is no memory for the decompressor");
+            self.fail_here("there is no memory for the decompressor");
             return None;
         };
         let damaged = Damaged::new(&block);
@@ -237,7 +237,7 @@ impl Transfer {
     /// A verifier's thread.
     pub(crate) fn run_verifier(self: &Arc<Transfer>, flow: &Flow) {
         let (Side::Receiving(side), Ok(mut decoder)) = (self.side(), Decoder::new()) else {
-            self.break_off(&"there is no memory for the decompressor");
+            self.fail_here("there is no memory for the decompressor");
             return;
         };
         while let Some(block) = side.arrived.pop(|| flow.is_wanted()) {

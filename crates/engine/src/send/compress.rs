@@ -83,7 +83,7 @@ impl Transfer {
         let worth = |read: &ReadBlock| compresses(codec) && read.payload.len() > 0;
         if read.as_ref().is_some_and(worth) && encoder.is_none() {
             let Ok(new) = Encoder::new() else {
-                self.break_off(&"there is no memory for the compressor");
+                self.fail_here("there is no memory for the compressor");
                 return None;
             };
             *encoder = Some(new);
@@ -98,7 +98,7 @@ impl Transfer {
     /// A compressor's thread.
     pub(crate) fn run_compressor(self: &Arc<Transfer>, flow: &Flow) {
         let (Side::Sending(side), Ok(mut encoder)) = (self.side(), Encoder::new()) else {
-            self.break_off(&"there is no memory for the compressor");
+            self.fail_here("there is no memory for the compressor");
             return;
         };
         while let Some(uncoded) = side.coding.pop(|| flow.is_wanted()) {

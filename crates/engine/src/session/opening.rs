@@ -2,7 +2,7 @@
 //! costs one round trip, and no more time than a deadline.
 
 use std::io;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, mpsc};
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use longhaul_proto::listing::{ListRequest, Listed};
 use minicbor::{Decode, Encode};
 
 use super::{Machine, Shared, Side, Transfer, dial};
+use crate::allowance::thread_refusal;
 use crate::net::{Stream, StreamReader};
 
 /// Name and version of this software.
@@ -94,17 +95,28 @@ fn until<T>(
 ) -> Result<T, OpenError> {
     let handle = stream.handle.clone();
     let (done, wait) = mpsc::channel::<()>();
+    let late = AtomicBool::new(false);
+    let is_late = &late;
     std::thread::scope(|scope| {
-        std::thread::Builder::new()
+        let started = std::thread::Builder::new()
             .name("deadline".into())
             .spawn_scoped(scope, move || {
                 if wait.recv_timeout(deadline) == Err(mpsc::RecvTimeoutError::Timeout) {
+                    is_late.store(true, Ordering::Relaxed);
                     handle.shutdown();
                 }
-            })?;
+            });
+        started.map_err(|error| io::Error::other(thread_refusal(&error)))?;
         let result = what(stream);
         drop(done);
-        result
+        match result {
+            Err(OpenError::Io(_)) if is_late.load(Ordering::Relaxed) => {
+                let seconds = deadline.as_secs_f64().ceil();
+                let text = format!("the other end did not answer within {seconds} s");
+                Err(io::Error::new(io::ErrorKind::TimedOut, text).into())
+            }
+            result => result,
+        }
     })
 }
 

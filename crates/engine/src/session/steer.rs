@@ -108,7 +108,8 @@ impl Transfer {
     pub fn carry_out(&self, orders: Orders) {
         self.limit_as(&orders.tuning);
         let mut shared = self.lock();
-        shared.wanted_streams = orders.streams.clamp(1, crate::flows::MAXIMUM_FLOWS);
+        let most = shared.most_wanted.min(crate::flows::MAXIMUM_FLOWS);
+        shared.wanted_streams = orders.streams.clamp(1, most);
         if orders.tuning != shared.tuning {
             match shared.machine {
                 Machine::Sending(_) => shared.tune(orders.tuning),

@@ -319,9 +319,10 @@ impl Transfer {
                 run(&transfer);
                 transfer.handle_half_ended(id);
             });
-        if started.is_err() {
+        if let Err(error) = started {
             self.handle_stream_lost(id);
             self.handle_half_ended(id);
+            self.lacks_stream_thread(&error);
         }
     }
 

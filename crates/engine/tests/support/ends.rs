@@ -105,6 +105,7 @@ pub fn settings() -> TransferSettings {
             streams: 2,
             decompressors: 2,
             writers: 2,
+            committers: 4,
         },
         checkpoint_bytes: 64 << 10,
         checkpoint_span: Duration::from_millis(2),

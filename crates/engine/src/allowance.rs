@@ -1,0 +1,278 @@
+//! What the system allows this process: threads and memory, by resource limits
+//! and control groups; and in words, which limit refused something.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use longhaul_units::ByteCount;
+use rustix::process::{Resource, getrlimit};
+
+/// Of the memory that a limit leaves, blocks get this part at most: threads'
+/// stacks, what is known of files and the page cache need the rest.
+const PART_FOR_BLOCKS: u64 = 4;
+
+/// Stack of a thread that is started by std, in bytes.
+const STACK_BYTES: u64 = 2 << 20;
+
+/// Where a limit leaves more threads than this, nobody counts them: that costs
+/// about as much as starting them.
+const MANY_THREADS: u64 = 16_384;
+
+/// The same for a control group, which has few processes.
+const MANY_TASKS: u64 = 256;
+
+/// How long the kernel may take to forget a thread that ended.
+const FORGOTTEN_WITHIN: Duration = Duration::from_secs(1);
+
+/// Who has so many levels of control groups is looked at no further.
+const MOST_LEVELS: usize = 64;
+
+/// A control group's files, of one kind of limit.
+struct Group {
+    directory: PathBuf,
+    /// Its name, for messages.
+    name: String,
+}
+
+/// The control groups of this process that may have a limit of that kind
+/// (`pids` or `memory`), the innermost first; empty where there are none.
+fn groups(root: &Path, membership: &str, kind: &str) -> Vec<Group> {
+    let lines = membership.lines().filter_map(|line| {
+        let mut fields = line.splitn(3, ':');
+        let (_, kinds, path) = (fields.next()?, fields.next()?, fields.next()?);
+        Some((kinds, path))
+    });
+    let mut found = Vec::new();
+    for (kinds, path) in lines {
+        let mounts: &[&str] = match kinds {
+            "" => &["", "unified"],
+            _ if kinds.split(',').any(|one| one == kind) => &[kind, kinds],
+            _ => continue,
+        };
+        for mount in mounts {
+            let mount = root.join(mount);
+            // A container may see its own group as the root, under another name.
+            let relative = Path::new(path.trim_start_matches('/'));
+            let inside = mount.join(relative).is_dir();
+            let levels = relative.ancestors().take(MOST_LEVELS);
+            let levels = levels.filter(|level| inside || *level == Path::new(""));
+            found.extend(levels.map(|level| Group {
+                directory: mount.join(level),
+                name: format!("/{}", level.display()),
+            }));
+        }
+    }
+    found
+}
+
+impl Group {
+    /// A number in one of its files; none where that is missing or says `max`.
+    fn number(&self, file: &str) -> Option<u64> {
+        let text = std::fs::read_to_string(self.directory.join(file)).ok()?;
+        text.trim().parse().ok()
+    }
+
+    /// Bytes of memory that it allows, in either version of control groups.
+    fn memory(&self) -> Option<u64> {
+        let files = ["memory.max", "memory.high", "memory.limit_in_bytes"];
+        let limits = files.into_iter().filter_map(|file| self.number(file));
+        limits.min()
+    }
+
+    /// Tasks that it has room for, and allows at all.
+    fn tasks(&self) -> Option<(u64, u64)> {
+        let most = self.number("pids.max")?;
+        let now = self.number("pids.current").unwrap_or_default();
+        Some((most.saturating_sub(now), most))
+    }
+}
+
+/// Those of this process.
+fn own_groups(kind: &str) -> Vec<Group> {
+    let membership = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    groups(Path::new("/sys/fs/cgroup"), &membership, kind)
+}
+
+/// Bytes of address space that this process has mapped.
+fn mapped_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("VmSize:"));
+    let kibibytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok());
+    kibibytes.map_or(0, |kibibytes: u64| kibibytes.saturating_mul(1024))
+}
+
+/// Address space that this process may still map, where that is limited.
+fn address_space_left() -> Option<u64> {
+    let limit = getrlimit(Resource::As).current?;
+    Some(limit.saturating_sub(mapped_bytes()))
+}
+
+/// Bytes of memory that this process may still use, where a resource limit or a
+/// control group bounds them.
+fn memory_left() -> Option<u64> {
+    let data = getrlimit(Resource::Data).current;
+    let groups = own_groups("memory");
+    let by_group = groups.iter().filter_map(Group::memory);
+    by_group
+        .chain(address_space_left())
+        .chain(data.map(|limit| limit.saturating_sub(mapped_bytes())))
+        .min()
+}
+
+/// Of the memory that blocks shall have, as much as the limits of this process
+/// leave for them.
+pub fn for_blocks(wanted: ByteCount) -> ByteCount {
+    let part = |left: u64| ByteCount(left / PART_FOR_BLOCKS);
+    memory_left().map_or(wanted, |left| wanted.min(part(left)))
+}
+
+/// How many of so many threads this process may start now. They are counted
+/// only where a limit is near: by starting them.
+pub fn threads(wanted: usize) -> usize {
+    let by_user = getrlimit(Resource::Nproc).current;
+    let by_group = own_groups("pids");
+    let near = by_user.is_some_and(|limit| limit < MANY_THREADS)
+        || by_group
+            .iter()
+            .filter_map(Group::tasks)
+            .any(|(left, _)| left < MANY_TASKS)
+        || address_space_left().is_some_and(|left| left < 2 * STACK_BYTES * wanted as u64);
+    if near { count_threads(wanted) } else { wanted }
+}
+
+/// Starts threads that wait for one another, and counts them.
+fn count_threads(wanted: usize) -> usize {
+    let before = own_threads();
+    let counted = std::thread::scope(|scope| {
+        let mut waiting = Vec::new();
+        while waiting.len() < wanted {
+            let (go, wait) = channel::<()>();
+            let thread = std::thread::Builder::new().name("count".into());
+            // It ends when `go` is dropped.
+            let started = thread.spawn_scoped(scope, move || wait.recv());
+            if started.is_err() {
+                break;
+            }
+            waiting.push(go);
+        }
+        waiting.len()
+    });
+    // A thread that was joined counts until the kernel has forgotten it.
+    let until = Instant::now() + FORGOTTEN_WITHIN;
+    while own_threads() > before && Instant::now() < until {
+        std::thread::yield_now();
+    }
+    counted
+}
+
+/// Threads of this process.
+fn own_threads() -> usize {
+    std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count)
+}
+
+/// Why a thread could not be started, with the limit's name and the remedy.
+pub fn thread_refusal(error: &io::Error) -> String {
+    format!("cannot start a thread: {}", thread_limit(error))
+}
+
+fn thread_limit(error: &io::Error) -> String {
+    let full = own_groups("pids").into_iter().find_map(|group| {
+        let (left, most) = group.tasks()?;
+        (left == 0).then_some((group.name, most))
+    });
+    if let Some((name, most)) = full {
+        return format!(
+            "the control group {name} allows {most} processes and threads (pids.max), and has \
+             them: raise that (TasksMax= of systemd, --pids-limit of a container), or end other \
+             processes in it"
+        );
+    }
+    if address_space_left().is_some_and(|left| left < 2 * STACK_BYTES) {
+        return "the limit of this process's memory (`ulimit -v`, RLIMIT_AS) leaves no room for \
+                its stack: raise that limit"
+            .to_owned();
+    }
+    match getrlimit(Resource::Nproc).current {
+        Some(most) if !rustix::process::getuid().is_root() => format!(
+            "this user may have {most} processes and threads at once (`ulimit -u`, RLIMIT_NPROC), \
+             and has them: end other processes of this user, or have the limit raised"
+        ),
+        _ => format!(
+            "{error}: the system has no room for more (kernel.threads-max, kernel.pid_max), or no \
+             memory: end other processes, or raise these"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A tree of control groups with these files.
+    fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        root
+    }
+
+    fn least_memory(root: &Path, membership: &str) -> Option<u64> {
+        let groups = groups(root, membership, "memory");
+        groups.iter().filter_map(Group::memory).min()
+    }
+
+    #[test]
+    fn the_tightest_level_of_either_version_counts() {
+        let root = tree(&[
+            ("job/step/memory.max", "max\n"),
+            ("job/memory.max", "200\n"),
+            ("job/memory.high", "150\n"),
+            ("memory/slurm/memory.limit_in_bytes", "90\n"),
+            ("cpu/slurm/memory.max", "1\n"),
+        ]);
+        assert_eq!(least_memory(root.path(), "0::/job/step\n"), Some(150));
+        let both = "5:cpu:/slurm\n4:memory:/slurm\n0::/job/step\n";
+        assert_eq!(least_memory(root.path(), both), Some(90));
+        assert_eq!(least_memory(root.path(), "0::/other\n"), None);
+        assert_eq!(least_memory(root.path(), "nonsense"), None);
+    }
+
+    #[test]
+    fn a_container_sees_its_own_group_as_the_root() {
+        let root = tree(&[("memory/memory.limit_in_bytes", "70\n")]);
+        let membership = "4:memory:/docker/abc\n";
+        assert_eq!(least_memory(root.path(), membership), Some(70));
+    }
+
+    #[test]
+    fn a_full_group_is_found_at_any_level() {
+        let root = tree(&[
+            ("a/b/pids.max", "max\n"),
+            ("a/pids.max", "20\n"),
+            ("a/pids.current", "20\n"),
+        ]);
+        let groups = groups(root.path(), "0::/a/b\n", "pids");
+        let full = groups.iter().filter(|group| group.tasks() == Some((0, 20)));
+        let names: Vec<_> = full.map(|group| group.name.as_str()).collect();
+        assert_eq!(names, ["/a"]);
+    }
+
+    #[test]
+    fn threads_are_counted_and_end() {
+        assert_eq!(count_threads(5), 5);
+        assert_eq!(threads(3), 3);
+    }
+
+    #[test]
+    fn a_refusal_names_a_remedy() {
+        let error = io::Error::from_raw_os_error(rustix::io::Errno::AGAIN.raw_os_error());
+        let text = thread_refusal(&error);
+        assert!(text.starts_with("cannot start a thread: "), "{text}");
+        assert!(text.contains("raise"), "{text}");
+    }
+}

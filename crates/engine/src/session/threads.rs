@@ -1,0 +1,190 @@
+//! The threads of an end, where the system allows few of them: with fewer flows
+//! as long as that is possible, else the session ends at once and says why.
+
+use std::io;
+
+use longhaul_proto::message::Farewell;
+
+use super::{FlowCounts, Transfer, TransferSettings};
+use crate::allowance;
+use crate::flows::{Count, Stack};
+use crate::send::compresses;
+
+/// Threads of a sending end beside its flows: walker and timer.
+const OF_A_SENDER: usize = 2;
+
+/// Threads of a receiving end beside its flows: one commits small files, one
+/// compares, and the timer.
+const OF_A_RECEIVER: usize = 3;
+
+/// Threads of a process beside its ends: for signals and the progress line.
+const OF_A_PROCESS: usize = 2;
+
+/// Threads of an end with another host that come later: one dials, others
+/// connect.
+const OF_A_DIALER: usize = 3;
+
+/// Threads of a stream at one end.
+const HALVES: usize = 2;
+
+/// Which ends run in this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ends {
+    /// One that sends, to another host.
+    Sending,
+    /// One that receives, from another host.
+    Receiving,
+    /// Both.
+    Both,
+}
+
+impl FlowCounts {
+    /// These, or as many fewer as it takes where the system allows few threads.
+    /// Fewer than one of each there cannot be.
+    pub fn that_fit(self, settings: &TransferSettings, ends: Ends) -> FlowCounts {
+        let wanted = self.threads(settings, ends);
+        self.within(allowance::threads(wanted), settings, ends)
+    }
+
+    fn within(mut self, most: usize, settings: &TransferSettings, ends: Ends) -> FlowCounts {
+        while self.threads(settings, ends) > most {
+            // The most numerous ones do with fewer the best.
+            let mut counts = [
+                &mut self.committers,
+                &mut self.writers,
+                &mut self.decompressors,
+                &mut self.compressors,
+                &mut self.streams,
+            ];
+            let Some(count) = counts.iter_mut().max_by_key(|count| ***count) else {
+                break;
+            };
+            if **count > 1 {
+                **count -= 1;
+                continue;
+            }
+            match self.readers {
+                Count::Fixed(readers @ 2..) => self.readers = Count::Fixed(readers - 1),
+                _ => break,
+            }
+        }
+        self
+    }
+
+    /// Threads that it takes to begin with these.
+    fn threads(&self, settings: &TransferSettings, ends: Ends) -> usize {
+        let layered = settings.stack == Stack::Layered;
+        let readers = match self.readers {
+            Count::Fixed(readers) => readers,
+            // More come where there is work for them, and there are threads.
+            Count::UpTo(_) => 1,
+        };
+        let compressors = match compresses(settings.codec) {
+            true => self.compressors,
+            false => 0,
+        };
+        let sender = OF_A_SENDER + if layered { readers + compressors } else { 0 };
+        let verifiers_and_writers = match layered {
+            true => self.decompressors + self.writers,
+            false => 0,
+        };
+        let receiver = OF_A_RECEIVER + self.committers + verifiers_and_writers;
+        let streams = HALVES * self.streams;
+        OF_A_PROCESS
+            + match ends {
+                Ends::Sending => sender + streams + OF_A_DIALER,
+                Ends::Receiving => receiver + streams + OF_A_DIALER,
+                Ends::Both => sender + receiver + 2 * streams,
+            }
+    }
+}
+
+impl Transfer {
+    /// This end cannot go on, for a reason of this host's.
+    pub fn fail_here(&self, text: &str) {
+        let mut shared = self.lock();
+        if !shared.is_over() {
+            shared.failed_here = true;
+        }
+        drop(shared);
+        self.end(Farewell::Broken(text.to_owned()));
+    }
+
+    /// Why this end could not go on, where that was this host's fault.
+    pub fn failure_here(&self) -> Option<String> {
+        let shared = self.lock();
+        match shared.life.life() {
+            longhaul_proto::session::Life::Over(Farewell::Broken(text)) if shared.failed_here => {
+                Some(text.clone())
+            }
+            _ => None,
+        }
+    }
+
+    /// A thread that this end cannot do without was refused.
+    pub(crate) fn lacks_thread(&self, error: &io::Error) {
+        self.fail_here(&allowance::thread_refusal(error));
+    }
+
+    /// A stream's thread was refused: there are as many streams as can be, and
+    /// without one the session ends.
+    pub(super) fn lacks_stream_thread(&self, error: &io::Error) {
+        let mut shared = self.lock();
+        let live = shared.life.streams().count();
+        shared.most_wanted = live.max(1);
+        shared.wanted_streams = shared.wanted_streams.min(shared.most_wanted);
+        drop(shared);
+        if live == 0 {
+            self.lacks_thread(error);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn many() -> FlowCounts {
+        FlowCounts {
+            readers: Count::UpTo(8),
+            compressors: 8,
+            streams: 2,
+            decompressors: 8,
+            writers: 8,
+            committers: 4,
+        }
+    }
+
+    #[test]
+    fn enough_threads_change_nothing() {
+        let settings = TransferSettings::default();
+        let wanted = many().threads(&settings, Ends::Both);
+        assert_eq!(many().within(wanted, &settings, Ends::Both), many());
+        assert_eq!(many().that_fit(&settings, Ends::Sending), many());
+    }
+
+    #[test]
+    fn few_threads_mean_fewer_flows_and_one_of_each_at_least() {
+        let settings = TransferSettings::default();
+        for ends in [Ends::Both, Ends::Sending, Ends::Receiving] {
+            let least = many().within(0, &settings, ends);
+            let fewest = least.threads(&settings, ends);
+            assert!(fewest <= 16, "{ends:?}: {fewest}");
+            for most in fewest..many().threads(&settings, ends) {
+                let fit = many().within(most, &settings, ends);
+                assert!(fit.threads(&settings, ends) <= most, "{ends:?} {most}");
+                assert!(fit.writers >= 1 && fit.streams >= 1 && fit.committers >= 1);
+            }
+        }
+    }
+
+    #[test]
+    fn paired_streams_need_fewer() {
+        let settings = TransferSettings {
+            stack: Stack::Paired,
+            ..TransferSettings::default()
+        };
+        let layered = many().threads(&TransferSettings::default(), Ends::Both);
+        assert!(many().threads(&settings, Ends::Both) < layered);
+    }
+}
