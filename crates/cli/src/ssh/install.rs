@@ -1,17 +1,21 @@
 //! Puts this release into the far side's cache, over ssh and with nothing there
-//! but a shell: written under another name, run, its digest compared, renamed.
+//! but a shell: written under another name, its size and digest compared, run, its
+//! digest compared again by itself, renamed.
 
 use std::fs::File;
-use std::io::{self, IsTerminal, Read};
+use std::io::{self, IsTerminal, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
+use longhaul_engine::net::sha256::Sha256;
 use longhaul_units::ByteCount;
 
 use super::command::{RELEASE, Start};
-use super::process::{Login, SshProcess};
-use crate::messages::{Exit, Stop, clear_line, say, write_error};
+use super::image::Image;
+use super::process::{Hearing, Login, SshProcess};
+use crate::messages::{Exit, Stop, clear_line, progress_line, say, write_error};
 
 /// More than this the far side does not answer.
 const MAXIMUM_ANSWER_BYTES: u64 = 64 << 10;
@@ -21,18 +25,69 @@ const NO_DIRECTORY: i32 = 41;
 const NOT_WRITTEN: i32 = 42;
 const DOES_NOT_RUN: i32 = 43;
 const OTHER_DIGEST: i32 = 44;
+const NOT_WHOLE: i32 = 45;
 
 /// What it says at the end, before the path.
 const INSTALLED: &str = "longhaul-installed/1 ";
 
-/// The script, for any login shell: within single quotes, without `!`.
-fn script(digest: &str) -> String {
+/// Bytes sent at once.
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// How long one write may wait, until whoever sends looks whether it still should.
+const WRITE_FOR: Duration = Duration::from_millis(500);
+
+/// How often the progress line is drawn.
+const DRAW_EVERY: Duration = Duration::from_millis(250);
+
+/// What arrives is to be this.
+struct Expected {
+    bytes: u64,
+    /// For the far side's own tools, before it is run; hexadecimal.
+    sha256: String,
+    /// For the binary itself.
+    blake3: String,
+}
+
+impl Expected {
+    fn of(image: &Image) -> io::Result<Expected> {
+        let (mut blake3, mut sha256) = (blake3::Hasher::new(), Sha256::default());
+        let mut from = image.read()?;
+        let mut buffer = vec![0; CHUNK_BYTES];
+        loop {
+            match from.read(&mut buffer)? {
+                0 => break,
+                count => {
+                    blake3.update(&buffer[..count]);
+                    sha256.update(&buffer[..count]);
+                }
+            }
+        }
+        Ok(Expected {
+            bytes: image.bytes(),
+            sha256: sha256.finish(),
+            blake3: blake3.finalize().to_hex().to_string(),
+        })
+    }
+}
+
+/// The script, for any login shell: within single quotes, without `!`. Where there
+/// is no `sha256sum` the size has to do before it is run.
+fn script(expected: &Expected) -> String {
+    let Expected {
+        bytes,
+        sha256,
+        blake3,
+    } = expected;
     format!(
         "exec sh -c 'umask 077; d=\"${{XDG_CACHE_HOME:-$HOME/.cache}}/longhaul\"; t=\"$d/.new.$$\"; \
          mkdir -p \"$d\" || exit {NO_DIRECTORY}; \
+         trap \"rm -f \\\"$t\\\"; exit {NOT_WHOLE}\" HUP INT TERM; \
          cat >\"$t\" && chmod 700 \"$t\" || {{ rm -f \"$t\"; exit {NOT_WRITTEN}; }}; \
+         [ $(wc -c <\"$t\") -eq {bytes} ] || {{ rm -f \"$t\"; exit {NOT_WHOLE}; }}; \
+         if command -v sha256sum >/dev/null; then s=$(sha256sum <\"$t\"); \
+         [ \"${{s%% *}}\" = {sha256} ] || {{ rm -f \"$t\"; exit {OTHER_DIGEST}; }}; fi; \
          g=$(\"$t\" remote --digest) || {{ rm -f \"$t\"; exit {DOES_NOT_RUN}; }}; \
-         [ \"$g\" = {digest} ] || {{ rm -f \"$t\"; exit {OTHER_DIGEST}; }}; \
+         [ \"$g\" = {blake3} ] || {{ rm -f \"$t\"; exit {OTHER_DIGEST}; }}; \
          mv -f \"$t\" \"$d/longhaul-{RELEASE}\" || {{ rm -f \"$t\"; exit {NOT_WRITTEN}; }}; \
          echo; echo \"{INSTALLED}$d/longhaul-{RELEASE}\"'"
     )
@@ -60,10 +115,10 @@ pub fn is_wanted(flag: bool, host: &str) -> bool {
 /// # Errors
 ///
 /// Where it cannot be read.
-pub fn digest(binary: &Path) -> io::Result<(String, u64)> {
+pub fn digest(binary: &Path) -> io::Result<String> {
     let mut hasher = blake3::Hasher::new();
-    let bytes = io::copy(&mut File::open(binary)?, &mut hasher)?;
-    Ok((hasher.finalize().to_hex().to_string(), bytes))
+    io::copy(&mut File::open(binary)?, &mut hasher)?;
+    Ok(hasher.finalize().to_hex().to_string())
 }
 
 /// Where `make dist` names its binaries by machine, and a package may put them:
@@ -111,41 +166,100 @@ fn choose(own: &Path, machine: &str, same: bool, own_is_static: bool) -> Option<
     found.or_else(|| same.then(|| own.to_owned()))
 }
 
-/// Puts it there, and says so; gives the path.
+/// Puts it there, and says so; gives the path. Where nothing goes on for `bound`, and
+/// nobody is asked something, it is given up.
 ///
 /// # Errors
 ///
 /// What is in the way, with the remedy.
-pub fn install(start: &Start, system: Option<&str>) -> Result<String, Stop> {
+pub fn install(start: &Start, system: Option<&str>, bound: Duration) -> Result<String, Stop> {
     let host = &start.destination;
     let local = |error: io::Error| Stop::because(Exit::Local, error);
     let binary = binary_for(system)?;
-    let (digest, bytes) = digest(&binary).map_err(local)?;
-    let line = start.script(&script(&digest));
+    let image = Image::open(&binary).map_err(local)?;
+    let expected = Expected::of(&image).map_err(local)?;
+    let line = start.script(&script(&expected));
     let (mut process, channel) = SshProcess::start(&line, Login::Asking).map_err(local)?;
-    let sent = send(&binary, &channel);
+    let mut hearing = process.hear(&channel, bound);
+    let sent = send(host, (&image, expected.bytes), &channel, &mut hearing);
     let mut answer = String::new();
-    let _ = (&channel)
-        .take(MAXIMUM_ANSWER_BYTES)
-        .read_to_string(&mut answer);
+    // Where it was given up, nothing more is waited for.
+    let heard = sent.and_then(|()| {
+        hearing.go_on();
+        let heard = hearing.take(MAXIMUM_ANSWER_BYTES);
+        { heard }.read_to_string(&mut answer).map(drop)
+    });
     drop(channel);
     let code = process.end().and_then(|status| status.code());
     let path = answer.lines().find_map(|line| line.strip_prefix(INSTALLED));
     match (code, path) {
         (Some(0), Some(path)) => {
             say(&format!(
-                "put longhaul {RELEASE} into {host}:{path} ({}, BLAKE3 {digest})",
-                ByteCount(bytes)
+                "put longhaul {RELEASE} into {host}:{path} ({}, BLAKE3 {})",
+                ByteCount(expected.bytes),
+                expected.blake3
             ));
             Ok(path.to_owned())
         }
-        _ => Err(failed(host, code, sent.err())),
+        _ => Err(failed(host, code, heard.err())),
     }
 }
 
-fn send(binary: &Path, mut channel: &UnixStream) -> io::Result<()> {
-    io::copy(&mut File::open(binary)?, &mut channel)?;
-    channel.shutdown(Shutdown::Write)
+fn send(
+    host: &str,
+    (image, bytes): (&Image, u64),
+    channel: &UnixStream,
+    hearing: &mut Hearing<'_>,
+) -> io::Result<()> {
+    channel.set_write_timeout(Some(WRITE_FOR))?;
+    let mut from = image.read()?;
+    let terminal = io::stderr().is_terminal();
+    if !terminal {
+        say(&sending(host, 0, bytes));
+    }
+    let (mut buffer, mut sent, mut drawn) = (vec![0; CHUNK_BYTES], 0, None);
+    loop {
+        let count = from.read(&mut buffer)?;
+        if count == 0 {
+            clear_line();
+            return channel.shutdown(Shutdown::Write);
+        }
+        write_patiently(channel, &buffer[..count], hearing)?;
+        sent += count as u64;
+        let is_due = drawn.is_none_or(|at: Instant| at.elapsed() >= DRAW_EVERY);
+        if terminal && is_due {
+            progress_line(&sending(host, sent, bytes));
+            drawn = Some(Instant::now());
+        }
+    }
+}
+
+/// The line that tells of it.
+fn sending(host: &str, sent: u64, bytes: u64) -> String {
+    let (sent, bytes) = (ByteCount(sent), ByteCount(bytes));
+    format!("putting longhaul {RELEASE} onto {host}: {sent} of {bytes}")
+}
+
+/// Writes all of it, as long as some of it is taken within the bound or somebody is
+/// asked something.
+fn write_patiently(
+    mut channel: &UnixStream,
+    mut bytes: &[u8],
+    hearing: &mut Hearing<'_>,
+) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match channel.write(bytes) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => {
+                bytes = &bytes[count..];
+                hearing.go_on();
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => hearing.look()?,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 fn failed(host: &str, code: Option<i32>, sent: Option<io::Error>) -> Stop {
@@ -164,6 +278,14 @@ fn failed(host: &str, code: Option<i32>, sent: Option<io::Error>) -> Stop {
              longhaul into its PATH"
         }
         Some(OTHER_DIGEST) => "it arrived damaged: check the disk there, and try again",
+        _ if sent
+            .as_ref()
+            .is_some_and(|error| error.kind() == io::ErrorKind::TimedOut) =>
+        {
+            "nothing went on for as long as --timeout says: try again, and look whether that host \
+             and its file systems answer"
+        }
+        Some(NOT_WHOLE) => "not all of it arrived: try again",
         _ => "the connection was lost: try again",
     };
     let sent = sent.map_or(String::new(), |error| format!(" ({error})"));
@@ -177,9 +299,19 @@ fn failed(host: &str, code: Option<i32>, sent: Option<io::Error>) -> Stop {
 mod tests {
     use super::*;
 
+    fn expected(binary: &str, blake3: &str) -> Expected {
+        let mut sha256 = Sha256::default();
+        sha256.update(binary.as_bytes());
+        Expected {
+            bytes: binary.len() as u64,
+            sha256: sha256.finish(),
+            blake3: blake3.to_owned(),
+        }
+    }
+
     #[test]
     fn every_shell_can_read_the_script() {
-        let script = script(&"a".repeat(64));
+        let script = script(&expected("a", "b"));
         assert_eq!(script.matches('\'').count(), 2);
         assert!(!script.contains(['!', '\n']), "{script}");
     }
@@ -212,11 +344,12 @@ mod tests {
     }
 
     #[test]
-    fn a_binary_that_is_another_is_not_kept() {
+    fn a_binary_that_is_another_is_neither_run_nor_kept() {
         let home = tempfile::tempdir().unwrap();
-        let run = |digest: &str, binary: &str| {
+        let ran = home.path().join("ran");
+        let run = |expected: &Expected, binary: &str| {
             let mut child = std::process::Command::new("sh")
-                .args(["-c", &script(digest)])
+                .args(["-c", &script(expected)])
                 .env_clear()
                 .env("HOME", home.path())
                 .env("PATH", "/usr/bin:/bin")
@@ -230,12 +363,21 @@ mod tests {
             drop(input);
             child.wait_with_output().unwrap()
         };
-        let binary = "#!/bin/sh\necho right\n";
-        assert_eq!(run("wrong", binary).status.code(), Some(OTHER_DIGEST));
-        assert_eq!(run("right", "garbage\n").status.code(), Some(DOES_NOT_RUN));
+        let binary = "#!/bin/sh\ntouch \"$HOME/ran\"; echo right\n";
+        let other = binary.replace("right", "wrong");
+        let whole = expected(binary, "right");
+        let half = run(&whole, &binary[..binary.len() / 2]);
+        assert_eq!(half.status.code(), Some(NOT_WHOLE));
+        assert_eq!(run(&whole, &other).status.code(), Some(OTHER_DIGEST));
+        assert!(!ran.exists(), "it was run before it was known to be whole");
+        let unknown = run(&expected(binary, "wrong"), binary);
+        assert_eq!(unknown.status.code(), Some(OTHER_DIGEST));
+        let garbage = "garbage\n";
+        let broken = run(&expected(garbage, "right"), garbage);
+        assert_eq!(broken.status.code(), Some(DOES_NOT_RUN));
         let cache = home.path().join(".cache/longhaul");
         assert_eq!(std::fs::read_dir(&cache).unwrap().count(), 0);
-        let output = run("right", binary);
+        let output = run(&whole, binary);
         assert_eq!(output.status.code(), Some(0));
         let kept = cache.join(format!("longhaul-{RELEASE}"));
         let said = format!("\n{INSTALLED}{}\n", kept.display());

@@ -32,6 +32,7 @@ pub mod known_hosts;
 pub mod multipath;
 pub mod principals;
 pub mod relay;
+pub mod sha256;
 mod sleeper;
 pub mod stream;
 pub mod tcp;

@@ -1,0 +1,40 @@
+//! SHA-256 of bytes as they come, for other hosts' own tools.
+
+use aws_lc_rs::digest;
+
+/// A digest that is not finished.
+pub struct Sha256(digest::Context);
+
+impl Default for Sha256 {
+    fn default() -> Sha256 {
+        Sha256(digest::Context::new(&digest::SHA256))
+    }
+}
+
+impl Sha256 {
+    /// More bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// In hexadecimal digits, as `sha256sum` prints it.
+    pub fn finish(self) -> String {
+        let digest = self.0.finish();
+        let bytes = digest.as_ref().iter();
+        bytes.map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_what_other_tools_print() {
+        let mut sha256 = Sha256::default();
+        sha256.update(b"a");
+        sha256.update(b"bc");
+        let abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(sha256.finish(), abc);
+    }
+}
