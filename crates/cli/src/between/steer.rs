@@ -83,7 +83,8 @@ fn far_in_role(destination: &str, asked: &Asked<'_>, role: Role) -> Result<Arc<F
         expiry: asked.expiry,
         ports: ssh.ports.unwrap_or_default(),
     };
-    Far::in_role(destination, ssh, side).map(Arc::new)
+    let timeout = asked.connection.timeout;
+    Far::in_role(destination, (ssh, timeout), side).map(Arc::new)
 }
 
 impl Arrived {
@@ -376,8 +377,20 @@ pub fn begin_job(
     to.write_all(&order).map_err(|_| ended(host))?;
     // From now on it would go on without this end.
     cancel_at_signal(channel);
-    let name = match speech::hear(channel) {
+    let local = |error: std::io::Error| Stop::because(Exit::Local, error);
+    let timeout = asked.connection.timeout;
+    channel.set_read_timeout(Some(timeout)).map_err(local)?;
+    let named = speech::hear(channel);
+    channel.set_read_timeout(None).map_err(local)?;
+    let name = match named {
         Ok(Some(Told::Named(name))) => name,
+        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+            let text = format!(
+                "{host}: longhaul is there, and did not begin the job within {} s (--timeout)",
+                timeout.as_secs_f64().ceil()
+            );
+            return Err(Stop::new(Exit::Connection, text));
+        }
         Ok(Some(Told::Failed(text, code))) => {
             return Err(Stop::new(Exit::of_failure(code), format!("{host}: {text}")));
         }

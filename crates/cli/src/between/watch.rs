@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal, Seek, Write};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use longhaul_engine::storage::spill::nameless_file;
 
@@ -13,6 +14,10 @@ use super::speech::{Channel, Follow, Order, ShownProgress, Told, hear, say};
 use crate::messages::{self, Exit, Stop, clear_line, harmless, progress_line, write_error};
 use crate::report::manifest::{raw_beside, try_to_write};
 use crate::signals::at_signal;
+
+/// How long a job may take to say its first word: while it looks for a way to its
+/// other end it has nothing to tell.
+const FIRST_WORD_WITHIN: Duration = Duration::from_secs(180);
 
 /// A line of standard error that is longer is shown in pieces.
 const LONGEST_LINE: usize = 64 << 10;
@@ -161,9 +166,16 @@ impl Watched {
         // One that is not there has said so, and ended, before it could be asked.
         let asked = say(&self.channel, &Order::Follow(follow));
         let mut screen = Screen::default();
+        // Where that cannot be set it is waited for.
+        let _ = self.channel.set_read_timeout(Some(FIRST_WORD_WITHIN));
         loop {
-            let told = hear(&self.channel).map_err(|_| self.lost())?;
+            let told = hear(&self.channel).map_err(|error| match error.kind() {
+                std::io::ErrorKind::WouldBlock => self.silent(),
+                _ => self.lost(),
+            })?;
             let told = told.ok_or_else(|| self.lost())?;
+            // It is there; how long it is busy, or waits, is its own affair.
+            let _ = self.channel.set_read_timeout(None);
             let is_answer = matches!(told, Told::Absent | Told::Failed(..) | Told::Listed(_));
             if asked.is_err() && !is_answer {
                 return Err(self.lost());
@@ -214,6 +226,16 @@ impl Watched {
         let (name, host) = (&self.name, &self.host);
         let text = format!("{host} has no job {name}: `longhaul jobs {host}` lists them");
         Stop::new(Exit::Usage, text)
+    }
+
+    fn silent(&self) -> Stop {
+        let (name, host) = (&self.name, &self.host);
+        let text = format!(
+            "longhaul on {host} is there, and said nothing of {name} for {} s: its processes or \
+             file systems may stand still; try again later",
+            FIRST_WORD_WITHIN.as_secs()
+        );
+        Stop::new(Exit::Connection, text)
     }
 
     fn lost(&self) -> Stop {

@@ -139,7 +139,9 @@ fn channel_to(
     match host_of(host)? {
         Host::Ssh => {
             let ssh = &connection.ssh;
-            let (process, channel, _) = Far::in_role(host, ssh, far_side(ssh, role))?.arrive()?;
+            let side = far_side(ssh, role);
+            let far = Far::in_role(host, (ssh, connection.timeout), side)?;
+            let (process, channel, _) = far.arrive()?;
             Ok((channel, Some(process)))
         }
         Host::Daemon(remote) => {

@@ -7,8 +7,10 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
+use longhaul_engine::allowance::thread_refusal;
 use longhaul_engine::net::candidates::interface_addresses;
 use longhaul_engine::net::tcp::{self, ConnectError, HostPort, TcpOptions};
 use longhaul_engine::net::tcp_info::TcpInfo;
@@ -30,7 +32,7 @@ use crate::messages::{Exit, Stop, write_error_line};
 use crate::ssh::command::{RELEASE, Start, quoted, start_of};
 use crate::ssh::direct::Way as Opened;
 use crate::ssh::far::Far;
-use crate::ssh::process::{Login, SshProcess};
+use crate::ssh::process::{Hearing, Login, SshProcess, output_within};
 
 /// Bytes that a shell may print in all.
 const MOST_ANSWER_BYTES: u64 = 256 << 10;
@@ -103,18 +105,23 @@ fn unknown<T>(text: impl Into<String>) -> Option<Known<T>> {
 /// This host's own shell tells of it.
 fn facts_here(path: &[u8]) -> Known<HostFacts> {
     use std::os::unix::ffi::OsStrExt;
-    let child = Command::new("sh")
+    let mut command = Command::new("sh");
+    command
         .args(["-c", &script(), "sh"])
         .arg(std::ffi::OsStr::from_bytes(path))
         .arg(RELEASE)
         .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn();
-    let output = child.and_then(|child| child.wait_with_output());
-    let output = output.map_err(|error| format!("its shell does not run: {error}"))?;
+        .stderr(Stdio::null());
+    let output = output_within(&mut command, SILENCE);
+    let output = output.map_err(|error| match error.kind() {
+        std::io::ErrorKind::TimedOut => format!(
+            "its shell said nothing for {} s: a file system may stand still",
+            SILENCE.as_secs()
+        ),
+        _ => format!("its shell does not run: {error}"),
+    })?;
     let mut facts = HostFacts::default();
-    let text = String::from_utf8_lossy(&output.stdout);
+    let text = String::from_utf8_lossy(&output);
     text.lines().for_each(|line| facts.add_line(line));
     Ok(facts)
 }
@@ -127,7 +134,7 @@ struct Told {
 }
 
 /// Has a shell there tell of its host.
-fn ask_shell(start: &Start, path: &[u8], login: Login) -> Result<Told, Stop> {
+fn ask_shell(start: &Start, path: &[u8], (login, bound): (Login, Duration)) -> Result<Told, Stop> {
     let host = &start.destination;
     let path = String::from_utf8_lossy(path);
     let line = format!("exec sh -c '{}' sh {} {RELEASE}", script(), quoted(&path));
@@ -140,13 +147,8 @@ fn ask_shell(start: &Start, path: &[u8], login: Login) -> Result<Told, Stop> {
         );
         Stop::new(Exit::Local, text)
     })?;
-    if login == Login::Silent {
-        // Nobody is asked: whoever says nothing for so long says nothing. Where
-        // the system does not allow it, it is waited for.
-        let _ = channel.set_read_timeout(Some(SILENCE));
-    }
     let mut facts = HostFacts::default();
-    let clock = read_facts(&channel, &mut facts);
+    let clock = read_facts(process.hear(&channel, bound), &channel, &mut facts);
     drop(channel);
     let status = process.end();
     if facts.get("system").is_some() {
@@ -177,6 +179,14 @@ fn ask_shell(start: &Start, path: &[u8], login: Login) -> Result<Told, Stop> {
             Exit::Connection,
             format!("{host}: ssh did not connect: {last}"),
         ),
+        (None, _) => Stop::new(
+            Exit::Connection,
+            format!(
+                "{host}: no shell answered there within {} s, and ssh asks nothing: a start-up \
+                 file of it may wait for input",
+                bound.as_secs_f64().ceil()
+            ),
+        ),
         _ => Stop::new(
             Exit::Connection,
             format!("{host}: ssh logs in, and no shell runs there: {last}"),
@@ -186,8 +196,8 @@ fn ask_shell(start: &Start, path: &[u8], login: Login) -> Result<Told, Stop> {
 
 /// Reads facts until the shell is ready, then asks for the time: what it says
 /// lies between the question and the answer.
-fn read_facts(channel: &UnixStream, facts: &mut HostFacts) -> Known<Lead> {
-    let mut reader = BufReader::new(channel.take(MOST_ANSWER_BYTES));
+fn read_facts(heard: Hearing<'_>, mut channel: &UnixStream, facts: &mut HostFacts) -> Known<Lead> {
+    let mut reader = BufReader::new(heard.take(MOST_ANSWER_BYTES));
     let mut asked: Option<(Instant, f64)> = None;
     let mut line = Vec::new();
     while reader
@@ -198,7 +208,6 @@ fn read_facts(channel: &UnixStream, facts: &mut HostFacts) -> Known<Lead> {
         facts.add_line(&text);
         if asked.is_none() && text.starts_with(&format!("{FACT}{READY}")) {
             asked = Some((Instant::now(), now()));
-            let mut channel = channel;
             if channel.write_all(b"go\n").is_err() {
                 break;
             }
@@ -212,6 +221,8 @@ fn read_facts(channel: &UnixStream, facts: &mut HostFacts) -> Known<Lead> {
             });
         }
         line.clear();
+        // Asking some file systems takes a while, each by itself.
+        reader.get_mut().get_mut().go_on();
     }
     Err("its shell does not tell the time".to_owned())
 }
@@ -237,11 +248,12 @@ fn over_ssh(
     let connection = &arguments.connection;
     let start = start_of(remote, connection, &TransferSettings::default())?;
     let path = path_of(&remote.path);
-    let silent = ask_shell(&start, path, Login::Silent);
+    let bound = SILENCE.min(connection.timeout);
+    let silent = ask_shell(&start, path, (Login::Silent, bound));
     let (told, asks) = match silent {
         Ok(told) => (told, false),
         // It may have to ask.
-        Err(_) => (ask_shell(&start, path, Login::AskingAside)?, true),
+        Err(_) => (ask_shell(&start, path, (Login::AskingAside, bound))?, true),
     };
     facts.reached = Some(Ok(format!(
         "ssh logs in to {} and tells all this within {:.1} s{}",
@@ -486,16 +498,19 @@ fn try_all(far: &Arc<Far>) -> Vec<Tried> {
                 let far = Arc::clone(far);
                 (
                     address,
-                    scope.spawn(move || far.try_address(address, PATIENCE)),
+                    std::thread::Builder::new()
+                        .name("try".into())
+                        .spawn_scoped(scope, move || far.try_address(address, PATIENCE)),
                 )
             })
             .collect();
         let tried = threads.into_iter().map(|(address, thread)| Tried {
             address,
-            opening: match thread.join() {
-                Ok(Ok(())) => Opening::Open,
-                Ok(Err(error)) => opening_of(&error),
-                Err(_) => Opening::Unreachable("it could not be tried".to_owned()),
+            opening: match thread.map(ScopedJoinHandle::join) {
+                Ok(Ok(Ok(()))) => Opening::Open,
+                Ok(Ok(Err(error))) => opening_of(&error),
+                Err(error) => Opening::Unreachable(thread_refusal(&error)),
+                Ok(Err(_)) => Opening::Unreachable("it could not be tried".to_owned()),
             },
         });
         tried.collect()

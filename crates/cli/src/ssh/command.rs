@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use super::process::Login;
+use super::process::{Login, output_within};
 use longhaul_engine::session::TransferSettings;
 
 use crate::arguments::{ConnectionArguments, Expiry, Ports, SshArguments};
@@ -24,6 +24,10 @@ const OPTIONS: [&str; 6] = [
     "-oRemoteCommand=none",
     "-oRequestTTY=no",
 ];
+
+/// How long ssh may take to read its configuration, which may run commands
+/// (`Match exec`).
+const CONFIGURED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Asks nobody, and is a TCP connection of its own.
 const SILENT_OPTIONS: [&str; 4] = [
@@ -82,14 +86,14 @@ impl Start {
     /// The host as ssh's configuration has it, which starts a process.
     pub fn host_name(&self) -> Option<String> {
         let (program, rest) = self.words.split_first()?;
-        let output = Command::new(program)
+        let mut command = Command::new(program);
+        command
             .args(rest)
             .args(["-G", "--", &self.destination])
             .stdin(Stdio::null())
-            .stderr(Stdio::null())
-            .output()
-            .ok()?;
-        host_name_in(&String::from_utf8_lossy(&output.stdout)).map(str::to_owned)
+            .stderr(Stdio::null());
+        let output = output_within(&mut command, CONFIGURED_WITHIN).ok()?;
+        host_name_in(&String::from_utf8_lossy(&output)).map(str::to_owned)
     }
 
     /// The command line that begins a session.

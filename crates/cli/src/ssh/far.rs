@@ -217,7 +217,11 @@ impl Far {
 
     /// A host whose far side is for something else than a session with this
     /// one; `arguments` are of whatever shall be done there.
-    pub fn in_role(destination: &str, ssh: &SshArguments, side: FarSide) -> Result<Far, Stop> {
+    pub fn in_role(
+        destination: &str,
+        (ssh, timeout): (&SshArguments, Duration),
+        side: FarSide,
+    ) -> Result<Far, Stop> {
         let identity = Identity::ephemeral().map_err(|error| Stop::because(Exit::Local, error))?;
         Ok(Far {
             start: Start {
@@ -228,7 +232,7 @@ impl Far {
             identity,
             streams: None,
             install: ssh.install_remote,
-            timeout: Duration::ZERO,
+            timeout,
             tcp: TcpOptions::default(),
             bind: Vec::new(),
             callbacks: None,
@@ -266,7 +270,7 @@ impl Far {
                 if !installed {
                     return Err(stop);
                 }
-                install::install(&self.start, system.as_deref())?;
+                install::install(&self.start, system.as_deref(), self.timeout)?;
                 match self.meet()? {
                     Met::Same(process, channel, greeting) => Ok((process, channel, greeting)),
                     Met::None { stop, .. } => Err(stop),
@@ -280,11 +284,10 @@ impl Far {
     pub fn arrive_silently(&self) -> Option<(SshProcess, UnixStream, Greeting)> {
         let line = self.start.first_by(Login::Silent);
         let (process, channel) = SshProcess::start(&line, Login::Silent).ok()?;
-        channel.set_read_timeout(Some(SILENT_LOGIN)).ok()?;
-        let Ok(Line::Greeting(greeting)) = await_greeting(&channel, REMOTE) else {
+        let heard = await_greeting(process.hear(&channel, SILENT_LOGIN), REMOTE);
+        let Ok(Line::Greeting(greeting)) = heard else {
             return None;
         };
-        channel.set_read_timeout(None).ok()?;
         self.check(&greeting).ok()?;
         Some((process, channel, greeting))
     }
@@ -292,7 +295,8 @@ impl Far {
     /// Starts the far side and hears who it is.
     fn meet(&self) -> Result<Met, Stop> {
         let (mut process, channel) = self.run()?;
-        let stop = match await_greeting(&channel, REMOTE) {
+        let heard = await_greeting(process.hear(&channel, self.timeout), REMOTE);
+        let stop = match heard {
             Ok(Line::Greeting(greeting)) => match self.check(&greeting) {
                 Ok(()) => return Ok(Met::Same(process, channel, greeting)),
                 Err(stop) => stop,
@@ -387,6 +391,15 @@ impl Far {
                  profile print nothing where there is no terminal"
                     .to_owned(),
             ),
+            (Silence::Io(error), _) if error.kind() == std::io::ErrorKind::TimedOut => {
+                connection(format!(
+                    "longhaul did not start there within {} s (--timeout), and ssh asks nothing: \
+                     a start-up file of the shell there may wait for input, or the host or one of \
+                     its file systems stands still; try `{} {host} true`",
+                    self.timeout.as_secs_f64().ceil(),
+                    self.start.program(),
+                ))
+            }
             (Silence::Io(error), _) => connection(format!("ssh was lost: {error}")),
             (Silence::Ended, Some(SSH_FAILED)) if was_refused(said) => Stop::new(
                 Exit::Authentication,

@@ -265,14 +265,9 @@ pub fn log_in(start: &Start, channel: &str) -> Result<(UnixStream, SshProcess), 
     let network = |error: std::io::Error| DialError::Network(error.to_string());
     let line = start.further(channel);
     let (mut process, channel) = SshProcess::start(&line, Login::Silent).map_err(network)?;
-    channel
-        .set_read_timeout(Some(LOGIN_WITHIN))
-        .map_err(network)?;
-    match await_greeting(&channel, REMOTE) {
-        Ok(Line::Greeting(_)) => {
-            channel.set_read_timeout(None).map_err(network)?;
-            Ok((channel, process))
-        }
+    let heard = await_greeting(process.hear(&channel, LOGIN_WITHIN), REMOTE);
+    match heard {
+        Ok(Line::Greeting(_)) => Ok((channel, process)),
         _ => {
             drop(channel);
             process.end();

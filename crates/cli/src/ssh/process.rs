@@ -10,11 +10,12 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::sockets;
 
 use super::greeting::{self, Line, MAXIMUM_LINE_BYTES};
+use super::prompt;
 
 /// How much a shell's profile may print before the greeting.
 const MAXIMUM_NOISE_BYTES: usize = 64 << 10;
@@ -27,6 +28,19 @@ const END_WITHIN: Duration = Duration::from_secs(3);
 
 /// How long an ended process's last words may take to be read.
 const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// How often whoever waits for a channel looks whether somebody is asked something.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// A look that comes so late tells that this process was stopped meanwhile.
+const PAUSED_FOR: Duration = Duration::from_secs(2);
+
+/// Who answered a question may have to confirm it elsewhere: for so long sshd waits
+/// for a login by default (its LoginGraceTime).
+const AFTER_A_QUESTION: Duration = Duration::from_secs(120);
+
+/// More than this no command says that is run for its answer.
+const MAXIMUM_OUTPUT_BYTES: u64 = 1 << 20;
 
 /// How a login is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,6 +129,19 @@ impl SshProcess {
         String::from_utf8_lossy(&said).into_owned()
     }
 
+    /// Reads of its channel, none of which waits longer than `bound` without a
+    /// question being open.
+    pub fn hear<'a>(&'a self, channel: &'a UnixStream, bound: Duration) -> Hearing<'a> {
+        let now = Instant::now();
+        Hearing {
+            channel,
+            process: self,
+            bound,
+            since: now,
+            looked: now,
+        }
+    }
+
     /// Leaves it to itself: it ends with the far side and its channel, a round trip
     /// later.
     pub fn leave(mut self) {
@@ -157,6 +184,93 @@ impl SshProcess {
             return false;
         };
         matches!(poll_within(&descriptor, patience), Ok(1..))
+    }
+}
+
+/// What comes from a channel, as long as somebody is asked something or not too much
+/// time has passed: since the start, the last question, or [`Hearing::go_on`].
+pub struct Hearing<'a> {
+    channel: &'a UnixStream,
+    process: &'a SshProcess,
+    bound: Duration,
+    since: Instant,
+    looked: Instant,
+}
+
+impl Hearing<'_> {
+    /// What was waited for came; the next thing may take as long.
+    pub fn go_on(&mut self) {
+        self.since = Instant::now();
+    }
+
+    /// Nothing went on since the last look.
+    ///
+    /// # Errors
+    ///
+    /// Where that is so for too long.
+    pub fn look(&mut self) -> io::Result<()> {
+        let now = Instant::now();
+        let passed = now - self.looked;
+        self.looked = now;
+        if passed > PAUSED_FOR {
+            self.since += passed;
+        }
+        if prompt::is_open(self.process.child.id()) {
+            self.since = now;
+            self.bound = self.bound.max(AFTER_A_QUESTION);
+        }
+        match now.saturating_duration_since(self.since) > self.bound {
+            true => Err(io::ErrorKind::TimedOut.into()),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Read for Hearing<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match poll_within(self.channel, LOOK_EVERY.min(self.bound)) {
+                Ok(0) => self.look()?,
+                Ok(_) => return self.channel.read(buffer),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+/// What a command says on standard output; ended where that takes too long.
+///
+/// # Errors
+///
+/// Where it cannot be started, or takes longer.
+pub fn output_within(command: &mut Command, patience: Duration) -> io::Result<Vec<u8>> {
+    let until = Instant::now() + patience;
+    let mut child = command.stdout(Stdio::piped()).spawn()?;
+    let mut output = Vec::new();
+    let result = match child.stdout.take() {
+        Some(pipe) => read_until(pipe, until, &mut output),
+        None => Ok(()),
+    };
+    // One that has ended is not hurt by it, and one that only closed its output is
+    // not waited for.
+    let _ = child.kill();
+    child.wait()?;
+    result.map(|()| output)
+}
+
+fn read_until(pipe: impl Read + AsFd, until: Instant, output: &mut Vec<u8>) -> io::Result<()> {
+    let mut pipe = pipe.take(MAXIMUM_OUTPUT_BYTES);
+    let mut buffer = [0; 4096];
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        if poll_within(pipe.get_ref(), left) == Ok(0) {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        match pipe.read(&mut buffer)? {
+            0 => return Ok(()),
+            count => output.extend_from_slice(&buffer[..count]),
+        }
     }
 }
 
@@ -302,6 +416,80 @@ mod tests {
         assert_eq!(but_last_line(&mut held, b"sure? "), b"three\nsure? ");
         assert_eq!(but_last_line(&mut held, b"yes\n"), b"");
         assert_eq!(held, b"yes\n");
+    }
+
+    fn started(script: &str) -> (SshProcess, UnixStream) {
+        let line = ["sh", "-c", script].map(OsString::from);
+        SshProcess::start(&line, Login::Silent).unwrap()
+    }
+
+    #[test]
+    fn who_says_nothing_is_not_waited_for_without_end() {
+        let (process, channel) = started("read x; exec sleep 1000");
+        let hearing = process.hear(&channel, Duration::from_millis(20));
+        let found = await_greeting(hearing, REMOTE);
+        let timed_out = |error: &io::Error| error.kind() == io::ErrorKind::TimedOut;
+        assert!(
+            matches!(&found, Err(Silence::Io(error)) if timed_out(error)),
+            "{found:?}"
+        );
+        process.kill();
+    }
+
+    #[test]
+    fn what_comes_is_heard() {
+        let line = greeting().line(REMOTE);
+        let (process, channel) = started(&format!("echo noise; printf '{line}'"));
+        let hearing = process.hear(&channel, Duration::from_secs(60));
+        let found = await_greeting(hearing, REMOTE).unwrap();
+        assert_eq!(found, Line::Greeting(greeting()));
+    }
+
+    #[test]
+    fn who_is_asked_something_is_waited_for() {
+        let process = started("exec sleep 1000 </dev/null 3</dev/null").0;
+        let channel = UnixStream::pair().unwrap().0;
+        let mut hearing = process.hear(&channel, Duration::ZERO);
+        assert!(hearing.look().is_err());
+        let (_held, terminal) = pseudo_terminal();
+        let asking = Command::new("sleep")
+            .arg("1000")
+            .stdin(Stdio::from(terminal))
+            .spawn()
+            .unwrap();
+        let asking = SshProcess {
+            child: asking,
+            said: Arc::default(),
+            listener: None,
+            left: false,
+        };
+        let mut hearing = asking.hear(&channel, Duration::ZERO);
+        assert!(hearing.look().is_ok());
+        assert_eq!(hearing.bound, AFTER_A_QUESTION);
+        process.kill();
+        asking.kill();
+    }
+
+    #[allow(unsafe_code)] // No safe binding opens both ends.
+    fn pseudo_terminal() -> (OwnedFd, OwnedFd) {
+        use std::os::fd::FromRawFd;
+        let (mut near, mut far) = (0, 0);
+        let (none, default) = (std::ptr::null_mut(), std::ptr::null());
+        // SAFETY: both numbers are valid for writing; the rest is left out.
+        let opened = unsafe { libc::openpty(&mut near, &mut far, none, default, default.cast()) };
+        assert_eq!(opened, 0);
+        // SAFETY: they were just opened, and belong to nobody else.
+        unsafe { (OwnedFd::from_raw_fd(near), OwnedFd::from_raw_fd(far)) }
+    }
+
+    #[test]
+    fn a_command_that_says_nothing_is_ended() {
+        let mut command = Command::new("sleep");
+        let slow = output_within(command.arg("1000"), Duration::from_millis(20));
+        assert_eq!(slow.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        let mut command = Command::new("echo");
+        let said = output_within(command.arg("a"), Duration::from_secs(60));
+        assert_eq!(said.unwrap(), b"a\n");
     }
 
     #[test]
