@@ -18,7 +18,7 @@ help:
 	@echo 'make build   release build of the longhaul binary'
 	@echo 'make dist    static binaries for x86-64 and arm64, in target/dist'
 	@echo 'make demo    copy a real tree over TLS across an emulated wide area, and verify it'
-	@echo 'make test    all tests'
+	@echo 'make test    all tests; ends with what failed and what was skipped'
 	@echo 'make lint    format, clippy, tidy'
 	@echo 'make fuzz    every fuzz target for FUZZ_SECONDS ($(FUZZ_SECONDS)) seconds'
 	@echo 'make clean   remove what was built'
@@ -36,7 +36,7 @@ demo: build
 	cargo xtask demo
 
 test: setup
-	cargo test --locked --workspace
+	cargo xtask test
 
 lint: setup
 	cargo fmt --all --check

@@ -1,6 +1,7 @@
 //! The project's own habits as commands: `cargo xtask help` lists them.
 //!
 //! - [`tidy`]: proves what can be checked about the sources
+//! - [`mod@test`]: every test, with one list of what failed and what was skipped
 //! - [`demo`]: a real tree over TLS across an emulated wide area, verified
 //! - [`mod@bench`]: what a copy costs beside what its pieces cost alone
 //! - [`soak`]: the bars at the size they are stated at, resumable
@@ -13,6 +14,7 @@ mod bench;
 mod demo;
 mod fuzz;
 mod soak;
+mod test;
 mod tidy;
 mod workspace;
 
@@ -31,12 +33,18 @@ struct Command {
 }
 
 /// All subcommands, in the order of the help.
-const COMMANDS: [Command; 5] = [
+const COMMANDS: [Command; 6] = [
     Command {
         name: "tidy",
         arguments: "",
         summary: "check the project's habits; prints path:line: rule: message",
         run: tidy::run,
+    },
+    Command {
+        name: "test",
+        arguments: "[ARGUMENTS OF cargo test]",
+        summary: "all tests, also after one failed; ends with what failed and what was skipped",
+        run: test::run,
     },
     Command {
         name: "demo",

@@ -22,7 +22,7 @@ use support::tree;
 fn labs_work() -> bool {
     let works = support::is_root() && Path::new("/dev/net/tun").exists();
     if !works {
-        println!("skipped: labs need root and /dev/net/tun");
+        longhaul_testing::skip("labs need root and /dev/net/tun");
     }
     works
 }
@@ -455,7 +455,7 @@ fn streams_are_led_through_their_slow_start_and_get_their_own_control_back() {
         return;
     }
     if run(Command::new("ss").arg("-V")).code != Some(0) {
-        println!("skipped: ss of iproute2 is missing");
+        longhaul_testing::skip("ss is missing (Debian: iproute2)");
         return;
     }
     let directory = tempfile::tempdir().unwrap();
@@ -520,7 +520,7 @@ fn a_blocked_port_is_named() {
 fn mounts_work() -> bool {
     let works = labs_work() && Path::new("/dev/fuse").exists();
     if !works {
-        println!("skipped: storage needs /dev/fuse");
+        longhaul_testing::skip("storage needs /dev/fuse");
     }
     works
 }
@@ -611,7 +611,7 @@ fn directories_are_behind_devices_within_the_lab_alone() {
 
 fn gluster_works() -> bool {
     if let Err(error) = longhaul_lab::storage::gluster::check() {
-        println!("skipped: {error}");
+        longhaul_testing::skip_without_kernel(&error.to_string());
         return false;
     }
     mounts_work()
@@ -683,7 +683,7 @@ fn a_user_without_rights_has_a_lab() {
     };
     let trial = as_nobody("reno", "true");
     if trial.errors.contains("user namespace") || trial.errors.contains("/dev/net/tun") {
-        println!("skipped: {}", trial.errors);
+        longhaul_testing::skip_without_kernel(&trial.errors);
         return;
     }
     let finished = as_nobody("reno", "ping -c 1 -q lab-b >&2; echo $LONGHAUL_LAB_HOST").expect(0);

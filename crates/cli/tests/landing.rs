@@ -536,7 +536,7 @@ impl Nobody {
         let works = |trial: &mut Command| trial.output().is_ok_and(|it| it.status.success());
         let possible = support::is_root() && works(trial.arg("--version"));
         if !possible {
-            println!("skipped: it takes root and setpriv");
+            longhaul_testing::skip("it takes root and setpriv");
         }
         possible.then_some(nobody)
     }

@@ -34,7 +34,9 @@ impl Trial {
             return None;
         }
         if multipath != [false; 2] && !is_available() {
-            println!("skipped: this kernel does no Multipath TCP (net.mptcp.enabled)");
+            longhaul_testing::skip_without_kernel(
+                "this kernel does no Multipath TCP (net.mptcp.enabled)",
+            );
             return None;
         }
         let wires = Wires::new()?;

@@ -68,7 +68,7 @@ fn of_two_addresses_the_one_that_lives_is_taken() {
 fn labs_work() -> bool {
     let works = Path::new("/dev/net/tun").exists();
     if !works {
-        println!("skipped: labs need /dev/net/tun");
+        longhaul_testing::skip("labs need /dev/net/tun");
     }
     works
 }

@@ -369,7 +369,7 @@ fn remains(home: &Path) -> Vec<String> {
 fn what_a_copy_mounts_ends_with_it() {
     let needed = ["sshfs", "unshare", "sshd", "ssh-keygen"];
     if !rustix::process::geteuid().is_root() || !needed.iter().all(|program| has(program)) {
-        eprintln!("skipped: needs root and {needed:?}");
+        longhaul_testing::skip(&format!("it takes root and {needed:?}"));
         return;
     }
     let home = tempfile::tempdir().unwrap();

@@ -24,7 +24,7 @@ impl Trial {
     /// None where there are no rights, which is said.
     fn start(scenario: Scenario) -> Option<Trial> {
         if !rustix::process::geteuid().is_root() || longhaul_lab::isolate::check().is_err() {
-            println!("skipped: labs need root and /dev/net/tun here");
+            longhaul_testing::skip("labs need root and /dev/net/tun");
             return None;
         }
         let state = StateDirectory::open().unwrap();

@@ -31,7 +31,7 @@ impl Scene {
                 mounted: Some(mounted),
             }),
             Err(error) => {
-                println!("skipped: no FUSE mount here: {error}");
+                longhaul_testing::skip(&format!("no FUSE mount: {error}"));
                 None
             }
         }

@@ -6,16 +6,26 @@ use super::tree::Tree;
 const RULE: &str = "directions";
 
 /// Every crate with those of ours it may name, also for its tests.
-const ALLOWED: [(&str, &[&str]); 9] = [
+const ALLOWED: [(&str, &[&str]); 10] = [
     ("longhaul-units", &[]),
+    // For tests alone.
+    ("longhaul-testing", &[]),
     ("longhaul-proto", &["longhaul-units"]),
     ("longhaul-measure", &["longhaul-units"]),
     ("longhaul-model", &["longhaul-measure", "longhaul-units"]),
     (
         "longhaul-engine",
-        &["longhaul-measure", "longhaul-proto", "longhaul-units"],
+        &[
+            "longhaul-measure",
+            "longhaul-proto",
+            "longhaul-testing",
+            "longhaul-units",
+        ],
     ),
-    ("longhaul-lab", &["longhaul-measure", "longhaul-units"]),
+    (
+        "longhaul-lab",
+        &["longhaul-measure", "longhaul-testing", "longhaul-units"],
+    ),
     (
         "longhaul",
         &[
@@ -24,6 +34,7 @@ const ALLOWED: [(&str, &[&str]); 9] = [
             "longhaul-measure",
             "longhaul-model",
             "longhaul-proto",
+            "longhaul-testing",
             "longhaul-units",
         ],
     ),

@@ -30,7 +30,7 @@ pub fn assert_no_leftovers(directory: &Path) {
 pub fn is_root() -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
-        println!("skipped: this test needs root");
+        longhaul_testing::skip("it needs root");
     }
     root
 }

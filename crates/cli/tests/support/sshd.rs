@@ -21,7 +21,7 @@ pub fn is_possible() -> bool {
     }
     let there = Path::new(SSHD).exists();
     if !there {
-        println!("skipped: {SSHD} is missing (Debian: openssh-server)");
+        longhaul_testing::skip(&format!("{SSHD} is missing (Debian: openssh-server)"));
     }
     there
 }

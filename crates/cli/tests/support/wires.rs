@@ -34,7 +34,7 @@ impl Wires {
                 ip(&format!("-n {host} link set wire{wire} up"));
                 let limit = format!("dev wire{wire} root tbf rate {RATE} burst 64kb latency 50ms");
                 if !run(host, &format!("tc qdisc add {limit}")) {
-                    println!("skipped: no token bucket here (sch_tbf, tc)");
+                    longhaul_testing::skip_without_kernel("no token bucket (sch_tbf, tc)");
                     return None;
                 }
             }

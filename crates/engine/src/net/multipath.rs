@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn both_ends_have_it_where_one_asks_and_the_kernel_can() {
         if !is_available() {
-            println!("skipped: this kernel does no Multipath TCP");
+            longhaul_testing::skip_without_kernel("this kernel does no Multipath TCP");
             return;
         }
         let (mut client, mut server) = joined(&multipath());

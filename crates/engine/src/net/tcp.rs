@@ -747,7 +747,7 @@ mod tests {
         let plain = socket(Protocol::TCP);
         assert!(set(&plain, libc::EOPNOTSUPP).is_err());
         if !multipath::is_available() {
-            println!("skipped: this kernel does no Multipath TCP");
+            longhaul_testing::skip_without_kernel("this kernel does no Multipath TCP");
             return;
         }
         let multipath = socket(Protocol::MPTCP);

@@ -1,8 +1,7 @@
 //! The promises of the storage traits, tried on the file systems that sites
 //! have. Each is made in a file and mounted where only this test sees it, so
 //! root and the tools of each file system are needed: where one is missing,
-//! the test says so and passes, or fails if `LONGHAUL_REQUIRE_FILESYSTEMS` is
-//! 1.
+//! the test is skipped.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic)]
 

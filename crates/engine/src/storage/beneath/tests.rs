@@ -20,7 +20,9 @@ fn path(text: &str) -> TreePath {
 fn by_both(test: impl Fn(Resolution)) {
     match Resolution::available() {
         Resolution::Kernel => test(Resolution::Kernel),
-        Resolution::Walk => eprintln!("skipped: openat2 is absent or forbidden here"),
+        Resolution::Walk => {
+            longhaul_testing::skip_without_kernel("openat2 is absent or forbidden");
+        }
     }
     test(Resolution::Walk);
 }
