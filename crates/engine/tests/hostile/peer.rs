@@ -24,7 +24,7 @@ use longhaul_proto::message::Message;
 use longhaul_proto::session::StreamId;
 use minicbor::Encode;
 
-use super::support::ends::{arrival, destination, settings, sources};
+use super::support::ends::{PATIENCE, arrival, destination, settings, sources};
 
 /// A root, and beside it what must stay as it is.
 pub struct Place {
@@ -95,11 +95,20 @@ pub struct Peer {
     gone: bool,
 }
 
+/// Ends soon after its last stream. Its silence is longer than a busy host keeps a test waiting.
 pub fn short() -> TransferSettings {
     TransferSettings {
         linger: Duration::from_millis(500),
-        silence: Duration::from_secs(2),
+        silence: PATIENCE,
         ..settings()
+    }
+}
+
+/// Waits for a peer that comes back on another stream.
+pub fn lingering() -> TransferSettings {
+    TransferSettings {
+        linger: PATIENCE,
+        ..short()
     }
 }
 
@@ -178,7 +187,7 @@ impl Peer {
 
     /// Waits for the session's end.
     pub fn ending(self, context: &str) -> Ending {
-        let until = Instant::now() + Duration::from_secs(20);
+        let until = Instant::now() + PATIENCE;
         while !self.end.is_over() {
             assert!(
                 Instant::now() < until,
