@@ -168,6 +168,7 @@ impl Play<'_> {
             kind,
             mode: 0o644,
             modified,
+            owner: None,
         })
     }
 

@@ -180,6 +180,7 @@ impl Play<'_> {
             kind,
             mode: 0o644,
             modified: Timestamp::default(),
+            owner: None,
         })
     }
 
@@ -244,7 +245,7 @@ impl Play<'_> {
                 streams: vec![(self.choices.byte().into(), self.choices.number())],
                 room: self.choices.flag(),
             },
-            _ => Message::Finished(Totals::default()),
+            _ => Message::Finished(Totals::default(), Vec::new()),
         }
     }
 

@@ -364,6 +364,11 @@ pub struct CopyArguments {
     /// its root.
     #[arg(short = 'L', long)]
     pub copy_links: bool,
+    /// Files keep their set-user-ID and set-group-ID bits also where they belong to another user
+    /// or group here than at the source; without it such a bit is dropped, and that is said. At a
+    /// daemon the principal's right "set-id" decides.
+    #[arg(long)]
+    pub keep_set_ids: bool,
     /// Say what would be copied: how much is new, changed, unchanged. Nothing is moved, and nothing
     /// made or changed at the destination.
     #[arg(short = 'n', long, conflicts_with_all = ["verify", "manifest"])]
@@ -470,6 +475,10 @@ pub struct ServeArguments {
     /// That principal may also write.
     #[arg(long, requires = "root")]
     pub write: bool,
+    /// Files that it writes keep their set-user-ID and set-group-ID bits, and so run as this
+    /// daemon's user.
+    #[arg(long, requires = "write")]
+    pub keep_set_ids: bool,
     /// Where the daemon keeps its key and that token [default: the configuration directory,
     /// ~/.config/longhaul]
     #[arg(long, value_name = "DIR")]

@@ -3,6 +3,7 @@
 
 mod json;
 pub mod manifest;
+mod notices;
 mod progress;
 mod summary;
 
@@ -17,6 +18,7 @@ use longhaul_proto::digest::Checksum;
 use longhaul_proto::handshake::Purport;
 use longhaul_proto::manifest::TreePath;
 use longhaul_proto::message::{Change, FailureKind, Farewell};
+use longhaul_proto::notice::{Notice, NoticeKind};
 
 use crate::arguments::BandwidthLimit;
 use crate::commands::steering::Shared as Steered;
@@ -46,6 +48,8 @@ struct Shared {
     /// Failures that mean that data differ.
     differing: AtomicU64,
     interrupted: AtomicBool,
+    /// What was asked for by name: not to get it is a failure.
+    asked: Mutex<Vec<NoticeKind>>,
     /// Signals are waited for.
     heeds_signals: AtomicBool,
     manifest: Option<Mutex<Manifest>>,
@@ -100,6 +104,7 @@ impl Report {
             failed: AtomicU64::new(0),
             differing: AtomicU64::new(0),
             interrupted: AtomicBool::new(false),
+            asked: Mutex::default(),
             heeds_signals: AtomicBool::new(false),
             manifest: manifest.map(Mutex::new),
             steered: OnceLock::new(),
@@ -179,6 +184,12 @@ impl Report {
             });
         }
         self
+    }
+
+    /// A flag asked for this: where the destination does not keep it the copy is not complete.
+    pub fn ask_for(&self, kind: NoticeKind) {
+        let asked = self.shared.asked.lock();
+        asked.unwrap_or_else(PoisonError::into_inner).push(kind);
     }
 
     /// What a transfer tells its events to.
@@ -309,6 +320,7 @@ impl Report {
             }
         }
         drop(steered);
+        shared.tell_notices(&ending.notices);
         match &shared.manifest {
             Some(manifest) if ending.farewell == Farewell::Complete => manifest
                 .lock()
@@ -386,6 +398,20 @@ impl Shared {
             transfer.end(Farewell::Cancelled);
         }
         before
+    }
+
+    /// Tells what the destination did not keep or refused.
+    fn tell_notices(&self, told: &[Notice]) {
+        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        for notice in told {
+            let line = notices::line(notice);
+            if asked.contains(&notice.kind) {
+                self.failed.fetch_add(1, Ordering::Relaxed);
+                say(&line);
+            } else if !self.quiet && !self.json {
+                write_error_line(&line);
+            }
+        }
     }
 
     fn handle(&self, event: &Event) {

@@ -24,6 +24,15 @@ fn link_failure(shown: &str, error: &LinkError) -> Failure {
     Failure::new(kind, format!("{shown}: {error}; {remedy}"))
 }
 
+/// What is done with a file that is open.
+const UNNAMED: [&str; 5] = [
+    "make durable",
+    "read",
+    "read back",
+    "reserve room for it",
+    "finish the directory",
+];
+
 /// The failure of doing `what` (an infinitive) with the thing `shown`.
 pub fn failure_of(what: &str, shown: &str, error: &io::Error) -> Failure {
     if let Some(error) = LinkError::within(error) {
@@ -63,6 +72,10 @@ pub fn failure_of(what: &str, shown: &str, error: &io::Error) -> Failure {
             FailureKind::Conflict,
             "; something else has that name: move it away",
         ),
+        // Nothing that is done with an open file has to do with its name.
+        Some(Errno::INVAL) if UNNAMED.contains(&what) => {
+            (FailureKind::Other, "; that file system does not do it")
+        }
         Some(Errno::NAMETOOLONG | Errno::ILSEQ | Errno::INVAL) => (
             FailureKind::Name,
             "; that file system cannot have such a name",

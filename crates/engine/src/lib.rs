@@ -21,6 +21,7 @@ pub mod journal;
 pub mod listing;
 pub mod looks;
 pub mod net;
+pub mod notices;
 pub mod pool;
 pub mod probe;
 pub mod queue;

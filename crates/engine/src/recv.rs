@@ -16,10 +16,12 @@ pub mod commit;
 pub mod compare;
 mod extras;
 pub mod folders;
+pub mod keeping;
 pub mod landing;
 pub mod parts;
 mod staging;
 pub mod stream;
+mod times;
 pub mod verify;
 pub mod write;
 
@@ -82,7 +84,10 @@ impl ReceiveSide {
     /// Into this destination.
     pub fn new(destination: Destination) -> ReceiveSide {
         ReceiveSide {
-            folders: Folders::new(Arc::clone(&destination.anchor)),
+            folders: Folders::new(
+                Arc::clone(&destination.anchor),
+                Arc::clone(&destination.notices),
+            ),
             extras: Extras::default(),
             parts: Parts::default(),
             destination,

@@ -35,6 +35,7 @@ use longhaul_proto::frame::FrameError;
 use longhaul_proto::handshake::{Purport, Secret};
 use longhaul_proto::manifest::EntryId;
 use longhaul_proto::message::{Farewell, Message, Observation, Tuning};
+use longhaul_proto::notice::Notice;
 use longhaul_proto::receiver::{Receiver, ReceiverError};
 use longhaul_proto::sender::{BlockId, Sender, SenderError};
 use longhaul_proto::session::{Session, StreamId};
@@ -594,6 +595,14 @@ impl Transfer {
 }
 
 impl Shared {
+    /// What the destination did not keep or refused, once all is done.
+    fn notices(&self) -> &[Notice] {
+        match &self.machine {
+            Machine::Sending(sender) => sender.notices(),
+            Machine::Receiving(receiver) => receiver.notices(),
+        }
+    }
+
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.life.life(), longhaul_proto::session::Life::Over(_))
     }

@@ -408,6 +408,7 @@ mod tests {
                 },
                 mode: 0o644,
                 modified: Timestamp::default(),
+                owner: None,
             },
             generation: 0,
             offset: 0,
@@ -464,6 +465,7 @@ mod tests {
             kind: EntryKind::Directory,
             mode,
             modified: Timestamp::default(),
+            owner: None,
         };
         let header = |mode, generation| BlockHeader {
             content: Content::Pack(vec![PackedEntry {

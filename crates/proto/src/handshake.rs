@@ -391,6 +391,11 @@ pub struct Request {
     /// asked for.
     #[n(29)]
     pub block_key: Option<Secret>,
+    /// Set-user-ID and set-group-ID bits are wanted also where a file belongs to
+    /// another user or group than at the source.
+    #[n(30)]
+    #[cbor(default)]
+    pub keep_set_ids: bool,
 }
 
 /// A path at the acceptor.

@@ -32,6 +32,7 @@ pub mod ledger;
 pub mod listing;
 pub mod manifest;
 pub mod message;
+pub mod notice;
 pub mod receiver;
 pub mod sender;
 pub mod session;

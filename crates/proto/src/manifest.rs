@@ -171,6 +171,20 @@ pub struct Timestamp {
     pub nanoseconds: u32,
 }
 
+/// The set-user-ID and set-group-ID bits of a mode.
+pub const SET_ID_BITS: u32 = 0o6000;
+
+/// Who owns a file, by number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
+pub struct Ownership {
+    /// The user.
+    #[n(0)]
+    pub user: u32,
+    /// The group.
+    #[n(1)]
+    pub group: u32,
+}
+
 /// What tells one state of a source file from another between two runs. The
 /// device is not part of it because its number does not survive a reboot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
@@ -237,6 +251,11 @@ pub struct Entry {
     /// Time of the last change of the data, to be restored.
     #[n(5)]
     pub modified: Timestamp,
+    /// Who owns it, of a file with set-user-ID or set-group-ID bit; none
+    /// otherwise, and from a peer of an earlier release. Few have one, and many entries
+    /// are remembered.
+    #[n(6)]
+    pub owner: Option<Box<Ownership>>,
 }
 
 impl Entry {

@@ -7,6 +7,7 @@ use crate::calls::Call;
 use crate::digest::Checksum;
 use crate::handshake::Secret;
 use crate::manifest::{Entry, EntryId};
+use crate::notice::{Notice, bounded_notices};
 
 /// Most entries in one [`Message::Entries`].
 pub const MAXIMUM_LISTED_ENTRIES: usize = 512;
@@ -146,7 +147,13 @@ pub enum Message {
     },
     /// Receiver: everything is done and durable.
     #[n(12)]
-    Finished(#[n(0)] Totals),
+    Finished(
+        #[n(0)] Totals,
+        /// What the destination did not keep or refused, one of each kind.
+        #[n(1)]
+        #[cbor(default, decode_with = "bounded_notices")]
+        Vec<Notice>,
+    ),
     /// Either: what this end sees.
     #[n(13)]
     Observed(#[n(0)] Observation),
@@ -303,19 +310,24 @@ pub struct Failure {
 impl Failure {
     /// A failure whose text is cut to its bound.
     pub fn new(kind: FailureKind, text: impl Into<String>) -> Failure {
-        let mut text = text.into();
-        if text.len() > MAXIMUM_TEXT_BYTES {
-            let cut = (0..=MAXIMUM_TEXT_BYTES)
-                .rev()
-                .find(|&at| text.is_char_boundary(at));
-            text.truncate(cut.unwrap_or(0));
-        }
+        let text = cut(text.into());
         Failure { kind, text }
     }
 }
 
+/// A text cut to [`MAXIMUM_TEXT_BYTES`].
+pub(crate) fn cut(mut text: String) -> String {
+    if text.len() > MAXIMUM_TEXT_BYTES {
+        let end = (0..=MAXIMUM_TEXT_BYTES)
+            .rev()
+            .find(|&at| text.is_char_boundary(at));
+        text.truncate(end.unwrap_or(0));
+    }
+    text
+}
+
 /// A text that is kept, of a peer who may be anybody.
-fn bounded_text<C>(
+pub(crate) fn bounded_text<C>(
     decoder: &mut minicbor::Decoder<'_>,
     _: &mut C,
 ) -> Result<String, minicbor::decode::Error> {

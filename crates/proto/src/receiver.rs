@@ -23,6 +23,7 @@ use crate::digest::{Checksum, Integrity};
 use crate::ledger::{DurableBlock, RangeSet};
 use crate::manifest::{Entry, EntryId, EntryKind};
 use crate::message::{AgainReason, Change, Failure, Message, Outcome, Totals};
+use crate::notice::Notice;
 use crate::session::StreamId;
 
 /// How a receiver works.
@@ -255,6 +256,7 @@ pub struct Receiver {
     /// Ranges that all files' claims take.
     fragments: usize,
     totals: Totals,
+    notices: Vec<Notice>,
     account: Account,
     finishing: bool,
     finished: bool,
@@ -291,6 +293,7 @@ impl Receiver {
             dirty_since: None,
             unsynced: 0,
             totals: Totals::default(),
+            notices: Vec::new(),
             account: Account::default(),
             finishing: false,
             finished: false,
@@ -341,7 +344,7 @@ impl Receiver {
             Message::Answers(_) => return Err(ReceiverError::WrongRole("answers")),
             Message::Durable { .. } => return Err(ReceiverError::WrongRole("acknowledgements")),
             Message::Done { .. } => return Err(ReceiverError::WrongRole("outcomes")),
-            Message::Finished(_) => return Err(ReceiverError::WrongRole("the end")),
+            Message::Finished(..) => return Err(ReceiverError::WrongRole("the end")),
             _ => {}
         }
         self.check_bounds()
@@ -493,6 +496,12 @@ impl Receiver {
         self.totals.expired += leftovers;
     }
 
+    /// What the destination did not keep or refused, one of each kind; to be told
+    /// before [`Receiver::handle_finished`].
+    pub fn handle_notices(&mut self, notices: Vec<Notice>) {
+        self.notices = notices;
+    }
+
     /// A directory has its mode and time, or failed.
     pub fn handle_directory_finished(&mut self, entry: Entry, result: Result<(), Failure>) {
         let outcome = match result {
@@ -513,7 +522,9 @@ impl Receiver {
     pub fn handle_finished(&mut self) {
         self.finished = true;
         self.flush();
-        self.messages.push_back(Message::Finished(self.totals));
+        let notices = self.notices.clone();
+        self.messages
+            .push_back(Message::Finished(self.totals, notices));
     }
 
     /// The next thing to do on the disk.
@@ -568,6 +579,11 @@ impl Receiver {
     /// What was counted so far.
     pub fn totals(&self) -> Totals {
         self.totals
+    }
+
+    /// What [`Receiver::handle_notices`] was told.
+    pub fn notices(&self) -> &[Notice] {
+        &self.notices
     }
 
     /// What became of file data so far.

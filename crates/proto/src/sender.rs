@@ -25,6 +25,7 @@ use crate::digest::{Checksum, SMALLEST_BLOCK_BYTES, is_block};
 use crate::ledger::DurableBlock;
 use crate::manifest::{Entry, EntryId, EntryKind};
 use crate::message::{Answer, Failure, FailureKind, Message, Outcome, Totals};
+use crate::notice::Notice;
 use crate::session::StreamId;
 
 pub use account::{Ending, EntryEvent};
@@ -72,6 +73,7 @@ pub struct Sender {
     walked: u64,
     walk_ended: bool,
     finished: Option<Totals>,
+    notices: Vec<Notice>,
 }
 
 impl Sender {
@@ -89,6 +91,7 @@ impl Sender {
             walked: 0,
             walk_ended: false,
             finished: None,
+            notices: Vec::new(),
         }
     }
 
@@ -269,10 +272,11 @@ impl Sender {
                     self.handle_arrived(StreamId(stream), blocks, now);
                 }
             }
-            Message::Finished(totals) if self.walk_ended && self.entries.is_empty() => {
+            Message::Finished(totals, notices) if self.walk_ended && self.entries.is_empty() => {
                 self.finished = Some(totals);
+                self.notices = notices;
             }
-            Message::Finished(_) => return Err(SenderError::TooEarly),
+            Message::Finished(..) => return Err(SenderError::TooEarly),
             Message::Durable { .. } | Message::Done { .. } => {}
             Message::Entries(_) => return Err(SenderError::WrongRole("entries")),
             Message::Sealed { .. } => return Err(SenderError::WrongRole("a seal")),
@@ -418,6 +422,11 @@ impl Sender {
     /// The receiver's totals, once everything is done and durable.
     pub fn finished(&self) -> Option<Totals> {
         self.finished
+    }
+
+    /// What the destination did not keep or refused, once everything is done.
+    pub fn notices(&self) -> &[Notice] {
+        &self.notices
     }
 
     /// Whether [`Sender::poll_dispatch`] would give this stream something.

@@ -5,12 +5,14 @@
 //! bytes with decimal prefixes, buffers in bytes with binary prefixes.
 
 mod bytes;
+mod date;
 mod least;
 mod moment;
 mod rate;
 mod storage_rate;
 
 pub use bytes::{ByteCount, ParseByteCountError};
+pub use date::rfc3339;
 pub use least::LeastSpan;
 pub use moment::{Moment, ParseSpanError, parse_span, parse_span_with_unit};
 pub use rate::{BitRate, ParseBitRateError};

@@ -195,6 +195,7 @@ fn copy_words(arguments: &CopyArguments, paths: Words) -> Result<Words, Stop> {
         paths: _,
         recursive,
         copy_links,
+        keep_set_ids,
         dry_run,
         verbose,
         compress,
@@ -223,6 +224,7 @@ fn copy_words(arguments: &CopyArguments, paths: Words) -> Result<Words, Stop> {
     let mut words = Line::new("cp");
     words.flag("--recursive", *recursive);
     words.flag("--copy-links", *copy_links);
+    words.flag("--keep-set-ids", *keep_set_ids);
     words.flag("--dry-run", *dry_run);
     words.flag("--verbose", *verbose);
     words.value("--compress", compress.map(codec_word));

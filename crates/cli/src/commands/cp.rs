@@ -106,12 +106,14 @@ pub fn task(arguments: CopyArguments) -> Result<Task, Stop> {
     let stream = stream::source(&sources, &mut settings);
     let recursive = arguments.recursive;
     let copy_links = arguments.copy_links;
+    let keep_set_ids = arguments.keep_set_ids;
     let connection = arguments.connection;
     Ok(Task {
         sources,
         destination,
         recursive,
         copy_links,
+        keep_set_ids,
         landing,
         settings,
         remote_flows,

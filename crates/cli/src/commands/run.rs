@@ -12,6 +12,7 @@ use longhaul_engine::flows::{Count, Stack};
 use longhaul_engine::journal::Owner;
 use longhaul_engine::net::clear::local_pair;
 use longhaul_engine::recv::ReceiveSide;
+use longhaul_engine::recv::keeping::SetIds;
 use longhaul_engine::recv::landing::{Arrival, Destination, file_time_now};
 use longhaul_engine::recv::parts::most_open_parts;
 use longhaul_engine::send::SendSide;
@@ -27,6 +28,7 @@ use longhaul_model::response::Congestion;
 use longhaul_proto::block::Codec;
 use longhaul_proto::handshake::{Feature, Landing, Purport, Request, RequestPath, Role};
 use longhaul_proto::message::{Farewell, Flows, MAXIMUM_CONGESTION_BYTES};
+use longhaul_proto::notice::NoticeKind;
 use longhaul_proto::sender::MOST_LARGE_FILES;
 use longhaul_proto::session::StreamId;
 use longhaul_units::ByteCount;
@@ -62,6 +64,8 @@ pub struct Task {
     pub recursive: bool,
     /// Links below the sources are followed.
     pub copy_links: bool,
+    /// Files keep set-user-ID and set-group-ID bits, whoever owned them.
+    pub keep_set_ids: bool,
     /// Where a single source lands.
     pub landing: Landing,
     /// Everything else.
@@ -425,6 +429,9 @@ impl Task {
         if let Some(stream) = &self.stream {
             report.tell_stream(stream.whole());
         }
+        if self.keep_set_ids {
+            report.ask_for(NoticeKind::SetIdDropped);
+        }
         report.conclude(transfer, ending, self.settings.purport)?;
         if report.was_interrupted() {
             return Err(Stop::new(Exit::Interrupted, INTERRUPTED));
@@ -526,12 +533,23 @@ impl Task {
         kept.min(self.connection.timeout)
     }
 
+    /// When set-user-ID and set-group-ID bits are kept at a destination here. A daemon's word
+    /// for who owns its files is not taken.
+    fn set_ids(&self) -> SetIds {
+        match self.sources.first() {
+            _ if self.keep_set_ids => SetIds::Keep,
+            Some(Endpoint::Daemon(_)) => SetIds::Drop,
+            _ => SetIds::SameOwner,
+        }
+    }
+
     fn open_destination(&self, landing: Landing, source: [u8; 32]) -> Result<Destination, Stop> {
         let arrival = Arrival {
             host: self.host_hash(),
             principal: self.here.principal().map_or_else(user_name, str::to_owned),
             source,
             owner: owner(),
+            set_ids: self.set_ids(),
         };
         match &self.destination {
             Endpoint::Null => {
@@ -625,6 +643,7 @@ impl Task {
             block_bytes: settings.block_bytes as u32,
             clear: block_key.is_some(),
             block_key,
+            keep_set_ids: self.keep_set_ids,
             checkpoint_bytes: settings.checkpoint_bytes,
             checkpoint_milliseconds: settings.checkpoint_span.as_millis() as u64,
             destination_empty: false,

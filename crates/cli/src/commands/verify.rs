@@ -56,6 +56,7 @@ pub fn task(arguments: &VerifyArguments) -> Result<Task, Stop> {
         destination: right,
         recursive: true,
         copy_links: arguments.copy_links,
+        keep_set_ids: false,
         landing,
         settings,
         remote_flows: remote_flows(&arguments.layers),

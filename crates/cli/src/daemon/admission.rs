@@ -11,6 +11,7 @@ use longhaul_engine::net::stream::Closed;
 use longhaul_engine::net::token::{Token, fill_random};
 use longhaul_engine::net::{Stream, StreamHandle};
 use longhaul_engine::recv::ReceiveSide;
+use longhaul_engine::recv::keeping::SetIds;
 use longhaul_engine::recv::landing::{Arrival, Destination, LandingError, Missing};
 use longhaul_engine::recv::parts::most_open_parts;
 use longhaul_engine::recv::stream::FileStream;
@@ -369,6 +370,11 @@ impl Daemon {
             source: request.source,
             host: request.host,
             owner: owner(),
+            // Of a principal other than the owner his rights say it.
+            set_ids: match request.keep_set_ids {
+                true => SetIds::Keep,
+                false => SetIds::SameOwner,
+            },
         };
         let destination = match path {
             RequestPath::Null if principal.may_measure() => Destination::sink(sink(), arrival),
@@ -610,6 +616,14 @@ pub(super) fn path_beneath(resolved: &Resolved<'_>, asked: &[u8]) -> Vec<u8> {
     path
 }
 
+/// Whose files a principal's are at his host is his word alone: such bits are a right.
+fn set_ids_of(resolved: &Resolved<'_>) -> SetIds {
+    match resolved.rights.set_id {
+        true => SetIds::Keep,
+        false => SetIds::Drop,
+    }
+}
+
 /// A destination of a principal's.
 ///
 /// # Errors
@@ -619,7 +633,7 @@ pub fn open_destination(
     principal: &Principal,
     path: &[u8],
     (purport, landing): (Purport, Landing),
-    arrival: Arrival,
+    mut arrival: Arrival,
 ) -> Result<Destination, Refused> {
     let missing = Missing::for_purport(purport);
     if principal.is_owner() {
@@ -639,6 +653,7 @@ pub fn open_destination(
         None => Landing::Within,
         Some(_) => landing,
     };
+    arrival.set_ids = set_ids_of(&resolved);
     let root = open_root(&resolved)?;
     Destination::open(
         &root,
@@ -655,7 +670,7 @@ fn open_stream(
     principal: &Principal,
     path: &[u8],
     request: &Request,
-    arrival: Arrival,
+    mut arrival: Arrival,
 ) -> Result<Destination, Refused> {
     if request.purport != Purport::Copy {
         return Err(refused(
@@ -672,6 +687,7 @@ fn open_stream(
         if !resolved.rights.write {
             return Err(not_permitted());
         }
+        arrival.set_ids = set_ids_of(&resolved);
         let (root, path) = (open_root(&resolved)?, path_beneath(&resolved, path));
         FileStream::open(&root, &path, session).map_err(path_refused)?
     };

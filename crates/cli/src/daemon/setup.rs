@@ -66,7 +66,7 @@ pub fn prepare(arguments: &ServeArguments) -> Result<Setup, Stop> {
     let (principals, only) = match (&arguments.principals, &arguments.root) {
         (Some(file), _) => (Principals::load(file).map_err(local)?, None),
         (None, Some(root)) => {
-            let (principals, only) = only_principal(&state, root, arguments.write)?;
+            let (principals, only) = only_principal(&state, root, rights_of(arguments))?;
             (principals, Some(only))
         }
         (None, None) => return Err(Stop::new(Exit::Usage, "give --root or --principals")),
@@ -81,8 +81,17 @@ pub fn prepare(arguments: &ServeArguments) -> Result<Setup, Stop> {
     })
 }
 
+/// The rights of the only principal.
+fn rights_of(arguments: &ServeArguments) -> &'static str {
+    match (arguments.write, arguments.keep_set_ids) {
+        (true, true) => r#""read", "write", "set-id", "measure""#,
+        (true, false) => r#""read", "write", "measure""#,
+        (false, _) => r#""read", "measure""#,
+    }
+}
+
 /// One principal with one root, whose token is made on first use and kept.
-fn only_principal(state: &Path, root: &Path, write: bool) -> Result<(Principals, Only), Stop> {
+fn only_principal(state: &Path, root: &Path, rights: &str) -> Result<(Principals, Only), Stop> {
     let root = root.canonicalize().map_err(|error| {
         local(format!(
             "cannot serve {}: {error}; make the directory first",
@@ -94,11 +103,6 @@ fn only_principal(state: &Path, root: &Path, write: bool) -> Result<(Principals,
         return Err(local(text));
     }
     let token = kept_token(&state.join("token"))?;
-    let rights = if write {
-        "\"read\", \"write\", \"measure\""
-    } else {
-        "\"read\", \"measure\""
-    };
     let Some(path) = root.to_str() else {
         return Err(local(
             "the root's name is no UTF-8: serve it through a symbolic link",

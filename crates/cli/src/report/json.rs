@@ -14,6 +14,7 @@ use longhaul_proto::message::Change;
 use serde_json::{Value, json};
 
 use super::manifest::hexadecimal;
+use super::notices;
 use crate::arguments::BandwidthLimit;
 use crate::commands::steering::Steered;
 use crate::heap;
@@ -236,5 +237,6 @@ pub fn summary(
     value["digests_read"] = json!(totals.digests_read);
     value["expired_leftovers"] = json!(totals.expired);
     value["digest_bytes_read"] = json!(totals.digest_bytes_read);
+    value["notices"] = ending.notices.iter().map(notices::value).collect();
     print(&value);
 }

@@ -4,8 +4,6 @@
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use longhaul_proto::manifest::Timestamp;
-
 use longhaul_proto::ledger::DurableBlock;
 
 use super::doing::{StepError, appending, doing};
@@ -218,20 +216,20 @@ impl Partial {
         Ok(state.writer.file().clone())
     }
 
-    /// Gives the file its final mode and time, and makes it durable as it is.
+    /// Lets `finish` give the file its mode and time, and makes it durable as it is.
     /// Only to be called when the whole file is written and verified.
     ///
     /// # Errors
     ///
     /// [`JournalError`].
-    pub fn finalise(&self, mode: u32, modified: Timestamp) -> Result<Finalised<'_>, JournalError> {
+    pub fn finalise(
+        &self,
+        finish: impl FnOnce(&dyn StoredFile) -> io::Result<()>,
+    ) -> Result<Finalised<'_>, JournalError> {
         self.ensure_owned()?;
-        let set = self
-            .file
-            .set_mode(mode)
-            .and_then(|()| self.file.set_modified(modified));
-        set.and_then(|()| self.file.sync_all())
-            .map_err(doing("syncing the file before it gets its name"))?;
+        finish(&*self.file).map_err(doing("setting the file's mode and time"))?;
+        let synced = self.file.sync_all();
+        synced.map_err(doing("syncing the file before it gets its name"))?;
         Ok(Finalised(self))
     }
 

@@ -123,7 +123,11 @@ fn claim(directory: &Arc<dyn Directory>, source: Source, process: u32) -> Partia
 }
 
 fn commit(partial: &Partial, mode: u32) -> Result<Committed, JournalError> {
-    partial.finalise(mode, MODIFIED)?.commit(NAME)
+    let finish = |file: &dyn StoredFile| {
+        file.set_mode(mode)?;
+        file.set_modified(MODIFIED)
+    };
+    partial.finalise(finish)?.commit(NAME)
 }
 
 fn read(directory: &Arc<dyn Directory>, name: &[u8]) -> Option<Vec<u8>> {

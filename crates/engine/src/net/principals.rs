@@ -9,7 +9,8 @@
 //! [[principal.root]]
 //! at = "/data"                        # in the URL
 //! path = "/srv/data"                  # on this host
-//! rights = ["read", "write"]          # also "measure": null:, zero:, and what host this is
+//! rights = ["read", "write"]          # also "measure": null:, zero:, and what host this is;
+//!                                     # "set-id": files put keep such bits
 //! ```
 //!
 //! Answers to strangers are all alike: an unknown name, a wrong token and a
@@ -118,6 +119,11 @@ pub enum Fault {
     /// A root for nothing.
     #[error("the root at \"{0}\" has no rights: give \"read\", \"write\" or \"measure\"")]
     NoRights(String),
+    /// A right that means nothing alone.
+    #[error(
+        "the root at \"{0}\" has the right \"set-id\" without \"write\": give both, or neither"
+    )]
+    SetIdAlone(String),
     /// A root within another one, with fewer rights than that.
     #[error(
         "the root at \"{at}\" lies within that at \"{wider}\" and has fewer rights, which would not \
@@ -140,6 +146,8 @@ pub struct Rights {
     pub write: bool,
     /// `null:` and `zero:` may be used, and probes are told what host this is.
     pub measure: bool,
+    /// Files that are put keep their set-user-ID and set-group-ID bits.
+    pub set_id: bool,
 }
 
 impl Rights {
@@ -148,6 +156,7 @@ impl Rights {
             (self.read, RawRight::Read),
             (self.write, RawRight::Write),
             (self.measure, RawRight::Measure),
+            (self.set_id, RawRight::SetId),
         ];
         let given = all.into_iter().filter(|(given, _)| *given);
         given.map(|(_, right)| right).collect()
@@ -181,11 +190,12 @@ struct RawRoot {
 }
 
 #[derive(Deserialize, Serialize, PartialEq)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 enum RawRight {
     Read,
     Write,
     Measure,
+    SetId,
 }
 
 /// Somebody whom the daemon knows.
@@ -554,9 +564,13 @@ fn check_roots(raw: Vec<RawRoot>) -> Result<Vec<Root>, Fault> {
             read: has(RawRight::Read),
             write: has(RawRight::Write),
             measure: has(RawRight::Measure),
+            set_id: has(RawRight::SetId),
         };
         if rights == Rights::default() {
             return Err(Fault::NoRights(entry.at));
+        }
+        if rights.set_id && !rights.write {
+            return Err(Fault::SetIdAlone(entry.at));
         }
         roots.push(Root {
             at: at.to_owned(),
@@ -586,7 +600,8 @@ impl Root {
         let more = |own: bool, inner: bool| own && !inner;
         rest.is_some_and(|rest| self.path.join(rest) == inner.path)
             && (more(self.rights.read, inner.rights.read)
-                || more(self.rights.write, inner.rights.write))
+                || more(self.rights.write, inner.rights.write)
+                || more(self.rights.set_id, inner.rights.set_id))
     }
 }
 

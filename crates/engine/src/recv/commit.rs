@@ -9,19 +9,20 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use longhaul_proto::digest::Checksum;
-use longhaul_proto::manifest::{Entry, EntryKind, Timestamp, TreePath};
+use longhaul_proto::manifest::{Entry, EntryKind, TreePath};
 use longhaul_proto::message::{Failure, FailureKind, Outcome};
+use longhaul_proto::notice::NoticeKind;
 use longhaul_proto::receiver::{Checkpoint, StorageJob};
 
 use super::ReceiveSide;
 use super::compare::digest_of;
 use super::folders::Folder;
-use super::landing::file_time_now;
+use super::landing::{Destination, file_time_now};
 use super::parts::{PartKind, journal_failure};
 use crate::failure::failure_of;
 use crate::flows::Flow;
 use crate::journal::{JournalError, expire};
-use crate::looks::{Pace, each};
+use crate::looks::each;
 use crate::queue::lock;
 use crate::session::{Machine, Side, Transfer};
 use crate::storage::together::sync_together;
@@ -192,7 +193,11 @@ impl Transfer {
                 side.discarding.wait();
                 match self.finish(side) {
                     Ok(()) => {
-                        self.tell_receiver(|receiver| receiver.handle_finished());
+                        let notices = side.destination.notices.list();
+                        self.tell_receiver(|receiver| {
+                            receiver.handle_notices(notices);
+                            receiver.handle_finished();
+                        });
                     }
                     Err(error) => {
                         self.break_off(&format!("the destination cannot be synced: {error}"));
@@ -222,7 +227,8 @@ impl Transfer {
         // Data takes long to be durable: nobody is kept from taking over
         // meanwhile, as he is from there until the file has its name.
         side.destination.ensure_owned().map_err(failed)?;
-        let finalised = partial.finalise(entry.mode, entry.modified);
+        let finish = |file: &dyn StoredFile| side.destination.finish_file(file, entry);
+        let finalised = partial.finalise(finish);
         let finalised = finalised.map_err(failed)?;
         let committed = side
             .destination
@@ -293,7 +299,7 @@ impl Transfer {
         results: &mut [Result<(), Failure>],
     ) {
         let renamed = side.destination.while_owned(|| {
-            rename_all(&side.renames, staged, results);
+            rename_all(side, staged, results);
             keep_digests(side, staged, results);
         });
         if let Err(error) = renamed {
@@ -313,7 +319,8 @@ impl Transfer {
     ) -> Result<(), Failure> {
         let shown = entry.path.to_string();
         if let Some(stream) = &side.destination.stream {
-            return super::stream::finish(&**stream, entry.mode);
+            let mode = side.destination.stream_mode(entry.mode);
+            return super::stream::finish(&**stream, mode, &side.destination.notices);
         }
         if side.destination.is_sink {
             return Ok(());
@@ -337,17 +344,8 @@ impl Transfer {
             // Else it was made by this copy, and nothing in it is old.
             self.expire_leftovers(&**directory);
         }
-        // What is right already may be another user's, who alone can set it.
-        let set = side.destination.while_owned(|| {
-            let status = directory.status()?;
-            if status.mode != entry.mode {
-                directory.set_mode(entry.mode)?;
-            }
-            match status.modified == entry.modified {
-                true => Ok(()),
-                false => directory.set_modified(entry.modified),
-            }
-        });
+        let finish = || side.destination.finish_folder(&**directory, entry);
+        let set = side.destination.while_owned(finish);
         set.map_err(|error| {
             self.end_if_fenced(side);
             journal_failure(&shown, &error)
@@ -425,10 +423,13 @@ fn sweep_late(side: &ReceiveSide, path: &TreePath) -> io::Result<()> {
         side.parts.note_left_behind();
     }
     let restored = side.destination.while_owned(|| {
+        let notices = &side.destination.notices;
         if directory.status()?.mode != before.mode {
-            directory.set_mode(before.mode)?;
+            let set = directory.set_mode(before.mode);
+            notices.wish(NoticeKind::ModeRefused, path, set)?;
         }
-        directory.set_modified(before.modified)
+        let set = directory.set_modified(before.modified);
+        notices.wish(NoticeKind::TimeRefused, path, set).map(drop)
     });
     // One that a later session fenced changes nothing.
     restored.unwrap_or(Ok(()))?;
@@ -470,13 +471,14 @@ fn checkpoint(side: &ReceiveSide, file: Checkpoint) -> (Checkpoint, Option<Failu
 
 /// Gives each its name that has not failed before. Where that takes long, as over a network,
 /// directories are done at once; in one the kernel gives names one after the other.
-fn rename_all(pace: &Pace, staged: &[Staged], results: &mut [Result<(), Failure>]) {
+fn rename_all(side: &ReceiveSide, staged: &[Staged], results: &mut [Result<(), Failure>]) {
+    let (pace, destination) = (&side.renames, &side.destination);
     let left = (0..staged.len()).filter(|place| results[*place].is_ok());
     let folders = by_folder(staged, left);
     let rename = |places: &Vec<usize>| -> Vec<Result<(), Failure>> {
         let renamed = places.iter();
         renamed
-            .map(|place| pace.time(|| rename_staged(&staged[*place])))
+            .map(|place| pace.time(|| rename_staged(destination, &staged[*place])))
             .collect()
     };
     let renamed = each(&folders, pace.is_slow(), rename);
@@ -487,7 +489,7 @@ fn rename_all(pace: &Pace, staged: &[Staged], results: &mut [Result<(), Failure>
     }
 }
 
-fn rename_staged(staged: &Staged) -> Result<(), Failure> {
+fn rename_staged(destination: &Destination, staged: &Staged) -> Result<(), Failure> {
     let StagedFile {
         folder,
         temporary,
@@ -503,28 +505,16 @@ fn rename_staged(staged: &Staged) -> Result<(), Failure> {
                 break;
             }
             // A link has no lock: whoever removes leftovers at once may have taken it for one.
-            renamed = make_link(&**directory, temporary, target, staged.entry.modified)
+            renamed = destination
+                .make_link(&**directory, temporary, (target, &staged.entry))
                 .and_then(|()| rename());
         }
     }
     renamed.map_err(|error| failure_of("write", &staged.entry.path.to_string(), &error))
 }
 
-fn is_gone(error: &io::Error) -> bool {
+pub(super) fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound
-}
-
-/// Makes a link under its temporary name. One that was taken for a leftover meanwhile is
-/// made again when it gets its own.
-pub(super) fn make_link(
-    directory: &dyn Directory,
-    temporary: &[u8],
-    target: &[u8],
-    modified: Timestamp,
-) -> io::Result<()> {
-    directory.make_symlink(temporary, target)?;
-    let dated = directory.set_modified_of(temporary, modified);
-    dated.or_else(|error| if is_gone(&error) { Ok(()) } else { Err(error) })
 }
 
 /// For a later session of this copy that is asked for a manifest.

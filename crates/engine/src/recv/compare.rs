@@ -9,10 +9,12 @@ use longhaul_proto::digest::{Checksum, Integrity};
 use longhaul_proto::handshake::Purport;
 use longhaul_proto::manifest::{Entry, EntryKind};
 use longhaul_proto::message::{Change, Failure, FailureKind};
+use longhaul_proto::notice::NoticeKind;
 use longhaul_proto::receiver::{Compared, StorageJob};
 
 use super::ReceiveSide;
 use super::folders::Folder;
+use super::keeping::note_mode;
 use super::write::differs;
 use crate::failure::failure_of;
 use crate::flows::Flow;
@@ -197,8 +199,8 @@ impl Transfer {
                 if there.is_ok_and(|there| *there == target[..]) {
                     if self.copies() && entry.modified != status.modified {
                         // A link's time alone is not worth a failure.
-                        let directory = folder.directory();
-                        let _ = directory.set_modified_of(path.name(), entry.modified);
+                        let directory = &**folder.directory();
+                        let _ = side.destination.date_link(directory, path.name(), entry);
                     }
                     return Compared::Same(None);
                 }
@@ -225,7 +227,8 @@ impl Transfer {
         let kept = || side.destination.kept_digest(&path, status);
         let digest = wanted.then(kept).flatten();
         let reads = wanted && digest.is_none() && self.settings.reads_for_digests;
-        let changes_mode = status.mode != entry.mode;
+        let mode = side.destination.mode_for(entry, status.owner);
+        let changes_mode = status.mode != mode;
         if !changes_mode && !reads {
             return Compared::Same(digest);
         }
@@ -234,18 +237,8 @@ impl Transfer {
         let Ok(file) = file else {
             return Compared::Send;
         };
-        // One that a later session fenced changes nothing.
-        let set = || side.destination.while_owned(|| file.set_mode(entry.mode));
-        if changes_mode {
-            match set() {
-                Ok(Ok(())) if file.sync_all().is_ok() => {}
-                // Another user's, who alone can set it: its data are right.
-                Ok(Err(error)) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-                    let shown = entry.path.to_string();
-                    return Compared::Refused(failure_of("set the mode of", &shown, &error));
-                }
-                _ => return Compared::Send,
-            }
+        if changes_mode && !mend_mode(side, &*file, entry, (status, mode)) {
+            return Compared::Send;
         }
         let known = match (digest, reads) {
             // The mode's change made a new state of it.
@@ -281,6 +274,34 @@ impl Transfer {
             Err(failure) => Compared::Refused(failure),
         }
     }
+}
+
+/// Gives a file that is there its mode; false where that failed. Another user's, who alone can
+/// set it, keeps the one that it has.
+fn mend_mode(
+    side: &ReceiveSide,
+    file: &dyn StoredFile,
+    entry: &Entry,
+    (status, mode): (&Status, u32),
+) -> bool {
+    let destination = &side.destination;
+    // One that a later session fenced changes nothing.
+    let Ok(set) = destination.while_owned(|| file.set_mode(mode)) else {
+        return false;
+    };
+    let set = destination
+        .notices
+        .wish(NoticeKind::ModeRefused, &entry.path, set);
+    match set {
+        Ok(Some(())) => {}
+        Ok(None) => return true,
+        Err(_) => return false,
+    }
+    let Ok(kept) = file.status() else {
+        return false;
+    };
+    note_mode(&destination.notices, &entry.path, mode, kept.mode);
+    kept.mode == status.mode || file.sync_all().is_ok()
 }
 
 /// The digest of a file's first `size` bytes, read for it as long as the transfer goes on.

@@ -246,7 +246,10 @@ mod tests {
                 std::fs::write(directory.join("g"), b"").unwrap();
             }
         }
-        let folders = Folders::new(PosixDirectory::open_root(place.path()).unwrap());
+        let folders = Folders::new(
+            PosixDirectory::open_root(place.path()).unwrap(),
+            Default::default(),
+        );
         let extras = Extras::default();
         for number in 0..9000 {
             let listed = path(format!("d{number:04}/f"));
@@ -261,6 +264,7 @@ mod tests {
                 kind: EntryKind::Directory,
                 mode: 0o755,
                 modified: Default::default(),
+                owner: None,
             };
             let found = extras.finish(&folders, &entry, &path).unwrap();
             assert_eq!(found.is_some(), extra(number), "{found:?}");

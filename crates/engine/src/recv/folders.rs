@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use longhaul_proto::manifest::TreePath;
 
 use crate::descriptors;
+use crate::notices::Notices;
 use crate::queue::lock;
 use crate::storage::Directory;
 use crate::storage::destination::DestinationDirectory;
@@ -37,8 +38,12 @@ pub struct Folder {
 }
 
 impl Folder {
-    fn new(directory: Arc<dyn Directory>, above: Option<Arc<Folder>>) -> Folder {
-        let shared = Arc::new(DestinationDirectory::new(directory));
+    fn new(
+        directory: Arc<dyn Directory>,
+        above: Option<Arc<Folder>>,
+        (notices, path): (Arc<Notices>, Option<TreePath>),
+    ) -> Folder {
+        let shared = Arc::new(DestinationDirectory::new(directory, notices, path));
         Folder {
             directory: shared.clone(),
             shared,
@@ -103,14 +108,17 @@ enum Want {
 pub struct Folders {
     anchor: Arc<Folder>,
     open: Mutex<HashMap<TreePath, Arc<Folder>>>,
+    notices: Arc<Notices>,
 }
 
 impl Folders {
-    /// Beneath this anchor.
-    pub fn new(anchor: Arc<dyn Directory>) -> Folders {
+    /// Beneath this anchor; `notices` hears what its file system does not do.
+    pub fn new(anchor: Arc<dyn Directory>, notices: Arc<Notices>) -> Folders {
+        let anchor = Folder::new(anchor, None, (Arc::clone(&notices), None));
         Folders {
-            anchor: Arc::new(Folder::new(anchor, None)),
+            anchor: Arc::new(anchor),
             open: Mutex::default(),
+            notices,
         }
     }
 
@@ -227,7 +235,10 @@ impl Folders {
             other => other?,
         };
         let mut open = lock(&self.open);
-        let fresh = || Arc::new(Folder::new(directory, Some(Arc::clone(above))));
+        let fresh = || {
+            let told = (Arc::clone(&self.notices), Some(path.clone()));
+            Arc::new(Folder::new(directory, Some(Arc::clone(above)), told))
+        };
         // Somebody else may have been faster.
         let folder = Arc::clone(open.entry(path.clone()).or_insert_with(fresh));
         drop(open);
@@ -246,7 +257,10 @@ mod tests {
     #[test]
     fn a_path_deeper_than_may_be_open_makes_nothing() {
         let place = tempfile::tempdir().unwrap();
-        let folders = Folders::new(PosixDirectory::open_root(place.path()).unwrap());
+        let folders = Folders::new(
+            PosixDirectory::open_root(place.path()).unwrap(),
+            Arc::default(),
+        );
         let most = descriptors::share(DEPTH_PART, MOST_DEPTH);
         let deep = |depth| TreePath::new(vec!["d"; depth].join("/").as_bytes()).unwrap();
         let Err(error) = folders.make(Some(&deep(most + 1))) else {

@@ -6,21 +6,25 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use longhaul_proto::digest::Checksum;
 use longhaul_proto::handshake::{Landing, Purport};
 use longhaul_proto::manifest::{MAXIMUM_NAME_BYTES, RESERVED_PREFIX, Timestamp, TreePath};
 
+use super::keeping::SetIds;
 use super::stream::DataStream;
+use super::times::{self, KeptTimes};
 use crate::failure::failure_of;
 use crate::journal::digests::{FileState, KeptDigests};
 use crate::journal::names::StagingName;
 use crate::journal::{self, Claim, ClaimError, JournalError, Key, Owner, Partial, claim, sweep};
+use crate::notices::Notices;
 use crate::queue::lock;
+use crate::storage::destination::DestinationDirectory;
 use crate::storage::measuring::sink;
 use crate::storage::roots::{OpenRoot, split};
-use crate::storage::{DataMode, Directory, FileKind, Status, StoredFile};
+use crate::storage::{DataMode, Directory, FileKind, Status};
 
 /// What the name begins with under which a session claims its anchor; the hash
 /// of its source follows, and the name that a single source gets. No file can have it.
@@ -48,14 +52,18 @@ pub struct Destination {
     pub owner: Owner,
     /// Ownership of the anchor for this source: a later session of the same
     /// transfer fences this one.
-    session: std::sync::Mutex<Option<Arc<Partial>>>,
+    session: Mutex<Option<Arc<Partial>>>,
     /// For what needs the session's gate: threads that wait for each other
     /// here need not wait there.
-    turn: std::sync::Mutex<()>,
+    turn: Mutex<()>,
     /// Digests of files that this session and those before it finished.
     digests: OnceLock<KeptDigests>,
-    /// Nanoseconds to which its file system keeps times, where that is known.
-    time_unit: OnceLock<u32>,
+    /// What times its file system keeps.
+    times: Mutex<KeptTimes>,
+    /// When set-user-ID and set-group-ID bits are kept.
+    pub(super) set_ids: SetIds,
+    /// What it did not keep or refused.
+    pub notices: Arc<Notices>,
 }
 
 /// Why a destination cannot be used.
@@ -114,6 +122,8 @@ pub struct Arrival {
     pub host: [u8; 32],
     /// This process.
     pub owner: Owner,
+    /// When set-user-ID and set-group-ID bits are kept.
+    pub set_ids: SetIds,
 }
 
 /// What to say where the directory that things go into cannot be had.
@@ -176,6 +186,7 @@ impl Destination {
             source,
             host,
             owner,
+            set_ids,
         } = arrival;
         Destination {
             anchor,
@@ -187,10 +198,12 @@ impl Destination {
             source,
             host,
             owner,
-            session: std::sync::Mutex::default(),
-            turn: std::sync::Mutex::default(),
+            session: Mutex::default(),
+            turn: Mutex::default(),
             digests: OnceLock::new(),
-            time_unit: OnceLock::new(),
+            times: Mutex::default(),
+            set_ids,
+            notices: Arc::default(),
         }
     }
 
@@ -262,6 +275,7 @@ impl Destination {
             source,
             host,
             owner,
+            set_ids,
         } = arrival;
         Ok(Destination {
             anchor,
@@ -273,10 +287,12 @@ impl Destination {
             source,
             host,
             owner,
-            session: std::sync::Mutex::default(),
-            turn: std::sync::Mutex::default(),
+            session: Mutex::default(),
+            turn: Mutex::default(),
             digests: OnceLock::new(),
-            time_unit: OnceLock::new(),
+            times: Mutex::default(),
+            set_ids,
+            notices: Arc::default(),
         })
     }
 
@@ -359,8 +375,11 @@ impl Destination {
             return Ok(1);
         }
         let name = self.session_name();
+        // What this one does not do is told when the copy does the same.
+        let anchor = Arc::clone(&self.anchor);
+        let anchor = DestinationDirectory::new(anchor, Arc::default(), None);
         let result = claim(&Claim {
-            directory: Arc::clone(&self.anchor),
+            directory: Arc::new(anchor),
             name: &name,
             principal: &self.principal,
             source: self.source,
@@ -382,10 +401,7 @@ impl Destination {
             other => self.not_taken(other),
         })?;
         let epoch = partial.epoch();
-        if let Some(unit) = time_unit_of(&**partial.file()) {
-            // A session is taken once.
-            let _ = self.time_unit.set(unit);
-        }
+        lock(&self.times).learn_unit(&**partial.file());
         // Without them files are read again, no more.
         if let Ok(kept) = KeptDigests::open(partial.file().clone(), &std::env::temp_dir()) {
             // A session is taken once.
@@ -396,17 +412,18 @@ impl Destination {
     }
 
     /// Whether a file's time is what its file system makes of a source's. A dry run must not
-    /// try how exactly that keeps times: the time of the file's last change, which nobody sets,
-    /// tells.
+    /// try how exactly that keeps times, and which: the time of the file's last change, which
+    /// nobody sets, tells the former, and the latter is guessed.
     pub(super) fn keeps_as(&self, wanted: Timestamp, there: &Status, purport: Purport) -> bool {
-        let kept = there.modified;
-        let is_kept = |unit: &u32| kept == truncated(wanted, *unit);
-        let is_unit = |unit: &u32| there.changed == truncated(there.changed, *unit);
-        kept == wanted
-            || match purport {
-                Purport::DryRun => TIME_UNITS.iter().any(|unit| is_unit(unit) && is_kept(unit)),
-                Purport::Copy | Purport::Verify => self.time_unit.get().is_some_and(is_kept),
-            }
+        if there.modified == wanted {
+            return true;
+        }
+        if purport == Purport::DryRun {
+            return times::seems_kept(wanted, there);
+        }
+        let session = lock(&self.session).clone();
+        let probe = session.as_ref().map(|session| session.file());
+        lock(&self.times).keeps_as(wanted, there.modified, probe)
     }
 
     /// What to say where no file can be had in the anchor.
@@ -519,44 +536,6 @@ impl Destination {
     }
 }
 
-/// Units in which file systems keep times, in nanoseconds: those of Windows, of databases, of
-/// exFAT, of old ones and of FAT.
-const TIME_UNITS: [u32; 6] = [
-    100,
-    1000,
-    1_000_000,
-    10_000_000,
-    1_000_000_000,
-    2_000_000_000,
-];
-
-/// How exactly a new file's file system keeps its time; none where it is as exact as can be, or
-/// like none that is known. Its time is within two seconds of now after that.
-fn time_unit_of(file: &dyn StoredFile) -> Option<u32> {
-    // Odd, to tell two seconds from one.
-    let wanted = Timestamp {
-        seconds: file_time_now().seconds | 1,
-        nanoseconds: 999_999_999,
-    };
-    file.set_modified(wanted).ok()?;
-    let kept = file.status().ok()?.modified;
-    let unit = TIME_UNITS.into_iter();
-    unit.filter(|_| kept != wanted)
-        .find(|unit| kept == truncated(wanted, *unit))
-}
-
-/// A time without what is less than a unit of so many nanoseconds, up to two seconds.
-fn truncated(time: Timestamp, unit: u32) -> Timestamp {
-    let unit = i128::from(unit.max(1));
-    let whole = i128::from(time.seconds) * 1_000_000_000 + i128::from(time.nanoseconds);
-    let kept = whole.div_euclid(unit) * unit;
-    Timestamp {
-        // No further from zero than it was, but for two seconds.
-        seconds: i64::try_from(kept.div_euclid(1_000_000_000)).unwrap_or(time.seconds),
-        nanoseconds: kept.rem_euclid(1_000_000_000) as u32,
-    }
-}
-
 /// A time on the clock of files: now.
 pub fn file_time_now() -> Timestamp {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
@@ -564,31 +543,5 @@ pub fn file_time_now() -> Timestamp {
     Timestamp {
         seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
         nanoseconds: since.subsec_nanos(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_cut_to_units() {
-        let at = |seconds, nanoseconds| Timestamp {
-            seconds,
-            nanoseconds,
-        };
-        let time = at(1_500_000_001, 123_456_789);
-        for (unit, kept) in [
-            (1, time),
-            (100, at(1_500_000_001, 123_456_700)),
-            (10_000_000, at(1_500_000_001, 120_000_000)),
-            (1_000_000_000, at(1_500_000_001, 0)),
-            (2_000_000_000, at(1_500_000_000, 0)),
-        ] {
-            assert_eq!(truncated(time, unit), kept, "{unit}");
-        }
-        // Before 1970 too: to the past, as kernels do.
-        assert_eq!(truncated(at(-1, 5), 1_000_000_000), at(-1, 0));
-        assert_eq!(truncated(at(i64::MIN, 0), 2_000_000_000).nanoseconds, 0);
     }
 }

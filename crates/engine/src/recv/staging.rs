@@ -210,6 +210,7 @@ mod tests {
                 kind: EntryKind::Directory,
                 mode: 0o644,
                 modified: Default::default(),
+                owner: None,
             },
             file: StagedFile {
                 folder: Arc::clone(folders.anchor()),
@@ -225,7 +226,7 @@ mod tests {
     /// staged is committed at once, and he waits until it is.
     #[test]
     fn draining_commits_what_is_staged_and_waits_for_it() {
-        let folders = Folders::new(ForgettingStorage::new().root());
+        let folders = Folders::new(ForgettingStorage::new().root(), Arc::default());
         let staging = patient();
         let _another_writer = staging.write();
         staging.push(staged(&folders));
@@ -253,7 +254,7 @@ mod tests {
 
     #[test]
     fn a_writer_waits_while_as_many_are_open_as_may_be() {
-        let folders = Folders::new(ForgettingStorage::new().root());
+        let folders = Folders::new(ForgettingStorage::new().root(), Arc::default());
         let staging = patient();
         (0..8).for_each(|_| staging.push(staged(&folders)));
         let taken = staging.take(|| true).unwrap().len();
@@ -261,7 +262,7 @@ mod tests {
         let (pushed, is_pushed) = channel();
         let pushing = Arc::clone(&staging);
         let writer = std::thread::spawn(move || {
-            let folders = Folders::new(ForgettingStorage::new().root());
+            let folders = Folders::new(ForgettingStorage::new().root(), Arc::default());
             pushing.push(staged(&folders));
             pushed.send(()).unwrap();
         });

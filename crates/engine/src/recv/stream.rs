@@ -12,12 +12,15 @@ use longhaul_proto::digest::LARGEST_FILE_BYTES;
 use longhaul_proto::ledger::RangeSet;
 use longhaul_proto::manifest::{Entry, TreePath};
 use longhaul_proto::message::{Failure, FailureKind};
+use longhaul_proto::notice::NoticeKind;
 use longhaul_proto::stream::{STREAM_NAME, StreamPart};
 
+use super::keeping::note_mode;
 use super::landing::{LandingError, no_directory};
 use crate::failure::failure_of;
 use crate::journal::gate::create_held;
 use crate::journal::temporary;
+use crate::notices::Notices;
 use crate::queue::lock;
 use crate::storage::roots::{OpenRoot, split};
 use crate::storage::spill::nameless_file;
@@ -35,12 +38,12 @@ pub trait DataStream: Send + Sync {
     /// It has so many bytes in all.
     fn handle_end(&self, total: u64);
 
-    /// All that there is was put: makes it durable under its name.
+    /// All that there is was put: makes it durable under its name, with this mode.
     ///
     /// # Errors
     ///
     /// `UnexpectedEof` where something is missing, else as the file has it.
-    fn finish(&self, mode: u32) -> io::Result<()>;
+    fn finish(&self, mode: u32, notices: &Notices) -> io::Result<()>;
 
     /// The session is over: what has no name yet gets none.
     fn give_up(&self);
@@ -75,8 +78,8 @@ pub(super) fn put_entry(
 }
 
 /// Everything of a stream is there.
-pub(super) fn finish(stream: &dyn DataStream, mode: u32) -> Result<(), Failure> {
-    stream.finish(mode).map_err(|error| {
+pub(super) fn finish(stream: &dyn DataStream, mode: u32, notices: &Notices) -> Result<(), Failure> {
+    stream.finish(mode, notices).map_err(|error| {
         let shown = stream.shown();
         if error.kind() == io::ErrorKind::UnexpectedEof {
             let text = format!(
@@ -194,7 +197,7 @@ impl DataStream for FileStream {
         lock(&self.state).total = Some(total);
     }
 
-    fn finish(&self, mode: u32) -> io::Result<()> {
+    fn finish(&self, mode: u32, notices: &Notices) -> io::Result<()> {
         let mut state = lock(&self.state);
         let whole = state
             .total
@@ -208,7 +211,13 @@ impl DataStream for FileStream {
             let _ = self.directory.remove_file(&self.temporary);
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        self.file.set_mode(mode)?;
+        let set = self.file.set_mode(mode);
+        if notices
+            .wish(NoticeKind::ModeRefused, &self.shown, set)?
+            .is_some()
+        {
+            note_mode(notices, &self.shown, mode, self.file.status()?.mode);
+        }
         self.file.sync_all()?;
         let there = self.directory.status_of(&self.name);
         if there.is_ok_and(|status| status.kind == FileKind::Special) {
@@ -217,7 +226,9 @@ impl DataStream for FileStream {
         self.directory
             .rename(&self.temporary, &*self.directory, &self.name)?;
         state.named = true;
-        self.directory.sync()
+        let synced = self.directory.sync();
+        let synced = notices.wish(NoticeKind::NamesNotSynced, &self.shown, synced);
+        synced.map(drop)
     }
 
     fn give_up(&self) {
@@ -382,7 +393,7 @@ impl<W: Write + Send> DataStream for OrderedStream<W> {
         lock(&self.state).total = Some(total);
     }
 
-    fn finish(&self, _mode: u32) -> io::Result<()> {
+    fn finish(&self, _mode: u32, _notices: &Notices) -> io::Result<()> {
         let mut state = lock(&self.state);
         match state.total == Some(state.next) {
             true => state.output.flush(),
@@ -438,9 +449,12 @@ mod tests {
                 stream.put(at as u64 * 997, pieces[at]).unwrap();
             }
             assert!(*lock(&output.0) == data, "{most_in_memory}");
-            assert!(stream.finish(0).is_err(), "nobody said how long it is");
+            assert!(
+                stream.finish(0, &Notices::default()).is_err(),
+                "nobody said how long it is"
+            );
             stream.handle_end(data.len() as u64);
-            stream.finish(0).unwrap();
+            stream.finish(0, &Notices::default()).unwrap();
             assert_eq!(lock(&stream.state).in_memory, 0);
         }
     }
@@ -451,10 +465,10 @@ mod tests {
         stream.put(0, b"abc").unwrap();
         stream.put(5, b"xyz").unwrap();
         stream.handle_end(8);
-        let error = stream.finish(0).unwrap_err();
+        let error = stream.finish(0, &Notices::default()).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
         stream.put(3, b"de").unwrap();
-        stream.finish(0).unwrap();
+        stream.finish(0, &Notices::default()).unwrap();
     }
 
     fn stream(storage: &ForgettingStorage) -> FileStream {
@@ -479,8 +493,8 @@ mod tests {
         stream.handle_end(6);
         stream.put(0, b"abc").unwrap();
         assert!(!names(&storage).contains(&"y.tar".to_owned()));
-        stream.finish(0o640).unwrap();
-        stream.finish(0o640).unwrap();
+        stream.finish(0o640, &Notices::default()).unwrap();
+        stream.finish(0o640, &Notices::default()).unwrap();
         // A crash forgets nothing of it.
         let after = storage.crash(1);
         let file = after
@@ -504,11 +518,14 @@ mod tests {
         // Nor what ends without an end, from the moment that this is told.
         let short = stream(&storage);
         short.put(0, b"abc").unwrap();
-        let error = short.finish(0o640).unwrap_err();
+        let error = short.finish(0o640, &Notices::default()).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
         assert_eq!(names(&storage), Vec::<String>::new());
         short.handle_end(3);
-        assert!(short.finish(0o640).is_err(), "it is gone");
+        assert!(
+            short.finish(0o640, &Notices::default()).is_err(),
+            "it is gone"
+        );
     }
 
     #[test]
@@ -519,7 +536,7 @@ mod tests {
             assert!(stream.put(offset, b"abc").is_err(), "{offset}");
         }
         stream.handle_end(u64::MAX);
-        assert!(stream.finish(0o600).is_err());
+        assert!(stream.finish(0o600, &Notices::default()).is_err());
     }
 
     #[test]

@@ -12,8 +12,9 @@ use longhaul_proto::receiver::Verdict;
 use longhaul_proto::stream::StreamPart;
 
 use super::ReceiveSide;
-use super::commit::{Staged, make_link};
+use super::commit::Staged;
 use super::folders::Folder;
+use super::landing::Destination;
 use super::parts::{PartKind, journal_failure};
 use super::stream::{DataStream, part_of, put_entry};
 use super::verify::{VerifiedBlock, runs_of};
@@ -231,8 +232,8 @@ impl Transfer {
             Some(aligned) => (aligned.filled(), DataMode::Direct),
             None => (data, DataMode::Buffered),
         };
-        let file = stage_file(&folder, &name, entry, (data, mode))
-            .map_err(|error| failure_of("write", &shown, &error))?;
+        let staged = stage_file(&side.destination, (&folder, &name), entry, (data, mode));
+        let file = staged.map_err(|error| failure_of("write", &shown, &error))?;
         Counters::add(&self.counters.written_bytes, data.len() as u64);
         if let Some(file) = &file {
             side.note_data_mode(file.data_mode());
@@ -434,14 +435,14 @@ fn write_around_holes(file: &dyn StoredFile, data: &[u8]) -> io::Result<()> {
 
 /// Makes a small file or link under its temporary name.
 fn stage_file(
-    folder: &Folder,
-    name: &[u8],
+    destination: &Destination,
+    (folder, name): (&Folder, &[u8]),
     entry: &Entry,
     (data, mode): (&[u8], DataMode),
 ) -> io::Result<Option<Arc<dyn StoredFile>>> {
     let directory = folder.directory();
     if let EntryKind::Symlink { target } = &entry.kind {
-        make_link(&**directory, name, target, entry.modified)?;
+        destination.make_link(&**directory, name, (target, entry))?;
         return Ok(None);
     }
     // Its lock tells `longhaul clean` that somebody is at work.
@@ -450,10 +451,8 @@ fn stage_file(
         true => write_around_holes(&*file, data),
         false => file.write_at(data, 0),
     };
-    let written = put
-        .and_then(|()| file.set_mode(entry.mode))
-        .and_then(|()| file.set_modified(entry.modified));
-    if let Err(error) = written {
+    let finished = put.and_then(|()| destination.finish_file(&*file, entry));
+    if let Err(error) = finished {
         // The reason is the first error; what remains is found by `clean`.
         let _ = directory.remove_file(name);
         return Err(error);

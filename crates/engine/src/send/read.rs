@@ -107,7 +107,7 @@ impl OpenFiles {
 
 /// Why a piece was not read.
 pub(super) enum Unread {
-    Changed(Entry),
+    Changed(Box<Entry>),
     Failed(Failure),
 }
 
@@ -340,7 +340,13 @@ impl Transfer {
         match status {
             Ok(status) if status.kind == FileKind::File => {
                 let (id, parent, path) = (entry.id, entry.parent, entry.path.clone());
-                Unread::Changed(entry_of(id, parent, path, file_kind(&status), &status))
+                Unread::Changed(Box::new(entry_of(
+                    id,
+                    parent,
+                    path,
+                    file_kind(&status),
+                    &status,
+                )))
             }
             Ok(_) => Unread::Failed(gone(entry)),
             Err(error) => Unread::Failed(failure_of("read", &shown, &error)),
@@ -591,13 +597,13 @@ pub(super) fn check_unchanged(file: &dyn StoredFile, entry: &Entry) -> Result<()
         EntryKind::File { identity, .. } if *identity == identity_of(&status) => Ok(()),
         _ => {
             let (id, parent, path) = (entry.id, entry.parent, entry.path.clone());
-            Err(Unread::Changed(entry_of(
+            Err(Unread::Changed(Box::new(entry_of(
                 id,
                 parent,
                 path,
                 file_kind(&status),
                 &status,
-            )))
+            ))))
         }
     }
 }
@@ -724,7 +730,7 @@ fn uncoded_piece(
                 payload: elsewhere.unwrap_or(Payload::Buffer(buffer)),
             }),
         ),
-        Err(Unread::Changed(entry)) => (PieceRead::Changed(entry), None),
+        Err(Unread::Changed(entry)) => (PieceRead::Changed(*entry), None),
         Err(Unread::Failed(failure)) => (PieceRead::Failed(failure), None),
     };
     Uncoded {

@@ -215,6 +215,7 @@ fn status(kind: FileKind, mode: u32, size: u64) -> Status {
         device: 0,
         inode: 0,
         modified: Timestamp::default(),
+        owner: Default::default(),
         changed: Timestamp::default(),
     }
 }

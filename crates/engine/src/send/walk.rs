@@ -5,7 +5,9 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-use longhaul_proto::manifest::{Entry, EntryId, EntryKind, SourceIdentity, Timestamp, TreePath};
+use longhaul_proto::manifest::{
+    Entry, EntryId, EntryKind, SET_ID_BITS, SourceIdentity, Timestamp, TreePath,
+};
 use longhaul_proto::message::{Failure, FailureKind};
 
 use super::ahead::{Ahead, Looked};
@@ -111,6 +113,7 @@ pub(super) fn entry_of(
     kind: EntryKind,
     status: &Status,
 ) -> Entry {
+    let has_set_id = status.mode & SET_ID_BITS != 0 && matches!(kind, EntryKind::File { .. });
     Entry {
         id,
         parent,
@@ -118,6 +121,7 @@ pub(super) fn entry_of(
         kind,
         mode: status.mode,
         modified: status.modified,
+        owner: has_set_id.then(|| Box::new(status.owner)),
     }
 }
 
@@ -407,6 +411,7 @@ fn unreadable(id: EntryId, parent: Option<EntryId>, path: TreePath) -> Entry {
         kind: EntryKind::Directory,
         mode: 0,
         modified,
+        owner: None,
     }
 }
 

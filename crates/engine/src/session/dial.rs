@@ -346,6 +346,7 @@ mod tests {
             session: [1; 16],
         };
         let arrival = Arrival {
+            set_ids: Default::default(),
             principal: "tester".to_owned(),
             source: [0; 32],
             host: [0; 32],

@@ -11,6 +11,7 @@ use std::time::Duration;
 use longhaul_proto::digest::Integrity;
 use longhaul_proto::handshake::Purport;
 use longhaul_proto::message::{Farewell, Message, Totals};
+use longhaul_proto::notice::Notice;
 use longhaul_proto::session::Life;
 
 use super::streams::Slot;
@@ -35,6 +36,9 @@ pub struct Ending {
     pub farewell: Farewell,
     /// What the receiver counted, where everything was done.
     pub totals: Option<Totals>,
+    /// What the destination did not keep or refused, one of each kind, where
+    /// everything was done.
+    pub notices: Vec<Notice>,
 }
 
 impl Transfer {
@@ -96,6 +100,7 @@ impl Transfer {
         Ending {
             farewell,
             totals: shared.finished,
+            notices: shared.notices().to_vec(),
         }
     }
 

@@ -14,19 +14,36 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use longhaul_proto::manifest::Timestamp;
+use longhaul_proto::manifest::{Timestamp, TreePath};
+use longhaul_proto::notice::NoticeKind;
 
 use super::{Creation, DataMode, Directory, NameList, Status, StoredFile};
+use crate::notices::Notices;
 use crate::queue::lock;
 
 /// What the owner needs to write into a directory.
 const OWNER_MAY: u32 = 0o700;
+
+/// How a directory is called.
+struct Shown<'a>(Option<&'a TreePath>);
+
+impl std::fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            Some(path) => path.fmt(f),
+            None => f.write_str("the destination itself"),
+        }
+    }
+}
 
 /// A directory whose sync, once it failed, fails for good.
 pub struct DestinationDirectory {
     inner: Arc<dyn Directory>,
     /// Its mode may be changed; who allows that sets it again in the end.
     may_permit: AtomicBool,
+    /// Where it is told that its file system does not sync it, and how.
+    notices: Arc<Notices>,
+    path: Option<TreePath>,
     /// Syncs that began.
     begun: AtomicU64,
     last: Mutex<LastSync>,
@@ -38,13 +55,22 @@ struct LastSync {
     succeeded: u64,
     /// The error number of the one that failed.
     failed: Option<i32>,
+    /// The file system does not do it.
+    refused: bool,
 }
 
 impl DestinationDirectory {
-    /// This directory, with nothing to remember yet.
-    pub fn new(inner: Arc<dyn Directory>) -> DestinationDirectory {
+    /// This directory, with nothing to remember yet; where it is beneath the anchor, none for
+    /// the anchor.
+    pub fn new(
+        inner: Arc<dyn Directory>,
+        notices: Arc<Notices>,
+        path: Option<TreePath>,
+    ) -> DestinationDirectory {
         DestinationDirectory {
             inner,
+            notices,
+            path,
             may_permit: AtomicBool::new(false),
             begun: AtomicU64::new(0),
             last: Mutex::default(),
@@ -86,23 +112,29 @@ impl DestinationDirectory {
 
 impl Directory for DestinationDirectory {
     /// One at a time. Whoever waited while another one's sync began and
-    /// succeeded needs none of its own.
+    /// succeeded needs none of its own. A file system that does not sync directories is asked
+    /// once: that is noted, and no failure.
     fn sync(&self) -> io::Result<()> {
         let before = self.begun.load(Ordering::SeqCst);
         let mut last = lock(&self.last);
         if let Some(number) = last.failed {
             return Err(io::Error::from_raw_os_error(number));
         }
-        if last.succeeded > before {
+        if last.refused || last.succeeded > before {
             return Ok(());
         }
         let number = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
         let result = self.inner.sync();
-        match &result {
-            Ok(()) => last.succeeded = number,
+        let shown = Shown(self.path.as_ref());
+        let synced = self
+            .notices
+            .wish(NoticeKind::NamesNotSynced, &shown, result);
+        match &synced {
+            Ok(Some(())) => last.succeeded = number,
+            Ok(None) => last.refused = true,
             Err(error) => last.failed = Some(error.raw_os_error().unwrap_or(libc::EIO)),
         }
-        result
+        synced.map(drop)
     }
 
     fn open_directory(&self, name: &[u8]) -> io::Result<Arc<dyn Directory>> {

@@ -44,6 +44,7 @@ fn status(kind: FileKind, size: u64) -> Status {
         device: 0,
         inode: 0,
         modified: Timestamp::default(),
+        owner: Default::default(),
         changed: Timestamp::default(),
     }
 }

@@ -29,7 +29,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 pub use direct::lives_in_page_cache;
-use longhaul_proto::manifest::Timestamp;
+use longhaul_proto::manifest::{Ownership, Timestamp};
 
 /// What offset, length and memory of direct I/O are multiples of, in bytes:
 /// the page size of most machines, and hardly a disk has larger blocks.
@@ -55,6 +55,8 @@ pub struct Status {
     pub kind: FileKind,
     /// Permission bits, 0 to 0o7777.
     pub mode: u32,
+    /// Who owns it.
+    pub owner: Ownership,
     /// Size in bytes.
     pub size: u64,
     /// Bytes of storage it takes.
@@ -189,7 +191,7 @@ pub trait StoredFile: Send + Sync {
     /// As `fchmod`.
     fn set_mode(&self, mode: u32) -> io::Result<()>;
 
-    /// Sets the time of the last change; the access time stays.
+    /// Sets the time of the last change, and the access time to now.
     ///
     /// # Errors
     ///
@@ -353,7 +355,7 @@ pub trait Directory: Send + Sync {
     /// As `fstat`.
     fn status(&self) -> io::Result<Status>;
 
-    /// Sets the times of a name in it, not following a link.
+    /// Sets the times of a name in it, as [`StoredFile::set_modified`], not following a link.
     ///
     /// # Errors
     ///
@@ -367,7 +369,7 @@ pub trait Directory: Send + Sync {
     /// As `fchmod`.
     fn set_mode(&self, mode: u32) -> io::Result<()>;
 
-    /// Sets the time of the last change of the directory itself.
+    /// Sets the time of the last change of the directory itself, and its access time to now.
     ///
     /// # Errors
     ///

@@ -18,7 +18,7 @@ use rustix::io::{Errno, retry_on_intr};
 
 use self::file::PosixFile;
 use self::names::PosixNames;
-use self::status::{modified_only, permission_bits, status_from};
+use self::status::{permission_bits, status_from, times_of};
 use super::beneath::{self, Resolution, check_name};
 use super::{Creation, DataMode, Directory, FileKind, NameList, Status, StoredFile};
 
@@ -237,7 +237,7 @@ impl Directory for PosixDirectory {
 
     fn set_modified_of(&self, name: &[u8], modified: Timestamp) -> io::Result<()> {
         check_name(name)?;
-        let times = modified_only(modified)?;
+        let times = times_of(modified)?;
         let flags = AtFlags::SYMLINK_NOFOLLOW;
         retry_on_intr(|| rustix::fs::utimensat(&self.descriptor, name, &times, flags))?;
         Ok(())

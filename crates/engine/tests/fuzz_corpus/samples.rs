@@ -78,6 +78,7 @@ pub fn kept_digest() -> Vec<u8> {
         device: 1,
         inode: 7,
         modified: Timestamp::default(),
+        owner: Default::default(),
         changed: Timestamp::default(),
     };
     let file = FileState::new(b"data/run", &status);

@@ -241,6 +241,7 @@ pub fn file(id: u64, path: &[u8], size: u64) -> Entry {
         },
         mode: 0o644,
         modified: Default::default(),
+        owner: None,
     }
 }
 

@@ -463,7 +463,7 @@ fn messages_of_the_wrong_role_and_nonsense_end_the_session() {
             epoch: 1,
             entries: Vec::new(),
         },
-        Message::Finished(Default::default()),
+        Message::Finished(Default::default(), Vec::new()),
         Message::Called(Vec::new()),
         Message::Entries(vec![Entry {
             mode: 0o77777,

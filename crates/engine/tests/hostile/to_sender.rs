@@ -30,7 +30,7 @@ fn what_only_a_sender_sends_ends_the_session() {
             generation: 0,
             size: 0,
         },
-        Message::Finished(Totals::default()),
+        Message::Finished(Totals::default(), Vec::new()),
     ];
     for message in wrong {
         let place = place();

@@ -37,6 +37,7 @@ fn status(kind: FileKind, inode: u64) -> Status {
         device: 1,
         inode,
         modified: Timestamp::default(),
+        owner: Default::default(),
         changed: Timestamp::default(),
     }
 }

@@ -23,6 +23,7 @@ fn state(number: u64) -> FileState {
         device: 1,
         inode: number,
         modified: Default::default(),
+        owner: Default::default(),
         changed: Default::default(),
     };
     FileState::new(b"data/file", &status)

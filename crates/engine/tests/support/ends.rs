@@ -75,6 +75,7 @@ pub fn sources(directory: Arc<dyn Directory>, what: What) -> Sources {
 /// The same transfer, each time by a session of its own.
 pub fn arrival() -> Arrival {
     Arrival {
+        set_ids: Default::default(),
         host: [0; 32],
         principal: "tester".to_owned(),
         source: [7; 32],

@@ -125,6 +125,7 @@ mod tests {
             kind: EntryKind::Directory,
             mode: 0o755,
             modified: Timestamp::default(),
+            owner: None,
         };
         Message::Entries((0..count).map(directory).collect())
     }

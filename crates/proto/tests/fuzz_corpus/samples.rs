@@ -13,11 +13,14 @@ use longhaul_proto::handshake::{
     Task, Vouch, Vouched,
 };
 use longhaul_proto::listing::{Details, ListRequest, Listed, ListedEntry, ListedKind};
-use longhaul_proto::manifest::{Entry, EntryId, EntryKind, SourceIdentity, Timestamp, TreePath};
+use longhaul_proto::manifest::{
+    Entry, EntryId, EntryKind, Ownership, SourceIdentity, Timestamp, TreePath,
+};
 use longhaul_proto::message::{
     AgainReason, Answer, Failure, FailureKind, Farewell, Flows, Message, Observation, Outcome,
     StreamObservation, Totals, Tuning,
 };
+use longhaul_proto::notice::{Notice, NoticeKind};
 
 const BLAKE3: Checksum = Checksum::Blake3([3; 32]);
 
@@ -32,6 +35,7 @@ fn entry(id: u64, kind: EntryKind) -> Entry {
             seconds: 1_700_000_000,
             nanoseconds: 5,
         },
+        owner: Some(Box::new(Ownership { user: 1, group: 2 })),
     }
 }
 
@@ -128,7 +132,10 @@ fn from_receiver() -> Vec<Message> {
             streams: vec![(0, 7)],
             room: true,
         },
-        Message::Finished(Totals::default()),
+        Message::Finished(
+            Totals::default(),
+            vec![Notice::new(NoticeKind::TimeLimited, "a/b", "it is 2038")],
+        ),
     ]
 }
 
@@ -256,6 +263,7 @@ fn request() -> Request {
         paired: true,
         wants_host: true,
         block_key: None,
+        keep_set_ids: true,
     }
 }
 

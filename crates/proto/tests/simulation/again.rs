@@ -30,6 +30,7 @@ fn file(modified: i64) -> Entry {
         },
         mode: 0o644,
         modified,
+        owner: None,
     }
 }
 

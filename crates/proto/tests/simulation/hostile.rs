@@ -65,6 +65,7 @@ fn entry(random: &mut Random) -> Entry {
         kind,
         mode: 0o644,
         modified: Timestamp::default(),
+        owner: None,
     }
 }
 
@@ -130,7 +131,7 @@ fn for_receiver(random: &mut Random) -> Message {
 
 fn for_sender(random: &mut Random) -> Message {
     if random.chance(10) {
-        return Message::Finished(Totals::default());
+        return Message::Finished(Totals::default(), Vec::new());
     }
     let some = random.below(4);
     match random.below(7) {
@@ -324,7 +325,7 @@ fn a_sender_survives_whatever_a_receiver_says() {
                 let message = for_sender(&mut random);
                 // The one thing that such a message can be is too early, and
                 // the session is over then.
-                let ends = matches!(message, Message::Finished(_));
+                let ends = matches!(message, Message::Finished(..));
                 let done = step >= walk && sender.tracked() == 0;
                 let expected = match ends && !done {
                     true => Err(SenderError::TooEarly),
@@ -429,6 +430,7 @@ fn file(id: u64, size: u64) -> Entry {
         },
         mode: 0,
         modified: Timestamp::default(),
+        owner: None,
     }
 }
 

@@ -84,6 +84,7 @@ fn open(dialer: End, empty: bool) -> Welcome {
         paired: false,
         wants_host: false,
         block_key: None,
+        keep_set_ids: false,
     };
     assert!(request.is_valid());
     let hello = Hello {

@@ -60,6 +60,7 @@ fn entry(id: u64, parent: Option<EntryId>, size: u64) -> Entry {
         kind,
         mode: 0o644,
         modified,
+        owner: None,
     }
 }
 

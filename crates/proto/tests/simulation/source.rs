@@ -152,6 +152,7 @@ impl Source {
             kind,
             mode: 0o644,
             modified,
+            owner: None,
         }
     }
 

@@ -236,6 +236,7 @@ impl Ask<'_> {
             paired: false,
             wants_host: self.wants_host,
             block_key: block_key(self.clear)?,
+            keep_set_ids: false,
         })
     }
 
@@ -271,6 +272,7 @@ impl Ask<'_> {
             }
             Direction::From => {
                 let arrival = Arrival {
+                    set_ids: Default::default(),
                     host: source,
                     principal: String::new(),
                     source,

@@ -22,6 +22,7 @@ fn status(inode: u64) -> Status {
         device: 1,
         inode,
         modified: Default::default(),
+        owner: Default::default(),
         changed: Default::default(),
     }
 }

@@ -77,6 +77,7 @@ fn receiver(root: Arc<dyn Directory>) -> Arc<Transfer> {
         session: [1; 16],
     };
     let arrival = Arrival {
+        set_ids: Default::default(),
         principal: "tester".to_owned(),
         source: [7; 32],
         host: [0; 32],
@@ -119,6 +120,7 @@ fn file(id: u64, name: &str, size: usize) -> Entry {
         },
         mode: 0o644,
         modified,
+        owner: None,
     }
 }
 

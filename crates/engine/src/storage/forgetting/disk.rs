@@ -223,6 +223,7 @@ impl Disk {
         Ok(Status {
             kind: node.kind(),
             mode: node.metadata.mode,
+            owner: Default::default(),
             size,
             allocated,
             device: 1,

@@ -9,7 +9,7 @@ use rustix::fs::{FlockOperation, OFlags, SeekFrom};
 use rustix::io::{Errno, retry_on_intr};
 
 use super::promise::Promise;
-use super::status::{modified_only, permission_bits, status_from};
+use super::status::{permission_bits, status_from, times_of};
 use crate::storage::direct::DirectPath;
 use crate::storage::uncached::{self, UncachedPath};
 use crate::storage::{Advice, DataMode, DataRange, Status, StoredFile, buffered};
@@ -281,7 +281,7 @@ pub(super) fn set_mode(file: BorrowedFd<'_>, mode: u32) -> io::Result<()> {
 }
 
 pub(super) fn set_modified(file: BorrowedFd<'_>, modified: Timestamp) -> io::Result<()> {
-    let times = modified_only(modified)?;
+    let times = times_of(modified)?;
     retry_on_intr(|| rustix::fs::futimens(file, &times))?;
     Ok(())
 }

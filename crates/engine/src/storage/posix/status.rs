@@ -2,8 +2,8 @@
 
 use std::io;
 
-use longhaul_proto::manifest::Timestamp;
-use rustix::fs::{FileType, Mode, Stat, Timespec, Timestamps, UTIME_OMIT};
+use longhaul_proto::manifest::{Ownership, Timestamp};
+use rustix::fs::{FileType, Mode, Stat, Timespec, Timestamps, UTIME_NOW};
 
 use crate::storage::{FileKind, Status};
 
@@ -29,6 +29,10 @@ pub(super) fn status_from(stat: &Stat) -> Status {
     Status {
         kind: kind_of(FileType::from_raw_mode(stat.st_mode)),
         mode: stat.st_mode as u32 & 0o7777,
+        owner: Ownership {
+            user: stat.st_uid,
+            group: stat.st_gid,
+        },
         size: stat.st_size as u64,
         allocated: stat.st_blocks as u64 * STATUS_BLOCK_BYTES,
         device: stat.st_dev as u64,
@@ -44,11 +48,12 @@ pub(super) fn status_from(stat: &Stat) -> Status {
     }
 }
 
-/// Times for `utimensat` that leave the access time.
+/// Times for `utimensat`. The access time becomes now: FUSE file systems on version 2
+/// of its library set either both times or none.
 ///
 /// Nanoseconds are checked because the kernel gives two larger values a
 /// meaning of their own (now, and leave alone), and they may come from a peer.
-pub(super) fn modified_only(modified: Timestamp) -> io::Result<Timestamps> {
+pub(super) fn times_of(modified: Timestamp) -> io::Result<Timestamps> {
     if modified.nanoseconds >= NANOSECONDS_PER_SECOND {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
@@ -58,7 +63,7 @@ pub(super) fn modified_only(modified: Timestamp) -> io::Result<Timestamps> {
     Ok(Timestamps {
         last_access: Timespec {
             tv_sec: 0,
-            tv_nsec: UTIME_OMIT,
+            tv_nsec: UTIME_NOW,
         },
         last_modification: Timespec {
             tv_sec: modified.seconds,

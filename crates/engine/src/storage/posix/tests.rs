@@ -132,7 +132,7 @@ fn two_listings_do_not_disturb_each_other() {
 }
 
 #[test]
-fn times_have_nanoseconds_and_the_access_time_stays() {
+fn times_have_nanoseconds_and_both_are_given() {
     let place = place();
     let file = place.new_file(b"f");
     let accessed = |name: &str| {
@@ -140,7 +140,12 @@ fn times_have_nanoseconds_and_the_access_time_stays() {
         let metadata = fs::symlink_metadata(path).unwrap();
         (metadata.atime(), metadata.atime_nsec())
     };
+    // FUSE file systems on version 2 of its library take both times or none: the other one
+    // becomes now.
     let before = accessed("f");
+    let long_ago = std::fs::FileTimes::new().set_accessed(std::time::UNIX_EPOCH);
+    let path = place.directory.path().join("f");
+    fs::File::open(path).unwrap().set_times(long_ago).unwrap();
     for seconds in [1_700_000_000, -1] {
         let modified = Timestamp {
             seconds,
@@ -155,7 +160,7 @@ fn times_have_nanoseconds_and_the_access_time_stays() {
         place.root.set_modified_of(b"link", modified).unwrap();
         assert_eq!(place.root.status_of(b"link").unwrap().modified, modified);
     }
-    assert_eq!(accessed("f"), before);
+    assert!(accessed("f") >= before);
 }
 
 #[test]

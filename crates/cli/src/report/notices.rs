@@ -1,0 +1,86 @@
+//! What the destination did not keep or refused, in words.
+
+use longhaul_proto::notice::{Notice, NoticeKind};
+use serde_json::{Value, json};
+
+use crate::messages::one_line;
+
+/// Bytes of a line at most; a path may be long, and comes from the other end.
+const MAXIMUM_LINE_BYTES: usize = 4096;
+
+/// The line of a summary: what, how often, an example with its cause, and what it means.
+pub fn line(notice: &Notice) -> String {
+    let (what, means) = words(notice.kind);
+    let Notice {
+        count,
+        example,
+        cause,
+        ..
+    } = notice;
+    one_line(
+        &format!("{what}: {count}, as {example} ({cause}){means}"),
+        MAXIMUM_LINE_BYTES,
+    )
+}
+
+/// The same for programs.
+pub fn value(notice: &Notice) -> Value {
+    json!({
+        "kind": name(notice.kind), "count": notice.count, "example": notice.example,
+        "cause": notice.cause, "text": line(notice),
+    })
+}
+
+fn words(kind: NoticeKind) -> (&'static str, &'static str) {
+    match kind {
+        NoticeKind::TimeRounded => ("times kept less exactly", "; later runs allow for that"),
+        NoticeKind::TimeLimited => (
+            "times outside of what the file system can keep",
+            "; later runs take such a file of the same size for unchanged",
+        ),
+        NoticeKind::TimeNotKept => ("times not kept", "; later runs copy such files again"),
+        NoticeKind::TimeRefused => ("times not set", "; later runs copy such files again"),
+        NoticeKind::ModeNotKept => ("permission bits not kept", ""),
+        NoticeKind::ModeRefused => (
+            "permission bits not set",
+            "; what is new there is open to its owner alone",
+        ),
+        NoticeKind::SetIdDropped => (
+            "set-user-ID or set-group-ID bits dropped",
+            "; to keep them use --keep-set-ids, at a daemon the right \"set-id\"",
+        ),
+        NoticeKind::NamesNotSynced => (
+            "directories not synced",
+            "; names may not survive a power cut here",
+        ),
+        NoticeKind::Unknown => ("not kept or refused at the destination", ""),
+    }
+}
+
+fn name(kind: NoticeKind) -> &'static str {
+    match kind {
+        NoticeKind::TimeRounded => "time_rounded",
+        NoticeKind::TimeLimited => "time_limited",
+        NoticeKind::TimeNotKept => "time_not_kept",
+        NoticeKind::TimeRefused => "time_refused",
+        NoticeKind::ModeNotKept => "mode_not_kept",
+        NoticeKind::ModeRefused => "mode_refused",
+        NoticeKind::SetIdDropped => "set_id_dropped",
+        NoticeKind::NamesNotSynced => "names_not_synced",
+        NoticeKind::Unknown => "unknown",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_names_an_example_its_cause_and_what_it_means() {
+        let notice = Notice::new(NoticeKind::NamesNotSynced, "a\u{1b}[2J", "Invalid argument");
+        let expected = "directories not synced: 1, as a\u{fffd}[2J (Invalid argument); names may \
+                        not survive a power cut here";
+        assert_eq!(line(&notice), expected);
+        assert_eq!(value(&notice)["kind"], "names_not_synced");
+    }
+}
