@@ -55,6 +55,22 @@ impl Notices {
     }
 }
 
+/// What a file system refuses is done without, and nobody has to be told.
+///
+/// # Errors
+///
+/// Where it is no refusal ([`is_refusal`]).
+pub fn or_without(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if is_refusal(&error) => Ok(()),
+        other => other,
+    }
+}
+
+/// What some file systems' drivers give instead of `EOPNOTSUPP`: an error of the kernel's own
+/// (`ENOTSUPP`), which is not meant to leave it.
+const KERNEL_NOT_SUPPORTED: Errno = Errno::from_raw_os_error(524);
+
 /// Whether an error says that a file system does not do what was asked, or not for this user.
 /// Every other error, and above all `EIO`, `ENOSPC`, `EDQUOT` and `EROFS`, says that something
 /// went wrong.
@@ -70,6 +86,7 @@ pub fn is_refusal(error: &io::Error) -> bool {
                 | Errno::NOTTY
                 | Errno::OVERFLOW
                 | Errno::RANGE
+                | KERNEL_NOT_SUPPORTED
         )
     )
 }

@@ -143,6 +143,22 @@ mod tests {
         assert_eq!(decoded(&old).unwrap(), expected);
     }
 
+    /// What a release without notices understands.
+    #[derive(Debug, Decode)]
+    enum Older {
+        #[n(12)]
+        Finished(#[n(0)] Totals),
+    }
+
+    #[test]
+    fn an_older_end_passes_over_notices() {
+        let notice = Notice::new(NoticeKind::ModeRefused, "a", "b");
+        let message = Message::Finished(Totals::default(), vec![notice]);
+        let bytes = minicbor::to_vec(&message).unwrap();
+        let Older::Finished(totals) = minicbor::decode(&bytes).unwrap();
+        assert_eq!(totals, Totals::default());
+    }
+
     #[test]
     fn too_many_notices_or_too_long_ones_are_refused() {
         let notice = Notice::new(NoticeKind::TimeLimited, "a", "b");

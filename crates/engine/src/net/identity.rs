@@ -17,6 +17,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::ParsedCertificate;
 
+use crate::notices::or_without;
+
 /// The SHA-256 of a certificate's SubjectPublicKeyInfo in DER: the key alone,
 /// so that a renewed certificate of the same key keeps its fingerprint.
 ///
@@ -343,7 +345,7 @@ fn keep(directory: &Path, path: &Path, pem: &str) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
-    File::open(directory)?.sync_all()
+    or_without(File::open(directory)?.sync_all())
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use super::Directory;
 use super::beneath::open_beneath;
 use super::following::{FollowingDirectory, Reach};
 use super::posix::PosixDirectory;
-use crate::notices::is_refusal;
+use crate::notices::or_without;
 
 /// Mode of directories that are made for a destination, before the umask.
 const NEW_DIRECTORY_MODE: u32 = 0o777;
@@ -72,7 +72,8 @@ impl OpenRoot for Anywhere {
                 changed
             };
             let synced = std::fs::File::open(changed).and_then(|above| above.sync_all());
-            tolerate_refusal(synced)?;
+            // What is made in it is refused the same, and that is told.
+            or_without(synced)?;
         }
         PosixDirectory::open_root(path)
     }
@@ -137,22 +138,13 @@ impl OpenRoot for Confined {
                     }
                     // Whoever is told that something in it is durable relies on
                     // its name too.
-                    tolerate_refusal(directory.sync())?;
+                    or_without(directory.sync())?;
                     directory.open_directory(name)?
                 }
                 other => other?,
             };
         }
         Ok(directory)
-    }
-}
-
-/// A file system that does not sync directories is no failure. It refuses the same of what is
-/// made in it, and that is told.
-fn tolerate_refusal(synced: io::Result<()>) -> io::Result<()> {
-    match synced {
-        Err(error) if is_refusal(&error) => Ok(()),
-        other => other,
     }
 }
 

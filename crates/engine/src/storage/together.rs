@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use super::StoredFile;
 use crate::looks::Pace;
+use crate::notices::is_refusal;
 
 /// Fewer files than this are synced one by one: a `syncfs` costs what a few
 /// flushes do, and disturbs others.
@@ -68,19 +69,13 @@ fn sync_group(
 ) -> bool {
     for &index in group {
         results[index] = match files[index].wait_written() {
-            // A sandbox may not know the call.
-            Err(error) if is_absent(&error) => return false,
+            // A sandbox may not know the call, or a file system.
+            Err(error) if is_refusal(&error) => return false,
             waited => waited,
         };
     }
     // Asked only now: what was waited for is not dirty any more.
     may() && files[group[0]].sync_device().is_ok()
-}
-
-fn is_absent(error: &io::Error) -> bool {
-    use rustix::io::Errno;
-    let number = error.raw_os_error().map(Errno::from_raw_os_error);
-    matches!(number, Some(Errno::NOSYS | Errno::PERM))
 }
 
 /// Whether little is dirty or being written on the whole host: of a single file

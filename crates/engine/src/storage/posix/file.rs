@@ -10,6 +10,7 @@ use rustix::io::{Errno, retry_on_intr};
 
 use super::promise::Promise;
 use super::status::{permission_bits, status_from, times_of};
+use crate::notices::or_without;
 use crate::storage::direct::DirectPath;
 use crate::storage::uncached::{self, UncachedPath};
 use crate::storage::{Advice, DataMode, DataRange, Status, StoredFile, buffered};
@@ -143,10 +144,8 @@ impl StoredFile for PosixFile {
             let _ = self.promise.set(promise);
             return Ok(());
         }
-        match retry_on_intr(|| reserve(self.descriptor.as_fd(), length)) {
-            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        let reserved = retry_on_intr(|| reserve(self.descriptor.as_fd(), length));
+        or_without(reserved.map_err(io::Error::from))
     }
 
     fn set_mode(&self, mode: u32) -> io::Result<()> {
