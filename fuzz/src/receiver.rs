@@ -193,6 +193,7 @@ impl Play<'_> {
                 file: self.id(),
                 generation: self.generation(),
                 size: self.choices.number(),
+                grew: false,
             },
             5 => Message::Abandoned {
                 id: self.id(),

@@ -40,6 +40,7 @@ pub fn sender(bytes: &[u8]) {
         asks: choices.flag(),
         commits: choices.flag(),
         moves: true,
+        fronts: true,
         epoch: 1,
     };
     let mut play = Play {
@@ -281,6 +282,15 @@ impl Play<'_> {
                 };
                 self.sender.handle_piece_read(block, result);
             }
+            Work::Front { entry, earlier, .. } => {
+                let result = match (self.choices.below(16), earlier) {
+                    (0, _) => PieceRead::Failed(failure()),
+                    (1, _) => PieceRead::Changed(entry),
+                    (_, None) => PieceRead::Front(Checksum::Xxh3(0)),
+                    (_, Some(_)) => PieceRead::Same,
+                };
+                self.sender.handle_piece_read(block, result);
+            }
             Work::Pack(jobs) => {
                 let results = jobs
                     .into_iter()
@@ -319,7 +329,7 @@ impl Play<'_> {
 /// Whatever the peer said, what is read is a block of its file.
 fn check_job(job: &ReadJob, settings: &SenderSettings) {
     match &job.work {
-        Work::Piece { entry, piece } => {
+        Work::Piece { entry, piece } | Work::Front { entry, piece, .. } => {
             assert_eq!(entry.id, piece.file);
             let size = entry.size();
             assert!(

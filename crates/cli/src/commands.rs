@@ -23,4 +23,5 @@ pub mod steering;
 pub mod stream;
 pub mod sweep;
 pub mod token;
+pub mod transfer_key;
 pub mod verify;

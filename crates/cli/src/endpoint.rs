@@ -77,6 +77,20 @@ pub enum EndpointError {
          has a colon: ./{0})"
     )]
     Ssh(String),
+    /// Two colons, as rsync has them before a daemon's module.
+    #[error(
+        "{shown}: longhaul has no modules as rsync's daemon has: write {destination}:PATH (over SSH) \
+         or longhaul://{destination}/PATH (a daemon), {destination}:./{path} for a name that begins \
+         with a colon"
+    )]
+    Module {
+        /// What was written.
+        shown: String,
+        /// What is before the colons.
+        destination: String,
+        /// What is behind the first one.
+        path: String,
+    },
     /// A host, as it seems, without what follows it.
     #[error(
         "{0} has no colon: write {0}: for that host (the home there; {0}:PATH for another place), \
@@ -237,6 +251,13 @@ fn parse_ssh(text: &[u8], shown: String) -> Result<SshRemote, EndpointError> {
         return Err(bad());
     }
     let path = &text[colon + 1..];
+    if path.starts_with(b":") {
+        return Err(EndpointError::Module {
+            shown,
+            destination: destination.to_owned(),
+            path: String::from_utf8_lossy(path).into_owned(),
+        });
+    }
     let path = match path {
         b"null:" => RemotePath::Null,
         _ => match path.strip_prefix(b"zero:") {

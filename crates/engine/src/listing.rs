@@ -88,6 +88,63 @@ pub fn list<E>(
     walk(top, depth, tell).map_err(ListError::Told)
 }
 
+/// Tells of each of these paths by what it has beneath `above`, and what lies in the directories
+/// among them.
+///
+/// # Errors
+///
+/// What `tell` says.
+pub fn list_each<E>(
+    open: &dyn OpenRoot,
+    (above, paths): (&[u8], &[Vec<u8>]),
+    depth: Depth,
+    tell: &mut dyn FnMut(Found) -> Result<(), E>,
+) -> Result<(), E> {
+    for path in paths {
+        let end = path.iter().rposition(|byte| *byte != b'/');
+        let path = &path[..end.map_or(0, |last| last + 1)];
+        let Ok(named) = TreePath::new(path.strip_prefix(above).unwrap_or(path)) else {
+            continue;
+        };
+        let shown = named.to_string();
+        let parent = match open.open_root(as_path(split(path).0)) {
+            Ok(parent) => parent,
+            Err(error) => {
+                tell(Found::Failed(failure_of("look at it", &shown, &error)))?;
+                continue;
+            }
+        };
+        let found = look(
+            &*parent,
+            named.name(),
+            named.parent().as_ref(),
+            depth.details,
+        );
+        let Some((found, enters)) = found else {
+            continue;
+        };
+        tell(found)?;
+        if let Some(path) = enters {
+            let inner = parent.open_directory(named.name());
+            let opened =
+                inner.and_then(|inner| Ok((SortedListing::open_nested(&*inner, 0)?, inner)));
+            match opened {
+                Ok((listing, directory)) => {
+                    let path = Some(path);
+                    let top = Level {
+                        directory,
+                        listing,
+                        path,
+                    };
+                    walk(top, depth, tell)?;
+                }
+                Err(error) => tell(unlisted(Some(&path), &error))?,
+            }
+        }
+    }
+    Ok(())
+}
+
 fn as_path(path: &[u8]) -> &Path {
     use std::os::unix::ffi::OsStrExt;
     Path::new(std::ffi::OsStr::from_bytes(path))
@@ -261,6 +318,7 @@ fn unlisted(path: Option<&TreePath>, error: &io::Error) -> Found {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::send::wildcards::{Room, above_wildcards, expand};
     use crate::storage::posix::PosixDirectory;
     use crate::storage::roots::{Anywhere, Confined};
     use std::os::unix::ffi::OsStrExt;
@@ -347,6 +405,50 @@ mod tests {
                 "{missing}: {told:?}"
             );
         }
+    }
+
+    #[test]
+    fn what_a_pattern_stands_for_is_told_with_its_way_there() {
+        let place = tempfile::tempdir().unwrap();
+        for directory in ["data/run1/deep", "data/run2", "data/other"] {
+            std::fs::create_dir_all(place.path().join(directory)).unwrap();
+        }
+        for file in [
+            "data/run1/a.h5",
+            "data/run1/deep/b.h5",
+            "data/run2/a.h5",
+            "data/runs",
+        ] {
+            std::fs::write(place.path().join(file), "").unwrap();
+        }
+        let confined = Confined(PosixDirectory::open_root(place.path()).unwrap());
+        let told = |pattern: &[u8], recursive| {
+            let depth = Depth {
+                recursive,
+                details: true,
+            };
+            let paths = expand(&confined, pattern, false, Room::WHOLE).unwrap();
+            let mut found = Vec::new();
+            let matches = (above_wildcards(pattern), &paths[..]);
+            list_each::<()>(&confined, matches, depth, &mut |one| {
+                found.push(one);
+                Ok(())
+            })
+            .unwrap();
+            names(&found)
+        };
+        assert_eq!(told(b"data/run?/*.h5", false), ["run1/a.h5", "run2/a.h5"]);
+        let flat = [
+            "run1",
+            "run1/a.h5",
+            "run1/deep",
+            "run2",
+            "run2/a.h5",
+            "runs",
+        ];
+        assert_eq!(told(b"data/run*", false), flat);
+        let deep = [&flat[..3], &["run1/deep/b.h5"], &flat[3..5]].concat();
+        assert_eq!(told(b"data/run?/", true)[..4], deep[..4]);
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! - [`walk`] lists the sources in byte order and tells the state machine, of what
 //!   several have (`earlier`) the first one's;
 //! - [`read`] takes what is to be read next, reads it into a buffer of the
-//!   pool, computes its checksum while it is hot: a [`read::ReadBlock`];
+//!   pool, computes its checksum while it is hot: a [`read::ReadBlock`]; of a file that keeps
+//!   growing `front` reads the front, twice;
 //! - [`compress`] makes that a [`compress::CodedBlock`];
 //! - [`seal`] frames it: a [`seal::SealedBlock`];
 //! - [`stream`] makes a source of what can be read once;
@@ -14,6 +15,9 @@
 mod ahead;
 pub mod compress;
 mod earlier;
+mod front;
+pub(crate) mod origin;
+mod parents;
 pub(crate) mod payload;
 pub mod read;
 pub mod seal;
@@ -37,6 +41,7 @@ use crate::queue::Queue;
 use crate::session::{Transfer, TransferSettings};
 use crate::storage::DataMode;
 use compress::Uncoded;
+use origin::Origins;
 use payload::HeldFiles;
 use read::OpenFiles;
 use source::Sources;
@@ -44,6 +49,7 @@ use source::Sources;
 /// What a sending end does with its disks and cores.
 pub struct SendSide {
     pub(crate) sources: Sources,
+    pub(crate) origins: Arc<Origins>,
     pub(crate) coding: Queue<Uncoded>,
     pub(crate) open_files: OpenFiles,
     pub(crate) held_files: Arc<HeldFiles>,
@@ -61,6 +67,7 @@ impl SendSide {
     pub fn new(sources: Sources) -> SendSide {
         SendSide {
             sources,
+            origins: Arc::default(),
             coding: Queue::default(),
             open_files: OpenFiles::default(),
             held_files: Arc::default(),
@@ -79,6 +86,7 @@ impl SendSide {
             large_files: settings.large_files.max(1),
             asks: settings.asks,
             moves: settings.purport != Purport::DryRun,
+            fronts: (settings.growth || settings.local) && settings.purport == Purport::Copy,
             epoch: settings.epoch,
             ..SenderSettings::default()
         }

@@ -151,6 +151,8 @@ pub struct TransferSettings {
     /// The other end understands checksums behind their pieces
     /// ([`longhaul_proto::block::Trailer`]). A sender that dials hears of it later.
     pub trailers: bool,
+    /// The other end understands that a file grew. A sender that dials hears of it later.
+    pub growth: bool,
     /// Both ends are in this process.
     pub local: bool,
     /// The destination is not empty: every entry is asked for first.
@@ -185,6 +187,7 @@ impl Default for TransferSettings {
             verify_written: false,
             clear: None,
             trailers: false,
+            growth: false,
             local: false,
             asks: true,
             epoch: 1,

@@ -49,8 +49,10 @@ impl Feature {
     pub const JOBS: Feature = Feature(7);
     /// The receiver understands [`crate::block::Trailer`].
     pub const TRAILERS: Feature = Feature(9);
+    /// The receiver understands that a file grew ([`crate::message::Message::Sealed`]).
+    pub const GROWTH: Feature = Feature(10);
     /// Everything this version knows.
-    pub const ALL: [Feature; 7] = [
+    pub const ALL: [Feature; 8] = [
         Feature::ZSTD,
         Feature::LZ4,
         Feature::EXTENTS,
@@ -58,6 +60,7 @@ impl Feature {
         Feature::LINKS,
         Feature::JOBS,
         Feature::TRAILERS,
+        Feature::GROWTH,
     ];
 }
 
@@ -352,8 +355,8 @@ pub struct Request {
     /// What was written is read back past the cache and compared.
     #[n(18)]
     pub verify_written: bool,
-    /// Hash of the sending host: with a file's inode it tells one source of a
-    /// name from another.
+    /// Zeros: an earlier release has the hash of the sending host here, which with a file's
+    /// inode tells one source of a name from another.
     #[cbor(n(20), with = "minicbor::bytes")]
     pub host: [u8; 32],
     /// Names that a sending dialer puts directly into the destination; none
@@ -396,6 +399,10 @@ pub struct Request {
     #[n(30)]
     #[cbor(default)]
     pub keep_set_ids: bool,
+    /// Hash of the sources as every host that sees them has it: what a dead session of the same
+    /// transfer from another host left is this one's. None where no other host sees them.
+    #[n(31)]
+    pub anywhere: Option<minicbor::bytes::ByteArray<32>>,
 }
 
 /// A path at the acceptor.

@@ -63,6 +63,10 @@ pub enum Message {
         /// Its size in bytes.
         #[n(2)]
         size: u64,
+        /// It grew meanwhile: this is its front, which was read twice and stayed the same.
+        #[n(3)]
+        #[cbor(default)]
+        grew: bool,
     },
     /// Sender: this entry will not come.
     #[n(5)]
@@ -293,6 +297,9 @@ pub enum FailureKind {
     /// Anything else.
     #[n(12)]
     Other,
+    /// It grew while it was copied: its front is there.
+    #[n(13)]
+    Grew,
 }
 
 /// Why one entry failed; the others go on.
@@ -312,6 +319,15 @@ impl Failure {
     pub fn new(kind: FailureKind, text: impl Into<String>) -> Failure {
         let text = cut(text.into());
         Failure { kind, text }
+    }
+
+    /// Of a file that grew meanwhile, so many bytes are there.
+    pub fn grew(size: u64) -> Failure {
+        let text = format!(
+            "it grew while copied: its first {size} bytes are there, as they were when it was looked at; \
+             copy it again when nobody writes to it"
+        );
+        Failure::new(FailureKind::Grew, text)
     }
 }
 

@@ -223,7 +223,7 @@ pub struct Receiver {
     files: BTreeMap<EntryId, Incoming>,
     packed: BTreeMap<EntryId, Packing>,
     folders: BTreeMap<EntryId, Folder>,
-    seals: BTreeMap<EntryId, (u32, u64)>,
+    seals: BTreeMap<EntryId, large::Seal>,
     walk_end: Option<u64>,
     /// What entries whose comparison is under way, or whose directory is looked at, weigh: in
     /// all, and each list of them.
@@ -326,7 +326,8 @@ impl Receiver {
                 file,
                 generation,
                 size,
-            } => self.handle_sealed(file, generation, size),
+                grew,
+            } => self.handle_sealed(file, (generation, size, grew)),
             Message::Abandoned {
                 id,
                 parent,

@@ -8,6 +8,7 @@
 
 mod account;
 mod again;
+mod front;
 mod plan;
 mod settings;
 mod streams;
@@ -67,6 +68,10 @@ pub struct Sender {
     streams: Streams,
     /// Walked and not yet asked for.
     listing: Vec<Entry>,
+    /// Files whose front is to be read again.
+    unchecked_fronts: VecDeque<EntryId>,
+    /// Pieces of them that are.
+    checks: BTreeMap<BlockId, PieceName>,
     messages: VecDeque<Message>,
     events: VecDeque<EntryEvent>,
     account: Account,
@@ -85,6 +90,8 @@ impl Sender {
             plan: Plan::default(),
             streams: Streams::default(),
             listing: Vec::new(),
+            unchecked_fronts: VecDeque::new(),
+            checks: BTreeMap::new(),
             messages: VecDeque::new(),
             events: VecDeque::new(),
             account: Account::default(),
@@ -333,10 +340,16 @@ impl Sender {
 
     /// A piece was read. False as with [`Sender::handle_pack_read`].
     pub fn handle_piece_read(&mut self, block: BlockId, result: PieceRead) -> bool {
+        if let Some(piece) = self.checks.remove(&block) {
+            self.handle_checked(piece, result == PieceRead::Same);
+            return false;
+        }
         let Some(piece) = self.plan.piece(block) else {
             return false;
         };
         match result {
+            PieceRead::Front(checksum) => self.handle_front_read(block, checksum),
+            PieceRead::Same => false,
             PieceRead::Ready => {
                 self.mark_read(piece);
                 self.plan.make_ready(block)
@@ -354,6 +367,9 @@ impl Sender {
 
     /// The next thing to read; none where there is nothing to do now.
     pub fn poll_read(&mut self, now: Moment) -> Option<ReadJob> {
+        if let Some(check) = self.next_check() {
+            return Some(check);
+        }
         if self.plan.blocks() >= self.settings.unacknowledged_blocks {
             return self.next_twin(now);
         }
@@ -581,7 +597,10 @@ impl Sender {
         if let Some(mut tracked) = self.entries.remove(&id) {
             self.plan.end_large(id);
             self.forget_blocks(&tracked.stage);
-            if let Ending::Committed(_) = ending {
+            let grew = |failure: &Failure| failure.kind == FailureKind::Grew;
+            if matches!(&ending, Ending::Committed(_))
+                || matches!(&ending, Ending::Failed(failure) if grew(failure))
+            {
                 self.count_committed(&mut tracked);
             }
             self.events.push_back(EntryEvent::Ended {
@@ -694,14 +713,13 @@ impl Sender {
         self.account.void(tracked.share);
         let mut fresh = Tracked::new(entry, Stage::Asked);
         fresh.generation = tracked.generation + 1;
-        let generation = fresh.generation;
+        fresh.only_grew = tracked.only_grew && fresh.entry.size() > tracked.entry.size();
+        let goes_as_front = self.goes_as_front(&fresh);
         self.entries.insert(id, fresh);
-        if generation > MAXIMUM_RESTARTS {
-            let text =
-                "it keeps changing while it is copied: copy it again when nobody writes to it";
-            self.abandon(id, Failure::new(FailureKind::Changing, text));
-        } else {
-            self.route(id);
+        match self.may_restart(id) {
+            false => self.give_up(id),
+            true if goes_as_front => self.begin_front(id),
+            true => self.route(id),
         }
     }
 
@@ -737,6 +755,11 @@ impl Sender {
     }
 
     fn seal_if_read(&mut self, file: EntryId) {
+        let is_read = |large: &mut track::Large| large.read.contains(0, large.size);
+        let large = self.entries.get_mut(&file).and_then(Tracked::large_mut);
+        if !large.is_some_and(is_read) || !self.is_front_checked(file) {
+            return;
+        }
         let Some(tracked) = self.entries.get_mut(&file) else {
             return;
         };
@@ -744,14 +767,15 @@ impl Sender {
         let Some(large) = tracked.large_mut() else {
             return;
         };
-        if !large.sealed && large.read.contains(0, large.size) {
+        if !large.sealed {
             large.sealed = true;
             large.ledger.seal();
-            let size = large.size;
+            let (size, grew) = (large.size, large.front.is_some());
             self.messages.push_back(Message::Sealed {
                 file,
                 generation,
                 size,
+                grew,
             });
             self.commit_if_complete(file);
         }

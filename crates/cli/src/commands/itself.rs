@@ -12,12 +12,13 @@ use crate::endpoint::Endpoint;
 use crate::messages::{Exit, Stop};
 
 /// Refuses it where source and destination are paths of this host; links on the
-/// way to them are followed, as the copy does.
+/// way to them are followed, as the copy does. With `as_links` a source that is a link is copied
+/// as one.
 ///
 /// # Errors
 ///
 /// What would be copied into, or onto, itself.
-pub fn refuse(sources: &[Endpoint], destination: &Endpoint) -> Result<(), Stop> {
+pub fn refuse(sources: &[Endpoint], destination: &Endpoint, as_links: bool) -> Result<(), Stop> {
     let Endpoint::Local(to) = destination else {
         return Ok(());
     };
@@ -26,13 +27,19 @@ pub fn refuse(sources: &[Endpoint], destination: &Endpoint) -> Result<(), Stop> 
         let Endpoint::Local(path) = source else {
             continue;
         };
+        let shown = String::from_utf8_lossy(path);
+        let name = landing_name(source);
+        let found = as_path(path).symlink_metadata();
+        let link = found.ok().filter(|found| as_links && found.is_symlink());
+        // What a link leads to must not become that link.
+        if link.as_ref().is_some_and(|link| to.holds(name, link)) {
+            return Err(same(&shown, to.named));
+        }
         // What cannot be looked at is told of where it is opened.
         let Ok(found) = as_path(path).metadata() else {
             continue;
         };
-        let shown = String::from_utf8_lossy(path);
-        let name = landing_name(source);
-        if found.is_dir() && to.lies_in(&found) {
+        if link.is_none() && found.is_dir() && to.lies_in(&found) {
             let text = format!(
                 "cannot copy a directory, {shown}, into itself, {}: name a destination outside it",
                 to.named.display()
@@ -40,14 +47,18 @@ pub fn refuse(sources: &[Endpoint], destination: &Endpoint) -> Result<(), Stop> 
             return Err(Stop::new(Exit::Usage, text));
         }
         if to.holds(name, &found) {
-            let text = format!(
-                "{shown} and its copy in {} would be the same: name another destination",
-                to.named.display()
-            );
-            return Err(Stop::new(Exit::Usage, text));
+            return Err(same(&shown, to.named));
         }
     }
     Ok(())
+}
+
+fn same(shown: &str, destination: &Path) -> Stop {
+    let text = format!(
+        "{shown} and its copy in {} would be the same: name another destination",
+        destination.display()
+    );
+    Stop::new(Exit::Usage, text)
 }
 
 /// Where things land.
@@ -139,8 +150,11 @@ mod tests {
         symlink("data/inner", place.path().join("link")).unwrap();
         symlink("data", place.path().join("whole")).unwrap();
         symlink("data/file", place.path().join("soft")).unwrap();
-        let copy =
-            |from: &str, to: &str| refuse(&[Endpoint::Local(at(from))], &Endpoint::Local(at(to)));
+        let copy_as = |from: &str, to: &str, as_links| {
+            let source = Endpoint::Local(at(from));
+            refuse(&[source], &Endpoint::Local(at(to)), as_links)
+        };
+        let copy = |from: &str, to: &str| copy_as(from, to, false);
         for (from, to) in [
             ("data", "data"),
             ("data", "data/sub"),
@@ -177,6 +191,17 @@ mod tests {
             ("missing", "missing/sub"),
         ] {
             assert!(copy(from, to).is_ok(), "{from} to {to}");
+        }
+        // As a link it may lie in what it leads to, but not be that, nor replace itself.
+        assert!(copy_as("whole", "data/sub", true).is_ok());
+        assert!(copy_as("soft", "other", true).is_ok());
+        for (from, to) in [
+            ("soft", "data/file"),
+            ("soft", "."),
+            ("whole", "."),
+            ("whole/", "data"),
+        ] {
+            assert!(copy_as(from, to, true).is_err(), "{from} to {to}");
         }
     }
 }

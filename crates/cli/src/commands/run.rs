@@ -2,7 +2,6 @@
 //! of it. `cp` and `verify` differ only in what they ask for.
 
 use std::collections::HashMap;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,6 +37,7 @@ use super::connection::{Connected, Opened, block_key};
 use super::here::{Here, landing_stop};
 use super::peer::Peer;
 use super::steering::{Bounds, Steering};
+use super::transfer_key::TransferKey;
 use super::{itself, sources};
 use crate::arguments::{
     BandwidthLimit, ConnectionArguments, DataSecurity, LayerArguments, StackArgument,
@@ -259,6 +259,7 @@ impl Task {
             streams: self.bounds(&opened).initial as usize,
             large_files: large_files(opened.welcome.large_files),
             trailers: opened.welcome.features.contains(&Feature::TRAILERS),
+            growth: opened.welcome.features.contains(&Feature::GROWTH),
         });
         self.drive(&peer, opened, &transfer, report)
     }
@@ -299,7 +300,6 @@ impl Task {
         request.destination_empty = self.seems_empty();
         let destination_empty = request.destination_empty;
         let header_key = request.header_key();
-        let source = request.source;
         let connected = peer.connect(
             self.blocks(self.settings.budget),
             self.streams_ahead(request.clear),
@@ -330,7 +330,7 @@ impl Task {
             true => self.landing,
             false => Landing::Within,
         };
-        let destination = self.open_destination(landing, source)?;
+        let destination = self.open_destination(landing)?;
         if settings.purport == Purport::Copy {
             destination.take().map_err(|error| landing_stop(&error))?;
         }
@@ -342,7 +342,8 @@ impl Task {
     /// Both ends here.
     fn local(&self, report: &Report) -> Result<Exit, Stop> {
         if self.settings.purport != Purport::Verify && self.here.principal().is_none() {
-            itself::refuse(&self.sources, &self.destination)?;
+            let as_links = self.recursive && !self.copy_links;
+            itself::refuse(&self.sources, &self.destination, as_links)?;
         }
         let sources = sources::open(self, false)?;
         let one = single_file(&sources) || self.stream.is_some();
@@ -354,7 +355,7 @@ impl Task {
             true => self.landing,
             false => Landing::Within,
         };
-        let destination = self.open_destination(landing, self.source_hash()?)?;
+        let destination = self.open_destination(landing)?;
         let names = sources.top_names();
         let empty = destination.is_empty(names.as_deref());
         let mut settings = self.settings.clone();
@@ -543,11 +544,13 @@ impl Task {
         }
     }
 
-    fn open_destination(&self, landing: Landing, source: [u8; 32]) -> Result<Destination, Stop> {
+    fn open_destination(&self, landing: Landing) -> Result<Destination, Stop> {
+        let key = self.key()?;
         let arrival = Arrival {
-            host: self.host_hash(),
             principal: self.here.principal().map_or_else(user_name, str::to_owned),
-            source,
+            source: key.source,
+            anywhere: key.anywhere.unwrap_or(key.source),
+            host: [0; 32],
             owner: owner(),
             set_ids: self.set_ids(),
         };
@@ -585,48 +588,16 @@ impl Task {
         }
     }
 
-    /// Tells this transfer from others: host and sources, wherever the command
-    /// is run.
-    fn source_hash(&self) -> Result<[u8; 32], Stop> {
-        use std::os::unix::ffi::OsStrExt;
-        let mut hasher = blake3::Hasher::new_derive_key("longhaul 2026 source of a transfer");
-        hasher.update(host_name().as_bytes());
-        hasher.update(self.here.principal().unwrap_or_default().as_bytes());
-        for source in &self.sources {
-            hasher.update(b"\0");
-            match source {
-                Endpoint::Local(path) => {
-                    let path = std::path::Path::new(std::ffi::OsStr::from_bytes(path));
-                    let whole = std::path::absolute(path);
-                    let whole = whole.map_err(|error| Stop::because(Exit::Local, error))?;
-                    hasher.update(whole.as_os_str().as_bytes());
-                }
-                // Read once: no other run has the same source.
-                Endpoint::Standard => {
-                    hasher.update(&owner().session);
-                }
-                other => {
-                    hasher.update(format!("{other:?}").as_bytes());
-                }
-            }
-        }
-        Ok(*hasher.finalize().as_bytes())
-    }
-
-    /// The host that the sources are on.
-    fn host_hash(&self) -> [u8; 32] {
-        let mut hasher = blake3::Hasher::new_derive_key("longhaul 2026 host of a source");
-        match self.sources.first() {
-            Some(Endpoint::Daemon(remote)) => hasher.update(remote.host.to_string().as_bytes()),
-            Some(Endpoint::Ssh(remote)) => hasher.update(remote.destination.as_bytes()),
-            _ => hasher.update(host_name().as_bytes()),
-        };
-        *hasher.finalize().as_bytes()
+    /// Tells this transfer from others, wherever the command is run.
+    fn key(&self) -> Result<TransferKey, Stop> {
+        let key = TransferKey::new(&self.sources, &self.here);
+        key.map_err(|error| Stop::because(Exit::Local, error))
     }
 
     fn request(&self, role: Role, paths: Vec<RequestPath>) -> Result<Request, Stop> {
         let settings = &self.settings;
         let block_key = block_key(self.connection.data_security == DataSecurity::Clear)?;
+        let key = self.key()?;
         Ok(Request {
             credential: None,
             role,
@@ -636,8 +607,9 @@ impl Task {
                 true => self.landing,
                 false => Landing::Within,
             },
-            source: self.source_hash()?,
-            host: self.host_hash(),
+            source: key.source,
+            host: [0; 32],
+            anywhere: key.anywhere.map(Into::into),
             integrity: settings.integrity,
             codec: settings.codec,
             block_bytes: settings.block_bytes as u32,
@@ -664,7 +636,10 @@ impl Task {
     /// Whether what is sent from here is one file.
     fn only_file(&self) -> bool {
         match self.sources.as_slice() {
-            [Endpoint::Local(path)] => self.here.path(path).is_some_and(Path::is_file),
+            [Endpoint::Local(path)] => self.here.path(path).is_some_and(|path| {
+                let copies_link = self.recursive && !self.copy_links;
+                path.is_file() || copies_link && path.is_symlink()
+            }),
             [Endpoint::Zero(_)] => true,
             _ => false,
         }

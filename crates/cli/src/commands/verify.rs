@@ -1,6 +1,10 @@
 //! `longhaul verify`: a copy that sends checksums instead of data and writes
 //! nothing.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
 use longhaul_engine::session::TransferSettings;
 use longhaul_proto::handshake::{Landing, Purport};
 
@@ -46,6 +50,7 @@ pub fn task(arguments: &VerifyArguments) -> Result<Task, Stop> {
     };
     // Each is what it is, with a slash or without; only a root has no name
     // that the other could be given.
+    follow(&mut left, &right);
     let named = trim(&mut left) && trim(&mut right);
     let landing = if named { Landing::As } else { Landing::Within };
     if !named {
@@ -78,6 +83,29 @@ fn path_of(endpoint: &mut Endpoint) -> Option<&mut Vec<u8>> {
     match remote {
         RemotePath::Path(path) => Some(path),
         RemotePath::Null | RemotePath::Zero(_) => None,
+    }
+}
+
+/// A link of this host is compared as one with a link, as `cp -r` makes it. With a slash, or where
+/// no link is at the other path of this host, what it leads to is compared.
+fn follow(left: &mut Endpoint, right: &Endpoint) {
+    let as_path = |path: &[u8]| Path::new(OsStr::from_bytes(path)).to_owned();
+    let Endpoint::Local(path) = left else {
+        return;
+    };
+    let meant = match right {
+        _ if path.ends_with(b"/") => true,
+        Endpoint::Local(right) => !as_path(right).is_symlink(),
+        _ => false,
+    };
+    let end = path.iter().rposition(|&byte| byte != b'/');
+    let is_link = as_path(&path[..end.map_or(0, |last| last + 1)]).is_symlink();
+    // One that leads nowhere is compared as it is.
+    if meant
+        && is_link
+        && let Ok(real) = as_path(path).canonicalize()
+    {
+        *path = real.into_os_string().into_encoded_bytes();
     }
 }
 

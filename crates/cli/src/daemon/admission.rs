@@ -368,6 +368,7 @@ impl Daemon {
         let arrival = Arrival {
             principal: principal.name().to_owned(),
             source: request.source,
+            anywhere: request.anywhere.map_or(request.source, Into::into),
             host: request.host,
             owner: owner(),
             // Of a principal other than the owner his rights say it.
@@ -436,6 +437,7 @@ impl Daemon {
         let mut settings = self.settings(request);
         settings.asks = !request.destination_empty || request.purport != Purport::Copy;
         settings.trailers = features.contains(&Feature::TRAILERS);
+        settings.growth = features.contains(&Feature::GROWTH);
         let single_file = single_file(&sources);
         let transfer = Transfer::sending(settings, SendSide::new(sources), watch());
         Ok(Prepared {

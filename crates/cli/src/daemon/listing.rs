@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use longhaul_engine::listing::{Depth, Found, ListError, list};
+use longhaul_engine::listing::{Depth, Found, ListError, list, list_each};
 use longhaul_engine::net::Stream;
+use longhaul_engine::send::wildcards::{Room, above_wildcards, expand};
 use longhaul_engine::session::opening::{self, OpenError};
 use longhaul_engine::storage::roots::{Anywhere, OpenRoot};
 use longhaul_proto::handshake::{Answer, Refusal, Refused};
@@ -43,10 +44,22 @@ impl Daemon {
             recursive: asked.recursive,
             details: asked.details,
         };
+        let paths = match expand(&*root, &path, false, Room::WHOLE) {
+            Ok(paths) => paths,
+            Err(error) => {
+                let refused = refused(Refusal::Path, error.to_string());
+                return self.refuse(&mut stream, refused, &peer);
+            }
+        };
         let mut gathered = Gathered::default();
-        let told = list(&*root, &path, depth, &mut |found| {
-            tell(&mut stream, &mut gathered, found)
-        });
+        let mut tell = |found| tell(&mut stream, &mut gathered, found);
+        let told = match paths.as_slice() {
+            [only] if *only == path => list(&*root, &path, depth, &mut tell),
+            _ => {
+                let matches = (above_wildcards(&path), &paths[..]);
+                list_each(&*root, matches, depth, &mut tell).map_err(ListError::Told)
+            }
+        };
         match told {
             Ok(()) => {
                 let last = gathered.take();

@@ -88,6 +88,18 @@ pub struct Owner {
 }
 
 impl Owner {
+    /// One of which nothing but its session's number counts any more.
+    pub fn former(session: u64) -> Owner {
+        let mut whole = [0; 16];
+        whole[..8].copy_from_slice(&session.to_be_bytes());
+        Owner {
+            host: "".into(),
+            process: 0,
+            started: Timestamp::default(),
+            session: whole,
+        }
+    }
+
     /// Half of the session's number, for the names of its temporaries.
     pub fn session_number(&self) -> u64 {
         let mut half = [0; 8];

@@ -58,6 +58,9 @@ pub struct Claim<'a> {
     /// Numbers of the sessions that this one took over from. What they hold is
     /// held by nobody, though they may not know it yet.
     pub superseded: &'a [u64],
+    /// What sessions of a discarded journal left is this claim's to remove, whatever source they
+    /// were of.
+    pub inherits: bool,
     /// How the data will be written.
     pub data_mode: DataMode,
 }
@@ -104,6 +107,7 @@ pub fn claim(claim: &Claim<'_>) -> Result<Partial, ClaimError> {
         key,
         journal: key.journal(),
         last_epoch: 0,
+        inherited: Vec::new(),
     };
     for _ in 0..MAXIMUM_ATTEMPTS {
         if let Some(partial) = claiming.attempt()? {
@@ -120,6 +124,8 @@ struct Claiming<'a> {
     journal: Box<[u8]>,
     /// Highest epoch seen.
     last_epoch: u64,
+    /// Sessions of what was discarded.
+    inherited: Vec<u64>,
 }
 
 /// What to do with a journal that was found.
@@ -143,6 +149,9 @@ impl Claiming<'_> {
                 match self.decide(&found)? {
                     Decision::TakeOver(part) => self.take_over(&gate, *found, part).map(Some),
                     Decision::Discard { part_exists } => {
+                        if self.claim.inherits {
+                            self.inherited.clone_from(&found.sessions);
+                        }
                         self.discard(&gate, &found, part_exists)?;
                         Ok(None)
                     }
@@ -191,10 +200,17 @@ impl Claiming<'_> {
     /// The journal before the part, so that a part that no journal names is
     /// never left by a process that dies.
     fn write_beginning(&self, gate: &Gate, part_number: u64) -> Result<Partial, ClaimError> {
-        let epoch = self.last_epoch.saturating_add(1);
         let mut writer = self.writer(gate, 0)?;
-        let header = Entry::Header(self.header(part_number));
-        let beginning = [header, self.ownership(epoch)];
+        let mut beginning = vec![Entry::Header(self.header(part_number))];
+        let mut epoch = self.last_epoch.saturating_add(1);
+        for session in &self.inherited {
+            beginning.push(Entry::Owner {
+                epoch,
+                owner: Owner::former(*session),
+            });
+            epoch = epoch.saturating_add(1);
+        }
+        beginning.push(self.ownership(epoch));
         let appended = writer.append(beginning);
         appended.map_err(appending::<ClaimError>("writing the journal"))?;
         let name = self.key.part(part_number);
@@ -204,7 +220,8 @@ impl Claiming<'_> {
         let alive = file.try_lock().map_err(doing("locking the partial file"))?;
         let owned = (epoch, Vec::new(), alive);
         let partial = Partial::new(directory.clone(), writer, file, name, owned);
-        Ok(partial.map_err(doing("reading the partial file's status"))?)
+        let partial = partial.map_err(doing("reading the partial file's status"))?;
+        Ok(partial.after(self.inherited.clone()))
     }
 
     fn decide(&self, found: &Replay) -> Result<Decision, ClaimError> {

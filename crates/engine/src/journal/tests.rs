@@ -70,6 +70,7 @@ impl Source {
             integrity: Integrity::Checksum,
             owner: owner(process),
             superseded: &[],
+            inherits: false,
             data_mode: DataMode::Buffered,
         }
     }

@@ -134,7 +134,13 @@ impl Transfer {
                 return Compared::Refused(failure_of("look into its directory", &shown, &error));
             }
         };
-        let status = match folder.directory().status_of(path.name()) {
+        // What a copy replaces need not be read for its size.
+        let directory = folder.directory();
+        let status = match self.settings.purport {
+            Purport::Verify => directory.content_status_of(path.name()),
+            Purport::Copy | Purport::DryRun => directory.status_of(path.name()),
+        };
+        let status = match status {
             Ok(status) => Some(status),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Compared::Refused(failure_of("look at", &shown, &error)),

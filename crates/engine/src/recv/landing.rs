@@ -46,7 +46,9 @@ pub struct Destination {
     pub principal: String,
     /// Hash of the sending host and its sources.
     pub source: [u8; 32],
-    /// Hash of the sending host.
+    /// Hash of the sources as every host that sees them has it; that of `source` where none does.
+    pub anywhere: [u8; 32],
+    /// Hash of the sending host, of a release that tells files apart by it; else zeros.
     pub host: [u8; 32],
     /// This process, for whoever finds what it left.
     pub owner: Owner,
@@ -118,7 +120,9 @@ pub struct Arrival {
     pub principal: String,
     /// Hash of the sending host and its sources.
     pub source: [u8; 32],
-    /// Hash of the sending host.
+    /// Hash of the sources as every host that sees them has it; that of `source` where none does.
+    pub anywhere: [u8; 32],
+    /// Hash of the sending host, of a release that tells files apart by it; else zeros.
     pub host: [u8; 32],
     /// This process.
     pub owner: Owner,
@@ -184,6 +188,7 @@ impl Destination {
         let Arrival {
             principal,
             source,
+            anywhere,
             host,
             owner,
             set_ids,
@@ -196,6 +201,7 @@ impl Destination {
             stream: None,
             principal,
             source,
+            anywhere,
             host,
             owner,
             session: Mutex::default(),
@@ -270,29 +276,11 @@ impl Destination {
                 (above, Some(name))
             }
         };
-        let Arrival {
-            principal,
-            source,
-            host,
-            owner,
-            set_ids,
-        } = arrival;
         Ok(Destination {
-            anchor,
             rename,
             is_sink: false,
             shown,
-            stream: None,
-            principal,
-            source,
-            host,
-            owner,
-            session: Mutex::default(),
-            turn: Mutex::default(),
-            digests: OnceLock::new(),
-            times: Mutex::default(),
-            set_ids,
-            notices: Arc::default(),
+            ..Destination::sink(anchor, arrival)
         })
     }
 
@@ -330,12 +318,13 @@ impl Destination {
                 self.is_absent(name) && self.is_absent(&journal)
             })),
             None => {
-                let session = Key::new(&self.session_name(), &self.principal);
+                let sessions = [&self.anywhere, &self.source]
+                    .map(|source| Key::new(&self.session_name(source), &self.principal));
                 let mut list = self.anchor.list()?;
                 while let Some(listed) = list.next_name()? {
                     let own = listed.name.starts_with(RESERVED_PREFIX);
                     let begun = match journal::names::parse(&listed.name) {
-                        Some(StagingName::Journal(key)) => key != session,
+                        Some(StagingName::Journal(key)) => !sessions.contains(&key),
                         _ => false,
                     };
                     if !own || begun || listed.kind == Some(FileKind::Directory) {
@@ -352,16 +341,16 @@ impl Destination {
         matches!(status, Err(error) if error.kind() == io::ErrorKind::NotFound)
     }
 
-    /// What the anchor is claimed under: copies of one source to several names are several.
-    fn session_name(&self) -> Vec<u8> {
+    /// What the anchor is claimed under for a source: copies of one to several names are several.
+    fn session_name(&self, source: &[u8; 32]) -> Vec<u8> {
         let name = self.rename.as_ref().map_or(&[][..], TreePath::as_bytes);
-        let whole = [SESSION_NAME, &self.source, name].concat();
+        let whole = [SESSION_NAME, source, name].concat();
         if whole.len() <= MAXIMUM_NAME_BYTES {
             return whole;
         }
         let mut hasher = blake3::Hasher::new_derive_key("longhaul 2026 long name of one source");
         hasher.update(name);
-        [SESSION_NAME, &self.source, hasher.finalize().as_bytes()].concat()
+        [SESSION_NAME, source, hasher.finalize().as_bytes()].concat()
     }
 
     /// Takes the anchor for this source: an older session of the same transfer
@@ -374,21 +363,7 @@ impl Destination {
         if self.is_sink {
             return Ok(1);
         }
-        let name = self.session_name();
-        // What this one does not do is told when the copy does the same.
-        let anchor = Arc::clone(&self.anchor);
-        let anchor = DestinationDirectory::new(anchor, Arc::default(), None);
-        let result = claim(&Claim {
-            directory: Arc::new(anchor),
-            name: &name,
-            principal: &self.principal,
-            source: self.source,
-            identity: Default::default(),
-            integrity: Default::default(),
-            owner: self.owner.clone(),
-            superseded: &[],
-            data_mode: DataMode::Buffered,
-        });
+        let result = self.claim_session();
         let partial = result.map_err(|error| match &error {
             ClaimError::Io(step) => self.not_writable(&step.source),
             other => self.not_taken(other),
@@ -409,6 +384,41 @@ impl Destination {
         }
         *lock(&self.session) = Some(Arc::new(partial));
         Ok(epoch)
+    }
+
+    /// Claims the anchor by the name that sessions of every host have, so that what a dead one
+    /// left is found. While one of another host lives, this host's have a name of their own.
+    fn claim_session(&self) -> Result<Partial, ClaimError> {
+        let own = self.session_name(&self.source);
+        let is_begun = self.source != self.anywhere && {
+            let journal = Key::new(&own, &self.principal).journal();
+            self.anchor.status_of(&journal).is_ok()
+        };
+        if is_begun {
+            return self.claim_as(&own);
+        }
+        match self.claim_as(&self.session_name(&self.anywhere)) {
+            Err(ClaimError::InUse { .. }) => self.claim_as(&own),
+            other => other,
+        }
+    }
+
+    fn claim_as(&self, name: &[u8]) -> Result<Partial, ClaimError> {
+        // What this one does not do is told when the copy does the same.
+        let anchor = Arc::clone(&self.anchor);
+        let anchor = DestinationDirectory::new(anchor, Arc::default(), None);
+        claim(&Claim {
+            directory: Arc::new(anchor),
+            name,
+            principal: &self.principal,
+            source: self.source,
+            identity: Default::default(),
+            integrity: Default::default(),
+            owner: self.owner.clone(),
+            superseded: &[],
+            inherits: true,
+            data_mode: DataMode::Buffered,
+        })
     }
 
     /// Whether a file's time is what its file system makes of a source's. A dry run must not

@@ -255,6 +255,7 @@ impl ReceiveSide {
             integrity: settings.integrity,
             owner: owner.clone(),
             superseded: &superseded,
+            inherits: false,
             data_mode: write_mode_for(settings.direct, entry.size(), *sparse),
         };
         let shown = entry.path.to_string();

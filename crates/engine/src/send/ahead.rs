@@ -80,7 +80,7 @@ impl Ahead {
             Ok(name) => name,
             Err(error) => return Some(Err(error)),
         };
-        let status = pace.time(|| directory.status_of(&name));
+        let status = pace.time(|| directory.content_status_of(&name));
         Some(Ok(Looked { name, status }))
     }
 
@@ -107,7 +107,7 @@ impl Ahead {
 
     fn look(&mut self, names: Vec<Box<[u8]>>, directory: &dyn Directory, pace: &Pace) {
         self.looked = Instant::now();
-        let found = pace.look(&names, |name| directory.status_of(name));
+        let found = pace.look(&names, |name| directory.content_status_of(name));
         let looked = names.into_iter().zip(found);
         self.waiting
             .extend(looked.map(|(name, status)| Ok(Looked { name, status })));

@@ -1,6 +1,6 @@
 //! Of several sources with something in common, what the ones before have: of two
-//! files with one name the first source's is copied, as rsync does, whatever
-//! threads do.
+//! files with one name the first source's is copied, whatever threads do, and the other one
+//! is a failure.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
@@ -14,6 +14,17 @@ use crate::storage::{FileKind, Status};
 /// Paths that are remembered, in some 20 MB. With more, each further one is
 /// looked for where the earlier sources lie.
 const MOST_REMEMBERED: usize = 1 << 20;
+
+/// What becomes of a name that earlier sources may have.
+pub(super) enum Settled<'a> {
+    /// It is told of with this status: its own; of a directory the first one's, so that it does
+    /// not matter which is done last.
+    Told(Status),
+    /// It is the very file that is told of already.
+    Same,
+    /// This source has it for something else, or for a file of its own.
+    Taken(&'a Source),
+}
 
 /// What was told of, where sources may have something in common: only what is
 /// in there has to be looked for.
@@ -50,24 +61,28 @@ impl Earlier {
         }
     }
 
-    /// With what status a path is told of that the sources `before` may have too:
-    /// its own; of a directory the first one's, so that it does not matter which is
-    /// done last. None where an earlier source has it for something else, or for
-    /// a file of its own.
-    pub(super) fn settle(
+    /// What becomes of a path that the sources `before` may have too.
+    pub(super) fn settle<'a>(
         &self,
-        before: &[Source],
+        before: &'a [Source],
         path: &TreePath,
         status: Status,
-    ) -> Option<Status> {
+    ) -> Settled<'a> {
         if !self.merges || !self.overflowed && !self.told.contains(&self.hash(path)) {
-            return Some(status);
+            return Settled::Told(status);
         }
-        let Some(first) = before.iter().find_map(|source| look_for(source, path)) else {
-            return Some(status);
-        };
-        let both = [first.kind, status.kind] == [FileKind::Directory; 2];
-        both.then_some(first)
+        let found = before
+            .iter()
+            .find_map(|source| Some((source, look_for(source, path)?)));
+        let place = |status: &Status| (status.device, status.inode);
+        match found {
+            None => Settled::Told(status),
+            Some((_, first)) if [first.kind, status.kind] == [FileKind::Directory; 2] => {
+                Settled::Told(first)
+            }
+            Some((_, first)) if place(&first) == place(&status) => Settled::Same,
+            Some((source, _)) => Settled::Taken(source),
+        }
     }
 
     fn hash(&self, path: &TreePath) -> u64 {

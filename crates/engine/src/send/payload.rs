@@ -25,6 +25,7 @@ use longhaul_proto::block::{PieceName, TRAILER_BYTES, Trailer};
 use longhaul_proto::digest::BlockHasher;
 use longhaul_proto::manifest::{Entry, EntryId};
 
+use super::origin::Origins;
 use super::read::{PART_BYTES, check_unchanged, most_open_files};
 use crate::net::StreamWriter;
 use crate::pool::Buffer;
@@ -165,6 +166,7 @@ pub(crate) struct LatePiece {
     file: HeldFile,
     /// What the walk saw.
     entry: Entry,
+    origins: Arc<Origins>,
     piece: PieceName,
     /// None once something could not be read.
     hasher: Option<BlockHasher>,
@@ -175,10 +177,16 @@ pub(crate) struct LatePiece {
 
 impl LatePiece {
     /// A piece of a file, of which nothing was hashed yet.
-    pub fn new(file: HeldFile, entry: &Entry, piece: PieceName, hasher: BlockHasher) -> LatePiece {
+    pub fn new(
+        file: HeldFile,
+        (entry, origins): (&Entry, &Arc<Origins>),
+        piece: PieceName,
+        hasher: BlockHasher,
+    ) -> LatePiece {
         LatePiece {
             file,
             entry: entry.clone(),
+            origins: Arc::clone(origins),
             piece,
             hasher: Some(hasher),
             done: 0,
@@ -216,7 +224,7 @@ impl LatePiece {
         if let Some(trailer) = self.trailer {
             return trailer;
         }
-        let same = check_unchanged(&*self.file, &self.entry).is_ok();
+        let same = check_unchanged(&self.origins, &*self.file, &self.entry).is_ok();
         let hasher = self.hasher.take().filter(|_| same);
         if hasher.is_none() {
             self.file.avoid();
@@ -323,7 +331,7 @@ mod tests {
     use longhaul_proto::manifest::{EntryKind, Timestamp, TreePath};
 
     use super::*;
-    use crate::send::walk::{entry_of, file_kind};
+    use crate::send::walk::entry_of;
     use crate::storage::posix::PosixDirectory;
     use crate::storage::{Creation, DataMode, Directory};
 
@@ -382,11 +390,12 @@ mod tests {
         fn late(&self, integrity: Integrity) -> Payload {
             let status = self.file.status().unwrap();
             let path = TreePath::new(b"a").unwrap();
-            let entry = entry_of(EntryId(0), None, path, file_kind(&status), &status);
+            let origins = Arc::<Origins>::default();
+            let entry = entry_of(EntryId(0), None, path, origins.kind_of(&status), &status);
             assert!(matches!(entry.kind, EntryKind::File { .. }));
             let held = self.held.hold(&self.file, self.piece()).unwrap();
             let hasher = BlockHasher::new(integrity, 0, SIZE as u64, SIZE as u64).unwrap();
-            let late = LatePiece::new(held, &entry, self.piece(), hasher);
+            let late = LatePiece::new(held, (&entry, &origins), self.piece(), hasher);
             Payload::Late(Box::new(late))
         }
 

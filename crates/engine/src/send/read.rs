@@ -16,18 +16,18 @@ use longhaul_proto::manifest::{Entry, EntryId, EntryKind};
 use longhaul_proto::message::{Failure, FailureKind};
 use longhaul_proto::sender::{BlockId, PackedJob, PackedRead, PieceRead, ReadJob, Work};
 
-use super::SendSide;
 use super::compress::{Uncoded, Verdict};
+use super::origin::Origins;
+use super::parents::Parents;
 use super::payload::{HeldFile, LatePiece, Pages, Payload};
-use super::source::{Located, Sources};
-use super::walk::{entry_of, file_kind, identity_of};
+use super::walk::entry_of;
 use crate::descriptors;
 use crate::failure::failure_of;
 use crate::flows::Flow;
 use crate::pool::Buffer;
 use crate::queue::lock;
 use crate::session::{Counters, Machine, Shared, Side, Transfer};
-use crate::storage::{Advice, DataMode, FileKind, StoredFile};
+use crate::storage::{Advice, DataMode, FileKind, Status, StoredFile};
 
 /// Bytes read, or received, and hashed at a time: half of a core's second-level cache, so
 /// that hashing finds there what reading brought.
@@ -88,7 +88,7 @@ pub(crate) struct OpenFiles {
 }
 
 impl OpenFiles {
-    fn get(&self, id: EntryId, generation: u32) -> Option<Arc<dyn StoredFile>> {
+    pub(super) fn get(&self, id: EntryId, generation: u32) -> Option<Arc<dyn StoredFile>> {
         let files = lock(&self.files);
         files
             .iter()
@@ -96,7 +96,7 @@ impl OpenFiles {
             .map(|file| Arc::clone(&file.2))
     }
 
-    fn keep(&self, id: EntryId, generation: u32, file: &Arc<dyn StoredFile>) {
+    pub(super) fn keep(&self, id: EntryId, generation: u32, file: &Arc<dyn StoredFile>) {
         let mut files = lock(&self.files);
         if files.len() >= most_open_files() {
             files.pop_front();
@@ -180,14 +180,12 @@ impl Transfer {
                 let read = self.read_piece(&entry, piece, &mut buffer);
                 uncoded_piece(block, read, buffer)
             }
+            Work::Front {
+                entry,
+                piece,
+                earlier,
+            } => self.read_front(block, (&entry, piece, earlier), buffer),
             Work::Pack(jobs) => self.read_pack(block, jobs, buffer),
-        }
-    }
-
-    fn sources(&self) -> Option<&Sources> {
-        match self.side() {
-            Side::Sending(side) => Some(&side.sources),
-            Side::Receiving(_) => None,
         }
     }
 
@@ -223,8 +221,14 @@ impl Transfer {
             .sources
             .open_parent(entry.id, &entry.path)
             .map_err(failed)?;
-        let file = parent.open_file(&name, mode).map_err(failed)?;
-        check_unchanged(&*file, entry)?;
+        let mut file = parent.open_file(&name, mode).map_err(failed)?;
+        if let Err(changed) = check_unchanged(&side.origins, &*file, entry) {
+            if !ends_early(&*file, entry).map_err(failed)? {
+                return Err(changed);
+            }
+            file = parent.open_whole(&name).map_err(failed)?;
+            check_unchanged(&side.origins, &*file, entry)?;
+        }
         file.advise(Advice::Sequential, 0, entry.size());
         side.open_files.keep(entry.id, generation, &file);
         Ok(file)
@@ -258,6 +262,9 @@ impl Transfer {
         piece: PieceName,
         buffer: &mut Buffer,
     ) -> Result<(Piece, Option<Payload>), Unread> {
+        let Side::Sending(side) = self.side() else {
+            return Err(Unread::Failed(gone(entry)));
+        };
         let file = self.open_large(entry, piece.generation)?;
         let shown = entry.path.to_string();
         let failed = |error: io::Error| Unread::Failed(failure_of("read", &shown, &error));
@@ -288,10 +295,10 @@ impl Transfer {
             false => None,
         };
         if let Some(file) = held.take_if(|_| late) {
-            if check_unchanged(&*file, entry).is_err() {
+            if check_unchanged(&side.origins, &*file, entry).is_err() {
                 return Err(self.changed(entry));
             }
-            let late = LatePiece::new(file, entry, piece, hasher);
+            let late = LatePiece::new(file, (entry, &side.origins), piece, hasher);
             return Ok((
                 piece_of(entry, piece, None, None),
                 Some(Payload::Late(Box::new(late))),
@@ -301,13 +308,7 @@ impl Transfer {
             .filter(|_| hash_pages(&*file, piece, &mut hasher, buffer))
             .map(|file| Pages::new(file, piece));
         if pages.is_none() {
-            let runs = match &extents {
-                Some(extents) => extents.clone(),
-                None => vec![Extent {
-                    start: 0,
-                    length: piece.length as u32,
-                }],
-            };
+            let runs = extents.clone().unwrap_or_else(|| self::whole(piece));
             hasher = new_hasher()?;
             let filled = read_runs(&*file, piece, &runs, &mut hasher, buffer).map_err(failed)?;
             buffer.set_filled(filled.ok_or_else(|| self.changed(entry))?);
@@ -316,11 +317,9 @@ impl Transfer {
         Counters::add(&self.counters.uncopied_bytes, uncopied as u64);
         let count = uncopied + buffer.filled().len();
         Counters::add(&self.counters.read_bytes, count as u64);
-        if let Side::Sending(side) = self.side() {
-            // Only now is it proved how data really moves.
-            side.note_data_mode(file.data_mode());
-        }
-        if check_unchanged(&*file, entry).is_err() {
+        // Only now is it proved how data really moves.
+        side.note_data_mode(file.data_mode());
+        if check_unchanged(&side.origins, &*file, entry).is_err() {
             return Err(self.changed(entry));
         }
         let checksum = Some(hasher.finish());
@@ -329,24 +328,27 @@ impl Transfer {
     }
 
     /// What a changed file is now.
-    fn changed(&self, entry: &Entry) -> Unread {
+    pub(super) fn changed(&self, entry: &Entry) -> Unread {
         let shown = entry.path.to_string();
-        let Some(sources) = self.sources() else {
+        let Side::Sending(side) = self.side() else {
             return Unread::Failed(gone(entry));
         };
-        let status = sources
+        let status = side
+            .sources
             .open_parent(entry.id, &entry.path)
-            .and_then(|(parent, name)| parent.status_of(&name));
+            .and_then(|(parent, name)| {
+                let status = parent.content_status_of(&name)?;
+                // It says that it is what it was, and has not as much.
+                match side.origins.kind_of(&status) == entry.kind {
+                    true => parent.open_whole(&name)?.status(),
+                    false => Ok(status),
+                }
+            });
         match status {
             Ok(status) if status.kind == FileKind::File => {
                 let (id, parent, path) = (entry.id, entry.parent, entry.path.clone());
-                Unread::Changed(Box::new(entry_of(
-                    id,
-                    parent,
-                    path,
-                    file_kind(&status),
-                    &status,
-                )))
+                let kind = side.origins.kind_of(&status);
+                Unread::Changed(Box::new(entry_of(id, parent, path, kind, &status)))
             }
             Ok(_) => Unread::Failed(gone(entry)),
             Err(error) => Unread::Failed(failure_of("read", &shown, &error)),
@@ -441,13 +443,20 @@ impl Transfer {
         let Side::Sending(side) = self.side() else {
             return (PackedRead::Failed(gone(entry)), None);
         };
+        let mut grown = None;
         for _ in 0..TRIES {
             let file = match opened.take() {
                 Some(opened) => Ok(opened),
                 None => parents.open(side, entry),
             };
-            let read =
-                file.and_then(|file| read_file(&*file, entry, room, self.settings.block_bytes));
+            let read = file.and_then(|file| {
+                read_file(
+                    &*file,
+                    (entry, &side.origins),
+                    room,
+                    self.settings.block_bytes,
+                )
+            });
             match read {
                 Ok(Small::Same) => {
                     let data = &room[..entry.size() as usize];
@@ -465,11 +474,20 @@ impl Transfer {
                     );
                 }
                 Ok(Small::Grown(now)) => return (PackedRead::Grown(now), None),
-                Ok(Small::Changing) => {}
+                Ok(Small::Changing(now)) => grown = now,
+                Ok(Small::Otherwise) => match parents.open_whole(side, entry) {
+                    Ok(whole) => opened = Some(whole),
+                    Err(error) => {
+                        return (PackedRead::Failed(failure_of("read", &shown, &error)), None);
+                    }
+                },
                 Err(error) => {
                     return (PackedRead::Failed(failure_of("read", &shown, &error)), None);
                 }
             }
+        }
+        if let Some(now) = grown {
+            return (PackedRead::Grown(now), None);
         }
         let text =
             format!("{shown}: changes while it is read; copy it again when nobody writes to it");
@@ -492,76 +510,53 @@ enum Small {
     Other(Entry),
     /// It no longer fits.
     Grown(Entry),
-    /// It changed between first and last byte.
-    Changing,
-}
-
-/// The directory that held the last file: the next one is mostly in it too.
-#[derive(Default)]
-struct Parents {
-    last: Option<(
-        EntryId,
-        Option<longhaul_proto::manifest::TreePath>,
-        Arc<dyn crate::storage::Directory>,
-    )>,
+    /// It has more or less than its size says.
+    Otherwise,
+    /// It changed between first and last byte; what it is now, if it only became longer.
+    Changing(Option<Entry>),
 }
 
 /// A small file as it is now, read whole.
 fn read_file(
     file: &dyn StoredFile,
-    entry: &Entry,
+    (entry, origins): (&Entry, &Origins),
     room: &mut [u8],
     block: usize,
 ) -> io::Result<Small> {
     let before = file.status()?;
     let same = EntryKind::File {
-        identity: identity_of(&before),
+        identity: origins.identity_of(&before),
         sparse: entry.is_sparse(),
     } == entry.kind;
     let size = before.size;
-    let now = || {
+    let entry_of = |status: &Status| {
         let (id, up, path) = (entry.id, entry.parent, entry.path.clone());
-        entry_of(id, up, path, file_kind(&before), &before)
+        entry_of(id, up, path, origins.kind_of(status), status)
     };
     if size > room.len() as u64 || size > block as u64 {
-        return Ok(Small::Grown(now()));
+        return Ok(Small::Grown(entry_of(&before)));
     }
     let read = file.read_at(&mut room[..size as usize], 0)?;
-    if read as u64 != size || identity_of(&file.status()?) != identity_of(&before) {
-        return Ok(Small::Changing);
+    let after = file.status()?;
+    let is_unchanged = origins.identity_of(&after) == origins.identity_of(&before);
+    let has_more = || Ok::<_, io::Error>(size == 0 && file.read_at(&mut [0], 0)? > 0);
+    if is_unchanged && ((read as u64) < size || has_more()?) {
+        return Ok(Small::Otherwise);
+    }
+    if !is_unchanged {
+        let grew = after.size > size && size >= entry.size();
+        return Ok(Small::Changing(grew.then(|| entry_of(&after))));
     }
     Ok(if same {
         Small::Same
     } else {
-        Small::Other(now())
+        Small::Other(entry_of(&before))
     })
-}
-
-impl Parents {
-    fn open(&mut self, side: &SendSide, entry: &Entry) -> io::Result<Arc<dyn StoredFile>> {
-        let (parent, name) = self.parent_of(&side.sources, entry)?;
-        side.opens
-            .time(|| parent.open_file(&name, DataMode::Buffered))
-    }
-
-    fn parent_of(&mut self, sources: &Sources, entry: &Entry) -> io::Result<Located> {
-        if let (Some((id, path, directory)), Some(parent)) = (&self.last, entry.parent)
-            && *id == parent
-            && *path == entry.path.parent()
-        {
-            return Ok((Arc::clone(directory), entry.path.name().into()));
-        }
-        let (directory, name) = sources.open_parent(entry.id, &entry.path)?;
-        if let Some(parent) = entry.parent {
-            self.last = Some((parent, entry.path.parent(), Arc::clone(&directory)));
-        }
-        Ok((directory, name))
-    }
 }
 
 /// How the data of a file of this size is read: what is in the cache is taken
 /// from there, and the kernel reads ahead.
-fn read_mode_for(direct: bool, size: u64) -> DataMode {
+pub(super) fn read_mode_for(direct: bool, size: u64) -> DataMode {
     match direct {
         true => DataMode::Direct,
         false if size > CACHE_SPARING_BYTES => DataMode::Uncached,
@@ -583,32 +578,46 @@ pub(crate) fn write_mode_for(direct: bool, size: u64, sparse: bool) -> DataMode 
     }
 }
 
-fn gone(entry: &Entry) -> Failure {
+/// Whether what is known of a file is the content that it had, of which it says that there is more.
+fn ends_early(file: &dyn StoredFile, entry: &Entry) -> io::Result<bool> {
+    let status = file.status()?;
+    let EntryKind::File { identity, .. } = &entry.kind else {
+        return Ok(false);
+    };
+    let same = (status.modified, status.changed) == (identity.modified, identity.changed);
+    Ok(same && status.size > identity.size)
+}
+
+pub(super) fn gone(entry: &Entry) -> Failure {
     let text = format!("{}: is no longer a regular file", entry.path);
     Failure::new(FailureKind::Vanished, text)
 }
 
-pub(super) fn check_unchanged(file: &dyn StoredFile, entry: &Entry) -> Result<(), Unread> {
+pub(super) fn check_unchanged(
+    origins: &Origins,
+    file: &dyn StoredFile,
+    entry: &Entry,
+) -> Result<(), Unread> {
     let shown = entry.path.to_string();
     let status = file
         .status()
         .map_err(|error| Unread::Failed(failure_of("read", &shown, &error)))?;
     match &entry.kind {
-        EntryKind::File { identity, .. } if *identity == identity_of(&status) => Ok(()),
+        EntryKind::File { identity, .. } if *identity == origins.identity_of(&status) => Ok(()),
         _ => {
             let (id, parent, path) = (entry.id, entry.parent, entry.path.clone());
             Err(Unread::Changed(Box::new(entry_of(
                 id,
                 parent,
                 path,
-                file_kind(&status),
+                origins.kind_of(&status),
                 &status,
             ))))
         }
     }
 }
 
-fn piece_of(
+pub(super) fn piece_of(
     entry: &Entry,
     name: PieceName,
     extents: Option<Vec<Extent>>,
@@ -624,8 +633,19 @@ fn piece_of(
     }
 }
 
+/// All of a piece, as one run of data.
+pub(super) fn whole(piece: PieceName) -> Vec<Extent> {
+    vec![Extent {
+        start: 0,
+        length: piece.length as u32,
+    }]
+}
+
 /// Where a piece has data; none where it has no hole, or too many to name.
-fn extents_of(file: &dyn StoredFile, piece: PieceName) -> io::Result<Option<Vec<Extent>>> {
+pub(super) fn extents_of(
+    file: &dyn StoredFile,
+    piece: PieceName,
+) -> io::Result<Option<Vec<Extent>>> {
     let end = piece.offset + piece.length;
     let (mut extents, mut from) = (Vec::new(), piece.offset);
     while from < end {
@@ -649,7 +669,7 @@ fn extents_of(file: &dyn StoredFile, piece: PieceName) -> io::Result<Option<Vec<
 
 /// Reads the runs of data one after the other into the buffer and hashes data
 /// and holes; none where the file ended early.
-fn read_runs(
+pub(super) fn read_runs(
     file: &dyn StoredFile,
     piece: PieceName,
     runs: &[Extent],

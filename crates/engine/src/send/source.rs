@@ -130,7 +130,7 @@ pub enum What {
     Tree(Box<[u8]>),
     /// What is in the directory (`data/`).
     Contents,
-    /// One file in it, by this name, under another.
+    /// One file in it, or a link, by this name, under another.
     File {
         /// Its name in the directory.
         name: Box<[u8]>,
@@ -413,8 +413,14 @@ pub fn open_source(
         path: shown.clone(),
         error,
     })?;
+    // With `-r` a link is copied as one, as `cp -r` and `rsync -a` do.
+    let is_leaf = match status.kind {
+        FileKind::File => true,
+        FileKind::Symlink => recursive,
+        FileKind::Directory | FileKind::Special => false,
+    };
     match status.kind {
-        FileKind::File => {
+        _ if is_leaf => {
             let what = What::File {
                 name: name.into(),
                 landing: name.into(),
@@ -425,7 +431,7 @@ pub fn open_source(
                 shown,
             })
         }
-        FileKind::Directory | FileKind::Symlink => match held(path) {
+        FileKind::File | FileKind::Directory | FileKind::Symlink => match held(path) {
             Ok((_, directory)) => tree(directory, What::Tree(name.into())),
             Err(error) if status.kind == FileKind::Symlink => {
                 linked_file(open, path, name, shown, error)

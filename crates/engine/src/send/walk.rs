@@ -5,13 +5,12 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-use longhaul_proto::manifest::{
-    Entry, EntryId, EntryKind, SET_ID_BITS, SourceIdentity, Timestamp, TreePath,
-};
+use longhaul_proto::manifest::{Entry, EntryId, EntryKind, SET_ID_BITS, Timestamp, TreePath};
 use longhaul_proto::message::{Failure, FailureKind};
 
 use super::ahead::{Ahead, Looked};
-use super::earlier::Earlier;
+use super::earlier::{Earlier, Settled};
+use super::origin::Origins;
 use super::source::{Source, What, place_of};
 use crate::failure::failure_of;
 use crate::looks::Pace;
@@ -26,12 +25,15 @@ struct Level {
     /// The entry it is; none for contents that go directly into the anchor.
     entry: Option<Entry>,
     path: Option<TreePath>,
+    /// Why nothing in it is copied, and each name is a failure.
+    left_out: Option<Leaving>,
     children: u64,
 }
 
 /// One walk.
 struct Walk<'a> {
     transfer: &'a Transfer,
+    origins: &'a Origins,
     source: &'a Source,
     /// The sources before it, and what was told of them.
     before: &'a [Source],
@@ -44,13 +46,29 @@ struct Walk<'a> {
 /// The session is over.
 struct Over;
 
+/// Why something is left out.
+#[derive(Clone)]
+struct Leaving {
+    /// What an earlier source has.
+    path: TreePath,
+    /// That source.
+    first: Arc<str>,
+}
+
+/// A directory that is left out: its path, and why.
+type Outside = (TreePath, Leaving);
+
 /// What became of a name.
 enum Met {
     /// It was told.
     Told,
     /// It was told, and this is to be entered; and the entry it is.
     Directory(Arc<dyn Directory>, Entry),
-    /// An earlier source has it.
+    /// It was told as a failure, and so is what is in this.
+    LeftOut(Arc<dyn Directory>, Outside),
+    /// It was told as a failure that is none of its directory.
+    LeftAlone,
+    /// It was told before.
     PassedOver,
 }
 
@@ -67,6 +85,7 @@ impl Transfer {
             side.sources.begin(EntryId(next));
             let mut walk = Walk {
                 transfer: self,
+                origins: &side.origins,
                 source,
                 before: &sources[..index],
                 earlier: &mut earlier,
@@ -144,25 +163,6 @@ fn enter_new(
     Ok(inner)
 }
 
-/// What tells one state of a file from another.
-pub(super) fn identity_of(status: &Status) -> SourceIdentity {
-    SourceIdentity {
-        inode: status.inode,
-        size: status.size,
-        modified: status.modified,
-        changed: status.changed,
-    }
-}
-
-/// A file's kind, from its status.
-pub(super) fn file_kind(status: &Status) -> EntryKind {
-    let identity = identity_of(status);
-    EntryKind::File {
-        identity,
-        sparse: status.allocated < status.size,
-    }
-}
-
 impl Walk<'_> {
     fn run(&mut self) -> Result<(), Over> {
         let directory = match self.source.directory.open() {
@@ -182,14 +182,14 @@ impl Walk<'_> {
                 let Ok(path) = TreePath::new(landing) else {
                     return Ok(());
                 };
-                let status = directory.status_of(name);
+                let status = directory.content_status_of(name);
                 self.meet((&directory, name, status), path, None, &[])
                     .map(drop)
             }
             What::Missing { name, failure } => {
                 self.report(None, TreePath::new(name).ok(), failure.clone())
             }
-            What::Contents => self.walk_tree(directory, None),
+            What::Contents => self.walk_tree(directory, (None, None)),
             What::Tree(name) => {
                 let Ok(path) = TreePath::new(name) else {
                     return Ok(());
@@ -201,23 +201,31 @@ impl Walk<'_> {
                         return self.report(None, Some(path), failure);
                     }
                 };
-                let Some(status) = self.earlier.settle(self.before, &path, status) else {
-                    return Ok(());
-                };
-                let entry = entry_of(self.take_id(), None, path, EntryKind::Directory, &status);
-                self.hand_over(entry.clone())?;
-                self.walk_tree(directory, Some(entry))
+                match self.settled(&path, status, &[]) {
+                    Err(None) => Ok(()),
+                    Err(Some(by)) => {
+                        self.leave_out(&path, &by)?;
+                        self.walk_tree(directory, (None, Some((path, by))))
+                    }
+                    Ok(status) => {
+                        let kind = EntryKind::Directory;
+                        let entry = entry_of(self.take_id(), None, path, kind, &status);
+                        self.hand_over(entry.clone())?;
+                        self.walk_tree(directory, (Some(entry), None))
+                    }
+                }
             }
         }
     }
 
+    /// Walks what is the entry, or left out by this path, or goes directly into the anchor.
     fn walk_tree(
         &mut self,
         directory: Arc<dyn Directory>,
-        entry: Option<Entry>,
+        (entry, left_out): (Option<Entry>, Option<Outside>),
     ) -> Result<(), Over> {
         let mut levels = Vec::new();
-        self.enter(&mut levels, directory, entry)?;
+        self.enter(&mut levels, directory, (entry, left_out))?;
         while let Some(level) = levels.last_mut() {
             match level.names.next(&*level.directory, &self.pace) {
                 Some(Ok(Looked { name, status })) => {
@@ -237,13 +245,13 @@ impl Walk<'_> {
                     match self.meet((&directory, &name, status), path, parent, &levels)? {
                         Met::Told => (),
                         Met::Directory(inner, entry) => {
-                            self.enter(&mut levels, inner, Some(entry))?;
+                            self.enter(&mut levels, inner, (Some(entry), None))?;
                         }
-                        Met::PassedOver => {
-                            if let Some(level) = levels.last_mut() {
-                                level.children -= 1;
-                            }
+                        Met::LeftOut(inner, outside) => {
+                            uncount(&mut levels);
+                            self.enter(&mut levels, inner, (None, Some(outside)))?;
                         }
+                        Met::LeftAlone | Met::PassedOver => uncount(&mut levels),
                     }
                 }
                 Some(Err(error)) => {
@@ -294,15 +302,17 @@ impl Walk<'_> {
         &mut self,
         levels: &mut Vec<Level>,
         directory: Arc<dyn Directory>,
-        entry: Option<Entry>,
+        (entry, outside): (Option<Entry>, Option<Outside>),
     ) -> Result<(), Over> {
-        let path = entry.as_ref().map(|entry| entry.path.clone());
+        let (outside, left_out) = outside.unzip();
+        let path = entry.as_ref().map(|entry| entry.path.clone()).or(outside);
         match Ahead::open(&*directory, levels.len()) {
             Ok(names) => levels.push(Level {
                 directory,
                 names,
                 entry,
                 path,
+                left_out,
                 children: 0,
             }),
             Err(error) => {
@@ -347,20 +357,32 @@ impl Walk<'_> {
         above: &[Level],
     ) -> Result<Met, Over> {
         let shown = path.to_string();
+        let status = match status {
+            Ok(status) => match self.settled(&path, status, above) {
+                Ok(status) => Ok(status),
+                Err(None) => return Ok(Met::PassedOver),
+                Err(Some(by)) => {
+                    self.leave_out(&path, &by)?;
+                    let inner = match status.kind {
+                        FileKind::Directory => directory.open_directory(name).ok(),
+                        _ => None,
+                    };
+                    return Ok(match inner {
+                        Some(inner) => Met::LeftOut(inner, (path, by)),
+                        None => Met::LeftAlone,
+                    });
+                }
+            },
+            Err(error) => Err(error),
+        };
         let looked = status.and_then(|status| {
-            let Some(status) = self.earlier.settle(self.before, &path, status) else {
-                return Ok(None);
-            };
-            let kind = kind_of(&**directory, name, &status)?;
+            let kind = kind_of(self.origins, &**directory, name, &status)?;
             let inner = match kind {
                 Some(EntryKind::Directory) => Some(enter_new(&**directory, name, above)?),
                 _ => None,
             };
-            Ok(Some((status, kind, inner)))
+            Ok((status, kind, inner))
         });
-        let Some(looked) = looked.transpose() else {
-            return Ok(Met::PassedOver);
-        };
         let id = self.take_id();
         match looked {
             Ok((status, Some(kind), inner)) => {
@@ -382,6 +404,40 @@ impl Walk<'_> {
         }
     }
 
+    /// The status with which a path is told; else none where it was told before, or the source
+    /// because of which it is left out.
+    fn settled(
+        &self,
+        path: &TreePath,
+        status: Status,
+        above: &[Level],
+    ) -> Result<Status, Option<Leaving>> {
+        if let Some(leaving) = above.last().and_then(|level| level.left_out.clone()) {
+            return Err(Some(leaving));
+        }
+        match self.earlier.settle(self.before, path, status) {
+            Settled::Told(status) => Ok(status),
+            Settled::Same => Err(None),
+            Settled::Taken(first) => Err(Some(Leaving {
+                path: path.clone(),
+                first: first.shown.as_str().into(),
+            })),
+        }
+    }
+
+    /// A name of this source that an earlier one has.
+    fn leave_out(&mut self, path: &TreePath, by: &Leaving) -> Result<(), Over> {
+        let Leaving { path: taken, first } = by;
+        let shown = &self.source.shown;
+        let text = format!(
+            "{path}: left out of what {shown} has, because {first}, named before it, has {taken}: \
+             copy them to different destinations"
+        );
+        // Nobody counts it among what a directory holds: the other source's is told of.
+        let entry = unreadable(self.take_id(), None, path.clone());
+        self.tell_unreadable(entry, Failure::new(FailureKind::Conflict, text))
+    }
+
     fn tell_unreadable(&mut self, entry: Entry, failure: Failure) -> Result<(), Over> {
         self.transfer.wait_for_credit()?;
         Counters::add(&self.transfer.counters.walked_entries, 1);
@@ -398,6 +454,13 @@ impl Walk<'_> {
         self.transfer
             .tell_sender(|sender| sender.handle_entry(entry))
             .ok_or(Over)
+    }
+}
+
+/// The last name is no entry of its directory.
+fn uncount(levels: &mut [Level]) {
+    if let Some(level) = levels.last_mut() {
+        level.children -= 1;
     }
 }
 
@@ -425,13 +488,17 @@ fn shown_name(level: &Level, name: &[u8]) -> String {
 
 /// What an entry is; none for a device, socket or FIFO.
 fn kind_of(
+    origins: &Origins,
     directory: &dyn Directory,
     name: &[u8],
     status: &Status,
 ) -> io::Result<Option<EntryKind>> {
     Ok(Some(match status.kind {
         FileKind::Directory => EntryKind::Directory,
-        FileKind::File => file_kind(status),
+        FileKind::File => {
+            origins.learn(directory, status);
+            origins.kind_of(status)
+        }
         FileKind::Symlink => EntryKind::Symlink {
             target: directory.read_symlink(name)?.into_vec(),
         },

@@ -107,6 +107,14 @@ pub fn expand(
     Ok(found)
 }
 
+/// What is before the first name of a path that has a wildcard: a directory.
+pub fn above_wildcards(path: &[u8]) -> &[u8] {
+    let first = path.iter().position(|byte| b"*?[".contains(byte));
+    let before = &path[..first.unwrap_or(path.len())];
+    let slash = before.iter().rposition(|byte| *byte == b'/');
+    &before[..slash.map_or(0, |slash| slash + 1)]
+}
+
 /// All that several stand for: `each` is asked what one does, and for how much there is room;
 /// none leaves it as it is. `of` a path it is one of them again.
 ///

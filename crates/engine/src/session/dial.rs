@@ -349,6 +349,7 @@ mod tests {
             set_ids: Default::default(),
             principal: "tester".to_owned(),
             source: [0; 32],
+            anywhere: [0; 32],
             host: [0; 32],
             owner,
         };

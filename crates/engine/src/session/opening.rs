@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use longhaul_proto::frame::{self, FrameError, FrameHeader, FrameKind, HEADER_BYTES};
 use longhaul_proto::handshake::{
-    Answer, Errand, Feature, Hello, Join, Joined, PROTOCOL_VERSION, Purpose, Refused, Request,
-    Vouch, Vouched, Welcome,
+    Answer, Errand, Feature, Hello, Join, Joined, PROTOCOL_VERSION, Purport, Purpose, Refused,
+    Request, Vouch, Vouched, Welcome,
 };
 use longhaul_proto::listing::{ListRequest, Listed};
 use minicbor::{Decode, Encode};
@@ -306,6 +306,8 @@ pub struct Agreed {
     pub large_files: usize,
     /// It understands checksums behind their pieces.
     pub trailers: bool,
+    /// It understands that a file grew.
+    pub growth: bool,
 }
 
 impl Transfer {
@@ -336,6 +338,9 @@ impl Transfer {
         shared.wanted_streams = agreed.streams;
         if let Machine::Sending(sender) = &mut shared.machine {
             sender.handle_welcome(agreed.asks, agreed.epoch, agreed.large_files);
+            if agreed.growth && self.settings.purport == Purport::Copy {
+                sender.allow_fronts();
+            }
         }
         self.settle(shared);
     }

@@ -189,6 +189,10 @@ impl Directory for DestinationDirectory {
         self.permitting(|| self.inner.status_of(name))
     }
 
+    fn content_status_of(&self, name: &[u8]) -> io::Result<Status> {
+        self.permitting(|| self.inner.content_status_of(name))
+    }
+
     fn status(&self) -> io::Result<Status> {
         self.inner.status()
     }

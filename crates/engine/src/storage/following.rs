@@ -240,6 +240,27 @@ impl Directory for FollowingDirectory {
         }
     }
 
+    fn content_status_of(&self, name: &[u8]) -> io::Result<Status> {
+        let status = self.inner.content_status_of(name)?;
+        if status.kind != FileKind::Symlink {
+            return Ok(status);
+        }
+        match self.resolve(name)? {
+            Resolved::Directory(directory) => directory.inner.status(),
+            Resolved::Other(parent, name) => parent.content_status_of(&name),
+        }
+    }
+
+    fn open_whole(&self, name: &[u8]) -> io::Result<Arc<dyn StoredFile>> {
+        match self.inner.open_whole(name) {
+            Err(_) if self.is_link(name) => match self.resolve(name)? {
+                Resolved::Other(parent, name) => parent.open_whole(&name),
+                Resolved::Directory(_) => Err(io::ErrorKind::IsADirectory.into()),
+            },
+            other => other,
+        }
+    }
+
     fn status(&self) -> io::Result<Status> {
         self.inner.status()
     }
@@ -254,6 +275,10 @@ impl Directory for FollowingDirectory {
 
     fn sync(&self) -> io::Result<()> {
         Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn uuid(&self) -> Option<super::origin::Uuid> {
+        self.inner.uuid()
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -11,12 +11,14 @@
 
 pub mod beneath;
 mod buffered;
+pub mod content;
 pub mod destination;
 mod direct;
 pub mod following;
 pub mod forgetting;
 pub mod listing;
 pub mod measuring;
+pub mod origin;
 pub mod posix;
 pub(crate) mod refusing;
 pub mod roots;
@@ -395,6 +397,31 @@ pub trait Directory: Send + Sync {
     ///
     /// As `fsync`.
     fn sync(&self) -> io::Result<()>;
+
+    /// As [`Directory::status_of`], with the size of a file that does not tell it: such a one is read
+    /// to its end.
+    ///
+    /// # Errors
+    ///
+    /// As `fstatat`, and as reading it.
+    fn content_status_of(&self, name: &[u8]) -> io::Result<Status> {
+        self.status_of(name)
+    }
+
+    /// As [`Directory::open_file`], and reads the file to its end at once: it has more or less than
+    /// its size says.
+    ///
+    /// # Errors
+    ///
+    /// As `openat`, and as reading it.
+    fn open_whole(&self, name: &[u8]) -> io::Result<Arc<dyn StoredFile>> {
+        self.open_file(name, DataMode::Buffered)
+    }
+
+    /// The UUID of its file system, where that has one and the kernel tells it.
+    fn uuid(&self) -> Option<origin::Uuid> {
+        None
+    }
 
     /// For [`Directory::rename`] between two handles of one implementation.
     fn as_any(&self) -> &dyn std::any::Any;

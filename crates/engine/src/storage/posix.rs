@@ -20,12 +20,15 @@ use self::file::PosixFile;
 use self::names::PosixNames;
 use self::status::{permission_bits, status_from, times_of};
 use super::beneath::{self, Resolution, check_name};
+use super::content::{Bounds, Content, Devices, measured};
 use super::{Creation, DataMode, Directory, FileKind, NameList, Status, StoredFile};
 
 /// A directory of the machine.
 pub struct PosixDirectory {
     descriptor: OwnedFd,
     resolution: Resolution,
+    /// Of it and those that are opened beneath it.
+    devices: Arc<Devices>,
     /// Whether reading a file may leave its access time, which only its owner
     /// may ask for. Cleared by the first refusal, so that it costs one call.
     spares_access_time: AtomicBool,
@@ -101,6 +104,7 @@ impl PosixDirectory {
         PosixDirectory {
             descriptor,
             resolution,
+            devices: Arc::default(),
             spares_access_time: AtomicBool::new(true),
         }
     }
@@ -113,7 +117,10 @@ impl PosixDirectory {
 
     fn open_checked_directory(&self, path: &[u8]) -> io::Result<Arc<dyn Directory>> {
         let descriptor = self.open(path, DIRECTORY_FLAGS)?;
-        Ok(Arc::new(PosixDirectory::new(descriptor, self.resolution)))
+        Ok(Arc::new(PosixDirectory {
+            devices: Arc::clone(&self.devices),
+            ..PosixDirectory::new(descriptor, self.resolution)
+        }))
     }
 
     fn open(&self, name: &[u8], flags: OFlags) -> rustix::io::Result<OwnedFd> {
@@ -165,9 +172,38 @@ impl Directory for PosixDirectory {
 
     fn open_file(&self, name: &[u8], mode: DataMode) -> io::Result<Arc<dyn StoredFile>> {
         check_name(name)?;
-        let opened = regular(self.open_for_reading(name, OFlags::empty()))?;
+        let (descriptor, status) = regular(self.open_for_reading(name, OFlags::empty()))?;
+        let same = || Ok(&descriptor);
+        if self.devices.hides_content(&status, same)? {
+            let content = Content::read(descriptor.as_fd(), status, Bounds::USUAL)?;
+            if content.len() > 0 {
+                return Ok(Arc::new(content));
+            }
+        }
         let reopen = |flags| self.open_for_reading(name, flags);
+        let opened = (descriptor, status.device);
         Ok(Arc::new(PosixFile::new(opened, mode, reopen)))
+    }
+
+    fn open_whole(&self, name: &[u8]) -> io::Result<Arc<dyn StoredFile>> {
+        check_name(name)?;
+        let (descriptor, status) = regular(self.open_for_reading(name, OFlags::empty()))?;
+        let content = Content::read(descriptor.as_fd(), status, Bounds::USUAL)?;
+        Ok(Arc::new(content))
+    }
+
+    fn content_status_of(&self, name: &[u8]) -> io::Result<Status> {
+        check_name(name)?;
+        let status = self.stat(name)?;
+        let open = || regular(self.open_for_reading(name, OFlags::empty()));
+        let hides = self
+            .devices
+            .hides_content(&status, || open().map(|opened| opened.0))?;
+        if !hides {
+            return Ok(status);
+        }
+        let (descriptor, status) = open()?;
+        measured(descriptor.as_fd(), status, Bounds::USUAL)
     }
 
     fn create_file(
@@ -191,7 +227,8 @@ impl Directory for PosixDirectory {
         {
             opened = regular(self.open(name, flags | creation));
         }
-        let opened = opened?;
+        let (descriptor, status) = opened?;
+        let opened = (descriptor, status.device);
         let reopen = |further| self.open(name, flags | further);
         Ok(Arc::new(PosixFile::new(opened, mode, reopen)))
     }
@@ -259,13 +296,17 @@ impl Directory for PosixDirectory {
         file::sync_all(self.descriptor.as_fd())
     }
 
+    fn uuid(&self) -> Option<super::origin::Uuid> {
+        super::origin::uuid(self.descriptor.as_fd())
+    }
+
     fn as_any(&self) -> &dyn Any {
         self
     }
 }
 
-/// Refuses what was opened and is no regular file; gives its device too.
-fn regular(opened: rustix::io::Result<OwnedFd>) -> io::Result<(OwnedFd, u64)> {
+/// Refuses what was opened and is no regular file; gives its status too.
+fn regular(opened: rustix::io::Result<OwnedFd>) -> io::Result<(OwnedFd, Status)> {
     let refusal = || io::Error::new(io::ErrorKind::InvalidInput, "not a regular file");
     let descriptor = match opened {
         Ok(descriptor) => descriptor,
@@ -275,7 +316,7 @@ fn regular(opened: rustix::io::Result<OwnedFd>) -> io::Result<(OwnedFd, u64)> {
     };
     let status = file::status(descriptor.as_fd())?;
     match status.kind {
-        FileKind::File => Ok((descriptor, status.device)),
+        FileKind::File => Ok((descriptor, status)),
         _ => Err(refusal()),
     }
 }

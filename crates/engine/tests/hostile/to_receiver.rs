@@ -179,6 +179,7 @@ fn message_of(flood: &str, n: u64) -> Message {
             file: id,
             generation,
             size: 1,
+            grew: false,
         },
         "abandoned" => Message::Abandoned {
             id: apart,
@@ -328,6 +329,7 @@ fn what_is_wrong_is_never_written_under_its_name() {
         file: EntryId(3),
         generation: 0,
         size: 131_072,
+        grew: false,
     });
     for epoch in [0, 1, 99] {
         let (file, digest) = (EntryId(3 + epoch), Some(Checksum::Blake3([9; 32])));

@@ -29,6 +29,7 @@ fn what_only_a_sender_sends_ends_the_session() {
             file: EntryId(0),
             generation: 0,
             size: 0,
+            grew: false,
         },
         Message::Finished(Totals::default(), Vec::new()),
     ];

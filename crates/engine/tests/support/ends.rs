@@ -76,6 +76,7 @@ pub fn sources(directory: Arc<dyn Directory>, what: What) -> Sources {
 pub fn arrival() -> Arrival {
     Arrival {
         set_ids: Default::default(),
+        anywhere: [0; 32],
         host: [0; 32],
         principal: "tester".to_owned(),
         source: [7; 32],

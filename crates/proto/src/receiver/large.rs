@@ -11,6 +11,9 @@ use crate::ledger::{DurableBlock, FileLedger, RangeSet};
 use crate::manifest::{Entry, EntryId};
 use crate::message::{AgainReason, Answer, Failure, FailureKind, Message, Outcome};
 
+/// The generation of a file that was read to its end, its size, and whether it grew meanwhile.
+pub(super) type Seal = (u32, u64, bool);
+
 /// A large file on its way in.
 #[derive(Debug)]
 pub(super) struct Incoming {
@@ -30,6 +33,8 @@ pub(super) struct Incoming {
     /// Bytes written and not known to be durable.
     pub(super) unsynced: u64,
     pub(super) sealed: bool,
+    /// It is the front of a file that grew.
+    pub(super) grew: bool,
     /// A checkpoint of it is under way.
     pub(super) syncing: bool,
     /// Its commit was asked for, by this end or the other.
@@ -246,7 +251,10 @@ impl Receiver {
                     self.totals.bytes += size;
                     self.account.complete(&mut known.share, size);
                     let digest = known.ledger.digest().filter(|_| self.settings.digests);
-                    let outcome = Outcome::Committed { digest };
+                    let outcome = match known.grew {
+                        true => Outcome::Failed(Failure::grew(size)),
+                        false => Outcome::Committed { digest },
+                    };
                     self.finish_entry(file, known.entry.parent, Some(known.entry), outcome);
                 }
             }
@@ -268,6 +276,7 @@ impl Receiver {
             dirty_since: None,
             unsynced: 0,
             sealed: false,
+            grew: false,
             syncing: false,
             committing: false,
             may_commit: self.settings.commits,
@@ -275,8 +284,8 @@ impl Receiver {
         self.discard_file(id);
         self.files.insert(id, incoming);
         // A seal may have come before the first piece.
-        if let Some((sealed, size)) = self.seals.remove(&id) {
-            self.handle_sealed(id, sealed, size);
+        if let Some(seal) = self.seals.remove(&id) {
+            self.handle_sealed(id, seal);
         }
     }
 
@@ -311,18 +320,20 @@ impl Receiver {
         )
     }
 
-    pub(super) fn handle_sealed(&mut self, id: EntryId, generation: u32, size: u64) {
+    pub(super) fn handle_sealed(&mut self, id: EntryId, seal: Seal) {
+        let (generation, size, grew) = seal;
         let done = self.is_done(id);
         match self.files.get_mut(&id) {
             Some(file) if file.generation == generation && file.ledger.size() == size => {
                 file.sealed = true;
+                file.grew = grew;
                 file.ledger.seal();
                 self.commit_if_complete(id);
             }
             Some(file) if file.generation > generation => {}
             _ if done => {}
             _ => {
-                self.seals.insert(id, (generation, size));
+                self.seals.insert(id, seal);
             }
         }
     }

@@ -8,7 +8,7 @@ use longhaul_units::Moment;
 use super::streams::Hopeless;
 use super::{BlockId, Dispatch, Sender, Stage};
 use crate::block::{ContentName, PieceName};
-use crate::digest::longest_block;
+use crate::digest::{Checksum, longest_block};
 use crate::manifest::{Entry, EntryId};
 use crate::session::StreamId;
 
@@ -47,6 +47,15 @@ pub enum Work {
         entry: Entry,
         /// The piece.
         piece: PieceName,
+    },
+    /// A piece of the front of a file that grows.
+    Front {
+        /// The front as the file was when it changed last.
+        entry: Entry,
+        /// The piece.
+        piece: PieceName,
+        /// What it was when it was sent: it is only compared. Else it is sent.
+        earlier: Option<Checksum>,
     },
     /// Small entries.
     Pack(Vec<PackedJob>),
@@ -309,9 +318,15 @@ impl Plan {
         })
     }
 
-    fn add(&mut self, content: ContentName, bytes: u64, help: Option<Help>) -> BlockId {
+    /// A number that no block has.
+    pub fn take_number(&mut self) -> BlockId {
         let block = BlockId(self.next);
         self.next += 1;
+        block
+    }
+
+    fn add(&mut self, content: ContentName, bytes: u64, help: Option<Help>) -> BlockId {
+        let block = self.take_number();
         self.unsent += 1;
         let remaining = match &content {
             ContentName::Piece(_) => 1,
@@ -340,6 +355,17 @@ impl Plan {
             self.small.shrink_to(SMALL_KEPT);
         }
         Some(next)
+    }
+}
+
+fn piece_work(entry: Entry, piece: PieceName, grows: bool) -> Work {
+    match grows {
+        true => Work::Front {
+            entry,
+            piece,
+            earlier: None,
+        },
+        false => Work::Piece { entry, piece },
     }
 }
 
@@ -462,6 +488,7 @@ impl Sender {
         let tracked = self.entries.get_mut(&id)?;
         let (entry, generation) = (tracked.entry.clone(), tracked.generation);
         let large = tracked.large_mut()?;
+        let grows = large.front.is_some();
         let (offset, end) = large.planned.first_gap(0, large.size)?;
         let length = longest_block(offset, end, large.size, limit);
         let piece = PieceName {
@@ -474,10 +501,8 @@ impl Sender {
         self.plan.begin_large(id);
         let block = self.plan.add(ContentName::Piece(piece), length, None);
         large.add_block(offset, offset + length, block);
-        Some(ReadJob {
-            block,
-            work: Work::Piece { entry, piece },
-        })
+        let work = piece_work(entry, piece, grows);
+        Some(ReadJob { block, work })
     }
 
     /// Whether nothing new can be read before something is acknowledged: the
@@ -546,11 +571,8 @@ impl Sender {
         match &self.plan.blocks.get(&block)?.content {
             ContentName::Piece(piece) => {
                 let tracked = self.entries.get(&piece.file)?;
-                let entry = tracked.entry.clone();
-                let work = Work::Piece {
-                    entry,
-                    piece: *piece,
-                };
+                let grows = matches!(&tracked.stage, Stage::Large(large) if large.front.is_some());
+                let work = piece_work(tracked.entry.clone(), *piece, grows);
                 (tracked.generation == piece.generation)
                     .then_some((ContentName::Piece(*piece), work))
             }

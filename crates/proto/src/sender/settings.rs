@@ -31,6 +31,8 @@ pub struct SenderSettings {
     /// Data are moved; else this is a dry run, in which every entry is asked
     /// for and nothing is sent.
     pub moves: bool,
+    /// Of a file that keeps growing the front is sent: the receiver understands that.
+    pub fronts: bool,
     /// The session's epoch.
     pub epoch: u64,
 }
@@ -48,6 +50,7 @@ impl Default for SenderSettings {
             asks: false,
             commits: false,
             moves: true,
+            fronts: false,
             epoch: 1,
         }
     }

@@ -1,6 +1,7 @@
 //! What a sender is told of reading, and what it tells.
 
 use super::BlockId;
+use crate::digest::Checksum;
 use crate::manifest::Entry;
 use crate::message::Failure;
 
@@ -20,6 +21,10 @@ pub enum PackedRead {
 pub enum PieceRead {
     /// Read, and the file is still what it was.
     Ready,
+    /// Read of a file that grows, with what it was then.
+    Front(Checksum),
+    /// Read again, and it still is what it was.
+    Same,
     /// The file is not what it was; the entry as it is now.
     Changed(Entry),
     /// It cannot be read.

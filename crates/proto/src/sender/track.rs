@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::BlockId;
+use super::front::Front;
 use crate::account::Share;
 use crate::digest::Integrity;
 use crate::ledger::{FileLedger, RangeSet};
@@ -17,6 +18,8 @@ pub(super) struct Tracked {
     pub generation: u32,
     /// How often it arrived wrong.
     pub corruptions: u32,
+    /// Each change so far made it longer.
+    pub only_grew: bool,
     /// What is counted of it.
     pub share: Share,
     pub stage: Stage,
@@ -61,6 +64,8 @@ pub(super) struct Large {
     /// what was under way, all of that comes wrong before reading finds it.
     pub doubted: bool,
     pub commit_said: bool,
+    /// It keeps growing, and its front is sent.
+    pub front: Option<Front>,
     /// Blocks under way by first byte: one past their last byte, and their
     /// number; more than one where a twin is under way too.
     blocks: BTreeMap<u64, Vec<(u64, BlockId)>>,
@@ -72,6 +77,7 @@ impl Tracked {
             entry,
             generation: 0,
             corruptions: 0,
+            only_grew: true,
             share: Share::default(),
             stage,
         }
@@ -90,6 +96,7 @@ impl Tracked {
             sealed: false,
             doubted: false,
             commit_said: false,
+            front: None,
             blocks: BTreeMap::new(),
         });
         prepare(&mut large);

@@ -86,6 +86,7 @@ fn from_sender() -> Vec<Message> {
             file: EntryId(1),
             generation: 0,
             size: 5,
+            grew: false,
         },
         Message::Abandoned {
             id: EntryId(2),
@@ -244,6 +245,7 @@ fn request() -> Request {
         landing: Landing::Within,
         source: [5; 32],
         host: [2; 32],
+        anywhere: Some([3; 32].into()),
         integrity: Integrity::Digest,
         codec: Codec::Plain,
         block_bytes: 1 << 20,

@@ -103,7 +103,7 @@ impl Checks {
     /// The sender reads something: nothing that it knows to be there.
     pub fn read(&mut self, job: &ReadJob, sending: &Sending) {
         match &job.work {
-            Work::Piece { entry, piece } => {
+            Work::Piece { entry, piece } | Work::Front { entry, piece, .. } => {
                 let version = source::version_of(entry);
                 self.versions.insert((entry.id, piece.generation), version);
                 self.assert_not_there(entry, sending);

@@ -110,6 +110,7 @@ fn for_receiver(random: &mut Random) -> Message {
             file: id(random),
             generation: random.below(3) as u32,
             size: number(random),
+            grew: false,
         },
         4 => {
             let parent = random.chance(500).then(|| id(random));
@@ -389,6 +390,16 @@ fn drive(
                     };
                     sender.handle_piece_read(block, result);
                 }
+                longhaul_proto::sender::Work::Front { entry, earlier, .. } => {
+                    let sum = longhaul_proto::digest::Checksum::Xxh3(random.below(2));
+                    let result = match (random.below(6), earlier) {
+                        (0, _) => PieceRead::Changed(entry),
+                        (1, _) => PieceRead::Failed(failure()),
+                        (_, None) => PieceRead::Front(sum),
+                        (_, Some(_)) => PieceRead::Same,
+                    };
+                    sender.handle_piece_read(block, result);
+                }
                 longhaul_proto::sender::Work::Pack(jobs) => {
                     let results = jobs.into_iter().map(|job| {
                         let result = match random.below(6) {
@@ -458,6 +469,7 @@ fn memory_is_bounded_whatever_is_begun_and_never_ended() {
             file: EntryId(n),
             generation: 0,
             size: 1,
+            grew: false,
         };
         receiver.handle_message(sealed).is_ok()
     });

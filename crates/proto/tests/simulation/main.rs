@@ -11,6 +11,7 @@ mod checks;
 mod disk;
 mod distance;
 mod dry_run;
+mod growing;
 mod hostile;
 mod network;
 mod random;

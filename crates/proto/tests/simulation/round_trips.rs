@@ -76,6 +76,7 @@ fn open(dialer: End, empty: bool) -> Welcome {
         direct: false,
         verify_written: false,
         host: [0; 32],
+        anywhere: Some([3; 32].into()),
         names: None,
         copy_links: false,
         kept_digests_only: false,

@@ -126,6 +126,7 @@ impl Pair {
                     self.sender.handle_pack_read(job.block, results.collect())
                 }
                 Work::Piece { .. } => self.sender.handle_piece_read(job.block, PieceRead::Ready),
+                Work::Front { .. } => panic!("nothing grows here"),
             };
             assert!(ready);
             self.works.insert(job.block, job.work);
@@ -139,6 +140,7 @@ impl Pair {
 
     fn deliver(&mut self, work: Work, checksum: Checksum) {
         match work {
+            Work::Front { .. } => panic!("nothing grows here"),
             Work::Piece { entry, piece } => {
                 self.bytes_sent += piece.length;
                 self.ranges.push((piece.offset, piece.length));

@@ -274,6 +274,7 @@ impl World {
                     sending.hold(job.block, Content::Pack(packed), payload);
                 }
             }
+            Work::Front { .. } => panic!("no front is sent here"),
             Work::Piece { entry, piece } => {
                 let (result, data) = sending.read_piece(&entry, piece, &self.source);
                 if sending.sender.handle_piece_read(job.block, result) {

@@ -45,7 +45,10 @@ pub fn run(arguments: CopyArguments) -> Result<u8, Stop> {
         None => PathSettings::default(),
     };
     cp::check_ends(&arguments.paths)?;
-    check_local(&arguments.paths)?;
+    check_local(
+        &arguments.paths,
+        arguments.recursive && !arguments.copy_links,
+    )?;
     let usual = Scenario::default();
     let congestion = congestion_here(&usual.congestion);
     if congestion != usual.congestion && !arguments.quiet {
@@ -69,7 +72,7 @@ pub fn run(arguments: CopyArguments) -> Result<u8, Stop> {
 }
 
 /// Both ends are on this machine, and not the same.
-fn check_local(paths: &[OsString]) -> Result<(), Stop> {
+fn check_local(paths: &[OsString], as_links: bool) -> Result<(), Stop> {
     let ends = paths.iter().map(|path| Endpoint::parse(path));
     let ends: Vec<Endpoint> = ends.collect::<Result<_, _>>().map_err(usage)?;
     if ends.iter().any(|end| end.place().is_some()) {
@@ -81,7 +84,7 @@ fn check_local(paths: &[OsString]) -> Result<(), Stop> {
         ));
     }
     match ends.split_last() {
-        Some((destination, sources)) => itself::refuse(sources, destination),
+        Some((destination, sources)) => itself::refuse(sources, destination, as_links),
         None => Ok(()),
     }
 }

@@ -215,7 +215,8 @@ impl Ask<'_> {
             paths: vec![path],
             landing: Landing::Within,
             source,
-            host: source,
+            host: [0; 32],
+            anywhere: None,
             // The lightest that there is: the path is measured, not the hosts.
             integrity: Integrity::Checksum,
             codec: Codec::Plain,
@@ -273,9 +274,10 @@ impl Ask<'_> {
             Direction::From => {
                 let arrival = Arrival {
                     set_ids: Default::default(),
-                    host: source,
                     principal: String::new(),
                     source,
+                    anywhere: source,
+                    host: [0; 32],
                     owner: owner(),
                 };
                 let destination = Destination::sink(sink(), arrival);

@@ -146,6 +146,7 @@ fn another_source_does_not_wait_for_a_session_that_was_taken_over() {
     let superseded = [owner(1).session_number()];
     let restarted = super::super::claim(&Claim {
         superseded: &superseded,
+        inherits: false,
         ..OTHER.claim(&root, 2)
     });
     let restarted = restarted.unwrap();
@@ -153,6 +154,38 @@ fn another_source_does_not_wait_for_a_session_that_was_taken_over() {
     assert_fenced(&first, FIRST);
     OTHER.receive(&restarted, 0).unwrap();
     assert_eq!(listing(&root).len(), 2);
+}
+
+/// A session that a host began, and another host of the same sources ends.
+#[test]
+fn what_a_dead_session_of_another_source_left_is_inherited() {
+    let root = ForgettingStorage::new().root();
+    let inheriting = |source: Source, process| {
+        super::super::claim(&Claim {
+            inherits: true,
+            ..source.claim(&root, process)
+        })
+    };
+    let numbers = |processes: &[u32]| -> Vec<u64> {
+        let number = |process: &u32| owner(*process).session_number();
+        processes.iter().map(number).collect()
+    };
+    let first = inheriting(FIRST, 1).unwrap();
+    // While it lives, that is no other source's.
+    assert!(matches!(
+        inheriting(OTHER, 2),
+        Err(ClaimError::InUse { .. })
+    ));
+    drop(first);
+    let second = inheriting(OTHER, 2).unwrap();
+    assert_eq!(second.former_sessions(), numbers(&[1]));
+    second.append_durable(&[]).unwrap();
+    // Nor is it forgotten when the second one dies too.
+    drop(second);
+    let third = inheriting(OTHER, 3).unwrap();
+    assert_eq!(third.former_sessions(), numbers(&[1, 2]));
+    drop(third);
+    assert!(claim(&root, FIRST, 4).former_sessions().is_empty());
 }
 
 #[test]

@@ -80,6 +80,7 @@ fn receiver(root: Arc<dyn Directory>) -> Arc<Transfer> {
         set_ids: Default::default(),
         principal: "tester".to_owned(),
         source: [7; 32],
+        anywhere: [0; 32],
         host: [0; 32],
         owner,
     };
@@ -294,6 +295,7 @@ fn finish(transfer: &Transfer, chance: &mut Chance, seed: u64) {
             file: EntryId(0),
             generation: 0,
             size: (PIECES * BLOCK_BYTES) as u64,
+            grew: false,
         };
         receiver.handle_message(sealed)?;
         receiver.handle_message(Message::WalkEnd { entries: 5 })

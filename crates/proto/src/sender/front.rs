@@ -1,0 +1,177 @@
+//! The front of a file that keeps growing, such as a log: it is read, sent, read again before it
+//! is sealed, and is one state of the file where both times it was the same.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::{BlockId, MAXIMUM_RESTARTS, ReadJob, Sender, Stage, Tracked, Work};
+use crate::block::PieceName;
+use crate::digest::Checksum;
+use crate::manifest::{Entry, EntryId};
+use crate::message::{Failure, FailureKind};
+
+/// A file that grew this often is not waited for any longer.
+const MOST_GROWTHS: u32 = 2;
+
+/// What is known of a front.
+#[derive(Debug, Default)]
+pub(super) struct Front {
+    /// What its pieces were when they were read, by offset and length.
+    read: BTreeMap<(u64, u64), Checksum>,
+    /// All of it was read: these are to be read again.
+    unchecked: VecDeque<(u64, u64)>,
+    /// So many are being read again.
+    checking: usize,
+    /// Reading it again has begun.
+    begun: bool,
+}
+
+impl Front {
+    /// Whether what was read agrees with what was read before.
+    fn note(&mut self, piece: PieceName, checksum: Checksum) -> bool {
+        let range = (piece.offset, piece.length);
+        match self.read.insert(range, checksum) {
+            Some(earlier) => earlier == checksum,
+            None => {
+                if self.begun {
+                    self.unchecked.push_back(range);
+                }
+                true
+            }
+        }
+    }
+
+    fn is_checked(&self) -> bool {
+        self.begun && self.unchecked.is_empty() && self.checking == 0
+    }
+}
+
+impl Sender {
+    /// The other end understands fronts.
+    pub fn allow_fronts(&mut self) {
+        self.settings.fronts = true;
+    }
+
+    /// Whether a file that changed once more is sent as far as it is there now.
+    pub(super) fn goes_as_front(&self, tracked: &Tracked) -> bool {
+        self.settings.fronts && tracked.only_grew && tracked.generation >= MOST_GROWTHS
+    }
+
+    /// From here on it is the front of its file.
+    pub(super) fn begin_front(&mut self, id: EntryId) {
+        if let Some(tracked) = self.entries.get_mut(&id) {
+            let front = Some(Front::default());
+            tracked.make_large(self.settings.integrity, |large| large.front = front);
+            self.plan.queue_large(id);
+        }
+    }
+
+    /// A piece of a front was read. False as with [`Sender::handle_pack_read`].
+    pub(super) fn handle_front_read(&mut self, block: BlockId, checksum: Checksum) -> bool {
+        let Some(piece) = self.plan.piece(block) else {
+            return false;
+        };
+        let Some(large) = self
+            .entries
+            .get_mut(&piece.file)
+            .and_then(Tracked::large_mut)
+        else {
+            return false;
+        };
+        let sealed = large.sealed;
+        let Some(front) = &mut large.front else {
+            return false;
+        };
+        let known = front.read.contains_key(&(piece.offset, piece.length));
+        if !front.note(piece, checksum) || sealed && !known {
+            self.give_up(piece.file);
+            return false;
+        }
+        self.mark_read(piece);
+        self.plan.make_ready(block)
+    }
+
+    /// Whether a file may be sealed, of which all was read: of a front when all was read again,
+    /// which begins here.
+    pub(super) fn is_front_checked(&mut self, id: EntryId) -> bool {
+        let Some(large) = self.entries.get_mut(&id).and_then(Tracked::large_mut) else {
+            return false;
+        };
+        let Some(front) = &mut large.front else {
+            return true;
+        };
+        if !front.begun {
+            front.begun = true;
+            front.unchecked.extend(front.read.keys().copied());
+            self.unchecked_fronts.push_back(id);
+        }
+        front.is_checked()
+    }
+
+    /// The next piece to be read again.
+    pub(super) fn next_check(&mut self) -> Option<ReadJob> {
+        while let Some(&id) = self.unchecked_fronts.front() {
+            if let Some((entry, piece, earlier)) = self.take_unchecked(id) {
+                let block = self.plan.take_number();
+                self.checks.insert(block, piece);
+                let earlier = Some(earlier);
+                let work = Work::Front {
+                    entry,
+                    piece,
+                    earlier,
+                };
+                return Some(ReadJob { block, work });
+            }
+            self.unchecked_fronts.pop_front();
+        }
+        None
+    }
+
+    fn take_unchecked(&mut self, id: EntryId) -> Option<(Entry, PieceName, Checksum)> {
+        let tracked = self.entries.get_mut(&id)?;
+        let generation = tracked.generation;
+        let Stage::Large(large) = &mut tracked.stage else {
+            return None;
+        };
+        let front = large.front.as_mut()?;
+        let (offset, length) = front.unchecked.pop_front()?;
+        let earlier = *front.read.get(&(offset, length))?;
+        front.checking += 1;
+        let piece = PieceName {
+            file: id,
+            generation,
+            offset,
+            length,
+        };
+        Some((tracked.entry.clone(), piece, earlier))
+    }
+
+    /// A piece was read again.
+    pub(super) fn handle_checked(&mut self, piece: PieceName, same: bool) {
+        let Some(tracked) = self.entries.get_mut(&piece.file) else {
+            return;
+        };
+        if tracked.generation != piece.generation {
+            return;
+        }
+        let Some(front) = tracked.large_mut().and_then(|large| large.front.as_mut()) else {
+            return;
+        };
+        front.checking = front.checking.saturating_sub(1);
+        match same {
+            true => self.seal_if_read(piece.file),
+            false => self.give_up(piece.file),
+        }
+    }
+
+    /// It changes too often.
+    pub(super) fn give_up(&mut self, id: EntryId) {
+        let text = "it keeps changing while it is copied: copy it again when nobody writes to it";
+        self.abandon(id, Failure::new(FailureKind::Changing, text));
+    }
+
+    /// Whether an entry may change once more.
+    pub(super) fn may_restart(&self, id: EntryId) -> bool {
+        let tracked = self.entries.get(&id);
+        tracked.is_some_and(|tracked| tracked.generation <= MAXIMUM_RESTARTS)
+    }
+}
