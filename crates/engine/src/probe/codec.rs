@@ -4,11 +4,11 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::PathBuf;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use longhaul_proto::block::Codec;
 
-use super::{Sample, go_on, in_threads, timed};
+use super::{Limit, Sample, in_threads, timed};
 use crate::codec::{Decoder, Encoder, bound};
 use crate::queue::lock;
 
@@ -95,14 +95,9 @@ impl Blocks {
     ///
     /// # Errors
     ///
-    /// Where a codec has no memory, or does not give back what it was given; after a
-    /// signal.
-    pub fn measure(
-        &self,
-        codec: Codec,
-        flows: usize,
-        stop: &AtomicBool,
-    ) -> io::Result<CodecSample> {
+    /// Where a codec has no memory, or does not give back what it was given; where
+    /// its limit is over.
+    pub fn measure(&self, codec: Codec, flows: usize, limit: &Limit) -> io::Result<CodecSample> {
         let encoded: Vec<Mutex<Vec<u8>>> = self
             .blocks
             .iter()
@@ -114,7 +109,7 @@ impl Blocks {
         let encode = timed(|| {
             in_threads(flows, |_| {
                 let mut encoder = Encoder::new()?;
-                while let Some((block, room)) = self.next(&encoded, &next, stop)? {
+                while let Some((block, room)) = self.next(&encoded, &next, limit)? {
                     let mut room = lock(room);
                     let length = encoder.encode(codec, block, &mut room)?;
                     room.truncate(length);
@@ -128,7 +123,7 @@ impl Blocks {
             in_threads(flows, |_| {
                 let mut decoder = Decoder::new()?;
                 let mut back = vec![1; BLOCK_BYTES as usize];
-                while let Some((block, room)) = self.next(&encoded, &next, stop)? {
+                while let Some((block, room)) = self.next(&encoded, &next, limit)? {
                     let back = &mut back[..block.len()];
                     decoder.decode(codec, &lock(room), back)?;
                     // A byte of it: the rest is the codec's own tests' affair.
@@ -151,9 +146,9 @@ impl Blocks {
         &'a self,
         rooms: &'a [Mutex<Vec<u8>>],
         next: &AtomicUsize,
-        stop: &AtomicBool,
+        limit: &Limit,
     ) -> io::Result<Option<Turn<'a>>> {
-        go_on(stop)?;
+        limit.go_on()?;
         let index = next.fetch_add(1, Ordering::Relaxed);
         let found = self.blocks.get(index).zip(rooms.get(index));
         Ok(found.map(|(block, room)| (block.as_slice(), room)))
@@ -163,6 +158,9 @@ impl Blocks {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::super::tests::{endless, over};
     use super::*;
 
     #[test]
@@ -175,7 +173,7 @@ mod tests {
         for codec in [Codec::Zstd { level: 1 }, Codec::Lz4] {
             for flows in [1, 3] {
                 let sample = blocks
-                    .measure(codec, flows, &AtomicBool::new(false))
+                    .measure(codec, flows, &endless(&AtomicBool::new(false)))
                     .unwrap();
                 assert!(sample.encoded_bytes < blocks.bytes / 20, "{sample:?}");
                 assert_eq!(sample.decode.bytes, blocks.bytes);
@@ -183,9 +181,11 @@ mod tests {
         }
         assert!(
             blocks
-                .measure(Codec::Lz4, 1, &AtomicBool::new(true))
+                .measure(Codec::Lz4, 1, &endless(&AtomicBool::new(true)))
                 .is_err()
         );
+        let late = blocks.measure(Codec::Lz4, 1, &over(&AtomicBool::new(false)));
+        assert_eq!(late.unwrap_err().kind(), io::ErrorKind::TimedOut);
     }
 
     #[test]

@@ -6,11 +6,11 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use longhaul_units::ByteCount;
 
-use super::{Sample, go_on, in_threads, random_bytes, timed};
+use super::{Limit, Sample, in_threads, random_bytes, timed};
 use crate::pool::{Buffer, BufferPool};
 use crate::storage::posix::PosixDirectory;
 use crate::storage::{Advice, Creation, DataMode, Directory, StoredFile};
@@ -61,8 +61,8 @@ impl Disk {
     ///
     /// # Errors
     ///
-    /// What the file system says, and after a signal.
-    pub fn measure(&mut self, job: &DiskJob, stop: &AtomicBool) -> io::Result<(Sample, bool)> {
+    /// What the file system says, and where its limit is over.
+    pub fn measure(&mut self, job: &DiskJob, limit: &Limit) -> io::Result<(Sample, bool)> {
         let pool = BufferPool::new(ByteCount(u64::MAX), job.block);
         let buffers = (0..job.flows).filter_map(|_| pool.take());
         let mut buffers: Vec<Buffer> = buffers.collect();
@@ -78,7 +78,7 @@ impl Disk {
                 made.buffered.preallocate(job.file_bytes)?;
                 &made
             }
-            false => self.written(job.file_bytes, stop)?,
+            false => self.written(job.file_bytes, limit)?,
         };
         let file = match job.direct {
             true => &nameless.direct,
@@ -88,7 +88,7 @@ impl Disk {
             file.advise(Advice::DropCache, 0, 0);
         }
         let sample = timed(|| {
-            move_blocks(&**file, job, buffers, stop)?;
+            move_blocks(&**file, job, buffers, limit)?;
             if job.write {
                 file.sync_data()?;
             }
@@ -96,6 +96,11 @@ impl Disk {
         })?;
         let direct = job.direct && file.data_mode() == DataMode::Direct;
         Ok((sample, direct))
+    }
+
+    /// Whether a file of this size is there to be read: else it is written first.
+    pub fn has(&self, file_bytes: u64) -> bool {
+        self.to_read.iter().any(|file| file.bytes == file_bytes)
     }
 
     /// A new file that loses its name at once.
@@ -119,13 +124,13 @@ impl Disk {
         })
     }
 
-    fn written(&mut self, bytes: u64, stop: &AtomicBool) -> io::Result<&Nameless> {
+    fn written(&mut self, bytes: u64, limit: &Limit) -> io::Result<&Nameless> {
         let known = self.to_read.iter().position(|file| file.bytes == bytes);
         let index = match known {
             Some(index) => index,
             None => {
                 let file = self.nameless(bytes)?;
-                fill(&*file.direct, bytes, stop)?;
+                fill(&*file.direct, bytes, limit)?;
                 self.to_read.push(file);
                 self.to_read.len() - 1
             }
@@ -135,7 +140,7 @@ impl Disk {
 }
 
 /// Writes what will be read, and makes it durable and not cached.
-fn fill(file: &dyn StoredFile, bytes: u64, stop: &AtomicBool) -> io::Result<()> {
+fn fill(file: &dyn StoredFile, bytes: u64, limit: &Limit) -> io::Result<()> {
     let job = DiskJob {
         write: true,
         direct: true,
@@ -148,7 +153,7 @@ fn fill(file: &dyn StoredFile, bytes: u64, stop: &AtomicBool) -> io::Result<()> 
     for (seed, buffer) in buffers.iter_mut().enumerate() {
         buffer[..job.block].copy_from_slice(&random_bytes(job.block, seed as u64));
     }
-    move_blocks(file, &job, buffers, stop)?;
+    move_blocks(file, &job, buffers, limit)?;
     file.sync_data()
 }
 
@@ -157,14 +162,14 @@ fn move_blocks(
     file: &dyn StoredFile,
     job: &DiskJob,
     buffers: Vec<Buffer>,
-    stop: &AtomicBool,
+    limit: &Limit,
 ) -> io::Result<()> {
     let next = AtomicU64::new(0);
     let buffers: Vec<_> = buffers.into_iter().map(std::sync::Mutex::new).collect();
     in_threads(buffers.len(), |number| {
         let mut buffer = crate::queue::lock(&buffers[number]);
         loop {
-            go_on(stop)?;
+            limit.go_on()?;
             let offset = next.fetch_add(job.block as u64, Ordering::Relaxed);
             if offset >= job.file_bytes {
                 return Ok(());
@@ -186,6 +191,9 @@ fn move_blocks(
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::super::tests::{endless, over};
     use super::*;
 
     fn jobs() -> impl Iterator<Item = DiskJob> {
@@ -205,7 +213,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mut disk = Disk::open(directory.path()).unwrap();
         for job in jobs() {
-            let (sample, direct) = disk.measure(&job, &AtomicBool::new(false)).unwrap();
+            let (sample, direct) = disk
+                .measure(&job, &endless(&AtomicBool::new(false)))
+                .unwrap();
             assert_eq!((sample.bytes, sample.files), (1 << 20, 0), "{job:?}");
             assert!(sample.wall > 0.0 && (job.direct || !direct), "{job:?}");
             // Also while it is measured there is nothing to be left behind.
@@ -214,11 +224,16 @@ mod tests {
     }
 
     #[test]
-    fn a_signal_ends_it() {
+    fn a_signal_and_its_budget_end_it() {
         let directory = tempfile::tempdir().unwrap();
         let mut disk = Disk::open(directory.path()).unwrap();
         for job in jobs() {
-            assert!(disk.measure(&job, &AtomicBool::new(true)).is_err());
+            assert!(
+                disk.measure(&job, &endless(&AtomicBool::new(true)))
+                    .is_err()
+            );
+            let late = disk.measure(&job, &over(&AtomicBool::new(false)));
+            assert_eq!(late.unwrap_err().kind(), io::ErrorKind::TimedOut, "{job:?}");
             assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
         }
     }

@@ -18,7 +18,7 @@ pub mod tls;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Scope, ScopedJoinHandle};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -59,12 +59,34 @@ fn cpu_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// An error once a signal came: whoever measures then cleans up.
-fn go_on(stop: &AtomicBool) -> io::Result<()> {
-    match stop.load(Ordering::Relaxed) {
-        // Not `Interrupted`: that would be tried again.
-        true => Err(io::Error::other("interrupted")),
-        false => Ok(()),
+/// How long a measurement may go on: until a signal comes, and no longer than its budget.
+#[derive(Clone, Copy, Debug)]
+pub struct Limit<'a> {
+    stop: &'a AtomicBool,
+    until: Instant,
+}
+
+impl Limit<'_> {
+    /// A limit. A signal's handler sets `stop`.
+    pub fn new(stop: &AtomicBool, until: Instant) -> Limit<'_> {
+        Limit { stop, until }
+    }
+
+    /// How much time is left.
+    pub fn left(&self) -> Duration {
+        self.until.saturating_duration_since(Instant::now())
+    }
+
+    /// An error once it is over, between two pieces of work: who measures then cleans up.
+    fn go_on(&self) -> io::Result<()> {
+        if self.stop.load(Ordering::Relaxed) {
+            // Not `Interrupted`: that would be tried again.
+            return Err(io::Error::other("interrupted"));
+        }
+        match self.left().is_zero() {
+            true => Err(io::ErrorKind::TimedOut.into()),
+            false => Ok(()),
+        }
     }
 }
 
@@ -114,4 +136,19 @@ fn in_threads(count: usize, work: impl Fn(usize) -> io::Result<()> + Sync) -> io
         }
         result
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A limit that only a signal ends.
+    pub(super) fn endless(stop: &AtomicBool) -> Limit<'_> {
+        Limit::new(stop, Instant::now() + Duration::from_secs(1 << 20))
+    }
+
+    /// A limit whose time is over.
+    pub(super) fn over(stop: &AtomicBool) -> Limit<'_> {
+        Limit::new(stop, Instant::now())
+    }
 }

@@ -1,15 +1,14 @@
 //! Many small files: made, made durable in two ways, opened and read.
 //!
 //! They have names, in a directory `.longhaul-bench-…` that is removed at the
-//! end, and after a signal. What a killed run left is removed by the next.
+//! end, and where its limit is over. What a killed run left is removed by the next.
 
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
-use super::{Sample, go_on, in_threads, random_bytes, timed};
+use super::{Limit, Sample, in_threads, random_bytes, timed};
 use crate::looks::Pace;
 use crate::storage::posix::PosixDirectory;
 use crate::storage::together::sync_together;
@@ -69,13 +68,8 @@ impl Small {
     ///
     /// # Errors
     ///
-    /// What the file system says, and after a signal.
-    pub fn measure(
-        &mut self,
-        job: SmallJob,
-        flows: usize,
-        stop: &AtomicBool,
-    ) -> io::Result<Sample> {
+    /// What the file system says, and where its limit is over.
+    pub fn measure(&mut self, job: SmallJob, flows: usize, limit: &Limit) -> io::Result<Sample> {
         let mut folders = Vec::new();
         for _ in 0..flows {
             let folder = self.directory.join(self.made.to_string());
@@ -84,13 +78,13 @@ impl Small {
             folders.push(PosixDirectory::open_root(&folder)?);
         }
         let data = random_bytes(FILE_BYTES as usize, 1);
-        let make = |number: usize, job| write_files(&folders[number], job, &data, stop);
+        let make = |number: usize, job| write_files(&folders[number], job, &data, limit);
         if job == SmallJob::Open {
             in_threads(flows, |number| make(number, SmallJob::Create))?;
         }
         timed(|| {
             in_threads(flows, |number| match job {
-                SmallJob::Open => read_files(&folders[number], stop),
+                SmallJob::Open => read_files(&folders[number], limit),
                 _ => make(number, job),
             })?;
             let files = FILES * flows as u64;
@@ -124,11 +118,11 @@ fn write_files(
     folder: &Arc<dyn Directory>,
     job: SmallJob,
     data: &[u8],
-    stop: &AtomicBool,
+    limit: &Limit,
 ) -> io::Result<()> {
     let mut open: Vec<Arc<dyn StoredFile>> = Vec::new();
     for number in 0..FILES {
-        go_on(stop)?;
+        limit.go_on()?;
         let name = number.to_string();
         let file = folder.create_file(name.as_bytes(), Creation::New, DataMode::Buffered)?;
         file.write_at(data, 0)?;
@@ -150,10 +144,10 @@ fn write_files(
     }
 }
 
-fn read_files(folder: &Arc<dyn Directory>, stop: &AtomicBool) -> io::Result<()> {
+fn read_files(folder: &Arc<dyn Directory>, limit: &Limit) -> io::Result<()> {
     let mut data = vec![0; FILE_BYTES as usize];
     for number in 0..FILES {
-        go_on(stop)?;
+        limit.go_on()?;
         let name = number.to_string();
         let file = folder.open_file(name.as_bytes(), DataMode::Buffered)?;
         file.read_at(&mut data, 0)?;
@@ -164,6 +158,9 @@ fn read_files(folder: &Arc<dyn Directory>, stop: &AtomicBool) -> io::Result<()> 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::super::tests::{endless, over};
     use super::*;
 
     const JOBS: [SmallJob; 4] = [
@@ -178,11 +175,21 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mut small = Small::prepare(directory.path()).unwrap();
         for job in JOBS {
-            let sample = small.measure(job, 2, &AtomicBool::new(false)).unwrap();
+            let sample = small
+                .measure(job, 2, &endless(&AtomicBool::new(false)))
+                .unwrap();
             assert_eq!(sample.files, 2 * FILES, "{job:?}");
             assert_eq!(sample.bytes, 2 * FILES * FILE_BYTES);
         }
-        assert!(small.measure(JOBS[0], 1, &AtomicBool::new(true)).is_err());
+        assert!(
+            small
+                .measure(JOBS[0], 1, &endless(&AtomicBool::new(true)))
+                .is_err()
+        );
+        for job in JOBS {
+            let late = small.measure(job, 1, &over(&AtomicBool::new(false)));
+            assert_eq!(late.unwrap_err().kind(), io::ErrorKind::TimedOut, "{job:?}");
+        }
         drop(small);
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
     }

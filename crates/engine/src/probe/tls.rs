@@ -2,9 +2,8 @@
 
 use std::io;
 use std::net::{TcpListener, TcpStream};
-use std::sync::atomic::AtomicBool;
 
-use super::{Sample, go_on, start, timed};
+use super::{Limit, Sample, start, timed};
 use crate::net::clear;
 use crate::net::identity::Identity;
 use crate::net::stream::Stream;
@@ -21,8 +20,8 @@ const HEADER_BYTES: usize = 200;
 ///
 /// # Errors
 ///
-/// What sockets and TLS say, and after a signal.
-pub fn measure(streams: usize, bytes: u64, clear: bool, stop: &AtomicBool) -> io::Result<Sample> {
+/// What sockets and TLS say, and where its limit is over.
+pub fn measure(streams: usize, bytes: u64, clear: bool, limit: &Limit) -> io::Result<Sample> {
     let mut pairs = Vec::new();
     for _ in 0..streams {
         pairs.push(pair(clear)?);
@@ -38,7 +37,7 @@ pub fn measure(streams: usize, bytes: u64, clear: bool, stop: &AtomicBool) -> io
                     let sent = start(scope, move || {
                         let (header, block) = (vec![1; HEADER_BYTES], vec![2; BLOCK_BYTES]);
                         for _ in 0..bytes.div_ceil(BLOCK_BYTES as u64) {
-                            go_on(stop)?;
+                            limit.go_on()?;
                             writer.write_all(&[&header, &block])?;
                         }
                         writer.finish()
@@ -100,15 +99,20 @@ fn pair(in_clear: bool) -> io::Result<(Stream, Stream)> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::super::tests::{endless, over};
     use super::*;
 
     #[test]
     fn all_bytes_arrive_with_their_headers() {
         for clear in [true, false] {
-            let sample = measure(2, 2 << 20, clear, &AtomicBool::new(false)).unwrap();
+            let sample = measure(2, 2 << 20, clear, &endless(&AtomicBool::new(false))).unwrap();
             let each = 2 * (BLOCK_BYTES + HEADER_BYTES) as u64;
             assert_eq!(sample.bytes, 2 * each);
         }
-        assert!(measure(1, 1 << 20, false, &AtomicBool::new(true)).is_err());
+        assert!(measure(1, 1 << 20, false, &endless(&AtomicBool::new(true))).is_err());
+        let late = measure(1, 1 << 20, true, &over(&AtomicBool::new(false)));
+        assert_eq!(late.unwrap_err().kind(), io::ErrorKind::TimedOut);
     }
 }

@@ -4,12 +4,11 @@ use std::cell::RefCell;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::atomic::AtomicBool;
 
 use longhaul_engine::probe::codec::Blocks;
 use longhaul_engine::probe::disk::{Disk, DiskJob};
 use longhaul_engine::probe::small::{FILE_BYTES, FILES, Small, SmallJob};
-use longhaul_engine::probe::{Sample, tls as tls_probe};
+use longhaul_engine::probe::{Limit, Sample, tls as tls_probe};
 use longhaul_proto::block::Codec;
 use longhaul_units::ByteCount;
 use serde_json::{Value, json};
@@ -18,8 +17,13 @@ use super::file_system;
 use crate::arguments::BenchOptions;
 use crate::messages::{Exit, Stop};
 
+use super::pace::Effort;
+
 /// Measures once.
-type Run = Box<dyn FnMut(&AtomicBool) -> io::Result<Value>>;
+type Run = Box<dyn FnMut(&Limit) -> io::Result<Value>>;
+
+/// What a job is about to do: first what it measures, then what it has to do before.
+type Efforts = Box<dyn Fn() -> Vec<Effort>>;
 
 /// One thing that is measured.
 pub struct Job {
@@ -27,6 +31,8 @@ pub struct Job {
     pub name: String,
     /// Its parameters.
     pub about: Value,
+    /// How much it does, by which the time that it takes is guessed.
+    pub efforts: Efforts,
     /// Gives a sample.
     pub run: Run,
 }
@@ -162,6 +168,7 @@ fn check_room(path: &Path, sizes: &[u64], options: &BenchOptions) -> Result<(), 
 
 fn disk_job(disk: &Rc<RefCell<Disk>>, job: DiskJob) -> Job {
     let disk = Rc::clone(disk);
+    let measured = Rc::clone(&disk);
     let kind = if job.write { "write" } else { "read" };
     let mode = if job.direct { "direct" } else { "buffered" };
     Job {
@@ -178,8 +185,15 @@ fn disk_job(disk: &Rc<RefCell<Disk>>, job: DiskJob) -> Job {
             "flows": job.flows,
             "file_bytes": job.file_bytes,
         }),
-        run: Box::new(move |stop| {
-            let (sample, direct) = disk.borrow_mut().measure(&job, stop)?;
+        efforts: Box::new(move || {
+            let mut efforts = vec![Effort::new(kind, job.file_bytes)];
+            if !job.write && !measured.borrow().has(job.file_bytes) {
+                efforts.push(Effort::new("write", job.file_bytes));
+            }
+            efforts
+        }),
+        run: Box::new(move |limit| {
+            let (sample, direct) = disk.borrow_mut().measure(&job, limit)?;
             let mut value = sample_json(&sample);
             value["was_direct"] = json!(direct);
             Ok(value)
@@ -199,8 +213,9 @@ fn small_jobs(small: &Rc<RefCell<Small>>, flows: usize) -> Vec<Job> {
         Job {
             name: format!("small files: {kind} × {flows} flows"),
             about: json!({ "kind": kind, "flows": flows, "file_bytes": FILE_BYTES }),
-            run: Box::new(move |stop| {
-                let sample = small.borrow_mut().measure(job, flows, stop)?;
+            efforts: Box::new(move || vec![Effort::new(kind, FILES * flows as u64)]),
+            run: Box::new(move |limit| {
+                let sample = small.borrow_mut().measure(job, flows, limit)?;
                 Ok(sample_json(&sample))
             }),
         }
@@ -221,8 +236,9 @@ pub fn codec(files: &[PathBuf], options: &BenchOptions) -> Result<Section, Stop>
     for flows in flows_of(options) {
         for (name, codec) in CODECS {
             let blocks = Rc::clone(&blocks);
-            let run = move |stop: &AtomicBool| {
-                let sample = blocks.measure(codec, flows as usize, stop)?;
+            let bytes = blocks.bytes;
+            let run = move |limit: &Limit| {
+                let sample = blocks.measure(codec, flows as usize, limit)?;
                 Ok(json!({
                     "bytes": blocks.bytes,
                     "encoded_bytes": sample.encoded_bytes,
@@ -235,6 +251,7 @@ pub fn codec(files: &[PathBuf], options: &BenchOptions) -> Result<Section, Stop>
             jobs.push(Job {
                 name: format!("{name} × {flows} flows"),
                 about: json!({ "kind": "codec", "codec": name, "flows": flows }),
+                efforts: Box::new(move || vec![Effort::new(name, bytes)]),
                 run: Box::new(run),
             });
         }
@@ -251,13 +268,15 @@ pub fn tls(options: &BenchOptions) -> Section {
     let mut jobs = Vec::new();
     for streams in flows_of(options) {
         for (name, clear) in [("TLS", false), ("clear", true)] {
-            let run = move |stop: &AtomicBool| {
-                let sample = tls_probe::measure(streams as usize, TLS_BYTES, clear, stop)?;
+            let bytes = u64::from(streams) * TLS_BYTES;
+            let run = move |limit: &Limit| {
+                let sample = tls_probe::measure(streams as usize, TLS_BYTES, clear, limit)?;
                 Ok(sample_json(&sample))
             };
             jobs.push(Job {
                 name: format!("{name} × {streams} streams"),
                 about: json!({ "kind": name, "streams": streams }),
+                efforts: Box::new(move || vec![Effort::new(name, bytes)]),
                 run: Box::new(run),
             });
         }

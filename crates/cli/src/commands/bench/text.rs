@@ -89,12 +89,13 @@ fn figures(job: &Value) -> String {
         return "no samples yet".to_owned();
     };
     let decimals = if files { 0 } else { 3 };
-    let mut text = format!(
-        "{:.decimals$} ({:.decimals$}–{:.decimals$}) {unit}",
-        middle / scale,
-        least / scale,
-        most / scale
-    );
+    let mut text = format!("{:.decimals$}", middle / scale);
+    // Of one sample there is no range.
+    if rates.len() > 1 {
+        let (least, most) = (least / scale, most / scale);
+        text += &format!(" ({least:.decimals$}–{most:.decimals$})");
+    }
+    let _ = write!(text, " {unit}");
     let cost = median(&ratios(samples, "cpu_seconds", what)).unwrap_or(0.0);
     let _ = match files {
         true => write!(text, ", CPU {:.0} µs a file", cost * 1e6),
