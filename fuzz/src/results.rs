@@ -1,10 +1,11 @@
 //! What other instruments wrote, and records of runs.
 
 use longhaul_measure::host::{HostDescription, read_hosts};
+use longhaul_measure::import::{Found, Given, import};
 use longhaul_measure::record::{OnFault, read_records};
 use longhaul_measure::runs::Runs;
 use longhaul_measure::samples::{over_time, read_samples};
-use longhaul_measure::sources::{read_iperf3, read_pscheduler};
+use longhaul_measure::sources::{ExternalRun, read_csv, read_iperf3, read_pscheduler};
 
 /// Records: what is read can be written and is the same again.
 pub fn run_record(bytes: &[u8]) {
@@ -54,14 +55,28 @@ pub fn hosts(bytes: &[u8]) {
 
 /// iperf3's JSON.
 pub fn iperf3(bytes: &[u8]) {
-    if let Ok(run) = read_iperf3(bytes) {
-        assert!(!run.wall.is_zero());
-    }
+    imported(read_iperf3(bytes).unwrap_or_default());
 }
 
 /// pScheduler's JSON.
 pub fn pscheduler(bytes: &[u8]) {
-    if let Ok(run) = read_pscheduler(bytes) {
-        assert!(!run.wall.is_zero());
+    imported(read_pscheduler(bytes).unwrap_or_default());
+}
+
+/// A table with named columns.
+pub fn table(bytes: &[u8]) {
+    imported(read_csv(bytes).unwrap_or_default());
+}
+
+/// What is read of a run that did not fail is a measurement, and what makes a record can be
+/// written.
+fn imported(runs: Vec<ExternalRun>) {
+    let found = runs.into_iter().map(|run| {
+        assert!(!run.error.is_empty() || run.throughput.bits_per_second() > 0.0);
+        let file = "x".to_owned();
+        Found { file, run }
+    });
+    for (_, record) in import(found.collect(), &Given::default()).records {
+        assert!(record.to_line().is_ok());
     }
 }

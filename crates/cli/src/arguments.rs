@@ -26,8 +26,8 @@ use longhaul_proto::block::Codec;
 use longhaul_units::ByteCount;
 
 pub use analysis::{
-    AnalysisArguments, ExportArguments, ExportFormat, ProfileArguments, RecordsCommand,
-    ReportArguments,
+    AnalysisArguments, ExportArguments, ExportFormat, ImportArguments, ProfileArguments,
+    RecordsCommand, ReportArguments,
 };
 pub use bench::{AllArguments, BenchCommand, BenchOptions};
 pub use between::{AttachArguments, BetweenArguments, CancelArguments, JobsArguments};
@@ -168,7 +168,7 @@ pub enum Command {
     /// Write a report of records of runs: one HTML file with figures.
     #[command(after_help = "Example:\n  longhaul report runs.jsonl -o report.html --svg figures")]
     Report(ReportArguments),
-    /// Records of runs for other programs.
+    /// Records of runs for other programs, and from other instruments.
     #[command(subcommand)]
     Records(RecordsCommand),
     /// Run experiments from a file: methods over paths, in the lab or real, in random order and

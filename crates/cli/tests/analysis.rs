@@ -331,3 +331,60 @@ fn the_model_and_the_analysis_have_cubics_bend_at_the_same_loss() {
         assert_eq!(gain(1.01 * bend), 1.0, "{milliseconds} ms");
     }
 }
+
+#[test]
+fn results_of_other_tools_become_records_that_a_profile_reads() {
+    let directory = tempfile::tempdir().unwrap();
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/iperf3");
+    let result = |name: &str| {
+        let path = corpus.join(name);
+        path.to_str().unwrap().to_owned()
+    };
+    let (forward, reverse) = (result("two_streams.json"), result("reverse.json"));
+    let (both, refused) = (result("bidirectional.json"), result("refused.json"));
+    let import = |arguments: &[&str]| {
+        let mut all = vec!["records", "import", "-o", "runs.jsonl"];
+        all.extend(arguments);
+        longhaul(directory.path(), &all)
+    };
+    let output = directory.path().join("runs.jsonl");
+    // What iperf3 said is said, and nothing is written.
+    let alone = import(&[&refused]);
+    assert_eq!(alone.status.code(), Some(6));
+    assert!(
+        text(&alone.stderr).contains("Connection refused"),
+        "{}",
+        text(&alone.stderr)
+    );
+    assert!(!output.exists());
+    let udp = import(&[&result("udp.json"), &forward]);
+    assert_eq!(udp.status.code(), Some(6));
+    assert!(text(&udp.stderr).contains("UDP") && !output.exists());
+    let all = ["--rtt", "10ms", &forward, &reverse, &both, &refused];
+    let imported = import(&all);
+    assert!(imported.status.success(), "{}", text(&imported.stderr));
+    let told = text(&imported.stderr);
+    assert!(told.contains("recorded as a failed run"), "{told}");
+    let lines = fs::read_to_string(&output).unwrap();
+    let records: Vec<serde_json::Value> = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let ways: Vec<Option<&str>> = records
+        .iter()
+        .map(|record| record["knobs"]["direction"].as_str())
+        .collect();
+    let [to, from] = [Some("to"), Some("from")];
+    assert_eq!(ways, [to, from, to, from, None]);
+    assert_eq!(records[1]["run"]["started"], "2026-11-26T06:10:24Z");
+    assert_eq!(records[4]["outcome"]["ended"], "failed");
+    let profile = longhaul(directory.path(), &["profile", "runs.jsonl"]);
+    assert!(profile.status.success(), "{}", text(&profile.stderr));
+    assert!(text(&profile.stdout).contains("4 runs in the figures"));
+    // Again it is replaced, and other records are not.
+    assert!(import(&all).status.success());
+    fs::write(&output, lines.replace("import-", "sweep-")).unwrap();
+    let kept = import(&all);
+    assert_eq!(kept.status.code(), Some(1), "{}", text(&kept.stderr));
+    assert!(fs::read_to_string(&output).unwrap().contains("sweep-"));
+}

@@ -259,7 +259,7 @@ fn what_cannot_be_probed_is_named() {
         file.to_str().unwrap(),
     ]))
     .expect(6)
-    .says(&["this is no result of pscheduler"]);
+    .says(&["this result of pscheduler cannot be used"]);
     let finished = run(&mut longhaul_with(&["probe", "--iperf3", IPERF3])).expect(0);
     let text = String::from_utf8(finished.output).unwrap();
     assert!(text.contains("2 streams"), "{text}");

@@ -2,7 +2,8 @@
 //!
 //! A record's objects become columns with dots, as `path.rtt_seconds`; of its lists,
 //! processor time becomes a sum for each side, layers their utilisation, doubts
-//! their names; other lists stay JSON.
+//! their names; other lists stay JSON. A flag that a record leaves out as it is false is false
+//! here, and a time is one.
 
 mod csv;
 mod parquet;
@@ -12,6 +13,10 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::record::{RecordError, RunRecord, Side};
+use crate::time::microseconds_of;
+
+/// Columns of times.
+const TIMES: [&str; 1] = ["run.started"];
 
 /// A column's values, one a row.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,6 +27,8 @@ pub enum Values {
     Whole(Vec<Option<i64>>),
     /// Any numbers.
     Numbers(Vec<Option<f64>>),
+    /// Times, in microseconds since 1970, and as their records have them.
+    Times(Vec<Option<(i64, String)>>),
     /// Words; what is of several kinds as JSON has it.
     Texts(Vec<Option<String>>),
 }
@@ -54,6 +61,12 @@ impl Table {
             if let Some(seconds) = seconds {
                 self.put(format!("cpu.{name}_seconds"), seconds.into());
             }
+        }
+        for (name, flag) in [
+            ("run.again", record.run.again),
+            ("run.warm_up", record.run.warm_up),
+        ] {
+            self.put(name.to_owned(), flag.into());
         }
         if let Some(cost) = record.cpu_seconds_per_gigabyte() {
             self.put("cpu.seconds_per_gigabyte".to_owned(), cost.into());
@@ -108,7 +121,29 @@ impl Table {
     /// Every column with its name.
     pub fn columns(&self) -> impl Iterator<Item = (&str, Values)> {
         let columns = self.columns.iter();
-        columns.map(|(name, values)| (name.as_str(), self.values(values)))
+        columns.map(|(name, values)| {
+            let times = TIMES.contains(&name.as_str());
+            let times = times.then(|| self.times(values)).flatten();
+            (name.as_str(), times.unwrap_or_else(|| self.values(values)))
+        })
+    }
+
+    /// As times, where all that are known can be read.
+    fn times(&self, values: &BTreeMap<usize, Value>) -> Option<Values> {
+        let time = |value: &Value| {
+            let text = value.as_str()?;
+            Some((microseconds_of(text)?, text.to_owned()))
+        };
+        let is_known = |value: &&Value| value.as_str() != Some("");
+        let rows = 0..self.rows;
+        let known = rows.map(|row| values.get(&row).filter(is_known));
+        let times: Option<Vec<_>> = known
+            .map(|value| match value {
+                None => Some(None),
+                Some(value) => time(value).map(Some),
+            })
+            .collect();
+        times.map(Values::Times)
     }
 
     /// As narrow as all of its values allow.

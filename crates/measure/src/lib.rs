@@ -7,7 +7,7 @@
 //! [`stats`] reduces repetitions to a figure, [`profile`] makes Θ(τ) of the figures
 //! at several round-trip times, with the coefficients of paper 001, [`doubt`] says
 //! what to mistrust, [`plot`] draws. [`host`] describes the hosts that records
-//! name. [`sources`] makes records of what other instruments measured.
+//! name. [`sources`] reads what other instruments measured, [`import`] makes records of it.
 //!
 //! No I/O, no clock, no threads: readers take whatever can be read, and chance
 //! comes from a seed, so that the same records give the same report.
@@ -17,6 +17,7 @@ pub mod best;
 pub mod doubt;
 pub mod export;
 pub mod host;
+pub mod import;
 pub mod plot;
 pub mod profile;
 pub mod random;
@@ -27,3 +28,4 @@ pub mod samples;
 pub mod sources;
 pub mod stats;
 pub mod streams;
+pub mod time;

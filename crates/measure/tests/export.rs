@@ -13,7 +13,7 @@ use longhaul_units::{BitRate, ByteCount};
 
 fn record(id: &str, knob: Knob) -> RunRecord {
     let run = ExternalRun {
-        tool: "iperf3",
+        tool: "iperf3".to_owned(),
         moved: ByteCount(2_000_000_000),
         wall: Duration::from_secs(4),
         doubts: vec![Doubt::WarmUpCounted, Doubt::NotCompared],
@@ -86,6 +86,32 @@ fn columns_are_as_narrow_as_their_values_allow() {
     table.add(&record("d", Knob::Word("many".into()))).unwrap();
     let knobs = ["3", "4", "many"].map(|word| Some(word.to_owned()));
     assert_eq!(column(&table, "knobs.knob"), Values::Texts(knobs.into()));
+}
+
+#[test]
+fn flags_are_never_absent_and_times_are_times() {
+    let mut table = Table::default();
+    let mut first = record("a", Knob::Count(3));
+    first.run.started = "2026-11-03T10:11:12Z".to_owned();
+    table.add(&first).unwrap();
+    let mut second = record("b", Knob::Count(3));
+    second.run.warm_up = true;
+    table.add(&second).unwrap();
+    let warm_up = column(&table, "run.warm_up");
+    assert_eq!(warm_up, Values::Flags(vec![Some(false), Some(true)]));
+    let again = column(&table, "run.again");
+    assert_eq!(again, Values::Flags(vec![Some(false), Some(false)]));
+    let at = (1_793_700_672_000_000, "2026-11-03T10:11:12Z".to_owned());
+    assert_eq!(
+        column(&table, "run.started"),
+        Values::Times(vec![Some(at), None])
+    );
+    assert!(table.to_csv().contains("2026-11-03T10:11:12Z"));
+    // One that is none, and all of them are words.
+    second.run.id = "c".to_owned();
+    second.run.started = "yesterday".to_owned();
+    table.add(&second).unwrap();
+    assert!(matches!(column(&table, "run.started"), Values::Texts(_)));
 }
 
 #[test]

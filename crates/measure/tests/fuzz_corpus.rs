@@ -15,4 +15,5 @@ fn corpora_are_replayed() {
     corpus::replay("hosts", results::hosts);
     corpus::replay("iperf3", results::iperf3);
     corpus::replay("pscheduler", results::pscheduler);
+    corpus::replay("table", results::table);
 }

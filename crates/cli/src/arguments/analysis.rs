@@ -2,7 +2,12 @@
 
 use std::path::PathBuf;
 
+use std::time::Duration;
+
 use clap::{Args, Subcommand, ValueEnum};
+use longhaul_units::BitRate;
+
+use super::probe::capacity;
 
 /// Which records, and how intervals are drawn.
 #[derive(Clone, Debug, Args)]
@@ -59,7 +64,21 @@ pub enum RecordsCommand {
     /// Write records as a table: CSV or Parquet, a row a run.
     #[command(after_help = "Example:\n  longhaul records export runs.jsonl -o runs.parquet")]
     Export(ExportArguments),
+    /// Make records of what other instruments measured: iperf3's JSON, results of pScheduler,
+    /// tables with named columns.
+    #[command(after_help = IMPORT_EXAMPLES)]
+    Import(ImportArguments),
 }
+
+const IMPORT_EXAMPLES: &str = "Examples:
+  longhaul records import results/*.json -o runs.jsonl
+  longhaul records import --rtt 91.6ms --capacity 9.4Gbit archive.csv -o runs.jsonl
+  longhaul profile runs.jsonl
+A file may be what `iperf3 --json` or --json-stream wrote (TCP; also with -R, --bidir or -P, of a
+client or a server, interrupted or failed), a result of a throughput test of pScheduler, or a table
+whose first line names its columns: throughput_mbps (or _bps, _gbps) with seconds or bytes, and
+started, rtt_ms, streams, source, destination, direction, retransmits, congestion, tool, error.
+The docs (docs/import.md) tell all of them.";
 
 /// What `records export` takes.
 #[derive(Clone, Debug, Args)]
@@ -76,6 +95,35 @@ pub struct ExportArguments {
     /// Its format [default: as its name ends]
     #[arg(long, value_enum)]
     pub format: Option<ExportFormat>,
+}
+
+/// What `records import` takes.
+#[derive(Clone, Debug, Args)]
+pub struct ImportArguments {
+    /// Files of results; - is standard input.
+    #[arg(value_name = "FILES", required = true)]
+    pub files: Vec<PathBuf>,
+    /// The records, a run a line; - is standard output. What an import wrote there before is
+    /// replaced, other records are not.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+    /// The path's round trip without load [default: the least that the files have of runs
+    /// between the same hosts]
+    #[arg(long, value_name = "TIME", value_parser = longhaul_units::parse_span_with_unit)]
+    pub rtt: Option<Duration>,
+    /// What TCP payload can carry over the path [default: the most that was measured, of which a
+    /// share means nothing beyond these runs]
+    #[arg(long, value_name = "RATE", value_parser = capacity)]
+    pub capacity: Option<BitRate>,
+    /// All runs are of the path of this name [default: as their files name the hosts]
+    #[arg(long, value_name = "NAME")]
+    pub path: Option<String>,
+    /// How long each run took whose file does not say.
+    #[arg(long, value_name = "TIME", value_parser = longhaul_units::parse_span_with_unit)]
+    pub time: Option<Duration>,
+    /// Leave out files and runs that cannot be used, naming them, instead of refusing.
+    #[arg(long)]
+    pub skip_faults: bool,
 }
 
 /// A table's format.

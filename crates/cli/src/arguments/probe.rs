@@ -69,7 +69,8 @@ pub struct ProbeArguments {
     pub connection: ConnectionArguments,
 }
 
-fn capacity(text: &str) -> Result<BitRate, String> {
+/// A rate above zero.
+pub(super) fn capacity(text: &str) -> Result<BitRate, String> {
     let rate: BitRate = text.parse().map_err(|error| format!("{error}"))?;
     match rate.bits_per_second() > 0.0 {
         true => Ok(rate),

@@ -132,22 +132,25 @@ fn print(arguments: &ProbeArguments, probe: &Probe) {
 }
 
 fn external(arguments: &ProbeArguments) -> Result<Vec<(String, ExternalRun)>, Stop> {
-    type Read = fn(BufReader<File>) -> Result<ExternalRun, SourceError>;
+    type Read = fn(BufReader<File>) -> Result<Vec<ExternalRun>, SourceError>;
     let iperf3 = arguments
         .iperf3
         .iter()
         .map(|path| (path, read_iperf3 as Read));
     let others = arguments.pscheduler.iter();
     let others = others.map(|path| (path, read_pscheduler as Read));
-    let read = |(path, read): (&std::path::PathBuf, Read)| {
+    let mut external = Vec::new();
+    for (path, read) in iperf3.chain(others) {
         let stop = |error: &dyn std::fmt::Display| {
             Stop::new(Exit::Local, format!("{}: {error}", path.display()))
         };
         let file = File::open(path).map_err(|error| stop(&error))?;
-        let run = read(BufReader::new(file)).map_err(|error| stop(&error))?;
-        Ok((path.display().to_string(), run))
-    };
-    iperf3.chain(others).map(read).collect()
+        for run in read(BufReader::new(file)).map_err(|error| stop(&error))? {
+            let run = run.done().map_err(|error| stop(&error))?;
+            external.push((path.display().to_string(), run));
+        }
+    }
+    Ok(external)
 }
 
 struct Prober<'a> {

@@ -89,13 +89,14 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<(), Stop> {
     fs::write(path, bytes).map_err(|error| local(path, &error))
 }
 
-fn open(path: &Path) -> Result<Box<dyn BufRead>, Stop> {
+/// Opens a file to read; - is standard input.
+pub fn open(path: &Path) -> Result<Box<dyn BufRead>, Stop> {
     if path.as_os_str() == "-" {
         return Ok(Box::new(BufReader::new(io::stdin())));
     }
     if path.is_dir() {
         let text = format!(
-            "{0}: it is a directory: name the files in it, as {0}/*.jsonl",
+            "{0}: it is a directory: name the files in it, as {0}/*",
             path.display()
         );
         return Err(Stop::new(Exit::Local, text));
@@ -105,7 +106,7 @@ fn open(path: &Path) -> Result<Box<dyn BufRead>, Stop> {
 }
 
 /// Most bytes shown of what is wrong with lines, parts of which may be theirs.
-const LONGEST_FAULT: usize = 1000;
+pub const LONGEST_FAULT: usize = 1000;
 
 /// Reads files of records, with the place of each among them; gives how many lines were
 /// skipped, which it names.

@@ -1,4 +1,6 @@
-//! `longhaul records`: records of runs for other programs.
+//! `longhaul records`: records of runs for other programs, and from other instruments.
+
+mod import;
 
 use longhaul_measure::export::Table;
 use longhaul_measure::record::{Fault, Seen};
@@ -14,6 +16,7 @@ const MOST_RECORDS: usize = 1_000_000;
 pub fn run(command: &RecordsCommand) -> Exit {
     match command {
         RecordsCommand::Export(arguments) => finish(export(arguments)),
+        RecordsCommand::Import(arguments) => finish(import::import(arguments)),
     }
 }
 

@@ -132,7 +132,7 @@ mod tests {
 
     fn record(id: &str) -> RunRecord {
         let run = ExternalRun {
-            tool: "iperf3",
+            tool: "iperf3".to_owned(),
             moved: ByteCount(1_000_000),
             wall: Duration::from_secs(1),
             ..ExternalRun::default()

@@ -12,7 +12,7 @@ use longhaul_measure::record::{
     DatasetRecord, Ended, HostRecord, Knob, LayerUse, Measures, Method as MethodRecord, Outcome,
     PathRecord, RunIdentity, RunRecord, SCHEMA, Sidecar,
 };
-use longhaul_measure::sources::read_iperf3;
+use longhaul_measure::sources::{Direction, ExternalRun, read_iperf3};
 use longhaul_units::{BitRate, ByteCount};
 use serde_json::Value;
 
@@ -343,6 +343,26 @@ fn silence(result: &StepResult) -> String {
     }
 }
 
+/// The run whose data flowed from the source to the destination: to the client where that is
+/// on the receiving host. Of a bidirectional test the other direction is not this run's.
+fn run_of(runs: Vec<ExternalRun>, pulls: bool) -> Result<ExternalRun, String> {
+    let wanted = if pulls {
+        Direction::From
+    } else {
+        Direction::To
+    };
+    let place = runs.iter().position(|run| run.direction == Some(wanted));
+    let run = runs.into_iter().nth(place.unwrap_or(0));
+    let run = run.ok_or_else(|| "iperf3 measured nothing".to_owned())?;
+    let mut run = run.done().map_err(|error| error.to_string())?;
+    if place.is_none() {
+        run.doubts.push(Doubt::DifferentReference {
+            what: "iperf3's data flowed from the destination to the source".to_owned(),
+        });
+    }
+    Ok(run)
+}
+
 /// Of an instrument: its own bytes and seconds.
 fn outcome_of_iperf3(
     about: &About<'_>,
@@ -350,7 +370,10 @@ fn outcome_of_iperf3(
     doubts: &mut Vec<Doubt>,
 ) -> Outcome {
     let read = File::open(about.output).map_err(|error| error.to_string());
-    let read = read.and_then(|file| read_iperf3(BufReader::new(file)).map_err(|e| e.to_string()));
+    let read = read.and_then(|file| {
+        let runs = read_iperf3(BufReader::new(file)).map_err(|error| error.to_string())?;
+        run_of(runs, about.cell.method.pulls)
+    });
     match read {
         Ok(run) if result.ended == Ended::Done => {
             doubts.extend(run.doubts);

@@ -25,6 +25,7 @@ fn cell(values: &Values, row: usize) -> String {
         Values::Flags(all) => all[row].map(|flag| flag.to_string()),
         Values::Whole(all) => all[row].map(|number| number.to_string()),
         Values::Numbers(all) => all[row].map(|number| number.to_string()),
+        Values::Times(all) => all[row].as_ref().map(|(_, text)| quoted(text)),
         Values::Texts(all) => all[row].as_deref().map(quoted),
     };
     shown.unwrap_or_default()

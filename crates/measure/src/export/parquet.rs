@@ -9,17 +9,29 @@ use super::{Table, Values};
 const MAGIC: &[u8; 4] = b"PAR1";
 
 /// Types of Thrift's compact protocol.
+const TRUE: u8 = 1;
 const I32: u8 = 5;
 const I64: u8 = 6;
 const BINARY: u8 = 8;
 const LIST: u8 = 9;
 const STRUCT: u8 = 12;
 
+/// What the bytes of a column stand for.
+#[derive(Clone, Copy, PartialEq)]
+enum Meaning {
+    /// What their type says.
+    Plain,
+    /// UTF-8.
+    Text,
+    /// Microseconds since 1970, in UTC.
+    Time,
+}
+
 /// A column as it lies in the file.
 struct Chunk<'a> {
     name: &'a str,
     kind: i32,
-    is_text: bool,
+    meaning: Meaning,
     offset: usize,
     bytes: usize,
 }
@@ -41,7 +53,11 @@ pub fn write(table: &Table) -> Vec<u8> {
         chunks.push(Chunk {
             name,
             kind: kind(values),
-            is_text: matches!(values, Values::Texts(_)),
+            meaning: match values {
+                Values::Texts(_) => Meaning::Text,
+                Values::Times(_) => Meaning::Time,
+                _ => Meaning::Plain,
+            },
             offset,
             bytes: file.len() - offset,
         });
@@ -58,7 +74,7 @@ pub fn write(table: &Table) -> Vec<u8> {
 fn kind(values: &Values) -> i32 {
     match values {
         Values::Flags(_) => 0,
-        Values::Whole(_) => 2,
+        Values::Whole(_) | Values::Times(_) => 2,
         Values::Numbers(_) => 5,
         Values::Texts(_) => 6,
     }
@@ -76,6 +92,11 @@ fn page(values: &Values) -> Vec<u8> {
         Values::Whole(all) => {
             let bytes = all.iter().flatten().flat_map(|number| number.to_le_bytes());
             plain.extend(bytes);
+            presence(all)
+        }
+        Values::Times(all) => {
+            let times = all.iter().flatten();
+            plain.extend(times.flat_map(|(microseconds, _)| microseconds.to_le_bytes()));
             presence(all)
         }
         Values::Numbers(all) => {
@@ -234,14 +255,38 @@ impl Thrift {
     fn schema_element(&mut self, chunk: &Chunk<'_>) {
         const OPTIONAL: i32 = 1;
         const UTF8: i32 = 0;
+        const TIMESTAMP_MICROS: i32 = 10;
         self.open();
         self.i32(1, chunk.kind);
         self.i32(3, OPTIONAL);
         self.field(4, BINARY);
         self.text(chunk.name);
-        if chunk.is_text {
-            self.i32(6, UTF8);
+        match chunk.meaning {
+            Meaning::Plain => {}
+            Meaning::Text => self.i32(6, UTF8),
+            Meaning::Time => {
+                self.i32(6, TIMESTAMP_MICROS);
+                self.time_in_utc();
+            }
         }
+        self.close();
+    }
+
+    /// The logical type TIMESTAMP(isAdjustedToUTC, MICROS).
+    fn time_in_utc(&mut self) {
+        self.field(10, STRUCT);
+        self.open();
+        self.field(8, STRUCT);
+        self.open();
+        self.field(1, TRUE);
+        self.field(2, STRUCT);
+        self.open();
+        // Which unit it is says a struct without fields.
+        self.field(2, STRUCT);
+        self.open();
+        self.close();
+        self.close();
+        self.close();
         self.close();
     }
 

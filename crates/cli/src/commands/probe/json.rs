@@ -24,6 +24,8 @@ pub fn json(probe: &Probe) -> Value {
             "file": file,
             "tool": run.tool,
             "version": run.version,
+            "direction": run.direction.map(|direction| direction.name()),
+            "bidirectional": run.bidirectional,
             "bytes": run.moved.0,
             "wall_seconds": run.wall.as_secs_f64(),
             "bits_per_second": run.throughput.bits_per_second(),

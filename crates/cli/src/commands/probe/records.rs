@@ -17,11 +17,11 @@ use longhaul_measure::record::{
     RunIdentity, RunRecord, SCHEMA, Sidecar, TcpSummary,
 };
 use longhaul_measure::samples::Sample;
+use longhaul_measure::sources::{Direction, ExternalRun};
 use longhaul_units::{BitRate, ByteCount};
 
 use super::known::SweptPath;
 use super::result::{PathResult, Probe, Way};
-use super::session::Direction;
 use super::trial::Trial;
 use crate::beside::{HostsFile, ends_with_a_line, is_no_file, open_to_append, samples_beside};
 use crate::messages::{Exit, Stop, say};
@@ -92,7 +92,8 @@ impl Records<'_> {
 
     fn records(&mut self, probe: &Probe) -> Vec<RunRecord> {
         let mut records: Vec<RunRecord> = Vec::new();
-        let mut usual = None;
+        // Of the path that a copy takes, there and back.
+        let mut usual = [None, None];
         for found in &probe.paths {
             let ends = [
                 self.end("here", Some(&probe.host)),
@@ -101,15 +102,23 @@ impl Records<'_> {
             for way in &found.ways {
                 let first = records.len();
                 records.extend(self.records_of(probe, found, way, (first, &ends)));
-                if found.is_usual && usual.is_none() {
-                    usual = records.get(first).map(|record| record.path.clone());
+                let own = &mut usual[usize::from(way.direction == Direction::From)];
+                if let (Some(record), None) = (records.get(first), &own)
+                    && found.is_usual
+                {
+                    *own = Some(record.path.clone());
                 }
             }
         }
-        match usual.or_else(|| records.first().map(|record| record.path.clone())) {
-            Some(path) => records.extend(external(probe, &path)),
-            None => {
-                say("nothing is recorded: results of other instruments need a probe of their path");
+        for (number, (_, run)) in probe.external.iter().enumerate() {
+            match path_of_external(run, &usual) {
+                Some(path) => records.push(external(probe, number, run, path)),
+                None => {
+                    let text = "results of other instruments are not recorded: they need a probe \
+                                of their path";
+                    say(text);
+                    break;
+                }
             }
         }
         records
@@ -197,13 +206,33 @@ fn local(path: &Path, error: &dyn std::fmt::Display) -> Stop {
     Stop::new(Exit::Local, format!("{}: {error}", path.display()))
 }
 
-fn external<'a>(probe: &'a Probe, path: &'a PathRecord) -> impl Iterator<Item = RunRecord> + 'a {
-    let runs = probe.external.iter().enumerate();
-    runs.map(|(number, (_, run))| {
-        let mut identity = identity(probe);
-        identity.id = format!("external-{}-{number}", probe.number);
-        run.clone().into_record(identity, path.clone())
-    })
+/// The path of another instrument's run: as probed in its direction, else as the other way,
+/// whose capacity is the best guess.
+fn path_of_external(run: &ExternalRun, usual: &[Option<PathRecord>; 2]) -> Option<PathRecord> {
+    let [to, from] = usual;
+    match (run.direction, to, from) {
+        (Some(Direction::From), _, Some(from)) => Some(from.clone()),
+        (Some(Direction::From), Some(to), None) => Some(PathRecord {
+            name: format!("back from {}", to.name),
+            ..to.clone()
+        }),
+        (_, Some(to), _) => Some(to.clone()),
+        (_, None, Some(from)) => Some(PathRecord {
+            name: from.name.trim_start_matches("back from ").to_owned(),
+            ..from.clone()
+        }),
+        (_, None, None) => None,
+    }
+}
+
+/// What another instrument measured, at the time that its file says.
+fn external(probe: &Probe, number: usize, run: &ExternalRun, path: PathRecord) -> RunRecord {
+    let mut identity = identity(probe);
+    identity.id = format!("external-{}-{number}", probe.number);
+    if !run.started.is_empty() {
+        identity.started = run.started.clone();
+    }
+    run.clone().into_record(identity, path)
 }
 
 fn identity(probe: &Probe) -> RunIdentity {

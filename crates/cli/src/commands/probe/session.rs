@@ -12,6 +12,7 @@ use longhaul_engine::send::source::Sources;
 use longhaul_engine::session::{Dialer, FlowCounts, Transfer, TransferSettings};
 use longhaul_engine::storage::measuring::sink;
 use longhaul_measure::host::HostDescription;
+pub use longhaul_measure::sources::Direction;
 use longhaul_proto::block::{Codec, HeaderKey};
 use longhaul_proto::digest::Integrity;
 use longhaul_proto::handshake::{Landing, Purport, Request, RequestPath, Role};
@@ -28,25 +29,6 @@ const ENDLESS: u64 = 1 << 50;
 
 /// How often it is looked whether a signal came.
 const GLANCE: Duration = Duration::from_millis(100);
-
-/// Which way data flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// To the daemon.
-    To,
-    /// From the daemon.
-    From,
-}
-
-impl Direction {
-    /// As output has it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Direction::To => "to",
-            Direction::From => "from",
-        }
-    }
-}
 
 /// What a session shall do.
 pub struct Ask<'a> {

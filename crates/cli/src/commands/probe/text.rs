@@ -17,11 +17,17 @@ pub fn text(probe: &Probe) -> String {
     }
     for (file, run) in &probe.external {
         // Not every tool tells its version and the congestion control.
-        let tool = [run.tool, &run.version].join(" ");
+        let tool = [run.tool.as_str(), &run.version].join(" ");
         let _ = write!(
             text,
-            "{file} ({}): {} in {:.1} s, {} streams",
+            "{file} ({}){}: {} in {:.1} s, {} streams",
             tool.trim_end(),
+            match (run.direction, run.bidirectional) {
+                (Some(Direction::From), false) => ", from the far end",
+                (Some(Direction::From), true) => ", from the far end in both directions at once",
+                (_, true) => ", to the far end in both directions at once",
+                (_, false) => "",
+            },
             run.throughput,
             run.wall.as_secs_f64(),
             run.streams

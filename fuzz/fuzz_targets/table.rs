@@ -1,0 +1,4 @@
+//! Tables of runs.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| longhaul_fuzz::results::table(bytes));
