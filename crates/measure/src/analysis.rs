@@ -391,7 +391,12 @@ pub struct BoxFigures {
     pub high: f64,
     /// Values beyond the whiskers, ascending.
     pub beyond: Vec<f64>,
+    /// All values, ascending, where they are too few for a box; else none.
+    pub runs: Vec<f64>,
 }
+
+/// Of fewer values there is no box: its quartiles would be made up between them.
+pub const FEWEST_BOXED: usize = 5;
 
 impl BoxFigures {
     /// Of values in any order, with their median's interval; `None` of nothing.
@@ -399,8 +404,10 @@ impl BoxFigures {
         let ascending = sorted(values);
         let lower_quartile = quantile(&ascending, 0.25)?;
         let upper_quartile = quantile(&ascending, 0.75)?;
+        let is_few = ascending.len() < FEWEST_BOXED;
         let reach = 1.5 * (upper_quartile - lower_quartile);
-        let is_within = |v: &f64| (lower_quartile - reach..=upper_quartile + reach).contains(v);
+        let is_within =
+            |v: &f64| is_few || (lower_quartile - reach..=upper_quartile + reach).contains(v);
         let mut within = ascending.iter().copied().filter(|v| is_within(v));
         let low = within.next()?;
         Some(BoxFigures {
@@ -410,7 +417,12 @@ impl BoxFigures {
             median: quantile(&ascending, 0.5)?,
             median_interval,
             upper_quartile,
-            beyond: ascending.into_iter().filter(|v| !is_within(v)).collect(),
+            beyond: ascending
+                .iter()
+                .copied()
+                .filter(|v| !is_within(v))
+                .collect(),
+            runs: if is_few { ascending } else { Vec::new() },
         })
     }
 }

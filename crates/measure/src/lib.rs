@@ -25,6 +25,7 @@ pub mod record;
 pub mod report;
 pub mod runs;
 pub mod samples;
+pub mod scope;
 pub mod sources;
 pub mod stats;
 pub mod streams;

@@ -29,6 +29,8 @@ pub struct Heading {
     pub title: String,
     /// What it was made of and by, a line each.
     pub sources: Vec<String>,
+    /// What its runs are of: a name, and lines.
+    pub scope: Vec<(&'static str, String)>,
 }
 
 /// The whole of a report, to be written into one file.

@@ -10,6 +10,7 @@ use longhaul_units::{BitRate, ByteCount};
 
 use crate::doubt::Doubt;
 use crate::record::{Ended, Fault, Knob, Measures, RunRecord, Seen};
+use crate::scope::Scope;
 
 /// The most layers that all runs of a configuration have: longhaul has eight.
 const MOST_LAYERS: usize = 64;
@@ -184,6 +185,7 @@ pub struct Runs {
     /// How large the data of a configuration's first run at a round-trip time were.
     sizes: HashMap<(usize, Duration), ByteCount>,
     warm_ups: u64,
+    scope: Scope,
 }
 
 impl Runs {
@@ -208,6 +210,7 @@ impl Runs {
             self.warm_ups += 1;
             return Ok(());
         }
+        self.scope.add(&record);
         let configuration = self.intern(Configuration::of(&record));
         let known = &self.layers[configuration];
         let layers = record.layers.iter();
@@ -312,6 +315,11 @@ impl Runs {
     pub(crate) fn size_of_data(&self, configuration: usize, rtt: Duration) -> Option<ByteCount> {
         let known = self.sizes.get(&(configuration, rtt)).copied();
         known.filter(|size| size.0 > 0)
+    }
+
+    /// What the runs are of.
+    pub fn scope(&self) -> &Scope {
+        &self.scope
     }
 
     /// How many warm-ups there were.

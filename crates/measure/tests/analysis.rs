@@ -233,6 +233,7 @@ fn many_doubts_of_a_kind_stand_together() {
     let heading = Heading {
         title: "Doubts".to_owned(),
         sources: Vec::new(),
+        ..Heading::default()
     };
     let html = page(&heading, &analysis, &[]);
     assert_eq!(html.matches("only 2 repetitions").count(), 10);
@@ -377,7 +378,7 @@ fn the_best_of_a_sweep_is_told_once_it_was_measured_again() {
     assert_eq!((best.fastest, best.as_good.as_slice()), (2, &[2][..]));
     let text = to_text(&analysis);
     assert!(
-        text.contains("best of 4 at 50 ms: c with 890.0 ["),
+        text.contains("best of 4 at 50 ms: c with 890.0 Mbit/s"),
         "{text}"
     );
     assert!(
@@ -696,7 +697,7 @@ fn every_figure_has_its_numbers_below_it() {
         ),
         (
             "boxes-by-streams-at-52000-us",
-            "many storage=one | 2 | 1 | 200.0 | 200.0 | 200.0 | 200.0 | 200.0 | 0",
+            "many storage=one | 2 | 1 | 200.0 | – | 200.0 | – | 200.0 | 0",
         ),
         ("streams-by-rtt-1", "4 | 52 | 1 | 400.0"),
         ("loss-at-100000-us", "reno | 1e-2 | 1 | 50.00 | – | 50.0"),
@@ -885,4 +886,180 @@ fn no_line_over_loss_is_left_out() {
     }
     assert_eq!(second.title, "Throughput over loss at 52 ms, 2 of 2");
     assert!(!second.caption.contains("left out"), "{}", second.caption);
+}
+
+/// A sweep of so many rounds, without a memory-to-memory reference.
+fn transfers(rounds: u64, rtts: &[u64]) -> Vec<RunRecord> {
+    let records = sweep().into_iter().filter(|record| {
+        let rtt = record.path.rtt.as_millis() as u64;
+        record.measures == Measures::Transfer
+            && record.run.round < Some(rounds)
+            && rtts.contains(&rtt)
+    });
+    records.collect()
+}
+
+fn plot_of<'a>(
+    plots: &'a [longhaul_measure::plot::Plot],
+    name: &str,
+) -> &'a longhaul_measure::plot::Plot {
+    plots.iter().find(|plot| plot.name == name).unwrap()
+}
+
+#[test]
+fn a_legend_names_what_is_drawn() {
+    let (runs, analysis) = analysed(transfers(10, &[1, 50, 100]));
+    let plots = figures(&runs, &analysis);
+    let bars = plot_of(&plots, "c-uc");
+    assert!(bars.svg.contains("C_UC of the transfer") || bars.svg.contains("of the transfer"));
+    assert!(!bars.svg.contains("not used by TCP") && !bars.svg.contains("what TCP adds"));
+    assert_eq!(bars.table.columns, ["method", "C_UC"]);
+    assert!(
+        !bars.caption.contains("memory-to-memory"),
+        "{}",
+        bars.caption
+    );
+    let (runs, analysis) = analysed(sweep());
+    let with_tcp = figures(&runs, &analysis);
+    let bars = plot_of(&with_tcp, "c-uc");
+    assert!(bars.svg.contains("not used by TCP") && bars.svg.contains("what TCP adds"));
+}
+
+#[test]
+fn few_runs_are_drawn_themselves_and_many_as_boxes() {
+    let rings = |svg: &str| svg.matches("<circle").count();
+    let (runs, analysis) = analysed(transfers(4, &[1, 50, 100]));
+    let plots = figures(&runs, &analysis);
+    let few = plot_of(&plots, "boxes-by-rtt");
+    assert!(
+        few.caption.starts_with("Each ring is a run"),
+        "{}",
+        few.caption
+    );
+    // The page's own ground is one, and no box.
+    let boxes = |svg: &str| svg.matches("<rect").count();
+    let (runs, analysis) = analysed(transfers(10, &[1, 50, 100]));
+    let many = figures(&runs, &analysis);
+    let many = plot_of(&many, "boxes-by-rtt");
+    assert!(boxes(&few.svg) + 6 <= boxes(&many.svg));
+    assert!(
+        many.caption.starts_with("Median, quartiles"),
+        "{}",
+        many.caption
+    );
+    assert!(
+        few.table
+            .rows
+            .iter()
+            .all(|row| row[4] == "–" && row[6] == "–")
+    );
+    assert!(rings(&many.svg) <= rings(&few.svg), "{}", few.svg);
+}
+
+#[test]
+fn retransmissions_have_their_own_caption() {
+    let stretch = |at| Stretch {
+        at: Duration::from_millis(at),
+        rate: BitRate::new(1e9).unwrap(),
+        retransmitted_segments: 3.0,
+    };
+    let run = SampledRun {
+        label: "x".to_owned(),
+        stretches: vec![stretch(500), stretch(1500)],
+    };
+    let plots = run_over_time(&run, 1);
+    assert_ne!(plots[0].caption, plots[1].caption);
+    assert!(
+        plots[1].caption.contains("sent again"),
+        "{}",
+        plots[1].caption
+    );
+}
+
+#[test]
+fn what_cannot_be_told_says_why_and_what_says_nothing_is_a_dash() {
+    let (_, analysis) = analysed(transfers(3, &[1, 50]));
+    let heading = Heading::default();
+    let html = page(&heading, &analysis, &[]);
+    let text = to_text(&analysis);
+    assert!(
+        html.contains("no: 3 repetitions, and 5 are needed"),
+        "{html}"
+    );
+    assert!(
+        text.contains("not told apart (3 repetitions, and 5 are needed)"),
+        "{text}"
+    );
+    // Between two points there is but the line between them.
+    assert!(
+        text.lines()
+            .any(|line| line.contains("–  ") || line.contains(" – ")),
+        "{text}"
+    );
+    let json = to_json(&analysis);
+    let rows = json["transfers"][0]["coefficients"].as_array().unwrap();
+    assert!(rows[0]["c_cc"].is_null() && rows[0]["c_uc"]["estimate"].is_number());
+    let (_, analysis) = analysed(transfers(3, &[1, 50, 100]));
+    let json = to_json(&analysis);
+    let rows = json["transfers"][0]["coefficients"].as_array().unwrap();
+    assert!(rows[0]["c_cc"].is_null() && rows[1]["c_cc"]["estimate"].is_number());
+}
+
+#[test]
+fn one_run_has_no_interval() {
+    let (_, analysis) = analysed(transfers(1, &[1, 50, 100]));
+    let text = to_text(&analysis);
+    let html = page(&Heading::default(), &analysis, &[]);
+    assert!(text.contains("0.9"), "{text}");
+    for shown in [&text, &html] {
+        for (place, _) in shown.match_indices('[') {
+            let inside = shown[place + 1..].split(']').next().unwrap();
+            if let Some((low, high)) = inside.split_once(", ") {
+                assert!(
+                    low.parse::<f64>().is_err() || low != high,
+                    "[{inside}]: {shown}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_page_says_when_where_and_how_much() {
+    let mut records = transfers(2, &[1, 50]);
+    for (record, minute) in records.iter_mut().zip(10..) {
+        record.run.started = format!("2026-11-03T10:{minute}:12Z");
+        record.source.name = "near".to_owned();
+        record.source.kernel = "6.18.0".to_owned();
+        record.path.name = "lab".to_owned();
+        *record = of_data(record.clone(), "genomes", 1_000_000_000);
+    }
+    let count = records.len();
+    let (runs, analysis) = analysed(records);
+    let facts = runs.scope().facts();
+    let of = |name: &str| {
+        let fact = facts.iter().find(|(own, _)| *own == name);
+        fact.map(|(_, text)| text.as_str())
+    };
+    let last = format!("2026-11-03 10:10 to 2026-11-03 10:{} UTC", 9 + count);
+    assert_eq!(of("Runs began"), Some(last.as_str()));
+    assert_eq!(of("Hosts"), Some("near: Linux 6.18.0"));
+    assert_eq!(
+        of("Paths"),
+        Some("lab: round trip 1, 50 ms, capacity 1.00 Gbit/s")
+    );
+    let data = of("Data of a run").unwrap();
+    assert!(
+        data.starts_with("genomes: 1.00 GB") || data.starts_with("genomes: "),
+        "{data}"
+    );
+    let heading = Heading {
+        scope: facts.clone(),
+        ..Heading::default()
+    };
+    let html = page(&heading, &analysis, &[]);
+    assert!(
+        html.contains("near: Linux 6.18.0") && html.contains("Runs began"),
+        "{html}"
+    );
 }

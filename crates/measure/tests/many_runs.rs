@@ -235,6 +235,7 @@ fn many_runs_are_reported() {
     let heading = Heading {
         title: "Made-up runs over seven round-trip times".to_owned(),
         sources: vec!["records.jsonl, made up".to_owned()],
+        scope: runs.scope().facts(),
     };
     let html = report(&heading, &analysis, &plots);
     std::fs::write(directory.join("report.html"), &html).unwrap();

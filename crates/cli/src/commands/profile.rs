@@ -58,6 +58,7 @@ fn write_report(arguments: &ReportArguments) -> Result<Exit, Stop> {
                 .collect::<Vec<_>>()
                 .join(", "),
         ],
+        scope: runs.scope().facts(),
     };
     let page = report::page(&heading, &analysis, &plots);
     write(&arguments.output, page.as_bytes())?;

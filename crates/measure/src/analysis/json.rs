@@ -178,7 +178,7 @@ fn figures(figures: &ProfileFigures) -> Value {
     let coefficients = figures.coefficients.iter().map(|row| {
         json!({
             "upto_rtt_seconds": row.upto.as_secs_f64(),
-            "c_cc": figure(&row.c_cc),
+            "c_cc": row.c_cc.as_ref().map(figure),
             "c_u": figure(&row.c_u),
             "c_uc": figure(&row.c_uc),
         })

@@ -138,11 +138,7 @@ fn ahead_in_words(best: &Best, labels: &[String]) -> String {
 
 /// Bits per second as megabits, with the interval.
 fn mbit(figure: &Figure) -> String {
-    let figure = figure.scaled(1e-6);
-    format!(
-        "{:.1} [{:.1}, {:.1}]",
-        figure.estimate, figure.interval.low, figure.interval.high
-    )
+    to_digits(&figure.scaled(1e-6), 1)
 }
 
 /// Throughput over loss, a line a rate of it.
@@ -176,10 +172,17 @@ fn write_loss(analysis: &Analysis, out: &mut String) -> std::fmt::Result {
 
 /// A figure with its interval, to four digits after the point.
 fn shown(figure: &Figure) -> String {
-    format!(
-        "{:.4} [{:.4}, {:.4}]",
-        figure.estimate, figure.interval.low, figure.interval.high
-    )
+    to_digits(figure, 4)
+}
+
+/// A figure with its interval, which that of one run does not have.
+fn to_digits(figure: &Figure, digits: usize) -> String {
+    let Interval { low, high } = figure.interval;
+    let estimate = figure.estimate;
+    match low == high {
+        true => format!("{estimate:.digits$}"),
+        false => format!("{estimate:.digits$} [{low:.digits$}, {high:.digits$}]"),
+    }
 }
 
 fn write_method(
@@ -219,11 +222,8 @@ fn write_beside(method: &MethodProfile, out: &mut String) -> std::fmt::Result {
     for point in &method.figures.points {
         let cost = |means: &BTreeMap<Duration, Figure>, digits: usize| {
             let none = || "–".to_owned();
-            means.get(&point.rtt).map_or_else(none, |figure| {
-                let Interval { low, high } = figure.interval;
-                let estimate = figure.estimate;
-                format!("{estimate:.digits$} [{low:.digits$}, {high:.digits$}]")
-            })
+            let mean = means.get(&point.rtt);
+            mean.map_or_else(none, |figure| to_digits(figure, digits))
         };
         if cpu.contains_key(&point.rtt) || again.contains_key(&point.rtt) {
             writeln!(
@@ -285,7 +285,9 @@ fn write_figures(figures: &ProfileFigures, capacity: f64, out: &mut String) -> s
             "  {:>8} {:>24} {:>24} {:>24}",
             milliseconds(point.rtt),
             point.median.as_ref().map_or_else(String::new, shown),
-            coefficients.map_or_else(String::new, |row| shown(&row.c_cc)),
+            coefficients.map_or_else(String::new, |row| {
+                row.c_cc.as_ref().map_or_else(|| "–".to_owned(), shown)
+            }),
             coefficients.map_or_else(String::new, |row| shown(&row.c_u))
         );
         writeln!(out, "{}", line.trim_end())?;
@@ -437,8 +439,7 @@ fn write_comparison(
         ),
     ] {
         for (rtt, difference) in differences {
-            let Interval { low, high } = difference.interval;
-            let figure = format!("{:+.2} [{low:+.2}, {high:+.2}]", difference.estimate);
+            let figure = signed_to_digits(difference, 2);
             writeln!(out, "  {:>9} {what} {}", at(rtt), told(difference, figure))?;
         }
     }
@@ -447,16 +448,25 @@ fn write_comparison(
 
 /// With its sign, and its interval.
 fn signed(difference: &Difference) -> String {
+    signed_to_digits(difference, 4)
+}
+
+fn signed_to_digits(difference: &Difference, digits: usize) -> String {
     let Interval { low, high } = difference.interval;
-    format!("{:+.4} [{low:+.4}, {high:+.4}]", difference.estimate)
+    let estimate = difference.estimate;
+    match difference.repetitions < 2 {
+        true => format!("{estimate:+.digits$}"),
+        false => format!("{estimate:+.digits$} [{low:+.digits$}, {high:+.digits$}]"),
+    }
 }
 
 /// A difference with what it says.
 fn told(difference: &Difference, figure: String) -> String {
     let paired = if difference.is_paired { " paired" } else { "" };
-    let told = match difference.is_told_apart() {
-        true => "",
-        false => " not told apart",
+    let told = match (difference.is_told_apart(), difference.too_few()) {
+        (true, _) => String::new(),
+        (false, None) => " not told apart".to_owned(),
+        (false, Some(reason)) => format!(" not told apart ({reason})"),
     };
     format!("{figure}{paired}{told}")
 }

@@ -72,6 +72,16 @@ const MOST_BEYOND: usize = 60;
 
 fn draw_box(svg: &mut Svg, x: f64, half: f64, y: &Scale, figures: &BoxFigures, colour: &str) {
     let place = |value: f64| y.place(value);
+    if !figures.runs.is_empty() {
+        // Beside each other, so that equal ones are seen.
+        let step = half / figures.runs.len() as f64;
+        let first = x - step * (figures.runs.len() - 1) as f64 / 2.0;
+        for (number, value) in figures.runs.iter().enumerate() {
+            let across = first + step * number as f64;
+            svg.marker(4, (across, place(*value)), colour);
+        }
+        return;
+    }
     let whisker = Stroke::thin(colour);
     for (from, to) in [
         (figures.low, figures.lower_quartile),

@@ -152,8 +152,8 @@ pub struct PointFigure {
 pub struct CoefficientFigures {
     /// The interval's upper end τ.
     pub upto: Duration,
-    /// C_CC.
-    pub c_cc: Figure,
+    /// C_CC; none over two round-trip times, where the profile is the line between its ends.
+    pub c_cc: Option<Figure>,
     /// C_U.
     pub c_u: Figure,
     /// C_UC.
@@ -321,7 +321,7 @@ fn coefficient_figures(
             let unused: Vec<f64> = mean_weights(upto).iter().map(|w| -w).collect();
             CoefficientFigures {
                 upto: rtts[count - 1],
-                c_cc: figure(0.0, &mean_less_midpoint_weights(upto, 1.0)),
+                c_cc: (count > 2).then(|| figure(0.0, &mean_less_midpoint_weights(upto, 1.0))),
                 c_u: figure(1.0, &unused),
                 c_uc: figure(super::C_UC_CONSTANT, &c_uc_weights(upto)),
             }
@@ -623,7 +623,8 @@ fn scheme_coefficients(
             };
             CoefficientFigures {
                 upto: estimate.upto,
-                c_cc: figure(|c| c.c_cc),
+                // The first is over two round-trip times.
+                c_cc: (index > 0).then(|| figure(|c| c.c_cc)),
                 c_u: figure(|c| c.c_u),
                 c_uc: figure(|c| c.c_uc),
             }

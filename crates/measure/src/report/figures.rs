@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::streams;
-use crate::analysis::{Analysis, BoxFigures, MethodProfile, milliseconds};
+use crate::analysis::{Analysis, BoxFigures, FEWEST_BOXED, MethodProfile, milliseconds};
 use crate::plot::{
     BoxPanel, LinePlot, MOST_SERIES, Plot, PlotPoint, Series, Share, StackedBar, Table, box_panels,
     line_plot, precise_number, rate_unit, short_number, stacked_bars, with_interval,
@@ -169,7 +169,7 @@ fn coefficient_lines(analysis: &Analysis) -> Option<Plot> {
 /// Fig. 2 of paper 001. Its blue, green and red in hues that all can tell apart.
 fn c_uc_bars(analysis: &Analysis) -> Option<Plot> {
     let mut table = Table::of(1, ["method", "C_UC", "TCP adds", "not used by TCP"]);
-    let mut bars = Vec::new();
+    let mut bars: Vec<StackedBar> = Vec::new();
     for method in &analysis.transfers {
         if let Some((bar, row)) = c_uc_bar(method) {
             bars.push(bar);
@@ -180,18 +180,24 @@ fn c_uc_bars(analysis: &Analysis) -> Option<Plot> {
         return None;
     }
     let title = "C_UC of the methods";
-    let legend = [
-        (OWN, "C_UC of the transfer".to_owned()),
-        (TCP, "what TCP adds".to_owned()),
-        (UNUSED, "not used by TCP".to_owned()),
-    ];
+    // Without a memory-to-memory reference there is nothing but the transfers' own.
+    let has_tcp = bars.iter().any(|bar| bar.parts.len() > 1);
+    let mut legend = vec![(OWN, "C_UC of the transfer".to_owned())];
+    let mut beside = "";
+    if has_tcp {
+        legend.push((TCP, "what TCP adds".to_owned()));
+        legend.push((UNUSED, "not used by TCP".to_owned()));
+        beside = ", and how far memory-to-memory TCP is from it and from 1";
+    } else {
+        table.columns.truncate(2);
+        table.rows.iter_mut().for_each(|row| row.truncate(2));
+    }
     Some(Plot {
         name: "c-uc".to_owned(),
         title: title.to_owned(),
         caption: format!(
-            "The coefficient over all round-trip times with its {} % interval, and how far \
-             memory-to-memory TCP is from it and from 1. It is linear in the profile's points \
-             and rewards a slow start: read it beside the profiles.",
+            "The coefficient over all round-trip times with its {} % interval{beside}. It is linear \
+             in the profile's points and rewards a slow start: read it beside the profiles.",
             analysis.resampling.level * 100.0
         ),
         svg: stacked_bars(title, "C_UC", 1.0, &bars, &legend),
@@ -271,16 +277,29 @@ fn boxes_by_rtt(analysis: &Analysis) -> Option<Plot> {
     Some(Plot {
         name: "boxes-by-rtt".to_owned(),
         title: title.to_owned(),
-        caption: format!("{BOXES}{}", left_out(analysis.transfers.len())),
+        caption: boxes_caption(&panels) + &left_out(analysis.transfers.len()),
         svg: box_panels(title, "round-trip time (ms)", unit, &panels),
         table,
     })
 }
 
-/// What boxes show.
-pub(super) const BOXES: &str = "Median, quartiles, and the farthest runs within one and a half \
-     times their distance; rings are runs beyond. The bar beside a box is the interval of its \
-     median: all that they span where runs are few.";
+/// What boxes show, and the runs that are drawn in the place of a box.
+pub(super) fn boxes_caption(panels: &[BoxPanel]) -> String {
+    let all = panels.iter().flat_map(|panel| &panel.boxes);
+    let (few, many): (Vec<_>, Vec<_>) = all.partition(|(_, figures)| !figures.runs.is_empty());
+    let boxes = "Median, quartiles, and the farthest runs within one and a half times their \
+                 distance; rings are runs beyond. The bar beside a box is the interval of its \
+                 median: all that they span where runs are few.";
+    match (few.is_empty(), many.is_empty()) {
+        (true, _) => boxes.to_owned(),
+        (false, true) => {
+            format!("Each ring is a run: of fewer than {FEWEST_BOXED} there is no box.")
+        }
+        (false, false) => format!(
+            "{boxes} Where there are fewer than {FEWEST_BOXED} runs, each of them is a ring."
+        ),
+    }
+}
 
 /// What was measured of a method at one round-trip time.
 #[derive(Clone, Copy)]
@@ -335,14 +354,19 @@ pub(super) fn box_row(of: [&str; 2], figures: &BoxFigures, point: MeasuredPoint)
     };
     let [name, place] = of.map(str::to_owned);
     let short = precise_number;
+    // Of few runs these would be made up between them.
+    let quartile = |value| match figures.runs.is_empty() {
+        true => short(value),
+        false => "–".to_owned(),
+    };
     vec![
         name,
         place,
         point.shares.len().to_string(),
         short(figures.low),
-        short(figures.lower_quartile),
+        quartile(figures.lower_quartile),
         with_interval(&median),
-        short(figures.upper_quartile),
+        quartile(figures.upper_quartile),
         short(figures.high),
         figures.beyond.len().to_string(),
     ]

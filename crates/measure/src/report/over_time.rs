@@ -20,6 +20,8 @@ pub fn run_over_time(run: &SampledRun, number: usize) -> Vec<Plot> {
             run,
             ("Throughput", &format!("throughput-over-time-{number}")),
             format!("acknowledged ({unit})"),
+            "All streams of one run together, from TCP's own counters. Bytes count once all before \
+             them have arrived: after a loss many do at a time.",
             |stretch| stretch.rate.bits_per_second() / scale,
         ),
         over_time(
@@ -29,6 +31,8 @@ pub fn run_over_time(run: &SampledRun, number: usize) -> Vec<Plot> {
                 &format!("retransmissions-over-time-{number}"),
             ),
             "segments sent again in a second".to_owned(),
+            "Segments that TCP sent again in each stretch of time, for each second of it; all \
+             streams of one run together, from TCP's own counters. Not all of them had been lost.",
             |stretch| stretch.retransmitted_segments / length,
         ),
     ]
@@ -38,6 +42,7 @@ fn over_time(
     run: &SampledRun,
     (what, name): (&str, &str),
     y_title: String,
+    caption: &str,
     value: impl Fn(&Stretch) -> f64,
 ) -> Plot {
     let points = run.stretches.iter().map(|stretch| PlotPoint {
@@ -69,9 +74,7 @@ fn over_time(
         name: name.to_owned(),
         svg: line_plot(&plot),
         title,
-        caption: "All streams of one run together, from TCP's own counters. Bytes count once all \
-                  before them have arrived: after a loss many do at a time."
-            .to_owned(),
+        caption: caption.to_owned(),
         table,
     }
 }

@@ -36,6 +36,7 @@ td.word, th.word { text-align: left; }
 sub { font-size: .72em; line-height: 0; }
 small { color: #595959; font-size: .82rem; white-space: nowrap; }
 .stacked small { display: block; }
+.scope th { border-bottom: 0; white-space: nowrap; vertical-align: top; padding-left: 0; width: 1%; }
 figure { margin: 1.4rem 0 2rem; break-inside: avoid; }
 details { font-size: .87rem; margin: .3rem 0; } summary { color: #595959; cursor: pointer; }
 figure svg { width: 100%; height: auto; display: block; }
@@ -69,6 +70,18 @@ fn write_page(
     )?;
     for source in &heading.sources {
         writeln!(out, "<p class=\"quiet\">{}</p>", escape(source))?;
+    }
+    if !heading.scope.is_empty() {
+        writeln!(out, "<table class=\"scope\">")?;
+        for (name, text) in &heading.scope {
+            writeln!(
+                out,
+                "<tr><th class=\"word\">{}</th><td class=\"word\">{}</td></tr>",
+                escape(name),
+                escape(text).replace('\n', "<br>")
+            )?;
+        }
+        writeln!(out, "</table>")?;
     }
     writeln!(
         out,
@@ -199,18 +212,40 @@ fn typeset(text: &str) -> String {
     out
 }
 
-/// A figure with its interval.
+/// A figure with its interval, which that of one run does not have.
 fn cell(figure: &Figure, digits: usize) -> String {
-    // What rounds to zero has no sign.
-    let number = |value: f64| {
-        let text = format!("{value:.digits$}");
-        match text.trim_matches(|c| "-0.".contains(c)).is_empty() {
-            true => format!("{:.digits$}", 0.0),
-            false => text.replace('-', "−"),
-        }
+    match figure.interval.low == figure.interval.high {
+        true => number(figure.estimate, digits),
+        false => with_range(figure, digits),
+    }
+}
+
+/// A difference with its interval, which that of one run of each does not have.
+fn difference_cell(difference: &Difference, digits: usize) -> String {
+    let figure = Figure {
+        estimate: difference.estimate,
+        interval: difference.interval,
     };
-    let (low, high) = (number(figure.interval.low), number(figure.interval.high));
-    format!("{} <small>[{low}, {high}]</small>", number(figure.estimate))
+    match difference.repetitions < 2 {
+        true => number(figure.estimate, digits),
+        false => with_range(&figure, digits),
+    }
+}
+
+fn with_range(figure: &Figure, digits: usize) -> String {
+    let [low, high] =
+        [figure.interval.low, figure.interval.high].map(|value| number(value, digits));
+    let estimate = number(figure.estimate, digits);
+    format!("{estimate} <small>[{low}, {high}]</small>")
+}
+
+/// What rounds to zero has no sign.
+fn number(value: f64, digits: usize) -> String {
+    let text = format!("{value:.digits$}");
+    match text.trim_matches(|c| "-0.".contains(c)).is_empty() {
+        true => format!("{:.digits$}", 0.0),
+        false => text.replace('-', "−"),
+    }
 }
 
 /// One line a method: what it uses, and C_UC beside it.
@@ -241,7 +276,9 @@ fn write_methods(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
             escape(&method.label),
             cell(&used, 3),
             cell(&last.c_uc, 3),
-            cell(&last.c_cc, 3),
+            last.c_cc
+                .as_ref()
+                .map_or_else(|| "–".to_owned(), |c_cc| cell(c_cc, 3)),
             cost(&method.cpu_seconds_per_gigabyte, 2),
             cost(&method.retransmitted_segments, 0)
         )?;
@@ -263,24 +300,20 @@ fn write_comparison(
         label(comparison.second)
     )?;
     let mut row = |name: &str, difference: &Difference| {
-        let figure = Figure {
-            estimate: difference.estimate,
-            interval: difference.interval,
-        };
         writeln!(
             out,
             "<tr><td class=\"word\">{name}</td><td>{}</td><td class=\"word\">{}</td>\
              <td class=\"word\">{}</td></tr>",
-            cell(&figure, 4),
+            difference_cell(difference, 4),
             if difference.is_paired {
                 "paired by round"
             } else {
                 "not paired"
             },
-            if difference.is_told_apart() {
-                "yes"
-            } else {
-                "no"
+            match (difference.is_told_apart(), difference.too_few()) {
+                (true, _) => "yes".to_owned(),
+                (false, None) => "no".to_owned(),
+                (false, Some(reason)) => format!("no: {reason}"),
             }
         )
     };
@@ -303,13 +336,10 @@ fn write_cost_differences(out: &mut String, costs: &CostDifferences) -> std::fmt
     ];
     for (place, (differences, digits)) in both.into_iter().enumerate() {
         for (rtt, difference) in differences {
-            let figure = Figure {
-                estimate: difference.estimate,
-                interval: difference.interval,
-            };
-            let told = match difference.is_told_apart() {
-                true => "",
-                false => ", not told apart",
+            let told = match (difference.is_told_apart(), difference.too_few()) {
+                (true, _) => String::new(),
+                (false, None) => ", not told apart".to_owned(),
+                (false, Some(reason)) => format!(", not told apart: {reason}"),
             };
             let paired = if difference.is_paired {
                 ""
@@ -317,7 +347,7 @@ fn write_cost_differences(out: &mut String, costs: &CostDifferences) -> std::fmt
                 ", not paired"
             };
             let row = rows.entry(*rtt).or_default();
-            row[place] = format!("{}{told}{paired}", cell(&figure, digits));
+            row[place] = format!("{}{told}{paired}", difference_cell(difference, digits));
         }
     }
     if rows.is_empty() {
@@ -394,7 +424,9 @@ fn write_figures(out: &mut String, figures: &ProfileFigures) -> std::fmt::Result
             Some(row) => writeln!(
                 out,
                 "<td>{}</td><td>{}</td><td>{}</td></tr>",
-                cell(&row.c_cc, 3),
+                row.c_cc
+                    .as_ref()
+                    .map_or_else(|| "–".to_owned(), |c_cc| cell(c_cc, 3)),
                 cell(&row.c_u, 3),
                 cell(&row.c_uc, 4)
             )?,

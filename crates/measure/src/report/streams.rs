@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::figures::{
-    BOXES, MOST_SWEEPS, MeasuredPoint, box_row, box_table, in_parts, measured_points,
+    MOST_SWEEPS, MeasuredPoint, box_row, box_table, boxes_caption, in_parts, measured_points,
 };
 use crate::analysis::{Analysis, milliseconds};
 use crate::plot::{
@@ -170,7 +170,7 @@ fn boxes_at(rtt: Duration, series: &[Line], analysis: &Analysis) -> Plot {
         name: format!("boxes-by-streams-at-{}-us", rtt.as_micros()),
         svg: box_panels(&title, "TCP streams", unit, &panels),
         title,
-        caption: BOXES.to_owned(),
+        caption: boxes_caption(&panels),
         table,
     }
 }

@@ -64,6 +64,19 @@ impl Difference {
         let Interval { low, high } = self.interval;
         self.repetitions >= FEWEST_TOLD_APART && (low > 0.0 || high < 0.0)
     }
+
+    /// Why it is not told apart though its interval leaves out zero.
+    pub fn too_few(&self) -> Option<String> {
+        let Interval { low, high } = self.interval;
+        let count = self.repetitions;
+        let runs = if count == 1 {
+            "repetition"
+        } else {
+            "repetitions"
+        };
+        let is_too_few = count < FEWEST_TOLD_APART && (low > 0.0 || high < 0.0);
+        is_too_few.then(|| format!("{count} {runs}, and {FEWEST_TOLD_APART} are needed"))
+    }
 }
 
 /// Values of one thing, measured again and again.
