@@ -5,7 +5,6 @@
 use std::fmt::Display;
 use std::io;
 
-use longhaul_proto::handshake::Purport;
 use longhaul_proto::manifest::{Entry, EntryKind, Ownership, SET_ID_BITS, Timestamp};
 use longhaul_proto::notice::NoticeKind;
 use longhaul_units::rfc3339;
@@ -109,7 +108,7 @@ impl Destination {
         let status = directory.status()?;
         let path = &entry.path;
         let changes_mode = status.mode != entry.mode;
-        let changes_time = !self.keeps_as(entry.modified, &status, Purport::Copy);
+        let changes_time = !self.is_known_to_keep(entry.modified, &status);
         if !changes_mode && !changes_time {
             return Ok(());
         }

@@ -436,6 +436,11 @@ impl Destination {
         lock(&self.times).keeps_as(wanted, there.modified, probe)
     }
 
+    /// The same, without trying times: what was just made has another one all but always.
+    pub(super) fn is_known_to_keep(&self, wanted: Timestamp, there: &Status) -> bool {
+        lock(&self.times).keeps_as(wanted, there.modified, None)
+    }
+
     /// What to say where no file can be had in the anchor.
     fn not_writable(&self, error: &io::Error) -> LandingError {
         let shown = &self.shown;
