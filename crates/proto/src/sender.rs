@@ -9,6 +9,7 @@
 mod account;
 mod again;
 mod front;
+mod lost;
 mod plan;
 mod settings;
 mod streams;
@@ -30,6 +31,7 @@ use crate::notice::Notice;
 use crate::session::StreamId;
 
 pub use account::{Ending, EntryEvent};
+use lost::Still;
 use plan::Plan;
 pub use plan::{PackedJob, ReadJob, Work};
 pub use settings::{MOST_LARGE_FILES, SenderSettings};
@@ -79,6 +81,7 @@ pub struct Sender {
     walk_ended: bool,
     finished: Option<Totals>,
     notices: Vec<Notice>,
+    still: Still,
 }
 
 impl Sender {
@@ -99,6 +102,7 @@ impl Sender {
             walk_ended: false,
             finished: None,
             notices: Vec::new(),
+            still: Still::default(),
         }
     }
 

@@ -58,6 +58,7 @@ impl Transfer {
         let began = thread_cpu_time();
         let mut hasher = ArrivingHasher::new(self.settings.integrity, &block);
         reader.anticipate(payload);
+        self.note_midway(id);
         read_parts(reader, &mut buffer[..data], |part| hasher.update(part))?;
         buffer.set_filled(data);
         let found = hasher.finish(&block, buffer.filled());
@@ -68,9 +69,24 @@ impl Transfer {
         }
         let spent = thread_cpu_time() - began;
         Counters::add(&self.counters.wire_nanoseconds, spent);
-        self.lock().heard = self.now();
+        let now = self.now();
+        let mut shared = self.lock();
+        shared.heard = now;
+        if let Some(slot) = shared.streams.get_mut(&id) {
+            slot.midway = None;
+        }
+        drop(shared);
         side.handle_block(self, id, block, buffer, found)
             .map_err(Stop::Broken)
+    }
+
+    /// On a stream in clear the rest of a block is read from now on: it may never come.
+    fn note_midway(&self, id: StreamId) {
+        if self.is_clear()
+            && let Some(slot) = self.lock().streams.get_mut(&id)
+        {
+            slot.midway = Some(self.now());
+        }
     }
 
     /// A buffer for a block that comes; none where the session ends before one is free, or

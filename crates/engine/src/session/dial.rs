@@ -467,6 +467,26 @@ mod tests {
     }
 
     #[test]
+    fn the_rest_of_a_block_is_not_waited_for_without_end() {
+        let (transfer, far) = with_three(true);
+        let at = |second: u64| Moment(0) + Duration::from_secs(second);
+        let patience = Duration::from_secs(10);
+        let mut shared = transfer.lock();
+        if let Some(slot) = shared.streams.get_mut(&StreamId(1)) {
+            slot.moved.1 = at(7);
+            assert!(!slot.is_stuck_midway(patience, at(60)), "nothing is due");
+            slot.midway = Some(at(5));
+            assert!(!slot.is_stuck_midway(patience, at(17)));
+            assert!(slot.is_stuck_midway(patience, at(18)));
+            slot.midway = Some(at(8));
+            assert!(!slot.is_stuck_midway(patience, at(18)));
+            slot.midway = None;
+        }
+        drop(shared);
+        leave(&transfer, far);
+    }
+
+    #[test]
     fn within_a_host_nothing_is_given_up_for_its_silence() {
         for local in [false, true] {
             let (transfer, far) = with_streams(TransferSettings {

@@ -329,6 +329,7 @@ impl Transfer {
             }
         }
         self.end_stalled(&shared);
+        self.find_lost(&mut shared);
         let listened = shared.control.is_drained() && shared.control.has_room();
         if listened && *shared.life.life() == Life::Active {
             shared.say(&Message::Observed(observation));
@@ -356,6 +357,27 @@ impl Transfer {
             let waits = sender.waits_since(*id);
             if waits.is_some_and(|since| now - since.max(moved) > self.settings.silence) {
                 slot.shutdown();
+            }
+        }
+    }
+
+    /// In clear bytes may vanish on the path. A stream that has stood still in the midst
+    /// of a block is given up at this end too: one that waits for room at the other end
+    /// is not judged there. And blocks that vanished as a whole are sent again.
+    fn find_lost(&self, shared: &mut Shared) {
+        if !self.is_clear() || *shared.life.life() != Life::Active {
+            return;
+        }
+        let (now, silence) = (self.now(), self.settings.silence);
+        match &mut shared.machine {
+            Machine::Sending(sender) => {
+                sender.handle_stillness(silence, now);
+            }
+            Machine::Receiving(_) => {
+                let streams = shared.streams.values();
+                for slot in streams.filter(|slot| slot.is_stuck_midway(silence, now)) {
+                    slot.shutdown();
+                }
             }
         }
     }

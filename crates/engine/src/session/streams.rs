@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::Thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use longhaul_proto::block::{BlockHeader, HeaderKey};
 use longhaul_proto::control::Numbered;
@@ -71,6 +71,8 @@ pub(crate) struct Slot {
     pub(super) moved: (u64, Moment),
     /// Bytes that had come at the last look.
     came: u64,
+    /// Since when the rest of a block is read, on a stream in clear.
+    pub(super) midway: Option<Moment>,
     /// Since when lost segments are sent again one by one, and until how much is
     /// acknowledged: what is lost later is another time.
     pub(super) mends: Option<(Moment, u64)>,
@@ -184,6 +186,12 @@ impl Slot {
         &self.handle
     }
 
+    /// Whether the rest of a block has not come for so long.
+    pub(super) fn is_stuck_midway(&self, patience: Duration, now: Moment) -> bool {
+        self.midway
+            .is_some_and(|since| now - since.max(self.moved.1) > patience)
+    }
+
     /// Whether bytes came since this was last asked.
     pub(super) fn has_heard_more(&mut self) -> bool {
         let came = self.handle.bytes_read().0;
@@ -272,6 +280,7 @@ impl Transfer {
             halves: 2,
             moved: (0, self.now()),
             came: 0,
+            midway: None,
             mends: None,
             renewed: None,
             pace: AtomicU64::new(super::steer::UNBOUND),

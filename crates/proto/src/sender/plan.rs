@@ -318,6 +318,13 @@ impl Plan {
         })
     }
 
+    /// Blocks that a stream took and that are not done.
+    pub fn sent(&self) -> Vec<BlockId> {
+        let blocks = self.blocks.iter();
+        let sent = blocks.filter(|(_, known)| known.state == State::Sent);
+        sent.map(|(block, _)| *block).collect()
+    }
+
     /// A number that no block has.
     pub fn take_number(&mut self) -> BlockId {
         let block = BlockId(self.next);

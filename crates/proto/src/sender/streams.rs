@@ -513,7 +513,8 @@ impl Streams {
         (self.has_room() && !known.backlog.is_empty()).then_some(known.progress)
     }
 
-    fn is_busy(&self) -> bool {
+    /// Whether anything that was sent has not arrived.
+    pub fn is_busy(&self) -> bool {
         let mut streams = self.streams.values();
         streams.any(|stream| !stream.backlog.is_empty())
     }

@@ -1,0 +1,182 @@
+//! Blocks that were lost unnoticed. The other end counts the blocks of a stream; where
+//! bytes in clear can vanish on the path, a whole block may, and a later one is then
+//! taken for it. Nothing else tells that it has to be sent again.
+
+use std::time::Duration;
+
+use longhaul_units::Moment;
+
+use super::Sender;
+
+/// A pause that brought nothing is doubled so many times at most.
+const MOST_DOUBLINGS: u32 = 5;
+
+/// Since when nothing has changed at all.
+#[derive(Debug, Default)]
+pub(super) struct Still {
+    since: Moment,
+    /// Bytes that arrived and are durable, entries known and walked.
+    seen: (u64, u64, usize, u64),
+    tries: u32,
+}
+
+impl Sender {
+    /// Called now and then. Where everything that was sent counts as arrived, the other
+    /// end has room, and for `patience` nothing became durable or done, blocks that
+    /// are not are sent again; a block that is there already costs its way alone. Gives
+    /// how many they are.
+    pub fn handle_stillness(&mut self, patience: Duration, now: Moment) -> usize {
+        let account = self.account();
+        let seen = (
+            account.arrived_bytes,
+            account.durable_bytes,
+            self.entries.len(),
+            self.walked,
+        );
+        if seen != self.still.seen {
+            self.still = Still {
+                since: now,
+                seen,
+                tries: 0,
+            };
+        }
+        if self.streams.is_busy() || !self.streams.has_room() {
+            self.still.since = now;
+        }
+        let patience = patience.saturating_mul(1 << self.still.tries.min(MOST_DOUBLINGS));
+        if now - self.still.since <= patience {
+            return 0;
+        }
+        let lost = self.plan.sent();
+        for block in &lost {
+            self.replan(*block);
+        }
+        self.still.since = now;
+        self.still.tries += 1;
+        lost.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::{Entry, EntryId, EntryKind, TreePath};
+    use crate::message::{Message, Outcome};
+    use crate::sender::{Dispatch, PackedRead, ReadJob, SenderSettings, Work};
+    use crate::session::StreamId;
+
+    const STREAM: StreamId = StreamId(0);
+    const PATIENCE: Duration = Duration::from_secs(10);
+
+    fn at(seconds: u64) -> Moment {
+        Moment(0) + Duration::from_secs(seconds)
+    }
+
+    fn link(number: u64) -> Entry {
+        Entry {
+            id: EntryId(number),
+            parent: None,
+            path: TreePath::new(format!("link {number}").as_bytes()).unwrap(),
+            kind: EntryKind::Symlink {
+                target: b"x".to_vec(),
+            },
+            mode: 0o777,
+            modified: Default::default(),
+            owner: None,
+        }
+    }
+
+    /// Reads and sends all that is to be sent; the entries, in the order of their blocks.
+    fn send_all(sender: &mut Sender, now: Moment) -> Vec<EntryId> {
+        let mut sent = Vec::new();
+        while let Some(ReadJob { block, work }) = sender.poll_read(now) {
+            let Work::Pack(jobs) = work else {
+                panic!("a link is no large file");
+            };
+            let ids = jobs.iter().map(|job| job.entry.id);
+            let ids: Vec<EntryId> = ids.collect();
+            let read = ids.iter().map(|id| (*id, PackedRead::Ready(None)));
+            assert!(sender.handle_pack_read(block, read.collect()));
+            assert_eq!(
+                sender.poll_dispatch(STREAM, now),
+                Some(Dispatch::Send(block))
+            );
+            sent.extend(ids);
+        }
+        sent
+    }
+
+    fn done(sender: &mut Sender, id: u64, now: Moment) {
+        let entries = vec![(EntryId(id), Outcome::Committed { digest: None })];
+        let message = Message::Done { epoch: 1, entries };
+        sender.handle_message(message, now).unwrap();
+    }
+
+    fn sender() -> Sender {
+        let mut sender = Sender::new(SenderSettings {
+            pack_entries: 1,
+            ..SenderSettings::default()
+        });
+        sender.handle_stream_up(STREAM, at(0));
+        (0..3).for_each(|number| sender.handle_entry(link(number)));
+        sender.handle_walk_end();
+        sender
+    }
+
+    #[test]
+    fn a_block_that_vanished_as_a_whole_is_sent_again() {
+        let mut sender = sender();
+        let all = [0, 1, 2].map(EntryId);
+        assert_eq!(send_all(&mut sender, at(0)), all);
+        assert_eq!(sender.handle_stillness(PATIENCE, at(0)), 0);
+        // The second is lost, and the third counted as the second.
+        sender.handle_arrived(STREAM, 2, at(1));
+        done(&mut sender, 0, at(2));
+        done(&mut sender, 2, at(2));
+        // The stream stands still, and is given up: its last block is done already.
+        sender.handle_stream_down(STREAM);
+        sender.handle_stream_up(StreamId(1), at(12));
+        assert_eq!(sender.poll_read(at(12)), None);
+        assert_eq!(sender.handle_stillness(PATIENCE, at(12)), 0);
+        assert_eq!(sender.handle_stillness(PATIENCE, at(22)), 0);
+        assert_eq!(sender.handle_stillness(PATIENCE, at(23)), 1);
+        let again = sender.poll_read(at(23)).map(|job| job.work);
+        let Some(Work::Pack(jobs)) = again else {
+            panic!("nothing is read again");
+        };
+        assert_eq!(jobs[0].entry.id, EntryId(1));
+    }
+
+    #[test]
+    fn what_is_under_way_or_waits_for_room_is_not_sent_again() {
+        let mut sender = sender();
+        send_all(&mut sender, at(0));
+        for second in 0..100 {
+            assert_eq!(sender.handle_stillness(PATIENCE, at(second)), 0);
+        }
+        let choked = Message::Arrived {
+            streams: vec![(STREAM.0, 3)],
+            room: false,
+        };
+        sender.handle_message(choked, at(100)).unwrap();
+        for second in 100..200 {
+            assert_eq!(sender.handle_stillness(PATIENCE, at(second)), 0);
+        }
+    }
+
+    #[test]
+    fn what_brings_nothing_is_tried_ever_more_rarely() {
+        let mut sender = sender();
+        let mut tries = Vec::new();
+        for second in 0..100 {
+            send_all(&mut sender, at(second));
+            sender.handle_arrived(STREAM, u64::MAX, at(second));
+            // All that was sent counts as arrived, whatever it was.
+            sender.account = Default::default();
+            if sender.handle_stillness(PATIENCE, at(second)) > 0 {
+                tries.push(second);
+            }
+        }
+        assert_eq!(tries, [11, 32, 73]);
+    }
+}
