@@ -26,6 +26,7 @@ use longhaul_proto::handshake::{
     Answer, Hello, Join, Purpose, Refusal, Refused, Secret, SessionId,
 };
 use rustix::process::{Signal, kill_process};
+use serde_json::Value;
 use support::process::{Finished, Running, binary_in, local_copy, longhaul, run};
 use support::proxy::Proxy;
 use support::random::Random;
@@ -1192,4 +1193,39 @@ fn a_source_that_vanishes_is_named() {
             / 499,
         1
     );
+}
+
+/// The anchor of the copy is removed while data is on its way, and the words say so.
+#[test]
+fn a_destination_that_is_removed_is_named() {
+    for sizes in [&[20 << 20][..], &[100_000; 100]] {
+        let directory = directory();
+        let source = directory.path().join("source");
+        for (number, size) in sizes.iter().enumerate() {
+            let data = Random::from(number as u64).bytes(*size);
+            tree::write(&source.join(number.to_string()), &data);
+        }
+        let to = directory.path().join("new/within");
+        let mut command = longhaul();
+        command.args([
+            "cp",
+            "-r",
+            "--json",
+            "--bwlimit",
+            "500kB/s",
+            "--checkpoint",
+            "1MiB",
+        ]);
+        let running = Running::start(command.arg(&source).arg(&to));
+        let settled = |event: &Value| event["event"] == "durable" || event["event"] == "committed";
+        running.event(settled).expect("nothing was copied");
+        // What is made there meanwhile goes too.
+        while directory.path().join("new").exists() {
+            let _ = fs::remove_dir_all(directory.path().join("new"));
+        }
+        running
+            .wait()
+            .expect(6)
+            .says(&["new/within", "removed", "run the same command again"]);
+    }
 }

@@ -580,18 +580,108 @@ pub struct Flows {
 }
 
 /// Why a session ends.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Farewell {
     /// All is done.
-    #[n(0)]
     Complete,
     /// A newer session of the same transfer took over.
-    #[n(1)]
     Fenced,
     /// Whoever steers asked for it.
-    #[n(2)]
     Cancelled,
     /// This end cannot go on.
+    Broken(String),
+    /// This end cannot go on, since the destination cannot be used any more. Peers of earlier
+    /// releases take it for [`Farewell::Broken`].
+    Storage(String),
+}
+
+/// A [`Farewell`] as it is sent.
+#[derive(Encode, Decode)]
+enum SentFarewell {
+    #[n(0)]
+    Complete,
+    #[n(1)]
+    Fenced,
+    #[n(2)]
+    Cancelled,
     #[n(3)]
-    Broken(#[n(0)] String),
+    Broken(#[n(0)] String, #[n(1)] Option<Cause>),
+}
+
+/// What broke a session off.
+#[derive(Encode, Decode)]
+#[cbor(index_only)]
+enum Cause {
+    #[n(0)]
+    Storage,
+}
+
+impl<C> Encode<C> for Farewell {
+    fn encode<W: minicbor::encode::Write>(
+        &self,
+        encoder: &mut minicbor::Encoder<W>,
+        context: &mut C,
+    ) -> Result<(), minicbor::encode::Error<W::Error>> {
+        let sent = match self {
+            Farewell::Complete => SentFarewell::Complete,
+            Farewell::Fenced => SentFarewell::Fenced,
+            Farewell::Cancelled => SentFarewell::Cancelled,
+            Farewell::Broken(text) => SentFarewell::Broken(text.clone(), None),
+            Farewell::Storage(text) => SentFarewell::Broken(text.clone(), Some(Cause::Storage)),
+        };
+        sent.encode(encoder, context)
+    }
+}
+
+impl<'b, C> Decode<'b, C> for Farewell {
+    fn decode(
+        decoder: &mut minicbor::Decoder<'b>,
+        context: &mut C,
+    ) -> Result<Farewell, minicbor::decode::Error> {
+        Ok(match SentFarewell::decode(decoder, context)? {
+            SentFarewell::Complete => Farewell::Complete,
+            SentFarewell::Fenced => Farewell::Fenced,
+            SentFarewell::Cancelled => Farewell::Cancelled,
+            SentFarewell::Broken(text, None) => Farewell::Broken(text),
+            SentFarewell::Broken(text, Some(Cause::Storage)) => Farewell::Storage(text),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As releases had it that knew no causes.
+    #[derive(Debug, PartialEq, Encode, Decode)]
+    enum Earlier {
+        #[n(2)]
+        Cancelled,
+        #[n(3)]
+        Broken(#[n(0)] String),
+    }
+
+    #[test]
+    fn farewells_are_understood_by_earlier_releases_and_theirs_here() {
+        let text = || "no room".to_owned();
+        for (farewell, earlier, back) in [
+            (Farewell::Cancelled, Earlier::Cancelled, Farewell::Cancelled),
+            (
+                Farewell::Broken(text()),
+                Earlier::Broken(text()),
+                Farewell::Broken(text()),
+            ),
+            (
+                Farewell::Storage(text()),
+                Earlier::Broken(text()),
+                Farewell::Broken(text()),
+            ),
+        ] {
+            let bytes = minicbor::to_vec(&farewell).unwrap();
+            assert_eq!(minicbor::decode::<Farewell>(&bytes).unwrap(), farewell);
+            assert_eq!(minicbor::decode::<Earlier>(&bytes).unwrap(), earlier);
+            let bytes = minicbor::to_vec(&earlier).unwrap();
+            assert_eq!(minicbor::decode::<Farewell>(&bytes).unwrap(), back);
+        }
+    }
 }

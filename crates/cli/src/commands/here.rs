@@ -157,5 +157,23 @@ fn source_stop(error: &SourceError) -> Stop {
 
 /// What a destination that cannot be used means for the user.
 pub fn landing_stop(error: &LandingError) -> Stop {
-    Stop::new(Exit::Local, error.to_string())
+    let exit = match error {
+        LandingError::Superseded => Exit::Superseded,
+        _ => Exit::Local,
+    };
+    Stop::new(exit, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_destination_that_a_newer_run_took_is_not_one_that_cannot_be_opened() {
+        let stop = landing_stop(&LandingError::Superseded);
+        assert_eq!(stop.exit, Exit::Superseded);
+        assert!(stop.text.contains("newer run"), "{}", stop.text);
+        let other = LandingError::Open("x".to_owned());
+        assert_eq!(landing_stop(&other).exit, Exit::Local);
+    }
 }

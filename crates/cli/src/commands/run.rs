@@ -451,6 +451,7 @@ impl Task {
                 Exit::Connection,
                 format!("the transfer broke off: {text}; the same command goes on where it ended"),
             )),
+            Farewell::Storage(text) => Err(Stop::new(Exit::Local, text.clone())),
         }
     }
 

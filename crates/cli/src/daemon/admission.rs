@@ -133,6 +133,14 @@ fn superseded() -> Refused {
     }
 }
 
+/// A destination that cannot be used.
+fn landing_refused(error: &LandingError) -> Refused {
+    match error {
+        LandingError::Superseded => superseded(),
+        other => refused(Refusal::Path, other.to_string()),
+    }
+}
+
 impl Daemon {
     /// Waits for the first frame and does what it asks for.
     pub fn receive_hello(self: &Arc<Daemon>, mut stream: Stream, mut visitor: Visitor) {
@@ -405,7 +413,9 @@ impl Daemon {
             return Err(superseded());
         }
         if copies {
-            settings.epoch = destination.take().map_err(|error| path_refused(&error))?;
+            settings.epoch = destination
+                .take()
+                .map_err(|error| landing_refused(&error))?;
         }
         let empty = destination
             .is_empty(names.as_deref())
@@ -568,7 +578,7 @@ fn described(farewell: &Farewell) -> String {
         Farewell::Complete => "complete".to_owned(),
         Farewell::Fenced => "a newer session took over".to_owned(),
         Farewell::Cancelled => "cancelled".to_owned(),
-        Farewell::Broken(text) => one_line(text, MAXIMUM_REFUSAL_BYTES),
+        Farewell::Broken(text) | Farewell::Storage(text) => one_line(text, MAXIMUM_REFUSAL_BYTES),
     }
 }
 
@@ -640,7 +650,7 @@ pub fn open_destination(
     let missing = Missing::for_purport(purport);
     if principal.is_owner() {
         return Destination::open(&Anywhere, path, landing, missing, arrival)
-            .map_err(|error| refused(Refusal::Path, error.to_string()));
+            .map_err(|error| landing_refused(&error));
     }
     let resolved = principal.resolve(path).map_err(|_| not_permitted())?;
     // A dry run says what a copy would find: it needs what that needs.
@@ -664,7 +674,7 @@ pub fn open_destination(
         missing,
         arrival,
     )
-    .map_err(|error| refused(Refusal::Path, error.to_string()))
+    .map_err(|error| landing_refused(&error))
 }
 
 /// A file that what comes becomes, whole or not at all.
@@ -681,7 +691,7 @@ fn open_stream(
         ));
     }
     let session = arrival.owner.session_number();
-    let path_refused = |error: LandingError| refused(Refusal::Path, error.to_string());
+    let path_refused = |error: LandingError| landing_refused(&error);
     let stream = if principal.is_owner() {
         FileStream::open(&Anywhere, path, session).map_err(path_refused)?
     } else {
@@ -703,4 +713,23 @@ fn same_secret(left: &Secret, right: &Secret) -> bool {
         .zip(right.0)
         .fold(0, |difference, (a, b)| difference | (a ^ b))
         == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_engine::session::opening::OpenError;
+
+    use super::*;
+    use crate::commands::connection::open_stop;
+    use crate::messages::Exit;
+
+    #[test]
+    fn a_client_is_told_that_a_newer_run_took_over() {
+        let exit = |error| {
+            let refused = landing_refused(&error);
+            open_stop(&"host", &OpenError::Refused(refused)).exit
+        };
+        assert_eq!(exit(LandingError::Superseded), Exit::Superseded);
+        assert_eq!(exit(LandingError::Open("x".to_owned())), Exit::Local);
+    }
 }

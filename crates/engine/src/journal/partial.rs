@@ -4,6 +4,8 @@
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use longhaul_proto::manifest::RESERVED_PREFIX;
+
 use longhaul_proto::ledger::DurableBlock;
 
 use super::doing::{StepError, appending, doing};
@@ -21,9 +23,15 @@ pub enum JournalError {
         /// The epoch of this owner.
         epoch: u64,
     },
+    /// Its journal or its part has its name no more, and no later session is the reason.
+    #[error(
+        "its directory, or longhaul's files in it ({prefix}*), were removed meanwhile",
+        prefix = String::from_utf8_lossy(RESERVED_PREFIX)
+    )]
+    Removed,
     /// An earlier append failed, so the journal's end is unknown, or the file
     /// was committed or abandoned. A new claim finds everything before that.
-    #[error("the journal was closed, by an earlier failure or at its end; claim the file again")]
+    #[error("an earlier failure stopped it; run the same command again")]
     Closed,
     /// A block is no block.
     #[error(transparent)]
@@ -133,6 +141,22 @@ impl Partial {
     /// [`JournalError::Fenced`], or as `fstat`.
     pub fn ensure_owned(&self) -> Result<(), JournalError> {
         self.check(&mut self.state())
+    }
+
+    /// As [`Partial::ensure_owned`], and that the journal still has its name. Costs a further
+    /// call: to be asked once something failed.
+    ///
+    /// # Errors
+    ///
+    /// [`JournalError`]; `Io` where the directory does not answer.
+    pub fn ensure_there(&self) -> Result<(), JournalError> {
+        let mut state = self.state();
+        self.check(&mut state)?;
+        let there = name_is(&*self.directory, &self.journal_name, state.writer.inode());
+        match there.map_err(doing("looking at the journal's name"))? {
+            true => Ok(()),
+            false => Err(self.gone(&state)),
+        }
     }
 
     fn check(&self, state: &mut State) -> Result<(), JournalError> {
@@ -254,19 +278,26 @@ impl Partial {
     fn enter(&self) -> Result<Gate, JournalError> {
         let gate = Gate::enter(&*self.directory, &self.journal_name, Entering::MustExist);
         let gate = match gate {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(self.gone()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(self.gone(&self.state()));
+            }
             other => other.map_err(doing("waiting for the journal"))?,
         };
-        let ours = gate.inode() == self.state().writer.inode();
-        if ours { Ok(gate) } else { Err(self.gone()) }
+        let state = self.state();
+        match gate.inode() == state.writer.inode() {
+            true => Ok(gate),
+            false => Err(self.gone(&state)),
+        }
     }
 
-    /// The journal has no name any more: removed by this owner, or by another.
-    fn gone(&self) -> JournalError {
-        if self.state().closed {
-            JournalError::Closed
-        } else {
-            self.fenced()
+    /// The journal has no name any more: removed by this owner, by a later one, or by somebody
+    /// who owns nothing. A later owner appends before it removes anything, which shows in the
+    /// file even without its name.
+    fn gone(&self, state: &State) -> JournalError {
+        match (state.closed, state.writer.is_last()) {
+            (true, _) => JournalError::Closed,
+            (false, Ok(false)) => self.fenced(),
+            (false, _) => JournalError::Removed,
         }
     }
 
@@ -297,7 +328,7 @@ impl Finalised<'_> {
         let directory = &*partial.directory;
         let named = name_is(directory, &partial.part_name, partial.file_inode);
         if !named.map_err(doing("looking at the partial file's name"))? {
-            return Err(partial.fenced());
+            return Err(partial.gone(&state));
         }
         state.closed = true;
         let renamed = directory.rename(&partial.part_name, directory, final_name);

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use longhaul_proto::digest::Checksum;
 use longhaul_proto::manifest::{Entry, EntryKind, TreePath};
-use longhaul_proto::message::{Failure, FailureKind, Outcome};
+use longhaul_proto::message::{Failure, FailureKind, Farewell, Outcome};
 use longhaul_proto::notice::NoticeKind;
 use longhaul_proto::receiver::{Checkpoint, StorageJob};
 
@@ -21,7 +21,7 @@ use super::landing::{Destination, file_time_now};
 use super::parts::{PartKind, journal_failure};
 use crate::failure::failure_of;
 use crate::flows::Flow;
-use crate::journal::{JournalError, expire};
+use crate::journal::expire;
 use crate::looks::each;
 use crate::queue::lock;
 use crate::session::{Machine, Side, Transfer};
@@ -146,6 +146,9 @@ impl Transfer {
                     .collect();
                 let failed = done.iter().filter(|(_, failure)| failure.is_some());
                 let failed: Vec<_> = failed.map(|(c, _)| (c.file, c.generation)).collect();
+                if !failed.is_empty() && self.end_if_lost(side) {
+                    return;
+                }
                 self.tell_receiver(|receiver| receiver.handle_checkpointed(done));
                 for (file, generation) in failed {
                     side.parts.leave_behind(file, generation);
@@ -162,7 +165,9 @@ impl Transfer {
                     // What its journal calls durable is not: no later copy may go on with it.
                     side.parts.discard(id, generation);
                 } else if failed {
-                    self.end_if_fenced(side);
+                    if self.end_if_lost(side) {
+                        return;
+                    }
                 } else {
                     // Before it is known to be done: what is open when all is
                     // done counts as left behind.
@@ -187,21 +192,31 @@ impl Transfer {
             StorageJob::FinishDirectory(entry) => {
                 side.discarding.wait();
                 let result = self.finish_directory(side, &entry);
+                if result.is_err() && self.copies() && self.end_if_lost(side) {
+                    return;
+                }
                 self.tell_receiver(|receiver| receiver.handle_directory_finished(entry, result));
             }
             StorageJob::Finish => {
                 side.discarding.wait();
-                match self.finish(side) {
-                    Ok(()) => {
-                        let notices = side.destination.notices.list();
-                        self.tell_receiver(|receiver| {
-                            receiver.handle_notices(notices);
-                            receiver.handle_finished();
-                        });
-                    }
-                    Err(error) => {
-                        self.break_off(&format!("the destination cannot be synced: {error}"));
-                    }
+                self.finish_session(side);
+            }
+        }
+    }
+
+    fn finish_session(&self, side: &ReceiveSide) {
+        match self.finish(side) {
+            Ok(()) => {
+                let notices = side.destination.notices.list();
+                self.tell_receiver(|receiver| {
+                    receiver.handle_notices(notices);
+                    receiver.handle_finished();
+                });
+            }
+            Err(error) => {
+                if !self.end_if_lost(side) {
+                    let text = side.destination.not_synced(&error);
+                    self.end(Farewell::Storage(text));
                 }
             }
         }
@@ -250,13 +265,18 @@ impl Transfer {
     /// Makes a batch of small files durable and gives them their names.
     fn commit_staged(&self, side: &ReceiveSide, staged: Vec<Staged>) {
         let digests = self.settings.digests;
+        let mut lost = false;
         let mut results = self.sync_staged(side, &staged);
         if !side.destination.is_sink {
             self.name_staged(side, &staged, &mut results);
             sync_folders(side.renames.is_slow(), &staged, &mut results);
+            lost = results.iter().any(Result::is_err) && self.end_if_lost(side);
             remove_failed(&staged, &results);
         }
-        let done = staged.into_iter().zip(results).map(|(staged, result)| {
+        let told = staged.into_iter().zip(results);
+        // What the loss is the reason of is no failure of a file.
+        let told = told.filter(|(_, result)| !lost || result.is_ok());
+        let done = told.map(|(staged, result)| {
             let outcome = match result {
                 Ok(()) => Outcome::Committed {
                     digest: staged.digest.filter(|_| digests),
@@ -306,9 +326,6 @@ impl Transfer {
             for (staged, result) in staged.iter().zip(results) {
                 *result = Err(journal_failure(&staged.entry.path.to_string(), &error));
             }
-            if let JournalError::Fenced { .. } = error {
-                self.end(longhaul_proto::message::Farewell::Fenced);
-            }
         }
     }
 
@@ -346,11 +363,8 @@ impl Transfer {
         }
         let finish = || side.destination.finish_folder(&**directory, entry);
         let set = side.destination.while_owned(finish);
-        set.map_err(|error| {
-            self.end_if_fenced(side);
-            journal_failure(&shown, &error)
-        })?
-        .map_err(failed)?;
+        set.map_err(|error| journal_failure(&shown, &error))?
+            .map_err(failed)?;
         folder.sync().map_err(failed)
     }
 

@@ -86,9 +86,12 @@ pub enum LandingError {
          file that it becomes"
     )]
     Nameless(String),
-    /// An older session of the same transfer holds it.
+    /// It cannot be taken for this session.
     #[error("{0}")]
     Session(String),
+    /// A later session of the same transfer took it meanwhile.
+    #[error("a newer run of the same transfer took over; this one ends")]
+    Superseded,
 }
 
 /// What becomes of a destination that is missing and is to be a directory.
@@ -373,6 +376,7 @@ impl Destination {
         let durable = partial.append_durable(&[]);
         durable.map_err(|error| match &error {
             JournalError::Io(step) => self.not_writable(&step.source),
+            JournalError::Fenced { .. } => LandingError::Superseded,
             other => self.not_taken(other),
         })?;
         let epoch = partial.epoch();
@@ -517,6 +521,38 @@ impl Destination {
         session.map_or(Ok(()), |session| session.ensure_owned())
     }
 
+    /// As [`Destination::ensure_owned`], and that the anchor can still be used; some calls more.
+    pub(super) fn ensure_there(&self) -> Result<(), JournalError> {
+        let session = lock(&self.session).clone();
+        session.map_or(Ok(()), |session| session.ensure_there())
+    }
+
+    /// What to say where [`Destination::ensure_there`] finds that the anchor cannot be used.
+    pub(super) fn lost(&self, error: &JournalError) -> String {
+        let shown = &self.shown;
+        let again = "run the same command again";
+        match error {
+            JournalError::Io(step) => format!(
+                "the destination {shown} cannot be reached any more ({}): see to its file system, \
+                 then {again}",
+                step.source
+            ),
+            _ if is_removed(&*self.anchor) => format!(
+                "the destination {shown}, or the directory that holds it, was removed while it \
+                 was copied to: {again}"
+            ),
+            _ => format!(
+                "longhaul's own files at {shown} (.longhaul-*) were removed while it was copied \
+                 to, and without them nothing can go on: {again}"
+            ),
+        }
+    }
+
+    /// What to say where the anchor's sync failed.
+    pub(super) fn not_synced(&self, error: &io::Error) -> String {
+        failure_of("sync the destination", &self.shown, error).text
+    }
+
     /// Removes what earlier sessions of the same transfer left in a directory; where entries
     /// `failed`, not what may be theirs: true where some of that stayed.
     pub(super) fn sweep(&self, directory: &dyn Directory, failed: bool) -> bool {
@@ -549,6 +585,12 @@ impl Destination {
             let _ = session.abandon();
         }
     }
+}
+
+/// Whether a directory has no name any more: the kernel lists none of that kind.
+fn is_removed(directory: &dyn Directory) -> bool {
+    let listed = directory.list().and_then(|mut names| names.next_name());
+    matches!(listed, Err(error) if error.kind() == io::ErrorKind::NotFound)
 }
 
 /// A time on the clock of files: now.

@@ -333,6 +333,7 @@ pub(super) fn journal_failure(shown: &str, error: &JournalError) -> Failure {
         JournalError::Fenced { .. } => {
             Failure::new(FailureKind::InUse, format!("{shown}: {error}"))
         }
+        JournalError::Removed => Failure::new(FailureKind::Vanished, format!("{shown}: {error}")),
         _ => Failure::new(FailureKind::Other, format!("{shown}: {error}")),
     }
 }

@@ -114,19 +114,24 @@ impl Transfer {
             }
             (Ok(()), None) => {}
             (Err(failure), _) => {
-                self.end_if_fenced(side);
+                if self.end_if_lost(side) {
+                    return;
+                }
                 self.tell_receiver(|receiver| receiver.handle_write_failed(name, failure));
                 side.parts.leave_behind(name.file, name.generation);
             }
         }
     }
 
-    /// A later session of this transfer took over: this one ends as a whole,
-    /// not file by file.
-    pub(super) fn end_if_fenced(&self, side: &ReceiveSide) {
-        if let Err(JournalError::Fenced { .. }) = side.destination.ensure_owned() {
-            self.end(Farewell::Fenced);
+    /// Where a later session of this transfer took over, or the destination is gone, the
+    /// session ends as a whole, not file by file; true then. To be asked once something failed.
+    pub(super) fn end_if_lost(&self, side: &ReceiveSide) -> bool {
+        match side.destination.ensure_there() {
+            Ok(()) | Err(JournalError::Closed) => return false,
+            Err(JournalError::Fenced { .. }) => self.end(Farewell::Fenced),
+            Err(error) => self.end(Farewell::Storage(side.destination.lost(&error))),
         }
+        true
     }
 
     fn write_piece(
@@ -190,6 +195,9 @@ impl Transfer {
                     digest: packed.checksum,
                 }),
                 Err(failure) => {
+                    if self.end_if_lost(side) {
+                        return;
+                    }
                     let done = vec![(entry, Outcome::Failed(failure))];
                     self.tell_receiver(|receiver| receiver.handle_packed(done));
                 }

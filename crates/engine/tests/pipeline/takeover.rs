@@ -11,7 +11,7 @@ use longhaul_proto::message::Farewell;
 
 use super::disk_with;
 use super::support::ends::{Ended, Ends, destination, settings, sources};
-use super::support::tree::{self, Node, Tree, single_file};
+use super::support::tree::{self, Node, Tree, single_file, small_tree};
 
 /// Both ends of a session that owns `disk`; nothing moves before a stream
 /// joins them.
@@ -71,5 +71,35 @@ fn a_fenced_session_claims_no_part_and_finishes_no_directory() {
             staging.iter().all(|name| !name.contains('/')),
             "{staging:?}"
         );
+    }
+}
+
+#[test]
+fn a_session_whose_own_files_are_removed_says_that_and_not_that_another_took_over() {
+    let whole = single_file();
+    let mut directories = whole.clone();
+    directories.remove(&b"top/sub/two"[..]);
+    for content in [whole, small_tree(3), directories] {
+        let disk = ForgettingStorage::new();
+        let ends = start(&disk, &content);
+        let root = disk.root();
+        for name in tree::read(&root).1 {
+            root.remove_file(name.as_bytes()).unwrap();
+        }
+        ends.join(0, false);
+        let ended = ends.finish("its files were removed");
+        for end in [&ended.sender, &ended.receiver] {
+            let Farewell::Storage(text) = &end.farewell else {
+                panic!("{end:?}");
+            };
+            for part in [
+                "there/",
+                ".longhaul-",
+                "removed",
+                "run the same command again",
+            ] {
+                assert!(text.contains(part), "{text}");
+            }
+        }
     }
 }
