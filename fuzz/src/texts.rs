@@ -5,7 +5,7 @@ use longhaul_engine::journal::names::{self, StagingName};
 use longhaul_engine::net::identity::Fingerprint;
 use longhaul_engine::net::tcp::HostPort;
 use longhaul_engine::net::token::{Token, TokenHash};
-use longhaul_units::{BitRate, ByteCount, parse_span};
+use longhaul_units::{BitRate, ByteCount, parse_share, parse_span, share_text};
 
 /// One text through every parser of words.
 pub fn words(bytes: &[u8]) {
@@ -34,4 +34,7 @@ pub fn words(bytes: &[u8]) {
         let _ = rate.to_string();
     }
     let _ = parse_span(text);
+    if let Ok(share) = parse_share(text) {
+        assert_eq!(parse_share(&share_text(share)), Ok(share));
+    }
 }

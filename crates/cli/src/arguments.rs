@@ -12,6 +12,8 @@ pub mod lab;
 mod ls;
 mod ports;
 mod probe;
+#[cfg(test)]
+mod quantities;
 mod ssh;
 mod sweep;
 
@@ -101,7 +103,7 @@ impl Arguments {
 
 const EXIT_CODES: &str = "Exit codes: 0 all done; 1 usage; 2 some files failed, the others are \
 done; 3 connection; 4 authentication, or no right to that path; 5 integrity (data differ, or verify \
-could not compare all); 6 this host, or a path that cannot be opened; 7 a \
+could not compare all); 6 this host, or a path that cannot be opened or is lost; 7 a \
 newer run of the same transfer took over; 130 interrupted (the same command goes on).";
 
 /// What to do.
@@ -206,9 +208,10 @@ const CP_EXAMPLES: &str = "Examples:
   longhaul cp -rn data/ longhaul://dtn.example.org/archive   says what that would copy
   longhaul cp zero:10GB longhaul://dtn.example.org/null:     measures without disks
   longhaul cp --stack paired --streams 8 big user@host:data  one thread for each stream
-  longhaul cp -r --bwlimit 100mbit data user@host:archive    leaves the rest to others
+  longhaul cp -r --bwlimit 100Mbit/s data user@host:archive  leaves the rest to others
   longhaul cp -r --mptcp data user@host:archive              over several paths at once
   longhaul cp --lab rtt=100ms,rate=1gbit -r data /tmp/copy   across an emulated path
+docs/quantities.md says how sizes, times and rates are written.
 A slash after a source directory means what is in it. An interrupted copy goes on when the same
 command is run again, in the same directory.";
 
@@ -277,8 +280,8 @@ pub struct ConnectionArguments {
     pub buffer: Option<ByteCount>,
     /// How long the daemon may take to answer at first, and may be silent later; a lost connection
     /// is then dialed again for as long, but no longer than the daemon keeps the session (its
-    /// --linger).
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = longhaul_units::parse_span)]
+    /// --linger). A bare number is of seconds, as rsync has it.
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = longhaul_units::parse_span_or_seconds)]
     pub timeout: Duration,
     /// How hosts are reached over SSH.
     #[command(flatten)]
@@ -343,7 +346,7 @@ pub struct LayerArguments {
     /// trip of 1 ms, 1MiB; 512KiB from 20 ms on, where there may be many streams, and over an
     /// SSH that goes through another process; no more than a 32nd of --memory, from 20 ms on a
     /// 256th but 256KiB (of half of it with --compress, within one host and from a pipe), nor
-    /// than --bwlimit carries in a second]
+    /// than --bwlimit carries in a second]. A bare number is of bytes, as rsync and dd have it.
     #[arg(long, value_name = "SIZE", value_parser = parse_block_size)]
     pub block_size: Option<u32>,
 }
@@ -374,7 +377,8 @@ pub struct CopyArguments {
     #[arg(short = 'n', long, conflicts_with_all = ["verify", "manifest"])]
     pub dry_run: bool,
     /// Name what is copied, once it is durable, a line each on standard output; with --dry-run what
-    /// is new or changed.
+    /// is new or changed. Say in the summary how busy each layer was, what went over the wire, and
+    /// what was decided about streams.
     #[arg(short, long, conflicts_with_all = ["json", "quiet"])]
     pub verbose: bool,
     /// Compress what gets smaller: zstd[:LEVEL] or lz4.
@@ -393,8 +397,8 @@ pub struct CopyArguments {
     /// Read and write past the page cache where the file system can.
     #[arg(long)]
     pub direct: bool,
-    /// Bytes or bits per second of the whole transfer at most: 100mbit, 10MB/s, 512KiB, or a bare
-    /// number of KiB as rsync has it.
+    /// Bits or bytes per second of the whole transfer at most: 100Mbit/s, 10MB/s, 512KiB/s. A bare
+    /// number is of KiB/s, as rsync has it.
     #[arg(long, value_name = "RATE")]
     pub bwlimit: Option<BandwidthLimit>,
     /// Take in no more of large files than so many bytes that are not durable: what is sent again
@@ -439,6 +443,10 @@ pub struct VerifyArguments {
     /// Compare what links in A lead to, as `cp --copy-links` copies it.
     #[arg(short = 'L', long)]
     pub copy_links: bool,
+    /// Say in the summary how busy each layer was, what went over the wire, and what was decided
+    /// about streams.
+    #[arg(short, long, conflicts_with_all = ["json", "quiet"])]
+    pub verbose: bool,
     /// One JSON object a line on standard output for each event, instead of progress and summary.
     #[arg(long)]
     pub json: bool,
@@ -589,10 +597,8 @@ fn parse_codec(text: &str) -> Result<Codec, String> {
 }
 
 fn parse_block_size(text: &str) -> Result<u32, String> {
-    let bytes = text
-        .parse::<ByteCount>()
-        .map_err(|error| error.to_string())?
-        .0;
+    let bytes = ByteCount::parse_or_bytes(text);
+    let bytes = bytes.map_err(|error| error.to_string())?.0;
     match u32::try_from(bytes) {
         Ok(bytes) if bytes.is_power_of_two() && (64 << 10..=16 << 20).contains(&bytes) => Ok(bytes),
         _ => Err("a block has a power of two of bytes, from 64KiB to 16MiB".to_owned()),
@@ -643,6 +649,7 @@ mod tests {
     #[test]
     fn blocks_are_powers_of_two() {
         assert_eq!(parse_block_size("4MiB"), Ok(4 << 20));
+        assert_eq!(parse_block_size("65536"), Ok(65_536));
         for text in ["3MiB", "32MiB", "1KiB", "x"] {
             assert!(parse_block_size(text).is_err(), "{text}");
         }

@@ -60,5 +60,8 @@ fn a_low_rate_has_small_blocks_and_still_arrives_whole() {
 fn what_is_no_rate_is_explained() {
     run(longhaul().args(["cp", "--bwlimit", "fast", "zero:1kB", "null:"]))
         .expect(1)
-        .says(&["is no rate", "100mbit"]);
+        .says(&["is not a rate", "100Mbit/s"]);
+    run(longhaul().args(["cp", "--bwlimit", "100m", "zero:1kB", "null:"]))
+        .expect(1)
+        .says(&["bits or bytes", "100Mbit/s", "100MiB/s", "KiB/s, as rsync"]);
 }

@@ -214,7 +214,7 @@ impl<'a> Trial<'a> {
             Way::Local => None,
         };
         let daemon = root.map(|root| {
-            let memory = plan.memory.to_string();
+            let memory = format!("{}B", plan.memory);
             let daemon = Daemon::with(root, &["--write", "--memory", &memory]);
             let proxy = Arc::new(Proxy::to(daemon.address));
             (daemon, proxy)
@@ -235,7 +235,7 @@ impl<'a> Trial<'a> {
     }
 
     fn command(&self) -> Command {
-        let memory = self.plan.memory.to_string();
+        let memory = format!("{}B", self.plan.memory);
         let mut command = longhaul_with(&["cp", "-r", "--json", "--memory", &memory]);
         if let Some(checkpoint) = &self.plan.checkpoint {
             command.args(["--checkpoint", checkpoint]);

@@ -299,7 +299,7 @@ fn only_damage_that_was_done_is_counted() {
     }
     let directory = tempfile::tempdir().unwrap();
     let report = directory.path().join("report").display().to_string();
-    let options = ["--corrupt-unseen", "1", "--report", &report];
+    let options = ["--corrupt-unseen", "100%", "--report", &report];
     run(&mut lab_run(&options, "ping -q -c 1 -W 5 lab-b")).expect(0);
     let report: Value = serde_json::from_slice(&std::fs::read(&report).unwrap()).unwrap();
     let way = &report["directions"][0];
@@ -773,14 +773,14 @@ fn two_of_three_sites_have_a_path_of_their_own() {
         "--hosts",
         "1x1x1",
         "--path",
-        "a-c:loss=1",
+        "a-c:loss=100%",
         "--report",
         &report,
     ];
     let ping = "ping -q -c 1 -W 5 lab-b && ! ping -q -c 1 -W 1 lab-c";
     run(&mut lab_run(&options, ping)).expect(0);
     let report: Value = serde_json::from_slice(&std::fs::read(&report).unwrap()).unwrap();
-    assert_eq!(report["pairs"][0], "a-c:loss=1");
+    assert_eq!(report["pairs"][0], "a-c:loss=100%");
     let ways = report["directions"].as_array().unwrap();
     let lost = |from: &str, to: &str| {
         let way = ways

@@ -121,7 +121,7 @@ fn every_way_to_copy_gives_the_same_tree() {
         &["--block-size", "64KiB"],
         &["--block-size", "16MiB"],
         &["--memory", "4MiB", "--block-size", "256KiB"],
-        &["--checkpoint", "1"],
+        &["--checkpoint", "1B"],
     ]
     .into_iter()
     .enumerate()

@@ -26,8 +26,8 @@ capacity = "1gbit"
 [[data]]
 name = "few"
 files = 3
-smallest = 1000
-largest = 5000
+smallest = "1000B"
+largest = "5000B"
 [[methods]]
 name = "copy"
 command = "exec cp -r $SWEEP_SOURCE/. $SWEEP_DESTINATION/"
@@ -315,8 +315,9 @@ fn what_cannot_be_run_is_refused_before_it_begins() {
     let few = run(command.arg(&file)).expect(0).output;
     let mut command = longhaul_with(&["sweep", "--dry-run"]);
     assert_eq!(run(command.arg(&file)).expect(0).output, few);
-    let more =
-        format!("{COMMANDS}[[data]]\nname = \"more\"\nfiles = 9\nsmallest = 1\nlargest = 1\n");
+    let more = format!(
+        "{COMMANDS}[[data]]\nname = \"more\"\nfiles = 9\nsmallest = \"1B\"\nlargest = \"1B\"\n"
+    );
     std::fs::write(&file, more).unwrap();
     let mut command = longhaul_with(&["sweep", "--dry-run", "--data", "few"]);
     assert_eq!(run(command.arg(&file)).expect(0).output, few);
@@ -378,7 +379,7 @@ fn what_a_copy_mounts_ends_with_it() {
     let head = COMMANDS[..start]
         .replace("samples = \"0s\"", "samples = \"20ms\"\ncap = \"4s\"")
         .replace("repetitions = 2", "use = [\"sshfs\", \"sshfs-read\"]")
-        .replace("largest = 5000", "largest = 300000");
+        .replace("largest = \"5000B\"", "largest = \"300000B\"");
     let peers = std::fs::read_to_string(PEERS).unwrap();
     let sweep = |output: &str, peers: String| {
         let include = home.path().join(format!("{output}.inc"));

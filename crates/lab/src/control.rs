@@ -62,7 +62,7 @@ impl Request {
         match self {
             Request::Report => "report\n".to_owned(),
             Request::Set(settings) => format!("set {settings}\n"),
-            Request::Cut(time) => format!("cut {}\n", time.as_secs_f64()),
+            Request::Cut(time) => format!("cut {}s\n", time.as_secs_f64()),
             Request::Down => "down\n".to_owned(),
         }
     }

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 use std::time::Duration;
 
-use longhaul_units::{BitRate, ByteCount, parse_span_with_unit};
+use longhaul_units::{BitRate, ByteCount, parse_share, parse_span, share_text};
 
 use crate::background::Background;
 use crate::emulator::gate::{BlockRule, Blocked, Refusal};
@@ -96,7 +96,7 @@ impl FromStr for QueueLimit {
 impl fmt::Display for QueueLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            QueueLimit::Bytes(bytes) => write!(f, "{}", bytes.0),
+            QueueLimit::Bytes(bytes) => write!(f, "{}B", bytes.0),
             QueueLimit::Bdp(times) => write!(f, "{times}bdp"),
         }
     }
@@ -264,9 +264,9 @@ impl fmt::Display for PathSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let milliseconds = |time: Duration| format!("{}ms", time.as_secs_f64() * 1e3);
         let bits = |rate: BitRate| format!("{}bit", rate.bits_per_second());
-        let share = |value: f64| (value > 0.0).then(|| format!("{value:e}"));
+        let share = |value: f64| (value > 0.0).then(|| share_text(value));
         let lossy = |loss: Loss| (loss != Loss::None).then(|| loss.to_string());
-        let reorder = |r: Reorder| format!("{:e}:{}", r.probability, milliseconds(r.by));
+        let reorder = |r: Reorder| format!("{}:{}", share_text(r.probability), milliseconds(r.by));
         let jitter = (!self.jitter.is_zero()).then(|| milliseconds(self.jitter));
         let queue = self.rate.map(|_| self.queue.to_string());
         let settings = [
@@ -302,7 +302,7 @@ where
 }
 
 fn read_span(value: &str) -> Result<Duration, String> {
-    parse_span_with_unit(value).map_err(|error| error.to_string())
+    parse_span(value).map_err(|error| error.to_string())
 }
 
 /// `none` is no line.
@@ -314,11 +314,7 @@ fn read_rate(value: &str) -> Result<Option<BitRate>, String> {
 }
 
 fn read_share(value: &str) -> Result<f64, String> {
-    match read::<Loss>(value)? {
-        Loss::None => Ok(0.0),
-        Loss::Independent(share) => Ok(share),
-        Loss::Bursty(_) => Err("write a share as 1e-5 or 0.1%".to_owned()),
-    }
+    parse_share(value).map_err(|error| error.to_string())
 }
 
 /// `SHARE:TIME`.

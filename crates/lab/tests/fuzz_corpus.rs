@@ -50,7 +50,7 @@ fn samples_are_made() {
     for (name, line) in [
         ("report", "report\n"),
         ("set", "set rtt=10ms,loss=1e-3\n"),
-        ("cut", "cut 1.5\n"),
+        ("cut", "cut 1.5s\n"),
         ("down", "down\n"),
     ] {
         corpus::save("lab_request", name, line.as_bytes());

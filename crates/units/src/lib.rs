@@ -6,14 +6,17 @@
 
 mod bytes;
 mod date;
+mod grammar;
 mod least;
 mod moment;
 mod rate;
+mod share;
 mod storage_rate;
 
 pub use bytes::{ByteCount, ParseByteCountError};
 pub use date::rfc3339;
 pub use least::LeastSpan;
-pub use moment::{Moment, ParseSpanError, parse_span, parse_span_with_unit};
-pub use rate::{BitRate, ParseBitRateError};
+pub use moment::{Moment, ParseSpanError, parse_span, parse_span_or_seconds};
+pub use rate::{BitRate, ParseRateError, RateFault};
+pub use share::{ParseShareError, parse_share, share_text};
 pub use storage_rate::{ByteRate, ParseByteRateError};

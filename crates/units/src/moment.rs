@@ -4,6 +4,8 @@ use std::fmt;
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
+use crate::grammar::split;
+
 /// Nanoseconds since an origin that whoever drives a state machine chooses
 /// (a process start, or zero in a simulation); 0 to 2^64 - 1, which is 584
 /// years.
@@ -36,28 +38,22 @@ impl Sub<Moment> for Moment {
 
 /// A span of time that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ParseSpanError(String, Wanted);
-
-/// What may be written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wanted {
-    /// A bare number counts seconds.
-    Any,
-    /// It has a unit.
-    Unit,
+pub struct ParseSpanError {
+    text: String,
+    is_bare: bool,
 }
 
 impl fmt::Display for ParseSpanError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ParseSpanError(text, wanted) = self;
-        match wanted {
-            Wanted::Any => write!(
+        let ParseSpanError { text, is_bare } = self;
+        match is_bare {
+            true => write!(
                 f,
-                "\"{text}\" is not a time: write seconds, or a number with us, ms, s, min, h or d"
+                "\"{text}\" has no unit: write {text}ms, {text}s, {text}min, {text}h or {text}d"
             ),
-            Wanted::Unit => write!(
+            false => write!(
                 f,
-                "\"{text}\" has no unit: write {text}ms, or s for seconds, us for microseconds"
+                "\"{text}\" is not a time: write a number with us, ms, s, min, h or d"
             ),
         }
     }
@@ -65,47 +61,47 @@ impl fmt::Display for ParseSpanError {
 
 impl std::error::Error for ParseSpanError {}
 
-/// Reads a span of time: `90`, `1.5s`, `100ms`, `5min`, `14d`.
+/// Longer than anything that is waited for: 584 years, as long as a [`Moment`] can count.
+const LONGEST_SECONDS: f64 = 584.0 * 365.0 * 86_400.0;
+
+/// Reads a span of time: `1.5s`, `100ms`, `5min`, `14d`, `0`.
 ///
 /// # Errors
 ///
 /// Where the text is no number with a known unit, or beyond 584 years.
 pub fn parse_span(text: &str) -> Result<Duration, ParseSpanError> {
-    let error = || ParseSpanError(text.to_owned(), Wanted::Any);
-    let split = text
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let factor = match unit.trim() {
+    let error = |is_bare| ParseSpanError {
+        text: text.to_owned(),
+        is_bare,
+    };
+    let written = split(text).ok_or_else(|| error(false))?;
+    let factor = match written.unit {
         "us" => 1e-6,
         "ms" => 1e-3,
-        "" | "s" => 1.0,
+        "s" => 1.0,
         "min" | "m" => 60.0,
         "h" => 3600.0,
         "d" => 86_400.0,
-        _ => return Err(error()),
+        "" if !written.is_bare() => 1.0,
+        "" => return Err(error(true)),
+        _ => return Err(error(false)),
     };
-    let seconds = number.parse::<f64>().map_err(|_| error())? * factor;
-    if seconds > 584.0 * 365.0 * 86_400.0 {
-        return Err(error());
+    let seconds = written.value * factor;
+    if seconds > LONGEST_SECONDS {
+        return Err(error(false));
     }
-    Duration::try_from_secs_f64(seconds).map_err(|_| error())
+    Duration::try_from_secs_f64(seconds).map_err(|_| error(false))
 }
 
-/// The same, where a bare number is likelier meant as milliseconds than as
-/// seconds: it is refused, unless it is zero.
+/// The same, where a bare number counts seconds: for options that other tools have so.
 ///
 /// # Errors
 ///
-/// As [`parse_span`], and where a number has no unit.
-pub fn parse_span_with_unit(text: &str) -> Result<Duration, ParseSpanError> {
-    let span = parse_span(text)?;
-    let bare = text
-        .bytes()
-        .all(|byte| byte.is_ascii_digit() || byte == b'.');
-    match bare && !span.is_zero() {
-        true => Err(ParseSpanError(text.to_owned(), Wanted::Unit)),
-        false => Ok(span),
+/// As [`parse_span`].
+pub fn parse_span_or_seconds(text: &str) -> Result<Duration, ParseSpanError> {
+    match parse_span(text) {
+        Err(ParseSpanError { is_bare: true, .. }) => parse_span(&format!("{text}s")),
+        other => other,
     }
 }
 
@@ -116,7 +112,8 @@ mod tests {
     #[test]
     fn reads_spans() {
         for (text, milliseconds) in [
-            ("90", 90_000),
+            ("90s", 90_000),
+            ("0", 0),
             ("1.5s", 1_500),
             ("100ms", 100),
             ("2min", 120_000),
@@ -133,13 +130,12 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_may_be_wanted() {
-        let ten = Duration::from_millis(10);
-        assert_eq!(parse_span_with_unit("10ms"), Ok(ten));
-        assert_eq!(parse_span_with_unit("0"), Ok(Duration::ZERO));
-        let bare = parse_span_with_unit("10").unwrap_err().to_string();
-        assert!(bare.contains("write 10ms"), "{bare}");
-        assert!(parse_span_with_unit("ten").is_err());
+    fn a_bare_number_counts_nothing_but_where_that_is_asked_for() {
+        let bare = parse_span("10").unwrap_err().to_string();
+        assert!(bare.contains("write 10ms, 10s"), "{bare}");
+        assert_eq!(parse_span_or_seconds("10"), Ok(Duration::from_secs(10)));
+        assert_eq!(parse_span_or_seconds("10ms"), Ok(Duration::from_millis(10)));
+        assert!(parse_span_or_seconds("ten").is_err());
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::ByteCount;
+use crate::grammar::split;
 
 /// Bits per second, finite and not negative.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
@@ -51,45 +52,120 @@ impl fmt::Display for BitRate {
 
 /// A rate that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ParseBitRateError(String);
+pub struct ParseRateError {
+    text: String,
+    /// What is wrong with it.
+    pub fault: RateFault,
+}
 
-impl fmt::Display for ParseBitRateError {
+/// What is wrong with a rate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RateFault {
+    /// It has no unit.
+    Bare,
+    /// Networks' bits or disks' bytes may be meant: `100m`, `1Gb`.
+    Either {
+        /// The number.
+        number: String,
+        /// Its prefix, a letter or none.
+        prefix: String,
+    },
+    /// It is none at all.
+    None,
+}
+
+impl fmt::Display for ParseRateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "\"{}\" is not a rate: write bits per second, or a number with kbit, Mbit, Gbit",
-            self.0
-        )
+        let text = &self.text;
+        match &self.fault {
+            RateFault::Bare => write!(
+                f,
+                "\"{text}\" has no unit: write {text}Mbit/s, {text}Gbit/s, {text}MB/s..."
+            ),
+            RateFault::Either { number, prefix } => {
+                let large = prefix.to_ascii_uppercase();
+                let prefix = if large == "K" { "k" } else { &large };
+                write!(
+                    f,
+                    "\"{text}\" may be bits or bytes: write {number}{prefix}bit/s or \
+                     {number}{prefix}B/s"
+                )?;
+                match prefix {
+                    "" => Ok(()),
+                    _ => write!(f, " (or {number}{large}iB/s, of powers of 1024)"),
+                }
+            }
+            RateFault::None => write!(
+                f,
+                "\"{text}\" is not a rate: write bits as 100Mbit/s or 1gbit, bytes as 10MB/s or \
+                 512KiB/s"
+            ),
+        }
     }
 }
 
-impl std::error::Error for ParseBitRateError {}
+impl std::error::Error for ParseRateError {}
+
+/// Reads a rate in bits per second, whether it is written in bits or in bytes.
+pub(crate) fn parse_bits(text: &str) -> Result<f64, ParseRateError> {
+    let error = |fault| ParseRateError {
+        text: text.to_owned(),
+        fault,
+    };
+    let written = split(text).ok_or_else(|| error(RateFault::None))?;
+    let unit = written.unit;
+    let per_second = unit.strip_suffix("/s").or_else(|| unit.strip_suffix("ps"));
+    let amount = per_second.unwrap_or(unit);
+    let lower = amount.to_ascii_lowercase();
+    // Bits have powers of 1000 alone.
+    let (prefix, bits) = match (lower.strip_suffix("bit"), amount.strip_suffix('B')) {
+        (Some(prefix), _) if !prefix.ends_with('i') => (prefix.to_owned(), 1.0),
+        (_, Some(prefix)) => (prefix.to_ascii_lowercase(), 8.0),
+        _ if unit.is_empty() && !written.is_bare() => return Ok(0.0),
+        _ if unit.is_empty() => return Err(error(RateFault::Bare)),
+        _ => {
+            let prefix = lower.strip_suffix('b').unwrap_or(&lower);
+            return Err(error(match factor_of(prefix) {
+                Some(_) if !prefix.ends_with('i') => RateFault::Either {
+                    number: written.number.to_owned(),
+                    prefix: prefix.to_owned(),
+                },
+                _ => RateFault::None,
+            }));
+        }
+    };
+    let factor = factor_of(&prefix).ok_or_else(|| error(RateFault::None))?;
+    let rate = written.value * factor * bits;
+    match rate.is_finite() {
+        true => Ok(rate),
+        false => Err(error(RateFault::None)),
+    }
+}
+
+/// What a prefix in lower case multiplies by.
+fn factor_of(prefix: &str) -> Option<f64> {
+    let (letter, base) = match prefix.strip_suffix('i') {
+        Some(letter) => (letter, 1024_f64),
+        None => (prefix, 1000.0),
+    };
+    let power = match letter {
+        "" if prefix.is_empty() => 0,
+        "k" => 1,
+        "m" => 2,
+        "g" => 3,
+        "t" => 4,
+        "p" => 5,
+        _ => return None,
+    };
+    Some(base.powi(power))
+}
 
 impl FromStr for BitRate {
-    type Err = ParseBitRateError;
+    type Err = ParseRateError;
 
-    /// Reads `1gbit`, `2.5Gbit/s`, `100mbit`.
+    /// Reads `1gbit`, `2.5Gbit/s`, `100Mbit`, and bytes: `125MB/s`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let error = || ParseBitRateError(text.to_owned());
-        let split = text
-            .find(|c: char| !c.is_ascii_digit() && c != '.')
-            .unwrap_or(text.len());
-        let (number, unit) = text.split_at(split);
-        let unit = unit.trim().to_ascii_lowercase();
-        let factor = match unit.strip_suffix("/s").unwrap_or(&unit) {
-            "" | "bit" => 1.0,
-            "kbit" => 1e3,
-            "mbit" => 1e6,
-            "gbit" => 1e9,
-            "tbit" => 1e12,
-            _ => return Err(error()),
-        };
-        let value = number.parse::<f64>().map_err(|_| error())? * factor;
-        if value.is_finite() {
-            Ok(BitRate(value))
-        } else {
-            Err(error())
-        }
+        parse_bits(text).map(BitRate)
     }
 }
 
@@ -103,10 +179,53 @@ mod tests {
             "2.5Gbit/s".parse::<BitRate>().map(|r| r.to_string()),
             Ok("2.50 Gbit/s".into())
         );
-        assert!("2.5 GB".parse::<BitRate>().is_err());
+        for (text, bits) in [
+            ("1gbit", 1e9),
+            ("100Mbit", 1e8),
+            ("100mbps", f64::NAN),
+            ("2.5 GB", 2e10),
+            ("125MB/s", 1e9),
+            ("1KiB/s", 8192.0),
+            ("8bit", 8.0),
+            ("1B/s", 8.0),
+            ("0", 0.0),
+            ("1G", f64::NAN),
+            ("100m", f64::NAN),
+            ("100mb", f64::NAN),
+            ("100Mb/s", f64::NAN),
+            ("8000b/s", f64::NAN),
+            ("1000", f64::NAN),
+        ] {
+            let read = text.parse::<BitRate>().map(BitRate::bits_per_second);
+            assert_eq!(
+                read.ok(),
+                Some(bits).filter(|bits| !bits.is_nan()),
+                "{text}"
+            );
+        }
         assert_eq!(
             BitRate::from_transfer(ByteCount(125_000_000), Duration::from_secs(1)).to_string(),
             "1.00 Gbit/s"
         );
+    }
+
+    #[test]
+    fn what_may_be_meant_is_said() {
+        for (text, says) in [
+            ("1000", "no unit: write 1000Mbit/s"),
+            ("1G", "write 1Gbit/s or 1GB/s (or 1GiB/s"),
+            ("100mb", "write 100Mbit/s or 100MB/s"),
+            ("64k", "write 64kbit/s or 64kB/s (or 64KiB/s"),
+            ("8000b/s", "write 8000bit/s or 8000B/s"),
+            ("100Mbps", "bits or bytes"),
+            ("fast", "is not a rate"),
+            ("10Mibit", "is not a rate"),
+            ("10 parsecs", "is not a rate"),
+            ("1e400bit", "is not a rate"),
+            ("", "is not a rate"),
+        ] {
+            let error = text.parse::<BitRate>().unwrap_err().to_string();
+            assert!(error.contains(says), "{text}: {error}");
+        }
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::ByteCount;
+use crate::rate::{ParseRateError, parse_bits};
 
 /// Bytes per second, finite and greater than zero.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
@@ -32,16 +33,19 @@ impl fmt::Display for ByteRate {
 
 /// A rate of storage that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ParseByteRateError(String);
+pub enum ParseByteRateError {
+    /// It is no rate.
+    Rate(ParseRateError),
+    /// It is zero.
+    Zero,
+}
 
 impl fmt::Display for ParseByteRateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "\"{}\" is not a rate of storage: write bytes per second, or a number with \
-             kBps, MBps, GBps (or MB/s, MiB/s)",
-            self.0
-        )
+        match self {
+            ParseByteRateError::Rate(error) => error.fmt(f),
+            ParseByteRateError::Zero => write!(f, "a rate of storage is above zero"),
+        }
     }
 }
 
@@ -50,15 +54,10 @@ impl std::error::Error for ParseByteRateError {}
 impl FromStr for ByteRate {
     type Err = ParseByteRateError;
 
-    /// Reads `100MBps`, `1.5GB/s`, `20MiB/s`.
+    /// Reads `100MBps`, `1.5GB/s`, `20MiB/s`, and bits: `800Mbit/s`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let error = || ParseByteRateError(text.to_owned());
-        let size = text
-            .strip_suffix("ps")
-            .or_else(|| text.strip_suffix("/s"))
-            .unwrap_or(text);
-        let bytes: ByteCount = size.parse().map_err(|_| error())?;
-        ByteRate::new(bytes.0 as f64).ok_or_else(error)
+        let bits = parse_bits(text).map_err(ParseByteRateError::Rate)?;
+        ByteRate::new(bits / 8.0).ok_or(ParseByteRateError::Zero)
     }
 }
 
@@ -72,12 +71,13 @@ mod tests {
             ("100MBps", 100e6),
             ("1.5GB/s", 1.5e9),
             ("20MiB/s", 20.0 * 1_048_576.0),
-            ("4096", 4096.0),
+            ("4096B/s", 4096.0),
+            ("1gbit", 125e6),
         ] {
             assert_eq!(text.parse(), Ok(ByteRate(rate)), "{text}");
         }
         assert_eq!(ByteRate(100e6).to_string(), "100 MB/s");
-        for text in ["", "0", "fast", "1gbit", "-3MB/s"] {
+        for text in ["", "0", "fast", "4096", "100m", "-3MB/s"] {
             assert!(text.parse::<ByteRate>().is_err(), "{text}");
         }
     }

@@ -19,7 +19,7 @@ pub enum LabCommand {
     #[command(after_help = RUN_EXAMPLES)]
     Run(Box<LabRunArguments>),
     /// Start a lab that stays until it is ended.
-    #[command(after_help = "Example:\n  longhaul lab up far --rtt 366ms --rate 10gbit")]
+    #[command(after_help = "Example:\n  longhaul lab up far --rtt 366ms --rate 10Gbit/s")]
     Up(Box<LabUpArguments>),
     /// Run a command on a host of a lab.
     #[command(after_help = "Example:\n  longhaul lab exec far b -- iperf3 -s")]
@@ -38,11 +38,11 @@ pub enum LabCommand {
 }
 
 const RUN_EXAMPLES: &str = "Examples:
-  longhaul lab run --rtt 100ms --rate 1gbit -- ping -c 3 lab-b
-  longhaul lab run --rtt 91.6ms --rate 5gbit --server 'iperf3 -s -1' -- iperf3 -c lab-b
-  longhaul lab run --rtt 20ms --rate 1gbit --loss 1e-4 -- sh -c 'ping -c 3 $LONGHAUL_LAB_B'
-  longhaul lab run --rtt 50ms --storage /data:read-rate=200MBps,latency=5ms -- cp /data/f /tmp
-  longhaul lab run --storage gluster:nodes=4,brick-rate=100MBps -- sh -c 'df $LONGHAUL_LAB_STORAGE'
+  longhaul lab run --rtt 100ms --rate 1Gbit/s -- ping -c 3 lab-b
+  longhaul lab run --rtt 91.6ms --rate 5Gbit/s --server 'iperf3 -s -1' -- iperf3 -c lab-b
+  longhaul lab run --rtt 20ms --rate 1Gbit/s --loss 1e-4 -- sh -c 'ping -c 3 $LONGHAUL_LAB_B'
+  longhaul lab run --rtt 50ms --storage /data:read-rate=200MB/s,latency=5ms -- cp /data/f /tmp
+  longhaul lab run --storage gluster:nodes=4,brick-rate=100MB/s -- sh -c 'df $LONGHAUL_LAB_STORAGE'
 Variables of every command: LONGHAUL_LAB_A and LONGHAUL_LAB_B (addresses of the sites' first
 hosts), LONGHAUL_LAB_A1, _A2, _B1 ... (every host), each with _V6 and _ALL; LONGHAUL_LAB_HOST,
 LONGHAUL_LAB_PATH, LONGHAUL_LAB_CONGESTION; LONGHAUL_LAB_STORAGE, _STORAGE_2 ... Names: lab-a, lab-b, lab-a1 ...
@@ -57,7 +57,7 @@ pub struct PathArguments {
     /// Rate of the line, as Ethernet counts it: 38 bytes beside each IP packet [default: none]
     #[arg(long, value_name = "RATE")]
     pub rate: Option<String>,
-    /// Segments lost, each way: a share as 1e-5 or 0.1%, SHARE/LENGTH for bursts, or
+    /// Segments lost, each way: a share in percent as 0.1% or a fraction below 1 as 1e-5, SHARE/LENGTH for bursts, or
     /// ge:TO_BAD/TO_GOOD/LOSS_BAD/LOSS_GOOD [default: 0]
     #[arg(long, value_name = "LOSS")]
     pub loss: Option<String>,
@@ -165,8 +165,8 @@ pub struct ScenarioArguments {
     /// The other hosts send for ON, then rest for OFF, and so on, as 2s/1s.
     #[arg(long, value_name = "ON/OFF", value_parser = parse_on_off, requires = "background")]
     pub background_on_off: Option<(Duration, Duration)>,
-    /// Within the lab, a directory is behind a modelled device (DIR:read-rate=100MBps,latency=5ms),
-    /// or there is a parallel file system of 1 to 8 nodes (gluster:nodes=4,brick-rate=100MBps) in
+    /// Within the lab, a directory is behind a modelled device (DIR:read-rate=100MB/s,latency=5ms),
+    /// or there is a parallel file system of 1 to 8 nodes (gluster:nodes=4,brick-rate=100MB/s) in
     /// LONGHAUL_LAB_STORAGE. Several are separate devices.
     #[arg(long, value_name = "STORAGE", value_parser = |text: &str| text.parse::<StoragePlan>())]
     pub storage: Vec<StoragePlan>,

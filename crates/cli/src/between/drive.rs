@@ -22,6 +22,7 @@ use super::follower;
 use super::job::{self, Job};
 use super::met::Introduction;
 use super::speech::{self, Begin, Channel, Listed, Order, Reach, State, Told};
+use super::words::with_unit;
 use crate::arguments::{
     Arguments, BandwidthLimit, Command, CopyArguments, Ports, RemoteArguments, VerifyArguments,
 };
@@ -215,7 +216,7 @@ impl Work {
 /// What the words ask for.
 fn parse(begin: &Begin) -> Result<Work, Stop> {
     let words = begin.words.iter();
-    let words = words.map(|word| OsString::from_vec(word.to_vec()));
+    let words = words.map(|word| OsString::from_vec(with_unit(word)));
     let line = std::iter::once(OsString::from("longhaul")).chain(words);
     let usage = |error: &dyn std::fmt::Display| Stop::because(Exit::Usage, error);
     let parsed = Arguments::try_parse_from(line).map_err(|error| usage(&error))?;
@@ -238,8 +239,11 @@ fn work(
     let report = match &work {
         Work::Copy(arguments) => Report::new(arguments.json, arguments.quiet, manifest)?
             .naming(arguments.verbose)
+            .detailed(arguments.verbose)
             .bound_to(arguments.bwlimit),
-        Work::Verify(arguments) => Report::new(arguments.json, arguments.quiet, None)?,
+        Work::Verify(arguments) => {
+            Report::new(arguments.json, arguments.quiet, None)?.detailed(arguments.verbose)
+        }
     };
     let outlet: Arc<Job> = Arc::clone(job);
     report.tell_progress(outlet);

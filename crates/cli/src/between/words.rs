@@ -146,7 +146,7 @@ fn measured(path: &RemotePath) -> Vec<u8> {
     match path {
         RemotePath::Path(path) => path.clone(),
         RemotePath::Null => b"null:".to_vec(),
-        RemotePath::Zero(size) => format!("zero:{}", size.0).into_bytes(),
+        RemotePath::Zero(size) => format!("zero:{}B", size.0).into_bytes(),
     }
 }
 
@@ -237,7 +237,7 @@ fn copy_words(arguments: &CopyArguments, paths: Words) -> Result<Words, Stop> {
     );
     words.flag("--verify", *verify);
     words.flag("--direct", *direct);
-    words.value("--checkpoint", Some(checkpoint.0));
+    words.value("--checkpoint", Some(bytes(*checkpoint)));
     let rate = bwlimit.map(|limit| format!("{}B/s", limit.bytes_per_second()));
     words.value("--bwlimit", rate);
     let expiry = expire_leftovers.0;
@@ -256,6 +256,7 @@ fn verify_words(arguments: &VerifyArguments, paths: Words) -> Result<Words, Stop
         left: _,
         right: _,
         copy_links,
+        verbose,
         json,
         quiet,
         layers,
@@ -267,6 +268,7 @@ fn verify_words(arguments: &VerifyArguments, paths: Words) -> Result<Words, Stop
     } = arguments;
     let mut words = Line::new("verify");
     words.flag("--copy-links", *copy_links);
+    words.flag("--verbose", *verbose);
     words.flag("--json", *json);
     words.flag("--quiet", *quiet);
     words.end(layers, connection, paths)
@@ -339,7 +341,7 @@ fn layer_words(words: &mut Line, layers: &LayerArguments) {
     words.value("--streams", *streams);
     words.value("--decompressors", *decompressors);
     words.value("--writers", *writers);
-    words.value("--memory", Some(memory.0));
+    words.value("--memory", Some(bytes(*memory)));
     words.value("--block-size", *block_size);
 }
 
@@ -372,9 +374,45 @@ fn connection_words(words: &mut Line, connection: &ConnectionArguments) -> Resul
     words.value("--congestion", congestion.clone());
     words.flag("--nice", *nice);
     words.flag("--mptcp", *mptcp);
-    words.value("--buffer", buffer.map(|buffer| buffer.0));
+    words.value("--buffer", buffer.map(bytes));
     words.value("--timeout", Some(format!("{}ms", timeout.as_millis())));
     Ok(())
+}
+
+/// A size without loss.
+fn bytes(size: ByteCount) -> String {
+    format!("{}B", size.0)
+}
+
+/// A word of a command line that came from another host. Earlier releases wrote sizes as bare
+/// numbers of bytes.
+pub fn with_unit(word: &[u8]) -> Vec<u8> {
+    let sizes = ["--checkpoint=", "--memory=", "--buffer="];
+    let option = sizes
+        .iter()
+        .find_map(|name| word.strip_prefix(name.as_bytes()));
+    let bare = option
+        .or_else(|| zeros(word))
+        .is_some_and(|size| !size.is_empty() && size.iter().all(u8::is_ascii_digit));
+    match bare {
+        true => [word, b"B"].concat(),
+        false => word.to_vec(),
+    }
+}
+
+/// The size in `zero:SIZE`, here or at another host.
+fn zeros(word: &[u8]) -> Option<&[u8]> {
+    let path = match word.strip_prefix(b"longhaul://") {
+        Some(url) => {
+            let slash = url.iter().position(|byte| *byte == b'/')?;
+            &url[slash + 1..]
+        }
+        None => match word.iter().position(|byte| b":/".contains(byte)) {
+            Some(end) if word[end] == b':' && !word.starts_with(b"zero:") => &word[end + 1..],
+            _ => word,
+        },
+    };
+    path.strip_prefix(b"zero:")
 }
 
 /// A path as the user named it, for lists and messages.
@@ -466,11 +504,30 @@ mod tests {
         let paths = |line: &[&str], at_source| understood(line, at_source).paths;
         let (two, one) = (["a:-x", "a:p:q", "u@[::1]:~"], ["a:zero:1kB", "b:null:"]);
         assert_eq!(paths(&two, true), ["-x", "./p:q", "u@[::1]:."]);
-        assert_eq!(paths(&one, true), ["zero:1000", "b:null:"]);
+        assert_eq!(paths(&one, true), ["zero:1000B", "b:null:"]);
         let daemon = ["longhaul://p@d:7/x", "b:/y"];
         assert_eq!(paths(&daemon, false), ["longhaul://p@d:7/x", "/y"]);
         let sink = ["a:x", "longhaul://d/null:"];
         assert_eq!(paths(&sink, true), ["x", "longhaul://d:4960/null:"]);
+    }
+
+    #[test]
+    fn sizes_of_earlier_releases_are_understood() {
+        for (word, understood) in [
+            ("--memory=1048576", "--memory=1048576B"),
+            ("--buffer=1048576B", "--buffer=1048576B"),
+            ("--streams=8", "--streams=8"),
+            ("zero:1000", "zero:1000B"),
+            ("b:zero:1000", "b:zero:1000B"),
+            ("longhaul://d:7/zero:1000", "longhaul://d:7/zero:1000B"),
+            ("longhaul://d:7/x/zero:1000", "longhaul://d:7/x/zero:1000"),
+            ("b:x/zero:1000", "b:x/zero:1000"),
+            ("./zero:1000", "./zero:1000"),
+            ("zero:", "zero:"),
+        ] {
+            let found = String::from_utf8(with_unit(word.as_bytes())).unwrap();
+            assert_eq!(found, understood);
+        }
     }
 
     #[test]

@@ -225,7 +225,7 @@ impl Daemon {
             .args(place.iter().flat_map(words_of))
             .args(written.iter().flat_map(Written::words))
             .args(jobs.dialing.word().map(|word| format!("--dial={word}")))
-            .arg(format!("--memory={}", self.terms.memory.0))
+            .arg(format!("--memory={}B", self.terms.memory.0))
             .arg(match self.terms.expiry {
                 Some(age) => format!("--expire-leftovers={}s", age.as_secs()),
                 None => "--expire-leftovers=never".to_owned(),

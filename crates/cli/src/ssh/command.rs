@@ -202,7 +202,7 @@ fn remote_command(far: &FarSide) -> String {
     };
     let terms = || {
         format!(
-            "--memory {} --linger {}s --expire-leftovers {expiry} --ports {}",
+            "--memory {}B --linger {}s --expire-leftovers {expiry} --ports {}",
             far.memory,
             far.linger.as_secs().max(1),
             far.ports,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use longhaul_measure::record::{Knob, Measures};
-use longhaul_units::{ByteCount, parse_span};
+use longhaul_units::{ByteCount, parse_share, parse_span};
 use serde::{Deserialize, Deserializer};
 
 /// The largest file that is read: a sweep that one can oversee is a few kilobytes.
@@ -221,7 +221,7 @@ pub struct Data {
     pub link_time: Option<Duration>,
 }
 
-/// Bytes, as a number or as `4GiB`.
+/// Bytes, as `4GiB`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size(pub u64);
 
@@ -282,7 +282,7 @@ pub struct Method {
     pub security: String,
     /// The share of the data that it moves, above 0 and at most 1: slow methods take
     /// as long with less.
-    #[serde(default = "whole")]
+    #[serde(default = "whole", deserialize_with = "share")]
     pub share: f64,
     /// How often it is measured, where not as often as others.
     pub repetitions: Option<u64>,
@@ -334,6 +334,11 @@ fn two_minutes() -> Duration {
 
 fn quarter_second() -> Duration {
     Duration::from_millis(250)
+}
+
+fn share<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    let text = Scalar::deserialize(from)?.text();
+    parse_share(&text).map_err(serde::de::Error::custom)
 }
 
 fn span<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
@@ -633,7 +638,7 @@ mod tests {
             ("name = \"one\"", "name = \"one\"\nspeed = 1", "speed"),
             (
                 "link-time = \"10s\"",
-                "smallest = 5\nlargest = 4",
+                "smallest = \"5B\"\nlargest = \"4B\"",
                 "smallest",
             ),
         ] {

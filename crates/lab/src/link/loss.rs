@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use longhaul_units::{ParseShareError, parse_share, share_text};
+
 use crate::random::Random;
 
 /// How segments are lost.
@@ -82,22 +84,27 @@ impl Loss {
 
 /// A loss that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "\"{0}\" is no loss: write a share as 1e-5 or 0.1%, SHARE/LENGTH for bursts of that many \
-     segments, or ge:TO_BAD/TO_GOOD/LOSS_BAD/LOSS_GOOD"
-)]
-pub struct ParseLossError(String);
+pub enum ParseLossError {
+    /// A share in it.
+    #[error(transparent)]
+    Share(#[from] ParseShareError),
+    /// Its form.
+    #[error(
+        "\"{0}\" is no loss: write a share as 1e-5 or 0.1%, SHARE/LENGTH for bursts of that many \
+         segments, or ge:TO_BAD/TO_GOOD/LOSS_BAD/LOSS_GOOD"
+    )]
+    Form(String),
+}
 
 impl FromStr for Loss {
     type Err = ParseLossError;
 
     /// Reads `1e-5`, `0.1%`, `1e-4/8`, `ge:0.001/0.2/0.5/0`, `0`.
     fn from_str(text: &str) -> Result<Loss, ParseLossError> {
-        let error = || ParseLossError(text.to_owned());
-        let numbers = |text: &str| -> Option<Vec<f64>> { text.split('/').map(share).collect() };
+        let error = || ParseLossError::Form(text.to_owned());
         if let Some(model) = text.strip_prefix("ge:") {
-            let all = numbers(model).ok_or_else(error)?;
-            let [to_bad, to_good, loss_bad, loss_good] = all.try_into().map_err(|_| error())?;
+            let all: Result<Vec<f64>, _> = model.split('/').map(parse_share).collect();
+            let [to_bad, to_good, loss_bad, loss_good] = all?.try_into().map_err(|_| error())?;
             return Ok(Loss::Bursty(GilbertElliott {
                 to_bad,
                 to_good,
@@ -106,14 +113,14 @@ impl FromStr for Loss {
             }));
         }
         match text.split_once('/') {
-            None => match share(text).ok_or_else(error)? {
-                0.0 => Ok(Loss::None),
-                probability => Ok(Loss::Independent(probability)),
-            },
+            None => Ok(match parse_share(text)? {
+                0.0 => Loss::None,
+                probability => Loss::Independent(probability),
+            }),
             Some((mean, length)) => {
-                let mean = share(mean).filter(|mean| *mean < 1.0).ok_or_else(error)?;
+                let mean = parse_share(mean)?;
                 let length: f64 = length.parse().map_err(|_| error())?;
-                if !(1.0..1e12).contains(&length) {
+                if mean >= 1.0 || !(1.0..1e12).contains(&length) {
                     return Err(error());
                 }
                 Ok(Loss::Bursty(GilbertElliott::bursts(mean, length)))
@@ -122,27 +129,16 @@ impl FromStr for Loss {
     }
 }
 
-/// A probability, `0.001` or `0.1%`.
-fn share(text: &str) -> Option<f64> {
-    let (number, factor) = match text.strip_suffix('%') {
-        Some(number) => (number, 0.01),
-        None => (text, 1.0),
-    };
-    let value = number.parse::<f64>().ok()? * factor;
-    (0.0..=1.0).contains(&value).then_some(value)
-}
-
 impl fmt::Display for Loss {
     /// As it is read.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Loss::None => write!(f, "0"),
-            Loss::Independent(probability) => write!(f, "{probability:e}"),
-            Loss::Bursty(m) => write!(
-                f,
-                "ge:{:e}/{:e}/{:e}/{:e}",
-                m.to_bad, m.to_good, m.loss_bad, m.loss_good
-            ),
+            Loss::Independent(probability) => f.write_str(&share_text(*probability)),
+            Loss::Bursty(m) => {
+                let shares = [m.to_bad, m.to_good, m.loss_bad, m.loss_good].map(share_text);
+                write!(f, "ge:{}", shares.join("/"))
+            }
         }
     }
 }

@@ -1,0 +1,166 @@
+//! Executes the tables of `docs/quantities.md`: its examples are read as they say, its options
+//! are those of the commands, and bare numbers are refused where it says so.
+
+use clap::CommandFactory;
+use longhaul_lab::scenario::{PathSettings, ScenarioError};
+use longhaul_units::{BitRate, ByteCount, parse_share, parse_span};
+
+use super::*;
+
+const PAGE: &str = include_str!("../../../../docs/quantities.md");
+
+/// The cells of each row of a section's table, without backquotes.
+fn rows(section: &str) -> Vec<Vec<String>> {
+    let after = PAGE.split(&format!("## {section}\n")).nth(1).unwrap();
+    let within = after.split("\n## ").next().unwrap();
+    let lines = within.lines().filter(|line| line.starts_with('|')).skip(2);
+    let cells = |line: &str| {
+        let inner = line.trim_matches('|').split('|');
+        inner.map(|cell| cell.trim().replace('`', "")).collect()
+    };
+    lines.map(cells).collect()
+}
+
+/// What a text is read as, as the page writes it, or why it is refused.
+fn read(quantity: &str, text: &str) -> Result<String, String> {
+    match quantity {
+        "time" => parse_span(text)
+            .map(|span| format!("{} s", span.as_secs_f64()))
+            .map_err(|error| error.to_string()),
+        "size" => text
+            .parse::<ByteCount>()
+            .map(|bytes| format!("{} B", bytes.0))
+            .map_err(|error| error.to_string()),
+        "rate" => text
+            .parse::<BitRate>()
+            .map(|rate| format!("{} bit/s", rate.bits_per_second()))
+            .map_err(|error| error.to_string()),
+        "share" => parse_share(text)
+            .map(|share| share.to_string())
+            .map_err(|error| error.to_string()),
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn the_examples_are_read_as_they_say() {
+    let examples = rows("Examples");
+    assert!(examples.len() > 20);
+    for row in examples {
+        let [quantity, text, expected] = &row[..] else {
+            panic!("{row:?}");
+        };
+        match (read(quantity, text), expected.strip_prefix("refused: ")) {
+            (Ok(found), None) => assert_eq!(found, *expected, "{text}"),
+            (Err(error), Some(why)) => assert!(error.contains(why), "{text}: {error}"),
+            (found, _) => panic!("{text}: {found:?}, not {expected}"),
+        }
+    }
+}
+
+/// Each option that takes a quantity, with the way to its command and what it is called.
+fn options() -> Vec<(Vec<String>, String, String)> {
+    fn walk(command: &clap::Command, way: &[String], all: &mut Vec<(Vec<String>, String, String)>) {
+        for argument in command.get_arguments().filter(|a| a.get_long().is_some()) {
+            let names = argument.get_value_names().unwrap_or_default();
+            let name = names.iter().map(ToString::to_string).collect::<String>();
+            let long = argument.get_long().unwrap_or_default().to_owned();
+            all.push((way.to_vec(), long, name));
+        }
+        for below in command
+            .get_subcommands()
+            .filter(|below| !below.is_hide_set())
+        {
+            walk(below, &[way, &[below.get_name().to_owned()]].concat(), all);
+        }
+    }
+    let mut all = Vec::new();
+    walk(&Arguments::command(), &[], &mut all);
+    all
+}
+
+/// The quantity that the help's name of a value stands for; none for what is no quantity or a
+/// count.
+fn quantity_of(value_name: &str, option: &str) -> Option<&'static str> {
+    Some(match value_name {
+        "TIME" => "time",
+        "SIZE" | "SIZE,SIZE..." | "QUEUE" | "WINDOW" | "BYTES" => "size",
+        "RATE" => "rate",
+        "SHARE" | "LOSS" => "share",
+        "SHARE:TIME" => "share:time",
+        "ON/OFF" => "time/time",
+        _ if ["timeout", "linger", "memory"].contains(&option) => panic!("{option}: {value_name}"),
+        _ => return None,
+    })
+}
+
+/// Whether an option takes a value; what else its command needs does not count.
+fn takes(way: &[String], option: &str, value: &str) -> bool {
+    use clap::error::ErrorKind;
+    // The path of a lab is read later.
+    match PathSettings::default().apply_one(option, value) {
+        Err(ScenarioError::UnknownKey(_)) => {}
+        read => return read.is_ok(),
+    }
+    let line = std::iter::once("longhaul".to_owned()).chain(way.iter().cloned());
+    let line = line.chain([format!("--{option}={value}")]);
+    let parsed = Arguments::command().try_get_matches_from(line);
+    !matches!(parsed, Err(error) if error.kind() == ErrorKind::ValueValidation)
+}
+
+#[test]
+fn the_options_are_those_of_the_commands() {
+    let page = rows("Options");
+    let all = options();
+    for (way, option, value_name) in &all {
+        let Some(quantity) = quantity_of(value_name, option) else {
+            continue;
+        };
+        let row = page.iter().find(|row| row[0] == format!("--{option}"));
+        let row = row.unwrap_or_else(|| panic!("--{option} of {way:?} is not on the page"));
+        assert!(row[1].starts_with(quantity), "{row:?} is {quantity}");
+        let bare = match quantity {
+            // A block, or a packet, of so many bytes; the others' number is arbitrary.
+            "size" => vec!["65536"],
+            "share:time" => vec!["1e-3:7", "7:7ms"],
+            "time/time" => vec!["7/7", "7s/7"],
+            _ => vec!["7"],
+        };
+        for text in bare {
+            // The largest MTU is below 64 KiB.
+            let text = if option == "mtu" { "1500" } else { text };
+            let taken = takes(way, option, text);
+            assert_eq!(taken, row[2] != "refused", "{way:?} --{option} {text}");
+        }
+        let fit = match quantity {
+            "size" if option == "mtu" => "1500",
+            "size" => "64KiB",
+            "time" => "7d",
+            "rate" => "8Mbit/s",
+            "share" => "7%",
+            "share:time" => "7%:7ms",
+            _ => "7s/7s",
+        };
+        assert!(takes(way, option, fit), "{way:?} --{option} {fit}");
+    }
+    for row in &page {
+        let known = |(_, option, _): &(_, String, _)| row[0] == format!("--{option}");
+        assert!(all.iter().any(known), "no command has {}", row[0]);
+    }
+}
+
+#[test]
+fn what_rsync_has_too_counts_as_there() {
+    let cp = |option: &str| {
+        let line = ["longhaul", "cp", option, "a", "b"];
+        match Arguments::try_parse_from(line).unwrap().command {
+            Command::Cp(copy) => copy,
+            other => panic!("{other:?}"),
+        }
+    };
+    let timeout = cp("--timeout=90").connection.timeout;
+    assert_eq!(timeout, Duration::from_secs(90));
+    let limit = cp("--bwlimit=1000").bwlimit.unwrap();
+    assert_eq!(limit.bytes_per_second(), 1_024_000);
+    assert_eq!(cp("--block-size=65536").layers.block_size, Some(65_536));
+}

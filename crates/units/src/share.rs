@@ -1,0 +1,100 @@
+//! A part of a whole: lost segments, damaged ones.
+
+use std::fmt;
+
+use crate::grammar::split;
+
+/// A share that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParseShareError {
+    text: String,
+    is_large: bool,
+}
+
+impl fmt::Display for ParseShareError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ParseShareError { text, is_large } = self;
+        match is_large {
+            true => write!(
+                f,
+                "\"{text}\" has no unit: write percent as {text}%, or a fraction below 1 as 1e-4"
+            ),
+            false => write!(
+                f,
+                "\"{text}\" is not a share: write percent as 0.1%, or a fraction below 1 as 1e-4"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for ParseShareError {}
+
+/// Reads a share, 0 to 1: `0.1%`, `1e-4`. A bare number of 1 and more is likelier meant as
+/// percent than as all and more: it is refused.
+///
+/// # Errors
+///
+/// [`ParseShareError`].
+pub fn parse_share(text: &str) -> Result<f64, ParseShareError> {
+    let error = |is_large| ParseShareError {
+        text: text.to_owned(),
+        is_large,
+    };
+    if let Some(percent) = text.strip_suffix('%') {
+        let written = split(percent).filter(|written| written.unit.is_empty());
+        let value = written.map(|written| written.value / 100.0);
+        return value
+            .filter(|value| *value <= 1.0)
+            .ok_or_else(|| error(false));
+    }
+    // `inf`, `nan` and signs are numbers to Rust.
+    let begins = text.starts_with(|c: char| c.is_ascii_digit() || c == '.');
+    let value = text.parse::<f64>().ok().filter(|_| begins);
+    match value.ok_or_else(|| error(false))? {
+        value if value < 1.0 => Ok(value),
+        _ => Err(error(true)),
+    }
+}
+
+/// A share, 0 to 1, as [`parse_share`] reads it, without loss.
+pub fn share_text(share: f64) -> String {
+    match share >= 1.0 {
+        true => "100%".to_owned(),
+        false => format!("{share:e}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_percent_or_fractions() {
+        for (text, share) in [
+            ("0", 0.0),
+            ("1e-5", 1e-5),
+            ("0.001", 0.001),
+            ("0.1%", 0.001),
+            ("1 %", 0.01),
+            ("100%", 1.0),
+            ("0%", 0.0),
+        ] {
+            assert_eq!(parse_share(text), Ok(share), "{text}");
+            assert_eq!(parse_share(&share_text(share)), Ok(share), "{text}");
+        }
+        for text in ["", "%", "x", "-1", "101%", "nan", "inf", "1e-3%", "1%%"] {
+            assert!(parse_share(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_bare_one_is_neither_a_percent_nor_all() {
+        for text in ["1", "1.0", "2", "1e0"] {
+            let error = parse_share(text).unwrap_err().to_string();
+            assert!(
+                error.contains(&format!("write percent as {text}%")),
+                "{error}"
+            );
+        }
+    }
+}
