@@ -41,6 +41,8 @@ struct Shared {
     quiet: bool,
     /// What would be copied is named on standard output.
     names: bool,
+    /// The summary tells of layers, wire and decisions.
+    detailed: bool,
     terminal: bool,
     /// The rate that the transfer is bound to.
     limit: Mutex<Limit>,
@@ -99,6 +101,7 @@ impl Report {
             json,
             quiet,
             names: false,
+            detailed: false,
             limit: Mutex::default(),
             terminal: std::io::stderr().is_terminal(),
             failed: AtomicU64::new(0),
@@ -170,6 +173,14 @@ impl Report {
     pub fn naming(mut self, names: bool) -> Report {
         if let Some(shared) = Arc::get_mut(&mut self.shared) {
             shared.names = names;
+        }
+        self
+    }
+
+    /// The same; whether the summary tells of layers, wire and decisions.
+    pub fn detailed(mut self, detailed: bool) -> Report {
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            shared.detailed = detailed;
         }
         self
     }
@@ -296,13 +307,7 @@ impl Report {
                 shared.limit().rate,
             );
         } else if !shared.quiet {
-            summary::print(
-                &progress,
-                ending,
-                (purport, *shared.limit()),
-                transfer,
-                &steered,
-            );
+            summary::print(&progress, ending, shared.asked(purport), transfer, &steered);
             if let Some(WholeStream { bytes, digest }) = stream {
                 let digest = manifest::hexadecimal(&digest);
                 write_error_line(&format!(
@@ -383,6 +388,14 @@ fn planned(change: Change) -> &'static [u8] {
 impl Shared {
     fn limit(&self) -> MutexGuard<'_, Limit> {
         self.limit.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn asked(&self, purport: Purport) -> summary::Asked {
+        summary::Asked {
+            purport,
+            limit: *self.limit(),
+            detailed: self.detailed,
+        }
     }
 
     fn running(&self) -> MutexGuard<'_, Option<Weak<Transfer>>> {

@@ -87,7 +87,7 @@ fn a_pull_and_a_local_copy_are_paired_too() {
     let (source, there) = (source(place.path()), place.path().join("there"));
     let daemon = Daemon::start(&source);
     let mut command = daemon.command("cp");
-    command.args(["--stack", "paired", "--compress", "zstd", "-r"]);
+    command.args(["--stack", "paired", "--compress", "zstd", "-r", "-v"]);
     command.arg(daemon.url("small")).arg(&there);
     run(&mut command)
         .expect(0)

@@ -7,6 +7,7 @@ use longhaul_proto::message::{Failure, FailureKind};
 use rustix::io::Errno;
 
 use crate::storage::following::LinkError;
+use crate::storage::spill::TemporaryError;
 
 /// What a link that is not followed means to a user.
 fn link_failure(shown: &str, error: &LinkError) -> Failure {
@@ -38,10 +39,24 @@ pub fn failure_of(what: &str, shown: &str, error: &io::Error) -> Failure {
     if let Some(error) = LinkError::within(error) {
         return link_failure(shown, error);
     }
+    if let Some(error) = TemporaryError::within(error) {
+        let Failure { kind, .. } = failure_of(what, shown, &error.source);
+        return Failure::new(kind, error.to_string());
+    }
     let (kind, remedy) = match error.raw_os_error().map(Errno::from_raw_os_error) {
-        Some(Errno::ACCESS | Errno::PERM) => (
+        Some(Errno::ACCESS) => (
             FailureKind::Permission,
             "; check its owner and mode, or run as a user who may",
+        ),
+        // Modes refuse with the other one.
+        Some(Errno::PERM) => (
+            FailureKind::Permission,
+            "; check its owner, and with `lsattr` whether it, what it replaces or its directory \
+             is immutable or append-only (`chattr -i -a` as root ends that)",
+        ),
+        Some(Errno::STALE | Errno::NOTCONN | Errno::CONNABORTED | Errno::NODEV) => (
+            FailureKind::Other,
+            "; its file system is gone: mount it again, and run the same command again",
         ),
         Some(Errno::ROFS) => (
             FailureKind::Permission,
@@ -87,4 +102,50 @@ pub fn failure_of(what: &str, shown: &str, error: &io::Error) -> Failure {
         _ => (FailureKind::Other, ""),
     };
     Failure::new(kind, format!("{shown}: cannot {what}: {error}{remedy}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text_of(errno: Errno) -> String {
+        failure_of("write", "d/f", &errno.into()).text
+    }
+
+    #[test]
+    fn what_is_not_permitted_may_be_immutable() {
+        let text = text_of(Errno::PERM);
+        assert!(
+            text.contains("lsattr") && text.contains("immutable"),
+            "{text}"
+        );
+        let text = text_of(Errno::ACCESS);
+        assert!(
+            text.contains("owner and mode") && !text.contains("immutable"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_file_system_that_is_gone_is_no_matter_of_the_file() {
+        for errno in [Errno::STALE, Errno::NOTCONN, Errno::NODEV] {
+            let text = text_of(errno);
+            assert!(text.contains("mount it again"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_full_directory_for_temporary_files_is_not_called_the_file() {
+        let full = TemporaryError::wrap(Errno::NOSPC.into(), std::path::Path::new("/small"));
+        let failure = failure_of("write", "standard output", &full);
+        assert_eq!(failure.kind, FailureKind::NoSpace);
+        for part in ["/small", "TMPDIR", "No space", "free some room"] {
+            assert!(failure.text.contains(part), "{}", failure.text);
+        }
+        assert!(
+            !failure.text.contains("standard output"),
+            "{}",
+            failure.text
+        );
+    }
 }

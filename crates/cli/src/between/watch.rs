@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use longhaul_engine::storage::spill::nameless_file;
+use longhaul_engine::storage::spill::{TemporaryError, nameless_file};
 
 use super::drive::why_gone;
 use super::speech::{Channel, Follow, Order, ShownProgress, Told, hear, say};
@@ -83,7 +83,7 @@ impl Fetched {
         };
         let failed = |error| unwritten(path, &error);
         try_to_write(path).map_err(failed)?;
-        let held = || nameless_file(&std::env::temp_dir()).map_err(failed);
+        let held = || nameless_file(&std::env::temp_dir()).map_err(unheld);
         Ok(Some(Fetched {
             came: held()?,
             raw: held()?,
@@ -102,7 +102,7 @@ impl Fetched {
             _ => &self.came,
         };
         let written = file.write_all_at(bytes, at);
-        written.map_err(|error| unwritten(&self.path, &error))
+        written.map_err(|error| unheld(TemporaryError::wrap(error, &std::env::temp_dir())))
     }
 
     /// Writes what came; false where nothing did.
@@ -124,6 +124,13 @@ impl Fetched {
 fn copy_whole(mut from: &File, to: &Path) -> io::Result<()> {
     from.rewind()?;
     io::copy(&mut from, &mut File::create(to)?).map(drop)
+}
+
+fn unheld(error: io::Error) -> Stop {
+    Stop::new(
+        Exit::Local,
+        format!("the manifest waits for the copy's end: {error}"),
+    )
 }
 
 fn unwritten(path: &Path, error: &io::Error) -> Stop {

@@ -38,7 +38,7 @@ fn copy(arguments: CopyArguments) -> Result<Exit, Stop> {
     // What makes no sense makes no manifest either.
     let task = task(arguments)?;
     let report = Report::new(json, quiet, manifest)?;
-    let report = report.naming(names).bound_to(limit);
+    let report = report.naming(names).detailed(names).bound_to(limit);
     report.end_at_signal();
     task.run(&report)
 }

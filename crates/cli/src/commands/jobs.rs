@@ -213,7 +213,7 @@ fn list(arguments: &JobsArguments) -> Result<Exit, Stop> {
         true => lines
             .iter()
             .for_each(|(host, job)| print_line!("{}", event(host, job))),
-        false => print(&lines),
+        false => print(&lines, exit),
     }
     Ok(exit)
 }
@@ -290,13 +290,19 @@ fn event(host: &str, job: &Listed) -> Value {
     })
 }
 
-fn print(lines: &[(String, Listed)]) {
-    if lines.is_empty() {
-        say("no jobs");
+fn print(lines: &[(String, Listed)], exit: Exit) {
+    if let Some(text) = nothing(lines, exit) {
+        say(text);
     }
     for line in table(lines) {
         print_line!("{line}");
     }
+}
+
+/// What to say where no job is listed. Of a host that did not answer nobody knows whether it has
+/// any; why it did not was said.
+fn nothing(lines: &[(String, Listed)], exit: Exit) -> Option<&'static str> {
+    (lines.is_empty() && exit == Exit::Done).then_some("no jobs")
 }
 
 /// A line for each job, in columns.
@@ -328,6 +334,12 @@ fn table(lines: &[(String, Listed)]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_host_that_did_not_answer_may_have_jobs() {
+        assert_eq!(nothing(&[], Exit::Done), Some("no jobs"));
+        assert_eq!(nothing(&[], Exit::Connection), None);
+    }
 
     #[test]
     fn columns_are_as_wide_as_their_widest() {

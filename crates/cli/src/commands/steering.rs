@@ -206,13 +206,11 @@ impl Steering {
         if let Some(advice) = advice(view, controller, fixed) {
             steered.advice = Some(advice);
         }
-        if let Some(asked) = &self.bounds.congestion
-            && *asked != view.sender.congestion
-        {
-            let (asked, used) = (asked.clone(), view.sender.congestion.clone());
-            steered.refused_congestion = Some((asked, used));
-        } else {
-            steered.refused_congestion = None;
+        // At the end a sender may have no connection left that tells.
+        let used = Some(&view.sender.congestion).filter(|used| !used.is_empty());
+        if let (Some(asked), Some(used)) = (&self.bounds.congestion, used) {
+            let refused = (asked != used).then(|| (asked.clone(), used.clone()));
+            steered.refused_congestion = refused;
         }
     }
 }

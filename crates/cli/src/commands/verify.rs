@@ -29,7 +29,7 @@ fn verify(arguments: &VerifyArguments) -> Result<Exit, Stop> {
     if let Some(sides) = asked.sides()? {
         return steer::run(&asked, &sides);
     }
-    let report = Report::new(arguments.json, arguments.quiet, None)?;
+    let report = Report::new(arguments.json, arguments.quiet, None)?.detailed(arguments.verbose);
     report.end_at_signal();
     task(arguments)?.run(&report)
 }

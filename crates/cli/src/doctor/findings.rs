@@ -560,7 +560,12 @@ fn file_system(facts: &HostFacts, whose: &str, path: &str) -> Finding {
             format!("{whose}: stat told nothing of {path}"),
         );
     };
-    let text = format!("{whose}: {path} is on {name}");
+    let shown = match name {
+        // What `stat` calls all three, which have one number.
+        "ext2/ext3" => "ext2, ext3 or ext4",
+        name => name,
+    };
+    let text = format!("{whose}: {path} is on {shown}");
     if MEMORY.contains(&name) {
         return advice(
             "file system",

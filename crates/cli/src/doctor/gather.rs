@@ -148,7 +148,9 @@ fn ask_shell(start: &Start, path: &[u8], (login, bound): (Login, Duration)) -> R
         Stop::new(Exit::Local, text)
     })?;
     let mut facts = HostFacts::default();
-    let clock = read_facts(process.hear(&channel, bound), &channel, &mut facts);
+    let hearing = process.hear(&channel, bound);
+    let mut other = String::new();
+    let clock = read_facts(hearing, &channel, &mut facts, &mut other);
     drop(channel);
     let status = process.end();
     if facts.get("system").is_some() {
@@ -168,7 +170,9 @@ fn ask_shell(start: &Start, path: &[u8], (login, bound): (Login, Duration)) -> R
         });
     }
     let said = process.said();
-    let last = said.lines().last().unwrap_or("it said nothing").to_owned();
+    // A shell such as nologin says on its standard output why it runs nothing.
+    let last = said.lines().chain(other.lines()).next_back();
+    let last = last.unwrap_or("it said nothing").to_owned();
     let code = status.and_then(|status| status.code());
     Err(match (code, crate::ssh::far::was_refused(&said)) {
         (Some(255), true) => Stop::new(
@@ -195,8 +199,13 @@ fn ask_shell(start: &Start, path: &[u8], (login, bound): (Login, Duration)) -> R
 }
 
 /// Reads facts until the shell is ready, then asks for the time: what it says
-/// lies between the question and the answer.
-fn read_facts(heard: Hearing<'_>, mut channel: &UnixStream, facts: &mut HostFacts) -> Known<Lead> {
+/// lies between the question and the answer. `other` is the last line that was no fact.
+fn read_facts(
+    heard: Hearing<'_>,
+    mut channel: &UnixStream,
+    facts: &mut HostFacts,
+    other: &mut String,
+) -> Known<Lead> {
     let mut reader = BufReader::new(heard.take(MOST_ANSWER_BYTES));
     let mut asked: Option<(Instant, f64)> = None;
     let mut line = Vec::new();
@@ -206,6 +215,9 @@ fn read_facts(heard: Hearing<'_>, mut channel: &UnixStream, facts: &mut HostFact
     {
         let text = String::from_utf8_lossy(&line).into_owned();
         facts.add_line(&text);
+        if !text.starts_with(FACT) && !text.trim().is_empty() {
+            text.trim().clone_into(other);
+        }
         if asked.is_none() && text.starts_with(&format!("{FACT}{READY}")) {
             asked = Some((Instant::now(), now()));
             if channel.write_all(b"go\n").is_err() {

@@ -145,7 +145,8 @@ pub fn script() -> String {
          say inodes $(df -P -i -- \"$d\" 2>/dev/null | tail -n 1); \
          t=; m=$(stat -c %m -- \"$d\" 2>/dev/null); \
          while read -r i j k r n z; do [ \"$n\" = \"$m\" ] && t=${{z##* - }}; done </proc/self/mountinfo; \
-         t=${{t%% *}}; say file_system ${{t:-$(stat -f -c %T -- \"$d\" 2>/dev/null)}}; \
+         t=${{t%% *}}; t=${{t:-$(df -P -T -- \"$d\" 2>/dev/null | tail -n 1 | {{ read -r f t z; echo $t; }})}}; \
+         say file_system ${{t:-$(stat -f -c %T -- \"$d\" 2>/dev/null)}}; \
          yes writable [ -w \"$d\" ]; yes readable [ -r \"$p\" ]; \
          c=${{XDG_CACHE_HOME:-$HOME/.cache}}/longhaul; b=$c/longhaul-$2; \
          say cached $([ -x \"$b\" ] && \"$b\" --version 2>/dev/null); \
@@ -201,6 +202,34 @@ mod tests {
                 "{bad}"
             );
         }
+    }
+
+    /// A mount point with a space, which the mount table writes otherwise, or a `stat` that tells
+    /// of none: then `df` knows.
+    #[test]
+    fn a_file_system_is_called_by_its_name_without_its_mount_point() {
+        use std::os::unix::fs::PermissionsExt;
+        let place = tempfile::tempdir().unwrap();
+        let stat = place.path().join("stat");
+        std::fs::write(
+            &stat,
+            "#!/bin/sh\ncase \"$*\" in *-f*) echo ext2/ext3;; *) exit 1; esac\n",
+        )
+        .unwrap();
+        std::fs::set_permissions(&stat, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let path = std::env::var("PATH").unwrap();
+        let output = Command::new("sh")
+            .args(["-c", &script(), "sh"])
+            .arg(place.path())
+            .arg("0.0.0")
+            .env("PATH", format!("{}:{path}", place.path().display()))
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let found = facts(&String::from_utf8(output.stdout).unwrap());
+        let kind = found.get("file_system").unwrap();
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+        assert!(mounts.contains(&format!(" - {kind} ")), "{kind}");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The summary at the end.
 
+use std::time::Duration;
+
 use longhaul_engine::flows::LayerUse;
 use longhaul_engine::session::{Ending, PathUse, Progress, Transfer};
 use longhaul_proto::handshake::Purport;
@@ -11,16 +13,35 @@ use crate::arguments::BandwidthLimit;
 use crate::commands::steering::Steered;
 use crate::messages::write_error_line;
 
+/// Copies that take less than this are not explained: what limited them is how they began.
+const EXPLAINED_FROM: Duration = Duration::from_secs(1);
+
+/// What a summary is of.
+#[derive(Clone, Copy)]
+pub struct Asked {
+    /// What was done.
+    pub purport: Purport,
+    /// The rate that bound it.
+    pub limit: Limit,
+    /// Layers, wire and decisions are told, too.
+    pub detailed: bool,
+}
+
 /// Prints it to standard error, so that standard output stays data's.
 pub fn print(
     progress: &Progress,
     ending: &Ending,
-    asked: (Purport, Limit),
+    asked: Asked,
     transfer: &Transfer,
     steered: &Steered,
 ) {
-    let lines = lines(progress, ending, asked, transfer);
-    for line in lines.into_iter().chain(stream_lines(steered)) {
+    let described = match asked.detailed {
+        true => transfer.describe(),
+        false => transfer.describe_briefly(),
+    };
+    let lines = lines(progress, ending, asked, described);
+    let streams = stream_lines(steered, asked.detailed);
+    for line in lines.into_iter().chain(streams) {
         write_error_line(&line);
     }
 }
@@ -40,9 +61,10 @@ fn counted(count: impl Into<u64>, what: &str) -> String {
 const SHOWN_DECISIONS: usize = 5;
 
 /// How many streams there were, why, and what to do about it.
-fn stream_lines(steered: &Steered) -> Vec<String> {
+fn stream_lines(steered: &Steered, detailed: bool) -> Vec<String> {
     let mut lines = Vec::new();
-    let first = steered.decisions.len().saturating_sub(SHOWN_DECISIONS);
+    let shown = if detailed { SHOWN_DECISIONS } else { 0 };
+    let first = steered.decisions.len().saturating_sub(shown);
     for (at, decision) in &steered.decisions[first..] {
         let congestion = decision.congestion.as_ref();
         lines.push(format!(
@@ -65,12 +87,10 @@ fn stream_lines(steered: &Steered) -> Vec<String> {
     lines
 }
 
-fn lines(
-    progress: &Progress,
-    ending: &Ending,
-    (purport, limit): (Purport, Limit),
-    transfer: &Transfer,
-) -> Vec<String> {
+fn lines(progress: &Progress, ending: &Ending, asked: Asked, described: String) -> Vec<String> {
+    let Asked {
+        purport, detailed, ..
+    } = asked;
     if purport == Purport::DryRun {
         return planned_lines(progress, ending);
     }
@@ -100,11 +120,30 @@ fn lines(
     }
     // A comparison sends checksums alone.
     let heard = complete || purport == Purport::Verify;
-    lines.push(wire_line(progress, heard));
+    if detailed || is_notable(progress) {
+        lines.push(wire_line(progress, heard));
+    }
     lines.extend(path_lines(&progress.paths));
-    lines.push(transfer.describe());
-    lines.push(format!("layers: {}", layers_line(progress)));
-    let layers: Vec<LayerUse> = all_layers(progress).copied().collect();
+    lines.push(described);
+    if detailed {
+        lines.push(format!("layers: {}", layers_line(progress)));
+    }
+    lines.extend(bound_lines(progress, heard, asked));
+    lines
+}
+
+/// Whether something happened on the wire, or was done for it, that the user should know of.
+fn is_notable(progress: &Progress) -> bool {
+    let compressed = progress.compression.0 > 0;
+    compressed || progress.again_blocks > 0 || progress.lost_streams > 0
+}
+
+/// What limited it: a rate that was asked for, else the layer that was full.
+fn bound_lines(progress: &Progress, heard: bool, asked: Asked) -> Vec<String> {
+    let Asked {
+        limit, detailed, ..
+    } = asked;
+    let mut lines = Vec::new();
     // What was used of several is no part of the last.
     let steady = limit.rate.filter(|_| !limit.changed);
     let used = steady.map(|rate| (rate, part_used(progress, heard, rate)));
@@ -119,17 +158,21 @@ fn lines(
             "--bwlimit was changed while it ran; the last was {last}"
         ));
     }
+    let layers: Vec<LayerUse> = all_layers(progress).copied().collect();
     let bound = used.is_some_and(|(_, used)| used >= USED_UP);
     if let Some(layer) = busiest(&layers).filter(|_| !bound) {
         let percent = 100.0 * layer.utilisation;
-        let limited = match layer.utilisation >= FULL {
+        let full = layer.utilisation >= FULL;
+        let limited = match full {
             true => "limited by",
             false => "no layer was full, the busiest",
         };
-        lines.push(format!(
-            "{limited}: {} (busy {percent:.0} % of the time)",
-            layer.layer
-        ));
+        if detailed || full && progress.elapsed >= EXPLAINED_FROM {
+            lines.push(format!(
+                "{limited}: {} (busy {percent:.0} % of the time)",
+                layer.layer
+            ));
+        }
     }
     lines
 }
@@ -337,6 +380,64 @@ mod tests {
         let lines = first_lines(&progress, Purport::Copy, false);
         let expected = "so far: 0 files, 3.00 MB durable in 2.0 s (1.00 MB/s";
         assert!(lines[0].starts_with(expected), "{lines:?}");
+    }
+
+    #[test]
+    fn a_small_copy_has_a_short_summary_and_details_are_for_who_asks() {
+        let layer = LayerUse {
+            layer: "write",
+            flows: 2,
+            busy: 0,
+            utilisation: 0.95,
+        };
+        let mut progress = Progress {
+            elapsed: Duration::from_millis(100),
+            done_bytes: 2,
+            files: 1,
+            layers: vec![layer],
+            ..Progress::default()
+        };
+        let ending = Ending {
+            farewell: longhaul_proto::message::Farewell::Complete,
+            totals: Some(longhaul_proto::message::Totals::default()),
+            notices: Vec::new(),
+        };
+        let said = |progress: &Progress, detailed| {
+            let asked = Asked {
+                purport: Purport::Copy,
+                limit: Limit::default(),
+                detailed,
+            };
+            lines(progress, &ending, asked, "verified; encrypted".to_owned())
+        };
+        let brief = said(&progress, false);
+        assert!(brief[0].starts_with("copied: 1 file, 2 B"), "{brief:?}");
+        assert_eq!(brief[1..], ["verified; encrypted"]);
+        let detailed = said(&progress, true).join("\n");
+        for part in ["on the wire", "layers: write 2x 95 %", "limited by: write"] {
+            assert!(detailed.contains(part), "{detailed}");
+        }
+        // Of a longer one it matters what limited it.
+        progress.elapsed = Duration::from_secs(20);
+        assert_eq!(
+            said(&progress, false)[2..],
+            ["limited by: write (busy 95 % of the time)"]
+        );
+        progress.again_blocks = 1;
+        assert!(said(&progress, false)[1].contains("1 block arrived wrong"));
+    }
+
+    #[test]
+    fn decisions_are_details_and_advice_is_not() {
+        let steered = Steered {
+            refused_congestion: Some(("bbr".into(), "cubic".into())),
+            ..Steered::default()
+        };
+        let lines = stream_lines(&steered, false);
+        assert!(
+            lines[0].starts_with("congestion control: cubic"),
+            "{lines:?}"
+        );
     }
 
     #[test]

@@ -351,8 +351,7 @@ impl Direct {
     ///
     /// # Errors
     ///
-    /// Why no address of the far side answered; those that were silent are not
-    /// in it.
+    /// Why no address of the far side answered, the silent ones first.
     pub fn begin(self: &Arc<Direct>) -> Result<Stream, Vec<(SocketAddr, String)>> {
         let (way, stream) = self.find(None);
         self.lock().way = way.clone();

@@ -38,7 +38,7 @@ use crate::commands::connection::{
     ASSUMED_RTT, Connected, Opened, buffer_by_hand, check_bind, list_over, open_over,
 };
 use crate::endpoint::SshRemote;
-use crate::messages::{Exit, Stop};
+use crate::messages::{Exit, MAXIMUM_LOGGED_BYTES, Stop, one_line};
 
 /// What ssh exits with where it is ssh that failed.
 const SSH_FAILED: i32 = 255;
@@ -93,6 +93,39 @@ pub fn was_refused(said: &str) -> bool {
 /// Whether longhaul itself said why it ended.
 fn has_spoken(said: &str) -> bool {
     said.lines().any(|line| line.starts_with("longhaul: "))
+}
+
+/// What to say where ssh ended, by itself or with the shell there, before longhaul had started.
+/// `said` is what it said on standard error, which the user has seen, `heard` what came on its
+/// standard output, which he has not.
+fn unstarted((said, heard): (&str, &str), code: Option<i32>, ssh: &str) -> String {
+    let exit = code.map_or("killed".to_owned(), |code| format!("exit {code}"));
+    let above = match said.trim().is_empty() {
+        true => "it said nothing",
+        false => "what it said is above",
+    };
+    let last = heard.lines().rfind(|line| !line.trim().is_empty());
+    let told = match last.map(|line| one_line(line.trim(), MAXIMUM_LOGGED_BYTES)) {
+        Some(line) => format!("the far side said \"{line}\""),
+        None => above.to_owned(),
+    };
+    match code {
+        Some(SSH_FAILED) if last.is_none() && !said.trim().is_empty() => {
+            "ssh did not connect; its message is above".to_owned()
+        }
+        Some(SSH_FAILED) => {
+            format!("ssh did not connect ({exit}), and {told}: try `{ssh} -v true`")
+        }
+        _ if said.trim().is_empty() => format!(
+            "longhaul did not start on the far side ({exit}), and {told}: a login shell such as \
+             nologin, a start-up file of the shell that ends it, or a forced command (command= in \
+             authorized_keys) keeps commands from being run there; try `{ssh} longhaul --version`"
+        ),
+        _ => format!(
+            "longhaul did not start on the far side ({exit}): {told}; try `{ssh} longhaul \
+             --version`, or name the binary there with --remote-longhaul"
+        ),
+    }
 }
 
 /// A host that SSH reaches.
@@ -401,22 +434,17 @@ impl Far {
                 ))
             }
             (Silence::Io(error), _) => connection(format!("ssh was lost: {error}")),
-            (Silence::Ended, Some(SSH_FAILED)) if was_refused(said) => Stop::new(
+            (Silence::Ended(_), Some(SSH_FAILED)) if was_refused(said) => Stop::new(
                 Exit::Authentication,
                 format!("{host}: ssh could not log in; its message is above"),
             ),
-            (Silence::Ended, Some(SSH_FAILED)) => {
-                connection("ssh did not connect; its message is above".to_owned())
-            }
-            (Silence::Ended, _) if has_spoken(said) => {
+            (Silence::Ended(_), _) if has_spoken(said) => {
                 connection("longhaul ended there; what it said is above".to_owned())
             }
-            (Silence::Ended, _) => connection(format!(
-                "longhaul did not start on the far side (exit {}): what it said is above; try `{} \
-                 {host} longhaul --version`, or name the binary there with --remote-longhaul",
-                code.map_or("unknown".to_owned(), |code| code.to_string()),
-                self.start.program(),
-            )),
+            (Silence::Ended(heard), code) => {
+                let ssh = self.start.program();
+                connection(unstarted((said, heard), code, &format!("{ssh} {host}")))
+            }
         }
     }
 
@@ -651,5 +679,66 @@ impl Drop for Far {
         if let Some(callbacks) = &self.callbacks {
             callbacks.close();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_above_where_nothing_was_said() {
+        let nologin = "Welcome\nThis account is currently not available.\n";
+        for (said, heard, code, parts) in [
+            (
+                "",
+                "",
+                Some(3),
+                &["exit 3", "it said nothing", "start-up file"][..],
+            ),
+            (
+                "",
+                nologin,
+                Some(1),
+                &["exit 1", "said \"This account", "nologin"],
+            ),
+            ("", "", Some(SSH_FAILED), &["it said nothing", "-v"]),
+            ("", "", None, &["killed", "it said nothing"]),
+            (
+                "sh: no\n",
+                "",
+                Some(127),
+                &["exit 127", "is above", "--remote-longhaul"],
+            ),
+            (
+                "timed out\n",
+                "",
+                Some(SSH_FAILED),
+                &["did not connect", "is above"],
+            ),
+            (
+                "motd\n",
+                "x\x1b[2J\n",
+                Some(1),
+                &["the far side said \"x\u{fffd}[2J\""],
+            ),
+        ] {
+            let text = unstarted((said, heard), code, "ssh host");
+            for part in parts {
+                assert!(text.contains(part), "{part}: {text}");
+            }
+            assert_eq!(
+                text.contains("above"),
+                parts.contains(&"is above"),
+                "{text}"
+            );
+        }
+        let failed = install_failure("");
+        assert!(!failed.contains("above"), "{failed}");
+        assert!(install_failure("no space\n").contains("is above"));
+    }
+
+    fn install_failure(said: &str) -> String {
+        install::failed("host", None, None, said).text
     }
 }

@@ -201,7 +201,7 @@ pub fn install(start: &Start, system: Option<&str>, bound: Duration) -> Result<S
             ));
             Ok(path.to_owned())
         }
-        _ => Err(failed(host, code, heard.err())),
+        _ => Err(failed(host, code, heard.err(), &process.said())),
     }
 }
 
@@ -262,7 +262,7 @@ fn write_patiently(
     Ok(())
 }
 
-fn failed(host: &str, code: Option<i32>, sent: Option<io::Error>) -> Stop {
+pub(super) fn failed(host: &str, code: Option<i32>, sent: Option<io::Error>, said: &str) -> Stop {
     let why = match code {
         Some(NO_DIRECTORY) => {
             "the cache directory cannot be made there (a home that cannot be written?): set \
@@ -289,9 +289,11 @@ fn failed(host: &str, code: Option<i32>, sent: Option<io::Error>) -> Stop {
         _ => "the connection was lost: try again",
     };
     let sent = sent.map_or(String::new(), |error| format!(" ({error})"));
-    let text = format!(
-        "{host}: longhaul could not be put there{sent}; what the far side said is above: {why}"
-    );
+    let above = match said.trim().is_empty() {
+        true => "",
+        false => "; what the far side said is above",
+    };
+    let text = format!("{host}: longhaul could not be put there{sent}{above}: {why}");
     Stop::new(Exit::Connection, text)
 }
 

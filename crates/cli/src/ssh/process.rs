@@ -2,6 +2,7 @@
 //! end of a local pair, what it says on standard error goes to the user as it
 //! is.
 
+use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -19,6 +20,9 @@ use super::prompt;
 
 /// How much a shell's profile may print before the greeting.
 const MAXIMUM_NOISE_BYTES: usize = 64 << 10;
+
+/// How much of what came instead of a greeting is kept, to tell why none came.
+const KEPT_NOISE_BYTES: usize = 200;
 
 /// How much of what ssh said is kept, to tell why it failed.
 const KEPT_ERRORS_BYTES: usize = 16 << 10;
@@ -67,8 +71,8 @@ pub struct SshProcess {
 /// Why no greeting came.
 #[derive(Debug)]
 pub enum Silence {
-    /// The channel ended.
-    Ended,
+    /// The channel ended; what came instead, the end of it.
+    Ended(String),
     /// Too much else came.
     Noise,
     /// Reading failed.
@@ -360,10 +364,14 @@ fn but_last_line(held: &mut Vec<u8>, new: &[u8]) -> Vec<u8> {
 /// [`Silence`].
 pub fn await_greeting(mut channel: impl Read, begins: &str) -> Result<Line, Silence> {
     let (mut line, mut noise) = (Vec::new(), 0);
+    let mut heard = VecDeque::new();
     loop {
         let mut byte = [0];
         match channel.read(&mut byte) {
-            Ok(0) => return Err(Silence::Ended),
+            Ok(0) => {
+                let heard: Vec<u8> = heard.into();
+                return Err(Silence::Ended(String::from_utf8_lossy(&heard).into_owned()));
+            }
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(Silence::Io(error)),
@@ -372,6 +380,10 @@ pub fn await_greeting(mut channel: impl Read, begins: &str) -> Result<Line, Sile
         if noise > MAXIMUM_NOISE_BYTES {
             return Err(Silence::Noise);
         }
+        if heard.len() == KEPT_NOISE_BYTES {
+            heard.pop_front();
+        }
+        heard.push_back(byte[0]);
         if byte != [b'\n'] {
             // A longer line is no greeting; its end is enough.
             if line.len() <= MAXIMUM_LINE_BYTES {
@@ -498,6 +510,9 @@ mod tests {
         let found = await_greeting(&noise[..], REMOTE);
         assert!(matches!(found, Err(Silence::Noise)), "{found:?}");
         let found = await_greeting(&b"no\n"[..], REMOTE);
-        assert!(matches!(found, Err(Silence::Ended)), "{found:?}");
+        assert!(
+            matches!(&found, Err(Silence::Ended(heard)) if heard == "no\n"),
+            "{found:?}"
+        );
     }
 }

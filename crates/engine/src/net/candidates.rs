@@ -22,7 +22,8 @@ pub type Attempt<T> = Arc<dyn Fn(SocketAddr, Instant) -> Result<T, String> + Sen
 ///
 /// # Errors
 ///
-/// For each address that failed, why; those that were silent are not in it.
+/// For each address why it failed. Those that took longest come first: silence says more of what
+/// is in the way (a firewall) than an address to which this host has no route.
 pub fn first_to_answer<T: Send + 'static>(
     addresses: &[SocketAddr],
     deadline: Instant,
@@ -30,15 +31,15 @@ pub fn first_to_answer<T: Send + 'static>(
 ) -> Result<(SocketAddr, T), Vec<(SocketAddr, String)>> {
     let (sender, results) = channel();
     let mut waiting = addresses.iter().take(MAXIMUM_CANDIDATES);
-    let mut under_way = 0;
+    let mut under_way: Vec<(SocketAddr, Instant)> = Vec::new();
     let mut failures = Vec::new();
     loop {
         if let Some(address) = waiting.next() {
             try_one(*address, deadline, Arc::clone(attempt), sender.clone());
-            under_way += 1;
+            under_way.push((*address, Instant::now()));
         }
-        if under_way == 0 {
-            return Err(failures);
+        if under_way.is_empty() {
+            return Err(longest_first(failures));
         }
         let left = deadline.saturating_duration_since(Instant::now());
         let patience = match waiting.len() {
@@ -48,16 +49,30 @@ pub fn first_to_answer<T: Send + 'static>(
         match results.recv_timeout(patience) {
             Ok((address, Ok(found))) => return Ok((address, found)),
             Ok((address, Err(cause))) => {
-                under_way -= 1;
-                failures.push((address, cause));
+                let place = under_way.iter().position(|(tried, _)| *tried == address);
+                let began = place.map(|place| under_way.remove(place).1);
+                let took = began.map_or(Duration::ZERO, |began| began.elapsed());
+                failures.push((took, (address, cause)));
             }
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
                 if Instant::now() >= deadline {
-                    return Err(failures);
+                    let silent = under_way.into_iter().map(|(address, began)| {
+                        let took = began.elapsed();
+                        (took, (address, format!("{address}: no answer")))
+                    });
+                    failures.extend(silent);
+                    return Err(longest_first(failures));
                 }
             }
         }
     }
+}
+
+type Failure = (SocketAddr, String);
+
+fn longest_first(mut failures: Vec<(Duration, Failure)>) -> Vec<Failure> {
+    failures.sort_by_key(|(took, _)| std::cmp::Reverse(*took));
+    failures.into_iter().map(|(_, failure)| failure).collect()
 }
 
 type Tried<T> = (SocketAddr, Result<T, String>);
@@ -226,6 +241,24 @@ mod tests {
         });
         let found = first_to_answer(&addresses(2), soon(), &attempt).unwrap();
         assert_eq!(found.0.port(), 2);
+        drop(hold);
+    }
+
+    #[test]
+    fn a_silent_address_is_named_before_those_without_a_route() {
+        let (hold, held) = std::sync::mpsc::channel::<()>();
+        let held = std::sync::Mutex::new(held);
+        let attempt: Attempt<()> = Arc::new(move |address, _| {
+            if address.port() == 1 {
+                let _ = held.lock().unwrap().recv();
+            }
+            Err(format!("{address}: no route"))
+        });
+        let deadline = Instant::now() + STAGGER + STAGGER;
+        let failures = first_to_answer(&addresses(3), deadline, &attempt).unwrap_err();
+        let ports: Vec<u16> = failures.iter().map(|(address, _)| address.port()).collect();
+        assert_eq!((ports.len(), ports[0]), (3, 1), "{failures:?}");
+        assert!(failures[0].1.contains("no answer"), "{failures:?}");
         drop(hold);
     }
 

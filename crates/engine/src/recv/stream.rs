@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use longhaul_proto::digest::LARGEST_FILE_BYTES;
@@ -23,7 +23,7 @@ use crate::journal::temporary;
 use crate::notices::Notices;
 use crate::queue::lock;
 use crate::storage::roots::{OpenRoot, split};
-use crate::storage::spill::nameless_file;
+use crate::storage::spill::{TemporaryError, nameless_file};
 use crate::storage::{Creation, DataMode, Directory, FileKind, StoredFile};
 
 /// Where the data of a stream go, in any order.
@@ -273,6 +273,8 @@ struct Ordered<W> {
     in_memory: usize,
     most_in_memory: usize,
     file: Option<File>,
+    /// Where that file is made.
+    temporary: PathBuf,
     total: Option<u64>,
 }
 
@@ -284,10 +286,15 @@ enum Held {
 impl<W: Write + Send> OrderedStream<W> {
     /// To this output.
     pub fn new(output: W, shown: &str) -> OrderedStream<W> {
-        OrderedStream::holding(output, shown, HELD_IN_MEMORY)
+        OrderedStream::holding(output, shown, HELD_IN_MEMORY, std::env::temp_dir())
     }
 
-    fn holding(output: W, shown: &str, most_in_memory: usize) -> OrderedStream<W> {
+    fn holding(
+        output: W,
+        shown: &str,
+        most_in_memory: usize,
+        temporary: PathBuf,
+    ) -> OrderedStream<W> {
         OrderedStream {
             shown: shown.to_owned(),
             state: Mutex::new(Ordered {
@@ -297,6 +304,7 @@ impl<W: Write + Send> OrderedStream<W> {
                 in_memory: 0,
                 most_in_memory,
                 file: None,
+                temporary,
                 total: None,
             }),
         }
@@ -336,9 +344,10 @@ impl<W: Write> Ordered<W> {
             false => {
                 let file = match &mut self.file {
                     Some(file) => file,
-                    none => none.insert(nameless_file(&std::env::temp_dir())?),
+                    none => none.insert(nameless_file(&self.temporary)?),
                 };
-                file.write_all_at(data, offset)?;
+                let written = file.write_all_at(data, offset);
+                written.map_err(|error| TemporaryError::wrap(error, &self.temporary))?;
                 Held::File(data.len() as u64)
             }
         };
@@ -373,7 +382,8 @@ impl<W: Write> Ordered<W> {
         let mut buffer = vec![0; PASS_BYTES];
         while self.next < offset + length {
             let left = (offset + length - self.next).min(PASS_BYTES as u64) as usize;
-            file.read_exact_at(&mut buffer[..left], self.next)?;
+            let read = file.read_exact_at(&mut buffer[..left], self.next);
+            read.map_err(|error| TemporaryError::wrap(error, &self.temporary))?;
             self.output.write_all(&buffer[..left])?;
             self.next += left as u64;
         }
@@ -414,6 +424,22 @@ mod tests {
     use crate::storage::forgetting::ForgettingStorage;
     use crate::storage::roots::Confined;
 
+    fn holding(output: Shared, most_in_memory: usize, temporary: PathBuf) -> OrderedStream<Shared> {
+        OrderedStream::holding(output, "standard output", most_in_memory, temporary)
+    }
+
+    #[test]
+    fn where_nothing_can_wait_that_directory_is_named() {
+        let stream = holding(Shared::default(), 0, "/nonexistent/tmp".into());
+        let error = stream.put(5, b"early").unwrap_err();
+        let text = failure_of("write", stream.shown(), &error).text;
+        assert!(text.starts_with("/nonexistent/tmp"), "{text}");
+        assert!(
+            text.contains("TMPDIR") && !text.contains("standard output"),
+            "{text}"
+        );
+    }
+
     /// What it writes into can be looked at.
     #[derive(Clone, Default)]
     struct Shared(Arc<Mutex<Vec<u8>>>);
@@ -434,7 +460,7 @@ mod tests {
         let data: Vec<u8> = (0..200_000_u32).map(|n| (n * 7 % 251) as u8).collect();
         for (most_in_memory, step) in [(0, 13), (10_000, 29), (1 << 20, 3)] {
             let output = Shared::default();
-            let stream = OrderedStream::holding(output.clone(), "-", most_in_memory);
+            let stream = holding(output.clone(), most_in_memory, std::env::temp_dir());
             let pieces: Vec<&[u8]> = data.chunks(997).collect();
             // A step that has no divisor in common with their number visits all.
             assert_eq!(pieces.len(), 201);

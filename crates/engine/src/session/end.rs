@@ -133,9 +133,18 @@ impl Transfer {
         }
     }
 
-    /// How the data was treated, in words, for the summary.
+    /// How the data was verified and protected, in words, for the summary.
+    pub fn describe_briefly(&self) -> String {
+        let wire = match (self.is_clear(), self.settings.local) {
+            (_, true) => "within this host",
+            (true, false) => "blocks in clear",
+            (false, false) => "encrypted",
+        };
+        format!("{}; {wire}", self.verified())
+    }
+
+    /// As [`Transfer::describe_briefly`], and how this end reads and writes.
     pub fn describe(&self) -> String {
-        let verified = self.verified();
         let direct = match self.side() {
             Side::Sending(side) => side.is_direct(),
             Side::Receiving(side) => side.is_direct(),
@@ -146,16 +155,11 @@ impl Transfer {
             (true, true) => "direct I/O",
             (true, false) => "buffered I/O (this file system does no direct I/O)",
         };
-        let wire = match (self.is_clear(), self.settings.local) {
-            (_, true) => "within this host",
-            (true, false) => "blocks in clear",
-            (false, false) => "encrypted",
-        };
         let stack = match self.is_paired() {
             true => "; each stream has one thread for all its work",
             false => "",
         };
-        format!("{verified}; {wire}; {disk} at this end{stack}")
+        format!("{}; {disk} at this end{stack}", self.describe_briefly())
     }
 
     /// What the contents were compared by, where any were.

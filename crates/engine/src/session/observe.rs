@@ -81,10 +81,13 @@ impl Transfer {
     /// What this end sees now.
     pub fn observe(&self) -> Observation {
         let handles = self.handles();
-        let first = handles.first().map(|(_, handle)| handle.congestion());
+        // One that was just closed tells nothing.
+        let mut told = handles
+            .iter()
+            .filter_map(|(_, handle)| handle.congestion().ok());
         let congestion = match self.lock().led.is_empty() {
             false => ENDS_BY_ITSELF.to_owned(),
-            true => first.and_then(Result::ok).unwrap_or_default(),
+            true => told.next().unwrap_or_default(),
         };
         let streams = self.look_at_paths();
         let streams = streams.iter().map(observe_path).collect();

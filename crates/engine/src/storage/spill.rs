@@ -122,7 +122,7 @@ impl Sorter {
         let runs = spill.map(Spill::finish).transpose()?.unwrap_or_default();
         let merge = merge_until(runs, &settings)
             .and_then(|runs| Merge::new(runs, &settings))
-            .map_err(|error| in_directory(error, &settings.directory))?;
+            .map_err(|error| TemporaryError::wrap(error, &settings.directory))?;
         Ok(Sorted(Source::Disk(Box::new(merge))))
     }
 
@@ -132,7 +132,7 @@ impl Sorter {
         }
         self.gathered.sort();
         self.append_run()
-            .map_err(|error| in_directory(error, &self.settings.directory))?;
+            .map_err(|error| TemporaryError::wrap(error, &self.settings.directory))?;
         self.gathered.clear();
         Ok(())
     }
@@ -220,21 +220,49 @@ impl Spill {
     }
 }
 
-fn in_directory(error: io::Error, directory: &Path) -> io::Error {
-    let place = directory.display();
-    io::Error::new(error.kind(), format!("the spill file in {place}: {error}"))
+/// The directory for temporary files did not take what has to wait there.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{}: cannot keep temporary data there: {source}; {remedy}name another directory with TMPDIR",
+    directory.display(),
+    remedy = match source.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free some room, or ",
+        _ => "",
+    }
+)]
+pub struct TemporaryError {
+    directory: PathBuf,
+    /// What the system says.
+    pub source: io::Error,
+}
+
+impl TemporaryError {
+    /// An error that says that it was that directory.
+    pub fn wrap(source: io::Error, directory: &Path) -> io::Error {
+        if TemporaryError::within(&source).is_some() {
+            return source;
+        }
+        let directory = directory.to_owned();
+        io::Error::new(source.kind(), TemporaryError { directory, source })
+    }
+
+    /// The one within an error.
+    pub fn within(error: &io::Error) -> Option<&TemporaryError> {
+        error.get_ref()?.downcast_ref()
+    }
 }
 
 /// A file that nobody else can open and that goes when it is closed.
 ///
 /// # Errors
 ///
-/// As the file system has it.
+/// [`TemporaryError`] within.
 pub fn nameless_file(directory: &Path) -> io::Result<File> {
-    match temporary(directory) {
+    let file = match temporary(directory) {
         Some(file) => Ok(file),
         None => unlinked_file(directory),
-    }
+    };
+    file.map_err(|error| TemporaryError::wrap(error, directory))
 }
 
 /// By `O_TMPFILE`, which not every file system has; none for any failure,
