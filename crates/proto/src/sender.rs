@@ -22,7 +22,7 @@ use std::time::Duration;
 use longhaul_units::Moment;
 
 use crate::account::Account;
-use crate::block::{ContentName, PieceName};
+use crate::block::PieceName;
 use crate::digest::{Checksum, SMALLEST_BLOCK_BYTES, is_block};
 use crate::ledger::DurableBlock;
 use crate::manifest::{Entry, EntryId, EntryKind};
@@ -623,88 +623,6 @@ impl Sender {
         for block in blocks {
             self.plan.forget(block);
         }
-    }
-
-    /// A lost block is planned anew, unless a twin of it is under way.
-    fn replan(&mut self, block: BlockId) {
-        let twin = self.plan.twin(block);
-        match self.plan.forget(block) {
-            Some(ContentName::Piece(piece)) => {
-                let tracked = self.entries.get_mut(&piece.file);
-                let large = tracked.and_then(Tracked::large_mut);
-                if !large.is_some_and(|large| large.remove_block(piece.offset, block)) {
-                    self.replan_piece(piece);
-                }
-            }
-            Some(ContentName::Pack(ids)) => {
-                let mut moved = 0;
-                for id in ids.into_iter().rev() {
-                    moved += usize::from(self.replan_packed(id, block, twin));
-                }
-                if let Some(twin) = twin.filter(|_| moved > 0) {
-                    self.plan.inherit(twin, moved);
-                }
-            }
-            None => {}
-        }
-    }
-
-    /// The pack that an entry was in is lost: its twin has it now, or it waits
-    /// for another pack. True where the twin has it.
-    fn replan_packed(&mut self, id: EntryId, lost: BlockId, twin: Option<BlockId>) -> bool {
-        let Some(tracked) = self.entries.get_mut(&id) else {
-            return false;
-        };
-        match (&tracked.stage, twin) {
-            (Stage::Packed(at), Some(twin)) if *at == lost => {
-                tracked.stage = Stage::Packed(twin);
-                true
-            }
-            (Stage::Packed(at), None) if *at == lost => {
-                self.replan_small(id);
-                false
-            }
-            _ => false,
-        }
-    }
-
-    fn replan_piece(&mut self, piece: PieceName) {
-        let Some(tracked) = self.entries.get_mut(&piece.file) else {
-            return;
-        };
-        if tracked.generation != piece.generation {
-            return;
-        }
-        let Some(large) = tracked.large_mut() else {
-            return;
-        };
-        let (offset, end) = (piece.offset, piece.offset.saturating_add(piece.length));
-        if !is_block(offset, piece.length, large.size) || large.durable.contains(offset, end) {
-            return;
-        }
-        large.planned.remove(offset, end);
-        for (start, stop) in large.durable.within(offset, end) {
-            large.planned.insert(start, stop);
-        }
-        for block in large.take_overlapping(offset, end) {
-            self.plan.forget(block);
-        }
-        self.plan.queue_large_first(piece.file);
-    }
-
-    fn replan_small(&mut self, id: EntryId) {
-        let Some(tracked) = self.entries.get_mut(&id) else {
-            return;
-        };
-        let Stage::Packed(block) = tracked.stage else {
-            return;
-        };
-        tracked.stage = Stage::Small;
-        let (size, path) = (tracked.entry.size(), tracked.entry.path.as_bytes().len());
-        for block in self.plan.entry_done(block) {
-            self.plan.forget(block);
-        }
-        self.plan.queue_small_first(id, size, path);
     }
 
     /// The source changed: everything sent of it is void, it begins anew.

@@ -1,12 +1,17 @@
 //! Blocks that were lost unnoticed. The other end counts the blocks of a stream; where
 //! bytes in clear can vanish on the path, a whole block may, and a later one is then
-//! taken for it. Nothing else tells that it has to be sent again.
+//! taken for it. Nothing else tells that it has to be sent again. And how a block that
+//! is known to be lost is planned anew.
 
 use std::time::Duration;
 
 use longhaul_units::Moment;
 
-use super::Sender;
+use super::track::{Stage, Tracked};
+use super::{BlockId, Sender};
+use crate::block::{ContentName, PieceName};
+use crate::digest::is_block;
+use crate::manifest::EntryId;
 
 /// A pause that brought nothing is doubled so many times at most.
 const MOST_DOUBLINGS: u32 = 5;
@@ -55,12 +60,99 @@ impl Sender {
         self.still.tries += 1;
         lost.len()
     }
+
+    /// A lost block is planned anew, unless a twin of it is under way.
+    pub(super) fn replan(&mut self, block: BlockId) {
+        let twin = self.plan.twin(block);
+        match self.plan.forget(block) {
+            Some(ContentName::Piece(piece)) => {
+                let tracked = self.entries.get_mut(&piece.file);
+                let large = tracked.and_then(Tracked::large_mut);
+                if !large.is_some_and(|large| large.remove_block(piece.offset, block)) {
+                    self.replan_piece(piece);
+                }
+            }
+            Some(ContentName::Pack(ids)) => {
+                let mut moved = 0;
+                for id in ids.into_iter().rev() {
+                    moved += usize::from(self.replan_packed(id, block, twin));
+                }
+                if let Some(twin) = twin.filter(|_| moved > 0) {
+                    self.plan.inherit(twin, moved);
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// The pack that an entry was in is lost: its twin has it now, or it waits
+    /// for another pack. True where the twin has it.
+    pub(super) fn replan_packed(
+        &mut self,
+        id: EntryId,
+        lost: BlockId,
+        twin: Option<BlockId>,
+    ) -> bool {
+        let Some(tracked) = self.entries.get_mut(&id) else {
+            return false;
+        };
+        match (&tracked.stage, twin) {
+            (Stage::Packed(at), Some(twin)) if *at == lost => {
+                tracked.stage = Stage::Packed(twin);
+                true
+            }
+            (Stage::Packed(at), None) if *at == lost => {
+                self.replan_small(id);
+                false
+            }
+            _ => false,
+        }
+    }
+
+    pub(super) fn replan_piece(&mut self, piece: PieceName) {
+        let Some(tracked) = self.entries.get_mut(&piece.file) else {
+            return;
+        };
+        if tracked.generation != piece.generation {
+            return;
+        }
+        let Some(large) = tracked.large_mut() else {
+            return;
+        };
+        let (offset, end) = (piece.offset, piece.offset.saturating_add(piece.length));
+        if !is_block(offset, piece.length, large.size) || large.durable.contains(offset, end) {
+            return;
+        }
+        large.planned.remove(offset, end);
+        for (start, stop) in large.durable.within(offset, end) {
+            large.planned.insert(start, stop);
+        }
+        for block in large.take_overlapping(offset, end) {
+            self.plan.forget(block);
+        }
+        self.plan.queue_large_first(piece.file);
+    }
+
+    pub(super) fn replan_small(&mut self, id: EntryId) {
+        let Some(tracked) = self.entries.get_mut(&id) else {
+            return;
+        };
+        let Stage::Packed(block) = tracked.stage else {
+            return;
+        };
+        tracked.stage = Stage::Small;
+        let (size, path) = (tracked.entry.size(), tracked.entry.path.as_bytes().len());
+        for block in self.plan.entry_done(block) {
+            self.plan.forget(block);
+        }
+        self.plan.queue_small_first(id, size, path);
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manifest::{Entry, EntryId, EntryKind, TreePath};
+    use crate::manifest::{Entry, EntryKind, TreePath};
     use crate::message::{Message, Outcome};
     use crate::sender::{Dispatch, PackedRead, ReadJob, SenderSettings, Work};
     use crate::session::StreamId;
