@@ -1031,6 +1031,7 @@ fn a_page_says_when_where_and_how_much() {
         record.run.started = format!("2026-11-03T10:{minute}:12Z");
         record.source.name = "near".to_owned();
         record.source.kernel = "6.18.0".to_owned();
+        record.destination.name = "far".to_owned();
         record.path.name = "lab".to_owned();
         *record = of_data(record.clone(), "genomes", 1_000_000_000);
     }
@@ -1043,7 +1044,7 @@ fn a_page_says_when_where_and_how_much() {
     };
     let last = format!("2026-11-03 10:10 to 2026-11-03 10:{} UTC", 9 + count);
     assert_eq!(of("Runs began"), Some(last.as_str()));
-    assert_eq!(of("Hosts"), Some("near: Linux 6.18.0"));
+    assert_eq!(of("Hosts"), Some("far\nnear: Linux 6.18.0"));
     assert_eq!(
         of("Paths"),
         Some("lab: round trip 1, 50 ms, capacity 1.00 Gbit/s")
@@ -1059,7 +1060,7 @@ fn a_page_says_when_where_and_how_much() {
     };
     let html = page(&heading, &analysis, &[]);
     assert!(
-        html.contains("near: Linux 6.18.0") && html.contains("Runs began"),
+        html.contains("far<br>near: Linux 6.18.0") && html.contains("Runs began"),
         "{html}"
     );
 }

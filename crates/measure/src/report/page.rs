@@ -78,7 +78,7 @@ fn write_page(
                 out,
                 "<tr><th class=\"word\">{}</th><td class=\"word\">{}</td></tr>",
                 escape(name),
-                escape(text).replace('\n', "<br>")
+                text.lines().map(escape).collect::<Vec<_>>().join("<br>")
             )?;
         }
         writeln!(out, "</table>")?;
