@@ -7,7 +7,7 @@
 use std::io::BufRead;
 use std::time::Duration;
 
-use longhaul_units::{BitRate, ByteCount, parse_span_with_unit, rfc3339};
+use longhaul_units::{BitRate, ByteCount, parse_span, rfc3339};
 
 use super::{
     Direction, ExternalRun, LONGEST_ERROR, SourceError, read_bounded, shortened, whole, word,
@@ -341,7 +341,7 @@ fn span(cell: &str, unit: Option<f64>) -> Result<Option<Duration>, String> {
             let seconds = number(cell)? * factor;
             Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())?
         }
-        None => parse_span_with_unit(cell).map_err(|error| {
+        None => parse_span(cell).map_err(|error| {
             format!("{error}; or name the unit in the column's name, as rtt_ms")
         })?,
     };
