@@ -109,7 +109,7 @@ pub struct ImportArguments {
     pub output: PathBuf,
     /// The path's round trip without load [default: the least that the files have of runs
     /// between the same hosts]
-    #[arg(long, value_name = "TIME", value_parser = longhaul_units::parse_span_with_unit)]
+    #[arg(long, value_name = "TIME", value_parser = longhaul_units::parse_span)]
     pub rtt: Option<Duration>,
     /// What TCP payload can carry over the path [default: the most that was measured, of which a
     /// share means nothing beyond these runs]
@@ -119,7 +119,7 @@ pub struct ImportArguments {
     #[arg(long, value_name = "NAME")]
     pub path: Option<String>,
     /// How long each run took whose file does not say.
-    #[arg(long, value_name = "TIME", value_parser = longhaul_units::parse_span_with_unit)]
+    #[arg(long, value_name = "TIME", value_parser = longhaul_units::parse_span)]
     pub time: Option<Duration>,
     /// Leave out files and runs that cannot be used, naming them, instead of refusing.
     #[arg(long)]
