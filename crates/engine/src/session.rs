@@ -164,6 +164,21 @@ pub struct TransferSettings {
     pub limit: Option<u64>,
 }
 
+impl TransferSettings {
+    /// No more memory and flows than the system allows this process.
+    fn fit(&mut self, side: &Side) {
+        self.budget = allowance::for_blocks(self.budget);
+        if !self.local {
+            // Within a host both ends share what there is.
+            let ends = match side {
+                Side::Sending(_) => Ends::Sending,
+                Side::Receiving(_) => Ends::Receiving,
+            };
+            self.flows = self.flows.that_fit(self, ends);
+        }
+    }
+}
+
 impl Default for TransferSettings {
     fn default() -> TransferSettings {
         TransferSettings {
@@ -383,15 +398,7 @@ impl Transfer {
         side: Side,
         watch: Watch,
     ) -> Arc<Transfer> {
-        settings.budget = allowance::for_blocks(settings.budget);
-        if !settings.local {
-            // Within a host both ends share what there is.
-            let ends = match &side {
-                Side::Sending(_) => Ends::Sending,
-                Side::Receiving(_) => Ends::Receiving,
-            };
-            settings.flows = settings.flows.that_fit(&settings, ends);
-        }
+        settings.fit(&side);
         let shared = Shared {
             machine,
             prepared: BTreeMap::new(),
