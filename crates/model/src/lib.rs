@@ -2,13 +2,23 @@
 //! I/O, no clock, no threads: whoever asks brings the measurements and the
 //! time.
 //!
+//! - [`capacity`]: what a layer carries, by its number of flows
+//! - [`cluster`]: how many hosts at each end, and which talks to which
 //! - [`control`]: decides while a transfer runs: observations in, stream counts
 //!   out
+//! - [`optimise`]: the best numbers of flows for a graph
+//! - [`policy`]: published rules for the numbers of flows, to compare with
 //! - [`response`]: what loss leaves of a stream, by congestion control
+//! - [`graph`]: the components of a transfer and how they are joined
 //! - [`kernel`]: what a host's kernel lets one stream's window become
 //! - [`advice`]: what to tell of a path, with the sysctls that would help
 
 pub mod advice;
+pub mod capacity;
+pub mod cluster;
 pub mod control;
+pub mod graph;
 pub mod kernel;
+pub mod optimise;
+pub mod policy;
 pub mod response;

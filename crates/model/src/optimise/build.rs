@@ -1,0 +1,513 @@
+//! From a graph to its program.
+//!
+//! Variables: the flow of each commodity on each edge; for each node and each number of flows `n`
+//! how many members have it, a whole number `z`; and `x`, how much of a commodity goes through
+//! members with `n` flows. Members are shared by time: Σ x · seconds(n) ≤ z. Flows of a node are
+//! bound by their cores, Σ x · CPU ≤ n · z (paper 004, Eq. 23, for each layer), hosts by theirs.
+
+use std::collections::BTreeMap;
+
+use super::program::{Found, Program, Relation, Unsolved, Var};
+use super::{NodeUse, Optimum, SolveError};
+use crate::graph::{Commodity, Demand, Graph, NodeKind};
+
+/// What the solver holds a row to, and room for it.
+const TOLERANCE: f64 = 1e-6;
+
+/// Rates in a program are at most this many times its scale.
+pub const MOST: f64 = 1e4;
+
+/// The program of a graph, and which of its variables mean what.
+pub struct Built<'a> {
+    graph: &'a Graph,
+    commodities: Vec<Commodity>,
+    /// Bytes per second that one stands for.
+    scale: f64,
+    program: Program,
+    /// The rate of the whole dataset.
+    rate: Var,
+    /// By edge and commodity.
+    edges: Vec<Vec<Var>>,
+    /// By node; empty for logical ones.
+    nodes: Vec<Vec<Count>>,
+}
+
+/// Members of a node that have one number of flows.
+struct Count {
+    flows: u32,
+    members: Var,
+    /// What goes through them, by commodity, and what that asks for.
+    through: Vec<(Var, Demand)>,
+}
+
+/// A first guess of the rate, at least as large as the optimum where the graph says so.
+///
+/// # Errors
+///
+/// Where nothing limits the rate.
+pub fn first_scale(graph: &Graph) -> Result<f64, SolveError> {
+    let mut least = f64::INFINITY;
+    let compressed = graph.compressed_nodes();
+    for (at, node) in graph
+        .nodes
+        .iter()
+        .enumerate()
+        .filter(|(_, node)| !node.is_logical())
+    {
+        let most = commodities_of(graph)
+            .flat_map(|it| (1..=flows_at_most(graph, at)).map(move |flows| (it, flows)))
+            .map(|(it, flows)| graph.demand(at, compressed[at], it, flows))
+            .map(|demand| demand.seconds.max(demand.cpu / f64::from(node.most_flows)))
+            .fold(f64::INFINITY, f64::min);
+        if most > 0.0 && most.is_finite() {
+            let rate = f64::from(node.members) / most;
+            // A disk of several beside each other may carry less than all: the guess is one of
+            // the scale, no bound.
+            least = least.min(rate);
+        }
+    }
+    for (at, host) in graph
+        .hosts
+        .iter()
+        .enumerate()
+        .filter(|(_, host)| host.cores.is_finite())
+    {
+        let cpu: f64 = graph
+            .nodes
+            .iter()
+            .filter(|node| node.host == Some(at))
+            .map(|node| node.cpu_per_byte)
+            .sum();
+        if cpu > 0.0 {
+            least = least.min(host.cores / cpu);
+        }
+    }
+    if least.is_finite() && least > 0.0 {
+        Ok(least)
+    } else {
+        Err(SolveError::Unlimited)
+    }
+}
+
+fn commodities_of(graph: &Graph) -> impl Iterator<Item = Commodity> {
+    graph.commodities().into_iter()
+}
+
+/// Flows that a member can have at most.
+fn flows_at_most(graph: &Graph, node: usize) -> u32 {
+    let node = &graph.nodes[node];
+    if node.flows_of.is_empty() {
+        return node.most_flows;
+    }
+    let of = node.flows_of.iter().map(|&of| &graph.nodes[of]);
+    of.map(|of| of.members.saturating_mul(of.most_flows))
+        .fold(0, u32::saturating_add)
+}
+
+impl<'a> Built<'a> {
+    /// The program of a graph that was checked, in which rates are counted in `scale` bytes per
+    /// second.
+    pub fn new(graph: &'a Graph, scale: f64) -> Built<'a> {
+        let mut program = Program::default();
+        let commodities = graph.commodities();
+        let rate = program.real(MOST);
+        let edges = graph
+            .edges
+            .iter()
+            .map(|_| commodities.iter().map(|_| program.real(MOST)).collect())
+            .collect();
+        let mut built = Built {
+            graph,
+            commodities,
+            scale,
+            program,
+            rate,
+            edges,
+            nodes: Vec::new(),
+        };
+        built.conserve();
+        let compressed = graph.compressed_nodes();
+        for (node, &compressed) in compressed.iter().enumerate() {
+            let counts = built.counts(node, compressed);
+            built.nodes.push(counts);
+        }
+        built.tie();
+        built.link_flows();
+        built.bind_hosts();
+        built
+    }
+
+    /// What enters a node leaves it; each part starts at its share of the rate.
+    fn conserve(&mut self) {
+        let graph = self.graph;
+        for (node, it) in graph.nodes.iter().enumerate() {
+            if it.is_logical() {
+                continue;
+            }
+            for commodity in 0..self.commodities.len() {
+                let mut terms = self.entering(node, commodity, 1.0);
+                terms.extend(self.leaving(node, commodity, -1.0));
+                self.program.row(terms, Relation::Eq, 0.0);
+            }
+        }
+        let start = graph
+            .nodes
+            .iter()
+            .position(|node| node.kind == NodeKind::Start)
+            .unwrap_or(0);
+        for part in 0..graph.parts.len() {
+            let mut terms = vec![(self.rate, -graph.weight(part))];
+            for (commodity, it) in self.commodities.iter().enumerate() {
+                if it.part == part {
+                    terms.extend(self.leaving(start, commodity, 1.0));
+                }
+            }
+            self.program.row(terms, Relation::Eq, 0.0);
+        }
+    }
+
+    fn entering(&self, node: usize, commodity: usize, factor: f64) -> Vec<(Var, f64)> {
+        self.at_edges(commodity, factor, |edge| edge.1 == node)
+    }
+
+    fn leaving(&self, node: usize, commodity: usize, factor: f64) -> Vec<(Var, f64)> {
+        self.at_edges(commodity, factor, |edge| edge.0 == node)
+    }
+
+    fn at_edges(
+        &self,
+        commodity: usize,
+        factor: f64,
+        wanted: impl Fn((usize, usize)) -> bool,
+    ) -> Vec<(Var, f64)> {
+        let edges = self.graph.edges.iter().zip(&self.edges);
+        edges
+            .filter(|(edge, _)| wanted(**edge))
+            .map(|(_, flows)| (flows[commodity], factor))
+            .collect()
+    }
+
+    /// The numbers of flows that a node's members may have, with what goes through them.
+    fn counts(&mut self, node: usize, compressed: bool) -> Vec<Count> {
+        let it = &self.graph.nodes[node];
+        if it.is_logical() {
+            return Vec::new();
+        }
+        let mut counts: Vec<Count> = Vec::new();
+        for (flows, demands) in self.candidates(node, compressed) {
+            let members = self.program.whole(it.members);
+            let through: Vec<(Var, Demand)> = demands
+                .into_iter()
+                .map(|demand| {
+                    let possible = demand.seconds.is_finite();
+                    (self.program.real(if possible { MOST } else { 0.0 }), demand)
+                })
+                .collect();
+            self.bind_by(&through, |demand| demand.seconds, members, 1.0);
+            self.bind_by(&through, |demand| demand.cpu, members, f64::from(flows));
+            let costs_nothing = through.iter().all(|(_, demand)| demand.seconds <= 0.0);
+            if costs_nothing && !it.is_passed_by_plain() {
+                // What costs nothing needs a flow all the same.
+                let least = 1.0 / (MOST * self.scale);
+                self.bind_by(&through, |_| least, members, 1.0);
+            }
+            counts.push(Count {
+                flows,
+                members,
+                through,
+            });
+        }
+        for commodity in 0..self.commodities.len() {
+            let mut terms = self.entering(node, commodity, -1.0);
+            terms.extend(counts.iter().map(|count| (count.through[commodity].0, 1.0)));
+            self.program.row(terms, Relation::Eq, 0.0);
+        }
+        let all = counts.iter().map(|count| (count.members, 1.0)).collect();
+        self.program.row(all, Relation::Le, f64::from(it.members));
+        if it.same_flows && it.members > 1 {
+            self.choose_one(&[node], std::slice::from_ref(&counts));
+        }
+        counts
+    }
+
+    /// Σ x · what it asks ≤ factor · members.
+    fn bind_by(
+        &mut self,
+        through: &[(Var, Demand)],
+        asked: impl Fn(&Demand) -> f64,
+        members: Var,
+        factor: f64,
+    ) {
+        let scale = self.scale;
+        let mut terms: Vec<(Var, f64)> = through
+            .iter()
+            .filter(|(_, demand)| demand.seconds.is_finite())
+            .map(|(var, demand)| (*var, asked(demand) * scale))
+            .filter(|term| term.1 > 0.0)
+            .collect();
+        if terms.is_empty() {
+            return;
+        }
+        terms.push((members, -factor));
+        self.program.row(terms, Relation::Le, 0.0);
+    }
+
+    /// Numbers of flows with what each asks of each commodity; without those that are no better
+    /// than a smaller one.
+    fn candidates(&self, node: usize, compressed: bool) -> Vec<(u32, Vec<Demand>)> {
+        let it = &self.graph.nodes[node];
+        let linked = !it.flows_of.is_empty()
+            || self
+                .graph
+                .nodes
+                .iter()
+                .any(|other| other.flows_of.contains(&node))
+            || self.graph.tied.iter().any(|group| group.contains(&node));
+        let mut kept: Vec<(u32, Vec<Demand>)> = Vec::new();
+        for flows in it.least_flows..=flows_at_most(self.graph, node) {
+            let demands: Vec<Demand> = self
+                .commodities
+                .iter()
+                .map(|&commodity| self.graph.demand(node, compressed, commodity, flows))
+                .collect();
+            let useless = !linked && kept.iter().any(|fewer| dominates(fewer, &demands));
+            if !useless {
+                kept.push((flows, demands));
+            }
+        }
+        kept
+    }
+
+    /// All nodes of a group have one number of flows.
+    fn tie(&mut self) {
+        let nodes = std::mem::take(&mut self.nodes);
+        for group in &self.graph.tied {
+            let members: Vec<&[Count]> = group.iter().map(|&node| &nodes[node][..]).collect();
+            self.choose_one(group, &members);
+        }
+        self.nodes = nodes;
+    }
+
+    /// One number of flows for all members of all these nodes: z ≤ members · y, Σ y ≤ 1.
+    fn choose_one<C: AsRef<[Count]>>(&mut self, nodes: &[usize], counts: &[C]) {
+        let mut chosen: BTreeMap<u32, Var> = BTreeMap::new();
+        for (&node, counts) in nodes.iter().zip(counts) {
+            let members = f64::from(self.graph.nodes[node].members);
+            for count in counts.as_ref() {
+                let one = *chosen
+                    .entry(count.flows)
+                    .or_insert_with(|| self.program.whole(1));
+                let terms = vec![(count.members, 1.0), (one, -members)];
+                self.program.row(terms, Relation::Le, 0.0);
+            }
+        }
+        let all = chosen.values().map(|&one| (one, 1.0)).collect();
+        self.program.row(all, Relation::Le, 1.0);
+    }
+
+    /// A node with the flows of others has as many as they have together.
+    fn link_flows(&mut self) {
+        for (node, it) in self.graph.nodes.iter().enumerate() {
+            if it.flows_of.is_empty() {
+                continue;
+            }
+            let mut terms = flows_of(&self.nodes[node], -1.0);
+            for &of in &it.flows_of {
+                terms.extend(flows_of(&self.nodes[of], 1.0));
+            }
+            self.program.row(terms, Relation::Eq, 0.0);
+        }
+    }
+
+    /// CPU and memory of each host.
+    fn bind_hosts(&mut self) {
+        for (at, host) in self.graph.hosts.iter().enumerate() {
+            let (mut cpu, mut memory) = (Vec::new(), Vec::new());
+            for (node, counts) in self.graph.nodes.iter().zip(&self.nodes) {
+                if node.host != Some(at) {
+                    continue;
+                }
+                let each = node.memory_per_flow / host.memory;
+                for count in counts {
+                    cpu.extend(self.cpu_of(count));
+                    memory.push((count.members, each * f64::from(count.flows)));
+                }
+            }
+            if host.cores.is_finite() && !cpu.is_empty() {
+                self.program.row(cpu, Relation::Le, host.cores);
+            }
+            if host.memory.is_finite() && memory.iter().any(|term| term.1 > 0.0) {
+                self.program.row(memory, Relation::Le, 1.0);
+            }
+        }
+    }
+
+    /// CPU seconds per second of what goes through.
+    fn cpu_of(&self, count: &Count) -> Vec<(Var, f64)> {
+        let terms = count.through.iter();
+        terms
+            .map(|(var, demand)| (*var, demand.cpu * self.scale))
+            .filter(|term| term.1 > 0.0)
+            .collect()
+    }
+
+    fn all_cpu(&self) -> Vec<(Var, f64)> {
+        let counts = self.nodes.iter().flatten();
+        counts.flat_map(|count| self.cpu_of(count)).collect()
+    }
+
+    fn all_flows(&self) -> Vec<(Var, f64)> {
+        let own = self.graph.nodes.iter().zip(&self.nodes);
+        own.filter(|(node, _)| node.flows_of.is_empty())
+            .flat_map(|(_, counts)| flows_of(counts, 1.0))
+            .collect()
+    }
+
+    /// The fastest solution.
+    ///
+    /// # Errors
+    ///
+    /// Where there is none.
+    pub fn fastest(&self, nodes: u64) -> Result<Found, Unsolved> {
+        let mut program = self.program.clone();
+        program.maximise(vec![(self.rate, 1.0)]);
+        program.solve(nodes)
+    }
+
+    /// From now on the rate is that of a solution, but for a share of it.
+    pub fn keep_rate(&mut self, found: &Found, share: f64) {
+        let least = found.value(self.rate) * (1.0 - share);
+        self.program
+            .row(vec![(self.rate, 1.0)], Relation::Ge, least);
+    }
+
+    /// The solution with the least CPU; none where that was not found.
+    pub fn least_cpu(&self, nodes: u64) -> Option<Found> {
+        self.least(&self.all_cpu(), nodes)
+    }
+
+    /// From now on no more CPU is used than by a solution, but for a share of it.
+    pub fn keep_cpu(&mut self, found: &Found, share: f64) {
+        let cpu = self.all_cpu();
+        if cpu.is_empty() {
+            return;
+        }
+        let used: f64 = cpu
+            .iter()
+            .map(|&(var, factor)| found.value(var) * factor)
+            .sum();
+        self.program
+            .row(cpu, Relation::Le, used * (1.0 + share) + TOLERANCE);
+    }
+
+    /// The solution with the fewest flows; none where that was not found.
+    pub fn fewest_flows(&self, nodes: u64) -> Option<Found> {
+        self.least(&self.all_flows(), nodes)
+    }
+
+    fn least(&self, terms: &[(Var, f64)], nodes: u64) -> Option<Found> {
+        if terms.is_empty() {
+            return None;
+        }
+        let mut program = self.program.clone();
+        program.minimise(terms);
+        program.solve(nodes).ok()
+    }
+
+    /// Bytes of the source per second.
+    pub fn rate(&self, found: &Found) -> f64 {
+        found.value(self.rate) * self.scale
+    }
+
+    /// What a solution means.
+    pub fn optimum(&self, found: &Found, gap: f64) -> Optimum {
+        let nodes: Vec<NodeUse> = self
+            .nodes
+            .iter()
+            .map(|it| self.node_use(it, found))
+            .collect();
+        let rate = self.rate(found);
+        let bytes: f64 = self.graph.parts.iter().map(|part| part.bytes).sum();
+        let own = self.graph.nodes.iter().zip(&nodes);
+        Optimum {
+            rate,
+            seconds: bytes / rate,
+            cpu: nodes.iter().map(|node| node.cpu).sum(),
+            flows: own
+                .filter(|(node, _)| node.flows_of.is_empty())
+                .map(|(_, node)| u64::from(node.flows()))
+                .sum(),
+            edges: self
+                .edges
+                .iter()
+                .map(|flows| {
+                    flows
+                        .iter()
+                        .map(|&flow| found.value(flow) * self.scale)
+                        .sum()
+                })
+                .collect(),
+            codecs: self.codecs(found),
+            nodes,
+            gap,
+        }
+    }
+
+    fn codecs(&self, found: &Found) -> Vec<(Commodity, f64)> {
+        let start = self
+            .graph
+            .nodes
+            .iter()
+            .position(|node| node.kind == NodeKind::Start);
+        let rate_of = |commodity: usize| {
+            let leaving = self.leaving(start.unwrap_or(0), commodity, 1.0);
+            leaving
+                .iter()
+                .map(|&(var, _)| found.value(var) * self.scale)
+                .sum::<f64>()
+        };
+        let rates = self.commodities.iter().enumerate();
+        rates
+            .map(|(at, &commodity)| (commodity, rate_of(at)))
+            .filter(|(_, rate)| *rate > self.scale * 1e-7)
+            .collect()
+    }
+
+    fn node_use(&self, counts: &[Count], found: &Found) -> NodeUse {
+        let mut used = NodeUse::default();
+        let (mut busy, mut members) = (0.0, 0.0);
+        for count in counts {
+            let here = found.value(count.members);
+            if here > 0.0 {
+                // A count of members, bounded by the node's.
+                used.members.push((count.flows, here as u32));
+            }
+            members += here;
+            for &(var, demand) in &count.through {
+                let rate = found.value(var) * self.scale;
+                if rate > 0.0 && demand.seconds.is_finite() {
+                    used.rate += rate;
+                    busy += rate * demand.seconds;
+                    used.cpu += rate * demand.cpu;
+                }
+            }
+        }
+        used.utilisation = if members > 0.0 { busy / members } else { 0.0 };
+        used
+    }
+}
+
+/// Flows of a node's members together.
+fn flows_of(counts: &[Count], factor: f64) -> Vec<(Var, f64)> {
+    let each = counts.iter();
+    each.map(|count| (count.members, factor * f64::from(count.flows)))
+        .collect()
+}
+
+/// Whether fewer flows carry every commodity at least as fast, also where their cores bind.
+fn dominates((flows, fewer): &(u32, Vec<Demand>), more: &[Demand]) -> bool {
+    fewer.iter().zip(more).all(|(fewer, more)| {
+        let by_cores = fewer.cpu / f64::from(*flows);
+        fewer.seconds <= more.seconds && by_cores <= more.seconds
+    })
+}

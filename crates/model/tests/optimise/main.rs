@@ -1,0 +1,10 @@
+//! The optimiser against a search of all numbers of flows, and what it must do on graphs whose
+//! answer is known.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod brute;
+mod known;
+mod paper;
+mod priced;
+mod random;
+mod simplex;
