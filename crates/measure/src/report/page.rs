@@ -71,18 +71,7 @@ fn write_page(
     for source in &heading.sources {
         writeln!(out, "<p class=\"quiet\">{}</p>", escape(source))?;
     }
-    if !heading.scope.is_empty() {
-        writeln!(out, "<table class=\"scope\">")?;
-        for (name, text) in &heading.scope {
-            writeln!(
-                out,
-                "<tr><th class=\"word\">{}</th><td class=\"word\">{}</td></tr>",
-                escape(name),
-                text.lines().map(escape).collect::<Vec<_>>().join("<br>")
-            )?;
-        }
-        writeln!(out, "</table>")?;
-    }
+    write_scope(out, heading)?;
     writeln!(
         out,
         "<p class=\"quiet\">{} runs in the figures, {} warm-ups left out; {} % intervals from {} \
@@ -130,6 +119,23 @@ fn write_page(
     }
     write_reading(out)?;
     writeln!(out, "</body>\n</html>")
+}
+
+/// What the runs are of, as a table.
+fn write_scope(out: &mut String, heading: &Heading) -> std::fmt::Result {
+    if !heading.scope.is_empty() {
+        writeln!(out, "<table class=\"scope\">")?;
+        for (name, text) in &heading.scope {
+            writeln!(
+                out,
+                "<tr><th class=\"word\">{}</th><td class=\"word\">{}</td></tr>",
+                escape(name),
+                text.lines().map(escape).collect::<Vec<_>>().join("<br>")
+            )?;
+        }
+        writeln!(out, "</table>")?;
+    }
+    Ok(())
 }
 
 /// What a figure draws, in numbers: folded, as it is long.
