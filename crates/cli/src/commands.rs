@@ -2,6 +2,7 @@
 
 pub mod again;
 pub mod ahead;
+pub mod asked;
 pub mod bench;
 pub mod clean;
 pub mod connection;

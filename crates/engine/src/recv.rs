@@ -12,6 +12,7 @@
 //! - [`stream`] takes one stream of data instead of files;
 //! - [`compare`] says what is there already.
 
+pub mod asked;
 pub mod commit;
 pub mod compare;
 mod extras;
@@ -42,6 +43,7 @@ use crate::queue::{Queue, lock};
 use crate::send::{busy, group, need};
 use crate::session::{SessionError, Transfer, TransferSettings};
 use crate::storage::DataMode;
+use asked::Asked;
 use commit::Discarding;
 use compare::Listed;
 use extras::Extras;
@@ -54,6 +56,8 @@ use verify::{ArrivedBlock, Awaited, Found, VerifiedBlock, match_checksums};
 /// What a receiving end does with its disks and cores.
 pub struct ReceiveSide {
     pub(crate) destination: Destination,
+    /// What may come; none where the other end decides that.
+    pub(crate) asked: Option<Asked>,
     pub(crate) folders: Folders,
     pub(crate) extras: Extras,
     pub(crate) parts: Parts,
@@ -91,6 +95,7 @@ impl ReceiveSide {
             extras: Extras::default(),
             parts: Parts::default(),
             destination,
+            asked: None,
             arrived: Queue::default(),
             verified: Queue::default(),
             listed: Queue::default(),
@@ -108,6 +113,14 @@ impl ReceiveSide {
             committers: OnceLock::new(),
             small_committers: OnceLock::new(),
             comparers: OnceLock::new(),
+        }
+    }
+
+    /// Into this destination, and only what was asked for.
+    pub fn only(destination: Destination, asked: Asked) -> ReceiveSide {
+        ReceiveSide {
+            asked: Some(asked),
+            ..ReceiveSide::new(destination)
         }
     }
 
@@ -237,6 +250,9 @@ impl ReceiveSide {
         buffer: Buffer,
         found: Option<Found>,
     ) -> Result<(), SessionError> {
+        if let Some(asked) = &self.asked {
+            asked.check_content(&header.content)?;
+        }
         // In clear, a twin must not make this block's checksums be forgotten
         // between the verdict and the match.
         let mut awaited = transfer.is_clear().then(|| lock(&self.awaited));

@@ -56,6 +56,7 @@ use crate::net::host_limits::HostLimits;
 use crate::pool::BufferPool;
 use crate::queue::lock;
 use crate::recv::ReceiveSide;
+use crate::recv::asked::NotAsked;
 use crate::send::SendSide;
 use crate::send::seal::SealedBlock;
 use pacing::Pacing;
@@ -226,6 +227,9 @@ pub enum SessionError {
     /// It broke the protocol as a sender.
     #[error(transparent)]
     Receiver(#[from] ReceiverError),
+    /// It sent what this end did not ask for.
+    #[error(transparent)]
+    NotAsked(#[from] NotAsked),
 }
 
 /// The state machine of this end.

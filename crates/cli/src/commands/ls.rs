@@ -7,6 +7,7 @@ use longhaul_engine::session::TransferSettings;
 use longhaul_engine::storage::roots::Anywhere;
 use longhaul_proto::listing::{Details, ListRequest, Listed, ListedEntry, ListedKind};
 use longhaul_proto::manifest::TreePath;
+use longhaul_proto::text::is_hidden;
 use serde_json::{Value, json};
 
 use super::peer::Peer;
@@ -43,7 +44,10 @@ fn list(arguments: &ListArguments) -> Result<Exit, Stop> {
                 recursive: depth.recursive,
                 details: depth.details,
             };
-            peer.list(request, &mut |listed| printer.tell(listed))
+            peer.list(request, &mut |listed| {
+                check_depth(&listed, depth)?;
+                printer.tell(listed)
+            })
         }
         _ => {
             let text = "null:, zero: and - hold nothing that could be listed: name a path";
@@ -61,6 +65,25 @@ fn list(arguments: &ListArguments) -> Result<Exit, Stop> {
         0 => Exit::Done,
         _ => Exit::Partial,
     })
+}
+
+/// Of a directory alone nothing from further below comes.
+fn check_depth(listed: &Listed, depth: Depth) -> Result<(), Stop> {
+    let Listed::Entries(entries) = listed else {
+        return Ok(());
+    };
+    let below = |entry: &&ListedEntry| entry.path.names().nth(1).is_some();
+    match entries.iter().find(below).filter(|_| !depth.recursive) {
+        None => Ok(()),
+        Some(entry) => {
+            let text = format!(
+                "the other end listed {}, which the command did not ask for: it is broken or \
+                 hostile",
+                entry.path
+            );
+            Err(Stop::new(Exit::Integrity, text))
+        }
+    }
 }
 
 fn list_here(path: &[u8], depth: Depth, printer: &mut Printer) -> Result<(), Stop> {
@@ -189,7 +212,7 @@ fn harmless(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
         for character in chunk.valid().chars() {
-            match character.is_control() || character == '\\' {
+            match is_hidden(character) || character == '\\' {
                 true => text.extend(character.escape_default()),
                 false => text.push(character),
             }

@@ -15,7 +15,7 @@ use longhaul_engine::recv::keeping::SetIds;
 use longhaul_engine::recv::landing::{Arrival, Destination, file_time_now};
 use longhaul_engine::recv::parts::most_open_parts;
 use longhaul_engine::send::SendSide;
-use longhaul_engine::send::source::{Source, Sources, What};
+use longhaul_engine::send::source::{Source, Sources, What, last_name};
 use longhaul_engine::send::stream::StreamSource;
 use longhaul_engine::session::opening::Agreed;
 use longhaul_engine::session::{Ending, Ends, FlowCounts, Transfer, TransferSettings, Watch};
@@ -38,7 +38,7 @@ use super::here::{Here, landing_stop};
 use super::peer::Peer;
 use super::steering::{Bounds, Steering};
 use super::transfer_key::TransferKey;
-use super::{itself, sources};
+use super::{asked, itself, sources};
 use crate::arguments::{
     BandwidthLimit, ConnectionArguments, DataSecurity, LayerArguments, StackArgument,
 };
@@ -330,11 +330,12 @@ impl Task {
             true => self.landing,
             false => Landing::Within,
         };
+        let asked = asked::of(self, opened.welcome.single_file)?;
         let destination = self.open_destination(landing)?;
         if settings.purport == Purport::Copy {
             destination.take().map_err(|error| landing_stop(&error))?;
         }
-        let side = ReceiveSide::new(destination);
+        let side = ReceiveSide::only(destination, asked);
         let transfer = Transfer::receiving(settings, side, report.watch());
         self.drive(&peer, opened, &transfer, report)
     }
@@ -447,6 +448,9 @@ impl Task {
                 "a newer run of the same transfer took over; this one ends",
             )),
             Farewell::Cancelled => Err(Stop::new(Exit::Interrupted, "the other end cancelled it")),
+            Farewell::Broken(text) if transfer.came_unasked() => {
+                Err(Stop::new(Exit::Integrity, text.clone()))
+            }
             Farewell::Broken(text) => Err(Stop::new(
                 Exit::Connection,
                 format!("the transfer broke off: {text}; the same command goes on where it ended"),
@@ -673,7 +677,7 @@ fn has_leftovers(directory: &std::path::Path) -> bool {
 /// The name that a source has at the destination; none where only what is in
 /// it goes there.
 pub fn landing_name(source: &Endpoint) -> Option<&[u8]> {
-    name_of(path_of(source)?)
+    last_name(path_of(source)?)
 }
 
 /// The path of a source that has one.
@@ -682,11 +686,6 @@ pub fn path_of(source: &Endpoint) -> Option<&[u8]> {
         (Endpoint::Local(path), _) | (_, Some(RemotePath::Path(path))) => Some(path),
         _ => None,
     }
-}
-
-fn name_of(path: &[u8]) -> Option<&[u8]> {
-    let name = path.rsplit(|&byte| byte == b'/').next()?;
-    (!matches!(name, b"" | b"." | b"..")).then_some(name)
 }
 
 /// Sees to it that no two of these sources have the same name at the destination: they
@@ -698,7 +697,7 @@ fn name_of(path: &[u8]) -> Option<&[u8]> {
 pub fn check_names<'a>(paths: impl IntoIterator<Item = &'a [u8]>) -> Result<(), String> {
     let mut seen = HashMap::new();
     for path in paths {
-        let Some(name) = name_of(path) else {
+        let Some(name) = last_name(path) else {
             continue;
         };
         if let Some(other) = seen.insert(name, path) {

@@ -6,13 +6,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use longhaul_engine::net::principals::{Principal, Resolved};
-use longhaul_engine::send::source::{Asked, Source, SourceError, Sources, open_source};
+use longhaul_engine::send::source::{
+    Asked, Source, SourceError, Sources, What, last_name, open_source,
+};
 use longhaul_engine::send::wildcards::{Room, TooMany, expand, expand_all};
 use longhaul_engine::storage::roots::{Anywhere, OpenRoot};
 use longhaul_proto::handshake::{Purport, Refusal, Refused, Request, RequestPath};
 use longhaul_proto::message::{Failure, FailureKind};
 
-use super::admission::{not_permitted, open_root, path_beneath, refused};
+use super::admission::{may_not_measure, not_permitted, open_root, path_beneath, refused};
 use crate::commands::run::{check_names, zero_of};
 
 /// Why a source is none.
@@ -94,14 +96,22 @@ pub fn open_source_of(
         let opened = open_source(&roots.anywhere, path, recursive, copy_links);
         return opened.map_err(Unopened::Source);
     }
-    let may_not = || Unopened::Refused(not_permitted());
+    let may_not = || Unopened::Refused(not_permitted("read"));
     let resolved = principal.resolve(path).map_err(|_| may_not())?;
     if !resolved.rights.read {
         return Err(may_not());
     }
     let root = roots.of(&resolved).map_err(Unopened::Refused)?;
-    let path = path_beneath(&resolved, path);
-    open_source(&root, &path, recursive, copy_links).map_err(Unopened::Source)
+    let beneath = path_beneath(&resolved, path);
+    let opened = open_source(&root, &beneath, recursive, copy_links);
+    let mut source = opened.map_err(Unopened::Source)?;
+    // A root is a directory like others: its own name goes with it, unless a slash follows.
+    if resolved.rest.is_none()
+        && let Some(name) = last_name(path)
+    {
+        source.what = What::Tree(name.into());
+    }
+    Ok(source)
 }
 
 /// What a principal's path stands for, where it has wildcards: they are of names beneath
@@ -152,7 +162,7 @@ impl Asked for Wanted<'_> {
                 open_source_of(self.principal, path, how, self.roots)
             }
             RequestPath::Zero(_) | RequestPath::Null | RequestPath::Stream(_) => {
-                Err(Unopened::Refused(not_permitted()))
+                Err(Unopened::Refused(may_not_measure()))
             }
         }
     }
@@ -205,7 +215,7 @@ fn refused_all(wanted: &[Wanted<'_>], errors: Vec<Unopened>) -> Refused {
     let texts = each.filter_map(|(wanted, error)| Some(wanted.failure(error)?.1.text));
     let mut texts: Vec<String> = texts.collect();
     let first = errors.into_iter().next();
-    let mut refused = first.map_or_else(not_permitted, Unopened::refused);
+    let mut refused = first.map_or_else(|| not_permitted("read"), Unopened::refused);
     // One alone is told as it is, without the path that was the only one asked for.
     if texts.len() > 1 {
         let more = texts.len().saturating_sub(NAMED_SOURCES);

@@ -393,7 +393,7 @@ pub fn open_source(
     };
     let trimmed = trim_slashes(path);
     let (parent, name) = split(trimmed);
-    let contents = trimmed.len() < path.len() || matches!(name, b"." | b".." | b"");
+    let contents = last_name(path).is_none();
     let held = |path: &[u8]| held_directory(open, path, follows);
     let tree = |directory: SourceDirectory, what: What| match recursive {
         true => Ok(Source {
@@ -508,6 +508,12 @@ fn linked_file(
         }
     }
     Err(failed(rustix::io::Errno::LOOP.into()))
+}
+
+/// The name that a source has at the destination; none where what it contains is meant.
+pub fn last_name(path: &[u8]) -> Option<&[u8]> {
+    let name = path.rsplit(|&byte| byte == b'/').next()?;
+    (!matches!(name, b"" | b"." | b"..")).then_some(name)
 }
 
 /// A path without the slashes at its end.

@@ -158,14 +158,16 @@ impl Next {
 }
 
 /// What a name with wildcards matches.
-struct Names {
+#[derive(Clone, Debug)]
+pub(crate) struct Names {
     pattern: Pattern,
     /// It begins with a dot: names that do are meant.
     hidden: bool,
 }
 
 impl Names {
-    fn has(&self, name: &[u8]) -> bool {
+    /// Whether it matches a name.
+    pub(crate) fn has(&self, name: &[u8]) -> bool {
         let meant = self.hidden || !name.starts_with(b".");
         meant
             && self
@@ -175,7 +177,7 @@ impl Names {
 }
 
 /// What a name matches, where it has wildcards; classes of characters by name are none.
-fn pattern_of(name: &[u8]) -> Option<Names> {
+pub(crate) fn pattern_of(name: &[u8]) -> Option<Names> {
     if !name.iter().any(|byte| b"*?[".contains(byte)) {
         return None;
     }

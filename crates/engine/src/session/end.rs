@@ -16,6 +16,7 @@ use longhaul_proto::session::Life;
 
 use super::streams::Slot;
 use super::{Machine, Side, Transfer};
+use crate::recv::asked::Asked;
 
 /// How long a receiver that is done waits for the goodbye of a sender that cannot dial.
 const GOODBYE_WAIT: Duration = Duration::from_secs(5);
@@ -101,6 +102,14 @@ impl Transfer {
             farewell,
             totals: shared.finished,
             notices: shared.notices().to_vec(),
+        }
+    }
+
+    /// Whether the other end sent what this one did not ask for.
+    pub fn came_unasked(&self) -> bool {
+        match self.side() {
+            Side::Sending(_) => false,
+            Side::Receiving(side) => side.asked.as_ref().is_some_and(Asked::is_violated),
         }
     }
 

@@ -515,6 +515,11 @@ impl Transfer {
             }
             return Ok(());
         }
+        if let Side::Receiving(side) = self.side()
+            && let Some(asked) = &side.asked
+        {
+            asked.check_message(&message)?;
+        }
         let now = self.now();
         match &mut shared.machine {
             Machine::Sending(sender) => sender.handle_message(message, now)?,

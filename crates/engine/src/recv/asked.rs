@@ -1,0 +1,224 @@
+//! What a pulling end asked for. The other end says what it sends: without a check it could
+//! put files of any name into the destination.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use longhaul_proto::block::Content;
+use longhaul_proto::manifest::{Entry, EntryKind, TreePath};
+use longhaul_proto::message::Message;
+
+use crate::send::source::last_name;
+use crate::send::wildcards::{Names, pattern_of};
+
+/// The names that may come directly into the anchor.
+#[derive(Debug, Default)]
+pub struct Asked {
+    names: HashSet<Box<[u8]>>,
+    patterns: Vec<Names>,
+    /// The contents of a directory: any name.
+    contents: bool,
+    /// Directories too.
+    recursive: bool,
+    /// The other end said that it sends one file.
+    single: bool,
+    /// Something else came.
+    violated: AtomicBool,
+}
+
+/// The other end sent what was not asked for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the other end sent {0}, which the command did not ask for, and nothing of that was kept: \
+     it is broken or hostile; look at what came before in the destination"
+)]
+pub struct NotAsked(TreePath);
+
+impl Asked {
+    /// Nothing yet; directories too where `recursive`.
+    pub fn new(recursive: bool) -> Asked {
+        Asked {
+            recursive,
+            ..Asked::default()
+        }
+    }
+
+    /// The source at a path of the other end, which resolves wildcards where it `expands`
+    /// them.
+    pub fn add_path(&mut self, path: &[u8], expands: bool) {
+        let Some(name) = last_name(path) else {
+            self.contents = true;
+            return;
+        };
+        // It may also be a name that has these characters.
+        self.names.insert(name.into());
+        if expands && let Some(pattern) = pattern_of(name) {
+            self.patterns.push(pattern);
+        }
+    }
+
+    /// A source with this name.
+    pub fn add_name(&mut self, name: &[u8]) {
+        self.names.insert(name.into());
+    }
+
+    /// The other end said that it sends one file and no tree.
+    #[must_use]
+    pub fn single_file(self, single: bool) -> Asked {
+        Asked { single, ..self }
+    }
+
+    /// Whether the answer can only be a single file: without `-r` a path without wildcards is
+    /// one, or is refused.
+    pub fn is_one_file(&self) -> bool {
+        !self.recursive && self.patterns.is_empty() && self.names.len() == 1 && !self.contents
+    }
+
+    /// Whether something else came.
+    pub fn is_violated(&self) -> bool {
+        self.violated.load(Ordering::Relaxed)
+    }
+
+    /// Checks the entries of a message.
+    pub(crate) fn check_message(&self, message: &Message) -> Result<(), NotAsked> {
+        match message {
+            Message::Entries(entries) => self.check_all(entries),
+            Message::DirectoryEnd { entry, .. } => self.check_all([entry]),
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks the entries of a block.
+    pub(crate) fn check_content(&self, content: &Content) -> Result<(), NotAsked> {
+        match content {
+            Content::Piece(piece) => self.check_all([&piece.entry]),
+            Content::Pack(packed) => self.check_all(packed.iter().map(|packed| &packed.entry)),
+        }
+    }
+
+    fn check_all<'a>(&self, entries: impl IntoIterator<Item = &'a Entry>) -> Result<(), NotAsked> {
+        match entries.into_iter().find(|entry| !self.allows(entry)) {
+            None => Ok(()),
+            Some(entry) => {
+                self.violated.store(true, Ordering::Relaxed);
+                Err(NotAsked(entry.path.clone()))
+            }
+        }
+    }
+
+    fn allows(&self, entry: &Entry) -> bool {
+        let mut names = entry.path.names();
+        let top = names.next().unwrap_or_default();
+        let is_top = names.next().is_none();
+        let kind = match (self.recursive, self.single) {
+            (true, false) => true,
+            (true, true) => is_top && entry.kind != EntryKind::Directory,
+            // What a link leads to is copied.
+            (false, _) => is_top && matches!(entry.kind, EntryKind::File { .. }),
+        };
+        kind && (self.recursive && self.contents
+            || self.names.contains(top)
+            || self.patterns.iter().any(|pattern| pattern.has(top)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longhaul_proto::manifest::{EntryId, SourceIdentity, Timestamp};
+
+    fn entry(path: &str, kind: EntryKind) -> Entry {
+        Entry {
+            id: EntryId(0),
+            parent: None,
+            path: TreePath::new(path.as_bytes()).unwrap(),
+            kind,
+            mode: 0o644,
+            modified: Timestamp::default(),
+        }
+    }
+
+    fn file(path: &str) -> Entry {
+        let identity = SourceIdentity::default();
+        let sparse = false;
+        entry(path, EntryKind::File { identity, sparse })
+    }
+
+    fn link(path: &str) -> Entry {
+        let target = b"/etc".to_vec();
+        entry(path, EntryKind::Symlink { target })
+    }
+
+    fn asked(recursive: bool, paths: &[&str]) -> Asked {
+        let mut asked = Asked::new(recursive);
+        for path in paths {
+            asked.add_path(path.as_bytes(), true);
+        }
+        asked
+    }
+
+    #[test]
+    fn without_recursion_only_files_of_the_names_asked_for_come() {
+        let asked = asked(false, &["/data/src", "/data/run?/*.h5", "/data/[x"]);
+        for path in ["src", "a.h5", "*.h5", "[x"] {
+            assert!(asked.allows(&file(path)), "{path}");
+            assert!(!asked.allows(&link(path)), "{path}");
+            assert!(!asked.allows(&entry(path, EntryKind::Directory)), "{path}");
+        }
+        for path in [".bashrc", "src/x", ".ssh/authorized_keys", ".a.h5", "a.h5x"] {
+            assert!(!asked.allows(&file(path)), "{path}");
+        }
+    }
+
+    #[test]
+    fn with_recursion_trees_of_the_names_asked_for_come() {
+        let asked = asked(true, &["src", "/data/run[12]"]);
+        for path in ["src", "src/.bashrc", "run1/a/b", "run2"] {
+            assert!(asked.allows(&file(path)), "{path}");
+            assert!(asked.allows(&link(path)), "{path}");
+            assert!(asked.allows(&entry(path, EntryKind::Directory)), "{path}");
+        }
+        for path in ["run3", ".ssh/src", "srcs", "Src", ".bashrc"] {
+            assert!(!asked.allows(&file(path)), "{path}");
+        }
+    }
+
+    #[test]
+    fn the_contents_of_a_directory_have_any_name() {
+        for path in ["/data/", "/data/.", "/", ".", "..", "/data/run?/"] {
+            assert!(
+                asked(true, &["x", path]).allows(&file("any/file")),
+                "{path}"
+            );
+            assert!(!asked(false, &["x", path]).allows(&file("any")), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_comparison_takes_no_wildcards() {
+        let mut asked = Asked::new(true);
+        asked.add_path(b"/data/*", false);
+        assert!(asked.allows(&file("*/x")) && !asked.allows(&file("a")));
+    }
+
+    #[test]
+    fn what_was_called_a_single_file_is_no_tree() {
+        let single = asked(true, &["src"]).single_file(true);
+        assert!(single.allows(&file("src")) && single.allows(&link("src")));
+        assert!(!single.allows(&file("src/x")));
+        assert!(!single.allows(&entry("src", EntryKind::Directory)));
+    }
+
+    #[test]
+    fn one_path_without_wildcards_is_one_file() {
+        assert!(asked(false, &["/a/b"]).is_one_file());
+        for (recursive, paths) in [
+            (true, &["/a/b"][..]),
+            (false, &["/a/*"]),
+            (false, &["/a/b", "/a/c"]),
+            (false, &["/a/"]),
+        ] {
+            assert!(!asked(recursive, paths).is_one_file(), "{paths:?}");
+        }
+    }
+}
