@@ -8,6 +8,7 @@
 //! no valid header (its write was torn)            the same, and the journal
 //! another version of the format                   error; `longhaul clean`
 //! no part: it was committed, or removed by hand   discarded, then as above
+//! journal or part is a hard link                  its name removed, then as above
 //! same source, identity and integrity             taken over, also from the living
 //! same source, changed or checked otherwise       discarded, then as above
 //! other source, its owner alive                   error that names the owner
@@ -140,6 +141,12 @@ impl Claiming<'_> {
         let was_there = self.claim.directory.status_of(&self.journal).is_ok();
         let gate = Gate::enter(&*self.claim.directory, &self.journal, Entering::MayCreate)
             .map_err(doing("waiting for the journal"))?;
+        let linked = gate.file().has_other_names();
+        if linked.map_err(doing("reading the journal"))? {
+            // Somebody else's file, or one that somebody keeps as it is.
+            self.remove(&self.journal)?;
+            return Ok(None);
+        }
         match replay(&**gate.file()).map_err(doing("reading the journal"))? {
             Found::Version(version) => Err(ClaimError::Version { version }),
             Found::Nothing if was_there => self.clear_torn(&gate),
@@ -234,6 +241,10 @@ impl Claiming<'_> {
             }
             Err(error) => return Err(doing("opening the partial file")(error).into()),
         };
+        let linked = part.has_other_names();
+        if linked.map_err(doing("reading the partial file's status"))? {
+            return Ok(Decision::Discard { part_exists: true });
+        }
         if found.header == self.header(found.header.part) {
             return Ok(Decision::TakeOver(part));
         }

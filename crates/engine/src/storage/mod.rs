@@ -169,6 +169,16 @@ pub trait StoredFile: Send + Sync {
     /// As `fstat`.
     fn status(&self) -> io::Result<Status>;
 
+    /// Whether it has another name too (a hard link): what is written would be in whatever that
+    /// is.
+    ///
+    /// # Errors
+    ///
+    /// As `fstat`.
+    fn has_other_names(&self) -> io::Result<bool> {
+        Ok(false)
+    }
+
     /// Sets the length.
     ///
     /// # Errors

@@ -81,6 +81,9 @@ impl PosixDirectory {
     /// its owner cannot go on.
     fn allow_writing(&self, name: &[u8]) -> io::Result<()> {
         let (file, _) = regular(self.open(name, FILE_FLAGS | OFlags::RDONLY))?;
+        if file::has_other_names(file.as_fd())? {
+            return Err(Errno::MLINK.into());
+        }
         let mode = Mode::from_raw_mode(rustix::fs::fstat(&file)?.st_mode);
         rustix::fs::fchmod(&file, mode | Mode::RUSR | Mode::WUSR)?;
         Ok(())

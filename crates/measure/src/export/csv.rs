@@ -5,7 +5,7 @@ use super::{Table, Values};
 /// The whole file.
 pub fn write(table: &Table) -> String {
     let columns: Vec<(&str, Values)> = table.columns().collect();
-    let names: Vec<String> = columns.iter().map(|(name, _)| quoted(name)).collect();
+    let names: Vec<String> = columns.iter().map(|(name, _)| text_cell(name)).collect();
     let mut text = names.join(",");
     for row in 0..table.rows() {
         text.push_str("\r\n");
@@ -26,9 +26,21 @@ fn cell(values: &Values, row: usize) -> String {
         Values::Whole(all) => all[row].map(|number| number.to_string()),
         Values::Numbers(all) => all[row].map(|number| number.to_string()),
         Values::Times(all) => all[row].as_ref().map(|(_, text)| quoted(text)),
-        Values::Texts(all) => all[row].as_deref().map(quoted),
+        Values::Texts(all) => all[row].as_deref().map(text_cell),
     };
     shown.unwrap_or_default()
+}
+
+/// Text that spreadsheets take for text: what begins like a formula has a `'` before it, which
+/// they show as none. Numbers in a column of text stay what they are.
+fn text_cell(text: &str) -> String {
+    // Spaces before it do not keep all of them from it.
+    let first = text.trim_start_matches([' ', '\t', '\r', '\n']).chars().next();
+    let formula = first.is_some_and(|first| "=+-@\u{ff1d}\u{ff0b}\u{ff0d}\u{ff20}".contains(first));
+    match formula && text.parse::<f64>().is_err() {
+        true => quoted(&format!("'{text}")),
+        false => quoted(text),
+    }
 }
 
 /// In quotes where it needs them: a name of a column or a value may hold anything.
@@ -47,5 +59,19 @@ mod tests {
     fn what_would_break_a_line_is_quoted() {
         assert_eq!(quoted("plain text"), "plain text");
         assert_eq!(quoted("a,\"b\"\n"), "\"a,\"\"b\"\"\n\"");
+    }
+
+    #[test]
+    fn no_text_becomes_a_formula() {
+        assert_eq!(text_cell("=1+1"), "'=1+1");
+        for formula in ["=cmd|' /C calc'!A0", "+1+1", "-2+3", "@SUM(A1)", "\t=1", " =1", "-"] {
+            let shown = text_cell(formula);
+            assert!(shown.starts_with('\'') || shown.starts_with("\"'"), "{shown}");
+        }
+        for plain in ["-1.5", "+2e-3", "-0", "a=b", "1-2", "", "~"] {
+            assert_eq!(text_cell(plain), plain);
+        }
+        let numbers = Values::Numbers(vec![Some(-1.5)]);
+        assert_eq!(cell(&numbers, 0), "-1.5");
     }
 }

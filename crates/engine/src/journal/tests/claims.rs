@@ -3,6 +3,7 @@
 use super::*;
 use crate::storage::Creation;
 use crate::storage::forgetting::ForgettingStorage;
+use crate::storage::posix::PosixDirectory;
 
 fn assert_fenced(partial: &Partial, source: Source) {
     let fenced = |result| matches!(result, Err(JournalError::Fenced { .. }));
@@ -352,4 +353,29 @@ fn a_full_disk_closes_the_journal_and_loses_nothing() {
     storage.fill_after_bytes(u64::MAX);
     drop(first);
     assert_eq!(claim(&root, FIRST, 2).recovered(), [FIRST.durable(0)]);
+}
+
+#[test]
+fn a_hard_link_in_the_place_of_a_part_or_journal_is_not_written() {
+    for suffix in [".part", ".journal"] {
+        let place = tempfile::tempdir().unwrap();
+        let root = PosixDirectory::open_root(place.path()).unwrap();
+        let first = claim(&root, FIRST, 1);
+        FIRST.receive(&first, 1).unwrap();
+        drop(first);
+        let names = std::fs::read_dir(place.path()).unwrap();
+        let mut names = names.map(|name| name.unwrap().path());
+        let staged = names.find(|name| name.to_str().unwrap().ends_with(suffix));
+        let (staged, other) = (staged.unwrap(), place.path().join("other"));
+        std::fs::hard_link(&staged, &other).unwrap();
+        let before = std::fs::read(&other).unwrap();
+        let second = claim(&root, FIRST, 2);
+        assert!(second.recovered().is_empty(), "{suffix}");
+        for number in [0, 1, 2] {
+            FIRST.receive(&second, number).unwrap();
+        }
+        commit(&second, 0o640).unwrap().sync_and_finish().unwrap();
+        assert_eq!(read(&root, NAME).unwrap(), FIRST.whole());
+        assert_eq!(std::fs::read(&other).unwrap(), before, "{suffix}");
+    }
 }

@@ -120,6 +120,10 @@ impl StoredFile for PosixFile {
         status(self.descriptor.as_fd())
     }
 
+    fn has_other_names(&self) -> io::Result<bool> {
+        has_other_names(self.descriptor.as_fd())
+    }
+
     fn set_length(&self, length: u64) -> io::Result<()> {
         retry_on_intr(|| rustix::fs::ftruncate(&self.descriptor, length))?;
         Ok(())
@@ -267,6 +271,11 @@ fn commits_together(file: BorrowedFd<'_>) -> bool {
 #[cfg(not(target_os = "linux"))]
 fn commits_together(_: BorrowedFd<'_>) -> bool {
     false
+}
+
+/// See [`StoredFile::has_other_names`].
+pub(super) fn has_other_names(file: BorrowedFd<'_>) -> io::Result<bool> {
+    Ok(retry_on_intr(|| rustix::fs::fstat(file))?.st_nlink > 1)
 }
 
 pub(super) fn status(file: BorrowedFd<'_>) -> io::Result<Status> {
