@@ -18,6 +18,7 @@ mod ssh;
 mod sweep;
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -37,6 +38,7 @@ pub use bwlimit::{BandwidthLimit, ChangedLimit};
 pub use doctor::DoctorArguments;
 pub use ls::ListArguments;
 pub use ports::Ports;
+use ports::parse_listen;
 pub use probe::{DirectionArgument, ProbeArguments};
 pub use ssh::{RemoteArguments, SshArguments};
 pub use sweep::SweepArguments;
@@ -225,7 +227,15 @@ const SERVE_EXAMPLES: &str = "Examples:
   longhaul serve --root /srv/data --write
   longhaul serve --root /srv/data --ports 50000-50009
   longhaul serve --root /srv/data --allow-dial=dtn9.example.org
-  longhaul serve --listen 0.0.0.0:4960 --principals /etc/longhaul/principals.toml";
+  longhaul serve --listen 0.0.0.0:4960 --principals /etc/longhaul/principals.toml
+principals.toml, for each principal an entry (`longhaul token --principal alice` makes one):
+  [[principal]]
+  name = \"alice\"
+  token = \"lhh1$...\"              # the hash; or certificates = [\"sha256:...\"]
+  [[principal.root]]
+  at = \"/data\"                    # in the URL
+  path = \"/srv/data\"              # the directory here
+  rights = [\"read\", \"write\"]    # also \"measure\", for probe";
 
 const SWEEP_EXAMPLES: &str = "Examples:
   longhaul sweep profile.toml -o runs.jsonl
@@ -468,13 +478,18 @@ pub struct VerifyArguments {
 #[derive(Clone, Debug, Args)]
 pub struct ServeArguments {
     /// IP address and port to listen on.
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "[::]:4960")]
-    pub listen: std::net::SocketAddr,
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT",
+        default_value = "[::]:4960",
+        value_parser = parse_listen
+    )]
+    pub listen: SocketAddr,
     /// Listen on the first free port of these instead, on all addresses: where a firewall has a
     /// range open for several daemons. All streams of a daemon come to its one port.
     #[arg(long, value_name = "FIRST-LAST", conflicts_with = "listen")]
     pub ports: Option<Ports>,
-    /// Who may do what (TOML); see the README. Read again at SIGHUP.
+    /// Who may do what (TOML, see below). Read again at SIGHUP.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["root", "write"])]
     pub principals: Option<PathBuf>,
     /// Serve this directory to one principal, `user`, whose token is made on first use.
@@ -487,7 +502,8 @@ pub struct ServeArguments {
     /// daemon's user.
     #[arg(long, requires = "write")]
     pub keep_set_ids: bool,
-    /// Where the daemon keeps its key and that token [default: the configuration directory,
+    /// Where the daemon keeps its key, that token and jobs: in no directory that it serves, and
+    /// where nobody else may write [default: the configuration directory,
     /// ~/.config/longhaul]
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
@@ -526,6 +542,9 @@ pub struct ServeArguments {
     /// Most sessions at the same time; a principal has three quarters of them at most.
     #[arg(long, value_name = "N", default_value = "64", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub sessions: u32,
+    /// Serve directories that hold the daemon's own secrets too.
+    #[arg(long, hide = true)]
+    pub unguarded: bool,
     /// Print address, fingerprint, principal and token file as one JSON line when ready.
     #[arg(long)]
     pub print_ready: bool,

@@ -6,6 +6,7 @@
 //! - [`errands`]: copies with another daemon, that a principal has it run
 //! - [`listing`]: what lies at a path, without a session
 //! - [`places`]: what may run at the same time, and each principal's share
+//! - [`secrets`]: what no root may hold
 //! - [`sessions`]: the sessions that run
 //! - [`sources`]: the sources that a principal asks for
 //! - [`strangers`]: what the log has of connections that came to nothing
@@ -17,6 +18,7 @@ mod calls;
 mod errands;
 mod listing;
 mod places;
+mod secrets;
 mod sessions;
 mod setup;
 mod sources;
@@ -42,12 +44,13 @@ use longhaul_units::ByteCount;
 
 use crate::arguments::ServeArguments;
 use crate::between::dialing::Dialing;
-use crate::messages::{Exit, Stop, finish, say};
+use crate::messages::{Exit, Stop, finish, say, stamp_lines};
 use admission::Visitor;
-pub use admission::{not_permitted, open_destination};
+pub use admission::{may_not_measure, open_destination};
 pub use calls::{Client, TOLD_WITHIN};
 use errands::Jobs;
 use places::Places;
+use secrets::Secrets;
 use sessions::Sessions;
 pub use sources::{Roots, expand_of, open_source_of};
 use strangers::Strangers;
@@ -81,6 +84,8 @@ pub struct Daemon {
     terms: Terms,
     /// Where the principals are read again.
     principals_file: Option<PathBuf>,
+    /// What none of their roots may hold.
+    secrets: Secrets,
     tls: TlsServer,
     /// Replaced as a whole at SIGHUP.
     principals: RwLock<Arc<Principals>>,
@@ -119,6 +124,7 @@ fn serve(arguments: ServeArguments) -> Result<Exit, Stop> {
     let address = listener
         .local_addr()
         .map_err(|error| Stop::because(Exit::Local, error))?;
+    stamp_lines();
     setup.announce(&arguments, address)?;
     let daemon = Arc::new(Daemon {
         tls: setup.tls,
@@ -143,12 +149,14 @@ fn serve(arguments: ServeArguments) -> Result<Exit, Stop> {
             expiry: arguments.expire_leftovers.0,
         },
         principals_file: arguments.principals,
+        secrets: setup.secrets,
         client: None,
     });
     daemon.obey_signals(address)?;
     errands::clear(setup.state.join("jobs"));
     daemon.accept(&listener, &options);
-    daemon.sessions.end_all();
+    let ended = daemon.sessions.end_all();
+    say(&format!("stopped by a signal; {ended} sessions were ended"));
     Ok(Exit::Done)
 }
 
@@ -185,6 +193,7 @@ impl Daemon {
         Arc::new(Daemon {
             terms,
             principals_file: None,
+            secrets: Secrets::default(),
             tls,
             principals: RwLock::new(Arc::new(Principals::owner("ssh", client.key))),
             sessions: Sessions::new(1),
@@ -246,8 +255,19 @@ impl Daemon {
         let Some(file) = &self.principals_file else {
             return;
         };
-        match Principals::load(file) {
+        let loaded = Principals::load(file).map_err(|error| error.to_string());
+        let checked = loaded.and_then(|principals| {
+            self.secrets.check(&principals)?;
+            Ok(principals)
+        });
+        match checked {
             Ok(principals) => {
+                if principals.is_empty() {
+                    say(&format!(
+                        "{} names no principal any more: nobody is let in",
+                        file.display()
+                    ));
+                }
                 *self
                     .principals
                     .write()

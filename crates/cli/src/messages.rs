@@ -1,9 +1,13 @@
 //! What goes to standard error, and what the process's exit code says.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
+
+use longhaul_proto::text::is_hidden;
+
+use crate::sweep::clock;
 
 /// Exit codes; documented in the README and in `longhaul --help`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,7 +121,7 @@ pub fn progress_line(line: &str) {
         columns => columns - 1,
     };
     LINE_OPEN.store(true, Ordering::Relaxed);
-    let line: String = line.chars().take(fits).collect();
+    let line: String = one_line(line, line.len()).chars().take(fits).collect();
     write_error(&format!("\r{line}\x1b[K"));
 }
 
@@ -134,7 +138,13 @@ static UNWRITTEN: Mutex<Option<String>> = Mutex::new(None);
 /// Writes to standard output. A reader that went away (`head`) is no failure;
 /// any other is told at the end, by [`after_output`].
 pub fn write_output(bytes: &[u8]) {
-    let mut output = std::io::stdout().lock();
+    let output = std::io::stdout();
+    // Names and what other hosts say of themselves are part of it.
+    let shown = output
+        .is_terminal()
+        .then(|| harmless(&String::from_utf8_lossy(bytes)));
+    let bytes = shown.as_ref().map_or(bytes, |text| text.as_bytes());
+    let mut output = output.lock();
     let written = output.write_all(bytes).and_then(|()| output.flush());
     if let Err(error) = written
         && error.kind() != std::io::ErrorKind::BrokenPipe
@@ -151,9 +161,9 @@ pub fn write_error(text: &str) {
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }
 
-/// A line of that.
+/// A line of that. Others may have had a part in it: it stays one line, and moves no cursor.
 pub fn write_error_line(line: &str) {
-    write_error(&format!("{line}\n"));
+    write_error(&format!("{}\n", one_line(line, line.len())));
 }
 
 /// A line on standard output, as `println!`, which panics where that fails.
@@ -188,18 +198,30 @@ pub fn leave(exit: Exit) -> ! {
     signal_hook::low_level::exit(i32::from(exit.code()))
 }
 
-/// Says something on standard error. Others may have had a part in it, but move no
-/// cursor.
+/// Says something on standard error, in one line.
 pub fn say(text: &str) {
     clear_line();
-    write_error_line(&format!("longhaul: {}", harmless(text)));
+    let stamp = match STAMPED.load(Ordering::Relaxed) {
+        true => format!("{} ", clock::now()),
+        false => String::new(),
+    };
+    write_error_line(&format!("{stamp}longhaul: {text}"));
 }
 
-/// What somebody else said, without what would move a terminal's cursor.
+/// Each line of [`say`] says when.
+static STAMPED: AtomicBool = AtomicBool::new(false);
+
+/// From here on standard error is a log: each line of [`say`] begins with the time.
+pub fn stamp_lines() {
+    STAMPED.store(true, Ordering::Relaxed);
+}
+
+/// What somebody else said, without what would move a terminal's cursor or turn its text
+/// around.
 pub fn harmless(text: &str) -> String {
     let harmless = |c: char| match c {
         '\n' | '\t' => c,
-        c if c.is_control() => '\u{fffd}',
+        c if is_hidden(c) => '\u{fffd}',
         c => c,
     };
     text.chars().map(harmless).collect()
@@ -208,8 +230,8 @@ pub fn harmless(text: &str) -> String {
 /// What the log has of words that somebody else said, in bytes at most.
 pub const MAXIMUM_LOGGED_BYTES: usize = 200;
 
-/// Text that others had a part in, for a log: one line of no control characters
-/// and at most so many bytes, without which it could look like another message.
+/// Text that others had a part in, as one line of no control characters and at most so many
+/// bytes: with an end of line in it, it could look like another message.
 pub fn one_line(text: &str, most: usize) -> String {
     let mut line = harmless(text).replace(['\n', '\t'], "\u{fffd}");
     line.truncate(line.floor_char_boundary(most));
@@ -244,7 +266,7 @@ mod tests {
     fn no_control_character_comes_to_a_terminal() {
         assert_eq!(harmless("a\x1b[2J\r\n\tb"), "a\u{fffd}[2J\u{fffd}\n\tb");
         let all: String = ('\0'..=char::MAX).collect();
-        let moves = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+        let moves = |c: char| is_hidden(c) && !matches!(c, '\n' | '\t');
         assert!(!harmless(&all).contains(moves));
     }
 

@@ -120,7 +120,7 @@ fn rights_and_roots_hold_through_here() {
     back.arg("--through-local").arg(site.two.url("file"));
     run(back.arg(site.one.url("new")))
         .expect(4)
-        .says(&["not with that right"]);
+        .says(&["not with the right to"]);
     assert!(!site.root("one").join("new").exists());
     for (outside, code) in [("../one/data", 4), ("out/passwd", 6)] {
         let copied = run(&mut through(&site, &["-r"], outside, "in/"));

@@ -414,7 +414,11 @@ fn beside_daemon(lab: &[&str], command: &str) -> Finished {
     let directory = tempfile::tempdir().unwrap();
     let state = directory.path().display().to_string();
     let binary = env!("CARGO_BIN_EXE_longhaul");
-    let server = format!("{binary} serve --root / --state {state} --listen $LONGHAUL_LAB_B:4960");
+    let root = directory.path().join("root").display().to_string();
+    std::fs::create_dir(&root).unwrap();
+    let state = format!("{state}/state");
+    let server =
+        format!("{binary} serve --root {root} --state {state} --listen $LONGHAUL_LAB_B:4960");
     let mut lab = lab_run(&[lab, &["--server", server.as_str()]].concat(), command);
     let copy = format!("{binary} cp --json --accept-new --token-file {state}/tokens");
     lab.env("COPY", copy)

@@ -9,9 +9,10 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use rustix::process::Signal;
 use serde_json::Value;
 use support::Daemon;
-use support::process::{binary_in, longhaul, run};
+use support::process::{binary_in, longhaul, longhaul_with, run};
 use support::sshd::{Sshd, at_dtn, is_possible};
 use tempfile::TempDir;
 
@@ -154,12 +155,12 @@ fn listing_needs_the_right_to_read() {
     let place = place();
     let root = format!(
         "[[principal.root]]\nat = \"/\"\npath = \"{}\"\nrights = [\"write\"]\n",
-        place.path().display()
+        place.path().join("tree").display()
     );
     let (daemon, tokens) = with_roots(place.path(), &root);
-    run(&mut ls_with(&daemon, &tokens, "tree"))
+    run(&mut ls_with(&daemon, &tokens, "b"))
         .expect(4)
-        .says(&["not with that right"]);
+        .says(&["not with the right to"]);
 }
 
 #[test]
@@ -178,6 +179,30 @@ fn a_principal_of_several_roots_finds_them_and_nothing_else() {
     assert_eq!(listed("sites"), b"a\nb\n");
     assert_eq!(listed("data"), listed("sites/a"));
     run(&mut ls_with(&daemon, &tokens, "site")).expect(4);
+    // A root has its own name, as any directory.
+    let to = place.path().join("to");
+    let with = |command: &str, paths: [&std::ffi::OsStr; 2]| {
+        let mut command = longhaul_with(&[command, "--fingerprint", &daemon.fingerprint]);
+        command.arg("--token-file").arg(&tokens).args(paths);
+        if paths[1] == to {
+            command.arg("-r");
+        }
+        run(&mut command).expect(0)
+    };
+    with("cp", [daemon.url("sites/b").as_os_str(), to.as_os_str()]);
+    assert!(to.join("b/b/deep").exists() && to.join("b/many").is_dir());
+    with(
+        "verify",
+        [daemon.url("sites/b").as_os_str(), to.join("b").as_os_str()],
+    );
+    with("cp", [daemon.url("data/").as_os_str(), to.as_os_str()]);
+    assert!(to.join("b/deep").exists());
+    daemon.running().signal(Signal::TERM);
+    daemon.wait().expect(0).says(&[
+        "one from 127.0.0.1:",
+        "listed /data, ",
+        "listing /site, was refused: there is no",
+    ]);
 }
 
 #[test]

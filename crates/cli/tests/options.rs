@@ -765,7 +765,7 @@ fn rights_and_roots_are_kept() {
     // It may read only.
     run(&mut stage.push(&[], "outside", "x"))
         .expect(4)
-        .says(&["not with that right"]);
+        .says(&["not with the right to"]);
     assert_eq!(tree::paths(&stage.path("root")).len(), 4);
     run(&mut stage.pull(&[], "a", "got")).expect(0);
     for path in [

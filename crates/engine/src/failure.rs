@@ -34,6 +34,16 @@ const UNNAMED: [&str; 5] = [
     "finish the directory",
 ];
 
+/// What is wrong with a file in TOML, in one line: where, and what.
+pub fn toml_fault(text: &str, error: &toml::de::Error) -> String {
+    let message = error.message().replace('\n', " ");
+    let start = error.span().and_then(|span| text.get(..span.start));
+    match start {
+        Some(before) => format!("line {}: {message}", before.matches('\n').count() + 1),
+        None => message,
+    }
+}
+
 /// The failure of doing `what` (an infinitive) with the thing `shown`.
 pub fn failure_of(what: &str, shown: &str, error: &io::Error) -> Failure {
     if let Some(error) = LinkError::within(error) {

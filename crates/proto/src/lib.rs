@@ -37,3 +37,4 @@ pub mod receiver;
 pub mod sender;
 pub mod session;
 pub mod stream;
+pub mod text;

@@ -6,6 +6,7 @@ use std::fmt;
 use minicbor::{Decode, Decoder, Encode, Encoder};
 
 use crate::digest::LARGEST_FILE_BYTES;
+use crate::text::is_hidden;
 
 /// Longest path of an entry in bytes, separators included. Paths are walked
 /// name by name beneath a directory handle, so the kernel's `PATH_MAX` does
@@ -135,11 +136,11 @@ fn check_name(name: &[u8]) -> Result<(), PathError> {
 }
 
 impl fmt::Display for TreePath {
-    /// Printable: control characters and bytes that are not UTF-8 are escaped.
+    /// Printable: characters that a terminal obeys and bytes that are not UTF-8 are escaped.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for chunk in self.0.utf8_chunks() {
             for character in chunk.valid().chars() {
-                if character.is_control() {
+                if is_hidden(character) {
                     write!(f, "{}", character.escape_default())?;
                 } else {
                     write!(f, "{character}")?;
@@ -344,6 +345,8 @@ mod tests {
     fn odd_names_print_harmlessly() {
         let path = TreePath::new(b"a\x1b[2J/\xff\xc3\xa9\n").unwrap();
         assert_eq!(path.to_string(), "a\\u{1b}[2J/\\xff\u{e9}\\n");
+        let turned = TreePath::new("\u{202e}txt.exe\u{200b}".as_bytes()).unwrap();
+        assert_eq!(turned.to_string(), "\\u{202e}txt.exe\\u{200b}");
     }
 
     #[test]

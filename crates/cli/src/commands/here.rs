@@ -14,7 +14,7 @@ use longhaul_proto::handshake::{Landing, Purport, Refused};
 use longhaul_proto::message::Failure;
 
 use super::connection::open_stop;
-use crate::daemon::{Roots, expand_of, not_permitted, open_destination, open_source_of};
+use crate::daemon::{Roots, expand_of, may_not_measure, open_destination, open_source_of};
 use crate::messages::{Exit, Stop};
 
 /// Where.
@@ -35,7 +35,7 @@ impl Here {
     /// Where not.
     pub fn may_measure(&self) -> Result<(), Stop> {
         match self {
-            Here::Beneath(principal) if !principal.may_measure() => Err(stop(not_permitted())),
+            Here::Beneath(principal) if !principal.may_measure() => Err(stop(may_not_measure())),
             _ => Ok(()),
         }
     }

@@ -179,7 +179,11 @@ impl Daemon {
                     // Whoever does not hear it asks again.
                     opening::answer_last(&mut stream, &Answer::Vouched(vouched), LAST_WORDS);
                 }
-                Err(refused) => self.refuse(&mut stream, refused, peer),
+                Err(refused) => {
+                    let who = self.described(vouch.credential.as_ref(), &stream, peer);
+                    let who = format!("{who}, vouching for another host,");
+                    self.refuse(&mut stream, refused, &who);
+                }
             },
             Purpose::Open(request) => {
                 match self.prepare(&request, &features, &stream, &mut visitor) {
@@ -192,16 +196,40 @@ impl Daemon {
                             None => say("the system has no randomness: no session can begin"),
                         }
                     }
-                    Err(refused) => self.refuse(&mut stream, refused, peer),
+                    Err(refused) => {
+                        let who = self.described(request.credential.as_ref(), &stream, peer);
+                        let who = format!("{who}, {},", described_request(&request));
+                        self.refuse(&mut stream, refused, &who);
+                    }
                 }
             }
         }
     }
 
+    /// Who asks, for the log: by the name that he gives himself, or that his certificate has.
+    pub(super) fn described(
+        &self,
+        credential: Option<&Credential>,
+        stream: &Stream,
+        peer: &str,
+    ) -> String {
+        let principals = self.principals();
+        let claimed = credential.map(|credential| credential.principal.as_str());
+        let claimed = claimed.filter(|name| !name.is_empty());
+        let by_key = || {
+            let key = stream.handle.peer_fingerprint()?;
+            principals.by_certificate(None, &key).ok()
+        };
+        match claimed.or_else(|| by_key().map(Principal::name)) {
+            Some(name) => format!("{name} from {peer}"),
+            None => peer.to_owned(),
+        }
+    }
+
     /// Tells why not. Of those who did not prove who they are the log has no more
     /// lines than of other strangers.
-    pub(super) fn refuse(&self, stream: &mut Stream, refused: Refused, peer: &str) {
-        let text = format!("{peer} was refused: {}", refused.text);
+    pub(super) fn refuse(&self, stream: &mut Stream, refused: Refused, who: &str) {
+        let text = format!("{who} was refused: {}", refused.text);
         match refused.refusal {
             Refusal::Version
             | Refusal::Credential
@@ -392,7 +420,7 @@ impl Daemon {
                 open_destination(principal, path, how, arrival)?
             }
             RequestPath::Stream(path) => open_stream(principal, path, request, arrival)?,
-            RequestPath::Null | RequestPath::Zero(_) => return Err(not_permitted()),
+            RequestPath::Null | RequestPath::Zero(_) => return Err(may_not_measure()),
         };
         let names: Option<Vec<Vec<u8>>> = request
             .names
@@ -402,6 +430,8 @@ impl Daemon {
         let path_refused =
             |error: &dyn std::fmt::Display| refused(Refusal::Path, error.to_string());
         let copies = request.purport == Purport::Copy;
+        // The digest of what is there tells its content.
+        settings.reads_for_digests &= may_read(principal, path);
         // An older session of this transfer that still waits for its client
         // must let go first.
         if let Some(key) = &key {
@@ -573,6 +603,32 @@ pub(super) fn authenticate<'a>(
     principals.by_certificate(name, &key).map_err(|_| failed())
 }
 
+/// Of a request's paths so many are in the log.
+const LOGGED_PATHS: usize = 4;
+
+/// What is asked for, for the log.
+fn described_request(request: &Request) -> String {
+    let verb = match (request.role, request.purport) {
+        (Role::Receiver, _) => "reading",
+        (Role::Sender, Purport::Copy) => "writing",
+        (Role::Sender, Purport::DryRun) => "asking what a copy would write to",
+        (Role::Sender, Purport::Verify) => "comparing with",
+    };
+    let shown = |path: &RequestPath| match path {
+        RequestPath::Path(path) | RequestPath::Stream(path) => {
+            String::from_utf8_lossy(path).into_owned()
+        }
+        RequestPath::Null => "null:".to_owned(),
+        RequestPath::Zero(_) => "zero:".to_owned(),
+    };
+    let paths: Vec<String> = request.paths.iter().take(LOGGED_PATHS).map(shown).collect();
+    let more = match request.paths.len().saturating_sub(LOGGED_PATHS) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("{verb} {}{more}", paths.join(" "))
+}
+
 fn described(farewell: &Farewell) -> String {
     match farewell {
         Farewell::Complete => "complete".to_owned(),
@@ -594,12 +650,19 @@ fn key_of(request: &Request, principal: &Principal) -> Option<Key> {
     }
 }
 
-/// The principal may not, or there is nothing: which of the two is not told.
-pub fn not_permitted() -> Refused {
-    refused(
-        Refusal::Forbidden,
-        "there is no such path for this principal, or not with that right",
-    )
+/// The principal may not do what needs a right, or there is nothing: which of the two is not
+/// told.
+pub fn not_permitted(right: &str) -> Refused {
+    let text =
+        format!("there is no such path for this principal, or not with the right to {right}");
+    refused(Refusal::Forbidden, text)
+}
+
+/// The principal may not use `null:` and `zero:`.
+pub fn may_not_measure() -> Refused {
+    let text = "this principal may not measure (null:, zero:, probe): have \"measure\" added to \
+                the rights of one of its roots";
+    refused(Refusal::Forbidden, text)
 }
 
 pub(super) fn open_root(resolved: &Resolved<'_>) -> Result<Confined, Refused> {
@@ -636,6 +699,17 @@ fn set_ids_of(resolved: &Resolved<'_>) -> SetIds {
     }
 }
 
+/// Whether a principal may read what lies at a path.
+fn may_read(principal: &Principal, path: &RequestPath) -> bool {
+    match path {
+        RequestPath::Path(path) if !principal.is_owner() => {
+            let resolved = principal.resolve(path);
+            resolved.is_ok_and(|resolved| resolved.rights.read)
+        }
+        _ => true,
+    }
+}
+
 /// A destination of a principal's.
 ///
 /// # Errors
@@ -652,14 +726,19 @@ pub fn open_destination(
         return Destination::open(&Anywhere, path, landing, missing, arrival)
             .map_err(|error| landing_refused(&error));
     }
-    let resolved = principal.resolve(path).map_err(|_| not_permitted())?;
     // A dry run says what a copy would find: it needs what that needs.
+    let right = match purport {
+        Purport::Copy | Purport::DryRun => "write",
+        Purport::Verify => "read",
+    };
+    let resolved = principal.resolve(path);
+    let resolved = resolved.map_err(|_| not_permitted(right))?;
     let may = match purport {
         Purport::Copy | Purport::DryRun => resolved.rights.write,
         Purport::Verify => resolved.rights.read,
     };
     if !may {
-        return Err(not_permitted());
+        return Err(not_permitted(right));
     }
     let landing = match resolved.rest {
         None => Landing::Within,
@@ -695,9 +774,10 @@ fn open_stream(
     let stream = if principal.is_owner() {
         FileStream::open(&Anywhere, path, session).map_err(path_refused)?
     } else {
-        let resolved = principal.resolve(path).map_err(|_| not_permitted())?;
+        let may_not = || not_permitted("write");
+        let resolved = principal.resolve(path).map_err(|_| may_not())?;
         if !resolved.rights.write {
-            return Err(not_permitted());
+            return Err(may_not());
         }
         arrival.set_ids = set_ids_of(&resolved);
         let (root, path) = (open_root(&resolved)?, path_beneath(&resolved, path));

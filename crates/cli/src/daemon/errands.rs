@@ -70,6 +70,17 @@ pub struct Jobs {
     pub dialing: Dialing,
 }
 
+/// What is asked for, for the log.
+fn described(what: &Task) -> &'static str {
+    match what {
+        Task::Drive | Task::DriveThrough => "beginning a job",
+        Task::Attach(_) => "following a job",
+        Task::Jobs => "listing jobs",
+        Task::Reach(_) => "asking whether another daemon can be reached",
+        Task::Channel(_) => "opening a channel to a job",
+    }
+}
+
 fn busy() -> Refused {
     let text = "the daemon runs as many jobs as it may: try again later";
     refused(Refusal::Busy, text)
@@ -117,7 +128,11 @@ impl Daemon {
         };
         let came = match came {
             Ok(came) => came,
-            Err(refused) => return self.refuse(&mut stream, refused, &peer),
+            Err(refused) => {
+                let who = self.described(errand.credential.as_ref(), &stream, &peer);
+                let who = format!("{who}, {},", described(&errand.what));
+                return self.refuse(&mut stream, refused, &who);
+            }
         };
         let begun = opening::send(&mut stream, &Answer::Begun(Begun { features }));
         match came {

@@ -25,19 +25,22 @@ const LAST_WORDS: Duration = Duration::from_secs(10);
 impl Daemon {
     /// Answers, and ends the stream.
     pub(super) fn list(&self, mut stream: Stream, asked: &ListRequest, visitor: Visitor) {
-        let peer = visitor.peer.clone();
+        let who = self.described(asked.credential.as_ref(), &stream, &visitor.peer);
+        let shown = String::from_utf8_lossy(&asked.path);
+        let refused_as = format!("{who}, listing {shown},");
         let opened = self.open_listed(asked, &stream, visitor.owner);
         let (root, path, _place) = match opened {
             Ok(Opened::Path(root, path, place)) => (root, path, place),
             Ok(Opened::Roots(names)) => {
                 drop(visitor);
+                say(&format!("{who}: listed {shown}, {} roots", names.len()));
                 let told = tell_roots(&mut stream, &names);
                 if told.and_then(|()| send(&mut stream, Listed::End)).is_ok() {
                     opening::close(&mut stream, LAST_WORDS);
                 }
                 return;
             }
-            Err(refused) => return self.refuse(&mut stream, refused, &peer),
+            Err(refused) => return self.refuse(&mut stream, refused, &refused_as),
         };
         drop(visitor);
         let depth = Depth {
@@ -48,11 +51,15 @@ impl Daemon {
             Ok(paths) => paths,
             Err(error) => {
                 let refused = refused(Refusal::Path, error.to_string());
-                return self.refuse(&mut stream, refused, &peer);
+                return self.refuse(&mut stream, refused, &refused_as);
             }
         };
         let mut gathered = Gathered::default();
-        let mut tell = |found| tell(&mut stream, &mut gathered, found);
+        let mut entries = 0_u64;
+        let mut tell = |found| {
+            entries += 1;
+            tell(&mut stream, &mut gathered, found)
+        };
         let told = match paths.as_slice() {
             [only] if *only == path => list(&*root, &path, depth, &mut tell),
             _ => {
@@ -60,6 +67,7 @@ impl Daemon {
                 list_each(&*root, matches, depth, &mut tell).map_err(ListError::Told)
             }
         };
+        let log = |ended: &str| say(&format!("{who}: listed {shown}, {entries} entries{ended}"));
         match told {
             Ok(()) => {
                 let last = gathered.take();
@@ -67,17 +75,18 @@ impl Daemon {
                 if ended.and_then(|()| send(&mut stream, Listed::End)).is_ok() {
                     opening::close(&mut stream, LAST_WORDS);
                 }
+                log("");
             }
             Err(error @ ListError::Open { .. }) => {
                 self.refuse(
                     &mut stream,
                     refused(Refusal::Path, error.to_string()),
-                    &peer,
+                    &refused_as,
                 );
             }
             // Whoever went away has seen enough.
-            Err(ListError::Told(OpenError::Io(_))) => {}
-            Err(ListError::Told(error)) => say(&format!("{peer}: {error}")),
+            Err(ListError::Told(OpenError::Io(_))) => log("; the client left before the end"),
+            Err(ListError::Told(error)) => log(&format!("; {error}")),
         }
     }
 
@@ -111,13 +120,13 @@ impl Daemon {
                 let names = principal.steps_to_roots(&asked.path);
                 let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
                 return match names.is_empty() {
-                    true => Err(not_permitted()),
+                    true => Err(not_permitted("read")),
                     false => Ok(Opened::Roots(names)),
                 };
             }
         };
         if !resolved.rights.read {
-            return Err(not_permitted());
+            return Err(not_permitted("read"));
         }
         let place = place()?;
         let root = open_root(&resolved)?;

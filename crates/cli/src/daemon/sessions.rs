@@ -179,9 +179,10 @@ impl Sessions {
     }
 
     /// Ends all sessions and waits a moment for them; their clients go on when
-    /// the daemon is back.
-    pub fn end_all(&self) {
+    /// the daemon is back. Gives how many there were.
+    pub fn end_all(&self) -> usize {
         let mut running = self.lock();
+        let count = running.len();
         for session in running.values() {
             session
                 .transfer
@@ -192,8 +193,9 @@ impl Sessions {
             let (guard, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
             running = guard;
             if timeout.timed_out() {
-                return;
+                break;
             }
         }
+        count
     }
 }

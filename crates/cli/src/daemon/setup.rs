@@ -1,9 +1,9 @@
 //! The daemon's key, its principals, and for a single root the token that
 //! opens it.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::SocketAddr;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use longhaul_engine::net::config_directory::config_directory;
@@ -13,6 +13,7 @@ use longhaul_engine::net::tls::{TlsOptions, TlsServer};
 use longhaul_engine::net::token::Token;
 use serde_json::json;
 
+use super::secrets::{Secrets, check_private};
 use crate::arguments::ServeArguments;
 use crate::messages::{Exit, Stop, print_line, say};
 
@@ -27,6 +28,8 @@ pub struct Setup {
     pub principals: Principals,
     /// Where the daemon keeps what is its own, from the root on.
     pub state: PathBuf,
+    /// What is never served.
+    pub secrets: Secrets,
     fingerprint: Fingerprint,
     only: Option<Only>,
 }
@@ -57,25 +60,32 @@ pub fn prepare(arguments: &ServeArguments) -> Result<Setup, Stop> {
                 state.display()
             ))
         })?;
-    let identity = match (&arguments.certificate, &arguments.key) {
-        (Some(certificate), Some(key)) => Identity::from_pem_files(certificate, key),
-        _ => Identity::in_directory(&state),
-    };
-    let identity = identity.map_err(local)?;
-    let tls = TlsServer::new(&identity, TlsOptions::default()).map_err(local)?;
+    check_private(&state).map_err(local)?;
     let (principals, only) = match (&arguments.principals, &arguments.root) {
-        (Some(file), _) => (Principals::load(file).map_err(local)?, None),
+        (Some(file), _) => (named_principals(file)?, None),
         (None, Some(root)) => {
             let (principals, only) = only_principal(&state, root, rights_of(arguments))?;
             (principals, Some(only))
         }
         (None, None) => return Err(Stop::new(Exit::Usage, "give --root or --principals")),
     };
+    let secrets = match arguments.unguarded {
+        true => Secrets::default(),
+        false => Secrets::new(&state, arguments),
+    };
+    secrets.check(&principals).map_err(local)?;
+    let identity = match (&arguments.certificate, &arguments.key) {
+        (Some(certificate), Some(key)) => Identity::from_pem_files(certificate, key),
+        _ => Identity::in_directory(&state),
+    };
+    let identity = identity.map_err(local)?;
+    let tls = TlsServer::new(&identity, TlsOptions::default()).map_err(local)?;
     let fingerprint = tls.fingerprint();
     Ok(Setup {
         tls,
         principals,
         state: std::path::absolute(&state).map_err(local)?,
+        secrets,
         fingerprint,
         only,
     })
@@ -88,6 +98,19 @@ fn rights_of(arguments: &ServeArguments) -> &'static str {
         (true, false) => r#""read", "write", "measure""#,
         (false, _) => r#""read", "measure""#,
     }
+}
+
+/// Those of a file.
+fn named_principals(file: &Path) -> Result<Principals, Stop> {
+    let principals = Principals::load(file).map_err(local)?;
+    if principals.is_empty() {
+        return Err(local(format!(
+            "{} names no principal, so nobody could come: `longhaul token --principal NAME` \
+             prints an entry for it, and `longhaul serve --help` a whole example",
+            file.display()
+        )));
+    }
+    Ok(principals)
 }
 
 /// One principal with one root, whose token is made on first use and kept.
@@ -128,7 +151,7 @@ fn only_principal(state: &Path, root: &Path, rights: &str) -> Result<(Principals
 }
 
 fn kept_token(file: &Path) -> Result<Token, Stop> {
-    match std::fs::read_to_string(file) {
+    match read_private(file) {
         Ok(text) => text.trim().parse().map_err(|error| {
             local(format!(
                 "{}: {error}; remove the file to get a new token",
@@ -142,6 +165,23 @@ fn kept_token(file: &Path) -> Result<Token, Stop> {
         }
         Err(error) => Err(local(format!("{}: {error}", file.display()))),
     }
+}
+
+/// The text of a secret, which nobody else may know or choose.
+fn read_private(file: &Path) -> std::io::Result<String> {
+    let mut opened = std::fs::File::open(file)?;
+    // Of the open file: another may bear the name by now.
+    let mode = opened.metadata()?.permissions().mode() & 0o7777;
+    if mode & 0o077 != 0 {
+        let text = format!(
+            "others may read or change this secret (mode {mode:o}): remove the file to get a new \
+             one, or run `chmod 600` on it if nobody did"
+        );
+        return Err(std::io::Error::other(text));
+    }
+    let mut text = String::new();
+    opened.read_to_string(&mut text)?;
+    Ok(text)
 }
 
 /// Puts a line into the tokens file, which may be the user's own.
@@ -245,7 +285,6 @@ fn shown(address: SocketAddr) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn its_own_line_alone_is_replaced() {
@@ -263,6 +302,19 @@ mod tests {
         assert_eq!(with_token(b"", "h:1", "t"), b"h:1 user t\n");
         let added = with_token(b"g:1 user x", "h:1", "t");
         assert_eq!(added, b"g:1 user x\nh:1 user t\n");
+    }
+
+    #[test]
+    fn a_token_that_others_may_change_is_refused() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("token");
+        let made = kept_token(&file).unwrap().reveal();
+        assert_eq!(kept_token(&file).unwrap().reveal(), made);
+        for mode in [0o660, 0o602, 0o604] {
+            std::fs::set_permissions(&file, PermissionsExt::from_mode(mode)).unwrap();
+            let stop = kept_token(&file).unwrap_err();
+            assert!(stop.text.contains("remove the file"), "{}", stop.text);
+        }
     }
 
     #[test]

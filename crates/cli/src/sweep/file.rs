@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use longhaul_engine::failure::toml_fault;
 use longhaul_measure::record::{Knob, Measures};
 use longhaul_units::{ByteCount, parse_share, parse_span};
 use serde::{Deserialize, Deserializer};
@@ -369,8 +370,14 @@ pub fn read(path: &Path) -> Result<SweepFile, Unread> {
     let mut file = decode(&read_bounded(path)?).map_err(wrong)?;
     if let Some(include) = &file.include {
         let include = path.with_file_name(include);
-        let included: Included = toml::from_str(&read_bounded(&include)?)
-            .map_err(|error| Unread::Wrong(format!("{}: {error}", include.display())))?;
+        let text = read_bounded(&include)?;
+        let included: Included = toml::from_str(&text).map_err(|error| {
+            Unread::Wrong(format!(
+                "{}: {}",
+                include.display(),
+                toml_fault(&text, &error)
+            ))
+        })?;
         let used = |method: &Method| file.used.contains(&method.name);
         file.methods
             .extend(included.methods.into_iter().filter(used));
@@ -393,7 +400,7 @@ fn read_bounded(path: &Path) -> Result<String, Unread> {
 }
 
 fn decode(text: &str) -> Result<SweepFile, String> {
-    toml::from_str(text).map_err(|error| error.to_string())
+    toml::from_str(text).map_err(|error| toml_fault(text, &error))
 }
 
 /// The same from text, which includes nothing.

@@ -31,6 +31,7 @@ use serde::{Deserialize, Serialize};
 
 use super::identity::Fingerprint;
 use super::token::{Token, TokenHash};
+use crate::failure::toml_fault;
 
 /// More than this is no file that an administrator wrote.
 const MAXIMUM_FILE_BYTES: u64 = 16 << 20;
@@ -67,7 +68,7 @@ pub enum PrincipalsError {
         file: PathBuf,
     },
     /// It is no TOML, or has other fields.
-    #[error("{file}: {cause}: correct it (the manual shows an example)")]
+    #[error("{file}: {cause}: correct it (`longhaul serve --help` shows an example)")]
     Syntax {
         /// Which.
         file: PathBuf,
@@ -281,7 +282,7 @@ impl Principals {
     pub fn parse(text: &str, file: &Path) -> Result<Principals, PrincipalsError> {
         let raw: RawFile = toml::from_str(text).map_err(|cause| PrincipalsError::Syntax {
             file: file.into(),
-            cause: cause.to_string(),
+            cause: toml_fault(text, &cause),
         })?;
         let mut principals = Vec::new();
         let (mut names, mut keys) = (HashSet::new(), HashSet::new());
@@ -309,6 +310,20 @@ impl Principals {
                 owner: true,
             }],
         }
+    }
+
+    /// Whether nobody can come.
+    pub fn is_empty(&self) -> bool {
+        self.principals.is_empty()
+    }
+
+    /// The roots in which a principal may read or write, with his name.
+    pub fn served(&self) -> impl Iterator<Item = (&str, &Path)> {
+        self.principals.iter().flat_map(|principal| {
+            let served = |root: &&Root| root.rights.read || root.rights.write;
+            let roots = principal.roots.iter().filter(served);
+            roots.map(|root| (principal.name.as_str(), root.path.as_path()))
+        })
     }
 
     /// The one who owns this process, where there is one.
@@ -458,7 +473,8 @@ impl Principal {
             file: file.into(),
             cause,
         };
-        let raw: RawPrincipal = toml::from_str(&text).map_err(|cause| syntax(cause.to_string()))?;
+        let raw: RawPrincipal =
+            toml::from_str(&text).map_err(|cause| syntax(toml_fault(&text, &cause)))?;
         if !is_name(&raw.name) {
             return Err(syntax(Fault::Name.to_string()));
         }

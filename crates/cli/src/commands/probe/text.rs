@@ -49,7 +49,11 @@ pub fn text(probe: &Probe) -> String {
 fn path_text(text: &mut String, probe: &Probe, path: &PathResult) {
     let name = probe.endpoint.as_deref().unwrap_or_default();
     let from = path.local.map_or(String::new(), |ip| format!(" from {ip}"));
-    let _ = writeln!(text, "{name}: {}{from} ({})", path.address, probe.software);
+    let _ = match probe.software.as_str() {
+        // It opened no session.
+        "" => writeln!(text, "{name}: {}{from}", path.address),
+        software => writeln!(text, "{name}: {}{from} ({software})", path.address),
+    };
     if let Some(failure) = &path.failure {
         let _ = writeln!(text, "  not measured: {failure}\n");
         return;

@@ -1,0 +1,288 @@
+//! What a daemon refuses to serve, what it says of that, and what its log has.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use std::ffi::OsStr;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::process::Signal;
+use support::Daemon;
+use support::process::{Finished, longhaul, run};
+use support::tree;
+use tempfile::TempDir;
+
+/// A state directory, a directory of data, and what a principal's entry needs.
+struct Site {
+    place: TempDir,
+    token: String,
+    entry: String,
+}
+
+impl Site {
+    fn new() -> Site {
+        let place = tempfile::tempdir().unwrap();
+        tree::write(&place.path().join("data/a"), b"a");
+        let mut command = longhaul();
+        command.args(["token", "--principal", "alice"]);
+        let made = String::from_utf8(run(&mut command).expect(0).output).unwrap();
+        let line = made.lines().find(|line| line.starts_with("HOST:4960"));
+        Site {
+            place,
+            token: line.unwrap().to_owned(),
+            entry: made[made.find("[[principal]]").unwrap()..].to_owned(),
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.place.path().join(name)
+    }
+
+    fn principals(&self, root: &Path, rights: &str) -> String {
+        format!(
+            "{}\n[[principal.root]]\nat = \"/\"\npath = \"{}\"\nrights = [{rights}]\n",
+            self.entry,
+            root.display()
+        )
+    }
+
+    /// A daemon of one principal, and a command as that.
+    fn daemon(&self, rights: &str) -> Daemon {
+        let file = self.path("principals.toml");
+        fs::write(&file, self.principals(&self.path("data"), rights)).unwrap();
+        Daemon::of(vec!["--principals".into(), file.into()], |command| command)
+    }
+
+    fn command(&self, daemon: &Daemon, subcommand: &str) -> Command {
+        let tokens = self.path("tokens");
+        let line = self.token.replace("HOST:4960", &daemon.address.to_string());
+        tree::write(&tokens, line.as_bytes());
+        fs::set_permissions(&tokens, Permissions::from_mode(0o600)).unwrap();
+        let mut command = longhaul();
+        command.args([subcommand, "--fingerprint", &daemon.fingerprint]);
+        command.arg("--token-file").arg(&tokens);
+        command
+    }
+}
+
+/// A daemon that does not start, as it says.
+#[track_caller]
+fn refused<const N: usize>(arguments: [&OsStr; N], says: &[&str]) -> Finished {
+    let mut command = longhaul();
+    command.args(["serve", "--print-ready", "--listen", "127.0.0.1:0"]);
+    let done = run(command.args(arguments)).expect(6).says(says);
+    assert_eq!(done.output, b"");
+    done
+}
+
+#[test]
+fn no_root_holds_the_daemons_secrets() {
+    let site = Site::new();
+    let (home, state) = (site.path("home"), site.path("home/.config/longhaul"));
+    fs::create_dir_all(&home).unwrap();
+    symlink(&home, site.path("link")).unwrap();
+    symlink(&state, site.path("state")).unwrap();
+    let (root, at) = (OsStr::new("--root"), OsStr::new("--state"));
+    for (served, kept) in [
+        (&home, &state),
+        (&site.path("link"), &state),
+        (&home, &site.path("link/.config/longhaul")),
+        (&home, &site.path("state")),
+        (&state, &state),
+    ] {
+        fs::create_dir_all(&state).unwrap();
+        let arguments = [root, served.as_os_str(), at, kept.as_os_str()];
+        refused(
+            arguments,
+            &["holds the daemon's state directory", "--state"],
+        );
+        assert!(!state.join("identity.pem").exists(), "{}", served.display());
+    }
+    fs::create_dir_all(state.join("jobs")).unwrap();
+    let jobs = state.join("jobs");
+    let arguments = [root, jobs.as_os_str(), at, state.as_os_str()];
+    refused(arguments, &["lies in the daemon's state directory"]);
+    // The user's own, where the daemon's is elsewhere.
+    let mut command = longhaul();
+    command.env("LONGHAUL_CONFIG_DIR", &state);
+    command.args(["serve", "--listen", "127.0.0.1:0", "--root"]);
+    command.arg(&home).arg("--state").arg(site.path("other"));
+    run(&mut command)
+        .expect(6)
+        .says(&["holds the user's tokens", "LONGHAUL_CONFIG_DIR"]);
+}
+
+#[test]
+fn no_root_holds_a_key_or_the_file_of_principals() {
+    let site = Site::new();
+    let principals = site.path("data/principals.toml");
+    let text = site.principals(&site.path("data"), "\"read\"");
+    fs::write(&principals, &text).unwrap();
+    let (file, state) = (OsStr::new("--principals"), site.path("state"));
+    let kept = [OsStr::new("--state"), state.as_os_str()];
+    refused(
+        [file, principals.as_os_str(), kept[0], kept[1]],
+        &["holds the file of principals", "principal \"alice\""],
+    );
+    let outside = site.path("principals.toml");
+    fs::rename(&principals, &outside).unwrap();
+    let key = site.path("data/key.pem");
+    fs::write(&key, "none").unwrap();
+    let of = [file, outside.as_os_str(), kept[0], kept[1]];
+    let words = ["--certificate", "x.pem", "--key"].map(OsStr::new);
+    let arguments = [
+        of[0],
+        of[1],
+        of[2],
+        of[3],
+        words[0],
+        words[1],
+        words[2],
+        key.as_os_str(),
+    ];
+    refused(arguments, &["holds the daemon's private key"]);
+}
+
+#[test]
+fn a_daemon_that_could_serve_nobody_does_not_start() {
+    let site = Site::new();
+    let (file, state) = (site.path("principals.toml"), site.path("state"));
+    let arguments = [
+        OsStr::new("--principals"),
+        file.as_os_str(),
+        OsStr::new("--state"),
+        state.as_os_str(),
+    ];
+    fs::write(&file, "# none yet\n").unwrap();
+    refused(arguments, &["names no principal", "longhaul token"]);
+    fs::write(&file, "[[principal]]\nname = 7\n").unwrap();
+    refused(arguments, &["line 2: ", "longhaul serve --help"]);
+    let missing = site.path("missing");
+    fs::write(&file, site.principals(&missing, "\"read\"")).unwrap();
+    refused(
+        arguments,
+        &["missing of principal \"alice\"", "make the directory"],
+    );
+}
+
+#[test]
+fn others_may_not_write_where_the_key_is() {
+    let site = Site::new();
+    let (data, state) = (site.path("data"), site.path("state"));
+    fs::create_dir(&state).unwrap();
+    fs::set_permissions(&state, Permissions::from_mode(0o777)).unwrap();
+    let words = ["--root", "--state"].map(OsStr::new);
+    let arguments = [words[0], data.as_os_str(), words[1], state.as_os_str()];
+    refused(arguments, &["others may write into", "chmod go-w"]);
+    assert_eq!(fs::read_dir(&state).unwrap().count(), 0);
+}
+
+#[test]
+fn an_address_without_a_port_has_an_example() {
+    let mut command = longhaul();
+    command.args(["serve", "--root", "/nonexistent", "--listen", "0.0.0.0"]);
+    run(&mut command).expect(1).says(&["0.0.0.0:4960"]);
+}
+
+#[test]
+fn a_root_that_holds_secrets_is_not_taken_up_later() {
+    let site = Site::new();
+    let daemon = site.daemon("\"read\"");
+    let file = site.path("principals.toml");
+    let fetch = |name: &str| {
+        let mut command = site.command(&daemon, "cp");
+        command.arg(daemon.url(name)).arg(site.path("to"));
+        run(&mut command)
+    };
+    fetch("a").expect(0);
+    fs::write(&file, site.principals(daemon.state(), "\"read\"")).unwrap();
+    daemon.running().signal(Signal::HUP);
+    daemon.running().await_words("stay as they were");
+    fetch("identity.pem").expect(6);
+    fetch("a").expect(0);
+    fs::write(&file, "").unwrap();
+    daemon.running().signal(Signal::HUP);
+    daemon.running().await_words("nobody is let in");
+    daemon.running().await_words("was read again");
+    fetch("a").expect(4);
+}
+
+#[test]
+fn the_log_says_when_who_what_and_that_it_ended() {
+    let site = Site::new();
+    let daemon = site.daemon("\"read\"");
+    let list = |path: &str| run(site.command(&daemon, "ls").arg(daemon.url(path)));
+    list("").expect(0);
+    list("x\nlonghaul: forged").expect(6);
+    let mut push = site.command(&daemon, "cp");
+    push.arg(site.path("data/a")).arg(daemon.url("new"));
+    run(&mut push)
+        .expect(4)
+        .says(&["not with the right to write"]);
+    let mut probe = site.command(&daemon, "probe");
+    let probed = run(probe.args(["--pings", "1"]).arg(daemon.url("")));
+    let probed = probed.expect(3);
+    let text = String::from_utf8(probed.output).unwrap();
+    assert!(
+        text.contains("may not measure") && !text.contains("()"),
+        "{text}"
+    );
+    daemon.running().signal(Signal::TERM);
+    let log = daemon.wait().expect(0).errors;
+    for line in log.lines() {
+        let (stamp, rest) = line.split_once(' ').unwrap();
+        assert!(stamp.ends_with('Z') && stamp.contains('T'), "{line}");
+        assert!(rest.starts_with("longhaul: "), "{line}");
+    }
+    for said in [
+        "alice from 127.0.0.1:",
+        ": listed /, 1 entries",
+        ", writing /new, was refused: there is no such path",
+        "with the right to write",
+        ", writing null:, was refused: this principal may not measure",
+        "stopped by a signal",
+    ] {
+        assert!(log.contains(said), "{said:?} is missing:\n{log}");
+    }
+}
+
+#[test]
+fn who_may_only_write_learns_no_digest() {
+    let site = Site::new();
+    // Of the same size and time, as somebody may know.
+    tree::write(&site.path("mine/a"), b"b");
+    let time = fs::metadata(site.path("data/a"))
+        .unwrap()
+        .modified()
+        .unwrap();
+    let mine = fs::File::options().write(true).open(site.path("mine/a"));
+    mine.unwrap().set_modified(time).unwrap();
+    let digest = blake3_of(&site.path("data/a"));
+    for (rights, told) in [("\"write\"", false), ("\"read\", \"write\"", true)] {
+        let daemon = site.daemon(rights);
+        let manifest = site.path("manifest");
+        let mut push = site.command(&daemon, "cp");
+        push.args(["--json", "--manifest"]).arg(&manifest);
+        push.arg(site.path("mine/a")).arg(daemon.url("a"));
+        let done = run(&mut push);
+        let said = String::from_utf8_lossy(&done.output).into_owned()
+            + &fs::read_to_string(&manifest).unwrap_or_default();
+        // Who may read could have read it.
+        assert!(!said.contains(&digest) || told, "{rights}: {said}");
+        assert_eq!(fs::read(site.path("data/a")).unwrap(), b"a");
+    }
+}
+
+fn blake3_of(file: &Path) -> String {
+    let mut command = longhaul();
+    let copy = file.with_extension("copy");
+    command.args(["cp", "--quiet", "--manifest", "/dev/stdout"]);
+    let done = run(command.arg(file).arg(&copy)).expect(0);
+    fs::remove_file(copy).unwrap();
+    let text = String::from_utf8(done.output).unwrap();
+    text.split_whitespace().next().unwrap().to_owned()
+}
