@@ -18,11 +18,12 @@ use longhaul_engine::net::relay;
 use longhaul_engine::net::tcp::TcpOptions;
 use longhaul_engine::net::tls::{TlsOptions, TlsServer};
 use longhaul_engine::net::token::fill_random;
+use longhaul_proto::allowed::Allowed;
 use longhaul_proto::handshake::PROTOCOL_VERSION;
 
 use crate::arguments::{Ports, RemoteArguments};
 use crate::between::drive;
-use crate::between::speech::{self, Told};
+use crate::between::speech::{self, Order, Told};
 use crate::daemon::{Client, Daemon, Terms};
 use crate::messages::{Exit, Stop, finish, print_line};
 use crate::ssh::PROTECTION;
@@ -80,7 +81,11 @@ fn session(arguments: &RemoteArguments) -> Result<Exit, Stop> {
     )?;
     // Who was introduced is not where the login came from.
     let first = ssh_connection().filter(|_| !arguments.meet);
-    let client = client_of(other, first.map(|(client, _)| client))?;
+    let allowed = match other.bound {
+        true => Some(allowed()?),
+        false => None,
+    };
+    let client = client_of(other, first.map(|(client, _)| client))?.allowed(allowed);
     let (input, output) = detach().map_err(local)?;
     let (channel, outward) = relay::join(input, output).map_err(local)?;
     let terms = Terms {
@@ -105,6 +110,15 @@ fn session(arguments: &RemoteArguments) -> Result<Exit, Stop> {
     }
     outward.drain(LAST_WORDS);
     Ok(Exit::Done)
+}
+
+/// Hears what the host that was introduced may ask for.
+fn allowed() -> Result<Allowed, Stop> {
+    let heard = unbuffered_input().and_then(speech::hear).map_err(local)?;
+    match heard {
+        Some(Order::Allow(allowed)) => Ok(allowed),
+        _ => Err(local("nobody said what the other host may ask for")),
+    }
 }
 
 /// Meets the host that was introduced: lets it connect, and connects to it. The

@@ -9,7 +9,23 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
 
+use longhaul_engine::net::identity::Identity;
+use longhaul_engine::net::tcp::{HostPort, TcpOptions};
+use longhaul_engine::net::tls::{TlsClient, TlsOptions};
+use longhaul_engine::net::trust::ServerTrust;
+use longhaul_engine::send::SendSide;
+use longhaul_engine::send::source::{Source, Sources, What};
+use longhaul_engine::session::{Transfer, TransferSettings, opening};
+use longhaul_engine::storage::posix::PosixDirectory;
+use longhaul_proto::allowed::Allowed;
+use longhaul_proto::block::Codec;
+use longhaul_proto::digest::Integrity;
+use longhaul_proto::handshake::{Credential, Landing, Purport, Request, RequestPath, Role, Vouch};
+use longhaul_proto::message::Farewell;
+use longhaul_proto::session::StreamId;
 use rustix::process::Signal;
 use support::Daemon;
 use support::process::{Finished, longhaul, run};
@@ -285,4 +301,113 @@ fn blake3_of(file: &Path) -> String {
     fs::remove_file(copy).unwrap();
     let text = String::from_utf8(done.output).unwrap();
     text.split_whitespace().next().unwrap().to_owned()
+}
+
+fn one_file_to(path: &[u8]) -> Request {
+    Request {
+        credential: Some(Credential {
+            principal: "alice".to_owned(),
+            token: None,
+        }),
+        role: Role::Sender,
+        purport: Purport::Copy,
+        paths: vec![RequestPath::Path(path.to_vec())],
+        landing: Landing::Within,
+        source: [1; 32],
+        host: [2; 32],
+        integrity: Integrity::Digest,
+        codec: Codec::Plain,
+        block_bytes: 1 << 20,
+        clear: false,
+        block_key: None,
+        checkpoint_bytes: 1 << 20,
+        checkpoint_milliseconds: 1000,
+        destination_empty: false,
+        recursive: false,
+        digests: false,
+        direct: false,
+        verify_written: false,
+        names: None,
+        copy_links: false,
+        kept_digests_only: true,
+        large_files: 0,
+        limit: None,
+        paired: false,
+        wants_host: false,
+    }
+}
+
+/// The host that runs a copy to this daemon is somebody's who may be hostile.
+#[test]
+fn a_host_that_was_vouched_for_opens_the_session_that_was_meant() {
+    const PATIENCE: Duration = Duration::from_secs(20);
+    let site = Site::new();
+    let daemon = site.daemon("\"read\", \"write\"");
+    let token = site.token.split_whitespace().last().unwrap();
+    let connect = |identity: Option<Identity>| {
+        let trust = ServerTrust::Fingerprint(daemon.fingerprint.parse().unwrap());
+        let tls = TlsClient::new(trust, identity, TlsOptions::default());
+        let host = HostPort::from(daemon.address);
+        tls.connect(&host, PATIENCE, &TcpOptions::default())
+            .unwrap()
+    };
+    // Opens a session as a host that was let in for one file to `/in`.
+    let open = |request: Request| {
+        let identity = Identity::ephemeral().unwrap();
+        let vouch = Vouch {
+            credential: Some(Credential {
+                principal: "alice".to_owned(),
+                token: Some(token.to_owned()),
+            }),
+            key: *identity.fingerprint().as_bytes(),
+            allowed: Some(Allowed {
+                role: Role::Sender,
+                purport: Purport::Copy,
+                paths: vec![RequestPath::Path(b"/in/".to_vec())],
+                sources: vec![RequestPath::Path(b"/scratch/run*.h5".to_vec())],
+                recursive: false,
+                copy_links: false,
+            }),
+        };
+        opening::vouch(&mut connect(None), vouch, PATIENCE).unwrap();
+        let mut stream = connect(Some(identity));
+        opening::open(&mut stream, request, &[], PATIENCE).map(|_| stream)
+    };
+    let reads = Request {
+        role: Role::Receiver,
+        ..one_file_to(b"/in")
+    };
+    let compares = Request {
+        purport: Purport::Verify,
+        ..one_file_to(b"/in")
+    };
+    for request in [one_file_to(b"/"), reads, compares] {
+        let error = open(request).err().unwrap().to_string();
+        assert!(error.contains("introduced for one copy"), "{error}");
+    }
+    let send = |name: &str| {
+        let from = site.path(name);
+        tree::write(&from.join(name), b"data");
+        let stream = open(one_file_to(b"/in")).unwrap();
+        let source = Source {
+            directory: PosixDirectory::open_root(&from).unwrap().into(),
+            what: What::Contents,
+            shown: name.to_owned(),
+        };
+        let settings = TransferSettings {
+            linger: Duration::from_secs(2),
+            ..TransferSettings::default()
+        };
+        let side = SendSide::new(Sources::new(vec![source]));
+        let transfer = Transfer::sending(settings, side, Arc::new(|_| {}));
+        assert!(transfer.attach(stream, StreamId(0), false, 0));
+        transfer.wait().farewell
+    };
+    match send(".bashrc") {
+        Farewell::Broken(text) => assert!(text.contains("did not ask for"), "{text}"),
+        other => panic!("{other:?}"),
+    }
+    assert!(!site.path("data/in/.bashrc").exists());
+    assert_eq!(send("run7.h5"), Farewell::Complete);
+    assert!(site.path("data/in/run7.h5").exists());
 }

@@ -18,6 +18,7 @@
 
 use minicbor::{Decode, Encode};
 
+use crate::allowed::Allowed;
 use crate::block::{Codec, HeaderKey};
 use crate::digest::Integrity;
 use crate::listing::{ListRequest, Listed};
@@ -233,6 +234,9 @@ pub struct Vouch {
     /// SHA-256 of the public key of the other host's certificate.
     #[cbor(n(1), with = "minicbor::bytes")]
     pub key: [u8; 32],
+    /// The session that it may open; none where the asker does not say.
+    #[n(2)]
+    pub allowed: Option<Allowed>,
 }
 
 /// Joins a session.

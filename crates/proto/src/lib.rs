@@ -22,6 +22,7 @@
 //! gives. Time is an argument.
 
 pub mod account;
+pub mod allowed;
 pub mod block;
 pub mod calls;
 pub mod control;

@@ -17,6 +17,7 @@ use longhaul_engine::net::relay;
 use longhaul_engine::net::tls::TlsError;
 use longhaul_engine::net::trust::TrustError;
 use longhaul_engine::session::opening::OpenError;
+use longhaul_proto::allowed::Allowed;
 use longhaul_proto::handshake::{PROTOCOL_VERSION, Refusal, Target, Task};
 
 use super::speech::Reach;
@@ -173,7 +174,7 @@ pub fn run(asked: &Asked<'_>, sides: &Sides, ends: [&Remote; 2]) -> Result<Exit,
     let started = runs.daemon.errand(Task::Drive)?;
     let started = started.map_err(|error| open_stop(&runs.name, &error))?;
     let job = Process::new(started, runs)?;
-    job.introduce(runs, other.remote, asked)?;
+    job.introduce(runs, other.remote, (asked, asked.allowed(sides, at_source)))?;
     begin_job(&job.channel, &runs.name, asked, &begin).map(Left::exit)
 }
 
@@ -204,7 +205,11 @@ fn through(
         Reach::Sealed,
         &runs.name,
     );
-    job.introduce(&runs, other.remote, asked)?;
+    job.introduce(
+        &runs,
+        other.remote,
+        (asked, asked.allowed(sides, at_source)),
+    )?;
     // Channels come to the host that the job is at, whatever else has its name.
     let (Some(name), Some(address)) = (job.greeting.channel, job.address) else {
         let text = format!("{}: the job there takes no channels", runs.name);
@@ -270,8 +275,13 @@ impl Process {
     }
 
     /// Has the other daemon let it in, and tells it of that one.
-    fn introduce(&self, runs: &Side<'_>, other: &Remote, asked: &Asked<'_>) -> Result<(), Stop> {
-        let introduced = vouch(other, &self.greeting, asked.connection)?;
+    fn introduce(
+        &self,
+        runs: &Side<'_>,
+        other: &Remote,
+        (asked, allowed): (&Asked<'_>, Allowed),
+    ) -> Result<(), Stop> {
+        let introduced = vouch(other, (&self.greeting, allowed), asked.connection)?;
         let told = (&self.channel).write_all(introduced.line(CLIENT).as_bytes());
         told.map_err(|_| ended(&runs.name))
     }

@@ -87,7 +87,7 @@ pub fn serve(job: &Arc<Job>, socket: &UnixStream) -> io::Result<()> {
             match order {
                 Order::Cancel => own.cancel(),
                 Order::Limit(rate) => own.limit(rate),
-                Order::Begin(_) | Order::Follow(_) => {}
+                Order::Begin(_) | Order::Follow(_) | Order::Allow(_) => {}
             }
         }
         gone.store(true, Ordering::Relaxed);
@@ -111,7 +111,7 @@ fn first_order(job: &Job, socket: &UnixStream) -> io::Result<Option<Follow>> {
             Some(Order::Follow(follow)) => return Ok(Some(follow)),
             Some(Order::Cancel) => job.cancel(),
             Some(Order::Limit(rate)) => job.limit(rate),
-            Some(Order::Begin(_)) | None => return Ok(None),
+            Some(Order::Begin(_) | Order::Allow(_)) | None => return Ok(None),
         }
     }
 }

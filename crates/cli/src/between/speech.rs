@@ -4,6 +4,7 @@
 
 use std::io::{self, Read, Write};
 
+use longhaul_proto::allowed::Allowed;
 use longhaul_proto::frame::{self, FrameError, FrameHeader, FrameKind, HEADER_BYTES};
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
@@ -39,6 +40,9 @@ pub enum Order {
     /// Bind it to so many bytes per second from now on; 0: to none.
     #[n(3)]
     Limit(#[n(0)] u64),
+    /// What the host that was introduced may ask for; said to the other one, which runs no job.
+    #[n(4)]
+    Allow(#[n(0)] Allowed),
 }
 
 /// A job that shall begin.
@@ -259,6 +263,7 @@ impl Speech for Order {
                 named && !begin.words.is_empty()
             }
             Order::Limit(rate) => *rate == 0 || *rate >= LEAST_RATE,
+            Order::Allow(allowed) => allowed.is_valid(),
             Order::Follow(_) | Order::Cancel => true,
         }
     }

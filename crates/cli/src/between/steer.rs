@@ -142,6 +142,7 @@ impl Arrived {
             addresses,
             channel: None,
             mortal: self.greeting.mortal,
+            bound: false,
         }
     }
 
@@ -222,7 +223,14 @@ pub fn run(asked: &Asked<'_>, sides: &Sides) -> Result<Exit, Stop> {
             let other = far_in_role(&other.destination, asked, role)?;
             let [runs, other] = Arrived::at_both(runs, other)?;
             runs.hear_of(&other.introduced())?;
-            other.hear_of(&runs.introduced())?;
+            other.hear_of(&Greeting {
+                bound: true,
+                ..runs.introduced()
+            })?;
+            let allowed = asked.allowed(sides, plan.at_source);
+            let order = speech::frame_of(&Order::Allow(allowed)).map_err(|_| too_long())?;
+            let told = (&other.channel).write_all(&order);
+            told.map_err(|_| other.ended())?;
             match reach {
                 Reach::Through => {
                     let (start, name) = other.door()?;
@@ -238,7 +246,9 @@ pub fn run(asked: &Asked<'_>, sides: &Sides) -> Result<Exit, Stop> {
             manner.say(&["logging in to ", &plan.runs.destination]);
             let runs = Arrived::at(runs)?;
             manner.say(&["asking the daemon at ", &daemon.host.to_string()]);
-            runs.hear_of(&vouch(daemon, &runs.greeting, asked.connection)?)?;
+            let allowed = asked.allowed(sides, plan.at_source);
+            let introduced = vouch(daemon, (&runs.greeting, allowed), asked.connection)?;
+            runs.hear_of(&introduced)?;
             match reach {
                 Reach::Sealed => {
                     let daemon = Box::new(Daemon::new(daemon, asked.connection)?);
@@ -354,6 +364,13 @@ fn through(
     left.map(Left::exit)
 }
 
+/// More names than can be said at once.
+fn too_long() -> Stop {
+    let text = "the sources' names are longer together than one command may have: copy the \
+                directory they are in, or use several commands";
+    Stop::new(Exit::Usage, text)
+}
+
 /// Begins the job and shows it.
 ///
 /// # Errors
@@ -365,11 +382,7 @@ pub fn begin_job(
     asked: &Asked<'_>,
     begin: &Begin,
 ) -> Result<Left, Stop> {
-    let order = speech::frame_of(&Order::Begin(begin.clone())).map_err(|_| {
-        let text = "the sources' names are longer together than one command may have: copy the \
-                    directory they are in, or use several commands";
-        Stop::new(Exit::Usage, text)
-    })?;
+    let order = speech::frame_of(&Order::Begin(begin.clone())).map_err(|_| too_long())?;
     // Whoever only starts it fetches that later.
     let wanted = asked.manifest.as_deref();
     let manifest = Fetched::into(wanted.filter(|_| !asked.between.detach))?;

@@ -2,6 +2,7 @@
 //! that host's key, and his token goes nowhere but to the daemon.
 
 use longhaul_engine::net::identity::Fingerprint;
+use longhaul_proto::allowed::Allowed;
 use longhaul_proto::handshake::PROTOCOL_VERSION;
 
 use crate::arguments::ConnectionArguments;
@@ -11,14 +12,14 @@ use crate::messages::{Exit, Stop};
 use crate::ssh::command::RELEASE;
 use crate::ssh::greeting::Greeting;
 
-/// Vouches for a host; what that is told of the daemon.
+/// Vouches for a host and the one session that it may open; what it is told of the daemon.
 ///
 /// # Errors
 ///
 /// Where the daemon cannot be reached, is not believed, or does not believe.
 pub fn vouch(
     remote: &Remote,
-    host: &Greeting,
+    (host, allowed): (&Greeting, Allowed),
     arguments: &ConnectionArguments,
 ) -> Result<Greeting, Stop> {
     let key: Fingerprint = host
@@ -26,7 +27,7 @@ pub fn vouch(
         .parse()
         .map_err(|error| Stop::because(Exit::Connection, error))?;
     let daemon = Daemon::new(remote, arguments)?;
-    let own = daemon.vouch(*key.as_bytes())?;
+    let own = daemon.vouch(*key.as_bytes(), allowed)?;
     Ok(Greeting {
         software: RELEASE.to_owned(),
         protocol: PROTOCOL_VERSION,

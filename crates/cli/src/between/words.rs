@@ -5,13 +5,16 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+use longhaul_proto::allowed::Allowed;
 use longhaul_proto::block::Codec;
+use longhaul_proto::handshake::{Purport, Role};
 use longhaul_units::ByteCount;
 
 use crate::arguments::{
     BetweenArguments, ConnectionArguments, CopyArguments, DataSecurity, Expiry, IntegrityArgument,
     LayerArguments, StackArgument, VerifyArguments,
 };
+use crate::commands::run::request_path;
 use crate::endpoint::{Endpoint, Remote, RemotePath, SshRemote};
 use crate::messages::{Exit, Stop};
 
@@ -34,6 +37,12 @@ pub struct Asked<'a> {
     pub json: bool,
     /// No progress.
     pub quiet: bool,
+    /// Copy or compare.
+    pub purport: Purport,
+    /// Directories too.
+    pub recursive: bool,
+    /// Links below the sources are followed.
+    pub copy_links: bool,
     /// How the hosts are reached.
     pub connection: &'a ConnectionArguments,
     /// How they are joined.
@@ -51,6 +60,12 @@ impl<'a> Asked<'a> {
             manifest: arguments.manifest.clone(),
             json: arguments.json,
             quiet: arguments.quiet,
+            purport: match arguments.dry_run {
+                true => Purport::DryRun,
+                false => Purport::Copy,
+            },
+            recursive: arguments.recursive,
+            copy_links: arguments.copy_links,
             connection: &arguments.connection,
             between: &arguments.between,
         }
@@ -67,8 +82,32 @@ impl<'a> Asked<'a> {
             manifest: None,
             json: arguments.json,
             quiet: arguments.quiet,
+            purport: Purport::Verify,
+            recursive: true,
+            copy_links: arguments.copy_links,
             connection: &arguments.connection,
             between: &arguments.between,
+        }
+    }
+
+    /// What the host that runs the job may ask the other one for.
+    pub fn allowed(&self, sides: &Sides, runs_at_source: bool) -> Allowed {
+        let sources = sides.sources.iter().filter_map(Endpoint::remote_path);
+        let sources = sources.map(request_path).collect();
+        let (role, paths, sources) = match runs_at_source {
+            true => {
+                let to = sides.destination.remote_path().map(request_path);
+                (Role::Sender, to.into_iter().collect(), sources)
+            }
+            false => (Role::Receiver, sources, Vec::new()),
+        };
+        Allowed {
+            role,
+            purport: self.purport,
+            paths,
+            sources,
+            recursive: self.recursive,
+            copy_links: self.copy_links,
         }
     }
 

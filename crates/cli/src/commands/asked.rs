@@ -1,12 +1,27 @@
-//! What a pull asks the other end for, and what that may therefore send.
+//! What a command asks the other end for, and what that may therefore send.
 
 use longhaul_engine::recv::asked::Asked;
 use longhaul_engine::storage::measuring::ZERO_NAME;
-use longhaul_proto::handshake::Purport;
+use longhaul_proto::allowed::Allowed;
+use longhaul_proto::handshake::{Purport, RequestPath};
 
 use super::run::Task;
 use crate::endpoint::{Endpoint, RemotePath};
 use crate::messages::{Exit, Stop};
+
+/// What a host may send that was introduced for one session.
+pub fn of_introduced(allowed: &Allowed) -> Asked {
+    let mut asked = Asked::new(allowed.recursive);
+    let expands = allowed.purport != Purport::Verify;
+    for source in &allowed.sources {
+        match source {
+            RequestPath::Path(path) => asked.add_path(path, expands),
+            RequestPath::Zero(_) => asked.add_name(ZERO_NAME),
+            RequestPath::Null | RequestPath::Stream(_) => {}
+        }
+    }
+    asked
+}
 
 /// What the other end may send, once it said whether that is a `single_file`.
 ///

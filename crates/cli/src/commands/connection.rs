@@ -19,6 +19,7 @@ use longhaul_engine::session::opening::{self, OpenError};
 use longhaul_engine::session::{DialError, Dialer, Joined, Transfer};
 use longhaul_model::control::start::{BlockSize, LARGEST_BLOCK_BYTES};
 use longhaul_model::kernel::BufferLimits;
+use longhaul_proto::allowed::Allowed;
 use longhaul_proto::handshake::{
     Credential, Errand, Join, Refusal, Request, Secret, SessionId, Task, Vouch, Welcome,
 };
@@ -329,8 +330,8 @@ impl Daemon {
         }
     }
 
-    /// Has the daemon let in another host by its key; gives the daemon's own.
-    pub fn vouch(&self, key: [u8; 32]) -> Result<Fingerprint, Stop> {
+    /// Has the daemon let in another host by its key, for one session; gives the daemon's own.
+    pub fn vouch(&self, key: [u8; 32], allowed: Allowed) -> Result<Fingerprint, Stop> {
         let mut stream = self.first_stream()?;
         let own = stream.handle.peer_fingerprint();
         let own = own.ok_or_else(|| {
@@ -340,6 +341,7 @@ impl Daemon {
         let vouch = Vouch {
             credential: self.credential.clone(),
             key,
+            allowed: Some(allowed),
         };
         opening::vouch(&mut stream, vouch, self.timeout)
             .map_err(|error| open_stop(&self.host, &error))?;

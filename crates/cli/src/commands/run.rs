@@ -713,7 +713,8 @@ pub fn check_names<'a>(paths: impl IntoIterator<Item = &'a [u8]>) -> Result<(), 
     Ok(())
 }
 
-fn request_path(path: &RemotePath) -> RequestPath {
+/// A path of another host, as that is asked for it.
+pub fn request_path(path: &RemotePath) -> RequestPath {
     match path {
         RemotePath::Path(path) => RequestPath::Path(path.clone()),
         RemotePath::Null => RequestPath::Null,

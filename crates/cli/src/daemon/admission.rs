@@ -11,6 +11,7 @@ use longhaul_engine::net::stream::Closed;
 use longhaul_engine::net::token::{Token, fill_random};
 use longhaul_engine::net::{Stream, StreamHandle};
 use longhaul_engine::recv::ReceiveSide;
+use longhaul_engine::recv::asked::Asked;
 use longhaul_engine::recv::keeping::SetIds;
 use longhaul_engine::recv::landing::{Arrival, Destination, LandingError, Missing};
 use longhaul_engine::recv::parts::most_open_parts;
@@ -22,6 +23,7 @@ use longhaul_engine::storage::measuring::sink;
 use longhaul_engine::storage::posix::PosixDirectory;
 use longhaul_engine::storage::roots::{Anywhere, Confined};
 use longhaul_model::control::start::used_memory;
+use longhaul_proto::allowed::Allowed;
 use longhaul_proto::handshake::{
     Answer, Credential, Feature, Hello, Join, Joined, Landing, PROTOCOL_VERSION, Purport, Purpose,
     Refusal, Refused, Request, RequestPath, Role, Secret, SessionId, Vouch, Vouched, Welcome,
@@ -37,6 +39,7 @@ use super::sources::open_sources;
 use super::turns::Turn;
 use super::vouched::COUNTS_FOR;
 use super::{Daemon, FIRST_FRAME, LAST_WORDS};
+use crate::commands::asked;
 use crate::commands::run::{large_files, owner, single_file};
 use crate::messages::{one_line, say};
 use crate::report::stream_damage;
@@ -253,30 +256,38 @@ impl Daemon {
         }
         // Nobody passes on a word that was given for him.
         let principal = authenticate(&principals, vouch.credential.as_ref(), stream)?;
-        self.vouched
-            .add(vouch.key, principal.name(), Instant::now());
+        if !vouch.allowed.as_ref().is_none_or(Allowed::is_valid) {
+            let text = "what the other host may ask for makes no sense";
+            return Err(refused(Refusal::Malformed, text));
+        }
+        let word = (principal.name(), vouch.allowed.clone());
+        self.vouched.add(vouch.key, word, Instant::now());
         Ok(Vouched {
             seconds: u32::try_from(COUNTS_FOR.as_secs()).unwrap_or(u32::MAX),
         })
     }
 
-    /// Who it is, by what he shows or by a principal's word for him.
+    /// Who it is, by what he shows or by a principal's word for him, and what he may ask for
+    /// where that is bound.
     fn authenticate<'a>(
         &self,
         principals: &'a Principals,
         credential: Option<&Credential>,
         stream: &Stream,
-    ) -> Result<&'a Principal, Refused> {
+    ) -> Result<(&'a Principal, Option<Allowed>), Refused> {
         let shown = authenticate(principals, credential, stream);
         let by_key = credential.is_some_and(|credential| credential.token.is_none());
         let key = stream.handle.peer_fingerprint().filter(|_| by_key);
         match (shown, key) {
             (Err(refused), Some(key)) => {
-                let name = self.vouched.take(&key, Instant::now());
-                let principal = name.and_then(|name| principals.by_name(&name));
-                principal.ok_or(refused)
+                let word = self.vouched.take(&key, Instant::now());
+                let found = word.and_then(|(name, allowed)| {
+                    let principal = principals.by_name(&name)?;
+                    Some((principal, allowed))
+                });
+                found.ok_or(refused)
             }
-            (shown, _) => shown,
+            (shown, _) => shown.map(|principal| (principal, None)),
         }
     }
 
@@ -318,10 +329,13 @@ impl Daemon {
         visitor: &mut Visitor,
     ) -> Result<(Prepared, String), Refused> {
         let principals = self.principals();
-        let principal = match principals.owning().filter(|_| visitor.owner) {
-            Some(principal) => principal,
+        let (principal, allowed) = match principals.owning().filter(|_| visitor.owner) {
+            Some(principal) => (principal, None),
             None => self.authenticate(&principals, request.credential.as_ref(), stream)?,
         };
+        let allowed = allowed
+            .as_ref()
+            .or_else(|| self.client.as_ref()?.allowed.as_ref());
         // Opening the session may take long, and is no stranger's any more.
         drop(visitor.ticket.take());
         if !request.is_valid() {
@@ -329,6 +343,10 @@ impl Daemon {
                 Refusal::Malformed,
                 "the request's values are out of their range",
             ));
+        }
+        if allowed.is_some_and(|allowed| !allowed.permits(request)) {
+            let text = "this host was introduced for one copy, and asks for another one";
+            return Err(refused(Refusal::Forbidden, text));
         }
         if request.clear && !self.terms.allow_clear {
             let text = "blocks in clear are not allowed here: leave out --data-security clear, or \
@@ -349,7 +367,8 @@ impl Daemon {
         let mut prepared = match request.role {
             Role::Sender => {
                 let claim = (key, turn, &stream.handle);
-                self.prepare_receiver(request, principal, claim, place)?
+                let asked = allowed.map(asked::of_introduced);
+                self.prepare_receiver(request, (principal, asked), claim, place)?
             }
             Role::Receiver => self.prepare_sender(request, features, principal, place)?,
         };
@@ -394,7 +413,7 @@ impl Daemon {
     fn prepare_receiver(
         &self,
         request: &Request,
-        principal: &Principal,
+        (principal, asked): (&Principal, Option<Asked>),
         (key, turn, handle): (Option<Key>, Option<Turn>, &StreamHandle),
         place: Held,
     ) -> Result<Prepared, Refused> {
@@ -452,7 +471,11 @@ impl Daemon {
             .map_err(|error| path_refused(&error))?;
         settings.asks = !(empty && copies);
         let (destination_empty, epoch) = (!settings.asks, settings.epoch);
-        let transfer = Transfer::receiving(settings, ReceiveSide::new(destination), watch());
+        let side = match asked {
+            Some(asked) => ReceiveSide::only(destination, asked),
+            None => ReceiveSide::new(destination),
+        };
+        let transfer = Transfer::receiving(settings, side, watch());
         Ok(Prepared {
             transfer,
             destination_empty,

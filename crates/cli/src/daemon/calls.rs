@@ -17,6 +17,7 @@ use longhaul_engine::net::identity::Fingerprint;
 use longhaul_engine::net::tcp::{self, ConnectError, HostPort, TcpOptions};
 use longhaul_engine::net::tls::TlsError;
 use longhaul_engine::session::{Calls, Transfer};
+use longhaul_proto::allowed::Allowed;
 use longhaul_proto::calls::{Call, CallLook};
 
 use super::Daemon;
@@ -45,6 +46,8 @@ pub struct Client {
     pub key: Fingerprint,
     /// Where he listens, the likeliest first.
     pub addresses: Vec<SocketAddr>,
+    /// What he may ask for, where somebody else introduced him; else anything.
+    pub allowed: Option<Allowed>,
     /// Where he answered.
     answered: Mutex<Option<SocketAddr>>,
     calls: AtomicUsize,
@@ -107,10 +110,16 @@ impl Client {
         Client {
             key,
             addresses,
+            allowed: None,
             answered: Mutex::default(),
             calls: AtomicUsize::new(0),
             telling: AtomicBool::new(false),
         }
+    }
+
+    /// The same, who may ask for this alone.
+    pub fn allowed(self, allowed: Option<Allowed>) -> Client {
+        Client { allowed, ..self }
     }
 
     /// Where to call him now.

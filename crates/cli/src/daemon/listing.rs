@@ -100,6 +100,13 @@ impl Daemon {
         if !asked.is_valid() {
             return Err(refused(Refusal::Malformed, "the path is none"));
         }
+        if self
+            .client
+            .as_ref()
+            .is_some_and(|client| client.allowed.is_some())
+        {
+            return Err(not_permitted("read"));
+        }
         let principals = self.principals();
         let principal = match principals.owning().filter(|_| owner) {
             Some(principal) => principal,

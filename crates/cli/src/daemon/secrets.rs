@@ -75,14 +75,16 @@ impl Secrets {
         Secrets { secrets }
     }
 
-    /// Checks all roots: each is a directory that holds no secret and lies in none.
+    /// Checks all roots: each is a directory that holds no secret and lies in none, and no link
+    /// on the way to it is one that a principal could replace.
     ///
     /// # Errors
     ///
     /// What to tell the administrator.
     pub fn check(&self, principals: &Principals) -> Result<(), String> {
         let mounts = Mounts::read();
-        for (principal, root) in principals.served() {
+        let mut writable = Vec::new();
+        for (principal, root, rights) in principals.served() {
             let of = format!("the root {} of principal \"{principal}\"", root.display());
             let found = root.canonicalize();
             let found = found.map_err(|error| {
@@ -92,6 +94,25 @@ impl Secrets {
                 return Err(format!("{of} is no directory: correct its path"));
             }
             self.check_root(&found, &of, &mounts)?;
+            if rights.write {
+                writable.push((principal, mounts.regions(&found)));
+            }
+        }
+        for (principal, root, _) in principals.served() {
+            for link in links_to(root) {
+                let at = mounts.locate(&link);
+                let holds = |(_, regions): &&(&str, Vec<Located>)| {
+                    regions.iter().any(|region| region.holds(&at))
+                };
+                if let Some((writer, _)) = writable.iter().find(holds) {
+                    return Err(format!(
+                        "the root {} of principal \"{principal}\" is reached by the link {}, which \
+                         principal \"{writer}\" may replace: write the path that it leads to",
+                        root.display(),
+                        link.display()
+                    ));
+                }
+            }
         }
         Ok(())
     }
@@ -122,8 +143,16 @@ impl Secrets {
 
 /// Where a path leads, and each link on the way: whoever can replace that has the same.
 fn places_of(path: &Path) -> Vec<PathBuf> {
+    let mut places = links_to(path);
+    // What is not there yet has no links either.
+    places.push(path.canonicalize().unwrap_or_else(|_| path.to_owned()));
+    places
+}
+
+/// The links on the way to where a path leads, each where it lies itself.
+fn links_to(path: &Path) -> Vec<PathBuf> {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let mut places: Vec<PathBuf> = absolute.canonicalize().into_iter().collect();
+    let mut links = Vec::new();
     let (mut seen, mut queue) = (HashSet::new(), VecDeque::from([absolute]));
     while let Some(next) = queue.pop_front() {
         for step in next.ancestors() {
@@ -139,15 +168,11 @@ fn places_of(path: &Path) -> Vec<PathBuf> {
             let link = parent.join(name);
             if seen.len() < MAXIMUM_LINKS && seen.insert(link.clone()) {
                 queue.push_back(parent.join(target));
-                places.push(link);
+                links.push(link);
             }
         }
     }
-    if places.is_empty() {
-        // It is not there yet.
-        places.push(path.to_owned());
-    }
-    places
+    links
 }
 
 /// A directory or file by its file system and its path in that, which are the same wherever
@@ -350,6 +375,34 @@ mod tests {
         symlink("data/state", path("state")).unwrap();
         refused(&path("state"), &path("data"), "holds");
         refused(&path("data/state/key.pem"), &path("data"), "holds");
+    }
+
+    #[test]
+    fn nobody_may_write_a_link_that_leads_to_a_root() {
+        let (_place, at) = place();
+        std::os::unix::fs::symlink("../home", at.join("data/link")).unwrap();
+        let both = |rights: &str| {
+            let root = |path: &str, rights: &str| {
+                format!(
+                    "[[principal.root]]\nat = \"/{path}\"\npath = \"{}\"\nrights = [\"{rights}\"]\n",
+                    at.join(path).display()
+                )
+            };
+            let text = format!(
+                "[[principal]]\nname = \"a\"\ncertificates = [\"sha256:{}\"]\n{}{}",
+                "A".repeat(43),
+                root("data", rights),
+                root("data/link", "read")
+            );
+            let principals = Principals::parse(&text, Path::new("principals.toml")).unwrap();
+            Secrets::default().check(&principals)
+        };
+        assert_eq!(both("read"), Ok(()));
+        let error = both("write").unwrap_err();
+        assert!(
+            error.contains("data/link, which principal \"a\" may replace"),
+            "{error}"
+        );
     }
 
     #[test]

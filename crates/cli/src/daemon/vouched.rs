@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use longhaul_engine::net::identity::Fingerprint;
+use longhaul_proto::allowed::Allowed;
 
 /// How long a word counts: the other host is started before it is given.
 pub const COUNTS_FOR: Duration = Duration::from_secs(300);
@@ -19,6 +20,7 @@ const MAXIMUM_OF_ONE: usize = 64;
 struct Word {
     key: [u8; 32],
     principal: String,
+    allowed: Option<Allowed>,
     until: Instant,
 }
 
@@ -33,8 +35,8 @@ impl Vouched {
         self.words.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From `now` on the key's owner may come as this principal.
-    pub fn add(&self, key: [u8; 32], principal: &str, now: Instant) {
+    /// From `now` on the key's owner may come as this principal, for what is `allowed`.
+    pub fn add(&self, key: [u8; 32], (principal, allowed): (&str, Option<Allowed>), now: Instant) {
         let mut words = self.lock();
         words.retain(|word| word.until > now && word.key != key);
         let own = |word: &Word| word.principal == principal;
@@ -49,17 +51,18 @@ impl Vouched {
         words.push_back(Word {
             key,
             principal: principal.to_owned(),
+            allowed,
             until: now + COUNTS_FOR,
         });
     }
 
-    /// Whose word there is for a key; it counts once.
-    pub fn take(&self, key: &Fingerprint, now: Instant) -> Option<String> {
+    /// Whose word there is for a key, and for what; it counts once.
+    pub fn take(&self, key: &Fingerprint, now: Instant) -> Option<(String, Option<Allowed>)> {
         let mut words = self.lock();
         let at = words
             .iter()
             .position(|word| word.key == *key.as_bytes() && word.until > now)?;
-        words.remove(at).map(|word| word.principal)
+        words.remove(at).map(|word| (word.principal, word.allowed))
     }
 }
 
@@ -75,22 +78,24 @@ mod tests {
     #[test]
     fn a_word_counts_once_and_not_for_ever() {
         let (vouched, key, now) = (Vouched::default(), key(), Instant::now());
-        vouched.add(*key.as_bytes(), "alice", now);
+        vouched.add(*key.as_bytes(), ("alice", None), now);
         assert_eq!(vouched.take(&key, now + COUNTS_FOR), None);
-        assert_eq!(vouched.take(&key, now).as_deref(), Some("alice"));
+        let alice = Some(("alice".to_owned(), None));
+        assert_eq!(vouched.take(&key, now), alice);
         assert_eq!(vouched.take(&key, now), None);
     }
 
     #[test]
     fn nobody_fills_the_memory_or_drives_out_others() {
         let (vouched, key, now) = (Vouched::default(), key(), Instant::now());
-        vouched.add(*key.as_bytes(), "alice", now);
+        vouched.add(*key.as_bytes(), ("alice", None), now);
         for number in 0..10_000_u32 {
             let mut other = [0; 32];
             other[..4].copy_from_slice(&number.to_le_bytes());
-            vouched.add(other, "mallory", now);
+            vouched.add(other, ("mallory", None), now);
         }
         assert_eq!(vouched.lock().len(), MAXIMUM_OF_ONE + 1);
-        assert_eq!(vouched.take(&key, now).as_deref(), Some("alice"));
+        let alice = Some(("alice".to_owned(), None));
+        assert_eq!(vouched.take(&key, now), alice);
     }
 }

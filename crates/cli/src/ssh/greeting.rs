@@ -46,6 +46,8 @@ pub struct Greeting {
     pub channel: Option<String>,
     /// Its system ends what a login started when that ends.
     pub mortal: bool,
+    /// What it may ask for follows the line.
+    pub bound: bool,
 }
 
 /// A line of the far side.
@@ -78,6 +80,9 @@ impl Greeting {
         if self.mortal {
             line += " mortal=1";
         }
+        if self.bound {
+            line += " bound=1";
+        }
         line + "\n"
     }
 
@@ -97,6 +102,7 @@ impl Greeting {
                 "addresses" => greeting.addresses = addresses(value)?,
                 "channel" => greeting.channel = Some(channel(value)?),
                 "mortal" => greeting.mortal = value == "1",
+                "bound" => greeting.bound = value == "1",
                 _ => {}
             }
         }
@@ -151,6 +157,7 @@ mod tests {
             addresses: vec!["192.0.2.7".parse().unwrap(), "2001:db8::7".parse().unwrap()],
             channel: Some("longhaul-7f".into()),
             mortal: true,
+            bound: true,
         }
     }
 
@@ -162,6 +169,7 @@ mod tests {
                 port: None,
                 addresses: Vec::new(),
                 mortal: false,
+                bound: false,
                 ..whole()
             },
         ] {

@@ -3,7 +3,7 @@
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -31,6 +31,17 @@ pub enum KnownHostsError {
         file: PathBuf,
         /// Which line, from 1.
         line: usize,
+    },
+    /// Anybody may change it.
+    #[error(
+        "{file} says which daemons are trusted, and anybody may change it (mode {mode:o}): run \
+         `chmod go-w {file}`, and look through it"
+    )]
+    Writable {
+        /// Which.
+        file: PathBuf,
+        /// Its permission bits.
+        mode: u32,
     },
     /// It is no list.
     #[error("{file} is larger than {MAXIMUM_FILE_BYTES} bytes: move it away")]
@@ -71,6 +82,12 @@ impl Pins {
     }
 
     fn read(file: &Path, opened: &File, host: &HostPort) -> Result<Pins, KnownHostsError> {
+        let mode = opened.metadata().map_err(file_error(file))?.mode() & 0o7777;
+        // A group is often the user's own.
+        if mode & 0o002 != 0 {
+            let file = file.into();
+            return Err(KnownHostsError::Writable { file, mode });
+        }
         let mut bytes = Vec::new();
         opened
             .take(MAXIMUM_FILE_BYTES + 1)
@@ -275,5 +292,18 @@ mod tests {
             }
         });
         assert_eq!(fs::read_to_string(&file).unwrap().lines().count(), 4);
+    }
+
+    #[test]
+    fn a_list_that_anybody_may_change_is_refused() {
+        use std::os::unix::fs::PermissionsExt;
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("known_hosts");
+        std::fs::write(&file, "").unwrap();
+        for (mode, refused) in [(0o664, false), (0o666, true)] {
+            std::fs::set_permissions(&file, PermissionsExt::from_mode(mode)).unwrap();
+            let pins = Pins::load(&file, &HostPort::new("h", 1));
+            assert_eq!(pins.is_err(), refused, "{mode:o}");
+        }
     }
 }

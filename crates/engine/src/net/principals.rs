@@ -317,12 +317,12 @@ impl Principals {
         self.principals.is_empty()
     }
 
-    /// The roots in which a principal may read or write, with his name.
-    pub fn served(&self) -> impl Iterator<Item = (&str, &Path)> {
+    /// The roots in which a principal may read or write, with his name and rights.
+    pub fn served(&self) -> impl Iterator<Item = (&str, &Path, Rights)> {
         self.principals.iter().flat_map(|principal| {
             let served = |root: &&Root| root.rights.read || root.rights.write;
             let roots = principal.roots.iter().filter(served);
-            roots.map(|root| (principal.name.as_str(), root.path.as_path()))
+            roots.map(|root| (principal.name.as_str(), root.path.as_path(), root.rights))
         })
     }
 

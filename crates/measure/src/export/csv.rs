@@ -35,7 +35,10 @@ fn cell(values: &Values, row: usize) -> String {
 /// they show as none. Numbers in a column of text stay what they are.
 fn text_cell(text: &str) -> String {
     // Spaces before it do not keep all of them from it.
-    let first = text.trim_start_matches([' ', '\t', '\r', '\n']).chars().next();
+    let first = text
+        .trim_start_matches([' ', '\t', '\r', '\n'])
+        .chars()
+        .next();
     let formula = first.is_some_and(|first| "=+-@\u{ff1d}\u{ff0b}\u{ff0d}\u{ff20}".contains(first));
     match formula && text.parse::<f64>().is_err() {
         true => quoted(&format!("'{text}")),
@@ -64,9 +67,20 @@ mod tests {
     #[test]
     fn no_text_becomes_a_formula() {
         assert_eq!(text_cell("=1+1"), "'=1+1");
-        for formula in ["=cmd|' /C calc'!A0", "+1+1", "-2+3", "@SUM(A1)", "\t=1", " =1", "-"] {
+        for formula in [
+            "=cmd|' /C calc'!A0",
+            "+1+1",
+            "-2+3",
+            "@SUM(A1)",
+            "\t=1",
+            " =1",
+            "-",
+        ] {
             let shown = text_cell(formula);
-            assert!(shown.starts_with('\'') || shown.starts_with("\"'"), "{shown}");
+            assert!(
+                shown.starts_with('\'') || shown.starts_with("\"'"),
+                "{shown}"
+            );
         }
         for plain in ["-1.5", "+2e-3", "-0", "a=b", "1-2", "", "~"] {
             assert_eq!(text_cell(plain), plain);

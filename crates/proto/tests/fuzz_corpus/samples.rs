@@ -1,5 +1,6 @@
 //! Valid samples of what two ends say.
 
+use longhaul_proto::allowed::Allowed;
 use longhaul_proto::block::{
     BlockHeader, Codec, Content, ContentName, Extent, PackedEntry, Piece, PieceName,
 };
@@ -300,6 +301,14 @@ fn hellos() -> Vec<Hello> {
         hello(Purpose::Vouch(Vouch {
             credential: None,
             key: [5; 32],
+            allowed: Some(Allowed {
+                role: Role::Sender,
+                purport: Purport::Copy,
+                paths: vec![RequestPath::Path(b"/data".to_vec())],
+                sources: vec![RequestPath::Path(b"run*".to_vec())],
+                recursive: true,
+                copy_links: false,
+            }),
         })),
         errand(Task::Drive),
         errand(Task::Attach("0a1b2c3d".into())),

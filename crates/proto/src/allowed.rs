@@ -1,0 +1,67 @@
+//! What a host may ask for that somebody else introduces: one session, as that somebody meant
+//! it, and nothing more of what he may do himself.
+
+use minicbor::{Decode, Encode};
+
+use crate::handshake::{MAXIMUM_SOURCES, Purport, Request, RequestPath, Role};
+
+/// The session that the host may open.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Allowed {
+    /// Which end it is.
+    #[n(0)]
+    pub role: Role,
+    /// Copy or compare.
+    #[n(1)]
+    pub purport: Purport,
+    /// The acceptor's paths, as in the request.
+    #[n(2)]
+    pub paths: Vec<RequestPath>,
+    /// Where it sends: its sources as they were named, which say what may come. At most
+    /// [`MAXIMUM_SOURCES`].
+    #[cbor(n(3), default)]
+    pub sources: Vec<RequestPath>,
+    /// Directories too.
+    #[cbor(n(4), default)]
+    pub recursive: bool,
+    /// Links below the sources are followed.
+    #[cbor(n(5), default)]
+    pub copy_links: bool,
+}
+
+impl Allowed {
+    /// Whether its values are within their ranges.
+    pub fn is_valid(&self) -> bool {
+        let some = |paths: &[RequestPath]| (1..=MAXIMUM_SOURCES).contains(&paths.len());
+        match self.role {
+            Role::Sender => self.paths.len() == 1 && some(&self.sources),
+            Role::Receiver => some(&self.paths) && self.sources.is_empty(),
+        }
+    }
+
+    /// Whether a request is for that session. Slashes at a path's end change where things land
+    /// beneath it, and not what is opened.
+    pub fn permits(&self, request: &Request) -> bool {
+        let paths = self.paths.iter().map(trimmed);
+        self.role == request.role
+            && self.purport == request.purport
+            && paths.eq(request.paths.iter().map(trimmed))
+            && (self.role == Role::Sender
+                || (self.recursive || !request.recursive)
+                    && (self.copy_links || !request.copy_links))
+    }
+}
+
+/// A path without the slashes at its end, and what it is a path of.
+fn trimmed(path: &RequestPath) -> (u8, &[u8], u64) {
+    match path {
+        RequestPath::Path(path) => {
+            let end = path.iter().rposition(|&byte| byte != b'/');
+            (0, &path[..end.map_or(0, |last| last + 1)], 0)
+        }
+        RequestPath::Zero(bytes) => (1, &[], *bytes),
+        RequestPath::Null => (2, &[], 0),
+        RequestPath::Stream(path) => (3, path, 0),
+    }
+}
