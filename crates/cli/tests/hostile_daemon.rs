@@ -141,6 +141,7 @@ fn serve(mut stream: Stream, answers: &Answers) {
                 refusal: Refusal::Path,
                 text: text.clone(),
                 version: PROTOCOL_VERSION,
+                superseded: false,
             };
             opening::answer_last(
                 &mut stream,

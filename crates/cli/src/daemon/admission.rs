@@ -68,6 +68,9 @@ pub struct Visitor {
     pub patience: Duration,
 }
 
+/// Of what a stranger says of himself and wants, the log has so many bytes.
+const STRANGER_SHOWN: usize = 96;
+
 /// Of a stranger's words for his software so much is told.
 const SOFTWARE_SHOWN: usize = 128;
 
@@ -238,7 +241,11 @@ impl Daemon {
             | Refusal::Credential
             | Refusal::NoSession
             | Refusal::Malformed
-            | Refusal::Clear => self.strangers.note(&text),
+            | Refusal::Clear => {
+                let who = one_line(who, STRANGER_SHOWN);
+                let text = format!("{who} was refused: {}", refused.text);
+                self.strangers.note(&text);
+            }
             Refusal::Forbidden | Refusal::Busy | Refusal::Path | Refusal::Unreachable => {
                 say(&one_line(&text, MAXIMUM_REFUSAL_BYTES));
             }
