@@ -2,6 +2,7 @@
 //!
 //! - [`setup`]: the daemon's key, principals and token
 //! - [`admission`]: what a stream's first frame asks for, and whether it may
+//! - [`asker`]: who asks for what, as the log has it
 //! - [`calls`]: what a far side of SSH does beside its channel
 //! - [`errands`]: copies with another daemon, that a principal has it run
 //! - [`listing`]: what lies at a path, without a session
@@ -14,6 +15,7 @@
 //! - [`vouched`]: hosts that a principal has let in
 
 mod admission;
+mod asker;
 mod calls;
 mod errands;
 mod listing;

@@ -334,6 +334,7 @@ fn one_file_to(path: &[u8]) -> Request {
         limit: None,
         paired: false,
         wants_host: false,
+        keep_set_ids: false,
     }
 }
 
@@ -367,6 +368,7 @@ fn a_host_that_was_vouched_for_opens_the_session_that_was_meant() {
                 sources: vec![RequestPath::Path(b"/scratch/run*.h5".to_vec())],
                 recursive: false,
                 copy_links: false,
+                keep_set_ids: false,
             }),
         };
         opening::vouch(&mut connect(None), vouch, PATIENCE).unwrap();

@@ -28,6 +28,9 @@ pub struct Allowed {
     /// Links below the sources are followed.
     #[cbor(n(5), default)]
     pub copy_links: bool,
+    /// Set-user-ID and set-group-ID bits are kept, whoever owns the files.
+    #[cbor(n(6), default)]
+    pub keep_set_ids: bool,
 }
 
 impl Allowed {
@@ -47,6 +50,7 @@ impl Allowed {
         self.role == request.role
             && self.purport == request.purport
             && paths.eq(request.paths.iter().map(trimmed))
+            && (self.keep_set_ids || !request.keep_set_ids)
             && (self.role == Role::Sender
                 || (self.recursive || !request.recursive)
                     && (self.copy_links || !request.copy_links))

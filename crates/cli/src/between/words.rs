@@ -43,6 +43,8 @@ pub struct Asked<'a> {
     pub recursive: bool,
     /// Links below the sources are followed.
     pub copy_links: bool,
+    /// Set-user-ID and set-group-ID bits are kept, whoever owns the files.
+    pub keep_set_ids: bool,
     /// How the hosts are reached.
     pub connection: &'a ConnectionArguments,
     /// How they are joined.
@@ -66,6 +68,7 @@ impl<'a> Asked<'a> {
             },
             recursive: arguments.recursive,
             copy_links: arguments.copy_links,
+            keep_set_ids: arguments.keep_set_ids,
             connection: &arguments.connection,
             between: &arguments.between,
         }
@@ -85,6 +88,7 @@ impl<'a> Asked<'a> {
             purport: Purport::Verify,
             recursive: true,
             copy_links: arguments.copy_links,
+            keep_set_ids: false,
             connection: &arguments.connection,
             between: &arguments.between,
         }
@@ -108,6 +112,7 @@ impl<'a> Asked<'a> {
             sources,
             recursive: self.recursive,
             copy_links: self.copy_links,
+            keep_set_ids: self.keep_set_ids,
         }
     }
 

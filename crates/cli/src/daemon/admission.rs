@@ -33,6 +33,7 @@ use longhaul_proto::message::Farewell;
 use longhaul_proto::session::StreamId;
 use longhaul_units::ByteCount;
 
+use super::asker::described_request;
 use super::places::Held;
 use super::sessions::{Key, Running};
 use super::sources::open_sources;
@@ -209,26 +210,6 @@ impl Daemon {
                     }
                 }
             }
-        }
-    }
-
-    /// Who asks, for the log: by the name that he gives himself, or that his certificate has.
-    pub(super) fn described(
-        &self,
-        credential: Option<&Credential>,
-        stream: &Stream,
-        peer: &str,
-    ) -> String {
-        let principals = self.principals();
-        let claimed = credential.map(|credential| credential.principal.as_str());
-        let claimed = claimed.filter(|name| !name.is_empty());
-        let by_key = || {
-            let key = stream.handle.peer_fingerprint()?;
-            principals.by_certificate(None, &key).ok()
-        };
-        match claimed.or_else(|| by_key().map(Principal::name)) {
-            Some(name) => format!("{name} from {peer}"),
-            None => peer.to_owned(),
         }
     }
 
@@ -631,32 +612,6 @@ pub(super) fn authenticate<'a>(
     let key = stream.handle.peer_fingerprint().ok_or_else(failed)?;
     let name = Some(credential.principal.as_str()).filter(|name| !name.is_empty());
     principals.by_certificate(name, &key).map_err(|_| failed())
-}
-
-/// Of a request's paths so many are in the log.
-const LOGGED_PATHS: usize = 4;
-
-/// What is asked for, for the log.
-fn described_request(request: &Request) -> String {
-    let verb = match (request.role, request.purport) {
-        (Role::Receiver, _) => "reading",
-        (Role::Sender, Purport::Copy) => "writing",
-        (Role::Sender, Purport::DryRun) => "asking what a copy would write to",
-        (Role::Sender, Purport::Verify) => "comparing with",
-    };
-    let shown = |path: &RequestPath| match path {
-        RequestPath::Path(path) | RequestPath::Stream(path) => {
-            String::from_utf8_lossy(path).into_owned()
-        }
-        RequestPath::Null => "null:".to_owned(),
-        RequestPath::Zero(_) => "zero:".to_owned(),
-    };
-    let paths: Vec<String> = request.paths.iter().take(LOGGED_PATHS).map(shown).collect();
-    let more = match request.paths.len().saturating_sub(LOGGED_PATHS) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    format!("{verb} {}{more}", paths.join(" "))
 }
 
 fn described(farewell: &Farewell) -> String {

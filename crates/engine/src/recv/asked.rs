@@ -135,6 +135,7 @@ mod tests {
             kind,
             mode: 0o644,
             modified: Timestamp::default(),
+            owner: None,
         }
     }
 

@@ -308,6 +308,7 @@ fn hellos() -> Vec<Hello> {
                 sources: vec![RequestPath::Path(b"run*".to_vec())],
                 recursive: true,
                 copy_links: false,
+                keep_set_ids: false,
             }),
         })),
         errand(Task::Drive),
