@@ -405,10 +405,9 @@ fn a_host_that_was_vouched_for_opens_the_session_that_was_meant() {
         assert!(transfer.attach(stream, StreamId(0), false, 0));
         transfer.wait().farewell
     };
-    match send(".bashrc") {
-        Farewell::Broken(text) => assert!(text.contains("did not ask for"), "{text}"),
-        other => panic!("{other:?}"),
-    }
+    // What ends the session is in the log; whoever is refused may find it closed first.
+    assert_ne!(send(".bashrc"), Farewell::Complete);
+    daemon.running().await_words("did not ask for");
     assert!(!site.path("data/in/.bashrc").exists());
     assert_eq!(send("run7.h5"), Farewell::Complete);
     assert!(site.path("data/in/run7.h5").exists());
