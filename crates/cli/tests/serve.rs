@@ -335,6 +335,7 @@ fn one_file_to(path: &[u8]) -> Request {
         paired: false,
         wants_host: false,
         keep_set_ids: false,
+        anywhere: None,
     }
 }
 

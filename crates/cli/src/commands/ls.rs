@@ -3,6 +3,7 @@
 use std::io::{BufWriter, IsTerminal, StdoutLock, Write};
 
 use longhaul_engine::listing::{self, Depth, Found, ListError};
+use longhaul_engine::send::wildcards::above_wildcards;
 use longhaul_engine::session::TransferSettings;
 use longhaul_engine::storage::roots::Anywhere;
 use longhaul_proto::listing::{Details, ListRequest, Listed, ListedEntry, ListedKind};
@@ -45,7 +46,9 @@ fn list(arguments: &ListArguments) -> Result<Exit, Stop> {
                 details: depth.details,
             };
             peer.list(request, &mut |listed| {
-                check_depth(&listed, depth)?;
+                if !depth.recursive {
+                    check_depth(&listed, levels(path))?;
+                }
                 printer.tell(listed)
             })
         }
@@ -67,13 +70,23 @@ fn list(arguments: &ListArguments) -> Result<Exit, Stop> {
     })
 }
 
-/// Of a directory alone nothing from further below comes.
-fn check_depth(listed: &Listed, depth: Depth) -> Result<(), Stop> {
+/// How far below come names of a listing that is flat: those in the directory, or of what
+/// wildcards match and in that.
+fn levels(path: &[u8]) -> usize {
+    let matched = &path[above_wildcards(path).len()..];
+    match matched.iter().any(|byte| b"*?[".contains(byte)) {
+        true => matched.split(|&byte| byte == b'/').count() + 1,
+        false => 1,
+    }
+}
+
+/// Of a flat listing nothing from further below comes.
+fn check_depth(listed: &Listed, levels: usize) -> Result<(), Stop> {
     let Listed::Entries(entries) = listed else {
         return Ok(());
     };
-    let below = |entry: &&ListedEntry| entry.path.names().nth(1).is_some();
-    match entries.iter().find(below).filter(|_| !depth.recursive) {
+    let below = |entry: &&ListedEntry| entry.path.names().nth(levels).is_some();
+    match entries.iter().find(below) {
         None => Ok(()),
         Some(entry) => {
             let text = format!(
