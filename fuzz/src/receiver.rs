@@ -364,6 +364,13 @@ impl Play<'_> {
                     .collect();
                 self.receiver.handle_compared(found);
             }
+            StorageJob::CompareContents(entry, digest) => {
+                let compared = match self.choices.flag() {
+                    true => Compared::Same(Some(digest)),
+                    false => Compared::Send,
+                };
+                self.receiver.handle_contents_compared(entry, compared);
+            }
             StorageJob::Checkpoint(files) => {
                 let done = files
                     .into_iter()
@@ -376,6 +383,12 @@ impl Play<'_> {
             } => {
                 let result = self.result();
                 self.receiver.handle_committed(entry.id, generation, result);
+            }
+            StorageJob::ReadBack {
+                entry, generation, ..
+            } => {
+                let result = self.result();
+                self.receiver.handle_read_back(entry.id, generation, result);
             }
             StorageJob::Discard { .. } => {}
             StorageJob::FinishDirectory(entry) => match self.result() {

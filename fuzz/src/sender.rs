@@ -251,7 +251,8 @@ impl Play<'_> {
     }
 
     fn answer(&mut self) -> Answer {
-        match self.choices.below(5) {
+        match self.choices.below(6) {
+            5 => Answer::Compare,
             0 => Answer::Skip { digest: None },
             1 => Answer::Refuse(failure()),
             2 | 3 => {

@@ -307,6 +307,11 @@ fn a_manifest_reads_no_file_again_after_a_kill() {
         check_manifest(&stage.path("manifest"), &landed),
         files(&landed)
     );
+    assert_eq!(
+        check_manifest(&stage.path("manifest"), stage.directory.path()),
+        files(&landed)
+    );
+    assert_eq!(summary["contents_differed"], 1, "{summary}");
     assert!(
         summary["skipped_entries"].as_u64().unwrap() > 1,
         "{summary}"
@@ -319,6 +324,72 @@ fn a_manifest_reads_no_file_again_after_a_kill() {
     let summary = run(&mut command(&manifest)).expect(0).summary();
     assert_eq!(summary["digests_read"], files(&landed).len(), "{summary}");
     assert_no_leftovers(&stage.path("root"));
+}
+
+/// A file at the destination that was altered, with its old size and time, is taken for the
+/// source's by neither a manifest nor `--verify`, whoever dials.
+#[test]
+fn an_altered_file_that_is_there_is_compared_and_copied() {
+    let stage = Stage::new(&["--write"]);
+    let source = stage.path("root/data");
+    fs::create_dir(&source).unwrap();
+    for (name, bytes) in [("large", 3 << 20), ("small", 9000), ("same", 5000)] {
+        fs::write(source.join(name), vec![5; bytes]).unwrap();
+    }
+    let alter = |landed: &Path| {
+        for name in ["large", "small"] {
+            let path = landed.join(name);
+            let was = path.metadata().unwrap();
+            let mut content = fs::read(&path).unwrap();
+            content[100] = 6;
+            fs::write(&path, content).unwrap();
+            tree::set_modified(&path, was.mtime(), was.mtime_nsec());
+        }
+    };
+    let (pushed, pulled) = (stage.path("root/x"), stage.path("pulled/data"));
+    let here = stage.path("here/data");
+    type Copy<'a> = &'a dyn Fn(&[&str]) -> Finished;
+    let copies: [(&Path, Copy<'_>); 3] = [
+        (&pushed, &|flags| {
+            run(&mut stage.push(flags, "root/data/", "x"))
+        }),
+        (&pulled, &|flags| {
+            run(&mut stage.pull(flags, "data", "pulled"))
+        }),
+        (&here, &|flags| {
+            let mut command = longhaul();
+            let command = command
+                .current_dir(stage.directory.path())
+                .args(["cp", "-r"]);
+            run(command.args(flags).args(["root/data", "here"]))
+        }),
+    ];
+    for (landed, copy) in copies {
+        copy(&[]).expect(0);
+        for flags in [
+            &["--json", "--manifest", "manifest"][..],
+            &["--json", "--verify"],
+        ] {
+            alter(landed);
+            let summary = copy(flags).expect(0).summary();
+            for name in files(&source) {
+                let name = OsStr::from_bytes(&name);
+                let there = fs::read(landed.join(name)).unwrap();
+                assert!(there == fs::read(source.join(name)).unwrap(), "{name:?}");
+            }
+            assert_eq!(summary["contents_differed"], 2, "{summary}");
+            assert_eq!(summary["skipped_entries"], 1, "{summary}");
+            // Nothing is copied that is the same.
+            let summary = copy(flags).expect(0).summary();
+            assert_eq!(summary["skipped_entries"], 3, "{summary}");
+            assert_eq!(summary["contents_differed"], 0, "{summary}");
+        }
+        let manifest = stage.path("manifest");
+        let within = landed.parent().unwrap();
+        let within = if landed == pushed { landed } else { within };
+        assert_eq!(check_manifest(&manifest, within), files(within));
+        fs::remove_file(manifest).unwrap();
+    }
 }
 
 #[test]

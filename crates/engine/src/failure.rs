@@ -7,6 +7,7 @@ use longhaul_proto::message::{Failure, FailureKind};
 use rustix::io::Errno;
 
 use crate::storage::following::LinkError;
+use crate::storage::spelling::OtherSpelling;
 use crate::storage::spill::TemporaryError;
 
 /// What a link that is not followed means to a user.
@@ -52,6 +53,9 @@ pub fn failure_of(what: &str, shown: &str, error: &io::Error) -> Failure {
     if let Some(error) = TemporaryError::within(error) {
         let Failure { kind, .. } = failure_of(what, shown, &error.source);
         return Failure::new(kind, error.to_string());
+    }
+    if OtherSpelling::within(error).is_some() {
+        return Failure::new(FailureKind::Conflict, format!("{shown}: {error}"));
     }
     let (kind, remedy) = match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::ACCESS) => (

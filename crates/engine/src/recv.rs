@@ -8,19 +8,22 @@
 //! - [`mod@write`] writes it, not synced;
 //! - `staging` gathers small files that were written;
 //! - [`commit`] alone makes things durable: data, then journal, then the
-//!   state machine's ledger, and gives files their names;
+//!   state machine's ledger, and gives files their names; `standing` asks
+//!   whether the file system is still up;
 //! - [`stream`] takes one stream of data instead of files;
-//! - [`compare`] says what is there already.
+//! - [`compare`] says what is there already, `contents` reads whether that is the same.
 
 pub mod asked;
 pub mod commit;
 pub mod compare;
+mod contents;
 mod extras;
 pub mod folders;
 pub mod keeping;
 pub mod landing;
 pub mod parts;
 mod staging;
+mod standing;
 pub mod stream;
 mod times;
 pub mod verify;
@@ -46,6 +49,7 @@ use crate::storage::DataMode;
 use asked::Asked;
 use commit::Discarding;
 use compare::Listed;
+use contents::ToRead;
 use extras::Extras;
 use folders::Folders;
 use landing::Destination;
@@ -64,6 +68,8 @@ pub struct ReceiveSide {
     pub(crate) arrived: Queue<ArrivedBlock>,
     pub(crate) verified: Queue<VerifiedBlock>,
     pub(crate) listed: Queue<Listed>,
+    /// What is there and is to be read.
+    pub(crate) to_read: Queue<ToRead>,
     pub(crate) staging: Staging,
     pub(crate) awaited: Mutex<Awaited>,
     pub(crate) temporaries: AtomicU64,
@@ -82,6 +88,7 @@ pub struct ReceiveSide {
     committers: OnceLock<FlowGroup>,
     small_committers: OnceLock<FlowGroup>,
     comparers: OnceLock<FlowGroup>,
+    content_comparers: OnceLock<FlowGroup>,
 }
 
 impl ReceiveSide {
@@ -99,6 +106,7 @@ impl ReceiveSide {
             arrived: Queue::default(),
             verified: Queue::default(),
             listed: Queue::default(),
+            to_read: Queue::default(),
             staging: Staging::default(),
             awaited: Mutex::default(),
             temporaries: AtomicU64::new(0),
@@ -113,6 +121,7 @@ impl ReceiveSide {
             committers: OnceLock::new(),
             small_committers: OnceLock::new(),
             comparers: OnceLock::new(),
+            content_comparers: OnceLock::new(),
         }
     }
 
@@ -150,12 +159,16 @@ impl ReceiveSide {
         need(transfer, small.set(1));
         let comparers = group(transfer, "compare", Transfer::run_comparer);
         need(transfer, comparers.set(1));
+        let content_comparers = group(transfer, "compare", Transfer::run_content_comparer);
+        let count = transfer.settings.content_comparers();
+        need(transfer, content_comparers.set(count));
         // They are set once, here; a second start has no effect.
         let _ = self.decompressors.set(decompressors);
         let _ = self.writers.set(writers);
         let _ = self.committers.set(committers);
         let _ = self.small_committers.set(small);
         let _ = self.comparers.set(comparers);
+        let _ = self.content_comparers.set(content_comparers);
     }
 
     pub(crate) fn set_flows(&self, flows: Flows) {
@@ -175,6 +188,7 @@ impl ReceiveSide {
         self.arrived.close();
         self.verified.close();
         self.listed.close();
+        self.to_read.close();
         let join = |groups: &[&OnceLock<FlowGroup>]| {
             for group in groups.iter().filter_map(|group| group.get()) {
                 group.join();
@@ -185,7 +199,8 @@ impl ReceiveSide {
         self.staging.wait_for_writers();
         // What they wrote is still committed.
         self.staging.close();
-        join(&[&self.small_committers, &self.committers, &self.comparers]);
+        join(&[&self.small_committers, &self.committers]);
+        join(&[&self.comparers, &self.content_comparers]);
     }
 
     /// Lets go of everything that is locked.

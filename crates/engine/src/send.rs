@@ -5,6 +5,8 @@
 //! - [`read`] takes what is to be read next, reads it into a buffer of the
 //!   pool, computes its checksum while it is hot: a [`read::ReadBlock`]; of a file that keeps
 //!   growing `front` reads the front, twice;
+//! - `digest` reads, for their digests, files that the receiver has already and
+//!   compares;
 //! - [`compress`] makes that a [`compress::CodedBlock`];
 //! - [`seal`] frames it: a [`seal::SealedBlock`];
 //! - [`stream`] makes a source of what can be read once;
@@ -14,6 +16,7 @@
 
 mod ahead;
 pub mod compress;
+pub(crate) mod digest;
 mod earlier;
 mod front;
 pub(crate) mod origin;
@@ -60,6 +63,7 @@ pub struct SendSide {
     pub(crate) trailers: AtomicBool,
     readers: OnceLock<FlowGroup>,
     compressors: OnceLock<FlowGroup>,
+    digesters: OnceLock<FlowGroup>,
 }
 
 impl SendSide {
@@ -76,6 +80,7 @@ impl SendSide {
             trailers: AtomicBool::new(false),
             readers: OnceLock::new(),
             compressors: OnceLock::new(),
+            digesters: OnceLock::new(),
         }
     }
 
@@ -103,9 +108,12 @@ impl SendSide {
         if layered && compresses(settings.codec) {
             need(transfer, compressors.set(settings.flows.compressors));
         }
+        let digesters = group(transfer, "digest", Transfer::run_digester);
+        need(transfer, digesters.set(settings.digesters()));
         // They are set once, here; a second start has no effect.
         let _ = self.readers.set(readers);
         let _ = self.compressors.set(compressors);
+        let _ = self.digesters.set(digesters);
         let walker = Arc::clone(transfer);
         let started = std::thread::Builder::new()
             .name("walk".into())
@@ -133,10 +141,8 @@ impl SendSide {
 
     pub(crate) fn stop(&self) {
         self.coding.close();
-        for group in [self.readers.get(), self.compressors.get()]
-            .into_iter()
-            .flatten()
-        {
+        let groups = [&self.readers, &self.compressors, &self.digesters];
+        for group in groups.into_iter().filter_map(|group| group.get()) {
             group.join();
         }
     }

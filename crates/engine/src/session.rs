@@ -138,14 +138,16 @@ pub struct TransferSettings {
     pub direct: bool,
     /// Digests of finished files are wanted, also of those that were there.
     pub digests: bool,
-    /// Where none is kept of a file that was there, it is read for it.
+    /// Where none is kept of a file that was there, both ends read it: what is there is the
+    /// source's only once its contents were compared.
     pub reads_for_digests: bool,
     /// Most large files begun and not done: the receiving end has them open.
     pub large_files: usize,
     /// Age at which leftovers of other copies expire, in directories that this
     /// one finishes; none: never.
     pub expiry: Option<Duration>,
-    /// What was written is read back and compared before it counts.
+    /// What was written is read back and compared before it counts, and what was there is
+    /// compared by its contents too.
     pub verify_written: bool,
     /// Blocks go over streams in clear only, their headers proved with this key.
     pub clear: Option<HeaderKey>,
@@ -212,6 +214,34 @@ impl Default for TransferSettings {
     }
 }
 
+/// Most files that an end reads at once to compare their contents.
+const MOST_DIGESTERS: usize = 4;
+
+impl TransferSettings {
+    /// Threads of a sending end that read files for their digests, which keep a core busy each.
+    pub(crate) fn digesters(&self) -> usize {
+        match self.compares_contents() {
+            true => self.cores.clamp(1, MOST_DIGESTERS),
+            false => 0,
+        }
+    }
+
+    /// Threads of a receiving end that read what is there: to compare it, and what an earlier run
+    /// left of large files.
+    pub(crate) fn content_comparers(&self) -> usize {
+        match self.asks && self.purport == Purport::Copy {
+            true => self.digesters().max(1),
+            false => 0,
+        }
+    }
+
+    /// Whether files that are there are compared by their contents as well.
+    pub(crate) fn compares_contents(&self) -> bool {
+        let wanted = self.verify_written || self.digests && self.reads_for_digests;
+        wanted && self.purport == Purport::Copy && self.integrity == Integrity::Digest
+    }
+}
+
 /// What the other end did wrong, or could not be said.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
@@ -252,6 +282,8 @@ pub struct Transfer {
     shared: Mutex<Shared>,
     /// Something to read may have come up.
     pub(crate) reading: Condvar,
+    /// A file to be read for its digest may have come up.
+    pub(crate) digesting: Condvar,
     /// The walk may go on.
     pub(crate) walking: Condvar,
     /// Something to do on the disk may have come up.
@@ -446,6 +478,7 @@ impl Transfer {
         let transfer = Arc::new(Transfer {
             shared: Mutex::new(shared),
             reading: Condvar::new(),
+            digesting: Condvar::new(),
             walking: Condvar::new(),
             storing: Condvar::new(),
             writing: Condvar::new(),
@@ -560,6 +593,9 @@ impl Transfer {
                 if !far_ahead {
                     self.reading.notify_one();
                 }
+                if sender.has_unread_digest() {
+                    self.digesting.notify_all();
+                }
                 self.walking.notify_all();
             }
             Machine::Receiving(receiver) => {
@@ -598,6 +634,7 @@ impl Transfer {
             self.end_pacing();
         }
         self.reading.notify_all();
+        self.digesting.notify_all();
         self.walking.notify_all();
         self.storing.notify_all();
         self.writing.notify_all();

@@ -60,6 +60,14 @@ impl Checksum {
     pub fn is_digest(&self) -> bool {
         matches!(self, Checksum::Blake3(_))
     }
+
+    /// Of a whole file, its digest.
+    pub fn digest(&self) -> Option<[u8; 32]> {
+        match self {
+            Checksum::Blake3(digest) => Some(*digest),
+            Checksum::Xxh3(_) => None,
+        }
+    }
 }
 
 /// Whether `[offset, offset + length)` may be a block of a file of `size`
@@ -211,6 +219,17 @@ impl DigestTree {
         }
         self.nodes.insert(offset, (length, value));
         true
+    }
+
+    /// The maximal subtrees that are there: first byte, length and value of each.
+    pub fn subtrees(&self) -> Vec<(u64, u64, [u8; 32])> {
+        let whole = self.root.map(|root| (0, self.size, root));
+        let nodes = self.nodes.iter();
+        let parts = nodes.map(|(offset, (length, value))| (*offset, *length, *value));
+        match whole {
+            Some(whole) => vec![whole],
+            None => parts.collect(),
+        }
     }
 
     /// The digest, once every block is there.

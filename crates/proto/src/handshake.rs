@@ -52,8 +52,11 @@ impl Feature {
     pub const TRAILERS: Feature = Feature(9);
     /// The receiver understands that a file grew ([`crate::message::Message::Sealed`]).
     pub const GROWTH: Feature = Feature(10);
+    /// The contents of files that are there can be compared
+    /// ([`crate::message::Answer::Compare`]).
+    pub const DIGESTS: Feature = Feature(11);
     /// Everything this version knows.
-    pub const ALL: [Feature; 8] = [
+    pub const ALL: [Feature; 9] = [
         Feature::ZSTD,
         Feature::LZ4,
         Feature::EXTENTS,
@@ -62,6 +65,7 @@ impl Feature {
         Feature::JOBS,
         Feature::TRAILERS,
         Feature::GROWTH,
+        Feature::DIGESTS,
     ];
 }
 
@@ -590,11 +594,19 @@ impl Request {
         };
         // Any tree may have sparse files.
         let clear = self.clear.then_some(Feature::CLEAR_STREAMS);
+        let digests = self.compares_contents().then_some(Feature::DIGESTS);
         codec
             .into_iter()
             .chain(clear)
+            .chain(digests)
             .chain([Feature::EXTENTS])
             .collect()
+    }
+
+    /// Whether files that are there are compared by their contents too.
+    fn compares_contents(&self) -> bool {
+        let wanted = self.verify_written || self.digests && !self.kept_digests_only;
+        wanted && self.purport == Purport::Copy && self.integrity == Integrity::Digest
     }
 
     /// What headers of blocks are proved with; none without streams in clear.

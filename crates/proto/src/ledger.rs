@@ -201,6 +201,18 @@ impl FileLedger {
         &self.blocks
     }
 
+    /// What is there as few blocks as hold it, each with its checksum; none without
+    /// [`Integrity::Digest`].
+    pub fn merged_blocks(&self) -> Option<Vec<DurableBlock>> {
+        let subtrees = self.tree.as_ref()?.subtrees().into_iter();
+        let blocks = subtrees.map(|(offset, length, value)| DurableBlock {
+            offset,
+            length,
+            checksum: Checksum::Blake3(value),
+        });
+        Some(blocks.collect())
+    }
+
     /// The source said that it read the file to its end unchanged.
     pub fn seal(&mut self) {
         self.sealed = true;

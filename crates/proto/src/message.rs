@@ -197,6 +197,10 @@ pub enum Message {
     /// Acceptor, where it was asked: what came of each address.
     #[n(21)]
     Called(#[n(0)] Vec<Call>),
+    /// Sender: the digests of files that the receiver has with the same size and
+    /// time ([`Answer::Compare`]), at most [`MAXIMUM_LISTED_ENTRIES`].
+    #[n(22)]
+    Digests(#[n(0)] Vec<(EntryId, Checksum)>),
 }
 
 /// What of an entry is at the destination.
@@ -221,6 +225,10 @@ pub enum Answer {
     /// In a dry run: what a copy would do with it.
     #[n(4)]
     Planned(#[n(0)] Change),
+    /// A file with the same size and time: its contents are compared with the
+    /// digest that the sender tells ([`Message::Digests`]). Another answer follows.
+    #[n(5)]
+    Compare,
 }
 
 /// What a copy would do with an entry that is not there already.
@@ -401,7 +409,7 @@ pub struct Totals {
     /// Blocks that arrived twice.
     #[n(5)]
     pub duplicate_blocks: u64,
-    /// Files that were there and had to be read for their digest.
+    /// Files that were there and were read to compare their contents.
     #[n(6)]
     #[cbor(default)]
     pub digests_read: u64,
@@ -417,6 +425,10 @@ pub struct Totals {
     #[n(9)]
     #[cbor(default)]
     pub planned: u64,
+    /// Files that were there with the same size and time but other contents.
+    #[n(10)]
+    #[cbor(default)]
+    pub differed: u64,
 }
 
 /// What one end sees: of each stream what its kernel tells, and how busy each

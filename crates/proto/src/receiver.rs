@@ -97,6 +97,9 @@ pub enum Verdict {
 pub enum StorageJob {
     /// Compare with what is there: [`Receiver::handle_compared`].
     Compare(Vec<Entry>),
+    /// Compare the contents of a file that is there with the source's digest:
+    /// [`Receiver::handle_contents_compared`].
+    CompareContents(Entry, Checksum),
     /// Make these blocks durable, journal them:
     /// [`Receiver::handle_checkpointed`].
     Checkpoint(Vec<Checkpoint>),
@@ -119,6 +122,16 @@ pub enum StorageJob {
         generation: u32,
         /// What is durable of it stays, for a later session to go on with.
         stays: bool,
+    },
+    /// Read what an earlier session left of a file, and compare it with its checksums:
+    /// [`Receiver::handle_read_back`].
+    ReadBack {
+        /// The file.
+        entry: Entry,
+        /// Its generation.
+        generation: u32,
+        /// What is there.
+        blocks: Vec<DurableBlock>,
     },
     /// Give a directory its mode and time, make it if it is missing:
     /// [`Receiver::handle_directory_finished`].
@@ -176,6 +189,8 @@ pub enum Compared {
     Send,
     /// It is there, unchanged; its digest where that was asked for.
     Same(Option<Checksum>),
+    /// A file of the same size and time is there: its contents are to be compared.
+    Contents,
     /// An earlier attempt left these durable blocks.
     Partial(Vec<DurableBlock>),
     /// It cannot go there.
@@ -229,6 +244,9 @@ pub struct Receiver {
     /// all, and each list of them.
     asked: usize,
     lists: VecDeque<usize>,
+    /// Files whose digests the sender was asked for, and what they weigh.
+    comparing: BTreeMap<EntryId, Entry>,
+    comparing_weight: usize,
     /// Answers that were not said yet.
     unsaid: usize,
     jobs: VecDeque<StorageJob>,
@@ -275,6 +293,8 @@ impl Receiver {
             walk_end: None,
             asked: 0,
             lists: VecDeque::new(),
+            comparing: BTreeMap::new(),
+            comparing_weight: 0,
             unsaid: 0,
             jobs: VecDeque::new(),
             messages: VecDeque::new(),
@@ -308,6 +328,7 @@ impl Receiver {
     pub fn handle_message(&mut self, message: Message) -> Result<(), ReceiverError> {
         match message {
             Message::Entries(entries) => self.handle_entries(entries)?,
+            Message::Digests(digests) => self.handle_digests(digests)?,
             Message::DirectoryEnd { entry, children } => {
                 if !entry.is_valid() || entry.kind != EntryKind::Directory {
                     return Err(ReceiverError::InvalidEntry);
@@ -676,6 +697,7 @@ impl Receiver {
     fn mark_done(&mut self, id: EntryId, parent: Option<EntryId>) {
         self.seals.remove(&id);
         self.expected.remove(&id);
+        self.take_compared(id);
         self.done.insert(id.0, id.0.saturating_add(1));
         if let Some(parent) = parent {
             self.folders.entry(parent).or_default().done += 1;
@@ -737,6 +759,7 @@ impl Receiver {
             self.done.fragments(),
             self.jobs.len(),
             self.asked,
+            self.comparing_weight,
             self.unsaid,
             self.messages.len(),
             self.outcomes.len() / UNSAID_PER_ENTRY,

@@ -8,6 +8,7 @@
 
 mod account;
 mod again;
+mod compare;
 mod front;
 mod lost;
 mod plan;
@@ -29,6 +30,9 @@ use crate::manifest::{Entry, EntryId, EntryKind};
 use crate::message::{Answer, Failure, FailureKind, Message, Outcome, Totals};
 use crate::notice::Notice;
 use crate::session::StreamId;
+
+use compare::Comparing;
+pub use compare::DigestRead;
 
 pub use account::{Ending, EntryEvent};
 use lost::Still;
@@ -67,6 +71,7 @@ pub struct Sender {
     settings: SenderSettings,
     entries: BTreeMap<EntryId, Tracked>,
     plan: Plan,
+    comparing: Comparing,
     streams: Streams,
     /// Walked and not yet asked for.
     listing: Vec<Entry>,
@@ -91,6 +96,7 @@ impl Sender {
             settings,
             entries: BTreeMap::new(),
             plan: Plan::default(),
+            comparing: Comparing::default(),
             streams: Streams::default(),
             listing: Vec::new(),
             unchecked_fronts: VecDeque::new(),
@@ -292,6 +298,7 @@ impl Sender {
             Message::Entries(_) => return Err(SenderError::WrongRole("entries")),
             Message::Sealed { .. } => return Err(SenderError::WrongRole("a seal")),
             Message::WalkEnd { .. } => return Err(SenderError::WrongRole("the walk's end")),
+            Message::Digests(_) => return Err(SenderError::WrongRole("digests")),
             _ => {}
         }
         Ok(())
@@ -412,12 +419,13 @@ impl Sender {
 
     /// Whether [`Sender::poll_message`] gives something.
     pub fn has_message(&self) -> bool {
-        !self.messages.is_empty()
+        !self.messages.is_empty() || self.comparing.has_digests()
     }
 
     /// The next message to say.
     pub fn poll_message(&mut self) -> Option<Message> {
-        self.messages.pop_front()
+        let message = self.messages.pop_front();
+        message.or_else(|| self.comparing.take_digests().map(Message::Digests))
     }
 
     /// What became of entries.
@@ -493,7 +501,7 @@ impl Sender {
         let Some(tracked) = self.entries.get(&id) else {
             return;
         };
-        if !matches!(tracked.stage, Stage::Asked) {
+        if !matches!(tracked.stage, Stage::Asked | Stage::Compared) {
             return;
         }
         match answer {
@@ -502,6 +510,7 @@ impl Sender {
             Answer::Refuse(failure) => self.end(id, Ending::Failed(failure)),
             Answer::Resume(ranges) => self.resume(id, &ranges),
             Answer::Planned(change) => self.end(id, Ending::Planned(change)),
+            Answer::Compare => self.compare(id),
         }
     }
 
@@ -509,7 +518,7 @@ impl Sender {
     /// that only plans must not be taken for one that has the data.
     fn check_purport(&self, answer: &Answer) -> Result<(), SenderError> {
         let fits = match answer {
-            Answer::Send | Answer::Resume(_) => self.settings.moves,
+            Answer::Send | Answer::Resume(_) | Answer::Compare => self.settings.moves,
             Answer::Planned(_) => !self.settings.moves,
             Answer::Skip { .. } | Answer::Refuse(_) => true,
         };
@@ -618,7 +627,9 @@ impl Sender {
         let blocks = match stage {
             Stage::Packed(block) => self.plan.entry_done(*block),
             Stage::Large(large) => large.all_blocks(),
-            Stage::Asked | Stage::Directory | Stage::Small | Stage::Abandoned => Vec::new(),
+            Stage::Asked | Stage::Compared | Stage::Directory | Stage::Small | Stage::Abandoned => {
+                Vec::new()
+            }
         };
         for block in blocks {
             self.plan.forget(block);

@@ -290,8 +290,8 @@ impl Daemon {
         };
         if !needs.iter().all(|need| welcome.features.contains(need)) {
             let text = format!(
-                "{}: the daemon ({}) cannot do what was asked for: leave out --compress, or use \
-                 the same release of longhaul on both ends",
+                "{}: the daemon ({}) cannot do what was asked for: leave out --compress, \
+                 --manifest and --verify, or use the same release of longhaul on both ends",
                 self.host, welcome.software
             );
             return Err(Stop::new(Exit::Connection, text));

@@ -341,6 +341,12 @@ impl Daemon {
                         start the daemon with --allow-clear";
             return Err(refused(Refusal::Clear, text));
         }
+        if !request.needs().iter().all(|need| features.contains(need)) {
+            let text = "your release of longhaul is too old for this daemon to do what was asked \
+                        for: leave out --manifest and --verify, or use the same release on both \
+                        ends";
+            return Err(refused(Refusal::Version, text));
+        }
         let key = key_of(request, principal);
         let take_turn = |key| self.sessions.take_turn(key, visitor.arrival);
         let turn = match &key {

@@ -235,6 +235,7 @@ pub fn summary(
     }
     let totals = ending.totals.unwrap_or_default();
     value["digests_read"] = json!(totals.digests_read);
+    value["contents_differed"] = json!(totals.differed);
     value["expired_leftovers"] = json!(totals.expired);
     value["digest_bytes_read"] = json!(totals.digest_bytes_read);
     value["notices"] = ending.notices.iter().map(notices::value).collect();

@@ -108,8 +108,14 @@ fn lines(progress: &Progress, ending: &Ending, asked: Asked, described: String) 
     if let Some(totals) = ending.totals.filter(|totals| totals.digests_read > 0) {
         let (files, bytes) = (totals.digests_read, ByteCount(totals.digest_bytes_read));
         lines.push(format!(
-            "read for their digests, at the destination: {}, {bytes}",
+            "compared by content, as they were there already: {}, {bytes}",
             counted(files, "file")
+        ));
+    }
+    if let Some(totals) = ending.totals.filter(|totals| totals.differed > 0) {
+        lines.push(format!(
+            "had the same size and time there but other contents, and were copied: {}",
+            counted(totals.differed, "file")
         ));
     }
     if let Some(totals) = ending.totals.filter(|totals| totals.expired > 0) {

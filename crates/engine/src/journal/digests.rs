@@ -12,8 +12,8 @@
 //!         +--------+--------+----------+
 //! ```
 //!
-//! `file` is a hash of path, inode, size and both times of the file: after any
-//! change of it nobody asks for this record again. The checksum is XXH3-64 of
+//! `file` is a hash of path, inode, size and both times of the file, and of inode, size and
+//! both times of its source: after any change of either nobody asks for this record again. The checksum is XXH3-64 of
 //! what is before it, seeded with the record's offset. A record stands for
 //! itself: one that is not valid (torn, or never reached the disk) is passed
 //! over. Nothing here is ever synced, and nothing depends on it: what is not
@@ -25,6 +25,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
 
+use longhaul_proto::manifest::SourceIdentity;
 use twox_hash::XxHash3_64;
 
 use crate::queue::lock;
@@ -41,7 +42,7 @@ const FILE_BYTES: usize = 24;
 const CHECKED_BYTES: usize = RECORD_BYTES - 8;
 
 /// Separates this hash from every other use of BLAKE3.
-const CONTEXT: &str = "longhaul 2026 a file whose digest is kept";
+const CONTEXT: &str = "longhaul 2026 a file and its source whose digest is kept";
 
 /// Records read at once.
 const CHUNK_RECORDS: u64 = 1024;
@@ -51,13 +52,14 @@ const CHUNK_RECORDS: u64 = 1024;
 pub struct FileState([u8; FILE_BYTES]);
 
 impl FileState {
-    /// Of the file at a path beneath the anchor.
-    pub fn new(path: &[u8], status: &Status) -> FileState {
+    /// Of the file at a path beneath the anchor, and of its source.
+    pub fn new(path: &[u8], source: &SourceIdentity, status: &Status) -> FileState {
         let mut hasher = blake3::Hasher::new_derive_key(CONTEXT);
-        for number in [status.inode, status.size] {
+        for number in [status.inode, status.size, source.inode, source.size] {
             hasher.update(&number.to_le_bytes());
         }
-        for time in [status.modified, status.changed] {
+        let of_file = [status.modified, status.changed];
+        for time in of_file.into_iter().chain([source.modified, source.changed]) {
             hasher.update(&time.seconds.to_le_bytes());
             hasher.update(&time.nanoseconds.to_le_bytes());
         }

@@ -12,6 +12,7 @@ use super::doing::{StepError, appending, doing};
 use super::entry::{Entry, UnfitError};
 use super::gate::{Entering, Gate, name_is};
 use super::writer::{AppendError, Writer};
+use crate::storage::spelling::OtherSpelling;
 use crate::storage::{Directory, StoredFile};
 
 /// Why the owner of a partial file cannot go on.
@@ -330,8 +331,10 @@ impl Finalised<'_> {
         if !named.map_err(doing("looking at the partial file's name"))? {
             return Err(partial.gone(&state));
         }
-        state.closed = true;
         let renamed = directory.rename(&partial.part_name, directory, final_name);
+        let refused = |error: &io::Error| OtherSpelling::within(error).is_some();
+        // Nothing was done where the name is another's; else nobody knows.
+        state.closed = !renamed.as_ref().is_err_and(refused);
         renamed.map_err(doing("giving the file its name"))?;
         Ok(Committed {
             directory: partial.directory.clone(),

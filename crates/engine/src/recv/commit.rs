@@ -15,18 +15,20 @@ use longhaul_proto::notice::NoticeKind;
 use longhaul_proto::receiver::{Checkpoint, StorageJob};
 
 use super::ReceiveSide;
-use super::compare::digest_of;
 use super::folders::Folder;
-use super::landing::{Destination, file_time_now};
+use super::landing::{Destination, file_time_now, state_of};
 use super::parts::{PartKind, journal_failure};
 use crate::failure::failure_of;
 use crate::flows::Flow;
-use crate::journal::expire;
+use crate::journal::digests::FileState;
+use crate::journal::{JournalError, expire};
 use crate::looks::each;
 use crate::queue::lock;
+use crate::send::digest::digest_of;
 use crate::session::{Machine, Side, Transfer};
+use crate::storage::spelling::OtherSpelling;
 use crate::storage::together::sync_together;
-use crate::storage::{Advice, Directory, Status, StoredFile};
+use crate::storage::{Advice, Directory, StoredFile};
 
 /// Times that a link is made again, which somebody took for a leftover.
 const LINK_TRIES: u32 = 8;
@@ -138,7 +140,9 @@ impl Transfer {
 
     fn do_storage_job(&self, side: &ReceiveSide, job: StorageJob) {
         match job {
-            StorageJob::Compare(_) => {}
+            StorageJob::Compare(_)
+            | StorageJob::CompareContents(..)
+            | StorageJob::ReadBack { .. } => {}
             StorageJob::Checkpoint(files) => {
                 let done: Vec<(Checkpoint, Option<Failure>)> = files
                     .into_iter()
@@ -248,15 +252,19 @@ impl Transfer {
         let committed = side
             .destination
             .while_owned(|| finalised.commit(path.name()));
-        let committed = committed.flatten().map_err(failed)?;
+        let committed = committed.flatten();
+        if let Err(JournalError::Io(error)) = &committed
+            && OtherSpelling::within(&error.source).is_some()
+        {
+            // It has no place there: no later copy may go on with it.
+            side.parts.discard(entry.id, generation);
+        }
+        let committed = committed.map_err(failed)?;
         let synced = part.folder.sync();
+        let synced = synced.and_then(|()| side.ensure_up(&part.folder));
         synced.map_err(|error| failure_of("make durable", &shown, &error))?;
         if let (Some(digest), Ok(status)) = (digest, partial.file().status()) {
-            let file = [(path, status, digest)];
-            // One that a later session fenced has nothing to keep.
-            let _ = side
-                .destination
-                .while_owned(|| side.destination.keep_digests(&file));
+            side.destination.keep_digest(&path, entry, status, digest);
         }
         let finished = committed.finish();
         finished.map_err(|error| failure_of("remove its journal", &shown, &error))
@@ -269,7 +277,8 @@ impl Transfer {
         let mut results = self.sync_staged(side, &staged);
         if !side.destination.is_sink {
             self.name_staged(side, &staged, &mut results);
-            sync_folders(side.renames.is_slow(), &staged, &mut results);
+            let failed = sync_folders(side.renames.is_slow(), &staged, &mut results);
+            side.fail_what_is_down(&staged, failed, &mut results);
             lost = results.iter().any(Result::is_err) && self.end_if_lost(side);
             remove_failed(&staged, &results);
         }
@@ -365,7 +374,8 @@ impl Transfer {
         let set = side.destination.while_owned(finish);
         set.map_err(|error| journal_failure(&shown, &error))?
             .map_err(failed)?;
-        folder.sync().map_err(failed)
+        let synced = folder.sync().and_then(|()| side.ensure_up(&folder));
+        synced.map_err(failed)
     }
 
     /// Removes what killed copies left long ago in a directory. What is held, or
@@ -474,9 +484,12 @@ fn checkpoint(side: &ReceiveSide, file: Checkpoint) -> (Checkpoint, Option<Failu
             Err(error) => Some(failure_of("make durable", "its directory", &error)),
             Ok(()) => {
                 let journaled = partial.append_durable(&file.blocks);
-                journaled
-                    .err()
-                    .map(|error| journal_failure("a part of a file", &error))
+                let failed = journaled.err();
+                let failed = failed.map(|error| journal_failure("a part of a file", &error));
+                failed.or_else(|| {
+                    let down = side.ensure_up(&part.folder).err()?;
+                    Some(failure_of("make durable", "a part of a file", &down))
+                })
             }
         },
     };
@@ -534,11 +547,12 @@ pub(super) fn is_gone(error: &io::Error) -> bool {
 /// For a later session of this copy that is asked for a manifest.
 fn keep_digests(side: &ReceiveSide, staged: &[Staged], results: &[Result<(), Failure>]) {
     let named = staged.iter().zip(results).filter(|(_, r)| r.is_ok());
-    let files: Vec<(TreePath, Status, Checksum)> = named
+    let files: Vec<(FileState, [u8; 32])> = named
         .filter_map(|(staged, _)| {
-            let digest = staged.digest.filter(Checksum::is_digest)?;
+            let digest = staged.digest.as_ref()?.digest()?;
             let status = staged.file.file.as_ref()?.status().ok()?;
-            Some((staged.file.name.clone(), status, digest))
+            let state = state_of(&staged.file.name, &staged.entry, &status)?;
+            Some((state, digest))
         })
         .collect();
     side.destination.keep_digests(&files);
@@ -556,22 +570,30 @@ fn remove_failed(staged: &[Staged], results: &[Result<(), Failure>]) {
 
 /// Makes the names of a batch durable, each directory once: one after the other on a disk, where
 /// the first sync does the others' work too; at once where names are `far` away.
-fn sync_folders(far: bool, staged: &[Staged], results: &mut [Result<(), Failure>]) {
+/// Gives one entry of each that failed.
+fn sync_folders(
+    far: bool,
+    staged: &[Staged],
+    results: &mut [Result<(), Failure>],
+) -> Vec<(usize, io::Error)> {
     let folders = by_folder(staged, 0..staged.len());
     let synced = each(&folders, far, |places| staged[places[0]].file.folder.sync());
+    let mut failed = Vec::new();
     for (places, synced) in folders.into_iter().zip(synced) {
         let Err(error) = synced else { continue };
-        for place in places {
+        for &place in &places {
             if results[place].is_ok() {
                 let shown = staged[place].entry.path.to_string();
                 results[place] = Err(failure_of("make durable", &shown, &error));
             }
         }
+        failed.extend(places.first().map(|&place| (place, error)));
     }
+    failed
 }
 
 /// Some of a batch by the directory that they are in, in the order met.
-fn by_folder(staged: &[Staged], places: impl Iterator<Item = usize>) -> Vec<Vec<usize>> {
+pub(super) fn by_folder(staged: &[Staged], places: impl Iterator<Item = usize>) -> Vec<Vec<usize>> {
     let mut known: BTreeMap<*const Folder, usize> = BTreeMap::new();
     let mut folders: Vec<Vec<usize>> = Vec::new();
     for place in places {

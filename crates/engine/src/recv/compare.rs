@@ -5,7 +5,7 @@
 use std::io;
 use std::sync::Arc;
 
-use longhaul_proto::digest::{Checksum, Integrity};
+use longhaul_proto::digest::Integrity;
 use longhaul_proto::handshake::Purport;
 use longhaul_proto::manifest::{Entry, EntryKind};
 use longhaul_proto::message::{Change, Failure, FailureKind};
@@ -13,13 +13,15 @@ use longhaul_proto::notice::NoticeKind;
 use longhaul_proto::receiver::{Compared, StorageJob};
 
 use super::ReceiveSide;
+use super::contents::ToRead;
 use super::folders::Folder;
 use super::keeping::note_mode;
 use super::write::differs;
 use crate::failure::failure_of;
 use crate::flows::Flow;
 use crate::looks::Pace;
-use crate::session::{Counters, Side, Transfer};
+use crate::session::{Side, Transfer};
+use crate::storage::spelling::OtherSpelling;
 use crate::storage::{DataMode, FileKind, Status, StoredFile};
 
 /// What the sender listed, in its order.
@@ -36,6 +38,14 @@ impl ReceiveSide {
     pub(super) fn pass_to_comparer(&self, copies: bool, job: StorageJob) -> Option<StorageJob> {
         match job {
             StorageJob::Compare(entries) => self.listed.push(Listed::Entries(entries)),
+            StorageJob::CompareContents(entry, digest) => {
+                self.to_read.push(ToRead::Contents(entry, digest));
+            }
+            StorageJob::ReadBack {
+                entry,
+                generation,
+                blocks,
+            } => self.to_read.push(ToRead::Part(entry, generation, blocks)),
             StorageJob::FinishDirectory(entry) if !copies => self.listed.push(Listed::End(entry)),
             job => return Some(job),
         }
@@ -83,18 +93,16 @@ impl Transfer {
         }
     }
 
-    /// None of what is not looked at any more. Whole files are read one by one.
+    /// None of what is not looked at any more.
     fn compare_each(
         &self,
         side: &ReceiveSide,
         asked: &[Entry],
         pace: &Pace,
     ) -> Vec<Option<Compared>> {
-        let look = |entry: &Entry| (!self.is_over()).then(|| self.compare(side, entry));
-        match self.settings.digests && self.settings.reads_for_digests {
-            true => asked.iter().map(look).collect(),
-            false => pace.look(asked, look),
-        }
+        pace.look(asked, |entry| {
+            (!self.is_over()).then(|| self.compare(side, entry))
+        })
     }
 
     /// A directory was listed to its end.
@@ -129,7 +137,7 @@ impl Transfer {
         };
         let folder = match found {
             Ok(folder) => folder,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return self.absent(&shown),
+            Err(error) if self.is_absent(&error) => return self.absent(&shown),
             Err(error) => {
                 return Compared::Refused(failure_of("look into its directory", &shown, &error));
             }
@@ -140,9 +148,13 @@ impl Transfer {
             Purport::Verify => directory.content_status_of(path.name()),
             Purport::Copy | Purport::DryRun => directory.status_of(path.name()),
         };
+        let status = status.and_then(|status| {
+            folder.ensure_spelled(path.name())?;
+            Ok(status)
+        });
         let status = match status {
             Ok(status) => Some(status),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) if self.is_absent(&error) => None,
             Err(error) => return Compared::Refused(failure_of("look at", &shown, &error)),
         };
         match status {
@@ -158,6 +170,14 @@ impl Transfer {
             None if !self.copies() => self.absent(&shown),
             None => self.compare_part(side, entry, &folder),
         }
+    }
+
+    /// What is there under another spelling only is missing to a comparison, and in the way of
+    /// a copy.
+    fn is_absent(&self, error: &io::Error) -> bool {
+        let verifies = self.settings.purport == Purport::Verify;
+        error.kind() == io::ErrorKind::NotFound
+            || verifies && OtherSpelling::within(error).is_some()
     }
 
     fn absent(&self, shown: &str) -> Compared {
@@ -220,7 +240,7 @@ impl Transfer {
         }
     }
 
-    /// It is there: only its mode may have to follow.
+    /// It is there: its mode may have to follow, and its contents may have to be compared.
     fn same(
         &self,
         side: &ReceiveSide,
@@ -230,43 +250,31 @@ impl Transfer {
     ) -> Compared {
         let path = side.destination.path_of(&entry.path);
         let wanted = self.settings.digests && self.settings.integrity == Integrity::Digest;
-        let kept = || side.destination.kept_digest(&path, status);
+        let kept = || side.destination.kept_digest(&path, entry, status);
         let digest = wanted.then(kept).flatten();
-        let reads = wanted && digest.is_none() && self.settings.reads_for_digests;
         let mode = side.destination.mode_for(entry, status.owner);
-        let changes_mode = status.mode != mode;
-        if !changes_mode && !reads {
-            return Compared::Same(digest);
+        if status.mode != mode {
+            let file = folder
+                .directory()
+                .open_file(path.name(), DataMode::Buffered);
+            let Ok(file) = file else {
+                return Compared::Send;
+            };
+            let mended = mend_mode(side, &*file, entry, (status, mode));
+            if !mended || side.ensure_up(folder).is_err() {
+                return Compared::Send;
+            }
+            if let (Some(digest), Ok(status)) = (digest, file.status()) {
+                // The mode's change made a new state of it.
+                side.destination.keep_digest(&path, entry, status, digest);
+            }
         }
-        let name = path.name();
-        let file = folder.directory().open_file(name, DataMode::Buffered);
-        let Ok(file) = file else {
-            return Compared::Send;
-        };
-        if changes_mode && !mend_mode(side, &*file, entry, (status, mode)) {
-            return Compared::Send;
+        // A digest that is kept says what was compared once, not what is on the disk now.
+        let compares = digest.is_none() || self.settings.verify_written;
+        match self.settings.compares_contents() && compares {
+            true => Compared::Contents,
+            false => Compared::Same(digest),
         }
-        let known = match (digest, reads) {
-            // The mode's change made a new state of it.
-            (Some(digest), _) => file.status().ok().map(|status| (digest, status)),
-            (None, false) => None,
-            (None, true) => match digest_and_state_of(self, &*file, status.size) {
-                Ok((digest, status)) => {
-                    Counters::add(&self.counters.read_bytes, status.size);
-                    self.tell_receiver(|receiver| receiver.handle_digest_read(status.size));
-                    Some((digest, status))
-                }
-                Err(_) => return Compared::Send,
-            },
-        };
-        if let Some((digest, status)) = known {
-            let file = [(path, status, digest)];
-            // One that a later session fenced has nothing to keep.
-            let _ = side
-                .destination
-                .while_owned(|| side.destination.keep_digests(&file));
-        }
-        Compared::Same(known.map(|(digest, _)| digest).or(digest))
     }
 
     /// Whether an earlier attempt left a part of it.
@@ -308,46 +316,4 @@ fn mend_mode(
     };
     note_mode(&destination.notices, &entry.path, mode, kept.mode);
     kept.mode == status.mode || file.sync_all().is_ok()
-}
-
-/// The digest of a file's first `size` bytes, read for it as long as the transfer goes on.
-///
-/// # Errors
-///
-/// `UnexpectedEof` where it is shorter; else as `pread`, or that the transfer is over.
-pub(super) fn digest_of(
-    transfer: &Transfer,
-    file: &dyn StoredFile,
-    size: u64,
-) -> io::Result<Checksum> {
-    let mut hasher = blake3::Hasher::new();
-    let mut room = vec![0; 1 << 20];
-    let mut offset = 0;
-    while offset < size {
-        if transfer.is_over() {
-            return Err(io::Error::other("the copy ended before it was read"));
-        }
-        let read = file.read_at(&mut room, offset)?;
-        if read == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        hasher.update(&room[..read]);
-        offset += read as u64;
-    }
-    Ok(Checksum::Blake3(*hasher.finalize().as_bytes()))
-}
-
-/// The digest of a file of which none is kept, and the state that it is of.
-fn digest_and_state_of(
-    transfer: &Transfer,
-    file: &dyn StoredFile,
-    size: u64,
-) -> io::Result<(Checksum, Status)> {
-    let before = file.status()?;
-    let digest = digest_of(transfer, file, size)?;
-    let status = file.status()?;
-    if (before.size, before.changed) != (status.size, status.changed) {
-        return Err(io::Error::other("it changed while it was read"));
-    }
-    Ok((digest, status))
 }

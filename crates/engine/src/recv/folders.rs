@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use longhaul_proto::manifest::TreePath;
 
@@ -13,7 +13,7 @@ use crate::descriptors;
 use crate::notices::Notices;
 use crate::queue::lock;
 use crate::storage::Directory;
-use crate::storage::destination::DestinationDirectory;
+use crate::storage::destination::{DestinationDirectory, KeptSpelling};
 
 /// Most directories kept open, and their part of the files that may be.
 const OPEN_FOLDERS: usize = 256;
@@ -22,6 +22,9 @@ const FOLDERS_PART: usize = 8;
 /// Most directories within each other, which are open together, and their part.
 const MOST_DEPTH: usize = 4096;
 const DEPTH_PART: usize = 4;
+
+/// Directories of which names are kept while they are closed, at most.
+const MOST_SPELLINGS: usize = 65_536;
 
 /// Mode of a directory until everything in it is done.
 const TEMPORARY_MODE: u32 = 0o700;
@@ -32,22 +35,20 @@ pub struct Folder {
     /// The same.
     shared: Arc<DestinationDirectory>,
     above: Option<Arc<Folder>>,
+    device: OnceLock<u64>,
     /// The directory above was not synced since this one was opened: it may
     /// have been made here, or by a run that was killed before it synced.
     name_unsynced: AtomicBool,
 }
 
 impl Folder {
-    fn new(
-        directory: Arc<dyn Directory>,
-        above: Option<Arc<Folder>>,
-        (notices, path): (Arc<Notices>, Option<TreePath>),
-    ) -> Folder {
-        let shared = Arc::new(DestinationDirectory::new(directory, notices, path));
+    fn new(directory: DestinationDirectory, above: Option<Arc<Folder>>) -> Folder {
+        let shared = Arc::new(directory);
         Folder {
             directory: shared.clone(),
             shared,
             above,
+            device: OnceLock::new(),
             name_unsynced: AtomicBool::new(true),
         }
     }
@@ -55,6 +56,30 @@ impl Folder {
     /// The handle.
     pub fn directory(&self) -> &Arc<dyn Directory> {
         &self.directory
+    }
+
+    /// The file system that it lies on.
+    ///
+    /// # Errors
+    ///
+    /// As `fstat`.
+    pub fn device(&self) -> io::Result<u64> {
+        match self.device.get() {
+            Some(device) => Ok(*device),
+            None => {
+                let device = self.directory.status()?.device;
+                Ok(*self.device.get_or_init(|| device))
+            }
+        }
+    }
+
+    /// A name in it that is there is used: whether it was not, under another spelling.
+    ///
+    /// # Errors
+    ///
+    /// As [`DestinationDirectory::ensure_spelled`].
+    pub fn ensure_spelled(&self, name: &[u8]) -> io::Result<()> {
+        self.shared.ensure_spelled(name)
     }
 
     /// Makes the names in it durable, and its own name, and so on upwards.
@@ -109,16 +134,20 @@ pub struct Folders {
     anchor: Arc<Folder>,
     open: Mutex<HashMap<TreePath, Arc<Folder>>>,
     notices: Arc<Notices>,
+    /// What is known of the names of those that were closed, where case is folded.
+    spellings: Mutex<HashMap<TreePath, KeptSpelling>>,
 }
 
 impl Folders {
     /// Beneath this anchor; `notices` hears what its file system does not do.
     pub fn new(anchor: Arc<dyn Directory>, notices: Arc<Notices>) -> Folders {
-        let anchor = Folder::new(anchor, None, (Arc::clone(&notices), None));
+        let anchor = DestinationDirectory::new(anchor, Arc::clone(&notices), None);
+        let anchor = Folder::new(anchor, None);
         Folders {
             anchor: Arc::new(anchor),
             open: Mutex::default(),
             notices,
+            spellings: Mutex::default(),
         }
     }
 
@@ -202,7 +231,16 @@ impl Folders {
         if open.len() >= descriptors::share(FOLDERS_PART, OPEN_FOLDERS) {
             // What is opened again is synced again, unless that would hide
             // that it failed.
-            open.retain(|_, folder| Arc::strong_count(folder) > 1 || folder.shared.has_failed());
+            open.retain(|path, folder| {
+                let stays = Arc::strong_count(folder) > 1 || folder.shared.has_failed();
+                if !stays && let Some(kept) = folder.shared.kept_spelling() {
+                    let mut spellings = lock(&self.spellings);
+                    if spellings.len() < MOST_SPELLINGS {
+                        spellings.insert(path.clone(), kept);
+                    }
+                }
+                stays
+            });
         }
     }
 
@@ -223,21 +261,32 @@ impl Folders {
         want: Want,
     ) -> io::Result<Arc<Folder>> {
         self.trim();
-        let directory = match above.directory.open_directory(name) {
+        let (directory, made) = match above.directory.open_directory(name) {
             Err(error) if want == Want::Make && error.kind() == io::ErrorKind::NotFound => {
-                match above.directory.make_directory(name, TEMPORARY_MODE) {
+                let made = match above.directory.make_directory(name, TEMPORARY_MODE) {
                     Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                         return Err(error);
                     }
-                    _ => above.directory.open_directory(name)?,
-                }
+                    made => made.is_ok(),
+                };
+                (above.directory.open_directory(name)?, made)
             }
-            other => other?,
+            other => (other?, false),
         };
+        if !made {
+            // Else what has another name would merge with it.
+            above.ensure_spelled(name)?;
+        }
         let mut open = lock(&self.open);
         let fresh = || {
-            let told = (Arc::clone(&self.notices), Some(path.clone()));
-            Arc::new(Folder::new(directory, Some(Arc::clone(above)), told))
+            let kept = lock(&self.spellings).remove(path);
+            let made_in = made.then_some(&*above.shared);
+            let notices = Arc::clone(&self.notices);
+            let directory = DestinationDirectory::new(directory, notices, Some(path.clone()));
+            Arc::new(Folder::new(
+                directory.with(kept, made_in),
+                Some(Arc::clone(above)),
+            ))
         };
         // Somebody else may have been faster.
         let folder = Arc::clone(open.entry(path.clone()).or_insert_with(fresh));

@@ -10,7 +10,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use longhaul_proto::digest::Checksum;
 use longhaul_proto::handshake::{Landing, Purport};
-use longhaul_proto::manifest::{MAXIMUM_NAME_BYTES, RESERVED_PREFIX, Timestamp, TreePath};
+use longhaul_proto::manifest::{
+    Entry, EntryKind, MAXIMUM_NAME_BYTES, RESERVED_PREFIX, Timestamp, TreePath,
+};
 
 use super::keeping::SetIds;
 use super::stream::DataStream;
@@ -24,7 +26,7 @@ use crate::queue::lock;
 use crate::storage::destination::DestinationDirectory;
 use crate::storage::measuring::sink;
 use crate::storage::roots::{OpenRoot, split};
-use crate::storage::{DataMode, Directory, FileKind, Status};
+use crate::storage::{DataMode, Directory, FileKind, Status, StoredFile};
 
 /// What the name begins with under which a session claims its anchor; the hash
 /// of its source follows, and the name that a single source gets. No file can have it.
@@ -58,6 +60,8 @@ pub struct Destination {
     /// For what needs the session's gate: threads that wait for each other
     /// here need not wait there.
     turn: Mutex<()>,
+    /// A file of this session's own, and its device.
+    witness: OnceLock<(u64, Arc<dyn StoredFile>)>,
     /// Digests of files that this session and those before it finished.
     digests: OnceLock<KeptDigests>,
     /// What times its file system keeps.
@@ -209,6 +213,7 @@ impl Destination {
             owner,
             session: Mutex::default(),
             turn: Mutex::default(),
+            witness: OnceLock::new(),
             digests: OnceLock::new(),
             times: Mutex::default(),
             set_ids,
@@ -381,6 +386,10 @@ impl Destination {
         })?;
         let epoch = partial.epoch();
         lock(&self.times).learn_unit(&**partial.file());
+        if let Ok(status) = partial.file().status() {
+            // A session is taken once.
+            let _ = self.witness.set((status.device, partial.file().clone()));
+        }
         // Without them files are read again, no more.
         if let Ok(kept) = KeptDigests::open(partial.file().clone(), &std::env::temp_dir()) {
             // A session is taken once.
@@ -423,6 +432,12 @@ impl Destination {
             inherits: true,
             data_mode: DataMode::Buffered,
         })
+    }
+
+    /// A file in the anchor that is this session's to change, and the device that it lies on;
+    /// none where nothing is written.
+    pub(super) fn witness(&self) -> Option<(u64, &Arc<dyn StoredFile>)> {
+        self.witness.get().map(|(device, file)| (*device, file))
     }
 
     /// Whether a file's time is what its file system makes of a source's. A dry run must not
@@ -481,22 +496,26 @@ impl Destination {
         }
     }
 
-    /// Keeps the digests of files that have their names. To be called within
-    /// [`Destination::while_owned`].
-    pub(super) fn keep_digests(&self, files: &[(TreePath, Status, Checksum)]) {
-        let Some(kept) = self.digests.get() else {
-            return;
-        };
-        let records: Vec<_> = files
-            .iter()
-            .filter_map(|(path, status, digest)| match digest {
-                Checksum::Blake3(digest) => {
-                    Some((FileState::new(path.as_bytes(), status), *digest))
-                }
-                Checksum::Xxh3(_) => None,
-            })
-            .collect();
-        kept.append(&records);
+    /// Keeps the digests of files that have their names, each with the state that it is of
+    /// ([`state_of`]). To be called within [`Destination::while_owned`].
+    pub(super) fn keep_digests(&self, files: &[(FileState, [u8; 32])]) {
+        if let Some(kept) = self.digests.get() {
+            kept.append(files);
+        }
+    }
+
+    /// Keeps one, of a file that is there.
+    pub(super) fn keep_digest(
+        &self,
+        path: &TreePath,
+        entry: &Entry,
+        status: Status,
+        digest: Checksum,
+    ) {
+        if let (Some(state), Some(digest)) = (state_of(path, entry, &status), digest.digest()) {
+            // One that a later session fenced has nothing to keep.
+            let _ = self.while_owned(|| self.keep_digests(&[(state, digest)]));
+        }
     }
 
     /// The copy, of so many entries, came to its end and stays incomplete. Of
@@ -508,10 +527,15 @@ impl Destination {
         }
     }
 
-    /// The digest of a file that an earlier session finished, if it is as that
-    /// left it.
-    pub(super) fn kept_digest(&self, path: &TreePath, status: &Status) -> Option<Checksum> {
-        let state = FileState::new(path.as_bytes(), status);
+    /// The digest of a file that an earlier session finished, or compared, if it is as that
+    /// left it, and so is the source.
+    pub(super) fn kept_digest(
+        &self,
+        path: &TreePath,
+        entry: &Entry,
+        status: &Status,
+    ) -> Option<Checksum> {
+        let state = state_of(path, entry, status)?;
         self.digests.get()?.find(&state).map(Checksum::Blake3)
     }
 
@@ -591,6 +615,15 @@ impl Destination {
 fn is_removed(directory: &dyn Directory) -> bool {
     let listed = directory.list().and_then(|mut names| names.next_name());
     matches!(listed, Err(error) if error.kind() == io::ErrorKind::NotFound)
+}
+
+/// What a digest that is kept is of: the file at this path, and the source that it was compared
+/// with or written from. None of what is no file.
+pub(super) fn state_of(path: &TreePath, entry: &Entry, status: &Status) -> Option<FileState> {
+    match &entry.kind {
+        EntryKind::File { identity, .. } => Some(FileState::new(path.as_bytes(), identity, status)),
+        EntryKind::Directory | EntryKind::Symlink { .. } => None,
+    }
 }
 
 /// A time on the clock of files: now.

@@ -20,7 +20,7 @@ use super::landing::{LandingError, no_directory};
 use crate::failure::failure_of;
 use crate::journal::gate::create_held;
 use crate::journal::temporary;
-use crate::notices::Notices;
+use crate::notices::{Notices, or_without};
 use crate::queue::lock;
 use crate::storage::roots::{OpenRoot, split};
 use crate::storage::spill::{TemporaryError, nameless_file};
@@ -227,8 +227,9 @@ impl DataStream for FileStream {
             .rename(&self.temporary, &*self.directory, &self.name)?;
         state.named = true;
         let synced = self.directory.sync();
-        let synced = notices.wish(NoticeKind::NamesNotSynced, &self.shown, synced);
-        synced.map(drop)
+        notices.wish(NoticeKind::NamesNotSynced, &self.shown, synced)?;
+        // A file system that went down may call that a success, but takes no change any more.
+        or_without(self.file.set_mode(mode))
     }
 
     fn give_up(&self) {

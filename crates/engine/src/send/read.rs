@@ -556,7 +556,7 @@ fn read_file(
 
 /// How the data of a file of this size is read: what is in the cache is taken
 /// from there, and the kernel reads ahead.
-pub(super) fn read_mode_for(direct: bool, size: u64) -> DataMode {
+pub(crate) fn read_mode_for(direct: bool, size: u64) -> DataMode {
     match direct {
         true => DataMode::Direct,
         false if size > CACHE_SPARING_BYTES => DataMode::Uncached,

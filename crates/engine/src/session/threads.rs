@@ -83,12 +83,14 @@ impl FlowCounts {
             true => self.compressors,
             false => 0,
         };
-        let sender = OF_A_SENDER + if layered { readers + compressors } else { 0 };
+        let sender =
+            settings.digesters() + OF_A_SENDER + if layered { readers + compressors } else { 0 };
         let verifiers_and_writers = match layered {
             true => self.decompressors + self.writers,
             false => 0,
         };
-        let receiver = OF_A_RECEIVER + self.committers + verifiers_and_writers;
+        let reading = settings.content_comparers();
+        let receiver = OF_A_RECEIVER + reading + self.committers + verifiers_and_writers;
         let streams = HALVES * self.streams;
         OF_A_PROCESS
             + match ends {

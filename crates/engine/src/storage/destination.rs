@@ -8,15 +8,19 @@
 //! And it gives its owner the rights that it takes to write into it, where an
 //! earlier run, or a source that was done before another one with the same
 //! directory, has given it a mode without them.
+//!
+//! And no file or link replaces in it what has another name that its file system takes for the
+//! same ([`super::spelling`]).
 
 use std::any::Any;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use longhaul_proto::manifest::{Timestamp, TreePath};
+use longhaul_proto::manifest::{RESERVED_PREFIX, Timestamp, TreePath};
 use longhaul_proto::notice::NoticeKind;
 
+use super::spelling::Spelling;
 use super::{Creation, DataMode, Directory, NameList, Status, StoredFile};
 use crate::notices::Notices;
 use crate::queue::lock;
@@ -47,7 +51,13 @@ pub struct DestinationDirectory {
     /// Syncs that began.
     begun: AtomicU64,
     last: Mutex<LastSync>,
+    /// Held while a name is given, so that what is known of names is true.
+    spelling: Arc<Mutex<Spelling>>,
 }
+
+/// What is known of a directory's names, kept while it is closed.
+#[derive(Clone)]
+pub struct KeptSpelling(Arc<Mutex<Spelling>>);
 
 #[derive(Default)]
 struct LastSync {
@@ -74,12 +84,39 @@ impl DestinationDirectory {
             may_permit: AtomicBool::new(false),
             begun: AtomicU64::new(0),
             last: Mutex::default(),
+            spelling: Arc::default(),
         }
     }
 
     /// Whether a sync failed: nothing in it can be called durable any more.
     pub fn has_failed(&self) -> bool {
         lock(&self.last).failed.is_some()
+    }
+
+    /// The same directory, opened again, or one that was `made` just now in another one.
+    pub fn with(mut self, kept: Option<KeptSpelling>, made_in: Option<&Self>) -> Self {
+        if let Some(KeptSpelling(spelling)) = kept {
+            self.spelling = spelling;
+        } else if made_in.is_some_and(|above| lock(&above.spelling).is_plain()) {
+            lock(&self.spelling).set_plain();
+        }
+        self
+    }
+
+    /// What is to be kept of its names when it is closed; none where that is nothing.
+    pub fn kept_spelling(&self) -> Option<KeptSpelling> {
+        let used = lock(&self.spelling).is_used();
+        used.then(|| KeptSpelling(Arc::clone(&self.spelling)))
+    }
+
+    /// A name that is there is used: whether it was not, under another spelling.
+    ///
+    /// # Errors
+    ///
+    /// [`super::spelling::OtherSpelling`] where it was; else as `fstatat` and `getdents`.
+    pub fn ensure_spelled(&self, name: &[u8]) -> io::Result<()> {
+        let check = || lock(&self.spelling).check(&*self.inner, name);
+        self.permitting(check)
     }
 
     /// From here on its mode is changed where the owner's rights are missing for
@@ -90,7 +127,7 @@ impl DestinationDirectory {
 
     /// Does something in it; once more where the owner's rights were missing and
     /// could be given.
-    fn permitting<T>(&self, what: impl Fn() -> io::Result<T>) -> io::Result<T> {
+    fn permitting<T>(&self, mut what: impl FnMut() -> io::Result<T>) -> io::Result<T> {
         match what() {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied && self.permit() => {
                 what()
@@ -142,7 +179,9 @@ impl Directory for DestinationDirectory {
     }
 
     fn make_directory(&self, name: &[u8], mode: u32) -> io::Result<()> {
-        self.permitting(|| self.inner.make_directory(name, mode))
+        let mut spelling = lock(&self.spelling);
+        self.permitting(|| self.inner.make_directory(name, mode))?;
+        self.permitting(|| spelling.made(&*self.inner, name))
     }
 
     fn open_file(&self, name: &[u8], mode: DataMode) -> io::Result<Arc<dyn StoredFile>> {
@@ -171,7 +210,14 @@ impl Directory for DestinationDirectory {
         match target.downcast_ref::<DestinationDirectory>() {
             Some(target) => {
                 let rename = || self.inner.rename(from, &*target.inner, to);
-                self.permitting(|| target.permitting(rename))
+                let rename = || self.permitting(|| target.permitting(rename));
+                if to.starts_with(RESERVED_PREFIX) {
+                    return rename();
+                }
+                let rename_new = || self.inner.rename_new(from, &*target.inner, to);
+                let rename_new = || self.permitting(|| target.permitting(rename_new));
+                let mut spelling = lock(&target.spelling);
+                spelling.rename(&*target.inner, (from, to), rename, rename_new)
             }
             None => Err(io::ErrorKind::CrossesDevices.into()),
         }

@@ -15,6 +15,8 @@
 //!   whose data was not synced may be short, zero, or garbage;
 //! - a sync that failed has lost what it should have kept: a later success
 //!   does not bring it back (so does Linux);
+//! - a file system that went down keeps nothing more and takes no change, whatever its
+//!   syncs say;
 //! - locks end with the last handle of the open file, all of them in a crash.
 //!
 //! Everything is deterministic, given the calls and the seeds; put seed and
@@ -32,6 +34,16 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use super::Directory;
 use disk::Disk;
 use handles::OpenDirectory;
+
+/// How a file system goes down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Down {
+    /// As ext4 whose journal fails: the sync that finds it fails, and further ones, of
+    /// directories and of files, succeed, as the transaction is gone.
+    Journal,
+    /// As XFS that was shut down: no sync of a directory fails, those of files do.
+    ShutDown,
+}
 
 /// A disk in memory. Clones are the same disk.
 #[derive(Clone)]
@@ -114,6 +126,18 @@ impl ForgettingStorage {
         self.lock().faults.syncs_until_failure = Some(count);
     }
 
+    /// The next sync of a directory but `count` (0: the next) finds that its file system went
+    /// down: nothing is kept from then on, and nothing can be changed. Each kind of file system
+    /// calls further syncs a success, see [`Down`].
+    pub fn go_down_at_directory_sync(&self, count: u64, down: Down) {
+        self.lock().faults.directory_syncs_until_down = Some((count, down));
+    }
+
+    /// Whether [`ForgettingStorage::go_down_at_directory_sync`] is still to come.
+    pub fn is_up(&self) -> bool {
+        self.lock().down.is_none()
+    }
+
     /// From now on a `sync_data` of a file waits for
     /// [`ForgettingStorage::release_syncs`]: a disk that is very slow.
     pub fn hold_syncs(&self) {
@@ -130,6 +154,11 @@ impl ForgettingStorage {
     /// it is used: then all goes through the page cache.
     pub fn refuse_direct(&self) {
         self.lock().refuses_direct = true;
+    }
+
+    /// From now on names that differ in the case of ASCII letters are one.
+    pub fn fold_case(&self) {
+        self.lock().folds_case = true;
     }
 
     /// Runs something just before the next `sync_all` of a file: what another

@@ -22,6 +22,7 @@ pub mod origin;
 pub mod posix;
 pub(crate) mod refusing;
 pub mod roots;
+pub mod spelling;
 pub mod spill;
 pub mod together;
 mod uncached;
@@ -338,6 +339,17 @@ pub trait Directory: Send + Sync {
     ///
     /// As `renameat`.
     fn rename(&self, from: &[u8], target: &dyn Directory, to: &[u8]) -> io::Result<()>;
+
+    /// The same where nothing has the name.
+    ///
+    /// # Errors
+    ///
+    /// `AlreadyExists` where something has it; `Unsupported` where the system cannot do that in
+    /// one call; else as `renameat2` with `RENAME_NOREPLACE`.
+    fn rename_new(&self, from: &[u8], target: &dyn Directory, to: &[u8]) -> io::Result<()> {
+        let _ = (from, target, to);
+        Err(io::ErrorKind::Unsupported.into())
+    }
 
     /// Removes a file or link.
     ///

@@ -258,6 +258,22 @@ impl Directory for PosixDirectory {
         Ok(())
     }
 
+    #[cfg(target_os = "linux")]
+    fn rename_new(&self, from: &[u8], target: &dyn Directory, to: &[u8]) -> io::Result<()> {
+        use rustix::fs::{RenameFlags, renameat_with};
+        check_name(from)?;
+        check_name(to)?;
+        let target = target.as_any().downcast_ref::<PosixDirectory>();
+        let target = target.ok_or(io::ErrorKind::InvalidInput)?;
+        let (old, new) = (&self.descriptor, &target.descriptor);
+        match retry_on_intr(|| renameat_with(old, from, new, to, RenameFlags::NOREPLACE)) {
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::PERM) => {
+                Err(io::ErrorKind::Unsupported.into())
+            }
+            renamed => Ok(renamed?),
+        }
+    }
+
     fn remove_file(&self, name: &[u8]) -> io::Result<()> {
         self.remove(name, AtFlags::empty())
     }

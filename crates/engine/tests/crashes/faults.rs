@@ -4,12 +4,14 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use longhaul_engine::send::source::What;
 use longhaul_engine::session::{Event, Transfer, Watch};
-use longhaul_engine::storage::forgetting::ForgettingStorage;
+use longhaul_engine::storage::forgetting::{Down, ForgettingStorage};
+use longhaul_engine::storage::{Creation, DataMode, Directory};
+use longhaul_proto::digest::Integrity;
 
 use super::support::ends::{Ends, PATIENCE, copy, destination, sources, watch};
-use super::support::tree::{self, Tree, single_file, small_tree};
+use super::support::tree::{self, Tree, one_file, single_file, small_tree};
 use super::support::{Chance, times};
-use super::{Scene, disk_with};
+use super::{Scene, disk_with, steps_of};
 
 #[test]
 fn a_sync_that_fails_is_never_called_durable() {
@@ -39,6 +41,104 @@ fn a_sync_that_fails_is_never_called_durable() {
             scene.run_again(&after, &context);
         }
     }
+}
+
+/// A file system that goes down, and whose later syncs succeed all the same: of what is told to
+/// be durable nothing is lost.
+#[test]
+fn nothing_is_durable_on_a_file_system_that_went_down() {
+    let mut content = Tree::new();
+    let chance = &mut Chance::new(11);
+    content.insert(b"top"[..].into(), tree::directory(chance));
+    for folder in 0..6 {
+        let path = format!("top/d{folder}");
+        content.insert(path.as_bytes().into(), tree::directory(chance));
+        for file in 0..4 {
+            let path = format!("{path}/f{file}");
+            content.insert(path.as_bytes().into(), tree::file(chance, 700));
+        }
+        let path = format!("{path}/large");
+        content.insert(path.as_bytes().into(), tree::file(chance, 200_000));
+    }
+    let scene = Scene::new(content, Tree::new());
+    for down in [Down::Journal, Down::ShutDown] {
+        let mut told_any = false;
+        for count in 0..times("LONGHAUL_CRASHES", 30) {
+            let context = format!("{down:?} at sync {count} of a directory");
+            let disk = disk_with(&scene.older);
+            disk.go_down_at_directory_sync(count, down);
+            let settings = scene.settings.clone();
+            let ended = copy(settings, &scene.source, &disk.root(), &context);
+            let told = match ended {
+                Ok(ended) => {
+                    let said = !ended.is_complete() || !ended.sent.failed.is_empty();
+                    assert!(said || disk.is_up(), "{context}: nobody was told");
+                    ended.sent
+                }
+                Err(_) => Default::default(),
+            };
+            told_any |= !told.committed.is_empty();
+            for seed in 0..3 {
+                let context = format!("{context}, seed {seed}");
+                scene.check_crashed(&disk.if_crashed(seed), &told, &context);
+            }
+        }
+        assert!(told_any, "nothing was ever committed");
+    }
+}
+
+/// Somebody writes into what a killed run left of a file.
+fn alter_part(root: &Arc<dyn Directory>) -> bool {
+    let Ok(top) = root.open_directory(b"top") else {
+        return false;
+    };
+    let mut names = top.list().unwrap();
+    let mut altered = false;
+    while let Some(listed) = names.next_name().unwrap() {
+        if listed.name.ends_with(b".part") {
+            let mode = DataMode::Buffered;
+            let part = top.create_file(&listed.name, Creation::Existing, mode);
+            part.unwrap().write_at(b"altered", 100).unwrap();
+            altered = true;
+        }
+    }
+    altered
+}
+
+/// What an earlier run left of a file, and somebody altered, does not get the file's name: the
+/// file fails, and is copied from its beginning the next time.
+#[test]
+fn a_part_that_was_altered_is_not_gone_on_with() {
+    let mut found = 0;
+    for (integrity, seed) in [(Integrity::Digest, 9), (Integrity::Checksum, 10)] {
+        let mut scene = Scene::new(one_file(seed, "big", 3 << 20), Tree::new());
+        scene.settings.integrity = integrity;
+        let steps = steps_of(&scene);
+        for part in 2..8 {
+            let context = format!("{integrity:?}, killed after {part} eighths");
+            let disk = disk_with(&scene.older);
+            disk.fail_after(disk.steps() + steps * part / 8);
+            let settings = scene.settings.clone();
+            let _ = copy(settings, &scene.source, &disk.root(), &context);
+            let left = disk.kill();
+            if !alter_part(&left.root()) {
+                continue;
+            }
+            let mut settings = scene.settings.clone();
+            settings.asks = true;
+            let ended = copy(settings, &scene.source, &left.root(), &context).unwrap();
+            match ended.sent.failed.get(&b"top/big"[..]) {
+                Some(text) => {
+                    assert!(text.contains("changed since"), "{context}: {text}");
+                    found += 1;
+                }
+                // Nothing of it was durable where it was altered.
+                None => scene.check_committed(&left, &ended.sent, &context),
+            }
+            scene.run_again(&left, &context);
+        }
+    }
+    assert!(found > 0, "no part was ever gone on with");
 }
 
 /// As [`copy`]; but the thread of the receiver that tells of a file that

@@ -7,6 +7,7 @@
 
 mod cache;
 mod copies;
+mod folding;
 mod mounts;
 mod suite;
 #[path = "../support/mod.rs"]

@@ -93,6 +93,25 @@ pub fn mount_overlay() -> Result<Mounted, Skipped> {
     Ok(mounted)
 }
 
+/// NTFS by FUSE, which takes names that differ in case for one.
+pub fn mount_folding() -> Result<Mounted, Skipped> {
+    let directory = private_directory()?;
+    let image = directory.path().join("image");
+    File::create(&image).unwrap().set_len(64 << 20).unwrap();
+    run(Command::new("mkfs.ntfs").arg("-qF").arg(&image))?;
+    let point = directory.path().join("mounted");
+    fs::create_dir(&point).unwrap();
+    let options = ["-o", "ignore_case"];
+    run(Command::new("lowntfs-3g")
+        .args(options)
+        .arg(&image)
+        .arg(&point))?;
+    Ok(Mounted {
+        points: vec![point],
+        _directory: directory,
+    })
+}
+
 fn private_directory() -> Result<TempDir, Skipped> {
     if !rustix::process::geteuid().is_root() {
         return Err(Skipped("it needs root".to_owned()));

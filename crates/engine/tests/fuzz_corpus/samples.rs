@@ -81,7 +81,7 @@ pub fn kept_digest() -> Vec<u8> {
         owner: Default::default(),
         changed: Timestamp::default(),
     };
-    let file = FileState::new(b"data/run", &status);
+    let file = FileState::new(b"data/run", &Default::default(), &status);
     let record = digests::encode(&file, &[3; 32], 0);
     [&[0], &record[..]].concat()
 }

@@ -26,7 +26,7 @@ fn state(number: u64) -> FileState {
         owner: Default::default(),
         changed: Default::default(),
     };
-    FileState::new(b"data/file", &status)
+    FileState::new(b"data/file", &Default::default(), &status)
 }
 
 /// Live bytes that a session's digests take, with those of so many files.

@@ -6,7 +6,7 @@ use longhaul_units::Moment;
 use super::{Checkpoint, ReceivedEvent, Receiver, ReceiverError, StorageJob, Verdict};
 use crate::account::Share;
 use crate::block::{ContentName, Piece, PieceName};
-use crate::digest::{Checksum, longest_block};
+use crate::digest::{Checksum, Integrity, longest_block};
 use crate::ledger::{DurableBlock, FileLedger, RangeSet};
 use crate::manifest::{Entry, EntryId};
 use crate::message::{AgainReason, Answer, Failure, FailureKind, Message, Outcome};
@@ -35,6 +35,8 @@ pub(super) struct Incoming {
     pub(super) sealed: bool,
     /// It is the front of a file that grew.
     pub(super) grew: bool,
+    /// What an earlier session left of it is being read.
+    pub(super) reading_back: bool,
     /// A checkpoint of it is under way.
     pub(super) syncing: bool,
     /// Its commit was asked for, by this end or the other.
@@ -277,6 +279,7 @@ impl Receiver {
             unsynced: 0,
             sealed: false,
             grew: false,
+            reading_back: false,
             syncing: false,
             committing: false,
             may_commit: self.settings.commits,
@@ -296,16 +299,27 @@ impl Receiver {
             return Answer::Send;
         };
         let mut ranges = RangeSet::default();
+        let mut taken = Vec::new();
         for block in blocks {
             if ranges.fragments() >= crate::message::MAXIMUM_RESUMED_RANGES {
                 break;
             }
             if file.ledger.insert(*block) {
                 ranges.insert(block.offset, block.offset + block.length);
+                if self.settings.integrity == Integrity::Checksum {
+                    taken.push(*block);
+                }
             }
         }
         let bytes = ranges.total();
         if bytes > 0 {
+            // Somebody may have changed it since.
+            file.reading_back = true;
+            self.jobs.push_back(StorageJob::ReadBack {
+                entry: file.entry.clone(),
+                generation: file.generation,
+                blocks: file.ledger.merged_blocks().unwrap_or(taken),
+            });
             self.account.add_resumed(&mut file.share, bytes);
             let entry = file.entry.clone();
             self.events
@@ -318,6 +332,30 @@ impl Receiver {
                 .map(|(start, end)| (start, end - start))
                 .collect(),
         )
+    }
+
+    /// What an earlier session left of a file was read: it is what its checksums say, or the
+    /// file fails.
+    pub fn handle_read_back(
+        &mut self,
+        file: EntryId,
+        generation: u32,
+        result: Result<(), Failure>,
+    ) {
+        let known = self.files.get_mut(&file);
+        let Some(known) = known.filter(|known| known.generation == generation) else {
+            return;
+        };
+        known.reading_back = false;
+        match result {
+            Ok(()) => self.commit_if_complete(file),
+            Err(failure) => {
+                let entry = known.entry.clone();
+                // What cannot be read now may be right.
+                self.let_go(file, failure.kind != FailureKind::Corrupt);
+                self.finish_entry(file, entry.parent, Some(entry), Outcome::Failed(failure));
+            }
+        }
     }
 
     pub(super) fn handle_sealed(&mut self, id: EntryId, seal: Seal) {
@@ -406,8 +444,8 @@ impl Receiver {
         let Some(file) = self.files.get_mut(&id) else {
             return;
         };
-        let waits = file.syncing || file.committing || self.packed.contains_key(&id);
-        if !file.ledger.is_complete() || waits {
+        let busy = file.syncing || file.committing || file.reading_back;
+        if !file.ledger.is_complete() || busy || self.packed.contains_key(&id) {
             return;
         }
         if file.may_commit {
@@ -504,5 +542,87 @@ impl Receiver {
             change(&mut file.claimed);
             self.fragments += file.claimed.fragments();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::digest::whole_file;
+    use crate::manifest::{EntryKind, SourceIdentity, TreePath};
+    use crate::message::Totals;
+    use crate::receiver::{Compared, ReceiverSettings};
+
+    const SIZE: u64 = 3 << 20;
+
+    /// A receiver that goes on with a file of which an earlier run left all, and the job that is
+    /// to read it.
+    fn resumed() -> (Receiver, EntryId) {
+        let mut receiver = Receiver::new(ReceiverSettings::default());
+        let entry = Entry {
+            id: EntryId(0),
+            parent: None,
+            path: TreePath::new(b"file").unwrap(),
+            kind: EntryKind::File {
+                identity: SourceIdentity {
+                    size: SIZE,
+                    ..SourceIdentity::default()
+                },
+                sparse: false,
+            },
+            mode: 0o644,
+            owner: Default::default(),
+            modified: Default::default(),
+        };
+        let now = Moment(0);
+        let entries = Message::Entries(vec![entry.clone()]);
+        receiver.handle_message(entries).unwrap();
+        assert!(receiver.poll_storage(now).is_some());
+        let block = DurableBlock {
+            offset: 0,
+            length: SIZE,
+            checksum: whole_file(Integrity::Digest, &vec![1; SIZE as usize]),
+        };
+        receiver.handle_compared(vec![(entry.clone(), Compared::Partial(vec![block]))]);
+        let job = StorageJob::ReadBack {
+            entry,
+            generation: 0,
+            blocks: vec![block],
+        };
+        assert_eq!(receiver.poll_storage(now), Some(job));
+        let sealed = Message::Sealed {
+            file: EntryId(0),
+            generation: 0,
+            size: SIZE,
+            grew: false,
+        };
+        receiver.handle_message(sealed).unwrap();
+        assert_eq!(receiver.poll_storage(now), None, "it was not read yet");
+        (receiver, EntryId(0))
+    }
+
+    #[test]
+    fn what_an_earlier_run_left_is_read_before_the_file_gets_its_name() {
+        let (mut receiver, id) = resumed();
+        receiver.handle_read_back(id, 0, Ok(()));
+        let job = receiver.poll_storage(Moment(0));
+        assert!(matches!(job, Some(StorageJob::Commit { .. })), "{job:?}");
+    }
+
+    #[test]
+    fn what_was_altered_since_fails_the_file() {
+        let (mut receiver, id) = resumed();
+        // Of another state of it nobody asks.
+        let failure = Failure::new(FailureKind::Corrupt, "altered");
+        receiver.handle_read_back(id, 1, Err(failure.clone()));
+        assert_eq!(receiver.totals(), Totals::default());
+        receiver.handle_read_back(id, 0, Err(failure));
+        assert_eq!(receiver.totals().failed, 1);
+        let discard = StorageJob::Discard {
+            file: id,
+            generation: 0,
+            stays: false,
+        };
+        assert_eq!(receiver.poll_storage(Moment(0)), Some(discard));
     }
 }

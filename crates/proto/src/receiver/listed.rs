@@ -3,7 +3,7 @@
 
 use super::{Compared, ReceivedEvent, Receiver, ReceiverError, StorageJob};
 use crate::digest::Checksum;
-use crate::manifest::{Entry, EntryKind};
+use crate::manifest::{Entry, EntryId, EntryKind};
 use crate::message::{Answer, MAXIMUM_LISTED_ENTRIES, Message, Outcome};
 
 /// Bytes of a path that count as another entry.
@@ -34,41 +34,88 @@ impl Receiver {
         // Lists are compared one after the other.
         let weight = self.lists.pop_front().unwrap_or_default();
         self.asked = self.asked.saturating_sub(weight);
-        let mut answers = Vec::with_capacity(found.len());
-        for (entry, compared) in found {
-            let id = entry.id;
-            // A directory is done when all it holds is, whatever is there.
-            let known = self.is_done(id) || entry.kind == EntryKind::Directory;
-            let answer = match compared {
-                Compared::Send => Answer::Send,
-                Compared::Same(digest) => {
-                    if !known {
-                        self.end_compared(entry, None, digest);
-                    }
-                    Answer::Skip { digest }
-                }
-                Compared::Partial(_) if known => Answer::Send,
-                Compared::Partial(blocks) => self.resume(entry, &blocks),
-                Compared::Refused(failure) => {
-                    if !known {
-                        let outcome = Outcome::Failed(failure.clone());
-                        self.end_compared(entry, Some(outcome), None);
-                    }
-                    Answer::Refuse(failure)
-                }
-                Compared::Planned(change) => {
-                    if !known {
-                        let outcome = Outcome::Planned(Some(change));
-                        self.end_compared(entry, Some(outcome), None);
-                    }
-                    Answer::Planned(change)
-                }
-            };
-            answers.push((id, answer));
+        let answers = found.into_iter();
+        let answers: Vec<(EntryId, Answer)> = answers
+            .map(|(entry, compared)| (entry.id, self.answer(entry, compared)))
+            .collect();
+        self.say_answers(answers);
+    }
+
+    /// The sender tells digests of files that it was asked for.
+    pub(super) fn handle_digests(
+        &mut self,
+        digests: Vec<(EntryId, Checksum)>,
+    ) -> Result<(), ReceiverError> {
+        if digests.len() > MAXIMUM_LISTED_ENTRIES {
+            return Err(ReceiverError::TooMany);
         }
+        for (id, digest) in digests {
+            if let Some(entry) = self.take_compared(id) {
+                self.jobs
+                    .push_back(StorageJob::CompareContents(entry, digest));
+            }
+        }
+        Ok(())
+    }
+
+    /// What a comparison of contents found. A file that is not the same is to come.
+    pub fn handle_contents_compared(&mut self, entry: Entry, compared: Compared) {
+        let id = entry.id;
+        if compared == Compared::Send {
+            self.totals.differed += 1;
+        }
+        let answer = self.answer(entry, compared);
+        self.say_answers(vec![(id, answer)]);
+    }
+
+    /// A file whose digest the sender was asked for, which it was told, or which came or ended
+    /// otherwise.
+    pub(super) fn take_compared(&mut self, id: EntryId) -> Option<Entry> {
+        let entry = self.comparing.remove(&id)?;
+        self.comparing_weight = self.comparing_weight.saturating_sub(weight(&entry));
+        Some(entry)
+    }
+
+    fn say_answers(&mut self, answers: Vec<(EntryId, Answer)>) {
         if !answers.is_empty() {
             self.unsaid += answers.len();
             self.messages.push_back(Message::Answers(answers));
+        }
+    }
+
+    fn answer(&mut self, entry: Entry, compared: Compared) -> Answer {
+        // A directory is done when all it holds is, whatever is there.
+        let known = self.is_done(entry.id) || entry.kind == EntryKind::Directory;
+        match compared {
+            Compared::Send => Answer::Send,
+            Compared::Same(digest) => {
+                if !known {
+                    self.end_compared(entry, None, digest);
+                }
+                Answer::Skip { digest }
+            }
+            Compared::Contents if known => Answer::Send,
+            Compared::Contents => {
+                self.comparing_weight += weight(&entry);
+                self.comparing.insert(entry.id, entry);
+                Answer::Compare
+            }
+            Compared::Partial(_) if known => Answer::Send,
+            Compared::Partial(blocks) => self.resume(entry, &blocks),
+            Compared::Refused(failure) => {
+                if !known {
+                    let outcome = Outcome::Failed(failure.clone());
+                    self.end_compared(entry, Some(outcome), None);
+                }
+                Answer::Refuse(failure)
+            }
+            Compared::Planned(change) => {
+                if !known {
+                    let outcome = Outcome::Planned(Some(change));
+                    self.end_compared(entry, Some(outcome), None);
+                }
+                Answer::Planned(change)
+            }
         }
     }
 
@@ -146,23 +193,93 @@ mod tests {
         }
     }
 
+    fn files(list: u64, kind: EntryKind) -> Vec<Entry> {
+        let files = (0..512).map(|number| {
+            let Message::Entries(mut entries) = directories(1) else {
+                unreachable!()
+            };
+            let mut file = entries.remove(0);
+            file.id = EntryId(list * 512 + number);
+            file.kind = kind.clone();
+            file
+        });
+        files.collect()
+    }
+
+    /// A peer that lists, and never tells the digests that it is asked for.
+    #[test]
+    fn digests_that_never_come_are_bounded() {
+        let mut receiver = receiver();
+        let kind = EntryKind::File {
+            identity: Default::default(),
+            sparse: false,
+        };
+        let lists = (0..10_000_u64).take_while(|list| {
+            let entries = files(*list, kind.clone());
+            let heard = receiver.handle_message(Message::Entries(entries));
+            while let Some(StorageJob::Compare(entries)) =
+                receiver.poll_storage(longhaul_units::Moment(0))
+            {
+                let found = entries.into_iter().map(|entry| (entry, Compared::Contents));
+                receiver.handle_compared(found.collect());
+            }
+            while receiver.poll_message().is_some() {}
+            heard.is_ok()
+        });
+        assert!((100..200).contains(&lists.count()));
+        let many = vec![(EntryId(0), Checksum::Xxh3(0)); 513];
+        let heard = super::super::Receiver::handle_message(&mut receiver, Message::Digests(many));
+        assert!(heard.is_err());
+    }
+
+    /// A file that is there is done only when its contents are those of the source's digest.
+    #[test]
+    fn contents_are_compared_with_the_senders_digest() {
+        let kind = EntryKind::File {
+            identity: Default::default(),
+            sparse: false,
+        };
+        let digest = Checksum::Blake3([3; 32]);
+        for found in [Compared::Same(Some(digest)), Compared::Send] {
+            let mut receiver = receiver();
+            let file = files(0, kind.clone()).remove(0);
+            let now = longhaul_units::Moment(0);
+            let entries = Message::Entries(vec![file.clone()]);
+            receiver.handle_message(entries).unwrap();
+            assert!(receiver.poll_storage(now).is_some());
+            receiver.handle_compared(vec![(file.clone(), Compared::Contents)]);
+            let asked = Message::Answers(vec![(file.id, Answer::Compare)]);
+            assert_eq!(receiver.poll_message(), Some(asked));
+            assert!(receiver.poll_storage(now).is_none());
+            let told = Message::Digests(vec![(file.id, digest), (file.id, digest)]);
+            receiver.handle_message(told).unwrap();
+            let job = StorageJob::CompareContents(file.clone(), digest);
+            assert_eq!(receiver.poll_storage(now), Some(job));
+            assert!(receiver.poll_storage(now).is_none(), "told twice");
+            let same = found != Compared::Send;
+            receiver.handle_contents_compared(file.clone(), found);
+            let answer = match same {
+                true => Answer::Skip {
+                    digest: Some(digest),
+                },
+                false => Answer::Send,
+            };
+            let answered = Message::Answers(vec![(file.id, answer)]);
+            assert_eq!(receiver.poll_message(), Some(answered));
+            assert_eq!(receiver.totals().skipped, u64::from(same));
+            assert_eq!(receiver.totals().differed, u64::from(!same));
+        }
+    }
+
     /// A peer that lists, and acknowledges no answer.
     #[test]
     fn answers_that_are_not_said_are_bounded() {
         let mut receiver = receiver();
         let lists = (0..10_000_u64).take_while(|list| {
-            let files = (0..512).map(|number| {
-                let Message::Entries(mut entries) = directories(1) else {
-                    unreachable!()
-                };
-                let mut file = entries.remove(0);
-                file.id = EntryId(list * 512 + number);
-                file.kind = EntryKind::Symlink {
-                    target: b"x".to_vec(),
-                };
-                file
-            });
-            let heard = receiver.handle_message(Message::Entries(files.collect()));
+            let kind = EntryKind::Symlink {
+                target: b"x".to_vec(),
+            };
+            let heard = receiver.handle_message(Message::Entries(files(*list, kind)));
             while let Some(StorageJob::Compare(entries)) =
                 receiver.poll_storage(longhaul_units::Moment(0))
             {

@@ -25,13 +25,15 @@ pub(super) struct Tracked {
     pub stage: Stage,
 }
 
-/// Where it is on its way. `Asked` -> `Small` or `Large`; `Small` -> `Packed`;
+/// Where it is on its way. `Asked` -> `Small` or `Large`, perhaps by way of `Compared`; `Small` -> `Packed`;
 /// `Packed` -> `Small` when it was lost; any -> `Abandoned`. It leaves when the
 /// receiver says how it ended.
 #[derive(Debug)]
 pub(super) enum Stage {
     /// The receiver has not answered yet.
     Asked,
+    /// The receiver compares what it has with this file's digest, which is read for that.
+    Compared,
     /// A directory; done after all it holds.
     Directory,
     /// Waits for a pack.

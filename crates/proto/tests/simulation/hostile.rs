@@ -126,6 +126,7 @@ fn for_receiver(random: &mut Random) -> Message {
             generation: random.below(3) as u32,
             digest: random.chance(500).then(|| checksum(random)),
         },
+        8 => Message::Digests(vec![(id(random), checksum(random))]),
         _ => Message::WantTickets(random.next() as u32),
     }
 }
@@ -139,8 +140,9 @@ fn for_sender(random: &mut Random) -> Message {
         0 => Message::Answers(
             (0..some)
                 .map(|_| {
-                    let answer = match random.below(4) {
+                    let answer = match random.below(5) {
                         0 => Answer::Send,
+                        4 => Answer::Compare,
                         1 => Answer::Skip { digest: None },
                         2 => Answer::Refuse(failure()),
                         _ => Answer::Resume(
@@ -186,8 +188,9 @@ fn store(receiver: &mut Receiver, random: &mut Random, now: Moment) {
         match job {
             StorageJob::Compare(entries) => {
                 let compare = |entry: Entry| {
-                    let compared = match random.below(4) {
+                    let compared = match random.below(5) {
                         0 => Compared::Send,
+                        4 => Compared::Contents,
                         1 => Compared::Same(None),
                         2 => Compared::Refused(failure()),
                         _ => Compared::Partial(vec![DurableBlock {
@@ -201,6 +204,13 @@ fn store(receiver: &mut Receiver, random: &mut Random, now: Moment) {
                 let found = entries.into_iter().map(compare).collect();
                 receiver.handle_compared(found);
             }
+            StorageJob::CompareContents(entry, digest) => {
+                let compared = match result {
+                    Ok(()) => Compared::Same(Some(digest)),
+                    Err(_) => Compared::Send,
+                };
+                receiver.handle_contents_compared(entry, compared);
+            }
             StorageJob::Checkpoint(files) => {
                 let files = files.into_iter().map(|file| (file, result.clone().err()));
                 receiver.handle_checkpointed(files.collect());
@@ -210,6 +220,9 @@ fn store(receiver: &mut Receiver, random: &mut Random, now: Moment) {
             } => {
                 receiver.handle_committed(entry.id, generation, result);
             }
+            StorageJob::ReadBack {
+                entry, generation, ..
+            } => receiver.handle_read_back(entry.id, generation, result),
             StorageJob::Discard { .. } => {}
             StorageJob::FinishDirectory(entry) => receiver.handle_directory_finished(entry, result),
             StorageJob::Finish => receiver.handle_finished(),

@@ -249,6 +249,10 @@ impl World {
                 let result = self.disk.commit(&entry, generation, digest, integrity);
                 Report::Committed(entry.id, generation, result)
             }
+            StorageJob::CompareContents(..) => return,
+            StorageJob::ReadBack {
+                entry, generation, ..
+            } => Report::ReadBack(entry.id, generation),
             StorageJob::Discard {
                 file, generation, ..
             } => {
@@ -278,6 +282,9 @@ impl World {
             Report::Directory(entry, result) => receiver.handle_directory_finished(entry, result),
             Report::Planned(entry, change) => receiver.handle_directory_planned(entry, change),
             Report::Packed(entries) => receiver.handle_packed(entries),
+            Report::ReadBack(file, generation) => {
+                receiver.handle_read_back(file, generation, Ok(()));
+            }
             Report::Finished => receiver.handle_finished(),
         }
     }

@@ -194,7 +194,12 @@ impl Pair {
                 } => {
                     self.receiver.handle_committed(entry.id, generation, Ok(()));
                 }
-                StorageJob::Discard { .. } => {}
+                StorageJob::ReadBack {
+                    entry, generation, ..
+                } => {
+                    self.receiver.handle_read_back(entry.id, generation, Ok(()));
+                }
+                StorageJob::CompareContents(..) | StorageJob::Discard { .. } => {}
                 StorageJob::FinishDirectory(entry) => {
                     self.receiver.handle_directory_finished(entry, Ok(()));
                 }

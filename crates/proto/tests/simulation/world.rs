@@ -53,6 +53,7 @@ pub enum Report {
     Directory(Entry, Result<(), longhaul_proto::message::Failure>),
     Planned(Entry, Option<Change>),
     Packed(Vec<(Entry, Outcome)>),
+    ReadBack(EntryId, u32),
     Finished,
 }
 

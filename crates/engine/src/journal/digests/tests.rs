@@ -28,7 +28,11 @@ fn status(inode: u64) -> Status {
 }
 
 fn state(number: u64) -> FileState {
-    FileState::new(format!("data/{number}").as_bytes(), &status(number))
+    FileState::new(
+        format!("data/{number}").as_bytes(),
+        &SourceIdentity::default(),
+        &status(number),
+    )
 }
 
 fn digest(number: u64) -> [u8; 32] {
@@ -74,10 +78,26 @@ fn another_state_of_a_file_is_not_found() {
             ..was
         },
     ];
+    let source = SourceIdentity::default();
     for other in others {
-        assert_eq!(kept.find(&FileState::new(b"data/1", &other)), None);
+        assert_eq!(kept.find(&FileState::new(b"data/1", &source, &other)), None);
     }
-    assert_eq!(kept.find(&FileState::new(b"data/2", &was)), None);
+    assert_eq!(kept.find(&FileState::new(b"data/2", &source, &was)), None);
+    // Nor of one whose source has another state.
+    for changed in [
+        SourceIdentity { inode: 3, ..source },
+        SourceIdentity { size: 8, ..source },
+        SourceIdentity {
+            modified: later,
+            ..source
+        },
+        SourceIdentity {
+            changed: later,
+            ..source
+        },
+    ] {
+        assert_eq!(kept.find(&FileState::new(b"data/1", &changed, &was)), None);
+    }
 }
 
 #[test]

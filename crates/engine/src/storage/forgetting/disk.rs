@@ -7,7 +7,7 @@ use longhaul_proto::manifest::Timestamp;
 use rustix::io::Errno;
 
 use super::pages::Pages;
-use super::{power_lost, system_error};
+use super::{Down, power_lost, system_error};
 use crate::storage::{FileKind, Status};
 
 /// Inode of the root directory, as ext4 has it.
@@ -94,6 +94,7 @@ pub(super) struct Faults {
     pub(super) power_lost_at: Option<u64>,
     pub(super) room_bytes: Option<u64>,
     pub(super) syncs_until_failure: Option<u64>,
+    pub(super) directory_syncs_until_down: Option<(u64, Down)>,
 }
 
 pub(super) struct Disk {
@@ -109,7 +110,10 @@ pub(super) struct Disk {
     /// A sync of data waits.
     pub(super) holds_syncs: bool,
     powered: bool,
+    /// The file system is down.
+    pub(super) down: Option<Down>,
     pub(super) refuses_direct: bool,
+    pub(super) folds_case: bool,
     /// By inode: the open file that holds its lock.
     pub(super) locks: HashMap<u64, u64>,
     pub(super) next_handle: u64,
@@ -126,7 +130,9 @@ impl Disk {
             interruption: None,
             holds_syncs: false,
             powered: true,
+            down: None,
             refuses_direct: false,
+            folds_case: false,
             locks: HashMap::new(),
             next_handle: 0,
         };
@@ -175,7 +181,13 @@ impl Disk {
         self.nodes.get(&inode).ok_or(system_error(Errno::NOENT))
     }
 
+    /// For a change.
     pub(super) fn node_mut(&mut self, inode: u64) -> io::Result<&mut Node> {
+        match self.down {
+            Some(Down::Journal) => return Err(system_error(Errno::ROFS)),
+            Some(Down::ShutDown) => return Err(system_error(Errno::IO)),
+            None => {}
+        }
         let now = self.now();
         let node = self.nodes.get_mut(&inode);
         let node = node.ok_or(system_error(Errno::NOENT))?;
@@ -209,8 +221,19 @@ impl Disk {
     }
 
     pub(super) fn find(&self, directory: u64, name: &[u8]) -> io::Result<u64> {
-        let found = self.names(directory)?.get(name);
+        let name = self.spelled(directory, name)?;
+        let found = self.names(directory)?.get(&name);
         found.copied().ok_or(system_error(Errno::NOENT))
+    }
+
+    /// How a name is spelled where it is there, else as it is.
+    pub(super) fn spelled(&self, directory: u64, name: &[u8]) -> io::Result<Box<[u8]>> {
+        let names = self.names(directory)?;
+        let mut others = names.keys();
+        let other = self
+            .folds_case
+            .then(|| others.find(|other| other.eq_ignore_ascii_case(name)));
+        Ok(other.flatten().cloned().unwrap_or_else(|| name.into()))
     }
 
     pub(super) fn status(&self, inode: u64) -> io::Result<Status> {
@@ -262,7 +285,7 @@ impl Disk {
         if name.len() > longhaul_proto::manifest::MAXIMUM_NAME_BYTES {
             return Err(system_error(Errno::NAMETOOLONG));
         }
-        if self.names(directory)?.contains_key(name) {
+        if self.find(directory, name).is_ok() {
             return Err(system_error(Errno::EXIST));
         }
         let inode = self.add_node(body, mode);
@@ -272,12 +295,14 @@ impl Disk {
 
     /// A name goes; its inode stays for whoever has it open.
     pub(super) fn unlink(&mut self, directory: u64, name: &[u8]) -> io::Result<()> {
+        let name = &*self.spelled(directory, name)?;
         let inode = self.find(directory, name)?;
         self.lose_name(inode)?;
         self.change(vec![NameChange::goes(directory, name, inode)])
     }
 
     pub(super) fn rename(&mut self, from: (u64, &[u8]), to: (u64, &[u8])) -> io::Result<()> {
+        let to = (to.0, &*self.spelled(to.0, to.1)?);
         let inode = self.find(from.0, from.1)?;
         if let Some(&there) = self.names(to.0)?.get(to.1) {
             if there == inode {
@@ -323,7 +348,23 @@ impl Disk {
         Ok(())
     }
 
+    /// Whether the file system goes down with this sync of a directory.
+    fn goes_down(&mut self) -> Option<Down> {
+        let (count, down) = self.faults.directory_syncs_until_down?;
+        self.faults.directory_syncs_until_down = count.checked_sub(1).map(|left| (left, down));
+        (count == 0).then_some(down)
+    }
+
     pub(super) fn sync_directory(&mut self, inode: u64) -> io::Result<()> {
+        if self.down.is_some() {
+            return Ok(());
+        }
+        self.down = self.goes_down();
+        match self.down {
+            Some(Down::Journal) => return Err(system_error(Errno::IO)),
+            Some(Down::ShutDown) => return Ok(()),
+            None => {}
+        }
         let kept = self.sync_succeeds();
         let pending = std::mem::take(&mut self.pending);
         for mut group in pending {
@@ -346,6 +387,11 @@ impl Disk {
     }
 
     pub(super) fn sync_file(&mut self, inode: u64, metadata_too: bool) -> io::Result<()> {
+        match self.down {
+            Some(Down::Journal) => return Ok(()),
+            Some(Down::ShutDown) => return Err(system_error(Errno::IO)),
+            None => {}
+        }
         let kept = self.sync_succeeds();
         let node = self.nodes.get_mut(&inode);
         let node = node.ok_or(system_error(Errno::NOENT))?;
@@ -395,6 +441,7 @@ impl Disk {
     pub(super) fn after_crash(&self, seed: u64) -> Disk {
         let mut chance = Chance::new(seed);
         let mut after = Disk::new();
+        after.folds_case = self.folds_case;
         after.next_inode = self.next_inode;
         after.steps = self.steps;
         // In the order of inodes, so that one seed gives one outcome.

@@ -118,7 +118,8 @@ impl Directory for OpenDirectory {
     ) -> io::Result<Arc<dyn StoredFile>> {
         let mut disk = self.storage.lock();
         disk.check_power()?;
-        let there = disk.names(self.inode)?.get(name).copied();
+        disk.names(self.inode)?;
+        let there = disk.find(self.inode, name).ok();
         let inode = match (there, creation) {
             (Some(_), Creation::New) => return Err(system_error(Errno::EXIST)),
             (Some(inode), _) => inode,
@@ -155,6 +156,14 @@ impl Directory for OpenDirectory {
         disk.check_power()?;
         disk.rename((self.inode, from), (target.inode, to))?;
         disk.step()
+    }
+
+    fn rename_new(&self, from: &[u8], target: &dyn Directory, to: &[u8]) -> io::Result<()> {
+        let there = target.status_of(to).is_ok();
+        match there {
+            true => Err(system_error(Errno::EXIST)),
+            false => self.rename(from, target, to),
+        }
     }
 
     fn remove_file(&self, name: &[u8]) -> io::Result<()> {

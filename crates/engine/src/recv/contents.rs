@@ -1,0 +1,158 @@
+//! Reads what is there already. The contents of files are compared with the digests that the
+//! sender tells of its own: what a manifest says of them, or `--verify`, is true of the source.
+//! What an earlier session left of a file is compared with its checksums, before the file gets its
+//! name: somebody may have changed it since.
+
+use std::io;
+use std::sync::Arc;
+
+use longhaul_proto::digest::{BlockHasher, Checksum};
+use longhaul_proto::ledger::DurableBlock;
+use longhaul_proto::manifest::Entry;
+use longhaul_proto::message::{Failure, FailureKind};
+use longhaul_proto::receiver::Compared;
+
+use super::ReceiveSide;
+use super::parts::PartKind;
+use crate::failure::failure_of;
+use crate::flows::Flow;
+use crate::send::digest::{CHUNK_BYTES, digest_of};
+use crate::send::read::read_mode_for;
+use crate::session::{Counters, Side, Transfer};
+use crate::storage::{Advice, Status, StoredFile};
+
+/// What is there and is to be read.
+pub(crate) enum ToRead {
+    /// A file, to be compared with the digest of the sender's.
+    Contents(Entry, Checksum),
+    /// What an earlier session left of a file, and its generation.
+    Part(Entry, u32, Vec<DurableBlock>),
+}
+
+impl Transfer {
+    /// A thread that reads what is there.
+    pub(crate) fn run_content_comparer(self: &Arc<Transfer>, flow: &Flow) {
+        let Side::Receiving(side) = self.side() else {
+            return;
+        };
+        while let Some(what) = side.to_read.pop(|| flow.is_wanted()) {
+            flow.busy(|| match what {
+                ToRead::Contents(entry, digest) => {
+                    let compared = self.compare_contents(side, &entry, digest);
+                    self.tell_receiver(|r| r.handle_contents_compared(entry, compared));
+                }
+                ToRead::Part(entry, generation, blocks) => {
+                    self.read_part(side, &entry, generation, &blocks);
+                }
+            });
+        }
+    }
+
+    fn read_part(
+        &self,
+        side: &ReceiveSide,
+        entry: &Entry,
+        generation: u32,
+        blocks: &[DurableBlock],
+    ) {
+        let id = entry.id;
+        let part = side.parts.get(id, generation);
+        let result = match part.as_deref().map(|part| &part.kind) {
+            // The whole file is read back in the end.
+            Some(PartKind::Partial(partial)) if !self.settings.verify_written => {
+                let each = |block: &DurableBlock| {
+                    self.check_block(entry, generation, &**partial.file(), block)
+                };
+                blocks.iter().try_for_each(each)
+            }
+            _ => Ok(()),
+        };
+        drop(part);
+        self.tell_receiver(|receiver| receiver.handle_read_back(id, generation, result));
+    }
+
+    /// Whether a block is what its checksum says. Nobody asks any more where the file is not
+    /// under way.
+    fn check_block(
+        &self,
+        entry: &Entry,
+        generation: u32,
+        file: &dyn StoredFile,
+        block: &DurableBlock,
+    ) -> Result<(), Failure> {
+        let shown = entry.path.to_string();
+        let altered = || {
+            let text = format!(
+                "{shown}: what an earlier run left of it was changed since, and is removed: run \
+                 the same command again to copy it from its beginning"
+            );
+            Failure::new(FailureKind::Corrupt, text)
+        };
+        let (integrity, size) = (self.settings.integrity, entry.size());
+        let hasher = BlockHasher::new(integrity, block.offset, block.length, size);
+        let mut hasher = hasher.ok_or_else(altered)?;
+        let mut room = vec![0; CHUNK_BYTES];
+        let (mut offset, end) = (block.offset, block.offset + block.length);
+        while offset < end {
+            if self.is_over() || !self.is_under_way(entry.id, generation) {
+                return Ok(());
+            }
+            let wanted = (end - offset).min(CHUNK_BYTES as u64) as usize;
+            let read = file.read_at(&mut room[..wanted], offset);
+            let read = read.map_err(|error| failure_of("read back", &shown, &error))?;
+            if read == 0 {
+                return Err(altered());
+            }
+            hasher.update(&room[..read]);
+            offset += read as u64;
+        }
+        match hasher.finish() == block.checksum {
+            true => Ok(()),
+            false => Err(altered()),
+        }
+    }
+
+    /// What cannot be read there, or is not what it should be, is to come.
+    fn compare_contents(&self, side: &ReceiveSide, entry: &Entry, digest: Checksum) -> Compared {
+        let path = side.destination.path_of(&entry.path);
+        let read = side
+            .folders
+            .find_in_copy(path.parent().as_ref())
+            .and_then(|folder| {
+                let directory = folder.directory();
+                let mode = read_mode_for(self.settings.direct, entry.size());
+                directory.open_file(path.name(), mode)
+            })
+            .and_then(|file| self.digest_and_state_of(&*file, entry.size()));
+        let Ok((found, status)) = read else {
+            return Compared::Send;
+        };
+        Counters::add(&self.counters.read_bytes, entry.size());
+        self.tell_receiver(|receiver| receiver.handle_digest_read(entry.size()));
+        if found != digest {
+            return Compared::Send;
+        }
+        if self.settings.digests {
+            side.destination.keep_digest(&path, entry, status, digest);
+        }
+        Compared::Same(self.settings.digests.then_some(digest))
+    }
+
+    /// The digest of a file, and the state that it is of.
+    fn digest_and_state_of(
+        &self,
+        file: &dyn StoredFile,
+        size: u64,
+    ) -> io::Result<(Checksum, Status)> {
+        let before = file.status()?;
+        if self.settings.verify_written {
+            file.advise(Advice::DropCache, 0, size);
+        }
+        let digest = digest_of(self, file, size)?;
+        let status = file.status()?;
+        if status.size != size || status.changed != before.changed {
+            return Err(io::Error::other("it changed while it was read"));
+        }
+        Ok((digest, status))
+    }
+}
