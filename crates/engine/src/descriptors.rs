@@ -3,8 +3,12 @@
 
 use std::io;
 use std::sync::OnceLock;
+use std::time::Duration;
 
+use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
+
+use crate::shares;
 
 /// Descriptors that this process may have (`RLIMIT_NOFILE`), as of the first
 /// call.
@@ -17,6 +21,33 @@ fn limit() -> usize {
         })
     })
 }
+
+/// One part in `parts` of them.
+pub(crate) fn part(parts: usize) -> usize {
+    limit() / parts.max(1)
+}
+
+/// Does something that opens a file. Where this process has as many open as it may, and another
+/// session may close some, it is tried again for a while.
+pub(crate) fn patiently<T>(
+    mut open: impl FnMut() -> rustix::io::Result<T>,
+) -> rustix::io::Result<T> {
+    let mut left = PATIENCE;
+    loop {
+        match open() {
+            Err(Errno::MFILE | Errno::NFILE) if !left.is_zero() && shares::has_others() => {
+                // tidy: reason: the kernel tells nobody when a descriptor is free again.
+                std::thread::sleep(PAUSE);
+                left = left.saturating_sub(PAUSE);
+            }
+            done => return done,
+        }
+    }
+}
+
+/// How long one who needs a descriptor waits for others, and when it looks again.
+const PATIENCE: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// One part in `parts` of them, at least one and at most `most`.
 pub(crate) fn share(parts: usize, most: usize) -> usize {

@@ -28,4 +28,5 @@ pub mod queue;
 pub mod recv;
 pub mod send;
 pub mod session;
+mod shares;
 pub mod storage;

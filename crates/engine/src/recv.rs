@@ -45,6 +45,7 @@ use crate::pool::Buffer;
 use crate::queue::{Queue, lock};
 use crate::send::{busy, group, need};
 use crate::session::{SessionError, Transfer, TransferSettings};
+use crate::shares::{Role, Seat};
 use crate::storage::DataMode;
 use asked::Asked;
 use commit::Discarding;
@@ -62,6 +63,8 @@ pub struct ReceiveSide {
     pub(crate) destination: Destination,
     /// What may come; none where the other end decides that.
     pub(crate) asked: Option<Asked>,
+    /// Its seat among the sessions of this process.
+    pub(crate) seat: Arc<Seat>,
     pub(crate) folders: Folders,
     pub(crate) extras: Extras,
     pub(crate) parts: Parts,
@@ -94,11 +97,14 @@ pub struct ReceiveSide {
 impl ReceiveSide {
     /// Into this destination.
     pub fn new(destination: Destination) -> ReceiveSide {
+        let seat = Arc::new(Seat::take(Role::Receiving, &destination.principal));
         ReceiveSide {
-            folders: Folders::new(
-                Arc::clone(&destination.anchor),
+            folders: Folders::seated(
+                (Arc::clone(&destination.anchor), Arc::clone(&seat)),
                 Arc::clone(&destination.notices),
             ),
+            staging: Staging::of(Arc::clone(&seat)),
+            seat,
             extras: Extras::default(),
             parts: Parts::default(),
             destination,
@@ -107,7 +113,6 @@ impl ReceiveSide {
             verified: Queue::default(),
             listed: Queue::default(),
             to_read: Queue::default(),
-            staging: Staging::default(),
             awaited: Mutex::default(),
             temporaries: AtomicU64::new(0),
             decoders: Mutex::default(),

@@ -42,6 +42,7 @@ use crate::flows::{Flow, FlowGroup, LayerUse};
 use crate::looks::Pace;
 use crate::queue::Queue;
 use crate::session::{Transfer, TransferSettings};
+use crate::shares::{Role, Seat};
 use crate::storage::DataMode;
 use compress::Uncoded;
 use origin::Origins;
@@ -51,6 +52,8 @@ use source::Sources;
 
 /// What a sending end does with its disks and cores.
 pub struct SendSide {
+    /// Its seat among the sessions of this process.
+    pub(crate) seat: Arc<Seat>,
     pub(crate) sources: Sources,
     pub(crate) origins: Arc<Origins>,
     pub(crate) coding: Queue<Uncoded>,
@@ -70,6 +73,7 @@ impl SendSide {
     /// For these sources.
     pub fn new(sources: Sources) -> SendSide {
         SendSide {
+            seat: Arc::new(Seat::take(Role::Sending, "")),
             sources,
             origins: Arc::default(),
             coding: Queue::default(),

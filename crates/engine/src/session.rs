@@ -37,7 +37,7 @@ use longhaul_proto::manifest::EntryId;
 use longhaul_proto::message::{Farewell, Message, Observation, Tuning};
 use longhaul_proto::notice::Notice;
 use longhaul_proto::receiver::{Receiver, ReceiverError};
-use longhaul_proto::sender::{BlockId, Sender, SenderError};
+use longhaul_proto::sender::{BlockId, MOST_LARGE_FILES, Sender, SenderError};
 use longhaul_proto::session::{Session, StreamId};
 use longhaul_units::{ByteCount, Moment};
 
@@ -59,6 +59,7 @@ use crate::recv::ReceiveSide;
 use crate::recv::asked::NotAsked;
 use crate::send::SendSide;
 use crate::send::seal::SealedBlock;
+use crate::shares::Seat;
 use pacing::Pacing;
 use streams::{Damage, Slot};
 
@@ -260,6 +261,16 @@ pub enum SessionError {
     /// It sent what this end did not ask for.
     #[error(transparent)]
     NotAsked(#[from] NotAsked),
+    /// It wants more to be remembered than this host has for one session.
+    #[error(
+        "so much of the copy is under way that it takes {} MiB here, more than this session's \
+         share of the memory: run it again when there are fewer sessions",
+        bytes >> 20
+    )]
+    Memory {
+        /// Bytes.
+        bytes: usize,
+    },
 }
 
 /// The state machine of this end.
@@ -526,6 +537,19 @@ impl Transfer {
 
     pub(crate) fn side(&self) -> &Side {
         &self.side
+    }
+
+    pub(crate) fn seat(&self) -> &Seat {
+        match &self.side {
+            Side::Sending(side) => &side.seat,
+            Side::Receiving(side) => &side.seat,
+        }
+    }
+
+    /// Large files that this end can have open, where it receives: what the other end shall not
+    /// exceed.
+    pub fn most_open_parts(&self) -> usize {
+        self.seat().parts().clamp(1, MOST_LARGE_FILES)
     }
 
     /// Whether blocks go over streams in clear.

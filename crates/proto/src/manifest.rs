@@ -268,6 +268,15 @@ impl Entry {
         }
     }
 
+    /// Bytes that it keeps beside its fixed size: its path, and a link's target.
+    pub fn text_bytes(&self) -> usize {
+        let target = match &self.kind {
+            EntryKind::Symlink { target } => target.len(),
+            EntryKind::File { .. } | EntryKind::Directory => 0,
+        };
+        self.path.as_bytes().len() + target
+    }
+
     /// Whether it is a file that had holes when it was looked at.
     pub fn is_sparse(&self) -> bool {
         matches!(self.kind, EntryKind::File { sparse: true, .. })

@@ -9,6 +9,7 @@
 
 mod large;
 mod listed;
+mod weight;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -82,6 +83,10 @@ const UNSAID_PER_ENTRY: usize = 4;
 
 /// Bytes of their texts, for each of those entries.
 const OUTCOME_BYTES_PER_ENTRY: usize = 1024;
+
+/// Most bytes that a session remembers, whatever the host has; see
+/// [`Receiver::remembered_bytes`]. Our sender's windows make it a few.
+pub const MAXIMUM_REMEMBERED_BYTES: usize = 64 << 20;
 
 /// What to do with a block that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,6 +213,12 @@ pub enum ReceiverError {
     /// More entries under way than can be.
     #[error("the sender has more than {MAXIMUM_UNDER_WAY} entries under way")]
     TooMany,
+    /// More bytes of what is under way than can be.
+    #[error(
+        "the sender has more than {} MiB of entries, paths and texts under way",
+        MAXIMUM_REMEMBERED_BYTES >> 20
+    )]
+    TooMuch,
     /// An entry that is none.
     #[error("the sender sent an entry with values out of their range")]
     InvalidEntry,
@@ -243,10 +254,12 @@ pub struct Receiver {
     /// What entries whose comparison is under way, or whose directory is looked at, weigh: in
     /// all, and each list of them.
     asked: usize,
-    lists: VecDeque<usize>,
+    lists: VecDeque<(usize, usize)>,
     /// Files whose digests the sender was asked for, and what they weigh.
     comparing: BTreeMap<EntryId, Entry>,
     comparing_weight: usize,
+    /// Bytes of the paths, targets and texts that are kept, but for those of outcomes.
+    texts: usize,
     /// Answers that were not said yet.
     unsaid: usize,
     jobs: VecDeque<StorageJob>,
@@ -295,6 +308,7 @@ impl Receiver {
             lists: VecDeque::new(),
             comparing: BTreeMap::new(),
             comparing_weight: 0,
+            texts: 0,
             unsaid: 0,
             jobs: VecDeque::new(),
             messages: VecDeque::new(),
@@ -335,7 +349,11 @@ impl Receiver {
                 }
                 let id = entry.id;
                 if !self.is_done(id) {
-                    self.folders.entry(id).or_default().end = Some((entry, children));
+                    self.texts += entry.text_bytes();
+                    let folder = self.folders.entry(id).or_default();
+                    if let Some((before, _)) = folder.end.replace((entry, children)) {
+                        self.texts -= before.text_bytes();
+                    }
                     self.finish_folder_if_done(id);
                 }
             }
@@ -471,7 +489,7 @@ impl Receiver {
                 ContentName::Pack(ids)
             }
         };
-        self.messages.push_back(Message::Again { content, reason });
+        self.push_message(Message::Again { content, reason });
     }
 
     /// A packed entry arrived wrong; true where the sender shall send it again.
@@ -545,13 +563,18 @@ impl Receiver {
         self.finished = true;
         self.flush();
         let notices = self.notices.clone();
-        self.messages
-            .push_back(Message::Finished(self.totals, notices));
+        self.push_message(Message::Finished(self.totals, notices));
     }
 
     /// The next thing to do on the disk.
     pub fn poll_storage(&mut self, now: Moment) -> Option<StorageJob> {
-        self.jobs.pop_front().or_else(|| self.due_checkpoint(now))
+        match self.jobs.pop_front() {
+            Some(job) => {
+                self.texts -= weight::of_job(&job);
+                Some(job)
+            }
+            None => self.due_checkpoint(now),
+        }
     }
 
     /// Whether [`Receiver::poll_message`] gives something.
@@ -575,6 +598,7 @@ impl Receiver {
             self.flush();
         }
         let message = self.messages.pop_front();
+        self.texts -= message.as_ref().map_or(0, weight::of_message);
         if let Some(Message::Answers(answers)) = &message {
             self.unsaid = self.unsaid.saturating_sub(answers.len());
         }
@@ -714,7 +738,8 @@ impl Receiver {
                 .is_some_and(|(_, children)| folder.done >= *children)
         });
         if finished && let Some((entry, _)) = self.folders.remove(&id).and_then(|f| f.end) {
-            self.jobs.push_back(StorageJob::FinishDirectory(entry));
+            self.texts -= entry.text_bytes();
+            self.push_job(StorageJob::FinishDirectory(entry));
         }
     }
 
@@ -739,14 +764,14 @@ impl Receiver {
                 Some((stream, *blocks))
             });
             let (streams, room) = (counts.collect(), self.room);
-            self.messages.push_back(Message::Arrived { streams, room });
+            self.push_message(Message::Arrived { streams, room });
         }
         for pieces in take_chunks(&mut self.durable, MAXIMUM_DURABLE) {
-            self.messages.push_back(Message::Durable { epoch, pieces });
+            self.push_message(Message::Durable { epoch, pieces });
         }
         self.outcome_bytes = 0;
         for entries in take_chunks(&mut self.outcomes, MAXIMUM_DONE) {
-            self.messages.push_back(Message::Done { epoch, entries });
+            self.push_message(Message::Done { epoch, entries });
         }
     }
 
@@ -767,9 +792,12 @@ impl Receiver {
             self.durable.len() / UNSAID_PER_ENTRY,
             self.fragments / FRAGMENTS_PER_ENTRY,
         ];
-        match most.into_iter().all(|count| count <= MAXIMUM_UNDER_WAY) {
+        if !most.into_iter().all(|count| count <= MAXIMUM_UNDER_WAY) {
+            return Err(ReceiverError::TooMany);
+        }
+        match self.remembered_bytes() <= MAXIMUM_REMEMBERED_BYTES {
             true => Ok(()),
-            false => Err(ReceiverError::TooMany),
+            false => Err(ReceiverError::TooMuch),
         }
     }
 }

@@ -70,6 +70,8 @@ pub struct BlockId(pub u64);
 pub struct Sender {
     settings: SenderSettings,
     entries: BTreeMap<EntryId, Tracked>,
+    /// What they weigh.
+    entry_bytes: usize,
     plan: Plan,
     comparing: Comparing,
     streams: Streams,
@@ -95,6 +97,7 @@ impl Sender {
         Sender {
             settings,
             entries: BTreeMap::new(),
+            entry_bytes: 0,
             plan: Plan::default(),
             comparing: Comparing::default(),
             streams: Streams::default(),
@@ -114,6 +117,9 @@ impl Sender {
 
     /// How many entries the walk may add now.
     pub fn entry_credit(&self) -> usize {
+        if self.entry_bytes >= self.settings.window_bytes {
+            return 0;
+        }
         self.settings
             .window_entries
             .saturating_sub(self.entries.len())
@@ -140,7 +146,7 @@ impl Sender {
         } else {
             Stage::Asked
         };
-        self.entries.insert(id, Tracked::new(entry, stage));
+        self.track(id, Tracked::new(entry, stage));
         if !self.settings.asks && !directory {
             self.route(id);
         }
@@ -150,12 +156,22 @@ impl Sender {
     pub fn handle_unreadable(&mut self, entry: Entry, failure: Failure) {
         self.walked = entry.id.0 + 1;
         let id = entry.id;
-        self.entries.insert(id, Tracked::new(entry, Stage::Asked));
+        self.track(id, Tracked::new(entry, Stage::Asked));
         self.abandon(id, failure);
+    }
+
+    fn track(&mut self, id: EntryId, tracked: Tracked) {
+        self.entry_bytes += tracked.weighs;
+        self.entries.insert(id, tracked);
     }
 
     /// The walk left a directory that holds so many entries.
     pub fn handle_directory_end(&mut self, entry: Entry, children: u64) {
+        if let Some(tracked) = self.entries.get_mut(&entry.id) {
+            let weighs = entry.text_bytes();
+            self.entry_bytes = self.entry_bytes - tracked.weighs + weighs;
+            tracked.weighs = weighs;
+        }
         self.flush_listing();
         self.messages
             .push_back(Message::DirectoryEnd { entry, children });
@@ -608,6 +624,7 @@ impl Sender {
     /// An entry is done: everything about it is forgotten.
     fn end(&mut self, id: EntryId, ending: Ending) {
         if let Some(mut tracked) = self.entries.remove(&id) {
+            self.entry_bytes -= tracked.weighs;
             self.plan.end_large(id);
             self.forget_blocks(&tracked.stage);
             let grew = |failure: &Failure| failure.kind == FailureKind::Grew;
@@ -646,6 +663,7 @@ impl Sender {
         self.account.void(tracked.share);
         let mut fresh = Tracked::new(entry, Stage::Asked);
         fresh.generation = tracked.generation + 1;
+        fresh.weighs = tracked.weighs;
         fresh.only_grew = tracked.only_grew && fresh.entry.size() > tracked.entry.size();
         let goes_as_front = self.goes_as_front(&fresh);
         self.entries.insert(id, fresh);

@@ -14,7 +14,6 @@ use longhaul_engine::recv::ReceiveSide;
 use longhaul_engine::recv::asked::Asked;
 use longhaul_engine::recv::keeping::SetIds;
 use longhaul_engine::recv::landing::{Arrival, Destination, LandingError, Missing};
-use longhaul_engine::recv::parts::most_open_parts;
 use longhaul_engine::recv::stream::FileStream;
 use longhaul_engine::send::SendSide;
 use longhaul_engine::session::opening::{self, OpenError, SOFTWARE};
@@ -526,7 +525,7 @@ impl Daemon {
             maximum_streams: MAXIMUM_STREAMS,
             linger_seconds: u32::try_from(self.terms.linger.as_secs()).unwrap_or(u32::MAX),
             single_file: prepared.single_file,
-            large_files: most_open_parts() as u32,
+            large_files: prepared.transfer.most_open_parts() as u32,
             host: prepared.host.clone(),
             congestion: prepared.congestion.clone(),
         })

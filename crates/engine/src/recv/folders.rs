@@ -12,12 +12,16 @@ use longhaul_proto::manifest::TreePath;
 use crate::descriptors;
 use crate::notices::Notices;
 use crate::queue::lock;
+use crate::shares::Seat;
 use crate::storage::Directory;
 use crate::storage::destination::{DestinationDirectory, KeptSpelling};
 
 /// Most directories kept open, and their part of the files that may be.
 const OPEN_FOLDERS: usize = 256;
 const FOLDERS_PART: usize = 8;
+
+/// Of one session at least.
+const LEAST_FOLDERS: usize = 4;
 
 /// Most directories within each other, which are open together, and their part.
 const MOST_DEPTH: usize = 4096;
@@ -132,6 +136,9 @@ enum Want {
 /// All directories beneath the anchor, by path.
 pub struct Folders {
     anchor: Arc<Folder>,
+    /// The session's, which has a share of the directories that may be open; none where there is
+    /// no other.
+    seat: Option<Arc<Seat>>,
     open: Mutex<HashMap<TreePath, Arc<Folder>>>,
     notices: Arc<Notices>,
     /// What is known of the names of those that were closed, where case is folded.
@@ -145,9 +152,29 @@ impl Folders {
         let anchor = Folder::new(anchor, None);
         Folders {
             anchor: Arc::new(anchor),
+            seat: None,
             open: Mutex::default(),
             notices,
             spellings: Mutex::default(),
+        }
+    }
+
+    /// The same, of a session that has this seat.
+    pub(crate) fn seated(
+        (anchor, seat): (Arc<dyn Directory>, Arc<Seat>),
+        notices: Arc<Notices>,
+    ) -> Folders {
+        Folders {
+            seat: Some(seat),
+            ..Folders::new(anchor, notices)
+        }
+    }
+
+    /// Directories that may be kept open now.
+    fn most_open(&self) -> usize {
+        match &self.seat {
+            Some(seat) => seat.files(FOLDERS_PART, LEAST_FOLDERS, OPEN_FOLDERS),
+            None => descriptors::share(FOLDERS_PART, OPEN_FOLDERS),
         }
     }
 
@@ -228,7 +255,7 @@ impl Folders {
     /// Closes what nobody uses, where many are open: before another one is, which may fail.
     fn trim(&self) {
         let mut open = lock(&self.open);
-        if open.len() >= descriptors::share(FOLDERS_PART, OPEN_FOLDERS) {
+        if open.len() >= self.most_open() {
             // What is opened again is synced again, unless that would hide
             // that it failed.
             open.retain(|path, folder| {

@@ -45,6 +45,9 @@ const OTHER_FILES: usize = 24;
 /// two.
 const PARTS_PART: usize = 16;
 
+/// Parts beyond what the sender was told: those of an earlier run are opened when they are found.
+const SPARE_PARTS: usize = 64;
+
 /// Large files that a receiving end of this process can have open, at least
 /// one: what the sender shall not exceed.
 pub fn most_open_parts() -> usize {
@@ -137,6 +140,16 @@ impl ReceiveSide {
         let older = (entry.id, 0)..(entry.id, generation);
         for (_, part) in open.extract_if(older, |_, _| true) {
             part.abandon();
+        }
+        // Our own sender has no more under way than it was told.
+        let most = 2 * transfer.most_open_parts() + SPARE_PARTS;
+        if open.len() >= most {
+            let text = format!(
+                "{}: {most} files that are not whole are open, as many as may be in this session; \
+                 raise the limit of open files (ulimit -n)",
+                entry.path
+            );
+            return Err(Failure::new(FailureKind::TooManyOpen, text));
         }
         let part = Arc::new(self.open_once(transfer, entry, generation)?);
         open.insert((entry.id, generation), Arc::clone(&part));

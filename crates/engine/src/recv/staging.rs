@@ -1,21 +1,24 @@
 //! Small files that were written and wait for their sync: gathered over many
 //! packs, because a disk commits a thousand at the price of a few.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::commit::Staged;
-use crate::descriptors;
 use crate::queue::lock;
+use crate::shares::Seat;
 
 /// Files that wait at most, whatever the system allows: a quarter is at stake
 /// when a copy is killed, beside what is on its way (SEMANTICS: 5,000 in all).
 const MOST_STAGED: usize = 1024;
 
-/// The part of the files that this process may have open that one session may
-/// have staged: several share it with their sockets and directories. Those that are
-/// written directly have two each.
+/// The part of the files that this process may have open that its sessions may have staged, all
+/// together: they share the others with sockets and directories. Those that are written
+/// directly have two each.
 const PART_OF_OPEN_FILES: usize = 8;
+
+/// Of one session at least: one is written while the other is committed.
+const LEAST_STAGED: usize = 2;
 
 /// How long a file waits for others while there is more to write.
 const LONGEST_WAIT: Duration = Duration::from_millis(500);
@@ -27,8 +30,9 @@ pub(crate) struct Staging {
     filled: Condvar,
     /// There may be room again.
     emptied: Condvar,
-    /// Open files.
+    /// Open files, and the session's share of them.
     most: usize,
+    seat: Arc<Seat>,
     /// How long a file waits for others while there is more to write.
     longest: Duration,
 }
@@ -50,24 +54,26 @@ struct State {
 /// A writer has a block in hand.
 pub(crate) struct Writing<'a>(&'a Staging);
 
-impl Default for Staging {
-    fn default() -> Staging {
+impl Staging {
+    /// Of a session that has this seat.
+    pub fn of(seat: Arc<Seat>) -> Staging {
         Staging {
             state: Mutex::default(),
             filled: Condvar::new(),
             emptied: Condvar::new(),
-            most: most_staged(),
+            most: MOST_STAGED,
+            seat,
             longest: LONGEST_WAIT,
         }
     }
 }
 
-/// At least two: one is written while the other is committed.
-fn most_staged() -> usize {
-    descriptors::share(PART_OF_OPEN_FILES, MOST_STAGED).max(2)
-}
-
 impl Staging {
+    /// Files that may be open now: fewer when other sessions have begun.
+    fn most(&self) -> usize {
+        self.seat.files(PART_OF_OPEN_FILES, LEAST_STAGED, self.most)
+    }
+
     /// To be held while a block is written.
     pub fn write(&self) -> Writing<'_> {
         lock(&self.state).writing += 1;
@@ -77,13 +83,13 @@ impl Staging {
     /// Files to be committed together at best: there is room for as many more
     /// while they are.
     fn batch(&self) -> usize {
-        self.most / 2
+        self.most() / 2
     }
 
     /// A file was written. Waits while too many wait for their sync.
     pub(super) fn push(&self, staged: Staged) {
         let state = lock(&self.state);
-        let full = |state: &mut State| state.staged.len() + state.committing >= self.most;
+        let full = |state: &mut State| state.staged.len() + state.committing >= self.most();
         let waited = self.emptied.wait_while(state, full);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner);
         let first = state.since.is_none();
@@ -181,7 +187,6 @@ impl Drop for Writing<'_> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use std::sync::Arc;
     use std::sync::mpsc::channel;
 
     use longhaul_proto::manifest::{Entry, EntryId, EntryKind, TreePath};
@@ -189,6 +194,7 @@ mod tests {
     use super::super::commit::StagedFile;
     use super::super::folders::Folders;
     use super::*;
+    use crate::shares::Role;
     use crate::storage::forgetting::ForgettingStorage;
 
     /// In which nothing is committed for its age.
@@ -196,7 +202,7 @@ mod tests {
         Arc::new(Staging {
             longest: Duration::from_secs(3600),
             most: 8,
-            ..Staging::default()
+            ..Staging::of(Arc::new(Seat::take(Role::Receiving, "staging")))
         })
     }
 

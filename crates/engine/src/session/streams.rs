@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use longhaul_proto::block::{BlockHeader, HeaderKey};
 use longhaul_proto::control::Numbered;
 use longhaul_proto::frame::{FrameError, FrameHeader, FrameKind, HEADER_BYTES};
-use longhaul_proto::message::Message;
+use longhaul_proto::message::{Farewell, Message};
+use longhaul_proto::receiver::{MAXIMUM_REMEMBERED_BYTES, Receiver};
 use longhaul_proto::sender::Dispatch;
 use longhaul_proto::session::StreamId;
 use longhaul_units::Moment;
@@ -21,6 +22,7 @@ use super::tickets::MAXIMUM_TICKETS;
 use super::{Counters, Event, Machine, SessionError, Shared, Side, Transfer};
 use crate::net::{Stream, StreamHandle, StreamReader, StreamWriter};
 use crate::send::seal::SealedBlock;
+use crate::shares::LEAST_REMEMBERED;
 
 /// Streams that may be damaged one after the other while nothing of the
 /// transfer becomes durable.
@@ -259,7 +261,12 @@ impl Transfer {
         let mut shared = self.lock();
         // What was said in clear may be anybody's.
         let received = if clear { 0 } else { received };
-        if shared.streams.len() >= MOST_STREAMS
+        // Whoever dials decides itself how many it opens.
+        let most = match shared.dialer.is_none() && !self.settings.local {
+            true => self.seat().streams(MOST_STREAMS),
+            false => MOST_STREAMS,
+        };
+        if shared.streams.len() >= most
             || shared.control.handle_acknowledged(received).is_err()
             || !shared.life.handle_stream_up(id)
         {
@@ -371,6 +378,11 @@ impl Transfer {
                 Machine::Receiving(receiver) => receiver.handle_stream_down(id),
             }
             shared.spare_the_spare();
+            if self.end_if_heavy(&shared) {
+                let text = "its connections were lost while it had much under way";
+                shared.life.end(Farewell::Broken(text.to_owned()));
+                self.wake_everybody(&shared);
+            }
         }
         self.settle(shared);
         self.living.notify_all();
@@ -484,7 +496,7 @@ impl Transfer {
         }
         if let Message::SetFlows(flows) = message {
             drop(shared);
-            self.set_flows(flows);
+            self.set_flows(self.bounded(flows));
             return Ok(());
         }
         if let Message::WantCalls { count, told } = message {
@@ -523,10 +535,37 @@ impl Transfer {
         let now = self.now();
         match &mut shared.machine {
             Machine::Sending(sender) => sender.handle_message(message, now)?,
-            Machine::Receiving(receiver) => receiver.handle_message(message)?,
+            Machine::Receiving(receiver) => {
+                receiver.handle_message(message)?;
+                self.check_memory(receiver)?;
+            }
         }
         self.settle(shared);
         Ok(())
+    }
+
+    /// A session may remember as much as its share of what the host has.
+    fn check_memory(&self, receiver: &Receiver) -> Result<(), SessionError> {
+        let bytes = receiver.remembered_bytes();
+        // Most have less than the least share, and none is asked for.
+        if bytes <= LEAST_REMEMBERED {
+            return Ok(());
+        }
+        match bytes <= self.seat().remembered_bytes(MAXIMUM_REMEMBERED_BYTES) {
+            true => Ok(()),
+            false => Err(SessionError::Memory { bytes }),
+        }
+    }
+
+    /// A session whose connections are gone keeps what it remembers for whoever comes back, but
+    /// no more than our own sender needs it to: others may need the room meanwhile.
+    fn end_if_heavy(&self, shared: &Shared) -> bool {
+        let Machine::Receiving(receiver) = &shared.machine else {
+            return false;
+        };
+        shared.life.streams().next().is_none()
+            && !shared.is_over()
+            && receiver.remembered_bytes() > LEAST_REMEMBERED
     }
 
     fn write_stream(&self, id: StreamId, mut writer: Box<dyn StreamWriter>) {

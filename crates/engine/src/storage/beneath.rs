@@ -17,6 +17,7 @@ use rustix::io::Errno;
 
 use super::Directory;
 use super::posix::PosixDirectory;
+use crate::descriptors;
 
 /// Who keeps a path beneath its root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,10 +105,11 @@ pub(super) fn open(
 ) -> rustix::io::Result<OwnedFd> {
     use rustix::fs::{ResolveFlags, openat2};
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-    rustix::io::retry_on_intr(|| match resolution {
+    let open = || match resolution {
         Resolution::Kernel => openat2(directory, name, flags, mode, resolve),
         Resolution::Walk => openat(directory, name, flags, mode),
-    })
+    };
+    descriptors::patiently(|| rustix::io::retry_on_intr(open))
 }
 
 /// Opens one name in a directory.
@@ -119,7 +121,8 @@ pub(super) fn open(
     mode: Mode,
     _: Resolution,
 ) -> rustix::io::Result<OwnedFd> {
-    rustix::io::retry_on_intr(|| openat(directory, name, flags, mode))
+    let open = || openat(directory, name, flags, mode);
+    descriptors::patiently(|| rustix::io::retry_on_intr(open))
 }
 
 /// Proves that bytes are one name that leads neither up nor elsewhere.

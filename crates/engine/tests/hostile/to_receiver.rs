@@ -148,7 +148,7 @@ fn half_a_frame_and_silence_end_the_session() {
     }
 }
 
-const FLOODS: [&str; 11] = [
+const FLOODS: [&str; 12] = [
     "entries",
     "large files",
     "seals",
@@ -157,6 +157,7 @@ const FLOODS: [&str; 11] = [
     "long texts",
     "parents",
     "directories",
+    "long directories",
     "checksums",
     "tickets",
     "wants",
@@ -208,6 +209,14 @@ fn message_of(flood: &str, n: u64) -> Message {
             entry: directory(listed(n)),
             children: 7,
         },
+        "long directories" => {
+            let name = "x".repeat(200);
+            let path = format!("{n}{}", format!("/{name}").repeat(80));
+            Message::DirectoryEnd {
+                entry: directory(file(n, path.as_bytes(), 9)),
+                children: 7,
+            }
+        }
         "checksums" => Message::Checksums {
             content: ContentName::Pack(vec![id]),
             checksums: vec![Some(Checksum::Xxh3(n)); 20],
@@ -234,6 +243,54 @@ fn floods_are_refused_with_bounded_memory() {
         assert!(grown < 256 << 20, "{name}: {} MiB", grown >> 20);
         place.assert_untouched(name);
     }
+}
+
+/// What a lost session keeps, it keeps for a client that comes back.
+#[test]
+fn a_lost_session_with_much_under_way_ends_at_once() {
+    let place = Place::new();
+    let settings = TransferSettings {
+        linger: Duration::from_secs(3600),
+        ..short()
+    };
+    let mut peer = Peer::of_receiver(&place, settings);
+    for n in 0..1000 {
+        assert!(peer.say(&message_of("long directories", n)));
+    }
+    peer.handle.shutdown();
+    assert!(broken(peer, "lost").contains("under way"));
+}
+
+/// Threads that a peer asks for.
+#[test]
+fn flows_that_a_peer_asks_for_are_bounded() {
+    let place = Place::new();
+    let mut peer = Peer::of_receiver(&place, short());
+    let many = Some(2000);
+    let flows = Flows {
+        readers: many,
+        compressors: many,
+        streams: None,
+        decompressors: many,
+        writers: many,
+    };
+    peer.say(&Message::SetFlows(flows));
+    let until = Instant::now() + Duration::from_secs(20);
+    let flows_of = |layer: &str| {
+        let layers = peer.end.progress().layers;
+        let found = layers.iter().find(|found| found.layer == layer);
+        found.map_or(0, |found| found.flows)
+    };
+    // Eight at most without being asked.
+    while flows_of("write") <= 8 {
+        assert!(Instant::now() < until, "it does not heed what is asked");
+        std::thread::yield_now();
+    }
+    for layer in ["write", "decompress"] {
+        assert!(flows_of(layer) <= 64, "{layer}: {}", flows_of(layer));
+    }
+    peer.handle.shutdown();
+    peer.ending("flows");
 }
 
 /// Directories that are compared, begun in masses and never ended.

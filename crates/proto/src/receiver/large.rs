@@ -118,7 +118,7 @@ impl Receiver {
                 length,
                 ..piece
             });
-            self.messages.push_back(Message::Again {
+            self.push_message(Message::Again {
                 content,
                 reason: AgainReason::Overlap,
             });
@@ -285,6 +285,7 @@ impl Receiver {
             may_commit: self.settings.commits,
         };
         self.discard_file(id);
+        self.texts += incoming.entry.text_bytes();
         self.files.insert(id, incoming);
         // A seal may have come before the first piece.
         if let Some(seal) = self.seals.remove(&id) {
@@ -315,7 +316,7 @@ impl Receiver {
         if bytes > 0 {
             // Somebody may have changed it since.
             file.reading_back = true;
-            self.jobs.push_back(StorageJob::ReadBack {
+            self.push_job(StorageJob::ReadBack {
                 entry: file.entry.clone(),
                 generation: file.generation,
                 blocks: file.ledger.merged_blocks().unwrap_or(taken),
@@ -453,7 +454,7 @@ impl Receiver {
             let (entry, generation) = (file.entry.clone(), file.generation);
             let digest = file.ledger.digest();
             self.take_dirty(id);
-            self.jobs.push_back(StorageJob::Commit {
+            self.push_job(StorageJob::Commit {
                 entry,
                 generation,
                 digest,
@@ -530,6 +531,7 @@ impl Receiver {
     pub(super) fn remove_file(&mut self, id: EntryId) -> Option<Incoming> {
         self.take_dirty(id);
         let file = self.files.remove(&id)?;
+        self.texts -= file.entry.text_bytes();
         self.fragments -= file.claimed.fragments();
         self.unsynced = self.unsynced.saturating_sub(file.unsynced);
         Some(file)

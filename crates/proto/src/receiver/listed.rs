@@ -23,8 +23,10 @@ impl Receiver {
         // A directory is not asked for (it gets what it needs when everything
         // in it is done), but waits with the others.
         let weight = entries.iter().map(weight).sum();
+        let texts = entries.iter().map(Entry::text_bytes).sum();
         self.asked += weight;
-        self.lists.push_back(weight);
+        self.texts += texts;
+        self.lists.push_back((weight, texts));
         self.jobs.push_back(StorageJob::Compare(entries));
         Ok(())
     }
@@ -32,8 +34,9 @@ impl Receiver {
     /// What a comparison found.
     pub fn handle_compared(&mut self, found: Vec<(Entry, Compared)>) {
         // Lists are compared one after the other.
-        let weight = self.lists.pop_front().unwrap_or_default();
+        let (weight, texts) = self.lists.pop_front().unwrap_or_default();
         self.asked = self.asked.saturating_sub(weight);
+        self.texts = self.texts.saturating_sub(texts);
         let answers = found.into_iter();
         let answers: Vec<(EntryId, Answer)> = answers
             .map(|(entry, compared)| (entry.id, self.answer(entry, compared)))
@@ -51,8 +54,7 @@ impl Receiver {
         }
         for (id, digest) in digests {
             if let Some(entry) = self.take_compared(id) {
-                self.jobs
-                    .push_back(StorageJob::CompareContents(entry, digest));
+                self.push_job(StorageJob::CompareContents(entry, digest));
             }
         }
         Ok(())
@@ -73,13 +75,14 @@ impl Receiver {
     pub(super) fn take_compared(&mut self, id: EntryId) -> Option<Entry> {
         let entry = self.comparing.remove(&id)?;
         self.comparing_weight = self.comparing_weight.saturating_sub(weight(&entry));
+        self.texts = self.texts.saturating_sub(entry.text_bytes());
         Some(entry)
     }
 
     fn say_answers(&mut self, answers: Vec<(EntryId, Answer)>) {
         if !answers.is_empty() {
             self.unsaid += answers.len();
-            self.messages.push_back(Message::Answers(answers));
+            self.push_message(Message::Answers(answers));
         }
     }
 
@@ -97,6 +100,7 @@ impl Receiver {
             Compared::Contents if known => Answer::Send,
             Compared::Contents => {
                 self.comparing_weight += weight(&entry);
+                self.texts += entry.text_bytes();
                 self.comparing.insert(entry.id, entry);
                 Answer::Compare
             }
@@ -136,11 +140,7 @@ impl Receiver {
 
 /// Of an entry that waits: most paths are short, and count as one.
 fn weight(entry: &Entry) -> usize {
-    let target = match &entry.kind {
-        EntryKind::Symlink { target } => target.len(),
-        EntryKind::File { .. } | EntryKind::Directory => 0,
-    };
-    1 + (entry.path.as_bytes().len() + target) / WEIGHED_BYTES
+    1 + entry.text_bytes() / WEIGHED_BYTES
 }
 
 #[cfg(test)]

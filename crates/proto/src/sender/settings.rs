@@ -16,6 +16,8 @@ pub struct SenderSettings {
     pub pack_entries: usize,
     /// Most entries known and not done.
     pub window_entries: usize,
+    /// Most bytes of their paths: from there on the walk waits. The receiver keeps them too.
+    pub window_bytes: usize,
     /// Most packed entries sent and not done: what a kill may cost.
     pub unacknowledged_entries: usize,
     /// Most blocks read and not acknowledged.
@@ -43,6 +45,7 @@ impl Default for SenderSettings {
             block_bytes: 1 << 20,
             pack_entries: MAXIMUM_PACK_ENTRIES,
             window_entries: 16_384,
+            window_bytes: 4 << 20,
             unacknowledged_entries: 4096,
             unacknowledged_blocks: 65_536,
             large_files: MOST_LARGE_FILES,

@@ -23,6 +23,9 @@ pub(super) struct Tracked {
     /// What is counted of it.
     pub share: Share,
     pub stage: Stage,
+    /// What it weighs in the window's bytes. A directory weighs nothing while the walk is in it,
+    /// so that a deep tree cannot keep the walk from going on.
+    pub weighs: usize,
 }
 
 /// Where it is on its way. `Asked` -> `Small` or `Large`, perhaps by way of `Compared`; `Small` -> `Packed`;
@@ -75,7 +78,12 @@ pub(super) struct Large {
 
 impl Tracked {
     pub fn new(entry: Entry, stage: Stage) -> Tracked {
+        let weighs = match stage {
+            Stage::Directory => 0,
+            _ => entry.text_bytes(),
+        };
         Tracked {
+            weighs,
             entry,
             generation: 0,
             corruptions: 0,

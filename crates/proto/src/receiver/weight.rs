@@ -1,0 +1,175 @@
+//! How many bytes a receiver remembers of what is under way. Counts alone are no bound: a path
+//! may have 16 KiB.
+
+use super::{Receiver, StorageJob};
+use crate::block::ContentName;
+use crate::message::{Answer, Failure, Message, Outcome};
+
+/// What one of each takes beside paths and texts, with the tree or list that it is in: a bit
+/// more than was measured.
+const FILE_BYTES: usize = 1024;
+const PACKED_BYTES: usize = 192;
+const FOLDER_BYTES: usize = 320;
+const NUMBER_BYTES: usize = 64;
+const JOB_BYTES: usize = 256;
+const MESSAGE_BYTES: usize = 128;
+const ASKED_BYTES: usize = 128;
+const OUTCOME_BYTES: usize = 96;
+
+impl Receiver {
+    /// Bytes that are remembered of what is not done or not said, about.
+    pub fn remembered_bytes(&self) -> usize {
+        let numbers = self.seals.len()
+            + self.expected.len()
+            + self.done.fragments()
+            + self.fragments
+            + self.durable.len();
+        self.texts
+            + self.outcome_bytes
+            + self.files.len() * FILE_BYTES
+            + self.packed.len() * PACKED_BYTES
+            + self.folders.len() * FOLDER_BYTES
+            + numbers * NUMBER_BYTES
+            + self.jobs.len() * JOB_BYTES
+            + self.messages.len() * MESSAGE_BYTES
+            + (self.asked + self.comparing.len()) * ASKED_BYTES
+            + self.outcomes.len() * OUTCOME_BYTES
+    }
+
+    pub(super) fn push_job(&mut self, job: StorageJob) {
+        self.texts += of_job(&job);
+        self.jobs.push_back(job);
+    }
+
+    pub(super) fn push_message(&mut self, message: Message) {
+        self.texts += of_message(&message);
+        self.messages.push_back(message);
+    }
+}
+
+/// Bytes of the paths in a job; those of a list are counted until it is compared.
+pub(super) fn of_job(job: &StorageJob) -> usize {
+    match job {
+        StorageJob::Commit { entry, .. }
+        | StorageJob::FinishDirectory(entry)
+        | StorageJob::CompareContents(entry, _) => entry.text_bytes(),
+        StorageJob::ReadBack { entry, blocks, .. } => {
+            entry.text_bytes() + size_of_val(&blocks[..])
+        }
+        StorageJob::Compare(_)
+        | StorageJob::Checkpoint(_)
+        | StorageJob::Discard { .. }
+        | StorageJob::Finish => 0,
+    }
+}
+
+/// Bytes of lists and texts in a message that waits to be said.
+pub(super) fn of_message(message: &Message) -> usize {
+    match message {
+        Message::Again {
+            content: ContentName::Pack(ids),
+            ..
+        } => size_of_val(&ids[..]),
+        Message::Answers(answers) => {
+            let texts = answers.iter().map(|(_, answer)| match answer {
+                Answer::Resume(ranges) => size_of_val(&ranges[..]),
+                Answer::Refuse(Failure { text, .. }) => text.len(),
+                Answer::Send | Answer::Skip { .. } | Answer::Planned(_) | Answer::Compare => 0,
+            });
+            size_of_val(&answers[..]) + texts.sum::<usize>()
+        }
+        Message::Done { entries, .. } => {
+            let texts = entries.iter().map(|(_, outcome)| match outcome {
+                Outcome::Failed(Failure { text, .. }) => text.len(),
+                Outcome::Committed { .. } | Outcome::Planned(_) => 0,
+            });
+            size_of_val(&entries[..]) + texts.sum::<usize>()
+        }
+        Message::Durable { pieces, .. } => size_of_val(&pieces[..]),
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_units::Moment;
+
+    use super::super::{MAXIMUM_REMEMBERED_BYTES, ReceiverError, ReceiverSettings};
+    use super::*;
+    use crate::manifest::{Entry, EntryId, EntryKind, Timestamp, TreePath};
+
+    fn entry(id: u64, kind: EntryKind, path: &[u8]) -> Entry {
+        Entry {
+            id: EntryId(id),
+            parent: None,
+            path: TreePath::new(path).unwrap(),
+            kind,
+            mode: 0o755,
+            modified: Timestamp::default(),
+        }
+    }
+
+    fn long(id: u64) -> Vec<u8> {
+        let name = "x".repeat(240);
+        let mut names = vec![name.as_str(); 65];
+        let first = id.to_string();
+        names[0] = &first;
+        names.join("/").into_bytes()
+    }
+
+    /// Directories that wait for what they hold, and whose paths are as long as can be.
+    #[test]
+    fn paths_are_bounded_by_their_bytes() {
+        let mut receiver = Receiver::new(ReceiverSettings::default());
+        let mut ended = 0;
+        let refused = loop {
+            let entry = entry(ended, EntryKind::Directory, &long(ended));
+            match receiver.handle_message(Message::DirectoryEnd { entry, children: 7 }) {
+                Ok(()) => ended += 1,
+                Err(refused) => break refused,
+            }
+        };
+        assert_eq!(refused, ReceiverError::TooMuch);
+        let bytes = long(0).len() as u64;
+        assert!(ended * bytes < MAXIMUM_REMEMBERED_BYTES as u64);
+        assert!(ended > 1000, "{ended}");
+    }
+
+    #[test]
+    fn what_is_done_weighs_nothing() {
+        let mut receiver = Receiver::new(ReceiverSettings::default());
+        for id in 0..100 {
+            let directory = entry(id, EntryKind::Directory, &long(id));
+            // The second time it replaces what was said.
+            for children in [7, 0] {
+                let entry = directory.clone();
+                receiver
+                    .handle_message(Message::DirectoryEnd { entry, children })
+                    .unwrap();
+            }
+        }
+        let link = |id| {
+            let target = vec![b't'; 4000];
+            entry(id, EntryKind::Symlink { target }, b"link")
+        };
+        let listed = Message::Entries((100..200).map(link).collect());
+        receiver.handle_message(listed).unwrap();
+        assert!(receiver.remembered_bytes() > 100 * 16_000);
+        while let Some(job) = receiver.poll_storage(Moment(0)) {
+            match job {
+                StorageJob::FinishDirectory(entry) => {
+                    receiver.handle_directory_finished(entry, Ok(()));
+                }
+                StorageJob::Compare(entries) => {
+                    let same = |entry| (entry, super::super::Compared::Same(None));
+                    receiver.handle_compared(entries.into_iter().map(same).collect());
+                }
+                job => panic!("{job:?}"),
+            }
+        }
+        while receiver.poll_message().is_some() {}
+        while receiver.poll_event().is_some() {}
+        // One range of numbers that are done.
+        assert_eq!(receiver.remembered_bytes(), NUMBER_BYTES);
+    }
+}
