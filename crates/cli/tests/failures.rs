@@ -665,6 +665,77 @@ fn daemon_of_few_files(root: &Path, log: &Path, files: u32) -> Daemon {
     })
 }
 
+/// The same command line, with so many files that may be open.
+fn with_few_files(command: &Command, files: u32) -> Command {
+    let mut shell = Command::new("sh");
+    let script = format!("ulimit -n {files}; exec \"$@\"");
+    shell
+        .args(["-c", &script, "sh"])
+        .arg(command.get_program())
+        .args(command.get_args());
+    shell
+}
+
+#[test]
+fn trees_deeper_than_files_may_be_open_are_copied() {
+    let directory = directory();
+    let source = directory.path().join("source");
+    let mut below = source.clone();
+    for level in 0..150 {
+        tree::write(&below.join("a"), format!("{level}").as_bytes());
+        tree::write(&below.join("d/m"), b"beside");
+        tree::write(&below.join("z"), b"after what is below");
+        below.push("d");
+    }
+    let to = directory.path().join("to");
+    run(&mut with_few_files(&local_copy(&source, &to), 64)).expect(0);
+    assert_copied(directory.path(), &to, &["source"]);
+    let mut verify = longhaul();
+    verify.arg("verify").arg(&source).arg(to.join("source"));
+    run(&mut with_few_files(&verify, 64)).expect(0);
+    let daemon = daemon_of_few_files(&to, &directory.path().join("log"), 64);
+    let mut listing = daemon.command("ls");
+    listing.arg("--recursive").arg(daemon.url("source"));
+    let listed = run(&mut with_few_files(&listing, 64)).expect(0);
+    let lines = listed.output.iter().filter(|byte| **byte == b'\n').count();
+    assert_eq!(lines, 150 * 4);
+}
+
+/// More clients than an eighth of the files that may be open is enough for.
+#[test]
+fn many_clients_share_the_files_that_a_daemon_may_have_open() {
+    let directory = directory();
+    let root = directory.path().join("root");
+    fs::create_dir(&root).unwrap();
+    let source = directory.path().join("source");
+    for number in 0..400 {
+        tree::write(&source.join(format!("small/{number}")), b"small");
+    }
+    for number in 0..20 {
+        let large = Random::from(number).bytes(1 << 20);
+        tree::write(&source.join(format!("large/{number}")), &large);
+    }
+    let arguments = ["--root", root.to_str().unwrap(), "--write"].map(Into::into);
+    let daemon = Daemon::of(arguments.into(), |command| with_few_files(&command, 256));
+    let clients = (0..10).map(|number| {
+        let mut copy = daemon.command("cp");
+        copy.args(["-r", "--block-size", "64KiB", "--timeout", "300s"]);
+        copy.arg(&source).arg(daemon.url(format!("{number}/")));
+        Running::start(&mut copy)
+    });
+    let clients: Vec<Running> = clients.collect();
+    for client in clients {
+        client.wait().expect(0);
+    }
+    for number in 0..10 {
+        assert_copied(
+            directory.path(),
+            &root.join(number.to_string()),
+            &["source"],
+        );
+    }
+}
+
 /// Connections to a daemon from so many local addresses in turn, which say nothing.
 fn idle_strangers(daemon: &Daemon, count: u8, networks: u8) -> Vec<std::net::TcpStream> {
     use rustix::net::{AddressFamily, SocketType, bind, connect, socket};

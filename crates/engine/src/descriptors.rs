@@ -1,7 +1,6 @@
 //! How many files may be open: what a process may have is shared out before it
 //! is used up, so that a low limit makes a copy slower and not fail.
 
-use std::io;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -57,15 +56,6 @@ pub(crate) fn share(parts: usize, most: usize) -> usize {
 /// As [`share`], of what is left when `others` have theirs.
 pub(crate) fn share_after(others: usize, parts: usize, most: usize) -> usize {
     (limit().saturating_sub(others) / parts.max(1)).clamp(1, most)
-}
-
-/// A directory is within more others than may be open at once; with a limit of `wanted` files
-/// as many may be as ever.
-pub(crate) fn too_deep(depth: usize, wanted: usize) -> io::Error {
-    io::Error::other(format!(
-        "it is within {depth} others, and so many directories may be open at most: raise the \
-         limit of open files (ulimit -n) where that is below {wanted}"
-    ))
 }
 
 #[cfg(test)]

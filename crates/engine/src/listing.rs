@@ -11,6 +11,7 @@ use longhaul_proto::message::{Failure, FailureKind};
 
 use crate::failure::failure_of;
 use crate::storage::listing::SortedListing;
+use crate::storage::nested::Nested;
 use crate::storage::roots::{OpenRoot, split};
 use crate::storage::{Directory, FileKind, Status};
 
@@ -81,11 +82,10 @@ pub fn list<E>(
     };
     let listing = SortedListing::open_nested(&*directory, 0).map_err(failed)?;
     let top = Level {
-        directory,
         listing,
         path: None,
     };
-    walk(top, depth, tell).map_err(ListError::Told)
+    walk((directory, top), depth, tell).map_err(ListError::Told)
 }
 
 /// Tells of each of these paths by what it has beneath `above`, and what lies in the directories
@@ -172,17 +172,17 @@ fn beside(open: &dyn OpenRoot, path: &[u8], error: io::Error) -> io::Result<Besi
 
 /// A directory that is being listed.
 struct Level {
-    directory: Arc<dyn Directory>,
     listing: SortedListing,
     path: Option<TreePath>,
 }
 
 fn walk<E>(
-    top: Level,
+    (directory, top): (Arc<dyn Directory>, Level),
     depth: Depth,
     tell: &mut dyn FnMut(Found) -> Result<(), E>,
 ) -> Result<(), E> {
-    let mut levels = vec![top];
+    let (mut levels, mut open) = (vec![top], Nested::default());
+    open.push(directory, b"");
     while let Some(level) = levels.last_mut() {
         let listed = match level.listing.next() {
             Some(Ok(listed)) if listed.name.starts_with(RESERVED_PREFIX) => continue,
@@ -190,14 +190,24 @@ fn walk<E>(
             Some(Err(error)) => {
                 tell(unlisted(level.path.as_ref(), &error))?;
                 levels.pop();
+                open.pop();
                 continue;
             }
             None => {
                 levels.pop();
+                open.pop();
                 continue;
             }
         };
-        let directory = Arc::clone(&level.directory);
+        let directory = match open.last() {
+            Ok(directory) => directory,
+            Err(error) => {
+                tell(unlisted(level.path.as_ref(), &error))?;
+                levels.pop();
+                open.pop();
+                continue;
+            }
+        };
         let found = match listed.kind.filter(|_| !depth.details) {
             Some(kind) => bare(&listed.name, level.path.as_ref(), kind),
             None => look(
@@ -216,11 +226,13 @@ fn walk<E>(
             let opened = inner
                 .and_then(|inner| Ok((SortedListing::open_nested(&*inner, levels.len())?, inner)));
             match opened {
-                Ok((listing, directory)) => levels.push(Level {
-                    directory,
-                    listing,
-                    path: Some(path),
-                }),
+                Ok((listing, directory)) => {
+                    open.push(directory, &listed.name);
+                    levels.push(Level {
+                        listing,
+                        path: Some(path),
+                    });
+                }
                 Err(error) => tell(unlisted(Some(&path), &error))?,
             }
         }

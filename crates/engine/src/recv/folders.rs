@@ -23,9 +23,11 @@ const FOLDERS_PART: usize = 8;
 /// Of one session at least.
 const LEAST_FOLDERS: usize = 4;
 
-/// Most directories within each other, which are open together, and their part.
+/// Most directories within each other that are open together, and their part. Those further
+/// down stand apart: their names are durable before the directories above are closed.
 const MOST_DEPTH: usize = 4096;
-const DEPTH_PART: usize = 4;
+const DEPTH_PART: usize = 8;
+const LEAST_DEPTH: usize = 2;
 
 /// Directories of which names are kept while they are closed, at most.
 const MOST_SPELLINGS: usize = 65_536;
@@ -38,15 +40,25 @@ pub struct Folder {
     directory: Arc<dyn Directory>,
     /// The same.
     shared: Arc<DestinationDirectory>,
-    above: Option<Arc<Folder>>,
+    above: Above,
     device: OnceLock<u64>,
     /// The directory above was not synced since this one was opened: it may
     /// have been made here, or by a run that was killed before it synced.
     name_unsynced: AtomicBool,
 }
 
+/// What a folder has of the one above it.
+enum Above {
+    /// It is the anchor.
+    None,
+    /// It keeps that open.
+    Folder(Arc<Folder>),
+    /// That is not kept open; whether its own name, and those above it, were made durable.
+    Apart { durable: bool },
+}
+
 impl Folder {
-    fn new(directory: DestinationDirectory, above: Option<Arc<Folder>>) -> Folder {
+    fn new(directory: DestinationDirectory, above: Above) -> Folder {
         let shared = Arc::new(directory);
         Folder {
             directory: shared.clone(),
@@ -100,9 +112,14 @@ impl Folder {
     /// directory that lacks its owner's rights gets them where they are needed.
     /// The anchor's mode is nobody's to change.
     fn allow_permitting(&self) {
-        if self.above.is_some() {
+        if !matches!(self.above, Above::None) {
             self.shared.allow_permitting();
         }
+    }
+
+    /// Whether it serves what is wanted: for a copy its name is durable, or can be made so.
+    fn serves(&self, want: Want) -> bool {
+        want == Want::Look || !matches!(self.above, Above::Apart { durable: false })
     }
 
     /// Makes its own name durable, and those above it.
@@ -111,7 +128,7 @@ impl Folder {
     ///
     /// As [`Folder::sync`].
     pub fn sync_name(&self) -> io::Result<()> {
-        if let Some(above) = &self.above {
+        if let Above::Folder(above) = &self.above {
             if self.name_unsynced.load(Ordering::Acquire) {
                 above.directory.sync()?;
                 self.name_unsynced.store(false, Ordering::Release);
@@ -149,7 +166,7 @@ impl Folders {
     /// Beneath this anchor; `notices` hears what its file system does not do.
     pub fn new(anchor: Arc<dyn Directory>, notices: Arc<Notices>) -> Folders {
         let anchor = DestinationDirectory::new(anchor, Arc::clone(&notices), None);
-        let anchor = Folder::new(anchor, None);
+        let anchor = Folder::new(anchor, Above::None);
         Folders {
             anchor: Arc::new(anchor),
             seat: None,
@@ -167,6 +184,14 @@ impl Folders {
         Folders {
             seat: Some(seat),
             ..Folders::new(anchor, notices)
+        }
+    }
+
+    /// Directories within each other that may be kept open together now.
+    fn most_depth(&self) -> usize {
+        match &self.seat {
+            Some(seat) => seat.files(DEPTH_PART, LEAST_DEPTH, MOST_DEPTH),
+            None => descriptors::share(DEPTH_PART, MOST_DEPTH),
         }
     }
 
@@ -230,14 +255,10 @@ impl Folders {
         if let Some(folder) = self.known(path, want) {
             return Ok(folder);
         }
-        let most = descriptors::share(DEPTH_PART, MOST_DEPTH);
-        let depth = path.names().count();
-        if depth > most {
-            return Err(descriptors::too_deep(depth, MOST_DEPTH * DEPTH_PART));
-        }
+        let most = self.most_depth();
         let mut folder = Arc::clone(&self.anchor);
         let mut walked: Option<TreePath> = None;
-        for name in path.names() {
+        for (depth, name) in path.names().enumerate() {
             let next = match &walked {
                 Some(walked) => walked.join(name),
                 None => TreePath::new(name),
@@ -245,7 +266,7 @@ impl Folders {
             let next = next.map_err(io::Error::other)?;
             folder = match self.known(&next, want) {
                 Some(known) => known,
-                None => self.open(&folder, name, &next, want)?,
+                None => self.open(&folder, (name, &next), want, depth >= most)?,
             };
             walked = Some(next);
         }
@@ -274,6 +295,9 @@ impl Folders {
     /// One that is open.
     fn known(&self, path: &TreePath, want: Want) -> Option<Arc<Folder>> {
         let folder = lock(&self.open).get(path).cloned()?;
+        if !folder.serves(want) {
+            return None;
+        }
         if want != Want::Look {
             folder.allow_permitting();
         }
@@ -283,9 +307,9 @@ impl Folders {
     fn open(
         &self,
         above: &Arc<Folder>,
-        name: &[u8],
-        path: &TreePath,
+        (name, path): (&[u8], &TreePath),
         want: Want,
+        apart: bool,
     ) -> io::Result<Arc<Folder>> {
         self.trim();
         let (directory, made) = match above.directory.open_directory(name) {
@@ -304,19 +328,33 @@ impl Folders {
             // Else what has another name would merge with it.
             above.ensure_spelled(name)?;
         }
-        let mut open = lock(&self.open);
-        let fresh = || {
-            let kept = lock(&self.spellings).remove(path);
-            let made_in = made.then_some(&*above.shared);
-            let notices = Arc::clone(&self.notices);
-            let directory = DestinationDirectory::new(directory, notices, Some(path.clone()));
-            Arc::new(Folder::new(
-                directory.with(kept, made_in),
-                Some(Arc::clone(above)),
-            ))
+        let parent = above;
+        let above = match apart {
+            true => {
+                let durable = want != Want::Look;
+                if durable {
+                    above.sync()?;
+                }
+                Above::Apart { durable }
+            }
+            false => Above::Folder(Arc::clone(above)),
         };
+        let mut open = lock(&self.open);
         // Somebody else may have been faster.
-        let folder = Arc::clone(open.entry(path.clone()).or_insert_with(fresh));
+        let known = open.get(path).cloned();
+        let folder = match known.clone().filter(|known| known.serves(want)) {
+            Some(folder) => folder,
+            None => {
+                let kept = lock(&self.spellings).remove(path);
+                let kept = kept.or_else(|| known.and_then(|known| known.shared.kept_spelling()));
+                let made_in = made.then_some(&*parent.shared);
+                let notices = Arc::clone(&self.notices);
+                let directory = DestinationDirectory::new(directory, notices, Some(path.clone()));
+                let fresh = Arc::new(Folder::new(directory.with(kept, made_in), above));
+                open.insert(path.clone(), Arc::clone(&fresh));
+                fresh
+            }
+        };
         drop(open);
         if want != Want::Look {
             folder.allow_permitting();
@@ -328,22 +366,43 @@ impl Folders {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::storage::forgetting::ForgettingStorage;
     use crate::storage::posix::PosixDirectory;
 
+    fn deep(depth: usize) -> TreePath {
+        TreePath::new(vec!["d"; depth].join("/").as_bytes()).unwrap()
+    }
+
     #[test]
-    fn a_path_deeper_than_may_be_open_makes_nothing() {
+    fn a_path_deeper_than_may_be_open_is_made() {
         let place = tempfile::tempdir().unwrap();
         let folders = Folders::new(
             PosixDirectory::open_root(place.path()).unwrap(),
             Arc::default(),
         );
-        let most = descriptors::share(DEPTH_PART, MOST_DEPTH);
-        let deep = |depth| TreePath::new(vec!["d"; depth].join("/").as_bytes()).unwrap();
-        let Err(error) = folders.make(Some(&deep(most + 1))) else {
-            panic!("made");
-        };
-        assert!(error.to_string().contains("ulimit -n"), "{error}");
-        assert!(place.path().read_dir().unwrap().next().is_none());
-        assert!(folders.make(Some(&deep(most.min(40)))).is_ok());
+        let depth = folders.most_depth() + 40;
+        let lowest = folders.make(Some(&deep(depth))).unwrap();
+        assert!(matches!(lowest.above, Above::Apart { durable: true }));
+        lowest
+            .directory()
+            .make_directory(b"in", TEMPORARY_MODE)
+            .unwrap();
+        lowest.sync().unwrap();
+        folders.clear();
+        let found = folders.find(Some(&deep(depth))).unwrap();
+        assert!(found.directory().open_directory(b"in").is_ok());
+    }
+
+    /// Names far down are as durable as others when their directory was synced.
+    #[test]
+    fn names_far_down_survive_a_crash() {
+        let storage = ForgettingStorage::new();
+        let folders = Folders::new(storage.root(), Arc::default());
+        let depth = folders.most_depth() + 3;
+        // First it is only looked for, as by the comparison.
+        assert!(folders.find(Some(&deep(depth))).is_err());
+        folders.make(Some(&deep(depth))).unwrap().sync().unwrap();
+        let after = Folders::new(storage.crash(1).root(), Arc::default());
+        assert!(after.find(Some(&deep(depth))).is_ok());
     }
 }

@@ -12,6 +12,7 @@ use crate::descriptors;
 use crate::failure::failure_of;
 use crate::queue::lock;
 use crate::storage::measuring::sink;
+use crate::storage::nested::place_of;
 use crate::storage::roots::{OpenRoot, split};
 use crate::storage::{Directory, FileKind};
 
@@ -102,12 +103,6 @@ impl SourceDirectory {
             None => self.named.is_some(),
         }
     }
-}
-
-/// Which directory it is, whatever path led to it.
-pub(super) fn place_of(directory: &dyn Directory) -> io::Result<(u64, u64)> {
-    let status = directory.status()?;
-    Ok((status.device, status.inode))
 }
 
 pub(super) fn open_named(

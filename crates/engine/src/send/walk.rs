@@ -11,16 +11,16 @@ use longhaul_proto::message::{Failure, FailureKind};
 use super::ahead::{Ahead, Looked};
 use super::earlier::{Earlier, Settled};
 use super::origin::Origins;
-use super::source::{Source, What, place_of};
+use super::source::{Source, What};
 use crate::failure::failure_of;
 use crate::looks::Pace;
 use crate::session::{Counters, Machine, Side, Transfer};
 use crate::storage::following::{FollowingDirectory, LinkError};
+use crate::storage::nested::{Nested, place_of};
 use crate::storage::{Directory, FileKind, Status};
 
 /// A directory being walked.
 struct Level {
-    directory: Arc<dyn Directory>,
     names: Ahead,
     /// The entry it is; none for contents that go directly into the anchor.
     entry: Option<Entry>,
@@ -149,15 +149,13 @@ pub(super) fn entry_of(
 fn enter_new(
     directory: &dyn Directory,
     name: &[u8],
-    above: &[Level],
+    above: &Nested,
 ) -> io::Result<Arc<dyn Directory>> {
     let inner = directory.open_directory(name)?;
     if directory.as_any().is::<FollowingDirectory>() {
         let place = place_of(&*inner)?;
-        for level in above {
-            if place_of(&*level.directory)? == place {
-                return Err(LinkError::Cycle.into());
-            }
+        if above.contains(place)? {
+            return Err(LinkError::Cycle.into());
         }
     }
     Ok(inner)
@@ -183,8 +181,13 @@ impl Walk<'_> {
                     return Ok(());
                 };
                 let status = directory.content_status_of(name);
-                self.meet((&directory, name, status), path, None, &[])
-                    .map(drop)
+                self.meet(
+                    (&directory, name, status),
+                    path,
+                    None,
+                    (&[], &Nested::default()),
+                )
+                .map(drop)
             }
             What::Missing { name, failure } => {
                 self.report(None, TreePath::new(name).ok(), failure.clone())
@@ -224,10 +227,15 @@ impl Walk<'_> {
         directory: Arc<dyn Directory>,
         (entry, left_out): (Option<Entry>, Option<Outside>),
     ) -> Result<(), Over> {
-        let mut levels = Vec::new();
-        self.enter(&mut levels, directory, (entry, left_out))?;
+        let (mut levels, mut open) = (Vec::new(), Nested::default());
+        self.enter((&mut levels, &mut open), directory, (entry, left_out))?;
         while let Some(level) = levels.last_mut() {
-            match level.names.next(&*level.directory, &self.pace) {
+            let directory = open.last();
+            let next = match &directory {
+                Ok(directory) => level.names.next(&**directory, &self.pace),
+                Err(error) => Some(Err(again(error))),
+            };
+            match next {
                 Some(Ok(Looked { name, status })) => {
                     level.children += 1;
                     let parent = level.entry.as_ref().map(|entry| entry.id);
@@ -235,21 +243,23 @@ impl Walk<'_> {
                         Some(path) => path.join(&name),
                         None => TreePath::new(&name),
                     };
-                    let directory = Arc::clone(&level.directory);
                     let Ok(path) = path else {
                         let (shown, above) = (shown_name(level, &name), level.path.clone());
                         let text = format!("{shown}: the path is too long to be sent");
                         self.report(parent, above, Failure::new(FailureKind::Name, text))?;
                         continue;
                     };
-                    match self.meet((&directory, &name, status), path, parent, &levels)? {
+                    let Ok(directory) = directory else {
+                        continue;
+                    };
+                    match self.meet((&directory, &name, status), path, parent, (&levels, &open))? {
                         Met::Told => (),
                         Met::Directory(inner, entry) => {
-                            self.enter(&mut levels, inner, (Some(entry), None))?;
+                            self.enter((&mut levels, &mut open), inner, (Some(entry), None))?;
                         }
                         Met::LeftOut(inner, outside) => {
                             uncount(&mut levels);
-                            self.enter(&mut levels, inner, (None, Some(outside)))?;
+                            self.enter((&mut levels, &mut open), inner, (None, Some(outside)))?;
                         }
                         Met::LeftAlone | Met::PassedOver => uncount(&mut levels),
                     }
@@ -258,9 +268,13 @@ impl Walk<'_> {
                     level.children += 1;
                     let (parent, above) = (level.entry.as_ref().map(|e| e.id), level.path.clone());
                     self.report_unlisted(parent, above, &error)?;
+                    open.pop();
                     self.leave(&mut levels)?;
                 }
-                None => self.leave(&mut levels)?,
+                None => {
+                    open.pop();
+                    self.leave(&mut levels)?;
+                }
             }
         }
         Ok(())
@@ -300,21 +314,23 @@ impl Walk<'_> {
 
     fn enter(
         &mut self,
-        levels: &mut Vec<Level>,
+        (levels, open): (&mut Vec<Level>, &mut Nested),
         directory: Arc<dyn Directory>,
         (entry, outside): (Option<Entry>, Option<Outside>),
     ) -> Result<(), Over> {
         let (outside, left_out) = outside.unzip();
         let path = entry.as_ref().map(|entry| entry.path.clone()).or(outside);
         match Ahead::open(&*directory, levels.len()) {
-            Ok(names) => levels.push(Level {
-                directory,
-                names,
-                entry,
-                path,
-                left_out,
-                children: 0,
-            }),
+            Ok(names) => {
+                open.push(directory, path.as_ref().map_or(b"", TreePath::name));
+                levels.push(Level {
+                    names,
+                    entry,
+                    path,
+                    left_out,
+                    children: 0,
+                });
+            }
             Err(error) => {
                 self.report_unlisted(entry.as_ref().map(|entry| entry.id), path, &error)?;
                 if let Some(entry) = entry {
@@ -354,11 +370,11 @@ impl Walk<'_> {
         (directory, name, status): (&Arc<dyn Directory>, &[u8], io::Result<Status>),
         path: TreePath,
         parent: Option<EntryId>,
-        above: &[Level],
+        (levels, above): (&[Level], &Nested),
     ) -> Result<Met, Over> {
         let shown = path.to_string();
         let status = match status {
-            Ok(status) => match self.settled(&path, status, above) {
+            Ok(status) => match self.settled(&path, status, levels) {
                 Ok(status) => Ok(status),
                 Err(None) => return Ok(Met::PassedOver),
                 Err(Some(by)) => {
@@ -461,6 +477,14 @@ impl Walk<'_> {
 fn uncount(levels: &mut [Level]) {
     if let Some(level) = levels.last_mut() {
         level.children -= 1;
+    }
+}
+
+/// The same error once more.
+fn again(error: &io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(code) => io::Error::from_raw_os_error(code),
+        None => io::Error::new(error.kind(), error.to_string()),
     }
 }
 

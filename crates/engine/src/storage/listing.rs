@@ -18,9 +18,9 @@ const USUAL_DEPTH: usize = 64;
 const DEEP_MEMORY: (ByteCount, usize) = (ByteCount(64 << 10), 2 << 10);
 
 /// Of the files that may be open this part, and so many at most, are directories within
-/// each other.
-const DEPTH_PART: usize = 2;
-const MOST_DEPTH: usize = 4096;
+/// each other whose names come while they are read.
+const COMING_PART: usize = 16;
+const MOST_COMING: usize = 1024;
 
 /// The names of a directory in the order of their bytes, each once.
 ///
@@ -50,8 +50,32 @@ impl SortedListing {
     ///
     /// Those of [`Directory::list`] and of the spill file.
     pub fn open(directory: &dyn Directory, settings: &SpillSettings) -> io::Result<SortedListing> {
+        SortedListing::open_as(directory, settings, directory.lists_in_order())
+    }
+
+    /// As [`SortedListing::open`], of a directory within `depth` others whose listings
+    /// are open.
+    ///
+    /// # Errors
+    ///
+    /// As [`SortedListing::open`].
+    pub fn open_nested(directory: &dyn Directory, depth: usize) -> io::Result<SortedListing> {
+        let mut settings = SpillSettings::default();
+        if depth >= USUAL_DEPTH {
+            (settings.memory, settings.records) = DEEP_MEMORY;
+        }
+        // One whose names come while they are read keeps its directory open.
+        let comes = depth < descriptors::share(COMING_PART, MOST_COMING);
+        SortedListing::open_as(directory, &settings, comes && directory.lists_in_order())
+    }
+
+    fn open_as(
+        directory: &dyn Directory,
+        settings: &SpillSettings,
+        comes: bool,
+    ) -> io::Result<SortedListing> {
         let mut list = directory.list()?;
-        if directory.lists_in_order() {
+        if comes {
             return Ok(SortedListing {
                 names: Names::Coming(list),
                 previous: None,
@@ -67,24 +91,6 @@ impl SortedListing {
             previous: None,
             failed: false,
         })
-    }
-
-    /// As [`SortedListing::open`], of a directory within `depth` others whose listings
-    /// are open.
-    ///
-    /// # Errors
-    ///
-    /// Those; and where it is deeper than as many files as may be open.
-    pub fn open_nested(directory: &dyn Directory, depth: usize) -> io::Result<SortedListing> {
-        let most = descriptors::share(DEPTH_PART, MOST_DEPTH);
-        if depth >= most {
-            return Err(descriptors::too_deep(depth, MOST_DEPTH * DEPTH_PART));
-        }
-        let mut settings = SpillSettings::default();
-        if depth >= USUAL_DEPTH {
-            (settings.memory, settings.records) = DEEP_MEMORY;
-        }
-        SortedListing::open(directory, &settings)
     }
 
     /// Whether the names did not fit into memory.

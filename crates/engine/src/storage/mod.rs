@@ -18,6 +18,7 @@ pub mod following;
 pub mod forgetting;
 pub mod listing;
 pub mod measuring;
+pub(crate) mod nested;
 pub mod origin;
 pub mod posix;
 pub(crate) mod refusing;
