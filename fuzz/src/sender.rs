@@ -30,6 +30,7 @@ pub fn sender(bytes: &[u8]) {
         block_bytes: 1024 << choices.below(15),
         pack_entries: 1 + choices.below(8),
         window_entries: 1 + choices.below(64),
+        window_bytes: 4 << 20,
         unacknowledged_entries: 1 + choices.below(16),
         unacknowledged_blocks: 1 + choices.below(32),
         integrity: match choices.flag() {

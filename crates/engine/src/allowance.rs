@@ -111,7 +111,7 @@ fn address_space_left() -> Option<u64> {
 
 /// Bytes of memory that this process may still use, where a resource limit or a
 /// control group bounds them.
-fn memory_left() -> Option<u64> {
+pub(crate) fn memory_left() -> Option<u64> {
     let data = getrlimit(Resource::Data).current;
     let groups = own_groups("memory");
     let by_group = groups.iter().filter_map(Group::memory);

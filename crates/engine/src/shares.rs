@@ -2,8 +2,9 @@
 //! The principals that have sessions share it alike, and so do the sessions of each.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
+use crate::allowance::memory_left;
 use crate::descriptors;
 use crate::queue::lock;
 
@@ -106,7 +107,7 @@ impl Seat {
 
     /// Bytes of what is under way that it may remember.
     pub fn remembered_bytes(&self, most: usize) -> usize {
-        let memory = usize::try_from(host_memory()).unwrap_or(usize::MAX);
+        let memory = usize::try_from(memory()).unwrap_or(usize::MAX);
         self.share(memory / REMEMBERED_PART, LEAST_REMEMBERED, most)
     }
 
@@ -156,10 +157,15 @@ fn granted(whole: usize, taken: usize) -> usize {
     half.max(least)
 }
 
-/// Bytes of memory that this host has.
-fn host_memory() -> u64 {
-    let info = rustix::system::sysinfo();
-    (info.totalram as u64).saturating_mul(u64::from(info.mem_unit))
+/// Bytes of memory that this host has, or what limits leave this process of them, as of the first
+/// call.
+fn memory() -> u64 {
+    static MEMORY: OnceLock<u64> = OnceLock::new();
+    *MEMORY.get_or_init(|| {
+        let info = rustix::system::sysinfo();
+        let all = (info.totalram as u64).saturating_mul(u64::from(info.mem_unit));
+        memory_left().map_or(all, |left| left.min(all))
+    })
 }
 
 #[cfg(test)]
