@@ -106,6 +106,7 @@ mod tests {
             kind,
             mode: 0o755,
             modified: Timestamp::default(),
+            owner: None,
         }
     }
 
