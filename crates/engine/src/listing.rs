@@ -131,12 +131,8 @@ pub fn list_each<E>(
             match opened {
                 Ok((listing, directory)) => {
                     let path = Some(path);
-                    let top = Level {
-                        directory,
-                        listing,
-                        path,
-                    };
-                    walk(top, depth, tell)?;
+                    let top = Level { listing, path };
+                    walk((directory, top), depth, tell)?;
                 }
                 Err(error) => tell(unlisted(Some(&path), &error))?,
             }
