@@ -12,6 +12,7 @@ mod dial;
 mod end;
 mod events;
 mod levelling;
+mod memory;
 mod observe;
 pub mod opening;
 mod pacing;

@@ -774,32 +774,6 @@ impl Receiver {
             self.push_message(Message::Done { epoch, entries });
         }
     }
-
-    fn check_bounds(&self) -> Result<(), ReceiverError> {
-        let most = [
-            self.files.len() + self.packed.len(),
-            self.folders.len(),
-            self.seals.len(),
-            self.expected.len(),
-            self.done.fragments(),
-            self.jobs.len(),
-            self.asked,
-            self.comparing_weight,
-            self.unsaid,
-            self.messages.len(),
-            self.outcomes.len() / UNSAID_PER_ENTRY,
-            self.outcome_bytes / OUTCOME_BYTES_PER_ENTRY,
-            self.durable.len() / UNSAID_PER_ENTRY,
-            self.fragments / FRAGMENTS_PER_ENTRY,
-        ];
-        if !most.into_iter().all(|count| count <= MAXIMUM_UNDER_WAY) {
-            return Err(ReceiverError::TooMany);
-        }
-        match self.remembered_bytes() <= MAXIMUM_REMEMBERED_BYTES {
-            true => Ok(()),
-            false => Err(ReceiverError::TooMuch),
-        }
-    }
 }
 
 fn take_chunks<T>(list: &mut Vec<T>, most: usize) -> Vec<Vec<T>> {

@@ -57,8 +57,8 @@ pub struct PathArguments {
     /// Rate of the line, as Ethernet counts it: 38 bytes beside each IP packet [default: none]
     #[arg(long, value_name = "RATE")]
     pub rate: Option<String>,
-    /// Segments lost, each way: a share in percent as 0.1% or a fraction below 1 as 1e-5, SHARE/LENGTH for bursts, or
-    /// ge:TO_BAD/TO_GOOD/LOSS_BAD/LOSS_GOOD [default: 0]
+    /// Segments lost, each way: a share in percent as 0.1% or a fraction below 1 as 1e-5,
+    /// SHARE/LENGTH for bursts, or ge:TO_BAD/TO_GOOD/LOSS_BAD/LOSS_GOOD [default: 0]
     #[arg(long, value_name = "LOSS")]
     pub loss: Option<String>,
     /// What may wait before the line: bytes, or BDPs (at least 128 KiB) [default: 1bdp]

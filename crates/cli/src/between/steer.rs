@@ -190,21 +190,7 @@ pub fn run(asked: &Asked<'_>, sides: &Sides) -> Result<Exit, Stop> {
         )
     })?;
     let words = (asked.words)(sides.paths(plan.at_source))?;
-    let tls = asked.connection.data_security == DataSecurity::Tls;
-    let reach = match (&plan.other, asked.between.through_local) {
-        (_, true) if !tls => {
-            let text = "through this host data are encrypted: leave --data-security clear out";
-            return Err(Stop::new(Exit::Usage, text));
-        }
-        (Other::Ssh(_), false) if !tls => {
-            let text = "over SSH data are always encrypted: leave --data-security clear out";
-            return Err(Stop::new(Exit::Usage, text));
-        }
-        (Other::Ssh(_), true) => Reach::Through,
-        (Other::Daemon(_), true) => Reach::Sealed,
-        (Other::Ssh(_), false) => Reach::Direct,
-        (Other::Daemon(_), false) => Reach::Daemon,
-    };
+    let reach = reach_of(asked, &plan.other)?;
     let begin = begin_of(asked, words, reach, &plan.runs.destination);
     let manner = Shown::of(asked);
     let runs = far_in_role(&plan.runs.destination, asked, Role::Drive)?;
@@ -258,6 +244,29 @@ pub fn run(asked: &Asked<'_>, sides: &Sides) -> Result<Exit, Stop> {
             }
         }
     }
+}
+
+/// How the two hosts reach each other.
+///
+/// # Errors
+///
+/// Where data are to be in clear and cannot be.
+fn reach_of(asked: &Asked<'_>, other: &Other) -> Result<Reach, Stop> {
+    let tls = asked.connection.data_security == DataSecurity::Tls;
+    Ok(match (other, asked.between.through_local) {
+        (_, true) if !tls => {
+            let text = "through this host data are encrypted: leave --data-security clear out";
+            return Err(Stop::new(Exit::Usage, text));
+        }
+        (Other::Ssh(_), false) if !tls => {
+            let text = "over SSH data are always encrypted: leave --data-security clear out";
+            return Err(Stop::new(Exit::Usage, text));
+        }
+        (Other::Ssh(_), true) => Reach::Through,
+        (Other::Daemon(_), true) => Reach::Sealed,
+        (Other::Ssh(_), false) => Reach::Direct,
+        (Other::Daemon(_), false) => Reach::Daemon,
+    })
 }
 
 /// Tells a person at a terminal what is under way, until the job itself does.

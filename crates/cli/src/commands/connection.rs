@@ -1,6 +1,8 @@
 //! From a daemon's URL to an authenticated stream, and the dialer of further
 //! ones.
 
+mod listing;
+
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,6 +29,8 @@ use longhaul_proto::listing::{ListRequest, Listed};
 use longhaul_proto::session::StreamId;
 use longhaul_units::ByteCount;
 
+pub use self::listing::list_over;
+use self::listing::{ListStop, try_list};
 use super::again::{PLACE_FREE_WITHIN, Tries, is_busy, is_turned_out};
 use super::ahead::{Ahead, Plan, StreamsFor};
 use super::credentials::{credential, trust};
@@ -589,49 +593,6 @@ pub fn check_clear(asked: bool, welcomed: bool) -> Result<(), Stop> {
         _ => return Ok(()),
     };
     Err(Stop::new(Exit::Authentication, text))
-}
-
-/// Why a listing ended early.
-enum ListStop {
-    Open(OpenError),
-    Told(Stop),
-}
-
-impl ListStop {
-    fn of(self, host: &dyn std::fmt::Display) -> Stop {
-        match self {
-            ListStop::Open(error) => open_stop(host, &error),
-            ListStop::Told(stop) => stop,
-        }
-    }
-}
-
-impl From<OpenError> for ListStop {
-    fn from(error: OpenError) -> ListStop {
-        ListStop::Open(error)
-    }
-}
-
-/// Asks what lies at a path, over a stream that is for nothing else; the other
-/// end may be silent for so long.
-pub fn list_over(
-    stream: &mut Stream,
-    request: ListRequest,
-    (host, silence): (&dyn std::fmt::Display, Duration),
-    tell: &mut dyn FnMut(Listed) -> Result<(), Stop>,
-) -> Result<(), Stop> {
-    try_list(stream, request, silence, tell).map_err(|stop| stop.of(host))
-}
-
-fn try_list(
-    stream: &mut Stream,
-    request: ListRequest,
-    silence: Duration,
-    tell: &mut dyn FnMut(Listed) -> Result<(), Stop>,
-) -> Result<(), ListStop> {
-    opening::list(stream, request, silence, |listed| {
-        tell(listed).map_err(ListStop::Told)
-    })
 }
 
 /// What a session that did not open means for the user.

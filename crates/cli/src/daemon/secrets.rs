@@ -424,7 +424,7 @@ mod tests {
     fn mounts_are_seen_through() {
         let mounts = Mounts::parse(
             b"1 0 8:1 / / rw - ext4 /dev/a rw\n\
-              2 1 8:2 / /home rw - ext4 /dev/b rw\n\
+              2 1 8:2 / /data rw - ext4 /dev/b rw\n\
               3 1 8:2 /me /srv/x\\040y rw - ext4 /dev/b rw\n\
               4 1 0:9 / /srv/tmp rw - tmpfs none rw\n",
         );
@@ -434,15 +434,15 @@ mod tests {
             regions.iter().any(|region| region.holds(&at(secret)))
         };
         assert_eq!(at("/srv/x y/a").path, Path::new("/me/a"));
-        for root in ["/srv/x y", "/srv", "/", "/home", "/home/me"] {
-            assert!(holds(root, "/home/me/.config"), "{root}");
+        for root in ["/srv/x y", "/srv", "/", "/data", "/data/me"] {
+            assert!(holds(root, "/data/me/.config"), "{root}");
         }
-        for root in ["/srv/tmp", "/home/you", "/srv/x y/data", "/usr"] {
-            assert!(!holds(root, "/home/me/.config"), "{root}");
+        for root in ["/srv/tmp", "/data/you", "/srv/x y/kept", "/usr"] {
+            assert!(!holds(root, "/data/me/.config"), "{root}");
         }
         // A part of what is secret, mounted in a root.
         let part = at("/srv/x y");
-        assert!(at("/home/me").holds(&part) && !at("/srv").holds(&part));
+        assert!(at("/data/me").holds(&part) && !at("/srv").holds(&part));
     }
 
     #[test]

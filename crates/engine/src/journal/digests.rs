@@ -12,12 +12,11 @@
 //!         +--------+--------+----------+
 //! ```
 //!
-//! `file` is a hash of path, inode, size and both times of the file, and of inode, size and
-//! both times of its source: after any change of either nobody asks for this record again. The checksum is XXH3-64 of
-//! what is before it, seeded with the record's offset. A record stands for
-//! itself: one that is not valid (torn, or never reached the disk) is passed
-//! over. Nothing here is ever synced, and nothing depends on it: what is not
-//! found is read again.
+//! `file` is a hash of path, inode, size and both times of the file, and of inode, size and both
+//! times of its source: after any change of either nobody asks for this record again. The checksum
+//! is XXH3-64 of what is before it, seeded with the record's offset. A record stands for itself:
+//! one that is not valid (torn, or never reached the disk) is passed over. Nothing here is ever
+//! synced, and nothing depends on it: what is not found is read again.
 
 use std::fs::File;
 use std::io;

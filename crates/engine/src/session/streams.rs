@@ -11,7 +11,6 @@ use longhaul_proto::block::{BlockHeader, HeaderKey};
 use longhaul_proto::control::Numbered;
 use longhaul_proto::frame::{FrameError, FrameHeader, FrameKind, HEADER_BYTES};
 use longhaul_proto::message::{Farewell, Message};
-use longhaul_proto::receiver::{MAXIMUM_REMEMBERED_BYTES, Receiver};
 use longhaul_proto::sender::Dispatch;
 use longhaul_proto::session::StreamId;
 use longhaul_units::Moment;
@@ -22,7 +21,6 @@ use super::tickets::MAXIMUM_TICKETS;
 use super::{Counters, Event, Machine, SessionError, Shared, Side, Transfer};
 use crate::net::{Stream, StreamHandle, StreamReader, StreamWriter};
 use crate::send::seal::SealedBlock;
-use crate::shares::LEAST_REMEMBERED;
 
 /// Streams that may be damaged one after the other while nothing of the
 /// transfer becomes durable.
@@ -542,30 +540,6 @@ impl Transfer {
         }
         self.settle(shared);
         Ok(())
-    }
-
-    /// A session may remember as much as its share of what the host has.
-    fn check_memory(&self, receiver: &Receiver) -> Result<(), SessionError> {
-        let bytes = receiver.remembered_bytes();
-        // Most have less than the least share, and none is asked for.
-        if bytes <= LEAST_REMEMBERED {
-            return Ok(());
-        }
-        match bytes <= self.seat().remembered_bytes(MAXIMUM_REMEMBERED_BYTES) {
-            true => Ok(()),
-            false => Err(SessionError::Memory { bytes }),
-        }
-    }
-
-    /// A session whose connections are gone keeps what it remembers for whoever comes back, but
-    /// no more than our own sender needs it to: others may need the room meanwhile.
-    fn end_if_heavy(&self, shared: &Shared) -> bool {
-        let Machine::Receiving(receiver) = &shared.machine else {
-            return false;
-        };
-        shared.life.streams().next().is_none()
-            && !shared.is_over()
-            && receiver.remembered_bytes() > LEAST_REMEMBERED
     }
 
     fn write_stream(&self, id: StreamId, mut writer: Box<dyn StreamWriter>) {

@@ -421,8 +421,8 @@ pub trait Directory: Send + Sync {
     /// As `fsync`.
     fn sync(&self) -> io::Result<()>;
 
-    /// As [`Directory::status_of`], with the size of a file that does not tell it: such a one is read
-    /// to its end.
+    /// As [`Directory::status_of`], with the size of a file that does not tell it: such a one is
+    /// read to its end.
     ///
     /// # Errors
     ///

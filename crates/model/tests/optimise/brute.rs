@@ -16,8 +16,8 @@ pub struct Best {
     pub flows: u32,
 }
 
-/// What counts as equal, relative: less than the solver under test allows itself, so that it may use
-/// no more CPU and no more flows than this search.
+/// What counts as equal, relative: less than the solver under test allows itself, so that it may
+/// use no more CPU and no more flows than this search.
 const SAME: f64 = 1e-7;
 
 /// Rates are counted in this, so that the numbers of the linear program are near one.

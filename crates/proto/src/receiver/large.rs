@@ -111,18 +111,21 @@ impl Receiver {
             return;
         };
         let (mut from, end) = (piece.offset, piece.offset + piece.length);
+        let mut missing = Vec::new();
         while let Some((offset, stop)) = file.claimed.first_gap(from, end) {
             let length = longest_block(offset, stop, size, piece.length.next_power_of_two());
-            let content = ContentName::Piece(PieceName {
+            missing.push(PieceName {
                 offset,
                 length,
                 ..piece
             });
+            from = offset + length;
+        }
+        for piece in missing {
             self.push_message(Message::Again {
-                content,
+                content: ContentName::Piece(piece),
                 reason: AgainReason::Overlap,
             });
-            from = offset + length;
         }
     }
 
@@ -316,13 +319,14 @@ impl Receiver {
         if bytes > 0 {
             // Somebody may have changed it since.
             file.reading_back = true;
-            self.push_job(StorageJob::ReadBack {
-                entry: file.entry.clone(),
-                generation: file.generation,
-                blocks: file.ledger.merged_blocks().unwrap_or(taken),
-            });
             self.account.add_resumed(&mut file.share, bytes);
             let entry = file.entry.clone();
+            let job = StorageJob::ReadBack {
+                entry: entry.clone(),
+                generation: file.generation,
+                blocks: file.ledger.merged_blocks().unwrap_or(taken),
+            };
+            self.push_job(job);
             self.events
                 .push_back(ReceivedEvent::Resumed { entry, bytes });
         }

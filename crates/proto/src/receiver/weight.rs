@@ -1,7 +1,10 @@
 //! How many bytes a receiver remembers of what is under way. Counts alone are no bound: a path
 //! may have 16 KiB.
 
-use super::{Receiver, StorageJob};
+use super::{
+    FRAGMENTS_PER_ENTRY, MAXIMUM_REMEMBERED_BYTES, MAXIMUM_UNDER_WAY, OUTCOME_BYTES_PER_ENTRY,
+    Receiver, ReceiverError, StorageJob, UNSAID_PER_ENTRY,
+};
 use crate::block::ContentName;
 use crate::message::{Answer, Failure, Message, Outcome};
 
@@ -45,6 +48,33 @@ impl Receiver {
         self.texts += of_message(&message);
         self.messages.push_back(message);
     }
+
+    /// Whether what the sender has under way is within all bounds.
+    pub(super) fn check_bounds(&self) -> Result<(), ReceiverError> {
+        let most = [
+            self.files.len() + self.packed.len(),
+            self.folders.len(),
+            self.seals.len(),
+            self.expected.len(),
+            self.done.fragments(),
+            self.jobs.len(),
+            self.asked,
+            self.comparing_weight,
+            self.unsaid,
+            self.messages.len(),
+            self.outcomes.len() / UNSAID_PER_ENTRY,
+            self.outcome_bytes / OUTCOME_BYTES_PER_ENTRY,
+            self.durable.len() / UNSAID_PER_ENTRY,
+            self.fragments / FRAGMENTS_PER_ENTRY,
+        ];
+        if !most.into_iter().all(|count| count <= MAXIMUM_UNDER_WAY) {
+            return Err(ReceiverError::TooMany);
+        }
+        match self.remembered_bytes() <= MAXIMUM_REMEMBERED_BYTES {
+            true => Ok(()),
+            false => Err(ReceiverError::TooMuch),
+        }
+    }
 }
 
 /// Bytes of the paths in a job; those of a list are counted until it is compared.
@@ -53,9 +83,7 @@ pub(super) fn of_job(job: &StorageJob) -> usize {
         StorageJob::Commit { entry, .. }
         | StorageJob::FinishDirectory(entry)
         | StorageJob::CompareContents(entry, _) => entry.text_bytes(),
-        StorageJob::ReadBack { entry, blocks, .. } => {
-            entry.text_bytes() + size_of_val(&blocks[..])
-        }
+        StorageJob::ReadBack { entry, blocks, .. } => entry.text_bytes() + size_of_val(&blocks[..]),
         StorageJob::Compare(_)
         | StorageJob::Checkpoint(_)
         | StorageJob::Discard { .. }
@@ -94,7 +122,7 @@ pub(super) fn of_message(message: &Message) -> usize {
 mod tests {
     use longhaul_units::Moment;
 
-    use super::super::{MAXIMUM_REMEMBERED_BYTES, ReceiverError, ReceiverSettings};
+    use super::super::ReceiverSettings;
     use super::*;
     use crate::manifest::{Entry, EntryId, EntryKind, Timestamp, TreePath};
 

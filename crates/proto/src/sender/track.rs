@@ -28,9 +28,9 @@ pub(super) struct Tracked {
     pub weighs: usize,
 }
 
-/// Where it is on its way. `Asked` -> `Small` or `Large`, perhaps by way of `Compared`; `Small` -> `Packed`;
-/// `Packed` -> `Small` when it was lost; any -> `Abandoned`. It leaves when the
-/// receiver says how it ended.
+/// Where it is on its way. `Asked` -> `Small` or `Large`, perhaps by way of `Compared`; `Small` ->
+/// `Packed`; `Packed` -> `Small` when it was lost; any -> `Abandoned`. It leaves when the receiver
+/// says how it ended.
 #[derive(Debug)]
 pub(super) enum Stage {
     /// The receiver has not answered yet.
