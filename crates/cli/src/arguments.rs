@@ -104,8 +104,8 @@ impl Arguments {
 }
 
 const EXIT_CODES: &str = "Exit codes: 0 all done; 1 usage; 2 some files failed, the others are \
-done; 3 connection; 4 authentication, or no right to that path; 5 integrity (data differ, or verify \
-could not compare all); 6 this host, or a path that cannot be opened or is lost; 7 a \
+done; 3 connection; 4 authentication, or no right to that path; 5 integrity (data differ, verify could \
+not compare all, or the other end sent what was not asked for); 6 this host, or a path that cannot be opened or is lost; 7 a \
 newer run of the same transfer took over; 130 interrupted (the same command goes on).";
 
 /// What to do.

@@ -158,7 +158,9 @@ fn serve(arguments: ServeArguments) -> Result<Exit, Stop> {
     errands::clear(setup.state.join("jobs"));
     daemon.accept(&listener, &options);
     let ended = daemon.sessions.end_all();
-    say(&format!("stopped by a signal; {ended} sessions were ended"));
+    say(&format!(
+        "stopped by a signal; sessions that were ended: {ended}"
+    ));
     Ok(Exit::Done)
 }
 

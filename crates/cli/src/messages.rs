@@ -121,7 +121,7 @@ pub fn progress_line(line: &str) {
         columns => columns - 1,
     };
     LINE_OPEN.store(true, Ordering::Relaxed);
-    let line: String = one_line(line, line.len()).chars().take(fits).collect();
+    let line: String = one_line(line, usize::MAX).chars().take(fits).collect();
     write_error(&format!("\r{line}\x1b[K"));
 }
 
@@ -163,7 +163,7 @@ pub fn write_error(text: &str) {
 
 /// A line of that. Others may have had a part in it: it stays one line, and moves no cursor.
 pub fn write_error_line(line: &str) {
-    write_error(&format!("{}\n", one_line(line, line.len())));
+    write_error(&format!("{}\n", one_line(line, usize::MAX)));
 }
 
 /// A line on standard output, as `println!`, which panics where that fails.

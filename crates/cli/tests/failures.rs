@@ -234,7 +234,7 @@ fn usage_is_explained() {
         .expect(1)
         .says(&["[USER@]HOST:PATH"]);
     here(&["cp", "null:", "to"]).expect(1).says(&["zero:SIZE"]);
-    here(&["cp", "source/a", "zero:1"])
+    here(&["cp", "source/a", "zero:1B"])
         .expect(1)
         .says(&["null:"]);
     here(&["cp", "--compress", "gzip", "source/a", "to"])

@@ -12,13 +12,15 @@ use support::process::{Running, longhaul, run};
 #[test]
 fn a_daemon_takes_the_first_free_port_of_a_range() {
     let place = tempfile::tempdir().unwrap();
+    std::fs::create_dir(place.path().join("root")).unwrap();
     let held = TcpListener::bind("[::]:0").unwrap();
     let first = held.local_addr().unwrap().port();
     let last = first.saturating_add(100);
     let serve = |ports: String| {
         let mut command = longhaul();
         command.args(["serve", "--print-ready", "--ports", &ports, "--root"]);
-        command.arg(place.path()).arg("--state").arg(place.path());
+        command.arg(place.path().join("root"));
+        command.arg("--state").arg(place.path().join("state"));
         command
     };
     let running = Running::start(&mut serve(format!("{first}-{last}")));

@@ -165,7 +165,7 @@ fn sweep_to(daemon: &Daemon, home: &Path) -> std::path::PathBuf {
     let text = format!(
         "name = \"real\"\nrepetitions = 2\nsamples = \"20ms\"\n\
          [[paths]]\nendpoint = \"{}\"\nrtt = \"0.1ms\"\ncapacity = \"100gbit\"\n\
-         [[data]]\nname = \"few\"\nfiles = 3\nsmallest = 1000000\nlargest = 5000000\n\
+         [[data]]\nname = \"few\"\nfiles = 3\nsmallest = \"1MB\"\nlargest = \"5MB\"\n\
          [[methods]]\nname = \"longhaul\"\nlonghaul = true\nknobs = {{ streams = 2 }}\n\
          options = [\"--fingerprint={}\", \"--token-file={}\"]\n",
         endpoint.to_str().unwrap(),

@@ -72,8 +72,13 @@ pub struct SendSide {
 impl SendSide {
     /// For these sources.
     pub fn new(sources: Sources) -> SendSide {
+        SendSide::of(sources, "")
+    }
+
+    /// For these sources, which a principal asked for.
+    pub fn of(sources: Sources, principal: &str) -> SendSide {
         SendSide {
-            seat: Arc::new(Seat::take(Role::Sending, "")),
+            seat: Arc::new(Seat::take(Role::Sending, principal)),
             sources,
             origins: Arc::default(),
             coding: Queue::default(),

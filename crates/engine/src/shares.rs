@@ -143,11 +143,12 @@ impl Drop for Seat {
     }
 }
 
-/// Whether this process has other sessions, which may close files.
+/// Whether this process has other sessions, which may close files. The two ends of a copy within
+/// this host, one in each role, would wait for each other.
 pub(crate) fn has_others() -> bool {
     let state = lock(&SEATS.0);
-    let all = state.sessions.values().flat_map(BTreeMap::values);
-    all.sum::<usize>() > 1
+    let of_role = |sessions: &BTreeMap<Arc<str>, usize>| sessions.values().sum::<usize>();
+    state.sessions.values().map(of_role).any(|count| count > 1)
 }
 
 /// What a new session is granted of `whole` descriptors for parts.

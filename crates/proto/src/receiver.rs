@@ -196,6 +196,8 @@ pub enum Compared {
     Same(Option<Checksum>),
     /// A file of the same size and time is there: its contents are to be compared.
     Contents,
+    /// Its contents were compared, and are not the source's.
+    Differs,
     /// An earlier attempt left these durable blocks.
     Partial(Vec<DurableBlock>),
     /// It cannot go there.
@@ -548,13 +550,17 @@ impl Receiver {
             Ok(()) => Outcome::Committed { digest: None },
             Err(failure) => Outcome::Failed(failure),
         };
-        self.finish_entry(entry.id, entry.parent, Some(entry), outcome);
+        self.end_directory(entry, outcome);
     }
 
     /// In a dry run: what a copy would do with a directory; none where it is
     /// there.
     pub fn handle_directory_planned(&mut self, entry: Entry, change: Option<Change>) {
-        let outcome = Outcome::Planned(change);
+        self.end_directory(entry, Outcome::Planned(change));
+    }
+
+    fn end_directory(&mut self, entry: Entry, outcome: Outcome) {
+        self.texts = self.texts.saturating_sub(entry.text_bytes());
         self.finish_entry(entry.id, entry.parent, Some(entry), outcome);
     }
 
@@ -738,7 +744,6 @@ impl Receiver {
                 .is_some_and(|(_, children)| folder.done >= *children)
         });
         if finished && let Some((entry, _)) = self.folders.remove(&id).and_then(|f| f.end) {
-            self.texts -= entry.text_bytes();
             self.push_job(StorageJob::FinishDirectory(entry));
         }
     }

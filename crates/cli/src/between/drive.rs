@@ -256,12 +256,13 @@ fn work(
             Err(_) => say("a rate that makes no sense was not taken"),
         },
     );
+    let here = principal.map_or(Here::Anywhere, Here::Beneath);
     let mut task = match work {
         Work::Copy(arguments) => cp::task(*arguments)?,
-        Work::Verify(arguments) => verify::task(&arguments)?,
+        Work::Verify(arguments) => verify::task(&arguments, here.clone())?,
     };
     task.introduction = Some(introduction);
-    task.here = principal.map_or(Here::Anywhere, Here::Beneath);
+    task.here = here;
     task.run(&report)
 }
 

@@ -31,11 +31,11 @@ fn verify(arguments: &VerifyArguments) -> Result<Exit, Stop> {
     }
     let report = Report::new(arguments.json, arguments.quiet, None)?.detailed(arguments.verbose);
     report.end_at_signal();
-    task(arguments)?.run(&report)
+    task(arguments, Here::default())?.run(&report)
 }
 
-/// What is to be done.
-pub fn task(arguments: &VerifyArguments) -> Result<Task, Stop> {
+/// What is to be done, where paths of this host are opened `here`.
+pub fn task(arguments: &VerifyArguments, here: Here) -> Result<Task, Stop> {
     check_stack(&arguments.layers)?;
     let parse = |path| Endpoint::parse(path).map_err(|error| Stop::because(Exit::Usage, error));
     let (mut left, mut right) = (parse(&arguments.left)?, parse(&arguments.right)?);
@@ -50,7 +50,10 @@ pub fn task(arguments: &VerifyArguments) -> Result<Task, Stop> {
     };
     // Each is what it is, with a slash or without; only a root has no name
     // that the other could be given.
-    follow(&mut left, &right);
+    // A principal's paths are resolved beneath its roots, where no link is followed.
+    if let Here::Anywhere = here {
+        follow(&mut left, &right);
+    }
     let named = trim(&mut left) && trim(&mut right);
     let landing = if named { Landing::As } else { Landing::Within };
     if !named {
@@ -68,7 +71,7 @@ pub fn task(arguments: &VerifyArguments) -> Result<Task, Stop> {
         fixed: Fixed::new(&arguments.layers),
         connection: arguments.connection.clone(),
         stream: None,
-        here: Here::default(),
+        here,
         introduction: None,
     })
 }

@@ -37,7 +37,7 @@ use super::places::Held;
 use super::sessions::{Key, Running};
 use super::sources::open_sources;
 use super::turns::Turn;
-use super::vouched::COUNTS_FOR;
+use super::vouched::{COUNTS_FOR, Word};
 use super::{Daemon, FIRST_FRAME, LAST_WORDS};
 use crate::commands::asked;
 use crate::commands::run::{large_files, owner, single_file};
@@ -261,16 +261,16 @@ impl Daemon {
         principals: &'a Principals,
         credential: Option<&Credential>,
         stream: &Stream,
-    ) -> Result<(&'a Principal, Option<Allowed>), Refused> {
+    ) -> Result<(&'a Principal, Option<Word>), Refused> {
         let shown = authenticate(principals, credential, stream);
         let by_key = credential.is_some_and(|credential| credential.token.is_none());
         let key = stream.handle.peer_fingerprint().filter(|_| by_key);
         match (shown, key) {
             (Err(refused), Some(key)) => {
                 let word = self.vouched.take(&key, Instant::now());
-                let found = word.and_then(|(name, allowed)| {
-                    let principal = principals.by_name(&name)?;
-                    Some((principal, allowed))
+                let found = word.and_then(|word| {
+                    let principal = principals.by_name(&word.principal)?;
+                    Some((principal, Some(word)))
                 });
                 found.ok_or(refused)
             }
@@ -316,12 +316,13 @@ impl Daemon {
         visitor: &mut Visitor,
     ) -> Result<(Prepared, String), Refused> {
         let principals = self.principals();
-        let (principal, allowed) = match principals.owning().filter(|_| visitor.owner) {
+        let (principal, word) = match principals.owning().filter(|_| visitor.owner) {
             Some(principal) => (principal, None),
             None => self.authenticate(&principals, request.credential.as_ref(), stream)?,
         };
-        let allowed = allowed
+        let allowed = word
             .as_ref()
+            .and_then(|word| word.allowed.as_ref())
             .or_else(|| self.client.as_ref()?.allowed.as_ref());
         // Opening the session may take long, and is no stranger's any more.
         drop(visitor.ticket.take());
@@ -353,6 +354,10 @@ impl Daemon {
             None => None,
         };
         let Some(place) = self.sessions.take_place(principal.name(), key.as_ref()) else {
+            // It is tried again.
+            if let Some(word) = word {
+                self.vouched.give_back(word);
+            }
             let text = "the daemon has as many sessions as it may, or as many of this principal: try \
                         again later";
             return Err(refused(Refusal::Busy, text));
@@ -495,7 +500,8 @@ impl Daemon {
         settings.trailers = features.contains(&Feature::TRAILERS);
         settings.growth = features.contains(&Feature::GROWTH);
         let single_file = single_file(&sources);
-        let transfer = Transfer::sending(settings, SendSide::new(sources), watch());
+        let side = SendSide::of(sources, principal.name());
+        let transfer = Transfer::sending(settings, side, watch());
         Ok(Prepared {
             transfer,
             destination_empty: false,

@@ -68,7 +68,8 @@ impl Secrets {
             ),
         ];
         for (what, directory, remedy) in own {
-            if let Some(directory) = directory.filter(|directory| directory.exists()) {
+            // One that is not there yet may be made later, in a root.
+            if let Some(directory) = directory {
                 secrets.push(secret(what, &directory, remedy));
             }
         }
@@ -144,9 +145,24 @@ impl Secrets {
 /// Where a path leads, and each link on the way: whoever can replace that has the same.
 fn places_of(path: &Path) -> Vec<PathBuf> {
     let mut places = links_to(path);
-    // What is not there yet has no links either.
-    places.push(path.canonicalize().unwrap_or_else(|_| path.to_owned()));
+    places.push(resolved(path));
     places
+}
+
+/// A path without links. What of it is not there yet has none.
+fn resolved(path: &Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    for above in absolute.ancestors() {
+        if let Ok(found) = above.canonicalize() {
+            let missing = absolute.strip_prefix(above).unwrap_or(Path::new(""));
+            // Joined with nothing it would end in a slash.
+            return match missing.as_os_str().is_empty() {
+                true => found,
+                false => found.join(missing),
+            };
+        }
+    }
+    absolute
 }
 
 /// The links on the way to where a path leads, each where it lies itself.
@@ -382,17 +398,17 @@ mod tests {
         let (_place, at) = place();
         std::os::unix::fs::symlink("../home", at.join("data/link")).unwrap();
         let both = |rights: &str| {
-            let root = |path: &str, rights: &str| {
+            let root = |name: &str, path: &str, rights: &str| {
                 format!(
-                    "[[principal.root]]\nat = \"/{path}\"\npath = \"{}\"\nrights = [\"{rights}\"]\n",
+                    "[[principal.root]]\nat = \"/{name}\"\npath = \"{}\"\nrights = [\"{rights}\"]\n",
                     at.join(path).display()
                 )
             };
             let text = format!(
                 "[[principal]]\nname = \"a\"\ncertificates = [\"sha256:{}\"]\n{}{}",
                 "A".repeat(43),
-                root("data", rights),
-                root("data/link", "read")
+                root("data", "data", rights),
+                root("link", "data/link", "read")
             );
             let principals = Principals::parse(&text, Path::new("principals.toml")).unwrap();
             Secrets::default().check(&principals)

@@ -17,10 +17,12 @@ const MAXIMUM_WORDS: usize = 1024;
 const MAXIMUM_OF_ONE: usize = 64;
 
 /// A principal's word.
-struct Word {
+pub struct Word {
     key: [u8; 32],
-    principal: String,
-    allowed: Option<Allowed>,
+    /// Who gave it.
+    pub principal: String,
+    /// What it is for.
+    pub allowed: Option<Allowed>,
     until: Instant,
 }
 
@@ -56,13 +58,22 @@ impl Vouched {
         });
     }
 
-    /// Whose word there is for a key, and for what; it counts once.
-    pub fn take(&self, key: &Fingerprint, now: Instant) -> Option<(String, Option<Allowed>)> {
+    /// A word that was taken for nothing counts again, no longer than before.
+    pub fn give_back(&self, word: Word) {
+        let mut words = self.lock();
+        let is_there = words.iter().any(|other| other.key == word.key);
+        if !is_there && words.len() < MAXIMUM_WORDS {
+            words.push_back(word);
+        }
+    }
+
+    /// The word that there is for a key; it counts once.
+    pub fn take(&self, key: &Fingerprint, now: Instant) -> Option<Word> {
         let mut words = self.lock();
         let at = words
             .iter()
             .position(|word| word.key == *key.as_bytes() && word.until > now)?;
-        words.remove(at).map(|word| (word.principal, word.allowed))
+        words.remove(at)
     }
 }
 
@@ -79,10 +90,14 @@ mod tests {
     fn a_word_counts_once_and_not_for_ever() {
         let (vouched, key, now) = (Vouched::default(), key(), Instant::now());
         vouched.add(*key.as_bytes(), ("alice", None), now);
-        assert_eq!(vouched.take(&key, now + COUNTS_FOR), None);
-        let alice = Some(("alice".to_owned(), None));
-        assert_eq!(vouched.take(&key, now), alice);
-        assert_eq!(vouched.take(&key, now), None);
+        assert!(vouched.take(&key, now + COUNTS_FOR).is_none());
+        let word = vouched.take(&key, now).unwrap();
+        assert_eq!((word.principal.as_str(), &word.allowed), ("alice", &None));
+        assert!(vouched.take(&key, now).is_none());
+        // The daemon was busy: it counts again, and no longer.
+        vouched.give_back(word);
+        assert!(vouched.take(&key, now + COUNTS_FOR).is_none());
+        assert!(vouched.take(&key, now).is_some());
     }
 
     #[test]
@@ -95,7 +110,6 @@ mod tests {
             vouched.add(other, ("mallory", None), now);
         }
         assert_eq!(vouched.lock().len(), MAXIMUM_OF_ONE + 1);
-        let alice = Some(("alice".to_owned(), None));
-        assert_eq!(vouched.take(&key, now), alice);
+        assert_eq!(vouched.take(&key, now).unwrap().principal, "alice");
     }
 }

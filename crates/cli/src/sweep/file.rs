@@ -281,7 +281,7 @@ pub struct Method {
     /// How data are secured: tls, ssh, clear.
     #[serde(default)]
     pub security: String,
-    /// The share of the data that it moves, above 0 and at most 1: slow methods take
+    /// The share of the data that it moves, above 0 and at most all, as `50%` or `0.5`: slow methods take
     /// as long with less.
     #[serde(default = "whole", deserialize_with = "share")]
     pub share: f64,
@@ -571,7 +571,7 @@ impl Method {
             return wrong("longhaul = true sends: pulls is for a command");
         }
         if !(self.share > 0.0 && self.share <= 1.0) {
-            return wrong("share is above 0 and at most 1");
+            return wrong("share is more than 0 and at most 100%");
         }
         if self.reads.is_some() && self.measures != Measures::Memory {
             return wrong("an instrument's own result is of memory: measures = \"memory\"");
@@ -633,7 +633,7 @@ mod tests {
         for (from, to, part) in [
             ("\"small\"", "\"a/b\"", "a/b"),
             ("link-time = \"10s\"", "files = 3", "link-time"),
-            ("longhaul = true", "command = \"x\"\nshare = 2.0", "share"),
+            ("longhaul = true", "command = \"x\"\nshare = 2.0", "2%"),
             ("longhaul = true", "longhaul = false", "command"),
             ("longhaul = true", "longhaul = true\npulls = true", "pulls"),
             ("streams = [1, 4]", "streams = []", "streams"),

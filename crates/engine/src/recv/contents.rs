@@ -130,7 +130,7 @@ impl Transfer {
         Counters::add(&self.counters.read_bytes, entry.size());
         self.tell_receiver(|receiver| receiver.handle_digest_read(entry.size()));
         if found != digest {
-            return Compared::Send;
+            return Compared::Differs;
         }
         if self.settings.digests {
             side.destination.keep_digest(&path, entry, status, digest);

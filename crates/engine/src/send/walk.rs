@@ -380,7 +380,7 @@ impl Walk<'_> {
                 Err(Some(by)) => {
                     self.leave_out(&path, &by)?;
                     let inner = match status.kind {
-                        FileKind::Directory => directory.open_directory(name).ok(),
+                        FileKind::Directory => enter_new(&**directory, name, above).ok(),
                         _ => None,
                     };
                     return Ok(match inner {

@@ -16,8 +16,8 @@ use longhaul_proto::manifest::RESERVED_PREFIX;
 
 use super::Directory;
 
-/// Names that are remembered of all such directories: some 64 MiB. Beyond that a directory is
-/// listed for each name that is there.
+/// Names that are remembered of all such directories: some 64 MiB. Names beyond that are not
+/// compared: a listing for each of them would take days.
 const MOST_NAMES: usize = 1 << 20;
 
 static NAMES: AtomicUsize = AtomicUsize::new(0);
@@ -45,10 +45,12 @@ impl OtherSpelling {
 #[derive(Default)]
 pub(super) struct Spelling {
     folding: Folding,
-    /// Where case is folded: what this run used.
-    used: Used,
+    /// Where case is folded: what this run used. Most directories have none, and many are open.
+    used: Option<Box<Used>>,
     /// Elsewhere: names as they are listed, once one that is not ASCII was there.
-    listed: Option<Listed>,
+    listed: Option<Box<Listed>>,
+    /// There are more than are remembered.
+    has_too_many: bool,
     state: RandomState,
 }
 
@@ -85,7 +87,7 @@ impl Spelling {
 
     /// Whether it is to be kept while its directory is closed.
     pub(super) fn is_used(&self) -> bool {
-        !self.used.by_name.is_empty()
+        self.used.is_some()
     }
 
     /// This run uses a name that is there: `Err` with [`OtherSpelling`] where it used it under
@@ -146,10 +148,25 @@ impl Spelling {
 
     /// Looks once, by a name that is there, whether another case leads to it too.
     fn find_out(&mut self, directory: &dyn Directory, known: &[u8]) {
-        if self.folding == Folding::Unknown && known.iter().any(u8::is_ascii_alphabetic) {
-            let folds = directory.status_of(&other_case(known)).is_ok();
-            self.folding = if folds { Folding::Perhaps } else { Folding::No };
+        if self.folding != Folding::Unknown || !known.iter().any(u8::is_ascii_alphabetic) {
+            return;
         }
+        let other = other_case(known);
+        if directory.status_of(&other).is_err() {
+            self.folding = Folding::No;
+            return;
+        }
+        // It may be a name of its own. Inodes do not tell: it may be a hard link, and some file
+        // systems number names.
+        self.folding = match find(directory, |there| there == other) {
+            Ok(Some(_)) => match find(directory, |there| there == known) {
+                Ok(Some(_)) => Folding::No,
+                Ok(None) => Folding::Perhaps,
+                Err(_) => Folding::Unknown,
+            },
+            Ok(None) => Folding::Perhaps,
+            Err(_) => Folding::Unknown,
+        };
     }
 
     fn note(&mut self, directory: &dyn Directory, name: &[u8]) -> io::Result<()> {
@@ -161,7 +178,8 @@ impl Spelling {
         if self.folding == Folding::Perhaps && may {
             let inode = directory.status_of(name)?.inode;
             let folded = self.state.hash_one(without_case(name));
-            self.used.insert(folded, inode, spelling);
+            let used = self.used.get_or_insert_default();
+            used.insert(folded, inode, spelling);
         }
         Ok(())
     }
@@ -171,25 +189,26 @@ impl Spelling {
         let spelling = self.state.hash_one(name);
         let is_other = |used: Option<&u64>| used.is_some_and(|used| *used != spelling);
         let folded = self.state.hash_one(without_case(name));
-        if is_other(self.used.by_name.get(&folded)) {
+        let Some(used) = &self.used else {
+            return Ok(true);
+        };
+        if is_other(used.by_name.get(&folded)) {
             return Ok(false);
         }
         let inode = directory.status_of(name)?.inode;
-        let may_be = is_other(self.used.by_inode.get(&inode));
-        let full = NAMES.load(Ordering::Relaxed) >= MOST_NAMES;
+        let may_be = is_other(used.by_inode.get(&inode));
         // A hard link has a name of its own.
-        Ok(!(may_be || full) || find(directory, |there| there == name)?.is_some())
+        Ok(!may_be || find(directory, |there| there == name)?.is_some())
     }
 
     /// Whether a name is in the directory exactly so.
     fn is_listed(&mut self, directory: &dyn Directory, name: &[u8]) -> io::Result<bool> {
-        if self.listed.is_none() {
+        if self.listed.is_none() && !self.has_too_many {
             self.listed = Listed::of(directory, &self.state)?;
+            self.has_too_many = self.listed.is_none();
         }
-        match &self.listed {
-            Some(listed) => Ok(listed.0.contains(&self.state.hash_one(name))),
-            None => find(directory, |there| there == name).map(|found| found.is_some()),
-        }
+        let listed = self.listed.as_ref();
+        Ok(listed.is_none_or(|listed| listed.0.contains(&self.state.hash_one(name))))
     }
 }
 
@@ -210,8 +229,8 @@ impl Drop for Used {
 
 impl Listed {
     /// None where they are too many.
-    fn of(directory: &dyn Directory, state: &RandomState) -> io::Result<Option<Listed>> {
-        let mut listed = Listed::default();
+    fn of(directory: &dyn Directory, state: &RandomState) -> io::Result<Option<Box<Listed>>> {
+        let mut listed = Box::<Listed>::default();
         let mut list = directory.list()?;
         while let Some(next) = list.next_name()? {
             if NAMES.load(Ordering::Relaxed) >= MOST_NAMES {
@@ -329,6 +348,20 @@ mod tests {
         }
     }
 
+    /// Names that differ in their case alone, in a directory that was there before this run.
+    #[test]
+    fn names_that_were_there_in_both_cases_are_two() {
+        let plain = directory(false);
+        for name in ["README", "readme"] {
+            give(&plain, name).unwrap();
+        }
+        let mut later = Spelling::default();
+        for name in [&b"README"[..], b"readme", b"README"] {
+            later.check(&plain, name).unwrap();
+        }
+        assert!(later.is_plain());
+    }
+
     /// A run that comes later may use another spelling, one only.
     #[test]
     fn what_was_there_before_has_one_spelling_too() {
@@ -341,7 +374,7 @@ mod tests {
         assert!(is_other(later.check(&folding, b"FOO")));
         later.check(&folding, b"foo").unwrap();
         later.check(&folding, b"Bar").unwrap();
-        assert_eq!(later.used.by_name.len(), 2);
+        assert_eq!(later.used.as_ref().unwrap().by_name.len(), 2);
         assert!(NAMES.load(Ordering::Relaxed) >= 2);
     }
 }

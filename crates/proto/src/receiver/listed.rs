@@ -53,7 +53,8 @@ impl Receiver {
             return Err(ReceiverError::TooMany);
         }
         for (id, digest) in digests {
-            if let Some(entry) = self.take_compared(id) {
+            // It counts until it is read.
+            if let Some(entry) = self.comparing.remove(&id) {
                 self.push_job(StorageJob::CompareContents(entry, digest));
             }
         }
@@ -63,7 +64,8 @@ impl Receiver {
     /// What a comparison of contents found. A file that is not the same is to come.
     pub fn handle_contents_compared(&mut self, entry: Entry, compared: Compared) {
         let id = entry.id;
-        if compared == Compared::Send {
+        self.uncount_compared(&entry);
+        if compared == Compared::Differs {
             self.totals.differed += 1;
         }
         let answer = self.answer(entry, compared);
@@ -74,9 +76,13 @@ impl Receiver {
     /// otherwise.
     pub(super) fn take_compared(&mut self, id: EntryId) -> Option<Entry> {
         let entry = self.comparing.remove(&id)?;
-        self.comparing_weight = self.comparing_weight.saturating_sub(weight(&entry));
-        self.texts = self.texts.saturating_sub(entry.text_bytes());
+        self.uncount_compared(&entry);
         Some(entry)
+    }
+
+    fn uncount_compared(&mut self, entry: &Entry) {
+        self.comparing_weight = self.comparing_weight.saturating_sub(weight(entry));
+        self.texts = self.texts.saturating_sub(entry.text_bytes());
     }
 
     fn say_answers(&mut self, answers: Vec<(EntryId, Answer)>) {
@@ -90,7 +96,7 @@ impl Receiver {
         // A directory is done when all it holds is, whatever is there.
         let known = self.is_done(entry.id) || entry.kind == EntryKind::Directory;
         match compared {
-            Compared::Send => Answer::Send,
+            Compared::Send | Compared::Differs => Answer::Send,
             Compared::Same(digest) => {
                 if !known {
                     self.end_compared(entry, None, digest);
@@ -240,7 +246,11 @@ mod tests {
             sparse: false,
         };
         let digest = Checksum::Blake3([3; 32]);
-        for found in [Compared::Same(Some(digest)), Compared::Send] {
+        for found in [
+            Compared::Same(Some(digest)),
+            Compared::Differs,
+            Compared::Send,
+        ] {
             let mut receiver = receiver();
             let file = files(0, kind.clone()).remove(0);
             let now = longhaul_units::Moment(0);
@@ -256,7 +266,8 @@ mod tests {
             let job = StorageJob::CompareContents(file.clone(), digest);
             assert_eq!(receiver.poll_storage(now), Some(job));
             assert!(receiver.poll_storage(now).is_none(), "told twice");
-            let same = found != Compared::Send;
+            let same = matches!(found, Compared::Same(_));
+            let differs = found == Compared::Differs;
             receiver.handle_contents_compared(file.clone(), found);
             let answer = match same {
                 true => Answer::Skip {
@@ -267,7 +278,7 @@ mod tests {
             let answered = Message::Answers(vec![(file.id, answer)]);
             assert_eq!(receiver.poll_message(), Some(answered));
             assert_eq!(receiver.totals().skipped, u64::from(same));
-            assert_eq!(receiver.totals().differed, u64::from(!same));
+            assert_eq!(receiver.totals().differed, u64::from(differs));
         }
     }
 

@@ -77,14 +77,15 @@ impl Receiver {
     }
 }
 
-/// Bytes of the paths in a job; those of a list are counted until it is compared.
+/// Bytes of the paths in a job; what is compared, and directories, are counted until they are
+/// done: whoever does it may have many waiting.
 pub(super) fn of_job(job: &StorageJob) -> usize {
     match job {
-        StorageJob::Commit { entry, .. }
-        | StorageJob::FinishDirectory(entry)
-        | StorageJob::CompareContents(entry, _) => entry.text_bytes(),
+        StorageJob::Commit { entry, .. } => entry.text_bytes(),
         StorageJob::ReadBack { entry, blocks, .. } => entry.text_bytes() + size_of_val(&blocks[..]),
         StorageJob::Compare(_)
+        | StorageJob::CompareContents(..)
+        | StorageJob::FinishDirectory(_)
         | StorageJob::Checkpoint(_)
         | StorageJob::Discard { .. }
         | StorageJob::Finish => 0,

@@ -102,6 +102,9 @@ impl Sender {
         if !front.begun {
             front.begun = true;
             front.unchecked.extend(front.read.keys().copied());
+        }
+        // What was lost and read again may have been cut otherwise, and is to be checked as well.
+        if !front.unchecked.is_empty() && !self.unchecked_fronts.contains(&id) {
             self.unchecked_fronts.push_back(id);
         }
         front.is_checked()

@@ -207,7 +207,7 @@ fn store(receiver: &mut Receiver, random: &mut Random, now: Moment) {
             StorageJob::CompareContents(entry, digest) => {
                 let compared = match result {
                     Ok(()) => Compared::Same(Some(digest)),
-                    Err(_) => Compared::Send,
+                    Err(_) => Compared::Differs,
                 };
                 receiver.handle_contents_compared(entry, compared);
             }
