@@ -31,7 +31,7 @@ mod vouched;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use longhaul_engine::allowance;
@@ -235,12 +235,13 @@ impl Daemon {
         let signals = signal_hook::iterator::Signals::new(obeyed);
         let mut signals = signals.map_err(|error| Stop::because(Exit::Local, error))?;
         let daemon = Arc::clone(self);
+        let reloading = Arc::new(Mutex::new(()));
         let watcher = std::thread::Builder::new()
             .name("signals".into())
             .spawn(move || {
                 for signal in signals.forever() {
                     if signal == SIGHUP {
-                        daemon.reload();
+                        daemon.reload_beside(&reloading);
                         continue;
                     }
                     daemon.stopping.store(true, Ordering::Relaxed);
@@ -252,6 +253,22 @@ impl Daemon {
         watcher
             .map(drop)
             .map_err(|error| Stop::because(Exit::Local, error))
+    }
+
+    /// Reloads on a thread of its own, one after the other: a root on a file server that does not
+    /// answer must not keep the daemon from hearing SIGTERM.
+    fn reload_beside(self: &Arc<Daemon>, reloading: &Arc<Mutex<()>>) {
+        let (daemon, reloading) = (Arc::clone(self), Arc::clone(reloading));
+        let thread = std::thread::Builder::new().name("reload".into());
+        let started = thread.spawn(move || {
+            let _turn = reloading.lock().unwrap_or_else(PoisonError::into_inner);
+            daemon.reload();
+        });
+        if let Err(error) = started {
+            say(&format!(
+                "the principals stay as they were: no thread to read them: {error}"
+            ));
+        }
     }
 
     /// Reads the principals again; a file with a fault changes nothing.

@@ -148,7 +148,17 @@ fn a_shell_that_waits_for_input_is_not_waited_for() {
             .expect(3)
             .says(&["did not start there within 1 s", "start-up file"]);
     }
-    run(&mut over(&ssh, place.path(), &["doctor", "host:"])).expect(3);
+    // One that waits for a line ends by itself when its input does.
+    for waiting in [
+        "exec sleep 1000",
+        "read line; exit 1",
+        "read line; exit 255",
+    ] {
+        let ssh = ssh_that(place.path(), waiting);
+        let done = run(&mut over(&ssh, place.path(), &["doctor", "host:"])).expect(3);
+        let found = String::from_utf8_lossy(&done.output).into_owned();
+        assert!(found.contains("a start-up file of it may wait"), "{found}");
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@
 //! [`solve_in_turn`] moves one after the other, as a mover does that sends in the order of a walk.
 //!
 //! - [`program`]: the linear program and its solver
-//! - [`build`]: from a graph to its program
+//! - `build`: from a graph to its program
 //! - [`prices`]: what limits an optimum, and what more of a resource would give
 
 mod build;

@@ -447,8 +447,6 @@ impl Daemon {
         let path_refused =
             |error: &dyn std::fmt::Display| refused(Refusal::Path, error.to_string());
         let copies = request.purport == Purport::Copy;
-        // The digest of what is there tells its content.
-        settings.reads_for_digests &= may_read(principal, path);
         // An older session of this transfer that still waits for its client
         // must let go first.
         if let Some(key) = &key {
@@ -692,17 +690,6 @@ fn set_ids_of(resolved: &Resolved<'_>) -> SetIds {
     match resolved.rights.set_id {
         true => SetIds::Keep,
         false => SetIds::Drop,
-    }
-}
-
-/// Whether a principal may read what lies at a path.
-fn may_read(principal: &Principal, path: &RequestPath) -> bool {
-    match path {
-        RequestPath::Path(path) if !principal.is_owner() => {
-            let resolved = principal.resolve(path);
-            resolved.is_ok_and(|resolved| resolved.rights.read)
-        }
-        _ => true,
     }
 }
 

@@ -149,8 +149,8 @@ fn ask_shell(start: &Start, path: &[u8], (login, bound): (Login, Duration)) -> R
     })?;
     let mut facts = HostFacts::default();
     let hearing = process.hear(&channel, bound);
-    let mut other = String::new();
-    let clock = read_facts(hearing, &channel, &mut facts, &mut other);
+    let mut unknown = Unknown::default();
+    let clock = read_facts(hearing, &channel, &mut facts, &mut unknown);
     drop(channel);
     let status = process.end();
     if facts.get("system").is_some() {
@@ -171,10 +171,19 @@ fn ask_shell(start: &Start, path: &[u8], (login, bound): (Login, Duration)) -> R
     }
     let said = process.said();
     // A shell such as nologin says on its standard output why it runs nothing.
-    let last = said.lines().chain(other.lines()).next_back();
+    let last = said.lines().chain(unknown.line.lines()).next_back();
     let last = last.unwrap_or("it said nothing").to_owned();
     let code = status.and_then(|status| status.code());
     Err(match (code, crate::ssh::far::was_refused(&said)) {
+        // A shell that had to be left may end in any way once its input ends.
+        _ if unknown.timed_out => Stop::new(
+            Exit::Connection,
+            format!(
+                "{host}: no shell answered there within {} s, and ssh asks nothing: a start-up \
+                 file of it may wait for input",
+                bound.as_secs_f64().ceil()
+            ),
+        ),
         (Some(255), true) => Stop::new(
             Exit::Authentication,
             format!("{host}: ssh could not log in: {last}"),
@@ -183,14 +192,6 @@ fn ask_shell(start: &Start, path: &[u8], (login, bound): (Login, Duration)) -> R
             Exit::Connection,
             format!("{host}: ssh did not connect: {last}"),
         ),
-        (None, _) => Stop::new(
-            Exit::Connection,
-            format!(
-                "{host}: no shell answered there within {} s, and ssh asks nothing: a start-up \
-                 file of it may wait for input",
-                bound.as_secs_f64().ceil()
-            ),
-        ),
         _ => Stop::new(
             Exit::Connection,
             format!("{host}: ssh logs in, and no shell runs there: {last}"),
@@ -198,25 +199,39 @@ fn ask_shell(start: &Start, path: &[u8], (login, bound): (Login, Duration)) -> R
     })
 }
 
+/// What came and was no fact.
+#[derive(Default)]
+struct Unknown {
+    /// The last line.
+    line: String,
+    /// Nothing came any more, for too long.
+    timed_out: bool,
+}
+
 /// Reads facts until the shell is ready, then asks for the time: what it says
-/// lies between the question and the answer. `other` is the last line that was no fact.
+/// lies between the question and the answer.
 fn read_facts(
     heard: Hearing<'_>,
     mut channel: &UnixStream,
     facts: &mut HostFacts,
-    other: &mut String,
+    unknown: &mut Unknown,
 ) -> Known<Lead> {
     let mut reader = BufReader::new(heard.take(MOST_ANSWER_BYTES));
     let mut asked: Option<(Instant, f64)> = None;
     let mut line = Vec::new();
-    while reader
-        .read_until(b'\n', &mut line)
-        .is_ok_and(|count| count > 0)
-    {
+    loop {
+        match reader.read_until(b'\n', &mut line) {
+            Ok(1..) => {}
+            Ok(0) => break,
+            Err(error) => {
+                unknown.timed_out = error.kind() == std::io::ErrorKind::TimedOut;
+                break;
+            }
+        }
         let text = String::from_utf8_lossy(&line).into_owned();
         facts.add_line(&text);
         if !text.starts_with(FACT) && !text.trim().is_empty() {
-            text.trim().clone_into(other);
+            text.trim().clone_into(&mut unknown.line);
         }
         if asked.is_none() && text.starts_with(&format!("{FACT}{READY}")) {
             asked = Some((Instant::now(), now()));

@@ -205,6 +205,8 @@ impl Hearing<'_> {
     /// What was waited for came; the next thing may take as long.
     pub fn go_on(&mut self) {
         self.since = Instant::now();
+        // What went on meanwhile was no pause of this process.
+        self.looked = self.since;
     }
 
     /// Nothing went on since the last look.

@@ -281,8 +281,8 @@ pub struct Method {
     /// How data are secured: tls, ssh, clear.
     #[serde(default)]
     pub security: String,
-    /// The share of the data that it moves, above 0 and at most all, as `50%` or `0.5`: slow methods take
-    /// as long with less.
+    /// The share of the data that it moves, above 0 and at most all, as `50%` or `0.5`: slow
+    /// methods take as long with less.
     #[serde(default = "whole", deserialize_with = "share")]
     pub share: f64,
     /// How often it is measured, where not as often as others.
