@@ -1,6 +1,6 @@
 //! The first line of each end of an SSH channel.
 
-use crate::greeting::{ABSENT, CLIENT, Line, MAXIMUM_ADDRESSES, REMOTE, parse};
+use longhaul_transfer::ssh::greeting::{ABSENT, CLIENT, Line, MAXIMUM_ADDRESSES, REMOTE, parse};
 
 /// What is understood is within its bounds, and understood again when it is
 /// said.

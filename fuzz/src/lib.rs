@@ -6,12 +6,8 @@
 pub mod answers;
 pub mod choices;
 pub mod decoders;
-#[path = "../../crates/cli/src/endpoint.rs"]
-pub mod endpoint;
 pub mod facts;
 pub mod files;
-#[path = "../../crates/cli/src/ssh/greeting.rs"]
-pub mod greeting;
 pub mod greetings;
 #[path = "../../crates/cli/src/doctor/host.rs"]
 pub mod host;
@@ -20,8 +16,6 @@ pub mod receiver;
 pub mod results;
 pub mod sender;
 pub mod sockets;
-#[path = "../../crates/cli/src/between/speech.rs"]
-pub mod speech;
 pub mod speeches;
 pub mod texts;
 pub mod urls;

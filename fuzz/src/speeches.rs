@@ -1,17 +1,19 @@
-//! What a job and whoever follows it say to each other, and what is kept of it.
+//! The messages between a job and its followers, and what a job keeps of them.
 
 use std::fmt::Debug;
 
-use crate::speech::{MAXIMUM_SAID_BYTES, Order, Speech, Told, frame_of, hear, is_name};
+use longhaul_transfer::third_party::job_protocol::{
+    JobEvent, JobMessage, MAXIMUM_OUTPUT_BYTES, Order, frame_of, is_name, receive,
+};
 
 /// What is heard is within its bounds, and heard again when it is said.
 pub fn job_speech(bytes: &[u8]) {
-    both::<Told>(bytes);
+    both::<JobEvent>(bytes);
     both::<Order>(bytes);
-    if let Ok(Some(told)) = hear::<Told>(bytes) {
+    if let Ok(Some(told)) = receive::<JobEvent>(bytes) {
         check(&told);
     }
-    if let Ok(told) = minicbor::decode::<Told>(bytes)
+    if let Ok(told) = minicbor::decode::<JobEvent>(bytes)
         && told.is_valid()
     {
         check(&told);
@@ -19,9 +21,9 @@ pub fn job_speech(bytes: &[u8]) {
 }
 
 /// The bytes as frames, and as the body of one whose checksum is right.
-fn both<T: Speech + Debug + PartialEq>(bytes: &[u8]) {
+fn both<T: JobMessage + Debug + PartialEq>(bytes: &[u8]) {
     let mut rest = bytes;
-    while let Ok(Some(heard)) = hear::<T>(&mut rest) {
+    while let Ok(Some(heard)) = receive::<T>(&mut rest) {
         again(&heard);
     }
     if let Ok(decoded) = minicbor::decode::<T>(bytes) {
@@ -32,23 +34,27 @@ fn both<T: Speech + Debug + PartialEq>(bytes: &[u8]) {
     }
 }
 
-fn again<T: Speech + Debug + PartialEq>(speech: &T) {
+fn again<T: JobMessage + Debug + PartialEq>(message: &T) {
     // A long one that came as CBOR alone may not fit into a frame.
-    let Ok(frame) = frame_of(speech) else {
+    let Ok(frame) = frame_of(message) else {
         return;
     };
-    let heard = hear::<T>(frame.as_slice()).expect("what was said");
-    assert_eq!(heard.as_ref(), Some(speech));
+    let heard = receive::<T>(frame.as_slice()).expect("what was said");
+    assert_eq!(heard.as_ref(), Some(message));
 }
 
-fn check(told: &Told) {
+fn check(told: &JobEvent) {
     match told {
-        Told::Named(name) => assert!(is_name(name) && !name.contains(['/', '.', ' '])),
-        Told::Said(_, at, bytes) => {
-            assert!(bytes.len() <= MAXIMUM_SAID_BYTES);
+        JobEvent::Named(name) => assert!(is_name(name) && !name.contains(['/', '.', ' '])),
+        JobEvent::Output(_, at, bytes) => {
+            assert!(bytes.len() <= MAXIMUM_OUTPUT_BYTES);
             assert!(at.checked_add(bytes.len() as u64).is_some());
         }
-        Told::Listed(listed) => assert!(is_name(&listed.name)),
-        Told::Running | Told::Progress(_) | Told::Ended(_) | Told::Failed(..) | Told::Absent => {}
+        JobEvent::Listed(listed) => assert!(is_name(&listed.name)),
+        JobEvent::Running
+        | JobEvent::Progress(_)
+        | JobEvent::Ended(_)
+        | JobEvent::Failed(..)
+        | JobEvent::Absent => {}
     }
 }

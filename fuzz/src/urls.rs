@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use crate::endpoint::{Endpoint, RemotePath};
+use longhaul_transfer::endpoint::{Endpoint, RemotePath};
 
 /// What comes out of a URL is complete.
 pub fn endpoint(bytes: &[u8]) {

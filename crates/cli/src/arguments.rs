@@ -6,11 +6,10 @@
 mod analysis;
 mod bench;
 mod between;
-mod bwlimit;
 mod doctor;
 pub mod lab;
+mod listen;
 mod ls;
-mod ports;
 mod probe;
 #[cfg(test)]
 mod quantities;
@@ -34,11 +33,11 @@ pub use analysis::{
 };
 pub use bench::{AllArguments, BenchCommand, BenchOptions};
 pub use between::{AttachArguments, BetweenArguments, CancelArguments, JobsArguments};
-pub use bwlimit::{BandwidthLimit, ChangedLimit};
 pub use doctor::DoctorArguments;
+use listen::parse_listen;
+pub use longhaul_transfer::ports::Ports;
+pub use longhaul_transfer::rate_limit::{BandwidthLimit, ChangedLimit};
 pub use ls::ListArguments;
-pub use ports::Ports;
-use ports::parse_listen;
 pub use probe::{DirectionArgument, ProbeArguments};
 pub use ssh::{RemoteArguments, SshArguments};
 pub use sweep::SweepArguments;

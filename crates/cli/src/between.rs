@@ -2,7 +2,7 @@
 //! copy as a *job*: it is the dialer of a session with the other one, and goes
 //! on when whoever started it is gone.
 //!
-//! - [`speech`]: what is said between a job and who follows it
+//! - [`job_protocol`]: the messages between a job and its followers
 //! - [`steer`]: starts a job and brings both hosts together, from here
 //! - [`watch`]: shows here what a job says, to its end
 //! - [`supply`]: carries channels through this host, where that is asked for
@@ -26,7 +26,7 @@ pub mod drive;
 pub mod follower;
 pub mod job;
 pub mod met;
-pub mod speech;
+pub use longhaul_transfer::third_party::job_protocol;
 pub mod started;
 pub mod steer;
 pub mod supply;

@@ -6,7 +6,6 @@ mod between;
 mod commands;
 mod daemon;
 mod doctor;
-mod endpoint;
 mod heap;
 mod messages;
 mod remote;
@@ -20,9 +19,11 @@ mod this_host;
 use std::process::ExitCode;
 
 use arguments::{Arguments, Command};
+use longhaul_transfer::{console, endpoint};
 
 fn main() -> ExitCode {
     heap::share_where_limited();
+    console::install(messages::Terminal);
     let arguments = match Arguments::read() {
         Ok(arguments) => arguments,
         Err(error) => {

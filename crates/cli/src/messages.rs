@@ -1,110 +1,13 @@
 //! What goes to standard error, and what the process's exit code says.
 
 use std::io::{IsTerminal, Write};
-use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use longhaul_proto::text::is_hidden;
+pub use longhaul_transfer::console::{Console, MAXIMUM_LOGGED_BYTES, harmless, one_line};
+pub use longhaul_transfer::stop::{Exit, Stop};
 
 use crate::sweep::clock;
-
-/// Exit codes; documented in the README and in `longhaul --help`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exit {
-    /// Everything is done.
-    Done,
-    /// The command line makes no sense.
-    Usage,
-    /// Some files failed; the others are done.
-    Partial,
-    /// The other end could not be reached, or was lost.
-    Connection,
-    /// One end did not accept the other.
-    Authentication,
-    /// Data differ, or arrive corrupted again and again.
-    Integrity,
-    /// This end, or its disk, cannot.
-    Local,
-    /// A newer run of the same transfer took over.
-    Superseded,
-    /// A signal ended it.
-    Interrupted,
-}
-
-impl Exit {
-    /// The number.
-    pub fn code(self) -> u8 {
-        match self {
-            Exit::Done => 0,
-            Exit::Usage => 1,
-            Exit::Partial => 2,
-            Exit::Connection => 3,
-            Exit::Authentication => 4,
-            Exit::Integrity => 5,
-            Exit::Local => 6,
-            Exit::Superseded => 7,
-            // 128 + SIGINT, as shells have it.
-            Exit::Interrupted => 130,
-        }
-    }
-
-    /// What a number means; another end that ended otherwise was lost.
-    pub fn of_code(code: u8) -> Exit {
-        let all = [
-            Exit::Done,
-            Exit::Usage,
-            Exit::Partial,
-            Exit::Connection,
-            Exit::Authentication,
-            Exit::Integrity,
-            Exit::Local,
-            Exit::Superseded,
-            Exit::Interrupted,
-        ];
-        let found = all.into_iter().find(|exit| exit.code() == code);
-        found.unwrap_or(Exit::Connection)
-    }
-
-    /// What the code means that another end gave with a failure; none: it was
-    /// lost.
-    pub fn of_failure(code: Option<u8>) -> Exit {
-        match code.map(Exit::of_code) {
-            None | Some(Exit::Done) => Exit::Connection,
-            Some(exit) => exit,
-        }
-    }
-}
-
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> ExitCode {
-        ExitCode::from(exit.code())
-    }
-}
-
-/// Why a command ended early.
-#[derive(Debug)]
-pub struct Stop {
-    /// What the exit code says.
-    pub exit: Exit,
-    /// The thing, the cause and the remedy.
-    pub text: String,
-}
-
-impl Stop {
-    /// A stop.
-    pub fn new(exit: Exit, text: impl Into<String>) -> Stop {
-        Stop {
-            exit,
-            text: text.into(),
-        }
-    }
-
-    /// A stop because of an error.
-    pub fn because(exit: Exit, error: impl std::fmt::Display) -> Stop {
-        Stop::new(exit, error.to_string())
-    }
-}
 
 /// A progress line is on the terminal and has to be cleared first.
 static LINE_OPEN: AtomicBool = AtomicBool::new(false);
@@ -216,28 +119,6 @@ pub fn stamp_lines() {
     STAMPED.store(true, Ordering::Relaxed);
 }
 
-/// What somebody else said, without what would move a terminal's cursor or turn its text
-/// around.
-pub fn harmless(text: &str) -> String {
-    let harmless = |c: char| match c {
-        '\n' | '\t' => c,
-        c if is_hidden(c) => '\u{fffd}',
-        c => c,
-    };
-    text.chars().map(harmless).collect()
-}
-
-/// What the log has of words that somebody else said, in bytes at most.
-pub const MAXIMUM_LOGGED_BYTES: usize = 200;
-
-/// Text that others had a part in, as one line of no control characters and at most so many
-/// bytes: with an end of line in it, it could look like another message.
-pub fn one_line(text: &str, most: usize) -> String {
-    let mut line = harmless(text).replace(['\n', '\t'], "\u{fffd}");
-    line.truncate(line.floor_char_boundary(most));
-    line
-}
-
 /// Reports how a command ended.
 pub fn finish(result: Result<Exit, Stop>) -> Exit {
     match result {
@@ -249,37 +130,39 @@ pub fn finish(result: Result<Exit, Stop>) -> Exit {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The terminal, or whatever standard error is, as a transfer uses it.
+pub struct Terminal;
 
-    #[test]
-    fn what_others_said_is_one_short_line() {
-        assert_eq!(
-            one_line("a\nlonghaul: b\x1b[2J", 200),
-            "a\u{fffd}longhaul: b\u{fffd}[2J"
-        );
-        assert_eq!(one_line("aaé", 3), "aa");
+impl Console for Terminal {
+    fn notice(&self, text: &str) {
+        say(text);
     }
 
-    #[test]
-    fn no_control_character_comes_to_a_terminal() {
-        assert_eq!(harmless("a\x1b[2J\r\n\tb"), "a\u{fffd}[2J\u{fffd}\n\tb");
-        let all: String = ('\0'..=char::MAX).collect();
-        let moves = |c: char| is_hidden(c) && !matches!(c, '\n' | '\t');
-        assert!(!harmless(&all).contains(moves));
+    fn progress(&self, line: &str) {
+        progress_line(line);
     }
 
-    #[test]
-    fn no_failure_counts_as_done() {
-        for (code, exit) in [
-            (None, Exit::Connection),
-            (Some(0), Exit::Connection),
-            (Some(1), Exit::Usage),
-            (Some(4), Exit::Authentication),
-            (Some(99), Exit::Connection),
-        ] {
-            assert_eq!(Exit::of_failure(code), exit, "{code:?}");
-        }
+    fn clear_progress(&self) {
+        clear_line();
+    }
+
+    fn shows_progress(&self) -> bool {
+        std::io::stderr().is_terminal()
+    }
+
+    fn pass_on(&self, bytes: &[u8]) {
+        // As `write_error`.
+        let _ = std::io::stderr().write_all(bytes);
+    }
+
+    fn can_ask(&self) -> bool {
+        std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+    }
+
+    fn confirm(&self, question: &str) -> bool {
+        clear_line();
+        write_error(question);
+        let mut answer = String::new();
+        std::io::stdin().read_line(&mut answer).is_ok() && answer.trim() == "yes"
     }
 }

@@ -23,7 +23,7 @@ use longhaul_proto::handshake::PROTOCOL_VERSION;
 
 use crate::arguments::{Ports, RemoteArguments};
 use crate::between::drive;
-use crate::between::speech::{self, Order, Told};
+use crate::between::job_protocol::{self, JobEvent, Order};
 use crate::daemon::{Client, Daemon, Terms};
 use crate::messages::{Exit, Stop, finish, print_line};
 use crate::ssh::PROTECTION;
@@ -114,7 +114,9 @@ fn session(arguments: &RemoteArguments) -> Result<Exit, Stop> {
 
 /// Hears what the host that was introduced may ask for.
 fn allowed() -> Result<Allowed, Stop> {
-    let heard = unbuffered_input().and_then(speech::hear).map_err(local)?;
+    let heard = unbuffered_input()
+        .and_then(job_protocol::receive)
+        .map_err(local)?;
     match heard {
         Some(Order::Allow(allowed)) => Ok(allowed),
         _ => Err(local("nobody said what the other host may ask for")),
@@ -130,7 +132,7 @@ fn meet(daemon: &Arc<Daemon>, channel: UnixStream) -> Result<(), Stop> {
     let call = move || {
         if let Err(reason) = calling.call_first() {
             // Whoever asked may have gone.
-            let _ = speech::say(&words, &Told::failed(&reason, None));
+            let _ = job_protocol::send(&words, &JobEvent::failed(&reason, None));
         }
     };
     thread.spawn(call).map_err(local)?;

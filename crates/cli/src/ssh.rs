@@ -16,7 +16,7 @@ pub mod command;
 pub mod direct;
 pub mod far;
 pub mod further;
-pub mod greeting;
+pub use longhaul_transfer::ssh::greeting;
 mod image;
 pub mod install;
 pub mod process;

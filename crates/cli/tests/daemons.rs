@@ -6,16 +6,12 @@
 #[path = "support/site.rs"]
 mod site;
 mod support;
-// Only what is said here is used.
-#[allow(dead_code)]
-#[path = "../src/between/speech.rs"]
-mod speech;
 
 use longhaul_engine::session::opening::OpenError;
 use longhaul_proto::handshake::{Refusal, Task};
+use longhaul_transfer::third_party::job_protocol::JobEvent;
 use serde_json::Value;
 use site::{DIAL, Driven, PRINCIPALS, Shared, Site, errand, jobs_of, sample};
-use speech::Told;
 use support::process::{Running, longhaul, run};
 use support::{assert_no_leftovers, tree};
 
@@ -239,7 +235,7 @@ fn a_host_that_is_none_is_not_allowed() {
         &site.two.fingerprint,
         &["cp", "/a", "longhaul://192.0.2.1/b"],
     );
-    assert!(matches!(told, Told::Failed(_, Some(4))), "{told:?}");
+    assert!(matches!(told, JobEvent::Failed(_, Some(4))), "{told:?}");
 }
 
 #[test]
@@ -319,7 +315,7 @@ fn a_job_that_is_not_allowed_is_refused_where_nobody_asked_before() {
         (&["cp", forged, "/a", "longhaul://127.0.0.1/b"], 1),
     ] {
         let told = shared.drive(0).unwrap().begin(&site.two.fingerprint, words);
-        let refused = matches!(&told, Told::Failed(_, Some(given)) if *given == code);
+        let refused = matches!(&told, JobEvent::Failed(_, Some(given)) if *given == code);
         assert!(refused, "{words:?}: {told:?}");
     }
     let log = shared.daemon.kill().errors;

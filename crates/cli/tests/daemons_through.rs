@@ -6,10 +6,6 @@
 #[path = "support/site.rs"]
 mod site;
 mod support;
-// Only what is said here is used.
-#[allow(dead_code)]
-#[path = "../src/between/speech.rs"]
-mod speech;
 
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
@@ -22,9 +18,9 @@ use longhaul_engine::net::identity::Identity;
 use longhaul_engine::net::tls::{TlsOptions, TlsServer};
 use longhaul_engine::session::opening::OpenError;
 use longhaul_proto::handshake::{Refusal, Task};
+use longhaul_transfer::third_party::job_protocol::{JobEvent, Reach};
 use rustix::process::Signal;
 use site::{DIAL, Driven, PRINCIPALS, Shared, Site, errand, sample};
-use speech::{Reach, Told};
 use support::process::{Finished, Running, run};
 use support::proxy::Proxy;
 use support::{assert_no_leftovers, tree};
@@ -303,7 +299,7 @@ fn a_job_with_channels_connects_to_nobody() {
         let (mut driven, _) = Driven::through(&site.one, "user", token).unwrap();
         driven.ask(&site.two.fingerprint, words, reach);
         let told = driven.answer();
-        let refused = matches!(&told, Told::Failed(_, Some(given)) if *given == code);
+        let refused = matches!(&told, JobEvent::Failed(_, Some(given)) if *given == code);
         assert!(refused, "{words:?} {reach:?}: {told:?}");
     }
     // Not even where it may.
@@ -322,14 +318,14 @@ fn a_job_waits_for_channels_no_longer_than_for_anybody() {
     let words = ["cp", "--timeout=1s", "zero:1kB", &other];
     let (mut driven, name) = Driven::through(&site.one, "user", token).unwrap();
     driven.ask(&site.two.fingerprint, &words, Reach::Sealed);
-    assert_eq!(driven.end(), Told::Ended(3));
+    assert_eq!(driven.end(), JobEvent::Ended(3));
     // Nor where channels come that lead nowhere.
     let (mut driven, again) = Driven::through(&site.one, "user", token).unwrap();
     assert_ne!(again, name);
     let astray = errand(&site.one, ("user", token), Task::Channel(again)).unwrap();
     drop(astray);
     driven.ask(&site.two.fingerprint, &words, Reach::Sealed);
-    assert_eq!(driven.end(), Told::Ended(3));
+    assert_eq!(driven.end(), JobEvent::Ended(3));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::tree::Tree;
 const RULE: &str = "directions";
 
 /// Every crate with those of ours it may name, also for its tests.
-const ALLOWED: [(&str, &[&str]); 10] = [
+const ALLOWED: [(&str, &[&str]); 11] = [
     ("longhaul-units", &[]),
     // For tests alone.
     ("longhaul-testing", &[]),
@@ -17,6 +17,17 @@ const ALLOWED: [(&str, &[&str]); 10] = [
         "longhaul-engine",
         &[
             "longhaul-measure",
+            "longhaul-proto",
+            "longhaul-testing",
+            "longhaul-units",
+        ],
+    ),
+    (
+        "longhaul-transfer",
+        &[
+            "longhaul-engine",
+            "longhaul-measure",
+            "longhaul-model",
             "longhaul-proto",
             "longhaul-testing",
             "longhaul-units",
@@ -35,6 +46,7 @@ const ALLOWED: [(&str, &[&str]); 10] = [
             "longhaul-model",
             "longhaul-proto",
             "longhaul-testing",
+            "longhaul-transfer",
             "longhaul-units",
         ],
     ),
@@ -47,6 +59,7 @@ const ALLOWED: [(&str, &[&str]); 10] = [
             "longhaul-lab",
             "longhaul-measure",
             "longhaul-proto",
+            "longhaul-transfer",
             "longhaul-units",
         ],
     ),

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::ports::Ports;
+use super::Ports;
 
 /// How the far side of `[user@]host:path` is reached.
 #[derive(Clone, Debug, Args)]

@@ -10,7 +10,7 @@ use longhaul_engine::net::principals::Principal;
 use longhaul_units::ByteCount;
 
 use super::dialing::{self, Closed, Dialing};
-use super::speech::Reach;
+use super::job_protocol::Reach;
 use crate::arguments::{
     ConnectionArguments, CopyArguments, DataSecurity, Expiry, LayerArguments, RemoteArguments,
     SshArguments, VerifyArguments,

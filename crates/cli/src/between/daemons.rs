@@ -20,7 +20,7 @@ use longhaul_engine::session::opening::OpenError;
 use longhaul_proto::allowed::Allowed;
 use longhaul_proto::handshake::{PROTOCOL_VERSION, Refusal, Target, Task};
 
-use super::speech::Reach;
+use super::job_protocol::Reach;
 use super::steer::{Shown, begin_job, begin_of, ended};
 use super::supply::{Beyond, Runs, Supply};
 use super::vouch::vouch;

@@ -20,8 +20,8 @@ use super::channels;
 use super::confined::Confined;
 use super::follower;
 use super::job::{self, Job};
+use super::job_protocol::{self, Begin, Channel, JobEvent, Listed, Order, Reach, State};
 use super::met::Introduction;
-use super::speech::{self, Begin, Channel, Listed, Order, Reach, State, Told};
 use super::words::with_unit;
 use crate::arguments::{
     Arguments, BandwidthLimit, Command, CopyArguments, Ports, RemoteArguments, VerifyArguments,
@@ -83,8 +83,8 @@ pub fn run(arguments: &RemoteArguments) -> Result<Exit, Stop> {
     // Whoever has no ssh that shows what is said here hears it so.
     let begun = begun.inspect_err(|stop| {
         let mut output = io::stdout().lock();
-        let failed = Told::failed(&stop.text, Some(stop.exit.code()));
-        let said = speech::say(&mut output, &failed);
+        let failed = JobEvent::failed(&stop.text, Some(stop.exit.code()));
+        let said = job_protocol::send(&mut output, &failed);
         let _ = said.and_then(|()| output.flush());
     });
     let (asked, address) = match (begun, &confined) {
@@ -110,7 +110,7 @@ pub fn run(arguments: &RemoteArguments) -> Result<Exit, Stop> {
 
 /// What is to be done.
 fn begin_of(input: impl Read) -> Result<Begin, Stop> {
-    match speech::hear(input).map_err(local)? {
+    match job_protocol::receive(input).map_err(local)? {
         Some(Order::Begin(begin)) => Ok(begin),
         _ => Err(local("nobody said what is to be copied")),
     }
@@ -167,7 +167,7 @@ fn carry_out(
         keep(&job, Channel::Errors).map_err(local)?,
     ];
     // Whoever has gone before he knew its name does not want it.
-    let exit = match speech::say(&channel, &Told::Named(job.name().to_owned())) {
+    let exit = match job_protocol::send(&channel, &JobEvent::Named(job.name().to_owned())) {
         Ok(()) => {
             // Without a thread he hears that his channel ends, and attaches.
             let _ = follower::start(&job, channel);
@@ -313,7 +313,7 @@ pub fn attach(name: &str) -> Result<Exit, Stop> {
     let (channel, outward) = relay::join(input, output).map_err(local)?;
     let told = match Job::ended(name) {
         Ok(job) => follower::serve(&job, &channel),
-        Err(listed) => speech::say(&channel, &gone(listed)),
+        Err(listed) => job_protocol::send(&channel, &gone(listed)),
     };
     drop(channel);
     outward.drain(LAST_WORDS);
@@ -322,8 +322,8 @@ pub fn attach(name: &str) -> Result<Exit, Stop> {
 }
 
 /// Why there is nothing to follow.
-fn gone(listed: Option<Listed>) -> Told {
-    listed.map_or(Told::Absent, Told::Listed)
+fn gone(listed: Option<Listed>) -> JobEvent {
+    listed.map_or(JobEvent::Absent, JobEvent::Listed)
 }
 
 /// `longhaul remote --jobs`: tells the jobs of this user.
@@ -335,7 +335,7 @@ pub fn jobs() -> Result<Exit, Stop> {
     crate::remote::greet_plainly()?;
     let mut output = io::stdout().lock();
     for listed in job::list().map_err(local)? {
-        speech::say(&mut output, &Told::Listed(listed)).map_err(local)?;
+        job_protocol::send(&mut output, &JobEvent::Listed(listed)).map_err(local)?;
     }
     output.flush().map_err(local)?;
     Ok(Exit::Done)

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::job::{Job, Seen};
-use super::speech::{Follow, Order, hear, say};
+use super::job_protocol::{Follow, Order, receive, send};
 
 /// Who may follow a job at once.
 const MAXIMUM_FOLLOWERS: usize = 16;
@@ -83,7 +83,7 @@ pub fn serve(job: &Arc<Job>, socket: &UnixStream) -> io::Result<()> {
     let (orders, own) = (socket.try_clone()?, Arc::clone(job));
     let listener = std::thread::Builder::new().name("orders".into());
     listener.spawn(move || {
-        while let Ok(Some(order)) = hear::<Order>(&orders) {
+        while let Ok(Some(order)) = receive::<Order>(&orders) {
             match order {
                 Order::Cancel => own.cancel(),
                 Order::Limit(rate) => own.limit(rate),
@@ -97,7 +97,7 @@ pub fn serve(job: &Arc<Job>, socket: &UnixStream) -> io::Result<()> {
     while told.is_ok()
         && let Some(news) = job.next(&mut seen)
     {
-        told = say(socket, &news);
+        told = send(socket, &news);
     }
     // Wakes whoever listens for orders; the other end hears what was said.
     let _ = socket.shutdown(std::net::Shutdown::Both);
@@ -107,7 +107,7 @@ pub fn serve(job: &Arc<Job>, socket: &UnixStream) -> io::Result<()> {
 /// None where he only looked.
 fn first_order(job: &Job, socket: &UnixStream) -> io::Result<Option<Follow>> {
     loop {
-        match hear(socket)? {
+        match receive(socket)? {
             Some(Order::Follow(follow)) => return Ok(Some(follow)),
             Some(Order::Cancel) => job.cancel(),
             Some(Order::Limit(rate)) => job.limit(rate),

@@ -22,8 +22,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use longhaul_engine::net::token::fill_random;
 
-use super::speech::{
-    self, Begin, Channel, Follow, Listed, MAXIMUM_SAID_BYTES, ShownProgress, State, Told, is_name,
+use super::job_protocol::{
+    self, Begin, Channel, Follow, JobEvent, Listed, MAXIMUM_OUTPUT_BYTES, ShownProgress, State,
+    is_name,
 };
 use crate::report::Outlet;
 
@@ -195,15 +196,15 @@ fn connect_at(place: &Path) -> io::Result<UnixStream> {
 }
 
 fn record_of(place: &Path) -> Option<Listed> {
-    match speech::hear(File::open(place.join("record")).ok()?) {
-        Ok(Some(Told::Listed(listed))) => Some(listed),
+    match job_protocol::receive(File::open(place.join("record")).ok()?) {
+        Ok(Some(JobEvent::Listed(listed))) => Some(listed),
         _ => None,
     }
 }
 
 fn outcome_of(place: &Path) -> Option<u8> {
-    match speech::hear(File::open(place.join("outcome")).ok()?) {
-        Ok(Some(Told::Ended(code))) => Some(code),
+    match job_protocol::receive(File::open(place.join("outcome")).ok()?) {
+        Ok(Some(JobEvent::Ended(code))) => Some(code),
         _ => None,
     }
 }
@@ -343,7 +344,7 @@ impl Job {
         };
         keep(
             &place.join("record"),
-            &speech::frame_of(&Told::Listed(listed))?,
+            &job_protocol::frame_of(&JobEvent::Listed(listed))?,
         )?;
         Ok((Arc::new(Job::at(place, name)), listener))
     }
@@ -405,7 +406,7 @@ impl Job {
             .append(true)
             .open(self.place.join(file_of(channel)));
         let mut file = file.ok();
-        let mut buffer = vec![0; MAXIMUM_SAID_BYTES];
+        let mut buffer = vec![0; MAXIMUM_OUTPUT_BYTES];
         // The pipe is read to its end whatever becomes of the file: the copy
         // must not wait for it.
         while let Ok(count @ 1..) = pipe.read(&mut buffer) {
@@ -452,7 +453,7 @@ impl Job {
 
     /// What whoever follows has not seen yet; waits until there is something.
     /// None where nothing will come, or he has gone.
-    pub fn next(&self, seen: &mut Seen) -> Option<Told> {
+    pub fn next(&self, seen: &mut Seen) -> Option<JobEvent> {
         let mut happened = self.lock();
         loop {
             if seen.ended || seen.gone.load(Ordering::Relaxed) {
@@ -467,11 +468,11 @@ impl Job {
                 return self.read(channel, seen);
             }
             if happened.running && !std::mem::replace(&mut seen.running, true) {
-                return Some(Told::Running);
+                return Some(JobEvent::Running);
             }
             if let Some(code) = happened.ended {
                 seen.ended = true;
-                return Some(Told::Ended(code));
+                return Some(JobEvent::Ended(code));
             }
             let newest = match seen.shown {
                 _ if happened.over => None,
@@ -481,16 +482,16 @@ impl Job {
             };
             if let Some(newest) = newest.filter(|newest| newest.count > seen.progress) {
                 seen.progress = newest.count;
-                return Some(Told::Progress(newest.text.clone()));
+                return Some(JobEvent::Progress(newest.text.clone()));
             }
             happened = self.wait(happened);
         }
     }
 
     /// Some of what was said, and what he has then.
-    fn read(&self, channel: Channel, seen: &mut Seen) -> Option<Told> {
+    fn read(&self, channel: Channel, seen: &mut Seen) -> Option<JobEvent> {
         let at = seen.said[index_of(channel)];
-        let mut bytes = vec![0; MAXIMUM_SAID_BYTES];
+        let mut bytes = vec![0; MAXIMUM_OUTPUT_BYTES];
         let file = File::open(self.place.join(file_of(channel))).ok()?;
         let count = file
             .read_at(&mut bytes, at)
@@ -498,7 +499,7 @@ impl Job {
             .filter(|count| *count > 0)?;
         bytes.truncate(count);
         seen.said[index_of(channel)] += count as u64;
-        Some(Told::Said(channel, at, bytes))
+        Some(JobEvent::Output(channel, at, bytes))
     }
 
     /// Those who wait look again.
@@ -552,7 +553,7 @@ impl Job {
 
     /// It has ended so; those who follow are told.
     pub fn end(&self, code: u8) {
-        let kept = speech::frame_of(&Told::Ended(code))
+        let kept = job_protocol::frame_of(&JobEvent::Ended(code))
             .and_then(|outcome| keep(&self.place.join("outcome"), &outcome));
         // Without, it counts as killed, and the same command says how it is.
         drop(kept);
@@ -591,7 +592,7 @@ fn new_place() -> io::Result<(String, PathBuf)> {
     loop {
         let mut random = [0; 4];
         fill_random(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
-        let name = speech::name_of(random);
+        let name = job_protocol::name_of(random);
         let place = directory.join(&name);
         tries += 1;
         match DirBuilder::new().mode(0o700).create(&place) {
@@ -653,29 +654,30 @@ mod tests {
     fn whoever_comes_late_hears_it_all() {
         let place = tempfile::tempdir().unwrap();
         let job = job(place.path());
-        let long = vec![b'x'; MAXIMUM_SAID_BYTES + 1];
+        let long = vec![b'x'; MAXIMUM_OUTPUT_BYTES + 1];
         job.keep_output(Channel::Output, long.as_slice());
         job.begun();
         job.line("half".into());
         job.keep_output(Channel::Errors, &b"why"[..]);
         let mut late = seen(ShownProgress::Line);
         let mut output = Vec::new();
-        for at in [0, MAXIMUM_SAID_BYTES as u64] {
-            let Some(Told::Said(Channel::Output, said_at, bytes)) = job.next(&mut late) else {
+        for at in [0, MAXIMUM_OUTPUT_BYTES as u64] {
+            let Some(JobEvent::Output(Channel::Output, said_at, bytes)) = job.next(&mut late)
+            else {
                 panic!("no output");
             };
             assert_eq!(said_at, at);
             output.extend(bytes);
         }
         assert_eq!(output, long);
-        let why = Told::Said(Channel::Errors, 0, b"why".to_vec());
+        let why = JobEvent::Output(Channel::Errors, 0, b"why".to_vec());
         assert_eq!(job.next(&mut late), Some(why));
-        assert_eq!(job.next(&mut late), Some(Told::Running));
-        assert_eq!(job.next(&mut late), Some(Told::Progress("half".into())));
+        assert_eq!(job.next(&mut late), Some(JobEvent::Running));
+        assert_eq!(job.next(&mut late), Some(JobEvent::Progress("half".into())));
         job.line("more".into());
         job.over();
         job.end(3);
-        assert_eq!(job.next(&mut late), Some(Told::Ended(3)));
+        assert_eq!(job.next(&mut late), Some(JobEvent::Ended(3)));
         assert_eq!(job.next(&mut late), None);
         assert_eq!(outcome_of(place.path()), Some(3));
     }
@@ -687,7 +689,7 @@ mod tests {
         fs::write(job.manifest(), "digest  name\n").unwrap();
         job.conclude_manifest(true);
         job.end(0);
-        let told = Told::Said(Channel::Manifest, 0, b"digest  name\n".to_vec());
+        let told = JobEvent::Output(Channel::Manifest, 0, b"digest  name\n".to_vec());
         assert_eq!(job.next(&mut seen(ShownProgress::None)), Some(told));
         let mut other = Seen::new(
             Follow {
@@ -696,7 +698,7 @@ mod tests {
             },
             Arc::default(),
         );
-        assert_eq!(job.next(&mut other), Some(Told::Ended(0)));
+        assert_eq!(job.next(&mut other), Some(JobEvent::Ended(0)));
         job.conclude_manifest(false);
         assert!(!job.manifest().exists());
     }

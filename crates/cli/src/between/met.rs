@@ -19,7 +19,7 @@ use longhaul_proto::handshake::{Credential, Join, Request};
 use longhaul_proto::session::StreamId;
 
 use super::follower::is_own;
-use super::speech::Reach;
+use super::job_protocol::Reach;
 use crate::arguments::ConnectionArguments;
 use crate::commands::ahead::Ahead;
 use crate::commands::connection::{ASSUMED_RTT, Connected, Opened, buffer_by_hand, open_over};

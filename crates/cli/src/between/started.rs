@@ -8,7 +8,7 @@ use std::io;
 use std::path::PathBuf;
 
 use super::job::{keep, make_private, state_directory};
-use super::speech::{self, Listed, Told, is_name};
+use super::job_protocol::{self, JobEvent, Listed, is_name};
 
 /// Jobs that are remembered: the newest.
 const MAXIMUM_STARTED: usize = 200;
@@ -30,7 +30,7 @@ pub fn add(job: Listed) -> io::Result<()> {
         fs::remove_file(directory.join(&old.name))?;
     }
     let file = directory.join(&job.name);
-    keep(&file, &speech::frame_of(&Told::Listed(job))?)
+    keep(&file, &job_protocol::frame_of(&JobEvent::Listed(job))?)
 }
 
 /// All, the oldest first.
@@ -49,8 +49,8 @@ pub fn find(name: &str) -> Option<Listed> {
         return None;
     }
     let file = File::open(directory().ok()?.join(name)).ok()?;
-    match speech::hear(file) {
-        Ok(Some(Told::Listed(job))) if job.name == name => Some(job),
+    match job_protocol::receive(file) {
+        Ok(Some(JobEvent::Listed(job))) if job.name == name => Some(job),
         _ => None,
     }
 }

@@ -10,7 +10,7 @@ use longhaul_engine::net::clear;
 use longhaul_proto::handshake::PROTOCOL_VERSION;
 
 use super::job::seconds_now;
-use super::speech::{self, Begin, Listed, Order, Reach, State, Told};
+use super::job_protocol::{self, Begin, JobEvent, Listed, Order, Reach, State};
 use super::started;
 use super::supply::{Beyond, Runs, Supply};
 use super::vouch::vouch;
@@ -214,7 +214,7 @@ pub fn run(asked: &Asked<'_>, sides: &Sides) -> Result<Exit, Stop> {
                 ..runs.introduced()
             })?;
             let allowed = asked.allowed(sides, plan.at_source);
-            let order = speech::frame_of(&Order::Allow(allowed)).map_err(|_| too_long())?;
+            let order = job_protocol::frame_of(&Order::Allow(allowed)).map_err(|_| too_long())?;
             let told = (&other.channel).write_all(&order);
             told.map_err(|_| other.ended())?;
             match reach {
@@ -334,8 +334,8 @@ fn direct(runs: &Arrived, other: Arrived, asked: &Asked<'_>, begin: &Begin) -> R
     let heard = heard.map_err(|error| Stop::because(Exit::Local, error))?;
     let thread = std::thread::Builder::new().name("other".into());
     let listen = move || {
-        while let Ok(Some(told)) = speech::hear(&heard) {
-            if let Told::Failed(reason, _) = told {
+        while let Ok(Some(told)) = job_protocol::receive(&heard) {
+            if let JobEvent::Failed(reason, _) = told {
                 *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
             }
         }
@@ -391,7 +391,7 @@ pub fn begin_job(
     asked: &Asked<'_>,
     begin: &Begin,
 ) -> Result<Left, Stop> {
-    let order = speech::frame_of(&Order::Begin(begin.clone())).map_err(|_| too_long())?;
+    let order = job_protocol::frame_of(&Order::Begin(begin.clone())).map_err(|_| too_long())?;
     // Whoever only starts it fetches that later.
     let wanted = asked.manifest.as_deref();
     let manifest = Fetched::into(wanted.filter(|_| !asked.between.detach))?;
@@ -402,10 +402,10 @@ pub fn begin_job(
     let local = |error: std::io::Error| Stop::because(Exit::Local, error);
     let timeout = asked.connection.timeout;
     channel.set_read_timeout(Some(timeout)).map_err(local)?;
-    let named = speech::hear(channel);
+    let named = job_protocol::receive(channel);
     channel.set_read_timeout(None).map_err(local)?;
     let name = match named {
-        Ok(Some(Told::Named(name))) => name,
+        Ok(Some(JobEvent::Named(name))) => name,
         Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
             let text = format!(
                 "{host}: longhaul is there, and did not begin the job within {} s (--timeout)",
@@ -413,7 +413,7 @@ pub fn begin_job(
             );
             return Err(Stop::new(Exit::Connection, text));
         }
-        Ok(Some(Told::Failed(text, code))) => {
+        Ok(Some(JobEvent::Failed(text, code))) => {
             return Err(Stop::new(Exit::of_failure(code), format!("{host}: {text}")));
         }
         _ => return Err(ended(host)),

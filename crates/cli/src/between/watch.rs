@@ -10,7 +10,7 @@ use std::time::Duration;
 use longhaul_engine::storage::spill::{TemporaryError, nameless_file};
 
 use super::drive::why_gone;
-use super::speech::{Channel, Follow, Order, ShownProgress, Told, hear, say};
+use super::job_protocol::{Channel, Follow, JobEvent, Order, ShownProgress, receive, send};
 use crate::messages::{self, Exit, Stop, clear_line, harmless, progress_line, write_error};
 use crate::report::manifest::{raw_beside, try_to_write};
 use crate::signals::at_signal;
@@ -171,44 +171,51 @@ impl Watched {
             manifest: self.manifest.is_some(),
         };
         // One that is not there has said so, and ended, before it could be asked.
-        let asked = say(&self.channel, &Order::Follow(follow));
+        let asked = send(&self.channel, &Order::Follow(follow));
         let mut screen = Screen::default();
         // Where that cannot be set it is waited for.
         let _ = self.channel.set_read_timeout(Some(FIRST_WORD_WITHIN));
         loop {
-            let told = hear(&self.channel).map_err(|error| match error.kind() {
+            let told = receive(&self.channel).map_err(|error| match error.kind() {
                 std::io::ErrorKind::WouldBlock => self.silent(),
                 _ => self.lost(),
             })?;
             let told = told.ok_or_else(|| self.lost())?;
             // It is there; how long it is busy, or waits, is its own affair.
             let _ = self.channel.set_read_timeout(None);
-            let is_answer = matches!(told, Told::Absent | Told::Failed(..) | Told::Listed(_));
+            let is_answer = matches!(
+                told,
+                JobEvent::Absent | JobEvent::Failed(..) | JobEvent::Listed(_)
+            );
             if asked.is_err() && !is_answer {
                 return Err(self.lost());
             }
             match told {
-                Told::Said(..) if manner.silent => {}
-                Told::Said(channel @ (Channel::Manifest | Channel::RawManifest), at, bytes) => {
+                JobEvent::Output(..) if manner.silent => {}
+                JobEvent::Output(
+                    channel @ (Channel::Manifest | Channel::RawManifest),
+                    at,
+                    bytes,
+                ) => {
                     if let Some(manifest) = &self.manifest {
                         manifest.hold(channel, at, &bytes)?;
                     }
                 }
-                Told::Said(channel, at, bytes) => screen.show(channel, at, &bytes),
-                Told::Progress(text) if manner.json => screen.event(&text),
-                Told::Progress(text) => progress_line(&harmless(&text)),
-                Told::Running if manner.begins => return Ok(Left::Running),
-                Told::Ended(code) => {
+                JobEvent::Output(channel, at, bytes) => screen.show(channel, at, &bytes),
+                JobEvent::Progress(text) if manner.json => screen.event(&text),
+                JobEvent::Progress(text) => progress_line(&harmless(&text)),
+                JobEvent::Running if manner.begins => return Ok(Left::Running),
+                JobEvent::Ended(code) => {
                     screen.end();
                     self.write_manifest(code)?;
                     return Ok(Left::Ended(code));
                 }
-                Told::Failed(text, code) => {
+                JobEvent::Failed(text, code) => {
                     return Err(Stop::new(Exit::of_failure(code), text));
                 }
-                Told::Listed(listed) => return Err(why_gone(&listed)),
-                Told::Absent => return Err(self.absent()),
-                Told::Running | Told::Named(_) => {}
+                JobEvent::Listed(listed) => return Err(why_gone(&listed)),
+                JobEvent::Absent => return Err(self.absent()),
+                JobEvent::Running | JobEvent::Named(_) => {}
             }
         }
     }
@@ -280,7 +287,7 @@ pub fn cancel_at_signal(channel: &UnixStream) {
             messages::leave(Exit::Interrupted);
         }
         // Where the channel is lost, that is heard and said.
-        let _ = say(&channel, &Order::Cancel);
+        let _ = send(&channel, &Order::Cancel);
     });
 }
 

@@ -462,7 +462,7 @@ fn zeros(word: &[u8]) -> Option<&[u8]> {
 /// A path as the user named it, for lists and messages.
 pub fn named(path: &std::ffi::OsStr) -> String {
     let mut text = String::from_utf8_lossy(path.as_bytes()).into_owned();
-    let mut end = text.len().min(super::speech::MAXIMUM_NAME_BYTES);
+    let mut end = text.len().min(super::job_protocol::MAXIMUM_NAME_BYTES);
     while !text.is_char_boundary(end) {
         end -= 1;
     }

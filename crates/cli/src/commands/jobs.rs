@@ -13,7 +13,7 @@ use crate::arguments::{
     Ports, SshArguments,
 };
 use crate::between::daemons;
-use crate::between::speech::{self, Listed, Order, State, Told, is_name};
+use crate::between::job_protocol::{self, JobEvent, Listed, Order, State, is_name};
 use crate::between::started;
 use crate::between::watch::{Fetched, Left, Manner, Watched, leave_at_signal};
 use crate::endpoint::{Endpoint, Remote};
@@ -50,7 +50,7 @@ pub fn attach(arguments: &AttachArguments) -> Exit {
         if let Some(limit) = arguments.bwlimit {
             let rate = limit.0.map_or(0, BandwidthLimit::bytes_per_second);
             // Where the channel is lost, that is heard and said.
-            let _ = speech::say(&watched.channel, &Order::Limit(rate));
+            let _ = job_protocol::send(&watched.channel, &Order::Limit(rate));
         }
         let left = watched.follow(manner);
         let _ = watched.channel.shutdown(std::net::Shutdown::Both);
@@ -70,7 +70,7 @@ fn end(arguments: &CancelArguments) -> Result<Exit, Stop> {
         let text = format!("{}: the connection was lost: {error}", watched.host);
         Stop::new(Exit::Connection, text)
     };
-    speech::say(&watched.channel, &Order::Cancel).map_err(lost)?;
+    job_protocol::send(&watched.channel, &Order::Cancel).map_err(lost)?;
     let left = watched.follow(Manner {
         silent: true,
         ..Manner::default()
@@ -240,11 +240,11 @@ fn ask(host: &str, connection: &ConnectionArguments) -> Result<Vec<Listed>, Stop
 fn listed(mut channel: impl Read) -> Result<Vec<Listed>, String> {
     let mut jobs = Vec::new();
     loop {
-        match speech::hear(&mut channel) {
-            Ok(Some(Told::Listed(_))) if jobs.len() >= MAXIMUM_LISTED => {
+        match job_protocol::receive(&mut channel) {
+            Ok(Some(JobEvent::Listed(_))) if jobs.len() >= MAXIMUM_LISTED => {
                 return Err(format!("it tells of more than {MAXIMUM_LISTED}"));
             }
-            Ok(Some(Told::Listed(job))) => jobs.push(job),
+            Ok(Some(JobEvent::Listed(job))) => jobs.push(job),
             Ok(None) => return Ok(jobs),
             Ok(Some(_)) => return Err("it says something else".to_owned()),
             Err(error) => return Err(daemons::silence(&error)),
@@ -380,12 +380,12 @@ mod tests {
             state: State::Running,
             compares: false,
         };
-        let frame = speech::frame_of(&Told::Listed(job)).unwrap();
+        let frame = job_protocol::frame_of(&JobEvent::Listed(job)).unwrap();
         let most = frame.repeat(MAXIMUM_LISTED);
         assert_eq!(listed(most.as_slice()).unwrap().len(), MAXIMUM_LISTED);
         let endless = std::io::Read::chain(most.as_slice(), frame.as_slice());
         assert!(listed(endless).unwrap_err().contains("more than 4096"));
-        let other = speech::frame_of(&Told::Running).unwrap();
+        let other = job_protocol::frame_of(&JobEvent::Running).unwrap();
         assert!(listed(other.as_slice()).is_err());
     }
 }

@@ -32,7 +32,7 @@ use crate::between::channels::{self, Place};
 use crate::between::confined::CONNECT_WITHIN;
 use crate::between::dialing::{self, Closed, Dialing};
 use crate::between::job::make_private;
-use crate::between::speech::is_name;
+use crate::between::job_protocol::is_name;
 use crate::messages::{MAXIMUM_LOGGED_BYTES, one_line, say};
 
 /// Errands, jobs among them.

@@ -20,9 +20,11 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::speech::{self, Begin, Follow, Order, Reach, ShownProgress, Told};
 use crate::support::process::{limit, longhaul, run};
 use crate::support::{Daemon, procfs, tree};
+use longhaul_transfer::third_party::job_protocol::{
+    self, Begin, Follow, JobEvent, Order, Reach, ShownProgress,
+};
 
 /// Lets a daemon connect to others on this host.
 pub const DIAL: &str = "--allow-dial=127.0.0.1";
@@ -236,7 +238,7 @@ impl Driven {
     }
 
     /// What a job of these words is answered with.
-    pub fn begin(mut self, key: &str, words: &[&str]) -> Told {
+    pub fn begin(mut self, key: &str, words: &[&str]) -> JobEvent {
         self.ask(key, words, Reach::Daemon);
         self.greeting();
         self.answer()
@@ -258,31 +260,31 @@ impl Driven {
             host: "host".to_owned(),
             manifest: None,
         };
-        speech::say(&self.0, &Order::Begin(begin)).unwrap();
+        job_protocol::send(&self.0, &Order::Begin(begin)).unwrap();
     }
 
     /// How the job ends, once it has a name.
-    pub fn end(self) -> Told {
-        let told = speech::hear(&self.0).unwrap();
-        assert!(matches!(told, Some(Told::Named(_))), "{told:?}");
+    pub fn end(self) -> JobEvent {
+        let told = job_protocol::receive(&self.0).unwrap();
+        assert!(matches!(told, Some(JobEvent::Named(_))), "{told:?}");
         let follow = Follow {
             output: 0,
             errors: 0,
             progress: ShownProgress::None,
             manifest: false,
         };
-        speech::say(&self.0, &Order::Follow(follow)).unwrap();
+        job_protocol::send(&self.0, &Order::Follow(follow)).unwrap();
         loop {
-            match speech::hear(&self.0).unwrap().expect("an end") {
-                Told::Said(..) | Told::Running => {}
+            match job_protocol::receive(&self.0).unwrap().expect("an end") {
+                JobEvent::Output(..) | JobEvent::Running => {}
                 told => return told,
             }
         }
     }
 
     /// What that is answered with.
-    pub fn answer(mut self) -> Told {
-        let told = speech::hear(&self.0).unwrap().expect("an answer");
+    pub fn answer(mut self) -> JobEvent {
+        let told = job_protocol::receive(&self.0).unwrap().expect("an answer");
         // It has ended, and said in the log what it had to say.
         let mut rest = Vec::new();
         let _ = self.0.read_to_end(&mut rest);

@@ -5,8 +5,6 @@ use std::str::FromStr;
 
 use longhaul_engine::net::tcp::{self, ListenError, TcpOptions};
 
-use crate::endpoint::DEFAULT_PORT;
-
 /// Ports that may be listened on, as a firewall's administrator opened them;
 /// `0-0` is any that the system gives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,26 +63,6 @@ fn listen_on(port: u16) -> Result<TcpListener, ListenError> {
     }
 }
 
-/// Reads where a daemon listens.
-///
-/// # Errors
-///
-/// How it is written.
-pub fn parse_listen(text: &str) -> Result<SocketAddr, String> {
-    let example = match text.trim_matches(['[', ']']).parse::<IpAddr>() {
-        Ok(address) => SocketAddr::new(address, DEFAULT_PORT),
-        Err(_) => {
-            let port = text.trim_start_matches(':').parse();
-            SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port.unwrap_or(DEFAULT_PORT))
-        }
-    };
-    text.parse().map_err(|_| {
-        format!(
-            "write an IP address of this host and a port, as {example} (all addresses: [::]:4960)"
-        )
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,21 +90,5 @@ mod tests {
         assert!(first < next && next <= range.last);
         let only = Ports { first, last: first };
         assert!(matches!(only.listen(), Err(ListenError::InUse { .. })));
-    }
-
-    #[test]
-    fn an_address_without_a_port_is_told_how_it_is_written() {
-        assert!(parse_listen("0.0.0.0:4960").is_ok() && parse_listen("[::1]:7").is_ok());
-        for (text, example) in [
-            ("0.0.0.0", "0.0.0.0:4960"),
-            ("::1", "[::1]:4960"),
-            ("[::1]", "[::1]:4960"),
-            (":7000", "[::]:7000"),
-            ("7000", "[::]:7000"),
-            ("localhost:4960", "[::]:4960"),
-        ] {
-            let error = parse_listen(text).unwrap_err();
-            assert!(error.contains(&format!("as {example} ")), "{error}");
-        }
     }
 }

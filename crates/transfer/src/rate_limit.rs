@@ -5,7 +5,9 @@ use std::str::FromStr;
 
 use longhaul_units::{BitRate, ByteCount, RateFault};
 
-use crate::between::speech::LEAST_RATE;
+/// The least rate that anything is bound to, in bytes per second: less is more
+/// likely a mistake than a wish, at this rate a gigabyte takes eleven days.
+pub const LEAST_RATE: u64 = 1000;
 
 /// The smallest block, in bytes: at the least rate it takes four seconds.
 const SMALLEST_BLOCK_BYTES: u64 = 4096;

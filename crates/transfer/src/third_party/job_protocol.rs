@@ -1,6 +1,5 @@
-//! What a job and whoever follows it say to each other, as frames of the
-//! protocol's handshake (so at most 64 KiB each); see `FORMAT.md`. What is kept
-//! of a job in files is written so too.
+//! The messages between a job and its followers, as frames of the protocol's
+//! handshake (at most 64 KiB each); see `FORMAT.md`. A job's files hold the same frames.
 
 use std::io::{self, Read, Write};
 
@@ -9,8 +8,10 @@ use longhaul_proto::frame::{self, FrameError, FrameHeader, FrameKind, HEADER_BYT
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 
-/// Bytes of output said at once, at most.
-pub const MAXIMUM_SAID_BYTES: usize = 32 << 10;
+use crate::rate_limit::LEAST_RATE;
+
+/// Bytes of output in one message, at most.
+pub const MAXIMUM_OUTPUT_BYTES: usize = 32 << 10;
 
 /// The longest name of a host or endpoint, in bytes.
 pub const MAXIMUM_NAME_BYTES: usize = 4096;
@@ -18,20 +19,16 @@ pub const MAXIMUM_NAME_BYTES: usize = 4096;
 /// The longest other text, in bytes.
 const MAXIMUM_TEXT_BYTES: usize = 16 << 10;
 
-/// The least rate that anything is bound to, in bytes per second: less is more
-/// likely a mistake than a wish, at this rate a gigabyte takes eleven days.
-pub const LEAST_RATE: u64 = 1000;
-
 /// Digits of a job's name.
 const NAME_DIGITS: usize = 8;
 
-/// What is said to a job.
+/// A message to a job.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub enum Order {
     /// Begin it.
     #[n(0)]
     Begin(#[n(0)] Begin),
-    /// Say what was said so far, and what will be.
+    /// Send its output so far, and what comes.
     #[n(1)]
     Follow(#[n(0)] Follow),
     /// End it; what is durable stays.
@@ -40,7 +37,7 @@ pub enum Order {
     /// Bind it to so many bytes per second from now on; 0: to none.
     #[n(3)]
     Limit(#[n(0)] u64),
-    /// What the host that was introduced may ask for; said to the other one, which runs no job.
+    /// What the introduced host may ask for; goes to the other host, which runs no job.
     #[n(4)]
     Allow(#[n(0)] Allowed),
 }
@@ -131,7 +128,7 @@ pub enum ShownProgress {
     Json,
 }
 
-/// Where something was said.
+/// Where a job wrote something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Channel {
@@ -149,18 +146,18 @@ pub enum Channel {
     RawManifest,
 }
 
-/// What is told of a job.
+/// A message from a job, or about one.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
-pub enum Told {
+pub enum JobEvent {
     /// It has a name, and will go on without who started it once it runs.
     #[n(0)]
     Named(#[n(0)] String),
     /// The session is open.
     #[n(1)]
     Running,
-    /// It said something; the channel, where on it, what.
+    /// It wrote something: the channel, the offset there, the bytes.
     #[n(2)]
-    Said(
+    Output(
         #[n(0)] Channel,
         #[n(1)] u64,
         #[cbor(n(2), with = "minicbor::bytes")] Vec<u8>,
@@ -238,22 +235,22 @@ pub fn name_of(random: [u8; NAME_DIGITS / 2]) -> String {
     random.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What can be said, and is within its bounds.
-pub trait Speech: Encode<()> + for<'b> Decode<'b, ()> {
+/// A message that can be checked against its bounds.
+pub trait JobMessage: Encode<()> + for<'b> Decode<'b, ()> {
     /// Whether every length is within its range.
     fn is_valid(&self) -> bool;
 }
 
-impl Told {
+impl JobEvent {
     /// It failed, with this exit code where one is known. Of a text that is too
-    /// long the beginning is told.
-    pub fn failed(text: &str, code: Option<u8>) -> Told {
+    /// long, the beginning is kept.
+    pub fn failed(text: &str, code: Option<u8>) -> JobEvent {
         let end = text.floor_char_boundary(MAXIMUM_TEXT_BYTES);
-        Told::Failed(text[..end].to_owned(), code)
+        JobEvent::Failed(text[..end].to_owned(), code)
     }
 }
 
-impl Speech for Order {
+impl JobMessage for Order {
     fn is_valid(&self) -> bool {
         match self {
             Order::Begin(begin) => {
@@ -269,17 +266,19 @@ impl Speech for Order {
     }
 }
 
-impl Speech for Told {
+impl JobMessage for JobEvent {
     fn is_valid(&self) -> bool {
         match self {
-            Told::Named(name) => is_name(name),
-            Told::Running | Told::Ended(_) | Told::Absent => true,
-            Told::Said(_, at, bytes) => {
+            JobEvent::Named(name) => is_name(name),
+            JobEvent::Running | JobEvent::Ended(_) | JobEvent::Absent => true,
+            JobEvent::Output(_, at, bytes) => {
                 let end = at.checked_add(bytes.len() as u64);
-                bytes.len() <= MAXIMUM_SAID_BYTES && end.is_some()
+                bytes.len() <= MAXIMUM_OUTPUT_BYTES && end.is_some()
             }
-            Told::Progress(text) | Told::Failed(text, _) => text.len() <= MAXIMUM_TEXT_BYTES,
-            Told::Listed(listed) => {
+            JobEvent::Progress(text) | JobEvent::Failed(text, _) => {
+                text.len() <= MAXIMUM_TEXT_BYTES
+            }
+            JobEvent::Listed(listed) => {
                 let names = [&listed.host, &listed.from, &listed.to];
                 is_name(&listed.name) && names.iter().all(|name| name.len() <= MAXIMUM_NAME_BYTES)
             }
@@ -296,28 +295,28 @@ fn invalid(error: &FrameError) -> io::Error {
 /// # Errors
 ///
 /// Where it is too long.
-pub fn frame_of<T: Speech>(speech: &T) -> io::Result<Vec<u8>> {
-    if !speech.is_valid() {
+pub fn frame_of<T: JobMessage>(message: &T) -> io::Result<Vec<u8>> {
+    if !message.is_valid() {
         return Err(invalid(&FrameError::Unexpected("a value out of its range")));
     }
-    frame::encode(FrameKind::Handshake, speech, 0).map_err(|error| invalid(&error))
+    frame::encode(FrameKind::Handshake, message, 0).map_err(|error| invalid(&error))
 }
 
-/// Says something.
+/// Sends a message.
 ///
 /// # Errors
 ///
 /// As [`frame_of`], and where it cannot be written.
-pub fn say<T: Speech>(mut to: impl Write, speech: &T) -> io::Result<()> {
-    to.write_all(&frame_of(speech)?)
+pub fn send<T: JobMessage>(mut to: impl Write, message: &T) -> io::Result<()> {
+    to.write_all(&frame_of(message)?)
 }
 
-/// Hears the next; none where the other end has ended between two.
+/// Receives the next message; none where the other end has ended between two.
 ///
 /// # Errors
 ///
 /// Where it cannot be read, or is none; nothing after it is to be trusted.
-pub fn hear<T: Speech>(mut from: impl Read) -> io::Result<Option<T>> {
+pub fn receive<T: JobMessage>(mut from: impl Read) -> io::Result<Option<T>> {
     let mut bytes = [0; HEADER_BYTES];
     if !fill(&mut from, &mut bytes)? {
         return Ok(None);
@@ -328,9 +327,9 @@ pub fn hear<T: Speech>(mut from: impl Read) -> io::Result<Option<T>> {
     }
     let mut body = vec![0; header.body];
     from.read_exact(&mut body)?;
-    let heard: T = header.decode(&body).map_err(|error| invalid(&error))?;
-    match heard.is_valid() {
-        true => Ok(Some(heard)),
+    let received: T = header.decode(&body).map_err(|error| invalid(&error))?;
+    match received.is_valid() {
+        true => Ok(Some(received)),
         false => Err(invalid(&FrameError::Unexpected("a value out of its range"))),
     }
 }
@@ -369,42 +368,45 @@ mod tests {
     #[test]
     fn what_is_said_is_heard() {
         let told = [
-            Told::Named("0a1b2c3d".into()),
-            Told::Running,
-            Told::Said(Channel::Errors, 3, b"\xff".to_vec()),
-            Told::Progress("half".into()),
-            Told::Ended(130),
-            Told::Listed(listed()),
-            Told::Failed("no".into(), Some(4)),
-            Told::failed(&"é".repeat(MAXIMUM_TEXT_BYTES), None),
-            Told::Absent,
+            JobEvent::Named("0a1b2c3d".into()),
+            JobEvent::Running,
+            JobEvent::Output(Channel::Errors, 3, b"\xff".to_vec()),
+            JobEvent::Progress("half".into()),
+            JobEvent::Ended(130),
+            JobEvent::Listed(listed()),
+            JobEvent::Failed("no".into(), Some(4)),
+            JobEvent::failed(&"é".repeat(MAXIMUM_TEXT_BYTES), None),
+            JobEvent::Absent,
         ];
         let mut channel = Vec::new();
-        for speech in &told {
-            say(&mut channel, speech).unwrap();
+        for message in &told {
+            send(&mut channel, message).unwrap();
         }
         let mut channel = channel.as_slice();
-        for speech in &told {
-            assert_eq!(hear(&mut channel).unwrap().as_ref(), Some(speech));
+        for message in &told {
+            assert_eq!(receive(&mut channel).unwrap().as_ref(), Some(message));
         }
-        assert_eq!(hear::<Told>(&mut channel).unwrap(), None);
+        assert_eq!(receive::<JobEvent>(&mut channel).unwrap(), None);
     }
 
     #[test]
     fn what_is_out_of_its_range_is_neither_said_nor_heard() {
         let bad = [
-            Told::Named("../../x".into()),
-            Told::Said(Channel::Output, u64::MAX, vec![0]),
-            Told::Said(Channel::Output, 0, vec![0; MAXIMUM_SAID_BYTES + 1]),
-            Told::Listed(Listed {
+            JobEvent::Named("../../x".into()),
+            JobEvent::Output(Channel::Output, u64::MAX, vec![0]),
+            JobEvent::Output(Channel::Output, 0, vec![0; MAXIMUM_OUTPUT_BYTES + 1]),
+            JobEvent::Listed(Listed {
                 name: String::new(),
                 ..listed()
             }),
         ];
-        for speech in bad {
-            assert!(say(Vec::new(), &speech).is_err(), "{speech:?}");
-            let frame = frame::encode(FrameKind::Handshake, &speech, 0).unwrap();
-            assert!(hear::<Told>(frame.as_slice()).is_err(), "{speech:?}");
+        for message in bad {
+            assert!(send(Vec::new(), &message).is_err(), "{message:?}");
+            let frame = frame::encode(FrameKind::Handshake, &message, 0).unwrap();
+            assert!(
+                receive::<JobEvent>(frame.as_slice()).is_err(),
+                "{message:?}"
+            );
         }
         for rate in [1, LEAST_RATE - 1] {
             assert!(frame_of(&Order::Limit(rate)).is_err(), "{rate}");
@@ -416,9 +418,9 @@ mod tests {
 
     #[test]
     fn half_a_frame_is_an_error() {
-        let frame = frame_of(&Told::Running).unwrap();
+        let frame = frame_of(&JobEvent::Running).unwrap();
         for length in 1..frame.len() {
-            assert!(hear::<Told>(&frame[..length]).is_err(), "{length}");
+            assert!(receive::<JobEvent>(&frame[..length]).is_err(), "{length}");
         }
     }
 }

@@ -1,0 +1,129 @@
+//! Where notices and questions go. A process has one console, as it has one terminal;
+//! the command line installs its own. Without one, notices are dropped and every
+//! question is answered with no.
+
+use std::sync::OnceLock;
+
+use longhaul_proto::text::is_hidden;
+
+/// What shows notices and asks a person.
+pub trait Console: Send + Sync {
+    /// Shows a notice of one line.
+    fn notice(&self, text: &str);
+
+    /// Replaces the progress line.
+    fn progress(&self, line: &str);
+
+    /// Removes the progress line, if there is one.
+    fn clear_progress(&self);
+
+    /// Whether a progress line is seen by anybody.
+    fn shows_progress(&self) -> bool;
+
+    /// Passes on what another program, such as ssh, wrote to its standard error.
+    fn pass_on(&self, bytes: &[u8]);
+
+    /// Whether a person is there to answer.
+    fn can_ask(&self) -> bool;
+
+    /// Asks a question; true for a whole "yes" alone, as SSH asks.
+    fn confirm(&self, question: &str) -> bool;
+}
+
+static CONSOLE: OnceLock<Box<dyn Console>> = OnceLock::new();
+
+/// Makes this the process's console; the first one stays.
+pub fn install(console: impl Console + 'static) {
+    let _ = CONSOLE.set(Box::new(console));
+}
+
+fn installed() -> Option<&'static dyn Console> {
+    CONSOLE.get().map(|console| &**console)
+}
+
+/// Shows a notice of one line.
+pub fn say(text: &str) {
+    if let Some(console) = installed() {
+        console.notice(text);
+    }
+}
+
+/// Replaces the progress line.
+pub fn progress_line(line: &str) {
+    if let Some(console) = installed() {
+        console.progress(line);
+    }
+}
+
+/// Removes the progress line, if there is one.
+pub fn clear_line() {
+    if let Some(console) = installed() {
+        console.clear_progress();
+    }
+}
+
+/// Whether a progress line is seen by anybody.
+pub fn shows_progress() -> bool {
+    installed().is_some_and(Console::shows_progress)
+}
+
+/// Passes on what another program wrote to its standard error.
+pub fn pass_on(bytes: &[u8]) {
+    if let Some(console) = installed() {
+        console.pass_on(bytes);
+    }
+}
+
+/// Whether a person is there to answer.
+pub fn can_ask() -> bool {
+    installed().is_some_and(Console::can_ask)
+}
+
+/// Asks a person; true for a whole "yes" alone.
+pub fn confirm(question: &str) -> bool {
+    installed().is_some_and(|console| console.confirm(question))
+}
+
+/// What somebody else said, without what would move a terminal's cursor or turn its text
+/// around.
+pub fn harmless(text: &str) -> String {
+    let harmless = |c: char| match c {
+        '\n' | '\t' => c,
+        c if is_hidden(c) => '\u{fffd}',
+        c => c,
+    };
+    text.chars().map(harmless).collect()
+}
+
+/// What the log has of words that somebody else said, in bytes at most.
+pub const MAXIMUM_LOGGED_BYTES: usize = 200;
+
+/// Text that others had a part in, as one line of no control characters and at most so many
+/// bytes: with an end of line in it, it could look like another message.
+pub fn one_line(text: &str, most: usize) -> String {
+    let mut line = harmless(text).replace(['\n', '\t'], "\u{fffd}");
+    line.truncate(line.floor_char_boundary(most));
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_said_is_one_short_line() {
+        assert_eq!(
+            one_line("a\nlonghaul: b\x1b[2J", 200),
+            "a\u{fffd}longhaul: b\u{fffd}[2J"
+        );
+        assert_eq!(one_line("aaé", 3), "aa");
+    }
+
+    #[test]
+    fn no_control_character_comes_to_a_terminal() {
+        assert_eq!(harmless("a\x1b[2J\r\n\tb"), "a\u{fffd}[2J\u{fffd}\n\tb");
+        let all: String = ('\0'..=char::MAX).collect();
+        let moves = |c: char| is_hidden(c) && !matches!(c, '\n' | '\t');
+        assert!(!harmless(&all).contains(moves));
+    }
+}

@@ -1,0 +1,3 @@
+//! Copies between two remote hosts.
+
+pub mod job_protocol;
