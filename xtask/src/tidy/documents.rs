@@ -59,7 +59,7 @@ fn check_links(tree: &Tree, file: &TrackedFile, findings: &mut Vec<Finding>) {
 }
 
 /// Targets of inline links with their lines, from 1; code is left out.
-fn links(text: &str) -> Vec<(usize, &str)> {
+pub fn links(text: &str) -> Vec<(usize, &str)> {
     let mut found = Vec::new();
     for (line, prose) in prose_lines(text) {
         // Every second part between backticks is code.

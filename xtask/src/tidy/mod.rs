@@ -10,11 +10,14 @@
 //! - [`purity`]: crates without I/O and clock have none
 //! - [`text`]: whitespace, comments that fit, no machine's own paths
 //! - [`documents`]: crate docs, the promised documents, links that resolve
+//! - [`book`]: the table of contents names every page
+//! - [`prose`]: plain words, sentences of a bounded length
 //! - [`licences`]: `deny.toml` is true for `Cargo.lock`
 //! - [`fuzzing`]: every fuzz target is built and has a corpus
 //!
 //! Where a rule can be excused, the excuse is a comment `// tidy: reason`.
 
+mod book;
 mod calls;
 mod directions;
 mod documents;
@@ -22,6 +25,7 @@ mod fuzzing;
 mod lengths;
 mod licences;
 mod names;
+mod prose;
 mod purity;
 mod rust_source;
 mod text;
@@ -67,7 +71,7 @@ impl fmt::Display for Finding {
 }
 
 /// All rules that need nothing but the tracked files.
-const RULES: [fn(&Tree) -> Vec<Finding>; 9] = [
+const RULES: [fn(&Tree) -> Vec<Finding>; 11] = [
     directions::check,
     names::check,
     lengths::check,
@@ -76,6 +80,8 @@ const RULES: [fn(&Tree) -> Vec<Finding>; 9] = [
     purity::check,
     text::check,
     documents::check,
+    book::check,
+    prose::check,
     fuzzing::check,
 ];
 
