@@ -2,8 +2,6 @@
 //! corpora through the same functions: they include these files by path, so
 //! that nobody who tests builds libFuzzer.
 
-#[path = "../../crates/cli/src/sockets/answers.rs"]
-pub mod answers;
 pub mod choices;
 pub mod decoders;
 pub mod facts;

@@ -7,10 +7,10 @@ use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
+use longhaul_engine::probe::this_host::digest_of;
 use longhaul_measure::host::{DescribedHost, HostDescription, HostError, SCHEMA, read_hosts};
 
 use crate::messages::say;
-use crate::this_host::digest_of;
 
 /// The file of hosts, open for more.
 #[derive(Debug)]

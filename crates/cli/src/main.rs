@@ -11,10 +11,8 @@ mod messages;
 mod remote;
 mod report;
 mod signals;
-mod sockets;
 mod ssh;
 mod sweep;
-mod this_host;
 
 use std::process::ExitCode;
 

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 pub use longhaul_transfer::console::{Console, MAXIMUM_LOGGED_BYTES, harmless, one_line};
 pub use longhaul_transfer::stop::{Exit, Stop};
 
-use crate::sweep::clock;
+use longhaul_engine::clock;
 
 /// A progress line is on the terminal and has to be cleared first.
 static LINE_OPEN: AtomicBool = AtomicBool::new(false);

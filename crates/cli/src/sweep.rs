@@ -8,13 +8,12 @@
 //! - [`dataset`]: what is moved, and whether it arrived
 //! - [`command`]: the command lines of a run
 //! - [`step`], [`inside`]: one run, in a process of its own with the lab around it
-//! - [`watcher`], [`crate::sockets`], [`accounts`]: streams and processor
+//! - [`watcher`], [`longhaul_engine::net::sockets`], [`accounts`]: streams and processor
 //!   time from outside
 //! - [`warm`]: memory that is as warm for each method
 //! - [`outcome`], [`lab_report`], [`host`]: the record
 
 pub mod accounts;
-pub mod clock;
 pub mod command;
 pub mod dataset;
 pub mod estimate;
@@ -38,6 +37,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use longhaul_engine::clock;
 use longhaul_measure::host::HostDescription;
 use longhaul_measure::record::{Ended, Measures, RunIdentity, RunRecord};
 

@@ -10,9 +10,11 @@
 //! - [`pool`]: the buffers of all blocks under one memory budget
 //! - [`probe`]: what a host can do alone
 //! - [`allowance`]: the threads and memory that the system allows
+//! - [`clock`]: the time of day
 //! - [`flows`], [`queue`], [`codec`]: what layers are made of
 
 pub mod allowance;
+pub mod clock;
 pub mod codec;
 mod descriptors;
 pub mod failure;

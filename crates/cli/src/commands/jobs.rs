@@ -5,6 +5,7 @@ use std::io::Read;
 use std::os::unix::net::UnixStream;
 
 use longhaul_proto::handshake::Task;
+use longhaul_units::rfc3339;
 use serde_json::{Value, json};
 
 use super::connection::Daemon;
@@ -21,7 +22,6 @@ use crate::messages::{Exit, Stop, finish, harmless, print_line, say};
 use crate::ssh::command::{FarSide, Role};
 use crate::ssh::far::Far;
 use crate::ssh::process::SshProcess;
-use crate::sweep::clock::rfc3339;
 
 /// Version of the lines for programs.
 const SCHEMA: u32 = 1;

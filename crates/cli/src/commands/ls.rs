@@ -9,6 +9,7 @@ use longhaul_engine::storage::roots::Anywhere;
 use longhaul_proto::listing::{Details, ListRequest, Listed, ListedEntry, ListedKind};
 use longhaul_proto::manifest::TreePath;
 use longhaul_proto::text::is_hidden;
+use longhaul_units::rfc3339;
 use serde_json::{Value, json};
 
 use super::peer::Peer;
@@ -16,7 +17,6 @@ use crate::arguments::ListArguments;
 use crate::endpoint::{Endpoint, RemotePath};
 use crate::messages::{Exit, Stop, finish, say};
 use crate::report::name_of;
-use crate::sweep::clock::rfc3339;
 
 /// Version of the objects of `--json`.
 const SCHEMA: u32 = 1;

@@ -24,6 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use longhaul_engine::net::identity::Fingerprint;
+use longhaul_engine::probe::this_host;
 use longhaul_measure::samples::MOST_SAMPLES;
 use longhaul_measure::sources::{ExternalRun, SourceError, read_iperf3, read_pscheduler};
 
@@ -31,7 +32,6 @@ use super::connection::Daemon;
 use crate::arguments::{DataSecurity, DirectionArgument, ProbeArguments};
 use crate::endpoint::{Endpoint, Remote};
 use crate::messages::{Exit, Stop, clear_line, finish, progress_line, write_output};
-use crate::this_host;
 use records::Records;
 use result::{Clock, PathResult, Probe, Way};
 use session::{Ask, Direction, Session};
@@ -65,7 +65,7 @@ fn probe(arguments: &ProbeArguments) -> Result<Exit, Stop> {
         software: String::new(),
         protection: "",
         number: started.map_or(0, |since| since.as_secs()),
-        started: crate::sweep::clock::now(),
+        started: longhaul_engine::clock::now(),
         paths: Vec::new(),
         external,
         host: this_host::describe(),

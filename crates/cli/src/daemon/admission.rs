@@ -10,6 +10,7 @@ use longhaul_engine::net::principals::{Principal, Principals, Resolved};
 use longhaul_engine::net::stream::Closed;
 use longhaul_engine::net::token::{Token, fill_random};
 use longhaul_engine::net::{Stream, StreamHandle};
+use longhaul_engine::probe::this_host;
 use longhaul_engine::recv::ReceiveSide;
 use longhaul_engine::recv::asked::Asked;
 use longhaul_engine::recv::keeping::SetIds;
@@ -43,7 +44,6 @@ use crate::commands::asked;
 use crate::commands::run::{large_files, owner, single_file};
 use crate::messages::{one_line, say};
 use crate::report::stream_damage;
-use crate::this_host;
 
 /// Most streams of a session.
 const MAXIMUM_STREAMS: u32 = 512;

@@ -12,6 +12,8 @@ use std::process::{Command, Stdio};
 use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
 
+use longhaul_engine::net::sockets::SocketTable;
+use longhaul_engine::probe::this_host;
 use longhaul_lab::isolate::{Inside, Outside};
 use longhaul_lab::lab::{Host, Lab};
 use longhaul_lab::processes::{Event, Processes, Spent, listens, listens_here};
@@ -27,8 +29,6 @@ use super::step::{Client, Step, StepResult};
 use super::watcher::{Watched, Watcher};
 use crate::commands::lab::inside::{Prepared, Running, Start, in_lab};
 use crate::messages::{Exit, Stop, finish};
-use crate::sockets::SocketTable;
-use crate::this_host;
 
 /// Between two looks whether a server listens.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);

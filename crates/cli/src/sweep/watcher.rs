@@ -8,6 +8,8 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use longhaul_engine::net::sockets::SocketTable;
+use longhaul_engine::net::sockets::answers::Socket;
 use longhaul_measure::record::{Beside, TcpSummary};
 use longhaul_measure::samples::{MOST_SAMPLES, Sample};
 use longhaul_measure::streams::{bytes_by, growth, last_growth};
@@ -15,8 +17,6 @@ use longhaul_units::ByteCount;
 
 use super::accounts::{self, Account, Sides};
 use super::step::Step;
-use crate::sockets::SocketTable;
-use crate::sockets::answers::Socket;
 
 /// How often processes are looked at where streams are not.
 const LOOK_AT_PROCESSES: Duration = Duration::from_millis(250);

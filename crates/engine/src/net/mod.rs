@@ -7,6 +7,7 @@
 //!
 //! - [`stream`]: the halves and the handle, whatever lies below
 //! - [`tcp`], [`tcp_info`]: connecting, socket options, what the kernel measures
+//! - [`sockets`]: the same of other processes' sockets
 //! - [`congestion`]: what governs a connection from the start
 //! - [`multipath`]: streams that the kernels spread over several paths
 //! - [`tls`]: TLS 1.3 over TCP
@@ -34,6 +35,7 @@ pub mod principals;
 pub mod relay;
 pub mod sha256;
 mod sleeper;
+pub mod sockets;
 pub mod stream;
 pub mod tcp;
 pub mod tcp_info;

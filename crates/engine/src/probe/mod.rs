@@ -4,6 +4,7 @@
 //! - [`small`]: many small files
 //! - [`codec`]: the user's own data through each codec
 //! - [`tls`]: streams to itself
+//! - [`this_host`]: what this host is, as records tell it
 //! - [`interfaces`]: network interfaces, and what they do for the kernel
 //!
 //! Each call measures once; who calls repeats, interleaves and throws the first
@@ -13,6 +14,7 @@ pub mod codec;
 pub mod disk;
 pub mod interfaces;
 pub mod small;
+pub mod this_host;
 pub mod tls;
 
 use std::io;

@@ -12,6 +12,8 @@ mod corpus;
 #[path = "../../../../fuzz/src/files.rs"]
 mod files;
 mod samples;
+#[path = "../../../../fuzz/src/sockets.rs"]
+mod sockets;
 #[path = "../../../../fuzz/src/texts.rs"]
 mod texts;
 
@@ -25,6 +27,7 @@ fn corpora_are_replayed() {
     corpus::replay("known_hosts", files::known_hosts);
     corpus::replay("client_tokens", files::client_tokens);
     corpus::replay("words", texts::words);
+    corpus::replay("sock_diag", sockets::sock_diag);
 }
 
 #[test]
@@ -46,5 +49,8 @@ fn samples_are_made() {
     corpus::save("kept_digest", "sample", &samples::kept_digest());
     for (target, name, text) in samples::texts() {
         corpus::save(target, name, text.as_bytes());
+    }
+    for (name, bytes) in samples::kernel_answers() {
+        corpus::save("sock_diag", name, &bytes);
     }
 }

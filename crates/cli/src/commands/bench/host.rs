@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
+use longhaul_engine::probe::this_host;
 use serde_json::Value;
 
 use super::super::run::host_name;
-use crate::this_host;
 
 /// A file's one line, with single spaces; null where there is none.
 pub fn line(path: impl AsRef<Path>) -> Value {

@@ -2,12 +2,12 @@
 
 use std::fmt::Write;
 
+use longhaul_engine::probe::this_host;
 use longhaul_measure::doubt::Doubt;
 use longhaul_measure::stats::{median, sorted};
 use serde_json::Value;
 
 use super::profile::HostProfile;
-use crate::this_host;
 
 /// A file that was read again so much faster than at first came from memory
 /// that the kernel does not know of.

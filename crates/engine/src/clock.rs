@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-pub use longhaul_units::rfc3339;
+use longhaul_units::rfc3339;
 
 /// Now, in UTC, to the second.
 pub fn now() -> String {

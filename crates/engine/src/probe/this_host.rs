@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use longhaul_engine::probe::interfaces::{Interface, interfaces};
 use longhaul_measure::host::{HostDescription, HostError, InterfaceDescription};
+
+use super::interfaces::{Interface, interfaces};
 
 /// Sysctls that bear on transfers, below `/proc/sys`.
 const SYSCTLS: [&str; 27] = [
