@@ -1,7 +1,6 @@
 //! The `longhaul` command.
 
 mod arguments;
-mod beside;
 mod between;
 mod commands;
 mod daemon;
@@ -12,7 +11,6 @@ mod remote;
 mod report;
 mod signals;
 mod ssh;
-mod sweep;
 
 use std::process::ExitCode;
 
@@ -50,7 +48,7 @@ fn main() -> ExitCode {
     let exit = match arguments.command {
         Command::Lab(_) | Command::SweepStep => messages::Exit::Usage,
         Command::Records(command) => commands::records::run(&command),
-        Command::Sweep(arguments) => messages::finish(sweep::run(&arguments)),
+        Command::Sweep(arguments) => commands::sweep::run(&arguments),
         Command::Cp(arguments) => commands::cp::run(arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Ls(arguments) => commands::ls::run(&arguments),

@@ -1,12 +1,14 @@
 //! An emulated wide area on one machine: what the papers had in hardware.
 //!
 //! - [`scenario`]: what a lab is, as one writes it
+//! - [`settings`]: the same by name, and what a lab changes of the machine
 //! - [`link`]: one direction of a path as a pure queue in virtual time
 //! - [`storage`]: a directory behind a modelled device
 //! - [`packet`]: IP packets and super-packets, cut, damaged, rewritten
 //! - [`emulator`]: the same links over real packets
 //! - [`tun`], [`netns`]: the hosts' devices and namespaces
 //! - [`lab`]: hosts and paths that run
+//! - [`running`]: a lab in its own process, from its start to its end
 //! - [`background`]: other traffic on the path
 //! - [`report`]: what they did, and what speaks against believing it
 //! - [`processes`], [`control`]: commands on its hosts, and how it is asked
@@ -30,7 +32,9 @@ pub mod processes;
 pub mod random;
 pub mod report;
 mod rtnetlink;
+pub mod running;
 pub mod scenario;
+pub mod settings;
 pub mod state;
 pub mod storage;
 pub mod tun;

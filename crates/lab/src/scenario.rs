@@ -35,6 +35,12 @@ pub enum ScenarioError {
         "a path has no \"{0}\": it has rtt, rate, loss, queue, jitter, reorder, duplicate, corrupt, corrupt-unseen, and for the way back alone delay-back, rate-back, loss-back"
     )]
     UnknownKey(String),
+    /// A setting that is no list, given again.
+    #[error("{0} is set twice: leave one of them out")]
+    Twice(String),
+    /// Pauses of nothing.
+    #[error("background-on-off says when other hosts send: give background, too")]
+    NoBackground,
     /// No `=`.
     #[error("\"{0}\" is no setting: write KEY=VALUE,KEY=VALUE")]
     NoValue(String),

@@ -38,9 +38,22 @@ const ALLOWED: [(&str, &[&str]); 11] = [
         &["longhaul-measure", "longhaul-testing", "longhaul-units"],
     ),
     (
+        "longhaul-instrument",
+        &[
+            "longhaul-engine",
+            "longhaul-lab",
+            "longhaul-measure",
+            "longhaul-model",
+            "longhaul-proto",
+            "longhaul-testing",
+            "longhaul-units",
+        ],
+    ),
+    (
         "longhaul",
         &[
             "longhaul-engine",
+            "longhaul-instrument",
             "longhaul-lab",
             "longhaul-measure",
             "longhaul-model",

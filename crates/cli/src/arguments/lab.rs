@@ -8,7 +8,10 @@ use clap::{Args, Subcommand};
 use longhaul_lab::background::Background;
 use longhaul_lab::emulator::gate::BlockRule;
 use longhaul_lab::scenario::{
-    Hosts, PairPath, PathSettings, Scenario, ScenarioError, Sysctl, Window, parse_block, parse_site,
+    Hosts, PairPath, PathSettings, Scenario, ScenarioError, Sysctl, Window, parse_block,
+};
+use longhaul_lab::settings::{
+    LabSettings, MOST_BACKGROUND_STREAMS, SMALLEST_MTU, parse_host_sysctl, parse_nat, parse_on_off,
 };
 use longhaul_lab::storage::plan::StoragePlan;
 
@@ -147,7 +150,7 @@ pub struct ScenarioArguments {
     #[arg(long, value_name = "K=V", value_parser = parse_host_sysctl)]
     pub host_sysctl: Vec<(String, String)>,
     /// Largest IP packet.
-    #[arg(long, value_name = "BYTES", default_value = "1500", value_parser = clap::value_parser!(u16).range(576..))]
+    #[arg(long, value_name = "BYTES", default_value = "1500", value_parser = clap::value_parser!(u16).range(i64::from(SMALLEST_MTU)..))]
     pub mtu: u16,
     /// Addresses of each host.
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u8).range(1..=9))]
@@ -160,7 +163,7 @@ pub struct ScenarioArguments {
     #[arg(long, value_name = "SITE", value_parser = parse_nat)]
     pub nat: Option<usize>,
     /// TCP streams of other hosts that share the path from A to B.
-    #[arg(long, value_name = "N", default_value = "0", value_parser = clap::value_parser!(u16).range(0..=256))]
+    #[arg(long, value_name = "N", default_value = "0", value_parser = clap::value_parser!(u16).range(0..=i64::from(MOST_BACKGROUND_STREAMS)))]
     pub background: u16,
     /// The other hosts send for ON, then rest for OFF, and so on, as 2s/1s.
     #[arg(long, value_name = "ON/OFF", value_parser = parse_on_off, requires = "background")]
@@ -181,7 +184,7 @@ impl ScenarioArguments {
     /// # Errors
     ///
     /// Where the path makes no sense.
-    pub fn scenario(&self) -> Result<Scenario, ScenarioError> {
+    pub fn settings(&self) -> Result<LabSettings, ScenarioError> {
         let scenario = Scenario {
             hosts: self.hosts.clone(),
             path: self.path.settings()?,
@@ -199,7 +202,10 @@ impl ScenarioArguments {
             seed: self.seed,
         };
         scenario.directions()?;
-        Ok(scenario)
+        Ok(LabSettings {
+            scenario,
+            host_sysctls: self.host_sysctl.clone(),
+        })
     }
 
     fn background(&self) -> Option<Background> {
@@ -297,31 +303,4 @@ pub struct LabDownArguments {
     /// The lab.
     #[arg(value_name = "NAME")]
     pub name: String,
-}
-
-fn parse_nat(text: &str) -> Result<usize, String> {
-    parse_site(text).ok_or_else(|| "write a site's letter".to_owned())
-}
-
-fn parse_on_off(text: &str) -> Result<(Duration, Duration), String> {
-    let (on, off) = text.split_once('/').ok_or("write ON/OFF, as 2s/1s")?;
-    let span = |text| longhaul_units::parse_span(text).map_err(|error| error.to_string());
-    let (on, off) = (span(on)?, span(off)?);
-    if on.is_zero() {
-        return Err("they must send for some time".to_owned());
-    }
-    Ok((on, off))
-}
-
-/// Only what no network namespace has of its own.
-fn parse_host_sysctl(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
-    if !(name.starts_with("net.core.") || name == "net.ipv4.tcp_mem") {
-        return Err(
-            "only net.core.* and net.ipv4.tcp_mem belong to the machine here: the rest is \
-                    --sysctl"
-                .to_owned(),
-        );
-    }
-    Ok((name.to_owned(), value.to_owned()))
 }

@@ -1,9 +1,11 @@
 //! What `longhaul sweep` takes.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use longhaul_instrument::sweep::SweepSettings;
 
 /// What `sweep` takes.
 #[derive(Clone, Debug, Args)]
@@ -42,4 +44,23 @@ pub struct SweepArguments {
     /// What this longhaul was built from, for the records.
     #[arg(long, value_name = "TEXT")]
     pub build: Option<String>,
+}
+
+impl SweepArguments {
+    /// What is asked for. `step_command` makes one run.
+    pub fn settings(&self, step_command: Vec<OsString>) -> SweepSettings {
+        SweepSettings {
+            file: self.file.clone(),
+            output: self.output.clone(),
+            work: self.work.clone(),
+            duration: self.duration,
+            methods: self.methods.clone(),
+            data: self.data.clone(),
+            paths: self.paths.clone(),
+            repetitions: self.repetitions,
+            keep: self.keep,
+            build: self.build.clone(),
+            step_command,
+        }
+    }
 }

@@ -3,18 +3,20 @@
 //! - [`mod@run`]: a lab for as long as a command runs
 //! - [`session`]: labs that stay: up, exec, status, set, down
 //! - [`mod@copy`]: both ends of `longhaul cp`
-//! - [`inside`]: what all of them have in the lab's process
 
 mod copy;
-pub mod inside;
 mod run;
 mod session;
 
 use std::process::ExitCode;
 
+use longhaul_lab::isolate::{Inside, Outside};
+use longhaul_lab::report::LabReport;
+use longhaul_lab::running::{Prepared, RunError, Running, Start};
+
 use crate::arguments::CopyArguments;
 use crate::arguments::lab::LabCommand;
-use crate::messages::{Exit, Stop, finish};
+use crate::messages::{Exit, Stop, finish, say};
 
 /// Runs it; the exit code is the command's own where there is one.
 pub fn run(command: LabCommand) -> ExitCode {
@@ -38,6 +40,43 @@ fn exit_code(ended: Result<u8, Stop>) -> ExitCode {
     match ended {
         Ok(code) => ExitCode::from(code),
         Err(stop) => finish(Err(stop)).into(),
+    }
+}
+
+/// Does `work` in a lab's own process, and says there why it ended early.
+fn in_lab(
+    outside: Outside,
+    start: Start,
+    work: impl FnOnce(Inside, Prepared) -> Result<u8, Stop>,
+) -> Result<u8, Stop> {
+    let inside = |inside, prepared| match work(inside, prepared) {
+        Ok(code) => code,
+        Err(stop) => finish(Err(stop)).code(),
+    };
+    longhaul_lab::running::in_lab(outside, start, inside).map_err(not_run)
+}
+
+/// What a lab did; what speaks against it goes to standard error.
+fn report(running: &Running) -> Option<LabReport> {
+    match running.report() {
+        Ok(report) => {
+            for doubt in report.doubts() {
+                say(&format!("doubt: {doubt}"));
+            }
+            Some(report)
+        }
+        Err(error) => {
+            say(&error.to_string());
+            None
+        }
+    }
+}
+
+/// A lab does not run.
+fn not_run(error: RunError) -> Stop {
+    match error {
+        RunError::Name(error) => usage(error),
+        error => local(error),
     }
 }
 

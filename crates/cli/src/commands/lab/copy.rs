@@ -12,14 +12,15 @@ use longhaul_lab::isolate::{Inside, Outside};
 use longhaul_lab::lab::congestion_here;
 use longhaul_lab::netns;
 use longhaul_lab::processes::Event;
+use longhaul_lab::running::{Prepared, Running, Start};
 use longhaul_lab::scenario::{PathSettings, Scenario};
+use longhaul_lab::settings::LabSettings;
 use longhaul_lab::state::DAEMON;
 use rustix::process::Pid;
 use serde_json::Value;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use super::inside::{Prepared, Running, Start, in_lab};
-use super::{local, usage};
+use super::{in_lab, local, not_run, report, usage};
 use crate::arguments::CopyArguments;
 use crate::commands::{cp, itself};
 use crate::endpoint::Endpoint;
@@ -58,13 +59,15 @@ pub fn run(arguments: CopyArguments) -> Result<u8, Stop> {
         ));
     }
     let start = Start {
-        scenario: Scenario {
-            path,
-            congestion,
-            ..usual
+        settings: LabSettings {
+            scenario: Scenario {
+                path,
+                congestion,
+                ..usual
+            },
+            host_sysctls: Vec::new(),
         },
         name: format!("cp-{}", std::process::id()),
-        host_sysctl: Vec::new(),
     };
     in_lab(Outside::Attached, start, |inside, prepared| {
         run_inside(inside, prepared, arguments)
@@ -94,7 +97,7 @@ fn run_inside(
     prepared: Prepared,
     mut arguments: CopyArguments,
 ) -> Result<u8, Stop> {
-    let mut running = Running::start(inside, prepared)?;
+    let mut running = Running::start(inside, prepared).map_err(not_run)?;
     let daemon = start_daemon(&running)?;
     let quiet = arguments.quiet || arguments.json;
     if let Some(destination) = arguments.paths.pop() {
@@ -106,7 +109,7 @@ fn run_inside(
     check_interrupts(&mut running)?;
     let exit = cp::run(arguments);
     running.processes.end_group(daemon.pid, DAEMON_ENDS_WITHIN);
-    if let Some(report) = running.report().filter(|_| !quiet) {
+    if let Some(report) = report(&running).filter(|_| !quiet) {
         say(&report.to_string());
     }
     Ok(exit.code())

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use longhaul_lab::isolate::{Inside, Outside, came_from_terminal, pass_on};
 use longhaul_lab::processes::{Event, listens};
+use longhaul_lab::running::{Prepared, Running, Start};
 use rustix::process::Pid;
 
-use super::inside::{Prepared, Running, Start, in_lab};
-use super::{local, usage};
+use super::{in_lab, local, not_run, report, usage};
 use crate::arguments::lab::LabRunArguments;
 use crate::messages::{Exit, Stop, say};
 
@@ -23,23 +23,19 @@ const SERVER_ENDS_WITHIN: Duration = Duration::from_secs(2);
 
 /// Runs it.
 pub fn run(arguments: LabRunArguments) -> Result<u8, Stop> {
-    let scenario = arguments.scenario.scenario().map_err(usage)?;
+    let settings = arguments.scenario.settings().map_err(usage)?;
     let name = arguments
         .name
         .clone()
         .unwrap_or_else(|| format!("run-{}", std::process::id()));
-    let start = Start {
-        scenario,
-        name,
-        host_sysctl: arguments.scenario.host_sysctl.clone(),
-    };
+    let start = Start { settings, name };
     in_lab(Outside::Attached, start, |inside, prepared| {
         run_inside(inside, prepared, &arguments)
     })
 }
 
 fn run_inside(inside: Inside, prepared: Prepared, arguments: &LabRunArguments) -> Result<u8, Stop> {
-    let mut running = Running::start(inside, prepared)?;
+    let mut running = Running::start(inside, prepared).map_err(not_run)?;
     let server = match &arguments.server {
         Some(server) => Some(start_server(&mut running, server, arguments)?),
         None => None,
@@ -51,7 +47,7 @@ fn run_inside(inside: Inside, prepared: Prepared, arguments: &LabRunArguments) -
     if let Some(server) = server {
         running.processes.end_group(server, SERVER_ENDS_WITHIN);
     }
-    if let Some(report) = running.report() {
+    if let Some(report) = report(&running) {
         if !arguments.quiet {
             say(&report.to_string());
         }

@@ -5,14 +5,14 @@ use std::process::Command;
 use longhaul_lab::control::{Request, ask};
 use longhaul_lab::isolate::{self, Announce, Inside, Outside, Side};
 use longhaul_lab::processes::Event;
+use longhaul_lab::running::{Prepared, Running, Start, remove_leftovers};
 use longhaul_lab::scenario::PairPath;
 use longhaul_lab::state::{CONTROL, RECORD, StateDirectory};
 use longhaul_units::parse_span;
 use rustix::process::Pid;
 use serde_json::Value;
 
-use super::inside::{Prepared, Running, Start, in_lab, remove_leftovers};
-use super::{local, usage};
+use super::{in_lab, local, not_run, usage};
 use crate::arguments::lab::{
     LabDownArguments, LabExecArguments, LabSetArguments, LabStatusArguments, LabUpArguments,
 };
@@ -20,11 +20,9 @@ use crate::messages::{Exit, Stop, print_line};
 
 /// Starts a lab in the background.
 pub fn up(arguments: LabUpArguments) -> Result<u8, Stop> {
-    let scenario = arguments.scenario.scenario().map_err(usage)?;
     let start = Start {
-        scenario,
+        settings: arguments.scenario.settings().map_err(usage)?,
         name: arguments.name.clone(),
-        host_sysctl: arguments.scenario.host_sysctl.clone(),
     };
     isolate::check().map_err(local)?;
     match isolate::background().map_err(local)? {
@@ -42,7 +40,7 @@ pub fn up(arguments: LabUpArguments) -> Result<u8, Stop> {
 
 /// Until somebody asks for the end, or a signal does.
 fn stay(inside: Inside, prepared: Prepared, announce: Announce) -> Result<(), Stop> {
-    let mut running = Running::start(inside, prepared)?;
+    let mut running = Running::start(inside, prepared).map_err(not_run)?;
     announce.ready().map_err(local)?;
     loop {
         match running.processes.next(None) {
@@ -167,7 +165,7 @@ pub fn down(arguments: &LabDownArguments) -> Result<u8, Stop> {
     print_line!("{}", status_text(&arguments.name)?);
     request(&arguments.name, &Request::Down)?;
     state.await_end(&arguments.name).map_err(local)?;
-    remove_leftovers(&state)?;
+    remove_leftovers(&state).map_err(not_run)?;
     Ok(0)
 }
 

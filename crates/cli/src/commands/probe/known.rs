@@ -4,15 +4,15 @@
 use std::path::Path;
 use std::time::Duration;
 
+use longhaul_instrument::sweep::command::host_of;
+use longhaul_instrument::sweep::file::{self, Unread};
+use longhaul_instrument::sweep::plan::{Cell, Plan};
 use longhaul_measure::record::Measures;
 use longhaul_units::BitRate;
 
 use crate::arguments::ProbeArguments;
 use crate::endpoint::Remote;
 use crate::messages::{Exit, Stop};
-use crate::sweep::command::host_of;
-use crate::sweep::file::{self, Unread};
-use crate::sweep::plan::{Cell, Plan};
 
 /// A path to the daemon.
 #[derive(Clone, Debug, PartialEq)]

@@ -10,6 +10,9 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::time::Duration;
 
+use longhaul_instrument::sidecar::{
+    Hosts, HostsFile, ends_with_a_line, is_no_file, open_to_append, samples_beside,
+};
 use longhaul_measure::doubt::Doubt;
 use longhaul_measure::host::HostDescription;
 use longhaul_measure::record::{
@@ -23,7 +26,6 @@ use longhaul_units::{BitRate, ByteCount};
 use super::known::SweptPath;
 use super::result::{PathResult, Probe, Way};
 use super::trial::Trial;
-use crate::beside::{HostsFile, ends_with_a_line, is_no_file, open_to_append, samples_beside};
 use crate::messages::{Exit, Stop, say};
 
 /// A round trip that differs from a sweep's by more than this share, and more than hosts'
@@ -57,6 +59,14 @@ impl Records<'_> {
     pub fn open(path: &Path) -> Result<Records<'_>, Stop> {
         let (file, is_readable) = open_to_append(path).map_err(|error| local(path, &error))?;
         let hosts = HostsFile::open(path).map_err(|text| Stop::new(Exit::Local, text))?;
+        let hosts = match hosts {
+            Hosts::Kept(hosts) => Some(hosts),
+            Hosts::NoFile => None,
+            Hosts::LeftOut(why) => {
+                say(&format!("{why}: hosts are not described"));
+                None
+            }
+        };
         Ok(Records {
             path,
             file,

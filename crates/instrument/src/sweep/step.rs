@@ -2,9 +2,12 @@
 //! of it.
 
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use longhaul_lab::running::RunError;
+use longhaul_lab::scenario::ScenarioError;
 use longhaul_measure::doubt::Doubt;
 use longhaul_measure::host::HostDescription;
 use longhaul_measure::record::{Beside, CpuUse, EmulatorReport, Ended, Side, TcpSummary};
@@ -36,11 +39,45 @@ pub struct Step {
     pub result: PathBuf,
 }
 
-/// A lab, as its command line has it.
+/// Why a run was not made.
+#[derive(Debug, thiserror::Error)]
+pub enum StepError {
+    /// Nobody asked for one as a sweep does.
+    #[error("no step: {0}")]
+    NoStep(#[source] serde_json::Error),
+    /// The settings make no lab.
+    #[error(transparent)]
+    Scenario(#[from] ScenarioError),
+    /// The lab does not run.
+    #[error(transparent)]
+    Lab(#[from] RunError),
+    /// A command, a file or the system refused.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl From<String> for StepError {
+    fn from(text: String) -> StepError {
+        StepError::Failed(text)
+    }
+}
+
+impl Step {
+    /// Reads what a sweep wrote.
+    ///
+    /// # Errors
+    ///
+    /// Where it is something else.
+    pub fn read(from: impl Read) -> Result<Step, StepError> {
+        serde_json::from_reader(from).map_err(StepError::NoStep)
+    }
+}
+
+/// A lab, by its settings.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LabPlan {
-    /// Arguments of `longhaul lab run` that make it.
-    pub arguments: Vec<String>,
+    /// Settings that make it, as `LabSettings::read` takes them.
+    pub settings: Vec<(String, String)>,
     /// Its name.
     pub name: String,
 }

@@ -3,15 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use clap::Parser;
-use longhaul_lab::scenario::Scenario;
+use longhaul_lab::scenario::{Scenario, ScenarioError};
+use longhaul_lab::settings::LabSettings;
 use longhaul_measure::random::Random;
 use longhaul_measure::record::Knob;
 use longhaul_units::{BitRate, ByteCount, parse_span};
 
 use super::dataset::Shape;
 use super::file::{Cross, Data, Method, Storage, SweepFile, SysctlSet};
-use crate::arguments::lab::ScenarioArguments;
 
 /// TCP's payload of a full frame, in bytes of 1538 on the wire at an MTU of 1500
 /// (timestamps are on), and of other MTUs likewise.
@@ -27,8 +26,8 @@ const MOST_RUNS: usize = 1_000_000;
 pub struct Path {
     /// What it was written as.
     pub settings: BTreeMap<String, String>,
-    /// The lab, and arguments that make it; none: a real path.
-    pub lab: Option<(Scenario, Vec<String>)>,
+    /// The lab, and settings that make it; none: a real path.
+    pub lab: Option<(Scenario, Vec<(String, String)>)>,
     /// The other end of a real one; none, too: both ends are on this host.
     pub endpoint: Option<String>,
     /// Round-trip time.
@@ -184,11 +183,8 @@ impl Path {
         let capacity = take("capacity");
         let capacity = capacity.map(|text| text.parse::<BitRate>());
         let capacity = capacity.transpose().map_err(|error| error.to_string())?;
-        let arguments: Vec<String> = settings
-            .iter()
-            .map(|(key, value)| format!("--{key}={value}"))
-            .collect();
-        let (scenario, _) = read_lab(&arguments)?;
+        let settings: Vec<(String, String)> = settings.into_iter().collect();
+        let scenario = scenario_of(&settings).map_err(|error| error.to_string())?;
         if let Some((_, settings)) = &change {
             let mut changed = scenario.clone();
             let done = changed.change(settings);
@@ -216,7 +212,7 @@ impl Path {
         Ok(Path {
             settings: written,
             rtt: scenario.path.rtt,
-            lab: (endpoint.is_none() && !is_here).then_some((scenario, arguments)),
+            lab: (endpoint.is_none() && !is_here).then_some((scenario, settings)),
             endpoint,
             capacity,
             seed,
@@ -274,31 +270,10 @@ fn read_change(text: &str) -> Result<(Duration, String), String> {
     Ok((when, settings.to_owned()))
 }
 
-/// What makes a lab, as the command line of `lab` reads it.
-#[derive(Debug, Parser)]
-#[command(no_binary_name = true, disable_help_flag = true)]
-struct LabArguments {
-    #[command(flatten)]
-    scenario: ScenarioArguments,
-}
-
-/// A lab from arguments, and what it changes of the machine.
-///
-/// # Errors
-///
-/// What makes no sense in them.
-pub fn read_lab(arguments: &[String]) -> Result<(Scenario, Vec<(String, String)>), String> {
-    let read = LabArguments::try_parse_from(arguments).map_err(|error| {
-        let text = error.to_string();
-        // The rest is about a command line that nobody wrote.
-        let line = text.lines().next().unwrap_or_default();
-        line.trim_start_matches("error: ").to_owned()
-    })?;
-    let scenario = read
-        .scenario
-        .scenario()
-        .map_err(|error| error.to_string())?;
-    Ok((scenario, read.scenario.host_sysctl))
+/// A lab from settings.
+fn scenario_of(settings: &[(String, String)]) -> Result<Scenario, ScenarioError> {
+    let settings = settings.iter().map(|(key, value)| (&**key, &**value));
+    Ok(LabSettings::read(settings)?.scenario)
 }
 
 impl Cell {
@@ -309,7 +284,7 @@ impl Cell {
             || self.path.cut.is_some()
             || self.path.change.is_some()
             || self.storage.as_ref().is_some_and(|s| s.lab.is_some());
-        let Some((scenario, arguments)) = &mut self.path.lab else {
+        let Some((scenario, settings)) = &mut self.path.lab else {
             return match foreign {
                 true => Err(
                     "a real path has no sysctls, cross traffic, cuts, changes or lab storage"
@@ -318,23 +293,20 @@ impl Cell {
                 false => Ok(()),
             };
         };
+        let mut add = |key: &str, value: &str| settings.push((key.to_owned(), value.to_owned()));
         if let Some(set) = &self.sysctls {
-            arguments.extend(set.hosts.iter().map(|text| format!("--sysctl={text}")));
-            arguments.extend(
-                set.machine
-                    .iter()
-                    .map(|text| format!("--host-sysctl={text}")),
-            );
+            set.hosts.iter().for_each(|text| add("sysctl", text));
+            set.machine.iter().for_each(|text| add("host-sysctl", text));
         }
         if let Some(cross) = self.cross.as_ref().filter(|cross| cross.streams > 0) {
-            arguments.push(format!("--background={}", cross.streams));
+            add("background", &cross.streams.to_string());
             let on_off = cross.on_off.iter();
-            arguments.extend(on_off.map(|text| format!("--background-on-off={text}")));
+            on_off.for_each(|text| add("background-on-off", text));
         }
         if let Some(text) = self.storage.as_ref().and_then(|s| s.lab.as_deref()) {
-            arguments.push(format!("--storage={text}"));
+            add("storage", text);
         }
-        *scenario = read_lab(arguments)?.0;
+        *scenario = scenario_of(settings).map_err(|error| error.to_string())?;
         Ok(())
     }
 

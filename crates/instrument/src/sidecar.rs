@@ -10,7 +10,16 @@ use std::path::{Path, PathBuf};
 use longhaul_engine::probe::this_host::digest_of;
 use longhaul_measure::host::{DescribedHost, HostDescription, HostError, SCHEMA, read_hosts};
 
-use crate::messages::say;
+/// What becomes of the hosts that records name.
+#[derive(Debug)]
+pub enum Hosts {
+    /// They are described in this file.
+    Kept(HostsFile),
+    /// Records go to no file, so that nothing is beside it.
+    NoFile,
+    /// They are not described: no file may be made, or it is full; and why.
+    LeftOut(String),
+}
 
 /// The file of hosts, open for more.
 #[derive(Debug)]
@@ -61,40 +70,37 @@ pub fn is_no_file(records: &Path) -> bool {
 }
 
 impl HostsFile {
-    /// Opens the one beside a file of records; none where [`is_no_file`], and, which is said,
-    /// where none may be made there or it is full.
+    /// Opens the one beside a file of records.
     ///
     /// # Errors
     ///
     /// Where it cannot be opened, or is something else.
-    pub fn open(records: &Path) -> Result<Option<HostsFile>, String> {
+    pub fn open(records: &Path) -> Result<Hosts, String> {
         if is_no_file(records) {
-            return Ok(None);
+            return Ok(Hosts::NoFile);
         }
         let path = path_beside(records);
         let wrong = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-        let left_out = |text: String| {
-            say(&format!("{text}: hosts are not described"));
-            Ok(None)
-        };
         let refused = [
             io::ErrorKind::PermissionDenied,
             io::ErrorKind::ReadOnlyFilesystem,
         ];
         let (file, is_readable) = match open_to_append(&path) {
-            Err(error) if refused.contains(&error.kind()) => return left_out(wrong(&error)),
+            Err(error) if refused.contains(&error.kind()) => {
+                return Ok(Hosts::LeftOut(wrong(&error)));
+            }
             opened => opened.map_err(|error| wrong(&error))?,
         };
         // Where one may only append, hosts may stand there twice.
         let read = match is_readable {
             true => match read_hosts(BufReader::new(&file)) {
-                Err(error @ HostError::TooMany) => return left_out(wrong(&error)),
+                Err(error @ HostError::TooMany) => return Ok(Hosts::LeftOut(wrong(&error))),
                 read => read.map_err(|error| wrong(&error))?,
             },
             false => Vec::new(),
         };
         let known = read.into_iter().map(|host| host.digest).collect();
-        Ok(Some(HostsFile {
+        Ok(Hosts::Kept(HostsFile {
             path,
             file,
             is_readable,
@@ -178,7 +184,10 @@ mod tests {
     fn a_host_stands_once_beside_the_records() {
         let home = tempfile::tempdir().unwrap();
         let records = home.path().join("runs.jsonl");
-        let open = || HostsFile::open(&records).unwrap().unwrap();
+        let open = || match HostsFile::open(&records).unwrap() {
+            Hosts::Kept(hosts) => hosts,
+            other => panic!("{other:?}"),
+        };
         let (mut file, beside) = (open(), home.path().join("runs.hosts.ndjson"));
         let first = file.add(&host(1)).unwrap();
         assert_eq!(file.add(&host(1)).unwrap(), first);
@@ -193,7 +202,8 @@ mod tests {
         let cores: Vec<u32> = read().iter().map(|line| line.host.cores).collect();
         assert_eq!(cores, [1, 2]);
         assert_eq!(read()[1].digest, second);
-        assert!(HostsFile::open(Path::new("/dev/null")).unwrap().is_none());
+        let none = HostsFile::open(Path::new("/dev/null"));
+        assert!(matches!(none, Ok(Hosts::NoFile)));
         assert!(is_no_file(Path::new("/dev/stdout")));
         assert!(!is_no_file(Path::new("/dev/shm/runs.jsonl")));
         assert_eq!(

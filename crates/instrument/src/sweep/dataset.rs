@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use longhaul_measure::random::Random;
 use longhaul_measure::record::{DatasetRecord, SizeClass};
 use longhaul_units::ByteCount;
-
 use serde::{Deserialize, Serialize};
 
 use super::file::Data;

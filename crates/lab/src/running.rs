@@ -1,20 +1,46 @@
 //! A lab in its own process: from a scenario to one that runs and answers.
 
+use std::io;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use longhaul_lab::control;
-use longhaul_lab::isolate::{self, Inside, Outside};
-use longhaul_lab::lab::Lab;
-use longhaul_lab::machine::{Change, Kind, restore_leftovers};
-use longhaul_lab::processes::Processes;
-use longhaul_lab::report::LabReport;
-use longhaul_lab::scenario::Scenario;
-use longhaul_lab::state::{CONTROL, Claim, HOSTS, RECORD, RESOLVER, STORAGE, StateDirectory};
-use longhaul_lab::storage::running::Storages;
 use serde_json::json;
 
-use super::{local, usage};
-use crate::messages::{Stop, finish, say};
+use crate::control;
+use crate::isolate::{self, Inside, IsolateError, Outside};
+use crate::lab::{Lab, LabError, SetPathError};
+use crate::machine::{Change, Kind, MachineError, restore_leftovers};
+use crate::processes::Processes;
+use crate::report::LabReport;
+use crate::settings::LabSettings;
+use crate::state::{CONTROL, Claim, HOSTS, RECORD, RESOLVER, STORAGE, StateDirectory, StateError};
+use crate::storage::running::{StorageError, Storages};
+
+/// Why a lab does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// A lab cannot have this name: choose another.
+    #[error(transparent)]
+    Name(StateError),
+    /// The directory of labs cannot be used.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// This system allows no lab.
+    #[error(transparent)]
+    Isolate(#[from] IsolateError),
+    /// The machine's parameters cannot be changed.
+    #[error(transparent)]
+    Machine(#[from] MachineError),
+    /// Storage cannot be mounted.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// The lab itself does not start.
+    #[error(transparent)]
+    Lab(#[from] LabError),
+    /// Its files, its signals or its control socket cannot be had.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
 
 /// A lab that runs, and what ends with it.
 pub struct Running {
@@ -30,12 +56,10 @@ pub struct Running {
 
 /// What is to be started.
 pub struct Start {
-    /// The lab.
-    pub scenario: Scenario,
+    /// The lab, and what it changes of the machine.
+    pub settings: LabSettings,
     /// Its name.
     pub name: String,
-    /// Parameters of the machine.
-    pub host_sysctl: Vec<(String, String)>,
 }
 
 /// A lab that has its directory, and no process of its own yet.
@@ -54,25 +78,24 @@ pub struct Prepared {
 pub fn in_lab(
     outside: Outside,
     start: Start,
-    work: impl FnOnce(Inside, Prepared) -> Result<u8, Stop>,
-) -> Result<u8, Stop> {
-    isolate::check().map_err(local)?;
-    let state = StateDirectory::open().map_err(local)?;
+    work: impl FnOnce(Inside, Prepared) -> u8,
+) -> Result<u8, RunError> {
+    isolate::check()?;
+    let state = StateDirectory::open()?;
     remove_leftovers(&state)?;
-    let claim = state.claim(&start.name).map_err(usage)?.hand_over();
+    let claim = state
+        .claim(&start.name)
+        .map_err(RunError::Name)?
+        .hand_over();
     let prepared = Prepared {
         start,
         state: state.clone(),
         claim,
     };
-    let inside = |inside| match work(inside, prepared) {
-        Ok(code) => code,
-        Err(stop) => finish(Err(stop)).code(),
-    };
-    let ended = isolate::run(outside, inside).map_err(local);
+    let ended = isolate::run(outside, |inside| work(inside, prepared));
     // Its process was killed, or never began: what it had is removed at once.
     remove_leftovers(&state)?;
-    ended
+    Ok(ended?)
 }
 
 /// Files of labs that died, and what they changed of the machine.
@@ -80,42 +103,48 @@ pub fn in_lab(
 /// # Errors
 ///
 /// Where the system refuses.
-pub fn remove_leftovers(state: &StateDirectory) -> Result<(), Stop> {
-    state.sweep().map_err(local)?;
-    restore_leftovers(state).map_err(local)
+pub fn remove_leftovers(state: &StateDirectory) -> Result<(), RunError> {
+    state.sweep()?;
+    Ok(restore_leftovers(state)?)
 }
 
 impl Running {
     /// Starts a lab, in its own process.
-    pub fn start(inside: Inside, prepared: Prepared) -> Result<Running, Stop> {
+    ///
+    /// # Errors
+    ///
+    /// Where something is missing for it, or the system refuses.
+    pub fn start(inside: Inside, prepared: Prepared) -> Result<Running, RunError> {
         let Prepared {
             start,
             state,
             claim,
         } = prepared;
         let claim = claim.take();
-        let machine = match start.host_sysctl.as_slice() {
+        let LabSettings {
+            scenario,
+            host_sysctls,
+        } = start.settings;
+        let machine = match host_sysctls.as_slice() {
             [] => None,
-            settings => Some(Change::apply(&state, Kind::Lasting, settings).map_err(local)?),
+            settings => Some(Change::apply(&state, Kind::Lasting, settings)?),
         };
-        let processes = Processes::watch().map_err(local)?;
+        let processes = Processes::watch()?;
         // No name server is within reach: who asks is told so at once.
         let none = claim.file(RESOLVER);
-        std::fs::write(&none, "").map_err(local)?;
+        std::fs::write(&none, "")?;
         let _ = isolate::cover(inside, "/etc/resolv.conf".as_ref(), &none);
         let own = claim.file(STORAGE);
-        let storage =
-            Storages::start(&start.scenario.storage, &own, inside.private_mounts).map_err(local)?;
-        let mut lab = Lab::start(start.scenario, &state).map_err(local)?;
+        let storage = Storages::start(&scenario.storage, &own, inside.private_mounts)?;
+        let mut lab = Lab::start(scenario, &state)?;
         lab.add_storage(storage);
         let hosts = claim.file(HOSTS);
-        std::fs::write(&hosts, lab.host_names()).map_err(local)?;
+        std::fs::write(&hosts, lab.host_names())?;
         // Without it there are the variables.
         let _ = isolate::cover(inside, "/etc/hosts".as_ref(), &hosts);
-        std::fs::write(claim.file(RECORD), record(&lab, &start.name, inside)).map_err(local)?;
+        std::fs::write(claim.file(RECORD), record(&lab, &start.name, inside))?;
         let lab = Arc::new(Mutex::new(lab));
-        control::serve(&claim.file(CONTROL), Arc::clone(&lab), processes.sender())
-            .map_err(local)?;
+        control::serve(&claim.file(CONTROL), Arc::clone(&lab), processes.sender())?;
         Ok(Running {
             lab,
             processes,
@@ -125,7 +154,7 @@ impl Running {
     }
 
     /// A file of the lab's own.
-    pub fn file(&self, name: &str) -> std::path::PathBuf {
+    pub fn file(&self, name: &str) -> PathBuf {
         self.claim.file(name)
     }
 
@@ -134,20 +163,13 @@ impl Running {
         self.lab.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the lab did; what speaks against it goes to standard error.
-    pub fn report(&self) -> Option<LabReport> {
-        match self.lab().report() {
-            Ok(report) => {
-                for doubt in report.doubts() {
-                    say(&format!("doubt: {doubt}"));
-                }
-                Some(report)
-            }
-            Err(error) => {
-                say(&error.to_string());
-                None
-            }
-        }
+    /// What the lab did.
+    ///
+    /// # Errors
+    ///
+    /// Where its emulator has ended.
+    pub fn report(&self) -> Result<LabReport, SetPathError> {
+        self.lab().report()
     }
 }
 

@@ -183,11 +183,11 @@ pub fn step(
     }
     let samples = sidecar.map(|(path, _)| (path.clone(), file.samples.max(SHORTEST_LOOK)));
     Ok(Step {
-        lab: cell.path.lab.as_ref().map(|(_, arguments)| LabPlan {
-            arguments: seed
-                .map(|seed| format!("--seed={seed}"))
+        lab: cell.path.lab.as_ref().map(|(_, settings)| LabPlan {
+            settings: seed
+                .map(|seed| ("seed".to_owned(), seed.to_string()))
                 .into_iter()
-                .chain(mounted(arguments, &place.destinations))
+                .chain(mounted(settings, &place.destinations))
                 .collect(),
             name: format!("sweep-{}", std::process::id()),
         }),
@@ -204,16 +204,20 @@ pub fn step(
 }
 
 /// A file system that the lab makes is where files arrive.
-fn mounted(arguments: &[String], destinations: &Path) -> Vec<String> {
-    let at = |argument: &String| match argument.starts_with(LAB_FILE_SYSTEM) {
-        true => format!("{argument},at={}", destinations.display()),
-        false => argument.clone(),
+fn mounted(settings: &[(String, String)], destinations: &Path) -> Vec<(String, String)> {
+    let at = |(key, value): &(String, String)| {
+        let is_made = key == "storage" && value.starts_with(LAB_FILE_SYSTEM);
+        let value = match is_made {
+            true => format!("{value},at={}", destinations.display()),
+            false => value.clone(),
+        };
+        (key.clone(), value)
     };
-    arguments.iter().map(at).collect()
+    settings.iter().map(at).collect()
 }
 
 /// Storage of the lab that is no device in front of a directory.
-pub const LAB_FILE_SYSTEM: &str = "--storage=gluster:";
+pub const LAB_FILE_SYSTEM: &str = "gluster:";
 
 /// More often than this, looking would be a part of what is measured.
 const SHORTEST_LOOK: Duration = Duration::from_millis(20);
@@ -407,14 +411,15 @@ mod tests {
 
     #[test]
     fn a_file_system_of_the_lab_is_where_files_arrive() {
-        let arguments = [
-            "--rtt=1ms",
-            "--storage=gluster:nodes=2",
-            "--storage=/a:rate=1MBps",
+        let settings = [
+            ("rtt", "1ms"),
+            ("storage", "gluster:nodes=2"),
+            ("storage", "/a:rate=1MBps"),
         ];
-        let mounted = mounted(&arguments.map(str::to_owned), Path::new("/w/run"));
-        assert_eq!(mounted[1], "--storage=gluster:nodes=2,at=/w/run");
-        assert_eq!((&*mounted[0], &*mounted[2]), (arguments[0], arguments[2]));
+        let settings = settings.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let mounted = mounted(&settings, Path::new("/w/run"));
+        assert_eq!(mounted[1].1, "gluster:nodes=2,at=/w/run");
+        assert_eq!((&mounted[0], &mounted[2]), (&settings[0], &settings[2]));
     }
 
     #[test]

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use longhaul_measure::best::MEASURED_AGAIN;
 
+use super::best_again::{best_again, groups};
 use super::estimate::{Estimate, spoken};
 use super::file::SweepFile;
-use super::finals::{finals, groups};
 use super::ledger::{Found, Ledger};
 use super::plan::{Cell, Plan, Planned};
 
@@ -85,7 +85,7 @@ pub fn list(file: &SweepFile, plan: &Plan, records: &Path) -> Result<String, Str
     for (method, program) in names {
         text += &format!("{method} is skipped: {program} is not installed\n");
     }
-    text += &listing.finals(&found);
+    text += &listing.best_again(&found);
     let Counts {
         open,
         done,
@@ -155,15 +155,15 @@ impl Listing<'_> {
 
     /// The fastest, measured again: which, where all else is done; else how many, and how
     /// long they take.
-    fn finals(&mut self, found: &Found) -> String {
+    fn best_again(&mut self, found: &Found) -> String {
         if self.file.again == 0 {
             return String::new();
         }
         if self.counts.open > 0 {
-            return self.finals_to_come();
+            return self.best_again_to_come();
         }
         let mut runs: HashMap<usize, Vec<Planned>> = HashMap::new();
-        for run in finals(self.file, self.plan, &rates(self.file, self.plan, found)) {
+        for run in best_again(self.file, self.plan, &rates(self.file, self.plan, found)) {
             runs.entry(run.cell).or_default().push(run);
         }
         let mut places: Vec<usize> = runs.keys().copied().collect();
@@ -175,7 +175,7 @@ impl Listing<'_> {
         lines.collect()
     }
 
-    fn finals_to_come(&self) -> String {
+    fn best_again_to_come(&self) -> String {
         let (mut count, mut time) = (0, Duration::ZERO);
         for group in groups(self.plan, |place| !self.is_skipped(&self.plan.cells[place])) {
             let runs = MEASURED_AGAIN as u32 * self.file.again as u32;

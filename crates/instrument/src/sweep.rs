@@ -1,8 +1,8 @@
-//! `longhaul sweep`: experiments from a file, one record a run.
+//! A sweep: experiments from a file, one record a run.
 //!
 //! - [`mod@file`]: the file, as one writes it
 //! - [`plan`]: configurations, and runs in their order
-//! - [`finals`]: the fastest, measured again
+//! - [`best_again`]: the fastest, measured again
 //! - [`listing`]: what would be run
 //! - [`ledger`]: the records; who is in them is done
 //! - [`dataset`]: what is moved, and whether it arrived
@@ -12,13 +12,15 @@
 //!   time from outside
 //! - [`warm`]: memory that is as warm for each method
 //! - [`outcome`], [`lab_report`], [`host`]: the record
+//! - [`event`]: what happens meanwhile
 
 pub mod accounts;
+pub mod best_again;
 pub mod command;
 pub mod dataset;
 pub mod estimate;
+pub mod event;
 pub mod file;
-pub mod finals;
 pub mod host;
 pub mod inside;
 pub mod lab_report;
@@ -31,6 +33,7 @@ pub mod warm;
 pub mod watcher;
 
 use std::collections::{HashMap, HashSet};
+use std::ffi::OsString;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -41,16 +44,15 @@ use longhaul_engine::clock;
 use longhaul_measure::host::HostDescription;
 use longhaul_measure::record::{Ended, Measures, RunIdentity, RunRecord};
 
-use crate::arguments::SweepArguments;
-use crate::beside::{HostsFile, samples_beside};
-use crate::messages::{Exit, Stop, say, write_output};
+use crate::sidecar::{Hosts, HostsFile, samples_beside};
 use dataset::{Set, Shape};
 use estimate::Estimate;
+use event::{Ran, SweepEvent};
 use file::{Method, SweepFile, Unread};
 use ledger::Ledger;
 use outcome::About;
 use plan::{Cell, Plan, Planned};
-use step::StepResult;
+use step::{Step, StepResult};
 use warm::WarmMemory;
 
 /// Sets with more files are not removed between runs: ext4 does not use an inode
@@ -58,48 +60,112 @@ use warm::WarmMemory;
 /// writes in turns measures that.
 const MANY_FILES: u64 = 1000;
 
-fn local(text: String) -> Stop {
-    Stop::new(Exit::Local, text)
+/// What a sweep is asked for.
+#[derive(Clone, Debug)]
+pub struct SweepSettings {
+    /// What is to be run (TOML).
+    pub file: PathBuf,
+    /// The records; those that are in it are not made again. None: `NAME.jsonl`.
+    pub output: Option<PathBuf>,
+    /// A directory for what is moved and where it arrives, which is removed at the end. None:
+    /// beside the records, with `.work`.
+    pub work: Option<PathBuf>,
+    /// No run is begun that would end later than so long from the start.
+    pub duration: Option<Duration>,
+    /// Only these methods, by name; empty: all.
+    pub methods: Vec<String>,
+    /// Only these data, by name; empty: all.
+    pub data: Vec<String>,
+    /// Only paths with these settings, `KEY=VALUE`; of several of one name any.
+    pub paths: Vec<String>,
+    /// So many repetitions at most, from 1.
+    pub repetitions: Option<u64>,
+    /// The directory of data is kept at the end.
+    pub keep: bool,
+    /// What the method `longhaul` was built from, for the records.
+    pub build: Option<String>,
+    /// The program and its arguments that make one run: it gives its standard input to
+    /// [`Step::read`] and that to [`inside::run`].
+    pub step_command: Vec<OsString>,
 }
 
-/// Runs a sweep, or goes on with it.
-pub fn run(arguments: &SweepArguments) -> Result<Exit, Stop> {
-    let usage = |text: String| Stop::new(Exit::Usage, text);
-    let file = file::read(&arguments.file);
-    let mut file = file.map_err(|unread| match unread {
-        Unread::Closed(text) => local(text),
-        Unread::Wrong(text) => usage(text),
-    })?;
-    file.choose(&arguments.methods, arguments.repetitions)
-        .map_err(usage)?;
-    file.choose_data(&arguments.data).map_err(usage)?;
-    file.choose_paths(&arguments.paths).map_err(usage)?;
-    let plan =
-        Plan::of(&file).map_err(|error| usage(format!("{}: {error}", arguments.file.display())))?;
-    let output = match &arguments.output {
+/// How a sweep ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SweepEnd {
+    /// Every run is in the records.
+    Done,
+    /// Some are not: time was up, or a method could not run.
+    Partial,
+}
+
+/// Why a sweep does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum SweepError {
+    /// The file or the settings make no sense: correct them.
+    #[error("{0}")]
+    Wrong(String),
+    /// This host cannot: a file cannot be read or written.
+    #[error("{0}")]
+    Local(String),
+}
+
+impl From<Unread> for SweepError {
+    fn from(unread: Unread) -> SweepError {
+        match unread {
+            Unread::Closed(text) => SweepError::Local(text),
+            Unread::Wrong(text) => SweepError::Wrong(text),
+        }
+    }
+}
+
+/// A sweep's file as it was chosen from, its plan, and where its records go.
+fn read(settings: &SweepSettings) -> Result<(SweepFile, Plan, PathBuf), SweepError> {
+    let mut file = file::read(&settings.file)?;
+    file.choose(&settings.methods, settings.repetitions)
+        .map_err(SweepError::Wrong)?;
+    file.choose_data(&settings.data)
+        .map_err(SweepError::Wrong)?;
+    file.choose_paths(&settings.paths)
+        .map_err(SweepError::Wrong)?;
+    let plan = Plan::of(&file)
+        .map_err(|error| SweepError::Wrong(format!("{}: {error}", settings.file.display())))?;
+    let output = match &settings.output {
         Some(output) => output.clone(),
         None => PathBuf::from(format!("{}.jsonl", file.name)),
     };
-    if arguments.dry_run {
-        let text = listing::list(&file, &plan, &output).map_err(local)?;
-        write_output(text.as_bytes());
-        return Ok(Exit::Done);
-    }
-    let (ledger, found) = Ledger::open(&output).map_err(local)?;
+    Ok((file, plan, output))
+}
+
+/// What is left to be run, and how long that takes, as text; nothing is run.
+///
+/// # Errors
+///
+/// Where the settings make no sense, or a file cannot be read.
+pub fn list(settings: &SweepSettings) -> Result<String, SweepError> {
+    let (file, plan, output) = read(settings)?;
+    listing::list(&file, &plan, &output).map_err(SweepError::Local)
+}
+
+/// Runs a sweep, or resumes it.
+///
+/// # Errors
+///
+/// Where the settings make no sense, or a file cannot be read or written. A run that fails is
+/// a record, and a method that cannot run an event.
+pub fn run(
+    settings: &SweepSettings,
+    tell: &mut dyn FnMut(&SweepEvent),
+) -> Result<SweepEnd, SweepError> {
+    let (file, plan, output) = read(settings)?;
+    let (ledger, found) = Ledger::open(&output).map_err(SweepError::Local)?;
     if let Some(line) = found.dropped {
-        say(&format!(
-            "{}: line {line} was cut off and is dropped: that run is made again",
-            output.display()
-        ));
+        let records = output.clone();
+        tell(&SweepEvent::CutOff { records, line });
     }
-    let work = arguments
-        .work
-        .clone()
-        .unwrap_or_else(|| output.with_extension("work"));
-    let mut sweep = Sweep::new(&file, &plan, ledger, output, work, arguments)?;
+    let mut sweep = Sweep::new((&file, &plan), ledger, output, settings, tell)?;
     sweep.estimate.learn(&found.runs);
     found.runs.iter().for_each(|record| sweep.note(record));
-    sweep.go_on()
+    Ok(sweep.go_on())
 }
 
 /// The identity and the goodput of a run that decides who is fastest.
@@ -118,11 +184,12 @@ struct Sweep<'a> {
     hosts: Option<HostsFile>,
     output: PathBuf,
     work: PathBuf,
-    arguments: &'a SweepArguments,
+    settings: &'a SweepSettings,
+    tell: &'a mut dyn FnMut(&SweepEvent),
     estimate: Estimate,
     /// The plan's runs, and at the end those of the fastest.
     runs: Vec<Planned>,
-    has_finals: bool,
+    has_best_again: bool,
     /// Goodput of what decides who is fastest, by the run's identity.
     swept: HashMap<String, f64>,
     sets: HashMap<PathBuf, Set>,
@@ -136,21 +203,31 @@ struct Sweep<'a> {
 
 impl<'a> Sweep<'a> {
     fn new(
-        file: &'a SweepFile,
-        plan: &'a Plan,
+        (file, plan): (&'a SweepFile, &'a Plan),
         ledger: Ledger,
         output: PathBuf,
-        work: PathBuf,
-        arguments: &'a SweepArguments,
-    ) -> Result<Sweep<'a>, Stop> {
+        settings: &'a SweepSettings,
+        tell: &'a mut dyn FnMut(&SweepEvent),
+    ) -> Result<Sweep<'a>, SweepError> {
+        let beside = || output.with_extension("work");
+        let work = settings.work.clone().unwrap_or_else(beside);
         let made = fs::create_dir_all(&work).and_then(|()| fs::canonicalize(&work));
-        let work = made.map_err(|error| local(format!("{}: {error}", work.display())))?;
-        let hosts = HostsFile::open(&output).map_err(local)?;
+        let local = |error| SweepError::Local(format!("{}: {error}", work.display()));
+        let work = made.map_err(local)?;
+        let hosts = match HostsFile::open(&output).map_err(SweepError::Local)? {
+            Hosts::Kept(hosts) => Some(hosts),
+            Hosts::NoFile => None,
+            Hosts::LeftOut(why) => {
+                tell(&SweepEvent::HostsNotDescribed(why));
+                None
+            }
+        };
         let missing = listing::missing(file, plan);
-        for (method, program) in &missing {
-            say(&format!("{method} is skipped: {program} is not installed"));
+        let mut left_out = HashSet::new();
+        for (method, program) in missing {
+            left_out.insert(method.clone());
+            tell(&SweepEvent::Skipped { method, program });
         }
-        let left_out = missing.into_keys().collect();
         Ok(Sweep {
             file,
             plan,
@@ -158,10 +235,11 @@ impl<'a> Sweep<'a> {
             hosts,
             output,
             work,
-            arguments,
+            settings,
+            tell,
             estimate: Estimate::default(),
             runs: plan.runs.clone(),
-            has_finals: false,
+            has_best_again: false,
             swept: HashMap::new(),
             sets: HashMap::new(),
             versions: HashMap::new(),
@@ -177,23 +255,19 @@ impl<'a> Sweep<'a> {
     }
 
     /// Runs what is not done.
-    fn go_on(&mut self) -> Result<Exit, Stop> {
+    fn go_on(&mut self) -> SweepEnd {
         let mut runs = self.plan.runs.iter();
         let some = runs.any(|run| self.ledger.has(&self.id(*run)));
         if self.open(0).next().is_none() {
-            self.add_finals();
+            self.add_best_again();
         }
         if some && self.open(0).next().is_none() {
-            let output = self.output.display();
-            say(&format!(
-                "nothing is left to run: {output} has it; `longhaul profile {output}` tells what it \
-                 says"
-            ));
+            (self.tell)(&SweepEvent::NothingLeft(self.output.clone()));
         }
         let mut next = 0;
         loop {
             let Some(run) = self.runs.get(next).copied() else {
-                match self.add_finals() {
+                match self.add_best_again() {
                     true => continue,
                     false => break,
                 }
@@ -205,32 +279,33 @@ impl<'a> Sweep<'a> {
                 continue;
             }
             let expected = self.estimate.of(cell);
-            if let Some(limit) = self.arguments.duration
+            if let Some(limit) = self.settings.duration
                 && self.began.elapsed() + expected > limit
             {
-                say(&format!(
-                    "time is up after {place} of {} runs: the same command goes on, for about {} \
-                     more",
-                    self.runs.len(),
-                    estimate::spoken(self.left(place))
-                ));
-                return Ok(Exit::Partial);
+                let (of, left) = (self.runs.len(), self.left(place));
+                (self.tell)(&SweepEvent::TimeUp {
+                    passed: place,
+                    of,
+                    left,
+                });
+                return SweepEnd::Partial;
             }
             match self.run_one(run) {
-                Ok(record) => self.tell(place, &record),
-                Err(error) => {
-                    say(&format!("{} is left out: {error}", cell.method.name));
-                    self.left_out.insert(cell.method.name.clone());
+                Ok(record) => self.tell_of(place, &record),
+                Err(why) => {
+                    let method = cell.method.name.clone();
+                    self.left_out.insert(method.clone());
+                    (self.tell)(&SweepEvent::LeftOut { method, why });
                     self.failures += 1;
                 }
             }
         }
         self.clean_up();
-        Ok(if self.failures > 0 {
-            Exit::Partial
+        if self.failures > 0 {
+            SweepEnd::Partial
         } else {
-            Exit::Done
-        })
+            SweepEnd::Done
+        }
     }
 
     /// What a record says of who is fastest.
@@ -241,8 +316,8 @@ impl<'a> Sweep<'a> {
     }
 
     /// Adds runs of the fastest, once; false where there are none.
-    fn add_finals(&mut self) -> bool {
-        if std::mem::replace(&mut self.has_finals, true) {
+    fn add_best_again(&mut self) -> bool {
+        if std::mem::replace(&mut self.has_best_again, true) {
             return false;
         }
         let mut rates: HashMap<usize, Vec<f64>> = HashMap::new();
@@ -251,9 +326,9 @@ impl<'a> Sweep<'a> {
                 rates.entry(run.cell).or_default().push(*rate);
             }
         }
-        let finals = finals::finals(self.file, self.plan, &rates);
-        self.runs.extend(&finals);
-        !finals.is_empty()
+        let again = best_again::best_again(self.file, self.plan, &rates);
+        self.runs.extend(&again);
+        !again.is_empty()
     }
 
     fn is_left_out(&self, cell: &Cell) -> bool {
@@ -275,23 +350,18 @@ impl<'a> Sweep<'a> {
             .sum()
     }
 
-    fn tell(&self, place: usize, record: &RunRecord) {
-        let outcome = &record.outcome;
-        let came = match outcome.ended {
-            Ended::Done => format!("{} in {:.2} s", outcome.goodput, outcome.wall.as_secs_f64()),
-            Ended::Failed => format!("failed: {}", outcome.error),
-            Ended::Capped => format!("ended at the cap of {:?}", self.file.cap),
-        };
+    fn tell_of(&mut self, place: usize, record: &RunRecord) {
         let run = self.runs[place];
-        let cell = &self.plan.cells[run.cell];
-        say(&format!(
-            "{} of {}: {}{}: {came}; about {} left",
-            place + 1,
-            self.runs.len(),
-            if run.again { "again " } else { "" },
-            cell.title(),
-            estimate::spoken(self.left(place + 1))
-        ));
+        let ran = Ran {
+            number: place + 1,
+            of: self.runs.len(),
+            again: run.again,
+            configuration: self.plan.cells[run.cell].title(),
+            outcome: record.outcome.clone(),
+            cap: self.file.cap,
+            left: self.left(place + 1),
+        };
+        (self.tell)(&SweepEvent::Ran(Box::new(ran)));
     }
 
     /// Makes a run and writes its record.
@@ -317,7 +387,7 @@ impl<'a> Sweep<'a> {
         let sidecar_of = sidecar.as_ref();
         let step = command::step(self.file, cell, &place, &source, shape, sidecar_of, seed)?;
         let started = clock::now();
-        let result = make(&step)?;
+        let result = make(&step, &self.settings.step_command)?;
         let record = outcome::record(
             About {
                 run: RunIdentity {
@@ -333,7 +403,7 @@ impl<'a> Sweep<'a> {
                 dataset: shape.record(&cell.data.name),
                 version: self.version(&cell.method),
                 command: step.clients[0].command.clone(),
-                build: self.arguments.build.as_deref().unwrap_or_default(),
+                build: self.settings.build.as_deref().unwrap_or_default(),
                 output: &step.clients[0].output,
                 errors: &step.clients[0].errors,
                 storage: host::storage(&place.sets),
@@ -432,7 +502,7 @@ impl<'a> Sweep<'a> {
 
     /// Removes what the sweep made for itself, and nothing else.
     fn clean_up(&self) {
-        if self.arguments.keep {
+        if self.settings.keep {
             return;
         }
         for name in command::OWN_DIRECTORIES {
@@ -452,11 +522,13 @@ fn set_key(below: &Path, shape: Shape) -> PathBuf {
 }
 
 /// Makes a run in a process of its own.
-fn make(step: &step::Step) -> Result<StepResult, String> {
-    let own = std::env::current_exe().map_err(|error| error.to_string())?;
+fn make(step: &Step, command: &[OsString]) -> Result<StepResult, String> {
     let json = serde_json::to_vec(step).map_err(|error| error.to_string())?;
-    let mut child = Command::new(own)
-        .arg("sweep-step")
+    let (program, arguments) = command
+        .split_first()
+        .ok_or("there is no command that makes a run")?;
+    let mut child = Command::new(program)
+        .args(arguments)
         .stdin(Stdio::piped())
         .spawn()
         .map_err(|error| format!("a process for the run: {error}"))?;
@@ -466,11 +538,4 @@ fn make(step: &step::Step) -> Result<StepResult, String> {
         .map_err(|error| format!("a process for the run: {error}"))?;
     let result = fs::read(&step.result).map_err(|_| format!("the run was not made ({status})"))?;
     serde_json::from_slice(&result).map_err(|error| error.to_string())
-}
-
-/// One run, asked for on standard input.
-pub fn run_step() -> Result<u8, Stop> {
-    let step = serde_json::from_reader(std::io::stdin().lock());
-    let step = step.map_err(|error| Stop::new(Exit::Usage, format!("no step: {error}")))?;
-    inside::run(step).map_err(local)
 }

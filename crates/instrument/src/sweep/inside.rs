@@ -17,6 +17,8 @@ use longhaul_engine::probe::this_host;
 use longhaul_lab::isolate::{Inside, Outside};
 use longhaul_lab::lab::{Host, Lab};
 use longhaul_lab::processes::{Event, Processes, Spent, listens, listens_here};
+use longhaul_lab::running::{Prepared, Running, Start, in_lab};
+use longhaul_lab::settings::LabSettings;
 use longhaul_measure::record::{CpuUse, Ended};
 use rustix::process::{Pid, Signal, kill_process_group};
 
@@ -24,11 +26,8 @@ use super::accounts::{self, Account, Sides};
 use super::dataset::Set;
 use super::host;
 use super::lab_report;
-use super::plan::read_lab;
-use super::step::{Client, Step, StepResult};
+use super::step::{Client, Step, StepError, StepResult};
 use super::watcher::{Watched, Watcher};
-use crate::commands::lab::inside::{Prepared, Running, Start, in_lab};
-use crate::messages::{Exit, Stop, finish};
 
 /// Between two looks whether a server listens.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
@@ -39,35 +38,34 @@ const SERVER_WAIT: Duration = Duration::from_secs(30);
 /// A server has so long to end by itself.
 const SERVER_ENDS_WITHIN: Duration = Duration::from_secs(2);
 
-/// Makes a run and writes what came of it; gives an exit code.
+/// Makes a run and writes what came of it; gives 0, or the exit code that `failed` gives for
+/// what could not be made, which it tells: within a lab there is nobody to give an error to.
+/// This process must have no other thread.
 ///
 /// # Errors
 ///
-/// What could not be made.
-pub fn run(step: Step) -> Result<u8, String> {
+/// Where there is no lab.
+pub fn run(step: Step, failed: impl Fn(&StepError) -> u8) -> Result<u8, StepError> {
     // Whoever asked and died wants nothing any more. Refused, it runs to its cap.
     let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
     match step.lab.clone() {
-        None => conclude(run_here(&step)),
+        None => Ok(code_of(run_here(&step).map_err(StepError::Failed), failed)),
         Some(plan) => {
-            let (scenario, host_sysctl) = read_lab(&plan.arguments)?;
+            let settings = plan.settings.iter().map(|(key, value)| (&**key, &**value));
             let start = Start {
-                scenario,
+                settings: LabSettings::read(settings)?,
                 name: plan.name,
-                host_sysctl,
             };
             let work = |inside: Inside, prepared: Prepared| {
-                run_in_lab(inside, prepared, &step).map_err(|text| Stop::new(Exit::Local, text))?;
-                Ok(Exit::Done.code())
+                code_of(run_in_lab(inside, prepared, &step), failed)
             };
-            in_lab(Outside::Attached, start, work).map_err(|stop| stop.text)
+            Ok(in_lab(Outside::Attached, start, work)?)
         }
     }
 }
 
-fn conclude(ended: Result<(), String>) -> Result<u8, String> {
-    let ended = ended.map_err(|text| Stop::new(Exit::Local, text));
-    Ok(finish(ended.map(|()| Exit::Done)).code())
+fn code_of(ended: Result<(), StepError>, failed: impl Fn(&StepError) -> u8) -> u8 {
+    ended.map_or_else(|error| failed(&error), |()| 0)
 }
 
 fn text(error: impl std::fmt::Display) -> String {
@@ -153,14 +151,14 @@ fn find<'a>(lab: &'a Lab, name: &str) -> Result<&'a Host, String> {
         .ok_or_else(|| format!("the lab has no host {name}"))
 }
 
-fn run_in_lab(inside: Inside, prepared: Prepared, step: &Step) -> Result<(), String> {
-    let mut running = Running::start(inside, prepared).map_err(|stop| stop.text)?;
+fn run_in_lab(inside: Inside, prepared: Prepared, step: &Step) -> Result<(), StepError> {
+    let mut running = Running::start(inside, prepared)?;
     let lab = std::sync::Arc::clone(&running.lab);
     let mut result = measure(&Place::Lab(&lab), &mut running.processes, step)?;
-    let report = running.lab().report().map_err(text)?;
+    let report = running.report().map_err(text)?;
     lab_report::into_result(&report, &mut result);
     compare(step, &mut result)?;
-    write_result(&step.result, &result)
+    Ok(write_result(&step.result, &result)?)
 }
 
 fn run_here(step: &Step) -> Result<(), String> {

@@ -15,7 +15,7 @@ use super::plan::{Cell, Plan, Planned, order_seed, shuffle};
 /// Runs of the fastest over each path, in rounds of their own after all others: each
 /// configuration once, in random order. `rates` are the goodputs of what was measured,
 /// by configuration.
-pub fn finals(file: &SweepFile, plan: &Plan, rates: &HashMap<usize, Vec<f64>>) -> Vec<Planned> {
+pub fn best_again(file: &SweepFile, plan: &Plan, rates: &HashMap<usize, Vec<f64>>) -> Vec<Planned> {
     let mut chosen: Vec<usize> = Vec::new();
     for places in groups(plan, |place| rates.contains_key(&place)) {
         let candidates = places.iter().map(|place| Candidate {
@@ -96,7 +96,7 @@ mod tests {
             .map(|rate| vec![rate, rate + 0.5])
             .enumerate()
             .collect();
-        let runs = finals(&file, &plan, &rates);
+        let runs = best_again(&file, &plan, &rates);
         let rounds: Vec<u64> = runs.iter().map(|run| run.round).collect();
         assert_eq!(rounds, [3, 3, 3, 4, 4, 4, 5, 5, 5]);
         for round in runs.chunks(3) {
@@ -105,6 +105,6 @@ mod tests {
             assert_eq!(cells, [0, 1, 3]);
         }
         assert!(runs.iter().all(|run| run.again));
-        assert_eq!(finals(&file, &plan, &HashMap::new()), []);
+        assert_eq!(best_again(&file, &plan, &HashMap::new()), []);
     }
 }

@@ -1,0 +1,10 @@
+//! The instrument: what is observed of hosts, paths and methods, as values and records.
+//!
+//! - [`sweep`]: methods over paths, repeated in random order, one record a run
+//! - [`sidecar`]: the files beside records: hosts, and samples of streams
+//!
+//! It takes plain settings and gives values; what happens meanwhile are events that the caller
+//! renders. It knows no command line and no terminal.
+
+pub mod sidecar;
+pub mod sweep;
