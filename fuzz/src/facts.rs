@@ -1,6 +1,6 @@
 //! What a shell on the far side tells of its host.
 
-use crate::host::HostFacts;
+use longhaul_instrument::doctor::host::HostFacts;
 
 /// Whatever lines come, what is read of them is a number, or nothing.
 pub fn host_facts(bytes: &[u8]) {

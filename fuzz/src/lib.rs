@@ -7,8 +7,6 @@ pub mod decoders;
 pub mod facts;
 pub mod files;
 pub mod greetings;
-#[path = "../../crates/cli/src/doctor/host.rs"]
-pub mod host;
 pub mod lab;
 pub mod receiver;
 pub mod results;

@@ -31,7 +31,7 @@ pub use analysis::{
     AnalysisArguments, ExportArguments, ExportFormat, ImportArguments, ProfileArguments,
     RecordsCommand, ReportArguments,
 };
-pub use bench::{AllArguments, BenchCommand, BenchOptions};
+pub use bench::BenchCommand;
 pub use between::{AttachArguments, BetweenArguments, CancelArguments, JobsArguments};
 pub use doctor::DoctorArguments;
 use listen::parse_listen;

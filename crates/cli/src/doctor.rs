@@ -1,21 +1,18 @@
 //! `longhaul doctor`: what is in the way of a copy, and what to do about it.
 //!
-//! - [`host`]: facts of a host, as a shell tells them
 //! - [`gather`]: asks both ends, and tries what opens between them
 //! - [`rights`]: what a principal may do at a daemon
-//! - [`mod@findings`]: what the facts mean
 //! - [`output`]: for people and for programs
 
-pub mod findings;
 mod gather;
-pub mod host;
 mod output;
 mod rights;
+
+use longhaul_instrument::doctor::findings::{Weight, findings};
 
 use crate::arguments::DoctorArguments;
 use crate::endpoint::Endpoint;
 use crate::messages::{Exit, Stop, finish};
-use findings::{Weight, findings};
 
 /// Runs it.
 pub fn run(arguments: &DoctorArguments) -> Exit {

@@ -1,10 +1,16 @@
 //! The instrument: what is observed of hosts, paths and methods, as values and records.
 //!
+//! - [`bench`]: what a host can do alone
+//! - [`probe`]: what a path to a daemon can do
+//! - [`doctor`]: what is in the way of a copy
 //! - [`sweep`]: methods over paths, repeated in random order, one record a run
 //! - [`sidecar`]: the files beside records: hosts, and samples of streams
 //!
 //! It takes plain settings and gives values; what happens meanwhile are events that the caller
 //! renders. It knows no command line and no terminal.
 
+pub mod bench;
+pub mod doctor;
+pub mod probe;
 pub mod sidecar;
 pub mod sweep;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use longhaul_instrument::bench::{BenchSettings, Subject};
 use longhaul_units::ByteCount;
 
 /// What to measure.
@@ -107,4 +108,46 @@ pub struct AllArguments {
     /// The rest.
     #[command(flatten)]
     pub options: BenchOptions,
+}
+
+impl BenchCommand {
+    /// What is measured.
+    pub fn subject(&self) -> Subject {
+        match self {
+            BenchCommand::Disk(disk) => Subject::Disk {
+                path: disk.path.clone(),
+                sizes: disk.size.clone(),
+            },
+            BenchCommand::Codec(codec) => Subject::Codec(codec.files.clone()),
+            BenchCommand::Tls(_) => Subject::Tls,
+            BenchCommand::All(all) => Subject::All {
+                path: all.path.clone(),
+                sizes: all.size.clone(),
+                files: all.files.clone(),
+            },
+        }
+    }
+
+    /// The rest.
+    pub fn options(&self) -> &BenchOptions {
+        match self {
+            BenchCommand::Disk(disk) => &disk.options,
+            BenchCommand::Codec(codec) => &codec.options,
+            BenchCommand::Tls(tls) => &tls.options,
+            BenchCommand::All(all) => &all.options,
+        }
+    }
+}
+
+impl BenchOptions {
+    /// As the bench takes them.
+    pub fn settings(&self) -> BenchSettings {
+        BenchSettings {
+            budget: self.budget,
+            rounds: self.rounds,
+            flows: self.flows,
+            output: self.output.clone(),
+            again: self.again,
+        }
+    }
 }

@@ -1,19 +1,8 @@
 //! `longhaul probe`: what a path to a daemon can do, and what would help.
 //!
 //! - [`session`]: one session that moves zeros into nothing
-//! - [`trial`]: what its samples say
-//! - [`result`]: what all of them say, with advice (`longhaul_model::advice`)
-//! - [`known`]: the path as a sweep's file has it
-//! - [`records`]: each repetition as a record of a run
-//! - [`text`], [`json`]: how it is printed
 
-mod json;
-mod known;
-mod records;
-pub mod result;
 pub mod session;
-mod text;
-pub mod trial;
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -25,17 +14,19 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use longhaul_engine::net::identity::Fingerprint;
 use longhaul_engine::probe::this_host;
+use longhaul_instrument::probe::known::{KnownPath, of_sweep};
+use longhaul_instrument::probe::records::Records;
+use longhaul_instrument::probe::result::{Clock, PathResult, Probe, Way};
+use longhaul_instrument::probe::trial::Trial;
+use longhaul_instrument::probe::{json, text};
 use longhaul_measure::samples::MOST_SAMPLES;
 use longhaul_measure::sources::{ExternalRun, SourceError, read_iperf3, read_pscheduler};
 
 use super::connection::Daemon;
 use crate::arguments::{DataSecurity, DirectionArgument, ProbeArguments};
 use crate::endpoint::{Endpoint, Remote};
-use crate::messages::{Exit, Stop, clear_line, finish, progress_line, write_output};
-use records::Records;
-use result::{Clock, PathResult, Probe, Way};
+use crate::messages::{Exit, Stop, clear_line, finish, progress_line, say, write_output};
 use session::{Ask, Direction, Session};
-use trial::Trial;
 
 /// The shortest and the longest time of one repetition, if none is said.
 const TIMES: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(10));
@@ -72,10 +63,11 @@ fn probe(arguments: &ProbeArguments) -> Result<Exit, Stop> {
         known: None,
     };
     let remote = arguments.endpoint.as_deref().map(remote).transpose()?;
-    probe.known = known::path(arguments, remote.as_ref())?;
+    probe.known = known(arguments, remote.as_ref())?;
     // Before anything is measured that could not be kept.
     let records = arguments.records.as_deref();
-    let records = records.map(Records::open).transpose()?;
+    let records = records.map(|path| Records::open(path, &mut say));
+    let records = records.transpose()?;
     if let Some(remote) = remote {
         for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
             // Without it a signal ends the process, and the daemon waits a while.
@@ -96,7 +88,7 @@ fn probe(arguments: &ProbeArguments) -> Result<Exit, Stop> {
     clear_line();
     print(arguments, &probe);
     if let Some(records) = records {
-        records.append(&probe)?;
+        records.append(&probe, &mut say)?;
     }
     Ok(exit_of(&probe))
 }
@@ -111,6 +103,21 @@ fn remote(endpoint: &OsStr) -> Result<Remote, Stop> {
             );
             Err(Stop::new(Exit::Usage, text))
         }
+    }
+}
+
+/// What is known of the path without measuring it, by the options.
+fn known(arguments: &ProbeArguments, remote: Option<&Remote>) -> Result<Option<KnownPath>, Stop> {
+    match (&arguments.sweep, arguments.capacity, remote) {
+        (Some(file), _, Some(remote)) => {
+            let written = arguments.endpoint.as_deref().unwrap_or_default();
+            of_sweep(file, &written.to_string_lossy(), remote).map(Some)
+        }
+        (_, Some(capacity), _) => Ok(Some(KnownPath {
+            swept: None,
+            capacity,
+        })),
+        _ => Ok(None),
     }
 }
 

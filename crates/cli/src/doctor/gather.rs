@@ -1,5 +1,5 @@
 //! Asks both ends, and tries what opens between them. Thin: what it means is
-//! decided in [`mod@super::findings`].
+//! decided in [`mod@longhaul_instrument::doctor::findings`].
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
@@ -16,15 +16,15 @@ use longhaul_engine::net::tcp::{self, ConnectError, HostPort, TcpOptions};
 use longhaul_engine::net::tcp_info::TcpInfo;
 use longhaul_engine::net::tls::TlsError;
 use longhaul_engine::session::{Transfer, TransferSettings};
+use longhaul_instrument::doctor::findings::ports::{Inward, Opening, Tried};
+use longhaul_instrument::doctor::findings::{Facts, Known, Lead, Measured, Options, Software};
+use longhaul_instrument::doctor::host::{FACT, HostFacts, READY, script};
+use longhaul_instrument::probe::result::{Clock, PathResult, Way};
 use longhaul_proto::calls::{Call, CallLook};
 
-use super::findings::ports::{Inward, Opening, Tried};
-use super::findings::{Facts, Known, Lead, Measured, Options, Software};
-use super::host::{FACT, HostFacts, READY, script};
 use super::rights::rights_at;
 use crate::arguments::{DataSecurity, DoctorArguments};
 use crate::commands::connection::{Connected, Daemon, usual_blocks};
-use crate::commands::probe::result::{Clock, PathResult, Way};
 use crate::commands::probe::session::{Ask, Direction, Reach, Session};
 use crate::daemon::TOLD_WITHIN;
 use crate::endpoint::{Endpoint, Remote, RemotePath, SshRemote};

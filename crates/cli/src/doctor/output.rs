@@ -1,8 +1,8 @@
 //! How findings are printed.
 
+use longhaul_instrument::doctor::findings::{Finding, Weight};
 use serde_json::{Value, json};
 
-use super::findings::{Finding, Weight};
 use crate::messages::write_output;
 
 /// Version of the object.

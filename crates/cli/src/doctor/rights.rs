@@ -5,12 +5,12 @@
 use std::time::Duration;
 
 use longhaul_engine::session::opening::{self, OpenError};
+use longhaul_instrument::doctor::findings::Known;
+use longhaul_instrument::doctor::findings::rights::{Right, Rights};
 use longhaul_proto::control::ControlChannel;
 use longhaul_proto::handshake::{Purport, Refusal, Request, RequestPath};
 use longhaul_proto::message::{Farewell, Message};
 
-use super::findings::Known;
-use super::findings::rights::{Right, Rights};
 use crate::commands::connection::{Daemon, Opened, open_stop, usual_blocks};
 use crate::commands::probe::session::{Ask, Direction};
 use crate::messages::{Exit, Stop};

@@ -39,6 +39,9 @@ const SYSCTLS: [&str; 27] = [
     "vm/dirty_ratio",
 ];
 
+/// Bytes of a name: Linux has 64 at most (`__NEW_UTS_LEN`), others may have more.
+const LONGEST_NAME: usize = 200;
+
 /// Hexadecimal digits of a digest: 64 bits tell more hosts apart than there are.
 const DIGEST_DIGITS: usize = 16;
 
@@ -47,6 +50,14 @@ pub fn line(path: impl AsRef<Path>) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     (!line.is_empty()).then_some(line)
+}
+
+/// Its name, of 200 bytes at most.
+pub fn name() -> String {
+    let names = rustix::system::uname();
+    let mut name = names.nodename().to_string_lossy().into_owned();
+    name.truncate(name.floor_char_boundary(LONGEST_NAME));
+    name
 }
 
 /// All of it, of this thread's network namespace. Its name is left out: records are

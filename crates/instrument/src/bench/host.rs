@@ -5,8 +5,6 @@ use std::path::Path;
 use longhaul_engine::probe::this_host;
 use serde_json::Value;
 
-use super::super::run::host_name;
-
 /// A file's one line, with single spaces; null where there is none.
 pub fn line(path: impl AsRef<Path>) -> Value {
     this_host::line(path).map_or(Value::Null, Value::String)
@@ -21,7 +19,7 @@ pub fn number(path: impl AsRef<Path>) -> Value {
 /// All of it, with its name: a profile goes on where it is the same host's.
 pub fn facts() -> Value {
     let mut facts = serde_json::to_value(this_host::describe()).unwrap_or_default();
-    facts["name"] = host_name().into();
+    facts["name"] = this_host::name().into();
     facts
 }
 
@@ -35,7 +33,7 @@ mod tests {
         assert!(facts["cores"].as_u64().unwrap() > 0);
         assert!(facts["kernel"].as_str().unwrap().contains('.'));
         assert!(facts["interfaces"].is_object() && facts["sysctls"].is_object());
-        assert_eq!(facts["name"], host_name());
+        assert_eq!(facts["name"], this_host::name());
     }
 
     #[test]

@@ -4,15 +4,14 @@
 use std::path::Path;
 use std::time::Duration;
 
-use longhaul_instrument::sweep::command::host_of;
-use longhaul_instrument::sweep::file::{self, Unread};
-use longhaul_instrument::sweep::plan::{Cell, Plan};
 use longhaul_measure::record::Measures;
+use longhaul_transfer::endpoint::Remote;
+use longhaul_transfer::stop::{Exit, Stop};
 use longhaul_units::BitRate;
 
-use crate::arguments::ProbeArguments;
-use crate::endpoint::Remote;
-use crate::messages::{Exit, Stop};
+use crate::sweep::command::host_of;
+use crate::sweep::file::{self, Unread};
+use crate::sweep::plan::{Cell, Plan};
 
 /// A path to the daemon.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,29 +33,12 @@ pub struct SweptPath {
     pub bytes: Vec<u64>,
 }
 
-/// By the options; none where they say nothing.
+/// The one path of a sweep's file that leads to a daemon, whose endpoint was written so.
 ///
 /// # Errors
 ///
-/// Where the sweep's file makes no sense, or has not one path to that daemon.
-pub fn path(
-    arguments: &ProbeArguments,
-    remote: Option<&Remote>,
-) -> Result<Option<KnownPath>, Stop> {
-    match (&arguments.sweep, arguments.capacity, remote) {
-        (Some(file), _, Some(remote)) => {
-            let written = arguments.endpoint.as_deref().unwrap_or_default();
-            of_sweep(file, &written.to_string_lossy(), remote).map(Some)
-        }
-        (_, Some(capacity), _) => Ok(Some(KnownPath {
-            swept: None,
-            capacity,
-        })),
-        _ => Ok(None),
-    }
-}
-
-fn of_sweep(file: &Path, written: &str, remote: &Remote) -> Result<KnownPath, Stop> {
+/// Where the file makes no sense, or has not one path to that daemon.
+pub fn of_sweep(file: &Path, written: &str, remote: &Remote) -> Result<KnownPath, Stop> {
     let usage = |text: String| Stop::new(Exit::Usage, text);
     let sweep = file::read(file).map_err(|unread| match unread {
         Unread::Closed(text) => Stop::new(Exit::Local, text),
@@ -111,7 +93,7 @@ fn of_sweep(file: &Path, written: &str, remote: &Remote) -> Result<KnownPath, St
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::endpoint::Endpoint;
+    use longhaul_transfer::endpoint::Endpoint;
     use std::ffi::OsStr;
 
     const FILE: &str = r#"

@@ -10,9 +10,6 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::time::Duration;
 
-use longhaul_instrument::sidecar::{
-    Hosts, HostsFile, ends_with_a_line, is_no_file, open_to_append, samples_beside,
-};
 use longhaul_measure::doubt::Doubt;
 use longhaul_measure::host::HostDescription;
 use longhaul_measure::record::{
@@ -21,12 +18,15 @@ use longhaul_measure::record::{
 };
 use longhaul_measure::samples::Sample;
 use longhaul_measure::sources::{Direction, ExternalRun};
+use longhaul_transfer::stop::{Exit, Stop};
 use longhaul_units::{BitRate, ByteCount};
 
 use super::known::SweptPath;
 use super::result::{PathResult, Probe, Way};
 use super::trial::Trial;
-use crate::messages::{Exit, Stop, say};
+use crate::sidecar::{
+    Hosts, HostsFile, ends_with_a_line, is_no_file, open_to_append, samples_beside,
+};
 
 /// A round trip that differs from a sweep's by more than this share, and more than hosts'
 /// threads take, is another path's.
@@ -56,14 +56,14 @@ impl Records<'_> {
     /// # Errors
     ///
     /// Where one cannot be written.
-    pub fn open(path: &Path) -> Result<Records<'_>, Stop> {
+    pub fn open<'a>(path: &'a Path, tell: &mut dyn FnMut(&str)) -> Result<Records<'a>, Stop> {
         let (file, is_readable) = open_to_append(path).map_err(|error| local(path, &error))?;
         let hosts = HostsFile::open(path).map_err(|text| Stop::new(Exit::Local, text))?;
         let hosts = match hosts {
             Hosts::Kept(hosts) => Some(hosts),
             Hosts::NoFile => None,
             Hosts::LeftOut(why) => {
-                say(&format!("{why}: hosts are not described"));
+                tell(&format!("{why}: hosts are not described"));
                 None
             }
         };
@@ -81,8 +81,8 @@ impl Records<'_> {
     /// # Errors
     ///
     /// Where something cannot be written.
-    pub fn append(mut self, probe: &Probe) -> Result<(), Stop> {
-        let records = self.records(probe);
+    pub fn append(mut self, probe: &Probe, tell: &mut dyn FnMut(&str)) -> Result<(), Stop> {
+        let records = self.records(probe, tell);
         let lines: Result<Vec<String>, RecordError> =
             records.iter().map(RunRecord::to_line).collect();
         let lines = lines.map_err(|error| local(self.path, &error))?;
@@ -100,18 +100,18 @@ impl Records<'_> {
         Ok(())
     }
 
-    fn records(&mut self, probe: &Probe) -> Vec<RunRecord> {
+    fn records(&mut self, probe: &Probe, tell: &mut dyn FnMut(&str)) -> Vec<RunRecord> {
         let mut records: Vec<RunRecord> = Vec::new();
         // Of the path that a copy takes, there and back.
         let mut usual = [None, None];
         for found in &probe.paths {
             let ends = [
-                self.end("here", Some(&probe.host)),
-                self.end("daemon", found.host.as_ref()),
+                self.end("here", Some(&probe.host), tell),
+                self.end("daemon", found.host.as_ref(), tell),
             ];
             for way in &found.ways {
                 let first = records.len();
-                records.extend(self.records_of(probe, found, way, (first, &ends)));
+                records.extend(self.records_of(probe, found, way, (first, &ends), tell));
                 let own = &mut usual[usize::from(way.direction == Direction::From)];
                 if let (Some(record), None) = (records.get(first), &own)
                     && found.is_usual
@@ -126,7 +126,7 @@ impl Records<'_> {
                 None => {
                     let text = "results of other instruments are not recorded: they need a probe \
                                 of their path";
-                    say(text);
+                    tell(text);
                     break;
                 }
             }
@@ -134,7 +134,12 @@ impl Records<'_> {
         records
     }
 
-    fn end(&mut self, name: &str, host: Option<&HostDescription>) -> HostRecord {
+    fn end(
+        &mut self,
+        name: &str,
+        host: Option<&HostDescription>,
+        tell: &mut dyn FnMut(&str),
+    ) -> HostRecord {
         let Some(host) = host else {
             return HostRecord {
                 name: name.to_owned(),
@@ -146,7 +151,7 @@ impl Records<'_> {
         // What was measured is worth its record without a description, which the other
         // end may have made as long as it likes.
         let digest = digest.unwrap_or_else(|text| {
-            say(&format!("{text}: {name} is not described"));
+            tell(&format!("{text}: {name} is not described"));
             None
         });
         HostRecord {
@@ -161,6 +166,7 @@ impl Records<'_> {
         found: &PathResult,
         way: &Way,
         (first, [here, there]): (usize, &Ends),
+        tell: &mut dyn FnMut(&str),
     ) -> Vec<RunRecord> {
         let Some(path) = path_of(probe, found, way) else {
             return Vec::new();
@@ -176,7 +182,7 @@ impl Records<'_> {
             record.run.id = format!("probe-{}-{}", probe.number, first + number);
             record.run.round = Some((number / counts) as u64);
             record.path = path.clone();
-            record.samples = self.keep(&record.run.id, &trial.samples);
+            record.samples = self.keep(&record.run.id, &trial.samples, tell);
             [record.source, record.destination] = ends.map(Clone::clone);
             record
         });
@@ -185,7 +191,7 @@ impl Records<'_> {
 
     /// Writes a run's samples beside its record. What was measured is worth its record
     /// without them.
-    fn keep(&self, id: &str, samples: &[Sample]) -> Option<Sidecar> {
+    fn keep(&self, id: &str, samples: &[Sample], tell: &mut dyn FnMut(&str)) -> Option<Sidecar> {
         if samples.is_empty() || is_no_file(self.path) {
             return None;
         }
@@ -205,7 +211,7 @@ impl Records<'_> {
         match written {
             Ok(file) => Some(Sidecar { file, count }),
             Err(text) => {
-                say(&format!("{text}: samples of {id} are not kept"));
+                tell(&format!("{text}: samples of {id} are not kept"));
                 None
             }
         }

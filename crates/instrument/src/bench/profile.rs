@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::messages::{Exit, Stop};
+use super::BenchError;
 
 /// Version of the file.
 const SCHEMA: u64 = 1;
@@ -23,8 +23,12 @@ pub struct HostProfile {
 
 impl HostProfile {
     /// What is there, or an empty one.
-    pub fn open(path: &Path) -> Result<HostProfile, Stop> {
-        let local = |text: String| Stop::new(Exit::Local, format!("{}: {text}", path.display()));
+    ///
+    /// # Errors
+    ///
+    /// Where it cannot be read, or is no host profile.
+    pub fn open(path: &Path) -> Result<HostProfile, BenchError> {
+        let local = |text: String| BenchError::Local(format!("{}: {text}", path.display()));
         let value = match fs::metadata(path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 json!({ "schema": SCHEMA, "kind": "host", "host": {}, "sections": {} })
@@ -100,10 +104,13 @@ impl HostProfile {
     }
 
     /// Writes it, whole or not at all.
-    pub fn save(&self) -> Result<(), Stop> {
-        let local = |error: std::io::Error| {
-            Stop::new(Exit::Local, format!("{}: {error}", self.path.display()))
-        };
+    ///
+    /// # Errors
+    ///
+    /// Where it cannot be written.
+    pub fn save(&self) -> Result<(), BenchError> {
+        let local =
+            |error: std::io::Error| BenchError::Local(format!("{}: {error}", self.path.display()));
         let mut beside = self.path.clone().into_os_string();
         beside.push(format!(".{}", std::process::id()));
         let beside = PathBuf::from(beside);
@@ -181,10 +188,10 @@ mod tests {
             format!("{{{whole}, \"sections\": {{\"tls\": {{\"jobs\": [1]}}}}}}"),
         ] {
             fs::write(&path, &text).unwrap();
-            let Err(stop) = HostProfile::open(&path) else {
+            let Err(error) = HostProfile::open(&path) else {
                 panic!("it was taken for a profile: {text}");
             };
-            assert!(stop.text.contains("-o"), "{}", stop.text);
+            assert!(error.to_string().contains("-o"), "{error}");
         }
         fs::write(&path, format!("{{{whole}, \"sections\": {{}}}}")).unwrap();
         assert!(HostProfile::open(&path).is_ok());

@@ -13,11 +13,8 @@ use longhaul_proto::block::Codec;
 use longhaul_units::ByteCount;
 use serde_json::{Value, json};
 
-use super::file_system;
-use crate::arguments::BenchOptions;
-use crate::messages::{Exit, Stop};
-
 use super::pace::Effort;
+use super::{BenchError, BenchSettings, file_system};
 
 /// Measures once.
 type Run = Box<dyn FnMut(&Limit) -> io::Result<Value>>;
@@ -81,14 +78,14 @@ fn sample_json(sample: &Sample) -> Value {
     })
 }
 
-fn flows_of(options: &BenchOptions) -> Vec<u32> {
+fn flows_of(settings: &BenchSettings) -> Vec<u32> {
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
-    let most = options.flows.unwrap_or(cores);
+    let most = settings.flows.unwrap_or(cores);
     if most == 1 { vec![1] } else { vec![1, most] }
 }
 
-fn at_most(flows: &[u32], options: &BenchOptions) -> Vec<u32> {
-    let most = options.flows.unwrap_or(u32::MAX);
+fn at_most(flows: &[u32], settings: &BenchSettings) -> Vec<u32> {
+    let most = settings.flows.unwrap_or(u32::MAX);
     let mut kept: Vec<u32> = flows
         .iter()
         .copied()
@@ -101,18 +98,22 @@ fn at_most(flows: &[u32], options: &BenchOptions) -> Vec<u32> {
 }
 
 /// A file system; the room that it needs is looked for first.
-pub fn disk(path: &Path, sizes: &[ByteCount], options: &BenchOptions) -> Result<Section, Stop> {
-    let named = |error: io::Error| Stop::new(Exit::Local, format!("{}: {error}", path.display()));
+pub fn disk(
+    path: &Path,
+    sizes: &[ByteCount],
+    settings: &BenchSettings,
+) -> Result<Section, BenchError> {
+    let named = |error: io::Error| BenchError::Local(format!("{}: {error}", path.display()));
     let path = path.canonicalize().map_err(named)?;
     let largest = BLOCKS.iter().max().copied().unwrap_or(1) as u64;
     let whole = |size: &ByteCount| size.0.max(1).next_multiple_of(largest);
     let sizes: Vec<u64> = sizes.iter().map(whole).collect();
-    check_room(&path, &sizes, options)?;
+    check_room(&path, &sizes, settings)?;
     let about = file_system::facts(&path);
     let disk = Rc::new(RefCell::new(Disk::open(&path).map_err(named)?));
     let small = Rc::new(RefCell::new(Small::prepare(&path).map_err(named)?));
     let mut jobs = Vec::new();
-    for (turn, flows) in at_most(&DISK_FLOWS, options).into_iter().enumerate() {
+    for (turn, flows) in at_most(&DISK_FLOWS, settings).into_iter().enumerate() {
         for block in BLOCKS {
             for &file_bytes in &sizes {
                 for (write, direct) in [(false, true), (true, true), (false, false), (true, false)]
@@ -132,7 +133,7 @@ pub fn disk(path: &Path, sizes: &[ByteCount], options: &BenchOptions) -> Result<
         }
         // What tells most comes early, for those with little time.
         if turn == 0 {
-            for flows in at_most(&SMALL_FLOWS, options) {
+            for flows in at_most(&SMALL_FLOWS, settings) {
                 jobs.extend(small_jobs(&small, flows as usize));
             }
         }
@@ -145,14 +146,14 @@ pub fn disk(path: &Path, sizes: &[ByteCount], options: &BenchOptions) -> Result<
 }
 
 /// The largest file that is written beside those that are read, and small ones.
-fn check_room(path: &Path, sizes: &[u64], options: &BenchOptions) -> Result<(), Stop> {
+fn check_room(path: &Path, sizes: &[u64], settings: &BenchSettings) -> Result<(), BenchError> {
     let read: u64 = sizes.iter().sum();
     let flows: u64 = SMALL_FLOWS.iter().map(|flows| u64::from(*flows)).sum();
     // Each of the four kinds, each round; a small file takes an inode too.
-    let small = 4 * flows * FILES * 2 * FILE_BYTES * (u64::from(options.rounds) + 1);
+    let small = 4 * flows * FILES * 2 * FILE_BYTES * (u64::from(settings.rounds) + 1);
     let needed = read + sizes.iter().max().copied().unwrap_or(0) + small;
     let status = rustix::fs::statvfs(path)
-        .map_err(|error| Stop::new(Exit::Local, format!("{}: {error}", path.display())))?;
+        .map_err(|error| BenchError::Local(format!("{}: {error}", path.display())))?;
     let free = status.f_bavail.saturating_mul(status.f_frsize);
     if free < needed {
         let text = format!(
@@ -161,7 +162,7 @@ fn check_room(path: &Path, sizes: &[u64], options: &BenchOptions) -> Result<(), 
             ByteCount(free),
             ByteCount(needed)
         );
-        return Err(Stop::new(Exit::Local, text));
+        return Err(BenchError::Local(text));
     }
     Ok(())
 }
@@ -224,8 +225,9 @@ fn small_jobs(small: &Rc<RefCell<Small>>, flows: usize) -> Vec<Job> {
 }
 
 /// Codecs on the user's own data.
-pub fn codec(files: &[PathBuf], options: &BenchOptions) -> Result<Section, Stop> {
-    let blocks = Blocks::load(files, CODEC_BYTES).map_err(|e| Stop::because(Exit::Local, e))?;
+pub fn codec(files: &[PathBuf], settings: &BenchSettings) -> Result<Section, BenchError> {
+    let blocks =
+        Blocks::load(files, CODEC_BYTES).map_err(|error| BenchError::Local(error.to_string()))?;
     let names: Vec<String> = files
         .iter()
         .map(|file| file.display().to_string())
@@ -233,7 +235,7 @@ pub fn codec(files: &[PathBuf], options: &BenchOptions) -> Result<Section, Stop>
     let about = json!({ "files": names, "sampled_bytes": blocks.bytes });
     let blocks = Rc::new(blocks);
     let mut jobs = Vec::new();
-    for flows in flows_of(options) {
+    for flows in flows_of(settings) {
         for (name, codec) in CODECS {
             let blocks = Rc::clone(&blocks);
             let bytes = blocks.bytes;
@@ -264,9 +266,9 @@ pub fn codec(files: &[PathBuf], options: &BenchOptions) -> Result<Section, Stop>
 }
 
 /// Encryption, beside the same in clear.
-pub fn tls(options: &BenchOptions) -> Section {
+pub fn tls(settings: &BenchSettings) -> Section {
     let mut jobs = Vec::new();
-    for streams in flows_of(options) {
+    for streams in flows_of(settings) {
         for (name, clear) in [("TLS", false), ("clear", true)] {
             let bytes = u64::from(streams) * TLS_BYTES;
             let run = move |limit: &Limit| {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use longhaul_engine::net::tcp_info::Agreed;
 use longhaul_measure::doubt::Doubt;
 use longhaul_measure::host::HostDescription;
+use longhaul_measure::sources::Direction;
 use longhaul_measure::sources::ExternalRun;
 use longhaul_measure::stats::{median, quantile, sorted};
 use longhaul_model::advice::{Advice, PathFacts, advise};
@@ -13,7 +14,6 @@ use longhaul_model::kernel::BufferLimits;
 use longhaul_model::response::Congestion;
 
 use super::known::KnownPath;
-use super::session::Direction;
 use super::trial::{EndFacts, Trial};
 
 /// Rates this close to the greatest are as good: what repetitions differ by.

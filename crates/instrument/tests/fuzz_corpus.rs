@@ -7,9 +7,6 @@
 mod corpus;
 #[path = "../../../fuzz/src/facts.rs"]
 mod facts;
-#[path = "../src/doctor/host.rs"]
-#[allow(dead_code)]
-mod host;
 
 #[test]
 fn corpora_are_replayed() {

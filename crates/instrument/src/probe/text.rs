@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
+use longhaul_measure::sources::Direction;
 use longhaul_model::advice::WINDOW_MARGIN;
 use longhaul_units::{BitRate, ByteCount};
 
 use super::result::{PathResult, Probe, Way, busiest};
-use super::session::Direction;
 use super::trial::{EndFacts, Trial};
 
 /// All of it.
