@@ -45,8 +45,7 @@ pub use sweep::SweepArguments;
 /// Memory for the blocks of one end of one session, where nobody says.
 const USUAL_MEMORY: &str = "128MiB";
 
-/// Moves files and trees between hosts: over many streams, encrypted,
-/// verified, resumable.
+/// Copies files and trees between distant hosts: many streams, encrypted, verified, resumable.
 #[derive(Debug, Parser)]
 #[command(name = "longhaul", version, after_help = EXIT_CODES, max_term_width = 100)]
 pub struct Arguments {
@@ -66,8 +65,8 @@ impl Arguments {
         Arguments::from_arg_matches(&matches)
     }
 
-    /// The command as its help shows it: a probe is of a daemon, which no ssh
-    /// reaches, and yields to nobody; whoever looks after a job moves no data.
+    /// The command as its help shows it. A probe is of a daemon, which no ssh reaches, and does
+    /// not yield. Commands for jobs move no data.
     fn shown() -> clap::Command {
         let hide = |command: clap::Command, options: &[&'static str]| {
             options.iter().fold(command, |command, option| {
@@ -105,7 +104,7 @@ impl Arguments {
 const EXIT_CODES: &str = "Exit codes: 0 all done; 1 usage; 2 some files failed, the others are \
 done; 3 connection; 4 authentication, or no right to that path; 5 integrity (data differ, verify could \
 not compare all, or the other end sent what was not asked for); 6 this host, or a path that cannot be opened or is lost; 7 a \
-newer run of the same transfer took over; 130 interrupted (the same command goes on).";
+newer run of the same transfer took over; 130 interrupted (the same command resumes).";
 
 /// What to do.
 #[derive(Debug, Subcommand)]
@@ -121,26 +120,26 @@ pub enum Command {
         after_help = "Examples:\n  longhaul jobs\n  longhaul jobs user@dtn7.example.org\n  longhaul jobs longhaul://dtn9.example.org"
     )]
     Jobs(JobsArguments),
-    /// Follow a copy between two remote hosts to its end: the same output, summary and exit code.
-    /// Interrupted, it leaves the copy running.
+    /// Follow a copy between two remote hosts: the same output, summary and exit code. An
+    /// interrupt leaves the copy running.
     #[command(
         after_help = "Examples:\n  longhaul attach 5f0c2a9e\n  longhaul attach dtn7:5f0c2a9e\n  longhaul attach longhaul://dtn9.example.org:4960:5f0c2a9e"
     )]
     Attach(AttachArguments),
-    /// End a copy between two remote hosts; the command that began it goes on where it ended.
+    /// Cancel a copy between two remote hosts. The same command resumes it later.
     #[command(after_help = "Example:\n  longhaul cancel 5f0c2a9e")]
     Cancel(CancelArguments),
-    /// Compare two files or trees by size and digest; moves nothing.
+    /// Compare two files or trees by content, without copying.
     #[command(
         after_help = "Example:\n  longhaul verify data longhaul://dtn.example.org/archive/data"
     )]
     Verify(VerifyArguments),
-    /// List what lies at an endpoint: names in byte order, as they are found.
+    /// List an endpoint: names in byte order.
     #[command(
-        after_help = "Examples:\n  longhaul ls -l user@host:archive\n  longhaul ls -R -0 longhaul://dtn.example.org/archive | xargs -0 -n 1 echo\nNames that begin with .longhaul- (leftovers of interrupted copies) are passed over."
+        after_help = "Examples:\n  longhaul ls -l user@host:archive\n  longhaul ls -R -0 longhaul://dtn.example.org/archive | xargs -0 -n 1 echo\nNames that begin with .longhaul- (leftovers of interrupted copies) are skipped."
     )]
     Ls(ListArguments),
-    /// Run a daemon, from and to which other hosts copy.
+    /// Run a daemon that other hosts copy from and to.
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(ServeArguments),
     /// List or remove what interrupted copies left in a local tree.
@@ -148,22 +147,21 @@ pub enum Command {
         after_help = "Examples:\n  longhaul clean /srv/data\n  longhaul clean --remove --older-than 7d /srv/data"
     )]
     Clean(CleanArguments),
-    /// Say what is in the way of a copy: login, ports, clock, packets, kernels, disk; each with its
-    /// remedy. Takes up to a minute.
+    /// Diagnose a copy: login, ports, clock, packets, kernels, disk, each with a remedy. Takes up
+    /// to a minute.
     #[command(
-        after_help = "Examples:\n  longhaul doctor user@host:archive\n  longhaul doctor --ports 50000-50009 --json user@host:/scratch\nExit codes: 0 nothing is in the way; 2 something is; 3, 4, 6 as of a copy."
+        after_help = "Examples:\n  longhaul doctor user@host:archive\n  longhaul doctor --ports 50000-50009 --json user@host:/scratch\nExit codes: 0 nothing is in the way; 2 something is; 3, 4, 6 as for cp."
     )]
     Doctor(DoctorArguments),
-    /// Measure the path to a daemon: round trip, throughput by streams, loss, limits of both
-    /// kernels; and say what would help.
+    /// Measure the path to a daemon: round trip, throughput by streams, loss and kernel limits,
+    /// with advice.
     #[command(after_help = PROBE_EXAMPLES)]
     Probe(ProbeArguments),
-    /// Measure what this host can do alone: its disks, codecs on your data, encryption; as one
-    /// host profile.
+    /// Measure this host alone: disks, codecs on your data, encryption. Writes a host profile.
     #[command(subcommand)]
     Bench(BenchCommand),
-    /// Say what records of runs say: throughput over round-trip time, its coefficients, how sure
-    /// that is, and what to doubt.
+    /// Analyse records of runs: throughput over round-trip time, its coefficients, their
+    /// confidence, and doubts.
     #[command(
         after_help = "Example:\n  longhaul profile runs/*.jsonl\n  longhaul profile --json runs.jsonl | jq .doubts"
     )]
@@ -171,26 +169,26 @@ pub enum Command {
     /// Write a report of records of runs: one HTML file with figures.
     #[command(after_help = "Example:\n  longhaul report runs.jsonl -o report.html --svg figures")]
     Report(ReportArguments),
-    /// Records of runs for other programs, and from other instruments.
+    /// Export records of runs, or import results of other instruments.
     #[command(subcommand)]
     Records(RecordsCommand),
-    /// Run experiments from a file: methods over paths, in the lab or real, in random order and
-    /// repeated; one record a run. Stopped, the same command goes on.
+    /// Run experiments from a file: methods over paths, emulated or real, in random order,
+    /// repeated. Each run is one record. The same command resumes a sweep that was stopped.
     #[command(after_help = SWEEP_EXAMPLES)]
     Sweep(SweepArguments),
     /// One run of a sweep.
     #[command(hide = true)]
     SweepStep,
-    /// Make a token for a principal, and the hash of it that a daemon keeps.
+    /// Make a token for a principal, and the hash that the daemon keeps.
     #[command(after_help = "Example:\n  longhaul token --principal alice")]
     Token(TokenArguments),
-    /// Print the fingerprint of a certificate's key, as principals.toml and --fingerprint take it.
+    /// Print the fingerprint of a certificate's key, for principals.toml and --fingerprint.
     #[command(after_help = "Example:\n  longhaul fingerprint alice.pem")]
     Fingerprint(FingerprintArguments),
     /// The far side of a copy over SSH; started by ssh, not by people.
     #[command(hide = true)]
     Remote(RemoteArguments),
-    /// Emulated wide-area paths on this machine, for any command.
+    /// Emulate a wide-area path on this machine, for any command.
     #[command(subcommand)]
     Lab(lab::LabCommand),
 }
@@ -204,17 +202,17 @@ const CP_EXAMPLES: &str = "Examples:
   longhaul cp -r data/ longhaul://dtn.example.org/archive    fills archive
   longhaul cp longhaul://dtn.example.org/archive/big.h5 .    fetches one file
   longhaul cp report.pdf longhaul://dtn.example.org/inbox/   makes inbox/report.pdf
-  tar c data | longhaul cp - user@host:archive/data.tar      one stream of data
+  tar c data | longhaul cp - user@host:archive/data.tar      a pipe as the source
   longhaul cp user@host:archive/data.tar - | tar x           and back
-  longhaul cp -rn data/ longhaul://dtn.example.org/archive   says what that would copy
+  longhaul cp -rn data/ longhaul://dtn.example.org/archive   shows what that would copy
   longhaul cp zero:10GB longhaul://dtn.example.org/null:     measures without disks
   longhaul cp --stack paired --streams 8 big user@host:data  one thread for each stream
   longhaul cp -r --bwlimit 100Mbit/s data user@host:archive  leaves the rest to others
   longhaul cp -r --mptcp data user@host:archive              over several paths at once
   longhaul cp --lab rtt=100ms,rate=1gbit -r data /tmp/copy   across an emulated path
 docs/quantities.md says how sizes, times and rates are written.
-A slash after a source directory means what is in it. An interrupted copy goes on when the same
-command is run again, in the same directory.";
+A slash after a source directory means its contents. To resume an interrupted copy, run the same
+command again in the same directory.";
 
 const PROBE_EXAMPLES: &str = "Examples:
   longhaul probe longhaul://dtn.example.org
@@ -240,56 +238,57 @@ const SWEEP_EXAMPLES: &str = "Examples:
   longhaul sweep profile.toml -o runs.jsonl
   longhaul sweep profile.toml --dry-run
   longhaul profile runs.jsonl
-docs/sweep.md describes the file. Exit code 2: not all was run (--for, or a run could
-not be begun). A run that fails is a record, and no failure of the sweep.";
+docs/sweep.md describes the file. Exit code 2: some runs are missing (--for, or a run could not
+begin). A run that fails is a record, and no failure of the sweep.";
 
 /// How the daemon is reached and known.
 #[derive(Clone, Debug, Args)]
 pub struct ConnectionArguments {
-    /// The daemon's key, sha256:… as `longhaul serve` prints it; no other is accepted.
+    /// Accept only this key of the daemon: sha256:…, as `longhaul serve` prints it.
     #[arg(long, value_name = "KEY")]
     pub fingerprint: Option<Fingerprint>,
-    /// Accept a daemon that was never met before, and remember its key.
+    /// Accept the key of an unknown daemon, and remember it.
     #[arg(long, conflicts_with = "fingerprint")]
     pub accept_new: bool,
-    /// Trust daemons whose certificate for that host leads to these authorities (PEM).
+    /// Trust daemons with a certificate for their host from these authorities (PEM).
     #[arg(long, value_name = "FILE", conflicts_with_all = ["fingerprint", "accept_new"])]
     pub authority: Option<PathBuf>,
-    /// Tokens, a line each: HOST:PORT PRINCIPAL TOKEN [default: tokens in the configuration
+    /// File of tokens, lines of HOST:PORT PRINCIPAL TOKEN [default: tokens in the configuration
     /// directory, ~/.config/longhaul]
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// This client's certificate (PEM), instead of a token.
+    /// Authenticate with this certificate (PEM) instead of a token.
     #[arg(long, value_name = "FILE", requires = "key")]
     pub certificate: Option<PathBuf>,
     /// The certificate's key (PEM).
     #[arg(long, value_name = "FILE", requires = "certificate")]
     pub key: Option<PathBuf>,
-    /// Whether file data are encrypted on their way: `clear` is for trusted networks, to or from a
-    /// daemon that allows it; over SSH and between two daemons they always are.
+    /// Encryption of file data. `clear` is for trusted networks, with a daemon that allows it.
+    /// Over SSH and between two daemons data are always encrypted.
     #[arg(long, value_enum, default_value = "tls")]
     pub data_security: DataSecurity,
-    /// Congestion control of whichever end sends, by its kernel's name: cubic, bbr, reno...
-    /// [default: the kernel's; bbr where loss without a queue calls for it and it is allowed]
+    /// Congestion control of the sending end, by its kernel's name: cubic, bbr, reno... [default:
+    /// the kernel's; bbr if loss without a queue calls for it and the kernel allows it]
     #[arg(long, value_name = "NAME")]
     pub congestion: Option<String>,
-    /// Yield to others: one stream at first, and slower as soon as a queue stands on the path.
+    /// Yield to other traffic: one stream at first, and slower as soon as a queue stands on the
+    /// path.
     #[arg(long)]
     pub nice: bool,
-    /// Local IP address to connect from; given several times, connections take turns.
+    /// Local IP address to connect from. With several, connections take turns.
     #[arg(long, value_name = "ADDRESS")]
     pub bind: Vec<std::net::IpAddr>,
-    /// Open connections with Multipath TCP: the kernels spread each over the paths that they were
-    /// told of (`ip mptcp endpoint`). Plain TCP, with a word about it, where an end has it not.
+    /// Use Multipath TCP: the kernels spread each connection over the paths that `ip mptcp
+    /// endpoint` configures. Falls back to plain TCP with a message if an end does not support it.
     #[arg(long, conflicts_with = "nice")]
     pub mptcp: bool,
-    /// Socket buffers of this end by hand; only where that is more than the kernel reaches by
+    /// Size of this end's socket buffers. Used only if it is more than the kernel reaches by
     /// itself.
     #[arg(long, value_name = "SIZE")]
     pub buffer: Option<ByteCount>,
-    /// How long the daemon may take to answer at first, and may be silent later; a lost connection
-    /// is then dialed again for as long, but no longer than the daemon keeps the session (its
-    /// --linger). A bare number is of seconds, as rsync has it.
+    /// How long the daemon may take to answer, and may be silent later. A lost connection is
+    /// dialled again for as long, but no longer than the daemon keeps the session (its --linger).
+    /// A bare number is in seconds, as in rsync.
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = longhaul_units::parse_span_or_seconds)]
     pub timeout: Duration,
     /// How hosts are reached over SSH.
@@ -302,16 +301,16 @@ pub struct ConnectionArguments {
 pub enum DataSecurity {
     /// Encrypted and authenticated.
     Tls,
-    /// File data in clear, with their names; authentication, control and digests in TLS.
+    /// File data and names in clear; authentication, control and digests in TLS.
     Clear,
 }
 
 /// How files are verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum IntegrityArgument {
-    /// BLAKE3 for each block and each file.
+    /// BLAKE3 of each block and each file.
     Digest,
-    /// XXH3 for each block, no digest of files.
+    /// XXH3 of each block, no digest of files.
     Checksum,
 }
 
@@ -327,35 +326,33 @@ pub enum StackArgument {
 /// How the work is divided.
 #[derive(Clone, Debug, Args)]
 pub struct LayerArguments {
-    /// Threads at both ends: layered gives reading, compressing, writing so many each, with queues
-    /// between; paired gives each stream one at either end for all of its work, as XDD has it.
+    /// Threads at both ends. `layered` has threads for reading, compressing and writing, with
+    /// queues between them. `paired` has one thread for each stream at either end, as in XDD.
     #[arg(long, value_enum, default_value = "layered")]
     pub stack: StackArgument,
-    /// Threads that read, where the source is, fixed [default: as many as there is work
-    /// for, at most one a core, 2 to 8]
+    /// Number of threads that read at the source [default: as many as there is work for, at most
+    /// one for each core, 2 to 8]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=512))]
     pub readers: Option<u32>,
-    /// Threads that compress, where the source is [default: one a core]
+    /// Number of threads that compress at the source [default: one for each core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=512))]
     pub compressors: Option<u32>,
-    /// TCP connections to the daemon, fixed [default: as many as help, while it runs]
+    /// Fixed number of TCP connections for data [default: chosen while the copy runs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=512))]
     pub streams: Option<u32>,
-    /// Threads that decompress and verify what was compressed, where the destination is [default:
-    /// one a core, at most 8]
+    /// Number of threads that decompress and verify compressed blocks at the destination [default:
+    /// one for each core, at most 8]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=512))]
     pub decompressors: Option<u32>,
-    /// Threads that write, where the destination is [default: one a core, 4 to 8]
+    /// Number of threads that write at the destination [default: one for each core, 4 to 8]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=512))]
     pub writers: Option<u32>,
-    /// Memory for blocks at this end; of 1MiB and more half of it is used.
+    /// Memory for blocks at this end. Half of it is used for blocks of 1MiB and more.
     #[arg(long, value_name = "SIZE", default_value = USUAL_MEMORY)]
     pub memory: ByteCount,
-    /// Bytes of a block, a power of two from 64KiB to 16MiB [default: 4MiB below a round
-    /// trip of 1 ms, 1MiB; 512KiB from 20 ms on, where there may be many streams, and over an
-    /// SSH that goes through another process; no more than a 32nd of --memory, from 20 ms on a
-    /// 256th but 256KiB (of half of it with --compress, within one host and from a pipe), nor
-    /// than --bwlimit carries in a second]. A bare number is of bytes, as rsync and dd have it.
+    /// Size of a block, a power of two from 64KiB to 16MiB. A bare number is in bytes, as in rsync
+    /// and dd. [default: 4MiB below a round trip of 1 ms, 1MiB below 20 ms, else 512KiB; less if
+    /// --memory or --bwlimit is small]
     #[arg(long, value_name = "SIZE", value_parser = parse_block_size)]
     pub block_size: Option<u32>,
 }
@@ -363,70 +360,69 @@ pub struct LayerArguments {
 /// What `cp` takes.
 #[derive(Clone, Debug, Args)]
 pub struct CopyArguments {
-    /// What to copy, then where: each a local path, [USER@]HOST:PATH (over SSH),
-    /// longhaul://[PRINCIPAL@]HOST[:PORT]/PATH (at a daemon; port 4960 if none is given), - for
-    /// standard input or output or, for measuring, zero:SIZE as a source and null: as a
-    /// destination. Of several sources those that are missing are named, and the others copied.
+    /// Sources, then the destination. Each is a local path, [USER@]HOST:PATH (over SSH),
+    /// longhaul://[PRINCIPAL@]HOST[:PORT]/PATH (a daemon; port 4960 by default), or - for standard
+    /// input or output. For measuring, zero:SIZE is a source and null: a destination. A missing
+    /// source is reported, and the others are copied.
     #[arg(value_name = "SRC... DST", required = true)]
     pub paths: Vec<OsString>,
     /// Copy directories with everything in them.
     #[arg(short, long)]
     pub recursive: bool,
-    /// Copy what links below the sources lead to, instead of the links; at a daemon only within
-    /// its root.
+    /// Copy what links below the sources lead to, instead of the links. A daemon follows only
+    /// links within its root.
     #[arg(short = 'L', long)]
     pub copy_links: bool,
-    /// Files keep their set-user-ID and set-group-ID bits also where they belong to another user
-    /// or group here than at the source; without it such a bit is dropped, and that is said. At a
-    /// daemon the principal's right "set-id" decides.
+    /// Keep the set-user-ID and set-group-ID bits of files that belong to another user or group
+    /// here than at the source. Without it such a bit is dropped with a notice. At a daemon the
+    /// principal's right "set-id" decides.
     #[arg(long)]
     pub keep_set_ids: bool,
-    /// Say what would be copied: how much is new, changed, unchanged. Nothing is moved, and nothing
-    /// made or changed at the destination.
+    /// Report what would be copied: how much is new, changed, unchanged. Makes and changes nothing
+    /// at the destination.
     #[arg(short = 'n', long, conflicts_with_all = ["verify", "manifest"])]
     pub dry_run: bool,
-    /// Name what is copied, once it is durable, a line each on standard output; with --dry-run what
-    /// is new or changed. Say in the summary how busy each layer was, what went over the wire, and
-    /// what was decided about streams.
+    /// Print the name of each file on standard output once it is durable; with --dry-run, of each
+    /// new or changed file. The summary adds how busy each layer was, the bytes on the wire, and
+    /// the decisions about streams.
     #[arg(short, long, conflicts_with_all = ["json", "quiet"])]
     pub verbose: bool,
-    /// Compress what gets smaller: zstd[:LEVEL] or lz4.
+    /// Compress blocks that get smaller: zstd[:LEVEL] or lz4.
     #[arg(long, value_name = "CODEC", value_parser = parse_codec)]
     pub compress: Option<Codec>,
     /// How files are verified.
     #[arg(long, value_enum, default_value = "digest")]
     pub integrity: IntegrityArgument,
-    /// Read back what was written, past the cache where the system allows, before it counts.
+    /// Read back each written file, past the cache if the system allows, before it gets its name.
     #[arg(long)]
     pub verify: bool,
-    /// Write the digests of all files of this copy, also of those that were there already, for
-    /// `b3sum --check` in the destination.
+    /// Write the digests of all files of this copy to FILE, for `b3sum --check` at the
+    /// destination. Files that were there already are included.
     #[arg(long, value_name = "FILE")]
     pub manifest: Option<PathBuf>,
-    /// Read and write past the page cache where the file system can.
+    /// Read and write past the page cache if the file system can.
     #[arg(long)]
     pub direct: bool,
-    /// Bits or bytes per second of the whole transfer at most: 100Mbit/s, 10MB/s, 512KiB/s. A bare
-    /// number is of KiB/s, as rsync has it.
+    /// Limit the whole copy to this rate: 100Mbit/s, 10MB/s, 512KiB/s. A bare number is in KiB/s,
+    /// as in rsync.
     #[arg(long, value_name = "RATE")]
     pub bwlimit: Option<BandwidthLimit>,
-    /// Take in no more of large files than so many bytes that are not durable: what is sent again
-    /// after a kill. Begun every second, and when half of them are there.
+    /// Bytes of large files that may be not yet durable, and are sent again after a kill. They are
+    /// made durable every second, or when half of this has arrived.
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     pub checkpoint: ByteCount,
-    /// Remove what killed copies left at a destination here or over SSH (a daemon has its own
-    /// --expire-leftovers) this long ago, in the directories that this copy comes through; or
-    /// never.
+    /// Remove what killed copies left at the destination this long ago, in the directories that
+    /// this copy visits; or never. A daemon has its own --expire-leftovers.
     #[arg(long, value_name = "TIME", default_value = "15d", value_parser = parse_expiry)]
     pub expire_leftovers: Expiry,
-    /// One JSON object a line on standard output for each event, instead of progress and summary.
+    /// Print one JSON object per line for each event, instead of progress and summary.
     #[arg(long)]
     pub json: bool,
-    /// Say nothing but failures.
+    /// Print only failures.
     #[arg(short, long)]
     pub quiet: bool,
-    /// Run both ends on this machine across an emulated path, as rtt=100ms,rate=1gbit; source and
-    /// destination are local paths. `longhaul lab run --help` tells what a path has.
+    /// Run both ends on this machine across an emulated path, such as rtt=100ms,rate=1gbit. Source
+    /// and destination are local paths. `longhaul lab run --help` lists the settings of a path.
     #[arg(long, value_name = "PATH")]
     pub lab: Option<String>,
     /// How the work is divided.
@@ -443,23 +439,23 @@ pub struct CopyArguments {
 /// What `verify` takes.
 #[derive(Clone, Debug, Args)]
 pub struct VerifyArguments {
-    /// One of them, a file or a directory: a local path, [USER@]HOST:PATH or longhaul://HOST/PATH.
+    /// A file or directory: a local path, [USER@]HOST:PATH or longhaul://HOST/PATH.
     #[arg(value_name = "A")]
     pub left: OsString,
-    /// The other, under whatever name.
+    /// The file or directory to compare it with, of any name.
     #[arg(value_name = "B")]
     pub right: OsString,
     /// Compare what links in A lead to, as `cp --copy-links` copies it.
     #[arg(short = 'L', long)]
     pub copy_links: bool,
-    /// Say in the summary how busy each layer was, what went over the wire, and what was decided
-    /// about streams.
+    /// Add to the summary how busy each layer was, the bytes on the wire, and the decisions about
+    /// streams.
     #[arg(short, long, conflicts_with_all = ["json", "quiet"])]
     pub verbose: bool,
-    /// One JSON object a line on standard output for each event, instead of progress and summary.
+    /// Print one JSON object per line for each event, instead of progress and summary.
     #[arg(long)]
     pub json: bool,
-    /// Say nothing but differences.
+    /// Print only differences.
     #[arg(short, long)]
     pub quiet: bool,
     /// How the work is divided.
@@ -484,41 +480,40 @@ pub struct ServeArguments {
         value_parser = parse_listen
     )]
     pub listen: SocketAddr,
-    /// Listen on the first free port of these instead, on all addresses: where a firewall has a
-    /// range open for several daemons. All streams of a daemon come to its one port.
+    /// Listen on the first free port of this range, on all addresses. Use it if a firewall has a
+    /// range open for several daemons. All streams of a daemon use its one port.
     #[arg(long, value_name = "FIRST-LAST", conflicts_with = "listen")]
     pub ports: Option<Ports>,
-    /// Who may do what (TOML, see below). Read again at SIGHUP.
+    /// Principals with their roots and rights (TOML, see below). SIGHUP reads the file again.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["root", "write"])]
     pub principals: Option<PathBuf>,
-    /// Serve this directory to one principal, `user`, whose token is made on first use.
+    /// Serve this directory to one principal, `user`. Its token is made on first use.
     #[arg(long, value_name = "PATH", required_unless_present = "principals")]
     pub root: Option<PathBuf>,
-    /// That principal may also write.
+    /// Allow that principal to write.
     #[arg(long, requires = "root")]
     pub write: bool,
-    /// Files that it writes keep their set-user-ID and set-group-ID bits, and so run as this
+    /// Keep set-user-ID and set-group-ID bits of files that it writes. Such files run as the
     /// daemon's user.
     #[arg(long, requires = "write")]
     pub keep_set_ids: bool,
-    /// Where the daemon keeps its key, that token and jobs: in no directory that it serves, and
-    /// where nobody else may write [default: the configuration directory,
-    /// ~/.config/longhaul]
+    /// Directory for the daemon's key, that token and jobs. It must not be below a root, and no
+    /// other user may write to it [default: the configuration directory, ~/.config/longhaul]
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
-    /// The daemon's certificate (PEM), instead of a self-signed one.
+    /// Use this certificate (PEM) instead of a self-signed one.
     #[arg(long, value_name = "FILE", requires = "key")]
     pub certificate: Option<PathBuf>,
     /// The certificate's key (PEM).
     #[arg(long, value_name = "FILE", requires = "certificate")]
     pub key: Option<PathBuf>,
-    /// Clients may ask for file data in clear: only for trusted networks.
+    /// Allow clients to ask for file data in clear. Only for trusted networks.
     #[arg(long)]
     pub allow_clear: bool,
-    /// Copy with other daemons where a principal asks for it: connect to these hosts, or without
-    /// names to any, private networks included, but loopback, link-local and multicast addresses
-    /// and those of this host's own interfaces. Only a daemon whose key the principal saw is spoken
-    /// to [default: no host]
+    /// Allow principals to copy between this daemon and daemons on these hosts; without names, on
+    /// any host. That includes private networks, but no loopback, link-local or multicast
+    /// addresses, and none of this host's own. The other daemon must have the key that the
+    /// principal saw [default: no host]
     #[arg(
         long,
         value_name = "HOST,HOST",
@@ -528,23 +523,23 @@ pub struct ServeArguments {
         value_parser = crate::between::dialing::parse_host
     )]
     pub allow_dial: Option<Vec<String>>,
-    /// Memory for blocks in each session; of 1MiB and more half of it is used.
+    /// Memory for blocks in each session. Half of it is used for blocks of 1MiB and more.
     #[arg(long, value_name = "SIZE", default_value = USUAL_MEMORY)]
     pub memory: ByteCount,
-    /// How long a session waits for its client after the last connection was lost.
+    /// How long a session waits for its client after its last connection was lost.
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = longhaul_units::parse_span)]
     pub linger: Duration,
-    /// Remove what killed copies left this long ago, in the directories that later copies come
-    /// through; or never.
+    /// Remove what killed copies left this long ago, in the directories that later copies visit;
+    /// or never.
     #[arg(long, value_name = "TIME", default_value = "15d", value_parser = parse_expiry)]
     pub expire_leftovers: Expiry,
-    /// Most sessions at the same time; a principal has three quarters of them at most.
+    /// Maximum number of sessions at a time. One principal may have three quarters of them.
     #[arg(long, value_name = "N", default_value = "64", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub sessions: u32,
-    /// Serve directories that hold the daemon's own secrets too.
+    /// Serve also directories that hold the daemon's own secrets.
     #[arg(long, hide = true)]
     pub unguarded: bool,
-    /// Print address, fingerprint, principal and token file as one JSON line when ready.
+    /// Print address, fingerprint, principal and token file as one line of JSON when ready.
     #[arg(long)]
     pub print_ready: bool,
 }
@@ -552,13 +547,13 @@ pub struct ServeArguments {
 /// What `clean` takes.
 #[derive(Clone, Debug, Args)]
 pub struct CleanArguments {
-    /// The tree to look through.
+    /// The tree to search.
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
-    /// Remove what is found and not held by a live process, instead of listing it.
+    /// Remove leftovers that no living process holds, instead of listing them.
     #[arg(long)]
     pub remove: bool,
-    /// Only what was not written for so long, as 90min, 12h, 7d.
+    /// Only leftovers that have not been written to for this time: 90min, 12h, 7d.
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = longhaul_units::parse_span)]
     pub older_than: Duration,
 }
@@ -566,7 +561,7 @@ pub struct CleanArguments {
 /// What `token` takes.
 #[derive(Clone, Debug, Args)]
 pub struct TokenArguments {
-    /// Whose it shall be: the lines that need it have this name.
+    /// The principal's name.
     #[arg(long, value_name = "NAME", default_value = "user", value_parser = parse_principal)]
     pub principal: String,
 }

@@ -19,7 +19,7 @@ use crate::processes::Event;
 /// The longest request: far above what a path's settings take.
 const LONGEST_REQUEST: u64 = 4096;
 
-/// Whoever asks has so long to finish a line; it is a local process.
+/// How long a client may take to finish a line; it is a local process.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What is asked of a lab.

@@ -6,10 +6,9 @@
 //! - [`store`]: the memory in which packets wait
 //! - [`lateness`]: what the emulator itself adds
 //!
-//! One thread for all directions: two took as much of two cores and were no
-//! faster, since bulk data go one way. It sleeps until shortly before something
-//! is due and then watches the clock, because a sleeper wakes tens of
-//! microseconds late.
+//! One thread serves all directions. Two threads used two cores and were no faster, since bulk
+//! data go one way. The thread sleeps until shortly before something is due and then watches the
+//! clock, because a sleeper wakes tens of microseconds late.
 
 pub mod core;
 pub mod gate;

@@ -1,6 +1,6 @@
-//! A process in which a lab lives: the first of a process namespace, so that
-//! when it ends, however it does, the kernel ends everything that was started
-//! in it, and with the last process go network namespaces, devices and mounts.
+//! The process in which a lab lives. It is the first of a process namespace: when it ends, for any
+//! reason, the kernel ends everything that was started in it. Network namespaces, devices and
+//! mounts disappear with the last process.
 //!
 //! The process that was called stays outside: it passes signals on, waits, and
 //! gives the exit code. When it dies, the one inside is killed by the kernel.
@@ -114,8 +114,8 @@ pub fn is_unprivileged() -> bool {
     map.split_whitespace().nth(2) != Some("4294967295")
 }
 
-/// Goes on in the background: the caller gets what the other process announced,
-/// or that it ended before that. This process must have no other thread.
+/// Continues in the background. The caller gets what the other process announced, or the news that
+/// it ended before. This process must have no other thread.
 ///
 /// # Errors
 ///
@@ -135,7 +135,7 @@ pub fn background() -> Result<Side, IsolateError> {
     })
 }
 
-/// Which of the two processes goes on.
+/// Which of the two processes continues.
 #[derive(Debug)]
 pub enum Side {
     /// The one that was called; it has waited.
@@ -176,10 +176,9 @@ fn let_go_of_streams() -> io::Result<()> {
     Ok(rustix::stdio::dup2_stderr(&nowhere)?)
 }
 
-/// Takes this process, which has no other thread, into a lab's namespaces; its
-/// children are among the lab's processes, and this one is in the host's
-/// network, under its `name`. `process` is the lab's first process and `network`
-/// its descriptor of the host.
+/// Moves this process, which has no other thread, into a lab's namespaces. Its children are among
+/// the lab's processes. This process is in the host's network, under the host's `name`. `process`
+/// is the lab's first process and `network` its descriptor of the host.
 ///
 /// # Errors
 ///
@@ -312,8 +311,8 @@ pub fn attend(child: Pid) -> u8 {
     }
 }
 
-/// A terminal sends to every process of its foreground group: the lab's own
-/// processes have it already.
+/// A terminal signals every process of its foreground group: the lab's own processes got the
+/// signal already.
 pub fn came_from_terminal(signal: i32) -> bool {
     matches!(signal, SIGINT | SIGQUIT)
         && fs::File::open("/dev/tty").is_ok_and(|terminal| {
@@ -355,7 +354,7 @@ pub fn end_all_processes() {
     {}
 }
 
-/// As shells have it.
+/// As in shells.
 pub fn exit_code(raw_status: i32) -> u8 {
     use std::os::unix::process::ExitStatusExt;
     let status = ExitStatus::from_raw(raw_status);

@@ -47,7 +47,7 @@ pub enum LabError {
         "this kernel has no congestion control \"{0}\": net.ipv4.tcp_available_congestion_control has {1}"
     )]
     Congestion(String, String),
-    /// Only root may let hosts have it.
+    /// Only root may allow it for hosts.
     #[error(
         "this machine keeps congestion control \"{wanted}\" for root, and lets nobody change that \
          from within a user's or a network's namespace: choose one of \"{allowed}\" (--congestion), \
@@ -162,7 +162,7 @@ impl Lab {
         })
     }
 
-    /// Lets commands know of storage that is mounted, and reports tell of it.
+    /// Tells commands and reports about mounted storage.
     pub fn add_storage(&mut self, storage: Storages) {
         self.storage = storage;
     }
@@ -399,8 +399,8 @@ fn make_wires(
 /// What every namespace may use.
 const ALLOWED_CONGESTION: &str = "net.ipv4.tcp_allowed_congestion_control";
 
-/// Whether this process may allow more: not in a namespace of a user's or of a
-/// network, whoever it is there.
+/// Whether this process may allow more. It may not in a user or network namespace, even as root
+/// there.
 fn may_allow() -> bool {
     let path = netns::sysctl_path(ALLOWED_CONGESTION);
     rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok()

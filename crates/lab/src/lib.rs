@@ -1,6 +1,6 @@
 //! An emulated wide area on one machine: what the papers had in hardware.
 //!
-//! - [`scenario`]: what a lab is, as one writes it
+//! - [`scenario`]: what a lab is, as the user writes it
 //! - [`settings`]: the same by name, and what a lab changes of the machine
 //! - [`link`]: one direction of a path as a pure queue in virtual time
 //! - [`storage`]: a directory behind a modelled device

@@ -1,19 +1,18 @@
 //! One direction of a path as a pure queue in virtual time.
 //!
-//! A link is asked, segment by segment in the order of time, what becomes of
-//! each: [`Link::offer`] takes the moment and the segment's length, and gives its
-//! [`Fate`]. It holds no packets, asks no clock and has no threads; the same
-//! seed, settings and offers give the same fates, here and over real packets.
+//! A link decides the fate of each segment, in the order of time. [`Link::offer`] takes the moment
+//! and the segment's length, and returns its [`Fate`]. A link holds no packets, reads no clock and
+//! has no threads. The same seed, settings and offers give the same fates, here and over real
+//! packets.
 //!
-//! A segment goes through, in this order: a cut (the link is down), loss on the
-//! way in, the drop-tail queue, the line at its rate, the delay with its jitter,
-//! and then may be held back, doubled or damaged.
+//! A segment passes, in this order: a cut (the link is down), loss on the way in, the drop-tail
+//! queue, the line at its rate, and the delay with its jitter. Then it may be held back,
+//! duplicated or damaged.
 //!
 //! # Rate
 //!
-//! The rate is Ethernet's: a segment costs its IP length and
-//! [`ETHERNET_OVERHEAD`] bytes, so that a path of 10 Gbit/s carries
-//! 1448/1538 = 94.15 % of that as TCP payload at an MTU of 1500 with
+//! The rate is that of Ethernet: a segment costs its IP length and [`ETHERNET_OVERHEAD`] bytes. So
+//! a path carries 1448/1538 = 94.15 % of its rate as TCP payload, at an MTU of 1500 with
 //! timestamps. A super-packet is offered segment by segment.
 //!
 //! # Accuracy
@@ -67,8 +66,8 @@ pub struct LinkSettings {
     pub duplicate: f64,
     /// How likely a segment is damaged so that its checksum tells, 0 to 1.
     pub corrupt: f64,
-    /// How likely a segment is damaged and its checksum mended, so that only
-    /// the application can tell, 0 to 1.
+    /// Probability that a segment is damaged and its checksum corrected, so that only the
+    /// application can notice, 0 to 1.
     pub corrupt_unseen: f64,
 }
 
@@ -207,7 +206,7 @@ impl Arrival {
 pub struct Damage {
     /// A number that chooses the bit.
     pub place: u64,
-    /// The transport's checksum was mended: only the application can tell.
+    /// The transport's checksum was corrected: only the application can tell.
     pub unseen: bool,
 }
 
@@ -237,7 +236,7 @@ pub struct LinkCounters {
     pub doubled: u64,
     /// Damaged so that the checksum tells.
     pub corrupted: u64,
-    /// Damaged with the checksum mended.
+    /// Damaged with the checksum corrected.
     pub corrupted_unseen: u64,
     /// Most bytes that ever waited.
     pub highest_queue: u64,

@@ -24,7 +24,7 @@ pub enum Kind {
 impl Kind {
     const ALL: [Kind; 2] = [Kind::Lasting, Kind::Momentary];
 
-    /// Of the lock; the list of changes lies beside it.
+    /// The path of the lock; the list of changes is next to it.
     fn file(self) -> &'static str {
         match self {
             Kind::Lasting => "machine",
@@ -154,7 +154,7 @@ pub fn restore_leftovers(state: &StateDirectory) -> Result<(), MachineError> {
     Ok(())
 }
 
-/// None where another has it and we do not wait.
+/// `None` if another process holds it and we do not wait.
 fn lock(state: &StateDirectory, kind: Kind, wait: bool) -> Result<Option<File>, MachineError> {
     let path = state.path().join(format!("{}.lock", kind.file()));
     let journal = |error| MachineError::Journal {

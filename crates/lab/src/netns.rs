@@ -211,8 +211,7 @@ pub fn sysctl(name: &str) -> io::Result<String> {
     Ok(text.trim().to_owned())
 }
 
-/// `net.ipv4.tcp_rmem` is a file; a slash stands for a dot in a name, as
-/// sysctl has it.
+/// `net.ipv4.tcp_rmem` is a file; a slash stands for a dot in a name, as in sysctl.
 pub fn sysctl_path(name: &str) -> PathBuf {
     let swapped: String = name
         .chars()

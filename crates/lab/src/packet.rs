@@ -8,8 +8,8 @@
 //! - [`rewrite`]: other addresses and ports
 //! - [`reset`]: the answer of a port that is closed
 //!
-//! Bytes come from whatever the command in the lab sends, raw sockets among it:
-//! nothing is believed that was not checked.
+//! The bytes may be anything that a command in the lab sends, also through raw sockets. Everything
+//! is checked before it is used.
 
 pub mod checksum;
 pub mod cut;
@@ -43,8 +43,8 @@ const TCP4: u8 = 1;
 /// TCP over IPv6.
 const TCP6: u8 = 4;
 
-/// What the kernel left to the hardware (`struct virtio_net_hdr` in the host's
-/// byte order, as TUN devices have it).
+/// What the kernel left to the hardware (`struct virtio_net_hdr` in the host's byte order, as in
+/// TUN devices).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offload {
     flags: u8,
@@ -162,8 +162,7 @@ pub mod tcp_flag {
 }
 
 impl Packet {
-    /// Reads the headers; none where it is no IP packet, or says that it is
-    /// longer than it is.
+    /// Reads the headers; `None` if it is not an IP packet, or claims to be longer than it is.
     pub fn parse(bytes: &[u8], offload: Offload) -> Option<Packet> {
         let mut packet = match bytes.first()? >> 4 {
             4 => parse_v4(bytes)?,

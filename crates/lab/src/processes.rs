@@ -15,7 +15,7 @@ use crate::netns::Namespace;
 /// Something happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A process ended, with an exit code as shells have it.
+    /// A process ended, with an exit code as in shells.
     Ended(Pid, u8),
     /// A signal came.
     Signal(i32),
@@ -139,7 +139,7 @@ impl Processes {
     }
 }
 
-/// A child that has ended, what it spent and its raw status; none where none has.
+/// A child that has ended, the time it used and its raw status; `None` if none has.
 #[allow(unsafe_code)] // No safe binding tells what a child spent.
 fn wait_for_any() -> Option<(Spent, i32)> {
     let mut status = 0;

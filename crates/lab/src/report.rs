@@ -14,7 +14,7 @@ use crate::storage::running::StorageReport;
 /// the RTT.
 const LATE_MICROSECONDS: u64 = 200;
 
-/// So many may be: a host that shares its machine is interrupted now and then.
+/// The number that is tolerated: a host that shares its machine is interrupted now and then.
 const LATE_SHARE: f64 = 0.01;
 
 /// Beyond this share of a processor the emulator has no reserve.
@@ -172,7 +172,7 @@ impl LabReport {
         doubts
     }
 
-    /// One object, as FORMAT.md has it.
+    /// One object, as in FORMAT.md.
     pub fn to_json(&self) -> Value {
         let emulator = &self.emulator;
         let lateness = &emulator.lateness;

@@ -547,7 +547,7 @@ impl fmt::Display for PairPath {
     }
 }
 
-/// `a-c:` and what follows; none where it does not begin so.
+/// `a-c:` and what follows; `None` if it does not begin so.
 fn split_pair(text: &str) -> Option<((usize, usize), &str)> {
     let (pair, rest) = text.split_once(':')?;
     let (first, second) = pair.split_once('-')?;

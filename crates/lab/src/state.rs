@@ -90,7 +90,7 @@ pub struct StateDirectory {
 pub struct Claim {
     name: String,
     path: PathBuf,
-    /// Held until the last process that has it is gone.
+    /// Held until the last process with this descriptor is gone.
     _lock: File,
     /// Not in the lab's own process.
     outer: Option<File>,
@@ -309,7 +309,7 @@ fn is_missing(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound
 }
 
-/// Until whoever has a lock has it no more.
+/// Waits until the holder releases the lock.
 fn await_lock(path: &Path) -> io::Result<()> {
     let lock = match OpenOptions::new().read(true).open(path) {
         Err(error) if is_missing(&error) => return Ok(()),

@@ -7,18 +7,17 @@
 //! - [`gluster`]: a parallel file system, its nodes in namespaces
 //! - [`running`]: all of a lab's, from mount to end
 //!
-//! FUSE was chosen because only a model can have what the papers' storage had:
-//! a limit for each flow, one for all, and a rate that falls with flows (paper
-//! 004, Eq. 3). Limits on loop devices (blkio) hold one rate for everybody.
+//! FUSE was chosen because only a model can have what the papers' storage had: a limit for each
+//! flow, one for all, and a rate that falls with flows (paper 004, Eq. 3). A limit on a loop
+//! device (blkio) is one rate for all.
 //!
 //! # Accuracy
 //!
-//! Reads and writes go past the page cache, so that each request an application
-//! makes (or the kernel's pieces of it, up to 1 MiB) is a request to the device,
-//! and what was read once is not fast the second time. A wake-up late by some
-//! tens of microseconds is made good with the next request. What a directory
-//! can do at most is what FUSE costs here: about 1 to 2 GB/s, and 20 to 60 µs
-//! for an operation. Writes are durable as far as the directory behind is.
+//! Reads and writes go past the page cache. Each request of an application (or the kernel's pieces
+//! of it, up to 1 MiB) is a request to the device, and a second read is as slow as the first. The
+//! next request makes up for a wake-up that was tens of microseconds late. FUSE limits a directory
+//! to about 1 to 2 GB/s, and 20 to 60 µs for an operation. Writes are as durable as the directory
+//! behind.
 
 pub mod device;
 pub mod gluster;

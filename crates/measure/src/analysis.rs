@@ -45,17 +45,16 @@ pub struct MethodProfile {
     pub tcp: Option<usize>,
     /// Θ_F, where there is a Θ_T at every point.
     pub scheme: Option<ProfileFigures>,
-    /// Θ_H of the slower of its hosts, of such data and storage; none where it was not measured.
-    /// In bits per second; the interval is the median's exact bootstrap interval.
+    /// Θ_H of the slower of its hosts, for the same data and storage; `None` if it was not
+    /// measured. In bits per second; the interval is the median's exact bootstrap interval.
     pub slower_host: Option<Figure>,
     /// Whether Θ_F was also divided by the slower host's Θ_H (case (b) of paper
     /// 001, section 3.2).
     pub host_limited: bool,
-    /// C_UC of that Θ_T less its own: what TCP adds; none where there is no Θ_T, or but one
+    /// C_UC of that Θ_T less its own: what TCP adds; `None` without Θ_T, or with only one
     /// round-trip time.
     pub tcp_adds: Option<Difference>,
-    /// What neither has of a C_UC of 1: that less the greater of the two; none where there is
-    /// nothing to add.
+    /// 1 less the greater C_UC of the two; `None` if there is nothing to add.
     pub unused: Option<Figure>,
     /// CPU seconds of both ends for each 10^9 bytes.
     pub cpu_seconds_per_gigabyte: Measured,
@@ -90,7 +89,7 @@ pub struct NamedDoubt {
 }
 
 impl NamedDoubt {
-    /// How many runs have it, in words, where it is of runs.
+    /// The number of runs with this doubt, in words, if it is about runs.
     pub fn runs_in_words(&self) -> Option<String> {
         match self.runs {
             0 => None,
@@ -100,7 +99,7 @@ impl NamedDoubt {
     }
 }
 
-/// So many doubts of one kind are shown; of the rest it is said how many they are.
+/// At most this many doubts of one kind are shown. The others are counted.
 pub const DOUBTS_SHOWN: usize = 3;
 
 /// Doubts of one kind together, in the order of the first of each.
@@ -274,7 +273,7 @@ fn method_profile(
 }
 
 impl Analysis {
-    /// Puts a doubt of whoever read the records before all others.
+    /// Puts a doubt of the reader of records before all others.
     pub fn doubt_first(&mut self, about: &str, doubt: Doubt) {
         let about = about.to_owned();
         let named = NamedDoubt {
@@ -352,7 +351,7 @@ impl Analysis {
     }
 }
 
-/// The first at the round-trip times of both; none where there are none.
+/// The first, at the round-trip times of both; `None` if there are none.
 fn common(
     first: &ProfileSample,
     second: &ProfileSample,

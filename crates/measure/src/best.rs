@@ -240,10 +240,10 @@ fn ahead_of(
     difference_of_means(&candidates[fastest].again, theirs, resampling)
 }
 
-/// Whether each of the first is above each of the second, and they are so many that by
-/// chance this were so in less than one of twenty cases: all orders of n and m equal ones
-/// are alike likely, and in one of (n + m over n) the first are all above. An interval of
-/// few repetitions says less: drawn from two or three it has next to no width.
+/// Whether each of the first is above each of the second, and there are enough that chance would
+/// do this in less than one of twenty cases. All orders of n and m equal values are equally
+/// likely, and in one of (n + m over n) the first are all above. An interval of few repetitions
+/// says less: from two or three values it has almost no width.
 fn is_separate(first: &[f64], second: &[f64]) -> bool {
     let least = first.iter().copied().fold(f64::INFINITY, f64::min);
     let greatest = second.iter().copied().fold(0.0, f64::max);

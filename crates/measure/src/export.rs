@@ -29,7 +29,7 @@ pub enum Values {
     Numbers(Vec<Option<f64>>),
     /// Times, in microseconds since 1970, and as their records have them.
     Times(Vec<Option<(i64, String)>>),
-    /// Words; what is of several kinds as JSON has it.
+    /// Text; values of several kinds are JSON.
     Texts(Vec<Option<String>>),
 }
 

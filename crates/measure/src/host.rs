@@ -34,7 +34,7 @@ const LONGEST_WORD: usize = 80;
 /// Hexadecimal digits of the longest digest that is read.
 const LONGEST_DIGEST: usize = 64;
 
-/// What its line has beside it.
+/// What else its line holds.
 const LINE_ALLOWANCE: usize = 256;
 
 /// Most lines of a file: hosts are few.
@@ -56,7 +56,7 @@ pub struct HostDescription {
     pub memory_bytes: Option<u64>,
     /// What governs the first processor's frequency.
     pub governor: Option<String>,
-    /// Whether huge pages are used, as the kernel has it.
+    /// Whether huge pages are used, as the kernel reports it.
     pub huge_pages: Option<String>,
     /// Its network interfaces but loopback, by name.
     pub interfaces: BTreeMap<String, InterfaceDescription>,
@@ -165,8 +165,8 @@ impl HostDescription {
         }
     }
 
-    /// Its one interface that is up, in words; none where several are: which of them a
-    /// path takes is not known here.
+    /// Its only interface that is up, in words; `None` if several are, since the one that a path
+    /// uses is unknown here.
     fn interface_in_use(&self) -> Option<String> {
         let mut up = self.interfaces.iter().filter(|(_, one)| one.state == "up");
         let ((name, interface), None) = (up.next()?, up.next()) else {
@@ -229,8 +229,8 @@ struct SchemaOnly {
     schema: u64,
 }
 
-/// Reads a file of hosts. A line that is none, or ends in the middle, is left out: whoever
-/// wrote it was stopped, and no figure hangs on it.
+/// Reads a file of hosts. An invalid or incomplete line is skipped: its writer was stopped, and no
+/// figure depends on it.
 ///
 /// # Errors
 ///

@@ -1,9 +1,9 @@
 //! Records of what other instruments measured, without the path at hand.
 //!
-//! A file says neither the path's capacity nor, of each run, the path's own round trip: it has
-//! what TCP saw under load. So runs between the same two hosts whose round trips are nearly
-//! alike are one path, whose round trip is the least that any of them saw, and whose capacity
-//! is the most that any of them carried, unless they are given.
+//! A file gives neither the path's capacity nor its own round trip: it has what TCP saw under
+//! load. So runs between the same two hosts with nearly equal round trips are one path. Its round
+//! trip is the least that any of them saw, and its capacity the most that any of them carried,
+//! unless they are given.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
@@ -38,7 +38,7 @@ pub struct Given {
     pub time: Option<Duration>,
 }
 
-/// A run and the file that has it.
+/// A run and its file.
 #[derive(Clone, Debug)]
 pub struct Found {
     /// The file's name.
@@ -50,7 +50,7 @@ pub struct Found {
 /// A run that makes no record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Left {
-    /// The file that has it.
+    /// Its file.
     pub file: String,
     /// What is missing.
     pub why: String,
@@ -168,7 +168,7 @@ fn is_same(least: Duration, other: Duration) -> bool {
     other.saturating_sub(least) <= least.mul_f64(SAME_RTT_SHARE).max(SAME_RTT)
 }
 
-/// A run's round trip among those between its hosts; none where nothing says it.
+/// A run's round trip among those between its hosts; `None` if no run reports it.
 fn round_trip(run: &ExternalRun, steps: &[Duration]) -> Option<Duration> {
     match (run.least_rtt.or(run.rtt), steps) {
         (_, [only]) => Some(*only),

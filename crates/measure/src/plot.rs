@@ -1,10 +1,10 @@
-//! Figures as SVG, drawn by hand: no script, no font and no file beside them,
-//! so that they open offline, print, and go into a paper as they are.
+//! Figures as SVG, drawn by hand, without scripts, fonts or other files. They open offline, print,
+//! and can be used in a paper unchanged.
 //!
-//! Colours are those of Okabe and Ito (2008), which survive the common kinds of
-//! colour blindness; each series has its own marker and dash as well, so that a
-//! grey print still tells them apart. A figure is 720 units wide: on the 170 mm
-//! of an A4 column its smallest text is 2.6 mm high, about 7.4 points.
+//! Colours are those of Okabe and Ito (2008), which suit the common kinds of colour blindness.
+//! Each series also has its own marker and dash, so that a grey print still distinguishes them. A
+//! figure is 720 units wide: on the 170 mm of an A4 column its smallest text is 2.6 mm high, about
+//! 7.4 points.
 
 mod axes;
 mod bars;
@@ -85,7 +85,7 @@ fn decimals(value: f64) -> usize {
     }
 }
 
-/// How series are told apart: colour and dash; the marker goes by place.
+/// Colour and dash of a series; the marker follows its place.
 const SERIES_STYLES: [(&str, &str); 8] = [
     ("#0072b2", ""),
     ("#d55e00", ""),

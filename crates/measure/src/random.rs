@@ -48,8 +48,8 @@ impl Random {
 
     /// A number from 0 to `bound` - 1, for a bound of at least 1.
     ///
-    /// Multiplied and shifted (Lemire, 2019) without his rejection step: one
-    /// number is more likely than another by at most `bound` / 2^64.
+    /// Multiplied and shifted (Lemire, 2019) without the rejection step: one number is more likely
+    /// than another by at most `bound` / 2^64.
     #[inline]
     pub fn below(&mut self, bound: usize) -> usize {
         ((u128::from(self.bits()) * bound as u128) >> 64) as usize

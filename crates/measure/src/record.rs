@@ -68,7 +68,7 @@ pub struct RunRecord {
     /// What its streams did, where they were sampled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tcp: Option<TcpSummary>,
-    /// What ran beside it on the same path.
+    /// What else ran on the same path.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub beside: Vec<Beside>,
     /// Where the run's TCP samples lie.
@@ -95,7 +95,7 @@ pub struct RunIdentity {
     /// and its runs share it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
-    /// When it began, as RFC 3339 has it.
+    /// When it began, in RFC 3339 format.
     #[serde(default)]
     pub started: String,
     /// Measured again, to decide among the fastest of the sweep ([`crate::best`]);
@@ -375,13 +375,13 @@ pub enum Side {
 pub struct Beside {
     /// Its method.
     pub method: String,
-    /// The port by which its streams are told apart in the samples.
+    /// The port that identifies its streams in the samples.
     pub port: u16,
     /// What its streams were acknowledged while the run lasted.
     #[serde(rename = "bytes", with = "quantity::bytes")]
     pub moved: ByteCount,
-    /// The run's share of what both moved from 15 s on until one of them was done, 0 to 1; none
-    /// where that was no time.
+    /// The run's share of what both moved from 15 s until one of them was done, 0 to 1; `None` if
+    /// that was no time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share_after_15_seconds: Option<f64>,
 }
@@ -416,8 +416,7 @@ pub enum RecordError {
 /// numbers printed with three digits do.
 const GOODPUT_ROUNDING: f64 = 0.01;
 
-/// So many times a path's capacity nothing carries: one of the two is no number of bits per
-/// second.
+/// No run carries this many times a path's capacity: one of the two is not in bits per second.
 const GREATEST_SHARE: f64 = 1e6;
 
 impl RunRecord {

@@ -384,8 +384,8 @@ fn told_apart(labels: Vec<String>, more: impl Fn(usize) -> String) -> Vec<String
 #[derive(Default)]
 struct Distinctions<'a> {
     configurations: usize,
-    /// Of each knob and trait its first value, how many have it, and whether another one's
-    /// is another.
+    /// Of each knob and trait the first value, the number of runs with it, and whether others
+    /// differ.
     names: BTreeMap<&'a str, (String, usize, bool)>,
 }
 

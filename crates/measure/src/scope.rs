@@ -10,8 +10,7 @@ use crate::analysis::milliseconds;
 use crate::record::{HostRecord, Measures, RunRecord};
 use crate::time::microseconds_of;
 
-/// The most hosts, paths and datasets that are kept of each; of the rest it is said that
-/// there are more.
+/// The most hosts, paths and datasets that are kept. If there are more, that is noted.
 const MOST_KEPT: usize = 100;
 
 /// The most of each that are shown.

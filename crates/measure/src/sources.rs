@@ -42,7 +42,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// As records have it.
+    /// As in records.
     pub fn name(self) -> &'static str {
         match self {
             Direction::To => "to",
@@ -68,7 +68,7 @@ pub struct ExternalRun {
     pub version: String,
     /// What tells the run from others, where the file has such a name.
     pub id: String,
-    /// When it began, as RFC 3339 has it; empty where the file does not say.
+    /// When it began, in RFC 3339 format; empty if the file does not say.
     pub started: String,
     /// Which way data flowed, where the file says.
     pub direction: Option<Direction>,

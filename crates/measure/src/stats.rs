@@ -63,8 +63,8 @@ pub fn standard_deviation(values: &[f64]) -> Option<f64> {
     Some((squares / (values.len() - 1) as f64).sqrt())
 }
 
-/// The standard error of the mean, as the error bars of paper 000 (its Figs. 2
-/// to 6) have it: s/√n; `None` of fewer than two.
+/// The standard error of the mean, as in the error bars of paper 000 (Figs. 2 to 6): s/√n; `None`
+/// for fewer than two.
 pub fn standard_error(values: &[f64]) -> Option<f64> {
     Some(standard_deviation(values)? / (values.len() as f64).sqrt())
 }

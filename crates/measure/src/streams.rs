@@ -11,8 +11,8 @@ use crate::stats::median;
 /// data: it is a control connection.
 const DATA_SHARE: f64 = 0.01;
 
-/// Rates are taken over so many seconds: several samples, and no more than a ramp
-/// that is worth seeing takes.
+/// Rates are taken over this many seconds: several samples, and no longer than the shortest ramp
+/// of interest.
 const WINDOW_SECONDS: f64 = 1.0;
 
 /// What a run may take to find its rate.
@@ -48,9 +48,8 @@ pub struct TcpSummary {
     /// As above.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub smallest_by_share: Option<f64>,
-    /// The same, but the share of each is by its capacity then: the less of what its window
-    /// carries in a round trip and of what its kernel lets it send. None where these were not
-    /// looked at.
+    /// The same, but the share of each is by its capacity at that time: the smaller of its window
+    /// over the round trip and its kernel's pace. `None` without samples of these.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub largest_by_capacity: Option<f64>,
     /// As above.
@@ -70,9 +69,9 @@ pub struct TcpSummary {
     /// After a cut's end, how long it took until something was acknowledged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds_until_it_moved_again: Option<f64>,
-    /// Part of all streams' time, 0 to 1, in which one had nothing queued while another
-    /// had something unsent, which is more than its share of what all have. A stream's
-    /// time begins with its first data. None where queues were not looked at.
+    /// Part of all streams' time, 0 to 1, in which one had nothing queued while another had
+    /// something unsent that is more than its share. A stream's time begins with its first data.
+    /// `None` without samples of queues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_beside_unsent: Option<f64>,
 }
@@ -198,8 +197,8 @@ fn ramp(looks: &[(f64, u64)]) -> Option<f64> {
 /// of others.
 type Part = fn(&Sample, &Sample) -> Option<f64>;
 
-/// Bytes in a second that a stream could send: of what it had at both looks the mean. None where
-/// that was not looked at.
+/// Bytes per second that a stream could send: the mean of both samples. `None` without such
+/// samples.
 fn capacity(before: &Sample, now: &Sample) -> Option<f64> {
     let of = |sample: &Sample| {
         let rtt = sample.rtt_seconds.filter(|rtt| *rtt > 0.0)?;

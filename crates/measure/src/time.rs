@@ -1,4 +1,4 @@
-//! Reads the time of day as RFC 3339 has it; `longhaul_units::rfc3339` writes it.
+//! Reads the time of day in RFC 3339 format; `longhaul_units::rfc3339` writes it.
 
 /// Days from 1970-01-01 to a civil date: Howard Hinnant's `days_from_civil`.
 fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
@@ -11,8 +11,8 @@ fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + day_of_era - 719_468
 }
 
-/// Microseconds since 1970 of a time as RFC 3339 has it. A space may stand for the `T`, and
-/// a time without an offset is UTC.
+/// Microseconds since 1970 of a time in RFC 3339 format. A space may replace the `T`, and a time
+/// without an offset is UTC.
 pub fn microseconds_of(text: &str) -> Option<i64> {
     let (date, rest) = text.split_at_checked(10)?;
     let [year, month, day] = numbers(date, '-', [4, 2, 2])?;
@@ -31,7 +31,7 @@ pub fn microseconds_of(text: &str) -> Option<i64> {
     is_valid.then_some(seconds * 1_000_000 + fraction)
 }
 
-/// Three numbers of so many digits each.
+/// Three numbers with these numbers of digits.
 fn numbers(text: &str, between: char, digits: [usize; 3]) -> Option<[i64; 3]> {
     let mut parts = text.split(between);
     let mut found = [0; 3];

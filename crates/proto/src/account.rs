@@ -1,5 +1,5 @@
-//! What became of file data within one session, counted so that whoever adds
-//! up the sessions of a killed and repeated transfer sees each byte once.
+//! What became of file data within one session. The counts of a killed and repeated transfer's
+//! sessions add up, and contain each byte once.
 
 /// Bytes and files of one end of one session. Nothing is counted of what was
 /// there unchanged. Of a file that changed under the copy, all but
@@ -41,14 +41,14 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    /// Bytes of it that are durable, whoever made them so.
+    /// Bytes of it that are durable, by any session.
     pub fn at_destination(&self) -> u64 {
         self.durable.saturating_add(self.resumed)
     }
 }
 
 impl Account {
-    /// A file's block moved: so many bytes, so many of them for the first time.
+    /// A file's block moved: its bytes, and how many of them for the first time.
     pub(crate) fn add_moved(&mut self, share: &mut Share, bytes: u64, fresh: u64) {
         self.moved_files += u64::from(!share.begun);
         share.begun = true;
@@ -59,19 +59,19 @@ impl Account {
             .saturating_add(bytes - fresh.min(bytes));
     }
 
-    /// So many bytes of files that are done moved again.
+    /// Bytes of finished files that moved again.
     pub(crate) fn add_unclaimed(&mut self, bytes: u64) {
         self.moved_bytes = self.moved_bytes.saturating_add(bytes);
         self.moved_again_bytes = self.moved_again_bytes.saturating_add(bytes);
     }
 
-    /// So many more bytes of a file are durable.
+    /// Further bytes of a file are durable.
     pub(crate) fn add_durable(&mut self, share: &mut Share, bytes: u64) {
         share.durable = share.durable.saturating_add(bytes);
         self.durable_bytes = self.durable_bytes.saturating_add(bytes);
     }
 
-    /// So many bytes of a file were there already.
+    /// Bytes of a file that were there already.
     pub(crate) fn add_resumed(&mut self, share: &mut Share, bytes: u64) {
         share.resumed = share.resumed.saturating_add(bytes);
         self.resumed_bytes = self.resumed_bytes.saturating_add(bytes);
@@ -82,7 +82,7 @@ impl Account {
         self.add_durable(share, size.saturating_sub(share.at_destination()));
     }
 
-    /// So many moved bytes of a file are to move again.
+    /// Moved bytes of a file that must move again.
     pub(crate) fn take_back(&mut self, share: &mut Share, bytes: u64) {
         let bytes = bytes.min(share.moved);
         share.moved -= bytes;

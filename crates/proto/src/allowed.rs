@@ -1,5 +1,5 @@
-//! What a host may ask for that somebody else introduces: one session, as that somebody meant
-//! it, and nothing more of what he may do himself.
+//! What a host may ask for that a principal introduces: one session, as the principal meant it,
+//! and no other rights of the principal.
 
 use minicbor::{Decode, Encode};
 
@@ -28,7 +28,7 @@ pub struct Allowed {
     /// Links below the sources are followed.
     #[cbor(n(5), default)]
     pub copy_links: bool,
-    /// Set-user-ID and set-group-ID bits are kept, whoever owns the files.
+    /// Set-user-ID and set-group-ID bits are kept for any owner of the files.
     #[cbor(n(6), default)]
     pub keep_set_ids: bool,
 }

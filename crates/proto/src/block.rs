@@ -69,11 +69,10 @@ pub struct Piece {
     /// Bytes of the file, holes included.
     #[n(3)]
     pub length: u64,
-    /// Where the payload's bytes lie; none where there is no hole.
+    /// Where the payload's bytes lie; `None` if there is no hole.
     #[n(4)]
     pub extents: Option<Vec<Extent>>,
-    /// Its checksum; none where it comes by [`crate::message::Message`] or in a
-    /// [`Trailer`].
+    /// Its checksum; `None` if it comes by [`crate::message::Message`] or in a [`Trailer`].
     #[n(5)]
     pub checksum: Option<Checksum>,
 }
@@ -88,7 +87,7 @@ pub struct PackedEntry {
     /// As [`Piece::generation`].
     #[n(1)]
     pub generation: u32,
-    /// A file's checksum; none where it comes by message, or it is no file.
+    /// A file's checksum; `None` if it comes by message, or it is no file.
     #[n(2)]
     pub checksum: Option<Checksum>,
 }
@@ -132,9 +131,8 @@ pub struct BlockHeader {
     pub trailer: Option<Trailer>,
 }
 
-/// What follows a block's payload, in [`TRAILER_BYTES`] that count as payload in
-/// the frame. Whoever reads, hashes and sends a piece part by part has its checksum
-/// only then.
+/// What follows a block's payload, in [`TRAILER_BYTES`] that count as payload in the frame. A
+/// sender that reads, hashes and sends a piece in parts has its checksum only then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Trailer {
@@ -166,7 +164,7 @@ impl Trailer {
         bytes
     }
 
-    /// The checksum in a trailer, or none where the piece is void.
+    /// The checksum in a trailer, or `None` if the piece is void.
     ///
     /// # Errors
     ///
@@ -327,8 +325,8 @@ impl BlockHeader {
         valid && payload && bounded && self.may_trail() && wire <= MAXIMUM_PAYLOAD_BYTES
     }
 
-    /// What of `wire` bytes of payload is the content's, before the trailer; none
-    /// where there is no room for that.
+    /// How many of `wire` bytes of payload are content, before the trailer; `None` if there is no
+    /// room for a trailer.
     pub fn data_on_wire(&self, wire: usize) -> Option<usize> {
         match self.trailer {
             Some(Trailer::Checksum) => wire.checked_sub(TRAILER_BYTES),

@@ -2,7 +2,7 @@
 
 use minicbor::{Decode, Encode};
 
-/// Most addresses that are told of: an end names no more of its own.
+/// Most addresses in a report: an end names no more of its own.
 pub const MAXIMUM_CALLS: usize = 24;
 
 /// Longest address in bytes: an IPv6 one with its zone and port has 58.
@@ -26,7 +26,7 @@ pub struct Call {
     pub cause: String,
 }
 
-/// How an address looks to whoever connects to it.
+/// How an address looks to the side that connects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
 #[cbor(index_only)]
 pub enum CallLook {
@@ -67,7 +67,7 @@ impl Call {
     }
 }
 
-/// Whether so many may be told of, each within its bounds.
+/// Whether a report may have these calls: their number, and each within its bounds.
 pub fn are_valid(calls: &[Call]) -> bool {
     calls.len() <= MAXIMUM_CALLS && calls.iter().all(Call::is_valid)
 }

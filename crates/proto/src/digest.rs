@@ -117,9 +117,8 @@ pub enum BlockHasher {
 }
 
 impl BlockHasher {
-    /// For the block at `offset` with `length` bytes of a file of `size`
-    /// bytes; none where that is no block ([`is_block`]) or, with an empty
-    /// file, not its start.
+    /// For the block at `offset` with `length` bytes of a file of `size` bytes; `None` if that is
+    /// no block ([`is_block`]) or, with an empty file, not its start.
     pub fn new(integrity: Integrity, offset: u64, length: u64, size: u64) -> Option<BlockHasher> {
         let empty_file = offset == 0 && length == 0 && size == 0;
         if !empty_file && !is_block(offset, length, size) {

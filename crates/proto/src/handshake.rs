@@ -101,7 +101,7 @@ pub struct Credential {
     /// Name of a principal of the acceptor.
     #[n(0)]
     pub principal: String,
-    /// Its token; none where the TLS certificate is the proof.
+    /// Its token; `None` if the TLS certificate is the proof.
     #[n(1)]
     pub token: Option<String>,
 }
@@ -112,7 +112,7 @@ impl std::fmt::Debug for Credential {
     }
 }
 
-/// The first frame on a stream, from whoever dialed.
+/// The first frame on a stream, from the dialer.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Hello {
@@ -139,18 +139,18 @@ pub enum Purpose {
     /// One more stream of a session.
     #[n(1)]
     Join(#[n(0)] Join),
-    /// No session: what lies at a path is told, and the stream ends.
+    /// No session: the acceptor lists a path, and the stream ends.
     #[n(4)]
     List(#[n(0)] ListRequest),
-    /// Another host shall be let in as the same principal.
+    /// Another host may join as the same principal.
     #[n(2)]
     Vouch(#[n(0)] Vouch),
-    /// Something that the acceptor shall do beside any session.
+    /// Something that the acceptor does outside any session.
     #[n(5)]
     Errand(#[n(0)] Errand),
 }
 
-/// The longest name of a host, in bytes: as DNS has it.
+/// The longest name of a host, in bytes, as in DNS.
 const MAXIMUM_HOST_BYTES: usize = 253;
 
 /// The longest name of a job, or of where channels to one come, in bytes.
@@ -168,14 +168,14 @@ pub struct Errand {
     pub what: Task,
 }
 
-/// What the acceptor shall do. But for [`Task::Reach`] the stream is, after the
-/// answer, the channel of what was begun: bytes both ways, to the end of either.
+/// What the acceptor should do. Except for [`Task::Reach`], the stream becomes the channel of the
+/// task after the answer: bytes both ways, to the end of either.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub enum Task {
-    /// Run a job with another daemon, which whoever asks introduces.
+    /// Run a job with another daemon, which the client introduces.
     #[n(0)]
     Drive,
-    /// Carry what is said to and by the principal's job of this name.
+    /// Carry the channel of the principal's job of this name.
     #[n(1)]
     Attach(#[n(0)] String),
     /// Tell the principal's jobs.
@@ -184,8 +184,8 @@ pub enum Task {
     /// Find out whether another daemon can be connected to from there.
     #[n(3)]
     Reach(#[n(0)] Target),
-    /// Run a job with another daemon, to which whoever asks carries channels;
-    /// nobody is connected to.
+    /// Run a job with another daemon, to which the client carries channels. The acceptor connects
+    /// to no host.
     #[n(4)]
     DriveThrough,
     /// Be a channel of the principal's job that takes them under this name, to
@@ -238,7 +238,7 @@ pub struct Vouch {
     /// SHA-256 of the public key of the other host's certificate.
     #[cbor(n(1), with = "minicbor::bytes")]
     pub key: [u8; 32],
-    /// The session that it may open; none where the asker does not say.
+    /// The session that it may open; `None` if the client does not restrict it.
     #[n(2)]
     pub allowed: Option<Allowed>,
 }
@@ -306,7 +306,7 @@ pub enum Landing {
     As,
 }
 
-/// What a new session shall do.
+/// What a new session does.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Request {
@@ -367,16 +367,15 @@ pub struct Request {
     /// inode tells one source of a name from another.
     #[cbor(n(20), with = "minicbor::bytes")]
     pub host: [u8; 32],
-    /// Names that a sending dialer puts directly into the destination; none
-    /// where it fills it with whatever a directory contains.
+    /// Names that a sending dialer puts directly into the destination; `None` if it fills it with
+    /// whatever a directory contains.
     #[n(19)]
     pub names: Option<Vec<minicbor::bytes::ByteVec>>,
     /// A sending acceptor sends what links lead to.
     #[n(21)]
     #[cbor(default)]
     pub copy_links: bool,
-    /// Of files that are there, digests are told where they are kept: none is
-    /// read for it.
+    /// Of files that are there, only kept digests are reported: no file is read for it.
     #[n(22)]
     #[cbor(default)]
     pub kept_digests_only: bool,
@@ -394,7 +393,7 @@ pub struct Request {
     #[n(27)]
     #[cbor(default)]
     pub paired: bool,
-    /// The acceptor shall describe its host in its [`Welcome`].
+    /// The acceptor is asked to describe its host in its [`Welcome`].
     #[n(28)]
     #[cbor(default)]
     pub wants_host: bool,
@@ -407,8 +406,8 @@ pub struct Request {
     #[n(30)]
     #[cbor(default)]
     pub keep_set_ids: bool,
-    /// Hash of the sources as every host that sees them has it: what a dead session of the same
-    /// transfer from another host left is this one's. None where no other host sees them.
+    /// Hash of the sources, the same on every host that sees them. What a dead session of the same
+    /// transfer from another host left belongs to this one. `None` if no other host sees them.
     #[n(31)]
     pub anywhere: Option<minicbor::bytes::ByteArray<32>>,
 }
@@ -419,7 +418,7 @@ pub enum RequestPath {
     /// As in the URL: absolute, to be resolved beneath a root.
     #[n(0)]
     Path(#[cbor(n(0), with = "minicbor::bytes")] Vec<u8>),
-    /// Zeros from nowhere, so many bytes.
+    /// This many zeros, from no file.
     #[n(1)]
     Zero(#[n(0)] u64),
     /// A sink without a disk.
@@ -517,8 +516,7 @@ pub struct Welcome {
     /// measure.
     #[n(13)]
     pub host: Option<String>,
-    /// What governs the windows of a sending acceptor, by its kernel's name; none where it does
-    /// not say.
+    /// Congestion control of a sending acceptor, by its kernel's name; `None` if unknown.
     #[n(14)]
     pub congestion: Option<String>,
 }

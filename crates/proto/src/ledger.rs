@@ -147,8 +147,8 @@ impl DurableBlock {
     }
 }
 
-/// Which blocks of one large file are known to be at the destination. Whoever
-/// holds it complete may commit the file, on whichever host that is.
+/// Which blocks of one large file are known to be at the destination. The end that holds it
+/// complete may commit the file, on either host.
 #[derive(Clone, Debug)]
 pub struct FileLedger {
     size: u64,

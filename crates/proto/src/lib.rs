@@ -1,6 +1,6 @@
-//! The longhaul protocol: what two hosts say to each other and what each of
-//! them has to do next. No I/O, no clock, no threads: whoever drives it brings
-//! those (`longhaul-engine`, or the simulation in the tests).
+//! The longhaul protocol: the messages of two hosts, and what each has to do next. No I/O, no
+//! clock, no threads: the driver supplies those (`longhaul-engine`, or the simulation in the
+//! tests).
 //!
 //! - [`manifest`]: what is to move: entries of a tree, identities of files
 //! - [`digest`]: block checksums and how they merge to a file's digest
@@ -8,7 +8,7 @@
 //! - [`frame`]: how messages and blocks lie on a byte stream
 //! - [`handshake`]: how a stream opens a session or joins one
 //! - [`listing`]: what lies at a path, without a session
-//! - [`message`]: what is said within a session, in order
+//! - [`message`]: messages within a session, in order
 //! - [`block`]: what carries file data, in any order, on any stream
 //! - [`calls`]: what came of connecting to the other end
 //! - [`control`]: messages in order and once, over streams that may die
@@ -17,9 +17,8 @@
 //! - [`stream`]: data of unknown length, as a directory of pieces
 //! - [`account`]: what became of file data, counted byte by byte
 //!
-//! A driver feeds what happened into `handle_*`, then drains every `poll_*`
-//! until it has nothing more, and calls again at the moment `poll_timeout`
-//! gives. Time is an argument.
+//! A driver passes events to `handle_*`, then drains every `poll_*` until it has nothing more, and
+//! calls again at the moment that `poll_timeout` returns. Time is an argument.
 
 pub mod account;
 pub mod allowed;

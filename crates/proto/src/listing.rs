@@ -19,7 +19,7 @@ pub const FULL_BYTES: usize = 32 * 1024;
 /// Bytes that an entry takes beside its path and target, at most.
 const ENTRY_BYTES: usize = 64;
 
-/// What shall be listed.
+/// What to list.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct ListRequest {
@@ -63,7 +63,7 @@ pub enum ListedKind {
     Special,
 }
 
-/// What `lstat` tells of an entry.
+/// What `lstat` reports about an entry.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Details {
@@ -118,14 +118,14 @@ impl ListedEntry {
     }
 }
 
-/// What is said of what was asked for.
+/// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub enum Listed {
     /// Entries, each directory's in the order of their bytes, a directory
     /// before what it holds; at most [`MOST_LISTED`].
     #[n(0)]
     Entries(#[n(0)] Vec<ListedEntry>),
-    /// Something in it could not be looked at; the rest goes on.
+    /// Something in it could not be read; the rest continues.
     #[n(1)]
     Failed(#[n(0)] Failure),
     /// That was all.

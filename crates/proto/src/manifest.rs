@@ -95,7 +95,7 @@ impl TreePath {
         self.0.rsplit(|&b| b == b'/').next().unwrap_or(&[])
     }
 
-    /// Everything before the last name; none where there is one name only.
+    /// Everything before the last name; `None` if there is one name only.
     pub fn parent(&self) -> Option<TreePath> {
         let slash = self.0.iter().rposition(|&b| b == b'/')?;
         Some(TreePath(self.0[..slash].into()))

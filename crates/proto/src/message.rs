@@ -1,4 +1,4 @@
-//! What is said within a session, in order and once ([`crate::control`]).
+//! Messages within a session, in order and once ([`crate::control`]).
 
 use minicbor::{Decode, Encode};
 
@@ -33,18 +33,17 @@ pub enum Message {
     /// Receiver: the answers, in the same order.
     #[n(1)]
     Answers(#[n(0)] Vec<(EntryId, Answer)>),
-    /// Sender: the directory holds so many entries; when all are done it gets
-    /// its mode and time.
+    /// Sender: the directory's number of entries. When all are done, it gets its mode and time.
     #[n(2)]
     DirectoryEnd {
-        /// The directory as it shall be.
+        /// The directory's final state.
         #[n(0)]
         entry: Entry,
         /// Entries directly in it.
         #[n(1)]
         children: u64,
     },
-    /// Sender: the walk is over, there are so many entries.
+    /// Sender: the walk is over; the number of entries.
     #[n(3)]
     WalkEnd {
         /// One more than the highest number.
@@ -87,8 +86,7 @@ pub enum Message {
         /// The block.
         #[n(0)]
         content: ContentName,
-        /// One for a piece; for a pack one for each entry, none where it is
-        /// no file.
+        /// One for a piece; for a pack one for each entry, `None` if it is no file.
         #[n(1)]
         checksums: Vec<Option<Checksum>>,
     },
@@ -102,7 +100,7 @@ pub enum Message {
         #[n(1)]
         pieces: Vec<(PieceName, Checksum)>,
     },
-    /// Whoever holds all acknowledgements of a file: give it its name.
+    /// The end that holds all acknowledgements of a file: give it its name.
     #[n(8)]
     Commit {
         /// The session's epoch.
@@ -138,7 +136,7 @@ pub enum Message {
         #[n(1)]
         reason: AgainReason,
     },
-    /// Receiver: so many blocks arrived on these streams since they began.
+    /// Receiver: the number of blocks that arrived on these streams since they began.
     #[n(11)]
     Arrived {
         /// Streams and their blocks.
@@ -161,17 +159,17 @@ pub enum Message {
     /// Either: what this end sees.
     #[n(13)]
     Observed(#[n(0)] Observation),
-    /// Whoever steers: use so many flows.
+    /// Steering end: use these numbers of flows.
     #[n(14)]
     SetFlows(#[n(0)] Flows),
-    /// Whoever steers: I leave, go on; or I am back.
+    /// Steering end: I leave, continue; or I am back.
     #[n(15)]
     Steer {
         /// There is somebody who steers.
         #[n(0)]
         attached: bool,
     },
-    /// Dialer: I want to join with so many streams in clear.
+    /// Dialer: I want to join with this many streams in clear.
     #[n(16)]
     WantTickets(#[n(0)] u32),
     /// Acceptor: each is good for one stream in clear.
@@ -180,13 +178,13 @@ pub enum Message {
     /// Either: the session is over, nothing more will come.
     #[n(18)]
     Goodbye(#[n(0)] Farewell),
-    /// Whoever steers, to the sender: how its kernel shall send.
+    /// Steering end, to the sender: how its kernel should send.
     #[n(19)]
     Tune(#[n(0)] Tuning),
     /// Dialer: connect to me; each is a stream that I join with.
     #[n(20)]
     WantCalls {
-        /// So many times.
+        /// How many times.
         #[n(0)]
         count: u32,
         /// Instead once at each of my addresses, and say what came of it.
@@ -256,8 +254,7 @@ pub enum Outcome {
     /// It is not.
     #[n(1)]
     Failed(#[n(0)] Failure),
-    /// In a dry run, a directory: what a copy would do with it; none where it
-    /// is there.
+    /// In a dry run, a directory: what a copy would do with it; `None` if it is there.
     #[n(2)]
     Planned(#[n(0)] Option<Change>),
 }
@@ -310,7 +307,7 @@ pub enum FailureKind {
     Grew,
 }
 
-/// Why one entry failed; the others go on.
+/// Why one entry failed; the others continue.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Failure {
@@ -329,7 +326,7 @@ impl Failure {
         Failure { kind, text }
     }
 
-    /// Of a file that grew meanwhile, so many bytes are there.
+    /// This many bytes of a file that grew meanwhile are there.
     pub fn grew(size: u64) -> Failure {
         let text = format!(
             "it grew while copied: its first {size} bytes are there, as they were when it was looked at; \
@@ -528,13 +525,13 @@ pub struct StreamObservation {
     /// The other end's window in bytes.
     #[n(11)]
     pub send_window: u64,
-    /// Which of the observing end's paths (pairs of addresses) this is of. A
-    /// stream over several is told of once for each, with counts that never fall.
+    /// Which of the observing end's paths (pairs of addresses) this is. A stream over several has
+    /// one observation for each, with counts that never fall.
     #[n(12)]
     #[cbor(default)]
     pub path: u32,
-    /// Segments with data sent since the stream began, those sent again among them; none
-    /// where the kernel does not count them.
+    /// Segments with data sent since the stream began, including those sent again; `None` if the
+    /// kernel does not count them.
     #[n(13)]
     pub sent: Option<u64>,
     /// Of those sent again, segments that the other end said it had already (DSACK);
@@ -550,7 +547,7 @@ pub struct StreamObservation {
     pub lost: u32,
 }
 
-/// How a sender's kernel shall send, on all streams from now on.
+/// How a sender's kernel should send, on all streams from now on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Tuning {
@@ -570,7 +567,7 @@ pub struct Tuning {
     pub limit: Option<u64>,
 }
 
-/// How many flows each layer shall have; none leaves it as it is.
+/// The number of flows of each layer; `None` leaves it unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Flows {
@@ -598,11 +595,11 @@ pub enum Farewell {
     Complete,
     /// A newer session of the same transfer took over.
     Fenced,
-    /// Whoever steers asked for it.
+    /// The steering end asked for it.
     Cancelled,
-    /// This end cannot go on.
+    /// This end cannot continue.
     Broken(String),
-    /// This end cannot go on, since the destination cannot be used any more. Peers of earlier
+    /// This end cannot continue, since the destination cannot be used any more. Peers of earlier
     /// releases take it for [`Farewell::Broken`].
     Storage(String),
 }

@@ -1,6 +1,6 @@
-//! What a destination did not keep, or refused to do, where the data arrived
-//! all the same. The receiving end gathers notices: one of each kind, with a
-//! count and an example. Whoever shows the summary hears of them with the end.
+//! What a destination did not keep, or refused to do, although the data arrived. The receiving end
+//! gathers notices: one of each kind, with a count and an example. The end that shows the summary
+//! gets them with the last message.
 
 use minicbor::decode::Error;
 use minicbor::encode::Write;

@@ -1,11 +1,10 @@
 //! The end that has the destination: what to keep of what arrives, when to
 //! make it durable, when to give a file its name, and what to acknowledge.
 //!
-//! A large file's way: pieces are *claimed* when they arrive, *written*,
-//! *durable* after a checkpoint, and the file is committed when it is whole
-//! and the sender sealed it. Packed entries are committed by whoever writes
-//! them. A directory gets its mode and time after everything in it is done.
-//! Memory follows what is under way, not the size of the tree.
+//! Pieces of a large file are *claimed* when they arrive, *written*, and *durable* after a
+//! checkpoint. The file is committed when it is complete and the sender sealed it. The writer of
+//! packed entries commits them. A directory gets its mode and time after everything in it is done.
+//! Memory depends on what is under way, not on the size of the tree.
 
 mod large;
 mod listed;
@@ -97,7 +96,7 @@ pub enum Verdict {
     Drop,
 }
 
-/// Something to do on the disk. Whoever does it reports with the method named.
+/// Something to do on the disk. The thread that does it reports with the method named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StorageJob {
     /// Compare with what is there: [`Receiver::handle_compared`].
@@ -111,7 +110,7 @@ pub enum StorageJob {
     /// Make the rest durable and give the file its name:
     /// [`Receiver::handle_committed`].
     Commit {
-        /// The file as it shall be.
+        /// The file's final state.
         entry: Entry,
         /// Its generation.
         generation: u32,
@@ -125,7 +124,7 @@ pub enum StorageJob {
         file: EntryId,
         /// Its generation.
         generation: u32,
-        /// What is durable of it stays, for a later session to go on with.
+        /// What is durable of it stays for a later session.
         stays: bool,
     },
     /// Read what an earlier session left of a file, and compare it with its checksums:
@@ -157,21 +156,21 @@ pub struct Checkpoint {
     pub blocks: Vec<DurableBlock>,
 }
 
-/// What became of an entry, for whoever watches.
+/// What became of an entry, for observers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReceivedEvent {
     /// It is done.
     Ended {
-        /// The entry; none where only its number is known.
+        /// The entry; `None` if only its number is known.
         entry: Option<Entry>,
         /// Its number.
         id: EntryId,
-        /// How it ended; none where it was there already.
+        /// How it ended; `None` if it was there already.
         outcome: Option<Outcome>,
         /// The digest of what was there, where it was asked for.
         digest: Option<Checksum>,
     },
-    /// An earlier session left so many bytes of it durable.
+    /// The bytes of it that an earlier session left durable.
     Resumed {
         /// The entry.
         entry: Entry,
@@ -260,7 +259,7 @@ pub struct Receiver {
     /// Files whose digests the sender was asked for, and what they weigh.
     comparing: BTreeMap<EntryId, Entry>,
     comparing_weight: usize,
-    /// Bytes of the paths, targets and texts that are kept, but for those of outcomes.
+    /// Bytes of the paths, targets and texts that are kept, except those of outcomes.
     texts: usize,
     /// Answers that were not said yet.
     unsaid: usize,
@@ -494,7 +493,7 @@ impl Receiver {
         self.push_message(Message::Again { content, reason });
     }
 
-    /// A packed entry arrived wrong; true where the sender shall send it again.
+    /// A packed entry arrived damaged; true if the sender must send it again.
     fn is_wanted_again(&mut self, id: EntryId) -> bool {
         let Some(packing) = self.packed.remove(&id) else {
             return false;
@@ -527,13 +526,13 @@ impl Receiver {
         }
     }
 
-    /// A file that was there had to be read for its digest: so many bytes.
+    /// A file that was there had to be read for its digest; its bytes.
     pub fn handle_digest_read(&mut self, bytes: u64) {
         self.totals.digests_read += 1;
         self.totals.digest_bytes_read += bytes;
     }
 
-    /// So many leftovers of other copies were removed.
+    /// The number of leftovers of other copies that were removed.
     pub fn handle_expired(&mut self, leftovers: u64) {
         self.totals.expired += leftovers;
     }
@@ -553,8 +552,7 @@ impl Receiver {
         self.end_directory(entry, outcome);
     }
 
-    /// In a dry run: what a copy would do with a directory; none where it is
-    /// there.
+    /// In a dry run: what a copy would do with a directory; `None` if it is there.
     pub fn handle_directory_planned(&mut self, entry: Entry, change: Option<Change>) {
         self.end_directory(entry, Outcome::Planned(change));
     }

@@ -50,9 +50,9 @@ const FIRST_QUESTIONS: u64 = 64;
 /// A source that changes more often than this during its copy is given up.
 const MAXIMUM_RESTARTS: u32 = 5;
 
-/// A file with holes that is no larger goes with others, holes and all, and gets them back at
-/// the other end: file systems that compress, or keep short files with their names, take fewer
-/// bytes than any file has, and files that go apart are many times as dear.
+/// A file with holes that is no larger goes into a pack, and gets its holes back at the other end.
+/// File systems that compress, or store short files in the inode, use fewer bytes than a file has,
+/// and files outside packs cost many times as much.
 const SPARSE_APART_BYTES: u64 = 256 << 10;
 
 /// Whether an entry goes in pieces of its own, and not packed with others.
@@ -165,7 +165,7 @@ impl Sender {
         self.entries.insert(id, tracked);
     }
 
-    /// The walk left a directory that holds so many entries.
+    /// The walk left a directory with this many entries.
     pub fn handle_directory_end(&mut self, entry: Entry, children: u64) {
         if let Some(tracked) = self.entries.get_mut(&entry.id) {
             let weighs = entry.text_bytes();
@@ -243,7 +243,7 @@ impl Sender {
         }
     }
 
-    /// So many blocks arrived on a stream.
+    /// The number of blocks that arrived on a stream.
     pub fn handle_arrived(&mut self, stream: StreamId, blocks: u64, now: Moment) {
         let (plan, mut races) = (&mut self.plan, Vec::new());
         let bytes = self.streams.handle_arrived(stream, blocks, now, |block| {
@@ -392,7 +392,7 @@ impl Sender {
         }
     }
 
-    /// The next thing to read; none where there is nothing to do now.
+    /// The next thing to read; `None` if there is nothing to do now.
     pub fn poll_read(&mut self, now: Moment) -> Option<ReadJob> {
         if let Some(check) = self.next_check() {
             return Some(check);
@@ -409,8 +409,8 @@ impl Sender {
         job.or_else(|| self.next_twin(now))
     }
 
-    /// From now on a stream takes no new blocks, because better ones do; or it
-    /// takes them again. What it has goes on.
+    /// From now on a stream takes no new blocks, because better ones do; or it takes them again.
+    /// Its current blocks continue.
     pub fn handle_reserve(&mut self, stream: StreamId, reserve: bool) {
         if reserve {
             self.plan.handle_stream_down(stream);
@@ -455,9 +455,9 @@ impl Sender {
         self.streams.poll_timeout(self.waits_for_streams(), now)
     }
 
-    /// The stream that shall carry this end's messages from now on, where the
-    /// `current` one is slow or the other end has fallen silent. The driver
-    /// tells [`crate::session::Session::move_control`] and
+    /// The stream that should carry this end's messages from now on, if the `current` one is slow
+    /// or the other end has fallen silent. The driver calls
+    /// [`crate::session::Session::move_control`] and
     /// [`crate::control::ControlChannel::handle_stream_change`].
     pub fn poll_control(&mut self, current: StreamId, now: Moment) -> Option<StreamId> {
         self.streams.better_than(current, now)
@@ -481,8 +481,8 @@ impl Sender {
             && self.plan.has_ready_for(stream, alone)
     }
 
-    /// Since when a block that was sent on a stream has not arrived, or what was
-    /// sent before it; none where everything has.
+    /// Since when a block that was sent on a stream has not arrived, or what was sent before it;
+    /// `None` if everything has.
     pub fn waits_since(&self, stream: StreamId) -> Option<Moment> {
         self.streams.waits_since(stream)
     }

@@ -1,8 +1,8 @@
-//! How long a session lives and who steers it.
+//! How long a session lives, and which end steers it.
 //!
-//! A session outlives all its streams for a stated time, and whoever steers
-//! may leave and come back. Next states: `Active` -> `Lingering` (last stream
-//! lost) -> `Active` (one joined) or `Over` (time is up); any -> `Over`.
+//! A session outlives all its streams for a stated time, and the steering end may leave and come
+//! back. Next states: `Active` -> `Lingering` (last stream lost) -> `Active` (one joined) or
+//! `Over` (time is up); any -> `Over`.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -92,7 +92,7 @@ impl Session {
         moved
     }
 
-    /// Whoever steers left or came back; the session goes on.
+    /// The steering end left or came back; the session continues.
     pub fn handle_steer(&mut self, attached: bool) {
         self.steered = attached;
     }

@@ -18,7 +18,7 @@ const DIGITS: usize = 16;
 pub enum StreamPart {
     /// The data from this byte on.
     Data(u64),
-    /// Nothing: the stream has so many bytes.
+    /// Nothing: the number of bytes of the pipe.
     End(u64),
 }
 
@@ -35,8 +35,7 @@ impl StreamPart {
         name.into_bytes().into()
     }
 
-    /// Understands a name; none where it is of no stream, or of one that is
-    /// longer than a file may be.
+    /// Parses a name; `None` if it is not of a pipe, or of one that is longer than a file may be.
     pub fn parse(name: &[u8]) -> Option<StreamPart> {
         let (letter, digits) = name.split_first()?;
         let is_digit = |digit: &u8| matches!(digit, b'0'..=b'9' | b'a'..=b'f');

@@ -1,4 +1,4 @@
-//! The time of day as RFC 3339 has it.
+//! The time of day in RFC 3339 format.
 
 /// A time in seconds since 1970. Days and civil dates: Howard Hinnant's
 /// `civil_from_days`.

@@ -1,6 +1,6 @@
 //! How quantities are written, the same everywhere: a number and a unit, with or without a space
-//! between. `docs/quantities.md` has the table. A bare number is refused, but for zero, since
-//! nobody can know what is meant: `7` days or seconds, `1` percent or all.
+//! between. `docs/quantities.md` has the table. Every bare number but zero is refused, since its
+//! meaning would be a guess: `7` could be days or seconds, `1` could be percent or all.
 
 /// A number as it is written, and what follows it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -22,7 +22,7 @@ impl Written<'_> {
     }
 }
 
-/// Takes a text apart; none where it does not begin with a number.
+/// Splits a text into number and unit; `None` if it does not begin with a number.
 pub fn split(text: &str) -> Option<Written<'_>> {
     let end = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')

@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use crate::grammar::split;
 
-/// Nanoseconds since an origin that whoever drives a state machine chooses
-/// (a process start, or zero in a simulation); 0 to 2^64 - 1, which is 584
-/// years.
+/// Nanoseconds since an origin that the driver of a state machine chooses (a process start, or
+/// zero in a simulation); 0 to 2^64 - 1, which is 584 years.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Moment(pub u64);
 

@@ -20,7 +20,7 @@ impl BitRate {
         BitRate(bytes.0 as f64 * 8.0 / span.as_secs_f64())
     }
 
-    /// So many bits per second; none where that is not finite or negative.
+    /// A rate in bits per second; `None` if it is negative or not finite.
     pub fn new(bits_per_second: f64) -> Option<BitRate> {
         let valid = bits_per_second.is_finite() && bits_per_second >= 0.0;
         valid.then_some(BitRate(bits_per_second))

@@ -11,8 +11,7 @@ use crate::rate::{ParseRateError, parse_bits};
 pub struct ByteRate(f64);
 
 impl ByteRate {
-    /// So many bytes per second; none where that is not finite or not greater
-    /// than zero.
+    /// A rate in bytes per second; `None` unless it is finite and greater than zero.
     pub fn new(bytes_per_second: f64) -> Option<ByteRate> {
         let valid = bytes_per_second.is_finite() && bytes_per_second > 0.0;
         valid.then_some(ByteRate(bytes_per_second))

@@ -2,11 +2,13 @@
 //! private language that readers stumbled over.
 //!
 //! - [`markdown`]: the blocks and sentences of a page
+//! - [`rust_docs`]: the doc comments of a Rust file
 //! - [`words`]: what is not written, and what is written instead
 //!
 //! Pages below `bench/runs` are records of their day and are not checked.
 
 mod markdown;
+mod rust_docs;
 mod words;
 
 use super::Finding;
@@ -48,8 +50,12 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         let sentences = markdown::sentences(&file.text);
         check_lengths(file, &sentences, &mut findings);
         for sentence in &sentences {
-            check_words(file, sentence, &mut findings);
+            check_words(file, sentence.line, sentence, &mut findings);
         }
+    }
+    let sources = tree.rust().map(|(file, _)| file);
+    for file in sources.filter(|file| rust_docs::is_checked(&file.path)) {
+        check_rust_docs(file, &mut findings);
     }
     for (path, most) in OVERVIEWS {
         let lines = tree.get(path).map_or(0, |file| file.text.lines().count());
@@ -89,10 +95,19 @@ fn check_lengths(file: &TrackedFile, sentences: &[Sentence], findings: &mut Vec<
     }
 }
 
-fn check_words(file: &TrackedFile, sentence: &Sentence, findings: &mut Vec<Finding>) {
+fn check_rust_docs(file: &TrackedFile, findings: &mut Vec<Finding>) {
+    for comment in rust_docs::comments(&file.text) {
+        for sentence in markdown::sentences(&comment.text) {
+            let line = comment.line + sentence.line - 1;
+            check_words(file, line, &sentence, findings);
+        }
+    }
+}
+
+fn check_words(file: &TrackedFile, line: usize, sentence: &Sentence, findings: &mut Vec<Finding>) {
     for (phrase, instead) in words::found(&sentence.text) {
         let message = format!("\"{phrase}\": {instead}: \"{}\"", sentence.beginning());
-        findings.push(Finding::new(&file.path, sentence.line, WORDS, message));
+        findings.push(Finding::new(&file.path, line, WORDS, message));
     }
 }
 
@@ -141,6 +156,13 @@ mod tests {
             found("docs/a/b.md", text),
             [(WORDS, 1), (WORDS, 1), (WORDS, 7)]
         );
+    }
+
+    #[test]
+    fn words_are_found_in_doc_comments() {
+        let text = "//! A file.\n\n/// An item.\n///\n/// Whoever reads.\nfn a() {}\n// He.\n";
+        assert_eq!(found("crates/units/src/a.rs", text), [(WORDS, 5)]);
+        assert_eq!(found("crates/cli/src/a.rs", text), []);
     }
 
     #[test]

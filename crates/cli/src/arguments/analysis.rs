@@ -12,16 +12,17 @@ use super::probe::capacity;
 /// Which records, and how intervals are drawn.
 #[derive(Clone, Debug, Args)]
 pub struct AnalysisArguments {
-    /// Files of records, a run a line (FORMAT.md, "Records of runs"); - is standard input.
+    /// Files of records, one run per line (FORMAT.md, "Records of runs"); - is standard input.
     #[arg(value_name = "RECORDS", required = true)]
     pub records: Vec<PathBuf>,
-    /// Leave out lines that cannot be read or repeat a run, naming them, instead of refusing.
+    /// Skip lines that cannot be read or repeat a run, and name them, instead of refusing the
+    /// file.
     #[arg(long)]
     pub skip_faults: bool,
-    /// Bootstrap draws for each interval.
+    /// Number of bootstrap draws for each interval.
     #[arg(long, value_name = "N", default_value = "1000", value_parser = draws)]
     pub draws: usize,
-    /// Where the draws come from: the same seed gives the same intervals.
+    /// Seed of the draws: the same seed gives the same intervals.
     #[arg(long, value_name = "N", default_value = "1")]
     pub seed: u64,
 }
@@ -32,7 +33,7 @@ pub struct ProfileArguments {
     /// Which records.
     #[command(flatten)]
     pub analysis: AnalysisArguments,
-    /// One JSON object instead of tables.
+    /// Print one JSON object instead of tables.
     #[arg(long)]
     pub json: bool,
 }
@@ -49,8 +50,8 @@ pub struct ReportArguments {
     /// Write each figure as an SVG file too.
     #[arg(long, value_name = "DIR")]
     pub svg: Option<PathBuf>,
-    /// Plot a run over time: its file of TCP samples; of a directory of them one run of each
-    /// configuration and round-trip time, the one whose throughput is in the middle.
+    /// Plot runs over time: a file of TCP samples, or a directory of them. Of a directory, one run
+    /// of each configuration and round-trip time is plotted, the one with the middle throughput.
     #[arg(long, value_name = "FILE|DIR")]
     pub samples: Vec<PathBuf>,
     /// The report's title.
@@ -61,11 +62,11 @@ pub struct ReportArguments {
 /// What to do with records.
 #[derive(Clone, Debug, Subcommand)]
 pub enum RecordsCommand {
-    /// Write records as a table: CSV or Parquet, a row a run.
+    /// Write records as a table: CSV or Parquet, one row per run.
     #[command(after_help = "Example:\n  longhaul records export runs.jsonl -o runs.parquet")]
     Export(ExportArguments),
-    /// Make records of what other instruments measured: iperf3's JSON, results of pScheduler,
-    /// tables with named columns.
+    /// Make records from results of other instruments: iperf3, pScheduler, tables with named
+    /// columns.
     #[command(after_help = IMPORT_EXAMPLES)]
     Import(ImportArguments),
 }
@@ -78,21 +79,21 @@ A file may be what `iperf3 --json` or --json-stream wrote (TCP; also with -R, --
 client or a server, interrupted or failed), a result of a throughput test of pScheduler, or a table
 whose first line names its columns: throughput_mbps (or _bps, _gbps) with seconds or bytes, and
 started, rtt_ms, streams, source, destination, direction, retransmits, congestion, tool, error.
-The docs (docs/import.md) tell all of them.";
+docs/import.md lists all of them.";
 
 /// What `records export` takes.
 #[derive(Clone, Debug, Args)]
 pub struct ExportArguments {
-    /// Files of records, a run a line; - is standard input.
+    /// Files of records, one run per line; - is standard input.
     #[arg(value_name = "RECORDS", required = true)]
     pub records: Vec<PathBuf>,
-    /// Leave out lines that cannot be read, naming them, instead of refusing.
+    /// Skip lines that cannot be read, and name them, instead of refusing the file.
     #[arg(long)]
     pub skip_faults: bool,
     /// The table.
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
-    /// Its format [default: as its name ends]
+    /// Its format [default: by the end of its name]
     #[arg(long, value_enum)]
     pub format: Option<ExportFormat>,
 }
@@ -103,25 +104,24 @@ pub struct ImportArguments {
     /// Files of results; - is standard input.
     #[arg(value_name = "FILES", required = true)]
     pub files: Vec<PathBuf>,
-    /// The records, a run a line; - is standard output. What an import wrote there before is
+    /// The records, one run per line; - is standard output. Records of an earlier import are
     /// replaced, other records are not.
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
-    /// The path's round trip without load [default: the least that the files have of runs
-    /// between the same hosts]
+    /// Round trip of the path without load [default: the least of all runs between the same hosts]
     #[arg(long, value_name = "TIME", value_parser = longhaul_units::parse_span)]
     pub rtt: Option<Duration>,
-    /// What TCP payload can carry over the path [default: the most that was measured, of which a
-    /// share means nothing beyond these runs]
+    /// Capacity of the path for TCP payload [default: the most that was measured; a share of that
+    /// means nothing beyond these runs]
     #[arg(long, value_name = "RATE", value_parser = capacity)]
     pub capacity: Option<BitRate>,
-    /// All runs are of the path of this name [default: as their files name the hosts]
+    /// Name of the path of all runs [default: from the hosts in their files]
     #[arg(long, value_name = "NAME")]
     pub path: Option<String>,
-    /// How long each run took whose file does not say.
+    /// Duration of runs whose file does not give one.
     #[arg(long, value_name = "TIME", value_parser = longhaul_units::parse_span)]
     pub time: Option<Duration>,
-    /// Leave out files and runs that cannot be used, naming them, instead of refusing.
+    /// Skip files and runs that cannot be used, and name them, instead of refusing all.
     #[arg(long)]
     pub skip_faults: bool,
 }

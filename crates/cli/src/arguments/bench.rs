@@ -10,17 +10,17 @@ use longhaul_units::ByteCount;
 /// What to measure.
 #[derive(Clone, Debug, Subcommand)]
 pub enum BenchCommand {
-    /// A file system: large files by block, flows, direct or buffered; small files by how they
-    /// become durable. Nothing is left there.
+    /// Measure a file system: large files by block size, flows, direct or buffered; small files by
+    /// how they become durable. Leaves nothing behind.
     #[command(after_help = "Example:\n  longhaul bench disk --budget 60s /data")]
     Disk(DiskArguments),
-    /// Codecs on data of your own: ratio and throughput.
+    /// Measure codecs on your own data: ratio and throughput.
     #[command(after_help = "Example:\n  longhaul bench codec run1.h5 run2.h5")]
     Codec(CodecArguments),
-    /// What encryption costs this host.
+    /// Measure what encryption costs this host.
     #[command(after_help = "Example:\n  longhaul bench tls")]
     Tls(TlsArguments),
-    /// All of it.
+    /// Measure all of these.
     #[command(
         after_help = "Example:\n  longhaul bench all --budget 2min -o host.json /data /data/run1.h5"
     )]
@@ -30,19 +30,19 @@ pub enum BenchCommand {
 /// How long, how often, and where to.
 #[derive(Clone, Debug, Args)]
 pub struct BenchOptions {
-    /// Stop after so long; the same command goes on where it stopped.
+    /// Stop after this time. The same command continues.
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = longhaul_units::parse_span)]
     pub budget: Duration,
-    /// Repetitions that count, after one that warms up; interleaved.
+    /// Repetitions that count, interleaved, after one warm-up.
     #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
-    /// Most threads or streams [default: 16 for disks, else one a core]
+    /// Maximum number of threads or streams [default: 16 for disks, else one for each core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=512))]
     pub flows: Option<u32>,
-    /// The host profile, which is added to.
+    /// The host profile. Results are added to it.
     #[arg(short, long, value_name = "FILE", default_value = "longhaul-host.json")]
     pub output: PathBuf,
-    /// Begin again what this command measures.
+    /// Discard earlier results of this command and measure again.
     #[arg(long)]
     pub again: bool,
     /// Print the host profile instead of tables.
@@ -56,7 +56,7 @@ pub struct DiskArguments {
     /// A directory on the file system.
     #[arg(value_name = "PATH")]
     pub path: PathBuf,
-    /// Bytes of the files, each by itself.
+    /// Sizes of the files, measured separately.
     #[arg(
         long,
         value_name = "SIZE,SIZE...",
@@ -72,7 +72,7 @@ pub struct DiskArguments {
 /// What `bench codec` takes.
 #[derive(Clone, Debug, Args)]
 pub struct CodecArguments {
-    /// Files like those that will be copied; 64 MiB spread over them are used.
+    /// Files like those that you will copy. 64 MiB from them are used.
     #[arg(value_name = "FILES", required = true)]
     pub files: Vec<PathBuf>,
     /// The rest.
@@ -97,7 +97,7 @@ pub struct AllArguments {
     /// Files for the codecs.
     #[arg(value_name = "FILES")]
     pub files: Vec<PathBuf>,
-    /// Bytes of the files on disk, each by itself.
+    /// Sizes of the files on disk, measured separately.
     #[arg(
         long,
         value_name = "SIZE,SIZE...",

@@ -9,12 +9,12 @@ use super::{ChangedLimit, ConnectionArguments};
 /// How a copy between two remote hosts is done.
 #[derive(Clone, Debug, Args)]
 pub struct BetweenArguments {
-    /// Of a copy between two remote hosts: start it, print the job's name and end; `longhaul
-    /// attach` shows it.
+    /// Between two remote hosts: start the copy, print the name of its job and exit. `longhaul
+    /// attach` follows it.
     #[arg(long)]
     pub detach: bool,
-    /// Of a copy between two remote hosts: carry the data through this host, where no direct
-    /// connection opens between them, or no daemon of the two may connect to the other.
+    /// Between two remote hosts: carry the data through this host. Use it if no direct connection
+    /// opens between them, or neither daemon may connect to the other.
     #[arg(long, conflicts_with = "detach")]
     pub through_local: bool,
 }
@@ -22,10 +22,11 @@ pub struct BetweenArguments {
 /// What `jobs` takes.
 #[derive(Clone, Debug, Args)]
 pub struct JobsArguments {
-    /// Hosts to ask, as [USER@]HOST or longhaul://[PRINCIPAL@]HOST[:PORT] [default: those where this user started jobs from here]
+    /// Hosts to ask: [USER@]HOST or longhaul://[PRINCIPAL@]HOST[:PORT] [default: those on which
+    /// you started jobs from here]
     #[arg(value_name = "HOST")]
     pub hosts: Vec<String>,
-    /// One JSON object a line for each job.
+    /// Print one JSON object per line for each job.
     #[arg(long)]
     pub json: bool,
     /// How hosts are reached, and daemons known.
@@ -36,20 +37,20 @@ pub struct JobsArguments {
 /// What `attach` takes.
 #[derive(Clone, Debug, Args)]
 pub struct AttachArguments {
-    /// The job, as `longhaul jobs` lists it; HOST:JOB, at a daemon longhaul://HOST:PORT:JOB, where
-    /// it was started from elsewhere.
+    /// The job, as `longhaul jobs` lists it. If it was started from another host: HOST:JOB, or at
+    /// a daemon longhaul://HOST:PORT:JOB.
     #[arg(value_name = "JOB")]
     pub job: String,
-    /// Progress as events, one JSON object a line; for a job that was begun with --json.
+    /// Print progress as events, one JSON object per line. For a job that was started with --json.
     #[arg(long)]
     pub json: bool,
     /// Show no progress.
     #[arg(short, long)]
     pub quiet: bool,
-    /// Write the manifest of a copy that was begun with --manifest to this file.
+    /// Write the manifest to this file, if the copy was started with --manifest.
     #[arg(long, value_name = "FILE")]
     pub manifest: Option<PathBuf>,
-    /// Bind the copy to this rate from now on, as `cp --bwlimit` takes it; or none.
+    /// Limit the copy to this rate from now on, as in `cp --bwlimit`; or none.
     #[arg(long, value_name = "RATE")]
     pub bwlimit: Option<ChangedLimit>,
     /// How hosts are reached, and daemons known.
@@ -60,8 +61,8 @@ pub struct AttachArguments {
 /// What `cancel` takes.
 #[derive(Clone, Debug, Args)]
 pub struct CancelArguments {
-    /// The job, as `longhaul jobs` lists it; HOST:JOB, at a daemon longhaul://HOST:PORT:JOB, where
-    /// it was started from elsewhere.
+    /// The job, as `longhaul jobs` lists it. If it was started from another host: HOST:JOB, or at
+    /// a daemon longhaul://HOST:PORT:JOB.
     #[arg(value_name = "JOB")]
     pub job: String,
     /// How hosts are reached, and daemons known.

@@ -9,11 +9,11 @@ use super::ConnectionArguments;
 /// What `doctor` takes.
 #[derive(Clone, Debug, Args)]
 pub struct DoctorArguments {
-    /// Where a copy would come from or go to: [USER@]HOST:PATH, longhaul://HOST[:PORT]/PATH or a
+    /// The source or destination of a copy: [USER@]HOST:PATH, longhaul://HOST[:PORT]/PATH or a
     /// local path.
     #[arg(value_name = "ENDPOINT")]
     pub endpoint: OsString,
-    /// One JSON object instead of text.
+    /// Print one JSON object instead of text.
     #[arg(long)]
     pub json: bool,
     /// How the other host is reached and known.

@@ -21,13 +21,13 @@ pub enum LabCommand {
     /// Run a command on site A, across an emulated path from site B.
     #[command(after_help = RUN_EXAMPLES)]
     Run(Box<LabRunArguments>),
-    /// Start a lab that stays until it is ended.
+    /// Start a lab that stays until `lab down`.
     #[command(after_help = "Example:\n  longhaul lab up far --rtt 366ms --rate 10Gbit/s")]
     Up(Box<LabUpArguments>),
     /// Run a command on a host of a lab.
     #[command(after_help = "Example:\n  longhaul lab exec far b -- iperf3 -s")]
     Exec(LabExecArguments),
-    /// List the labs that run, or say what one did.
+    /// List running labs, or report what one did.
     #[command(after_help = "Example:\n  longhaul lab status far")]
     Status(LabStatusArguments),
     /// Change the path of a running lab.
@@ -49,46 +49,46 @@ const RUN_EXAMPLES: &str = "Examples:
 Variables of every command: LONGHAUL_LAB_A and LONGHAUL_LAB_B (addresses of the sites' first
 hosts), LONGHAUL_LAB_A1, _A2, _B1 ... (every host), each with _V6 and _ALL; LONGHAUL_LAB_HOST,
 LONGHAUL_LAB_PATH, LONGHAUL_LAB_CONGESTION; LONGHAUL_LAB_STORAGE, _STORAGE_2 ... Names: lab-a, lab-b, lab-a1 ...
-The exit code is the command's; where the lab cannot be made, 1 (usage) or 6.";
+The exit code is that of the command; if the lab cannot be made, 1 (usage) or 6.";
 
 /// The path between sites.
 #[derive(Clone, Debug, Args)]
 pub struct PathArguments {
-    /// Round trip time, without what queue and line add [default: 0ms]
+    /// Round-trip time, without queue and line [default: 0ms]
     #[arg(long, value_name = "TIME")]
     pub rtt: Option<String>,
-    /// Rate of the line, as Ethernet counts it: 38 bytes beside each IP packet [default: none]
+    /// Rate of the Ethernet line, which adds 38 bytes to each IP packet [default: none]
     #[arg(long, value_name = "RATE")]
     pub rate: Option<String>,
-    /// Segments lost, each way: a share in percent as 0.1% or a fraction below 1 as 1e-5,
+    /// Segments lost, each way: a percentage such as 0.1%, a fraction below 1 such as 1e-5,
     /// SHARE/LENGTH for bursts, or ge:TO_BAD/TO_GOOD/LOSS_BAD/LOSS_GOOD [default: 0]
     #[arg(long, value_name = "LOSS")]
     pub loss: Option<String>,
-    /// What may wait before the line: bytes, or BDPs (at least 128 KiB) [default: 1bdp]
+    /// Length of the queue before the line: bytes, or BDPs (at least 128 KiB) [default: 1bdp]
     #[arg(long, value_name = "QUEUE")]
     pub queue: Option<String>,
-    /// The delay wanders by so much to either side, each way; order stays.
+    /// Variation of the delay to either side, each way. The order is kept.
     #[arg(long, value_name = "TIME")]
     pub jitter: Option<String>,
-    /// Segments that arrive later than those behind them, as 1e-3:2ms.
+    /// Segments that arrive later than those after them: 1e-3:2ms.
     #[arg(long, value_name = "SHARE:TIME")]
     pub reorder: Option<String>,
     /// Segments that arrive twice.
     #[arg(long, value_name = "SHARE")]
     pub duplicate: Option<String>,
-    /// Segments damaged so that TCP sees it.
+    /// Segments damaged so that TCP notices.
     #[arg(long, value_name = "SHARE")]
     pub corrupt: Option<String>,
-    /// Segments damaged, with the checksum mended, so that only the application can see it.
+    /// Segments damaged with a correct checksum, so that only the application can notice.
     #[arg(long, value_name = "SHARE")]
     pub corrupt_unseen: Option<String>,
-    /// One-way delay from B to A, of the RTT [default: half]
+    /// The part of the RTT on the way from B to A [default: half]
     #[arg(long, value_name = "TIME")]
     pub delay_back: Option<String>,
-    /// Rate from B to A, where it differs.
+    /// Rate from B to A, if it differs.
     #[arg(long, value_name = "RATE")]
     pub rate_back: Option<String>,
-    /// Loss from B to A, where it differs.
+    /// Loss from B to A, if it differs.
     #[arg(long, value_name = "LOSS")]
     pub loss_back: Option<String>,
 }
@@ -125,28 +125,27 @@ pub struct ScenarioArguments {
     /// The path between sites.
     #[command(flatten)]
     pub path: PathArguments,
-    /// Between two sites the path differs from the others, as a-c:rtt=20ms,rate=10gbit; any
-    /// setting of a path.
+    /// Settings of the path between two sites, if they differ: a-c:rtt=20ms,rate=10gbit.
     #[arg(long = "path", value_name = "PAIR:KEY=VALUE")]
     pub pairs: Vec<PairPath>,
-    /// No path is emulated: a cable (a veth pair) joins two hosts, so that what is measured is
-    /// what they cost. Not with settings of the path.
+    /// Emulate no path: a cable (a veth pair) joins two hosts, to measure what hosts cost.
+    /// Excludes settings of the path.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
     pub veth: bool,
-    /// Hosts of each site: 2x2 is two sites of two, 1x1x1 three of one.
+    /// Hosts of each site: 2x2 is two sites of two hosts, 1x1x1 three sites of one.
     #[arg(long, value_name = "NxN", default_value = "1x1")]
     pub hosts: Hosts,
     /// Congestion control of the hosts.
     #[arg(long, value_name = "NAME", default_value = "cubic")]
     pub congestion: String,
-    /// What the hosts' TCP may have in flight, by tcp_rmem and tcp_wmem: BDPs, bytes, or `host` for
-    /// this machine's own settings. Never less than those.
+    /// TCP window of the hosts, by tcp_rmem and tcp_wmem: BDPs, bytes, or `host` for this
+    /// machine's settings. Never less than these.
     #[arg(long, value_name = "WINDOW", default_value = "2bdp", value_parser = |text: &str| text.parse::<Window>())]
     pub window: Window,
     /// A kernel parameter of all hosts, or of one site or host (b:net.ipv4.tcp_sack=0).
     #[arg(long, value_name = "K=V")]
     pub sysctl: Vec<Sysctl>,
-    /// A parameter of the whole machine (net.core.*), put back at the end; one lab at a time.
+    /// A parameter of the whole machine (net.core.*), restored at the end. One lab at a time.
     #[arg(long, value_name = "K=V", value_parser = parse_host_sysctl)]
     pub host_sysctl: Vec<(String, String)>,
     /// Largest IP packet.
@@ -155,8 +154,8 @@ pub struct ScenarioArguments {
     /// Addresses of each host.
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u8).range(1..=9))]
     pub addresses: u8,
-    /// What a site lets in from others: SITE:PORT, SITE:FROM-TO or SITE:new (TCP connections) is
-    /// dropped; with :reset refused. b:4960, a:new:reset
+    /// Firewall of a site: SITE:PORT, SITE:FROM-TO or SITE:new (TCP connections) drops what comes
+    /// from others; with :reset it is refused. b:4960, a:new:reset
     #[arg(long, value_name = "RULE", value_parser = parse_block)]
     pub block: Vec<BlockRule>,
     /// The site behind NAT: its hosts share one address that others see.
@@ -165,15 +164,15 @@ pub struct ScenarioArguments {
     /// TCP streams of other hosts that share the path from A to B.
     #[arg(long, value_name = "N", default_value = "0", value_parser = clap::value_parser!(u16).range(0..=i64::from(MOST_BACKGROUND_STREAMS)))]
     pub background: u16,
-    /// The other hosts send for ON, then rest for OFF, and so on, as 2s/1s.
+    /// These streams send for ON and rest for OFF, repeatedly: 2s/1s.
     #[arg(long, value_name = "ON/OFF", value_parser = parse_on_off, requires = "background")]
     pub background_on_off: Option<(Duration, Duration)>,
-    /// Within the lab, a directory is behind a modelled device (DIR:read-rate=100MB/s,latency=5ms),
-    /// or there is a parallel file system of 1 to 8 nodes (gluster:nodes=4,brick-rate=100MB/s) in
-    /// LONGHAUL_LAB_STORAGE. Several are separate devices.
+    /// Storage of the lab: a directory behind a modelled device
+    /// (DIR:read-rate=100MB/s,latency=5ms), or a parallel file system of 1 to 8 nodes
+    /// (gluster:nodes=4,brick-rate=100MB/s) in LONGHAUL_LAB_STORAGE. Each is a separate device.
     #[arg(long, value_name = "STORAGE", value_parser = |text: &str| text.parse::<StoragePlan>())]
     pub storage: Vec<StoragePlan>,
-    /// Of all that is random: the same seed loses the same segments.
+    /// Seed of everything random: the same seed loses the same segments.
     #[arg(long, value_name = "N", default_value = "1")]
     pub seed: u64,
 }
@@ -222,26 +221,26 @@ pub struct LabRunArguments {
     /// The lab.
     #[command(flatten)]
     pub scenario: ScenarioArguments,
-    /// A shell command that runs on site B's first host meanwhile; its output goes to standard
-    /// error. The command begins once it listens.
+    /// A shell command that runs on the first host of site B. The command starts once it listens.
+    /// Its output goes to standard error.
     #[arg(long, value_name = "CMD")]
     pub server: Option<String>,
     /// The TCP port that it listens on [default: any]
     #[arg(long, value_name = "PORT", requires = "server")]
     pub server_port: Option<u16>,
-    /// How long it may take until it listens.
+    /// How long it may take to listen.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = longhaul_units::parse_span)]
     pub server_wait: Duration,
     /// The host that the command runs on.
     #[arg(long, value_name = "HOST", default_value = "a1")]
     pub on: String,
-    /// The lab's name, for `lab set` and `lab exec` meanwhile [default: run-PID]
+    /// The lab's name, for `lab set` and `lab exec` [default: run-PID]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// Write what the lab did to a file, as JSON.
+    /// Write a report of the lab to a file, as JSON.
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
-    /// Say nothing on standard error but doubts and failures.
+    /// Print only doubts and failures on standard error.
     #[arg(short, long)]
     pub quiet: bool,
     /// The command and its arguments.
@@ -266,7 +265,7 @@ pub struct LabExecArguments {
     /// The lab.
     #[arg(value_name = "NAME")]
     pub name: String,
-    /// The host, as a1; a letter is a site's first.
+    /// The host, such as a1. A letter alone is the first host of a site.
     #[arg(value_name = "HOST")]
     pub host: String,
     /// The command and its arguments.
@@ -280,7 +279,7 @@ pub struct LabStatusArguments {
     /// The lab [default: all, by name]
     #[arg(value_name = "NAME")]
     pub name: Option<String>,
-    /// JSON on standard output.
+    /// Print JSON.
     #[arg(long)]
     pub json: bool,
 }
@@ -291,8 +290,8 @@ pub struct LabSetArguments {
     /// The lab.
     #[arg(value_name = "NAME")]
     pub name: String,
-    /// rtt=, rate=, loss=, queue= and the other settings of a path, from now on, between all
-    /// sites or, as a-c:rtt=20ms, between two; cut=5s lets nothing pass for so long.
+    /// New settings of the path: rtt=, rate=, loss=, queue= and others. a-c:rtt=20ms changes the
+    /// path between two sites. cut=5s lets nothing pass for 5 s.
     #[arg(value_name = "KEY=VALUE", required = true)]
     pub settings: Vec<String>,
 }

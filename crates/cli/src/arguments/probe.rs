@@ -15,11 +15,10 @@ const MOST_STREAMS: i64 = 512;
 /// What `probe` takes.
 #[derive(Clone, Debug, Args)]
 pub struct ProbeArguments {
-    /// The daemon at the other end, longhaul://[PRINCIPAL@]HOST[:PORT]; its principal needs the
-    /// right to measure.
+    /// The daemon: longhaul://[PRINCIPAL@]HOST[:PORT]. The principal needs the right to measure.
     #[arg(value_name = "ENDPOINT", required_unless_present_any = ["iperf3", "pscheduler"])]
     pub endpoint: Option<OsString>,
-    /// Stream counts to measure, each by itself.
+    /// Stream counts to measure, separately.
     #[arg(
         long,
         value_name = "N,N...",
@@ -28,39 +27,37 @@ pub struct ProbeArguments {
         value_parser = clap::value_parser!(u32).range(1..=MOST_STREAMS)
     )]
     pub streams: Vec<u32>,
-    /// Which way.
+    /// Direction of the data.
     #[arg(long, value_enum, default_value = "both")]
     pub direction: DirectionArgument,
     /// Repetitions of each, interleaved.
     #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub rounds: u32,
-    /// How long each takes from the first data on; where data come late, or hosts are too busy
-    /// to tell of them, 10 s more at most, in all [default: twenty round trips, 2 s to 10 s]
+    /// Duration of each measurement, from the first data. If data or reports come late, up to 10 s
+    /// more in all [default: twenty round trips, 2 s to 10 s]
     #[arg(long, value_name = "TIME", value_parser = longhaul_units::parse_span)]
     pub time: Option<Duration>,
-    /// Connections made to measure the round trip.
+    /// Number of connections that measure the round trip.
     #[arg(long, value_name = "N", default_value = "20", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub pings: u32,
-    /// A result of `iperf3 --json` over this path, to stand beside what is measured; may be given
-    /// several times.
+    /// A result of `iperf3 --json` over this path, to compare with. May be given several times.
     #[arg(long, value_name = "FILE")]
     pub iperf3: Vec<PathBuf>,
-    /// A result of a throughput test of perfSONAR's pScheduler (JSON); may be given several times.
+    /// A result of a throughput test of perfSONAR's pScheduler (JSON). May be given several times.
     #[arg(long, value_name = "FILE")]
     pub pscheduler: Vec<PathBuf>,
-    /// Append each repetition as a record of a memory-to-memory run, for `longhaul profile`; its
-    /// samples and both hosts lie beside the file.
+    /// Append each repetition to FILE as a record of a memory-to-memory run, for `longhaul
+    /// profile`. Samples and descriptions of both hosts are written next to it.
     #[arg(long, value_name = "FILE")]
     pub records: Option<PathBuf>,
-    /// The records' path is the one that this sweep's file has to the same host, with its rtt and
-    /// capacity: `profile` then sets what was probed beside the sweep's transfers, as their Θ_T.
+    /// Take the path of the records, with its rtt and capacity, from this sweep's file. `profile`
+    /// then uses the probe as the Θ_T of the sweep's transfers.
     #[arg(long, value_name = "FILE", requires = "records")]
     pub sweep: Option<PathBuf>,
-    /// What TCP payload can carry over the path, for the records, where it is known [default: the
-    /// most that was measured]
+    /// Capacity of the path for TCP payload, for the records [default: the most that was measured]
     #[arg(long, value_name = "RATE", requires = "records", conflicts_with = "sweep", value_parser = capacity)]
     pub capacity: Option<BitRate>,
-    /// One JSON object instead of text.
+    /// Print one JSON object instead of text.
     #[arg(long)]
     pub json: bool,
     /// How the daemon is reached and known; several --bind addresses are paths of their own, and

@@ -7,20 +7,20 @@ use super::Ports;
 /// How the far side of `[user@]host:path` is reached.
 #[derive(Clone, Debug, Args)]
 pub struct SshArguments {
-    /// The ssh command for [user@]host:path, with its own options, quoted as in a shell, as
-    /// "ssh -p 2222" [default: LONGHAUL_SSH, else ssh]
+    /// The ssh command for [user@]host:path with its options, quoted as in a shell, such as "ssh
+    /// -p 2222" [default: LONGHAUL_SSH, else ssh]
     #[arg(long, value_name = "COMMAND")]
     pub ssh: Option<String>,
-    /// The longhaul binary on the far side of SSH, `~/` for the home there [default: the one that
+    /// The longhaul binary on the far side of SSH; `~/` is the home there [default: the one that
     /// --install-remote put there, else the one in its PATH]
     #[arg(long, value_name = "FILE")]
     pub remote_longhaul: Option<String>,
-    /// Put a longhaul into the far side's cache (~/.cache/longhaul) where that has none of this
-    /// release: a static longhaul-MACHINE beside this binary or in ../lib/longhaul, else this one.
+    /// Install longhaul on the far side, in ~/.cache/longhaul, if this release is not there. It is
+    /// a static longhaul-MACHINE next to this binary or in ../lib/longhaul, else this binary.
     #[arg(long, conflicts_with = "remote_longhaul")]
     pub install_remote: bool,
-    /// TCP ports that direct connections of a copy over SSH may come to, at either end, as the
-    /// firewalls have them open: 50000-50009 [default: any]
+    /// TCP ports for direct connections of a copy over SSH, at either end, as open in the
+    /// firewalls: 50000-50009 [default: any]
     #[arg(long, value_name = "FIRST-LAST")]
     pub ports: Option<Ports>,
 }
@@ -34,25 +34,25 @@ pub struct RemoteArguments {
     /// Print the digest of this binary, and end.
     #[arg(long)]
     pub digest: bool,
-    /// Run a job: a copy with another host that whoever starts this introduces.
+    /// Run a job: a copy with another host, which the client introduces.
     #[arg(long)]
     pub drive: bool,
     /// Wait for the host that is introduced, and connect to it.
     #[arg(long)]
     pub meet: bool,
-    /// Carry what is said to and by a job.
+    /// Carry the channel of a job.
     #[arg(long)]
     pub attach: Option<String>,
     /// List the jobs of this user.
     #[arg(long)]
     pub jobs: bool,
-    /// A daemon's principal, as it wrote him down: the job is his. The file is removed.
+    /// File with the daemon's principal that owns the job. The file is removed.
     #[arg(long)]
     pub confined: Option<std::path::PathBuf>,
     /// Hosts that the daemon connects to.
     #[arg(long)]
     pub dial: Option<String>,
-    /// Where channels come to the job of a daemon that connects to nobody for it.
+    /// Where channels come to the job of a daemon that connects to no host for it.
     #[arg(long)]
     pub channels: Option<std::path::PathBuf>,
     /// Ports to listen on.

@@ -10,17 +10,17 @@ use longhaul_instrument::sweep::SweepSettings;
 /// What `sweep` takes.
 #[derive(Clone, Debug, Args)]
 pub struct SweepArguments {
-    /// What is to be run (TOML).
+    /// The experiments (TOML).
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// The records; those that are in it are not made again [default: NAME.jsonl]
+    /// The records. Runs that are in it are not repeated [default: NAME.jsonl]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// A directory for what is moved and where it arrives; removed at the end [default: beside
-    /// the records, with .work]
+    /// Directory for sources and destinations, removed at the end [default: next to the records,
+    /// with .work]
     #[arg(long, value_name = "DIR")]
     pub work: Option<PathBuf>,
-    /// Begin no run that would end later than so long from now; the same command goes on.
+    /// Begin no run that would end after this time. The same command continues.
     #[arg(long = "for", value_name = "TIME", value_parser = longhaul_units::parse_span)]
     pub duration: Option<Duration>,
     /// Only these methods, by name.
@@ -29,19 +29,19 @@ pub struct SweepArguments {
     /// Only these data, by name.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub data: Vec<String>,
-    /// Only paths with this setting, as rtt=91.6ms; of several of one name any.
+    /// Only paths with this setting, such as rtt=91.6ms. With several of one name, any of them.
     #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',')]
     pub paths: Vec<String>,
-    /// So many repetitions at most.
+    /// Maximum number of repetitions.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub repetitions: Option<u64>,
-    /// Say what is left to be run, and how long that takes.
+    /// Print the runs that are left, and how long they take.
     #[arg(short = 'n', long)]
     pub dry_run: bool,
     /// Keep the directory of data at the end.
     #[arg(long)]
     pub keep: bool,
-    /// What this longhaul was built from, for the records.
+    /// The build of this longhaul, for the records.
     #[arg(long, value_name = "TEXT")]
     pub build: Option<String>,
 }

@@ -200,8 +200,7 @@ impl Core {
         found
     }
 
-    /// The packet lies in the room of its host's cursor. None where it leads
-    /// nowhere.
+    /// The packet lies in the room of its host's cursor. `None` if it leads nowhere.
     fn forward(&mut self, host: usize, length: usize) -> Option<()> {
         let from = self.ports[host].site;
         let room = self.store.room(&mut self.cursors[host])?;

@@ -12,7 +12,7 @@ use crate::packet::{Offload, Packet, TCP, tcp_flag};
 pub enum Refusal {
     /// Nothing is heard of it.
     Drop,
-    /// The sender is told (TCP), as by a firewall that rejects.
+    /// The sender gets a reset (TCP), as from a firewall that rejects.
     Reset,
 }
 

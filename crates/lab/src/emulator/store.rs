@@ -1,10 +1,9 @@
-//! Where packets wait: one region of memory, in chunks that are filled one
-//! packet after the other and taken again once all of theirs have left.
+//! Where packets wait: one region of memory, in chunks. A chunk is filled packet by packet, and
+//! reused once all its packets have left.
 //!
-//! A packet is read into it once and written from it once. What is in flight
-//! decides how many chunks are in use; the last one given back is the first
-//! one taken, so that a short path stays within the processor's cache and a
-//! long one touches no more memory than it needs.
+//! A packet is read into it once and written from it once. The data in flight decide how many
+//! chunks are in use. The chunk that was returned last is taken first. So a short path stays
+//! within the processor's cache, and a long one touches no more memory than it needs.
 
 use std::io;
 use std::ptr::NonNull;
@@ -32,7 +31,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// So many bytes further on in the same packet.
+    /// The place this many bytes further in the same packet.
     pub fn plus(self, bytes: usize) -> Place {
         Place {
             chunk: self.chunk,
@@ -95,8 +94,7 @@ impl Store {
         })
     }
 
-    /// Touches memory for so many bytes now, that would else be touched while
-    /// packets wait.
+    /// Touches memory for this many bytes now, instead of while packets wait.
     pub fn warm(&mut self, bytes: u64) {
         let chunks = bytes.div_ceil(CHUNK_BYTES as u64);
         let mut taken = Vec::new();
@@ -119,7 +117,7 @@ impl Store {
         u64::from(self.most_chunks) * CHUNK_BYTES as u64
     }
 
-    /// Room for one packet of any length; none where the store is full.
+    /// Room for one packet of any length; `None` if the store is full.
     pub fn room(&mut self, cursor: &mut Cursor) -> Option<&mut [u8]> {
         if let Some(chunk) = cursor.chunk {
             // Nothing else holds it: begin anew where the cache is warm.

@@ -13,10 +13,9 @@ use crate::packet::cut::{self, PieceHeader};
 use crate::packet::damage::damage;
 use crate::packet::{OFFLOAD_BYTES, Offload, Packet};
 
-/// Segments of a super-packet arrive together when the last one does; so that
-/// a slow line is still one, not more of them than it sends in this time: a
-/// tenth of the shortest paths' RTT that matter (0.4 ms in paper 001) and a
-/// super-packet whole from 4.3 Gbit/s on.
+/// Segments of a super-packet arrive together when the last one does, but never more of them than
+/// the line sends in this time, so that a slow line stays slow. It is about a third of the
+/// shortest RTT in paper 001 (0.4 ms), and a whole super-packet from 4.3 Gbit/s.
 const LONGEST_BATCH: Duration = Duration::from_micros(125);
 
 /// Something that waits for its moment.
@@ -27,7 +26,7 @@ pub struct Waiting {
     pub to: usize,
     /// Where it lies: whole with its note, or the payload of a piece.
     pub place: Place,
-    /// So many bytes.
+    /// A number of bytes.
     pub length: usize,
     /// Note and headers of a piece.
     pub header: Option<Box<PieceHeader>>,

@@ -1,10 +1,9 @@
 //! A delay that wanders.
 //!
-//! Delays drawn anew for each packet and kept in order would all become the
-//! longest one once packets are close together: every packet waits for the
-//! slowest before it. So the delay is a function of time instead, as cross
-//! traffic makes it: a new value, evenly distributed, every so often, and a
-//! straight line between.
+//! Delays drawn anew for each packet and kept in order would all become the longest one once
+//! packets are close together: every packet waits for the slowest before it. So the delay is a
+//! function of time, as with cross traffic: a new value, evenly distributed, at intervals, and a
+//! straight line in between.
 
 use std::time::Duration;
 

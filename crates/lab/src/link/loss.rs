@@ -19,8 +19,8 @@ pub enum Loss {
     Bursty(GilbertElliott),
 }
 
-/// Gilbert's and Elliott's two states: every segment may change the state, and
-/// is then lost as the state has it (E. N. Gilbert 1960, E. O. Elliott 1963).
+/// Gilbert's and Elliott's two states. Every segment may change the state, and is then lost with
+/// the probability of the state (E. N. Gilbert 1960, E. O. Elliott 1963).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GilbertElliott {
     /// From good to bad, 0 to 1.

@@ -1,4 +1,4 @@
-//! The Internet's checksum (RFC 1071), begun, finished and mended.
+//! The Internet checksum (RFC 1071): begun, finished, corrected.
 
 use super::{IpVersion, Offload, Packet, TCP, UDP};
 
@@ -38,7 +38,7 @@ pub fn pseudo_header(bytes: &[u8], packet: &Packet, transport_bytes: usize) -> u
     fold(u64::from(sum(addresses)) + (tail & 0xffff) + (tail >> 16))
 }
 
-/// Where the transport's checksum stands; none where we know of none.
+/// The place of the transport's checksum; `None` if none is known.
 pub fn place(packet: &Packet) -> Option<usize> {
     packet.ports?;
     match packet.protocol {
@@ -48,8 +48,8 @@ pub fn place(packet: &Packet) -> Option<usize> {
     }
 }
 
-/// Finishes a checksum that was only begun, so that whoever receives it checks.
-/// A super-packet has none to finish.
+/// Finishes a checksum that was only begun, so that the receiver can check it. A super-packet has
+/// none to finish.
 pub fn finish(bytes: &mut [u8], offload: &mut Offload) {
     if !offload.checksum_is_begun() || offload.segment != 0 {
         return;

@@ -20,9 +20,9 @@ impl PieceHeader {
     }
 }
 
-/// Cuts `count` segments from `first` on out of a super-packet: gives the new
-/// headers, and from where to where in the whole their payload lies. None where
-/// there are no such segments, or its headers are longer than headers can be.
+/// Cuts `count` segments, from `first` on, out of a super-packet. Returns the new headers, and the
+/// range of their payload in the whole. `None` if there are no such segments, or the headers are
+/// too long.
 pub fn piece(
     whole: &[u8],
     offload: Offload,

@@ -13,8 +13,8 @@ pub enum End {
     Destination,
 }
 
-/// The number that tells connections of one address apart: a port, or the
-/// identifier of an ICMP echo. None where there is no such, or it is not IPv4.
+/// The number that distinguishes connections of one address: a port, or the identifier of an ICMP
+/// echo. `None` if there is no such number, or it is not IPv4.
 pub fn number(bytes: &[u8], packet: &Packet, end: End) -> Option<u16> {
     if packet.version != IpVersion::V4 {
         return None;

@@ -1,12 +1,11 @@
-//! A storage device as a pure queue in virtual time: how long each request
-//! takes, where requests come from several flows.
+//! A storage device as a pure queue in virtual time: how long each request takes, with requests
+//! from several flows.
 //!
-//! A request waits for two things: the device, which serves what arrives in
-//! order at the rate that it has with so many requests outstanding, and its
-//! own flow, which may have a rate of its own. Then comes the latency, during
-//! which the device already serves others. So one flow with small requests is
-//! bound by latency, several by the device, and between them lies what an
-//! optimiser has to find.
+//! A request waits for the device and for its own flow. The device serves requests in order, at a
+//! rate that depends on the number of requests outstanding. A flow may have a rate of its own.
+//! Then comes the latency, during which the device already serves others. So latency limits one
+//! flow with small requests, and the device limits several. An optimiser has to find the point in
+//! between.
 //!
 //! # Accuracy
 //!
@@ -45,8 +44,8 @@ pub struct ChannelSettings {
 }
 
 impl ChannelSettings {
-    /// The device's rate with so many requests outstanding, in bytes per
-    /// second (paper 004, Eq. 3); none where there is no limit.
+    /// The device's rate with this many requests outstanding, in bytes per second (paper 004, Eq.
+    /// 3); `None` without a limit.
     pub fn rate_at(&self, outstanding: usize) -> Option<f64> {
         let rate = self.rate?.bytes_per_second();
         let flows = outstanding.max(1) as f64;
@@ -95,8 +94,8 @@ impl Channel {
         }
     }
 
-    /// A request of `flow` for so many bytes comes at `now`: when it is to be
-    /// answered. [`Channel::answered`] has to follow then.
+    /// When a request of `flow` for this many bytes, which comes at `now`, is to be answered.
+    /// [`Channel::answered`] must follow.
     pub fn request(&mut self, now: Moment, flow: u64, bytes: u64) -> Moment {
         self.outstanding += 1;
         self.counters.bytes += bytes;
@@ -155,8 +154,8 @@ mod tests {
         ByteRate::new(bytes_per_second)
     }
 
-    /// Bytes per second that so many flows get, each with one request of a
-    /// megabyte outstanding, over 200 requests a flow.
+    /// Bytes per second that this many flows get, each with one request of a megabyte outstanding,
+    /// over 200 requests per flow.
     fn throughput(settings: ChannelSettings, flows: usize) -> f64 {
         const REQUESTS: usize = 200;
         let mut channel = Channel::new(settings);

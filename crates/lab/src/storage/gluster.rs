@@ -1,13 +1,11 @@
 //! A real parallel file system: GlusterFS, with a daemon and a brick for each
 //! storage node.
 //!
-//! Every node is a network namespace of its own (GlusterFS refuses loopback
-//! addresses, and takes nodes that share one for one node), joined to the others
-//! and to the client by a network without limits and a thread of its own: what
-//! storage sends is not on the path between sites. Daemons keep their state in
-//! the lab's directory and see nothing of a GlusterFS that this machine may run
-//! itself. A node's brick is behind a modelled device ([`super::mirror`]) where
-//! that is asked for.
+//! Every node is a network namespace of its own, since GlusterFS refuses loopback addresses, and
+//! takes nodes that share one for one node. A network without limits, with its own thread, joins
+//! the nodes and the client. So storage traffic is not on the path between sites. Daemons keep
+//! their state in the lab's directory, separate from a GlusterFS of this machine. A node's brick
+//! may be behind a modelled device ([`super::mirror`]).
 //!
 //! Processes end with the lab; data are removed with its directory.
 
@@ -116,7 +114,7 @@ fn io_of(what: &Path) -> impl FnOnce(io::Error) -> GlusterError {
     move |error| GlusterError::Io { what, error }
 }
 
-/// Whether this machine has it.
+/// Whether this machine has GlusterFS.
 ///
 /// # Errors
 ///
@@ -223,13 +221,12 @@ impl Cluster {
         &self.at
     }
 
-    /// The devices of the bricks, in the order of nodes; none where they have
-    /// none.
+    /// The devices of the bricks, in the order of nodes; `None` if they have none.
     pub fn bricks(&self) -> &[MountedStorage] {
         &self.bricks
     }
 
-    /// What the storage network did; none where its thread is gone.
+    /// What the storage network did; `None` if its thread is gone.
     pub fn network(&self) -> Option<EmulatorReport> {
         self.network.report().ok()
     }
@@ -266,8 +263,8 @@ fn make_directory(path: &Path) -> Result<(), GlusterError> {
     fs::create_dir_all(path).map_err(io_of(path))
 }
 
-/// Of a storage node or the client: of the range for measuring networks (RFC
-/// 2544), but for what hosts of sites have.
+/// An address of a storage node or the client, from the range for benchmarks (RFC 2544), except
+/// those of hosts of sites.
 fn address(index: usize) -> Ipv4Addr {
     Ipv4Addr::new(198, 19, 0, (index + 1) as u8)
 }

@@ -1,9 +1,8 @@
 //! A directory mounted a second time behind a modelled device.
 //!
-//! Every operation is done at once in the directory behind, and answered when
-//! the model says that the device would have. Threads wait, one for each
-//! request under way, at most [`MAXIMUM_OUTSTANDING`]. A *flow* is a thread of
-//! whoever reads or writes.
+//! Every operation is done at once in the directory behind, and answered when the modelled device
+//! would have answered. Threads wait, one for each request under way, at most
+//! [`MAXIMUM_OUTSTANDING`]. A *flow* is a thread of the process that reads or writes.
 
 mod attributes;
 mod operations;
@@ -199,7 +198,7 @@ impl MountedStorage {
         [&self.reading, &self.writing].map(|channel| lock(channel).counters().clone())
     }
 
-    /// Unmounts it, whoever uses it: who does so gets errors from then on.
+    /// Unmounts it, even if it is in use: its users get errors from then on.
     pub fn let_go(self) {
         // Not mounted any more: nothing to do.
         let _ = unmount(&self.at, UnmountFlags::DETACH);

@@ -1,6 +1,5 @@
-//! The names of a mirrored directory's inodes: the kernel asks by number, the
-//! directory behind knows names. A number is what the directory behind has,
-//! but for the root's.
+//! The names of a mirrored directory's inodes: the kernel asks by number, the directory behind
+//! knows names. Numbers are those of the directory behind, except the root's.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -41,7 +40,7 @@ impl Nodes {
         }
     }
 
-    /// Where an inode is; none where it has no name any more.
+    /// Where an inode is; `None` if it has no name any more.
     pub fn path(&self, number: u64) -> Option<PathBuf> {
         let mut names: Vec<&OsStr> = Vec::new();
         let mut current = number;
@@ -98,7 +97,7 @@ impl Nodes {
         self.detach(&(parent, name.to_owned()));
     }
 
-    /// A name was changed; what had the new one before has it no more.
+    /// A name was changed. The entry that had the new name before lost it.
     pub fn renamed(&mut self, from: (u64, &OsStr), to: (u64, &OsStr)) {
         let to = (to.0, to.1.to_owned());
         self.detach(&to);
@@ -118,7 +117,7 @@ impl Nodes {
         }
     }
 
-    /// The kernel forgot an inode, so many times.
+    /// The kernel forgot an inode this many times.
     pub fn forget(&mut self, number: u64, lookups: u64) {
         let Some(node) = self.nodes.get_mut(&number) else {
             return;

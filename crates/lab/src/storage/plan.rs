@@ -49,7 +49,7 @@ pub struct GlusterSettings {
     pub nodes: usize,
     /// The device of each brick; none: the directory itself.
     pub brick: Option<StorageSettings>,
-    /// Large files are spread over nodes in pieces of so many bytes.
+    /// Large files are spread over nodes in pieces of this many bytes.
     pub shard: ByteCount,
     /// Where it is mounted; none: in the lab's own directory.
     pub at: Option<PathBuf>,

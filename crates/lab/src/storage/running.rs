@@ -158,7 +158,7 @@ impl StorageReport {
         (share(worst), worst)
     }
 
-    /// As FORMAT.md has it.
+    /// As in FORMAT.md.
     pub fn to_json(&self) -> Value {
         let way = |counters: &ChannelCounters| {
             json!({

@@ -33,7 +33,7 @@ pub struct LossLine {
     pub congestion: Option<String>,
     /// By ascending loss, each above zero.
     pub points: Vec<LossPoint>,
-    /// None where loss bounds the throughput at fewer than three rates of it.
+    /// `None` if loss bounds the throughput at fewer than three rates of it.
     pub law: Option<LossLaw>,
 }
 
@@ -60,7 +60,7 @@ pub struct LossPoint {
 pub struct LossLaw {
     /// Bits per second at a loss of 1, where the law means nothing any more.
     pub factor: f64,
-    /// Where the factor lies, as the exponent's interval has it.
+    /// The interval of the factor, like that of the exponent.
     pub factor_interval: Interval,
     /// How fast it falls.
     pub exponent: f64,

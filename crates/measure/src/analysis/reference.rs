@@ -65,10 +65,10 @@ impl Analysis {
     }
 }
 
-/// A transfer's Θ_T, by its place: measured over the same path, with the same hosts' settings
-/// and what else a sweep varies of its path; of these with the same data, since a short transfer
-/// has to be compared with as short a one; then the same congestion control and stream count
-/// where there are, else the fastest.
+/// The place of a transfer's Θ_T. It was measured over the same path, with the same settings of
+/// hosts and path. Among these, one with the same data is preferred, since a short transfer must
+/// be compared with an equally short one. Then the same congestion control and stream count count,
+/// and last the rate.
 fn reference(
     configurations: &[Configuration],
     transfer: &MethodProfile,
@@ -98,10 +98,9 @@ fn reference(
     best.map(|(index, _)| index)
 }
 
-/// min{Θ_H1, Θ_H2} of a transfer: what was measured with the same storage, and with the same
-/// data where data are named (many files of 1 KB are created more slowly than a large one is
-/// written). Of one method's settings the best tells what a host can do; several methods may
-/// each tell of another host.
+/// min{Θ_H1, Θ_H2} of a transfer, measured with the same storage, and with the same data if data
+/// are named: many files of 1 KB are created more slowly than a large one is written. The best
+/// setting of a method shows what a host can do. Several methods may be of different hosts.
 fn slower_host<'a>(
     measured: impl Iterator<Item = (&'a Configuration, &'a Vec<&'a Run>)>,
     transfer: &Configuration,

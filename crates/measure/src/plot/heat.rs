@@ -14,8 +14,7 @@ pub struct HeatMap {
     pub rows: (String, Vec<String>),
     /// What the cells show, with its unit.
     pub value: String,
-    /// The cells, a row after the other from the bottom; none where nothing was
-    /// measured.
+    /// The cells, a row after the other from the bottom; `None` if nothing was measured.
     pub cells: Vec<Vec<Option<f64>>>,
 }
 

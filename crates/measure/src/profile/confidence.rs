@@ -112,7 +112,7 @@ impl ProfileSample {
         &self.cells
     }
 
-    /// The profile of the means, as paper 001 has it.
+    /// The profile of the means, as in paper 001.
     ///
     /// # Errors
     ///
@@ -160,7 +160,7 @@ pub struct CoefficientFigures {
     pub c_uc: Figure,
 }
 
-/// All that is said of one method's profile.
+/// All figures of one method's profile.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProfileFigures {
     /// Θ̃(τ), by ascending round-trip time.
@@ -296,11 +296,11 @@ fn point_figures(
         .collect()
 }
 
-/// Coefficients are drawn over so many ranges of round-trip times at most: each costs as
-/// much as all of these, and a path that is probed for days has thousands.
+/// Coefficients are drawn over at most this many ranges of round-trip times. Each costs as much as
+/// all of these, and a path that is probed for days has thousands.
 const MOST_RANGES: usize = 64;
 
-/// How many of so many round-trip times there are in each range, all of them in the last.
+/// How many of this number of round-trip times are in each range; the last has all of them.
 fn rows_of(rtts: usize) -> impl Iterator<Item = usize> {
     let most = rtts.saturating_sub(1);
     let rows = most.min(MOST_RANGES);
@@ -462,9 +462,9 @@ fn difference(
     }
 }
 
-/// How two methods differ, first less second. Where each repetition of one has
-/// its partner in the same round of an interleaved sweep, pairs are drawn, so
-/// that what a round did to both cancels out.
+/// How two methods differ, first less second. If each repetition of one has its partner in the
+/// same round of an interleaved sweep, pairs are drawn. Effects of a round on both then cancel
+/// out.
 ///
 /// # Errors
 ///
@@ -528,9 +528,8 @@ pub fn c_uc_figure(sample: &ProfileSample, resampling: &Resampling) -> Option<Fi
     })
 }
 
-/// C_UC of the first less that of the second over all round-trip times, as [`compare`] has it
-/// but with a BCa interval; none of fewer than two, or where they were not measured at the
-/// same ones.
+/// C_UC of the first less that of the second over all round-trip times, as in [`compare`], but
+/// with a BCa interval. `None` for fewer than two, or if they were not measured at the same ones.
 pub fn c_uc_difference(
     first: &ProfileSample,
     second: &ProfileSample,

@@ -112,7 +112,7 @@ pub(super) fn transition_index(bends: &[f64]) -> Option<usize> {
     Some(best)
 }
 
-/// The two points around a turn after so many inner points.
+/// The two points around a turn after this many inner points.
 pub(super) fn transition_at(points: &[Point], split: usize) -> (Duration, Duration) {
     let last = points.len() - 1;
     match split {

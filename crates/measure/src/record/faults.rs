@@ -4,12 +4,11 @@ use std::fmt;
 
 use super::{Fault, LineFault};
 
-/// So many stretches of lines are kept: sixteen megabytes, for a file in which every second
-/// line of two millions is at fault.
+/// Stretches of lines that are kept: sixteen megabytes, for a file in which every second line of
+/// two million is at fault.
 const MOST_STRETCHES: usize = 1_000_000;
 
-/// So many kinds are told apart by what is wrong with them in detail; of further ones only
-/// what sort they are.
+/// Kinds of faults that are kept in detail. Of further ones only the sort is kept.
 const MOST_DETAILED: usize = 50;
 
 /// Lines that were left out.
@@ -64,8 +63,8 @@ impl Skipped {
     }
 }
 
-/// Whether two faults are of one kind: where in the line it is, and which run is repeated, is
-/// not told apart.
+/// Whether two faults are of one kind. The position in the line, and the run that is repeated, do
+/// not count.
 fn is_alike(one: &Fault, other: &Fault, detailed: bool) -> bool {
     let cause = |text: &'_ str| text.rfind(" at column").unwrap_or(text.len());
     match (one, other) {

@@ -12,7 +12,7 @@ pub enum Fault {
     /// It is longer than any record.
     #[error("is longer than a record's {LONGEST_LINE} bytes")]
     TooLong,
-    /// The file ends within it: whoever wrote it was stopped.
+    /// The file ends within it: its writer was stopped.
     #[error("ends in the middle: the run that wrote it was stopped")]
     Truncated,
     /// It is no record.

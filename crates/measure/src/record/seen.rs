@@ -7,9 +7,9 @@ use super::{Fault, RunRecord};
 
 /// Runs that were read, of any number of files.
 ///
-/// Within a file an identity is one run's. Sweeps of one name that wrote files of their own
-/// use the same identities for other runs: what is known of a run beside its identity (when it
-/// began, what came of it) tells them from a run that was given twice.
+/// Within a file an identity is one run's. Sweeps of one name with several files use the same
+/// identities for other runs. The start and the outcome distinguish these from a run that was
+/// given twice.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     file: usize,

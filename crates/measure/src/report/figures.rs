@@ -313,7 +313,7 @@ pub(super) struct MeasuredPoint<'a> {
 }
 
 impl MeasuredPoint<'_> {
-    /// Its box, in a unit of so many bits per second.
+    /// Its box, in this unit of bits per second.
     pub fn boxed(&self, unit: f64) -> Option<BoxFigures> {
         let factor = self.capacity / unit;
         let values: Vec<f64> = self.shares.iter().map(|share| share * factor).collect();

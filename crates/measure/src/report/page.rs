@@ -254,7 +254,7 @@ fn number(value: f64, digits: usize) -> String {
     }
 }
 
-/// One line a method: what it uses, and C_UC beside it.
+/// One line for each method: what it uses, and its C_UC.
 fn write_methods(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
     let rows = analysis.transfers.iter();
     let rows = rows.filter_map(|m| Some((m, m.figures.coefficients.last()?)));

@@ -24,7 +24,7 @@ const MOST_RUNS: usize = 1_000_000;
 /// What a column says of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Column {
-    /// The number of a unit's seconds; none where each cell says its unit.
+    /// The seconds of a unit; `None` if each cell has its unit.
     Rtt(Option<f64>),
     LeastRtt(Option<f64>),
     Wall(Option<f64>),

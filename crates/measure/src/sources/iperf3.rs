@@ -37,9 +37,9 @@ struct Start {
     /// As `uname -a` prints it.
     system_info: String,
     timestamp: Timestamp,
-    /// A client has it.
+    /// Present at a client.
     connecting_to: Option<HostAndPort>,
-    /// A server has it.
+    /// Present at a server.
     accepted_connection: Option<HostAndPort>,
     /// What tells a test from others.
     cookie: String,

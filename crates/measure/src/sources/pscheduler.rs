@@ -23,7 +23,7 @@ const TOOL: &str = "pscheduler";
 struct Document {
     /// Of a run, as archivers send it.
     id: Option<String>,
-    /// Of a run, as its API has it.
+    /// Of a run, as in its API.
     href: Option<String>,
     start_time: Option<String>,
     run: Option<RunTimes>,
@@ -90,12 +90,12 @@ struct Figures {
     /// Bits per second, whatever its name says.
     throughput_bits: Option<f64>,
     throughput_bytes: Option<f64>,
-    /// What arrived, likewise; newer releases have it.
+    /// What arrived, likewise; in newer releases.
     receiver_throughput_bits: Option<f64>,
     retransmits: Option<f64>,
     /// Microseconds.
     rtt: Option<f64>,
-    /// UDP has it.
+    /// Present for UDP.
     sent: Option<f64>,
 }
 
@@ -287,7 +287,7 @@ fn utc(text: &str) -> Option<String> {
     Some(rfc3339(microseconds.div_euclid(1_000_000)))
 }
 
-/// A time as ISO 8601 has it, of which round trips have seconds: `PT0.0916S`.
+/// A time in ISO 8601 format. Round trips have seconds: `PT0.0916S`.
 fn iso_duration(text: &str) -> Option<Duration> {
     let seconds = text.strip_prefix("PT")?.strip_suffix('S')?;
     let seconds: f64 = seconds.parse().ok()?;

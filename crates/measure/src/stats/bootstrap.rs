@@ -149,11 +149,11 @@ pub fn bca_interval(
 
 /// The acceleration of a weighted sum of means, from each weight and its values.
 ///
-/// Leaving one value out moves a mean by its distance from the mean over n - 1,
-/// so that the jackknife of equation 14.15 becomes Σ d³ / (6 (Σ d²)^{3/2}) with
-/// d = w (value − mean)/(n − 1): for one mean that equation exactly, for several
-/// strata the sum over all of them (Davison and Hinkley, "Bootstrap Methods and
-/// their Application", 1997, section 5.3.2). Zero where nothing varies.
+/// Leaving one value out moves a mean by its distance from the mean over n - 1. So the jackknife
+/// of equation 14.15 becomes Σ d³ / (6 (Σ d²)^{3/2}) with d = w (value − mean)/(n − 1). For one
+/// mean this is that equation exactly, for several strata the sum over all of them (Davison and
+/// Hinkley, "Bootstrap Methods and their Application", 1997, section 5.3.2). Zero if nothing
+/// varies.
 pub fn acceleration_of_mean<'a>(terms: impl IntoIterator<Item = (f64, &'a [f64])>) -> f64 {
     let (mut squares, mut cubes) = (0.0, 0.0);
     for (weight, values) in terms {

@@ -48,12 +48,12 @@ pub struct Difference {
     pub interval: Interval,
     /// Whether repetitions of the same round were compared with each other.
     pub is_paired: bool,
-    /// The fewest that either side has of anything in it; of pairs, so many.
+    /// The fewest values that either side has at any point; for pairs, the number of pairs.
     pub repetitions: usize,
 }
 
-/// With fewer repetitions nothing is told apart: of two equal methods a difference's interval
-/// leaves out zero always with one, half of the time with two, and one time in six with
+/// With fewer repetitions nothing is distinguished. For two equal methods, the interval of a
+/// difference excludes zero always with one, half of the time with two, and one time in six with
 /// five.
 pub const FEWEST_TOLD_APART: usize = 5;
 
@@ -65,7 +65,7 @@ impl Difference {
         self.repetitions >= FEWEST_TOLD_APART && (low > 0.0 || high < 0.0)
     }
 
-    /// Why it is not told apart though its interval leaves out zero.
+    /// Why it is not distinguished although its interval excludes zero.
     pub fn too_few(&self) -> Option<String> {
         let Interval { low, high } = self.interval;
         let count = self.repetitions;

@@ -2,9 +2,9 @@
 
 use std::f64::consts::{FRAC_2_PI, FRAC_PI_2};
 
-/// How far from 0, to both sides, a share `level` (0 to 1) of Student's t with so many
-/// degrees of freedom lies: 12.7 for 95 % of one, 1.96 of very many. Infinite at a level
-/// of 1 and of no degree of freedom.
+/// The distance from 0, to both sides, that contains a share `level` (0 to 1) of Student's t with
+/// these degrees of freedom: 12.7 for 95 % of one, 1.96 of very many. Infinite at a level of 1,
+/// and for no degree of freedom.
 ///
 /// By bisection of Abramowitz and Stegun (1964), equations 26.7.3 and 26.7.4, over the
 /// angle θ = atan(t/√ν): it is asked for one value an interval, never in a loop.

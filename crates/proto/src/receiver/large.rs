@@ -181,7 +181,7 @@ impl Receiver {
         }
     }
 
-    /// A checkpoint is durable, but for the files that failed.
+    /// A checkpoint is durable, except the files that failed.
     pub fn handle_checkpointed(&mut self, files: Vec<(Checkpoint, Option<Failure>)>) {
         for (checkpoint, failure) in files {
             let Checkpoint {
@@ -431,7 +431,7 @@ impl Receiver {
         self.let_go(id, false);
     }
 
-    /// As it; where it `stays`, a later session goes on with what is durable.
+    /// The same; if it `stays`, a later session continues with what is durable.
     pub(super) fn let_go(&mut self, id: EntryId, stays: bool) {
         if let Some(file) = self.remove_file(id) {
             self.account.void(file.share);
@@ -443,8 +443,8 @@ impl Receiver {
         }
     }
 
-    /// Commits a file that is whole and sealed, where this end may; else sees
-    /// to it that whoever may gets to know.
+    /// Commits a file that is complete and sealed, if this end may; otherwise informs the end that
+    /// may.
     pub(super) fn commit_if_complete(&mut self, id: EntryId) {
         let Some(file) = self.files.get_mut(&id) else {
             return;
@@ -501,8 +501,7 @@ impl Receiver {
         (!checkpoints.is_empty()).then_some(StorageJob::Checkpoint(checkpoints))
     }
 
-    /// Everything written of a file that waits for a checkpoint; none where
-    /// there is nothing.
+    /// Everything written of a file that waits for a checkpoint; `None` if there is nothing.
     pub(super) fn take_checkpoint(&mut self, id: EntryId) -> Option<Checkpoint> {
         let blocks = self.take_dirty(id);
         let file = self.files.get_mut(&id).filter(|_| !blocks.is_empty())?;
@@ -561,8 +560,8 @@ mod tests {
 
     const SIZE: u64 = 3 << 20;
 
-    /// A receiver that goes on with a file of which an earlier run left all, and the job that is
-    /// to read it.
+    /// A receiver that resumes a file of which an earlier run left everything, and the job that
+    /// reads it.
     fn resumed() -> (Receiver, EntryId) {
         let mut receiver = Receiver::new(ReceiverSettings::default());
         let entry = Entry {

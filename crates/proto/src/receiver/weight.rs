@@ -77,8 +77,8 @@ impl Receiver {
     }
 }
 
-/// Bytes of the paths in a job; what is compared, and directories, are counted until they are
-/// done: whoever does it may have many waiting.
+/// Bytes of the paths in a job. Comparisons and directories are counted until they are done, since
+/// many of them may wait.
 pub(super) fn of_job(job: &StorageJob) -> usize {
     match job {
         StorageJob::Commit { entry, .. } => entry.text_bytes(),

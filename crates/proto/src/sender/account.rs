@@ -11,7 +11,7 @@ use crate::digest::Checksum;
 use crate::manifest::{Entry, EntryId, EntryKind};
 use crate::message::{Change, Failure};
 
-/// What became of an entry, for whoever watches.
+/// What became of an entry, for observers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EntryEvent {
     /// It is done.
@@ -21,7 +21,7 @@ pub enum EntryEvent {
         /// How it ended.
         ending: Ending,
     },
-    /// An earlier session left so many bytes of it durable.
+    /// The bytes of it that an earlier session left durable.
     Resumed {
         /// The entry.
         entry: Entry,
@@ -109,14 +109,14 @@ impl Sender {
         }
     }
 
-    /// The receiver reported so many more bytes of a large file.
+    /// The receiver reported further bytes of a large file.
     pub(super) fn count_durable(&mut self, id: EntryId, bytes: u64) {
         if let Some(tracked) = self.entries.get_mut(&id) {
             self.account.add_durable(&mut tracked.share, bytes);
         }
     }
 
-    /// So many bytes of a large file were there already.
+    /// Bytes of a large file that were there already.
     pub(super) fn count_resumed(&mut self, id: EntryId, bytes: u64) {
         if let Some(tracked) = self.entries.get_mut(&id).filter(|_| bytes > 0) {
             self.account.add_resumed(&mut tracked.share, bytes);

@@ -118,7 +118,7 @@ mod tests {
         }
     }
 
-    /// The receiver has it with the same size and time.
+    /// The receiver has a file with the same size and time.
     fn asked() -> Sender {
         let mut sender = Sender::new(SenderSettings {
             asks: true,

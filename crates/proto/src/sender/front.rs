@@ -19,7 +19,7 @@ pub(super) struct Front {
     read: BTreeMap<(u64, u64), Checksum>,
     /// All of it was read: these are to be read again.
     unchecked: VecDeque<(u64, u64)>,
-    /// So many are being read again.
+    /// The number that is being read again.
     checking: usize,
     /// Reading it again has begun.
     begun: bool,

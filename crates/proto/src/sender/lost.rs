@@ -13,7 +13,7 @@ use crate::block::{ContentName, PieceName};
 use crate::digest::is_block;
 use crate::manifest::EntryId;
 
-/// A pause that brought nothing is doubled so many times at most.
+/// A pause that brought nothing is doubled at most this many times.
 const MOST_DOUBLINGS: u32 = 5;
 
 /// Since when nothing has changed at all.
@@ -85,8 +85,8 @@ impl Sender {
         }
     }
 
-    /// The pack that an entry was in is lost: its twin has it now, or it waits
-    /// for another pack. True where the twin has it.
+    /// The pack of an entry is lost: its twin holds the entry now, or it waits for another pack.
+    /// True if the twin holds it.
     pub(super) fn replan_packed(
         &mut self,
         id: EntryId,

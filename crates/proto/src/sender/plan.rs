@@ -18,15 +18,15 @@ const MAXIMUM_PACK_PATH_BYTES: usize = 256 << 10;
 /// Places for small entries that an empty queue keeps.
 const SMALL_KEPT: usize = 256;
 
-/// Of what is left at the end each stream has so many blocks still to come at least, and these
-/// have so many bytes at least: one stream's last block is waited for, or sent again by another
-/// one, and on a slow path a whole one takes seconds. ("Guided self-scheduling" of loops has one
-/// for each processor.)
+/// At the end, each stream should have at least this many blocks of what is left, of at least this
+/// many bytes. The copy waits for the last block of a stream, or another stream sends it again,
+/// and on a slow path a full block takes seconds. ("Guided self-scheduling" of loops has one for
+/// each processor.)
 const LAST_BLOCKS: usize = 2;
 const SHORT_BLOCK_BYTES: u64 = 64 << 10;
 
-/// So many pieces for each stream are short at first, until as many have arrived as there are
-/// streams: on a slow path a stream that is one too many ends no sooner than its block.
+/// This many pieces for each stream are short at first, until as many have arrived as there are
+/// streams. On a slow path, a surplus stream ends no sooner than its block.
 const FIRST_PIECES: usize = 4;
 
 /// Something to read.
@@ -266,7 +266,7 @@ impl Plan {
         self.racing.remove(&twin).then_some(false)
     }
 
-    /// A twin has so many entries now that its first one is lost.
+    /// The number of entries of a twin, now that its first one is lost.
     pub fn inherit(&mut self, twin: BlockId, entries: usize) {
         if let Some(known) = self.blocks.get_mut(&twin) {
             known.remaining = entries;
@@ -527,8 +527,8 @@ impl Sender {
         self.plan.unsent == 0 && self.is_held_up()
     }
 
-    /// Where nothing new can be read, a block that another stream would have
-    /// there sooner than the slow one that has it.
+    /// If nothing new can be read, a block that another stream would deliver sooner than the slow
+    /// one that holds it.
     pub(super) fn hopeless(&self, now: Moment) -> Option<Hopeless> {
         // Where the receiver has no room, no stream is to blame.
         let waits = self.waits_for_streams() && self.streams.has_room();

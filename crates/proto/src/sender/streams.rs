@@ -21,8 +21,8 @@ const LOOK_AGAIN: (Duration, Duration) = (Duration::from_micros(250), Duration::
 /// segments doubling.
 const SLOW_START_LATENCIES: f64 = 7.0;
 
-/// Nothing was heard for so many times the least latency, and at least for
-/// [`LEAST_SILENCE`]: the stream that carries messages may be stuck.
+/// Nothing was heard for this many times the least latency, and at least for [`LEAST_SILENCE`]:
+/// the stream that carries messages may be stuck.
 const SILENT_LATENCIES: u32 = 4;
 
 /// Shortest silence that is one.
@@ -44,7 +44,7 @@ const USUAL_LATENESS: f64 = 3.0;
 /// the path is.
 const LEAST_LATENESS: f64 = 0.125;
 
-/// How much more patient a sender becomes at most with twins that were in vain.
+/// How much more patient a sender becomes at most after unnecessary twins.
 const MOST_PATIENCE: f64 = 16.0;
 
 /// How long a path's innocence lasts: where nothing waits for it, it is looked
@@ -87,7 +87,7 @@ struct Stream {
 /// A block that another stream would have there sooner.
 #[derive(Debug)]
 pub(super) struct Hopeless {
-    /// The stream that has it.
+    /// Its stream.
     pub slow: StreamId,
     /// The block.
     pub block: BlockId,
@@ -108,12 +108,12 @@ pub(super) struct Streams {
     silent_moves: u32,
     /// The receiver has no room: streams wait for it.
     choked: bool,
-    /// How much later than its stream's rate has it a block arrives usually,
-    /// in seconds; none before one has.
+    /// How much later than by its stream's rate a block usually arrives, in seconds; `None` before
+    /// one has.
     lateness: Option<f64>,
     /// Blocks that arrived on all streams.
     arrivals: u64,
-    /// Grows with twins that were in vain.
+    /// Grows with unnecessary twins.
     patience: Patience,
 }
 
@@ -156,8 +156,8 @@ impl Stream {
         }
     }
 
-    /// The first block of the backlog arrived; gives it, and how many seconds
-    /// later than its stream's rate has it, or the usual one.
+    /// The first block of the backlog arrived. Returns it, and how many seconds later than by its
+    /// stream's rate, or the usual one.
     fn handle_arrival(&mut self, usual: Usual, now: Moment) -> Option<(BlockId, Option<f64>)> {
         let sent = self.backlog.pop_front()?;
         let rate = self.rate.or(usual.rate);
@@ -215,11 +215,10 @@ impl Stream {
         })
     }
 
-    /// When the first block in the backlog should have been reported: it was
-    /// its turn when the one before had left, and it takes what it takes at
-    /// the stream's own rate, or while that is not known at the usual one; and
-    /// where nobody's is, the round trips of a slow start. What is late usually
-    /// is allowed for, and [`LEAST_LATENESS`].
+    /// When the first block in the backlog should have been reported. Its turn began when the one
+    /// before had left. It takes its time at the stream's own rate, or at the usual one while that
+    /// is unknown; if both are, the round trips of a slow start. Usual lateness and
+    /// [`LEAST_LATENESS`] are allowed for.
     fn overdue_at(&self, usual: Usual) -> Option<Moment> {
         let (first, latency) = (self.backlog.front()?, self.latency?);
         let seconds = match self.rate.or(usual.rate) {
@@ -358,8 +357,8 @@ impl Streams {
         }
     }
 
-    /// So many blocks arrived since the stream began; tells of those that did now,
-    /// and gives their bytes.
+    /// The number of blocks that arrived since the stream began. Reports those that arrived now,
+    /// and returns their bytes.
     pub fn handle_arrived(
         &mut self,
         stream: StreamId,
@@ -394,8 +393,8 @@ impl Streams {
         self.arrivals >= self.streams.len() as u64
     }
 
-    /// Which of two blocks with the same content arrived first: the twin, or
-    /// the original, so that the twin was in vain.
+    /// Which of two blocks with the same content arrived first: the twin, or the original, so that
+    /// the twin was unnecessary.
     pub fn handle_race(&mut self, twin_won: bool) {
         let factor = if twin_won { 0.5 } else { 1.25 };
         self.patience.0 = (self.patience.0 * factor).clamp(1.0, MOST_PATIENCE);
@@ -473,8 +472,8 @@ impl Streams {
         })
     }
 
-    /// The stream to which messages shall move from `current`, because that is
-    /// slow, or because nothing was heard for so long that it may be stuck.
+    /// The stream to which messages should move from `current`, because that is slow, or because
+    /// nothing was heard for so long that it may be stuck.
     pub fn better_than(&mut self, current: StreamId, now: Moment) -> Option<StreamId> {
         // Messages that move are said again: not more often than they are heard.
         if self.moved.is_some_and(|at| now < at + self.silence()) {

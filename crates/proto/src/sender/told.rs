@@ -1,4 +1,4 @@
-//! What a sender is told of reading, and what it tells.
+//! What a sender learns about reading, and what it reports.
 
 use super::BlockId;
 use crate::digest::Checksum;
@@ -31,7 +31,7 @@ pub enum PieceRead {
     Failed(Failure),
 }
 
-/// What a stream shall do with a block.
+/// What a stream should do with a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dispatch {
     /// Send it.
@@ -49,7 +49,7 @@ pub enum SenderError {
     /// It says that everything is done, and something is not.
     #[error("the receiver said that everything is done before it was")]
     TooEarly,
-    /// It asks for data in a dry run, or plans where it shall take them.
+    /// It asks for data in a dry run, or plans although it should take them.
     #[error("the receiver and this end do not agree whether this is a dry run")]
     DryRun,
 }

@@ -113,7 +113,7 @@ impl Tracked {
         self.stage = Stage::Large(large);
     }
 
-    /// Some of it shall come again.
+    /// Some of it must come again.
     pub fn count_again(&mut self, reason: AgainReason) {
         if reason == AgainReason::Overlap {
             return;

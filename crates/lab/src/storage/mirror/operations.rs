@@ -55,7 +55,7 @@ impl Mirror {
         }
     }
 
-    /// Makes something, gives it to whoever asked, and tells the kernel of it.
+    /// Creates an entry, gives it to the calling user, and reports it to the kernel.
     fn make(
         &self,
         request: &Request,
@@ -200,7 +200,7 @@ fn usable(flags: i32) -> OFlags {
     flags.difference(done) | OFlags::CLOEXEC
 }
 
-/// Whoever asked owns what was made for him.
+/// The calling user owns the new entry.
 fn give(request: &Request, path: &Path) -> Result<(), Errno> {
     let (uid, gid) = (Uid::from_raw(request.uid()), Gid::from_raw(request.gid()));
     if uid == rustix::process::geteuid() && gid == rustix::process::getegid() {

@@ -1,0 +1,83 @@
+//! The doc comments of a Rust file, as text in which words are looked for. The
+//! help of the command line is one, too: clap prints the comments of arguments.
+
+/// Where doc comments are checked. A place is added once it is clean, and none
+/// is removed.
+const CHECKED: [&str; 5] = [
+    "crates/cli/src/arguments",
+    "crates/lab/src/",
+    "crates/measure/src/",
+    "crates/proto/src/",
+    "crates/units/src/",
+];
+
+/// A doc comment.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Comment {
+    /// Its first line, counted from 1.
+    pub line: usize,
+    /// Its text, Markdown.
+    pub text: String,
+}
+
+/// Whether the doc comments of a file are checked.
+pub fn is_checked(path: &str) -> bool {
+    path.ends_with(".rs") && CHECKED.iter().any(|place| path.starts_with(place))
+}
+
+/// The doc comments of a file, in order.
+pub fn comments(source: &str) -> Vec<Comment> {
+    let mut comments: Vec<Comment> = Vec::new();
+    let mut continued = None;
+    for (index, line) in source.lines().enumerate() {
+        let Some((mark, text)) = marked(line) else {
+            continued = None;
+            continue;
+        };
+        match comments.last_mut().filter(|_| continued == Some(mark)) {
+            Some(comment) => {
+                comment.text.push('\n');
+                comment.text += text;
+            }
+            None => comments.push(Comment {
+                line: index + 1,
+                text: text.to_owned(),
+            }),
+        }
+        continued = Some(mark);
+    }
+    comments
+}
+
+/// A line's mark, and what follows it. A comment of four slashes documents nothing.
+fn marked(line: &str) -> Option<(&'static str, &str)> {
+    let line = line.trim_start();
+    let (mark, text) = ["///", "//!"]
+        .into_iter()
+        .find_map(|mark| Some((mark, line.strip_prefix(mark)?)))?;
+    (!text.starts_with('/')).then_some((mark, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comments_of_neighbouring_lines_are_one() {
+        let source = "//! A file.\n//!\n//! More.\n\n/// An item.\n/// Its end.\nfn a() {}\n\
+                      //// Nothing.\n// A remark.\n    /// A field.\n    b: u8,\n";
+        let found = comments(source);
+        let lines: Vec<usize> = found.iter().map(|comment| comment.line).collect();
+        assert_eq!(lines, [1, 5, 10]);
+        assert_eq!(found[0].text, " A file.\n\n More.");
+        assert_eq!(found[1].text, " An item.\n Its end.");
+    }
+
+    #[test]
+    fn only_clean_places_are_checked() {
+        assert!(is_checked("crates/units/src/rate.rs"));
+        assert!(is_checked("crates/cli/src/arguments.rs"));
+        assert!(!is_checked("crates/cli/src/main.rs"));
+        assert!(!is_checked("crates/units/src/notes.md"));
+    }
+}
