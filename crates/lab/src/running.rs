@@ -44,11 +44,11 @@ pub enum RunError {
 
 /// A lab that runs, and what ends with it.
 pub struct Running {
-    /// The lab; its control socket has it too.
+    /// The lab; its control socket shares it.
     pub lab: Arc<Mutex<Lab>>,
     /// What happens.
     pub processes: Processes,
-    /// Undone last but for the directory.
+    /// Undone last, except the directory.
     _machine: Option<Change>,
     /// Removed last.
     claim: Claim,
