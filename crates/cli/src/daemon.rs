@@ -56,6 +56,7 @@ use secrets::Secrets;
 use sessions::Sessions;
 pub use sources::{Roots, expand_of, open_source_of};
 use strangers::Strangers;
+use turns::Rank;
 use vouched::Vouched;
 
 /// How long a stranger may take for his first frame.
@@ -318,20 +319,20 @@ impl Daemon {
             return;
         };
         // Counted here: their threads may come to their requests in another order.
-        let arrival = self.arrivals.fetch_add(1, Ordering::Relaxed);
+        let rank = Rank::now(self.arrivals.fetch_add(1, Ordering::Relaxed));
         if tcp::prepare(&socket, options).is_err() {
             return;
         }
         let daemon = Arc::clone(self);
         let started = std::thread::Builder::new()
             .name("admission".into())
-            .spawn(move || daemon.serve_stream(socket, (ticket, arrival)));
+            .spawn(move || daemon.serve_stream(socket, (ticket, rank)));
         if let Err(error) = started {
             say(&format!("{peer}: no thread for the connection: {error}"));
         }
     }
 
-    fn serve_stream(self: &Arc<Daemon>, socket: TcpStream, (ticket, arrival): (Ticket, u64)) {
+    fn serve_stream(self: &Arc<Daemon>, socket: TcpStream, (ticket, rank): (Ticket, Rank)) {
         let Ok(peer) = socket.peer_addr() else {
             return;
         };
@@ -355,7 +356,7 @@ impl Daemon {
                 let visitor = Visitor {
                     clear,
                     ticket: Some(ticket),
-                    arrival,
+                    rank,
                     patience: left(),
                     ..Visitor::stranger(peer.to_string())
                 };

@@ -12,7 +12,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
@@ -789,7 +789,7 @@ fn a_client_waits_for_a_place_at_a_busy_daemon() {
     let daemon = Daemon::of(arguments.map(Into::into).into(), |command| command);
     let mut first = daemon.command("cp");
     first.args(["-q", "-"]).arg(daemon.url("stream"));
-    let mut first = first.stdin(std::process::Stdio::piped()).spawn().unwrap();
+    let mut first = first.stdin(Stdio::piped()).spawn().unwrap();
     let mut input = first.stdin.take().unwrap();
     input.write_all(b"begun").unwrap();
     let holds = || {
@@ -810,48 +810,45 @@ fn a_client_waits_for_a_place_at_a_busy_daemon() {
     assert_eq!(fs::read(root.join("stream")).unwrap(), b"begun");
 }
 
-/// The second run dies while its request still waits for the first one's session to end.
+/// It was refused for want of a place before the newer run began, and asks again.
 #[test]
-fn the_newest_run_is_not_fenced_by_dead_ones() {
+fn a_run_that_waited_for_a_place_does_not_end_a_newer_one() {
     let directory = directory();
-    let (root, source) = (directory.path().join("root"), directory.path().join("t"));
+    let (root, source) = (directory.path().join("root"), directory.path().join("a"));
     fs::create_dir(&root).unwrap();
-    for number in 0..400 {
-        tree::write(&source.join(number.to_string()), b"some");
+    tree::write(&source, &vec![7; 3_000_000]);
+    let daemon = Daemon::with(&root, &["--write", "--sessions", "1"]);
+    let mut occupant = daemon.command("cp");
+    occupant.args(["-q", "-"]).arg(daemon.url("stream"));
+    let mut occupant = occupant.stdin(Stdio::piped()).spawn().unwrap();
+    let mut input = occupant.stdin.take().unwrap();
+    input.write_all(b"begun").unwrap();
+    let is_held = || {
+        let mut names = root.read_dir().unwrap();
+        names.any(|name| tree::is_own(&name.unwrap().path()))
+    };
+    while !is_held() {
+        std::thread::yield_now();
     }
-    let daemon = Daemon::start(&root);
     let copy = || {
         let mut copy = daemon.command("cp");
-        copy.arg("-r").arg(&source).arg(daemon.url("to"));
-        copy
+        copy.args(["--json", "--timeout", "300s", "--bwlimit", "10kB"]);
+        copy.arg(&source).arg(daemon.url(""));
+        Running::start(&mut copy)
     };
-    let proxy = Proxy::to(daemon.address);
-    let by_proxy = || {
-        let mut copy = longhaul();
-        copy.args(["cp", "-r", "--fingerprint", &daemon.fingerprint])
-            .arg("--token-file")
-            .arg(daemon.tokens_for(proxy.address))
-            .arg(&source)
-            .arg(daemon::url(proxy.address, "to"));
-        copy
-    };
-    for round in 0..4 {
-        let _ = fs::remove_dir_all(root.join("to"));
-        proxy.take_passed();
-        let first = Running::start(&mut copy());
-        while fs::read_dir(root.join("to")).is_err() {
-            std::thread::yield_now();
-        }
-        first.kill();
-        let second = Running::start(&mut by_proxy());
-        let pid = second.pid();
-        // The request ends somewhere there.
-        proxy.after(2500 + 400 * round, move || {
-            let _ = kill_process(pid, Signal::KILL);
-        });
-        second.wait();
-        run(&mut copy()).expect(0);
-    }
+    let older = copy();
+    older.await_words("tried again");
+    older.signal(Signal::STOP);
+    drop(input);
+    assert!(occupant.wait().unwrap().success());
+    let newer = copy();
+    newer
+        .event(|event| event["event"] == "progress")
+        .expect("a session");
+    older.signal(Signal::CONT);
+    older.wait().expect(7).says(&["newer run"]);
+    newer.signal(Signal::INT);
+    newer.wait().expect(130);
 }
 
 #[test]

@@ -341,6 +341,7 @@ fn one_file_to(path: &[u8]) -> Request {
         wants_host: false,
         keep_set_ids: false,
         anywhere: None,
+        waited_milliseconds: 0,
     }
 }
 

@@ -410,6 +410,11 @@ pub struct Request {
     /// transfer from another host left belongs to this one. `None` if no other host sees them.
     #[n(31)]
     pub anywhere: Option<minicbor::bytes::ByteArray<32>>,
+    /// Milliseconds since the dialer first connected to ask for this, where it was refused for
+    /// want of a place and asks again; 0 where it asks for the first time.
+    #[n(32)]
+    #[cbor(default)]
+    pub waited_milliseconds: u64,
 }
 
 /// A path at the acceptor.

@@ -21,6 +21,7 @@ use longhaul_proto::session::StreamId;
 use super::follower::is_own;
 use super::job_protocol::Reach;
 use crate::arguments::ConnectionArguments;
+use crate::commands::again::Attempts;
 use crate::commands::ahead::Ahead;
 use crate::commands::connection::{ASSUMED_RTT, Connected, Opened, buffer_by_hand, open_over};
 use crate::messages::{Exit, Stop};
@@ -223,6 +224,7 @@ impl Met {
             block_bytes: blocks.on(rtt.unwrap_or(ASSUMED_RTT)),
             stream,
             ahead: Ahead::default(),
+            attempts: Attempts::begin(),
         })
     }
 

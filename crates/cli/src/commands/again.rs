@@ -17,6 +17,41 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(4);
 /// After so long a daemon ends connections that say nothing: a place is free by then.
 pub const PLACE_FREE_WITHIN: Duration = Duration::from_secs(10);
 
+/// When a run connected to ask for one thing: the first time and the last time.
+///
+/// The acceptor counts from when it accepts a connection, so both are taken when a connection
+/// is open, not when the request is sent: how long a handshake takes varies.
+#[derive(Clone, Copy, Debug)]
+pub struct Attempts {
+    first: Instant,
+    last: Instant,
+}
+
+impl Attempts {
+    /// The first connection opens now.
+    pub fn begin() -> Attempts {
+        let now = Instant::now();
+        Attempts {
+            first: now,
+            last: now,
+        }
+    }
+
+    /// Another connection opens now.
+    pub fn again(self) -> Attempts {
+        Attempts {
+            last: Instant::now(),
+            ..self
+        }
+    }
+
+    /// Whole milliseconds from the first connection to the last one; 0 for a single one.
+    pub fn waited_milliseconds(self) -> u64 {
+        let waited = self.last.saturating_duration_since(self.first);
+        u64::try_from(waited.as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
 /// Tries until a deadline.
 pub struct Tries {
     began: Instant,
@@ -92,6 +127,15 @@ mod tests {
         assert!(is_busy(&refused(Refusal::Busy, false)));
         assert!(!is_busy(&refused(Refusal::Busy, true)));
         assert!(!is_busy(&refused(Refusal::Forbidden, false)));
+    }
+
+    #[test]
+    fn a_single_attempt_has_not_waited() {
+        let attempts = Attempts::begin();
+        assert_eq!(attempts.waited_milliseconds(), 0);
+        let first = attempts.first - Duration::from_secs(3);
+        let again = Attempts { first, ..attempts }.again();
+        assert!(again.waited_milliseconds() >= 3000);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 mod listing;
 
+use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -31,7 +32,7 @@ use longhaul_units::ByteCount;
 
 pub use self::listing::list_over;
 use self::listing::{ListStop, try_list};
-use super::again::{PLACE_FREE_WITHIN, Tries, is_busy, is_turned_out};
+use super::again::{Attempts, PLACE_FREE_WITHIN, Tries, is_busy, is_turned_out};
 use super::ahead::{Ahead, Plan, StreamsFor};
 use super::credentials::{credential, trust};
 use crate::arguments::ConnectionArguments;
@@ -81,6 +82,8 @@ pub struct Connected {
     pub block_bytes: u32,
     /// What was begun for further streams.
     pub ahead: Ahead,
+    /// When this end connected to ask.
+    pub attempts: Attempts,
 }
 
 /// A stream that opened a session.
@@ -180,8 +183,10 @@ impl Daemon {
         streams: Option<StreamsFor>,
     ) -> Result<Connected, Stop> {
         let ahead = Ahead::default();
-        let streams = std::cell::Cell::new(streams);
+        let streams = Cell::new(streams);
+        let attempts = Cell::new(None);
         let connected = |socket: &TcpStream| {
+            attempts.set(Some(next_attempt(attempts.get())));
             if let Some(streams) = streams.take() {
                 let tcp = self.tcp_as(multipath::is_multipath(socket));
                 ahead.begin(socket, self.plan_ahead(streams, tcp));
@@ -203,6 +208,7 @@ impl Daemon {
             rtt,
             block_bytes,
             ahead,
+            attempts: attempts.get().unwrap_or_else(Attempts::begin),
         })
     }
 
@@ -238,7 +244,8 @@ impl Daemon {
     }
 
     /// Opens a session; `first_words` are the first messages, which go with the
-    /// request. Where the daemon is busy, that is tried again until the timeout.
+    /// request. Where the daemon is busy, that is tried again until the timeout: such a
+    /// request keeps its place in the order of the runs of its transfer.
     pub fn open(
         &self,
         mut connected: Connected,
@@ -250,6 +257,7 @@ impl Daemon {
         let tls = key.map_or_else(|| self.tls.clone(), |key| self.tls.pinned(key));
         loop {
             let (rtt, block_bytes) = (connected.rtt, connected.block_bytes);
+            let attempts = Cell::new(connected.attempts);
             let opened = self.try_open(connected, request.clone(), first_words)?;
             let error = match opened {
                 Ok(opened) => return Ok(opened),
@@ -260,10 +268,11 @@ impl Daemon {
                 return Err(open_stop(&self.host, &error));
             }
             connected = Connected {
-                stream: self.first_stream_as(&tls, &|_| {})?,
+                stream: self.first_stream_as(&tls, &|_| attempts.set(attempts.get().again()))?,
                 rtt,
                 block_bytes,
                 ahead: Ahead::default(),
+                attempts: attempts.get(),
             };
         }
     }
@@ -280,7 +289,9 @@ impl Daemon {
             rtt,
             block_bytes,
             ahead,
+            attempts,
         } = connected;
+        request.waited_milliseconds = attempts.waited_milliseconds();
         request.credential = self.credential.clone();
         request.block_bytes = block_bytes;
         let asked_clear = request.clear;
@@ -578,6 +589,10 @@ pub fn open_over(
         spare,
         ahead,
     })
+}
+
+fn next_attempt(earlier: Option<Attempts>) -> Attempts {
+    earlier.map_or_else(Attempts::begin, Attempts::again)
 }
 
 /// Blocks go in clear where both ends want it, and nowhere else.

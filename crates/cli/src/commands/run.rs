@@ -635,6 +635,7 @@ impl Task {
             limit: settings.limit,
             paired: settings.stack == Stack::Paired,
             wants_host: false,
+            waited_milliseconds: 0,
         })
     }
 

@@ -37,7 +37,7 @@ use super::asker::described_request;
 use super::places::Held;
 use super::sessions::{Key, Running};
 use super::sources::open_sources;
-use super::turns::Turn;
+use super::turns::{Rank, Turn};
 use super::vouched::{COUNTS_FOR, Word};
 use super::{Daemon, FIRST_FRAME, LAST_WORDS};
 use crate::commands::asked;
@@ -57,8 +57,8 @@ pub struct Visitor {
     pub clear: bool,
     /// His place among those who have not proved who they are.
     pub ticket: Option<Ticket>,
-    /// Which connection it is, counted as they came.
-    pub arrival: u64,
+    /// His connection's, and from when his request is known this one's.
+    pub rank: Rank,
     /// He came by the channel over which the process was started, and is its
     /// owner.
     pub owner: bool,
@@ -87,7 +87,7 @@ impl Visitor {
         Visitor {
             clear: false,
             ticket: None,
-            arrival: 0,
+            rank: Rank::now(0),
             owner: false,
             peer,
             patience: FIRST_FRAME,
@@ -348,7 +348,9 @@ impl Daemon {
             return Err(refused(Refusal::Version, text));
         }
         let key = key_of(request, principal);
-        let take_turn = |key| self.sessions.take_turn(key, visitor.arrival);
+        let waited = Duration::from_millis(request.waited_milliseconds);
+        visitor.rank = visitor.rank.after_waiting(waited);
+        let take_turn = |key| self.sessions.take_turn(key, visitor.rank);
         let turn = match &key {
             Some(key) => Some(take_turn(key).ok_or_else(superseded)?),
             None => None,
@@ -552,14 +554,14 @@ impl Daemon {
             turn,
             ..
         } = prepared;
-        let arrival = visitor.arrival;
+        let rank = visitor.rank;
         self.sessions.add(
             id,
             Running {
                 transfer: Arc::clone(&transfer),
                 secret,
                 key,
-                arrival,
+                rank,
                 place,
             },
         );

@@ -10,7 +10,7 @@ use longhaul_proto::handshake::{Secret, SessionId};
 use longhaul_proto::message::Farewell;
 
 use super::places::{Held, Most, Places};
-use super::turns::{Turn, Turns};
+use super::turns::{Rank, Turn, Turns};
 
 /// How long a stopping daemon waits for its sessions.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
@@ -34,8 +34,8 @@ pub struct Running {
     pub secret: Secret,
     /// Which transfer it is; none for one that writes nothing here.
     pub key: Option<Key>,
-    /// Which request began it.
-    pub arrival: u64,
+    /// That of the request that began it.
+    pub rank: Rank,
     /// Its place among them.
     pub place: Held,
 }
@@ -71,10 +71,9 @@ impl Sessions {
 
     /// Waits until it is a request's turn to take over its transfer. None where a newer request
     /// of that came, or runs already. The turn is to be kept until the session was added.
-    pub fn take_turn(&self, key: &Key, arrival: u64) -> Option<Turn> {
-        let turn = self.turns.take(key, arrival)?;
-        let newer =
-            |running: &Running| running.key.as_ref() == Some(key) && running.arrival > arrival;
+    pub fn take_turn(&self, key: &Key, rank: Rank) -> Option<Turn> {
+        let turn = self.turns.take(key, rank)?;
+        let newer = |running: &Running| running.key.as_ref() == Some(key) && running.rank > rank;
         let overtaken = self.lock().values().any(newer);
         (!overtaken).then_some(turn)
     }

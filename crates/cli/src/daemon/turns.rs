@@ -1,4 +1,4 @@
-//! Requests of one transfer take it over in the order in which they came.
+//! Requests of one transfer take it over in the order in which their runs first asked.
 //!
 //! Each request is opened on a thread of its own, and one may have to wait for an
 //! older session to stop writing. Without an order, a request whose client is dead
@@ -6,34 +6,65 @@
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use std::time::{Duration, Instant};
+
 use super::sessions::Key;
+
+/// Longer than this no run waits for a place: more is taken for this.
+const LONGEST_WAIT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// Which of two requests came later: by when its run first asked, then by its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rank {
+    asked: Instant,
+    connection: u64,
+}
+
+impl Rank {
+    /// That of the connection of this number, which came now.
+    pub fn now(connection: u64) -> Rank {
+        Rank {
+            asked: Instant::now(),
+            connection,
+        }
+    }
+
+    /// That of a request whose run was refused before, and first asked so much earlier.
+    pub fn after_waiting(self, waited: Duration) -> Rank {
+        let asked = self.asked.checked_sub(waited.min(LONGEST_WAIT));
+        Rank {
+            asked: asked.unwrap_or(self.asked),
+            ..self
+        }
+    }
+}
 
 /// The requests that are being opened.
 #[derive(Default)]
 pub struct Turns {
-    waiting: Mutex<Vec<(Key, u64)>>,
+    waiting: Mutex<Vec<(Key, Rank)>>,
     changed: Condvar,
 }
 
 impl Turns {
-    fn lock(&self) -> MutexGuard<'_, Vec<(Key, u64)>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<(Key, Rank)>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until no older request of this transfer is being opened; `arrival` says which one
+    /// Waits until no older request of this transfer is being opened; `rank` says which one
     /// came first. None where a newer one came.
-    pub fn take(self: &Arc<Turns>, key: &Key, arrival: u64) -> Option<Turn> {
+    pub fn take(self: &Arc<Turns>, key: &Key, rank: Rank) -> Option<Turn> {
         let mut waiting = self.lock();
-        waiting.push((key.clone(), arrival));
+        waiting.push((key.clone(), rank));
         let turn = Turn {
             turns: Arc::clone(self),
             key: key.clone(),
-            arrival,
+            rank,
         };
         // Older ones that wait need not wait longer.
         self.changed.notify_all();
         loop {
-            let (older, newer) = neighbours(&waiting, key, arrival);
+            let (older, newer) = neighbours(&waiting, key, rank);
             if newer {
                 // It is locked again there.
                 drop(waiting);
@@ -50,10 +81,10 @@ impl Turns {
 }
 
 /// Whether an older and whether a newer request of a transfer is being opened.
-fn neighbours(waiting: &[(Key, u64)], key: &Key, arrival: u64) -> (bool, bool) {
+fn neighbours(waiting: &[(Key, Rank)], key: &Key, rank: Rank) -> (bool, bool) {
     let same = || waiting.iter().filter(|(known, _)| known == key);
-    let older = same().any(|(_, other)| *other < arrival);
-    let newer = same().any(|(_, other)| *other > arrival);
+    let older = same().any(|(_, other)| *other < rank);
+    let newer = same().any(|(_, other)| *other > rank);
     (older, newer)
 }
 
@@ -61,13 +92,13 @@ fn neighbours(waiting: &[(Key, u64)], key: &Key, arrival: u64) -> (bool, bool) {
 pub struct Turn {
     turns: Arc<Turns>,
     key: Key,
-    arrival: u64,
+    rank: Rank,
 }
 
 impl Turn {
     /// Whether no newer request of this transfer came.
     pub fn is_newest(&self) -> bool {
-        let (_, newer) = neighbours(&self.turns.lock(), &self.key, self.arrival);
+        let (_, newer) = neighbours(&self.turns.lock(), &self.key, self.rank);
         !newer
     }
 }
@@ -75,7 +106,7 @@ impl Turn {
 impl Drop for Turn {
     fn drop(&mut self) {
         let mut waiting = self.turns.lock();
-        let own = |(key, arrival): &(Key, u64)| *key == self.key && *arrival == self.arrival;
+        let own = |(key, rank): &(Key, Rank)| *key == self.key && *rank == self.rank;
         if let Some(at) = waiting.iter().position(own) {
             waiting.swap_remove(at);
         }
@@ -90,6 +121,14 @@ mod tests {
 
     use super::*;
 
+    fn rank(connection: u64) -> Rank {
+        static BEGAN: std::sync::LazyLock<Instant> = std::sync::LazyLock::new(Instant::now);
+        Rank {
+            asked: *BEGAN,
+            connection,
+        }
+    }
+
     fn key(destination: &[u8]) -> Key {
         Key {
             principal: "alice".to_owned(),
@@ -101,12 +140,12 @@ mod tests {
     #[test]
     fn a_request_waits_for_older_ones_of_its_transfer_alone() {
         let turns = Arc::new(Turns::default());
-        let first = turns.take(&key(b"x"), 1).unwrap();
-        let _other = turns.take(&key(b"y"), 2).unwrap();
+        let first = turns.take(&key(b"x"), rank(1)).unwrap();
+        let _other = turns.take(&key(b"y"), rank(2)).unwrap();
         let (took, taken) = channel();
         let waiting = Arc::clone(&turns);
         let newer = std::thread::spawn(move || {
-            let turn = waiting.take(&key(b"x"), 3);
+            let turn = waiting.take(&key(b"x"), rank(3));
             took.send(turn.is_some()).unwrap();
         });
         while first.is_newest() {
@@ -123,22 +162,33 @@ mod tests {
     #[test]
     fn a_request_that_is_overtaken_claims_nothing() {
         let turns = Arc::new(Turns::default());
-        let newer = turns.take(&key(b"x"), 5).unwrap();
-        assert!(turns.take(&key(b"x"), 4).is_none());
+        let newer = turns.take(&key(b"x"), rank(5)).unwrap();
+        assert!(turns.take(&key(b"x"), rank(4)).is_none());
         assert!(newer.is_newest());
+    }
+
+    #[test]
+    fn a_run_that_was_refused_keeps_its_rank() {
+        let turns = Arc::new(Turns::default());
+        let newer = turns.take(&key(b"x"), Rank::now(1)).unwrap();
+        let again = Rank::now(2).after_waiting(Duration::from_secs(9));
+        assert!(turns.take(&key(b"x"), again).is_none());
+        assert!(newer.is_newest());
+        let endless = Rank::now(3).after_waiting(Duration::MAX);
+        assert!(endless < again || endless.asked > newer.rank.asked);
     }
 
     #[test]
     fn one_that_waits_leaves_when_a_newer_one_comes() {
         let turns = Arc::new(Turns::default());
-        let first = turns.take(&key(b"x"), 1).unwrap();
+        let first = turns.take(&key(b"x"), rank(1)).unwrap();
         let between = Arc::clone(&turns);
-        let second = std::thread::spawn(move || between.take(&key(b"x"), 2).is_none());
+        let second = std::thread::spawn(move || between.take(&key(b"x"), rank(2)).is_none());
         while turns.lock().len() < 2 {
             std::thread::yield_now();
         }
         let last = Arc::clone(&turns);
-        let third = std::thread::spawn(move || last.take(&key(b"x"), 3).is_some());
+        let third = std::thread::spawn(move || last.take(&key(b"x"), rank(3)).is_some());
         assert!(second.join().unwrap());
         drop(first);
         assert!(third.join().unwrap());

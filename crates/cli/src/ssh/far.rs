@@ -33,6 +33,7 @@ use super::install;
 use super::process::{Login, Silence, SshProcess, await_greeting};
 use super::route::Route;
 use crate::arguments::{ConnectionArguments, SshArguments};
+use crate::commands::again::Attempts;
 use crate::commands::ahead::Ahead;
 use crate::commands::connection::{
     ASSUMED_RTT, Connected, Opened, buffer_by_hand, check_bind, list_over, open_over,
@@ -223,6 +224,7 @@ impl Far {
             rtt: LEAST_RTT,
             block_bytes: blocks.on(path.unwrap_or(ASSUMED_RTT)),
             ahead: Ahead::default(),
+            attempts: Attempts::begin(),
         })
     }
 

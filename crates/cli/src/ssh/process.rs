@@ -209,7 +209,7 @@ impl Hearing<'_> {
         self.looked = self.since;
     }
 
-    /// Nothing went on since the last look.
+    /// What is waited for has not come since the last look.
     ///
     /// # Errors
     ///
@@ -237,7 +237,13 @@ impl Read for Hearing<'_> {
         loop {
             match poll_within(self.channel, LOOK_EVERY.min(self.bound)) {
                 Ok(0) => self.look()?,
-                Ok(_) => return self.channel.read(buffer),
+                Ok(_) => {
+                    // Whoever goes on saying what nobody waits for is bounded, too.
+                    if self.looked.elapsed() >= LOOK_EVERY {
+                        self.look()?;
+                    }
+                    return self.channel.read(buffer);
+                }
                 Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -440,6 +446,19 @@ mod tests {
     #[test]
     fn who_says_nothing_is_not_waited_for_without_end() {
         let (process, channel) = started("read x; exec sleep 1000");
+        let hearing = process.hear(&channel, Duration::from_millis(20));
+        let found = await_greeting(hearing, REMOTE);
+        let timed_out = |error: &io::Error| error.kind() == io::ErrorKind::TimedOut;
+        assert!(
+            matches!(&found, Err(Silence::Io(error)) if timed_out(error)),
+            "{found:?}"
+        );
+        process.kill();
+    }
+
+    #[test]
+    fn who_goes_on_saying_something_else_is_bounded() {
+        let (process, channel) = started("for i in $(seq 100); do echo x; sleep 0.1; done");
         let hearing = process.hear(&channel, Duration::from_millis(20));
         let found = await_greeting(hearing, REMOTE);
         let timed_out = |error: &io::Error| error.kind() == io::ErrorKind::TimedOut;

@@ -3,12 +3,23 @@
 //!
 //! ssh, and what it starts for it (`ProxyJump`, `ProxyCommand`), have no terminal
 //! among their standard streams here. It opens one to ask a question, and closes
-//! it with the answer; without a terminal it starts an askpass program. An agent
-//! asks by a `pinentry` of its own.
+//! it with the answer; without a terminal it starts an askpass program. While a
+//! security key waits for a touch, its helper runs. An agent asks by a program of its
+//! own: a `pinentry`, or what `SSH_ASKPASS` names (`ssh-add -c`). Agents with a window
+//! of their own, and cards behind gpg-agent, cannot be seen to wait.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+
+/// Programs that ssh starts and that wait for a person: for a word, for a touch.
+const ASKING: [&str; 2] = ["askpass", "ssh-sk-helper"];
+
+/// Those that agents start.
+const ASKING_FOR_AGENTS: [&str; 3] = ["pinentry", "gcr-prompter", "ksshaskpass"];
+
+/// What an `ssh-agent` runs for itself as long as a card's library is loaded; whatever else
+/// it runs waits for a person.
+const AGENTS_OWN: &str = "ssh-pkcs11-helper";
 
 /// Where terminals are.
 const TERMINALS: [&str; 3] = ["/dev/tty", "/dev/pts/", "/dev/console"];
@@ -17,7 +28,7 @@ const TERMINALS: [&str; 3] = ["/dev/tty", "/dev/pts/", "/dev/console"];
 pub fn is_open(process: u32) -> bool {
     let processes = Processes::read(Path::new("/proc"));
     let family = processes.family(process);
-    let asks = |one: &u32| processes.has_terminal(*one) || processes.is_named(*one, "askpass");
+    let asks = |one: &u32| processes.has_terminal(*one) || processes.is_one_of(*one, &ASKING);
     family.iter().any(asks) || processes.agent_asks()
 }
 
@@ -72,23 +83,43 @@ impl Processes<'_> {
             })
     }
 
-    /// Whether the program's name, or that of the script it runs, has a word in it.
-    fn is_named(&self, process: u32, word: &str) -> bool {
-        let file = self.root.join(process.to_string()).join("cmdline");
-        let line = std::fs::read(file).unwrap_or_default();
-        let mut words = line.split(|byte| *byte == 0).take(2);
-        words.any(|one| String::from_utf8_lossy(one).contains(word))
+    fn text(&self, process: u32, file: &str) -> String {
+        let file = self.root.join(process.to_string()).join(file);
+        let bytes = std::fs::read(file).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Whether the program's name, or that of the script it runs, has one of these words in it.
+    fn is_one_of(&self, process: u32, words: &[&str]) -> bool {
+        let line = self.text(process, "cmdline");
+        let mut named = line.split('\0').take(2);
+        named.any(|name| words.iter().any(|word| name.contains(word)))
+    }
+
+    fn is_ssh_agent(&self, process: u32) -> bool {
+        let line = self.text(process, "cmdline");
+        let program = line.split('\0').next();
+        program.is_some_and(|program| Path::new(program).ends_with("ssh-agent"))
+    }
+
+    /// Whether it is this user's. The directory's owner does not tell: it is root where a
+    /// process hides its memory, as those do that hold keys.
+    fn is_own(&self, process: u32) -> bool {
+        let status = self.text(process, "status");
+        let mut users = status.lines().filter_map(|line| line.strip_prefix("Uid:"));
+        let real = users
+            .next()
+            .and_then(|line| line.split_ascii_whitespace().next());
+        real.and_then(|real| real.parse().ok()) == Some(rustix::process::getuid().as_raw())
     }
 
     /// Whether an agent of this user asks for something.
     fn agent_asks(&self) -> bool {
-        let own = rustix::process::getuid().as_raw();
-        let is_own = |process: u32| {
-            let status = std::fs::metadata(self.root.join(process.to_string()));
-            status.is_ok_and(|status| status.uid() == own)
-        };
-        let mut processes = self.parents.keys();
-        processes.any(|process| self.is_named(*process, "pinentry") && is_own(*process))
+        self.parents.iter().any(|(process, parent)| {
+            let asks = self.is_one_of(*process, &ASKING_FOR_AGENTS)
+                || self.is_ssh_agent(*parent) && !self.is_one_of(*process, &[AGENTS_OWN]);
+            asks && self.is_own(*process)
+        })
     }
 }
 
@@ -104,6 +135,9 @@ mod tests {
         let stat = format!("{number} (a) b) S {parent} 1 1 0");
         std::fs::write(place.join("stat"), stat).unwrap();
         std::fs::write(place.join("cmdline"), command.replace(' ', "\0")).unwrap();
+        let own = rustix::process::getuid().as_raw();
+        let status = format!("Name:\ta\nUid:\t{own}\t{own}\t{own}\t{own}\nGid:\t1\n");
+        std::fs::write(place.join("status"), status).unwrap();
         symlink(open, place.join("fd/3")).unwrap();
     }
 
@@ -135,10 +169,37 @@ mod tests {
         );
         process(root.path(), 12, 1, "ssh a b askpass", "/dev/null");
         let processes = Processes::read(root.path());
-        assert!(processes.is_named(10, "askpass") && processes.is_named(11, "askpass"));
-        assert!(!processes.is_named(12, "askpass"));
+        assert!(processes.is_one_of(10, &ASKING) && processes.is_one_of(11, &ASKING));
+        assert!(!processes.is_one_of(12, &ASKING));
         assert!(!processes.agent_asks());
         process(root.path(), 13, 1, "pinentry-curses", "/dev/pts/1");
         assert!(Processes::read(root.path()).agent_asks());
+    }
+
+    #[test]
+    fn an_agents_question_and_a_touch_are_for_a_person() {
+        let root = tempfile::tempdir().unwrap();
+        let agent = "/usr/bin/ssh-agent -s";
+        process(root.path(), 20, 1, agent, "/dev/null");
+        process(root.path(), 21, 20, "ssh-pkcs11-helper", "/dev/null");
+        process(root.path(), 22, 1, "vi ssh-agent", "/dev/null");
+        process(root.path(), 23, 22, "sh", "/dev/null");
+        assert!(!Processes::read(root.path()).agent_asks());
+        process(root.path(), 24, 20, "/home/a/confirm", "/dev/null");
+        assert!(Processes::read(root.path()).agent_asks());
+        // Another user's.
+        std::fs::write(root.path().join("24/status"), "Uid:\t4294967294\t1\t1\t1\n").unwrap();
+        assert!(!Processes::read(root.path()).agent_asks());
+        process(root.path(), 30, 1, "ssh host", "/dev/null");
+        process(
+            root.path(),
+            31,
+            30,
+            "/usr/lib/openssh/ssh-sk-helper",
+            "/dev/null",
+        );
+        let processes = Processes::read(root.path());
+        let mut family = processes.family(30).into_iter();
+        assert!(family.any(|one| processes.is_one_of(one, &ASKING)));
     }
 }

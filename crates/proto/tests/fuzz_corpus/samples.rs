@@ -267,6 +267,7 @@ fn request() -> Request {
         wants_host: true,
         block_key: None,
         keep_set_ids: true,
+        waited_milliseconds: 2500,
     }
 }
 

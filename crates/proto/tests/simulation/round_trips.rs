@@ -86,6 +86,7 @@ fn open(dialer: End, empty: bool) -> Welcome {
         wants_host: false,
         block_key: None,
         keep_set_ids: false,
+        waited_milliseconds: 0,
     };
     assert!(request.is_valid());
     let hello = Hello {

@@ -225,6 +225,7 @@ impl Ask<'_> {
             wants_host: self.wants_host,
             block_key: block_key(self.clear)?,
             keep_set_ids: false,
+            waited_milliseconds: 0,
         })
     }
 
