@@ -62,6 +62,24 @@ fn a_tree_goes_from_one_daemon_to_the_other_and_back() {
     assert!(site.jobs(&site.two).is_empty());
 }
 
+/// On every way, before anything is copied.
+#[test]
+fn too_many_names_are_told_alike() {
+    let site = Site::new(&["--write", DIAL], &["--write"]);
+    let many = (0..4097).map(|number| number.to_string());
+    let long = (0..600).map(|number| format!("{number:0200}"));
+    let here = tempfile::tempdir().unwrap();
+    for names in [many.collect::<Vec<String>>(), long.collect()] {
+        for to in [site.two.url("to/"), here.path().into()] {
+            let mut copy = site.command("cp");
+            copy.args(names.iter().map(|name| site.one.url(name)));
+            let done = run(copy.arg(to)).expect(1);
+            let words = "longhaul: the sources are too many, or their names too long, for one";
+            assert!(done.errors.contains(words), "{}", done.errors);
+        }
+    }
+}
+
 #[test]
 fn a_job_goes_on_without_who_asked_for_it() {
     let site = Site::new(&["--write", DIAL], &["--write"]);

@@ -7,6 +7,7 @@ use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use longhaul_engine::net::clear;
+use longhaul_engine::session::opening::OpenError;
 use longhaul_proto::handshake::PROTOCOL_VERSION;
 
 use super::job::seconds_now;
@@ -214,7 +215,10 @@ pub fn run(asked: &Asked<'_>, sides: &Sides) -> Result<Exit, Stop> {
                 ..runs.introduced()
             })?;
             let allowed = asked.allowed(sides, plan.at_source);
-            let order = job_protocol::frame_of(&Order::Allow(allowed)).map_err(|_| too_long())?;
+            if !allowed.is_valid() {
+                return Err(too_many_names());
+            }
+            let order = job_protocol::frame_of(&Order::Allow(allowed)).map_err(|_| too_many_names())?;
             let told = (&other.channel).write_all(&order);
             told.map_err(|_| other.ended())?;
             match reach {
@@ -374,10 +378,8 @@ fn through(
 }
 
 /// More names than can be said at once.
-fn too_long() -> Stop {
-    let text = "the sources' names are longer together than one command may have: copy the \
-                directory they are in, or use several commands";
-    Stop::new(Exit::Usage, text)
+fn too_many_names() -> Stop {
+    Stop::because(Exit::Usage, OpenError::TooManyNames)
 }
 
 /// Begins the job and shows it.
@@ -391,7 +393,7 @@ pub fn begin_job(
     asked: &Asked<'_>,
     begin: &Begin,
 ) -> Result<Left, Stop> {
-    let order = job_protocol::frame_of(&Order::Begin(begin.clone())).map_err(|_| too_long())?;
+    let order = job_protocol::frame_of(&Order::Begin(begin.clone())).map_err(|_| too_many_names())?;
     // Whoever only starts it fetches that later.
     let wanted = asked.manifest.as_deref();
     let manifest = Fetched::into(wanted.filter(|_| !asked.between.detach))?;

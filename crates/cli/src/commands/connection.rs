@@ -613,6 +613,8 @@ pub fn check_clear(asked: bool, welcomed: bool) -> Result<(), Stop> {
 /// What a session that did not open means for the user.
 pub fn open_stop(host: &dyn std::fmt::Display, error: &OpenError) -> Stop {
     let exit = match error {
+        // It concerns no host: the words are the same on every way.
+        OpenError::TooManyNames => return Stop::because(Exit::Usage, error),
         OpenError::Refused(refused) => match refused.refusal {
             Refusal::Credential | Refusal::Forbidden | Refusal::Clear => Exit::Authentication,
             Refusal::Malformed => Exit::Usage,

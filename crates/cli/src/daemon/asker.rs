@@ -5,9 +5,10 @@ use longhaul_engine::net::principals::Principal;
 use longhaul_proto::handshake::{Credential, Purport, Request, RequestPath, Role};
 
 use super::Daemon;
+use super::admission::authenticate;
 
 impl Daemon {
-    /// Who asks, for the log: by the name that he gives himself, or that his certificate has.
+    /// Who asks, for the log: by the name that he proves, or else that he only claims.
     pub(super) fn described(
         &self,
         credential: Option<&Credential>,
@@ -17,13 +18,15 @@ impl Daemon {
         let principals = self.principals();
         let claimed = credential.map(|credential| credential.principal.as_str());
         let claimed = claimed.filter(|name| !name.is_empty());
+        let proved = authenticate(&principals, credential, stream).ok();
         let by_key = || {
             let key = stream.handle.peer_fingerprint()?;
             principals.by_certificate(None, &key).ok()
         };
-        match claimed.or_else(|| by_key().map(Principal::name)) {
-            Some(name) => format!("{name} from {peer}"),
-            None => peer.to_owned(),
+        match (proved.or_else(by_key).map(Principal::name), claimed) {
+            (Some(name), _) => format!("{name} from {peer}"),
+            (None, Some(name)) => format!("{peer}, which calls itself {name:?}"),
+            (None, None) => peer.to_owned(),
         }
     }
 }

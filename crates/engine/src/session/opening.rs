@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use longhaul_proto::frame::{self, FrameError, FrameHeader, FrameKind, HEADER_BYTES};
 use longhaul_proto::handshake::{
-    Answer, Errand, Feature, Hello, Join, Joined, PROTOCOL_VERSION, Purport, Purpose, Refused,
-    Request, Vouch, Vouched, Welcome,
+    Answer, Errand, Feature, Hello, Join, Joined, MAXIMUM_SOURCES, PROTOCOL_VERSION, Purport,
+    Purpose, Refused, Request, Vouch, Vouched, Welcome,
 };
 use longhaul_proto::listing::{ListRequest, Listed};
 use minicbor::{Decode, Encode};
@@ -33,6 +33,12 @@ pub enum OpenError {
     /// The other end said no.
     #[error("{}", .0.text)]
     Refused(Refused),
+    /// What is asked for is longer than a request may be; nothing was said.
+    #[error(
+        "the sources are too many, or their names too long, for one command: copy the directory \
+         they are in, or use several commands"
+    )]
+    TooManyNames,
 }
 
 /// Says an answer, or anything of the handshake.
@@ -153,14 +159,26 @@ pub fn open(
     ahead: &[u8],
     deadline: Duration,
 ) -> Result<Welcome, OpenError> {
+    let paths = request.paths.len();
     let hello = hello(Purpose::Open(Box::new(request)));
-    let frame = frame::encode(FrameKind::Handshake, &hello, 0)?;
+    let frame = naming(&hello, paths)?;
     stream.writer.write_all(&[&frame, ahead])?;
     match receive(stream, deadline)? {
         Answer::Welcome(welcome) => Ok(welcome),
         Answer::Refused(refused) => Err(OpenError::Refused(refused)),
         _ => Err(unasked()),
     }
+}
+
+/// The frame of a request that names so many paths.
+fn naming(hello: &Hello, paths: usize) -> Result<Vec<u8>, OpenError> {
+    if paths > MAXIMUM_SOURCES {
+        return Err(OpenError::TooManyNames);
+    }
+    frame::encode(FrameKind::Handshake, hello, 0).map_err(|error| match error {
+        FrameError::TooLong { .. } => OpenError::TooManyNames,
+        other => OpenError::Frame(other),
+    })
 }
 
 /// Joins a session with a stream.
@@ -184,7 +202,10 @@ pub fn join(stream: &mut Stream, join: Join, deadline: Duration) -> Result<Joine
 ///
 /// [`OpenError`].
 pub fn vouch(stream: &mut Stream, vouch: Vouch, deadline: Duration) -> Result<Vouched, OpenError> {
-    send(stream, &hello(Purpose::Vouch(vouch)))?;
+    let allowed = vouch.allowed.as_ref();
+    let paths = allowed.map_or(0, |allowed| allowed.paths.len().max(allowed.sources.len()));
+    let frame = naming(&hello(Purpose::Vouch(vouch)), paths)?;
+    stream.writer.write_all(&[&frame])?;
     match receive(stream, deadline)? {
         Answer::Vouched(vouched) => Ok(vouched),
         Answer::Refused(refused) => Err(OpenError::Refused(refused)),
