@@ -1,6 +1,7 @@
 //! How many files may be open: what a process may have is shared out before it
 //! is used up, so that a low limit makes a copy slower and not fail.
 
+use std::cell::Cell;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -26,14 +27,70 @@ pub(crate) fn part(parts: usize) -> usize {
     limit() / parts.max(1)
 }
 
+thread_local! {
+    /// Set while this thread holds a lock that those who close files may need.
+    static AT_ONCE: Cell<Option<AtOnce>> = const { Cell::new(None) };
+}
+
+/// How it went for one who may not wait.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum AtOnce {
+    /// There were as many descriptors as were wanted.
+    Served,
+    /// There was none.
+    Wanting,
+}
+
+/// Does something within a lock: nothing in it waits for a descriptor, since whoever closes
+/// files may need that lock. Whoever may wait does it around the lock
+/// ([`patiently_around`]).
+pub(crate) fn at_once<T>(what: impl FnOnce() -> T) -> T {
+    let outer = AT_ONCE.get();
+    AT_ONCE.set(Some(outer.unwrap_or(AtOnce::Served)));
+    let done = what();
+    if outer.is_none() {
+        AT_ONCE.set(None);
+    }
+    done
+}
+
+/// Does something that takes locks and opens files within them, and that may be done again
+/// where it fails: where it fails for want of a descriptor, and another session may close some,
+/// it is done again for a while. `is_last` tells it that it will not be.
+pub(crate) fn patiently_around<T, E>(mut what: impl FnMut(bool) -> Result<T, E>) -> Result<T, E> {
+    if AT_ONCE.get().is_some() {
+        return what(true);
+    }
+    let mut left = PATIENCE;
+    loop {
+        let is_last = left.is_zero() || !shares::has_others();
+        let (done, was_wanting) = at_once(|| (what(is_last), is_wanting()));
+        if done.is_ok() || !was_wanting || is_last {
+            return done;
+        }
+        // tidy: reason: the kernel tells nobody when a descriptor is free again.
+        std::thread::sleep(PAUSE);
+        left = left.saturating_sub(PAUSE);
+    }
+}
+
+/// Whether a descriptor was wanted in vain since [`at_once`] began.
+pub(crate) fn is_wanting() -> bool {
+    AT_ONCE.get() == Some(AtOnce::Wanting)
+}
+
 /// Does something that opens a file. Where this process has as many open as it may, and another
-/// session may close some, it is tried again for a while.
+/// session may close some, it is tried again for a while, unless a lock is held ([`at_once`]).
 pub(crate) fn patiently<T>(
     mut open: impl FnMut() -> rustix::io::Result<T>,
 ) -> rustix::io::Result<T> {
     let mut left = PATIENCE;
     loop {
         match open() {
+            Err(error @ (Errno::MFILE | Errno::NFILE)) if AT_ONCE.get().is_some() => {
+                AT_ONCE.set(Some(AtOnce::Wanting));
+                return Err(error);
+            }
             Err(Errno::MFILE | Errno::NFILE) if !left.is_zero() && shares::has_others() => {
                 // tidy: reason: the kernel tells nobody when a descriptor is free again.
                 std::thread::sleep(PAUSE);
@@ -61,6 +118,42 @@ pub(crate) fn share_after(others: usize, parts: usize, most: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn wanting() -> rustix::io::Result<()> {
+        patiently(|| Err(Errno::MFILE))
+    }
+
+    #[test]
+    fn nothing_waits_within_a_lock() {
+        // Two of one role: each could close files.
+        let _seats = [0, 1].map(|_| shares::Seat::take(shares::Role::Receiving, "descriptors"));
+        let seen = at_once(|| {
+            let inner = at_once(wanting);
+            (inner, is_wanting())
+        });
+        assert_eq!(seen, (Err(Errno::MFILE), true));
+        assert!(!is_wanting() && AT_ONCE.get().is_none());
+    }
+
+    #[test]
+    fn whoever_holds_a_lock_waits_around_it() {
+        let _seats = [0, 1].map(|_| shares::Seat::take(shares::Role::Receiving, "descriptors"));
+        let lock = std::sync::Mutex::new(());
+        let mut tries = 0;
+        let done = patiently_around(|is_last| {
+            assert!(!is_last);
+            let _held = lock.try_lock().unwrap();
+            tries += 1;
+            match tries {
+                1 | 2 => wanting(),
+                _ => Ok(()),
+            }
+        });
+        assert_eq!((done, tries), (Ok(()), 3));
+        // Another failure is none of a descriptor.
+        let refused: Result<(), Errno> = patiently_around(|_| Err(Errno::ACCESS));
+        assert_eq!(refused, Err(Errno::ACCESS));
+    }
 
     #[test]
     fn a_share_is_at_least_one_and_no_more_than_useful() {

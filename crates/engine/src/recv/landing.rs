@@ -17,6 +17,7 @@ use longhaul_proto::manifest::{
 use super::keeping::SetIds;
 use super::stream::DataStream;
 use super::times::{self, KeptTimes};
+use crate::descriptors;
 use crate::failure::failure_of;
 use crate::journal::digests::{FileState, KeptDigests};
 use crate::journal::names::StagingName;
@@ -484,13 +485,13 @@ impl Destination {
     ///
     /// # Errors
     ///
-    /// [`JournalError::Fenced`] where one has.
+    /// [`JournalError::Fenced`] where one has. Nothing in it waits for a descriptor.
     pub(super) fn while_owned<T>(&self, what: impl FnOnce() -> T) -> Result<T, JournalError> {
         let session = lock(&self.session).clone();
         match session {
             Some(session) => {
                 let _turn = lock(&self.turn);
-                session.while_owned(what)
+                descriptors::at_once(|| session.while_owned(what))
             }
             None => Ok(what()),
         }

@@ -125,6 +125,18 @@ impl ReceiveSide {
         entry: &Entry,
         generation: u32,
     ) -> Result<Arc<Part>, Failure> {
+        descriptors::patiently_around(|is_last| {
+            self.part_at_once(transfer, (entry, generation), is_last)
+        })
+    }
+
+    /// The same, without waiting for a descriptor: whoever closes a part needs the same lock.
+    fn part_at_once(
+        &self,
+        transfer: &Transfer,
+        (entry, generation): (&Entry, u32),
+        is_last: bool,
+    ) -> Result<Arc<Part>, Failure> {
         let mut open = lock(&self.parts.open);
         if let Some(part) = open.get(&(entry.id, generation)) {
             return Ok(Arc::clone(part));
@@ -151,7 +163,7 @@ impl ReceiveSide {
             );
             return Err(Failure::new(FailureKind::TooManyOpen, text));
         }
-        let part = Arc::new(self.open_once(transfer, entry, generation)?);
+        let part = Arc::new(self.open_once(transfer, (entry, generation), is_last)?);
         open.insert((entry.id, generation), Arc::clone(&part));
         Ok(part)
     }
@@ -159,18 +171,22 @@ impl ReceiveSide {
     /// Opens the part of a file unless that failed before: until the state
     /// machine is told of the failure, pieces of the file still come, and
     /// trying again would change a directory that may be finished meanwhile.
+    /// For want of a descriptor it has failed with the last try only.
     fn open_once(
         &self,
         transfer: &Transfer,
-        entry: &Entry,
-        generation: u32,
+        (entry, generation): (&Entry, u32),
+        is_last: bool,
     ) -> Result<Part, Failure> {
         let mut refused = lock(&self.parts.refused);
         if let Some(failure) = refused.get(&(entry.id, generation)) {
             return Err(failure.clone());
         }
         let opened = self.open_part(transfer, entry);
-        if let Err(failure) = &opened {
+        let goes_on = descriptors::is_wanting() && !is_last;
+        if let Err(failure) = &opened
+            && !goes_on
+        {
             // Of the others nobody asks any more.
             refused.retain(|(file, generation), _| transfer.is_under_way(*file, *generation));
             refused.insert((entry.id, generation), failure.clone());
@@ -274,9 +290,11 @@ impl ReceiveSide {
         let shown = entry.path.to_string();
         // A claim takes a part from whoever has it: it must not be a later
         // session of this transfer.
-        let claimed = self.destination.while_owned(|| claim(&wanted));
-        let claimed = claimed.map_err(|error| journal_failure(&shown, &error))?;
-        claimed.map_err(|error| claim_failure(&shown, error))
+        descriptors::patiently_around(|_| {
+            let claimed = self.destination.while_owned(|| claim(&wanted));
+            let claimed = claimed.map_err(|error| journal_failure(&shown, &error))?;
+            claimed.map_err(|error| claim_failure(&shown, error))
+        })
     }
 
     /// Removes what an earlier attempt left of a file that is there, whole: a

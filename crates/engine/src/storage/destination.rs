@@ -22,6 +22,7 @@ use longhaul_proto::notice::NoticeKind;
 
 use super::spelling::Spelling;
 use super::{Creation, DataMode, Directory, NameList, Status, StoredFile};
+use crate::descriptors;
 use crate::notices::Notices;
 use crate::queue::lock;
 
@@ -116,7 +117,7 @@ impl DestinationDirectory {
     /// [`super::spelling::OtherSpelling`] where it was; else as `fstatat` and `getdents`.
     pub fn ensure_spelled(&self, name: &[u8]) -> io::Result<()> {
         let check = || lock(&self.spelling).check(&*self.inner, name);
-        self.permitting(check)
+        descriptors::patiently_around(|_| self.permitting(check))
     }
 
     /// From here on its mode is changed where the owner's rights are missing for
@@ -181,7 +182,7 @@ impl Directory for DestinationDirectory {
     fn make_directory(&self, name: &[u8], mode: u32) -> io::Result<()> {
         let mut spelling = lock(&self.spelling);
         self.permitting(|| self.inner.make_directory(name, mode))?;
-        self.permitting(|| spelling.made(&*self.inner, name))
+        descriptors::at_once(|| self.permitting(|| spelling.made(&*self.inner, name)))
     }
 
     fn open_file(&self, name: &[u8], mode: DataMode) -> io::Result<Arc<dyn StoredFile>> {
@@ -216,8 +217,11 @@ impl Directory for DestinationDirectory {
                 }
                 let rename_new = || self.inner.rename_new(from, &*target.inner, to);
                 let rename_new = || self.permitting(|| target.permitting(rename_new));
-                let mut spelling = lock(&target.spelling);
-                spelling.rename(&*target.inner, (from, to), rename, rename_new)
+                // It fails for want of a descriptor before anything is renamed.
+                descriptors::patiently_around(|_| {
+                    let mut spelling = lock(&target.spelling);
+                    spelling.rename(&*target.inner, (from, to), &rename, &rename_new)
+                })
             }
             None => Err(io::ErrorKind::CrossesDevices.into()),
         }

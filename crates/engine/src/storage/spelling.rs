@@ -158,13 +158,9 @@ impl Spelling {
         }
         // It may be a name of its own. Inodes do not tell: it may be a hard link, and some file
         // systems number names.
-        self.folding = match find(directory, |there| there == other) {
-            Ok(Some(_)) => match find(directory, |there| there == known) {
-                Ok(Some(_)) => Folding::No,
-                Ok(None) => Folding::Perhaps,
-                Err(_) => Folding::Unknown,
-            },
-            Ok(None) => Folding::Perhaps,
+        self.folding = match lists_both(directory, known, &other) {
+            Ok(true) => Folding::No,
+            Ok(false) => Folding::Perhaps,
             Err(_) => Folding::Unknown,
         };
     }
@@ -277,7 +273,10 @@ fn without_case(name: &[u8]) -> String {
     lower.trim_end_matches(['.', ' ']).to_owned()
 }
 
-fn find(directory: &dyn Directory, is_it: impl Fn(&[u8]) -> bool) -> io::Result<Option<Box<[u8]>>> {
+fn find(
+    directory: &dyn Directory,
+    mut is_it: impl FnMut(&[u8]) -> bool,
+) -> io::Result<Option<Box<[u8]>>> {
     let mut list = directory.list()?;
     while let Some(listed) = list.next_name()? {
         if is_it(&listed.name) {
@@ -285,6 +284,17 @@ fn find(directory: &dyn Directory, is_it: impl Fn(&[u8]) -> bool) -> io::Result<
         }
     }
     Ok(None)
+}
+
+/// Whether a listing has both names; one pass finds out.
+fn lists_both(directory: &dyn Directory, one: &[u8], other: &[u8]) -> io::Result<bool> {
+    let mut seen = [false, false];
+    let both = find(directory, |there| {
+        seen[0] |= there == one;
+        seen[1] |= there == other;
+        seen == [true, true]
+    })?;
+    Ok(both.is_some())
 }
 
 #[cfg(test)]
