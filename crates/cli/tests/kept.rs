@@ -163,6 +163,58 @@ fn in_mounts(place: &Path, script: &str) -> Finished {
     run(shell.current_dir(place))
 }
 
+/// As Lustre is mounted by default.
+#[test]
+fn a_file_system_without_locks_gets_the_data() {
+    if !can_refuse() {
+        return;
+    }
+    let place = place();
+    let source = source(place.path());
+    for error in ["ENOSYS", "EOPNOTSUPP", "ENOLCK"] {
+        let to = place.path().join(error);
+        fs::create_dir(&to).unwrap();
+        let mut copy = local_copy(&source, &to);
+        copy.arg("--json");
+        let finished = run(&mut refusing(&copy, "flock", error, None)).expect(0);
+        assert_eq!(notice(&finished, "not_locked")["count"], 1);
+        tree::assert_same(&source, &to.join("s"));
+        assert_no_leftovers(&to);
+        // What is left there may be used by somebody.
+        let left = to.join(".longhaul-ffffffffffffffff-12.tmp");
+        tree::write(&left, b"");
+        let mut clean = longhaul();
+        clean
+            .args(["clean", "--remove", "--older-than", "0s"])
+            .arg(&to);
+        let cleaned = run(&mut refusing(&clean, "flock", error, None));
+        assert!(
+            left.exists() && cleaned.errors.contains("no locks"),
+            "{cleaned:?}"
+        );
+    }
+}
+
+/// What is written is on a file system that nobody finds by its name any more.
+#[test]
+fn a_destination_that_is_unmounted_lazily_is_no_success() {
+    if !is_root() {
+        return;
+    }
+    let place = place();
+    let script = "mkdir m; mount -t tmpfs none m; mkfifo f
+        \"$1\" cp -q - m/file <f &
+        exec 3>f; echo begun >&3
+        until ls -A m | grep -q longhaul; do sleep 0.05; done
+        umount -l m; exec 3>&-
+        code=0; wait $! || code=$?
+        echo $code";
+    let finished = in_mounts(place.path(), script)
+        .expect(0)
+        .says(&["was unmounted"]);
+    assert_eq!(finished.output, b"6\n");
+}
+
 #[test]
 fn times_that_a_file_system_cannot_keep_are_told_and_not_copied_again() {
     if !is_root() {

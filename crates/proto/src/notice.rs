@@ -33,13 +33,15 @@ pub enum NoticeKind {
     SetIdDropped,
     /// The file system does not sync directories.
     NamesNotSynced,
+    /// The file system has no locks: that nobody else writes there is not certain.
+    NotLocked,
     /// A kind of a later release.
     Unknown,
 }
 
 impl NoticeKind {
     /// Kinds that a peer may name, by their number.
-    pub const ALL: [NoticeKind; 8] = [
+    pub const ALL: [NoticeKind; 9] = [
         NoticeKind::TimeRounded,
         NoticeKind::TimeLimited,
         NoticeKind::TimeNotKept,
@@ -48,6 +50,7 @@ impl NoticeKind {
         NoticeKind::ModeRefused,
         NoticeKind::SetIdDropped,
         NoticeKind::NamesNotSynced,
+        NoticeKind::NotLocked,
     ];
 }
 

@@ -53,6 +53,11 @@ fn words(kind: NoticeKind) -> (&'static str, &'static str) {
             "directories not synced",
             "; names may not survive a power cut here",
         ),
+        NoticeKind::NotLocked => (
+            "file systems without locks",
+            "; run no other copy to the same names meanwhile, or mount it with locks (Lustre: \
+             -o flock)",
+        ),
         NoticeKind::Unknown => ("not kept or refused at the destination", ""),
     }
 }
@@ -67,6 +72,7 @@ fn name(kind: NoticeKind) -> &'static str {
         NoticeKind::ModeRefused => "mode_refused",
         NoticeKind::SetIdDropped => "set_id_dropped",
         NoticeKind::NamesNotSynced => "names_not_synced",
+        NoticeKind::NotLocked => "not_locked",
         NoticeKind::Unknown => "unknown",
     }
 }

@@ -4,6 +4,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
+
 use crate::storage::{Creation, DataMode, Directory, StoredFile};
 
 /// How long to wait for whoever is inside. What happens there takes some
@@ -116,8 +118,50 @@ pub(super) fn hold(
     }
 }
 
+/// Whether an error says that a file system has no locks: Lustre without `-o flock`, NFS without
+/// its lock daemon.
+fn lacks_locks(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error().map(Errno::from_raw_os_error),
+        Some(Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOLCK)
+    )
+}
+
+/// Takes a file's lock, as [`StoredFile::try_lock`]. Where there are no locks it counts as taken:
+/// the journal's length alone then fences former owners, and nothing shows that one lives.
+///
+/// # Errors
+///
+/// As `flock`.
+pub(super) fn take_lock(file: &dyn StoredFile) -> io::Result<bool> {
+    match file.try_lock() {
+        Err(error) if lacks_locks(&error) => Ok(true),
+        taken => taken,
+    }
+}
+
+/// Why a file that this process has open has no lock; none where it has one.
+pub fn missing_lock(file: &dyn StoredFile) -> Option<io::Error> {
+    file.try_lock().err().filter(lacks_locks)
+}
+
+/// Whether nobody holds a file, which is to be removed. Without locks nobody can tell.
+///
+/// # Errors
+///
+/// As `flock`; where there are no locks what to do about it.
+pub(super) fn is_free(file: &dyn StoredFile) -> io::Result<bool> {
+    file.try_lock().map_err(|error| match lacks_locks(&error) {
+        true => io::Error::other(format!(
+            "its file system has no locks ({error}), which tell whether a copy uses it: mount it \
+             with them (Lustre: -o flock), or remove it by hand when no copy runs"
+        )),
+        false => error,
+    })
+}
+
 fn wait_for_lock(file: &dyn StoredFile, deadline: Instant) -> io::Result<()> {
-    while !file.try_lock()? {
+    while !take_lock(file)? {
         if Instant::now() > deadline {
             return Err(io::ErrorKind::TimedOut.into());
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use longhaul_proto::manifest::Timestamp;
 
 use super::entry::{Entry, Owner};
-use super::gate::{Entering, Gate, name_is};
+use super::gate::{Entering, Gate, is_free, name_is};
 use super::names::{self, Key, StagingName};
 use super::partial::remove_if_there;
 use super::reader::{Found, Reader, replay};
@@ -129,8 +129,8 @@ fn look_at(
     let file = open(directory, &name)?;
     let status = file.status()?;
     let (kind, held) = match staging {
-        StagingName::Part(..) => (LeftoverKind::Part, !file.try_lock()?),
-        StagingName::Temporary(_) => (LeftoverKind::Temporary, !file.try_lock()?),
+        StagingName::Part(..) => (LeftoverKind::Part, !is_free(&*file)?),
+        StagingName::Temporary(_) => (LeftoverKind::Temporary, !is_free(&*file)?),
         StagingName::Journal(key) => {
             let whose = whose(&*file)?;
             let held = match &whose {
@@ -166,7 +166,7 @@ fn enter(directory: &dyn Directory, key: Key) -> io::Result<Option<Gate>> {
 
 fn is_held(directory: &dyn Directory, part: &[u8]) -> io::Result<bool> {
     match if_there(open(directory, part))? {
-        Some(part) => Ok(!part.try_lock()?),
+        Some(part) => Ok(!is_free(&*part)?),
         None => Ok(false),
     }
 }
@@ -312,7 +312,7 @@ impl Expiry<'_> {
         let file = open(self.directory, name)?;
         let status = file.status()?;
         let expired = self.is_old(status.changed)
-            && file.try_lock()?
+            && is_free(&*file)?
             && name_is(self.directory, name, status.inode)?;
         Ok(expired.then_some(file))
     }

@@ -59,6 +59,7 @@ mod tests;
 
 pub use doing::StepError;
 pub use entry::Owner;
+pub use gate::missing_lock;
 pub use leftovers::{Leftover, LeftoverKind, expire, leftovers, sweep};
 pub use names::{Key, temporary};
 pub use partial::{Committed, Finalised, JournalError, Partial};

@@ -10,7 +10,7 @@ use longhaul_proto::ledger::DurableBlock;
 
 use super::doing::{StepError, appending, doing};
 use super::entry::{Entry, UnfitError};
-use super::gate::{Entering, Gate, name_is};
+use super::gate::{Entering, Gate, name_is, take_lock};
 use super::writer::{AppendError, Writer};
 use crate::storage::spelling::OtherSpelling;
 use crate::storage::{Directory, StoredFile};
@@ -171,7 +171,7 @@ impl Partial {
         if !state.shows_life {
             // The former owner had the lock, and drops it when it sees that it
             // is fenced, or dies.
-            let locked = self.file.try_lock();
+            let locked = take_lock(&*self.file);
             state.shows_life = locked.map_err(doing("locking the partial file"))?;
         }
         Ok(())

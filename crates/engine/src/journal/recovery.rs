@@ -28,7 +28,7 @@ use longhaul_proto::ledger::DurableBlock;
 
 use super::doing::{StepError, appending, doing};
 use super::entry::{Entry, Header, Owner, UnfitError};
-use super::gate::{Entering, Gate};
+use super::gate::{Entering, Gate, take_lock};
 use super::leftovers::parts_of;
 use super::names::Key;
 use super::partial::Partial;
@@ -224,7 +224,7 @@ impl Claiming<'_> {
         let directory = &self.claim.directory;
         let file = directory.create_file(&name, Creation::New, self.claim.data_mode);
         let file = file.map_err(doing("creating the partial file"))?;
-        let alive = file.try_lock().map_err(doing("locking the partial file"))?;
+        let alive = take_lock(&*file).map_err(doing("locking the partial file"))?;
         let owned = (epoch, Vec::new(), alive);
         let partial = Partial::new(directory.clone(), writer, file, name, owned);
         let partial = partial.map_err(doing("reading the partial file's status"))?;
@@ -253,7 +253,7 @@ impl Claiming<'_> {
                 .claim
                 .superseded
                 .contains(&found.owner.session_number());
-        if !fenced && !part.try_lock().map_err(doing("locking the partial file"))? {
+        if !fenced && !take_lock(&*part).map_err(doing("locking the partial file"))? {
             let holder = found.owner.clone();
             return Err(ClaimError::InUse { holder });
         }
@@ -279,7 +279,7 @@ impl Claiming<'_> {
         if !blocks.is_empty() {
             writer.rewrite().map_err(doing("syncing the journal"))?;
         }
-        let alive = part.try_lock().map_err(doing("locking the partial file"))?;
+        let alive = take_lock(&*part).map_err(doing("locking the partial file"))?;
         let name = self.key.part(found.header.part);
         let owned = (self.last_epoch.saturating_add(1), blocks, alive);
         let partial = Partial::new(self.claim.directory.clone(), writer, part, name, owned);

@@ -210,6 +210,10 @@ impl Transfer {
 
     fn finish_session(&self, side: &ReceiveSide) {
         match self.finish(side) {
+            Ok(()) if side.destination.is_detached() => {
+                let text = side.destination.detached();
+                self.end(Farewell::Storage(text));
+            }
             Ok(()) => {
                 let notices = side.destination.notices.list();
                 self.tell_receiver(|receiver| {

@@ -13,6 +13,7 @@ use longhaul_proto::handshake::{Landing, Purport};
 use longhaul_proto::manifest::{
     Entry, EntryKind, MAXIMUM_NAME_BYTES, RESERVED_PREFIX, Timestamp, TreePath,
 };
+use longhaul_proto::notice::NoticeKind;
 
 use super::keeping::SetIds;
 use super::stream::DataStream;
@@ -26,6 +27,7 @@ use crate::notices::Notices;
 use crate::queue::lock;
 use crate::storage::destination::DestinationDirectory;
 use crate::storage::measuring::sink;
+use crate::storage::mounts;
 use crate::storage::roots::{OpenRoot, split};
 use crate::storage::{DataMode, Directory, FileKind, Status, StoredFile};
 
@@ -61,6 +63,8 @@ pub struct Destination {
     /// For what needs the session's gate: threads that wait for each other
     /// here need not wait there.
     turn: Mutex<()>,
+    /// The mount that the anchor was in when it was taken.
+    mount: OnceLock<Option<u64>>,
     /// A file of this session's own, and its device.
     witness: OnceLock<(u64, Arc<dyn StoredFile>)>,
     /// Digests of files that this session and those before it finished.
@@ -214,6 +218,7 @@ impl Destination {
             owner,
             session: Mutex::default(),
             turn: Mutex::default(),
+            mount: OnceLock::new(),
             witness: OnceLock::new(),
             digests: OnceLock::new(),
             times: Mutex::default(),
@@ -386,6 +391,16 @@ impl Destination {
             other => self.not_taken(other),
         })?;
         let epoch = partial.epoch();
+        if let Some(error) = journal::missing_lock(&**partial.file()) {
+            let cause = || error.to_string();
+            self.notices.note(NoticeKind::NotLocked, &self.shown, cause);
+        }
+        let mount = self
+            .anchor
+            .mount()
+            .filter(|mount| mounts::is_attached(*mount));
+        // A session is taken once.
+        let _ = self.mount.set(mount);
         lock(&self.times).learn_unit(&**partial.file());
         if let Ok(status) = partial.file().status() {
             // A session is taken once.
@@ -571,6 +586,22 @@ impl Destination {
                  to, and without them nothing can go on: {again}"
             ),
         }
+    }
+
+    /// Whether the anchor's file system was taken from under its name meanwhile (`umount --lazy`).
+    pub(super) fn is_detached(&self) -> bool {
+        let mount = self.mount.get().copied().flatten();
+        mount.is_some_and(|mount| !mounts::is_attached(mount))
+    }
+
+    /// What to say then.
+    pub(super) fn detached(&self) -> String {
+        let shown = &self.shown;
+        format!(
+            "the file system of the destination {shown} was unmounted while it was copied to: what \
+             was copied is on it, and not found by that name; mount it again, and run the same \
+             command again"
+        )
     }
 
     /// What to say where the anchor's sync failed.

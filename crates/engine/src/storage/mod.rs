@@ -18,6 +18,7 @@ pub mod following;
 pub mod forgetting;
 pub mod listing;
 pub mod measuring;
+pub mod mounts;
 pub(crate) mod nested;
 pub mod origin;
 pub mod posix;
@@ -379,6 +380,11 @@ pub trait Directory: Send + Sync {
     ///
     /// As `fstat`.
     fn status(&self) -> io::Result<Status>;
+
+    /// The number of the mount that it was reached by; none where nobody tells.
+    fn mount(&self) -> Option<u64> {
+        None
+    }
 
     /// Sets the times of a name in it, as [`StoredFile::set_modified`], not following a link.
     ///

@@ -21,6 +21,7 @@ use self::names::PosixNames;
 use self::status::{permission_bits, status_from, times_of};
 use super::beneath::{self, Resolution, check_name};
 use super::content::{Bounds, Content, Devices, measured};
+use super::mounts;
 use super::{Creation, DataMode, Directory, FileKind, NameList, Status, StoredFile};
 
 /// A directory of the machine.
@@ -289,6 +290,10 @@ impl Directory for PosixDirectory {
 
     fn status(&self) -> io::Result<Status> {
         file::status(self.descriptor.as_fd())
+    }
+
+    fn mount(&self) -> Option<u64> {
+        mounts::mount_of(self.descriptor.as_fd())
     }
 
     fn set_modified_of(&self, name: &[u8], modified: Timestamp) -> io::Result<()> {

@@ -64,6 +64,30 @@ fn paths_that_lead_out_end_the_session() {
     }
 }
 
+/// A sender in the middle of a large file has to hear why the session ended.
+#[test]
+fn what_comes_after_the_end_is_read() {
+    let place = Place::new();
+    let mut peer = Peer::of_receiver(&place, lingering());
+    let end = Arc::clone(&peer.end);
+    end.end(Farewell::Storage("the disk is gone".to_owned()));
+    let waiting = Arc::clone(&end);
+    let ended = std::thread::spawn(move || waiting.wait());
+    assert!(end.wait_until_left(PATIENCE));
+    // More than a socket holds.
+    let large = file(0, b"large", 1 << 20);
+    for offset in (0..1 << 20).step_by(65_536) {
+        let header = piece(large.clone(), offset, &[1; 65_536]);
+        assert!(peer.block(&header, &[1; 65_536]), "closed at {offset}");
+    }
+    drop(peer);
+    let ending = ended.join().unwrap();
+    assert!(
+        matches!(ending.farewell, Farewell::Storage(_)),
+        "{ending:?}"
+    );
+}
+
 #[test]
 fn links_in_the_way_are_not_followed() {
     let place = Place::new();

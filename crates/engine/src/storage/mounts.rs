@@ -1,0 +1,42 @@
+//! Whether a directory that is open still has a place among the mounts of this process.
+//!
+//! After `umount --lazy` it can be written to as before, and nobody finds it by its path.
+
+use std::os::fd::BorrowedFd;
+
+use rustix::fs::{AtFlags, StatxFlags, statx};
+
+/// The number of the mount that an open file was reached by; none where the kernel does not tell
+/// (before Linux 5.8).
+pub(super) fn mount_of(file: BorrowedFd<'_>) -> Option<u64> {
+    let status = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok()?;
+    let told = StatxFlags::from_bits_retain(status.stx_mask).contains(StatxFlags::MNT_ID);
+    told.then_some(status.stx_mnt_id)
+}
+
+/// Whether a mount is one of this process's. False also where nobody tells, and of what lies
+/// outside of a root that was changed (`chroot`): it is asked before and after.
+pub fn is_attached(mount: u64) -> bool {
+    let listed = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    listed.lines().any(|line| {
+        let number = line.split_ascii_whitespace().next();
+        number.and_then(|number| number.parse().ok()) == Some(mount)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn a_directory_lies_in_a_mount() {
+        let root = std::fs::File::open("/").unwrap();
+        let Some(mount) = mount_of(root.as_fd()) else {
+            return longhaul_testing::skip("the kernel tells no mounts");
+        };
+        assert!(is_attached(mount));
+        assert!(!is_attached(u64::MAX));
+    }
+}
