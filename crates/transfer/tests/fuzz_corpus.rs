@@ -89,6 +89,7 @@ fn save_speeches() {
         ("failed", JobEvent::Failed("no answer".into(), None)),
         ("refused", JobEvent::Failed("no daemon".into(), Some(4))),
         ("absent", JobEvent::Absent),
+        ("alive", JobEvent::Alive),
     ] {
         corpus::save("job_speech", name, &job_protocol::frame_of(&told).unwrap());
         let body = minicbor::to_vec(&told).unwrap();
@@ -112,6 +113,7 @@ fn save_speeches() {
         errors: 2,
         progress: ShownProgress::Json,
         manifest: true,
+        alive_seconds: 15,
     };
     for (name, order) in [
         ("begin", Order::Begin(begin)),

@@ -18,7 +18,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use longhaul_engine::net::token::fill_random;
 
@@ -96,6 +96,8 @@ pub struct Seen {
     running: bool,
     progress: u64,
     ended: bool,
+    /// After so long without a word he is told that the job is there.
+    alive_every: Option<Duration>,
     /// Set from elsewhere where he has gone.
     pub gone: Arc<AtomicBool>,
 }
@@ -111,6 +113,10 @@ impl Seen {
             running: false,
             progress: 0,
             ended: false,
+            alive_every: match follow.alive_seconds {
+                0 => None,
+                seconds => Some(Duration::from_secs(seconds.into())),
+            },
             gone,
         }
     }
@@ -454,6 +460,7 @@ impl Job {
     /// What whoever follows has not seen yet; waits until there is something.
     /// None where nothing will come, or he has gone.
     pub fn next(&self, seen: &mut Seen) -> Option<JobEvent> {
+        let until = seen.alive_every.map(|every| Instant::now() + every);
         let mut happened = self.lock();
         loop {
             if seen.ended || seen.gone.load(Ordering::Relaxed) {
@@ -484,7 +491,17 @@ impl Job {
                 seen.progress = newest.count;
                 return Some(JobEvent::Progress(newest.text.clone()));
             }
-            happened = self.wait(happened);
+            happened = match until {
+                None => self.wait(happened),
+                Some(until) => {
+                    let left = until.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        return Some(JobEvent::Alive);
+                    }
+                    let waited = self.changed.wait_timeout(happened, left);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
         }
     }
 
@@ -640,6 +657,7 @@ mod tests {
         errors: 0,
         progress: ShownProgress::None,
         manifest: true,
+        alive_seconds: 0,
     };
 
     fn seen(shown: ShownProgress) -> Seen {
@@ -738,6 +756,20 @@ mod tests {
         assert_eq!(surplus(&large, now), [&large[1].0, &large[0].0]);
         let old = [of(now - KEPT_FOR.as_secs() - 1, 0), of(now, 0)];
         assert_eq!(surplus(&old, now), [&old[0].0]);
+    }
+
+    #[test]
+    fn whoever_asks_for_it_hears_that_the_job_is_there() {
+        let place = tempfile::tempdir().unwrap();
+        let job = job(place.path());
+        let follow = Follow {
+            alive_seconds: 1,
+            ..FOLLOW
+        };
+        let mut waits = Seen::new(follow, Arc::default());
+        assert_eq!(job.next(&mut waits), Some(JobEvent::Alive));
+        job.end(0);
+        assert_eq!(job.next(&mut waits), Some(JobEvent::Ended(0)));
     }
 
     #[test]

@@ -218,7 +218,8 @@ pub fn run(asked: &Asked<'_>, sides: &Sides) -> Result<Exit, Stop> {
             if !allowed.is_valid() {
                 return Err(too_many_names());
             }
-            let order = job_protocol::frame_of(&Order::Allow(allowed)).map_err(|_| too_many_names())?;
+            let order =
+                job_protocol::frame_of(&Order::Allow(allowed)).map_err(|_| too_many_names())?;
             let told = (&other.channel).write_all(&order);
             told.map_err(|_| other.ended())?;
             match reach {
@@ -393,7 +394,8 @@ pub fn begin_job(
     asked: &Asked<'_>,
     begin: &Begin,
 ) -> Result<Left, Stop> {
-    let order = job_protocol::frame_of(&Order::Begin(begin.clone())).map_err(|_| too_many_names())?;
+    let order =
+        job_protocol::frame_of(&Order::Begin(begin.clone())).map_err(|_| too_many_names())?;
     // Whoever only starts it fetches that later.
     let wanted = asked.manifest.as_deref();
     let manifest = Fetched::into(wanted.filter(|_| !asked.between.detach))?;

@@ -19,6 +19,12 @@ use crate::signals::at_signal;
 /// other end it has nothing to tell.
 const FIRST_WORD_WITHIN: Duration = Duration::from_secs(180);
 
+/// It is asked to say that it is there so often.
+const ALIVE_EVERY: Duration = Duration::from_secs(15);
+
+/// And so many times that may not come: then the path to it is dead, or its host stands still.
+const MISSED_AT_MOST: u32 = 6;
+
 /// A line of standard error that is longer is shown in pieces.
 const LONGEST_LINE: usize = 64 << 10;
 
@@ -169,20 +175,25 @@ impl Watched {
             errors: 0,
             progress: manner.progress(),
             manifest: self.manifest.is_some(),
+            alive_seconds: ALIVE_EVERY.as_secs() as u32,
         };
         // One that is not there has said so, and ended, before it could be asked.
         let asked = send(&self.channel, &Order::Follow(follow));
         let mut screen = Screen::default();
+        let mut is_there = false;
         // Where that cannot be set it is waited for.
         let _ = self.channel.set_read_timeout(Some(FIRST_WORD_WITHIN));
         loop {
+            if is_there && !speaks_within(&self.channel, ALIVE_EVERY, MISSED_AT_MOST) {
+                return Err(self.lost());
+            }
             let told = receive(&self.channel).map_err(|error| match error.kind() {
                 std::io::ErrorKind::WouldBlock => self.silent(),
                 _ => self.lost(),
             })?;
             let told = told.ok_or_else(|| self.lost())?;
-            // It is there; how long it is busy, or waits, is its own affair.
-            let _ = self.channel.set_read_timeout(None);
+            // How long it is busy, or waits, is its own affair, as long as it says so.
+            is_there = true;
             let is_answer = matches!(
                 told,
                 JobEvent::Absent | JobEvent::Failed(..) | JobEvent::Listed(_)
@@ -215,7 +226,7 @@ impl Watched {
                 }
                 JobEvent::Listed(listed) => return Err(why_gone(&listed)),
                 JobEvent::Absent => return Err(self.absent()),
-                JobEvent::Running | JobEvent::Named(_) => {}
+                JobEvent::Running | JobEvent::Named(_) | JobEvent::Alive => {}
             }
         }
     }
@@ -261,6 +272,24 @@ impl Watched {
         );
         Stop::new(Exit::Connection, text)
     }
+}
+
+/// Whether something comes on a channel, be it its end, before so many spans have passed without.
+/// A span in which this process was stopped counts as one.
+fn speaks_within(channel: &UnixStream, span: Duration, most: u32) -> bool {
+    use rustix::event::{PollFd, PollFlags, poll};
+    let span = rustix::time::Timespec {
+        tv_sec: span.as_secs().cast_signed(),
+        tv_nsec: span.subsec_nanos().into(),
+    };
+    (0..most).any(|_| {
+        let mut polled = [PollFd::new(channel, PollFlags::IN)];
+        // What cannot be waited for is heard to fail.
+        !matches!(
+            poll(&mut polled, Some(&span)),
+            Ok(0) | Err(rustix::io::Errno::INTR)
+        )
+    })
 }
 
 /// What a command needs as well that finds a job at a daemon again.
@@ -383,6 +412,18 @@ fn errors(bytes: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_says_nothing_is_not_waited_for_without_end() {
+        let (near, far) = UnixStream::pair().unwrap();
+        let span = Duration::from_millis(1);
+        assert!(!speaks_within(&near, span, 3));
+        send(&far, &JobEvent::Alive).unwrap();
+        assert!(speaks_within(&near, span, 1));
+        assert_eq!(receive(&near).unwrap(), Some(JobEvent::Alive));
+        drop(far);
+        assert!(speaks_within(&near, span, 1), "the end is heard");
+    }
 
     #[test]
     fn half_a_line_waits_for_its_end() {

@@ -272,6 +272,7 @@ impl Driven {
             errors: 0,
             progress: ShownProgress::None,
             manifest: false,
+            alive_seconds: 0,
         };
         job_protocol::send(&self.0, &Order::Follow(follow)).unwrap();
         loop {

@@ -19,6 +19,9 @@ pub const MAXIMUM_NAME_BYTES: usize = 4096;
 /// The longest other text, in bytes.
 const MAXIMUM_TEXT_BYTES: usize = 16 << 10;
 
+/// The longest time after which a job may be asked to say that it is there, in seconds.
+pub const LONGEST_ALIVE_SECONDS: u32 = 3600;
+
 /// Digits of a job's name.
 const NAME_DIGITS: usize = 8;
 
@@ -111,6 +114,10 @@ pub struct Follow {
     /// He wants the manifest, where there is one.
     #[cbor(n(3), default)]
     pub manifest: bool,
+    /// Seconds without a word after which the job says that it is there, at most
+    /// [`LONGEST_ALIVE_SECONDS`]; 0: never.
+    #[cbor(n(4), default)]
+    pub alive_seconds: u32,
 }
 
 /// How progress is shown.
@@ -177,6 +184,9 @@ pub enum JobEvent {
     /// There is no such job of this user.
     #[n(7)]
     Absent,
+    /// It is there, and there is nothing new.
+    #[n(8)]
+    Alive,
 }
 
 /// A job as it is listed.
@@ -261,7 +271,8 @@ impl JobMessage for Order {
             }
             Order::Limit(rate) => *rate == 0 || *rate >= LEAST_RATE,
             Order::Allow(allowed) => allowed.is_valid(),
-            Order::Follow(_) | Order::Cancel => true,
+            Order::Follow(follow) => follow.alive_seconds <= LONGEST_ALIVE_SECONDS,
+            Order::Cancel => true,
         }
     }
 }
@@ -270,7 +281,7 @@ impl JobMessage for JobEvent {
     fn is_valid(&self) -> bool {
         match self {
             JobEvent::Named(name) => is_name(name),
-            JobEvent::Running | JobEvent::Ended(_) | JobEvent::Absent => true,
+            JobEvent::Running | JobEvent::Ended(_) | JobEvent::Absent | JobEvent::Alive => true,
             JobEvent::Output(_, at, bytes) => {
                 let end = at.checked_add(bytes.len() as u64);
                 bytes.len() <= MAXIMUM_OUTPUT_BYTES && end.is_some()
@@ -377,6 +388,7 @@ mod tests {
             JobEvent::Failed("no".into(), Some(4)),
             JobEvent::failed(&"é".repeat(MAXIMUM_TEXT_BYTES), None),
             JobEvent::Absent,
+            JobEvent::Alive,
         ];
         let mut channel = Vec::new();
         for message in &told {
