@@ -2,6 +2,7 @@
 //! of it. `cp` and `verify` differ only in what they ask for.
 
 use std::collections::HashMap;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -373,18 +374,19 @@ impl Task {
         settings.budget = used_memory(settings.budget, block_bytes);
         settings.flows.streams = LOCAL_STREAMS;
         settings.flows = settings.flows.that_fit(&settings, Ends::Both);
-        let streams = settings.flows.streams;
+        // Before either end opens files, which may take all descriptors that there are.
+        let pairs = (0..settings.flows.streams).map(|_| local_pair());
+        let pairs = pairs.collect::<io::Result<Vec<_>>>().map_err(|error| {
+            let failure = failure_of("join the two ends", "this host", &error);
+            Stop::new(Exit::Local, failure.text)
+        })?;
         let quiet: Watch = Arc::new(|_| {});
         let receiver = Transfer::receiving(settings.clone(), ReceiveSide::new(destination), quiet);
         let sender = Transfer::sending(settings, SendSide::new(sources), self.watch(report));
-        for number in 0..streams {
-            let pair = local_pair().map_err(|error| {
-                let failure = failure_of("join the two ends", "this host", &error);
-                Stop::new(Exit::Local, failure.text)
-            })?;
+        for (number, (near, far)) in pairs.into_iter().enumerate() {
             let id = StreamId(number as u32);
-            sender.attach(pair.0, id, false, 0);
-            receiver.attach(pair.1, id, false, 0);
+            sender.attach(near, id, false, 0);
+            receiver.attach(far, id, false, 0);
         }
         if let Some(text) = receiver.failure_here() {
             // It has no stream to say it over.

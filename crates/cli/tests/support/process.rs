@@ -13,15 +13,23 @@ use rustix::process::{
 };
 use serde_json::Value;
 
+use super::procfs::processor_time;
 use super::stuck;
 
-/// No process of a test may take longer; far above what any needs.
-/// `LONGHAUL_LIMIT_SECONDS` is another limit, for larger sizes and busy hosts.
+/// No process of a test may stand still for longer; far above what any needs.
+/// `LONGHAUL_LIMIT_SECONDS` is another limit, for larger sizes.
 pub fn limit() -> Duration {
     let set = std::env::var("LONGHAUL_LIMIT_SECONDS").ok();
     let seconds = set.map_or(120, |set| set.parse().expect("a number of seconds"));
     Duration::from_secs(seconds)
 }
+
+/// Limits after which a process that still works is given up.
+const MOST_LIMITS: u32 = 10;
+
+/// A process that used less of its limit than one part in so many stands still: it looks at the
+/// clock now and then, no more.
+const WORKING_PART: u32 = 100;
 
 /// The `longhaul` command, with nothing of the user's configuration.
 pub fn longhaul() -> Command {
@@ -84,7 +92,7 @@ impl Running {
 
     /// The next line of standard output; none at its end.
     pub fn line(&self) -> Option<String> {
-        match self.lines.recv_timeout(limit()) {
+        match self.await_from(&self.lines) {
             Ok(line) => Some(line),
             Err(RecvTimeoutError::Disconnected) => None,
             Err(RecvTimeoutError::Timeout) => {
@@ -98,12 +106,29 @@ impl Running {
     /// Waits until it has said this on standard error.
     #[track_caller]
     pub fn await_words(&self, text: &str) {
-        while let Ok(line) = self.words.recv_timeout(limit()) {
+        while let Ok(line) = self.await_from(&self.words) {
             if line.contains(text) {
                 return;
             }
         }
         panic!("it did not say {text:?}");
+    }
+
+    /// Waits for something as long as the process works: how fast the host is does not matter.
+    fn await_from<T>(&self, receiver: &Receiver<T>) -> Result<T, RecvTimeoutError> {
+        let root = self.pid().as_raw_nonzero().get();
+        let mut used = processor_time(root);
+        for _ in 0..MOST_LIMITS {
+            match receiver.recv_timeout(limit()) {
+                Err(RecvTimeoutError::Timeout) => {}
+                done => return done,
+            }
+            let before = std::mem::replace(&mut used, processor_time(root));
+            if used.saturating_sub(before) < limit() / WORKING_PART {
+                break;
+            }
+        }
+        Err(RecvTimeoutError::Timeout)
     }
 
     /// The next JSON event that fits; none at the end of the output.
@@ -163,7 +188,7 @@ impl Running {
         self.when_ended(move || {
             let _ = done.send(());
         });
-        ended.recv_timeout(limit()).is_ok()
+        self.await_from(&ended).is_ok()
     }
 
     /// Does something once it has ended, and is not yet reaped, so that nothing

@@ -3,6 +3,7 @@
 
 use std::fs::read_to_string;
 use std::path::Path;
+use std::time::Duration;
 
 /// The numbers of all processes.
 pub fn processes() -> Vec<i32> {
@@ -26,6 +27,27 @@ pub fn parent_of(process: i32) -> Option<i32> {
     // The name before may have spaces and brackets in it.
     let (_, rest) = stat.rsplit_once(')')?;
     rest.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// Processor time that a process, and all that descend from it, have used.
+pub fn processor_time(root: i32) -> Duration {
+    // `USER_HZ`, which the kernel tells times in, is 100 wherever Linux runs.
+    const TICK: Duration = Duration::from_millis(10);
+    let with_parent = |process| Some((process, parent_of(process)?));
+    let all: Vec<(i32, i32)> = processes().into_iter().filter_map(with_parent).collect();
+    let (mut due, mut ticks) = (vec![root], 0);
+    while let Some(process) = due.pop() {
+        let children = all.iter().filter(|(_, parent)| *parent == process);
+        due.extend(children.map(|(child, _)| *child));
+        let stat = read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+        let (_, rest) = stat.rsplit_once(')').unwrap_or_default();
+        // Its own user and system time, and those of its children that have ended.
+        let times = rest.split_whitespace().skip(11).take(4);
+        ticks += times
+            .filter_map(|time| time.parse::<u32>().ok())
+            .sum::<u32>();
+    }
+    TICK * ticks
 }
 
 fn numbers_in(directory: &Path) -> Vec<i32> {

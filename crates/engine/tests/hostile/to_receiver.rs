@@ -299,7 +299,7 @@ fn flows_that_a_peer_asks_for_are_bounded() {
         writers: many,
     };
     peer.say(&Message::SetFlows(flows));
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + PATIENCE;
     let flows_of = |layer: &str| {
         let layers = peer.end.progress().layers;
         let found = layers.iter().find(|found| found.layer == layer);

@@ -22,7 +22,7 @@ fn a_disk_that_stands_still_costs_no_streams() {
     let disk = ForgettingStorage::new();
     let to = destination(disk.root());
     let mut settings = settings();
-    settings.silence = Duration::from_millis(500);
+    settings.silence = Duration::from_secs(1);
     settings.checkpoint_bytes = 512 << 10;
     settings.asks = false;
     settings.epoch = to.take().unwrap();
@@ -32,8 +32,8 @@ fn a_disk_that_stands_still_costs_no_streams() {
     for number in 0..2 {
         ends.join(number, false);
     }
-    // Four times as long as a stream may be silent.
-    std::thread::sleep(Duration::from_secs(2));
+    // Longer than a stream may be silent.
+    std::thread::sleep(Duration::from_secs(3));
     let lost = [&ends.sender, &ends.receiver].map(|end| end.progress().lost_streams);
     disk.release_syncs();
     let ended = ends.finish("a disk that stands still");

@@ -223,10 +223,29 @@ impl Ends {
             && self.sender.attach(left, id, clear, received)
     }
 
+    /// What was read, written and done so far at both ends: where that does not change for
+    /// [`PATIENCE`] they hang, however slow the host is.
+    fn work(&self) -> [u64; 8] {
+        let [sender, receiver] = [&self.sender, &self.receiver].map(|end| end.progress());
+        [
+            sender.walked_entries,
+            sender.read_bytes,
+            sender.done_entries,
+            sender.settled_bytes,
+            receiver.disk_bytes,
+            receiver.done_entries,
+            receiver.done_bytes,
+            receiver.lost_streams,
+        ]
+    }
+
     pub fn finish(self, context: &str) -> Ended {
-        let until = Instant::now() + PATIENCE;
+        let (mut until, mut work) = (Instant::now() + PATIENCE, self.work());
         while !self.sender.wait_for(Duration::from_millis(200)) {
-            if Instant::now() > until {
+            let before = std::mem::replace(&mut work, self.work());
+            if before != work {
+                until = Instant::now() + PATIENCE;
+            } else if Instant::now() > until {
                 let (sender, receiver) = (self.sender.progress(), self.receiver.progress());
                 panic!("{context}: hangs\n{sender:#?}\n{receiver:#?}");
             }
