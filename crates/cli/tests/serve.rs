@@ -393,10 +393,8 @@ fn a_host_that_was_vouched_for_opens_the_session_that_was_meant() {
     for request in [one_file_to(b"/"), reads, compares] {
         let error = open(request).err().unwrap().to_string();
         assert!(error.contains("introduced for one copy"), "{error}");
-        // Alice did not come herself.
-        daemon
-            .running()
-            .await_words(", which calls itself \"alice\", ");
+        let log = daemon.running();
+        log.await_words(", which calls itself \"alice\", ");
     }
     let send = |name: &str| {
         let from = site.path(name);

@@ -1,8 +1,9 @@
-//! What the system allows this process: threads and memory, by resource limits
+//! What the system allows this process: threads, memory and open files, by resource limits
 //! and control groups; and in words, which limit refused something.
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
@@ -28,6 +29,23 @@ const FORGOTTEN_WITHIN: Duration = Duration::from_secs(1);
 
 /// Who has so many levels of control groups is looked at no further.
 const MOST_LEVELS: usize = 64;
+
+/// Descriptors that this process may have (`RLIMIT_NOFILE`), as of the first
+/// call.
+pub(crate) fn files() -> usize {
+    static LIMIT: OnceLock<usize> = OnceLock::new();
+    *LIMIT.get_or_init(|| {
+        let limit = getrlimit(Resource::Nofile).current;
+        limit.map_or(usize::MAX, |limit| {
+            usize::try_from(limit).unwrap_or(usize::MAX)
+        })
+    })
+}
+
+/// One part in `parts` of them.
+pub(crate) fn part_of_files(parts: usize) -> usize {
+    files() / parts.max(1)
+}
 
 /// A control group's files, of one kind of limit.
 struct Group {

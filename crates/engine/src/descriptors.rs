@@ -2,30 +2,12 @@
 //! is used up, so that a low limit makes a copy slower and not fail.
 
 use std::cell::Cell;
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use rustix::io::Errno;
-use rustix::process::{Resource, getrlimit};
 
+use crate::allowance::files;
 use crate::shares;
-
-/// Descriptors that this process may have (`RLIMIT_NOFILE`), as of the first
-/// call.
-fn limit() -> usize {
-    static LIMIT: OnceLock<usize> = OnceLock::new();
-    *LIMIT.get_or_init(|| {
-        let limit = getrlimit(Resource::Nofile).current;
-        limit.map_or(usize::MAX, |limit| {
-            usize::try_from(limit).unwrap_or(usize::MAX)
-        })
-    })
-}
-
-/// One part in `parts` of them.
-pub(crate) fn part(parts: usize) -> usize {
-    limit() / parts.max(1)
-}
 
 thread_local! {
     /// Set while this thread holds a lock that those who close files may need.
@@ -107,12 +89,12 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// One part in `parts` of them, at least one and at most `most`.
 pub(crate) fn share(parts: usize, most: usize) -> usize {
-    (limit() / parts.max(1)).clamp(1, most)
+    (files() / parts.max(1)).clamp(1, most)
 }
 
 /// As [`share`], of what is left when `others` have theirs.
 pub(crate) fn share_after(others: usize, parts: usize, most: usize) -> usize {
-    (limit().saturating_sub(others) / parts.max(1)).clamp(1, most)
+    (files().saturating_sub(others) / parts.max(1)).clamp(1, most)
 }
 
 #[cfg(test)]

@@ -4,8 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use crate::allowance::memory_left;
-use crate::descriptors;
+use crate::allowance::{memory_left, part_of_files};
 use crate::queue::lock;
 
 /// What an end does: the two need different things.
@@ -70,7 +69,7 @@ impl Seat {
         *sessions.entry(Arc::clone(&principal)).or_default() += 1;
         let parts = match role {
             Role::Receiving => {
-                let whole = descriptors::part(PARTS_PART);
+                let whole = part_of_files(PARTS_PART);
                 let granted = granted(whole, state.parts);
                 state.parts += granted;
                 granted
@@ -97,7 +96,7 @@ impl Seat {
 
     /// Its share of one part in `parts` of the files that may be open.
     pub fn files(&self, parts: usize, least: usize, most: usize) -> usize {
-        self.share(descriptors::part(parts), least, most)
+        self.share(part_of_files(parts), least, most)
     }
 
     /// Files that are not whole that it may have open.

@@ -3,6 +3,7 @@
 //! good and bad samples as text.
 //!
 //! - [`directions`]: which crate may depend on which
+//! - [`circles`]: modules of a crate do not import each other in circles
 //! - [`names`]: no module that is named for nothing
 //! - [`lengths`]: functions fit a screen, files are about one thing
 //! - [`calls`]: no panics, no sleeping
@@ -19,6 +20,7 @@
 
 mod book;
 mod calls;
+mod circles;
 mod directions;
 mod documents;
 mod fuzzing;
@@ -71,8 +73,9 @@ impl fmt::Display for Finding {
 }
 
 /// All rules that need nothing but the tracked files.
-const RULES: [fn(&Tree) -> Vec<Finding>; 11] = [
+const RULES: [fn(&Tree) -> Vec<Finding>; 12] = [
     directions::check,
+    circles::check,
     names::check,
     lengths::check,
     calls::check,

@@ -186,7 +186,9 @@ impl Daemon {
         let streams = Cell::new(streams);
         let attempts = Cell::new(None);
         let connected = |socket: &TcpStream| {
-            attempts.set(Some(next_attempt(attempts.get())));
+            attempts.set(Some(
+                attempts.get().map_or_else(Attempts::begin, Attempts::again),
+            ));
             if let Some(streams) = streams.take() {
                 let tcp = self.tcp_as(multipath::is_multipath(socket));
                 ahead.begin(socket, self.plan_ahead(streams, tcp));
@@ -589,10 +591,6 @@ pub fn open_over(
         spare,
         ahead,
     })
-}
-
-fn next_attempt(earlier: Option<Attempts>) -> Attempts {
-    earlier.map_or_else(Attempts::begin, Attempts::again)
 }
 
 /// Blocks go in clear where both ends want it, and nowhere else.

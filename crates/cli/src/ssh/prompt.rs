@@ -185,7 +185,7 @@ mod tests {
         process(root.path(), 22, 1, "vi ssh-agent", "/dev/null");
         process(root.path(), 23, 22, "sh", "/dev/null");
         assert!(!Processes::read(root.path()).agent_asks());
-        process(root.path(), 24, 20, "/home/a/confirm", "/dev/null");
+        process(root.path(), 24, 20, "/opt/confirm", "/dev/null");
         assert!(Processes::read(root.path()).agent_asks());
         // Another user's.
         std::fs::write(root.path().join("24/status"), "Uid:\t4294967294\t1\t1\t1\n").unwrap();

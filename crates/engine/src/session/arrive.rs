@@ -18,6 +18,9 @@ use crate::pool::Buffer;
 use crate::recv::verify::ArrivingHasher;
 use crate::send::read::PART_BYTES;
 
+/// What comes for a session that is over is read so much at a time.
+const UNUSED_BYTES: usize = 64 << 10;
+
 impl Transfer {
     pub(super) fn read_block(
         self: &Arc<Transfer>,
@@ -108,6 +111,17 @@ impl Transfer {
             Closed::Both => false,
         };
         self.hold_stream(|| self.pool.take_while(is_needed))
+    }
+
+    /// Where the session is over there are no buffers for what still comes. It is read all the
+    /// same, until the other end has heard why, or is cut off: with the stream closed before
+    /// that, the other end would take the session for lost.
+    pub(super) fn hear_out(&self, reader: &mut dyn StreamReader) {
+        if !self.lock().is_over() {
+            return;
+        }
+        let mut unused = vec![0; UNUSED_BYTES];
+        while matches!(reader.read(&mut unused), Ok(1..)) {}
     }
 }
 

@@ -100,9 +100,6 @@ const MESSAGE_IN_CLEAR: &str = "a message came on a stream in clear";
 /// And where a block's header is not what the other end sent.
 pub(super) const CHANGED_IN_CLEAR: &str = "a block's header was changed on a stream in clear";
 
-/// What comes for a session that is over is read so much at a time.
-const UNUSED_BYTES: usize = 64 << 10;
-
 /// Why a stream's reader stopped.
 pub(super) enum Stop {
     /// The other end closed it, or it broke: its blocks go elsewhere. Where
@@ -406,15 +403,6 @@ impl Transfer {
             Stop::Lost(None) => self.hear_out(&mut *reader),
         }
         self.handle_stream_lost(id);
-    }
-
-    /// Where the session is over there are no buffers for what still comes. It is read all the
-    /// same, until the other end has heard why, or is cut off: with the stream closed before
-    /// that, the other end would take the session for lost.
-    fn hear_out(&self, reader: &mut dyn StreamReader) {
-        let is_over = self.lock().is_over();
-        let mut room = vec![0; if is_over { UNUSED_BYTES } else { 0 }];
-        while is_over && matches!(reader.read(&mut room), Ok(1..)) {}
     }
 
     /// Damage on one stream costs that stream. A path that lets nothing through
