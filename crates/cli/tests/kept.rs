@@ -202,17 +202,21 @@ fn a_destination_that_is_unmounted_lazily_is_no_success() {
         return;
     }
     let place = place();
-    let script = "mkdir m; mount -t tmpfs none m; mkfifo f
-        \"$1\" cp -q - m/file <f &
-        exec 3>f; echo begun >&3
-        until ls -A m | grep -q longhaul; do sleep 0.05; done
-        umount -l m; exec 3>&-
-        code=0; wait $! || code=$?
-        echo $code";
-    let finished = in_mounts(place.path(), script)
-        .expect(0)
-        .says(&["was unmounted"]);
-    assert_eq!(finished.output, b"6\n");
+    tree::write(&place.path().join("s/a"), &[7; 3_000_000]);
+    for copy in ["-q - m/file <f", "-rq --bwlimit 300kB s m"] {
+        let script = format!(
+            "mkdir -p m; mount -t tmpfs none m; rm -f f; mkfifo f
+            \"$1\" cp {copy} &
+            exec 3<>f; echo begun >&3
+            until ls -A m m/s 2>/dev/null | grep -q longhaul; do sleep 0.05; done
+            umount -l m; exec 3>&-
+            code=0; wait $! || code=$?
+            echo $code"
+        );
+        let finished = in_mounts(place.path(), &script).expect(0);
+        let finished = finished.says(&["was unmounted"]);
+        assert_eq!(finished.output, b"6\n", "{copy}");
+    }
 }
 
 #[test]

@@ -27,7 +27,7 @@ use crate::notices::Notices;
 use crate::queue::lock;
 use crate::storage::destination::DestinationDirectory;
 use crate::storage::measuring::sink;
-use crate::storage::mounts;
+use crate::storage::mounts::Place;
 use crate::storage::roots::{OpenRoot, split};
 use crate::storage::{DataMode, Directory, FileKind, Status, StoredFile};
 
@@ -63,8 +63,8 @@ pub struct Destination {
     /// For what needs the session's gate: threads that wait for each other
     /// here need not wait there.
     turn: Mutex<()>,
-    /// The mount that the anchor was in when it was taken.
-    mount: OnceLock<Option<u64>>,
+    /// Where the anchor had its place when it was taken.
+    place: OnceLock<Place>,
     /// A file of this session's own, and its device.
     witness: OnceLock<(u64, Arc<dyn StoredFile>)>,
     /// Digests of files that this session and those before it finished.
@@ -218,7 +218,7 @@ impl Destination {
             owner,
             session: Mutex::default(),
             turn: Mutex::default(),
-            mount: OnceLock::new(),
+            place: OnceLock::new(),
             witness: OnceLock::new(),
             digests: OnceLock::new(),
             times: Mutex::default(),
@@ -395,12 +395,8 @@ impl Destination {
             let cause = || error.to_string();
             self.notices.note(NoticeKind::NotLocked, &self.shown, cause);
         }
-        let mount = self
-            .anchor
-            .mount()
-            .filter(|mount| mounts::is_attached(*mount));
         // A session is taken once.
-        let _ = self.mount.set(mount);
+        let _ = self.place.set(Place::of(&*self.anchor));
         lock(&self.times).learn_unit(&**partial.file());
         if let Ok(status) = partial.file().status() {
             // A session is taken once.
@@ -590,13 +586,17 @@ impl Destination {
 
     /// Whether the anchor's file system was taken from under its name meanwhile (`umount --lazy`).
     pub(super) fn is_detached(&self) -> bool {
-        let mount = self.mount.get().copied().flatten();
-        mount.is_some_and(|mount| !mounts::is_attached(mount))
+        let of_stream = self
+            .stream
+            .as_ref()
+            .is_some_and(|stream| stream.is_detached());
+        of_stream || self.place.get().is_some_and(Place::is_gone)
     }
 
     /// What to say then.
     pub(super) fn detached(&self) -> String {
-        let shown = &self.shown;
+        let stream = self.stream.as_ref();
+        let shown = stream.map_or(self.shown.as_str(), |stream| stream.shown());
         format!(
             "the file system of the destination {shown} was unmounted while it was copied to: what \
              was copied is on it, and not found by that name; mount it again, and run the same \

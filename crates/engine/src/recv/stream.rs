@@ -22,6 +22,7 @@ use crate::journal::gate::create_held;
 use crate::journal::temporary;
 use crate::notices::{Notices, or_without};
 use crate::queue::lock;
+use crate::storage::mounts::Place;
 use crate::storage::roots::{OpenRoot, split};
 use crate::storage::spill::{TemporaryError, nameless_file};
 use crate::storage::{Creation, DataMode, Directory, FileKind, StoredFile};
@@ -50,6 +51,11 @@ pub trait DataStream: Send + Sync {
 
     /// How messages name it.
     fn shown(&self) -> &str;
+
+    /// Whether its file system was taken from under its name meanwhile.
+    fn is_detached(&self) -> bool {
+        false
+    }
 }
 
 /// What of a stream an entry is; none of a file that is copied into one.
@@ -99,6 +105,7 @@ pub struct FileStream {
     name: Box<[u8]>,
     file: Arc<dyn StoredFile>,
     shown: String,
+    place: Place,
     state: Mutex<Whole>,
 }
 
@@ -164,6 +171,7 @@ impl FileStream {
             .or_else(|_| directory.create_file(&temporary, Creation::New, DataMode::Buffered))
             .map_err(|error| failed("write into its directory", &error))?;
         Ok(FileStream {
+            place: Place::of(&*directory),
             directory,
             temporary,
             name: name.name().into(),
@@ -241,6 +249,10 @@ impl DataStream for FileStream {
 
     fn shown(&self) -> &str {
         &self.shown
+    }
+
+    fn is_detached(&self) -> bool {
+        self.place.is_gone()
     }
 }
 

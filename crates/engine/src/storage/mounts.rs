@@ -6,6 +6,8 @@ use std::os::fd::BorrowedFd;
 
 use rustix::fs::{AtFlags, StatxFlags, statx};
 
+use super::Directory;
+
 /// The number of the mount that an open file was reached by; none where the kernel does not tell
 /// (before Linux 5.8).
 pub(super) fn mount_of(file: BorrowedFd<'_>) -> Option<u64> {
@@ -14,9 +16,25 @@ pub(super) fn mount_of(file: BorrowedFd<'_>) -> Option<u64> {
     told.then_some(status.stx_mnt_id)
 }
 
+/// Where a directory had its place when it was opened.
+#[derive(Debug, Default)]
+pub(crate) struct Place(Option<u64>);
+
+impl Place {
+    /// That of a directory; none where nobody tells.
+    pub fn of(directory: &dyn Directory) -> Place {
+        Place(directory.mount().filter(|mount| is_attached(*mount)))
+    }
+
+    /// Whether it was taken away meanwhile.
+    pub fn is_gone(&self) -> bool {
+        self.0.is_some_and(|mount| !is_attached(mount))
+    }
+}
+
 /// Whether a mount is one of this process's. False also where nobody tells, and of what lies
 /// outside of a root that was changed (`chroot`): it is asked before and after.
-pub fn is_attached(mount: u64) -> bool {
+fn is_attached(mount: u64) -> bool {
     let listed = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     listed.lines().any(|line| {
         let number = line.split_ascii_whitespace().next();
