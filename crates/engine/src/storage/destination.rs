@@ -220,7 +220,7 @@ impl Directory for DestinationDirectory {
                 // It fails for want of a descriptor before anything is renamed.
                 descriptors::patiently_around(|_| {
                     let mut spelling = lock(&target.spelling);
-                    spelling.rename(&*target.inner, (from, to), &rename, &rename_new)
+                    spelling.rename(&*target.inner, (from, to), rename, rename_new)
                 })
             }
             None => Err(io::ErrorKind::CrossesDevices.into()),
