@@ -295,7 +295,7 @@ impl Daemon {
                     .write()
                     .unwrap_or_else(PoisonError::into_inner) = Arc::new(principals);
                 say(&format!(
-                    "{} was read again; sessions that run go on as they began",
+                    "{} was read again; running sessions continue unchanged",
                     file.display()
                 ));
             }

@@ -81,7 +81,7 @@ fn end_without_memory(size: usize) -> ! {
         " leaves no room for ",
         decimal(size, &mut digits),
         " bytes more: raise it, or have longhaul use less with --memory 16MiB; the same command \
-         goes on where it ended\n",
+         resumes it\n",
     ];
     let mut text = [0; 512];
     let mut filled = 0;

@@ -29,7 +29,7 @@ pub use json::name_of;
 use manifest::Manifest;
 
 /// What an interrupted command says last.
-pub const INTERRUPTED: &str = "interrupted; the same command goes on where it ended";
+pub const INTERRUPTED: &str = "interrupted; the same command resumes it";
 
 /// How a command reports.
 pub struct Report {

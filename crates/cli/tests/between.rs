@@ -203,7 +203,7 @@ fn a_copy_goes_on_without_who_started_it() {
     attached
         .wait()
         .expect(130)
-        .says(&["goes on at left", &format!("longhaul attach left:{name}")]);
+        .says(&["continues at left", &format!("longhaul attach left:{name}")]);
     assert_eq!(jobs(&lan, &[])[0]["state"], "running");
     run(lan.command("cancel").arg(&name))
         .expect(0)

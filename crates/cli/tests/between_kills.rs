@@ -60,7 +60,7 @@ fn a_killed_job_is_listed_as_killed_and_the_same_command_goes_on() {
     assert_eq!(job["state"], "killed");
     run(lan.command("attach").arg(job["job"].as_str().unwrap()))
         .expect(3)
-        .says(&["was killed", "the same command goes on"]);
+        .says(&["was killed", "the same command resumes it"]);
     run(&mut copy(&lan)).expect(0);
     assert_whole(&lan);
 }
@@ -85,7 +85,7 @@ fn a_job_goes_on_without_the_ssh_that_started_it() {
     let (lan, ended) = with_killed("here", "ssh -F");
     ended
         .expect(3)
-        .says(&["the job goes on there", "longhaul attach"]);
+        .says(&["the job continues there", "longhaul attach"]);
     let job = job(&lan);
     run(lan.command("attach").arg(job["job"].as_str().unwrap())).expect(0);
     assert_whole(&lan);

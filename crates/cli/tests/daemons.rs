@@ -133,7 +133,7 @@ fn a_daemon_connects_to_nobody_unless_it_may() {
     // What both say is said once.
     let site = Site::new(&["--write"], &["--write"]);
     let done = run(&mut site.copy(&["-r"], "", "")).expect(4);
-    let says = "this daemon connects to no other: have it started with --allow-dial";
+    let says = "this daemon connects to no other: start it with --allow-dial";
     assert_eq!(done.errors.matches(says).count(), 1, "{done:?}");
     for daemon in [&site.one, &site.two] {
         assert!(

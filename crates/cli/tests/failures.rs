@@ -936,7 +936,7 @@ fn a_daemon_that_does_not_come_back_is_given_up() {
     });
     run(&mut pushing.command())
         .expect(3)
-        .says(&["the same command goes on"]);
+        .says(&["the same command resumes it"]);
     pushing.daemon.kill();
     pushing.daemon.start_again();
     run(&mut pushing.command()).expect(0);
@@ -967,7 +967,7 @@ fn a_daemon_that_falls_silent_is_given_up() {
         .expect(3)
         .says(&[
             "every connection was lost or silent",
-            "the same command goes on",
+            "the same command resumes it",
         ]);
     run(&mut pushing.command()).expect(0);
     tree::assert_same(&pushing.source(), &pushing.landed());

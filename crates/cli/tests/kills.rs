@@ -1,4 +1,4 @@
-//! Either end is killed at random points: the same command goes on, the trees
+//! Either end is killed at random points: the same command resumes it, the trees
 //! become identical, and nothing that was reported durable is sent or read
 //! again.
 //!

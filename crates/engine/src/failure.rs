@@ -13,7 +13,7 @@ use crate::storage::spill::TemporaryError;
 /// What a link that is not followed means to a user.
 fn link_failure(shown: &str, error: &LinkError) -> Failure {
     let (kind, remedy) = match error {
-        LinkError::Dangling(_) => (FailureKind::Vanished, "mend or remove the link"),
+        LinkError::Dangling(_) => (FailureKind::Vanished, "fix or remove the link"),
         LinkError::Outside(_) => (
             FailureKind::Permission,
             "copy what it leads to by its own path, or copy links as links",

@@ -93,7 +93,7 @@ pub enum BenchError {
     #[error("{0}")]
     Local(String),
     /// A signal came; what was measured is saved.
-    #[error("interrupted; the same command goes on where it stopped")]
+    #[error("interrupted; the same command resumes it")]
     Interrupted,
 }
 
@@ -180,7 +180,7 @@ fn unfinished(left: &[Left], budget: Duration) -> String {
             expected.as_secs_f64().ceil()
         ),
         None => format!(
-            "the budget of {budget_seconds:.0} s is over; the same command goes on where it stopped"
+            "the budget of {budget_seconds:.0} s is over; the same command resumes it"
         ),
     }
 }

@@ -34,7 +34,7 @@ pub enum IsolateError {
     /// No devices.
     #[error(
         "a lab needs TUN devices, and /dev/net/tun cannot be opened: {0}; load the module tun, \
-         or have whoever is root allow its use (chmod 666 /dev/net/tun)"
+         or let root allow its use (chmod 666 /dev/net/tun)"
     )]
     Tun(#[source] io::Error),
     /// No process.

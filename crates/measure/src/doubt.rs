@@ -177,7 +177,7 @@ impl Doubt {
             }
             Doubt::NotCompared => "compare it at the other end: the method's word is all there is",
             Doubt::FailedRuns { .. } => "read their errors: a method that fails is not a fast one",
-            Doubt::SkippedRecords { .. } => "mend or remove the lines that were named",
+            Doubt::SkippedRecords { .. } => "fix or remove the lines that were named",
             Doubt::DifferentSecurity => "compare encrypted with encrypted, clear with clear",
             Doubt::DifferentReference { .. } => {
                 "measure memory-to-memory with the same bytes and a stream count fixed beforehand"

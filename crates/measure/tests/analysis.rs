@@ -987,7 +987,7 @@ fn what_cannot_be_told_says_why_and_what_says_nothing_is_a_dash() {
         "{html}"
     );
     assert!(
-        text.contains("not told apart (3 repetitions, and 5 are needed)"),
+        text.contains("not distinguished (3 repetitions, and 5 are needed)"),
         "{text}"
     );
     // Between two points there is but the line between them.

@@ -86,7 +86,7 @@ impl FromStr for BandwidthLimit {
         };
         let rate = rate.map_err(|error| match error.fault {
             RateFault::Either { .. } => {
-                format!("{error}; a bare number is of KiB/s, as rsync has it")
+                format!("{error}; a bare number is in KiB/s, as in rsync")
             }
             _ => error.to_string(),
         })?;

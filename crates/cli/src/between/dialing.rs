@@ -119,7 +119,7 @@ pub enum Closed {
 }
 
 /// What a daemon says that connects to nobody.
-const FORBIDDEN: &str = "this daemon connects to no other: have it started with --allow-dial";
+const FORBIDDEN: &str = "this daemon connects to no other: start it with --allow-dial";
 
 /// What a principal hears of a host that cannot be connected to: why is for the
 /// log alone, lest he looks through this one into its network.

@@ -155,7 +155,7 @@ fn carry_out(
     introduction: Introduction,
 ) -> Result<Exit, Stop> {
     let (job, control) = Job::create(begin).map_err(|error| {
-        let text = "a copy that shall go on by itself keeps a record in ~/.local/state/longhaul \
+        let text = "a copy that continues by itself keeps a record in ~/.local/state/longhaul \
                     of the host that runs it";
         local(format!("{text}: {error}"))
     })?;
@@ -356,8 +356,8 @@ pub fn why_gone(listed: &Listed) -> Stop {
         State::Lost | State::Running | State::Ended(_) => Stop::new(
             Exit::Connection,
             format!(
-                "the job {name} was killed, or its host was: the same command goes on where it \
-                 ended"
+                "the job {name} was killed, or its host was: the same command resumes \
+                 it"
             ),
         ),
     }

@@ -32,7 +32,7 @@ use crate::report::Outlet;
 const MAXIMUM_KEPT_BYTES: u64 = 256 << 20;
 
 /// What is said where there is more.
-const NO_MORE: &[u8] = b"longhaul: what is said from here on is not kept\n";
+const NO_MORE: &[u8] = b"longhaul: output from here on is not kept\n";
 
 /// Ended jobs that are kept.
 const MAXIMUM_ENDED: usize = 100;

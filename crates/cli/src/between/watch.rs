@@ -266,7 +266,7 @@ impl Watched {
     fn lost(&self) -> Stop {
         let (name, host) = (&self.name, &self.host);
         let text = format!(
-            "the connection to {host} was lost; the job goes on there if it had begun: `longhaul \
+            "the connection to {host} was lost; the job continues there if it had begun: `longhaul \
              attach {name}` follows it{}",
             same_options(host)
         );
@@ -326,7 +326,7 @@ pub fn leave_at_signal(watched: &Watched) {
     let (name, host) = (watched.name.clone(), watched.host.clone());
     heed_signals(move || {
         messages::say(&format!(
-            "{name} goes on at {host}: `longhaul attach {host}:{name}` shows it again, `longhaul \
+            "{name} continues at {host}: `longhaul attach {host}:{name}` shows it again, `longhaul \
              cancel {host}:{name}` ends it{}",
             same_options(&host)
         ));

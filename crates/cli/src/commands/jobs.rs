@@ -79,7 +79,7 @@ fn end(arguments: &CancelArguments) -> Result<Exit, Stop> {
     let name = &watched.name;
     match left.exit() {
         Exit::Interrupted => say(&format!(
-            "{name} is cancelled; the command that began it goes on where it ended"
+            "{name} is cancelled; the command that began it resumes it"
         )),
         other => say(&format!(
             "{name} had ended already, with exit code {}",
@@ -242,7 +242,7 @@ fn listed(mut channel: impl Read) -> Result<Vec<Listed>, String> {
     loop {
         match job_protocol::receive(&mut channel) {
             Ok(Some(JobEvent::Listed(_))) if jobs.len() >= MAXIMUM_LISTED => {
-                return Err(format!("it tells of more than {MAXIMUM_LISTED}"));
+                return Err(format!("it lists more than {MAXIMUM_LISTED}"));
             }
             Ok(Some(JobEvent::Listed(job))) => jobs.push(job),
             Ok(None) => return Ok(jobs),

@@ -124,7 +124,7 @@ pub fn each_record(
     for (file, path) in paths.iter().enumerate() {
         let faults = read_records(open(path)?, on_fault, |record| add(file, record));
         let faults = faults.map_err(|fault| {
-            let remedy = "mend it, or leave such lines out with --skip-faults";
+            let remedy = "fix it, or skip such lines with --skip-faults";
             Stop::new(
                 Exit::Local,
                 format!(
@@ -140,8 +140,8 @@ pub fn each_record(
         }
         if faults.unnamed > 0 {
             say(&format!(
-                "{}: {} more lines skipped, too scattered to name them all: mend what was named \
-                 first",
+                "{}: {} more lines skipped, too scattered to name them all: fix the lines that \
+                 are named first",
                 path.display(),
                 faults.unnamed
             ));

@@ -455,7 +455,7 @@ impl Task {
             }
             Farewell::Broken(text) => Err(Stop::new(
                 Exit::Connection,
-                format!("the transfer broke off: {text}; the same command goes on where it ended"),
+                format!("the transfer broke off: {text}; the same command resumes it"),
             )),
             Farewell::Storage(text) => Err(Stop::new(Exit::Local, text.clone())),
         }

@@ -19,11 +19,11 @@ fn make(arguments: &TokenArguments) -> Result<Exit, Stop> {
         .hash()
         .map_err(|error| Stop::because(Exit::Local, error))?;
     print_line!(
-        "# for {name} alone, over a safe channel: a line of his tokens file, HOST as in his URLs"
+        "# for {name} alone, over a safe channel: a line for the user's tokens file, HOST as in the URLs"
     );
     print_line!("HOST:4960 {name} {}", token.reveal());
     print_line!();
-    print_line!("# for the daemon's principals.toml, with the roots that he shall have");
+    print_line!("# for the daemon's principals.toml, with the principal's roots");
     print_line!("[[principal]]");
     // TOML takes JSON's strings.
     print_line!("name = {}", json!(name));

@@ -171,7 +171,7 @@ impl Daemon {
                 return reach(&jobs.dialing, target, principal).map(|()| Came::Done);
             }
             Task::Drive if jobs.dialing == Dialing::Never => {
-                let text = "this daemon runs no copies with another: have it started with \
+                let text = "this daemon runs no copies with another: start it with \
                             --allow-dial";
                 return Err(refused(Refusal::Forbidden, text));
             }

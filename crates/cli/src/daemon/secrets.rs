@@ -132,7 +132,7 @@ impl Secrets {
                 };
                 let (what, path) = (secret.what, secret.path.display());
                 return Err(format!(
-                    "{of} {relation} {what} ({path}): whoever is served there could take it \
+                    "{of} {relation} {what} ({path}): a client could take it \
                      over; serve another directory, or {}",
                     secret.remedy
                 ));

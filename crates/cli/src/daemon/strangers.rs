@@ -41,7 +41,7 @@ impl Strangers {
         {
             if said.left_out > 0 {
                 line += &format!(
-                    " ({} other connections came to nothing in the meantime)",
+                    " ({} other connections failed in the meantime)",
                     said.left_out
                 );
             }

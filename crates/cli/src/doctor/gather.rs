@@ -633,7 +633,7 @@ fn at_daemon(remote: &Remote, arguments: &DoctorArguments, facts: &mut Facts) ->
     facts.options = Some(options_at(open.map(|tried| tried.address)));
     facts.outward = Some(Ok(tried));
     facts.inward = unknown("a daemon is connected to, and connects to nobody");
-    facts.far = unknown("a daemon does not tell of its host: examine user@host:path as well");
+    facts.far = unknown("a daemon does not describe its host: examine user@host:path as well");
     for direction in [Direction::To, Direction::From] {
         let sessions = STREAMS.map(|streams| ask(arguments, direction, streams).run(&daemon));
         if let [Ok(session), _] = &sessions {

@@ -377,8 +377,8 @@ impl Far {
             return Ok(());
         }
         let text = format!(
-            "{}: longhaul {} is there, and this is {RELEASE}: have it put there with \
-             --install-remote, or use the same release on both ends",
+            "{}: longhaul {} is there, and this is {RELEASE}: install it with --install-remote, or \
+             use the same release on both ends",
             self.start.destination, greeting.software
         );
         Err(Stop::new(Exit::Connection, text))
@@ -407,9 +407,8 @@ impl Far {
 
     fn absent(&self, system: &str) -> Stop {
         let text = format!(
-            "{}: there is no longhaul on the far side ({system}): have it put there with \
-             --install-remote, put the same release into its PATH, or name where it is with \
-             --remote-longhaul",
+            "{}: there is no longhaul on the far side ({system}): install it with --install-remote, put \
+             the same release into its PATH, or name the file with --remote-longhaul",
             self.start.destination
         );
         Stop::new(Exit::Connection, text)

@@ -282,8 +282,8 @@ pub(super) fn failed(host: &str, code: Option<i32>, sent: Option<io::Error>, sai
             .as_ref()
             .is_some_and(|error| error.kind() == io::ErrorKind::TimedOut) =>
         {
-            "nothing went on for as long as --timeout says: try again, and look whether that host \
-             and its file systems answer"
+            "nothing moved for --timeout: try again, and check that the host and its file systems \
+             answer"
         }
         Some(NOT_WHOLE) => "not all of it arrived: try again",
         _ => "the connection was lost: try again",

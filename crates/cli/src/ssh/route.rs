@@ -117,7 +117,7 @@ impl Route {
                     false => "over SSH",
                 };
                 format!(
-                    "{what} flowed {from} -> {to} through the host of whoever asked, {how} \
+                    "{what} flowed {from} -> {to} through the user's host, {how} \
                      (--through-local)"
                 )
             }
@@ -253,7 +253,7 @@ mod tests {
             assert_eq!(
                 line(Way::Unknown, other, true),
                 format!(
-                    "data flowed dtn1 -> {other} through the host of whoever asked, {how} \
+                    "data flowed dtn1 -> {other} through the user's host, {how} \
                      (--through-local)"
                 )
             );

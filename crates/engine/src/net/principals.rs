@@ -237,7 +237,7 @@ pub struct Resolved<'a> {
 /// Nobody proved to be anybody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "not authenticated: the principal is unknown here, or the token or certificate is not his: \
+    "not authenticated: the principal is unknown here, or the token or certificate belongs to another: \
      check the name in the URL, and ask the daemon's administrator for a token"
 )]
 pub struct NotAuthenticated;

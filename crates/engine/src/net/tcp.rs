@@ -439,8 +439,8 @@ fn known_or_done_without(socket: &TcpStream, result: io::Result<()>) -> io::Resu
 pub enum ListenError {
     /// Somebody else has the port.
     #[error(
-        "{address} is in use: stop whoever listens there (`ss -tlnp` names him) or choose another \
-         port"
+        "{address} is in use: stop the process that listens there (`ss -tlnp` names it) or \
+         choose another port"
     )]
     InUse {
         /// Where.

@@ -579,7 +579,7 @@ impl Destination {
             ),
             _ => format!(
                 "longhaul's own files at {shown} (.longhaul-*) were removed while it was copied \
-                 to, and without them nothing can go on: {again}"
+                 to, and without them the copy cannot continue: {again}"
             ),
         }
     }

@@ -209,7 +209,7 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
             Err(why) => bad(
                 "login",
                 why.clone(),
-                "mend that first: nothing else can be looked at",
+                "fix that first: nothing else can be checked",
             ),
         });
     }
@@ -311,7 +311,7 @@ fn scaling(
         (false, Some(_), Some(_)) => bad(
             "window scaling",
             "both hosts offer windows above 64 KiB, and something between strips the offer",
-            "a firewall that normalises TCP: have it pass options of SYN unchanged",
+            "a firewall that normalises TCP: let it pass the options of SYN unchanged",
         ),
         (false, ..) => bad(
             "window scaling",

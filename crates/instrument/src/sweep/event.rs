@@ -84,13 +84,13 @@ impl fmt::Display for SweepEvent {
                 let records = records.display();
                 write!(
                     f,
-                    "nothing is left to run: {records} has it; `longhaul profile {records}` tells \
-                     what it says"
+                    "nothing is left to run: all is in {records}; `longhaul profile {records}` \
+                     analyses it"
                 )
             }
             SweepEvent::TimeUp { passed, of, left } => write!(
                 f,
-                "time is up after {passed} of {of} runs: the same command goes on, for about {} \
+                "time is up after {passed} of {of} runs: the same command resumes it, for about {} \
                  more",
                 spoken(*left)
             ),

@@ -39,7 +39,7 @@ impl Found {
             runs.push(record);
             Ok(())
         });
-        read.map_err(|fault| format!("{}: {fault}; mend or remove that line", path.display()))?;
+        read.map_err(|fault| format!("{}: {fault}; fix or remove that line", path.display()))?;
         Ok((Found { runs, dropped }, whole))
     }
 }

@@ -465,8 +465,8 @@ fn told(difference: &Difference, figure: String) -> String {
     let paired = if difference.is_paired { " paired" } else { "" };
     let told = match (difference.is_told_apart(), difference.too_few()) {
         (true, _) => String::new(),
-        (false, None) => " not told apart".to_owned(),
-        (false, Some(reason)) => format!(" not told apart ({reason})"),
+        (false, None) => " not distinguished".to_owned(),
+        (false, Some(reason)) => format!(" not distinguished ({reason})"),
     };
     format!("{figure}{paired}{told}")
 }

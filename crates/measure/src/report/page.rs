@@ -301,7 +301,7 @@ fn write_comparison(
     writeln!(
         out,
         "<h3>{} less {}</h3>\n<table><tr><th class=\"word\">at</th><th>difference</th>\
-         <th class=\"word\">runs</th><th class=\"word\">told apart</th></tr>",
+         <th class=\"word\">runs</th><th class=\"word\">distinguished</th></tr>",
         label(comparison.first),
         label(comparison.second)
     )?;
@@ -344,8 +344,8 @@ fn write_cost_differences(out: &mut String, costs: &CostDifferences) -> std::fmt
         for (rtt, difference) in differences {
             let told = match (difference.is_told_apart(), difference.too_few()) {
                 (true, _) => String::new(),
-                (false, None) => ", not told apart".to_owned(),
-                (false, Some(reason)) => format!(", not told apart: {reason}"),
+                (false, None) => ", not distinguished".to_owned(),
+                (false, Some(reason)) => format!(", not distinguished: {reason}"),
             };
             let paired = if difference.is_paired {
                 ""
@@ -481,7 +481,7 @@ fn write_reading(out: &mut String) -> std::fmt::Result {
          of 0.4 to 366 ms the first has the weight −0.23 and the last none, so that a slow start \
          raises it. It stands beside the throughputs, not in their place.</p>\n\
          <p>Intervals come from resampling the repetitions; of few repetitions they are too \
-         narrow. Two methods are told apart where each has {FEWEST_TOLD_APART} repetitions or more and the interval \
+         narrow. Two methods are distinguished if each has {FEWEST_TOLD_APART} repetitions or more and the interval \
          of their difference leaves out zero; of equal ones one in twenty does so by chance with \
          many repetitions, with five one in six.</p>"
     )

@@ -62,7 +62,7 @@ impl fmt::Display for GraphError {
             GraphError::Unknown { by } => {
                 write!(
                     f,
-                    "{by} names something that is not there: define it, or mend the name"
+                    "{by} names something that is not there: define it, or correct the name"
                 )
             }
             GraphError::Twice { name } => {

@@ -44,8 +44,8 @@ pub fn import(arguments: &ImportArguments) -> Result<Exit, Stop> {
     }
     if !left.is_empty() && !arguments.skip_faults {
         let text = format!(
-            "nothing is imported, because of the {} above: mend it, or leave such files and runs \
-             out with --skip-faults",
+            "nothing is imported, because of the {} above: fix it, or skip such files and runs \
+             with --skip-faults",
             counted(left.len(), "fault")
         );
         return Err(Stop::new(Exit::Local, text));
