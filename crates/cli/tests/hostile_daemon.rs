@@ -107,7 +107,10 @@ impl Hostile {
         let done = run(&mut command).expect(5);
         let shown = format!("{options:?} {source}: {}", done.errors);
         assert!(done.errors.contains("broken or hostile"), "{shown}");
-        assert!(!done.errors.contains("the same command resumes it"), "{shown}");
+        assert!(
+            !done.errors.contains("the same command resumes it"),
+            "{shown}"
+        );
         let names = |at: &Path| {
             let names = std::fs::read_dir(at).unwrap();
             let mut names: Vec<String> = names

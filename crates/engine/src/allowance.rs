@@ -27,7 +27,7 @@ const MANY_TASKS: u64 = 256;
 /// How long the kernel may take to forget a thread that ended.
 const FORGOTTEN_WITHIN: Duration = Duration::from_secs(1);
 
-/// Who has so many levels of control groups is looked at no further.
+/// Who has this many levels of control groups is looked at no further.
 const MOST_LEVELS: usize = 64;
 
 /// Descriptors that this process may have (`RLIMIT_NOFILE`), as of the first
@@ -86,7 +86,7 @@ fn groups(root: &Path, membership: &str, kind: &str) -> Vec<Group> {
 }
 
 impl Group {
-    /// A number in one of its files; none where that is missing or says `max`.
+    /// A number in one of its files; `None` if that is missing or says `max`.
     fn number(&self, file: &str) -> Option<u64> {
         let text = std::fs::read_to_string(self.directory.join(file)).ok()?;
         text.trim().parse().ok()
@@ -139,15 +139,14 @@ pub(crate) fn memory_left() -> Option<u64> {
         .min()
 }
 
-/// Of the memory that blocks shall have, as much as the limits of this process
-/// leave for them.
+/// Of the memory that blocks should have, as much as the limits of this process leave for them.
 pub fn for_blocks(wanted: ByteCount) -> ByteCount {
     let part = |left: u64| ByteCount(left / PART_FOR_BLOCKS);
     memory_left().map_or(wanted, |left| wanted.min(part(left)))
 }
 
-/// How many of so many threads this process may start now. They are counted
-/// only where a limit is near: by starting them.
+/// How many of this many threads this process may start now. They are counted only where a limit
+/// is near: by starting them.
 pub fn threads(wanted: usize) -> usize {
     let by_user = getrlimit(Resource::Nproc).current;
     let by_group = own_groups("pids");

@@ -1,4 +1,4 @@
-//! The time of day as RFC 3339 has it.
+//! The time of day in RFC 3339 format.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

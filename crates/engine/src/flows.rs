@@ -1,5 +1,5 @@
-//! A layer's data flows: so many threads that do the same work, a number that
-//! can be changed while they run, or adapts itself, and how busy they are.
+//! A layer's data flows: this many threads that do the same work, a number that can be changed
+//! while they run, or adapts itself, and how busy they are.
 
 mod adapting;
 
@@ -35,9 +35,9 @@ pub enum Stack {
 /// How many flows a layer has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
-    /// So many.
+    /// This many.
     Fixed(usize),
-    /// As many as there is work for, one at the start and at most so many.
+    /// As many as there is work for, one at the start and at most this many.
     UpTo(usize),
 }
 
@@ -68,7 +68,7 @@ struct ThereTime {
 }
 
 impl ThereTime {
-    /// So many were there until now.
+    /// This many were there until now.
     fn add(&mut self, flows: usize, now: Duration) {
         let flows = u32::try_from(flows).unwrap_or(u32::MAX);
         self.sum += now.saturating_sub(self.at).saturating_mul(flows);
@@ -132,8 +132,8 @@ impl std::fmt::Debug for FlowGroup {
 }
 
 impl Flow {
-    /// Whether this flow shall go on: the first to ask when there are too many
-    /// is the one that ends.
+    /// Whether this flow should continue: the first to ask when there are too many is the one that
+    /// ends.
     pub fn is_wanted(&self) -> bool {
         if self.ended.get() {
             return false;
@@ -273,7 +273,7 @@ impl FlowGroup {
         self.shared.busy(work)
     }
 
-    /// Waits until every flow has ended. Whoever calls has told them to.
+    /// Waits until every flow has ended. The caller has told them to.
     pub fn join(&self) {
         let threads = std::mem::take(&mut *lock(&self.threads));
         for thread in threads {
@@ -292,7 +292,7 @@ impl FlowGroup {
         self.usage_in(there.sum, flows)
     }
 
-    /// The same where so many threads did its work all the time.
+    /// The same where this many threads did its work all the time.
     pub fn usage_of(&self, flows: usize) -> LayerUse {
         let mut there = ThereTime::default();
         there.add(flows.max(1), self.lasted());

@@ -1,5 +1,5 @@
-//! What lies at a path of this host: each directory in byte order, a directory
-//! before what it holds, with flat memory. Links are told, not followed.
+//! Lists a path of this host: each directory in byte order, a directory before what it holds, in
+//! constant memory. Links are listed, not followed.
 
 use std::io;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::storage::nested::Nested;
 use crate::storage::roots::{OpenRoot, split};
 use crate::storage::{Directory, FileKind, Status};
 
-/// How much is told.
+/// How much is listed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Depth {
     /// What lies in directories, too.
@@ -29,11 +29,11 @@ pub struct Depth {
 pub enum Found {
     /// An entry.
     Entry(ListedEntry),
-    /// Something that could not be looked at; the rest goes on.
+    /// Something that could not be looked at; the rest continues.
     Failed(Failure),
 }
 
-/// Why nothing, or nothing more, is told.
+/// Why nothing, or nothing more, is listed.
 #[derive(Debug, thiserror::Error)]
 pub enum ListError<E> {
     /// What was named cannot be opened.
@@ -44,7 +44,7 @@ pub enum ListError<E> {
         /// Why.
         error: io::Error,
     },
-    /// Whoever is told wants no more.
+    /// The receiver of the listing wants no more.
     #[error("whoever is told wants no more")]
     Told(E),
 }
@@ -88,8 +88,8 @@ pub fn list<E>(
     walk((directory, top), depth, tell).map_err(ListError::Told)
 }
 
-/// Tells of each of these paths by what it has beneath `above`, and what lies in the directories
-/// among them.
+/// Reports about each of these paths by what it has beneath `above`, and what lies in the
+/// directories among them.
 ///
 /// # Errors
 ///
@@ -236,7 +236,7 @@ fn walk<E>(
     Ok(())
 }
 
-/// What is told of a name, and the path of the directory that it is.
+/// The entry of a name, and its path if it is a directory.
 type Looked = (Found, Option<TreePath>);
 
 fn path_of(name: &[u8], above: Option<&TreePath>) -> Result<TreePath, Found> {
@@ -266,7 +266,7 @@ fn bare(name: &[u8], above: Option<&TreePath>, kind: FileKind) -> Option<Looked>
     Some((Found::Entry(entry), enters))
 }
 
-/// Looks at a name; none where it went away meanwhile.
+/// Looks at a name; `None` if it went away meanwhile.
 fn look(
     directory: &dyn Directory,
     name: &[u8],

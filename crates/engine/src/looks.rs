@@ -14,7 +14,7 @@ const THREADS: usize = 16;
 /// Names worth the threads.
 const FEW: usize = 4;
 
-/// Of the latest 32 so many are slow where the file system is: a thread that had to wait for a
+/// Of the latest 32 this many are slow where the file system is: a thread that had to wait for a
 /// processor now and then is none.
 const MOSTLY: u32 = 24;
 

@@ -1,9 +1,9 @@
 //! Block buffers, page-aligned, of one size, under one budget in bytes.
 //!
-//! A buffer's memory (`memory.rs`) is taken from the system when it is first used and
-//! stays with the pool afterwards; the one that came back last is given out
-//! first, because its pages are the warmest. Whoever waits for a buffer is
-//! held back until one is dropped: this is the backpressure of the data path.
+//! A buffer's memory (`memory.rs`) is taken from the system when it is first used and stays with
+//! the pool afterwards. The buffer that came back last is given out first, because its pages are
+//! the warmest. A thread that needs a buffer waits until one is dropped: this is the backpressure
+//! of the data path.
 
 mod memory;
 

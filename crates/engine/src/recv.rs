@@ -61,7 +61,7 @@ use verify::{ArrivedBlock, Awaited, Found, VerifiedBlock, match_checksums};
 /// What a receiving end does with its disks and cores.
 pub struct ReceiveSide {
     pub(crate) destination: Destination,
-    /// What may come; none where the other end decides that.
+    /// What may come; `None` if the other end decides that.
     pub(crate) asked: Option<Asked>,
     /// Its seat among the sessions of this process.
     pub(crate) seat: Arc<Seat>,

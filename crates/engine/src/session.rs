@@ -1,10 +1,9 @@
 //! Drives one pair of hosts: one end of a transfer, its state machine, its
 //! streams and its layers' flows.
 //!
-//! [`Transfer`] is the same at both ends and whoever dialed. Every thread does
-//! its slow work (disk, socket, cipher, codec) without the lock, then tells
-//! the state machine under it what happened. [`Transfer::observe`] and
-//! [`Transfer::set_flows`] are for whoever steers.
+//! [`Transfer`] is the same at both ends and the dialer. Every thread does its slow work (disk,
+//! socket, cipher, codec) without the lock, then tells the state machine under it what happened.
+//! [`Transfer::observe`] and [`Transfer::set_flows`] are for the steering end.
 
 mod arrive;
 mod bucket;
@@ -104,8 +103,7 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(2, usize::from)
 }
 
-/// After so long nobody is expected to go on with a copy: two weeks' holidays
-/// and a day.
+/// After so long nobody is expected to continue with a copy: two weeks' holidays and a day.
 pub const LEFTOVERS_EXPIRE: Duration = Duration::from_secs(15 * 24 * 3600);
 
 /// How an end works.
@@ -286,7 +284,7 @@ pub(crate) enum Side {
     Receiving(Box<ReceiveSide>),
 }
 
-/// Whoever watches the transfer.
+/// Observers of the transfer.
 pub type Watch = Arc<dyn Fn(Event) + Send + Sync>;
 
 /// One end of a transfer.
@@ -296,7 +294,7 @@ pub struct Transfer {
     pub(crate) reading: Condvar,
     /// A file to be read for its digest may have come up.
     pub(crate) digesting: Condvar,
-    /// The walk may go on.
+    /// The walk may continue.
     pub(crate) walking: Condvar,
     /// Something to do on the disk may have come up.
     pub(crate) storing: Condvar,
@@ -335,7 +333,7 @@ pub(crate) struct Shared {
     failed_here: bool,
     /// Streams' own threads read.
     paired: bool,
-    /// How the sender's kernel shall send.
+    /// How the sender's kernel should send.
     tuning: Tuning,
     /// What the first stream's distance called for: all have the same.
     governed_by: Option<&'static str>,
@@ -364,7 +362,7 @@ pub(crate) struct Shared {
     /// Something moved last, and a stream was dialed because nothing did.
     quiet_since: Moment,
     tried: Moment,
-    /// When streams that mend too slowly were last replaced, and how many there were then.
+    /// When streams that fix too slowly were last replaced, and how many there were then.
     replaced: (Moment, usize),
     /// Tickets that the other end gave.
     tickets: VecDeque<Secret>,
@@ -547,7 +545,7 @@ impl Transfer {
         }
     }
 
-    /// Large files that this end can have open, where it receives: what the other end shall not
+    /// Large files that this end can have open, where it receives: what the other end should not
     /// exceed.
     pub fn most_open_parts(&self) -> usize {
         self.seat().parts().clamp(1, MOST_LARGE_FILES)
@@ -599,8 +597,8 @@ impl Transfer {
         matches!(&shared.machine, Machine::Receiving(receiver) if receiver.awaits(content))
     }
 
-    /// After the state machine changed: wakes whoever may have something to
-    /// do, reports what became of entries, ends what is finished.
+    /// After the state machine changed: wakes threads that may have something to do, reports what
+    /// became of entries, ends what is finished.
     pub(crate) fn settle(&self, mut shared: MutexGuard<'_, Shared>) {
         let events = shared.take_events(self.settings.purport);
         let far_ahead = self.is_far_ahead(&shared);
@@ -693,7 +691,7 @@ impl Shared {
         self.streams.keys().filter(takes).count()
     }
 
-    /// Whether whoever carries messages has something to do: to say one, or to see
+    /// Whether the thread that carries messages has something to do: to send one, or to see
     /// whether there is room again.
     pub(crate) fn has_message(&self) -> bool {
         let of_machine = match &self.machine {

@@ -44,7 +44,7 @@ const FILES_OF_PART: usize = 2;
 /// is granted half of what is left of it: few sessions have much, and a later one something.
 const PARTS_PART: usize = 4;
 
-/// And it has at least one in so many of it, as if there were twice as many others.
+/// And it has at least one in this many of it, as if there were twice as many others.
 const LEAST_GRANT: usize = 128;
 
 /// A session's bytes for what it remembers of what is under way: a part of the host's memory,

@@ -2,7 +2,7 @@
 //!
 //! - [`jobs`]: what is measured of a disk, of codecs, of TLS
 //! - [`pace`]: how long a job takes, so that the budget is kept
-//! - [`profile`]: the file; a stopped run goes on from it
+//! - [`profile`]: the file; a stopped run resumes from it
 //! - [`host`], [`file_system`]: what belongs to the figures
 //! - [`text`]: tables and doubts
 
@@ -32,7 +32,7 @@ pub enum Subject {
     Disk {
         /// A directory on it.
         path: PathBuf,
-        /// Bytes of the files, each by itself.
+        /// Bytes of the files, separately.
         sizes: Vec<ByteCount>,
     },
     /// Codecs on these files.
@@ -43,7 +43,7 @@ pub enum Subject {
     All {
         /// A directory on the file system.
         path: PathBuf,
-        /// Bytes of the files on disk, each by itself.
+        /// Bytes of the files on disk, separately.
         sizes: Vec<ByteCount>,
         /// Files for the codecs, which are left out without any.
         files: Vec<PathBuf>,
@@ -179,9 +179,7 @@ fn unfinished(left: &[Left], budget: Duration) -> String {
              it a larger --budget, or smaller files with --size; what was measured is kept",
             expected.as_secs_f64().ceil()
         ),
-        None => format!(
-            "the budget of {budget_seconds:.0} s is over; the same command resumes it"
-        ),
+        None => format!("the budget of {budget_seconds:.0} s is over; the same command resumes it"),
     }
 }
 

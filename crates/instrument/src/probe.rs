@@ -3,7 +3,7 @@
 //! - [`span`]: how long a session is measured
 //! - [`trial`]: what its samples say
 //! - [`result`]: what all of them say, with advice (`longhaul_model::advice`)
-//! - [`known`]: the path as a sweep's file has it
+//! - [`known`]: the path as in a sweep's file
 //! - [`records`]: each repetition as a record of a run
 //! - [`text`], [`json`]: the result for people and for programs
 

@@ -15,7 +15,7 @@ use longhaul_measure::host::{DescribedHost, HostDescription, HostError, SCHEMA, 
 pub enum Hosts {
     /// They are described in this file.
     Kept(HostsFile),
-    /// Records go to no file, so that nothing is beside it.
+    /// Records go to no file, so that nothing is next to it.
     NoFile,
     /// They are not described: no file may be made, or it is full; and why.
     LeftOut(String),
@@ -31,7 +31,7 @@ pub struct HostsFile {
     known: HashSet<String>,
 }
 
-/// `runs.jsonl` has `runs.hosts.ndjson` beside it, `runs` likewise.
+/// `runs.jsonl` has `runs.hosts.ndjson` next to it, `runs` likewise.
 pub fn path_beside(records: &Path) -> PathBuf {
     let stem = match records.extension() {
         Some(kind) if kind == "jsonl" => records.with_extension(""),

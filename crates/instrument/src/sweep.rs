@@ -55,9 +55,9 @@ use plan::{Cell, Plan, Planned};
 use step::{Step, StepResult};
 use warm::WarmMemory;
 
-/// Sets with more files are not removed between runs: ext4 does not use an inode
-/// again for minutes, and looks for another one by one, so that whoever removes and
-/// writes in turns measures that.
+/// Sets with more files are not removed between runs: ext4 does not reuse an inode for minutes,
+/// and searches for others one by one. A sweep that removes and writes in turns would measure
+/// that.
 const MANY_FILES: u64 = 1000;
 
 /// What a sweep is asked for.
@@ -78,7 +78,7 @@ pub struct SweepSettings {
     pub data: Vec<String>,
     /// Only paths with these settings, `KEY=VALUE`; of several of one name any.
     pub paths: Vec<String>,
-    /// So many repetitions at most, from 1.
+    /// This many repetitions at most, from 1.
     pub repetitions: Option<u64>,
     /// The directory of data is kept at the end.
     pub keep: bool,
@@ -180,7 +180,7 @@ struct Sweep<'a> {
     file: &'a SweepFile,
     plan: &'a Plan,
     ledger: Ledger,
-    /// None where records go to no file.
+    /// `None` if records go to no file.
     hosts: Option<HostsFile>,
     output: PathBuf,
     work: PathBuf,

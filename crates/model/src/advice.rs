@@ -8,8 +8,8 @@ use longhaul_units::{BitRate, ByteCount};
 use crate::kernel::{BufferEnd, BufferLimits, WindowAdvice};
 use crate::response::{Congestion, mean_window, streams_for_loss};
 
-/// Windows shall hold so many times what is on its way: CUBIC keeps 0.7 of one at
-/// a loss, and 1 / 0.7 is 1.43.
+/// Windows should hold this many times the bytes in flight: CUBIC keeps 0.7 of a window at a loss,
+/// and 1 / 0.7 is 1.43.
 pub const WINDOW_MARGIN: f64 = 1.5;
 
 /// A window that was seen to be larger by this is larger than what a buffer's share allows: the
@@ -40,8 +40,8 @@ pub struct PathFacts {
     pub streams: u32,
     /// What one stream carried, where that was measured.
     pub one_stream: Option<f64>,
-    /// The share of segments that were lost, 0 to 1; of segments sent again, where it is not
-    /// told which of them were sent in vain.
+    /// The share of segments that were lost, 0 to 1; or that were sent again, if the kernel does
+    /// not report which of them were unnecessary.
     pub loss: f64,
     /// Bytes in a segment.
     pub segment: u32,

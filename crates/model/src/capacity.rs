@@ -37,7 +37,7 @@ impl Capacity {
 /// durable. As a rate of all flows together, bytes per second.
 ///
 /// Each flow carries `rate / flows` and so takes `bytes * flows / rate + per_file` for a file;
-/// `flows` of them work beside each other.
+/// `flows` of them work in parallel.
 pub fn with_cost_per_file(rate: f64, flows: u32, bytes: f64, per_file: f64) -> f64 {
     if flows == 0 || rate <= 0.0 {
         return 0.0;

@@ -1,5 +1,5 @@
-//! How many hosts at each end of a transfer between clusters, and which talks to which: paper 004,
-//! section 5.
+//! How many hosts a transfer between clusters uses at each end, and which talks to which: paper
+//! 004, section 5.
 //!
 //! - [`algorithm_1`]: the paper's, as published, with its defects
 //! - [`exact`]: the most that the hosts and the path carry, with the fewest hosts, also where hosts

@@ -1,38 +1,35 @@
 //! Decides while a transfer runs: observations in, stream counts out.
 //!
-//! Streams are added when they help and not before. [`start`] says with how
-//! many a transfer begins. From then on [`Controller::handle_sample`] is told
-//! what the sending end's kernel sees, many times a round trip or few; it sums
-//! samples to spans ([`measure`]) of some round trips, and asks of each what
-//! bound it. Where the answer is something that more streams mend (windows
-//! that end at a kernel's buffer, or that loss or slow growth keep small on a
-//! path without a queue) it tries: first another congestion control where loss
-//! is what binds and the choice is free, then more streams.
+//! Streams are added when they help and not before. [`start`] decides how many a transfer begins
+//! with. From then on [`Controller::handle_sample`] takes what the sending end's kernel sees, many
+//! times a round trip or few. It sums samples to spans ([`measure`]) of some round trips, and
+//! determines what limited each span. More streams help if windows end at a kernel's buffer, or if
+//! loss or slow growth keeps them small on a path without a queue. Then it tries: first another
+//! congestion control, if loss is the limit and the choice is free, then more streams.
 //!
 //! - While the transfer is **young** (the path was never full and no try failed)
 //!   it doubles, waits until new streams are open and have grown, measures, and
-//!   keeps what helped: all of them for a gain of the ratio's root, so that two
-//!   transfers on one path meet at equal numbers; with less so many as carry the
-//!   new rate by the measure of the old; with nothing none.
-//! - Where **loss** binds and enough was seen of it, the law of the congestion
+//!   keeps what helped. For a gain of the ratio's root it keeps all of them, so
+//!   that two transfers on one path meet at equal numbers. For less it keeps as
+//!   many as carry the new rate at the old rate per stream; for nothing, none.
+//! - If **loss** is the limit and enough of it was seen, the law of the congestion
 //!   control ([`crate::response`]) says how many streams carry what the path
-//!   was seen to carry: it goes there in steps that double.
-//! - **Later** tries add a quarter, and both sides of them are means over ten
-//!   seconds, since a window's ups and downs are larger than what is looked for.
-//!   After one that failed it rests, twice as long each time, unless the rate
+//!   was seen to carry. It goes there in steps that double.
+//! - **Later** tries add a quarter. Both sides of them are means over ten
+//!   seconds, since a window's ups and downs are larger than the expected gain.
+//!   After a try that failed it rests, twice as long each time, unless the rate
 //!   changes by itself.
-//! - Where the path is **always full** with more streams than at the start, an
+//! - If the path is **always full** with more streams than at the start, an
 //!   eighth is given back at a time.
+//! - If packets take a **longer way** ([`reroute`]) it begins anew, with twice the streams.
+//! - On a **slow path**, whose product is only a few segments for each stream, there are
+//!   fewer than at the start: the queue of all those windows would delay and lose data.
 //!
-//! - Where packets take a **longer way** ([`reroute`]) it begins anew, with twice the streams.
-//! - On a **slow path**, whose product is but a few segments for each stream, there are fewer
-//!   than at the start: the queue of all those windows delays and loses what is sent.
+//! Nothing is added if the path is full, a host's cores are busy, streams wait for data, or the
+//! receiver does.
 //!
-//! Nothing is added where the path is full, a host's cores are busy, streams
-//! wait for data, or the receiver does.
-//!
-//! Whoever drives it applies a [`Decision`] whole; there is at most one for
-//! each span. Times are arguments; there is no clock.
+//! The driver applies a [`Decision`] as a whole; there is at most one for each span. Times are
+//! arguments; there is no clock.
 
 pub mod decision;
 pub mod least;
@@ -97,7 +94,7 @@ const SOME_LOSSES: f64 = 3.0;
 /// queue that overflowed is two of them at most.
 const CHANCE_SPANS: u32 = 3;
 
-/// So many streams that lost something are no accident of one.
+/// If this many streams lost something, it is not an accident of one.
 const SEVERAL_STREAMS: usize = 3;
 
 /// A rate below this part of what the path carried has fallen.
@@ -118,10 +115,10 @@ const SPARE: f64 = 1.15;
 /// rate before may have been one that loss would not have left.
 const WORSE: f64 = 0.9;
 
-/// A try pays back in so many spans, or is not worth it.
+/// A try must pay back within this many spans.
 const PAYS_BACK_SPANS: u32 = 4;
 
-/// So many times what was lost before streams were added is their own doing.
+/// Loss of this many times what was lost before streams were added is caused by them.
 const LOSS_RISES: f64 = 1.5;
 
 /// A path that never carried more bytes a second than this, and for each stream fewer segments in a
@@ -149,8 +146,8 @@ pub struct Settings {
     pub maximum_streams: u32,
     /// What governs streams at the start.
     pub congestion: Congestion,
-    /// Another congestion control that may be tried, where the choice is free
-    /// and the sending host has it.
+    /// Another congestion control that may be tried, if the choice is free and the sending host
+    /// supports it.
     pub alternative: Option<Congestion>,
     /// Yield to others.
     pub nice: bool,
@@ -226,7 +223,7 @@ pub struct Controller {
     /// Spans in a row whose rate was far from the one it rests at.
     changed: u32,
     yielding: Yielding,
-    /// What bound the last span, for whoever reports.
+    /// What limited the last span, for reports.
     bound: Option<Bound>,
     measure: Option<Measure>,
 }
@@ -297,7 +294,7 @@ impl Controller {
         self.least.longest()
     }
 
-    /// Takes a sample; a decision where something shall change.
+    /// Takes a sample; returns a decision if something should change.
     pub fn handle_sample(&mut self, sample: &Sample) -> Option<Decision> {
         self.learn_paths(sample);
         if sample.at < self.settled {
@@ -515,7 +512,7 @@ impl Controller {
     }
 
     /// Tries the other congestion control; it stays unless it carries less. BBR needs no more
-    /// streams than there were at the start, but those go on with what they have.
+    /// streams than there were at the start; the others continue with what they have.
     fn switch(&mut self, measure: &Measure, now: Moment) -> Option<Reason> {
         let to = self.settings.alternative.take()?;
         let rate = measure.bytes_per_second;
@@ -553,9 +550,8 @@ impl Controller {
         Some(Reason::GiveBack { bytes_per_second })
     }
 
-    /// Streams that carry what the path was seen to carry, by the law of the
-    /// congestion control under the loss that was seen; none where it is not
-    /// known.
+    /// Streams that carry what the path was seen to carry, by the law of the congestion control
+    /// under the loss that was seen; `None` if it is not known.
     fn streams_for_loss(&self, measure: &Measure) -> Option<u32> {
         let loss = self.losses.probability()?;
         let segments = self.capacity / measure.segment_bytes();
@@ -564,7 +560,7 @@ impl Controller {
         Some((f64::from(streams) * SPARE).ceil() as u32)
     }
 
-    /// How many streams to try now; none where none shall be.
+    /// How many streams to try now; `None` for no try.
     fn more_streams(&mut self, known: Option<u32>, now: Moment) -> Option<u32> {
         let streams = self.decision.streams;
         let most = self.settings.maximum_streams;

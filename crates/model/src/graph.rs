@@ -182,7 +182,7 @@ pub struct Commodity {
 /// What a commodity asks of a member of a node, for each byte of the source.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Demand {
-    /// Seconds of one member with so many flows.
+    /// Seconds of one member with this many flows.
     pub seconds: f64,
     /// CPU seconds.
     pub cpu: f64,
@@ -267,7 +267,7 @@ impl Graph {
         compressed
     }
 
-    /// The nodes in an order in which every edge leads on; none where there is a cycle.
+    /// The nodes in an order in which every edge leads on; `None` if there is a cycle.
     pub fn in_order(&self) -> Option<Vec<usize>> {
         let mut entering = vec![0_usize; self.nodes.len()];
         for &(_, to) in &self.edges {

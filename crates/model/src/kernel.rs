@@ -71,8 +71,7 @@ impl BufferLimits {
     }
 }
 
-/// The window of a stream between two hosts; none where neither limit is
-/// known.
+/// The window of a stream between two hosts; `None` if neither limit is known.
 pub fn window_limit(sender: &BufferLimits, receiver: &BufferLimits) -> Option<WindowLimit> {
     let sends = sender
         .send_window()

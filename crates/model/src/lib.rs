@@ -1,6 +1,5 @@
-//! What longhaul knows of a transfer's parts, and what it decides from it. No
-//! I/O, no clock, no threads: whoever asks brings the measurements and the
-//! time.
+//! What longhaul knows of a transfer's parts, and what it decides from it. No I/O, no clock, no
+//! threads: the caller supplies the measurements and the time.
 //!
 //! - [`capacity`]: what a layer carries, by its number of flows
 //! - [`cluster`]: how many hosts at each end, and which talks to which
@@ -11,7 +10,7 @@
 //! - [`response`]: what loss leaves of a stream, by congestion control
 //! - [`graph`]: the components of a transfer and how they are joined
 //! - [`kernel`]: what a host's kernel lets one stream's window become
-//! - [`advice`]: what to tell of a path, with the sysctls that would help
+//! - [`advice`]: advice on a path, with the sysctls that would help
 
 pub mod advice;
 pub mod capacity;

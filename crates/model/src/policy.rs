@@ -3,7 +3,7 @@
 /// GridFTP's three numbers, as its manual has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GridFtpOptions {
-    /// Files that are moved beside each other (`-cc`).
+    /// Files that are moved in parallel (`-cc`).
     pub concurrency: u32,
     /// Streams of one file (`-p`).
     pub parallelism: u32,

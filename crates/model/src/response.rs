@@ -57,13 +57,12 @@ pub const CUBIC_C: f64 = 0.4;
 /// What CUBIC keeps of its window at a loss (RFC 9438, section 4.6).
 pub const CUBIC_BETA: f64 = 0.7;
 
-/// Mean window in segments of one stream at a round trip of `rtt` where each
-/// segment is lost with probability `loss`, 0 to 1; none where loss does not
-/// bound it. Reno after Mathis et al., "The macroscopic behavior of the TCP
-/// congestion avoidance algorithm" (1997), equation 3 with an acknowledgement
-/// for each segment, as Linux counts bytes; CUBIC after RFC 9438, equation 5
-/// with C and β of its section 5, and never less than Reno (its section 4.3).
-/// What is not known is taken for Reno, the least of them.
+/// Mean window in segments of one stream at a round trip of `rtt`, if each segment is lost with
+/// probability `loss`, 0 to 1; `None` if loss does not bound it. Reno is after Mathis et al., "The
+/// macroscopic behavior of the TCP congestion avoidance algorithm" (1997), equation 3 with an
+/// acknowledgement for each segment, as Linux counts bytes. CUBIC is after RFC 9438, equation 5
+/// with C and β of its section 5, and never less than Reno (section 4.3). Unknown ones count as
+/// Reno, the least of them.
 pub fn mean_window(congestion: &Congestion, loss: f64, rtt: Duration) -> Option<f64> {
     if loss <= 0.0 || *congestion == Congestion::Bbr {
         return None;

@@ -35,7 +35,7 @@ impl Adapting {
         }
     }
 
-    /// Flows that there shall be.
+    /// Flows that there should be.
     pub(super) fn flows(&self) -> usize {
         self.flows
     }

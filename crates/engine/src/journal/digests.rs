@@ -79,7 +79,7 @@ pub fn encode(file: &FileState, digest: &[u8; 32], position: u64) -> [u8; RECORD
     record
 }
 
-/// What a record at an offset says; none where it is not valid there.
+/// What a record at an offset says; `None` if it is not valid there.
 pub fn decode(record: &[u8; RECORD_BYTES], position: u64) -> Option<(FileState, [u8; 32])> {
     let (checked, checksum) = record.split_at(CHECKED_BYTES);
     let expected = XxHash3_64::oneshot_with_seed(position, checked).to_le_bytes();
@@ -166,7 +166,7 @@ impl KeptDigests {
             .flatten())
     }
 
-    /// Tells of all valid records of earlier sessions with their numbers.
+    /// Reports about all valid records of earlier sessions with their numbers.
     fn for_each(&self, mut tell: impl FnMut(u64, &FileState) -> io::Result<()>) -> io::Result<()> {
         let mut chunk = vec![0; CHUNK_RECORDS as usize * RECORD_BYTES];
         let mut first = 0;
@@ -202,7 +202,7 @@ struct Index {
 }
 
 impl Index {
-    /// None where there is nothing, or too much, to find.
+    /// `None` if there is nothing, or too much, to find.
     fn build(digests: &KeptDigests) -> io::Result<Option<Index>> {
         if digests.earlier == 0 || digests.earlier >= u64::from(u32::MAX) {
             return Ok(None);

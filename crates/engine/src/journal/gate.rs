@@ -1,4 +1,4 @@
-//! The lock under which a journal, and the names beside it, are changed.
+//! The lock under which a journal, and the names next to it, are changed.
 
 use std::io;
 use std::sync::Arc;
@@ -36,8 +36,8 @@ impl Gate {
     ///
     /// # Errors
     ///
-    /// `TimedOut` where another stays inside; `NotFound` with
-    /// [`Entering::MustExist`]; else as the storage has it.
+    /// `TimedOut` where another stays inside; `NotFound` with [`Entering::MustExist`]; else as in
+    /// the storage.
     pub fn enter(
         directory: &dyn Directory,
         journal: &[u8],
@@ -78,8 +78,7 @@ impl Gate {
 ///
 /// # Errors
 ///
-/// `AlreadyExists`; `TimedOut` where others take it again and again; else as the storage
-/// has it.
+/// `AlreadyExists`; `TimedOut` where others take it again and again; else as in the storage.
 pub fn create_held(
     directory: &dyn Directory,
     name: &[u8],

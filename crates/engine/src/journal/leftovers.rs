@@ -24,7 +24,7 @@ pub enum LeftoverKind {
     Temporary,
 }
 
-/// What a journal tells of its file; none where it is torn or unknown.
+/// What a journal reports about its file; `None` if it is torn or unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Whose {
     /// The destination's name.
@@ -305,9 +305,9 @@ impl Expiry<'_> {
         }
     }
 
-    /// None where it is held, or not yet old, or not what has the name any more: the
-    /// lock is on an inode, and what is removed is a name, which a living session may
-    /// have given to another file since.
+    /// `None` if it is held, or not yet old, or not what has the name any more: the lock is on an
+    /// inode, and what is removed is a name, which a living session may have given to another file
+    /// since.
     fn lock_if_expired(&self, name: &[u8]) -> io::Result<Option<Arc<dyn StoredFile>>> {
         let file = open(self.directory, name)?;
         let status = file.status()?;
@@ -348,8 +348,8 @@ pub(super) fn parts_of(directory: &dyn Directory, key: Key) -> io::Result<Vec<Bo
 /// header, which a crash tore; and parts that no journal names, because a crash
 /// brought them back. What cannot be removed is left for [`expire`].
 ///
-/// Where entries failed, a journal of an earlier session may be that of one of them, which a
-/// later session can go on with: `keeps` has it stay, with its part. True where one did.
+/// Where entries failed, a journal of an earlier session may be that of one of them, which a later
+/// session can continue with: `keeps` has it stay, with its part. True where one did.
 ///
 /// # Errors
 ///

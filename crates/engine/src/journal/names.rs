@@ -72,8 +72,7 @@ pub enum StagingName {
     Temporary(u64),
 }
 
-/// Understands a name; none where longhaul would not have made it, and must
-/// not touch it.
+/// Understands a name; `None` if longhaul would not have made it, and must not touch it.
 pub fn parse(name: &[u8]) -> Option<StagingName> {
     let rest = name.strip_prefix(RESERVED_PREFIX)?;
     if let Some(key) = rest.strip_suffix(JOURNAL_SUFFIX) {

@@ -15,7 +15,7 @@ use super::writer::{AppendError, Writer};
 use crate::storage::spelling::OtherSpelling;
 use crate::storage::{Directory, StoredFile};
 
-/// Why the owner of a partial file cannot go on.
+/// Why the owner of a partial file cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     /// A later session took the file over. This one has lost it: end it.
@@ -362,7 +362,7 @@ impl Committed {
     ///
     /// # Errors
     ///
-    /// As the storage has it; the file is committed all the same.
+    /// As the storage reports; the file is committed nevertheless.
     pub fn finish(self) -> io::Result<()> {
         let Committed {
             directory,
@@ -386,7 +386,7 @@ impl Committed {
     ///
     /// # Errors
     ///
-    /// As the storage has it. After a failed sync the journal stays.
+    /// As the storage reports. After a failed sync the journal stays.
     pub fn sync_and_finish(self) -> io::Result<()> {
         self.directory.sync()?;
         self.finish()

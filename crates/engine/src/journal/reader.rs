@@ -45,7 +45,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     ///
-    /// As the storage has it.
+    /// As the storage reports.
     pub fn next_entry(&mut self) -> io::Result<Option<Result<Entry, EntryError>>> {
         if self.ended {
             return Ok(None);
@@ -113,7 +113,7 @@ pub enum Found {
 ///
 /// # Errors
 ///
-/// As the storage has it.
+/// As the storage reports.
 pub fn replay(file: &dyn StoredFile) -> io::Result<Found> {
     let mut reader = Reader::new(file);
     let header = match reader.next_entry()? {

@@ -136,7 +136,7 @@ enum Decision {
 }
 
 impl Claiming<'_> {
-    /// None where the way was cleared, and the next attempt finds it so.
+    /// `None` if the way was cleared, and the next attempt finds it so.
     fn attempt(&mut self) -> Result<Option<Partial>, ClaimError> {
         let was_there = self.claim.directory.status_of(&self.journal).is_ok();
         let gate = Gate::enter(&*self.claim.directory, &self.journal, Entering::MayCreate)

@@ -35,7 +35,7 @@ impl Writer {
     ///
     /// # Errors
     ///
-    /// As the storage has it.
+    /// As the storage reports.
     pub fn new(file: Arc<dyn StoredFile>, inode: u64, key: Key, length: u64) -> io::Result<Writer> {
         if file.status()?.size > length {
             file.set_length(length)?;
@@ -87,7 +87,7 @@ impl Writer {
     ///
     /// # Errors
     ///
-    /// As the storage has it.
+    /// As the storage reports.
     pub fn rewrite(&self) -> io::Result<()> {
         let mut buffer = vec![0; CHUNK_BYTES.min(self.length as usize)];
         let mut offset = 0;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// How long an address has for itself before the next is tried beside it. RFC
-/// 8305, section 8, recommends 250 ms and allows 100: here more addresses than
-/// usual lead nowhere (other hosts' private ones), and nobody watches.
+/// How long an address has for itself before the next is tried in parallel. RFC 8305, section 8,
+/// recommends 250 ms and allows 100: here more addresses than usual lead nowhere (other hosts'
+/// private ones), and nobody watches.
 const STAGGER: Duration = Duration::from_millis(100);
 
 /// More addresses than this are not tried.

@@ -2,8 +2,8 @@
 //! were told to trust (what authenticates them is said in the protocol), for
 //! copies within one process, and for channels that SSH protects already.
 //!
-//! An end of the connection is a clean end here: nothing tells a truncation
-//! from it, so whoever reads must know how much is to come.
+//! An end of the connection is a clean end here: nothing tells a truncation from it, so the reader
+//! must know how much is to come.
 
 use std::io::{self, IoSlice};
 use std::net::{Shutdown, TcpStream};

@@ -57,9 +57,9 @@ struct Entry {
     line: usize,
     /// As [`HostPort`] prints it.
     host: String,
-    /// None where it is missing.
+    /// `None` if it is missing.
     principal: Option<String>,
-    /// None where the line is no entry.
+    /// `None` if the line is no entry.
     token: Option<Token>,
 }
 

@@ -39,8 +39,8 @@ pub(super) fn begin(socket: &Socket) {
     }
 }
 
-/// What shall govern a connection with such a beginning, the least round trip of which is
-/// `least_rtt`; none where it began with what is its own. An unknown round trip is a long one.
+/// What should govern a connection with such a beginning, the least round trip of which is
+/// `least_rtt`; `None` if it began with what is its own. An unknown round trip is a long one.
 pub fn by_distance(socket: &TcpStream, least_rtt: Option<Duration>) -> Option<&'static str> {
     let began = tcp::congestion(socket).is_ok_and(|name| name == BEGINS);
     // A route may have named another, a host may have Reno as its own.

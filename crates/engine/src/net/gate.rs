@@ -90,7 +90,7 @@ struct Inside {
 struct Stranger {
     network: IpAddr,
     since: Instant,
-    /// Another handle of its connection, to end it with; none where there was none to spare.
+    /// Another handle of its connection, to end it with; `None` if there was none to spare.
     socket: Option<TcpStream>,
 }
 
@@ -224,7 +224,7 @@ fn lock(inside: &Mutex<Inside>) -> MutexGuard<'_, Inside> {
     inside.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What counts as one place: whoever has one address of an IPv4 /24 or an IPv6 /64 often has
+/// What counts as one network: a client with one address of an IPv4 /24 or an IPv6 /64 often has
 /// all of them, and an IPv4 host may come as a mapped address.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {

@@ -167,9 +167,9 @@ pub fn judge(
     Ok(Pins::parse(file, list, host)?.judge(key))
 }
 
-/// Adds a key unless it is known already, durably. Whoever else adds one at
-/// the same time is waited for and respected: the result is what the list said
-/// before, and a line was added only where that is `Unknown`.
+/// Adds a key unless it is known already, durably. If another process adds one at the same time,
+/// this waits for it and respects its key. The result is what the list said before, and a line was
+/// added only if that is `Unknown`.
 ///
 /// # Errors
 ///

@@ -1,9 +1,9 @@
 //! Byte streams between hosts: who is at the other end, what it may do, and
 //! how the bytes travel.
 //!
-//! A connection is made by [`tcp`], becomes a [`stream::Stream`] by [`tls`]
-//! (or, for block streams that were allowed to, by [`clear`]) and is then two
-//! halves for two threads and a handle for whoever watches.
+//! A connection is made by [`tcp`], becomes a [`stream::Stream`] by [`tls`] (or, for block streams
+//! that were allowed to, by [`clear`]) and is then two halves for two threads and a handle for
+//! observers.
 //!
 //! - [`stream`]: the halves and the handle, whatever lies below
 //! - [`tcp`], [`tcp_info`]: connecting, socket options, what the kernel measures

@@ -26,8 +26,8 @@ pub struct Subflow {
     pub info: TcpInfo,
 }
 
-/// Subflows looked at: Linux opens eight beside the first at most. What is seen of
-/// so many on each of 512 streams is still a message of less than 1 MiB.
+/// Subflows looked at: Linux opens eight beside the first at most. What is seen of this many on
+/// each of 512 streams is still a message of less than 1 MiB.
 const MAXIMUM_SUBFLOWS: usize = 12;
 
 const SOL_MPTCP: libc::c_int = 284;
@@ -42,15 +42,15 @@ const LOCAL_AT: usize = 8;
 const PEER_AT: usize = LOCAL_AT + ADDRESS_BYTES;
 const SUBFLOW_BYTES: usize = PEER_AT + ADDRESS_BYTES;
 
-/// Whether this host's kernel does it (`net.mptcp.enabled`) and tells of each path
-/// (Linux 6.5): where it shows the first one alone, a stream would be taken for
-/// one that stands still while its other paths carry it.
+/// Whether this host's kernel does it (`net.mptcp.enabled`) and reports about each path (Linux
+/// 6.5): where it shows the first one alone, a stream would be taken for one that stands still
+/// while its other paths carry it.
 pub fn is_available() -> bool {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP));
     socket.is_ok_and(|socket| subflows(&socket.into()).is_ok())
 }
 
-/// Whether a connection really has it: the other end agreed.
+/// Whether a connection really uses it: the other end agreed.
 pub fn is_multipath(socket: &TcpStream) -> bool {
     asked(socket) && agreed(socket)
 }
@@ -61,7 +61,7 @@ pub(super) fn asked(socket: &TcpStream) -> bool {
     matches!(protocol, Ok(Some(protocol)) if protocol == Protocol::MPTCP)
 }
 
-/// The kernel refuses to tell of a socket that fell back to TCP.
+/// The kernel refuses to report about a socket that fell back to TCP.
 #[allow(unsafe_code)] // No safe binding has this option.
 fn agreed(socket: &TcpStream) -> bool {
     let mut bytes = [0u8; 256];

@@ -145,7 +145,7 @@ pub struct Rights {
     pub read: bool,
     /// Files may be put and replaced.
     pub write: bool,
-    /// `null:` and `zero:` may be used, and probes are told what host this is.
+    /// `null:` and `zero:` may be used, and probes learn what host this is.
     pub measure: bool,
     /// Files that are put keep their set-user-ID and set-group-ID bits.
     pub set_id: bool,
@@ -298,8 +298,8 @@ impl Principals {
         Ok(Principals { principals })
     }
 
-    /// One alone, who may do what this process may: whoever started it, known by
-    /// the key of his other end.
+    /// A single principal with the rights of this process: its client, known by the key of the
+    /// client's end.
     pub fn owner(name: &str, key: Fingerprint) -> Principals {
         Principals {
             principals: vec![Principal {
@@ -317,7 +317,7 @@ impl Principals {
         self.principals.is_empty()
     }
 
-    /// The roots in which a principal may read or write, with his name and rights.
+    /// The roots in which a principal may read or write, with its name and rights.
     pub fn served(&self) -> impl Iterator<Item = (&str, &Path, Rights)> {
         self.principals.iter().flat_map(|principal| {
             let served = |root: &&Root| root.rights.read || root.rights.write;
@@ -338,7 +338,7 @@ impl Principals {
             .find(|principal| principal.name == name)
     }
 
-    /// Who it is that calls himself `name` and shows `token`.
+    /// The principal that calls itself `name` and shows `token`.
     ///
     /// # Errors
     ///
@@ -359,8 +359,8 @@ impl Principals {
         }
     }
 
-    /// Whose key it is that a client proved to have; where he calls himself
-    /// `name`, it must be that principal's.
+    /// The principal whose key a client proved to have. If the client calls itself `name`, it must
+    /// be that principal's key.
     ///
     /// # Errors
     ///
@@ -444,8 +444,8 @@ impl Principal {
         })
     }
 
-    /// His name and roots as text, without what would prove who he is: for a
-    /// process of his own, on this host.
+    /// Its name and roots as text, without credentials: for a process of the principal on this
+    /// host.
     pub fn written(&self) -> String {
         let root = |root: &Root| RawRoot {
             at: format!("{}/", root.at),
@@ -487,12 +487,12 @@ impl Principal {
         })
     }
 
-    /// Whether he is whoever the process runs as: his paths are this host's.
+    /// Whether it is the user of this process, whose paths are this host's.
     pub fn is_owner(&self) -> bool {
         self.owner
     }
 
-    /// His name.
+    /// Its name.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -524,8 +524,8 @@ impl Principal {
         })
     }
 
-    /// Names of the next step to his roots, in byte order, where a path lies above
-    /// them and beneath none: these, and no more, are there for him.
+    /// Names of the next step to its roots, in byte order, for a path that lies above them and
+    /// beneath none: the principal sees these and no others.
     pub fn steps_to_roots(&self, url_path: &[u8]) -> Vec<&str> {
         let Ok((path, _)) = normalise(url_path) else {
             return Vec::new();
@@ -542,7 +542,7 @@ impl Principal {
         steps
     }
 
-    /// Whether he may use `null:` and `zero:`, which are below no root, and learn what host this
+    /// Whether it may use `null:` and `zero:`, which are below no root, and learn what host this
     /// is.
     pub fn may_measure(&self) -> bool {
         self.owner || self.roots.iter().any(|root| root.rights.measure)
@@ -608,8 +608,8 @@ fn check_roots(raw: Vec<RawRoot>) -> Result<Vec<Root>, Fault> {
 }
 
 impl Root {
-    /// Whether another root is within it, by its place in URLs and on this host, with fewer
-    /// rights: whoever comes from here has these there too.
+    /// Whether another root with fewer rights is within it, by its place in URLs and on this host.
+    /// Its rights would hold there too.
     fn undoes(&self, inner: &Root) -> bool {
         let rest = inner.at.strip_prefix(&self.at);
         let rest = rest.and_then(|rest| rest.strip_prefix('/'));

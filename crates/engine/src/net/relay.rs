@@ -117,10 +117,9 @@ impl Carried for TcpStream {
     }
 }
 
-/// Carries both ways between a stream and a socket, on threads of its own, to
-/// the end of both; `held` is dropped then. Whoever hears the end of one and does
-/// not end the other within a time loses it. No more than 64 KiB wait here each
-/// way: who is slow to take makes the other one wait.
+/// Carries both ways between a stream and a socket, on its own threads, to the end of both; `held`
+/// is dropped then. If one direction ends and the other does not end within a time, it is closed.
+/// No more than 64 KiB wait here each way: a slow reader makes the other side wait.
 ///
 /// # Errors
 ///
@@ -170,12 +169,12 @@ fn start(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
     thread.spawn(run).map(drop)
 }
 
-/// Closes first, then lets whoever waits go on.
+/// Closes first, then lets the waiting thread continue.
 fn finish(output: OwnedFd, _done: &Sender<()>) {
     drop(output);
 }
 
-/// Whether both are the same local socket, as some systems have it.
+/// Whether both are the same local socket, as on some systems.
 fn is_one_socket(input: &OwnedFd, output: &OwnedFd) -> bool {
     let (Ok(input_status), Ok(output_status)) = (fstat(input), fstat(output)) else {
         return false;

@@ -36,14 +36,14 @@ pub(super) struct Sleeper {
 
 /// How long a receiver leaves what comes to the kernel before it takes all of it at once.
 ///
-/// A kernel acknowledges two segments at a time, or what a receiver takes from it. Where the
-/// way back is thin, 1 Gbit/s one way and 10 Mbit/s the other, acknowledgements fill it: they
-/// queue there, and how many of them pass is what the way there carries. Who takes less often
-/// sends fewer. A round trip beyond the least is a queue on either way; a small part of it
-/// that the receiver adds costs next to nothing. (A way that becomes longer in mid-stream is
-/// taken for one, for good: the queue of a thin way back stands as long as the copy runs, and a
-/// least that expires would be one with it.) Much does not wait: by itself it comes in packets
-/// of many segments, and is cheaper taken while processors have it at hand.
+/// A kernel acknowledges two segments at a time, or what a receiver takes from it. On a thin way
+/// back (1 Gbit/s one way and 10 Mbit/s the other), acknowledgements queue, and their rate limits
+/// the way there. A receiver that takes data less often sends fewer of them. A round trip beyond
+/// the least one is a queue on either way; a small delay that the receiver adds costs almost
+/// nothing. (A route that becomes longer in mid-stream is taken for a queue permanently: the queue
+/// of a thin way back stands as long as the copy runs, and a minimum that expires would include
+/// it.) Large amounts do not wait: they come in packets of many segments, and are cheaper to take
+/// while they are in the processor's cache.
 #[derive(Debug, Default)]
 struct Gathering {
     looked: Option<Instant>,
@@ -83,7 +83,7 @@ impl Gathering {
         self.pause = kept.max(((rtt - least) / GATHERED_PART).min(LONGEST_GATHERING));
     }
 
-    /// How long to wait now, where no more than so many bytes shall come meanwhile.
+    /// How long to wait now, where no more than this many bytes should come meanwhile.
     fn pause(&self, most: usize) -> Option<Duration> {
         // Infinite where nothing came.
         let until = Duration::try_from_secs_f64(most as f64 / self.rate);
@@ -163,7 +163,7 @@ impl Sleeper {
         }
     }
 
-    /// So many bytes were given out.
+    /// This many bytes were given out.
     pub(super) fn note(&mut self, count: usize) {
         self.expected = self.expected.saturating_sub(count);
     }

@@ -1,5 +1,5 @@
-//! TCP from outside: what the kernel tells of other processes' sockets
-//! (`sock_diag(7)`), as `ss --info` shows it.
+//! TCP from outside: what the kernel reports about other processes' sockets (`sock_diag(7)`), as
+//! `ss --info` shows it.
 
 pub mod answers;
 
@@ -79,7 +79,7 @@ impl SocketTable {
     }
 }
 
-/// The least round trip that a process's connection to another host has seen; none where it has
+/// The least round trip that a process's connection to another host has seen; `None` if it has
 /// none of its own, or several, or the kernel does not tell.
 pub fn round_trip_of(process: u32) -> Option<Duration> {
     let held = sockets_of(process)?;

@@ -48,9 +48,9 @@ pub trait StreamReader: Send {
     /// is then dead in both directions), else what the socket says.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize>;
 
-    /// Says that at least so many bytes more will come, whatever comes after
-    /// them: until then [`StreamReader::read`] may wait for many of them before
-    /// it gives some, so that its thread is woken seldom.
+    /// Says that at least this many bytes more will come, whatever comes after them: until then
+    /// [`StreamReader::read`] may wait for many of them before it gives some, so that its thread
+    /// is woken seldom.
     fn anticipate(&mut self, bytes: usize);
 }
 
@@ -66,8 +66,8 @@ pub trait StreamWriter: Send {
     fn write_all(&mut self, parts: &[&[u8]]) -> io::Result<()>;
 
     /// Sends `head`, then `length` bytes of a file from `offset` on, as
-    /// [`StreamWriter::write_all`] would; zeros for what is no longer there, for
-    /// so many were promised, and a checksum says that they are not meant.
+    /// [`StreamWriter::write_all`] would; zeros for what is no longer there, for this many were
+    /// promised, and a checksum says that they are not meant.
     ///
     /// # Errors
     ///
@@ -83,7 +83,7 @@ pub trait StreamWriter: Send {
         copy_range(file, offset, length, |part| self.write_all(&[part]))
     }
 
-    /// Says that no more will follow. The other half goes on.
+    /// Says that no more will follow. The other half continues.
     ///
     /// # Errors
     ///
@@ -149,9 +149,8 @@ impl StreamHandle {
         }
     }
 
-    /// Ends the stream in both directions at once and wakes whoever is blocked
-    /// in one of its halves. What was written and not yet acknowledged may be
-    /// lost.
+    /// Ends the stream in both directions at once and wakes threads that are blocked in one of its
+    /// halves. What was written and not yet acknowledged may be lost.
     pub fn shutdown(&self) {
         // Fails only where the peer is gone already, which is what was wanted.
         let _ = self.wire.socket.shutdown(Shutdown::Both);
@@ -193,9 +192,8 @@ impl StreamHandle {
         TcpInfo::of(socket).ok()
     }
 
-    /// Each path of the stream by itself; one of plain TCP, none on a local pair.
-    /// A stream of several that fell back to TCP goes on as the first of them, as
-    /// its counts do.
+    /// Each path of the stream by itself; one of plain TCP, none on a local pair. A stream of
+    /// several that fell back to TCP continues as the first of them, as its counts do.
     pub fn paths(&self) -> Vec<Subflow> {
         self.subflows().unwrap_or_else(|| {
             let first = lock(&self.wire.last_subflows).first().copied();
@@ -246,8 +244,8 @@ impl StreamHandle {
         self.wire.local
     }
 
-    /// The key that the other end proved to have; none where it showed none
-    /// (clear streams, clients without a certificate).
+    /// The key that the other end proved to have; `None` if it showed none (clear streams, clients
+    /// without a certificate).
     pub fn peer_fingerprint(&self) -> Option<Fingerprint> {
         self.wire.peer_fingerprint
     }
@@ -304,7 +302,7 @@ impl StreamHandle {
         tcp::congestion(self.tcp()?)
     }
 
-    /// What shall govern it by its distance, where it began with something else
+    /// What should govern it by its distance, where it began with something else
     /// ([`congestion::by_distance`]).
     pub fn congestion_by_distance(&self) -> Option<&'static str> {
         let info = self.tcp_info();
@@ -511,8 +509,8 @@ impl Wire {
         }
     }
 
-    /// From now on [`Wire::sleep`] ends when so many bytes have come, 1 or more.
-    /// False where that cannot be had.
+    /// From now on [`Wire::sleep`] ends when this many bytes have come, 1 or more. False where
+    /// that cannot be had.
     pub(super) fn sleep_for(&self, bytes: usize) -> bool {
         let socket = self.socket.tcp();
         socket.is_some_and(|socket| tcp::set_receive_threshold(socket, bytes).is_ok())

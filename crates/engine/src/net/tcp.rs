@@ -79,7 +79,7 @@ pub struct TcpOptions {
     pub receive_buffer: Option<usize>,
     /// Local address to connect from; none leaves it to the routes.
     pub bind: Option<IpAddr>,
-    /// Connect with Multipath TCP where both ends have it.
+    /// Connect with Multipath TCP if both ends support it.
     pub multipath: bool,
 }
 
@@ -155,8 +155,8 @@ pub enum ConnectError {
     },
 }
 
-/// How long an address has for itself before the next is tried beside it
-/// (RFC 8305, section 8: 250 ms is recommended).
+/// How long an address has for itself before the next is tried in parallel (RFC 8305, section 8:
+/// 250 ms is recommended).
 const STAGGER: Duration = Duration::from_millis(250);
 
 /// More addresses than this are not tried: a name with more is a mistake or an
@@ -292,7 +292,7 @@ fn race(
     Err(give_up(target, addresses.len(), last, timeout))
 }
 
-/// What to tell of the last failure; a timeout is one of the whole.
+/// The message for the last failure; a timeout is one of the whole.
 fn give_up(
     target: &HostPort,
     addresses: usize,
@@ -330,7 +330,7 @@ fn attempt(address: SocketAddr, deadline: Instant, options: TcpOptions, results:
     }
 }
 
-/// With Multipath TCP where that was asked for and both ends have it.
+/// With Multipath TCP if that was asked for and both ends support it.
 fn connect_one(
     address: SocketAddr,
     deadline: Instant,
@@ -392,11 +392,10 @@ fn set_buffers(socket: &Socket, options: &TcpOptions) -> io::Result<()> {
     Ok(())
 }
 
-/// Sets the options on a connection that [`listen`]'s listener accepted.
-/// ([`connect`] has done so already.) Of those that the kernel does not know on
-/// a multipath socket the connection goes without: Linux has learnt them there
-/// one by one (`TCP_NODELAY` with 5.17, `TCP_NOTSENT_LOWAT` with 6.9,
-/// `TCP_KEEPIDLE` with 6.11), and silence ends a stream all the same.
+/// Sets the options on a connection that [`listen`]'s listener accepted. ([`connect`] has done so
+/// already.) Of those that the kernel does not know on a multipath socket the connection goes
+/// without: Linux has learnt them there one by one (`TCP_NODELAY` with 5.17, `TCP_NOTSENT_LOWAT`
+/// with 6.9, `TCP_KEEPIDLE` with 6.11), and silence ends a stream nevertheless.
 ///
 /// # Errors
 ///
@@ -421,8 +420,7 @@ pub fn prepare(socket: &TcpStream, options: &TcpOptions) -> io::Result<()> {
     Ok(())
 }
 
-/// What setting an option brought; that a multipath socket has it not is no
-/// failure.
+/// The result of setting an option; it is no failure if a multipath socket lacks it.
 fn known_or_done_without(socket: &TcpStream, result: io::Result<()>) -> io::Result<()> {
     let is_unknown = |error: &io::Error| {
         let number = error.raw_os_error();
@@ -446,7 +444,7 @@ pub enum ListenError {
         /// Where.
         address: SocketAddr,
     },
-    /// The port is below 1024 and this user may not have it.
+    /// The port is below 1024 and this user may not use it.
     #[error("{address} needs a privilege: choose a port of 1024 or more")]
     Privileged {
         /// Where.
@@ -465,8 +463,8 @@ pub enum ListenError {
 /// Connections that the kernel holds for us; hundreds of streams come at once.
 const BACKLOG: i32 = 1024;
 
-/// Listens. On `[::]` it takes IPv4 as well, and Multipath TCP wherever the kernel
-/// can and tells of its paths: whoever connects without gets the very socket of a plain listener.
+/// Listens. On `[::]` it takes IPv4 as well, and Multipath TCP wherever the kernel can and reports
+/// about its paths: the client without gets the very socket of a plain listener.
 ///
 /// # Errors
 ///
@@ -528,9 +526,8 @@ pub fn set_pace(socket: &TcpStream, bytes_per_second: Option<u64>) -> io::Result
     set_number(socket, libc::SO_MAX_PACING_RATE, rate.to_ne_bytes())
 }
 
-/// Has the kernel wake who waits for data only once so many bytes are there
-/// (`SO_RCVLOWAT`), or no more can come; 1 is its own way. It wakes him earlier
-/// where it has no room for as many.
+/// Makes the kernel wake a reader only once this many bytes are there (`SO_RCVLOWAT`), or no more
+/// can come; 1 is the default. It wakes the reader earlier if it has no room for as many.
 ///
 /// # Errors
 ///

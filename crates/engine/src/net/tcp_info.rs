@@ -87,7 +87,7 @@ pub struct Agreed {
     pub scaling: bool,
 }
 
-/// `TCP_CA_Recovery` of Linux: what was lost is sent again, as acknowledgements tell of it.
+/// `TCP_CA_Recovery` of Linux: what was lost is sent again, as acknowledgements report it.
 const RECOVERY: u8 = 3;
 
 impl TcpInfo {

@@ -42,8 +42,8 @@ use super::stream::{Socket, Stream};
 use super::tcp::{self, ConnectError, HostPort, TcpOptions};
 use super::trust::{AnyClient, ServerTrust, ServerVerifier, TrustError, UnknownServer, pin};
 
-/// What the protocol is called in the handshake (ALPN), so that a connection
-/// meant for something else is told so.
+/// The name of the protocol in the handshake (ALPN), so that a connection for another protocol is
+/// refused with a reason.
 const PROTOCOL_NAME: &[u8] = b"longhaul/1";
 
 /// What both ends of a stream may choose.
@@ -316,9 +316,9 @@ impl TlsClient {
         }
     }
 
-    /// Connects and shakes hands, in `timeout` altogether. Where the server is unknown and there is
-    /// somebody to ask, he is asked without a connection being held open, and
-    /// the key that he accepted is the only one that the second try accepts.
+    /// Connects and shakes hands, in `timeout` altogether. If the server is unknown and there is a
+    /// user to ask, no connection is held open meanwhile. The second try accepts only the key that
+    /// the user accepted.
     ///
     /// # Errors
     ///

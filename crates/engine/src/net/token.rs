@@ -1,4 +1,4 @@
-//! Tokens: secrets by which a principal proves at a daemon that it is himself.
+//! Tokens: secrets by which a principal authenticates at a daemon.
 
 use std::fmt;
 use std::str::FromStr;

@@ -50,7 +50,7 @@ pub struct KnownHosts {
     pub file: PathBuf,
     /// Whether a server that is not in the list is added without a question.
     pub accept_new: bool,
-    /// Whom to ask; none where there is no terminal.
+    /// Whom to ask; `None` if there is no terminal.
     pub ask: Option<Ask>,
 }
 
@@ -267,14 +267,14 @@ fn accept(
     }
 }
 
-/// Pins a key that its server has proved to have. Whoever pinned another one
-/// meanwhile was first.
+/// Pins a key that its server has proved to have. If another one was pinned meanwhile, that one
+/// stays.
 pub(super) fn pin(file: &Path, host: &HostPort, found: Fingerprint) -> Result<(), TrustError> {
     accept(known_hosts::record(file, host, &found)?, host, file, found)
 }
 
-/// The part of a verifier that is the same for servers and clients: the proof
-/// that whoever shows a certificate has its key.
+/// The part of a verifier that is the same for servers and clients: the proof that the presenter
+/// of a certificate has its key.
 macro_rules! verifies_signatures {
     () => {
         fn verify_tls12_signature(

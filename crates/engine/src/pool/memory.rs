@@ -15,8 +15,8 @@ use crate::storage::DIRECT_ALIGNMENT_BYTES as ALIGNMENT;
 /// is in small pages.
 const HUGE_BYTES: usize = 2 << 20;
 
-/// Memory is reserved in runs of this many bytes: what does not fill a last
-/// huge page is then little beside it.
+/// Memory is reserved in runs of this many bytes: what does not fill a last huge page is then
+/// little compared to it.
 const RUN_BYTES: usize = 16 << 20;
 
 /// The memory of one buffer, which belongs to it alone.
@@ -94,8 +94,7 @@ unsafe impl Send for Run {}
 unsafe impl Sync for Run {}
 
 impl Run {
-    /// At least so many bytes from the first huge page on; none where the system
-    /// has no room.
+    /// At least this many bytes from the first huge page on; `None` if the system has no room.
     #[expect(unsafe_code, reason = "huge pages want mmap and madvise")]
     fn map(wanted: usize) -> Option<Run> {
         // One more, so that the first piece can begin at a huge page.

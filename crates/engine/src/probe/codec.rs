@@ -91,7 +91,7 @@ impl Blocks {
         }
     }
 
-    /// Encodes and decodes all of them once, in so many threads.
+    /// Encodes and decodes all of them once, in this many threads.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! Network interfaces as the kernel tells of them: MTU, queues, driver, speed, and what
-//! they do for the kernel, as `ethtool` shows it.
+//! Network interfaces as the kernel reports about them: MTU, queues, driver, speed, and what they
+//! do for the kernel, as `ethtool` shows it.
 //!
 //! All of it is asked through a socket, which belongs to the network namespace of the
 //! thread that made it; `/sys/class/net` belongs to whoever mounted it.

@@ -61,7 +61,7 @@ fn cpu_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// How long a measurement may go on: until a signal comes, and no longer than its budget.
+/// How long a measurement may continue: until a signal comes, and no longer than its budget.
 #[derive(Clone, Copy, Debug)]
 pub struct Limit<'a> {
     stop: &'a AtomicBool,
@@ -116,7 +116,7 @@ fn start<'scope, T: Send + 'scope>(
     started.map_err(|error| io::Error::other(thread_refusal(&error)))
 }
 
-/// Runs the same work in so many threads; the first error of them.
+/// Runs the same work in this many threads; the first error of them.
 fn in_threads(count: usize, work: impl Fn(usize) -> io::Result<()> + Sync) -> io::Result<()> {
     std::thread::scope(|scope| {
         let work = &work;

@@ -45,7 +45,7 @@ const LONGEST_NAME: usize = 200;
 /// Hexadecimal digits of a digest: 64 bits tell more hosts apart than there are.
 const DIGEST_DIGITS: usize = 16;
 
-/// A file's one line, with single spaces; none where there is no file, or it is empty.
+/// A file's one line, with single spaces; `None` if there is no file, or it is empty.
 pub fn line(path: impl AsRef<Path>) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");

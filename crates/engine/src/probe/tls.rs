@@ -15,8 +15,8 @@ use crate::net::trust::ServerTrust;
 const BLOCK_BYTES: usize = 1 << 20;
 const HEADER_BYTES: usize = 200;
 
-/// Moves so many bytes over each of `streams` connections over loopback,
-/// encrypted or in clear; each has a thread at either end.
+/// Moves this many bytes over each of `streams` connections over loopback, encrypted or in clear;
+/// each has a thread at either end.
 ///
 /// # Errors
 ///

@@ -40,7 +40,7 @@ pub(super) struct Staged {
     pub digest: Option<Checksum>,
 }
 
-/// Where it was written, and what it shall be called.
+/// Where it was written, and what it should be called.
 pub(super) struct StagedFile {
     pub folder: Arc<Folder>,
     pub temporary: Box<[u8]>,

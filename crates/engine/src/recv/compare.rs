@@ -1,6 +1,5 @@
-//! What of the sender's entries is at the destination already. A file of the
-//! same size and time is the same, as rsync has it; one that an earlier
-//! attempt began goes on where that ended.
+//! What of the sender's entries is at the destination already. A file of the same size and time is
+//! the same, as in rsync; one that an earlier attempt began continues where that ended.
 
 use std::io;
 use std::sync::Arc;

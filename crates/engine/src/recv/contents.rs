@@ -1,7 +1,7 @@
 //! Reads what is there already. The contents of files are compared with the digests that the
-//! sender tells of its own: what a manifest says of them, or `--verify`, is true of the source.
-//! What an earlier session left of a file is compared with its checksums, before the file gets its
-//! name: somebody may have changed it since.
+//! sender reports about its own: what a manifest says of them, or `--verify`, is true of the
+//! source. What an earlier session left of a file is compared with its checksums, before the file
+//! gets its name: somebody may have changed it since.
 
 use std::io;
 use std::sync::Arc;

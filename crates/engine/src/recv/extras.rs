@@ -30,17 +30,17 @@ pub(crate) struct Extras {
     compared: Mutex<Compared>,
 }
 
-/// The source lists depth first: of all directories that it has begun, those above the
-/// one that it is in may go on, and no other.
+/// The source lists depth first: of all directories that it has begun, those above the one that it
+/// is in may continue, and no other.
 #[derive(Default)]
 struct Compared {
     /// From the top down, each within the one before.
     open: Vec<(TreePath, Merge)>,
-    /// What those have too much that do not go on, until all in them is done.
+    /// What those have too much that do not continue, until all in them is done.
     ended: HashMap<TreePath, TooMuch>,
     /// Bytes of paths and names among them.
     bytes: usize,
-    /// The others that do not go on, by the hash of their paths: they have nothing too much.
+    /// The others that do not continue, by the hash of their paths: they have nothing too much.
     equal: HashSet<u64>,
     hashes: RandomState,
     /// The last one that could not be opened. It is tried again where the source ends it.
@@ -134,7 +134,7 @@ impl Compared {
         }
     }
 
-    /// What a directory has too much that does not go on.
+    /// What a directory has too much that does not continue.
     fn take_ended(&mut self, path: &TreePath) -> Option<TooMuch> {
         if self.equal.remove(&self.hashes.hash_one(path)) {
             return Some(TooMuch::default());
@@ -154,9 +154,8 @@ impl Compared {
 }
 
 impl Extras {
-    /// The source listed an entry, after those before it; `path` is where it
-    /// is at the destination. None where more directories were begun than an honest source
-    /// begins.
+    /// The source listed an entry, after those before it; `path` is where it is at the
+    /// destination. `None` if more directories were begun than an honest source begins.
     pub fn handle_listed(&self, folders: &Folders, path: &TreePath) -> Option<()> {
         let Some(parent) = path.parent() else {
             return Some(());

@@ -153,8 +153,8 @@ enum Want {
 /// All directories beneath the anchor, by path.
 pub struct Folders {
     anchor: Arc<Folder>,
-    /// The session's, which has a share of the directories that may be open; none where there is
-    /// no other.
+    /// The session's, which has a share of the directories that may be open; `None` if there is no
+    /// other.
     seat: Option<Arc<Seat>>,
     open: Mutex<HashMap<TreePath, Arc<Folder>>>,
     notices: Arc<Notices>,

@@ -55,7 +55,7 @@ pub struct Destination {
     pub anywhere: [u8; 32],
     /// Hash of the sending host, of a release that tells files apart by it; else zeros.
     pub host: [u8; 32],
-    /// This process, for whoever finds what it left.
+    /// This process, for a process that finds what it left.
     pub owner: Owner,
     /// Ownership of the anchor for this source: a later session of the same
     /// transfer fences this one.
@@ -447,7 +447,7 @@ impl Destination {
     }
 
     /// A file in the anchor that is this session's to change, and the device that it lies on;
-    /// none where nothing is written.
+    /// `None` if nothing is written.
     pub(super) fn witness(&self) -> Option<(u64, &Arc<dyn StoredFile>)> {
         self.witness.get().map(|(device, file)| (*device, file))
     }
@@ -530,8 +530,8 @@ impl Destination {
         }
     }
 
-    /// The copy, of so many entries, came to its end and stays incomplete. Of
-    /// digests that are kept no more than half may be of earlier states.
+    /// The copy, of this many entries, came to its end and stays incomplete. Of digests that are
+    /// kept no more than half may be of earlier states.
     pub(super) fn bound_kept_digests(&self, entries: u64) {
         if let Some(kept) = self.digests.get() {
             // One that a later session fenced has nothing to forget.

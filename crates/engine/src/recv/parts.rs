@@ -1,5 +1,5 @@
-//! Large files that are not whole: each claimed by name in the directory of
-//! its destination, with its journal beside it.
+//! Large files that are not whole: each claimed by name in the directory of its destination, with
+//! its journal next to it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -48,8 +48,8 @@ const PARTS_PART: usize = 16;
 /// Parts beyond what the sender was told: those of an earlier run are opened when they are found.
 const SPARE_PARTS: usize = 64;
 
-/// Large files that a receiving end of this process can have open, at least
-/// one: what the sender shall not exceed.
+/// Large files that a receiving end of this process can have open, at least one: what the sender
+/// should not exceed.
 pub fn most_open_parts() -> usize {
     descriptors::share_after(OTHER_FILES, PARTS_PART, MOST_LARGE_FILES)
 }
@@ -73,7 +73,7 @@ impl Parts {
         lock(&self.open).get(&(file, generation)).cloned()
     }
 
-    /// The file failed: it is closed, for the next attempt to go on with.
+    /// The file failed: it is closed, for the next attempt to continue with.
     pub fn leave_behind(&self, file: EntryId, generation: u32) {
         let mut open = lock(&self.open);
         if open.remove(&(file, generation)).is_some() {
@@ -81,7 +81,7 @@ impl Parts {
         }
     }
 
-    /// Data that this session did not claim, or could not go on with, stay for the next one.
+    /// Data that this session did not claim, or could not continue with, stay for the next one.
     pub fn note_left_behind(&self) {
         self.left_behind.store(true, Ordering::Relaxed);
     }

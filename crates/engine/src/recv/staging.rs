@@ -151,7 +151,7 @@ impl Staging {
         state.draining -= 1;
     }
 
-    /// So many are committed, or failed.
+    /// This many are committed, or failed.
     pub fn done(&self, count: usize) {
         lock(&self.state).committing -= count;
         self.emptied.notify_all();
@@ -228,8 +228,8 @@ mod tests {
         }
     }
 
-    /// A writer that may open no more files, while others write on: what is
-    /// staged is committed at once, and he waits until it is.
+    /// A writer that may open no more files, while others continue to write: what is staged is
+    /// committed at once, and the writer waits until it is.
     #[test]
     fn draining_commits_what_is_staged_and_waits_for_it() {
         let folders = Folders::new(ForgettingStorage::new().root(), Arc::default());

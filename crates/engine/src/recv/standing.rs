@@ -2,10 +2,10 @@
 //! called durable.
 //!
 //! One that went down may call a sync a success that kept nothing. When ext4's journal fails, it
-//! tells whoever waits for that transaction; a sync that comes later finds the transaction gone,
-//! and nothing left to do. XFS, shut down, finds nothing to write for a directory. But neither
-//! takes a change any more. So something is changed after the syncs, in memory: that costs no
-//! flush of the disk, and succeeds only where all that was synced before it is on the disk.
+//! tells the waiting thread for that transaction; a sync that comes later finds the transaction
+//! gone, and nothing left to do. XFS, shut down, finds nothing to write for a directory. But
+//! neither takes a change any more. So something is changed after the syncs, in memory: that costs
+//! no flush of the disk, and succeeds only where all that was synced before it is on the disk.
 
 use std::io;
 

@@ -36,14 +36,14 @@ pub trait DataStream: Send + Sync {
     /// As the file or descriptor has it; the stream is then lost.
     fn put(&self, offset: u64, data: &[u8]) -> io::Result<()>;
 
-    /// It has so many bytes in all.
+    /// It has this many bytes in all.
     fn handle_end(&self, total: u64);
 
     /// All that there is was put: makes it durable under its name, with this mode.
     ///
     /// # Errors
     ///
-    /// `UnexpectedEof` where something is missing, else as the file has it.
+    /// `UnexpectedEof` where something is missing, else as in the file.
     fn finish(&self, mode: u32, notices: &Notices) -> io::Result<()>;
 
     /// The session is over: what has no name yet gets none.
@@ -278,10 +278,9 @@ pub struct OrderedStream<W> {
 
 struct Ordered<W> {
     output: W,
-    /// So many bytes have left.
+    /// This many bytes have left.
     next: u64,
-    /// What waits, by offset: in memory, or so many bytes in the file at that
-    /// offset.
+    /// What waits, by offset: in memory, or this many bytes in the file at that offset.
     held: BTreeMap<u64, Held>,
     in_memory: usize,
     most_in_memory: usize,

@@ -139,7 +139,7 @@ pub(super) fn seems_kept(wanted: Timestamp, there: &Status) -> bool {
     kept == wanted || is_limit || TIME_UNITS.iter().any(is_kept)
 }
 
-/// A time without what is less than a unit of so many nanoseconds, up to two seconds.
+/// A time without what is less than a unit of this many nanoseconds, up to two seconds.
 fn truncated(time: Timestamp, unit: u32) -> Timestamp {
     let unit = i128::from(unit.max(1));
     let whole = i128::from(time.seconds) * 1_000_000_000 + i128::from(time.nanoseconds);

@@ -33,8 +33,7 @@ pub struct ArrivedBlock {
     pub(super) header: BlockHeader,
     pub(super) keeps: Vec<Verdict>,
     pub(super) buffer: Buffer,
-    /// What its content was hashed to as it came; none where that is still to
-    /// be done.
+    /// What its content was hashed to as it came; `None` if that is still to be done.
     pub(super) found: Option<Found>,
 }
 
@@ -68,7 +67,7 @@ pub(crate) struct Awaited {
     /// As many lists of a content as blocks of it are still to come: what takes the first
     /// may be damaged, and its twin waits for its own where the rest is cut otherwise.
     checksums: HashMap<ContentName, VecDeque<Vec<Option<Checksum>>>>,
-    /// Of all those, so many checksums.
+    /// Of all those, this many checksums.
     count: usize,
     /// With how many to look next whether any are of no use.
     look_at: usize,
@@ -258,7 +257,7 @@ impl Transfer {
         }
     }
 
-    /// None where the session is over.
+    /// `None` if the session is over.
     fn verify(
         &self,
         decoder: &mut Decoder,
@@ -432,7 +431,7 @@ pub(crate) struct PieceHasher {
 }
 
 impl PieceHasher {
-    /// None where that is no piece of its file.
+    /// `None` if that is no piece of its file.
     fn new(integrity: Integrity, piece: &Piece) -> Option<PieceHasher> {
         let size = piece.entry.size();
         Some(PieceHasher {

@@ -254,9 +254,8 @@ impl Transfer {
         })
     }
 
-    /// A packed file that is large enough to go past the page cache, in memory as
-    /// direct I/O wants it. None where there is none to spare: then the page cache
-    /// helps out.
+    /// A packed file that is large enough to go past the page cache, in memory as direct I/O wants
+    /// it. `None` if there is none to spare: then the page cache helps out.
     fn align_for_disk(&self, data: &[u8]) -> Option<Buffer> {
         let large = data.len() > PACKED_DIRECT_BYTES;
         let mut aligned = large.then(|| self.pool.try_take()).flatten()?;

@@ -37,7 +37,7 @@ impl Looked {
     }
 }
 
-/// The names of a directory in the order of their bytes, but for longhaul's own.
+/// The names of a directory in the order of their bytes, except longhaul's own.
 pub(super) struct Ahead {
     listing: SortedListing,
     waiting: VecDeque<io::Result<Looked>>,
@@ -65,7 +65,7 @@ impl Ahead {
     ///
     /// # Errors
     ///
-    /// As the listing has it.
+    /// As the listing reports.
     pub fn next(&mut self, directory: &dyn Directory, pace: &Pace) -> Option<io::Result<Looked>> {
         if !self.waiting.is_empty() && self.looked.elapsed() > STALE {
             self.look_again(directory, pace);

@@ -79,7 +79,7 @@ impl Transfer {
     }
 }
 
-/// The digest of a file's first `size` bytes, read for it as long as the transfer goes on.
+/// The digest of a file's first `size` bytes, read for it as long as the transfer continues.
 ///
 /// # Errors
 ///

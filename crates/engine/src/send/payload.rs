@@ -84,7 +84,7 @@ impl HeldFiles {
         *lock(&self.cold) = Some((file, COLD_PIECES));
     }
 
-    /// Holds a piece's file open, too; none where as many as may be are.
+    /// Holds a piece's file open, too; `None` if as many as may be are.
     pub fn hold(
         self: &Arc<HeldFiles>,
         file: &Arc<dyn StoredFile>,
@@ -234,7 +234,7 @@ impl LatePiece {
             .insert(Trailer::encode(hasher.map(|hasher| hasher.finish())))
     }
 
-    /// Sends `head` and then so many bytes more, of which the trailer's are the last.
+    /// Sends `head` and then this many bytes more, of which the trailer's are the last.
     fn send(
         &mut self,
         writer: &mut dyn StreamWriter,

@@ -641,7 +641,7 @@ pub(super) fn whole(piece: PieceName) -> Vec<Extent> {
     }]
 }
 
-/// Where a piece has data; none where it has no hole, or too many to name.
+/// Where a piece has data; `None` if it has no hole, or too many to name.
 pub(super) fn extents_of(
     file: &dyn StoredFile,
     piece: PieceName,
@@ -667,8 +667,8 @@ pub(super) fn extents_of(
     Ok((!whole && extents.len() <= MAXIMUM_EXTENTS).then_some(extents))
 }
 
-/// Reads the runs of data one after the other into the buffer and hashes data
-/// and holes; none where the file ended early.
+/// Reads the runs of data one after the other into the buffer and hashes data and holes; `None` if
+/// the file ended early.
 pub(super) fn read_runs(
     file: &dyn StoredFile,
     piece: PieceName,

@@ -33,8 +33,8 @@ impl SealedBlock {
     }
 }
 
-/// Frames a block. For a stream in clear its checksums are taken out: they go
-/// by message, within TLS, and are given beside it; what is left is proved.
+/// Frames a block. For a stream in clear its checksums are taken out: they go by message, within
+/// TLS, and are given next to it; what is left is proved.
 ///
 /// # Errors
 ///

@@ -16,8 +16,7 @@ use crate::storage::nested::place_of;
 use crate::storage::roots::{OpenRoot, split};
 use crate::storage::{Directory, FileKind};
 
-/// Of the files that may be open this part, and so many at most, are directories of
-/// sources.
+/// Of the files that may be open this part, and this many at most, are directories of sources.
 const DIRECTORIES_PART: usize = 32;
 const OPEN_DIRECTORIES: usize = 1024;
 
@@ -155,7 +154,7 @@ impl Source {
         }
     }
 
-    /// The name that it has in the anchor; none where it fills that.
+    /// The name that it has in the anchor; `None` if it fills that.
     pub(super) fn landing(&self) -> Option<&[u8]> {
         match &self.what {
             What::Tree(name) | What::File { landing: name, .. } | What::Missing { name, .. } => {
@@ -165,8 +164,8 @@ impl Source {
         }
     }
 
-    /// Where in its directory lies what a path beneath the anchor names: that
-    /// directory itself, or a path in it; none where it is not of this source.
+    /// Where in its directory lies what a path beneath the anchor names: that directory itself, or
+    /// a path in it; `None` if it is not of this source.
     pub(super) fn inner_path(&self, path: &TreePath) -> Option<Option<TreePath>> {
         match &self.what {
             What::Contents => Some(Some(path.clone())),
@@ -197,8 +196,8 @@ pub trait Asked {
     /// Where it cannot be.
     fn open(&self) -> Result<Source, Self::Error>;
 
-    /// Its path, and the failure that an error is where others go on; none where
-    /// nothing can go on.
+    /// Its path, and the failure that an error is where others continue; `None` if nothing can
+    /// continue.
     fn failure(&self, error: &Self::Error) -> Option<(&[u8], Failure)>;
 }
 
@@ -218,18 +217,18 @@ impl Sources {
         }
     }
 
-    /// Opens all that is asked for. Of several the ones that cannot be opened are
-    /// failures of their own, and the others go on.
+    /// Opens all that is asked for. Of several the ones that cannot be opened are failures of
+    /// their own, and the others continue.
     ///
     /// # Errors
     ///
-    /// Where none can be opened all errors; where nothing can go on that one.
+    /// Where none can be opened all errors; where nothing can continue that one.
     pub fn open<A: Asked>(asked: &[A]) -> Result<Sources, Vec<A::Error>> {
         let most = descriptors::share(DIRECTORIES_PART, OPEN_DIRECTORIES);
         Sources::open_holding(asked, most)
     }
 
-    /// As [`Sources::open`], with so many directories open at most.
+    /// As [`Sources::open`], with this many directories open at most.
     fn open_holding<A: Asked>(asked: &[A], most: usize) -> Result<Sources, Vec<A::Error>> {
         let (mut list, mut errors) = (Vec::<Source>::new(), Vec::new());
         let mut held = 0;
@@ -265,8 +264,8 @@ impl Sources {
         &self.list
     }
 
-    /// Names that appear directly in the anchor; none where a source fills it
-    /// with whatever it contains.
+    /// Names that appear directly in the anchor; `None` if a source fills it with whatever it
+    /// contains.
     pub fn top_names(&self) -> Option<Vec<Vec<u8>>> {
         self.list
             .iter()
@@ -347,8 +346,7 @@ pub enum SourceError {
 }
 
 impl SourceError {
-    /// The failure that it is where other sources go on; none where the command
-    /// makes no sense.
+    /// The failure that it is where other sources continue; `None` if the command makes no sense.
     pub fn failure(&self) -> Option<Failure> {
         let kind = match self {
             SourceError::Open { path, error } => failure_of("open", path, error).kind,
@@ -505,7 +503,7 @@ fn linked_file(
     Err(failed(rustix::io::Errno::LOOP.into()))
 }
 
-/// The name that a source has at the destination; none where what it contains is meant.
+/// The name that a source has at the destination; `None` if what it contains is meant.
 pub fn last_name(path: &[u8]) -> Option<&[u8]> {
     let name = path.rsplit(|&byte| byte == b'/').next()?;
     (!matches!(name, b"" | b"." | b"..")).then_some(name)

@@ -62,8 +62,8 @@ pub struct WholeStream {
 }
 
 impl StreamSource {
-    /// Reads from `reader` in pieces, of which so many bytes are in memory at
-    /// most: at least one piece.
+    /// Reads from `reader` in pieces, of which this many bytes are in memory at most: at least one
+    /// piece.
     pub fn new(
         reader: Box<dyn Read + Send>,
         piece_bytes: usize,
@@ -123,7 +123,7 @@ impl StreamSource {
         lock(&self.state).whole
     }
 
-    /// Waits for room and reads one piece; gives what shall be listed.
+    /// Waits for room and reads one piece; gives what should be listed.
     fn next_part(&self) -> io::Result<Option<StreamPart>> {
         let state = lock(&self.state);
         let full = |state: &mut State| {

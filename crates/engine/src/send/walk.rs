@@ -364,7 +364,7 @@ impl Walk<'_> {
         id
     }
 
-    /// Tells of a name in a directory that was looked at, unless an earlier source has it.
+    /// Reports about a name in a directory that was looked at, unless an earlier source has it.
     fn meet(
         &mut self,
         (directory, name, status): (&Arc<dyn Directory>, &[u8], io::Result<Status>),

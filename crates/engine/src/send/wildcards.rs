@@ -26,7 +26,7 @@ impl Room {
         bytes: 16 << 20,
     };
 
-    /// What is left with these; none where they are too many.
+    /// What is left with these; `None` if they are too many.
     fn without(self, found: &[Vec<u8>]) -> Option<Room> {
         let bytes = found.iter().map(Vec::len).sum();
         Some(Room {
@@ -149,7 +149,7 @@ struct Next {
 }
 
 impl Next {
-    /// None where there is no room.
+    /// `None` if there is no room.
     fn add(&mut self, path: Vec<u8>) -> Option<()> {
         self.room = self.room.without(std::slice::from_ref(&path))?;
         self.names.push(path);
@@ -248,7 +248,7 @@ mod tests {
 
     const MANY: Room = Room::WHOLE;
 
-    /// So many names.
+    /// This many names.
     fn names(names: usize) -> Room {
         Room { names, ..MANY }
     }

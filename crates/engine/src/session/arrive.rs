@@ -92,8 +92,8 @@ impl Transfer {
         }
     }
 
-    /// A buffer for a block that comes; none where the session ends before one is free, or
-    /// the stream. Meanwhile nothing is read, so that silence says nothing.
+    /// A buffer for a block that comes; `None` if the session ends before one is free, or the
+    /// stream. Meanwhile nothing is read, so that silence says nothing.
     fn buffer_for(&self, id: StreamId) -> Option<Buffer> {
         if let Some(buffer) = self.pool.try_take() {
             return Some(buffer);

@@ -51,7 +51,7 @@ pub type Dialer = Arc<dyn Fn(StreamId, u64, Duration) -> Result<Joined, DialErro
 /// Connections that the other end wants to have made to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Calls {
-    /// So many.
+    /// This many.
     pub count: u32,
     /// Instead one at each of its addresses, and [`Transfer::tell_calls`].
     pub told: bool,
@@ -82,17 +82,16 @@ impl Transfer {
         crate::queue::lock(&self.calls).caller = Some(caller);
     }
 
-    /// Has the other end connect to this one so many times.
+    /// Has the other end connect to this one this many times.
     pub fn want_calls(&self, count: u32) {
         let mut shared = self.lock();
         shared.say(&Message::WantCalls { count, told: false });
         shared.wake_writers();
     }
 
-    /// Has the other end connect to each of this end's addresses, and waits for
-    /// what it says of them; none where it says nothing in that time. Each
-    /// connection that opens is a stream to join with, as of
-    /// [`Transfer::want_calls`].
+    /// Has the other end connect to each of this end's addresses, and waits for what it says of
+    /// them; `None` if it says nothing in that time. Each connection that opens is a stream to
+    /// join with, as of [`Transfer::want_calls`].
     pub fn ask_calls(&self, patience: Duration) -> Option<Vec<Call>> {
         let until = self.now() + patience;
         let mut shared = self.lock();
@@ -124,7 +123,7 @@ impl Transfer {
         shared.wake_writers();
     }
 
-    /// The other end wants to be called; it may want that in vain.
+    /// The other end wants to be called; it may want that unnecessarily.
     pub(super) fn answer_calls(&self, calls: Calls) {
         let caller = crate::queue::lock(&self.calls).caller.clone();
         if let Some(caller) = caller {
@@ -176,7 +175,7 @@ impl Transfer {
         }
     }
 
-    /// Dials so many streams at once; true where the network failed one.
+    /// Dials this many streams at once; true where the network failed one.
     fn dial_together(self: &Arc<Transfer>, dialer: &Dialer, count: usize) -> bool {
         std::thread::scope(|scope| {
             let mut threads = Vec::new();
@@ -205,8 +204,8 @@ impl Transfer {
         StreamId(number)
     }
 
-    /// False where the network failed it, there are too many streams already, or another
-    /// try is due that shall not follow at once.
+    /// False where the network failed it, there are too many streams already, or another try is
+    /// due that should not follow at once.
     pub(super) fn dial_one(
         self: &Arc<Transfer>,
         dialer: &Dialer,

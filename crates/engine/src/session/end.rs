@@ -48,11 +48,10 @@ impl Transfer {
         self.wait_as(Leaving::WhenAllEnded)
     }
 
-    /// As [`Transfer::wait`], for a process that ends next: a sender that was
-    /// told that all is done says goodbye and does not wait for the round trip
-    /// until the receiver has closed its streams. If the goodbye is lost, the
-    /// receiver finds its streams gone, waits for a sender that comes back, and is
-    /// done all the same.
+    /// As [`Transfer::wait`], for a process that ends next: a sender that was told that all is
+    /// done says goodbye and does not wait for the round trip until the receiver has closed its
+    /// streams. If the goodbye is lost, the receiver finds its streams gone, waits for a sender
+    /// that comes back, and is done nevertheless.
     pub fn wait_to_exit(&self) -> Ending {
         self.wait_as(Leaving::WhenAllSaid)
     }
@@ -195,7 +194,7 @@ impl Transfer {
         }
     }
 
-    /// Ends the session; the other end is told why.
+    /// Ends the session, and tells the other end why.
     pub fn end(&self, farewell: Farewell) {
         let mut shared = self.lock();
         if !shared.is_over() {
@@ -205,7 +204,7 @@ impl Transfer {
         self.wake_everybody(&shared);
     }
 
-    /// Ends the session because this end cannot go on.
+    /// Ends the session because this end cannot continue.
     pub(crate) fn break_off(&self, error: &dyn std::fmt::Display) {
         self.end(Farewell::Broken(error.to_string()));
     }
@@ -247,7 +246,7 @@ impl Transfer {
         true
     }
 
-    /// Writers say what is left to say; whoever does not listen is cut off.
+    /// Writers send what is left to send; an end that does not listen is cut off.
     fn wait_for_streams(&self, leaving: Leaving) {
         let until = self.now() + GOODBYE_WAIT;
         let mut shared = self.lock();

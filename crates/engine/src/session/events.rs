@@ -1,4 +1,4 @@
-//! What whoever watches a transfer gets to know.
+//! What observers of a transfer learn.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -52,9 +52,9 @@ pub enum Event {
         /// Made, or replaced.
         change: Change,
     },
-    /// It is not there; the others go on.
+    /// It is not there; the others continue.
     Failed {
-        /// Where it should be; none where only the other end knows.
+        /// Where it should be; `None` if only the other end knows.
         path: Option<TreePath>,
         /// Why, naming the file.
         failure: Failure,
@@ -324,7 +324,7 @@ impl Transfer {
         }
     }
 
-    /// Tells whoever watches.
+    /// Informs observers.
     pub(crate) fn report(&self, event: Event) {
         self.count(&event);
         (self.watch)(event);

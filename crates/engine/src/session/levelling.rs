@@ -13,12 +13,11 @@
 //! and before anything was lost, it stays: windows are as large as the slow start left
 //! them, and would overrun the queue at once.
 //!
-//! CUBIC's slow start ends by itself, and of several streams each at another
-//! window: HyStart takes the train of acknowledgements that they make together for
-//! a full path, in one stream at 116 segments and in another at 2,000. So
-//! [`Levellers::begin`] says until when streams shall have a slow start that goes
-//! on, Reno's: from the first sign of a queue they have their own, with equal windows,
-//! before those are twice what the path takes.
+//! CUBIC's slow start ends by itself, and of several streams each at another window: HyStart takes
+//! the train of acknowledgements that they make together for a full path, in one stream at 116
+//! segments and in another at 2,000. So [`Levellers::begin`] says until when streams should have a
+//! slow start that continues, Reno's: from the first sign of a queue they have their own, with
+//! equal windows, before those are twice what the path takes.
 //!
 //! Where something was lost and the path is known, a stream that has lost nothing yet, as one
 //! that is added, is given what the others leave of it, or a share: on its own it would
@@ -75,12 +74,12 @@ const TRIED_ROUND_TRIPS: u32 = 3;
 const LEVEL: (f64, f64) = (1.02, 1.15);
 const LONG_QUEUE: f64 = 0.6;
 
-/// But in a round trip always so many bytes more than its share: what it carries is
-/// measured over four, and a window grows by a segment in each, whoever's the queue is.
+/// But in a round trip always this many bytes more than its share: what it carries is measured
+/// over four, and a window grows by a segment in each, whoever's the queue is.
 const GROWTH: f64 = 24_576.0;
 
-/// Windows that a slow start left are bound where no queue stands for so many round
-/// trips after one did. A source that rests for longer is no reason to be slow.
+/// Windows that a slow start left are bound where no queue stands for this many round trips after
+/// one did. A source that rests for longer is no reason to be slow.
 const BOUND_ROUND_TRIPS: u32 = 10;
 
 /// Unequal streams: all may send so much of what arrives, of which each
@@ -93,8 +92,8 @@ const ROOM: f64 = 1.5;
 /// speaks against it.
 const BELIEVED: Duration = Duration::from_secs(20);
 
-/// It is measured over so long and so many round trips: over less a rate goes up and
-/// down with the windows, and the most of it is what is believed.
+/// It is measured over so long and this many round trips: over less a rate goes up and down with
+/// the windows, and the most of it is what is believed.
 const MEASURED: Duration = Duration::from_millis(500);
 const MEASURED_ROUND_TRIPS: u32 = 4;
 
@@ -103,13 +102,13 @@ const MEASURED_ROUND_TRIPS: u32 = 4;
 /// is found out.
 const FILLING: (f64, f64) = (0.95, 1.15);
 
-/// What is so many times less than a share is little: messages, or the rest of a file.
+/// What is this many times less than a share is little: messages, or the rest of a file.
 const LITTLE: f64 = 8.0;
 
 /// A pace is changed by no less than this part.
 const CHANGE: f64 = 0.03;
 
-/// What the kernel tells of one stream.
+/// What the kernel reports about one stream.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Flow {
     /// Which.
@@ -131,15 +130,14 @@ pub(super) struct Flow {
     pub in_slow_start: bool,
     /// There is no such threshold yet: it doubles until something is lost.
     pub first_slow_start: bool,
-    /// Bytes per second at which its kernel lets segments go; none where it does not spread
-    /// them.
+    /// Bytes per second at which its kernel lets segments go; `None` if it does not spread them.
     pub pacing: Option<f64>,
 }
 
 /// What arrived since a stream began.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Delivered {
-    /// Segments, a count that begins anew after 2^32, of so many bytes each.
+    /// Segments, a count that begins anew after 2^32, of this many bytes each.
     Segments(u32, u64),
     /// Where the kernel tells no more, bytes that are acknowledged: behind a gap much is at
     /// once when it is filled, as if the path had carried twice what it does.
@@ -709,9 +707,9 @@ mod tests {
     struct Path {
         now: Duration,
         acknowledged: Vec<f64>,
-        /// So many lost something, the first ones,
+        /// This many lost something, the first ones,
         lost: usize,
-        /// and so many have their slow start behind them.
+        /// and this many have their slow start behind them.
         grown: usize,
     }
 

@@ -19,8 +19,8 @@ impl Transfer {
         }
     }
 
-    /// A session whose connections are gone keeps what it remembers for whoever comes back, but
-    /// no more than our own sender needs it to: others may need the room meanwhile.
+    /// A session whose connections are gone keeps what it remembers for a client that returns, but
+    /// no more than our own sender needs: others may need the room meanwhile.
     pub(super) fn end_if_heavy(&self, shared: &Shared) -> bool {
         let Machine::Receiving(receiver) = &shared.machine else {
             return false;

@@ -1,5 +1,5 @@
-//! What this end sees, said to the other end once a second; it is also the
-//! sign of life. And how whoever steers changes the number of flows.
+//! What this end sees, said to the other end once a second; it is also the sign of life. And how
+//! the steering end changes the number of flows.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,11 +18,11 @@ use crate::net::StreamHandle;
 use crate::net::host_limits::HostLimits;
 use crate::net::multipath::Subflow;
 
-/// How often an end says what it sees: whoever steers at the other end learns
-/// of windows only so.
+/// How often an end says what it sees: the steering end at the other end learns of windows only
+/// so.
 const OBSERVE_EVERY: Duration = Duration::from_millis(250);
 
-/// How often whoever steers at this end looks.
+/// How often the steering end at this end looks.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// From then on the other end is silent: its words come later on a path that is
@@ -117,9 +117,9 @@ impl Transfer {
         }
     }
 
-    /// What the kernel tells of each path of each stream. The paths are locked
-    /// from before it is asked, never the other way round: another thread's older
-    /// answer, taken for the newer one, would have streams end and begin again.
+    /// What the kernel reports about each path of each stream. The paths are locked from before it
+    /// is asked, never the other way round: another thread's older answer, taken for the newer
+    /// one, would have streams end and begin again.
     fn look_at_paths(&self) -> Vec<OnPath> {
         let mut paths = crate::queue::lock(&self.paths);
         let streams: Vec<(StreamId, Vec<Subflow>)> = self
@@ -130,7 +130,7 @@ impl Transfer {
         paths.handle_look(&streams)
     }
 
-    /// What the kernel tells of a stream that ended and is still among the others.
+    /// What the kernel reports about a stream that ended and is still among the others.
     pub(super) fn look_for_the_last_time(&self, id: StreamId, handle: &StreamHandle) {
         let mut paths = crate::queue::lock(&self.paths);
         paths.handle_last_look(id, &handle.paths());
@@ -187,7 +187,7 @@ impl Transfer {
         }
     }
 
-    /// Says to the other end how many flows its layers shall have.
+    /// Says to the other end how many flows its layers should have.
     pub fn steer(&self, flows: Flows) {
         let mut shared = self.lock();
         shared.say(&Message::SetFlows(flows));
@@ -441,7 +441,7 @@ fn cores() -> u32 {
     *CORES.get_or_init(ask)
 }
 
-/// What the kernel tells of a stream on one of its paths.
+/// What the kernel reports about a stream on one of its paths.
 fn observe_path(look: &OnPath) -> StreamObservation {
     let (info, counts) = (&look.info, look.counts);
     let micros = |span: Duration| u32::try_from(span.as_micros()).unwrap_or(u32::MAX);

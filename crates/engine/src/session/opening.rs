@@ -41,11 +41,11 @@ pub enum OpenError {
     TooManyNames,
 }
 
-/// Says an answer, or anything of the handshake.
+/// Sends an answer, or any other message of the handshake.
 ///
 /// # Errors
 ///
-/// As the stream has it.
+/// As the stream reports.
 pub fn send<T: Encode<()>>(stream: &mut Stream, value: &T) -> Result<(), OpenError> {
     let frame = frame::encode(FrameKind::Handshake, value, 0)?;
     Ok(stream.writer.write_all(&[&frame])?)

@@ -40,7 +40,7 @@ impl Turns {
 }
 
 impl Pacing {
-    /// At so many bytes per second; none without bound.
+    /// At this many bytes per second; none without bound.
     pub fn new(rate: Option<u64>) -> Pacing {
         Pacing {
             bound: AtomicBool::new(rate.is_some()),
@@ -68,7 +68,7 @@ impl Pacing {
             .flatten()
     }
 
-    /// Waits until so many bytes may go; who came first goes first.
+    /// Waits until this many bytes may go; who came first goes first.
     fn wait_for(&self, bytes: usize, now: impl Fn() -> Moment) {
         let mut turns = lock(&self.turns);
         let own = turns.next;
@@ -105,7 +105,7 @@ impl Transfer {
         }
     }
 
-    /// What the other end, or whoever steers, says of the rate.
+    /// What the other end, or the steering end, says of the rate.
     pub(super) fn limit_as(&self, tuning: &Tuning) {
         if let Some(limit) = tuning.limit {
             self.pacing

@@ -30,8 +30,8 @@ pub(super) struct SourceThread {
 }
 
 impl SourceThread {
-    /// Has room for the next block, or waits a little: whoever waited for the
-    /// pool would hear of no message and of no block that a lost stream left.
+    /// Has room for the next block, or waits a little: the waiting thread for the pool would hear
+    /// of no message and of no block that a lost stream left.
     pub fn take_buffer(&mut self, transfer: &Transfer) {
         self.buffer = transfer.pool.try_take();
         if self.buffer.is_none() {
@@ -56,7 +56,7 @@ impl Transfer {
         self.settings.stack == Stack::Paired
     }
 
-    /// What this stream's thread shall read now.
+    /// What this stream's thread should read now.
     pub(super) fn poll_own_read(
         &self,
         shared: &mut Shared,
@@ -105,8 +105,8 @@ impl Transfer {
         self.encode_for(id, uncoded, &mut thread.encoder)
     }
 
-    /// What a stream that just read something sends next; none where it was lost
-    /// meanwhile: what was read then goes elsewhere.
+    /// What a stream that just read something sends next; `None` if it was lost meanwhile: what
+    /// was read then goes elsewhere.
     pub(crate) fn next_own_block(&self, shared: &mut Shared, id: StreamId) -> Option<SealedBlock> {
         let lives = shared.life.streams().any(|live| live == id);
         lives.then(|| self.next_block(shared, id))?

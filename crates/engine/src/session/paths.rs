@@ -13,7 +13,7 @@ use crate::net::StreamHandle;
 use crate::net::multipath::Subflow;
 use crate::net::tcp_info::TcpInfo;
 
-/// More paths than these are taken for the last one: no host has so many.
+/// More paths than these are taken for the last one: no host has this many.
 const MAXIMUM_PATHS: usize = 64;
 
 /// A path's addresses, this end's first.
@@ -51,7 +51,7 @@ pub(super) struct Counts {
     pub received: u64,
     /// Segments sent again.
     pub retransmitted: u64,
-    /// Segments with data sent, those among them; none where a kernel does not count.
+    /// Segments with data sent, those among them; `None` if a kernel does not count.
     pub sent: Option<u64>,
     /// Segments that the other end said it had already; likewise.
     pub duplicates: Option<u64>,
@@ -104,7 +104,7 @@ pub(super) struct OnPath {
     pub stream: StreamId,
     /// Which path.
     pub path: u32,
-    /// What the kernel tells of the subflows that are there.
+    /// What the kernel reports about the subflows that are there.
     pub info: TcpInfo,
     /// What all have counted that the stream ever had there: they never fall,
     /// whatever becomes of a subflow.
@@ -124,9 +124,8 @@ pub(super) struct Paths {
 }
 
 impl Paths {
-    /// Takes what the kernel tells of all streams now; says what that is of each
-    /// stream on each of its paths. What was asked for earlier must be handed in
-    /// earlier.
+    /// Takes what the kernel reports about all streams now; says what that is of each stream on
+    /// each of its paths. What was asked for earlier must be handed in earlier.
     pub fn handle_look(&mut self, streams: &[(StreamId, Vec<Subflow>)]) -> Vec<OnPath> {
         let mut before = std::mem::take(&mut self.live);
         let mut places: BTreeMap<(StreamId, usize), Vec<&Subflow>> = BTreeMap::new();
@@ -158,8 +157,8 @@ impl Paths {
         looks
     }
 
-    /// Takes the last that the kernel tells of a stream that ended. Of several
-    /// paths it tells nothing more: then what was last seen of them holds.
+    /// Takes the last that the kernel reports about a stream that ended. Of several paths it tells
+    /// nothing more: then what was last seen of them holds.
     pub fn handle_last_look(&mut self, stream: StreamId, subflows: &[Subflow]) {
         for subflow in subflows {
             let path = self.count(stream, subflow);

@@ -12,31 +12,31 @@ use super::dial::Dialer;
 use super::{Machine, Shared, Transfer};
 use crate::net::tcp_info::TcpInfo;
 
-/// Nothing moved on any stream for so long, and so many round trips: the path
-/// may be cut. The other end says something four times a second.
+/// Nothing moved on any stream for so long, and this many round trips: the path may be cut. The
+/// other end says something four times a second.
 const QUIET: Duration = Duration::from_secs(1);
 const QUIET_ROUND_TRIPS: u32 = 4;
 
-/// While nothing moves, a new connection is tried so often: each begins with a
-/// packet of its own, whatever the others' timers do.
+/// While nothing moves, a new connection is tried that often: each begins with a packet of its
+/// own, whatever the others' timers do.
 const TRY_EVERY: Duration = Duration::from_secs(1);
 
 /// Beyond the round trips that it takes to join, each try is given this.
 const TRY_SPAN: Duration = Duration::from_secs(2);
 const TRY_ROUND_TRIPS: u32 = 5;
 
-/// A stream whose timer ran out so often in a row waits for it, and not for the
-/// other end's window or for data.
+/// A stream whose timer ran out that often in a row waits for it, and not for the other end's
+/// window or for data.
 const TIMEOUTS: u8 = 2;
 
-/// So many probes of the other end's closed window may be on their way to an answer.
+/// This many probes of the other end's closed window may be on their way to an answer.
 const PROBES: u8 = 2;
 
 /// A stream that stands still while others move is given so long.
 const STILL: Duration = Duration::from_secs(2);
 
-/// A stream that has sent lost segments again one by one for so long, and so many round
-/// trips, may have many more to send.
+/// A stream that has sent lost segments again one by one for so long, and this many round trips,
+/// may have many more to send.
 const MENDING: Duration = Duration::from_secs(1);
 const MENDING_ROUND_TRIPS: u32 = 10;
 
@@ -44,10 +44,10 @@ const MENDING_ROUND_TRIPS: u32 = 10;
 /// many are there again: the others carry on, and new ones need round trips to grow.
 const REPLACED_PART: usize = 4;
 
-/// Where those do not come in so many times that time, there are fewer from then on.
+/// Where those do not come in this many times that time, there are fewer from then on.
 const REPLACED_PATIENCE: u32 = 10;
 
-/// A stream that has sent lost segments again for so many round trips has more of them.
+/// A stream that has sent lost segments again for this many round trips has more of them.
 const MENDS_MANY_ROUND_TRIPS: u32 = 2;
 
 /// What is known of a stream at one moment.
@@ -105,8 +105,8 @@ pub(super) fn judge(pulses: &[Pulse], silent: bool, since: Moment, now: Moment) 
     }
 }
 
-/// Streams that are worth replacing because they mend too slowly, the slowest first, where
-/// some of `there` were replaced at `before`: their places in the list. Never all of them.
+/// Streams that are worth replacing because they fix too slowly, the slowest first, where some of
+/// `there` were replaced at `before`: their places in the list. Never all of them.
 pub(super) fn slow_menders(
     pulses: &[Pulse],
     (before, there): (Moment, usize),
@@ -141,7 +141,7 @@ fn mends_now(info: &TcpInfo) -> bool {
 }
 
 /// Since when what was lost is sent again, and until how much is acknowledged, of a stream that
-/// does so now: a look may miss that one loss was mended before the next came.
+/// does so now: a look may miss that one loss was corrected before the next came.
 fn mending(
     known: Option<(Moment, u64)>,
     (acknowledged, under_way): (u64, u64),

@@ -19,7 +19,7 @@ use crate::net::StreamHandle;
 /// An end that only receives has no streams to keep level.
 const NOTHING_TO_LEVEL: Duration = Duration::from_secs(1);
 
-/// A congestion control whose slow start ends by itself, and one that goes on.
+/// A congestion control whose slow start ends by itself, and one that continues.
 pub(super) const ENDS_BY_ITSELF: &str = "cubic";
 const GOES_ON: &str = "reno";
 
@@ -38,7 +38,7 @@ const SPREAD: u64 = u64::MAX - 1;
 /// have no use for it: before that they begin anew with what they know.
 const RENEWED_AFTER: Duration = Duration::from_secs(8);
 
-/// At once one of so many: what each does for a moment is not to be what all do.
+/// At once one of this many: what each does for a moment is not to be what all do.
 const RENEWED_AT_ONCE: usize = 16;
 
 /// From this round trip on a window is spread: a burst overflows the short queues of long
@@ -59,19 +59,19 @@ pub struct View<'a> {
     pub receiver: &'a Observation,
 }
 
-/// What shall be done.
+/// What should be done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Orders {
     /// Streams from now on.
     pub streams: usize,
-    /// How the sender's kernel shall send on them.
+    /// How the sender's kernel should send on them.
     pub tuning: Tuning,
 }
 
 /// Steers a transfer. Called many times a second by the transfer's timer; it
 /// must not block.
 pub trait Steer: Send {
-    /// Looks at what is seen now; orders where something shall change.
+    /// Looks at what is seen now; orders where something should change.
     fn look(&mut self, view: &View<'_>) -> Option<Orders>;
 }
 
@@ -81,7 +81,7 @@ impl Transfer {
         *crate::queue::lock(&self.steering) = Some(steer);
     }
 
-    /// Shows whoever steers what is seen.
+    /// Shows the steering end what is seen.
     pub(super) fn look(&self) {
         let mut steering = crate::queue::lock(&self.steering);
         let Some(steer) = steering.as_mut() else {
@@ -142,7 +142,7 @@ impl Transfer {
 }
 
 impl Shared {
-    /// This end's kernel shall send so, on all streams from now on.
+    /// This end's kernel should send so, on all streams from now on.
     pub(super) fn tune(&mut self, tuning: Tuning) {
         let named = tuning.congestion.as_ref();
         if named.is_some_and(|name| name.len() > MAXIMUM_CONGESTION_BYTES) {
@@ -168,8 +168,8 @@ impl Shared {
         }
     }
 
-    /// Has the kernel send so. What it refuses stays as it is: whoever steers
-    /// sees what governs the streams.
+    /// Has the kernel send so. What it refuses stays as it is: the steering end sees what governs
+    /// the streams.
     pub(super) fn apply(&self, stream: StreamId, slot: &Slot) {
         let handle = slot.handle();
         if let Some(name) = &self.tuning.congestion {
@@ -181,9 +181,9 @@ impl Shared {
         }
     }
 
-    /// Streams whose slow start ends by itself have one that goes on until it ends for
-    /// all (`levelling`); where a congestion control was asked for, that is used alone.
-    /// `handles` are those of streams that are levelled.
+    /// Streams whose slow start ends by itself have one that continues until it ends for all
+    /// (`levelling`); where a congestion control was asked for, that is used alone. `handles` are
+    /// those of streams that are levelled.
     fn lead_slow_start(&mut self, handles: &[(StreamId, StreamHandle)], may: bool) {
         if !may || self.tuning.congestion.is_some() || !self.leveller.begin() {
             return self.end_slow_start();
@@ -237,7 +237,7 @@ impl Shared {
         }
     }
 
-    /// The less of what whoever steers allows and what keeps the streams level.
+    /// The less of what the steering end allows and what keeps the streams level.
     fn apply_pace(&self, stream: StreamId, slot: &Slot) {
         let level = only_path(slot.handle()).and_then(|path| self.leveller.pace(path, stream));
         let paces = [self.tuning.pace, level];
@@ -264,8 +264,8 @@ pub(super) fn fastest(round_trip: Option<Duration>) -> u64 {
 }
 
 impl Slot {
-    /// Has the kernel send no faster than so many bytes per second, unless it does already:
-    /// this asks for a lock that the stream's writer has while it copies.
+    /// Has the kernel send no faster than this many bytes per second, unless it does already: this
+    /// asks for a lock that the stream's writer has while it copies.
     fn set_pace(&self, bytes_per_second: Option<u64>) {
         let wanted = bytes_per_second.unwrap_or(self.fastest);
         if self.pace.swap(wanted, Ordering::Relaxed) != wanted {

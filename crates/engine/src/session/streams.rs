@@ -210,8 +210,8 @@ impl Transfer {
             .collect()
     }
 
-    /// A stream joined the session; its dialer has received so many messages.
-    /// False where the session does not want it.
+    /// A stream joined the session; its dialer has received this many messages. False where the
+    /// session does not want it.
     pub fn attach(
         self: &Arc<Transfer>,
         stream: Stream,
@@ -386,7 +386,7 @@ impl Transfer {
         self.living.notify_all();
     }
 
-    /// Messages received so far, for whoever joins.
+    /// Messages received so far, for a stream that joins.
     pub fn received(&self) -> u64 {
         self.lock().control.received()
     }
@@ -628,9 +628,9 @@ impl Transfer {
         }
     }
 
-    /// Tells the state machine whether there is room for more blocks: none from
-    /// the last buffer on until a quarter is free, so that it does not flicker, and
-    /// none while whoever has them stands still.
+    /// Tells the state machine whether there is room for more blocks: none from the last buffer on
+    /// until a quarter is free, so that it does not flicker, and none while their holder stands
+    /// still.
     fn look_at_room(&self, shared: &mut Shared) {
         if let Machine::Receiving(receiver) = &mut shared.machine {
             let most = self.pool.maximum_buffers() as u64 * self.pool.buffer_bytes() as u64;

@@ -102,7 +102,7 @@ impl FlowCounts {
 }
 
 impl Transfer {
-    /// This end cannot go on, for a reason of this host's.
+    /// This end cannot continue, for a reason of this host's.
     pub fn fail_here(&self, text: &str) {
         let mut shared = self.lock();
         if !shared.is_over() {
@@ -112,7 +112,7 @@ impl Transfer {
         self.end(Farewell::Broken(text.to_owned()));
     }
 
-    /// Why this end could not go on, where that was this host's fault.
+    /// Why this end could not continue, where that was this host's fault.
     pub fn failure_here(&self) -> Option<String> {
         let shared = self.lock();
         match shared.life.life() {

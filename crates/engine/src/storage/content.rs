@@ -52,7 +52,7 @@ const MEMORY_BYTES: usize = 1 << 20;
 /// Bytes read at a time.
 const PART_BYTES: usize = 64 << 10;
 
-/// Sizes of a page, which sysfs tells of most files.
+/// Sizes of a page, which sysfs reports about most files.
 const PAGES: [u64; 3] = [4 << 10, 16 << 10, 64 << 10];
 
 /// Whether a file's size is what can be read of it.

@@ -104,7 +104,7 @@ impl DestinationDirectory {
         self
     }
 
-    /// What is to be kept of its names when it is closed; none where that is nothing.
+    /// What is to be kept of its names when it is closed; `None` if that is nothing.
     pub fn kept_spelling(&self) -> Option<KeptSpelling> {
         let used = lock(&self.spelling).is_used();
         used.then(|| KeptSpelling(Arc::clone(&self.spelling)))

@@ -26,9 +26,8 @@ pub(super) struct DirectPath {
 }
 
 impl DirectPath {
-    /// Opens the second descriptor with `reopen`, which is given the further
-    /// flags. None where direct I/O cannot work on this file, or where the
-    /// name leads to another file by now.
+    /// Opens the second descriptor with `reopen`, which is given the further flags. `None` if
+    /// direct I/O cannot work on this file, or where the name leads to another file by now.
     pub(super) fn open(
         buffered: BorrowedFd<'_>,
         reopen: impl FnOnce(OFlags) -> rustix::io::Result<OwnedFd>,

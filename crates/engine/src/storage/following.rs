@@ -18,7 +18,7 @@ use super::posix::PosixDirectory;
 use super::refusing::refuse_changes;
 use super::{DataMode, Directory, FileKind, NameList, Status, StoredFile};
 
-/// Links in one path, as Linux has it (`MAXSYMLINKS`).
+/// Links in one path, as in Linux (`MAXSYMLINKS`).
 const MAXIMUM_LINKS: usize = 40;
 
 /// Why a link is not followed; within an [`io::Error`].

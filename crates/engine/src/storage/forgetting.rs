@@ -49,7 +49,7 @@ pub enum Down {
 #[derive(Clone)]
 pub struct ForgettingStorage {
     disk: Arc<Mutex<Disk>>,
-    /// Syncs of data may go on.
+    /// Syncs of data may continue.
     released: Arc<Condvar>,
 }
 
@@ -85,8 +85,8 @@ impl ForgettingStorage {
         after
     }
 
-    /// As [`ForgettingStorage::crash`], but this disk goes on: to look at many
-    /// outcomes of one moment.
+    /// As [`ForgettingStorage::crash`], but this disk continues: to look at many outcomes of one
+    /// moment.
     pub fn if_crashed(&self, seed: u64) -> ForgettingStorage {
         ForgettingStorage::from_disk(self.lock().after_crash(seed))
     }
@@ -144,7 +144,7 @@ impl ForgettingStorage {
         self.lock().holds_syncs = true;
     }
 
-    /// Syncs that wait go on, and none waits any more.
+    /// Syncs that wait continue, and none waits any more.
     pub fn release_syncs(&self) {
         self.lock().holds_syncs = false;
         self.released.notify_all();
@@ -173,7 +173,7 @@ impl ForgettingStorage {
         self.lock().faults.syncs_until_failure.is_some()
     }
 
-    /// The disk, once a sync of data may go on.
+    /// The disk, once a sync of data may continue.
     fn lock_to_sync(&self) -> MutexGuard<'_, Disk> {
         let disk = self.lock();
         let waited = self.released.wait_while(disk, |disk| disk.holds_syncs);

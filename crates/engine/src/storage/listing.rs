@@ -17,8 +17,8 @@ use crate::descriptors;
 const USUAL_DEPTH: usize = 64;
 const DEEP_MEMORY: (ByteCount, usize) = (ByteCount(64 << 10), 2 << 10);
 
-/// Of the files that may be open this part, and so many at most, are directories within
-/// each other whose names come while they are read.
+/// Of the files that may be open this part, and this many at most, are directories within each
+/// other whose names come while they are read.
 const COMING_PART: usize = 16;
 const MOST_COMING: usize = 1024;
 

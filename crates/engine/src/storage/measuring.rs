@@ -25,7 +25,7 @@ struct Zeros {
     size: u64,
 }
 
-/// A directory that holds one file, [`ZERO_NAME`], of so many zeros.
+/// A directory that holds one file, [`ZERO_NAME`], of this many zeros.
 pub fn zero_source(size: u64) -> Arc<dyn Directory> {
     Arc::new(Nowhere { size: Some(size) })
 }

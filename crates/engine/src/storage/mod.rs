@@ -153,7 +153,7 @@ pub trait StoredFile: Send + Sync {
         0
     }
 
-    /// What the kernel can send the data from; none where it does not have them.
+    /// What the kernel can send the data from; `None` if it does not have them.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
@@ -228,8 +228,8 @@ pub trait StoredFile: Send + Sync {
     /// As [`StoredFile::sync_data`].
     fn sync_all(&self) -> io::Result<()>;
 
-    /// The file system on which it lies, where one sync of that
-    /// ([`StoredFile::sync_device`]) may stand for many files'; none where not.
+    /// The file system on which it lies, where one sync of that ([`StoredFile::sync_device`]) may
+    /// stand for many files'; `None` if not.
     fn device(&self) -> Option<u64> {
         None
     }
@@ -256,8 +256,8 @@ pub trait StoredFile: Send + Sync {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// The first run of data at or after `offset`; none where only a hole
-    /// follows. A file system without holes gives one run.
+    /// The first run of data at or after `offset`; `None` if only a hole follows. A file system
+    /// without holes gives one run.
     ///
     /// # Errors
     ///
@@ -346,8 +346,8 @@ pub trait Directory: Send + Sync {
     ///
     /// # Errors
     ///
-    /// `AlreadyExists` where something has it; `Unsupported` where the system cannot do that in
-    /// one call; else as `renameat2` with `RENAME_NOREPLACE`.
+    /// `AlreadyExists` where something has the name; `Unsupported` where the system cannot do that
+    /// in one call; else as `renameat2` with `RENAME_NOREPLACE`.
     fn rename_new(&self, from: &[u8], target: &dyn Directory, to: &[u8]) -> io::Result<()> {
         let _ = (from, target, to);
         Err(io::ErrorKind::Unsupported.into())
@@ -367,14 +367,14 @@ pub trait Directory: Send + Sync {
     /// As `unlinkat` with `AT_REMOVEDIR`.
     fn remove_directory(&self, name: &[u8]) -> io::Result<()>;
 
-    /// What `lstat` tells of a name in it.
+    /// What `lstat` reports about a name in it.
     ///
     /// # Errors
     ///
     /// As `fstatat`.
     fn status_of(&self, name: &[u8]) -> io::Result<Status>;
 
-    /// What `fstat` tells of the directory itself.
+    /// What `fstat` reports about the directory itself.
     ///
     /// # Errors
     ///

@@ -37,7 +37,7 @@ impl Default for Nested {
 }
 
 impl Nested {
-    /// With so many kept open below the top.
+    /// With this many kept open below the top.
     fn keeping(most: usize) -> Nested {
         Nested {
             levels: Vec::new(),

@@ -21,7 +21,7 @@ struct FileSystemUuid {
     uuid: Uuid,
 }
 
-/// The UUID of the file system that a directory or file lies on; none where it has none or the
+/// The UUID of the file system that a directory or file lies on; `None` if it has none or the
 /// kernel does not tell it.
 pub(super) fn uuid(descriptor: BorrowedFd<'_>) -> Option<Uuid> {
     let mut found = FileSystemUuid {
@@ -56,8 +56,8 @@ const SHARED: [u32; 8] = [
     0x5346_414f,
 ];
 
-/// What a path's file system, or the directory that it is or is in, is known by on every host
-/// that sees it; none where only this host's name tells it from another one's.
+/// What a path's file system, or the directory that it is or is in, is known by on every host that
+/// sees it; `None` if only this host's name tells it from another one's.
 ///
 /// # Errors
 ///

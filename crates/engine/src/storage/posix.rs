@@ -79,7 +79,7 @@ impl PosixDirectory {
     }
 
     /// A copy's own file may have its last mode before its name, and that may be one with which
-    /// its owner cannot go on.
+    /// its owner cannot continue.
     fn allow_writing(&self, name: &[u8]) -> io::Result<()> {
         let (file, _) = regular(self.open(name, FILE_FLAGS | OFlags::RDONLY))?;
         if file::has_other_names(file.as_fd())? {
@@ -113,8 +113,7 @@ impl PosixDirectory {
         }
     }
 
-    /// Opens a directory at a proved path in one call; none where the kernel
-    /// cannot.
+    /// Opens a directory at a proved path in one call; `None` if the kernel cannot.
     pub(super) fn open_path(&self, path: &[u8]) -> Option<io::Result<Arc<dyn Directory>>> {
         (self.resolution == Resolution::Kernel).then(|| self.open_checked_directory(path))
     }

@@ -107,7 +107,7 @@ impl Spelling {
         Err(io::Error::other(OtherSpelling { there }))
     }
 
-    /// Gives a file or link its name in the directory. `rename` replaces what has it, and
+    /// Gives a file or link its name in the directory. `rename` replaces what has the name, and
     /// `rename_new` does not; both lie in `directory`.
     pub(super) fn rename(
         &mut self,
@@ -224,7 +224,7 @@ impl Drop for Used {
 }
 
 impl Listed {
-    /// None where they are too many.
+    /// `None` if they are too many.
     fn of(directory: &dyn Directory, state: &RandomState) -> io::Result<Option<Box<Listed>>> {
         let mut listed = Box::<Listed>::default();
         let mut list = directory.list()?;

@@ -1,10 +1,10 @@
 //! Many small files made durable at the price of a few.
 //!
-//! `fsync` of each of a thousand new files is a thousand flushes of the disk's
-//! cache, though the first one's journal commit held them all. `syncfs` is one,
-//! with the same promise; but it also writes what others have dirty on that file
-//! system and waits for it. So it is used where little is dirty, on file systems
-//! where it was measured to be faster, and for so many files that it pays.
+//! `fsync` of each of a thousand new files is a thousand flushes of the disk's cache, though the
+//! first one's journal commit held them all. `syncfs` is one, with the same promise; but it also
+//! writes what others have dirty on that file system and waits for it. So it is used where little
+//! is dirty, on file systems where it was measured to be faster, and for this many files that it
+//! pays.
 //!
 //! Data errors are still found file by file: each file's pages are waited for
 //! first, which gives the error to whoever has that file open. `syncfs` gives

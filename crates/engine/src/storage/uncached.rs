@@ -167,8 +167,8 @@ mod linux {
     /// `RWF_DONTCACHE` of Linux 6.14, which rustix has no name for yet.
     const DROP_BEHIND: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
 
-    /// Reads until the buffer is full or the file ends; none where the kernel
-    /// or the file system does not know the flag.
+    /// Reads until the buffer is full or the file ends; `None` if the kernel or the file system
+    /// does not know the flag.
     pub(super) fn read_and_drop(
         file: BorrowedFd<'_>,
         buffer: &mut [u8],

@@ -16,7 +16,7 @@ pub fn number(path: impl AsRef<Path>) -> Value {
     number.map_or(Value::Null, Value::from)
 }
 
-/// All of it, with its name: a profile goes on where it is the same host's.
+/// All of it, with its name: a profile continues where it is the same host's.
 pub fn facts() -> Value {
     let mut facts = serde_json::to_value(this_host::describe()).unwrap_or_default();
     facts["name"] = this_host::name().into();

@@ -14,7 +14,7 @@ pub struct Effort {
 }
 
 impl Effort {
-    /// So many bytes or files.
+    /// This many bytes or files.
     pub fn new(kind: &'static str, amount: u64) -> Effort {
         Effort {
             kind,

@@ -1,5 +1,5 @@
-//! The host profile: one JSON file, written anew after each sample, so that a
-//! stopped run goes on (FORMAT.md, "Host profiles").
+//! The host profile: one JSON file, written anew after each sample, so that a stopped run
+//! continues (FORMAT.md, "Host profiles").
 
 use std::fs;
 use std::io::Write;

@@ -12,7 +12,7 @@ use rights::{Rights, rights};
 pub mod ports;
 pub mod rights;
 
-/// A clock that differs by more confuses whoever compares times of files.
+/// A clock that differs by more makes comparisons of file times misleading.
 const CLOCK_SECONDS: f64 = 1.0;
 
 /// Free room below this is worth a word, in bytes and as a share.
@@ -57,7 +57,7 @@ pub enum Weight {
 }
 
 impl Weight {
-    /// As output has it.
+    /// As in the output.
     pub fn name(self) -> &'static str {
         match self {
             Weight::Good => "ok",
@@ -149,7 +149,7 @@ pub struct Measured {
     pub segment: u32,
     /// Round trips: the least, and the median under load.
     pub rtt: (Duration, Duration),
-    /// Congestion control of whoever sends.
+    /// Congestion control of the sending end.
     pub congestion: String,
     /// What holds it up.
     pub advice: Vec<Advice>,
@@ -176,13 +176,13 @@ pub struct Lead {
 /// Everything that was found out.
 #[derive(Clone, Debug)]
 pub struct Facts {
-    /// How the far side is reached, in words; none where it is this host.
+    /// How the far side is reached, in words; `None` if it is this host.
     pub reached: Option<Known<String>>,
     /// Its longhaul.
     pub software: Option<Known<Software>>,
     /// This host.
     pub here: Known<HostFacts>,
-    /// The other one; none where there is none.
+    /// The other one; `None` if there is none.
     pub far: Option<Known<HostFacts>>,
     /// Connections from here.
     pub outward: Option<Known<Vec<Tried>>>,
@@ -190,7 +190,7 @@ pub struct Facts {
     pub inward: Option<Known<Inward>>,
     /// The far side's system ends what a login started.
     pub mortal: bool,
-    /// What may be done at a daemon; none where there is none.
+    /// What may be done at a daemon; `None` if there is none.
     pub rights: Option<Known<Rights>>,
     /// The far side's clock.
     pub clock: Option<Known<Lead>>,
@@ -465,8 +465,7 @@ fn host(known: &Known<HostFacts>, whose: &str, names_path: bool) -> Vec<Finding>
     found
 }
 
-/// Whether anything is where it was named; what else is told is of what there
-/// is above it.
+/// Whether the named path exists; other facts are of the nearest existing directory above it.
 fn place(facts: &HostFacts, whose: &str) -> Option<Finding> {
     if facts.says("path_is_whole") != Some(false) {
         return None;

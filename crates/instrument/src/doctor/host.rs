@@ -1,5 +1,5 @@
-//! What a shell tells of a host, with nothing of longhaul's there: a line for
-//! each fact, among whatever else a profile prints.
+//! What a shell reports about a host without longhaul: a line for each fact, among whatever else a
+//! profile prints.
 //!
 //! ```text
 //! longhaul-fact/1 net.ipv4.tcp_wmem 4096 16384 4194304
@@ -204,8 +204,8 @@ mod tests {
         }
     }
 
-    /// A mount point with a space, which the mount table writes otherwise, or a `stat` that tells
-    /// of none: then `df` knows.
+    /// A mount point with a space, which the mount table escapes, or a `stat` that reports none:
+    /// then `df` knows.
     #[test]
     fn a_file_system_is_called_by_its_name_without_its_mount_point() {
         use std::os::unix::fs::PermissionsExt;

@@ -16,13 +16,13 @@ use crate::sweep::plan::{Cell, Plan};
 /// A path to the daemon.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KnownPath {
-    /// As the sweep's records have it, if it is a sweep's.
+    /// As in the sweep's records, if it is a sweep's.
     pub swept: Option<SweptPath>,
     /// What TCP payload can carry.
     pub capacity: BitRate,
 }
 
-/// A path as a sweep has it.
+/// A path as in a sweep.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SweptPath {
     /// Its name in records.

@@ -1,9 +1,9 @@
-//! Each repetition as a record of a memory-to-memory run, with its samples and both
-//! hosts beside it, as a sweep has them.
+//! Each repetition as a record of a memory-to-memory run, with its samples and both hosts next to
+//! it, as a sweep has them.
 //!
-//! A path that a sweep's file has stands in the records as the sweep's own records have
-//! it: name, round-trip time and capacity. So `profile` takes what was probed for the Θ_T
-//! of the sweep's transfers. The way back is another path, since routes may differ.
+//! A path of a sweep's file is the same in these records as in the sweep's own: name, round-trip
+//! time and capacity. So `profile` takes the probe as the Θ_T of the sweep's transfers. The way
+//! back is another path, since routes may differ.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -43,7 +43,7 @@ pub struct Records<'a> {
     file: File,
     /// Not where all may write and only some may read.
     is_readable: bool,
-    /// None where records go to no file.
+    /// `None` if records go to no file.
     hosts: Option<HostsFile>,
 }
 
@@ -51,7 +51,7 @@ pub struct Records<'a> {
 type Ends = [HostRecord; 2];
 
 impl Records<'_> {
-    /// Opens it, and the file of hosts beside it.
+    /// Opens it, and the file of hosts next to it.
     ///
     /// # Errors
     ///
@@ -258,7 +258,7 @@ fn identity(probe: &Probe) -> RunIdentity {
     }
 }
 
-/// The path of a direction, as records have it; none where nothing was measured of it.
+/// The path of a direction, as in records; `None` if nothing was measured of it.
 fn path_of(probe: &Probe, found: &PathResult, way: &Way) -> Option<PathRecord> {
     // A sweep's is of its own path, and not of the way back.
     let swept = swept(probe, found);
@@ -291,7 +291,7 @@ fn swept<'a>(probe: &'a Probe, found: &PathResult) -> Option<&'a SweptPath> {
     known.and_then(|known| known.swept.as_ref())
 }
 
-/// A repetition, but for which it is and where.
+/// A repetition, except which it is and where.
 fn record_of(probe: &Probe, found: &PathResult, way: &Way, trial: &Trial) -> RunRecord {
     let mut doubts = way.doubts(found);
     doubts.extend(differences(probe, found, way, trial));

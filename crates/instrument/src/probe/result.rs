@@ -32,7 +32,7 @@ pub struct Probe {
     pub protection: &'static str,
     /// Unlike that of other probes: seconds since 1970 when it began.
     pub number: u64,
-    /// When it began, as RFC 3339 has it.
+    /// When it began, in RFC 3339 format.
     pub started: String,
     /// Each path by itself.
     pub paths: Vec<PathResult>,
@@ -118,7 +118,7 @@ pub struct RoundTrips {
 }
 
 impl PathResult {
-    /// The distribution of round trips; none where none was made.
+    /// The distribution of round trips; `None` if none was made.
     pub fn distribution(&self) -> Option<RoundTrips> {
         let ascending = sorted(&self.round_trips);
         Some(RoundTrips {
@@ -172,7 +172,7 @@ impl Way {
         median(&values).unwrap_or(0.0)
     }
 
-    /// The same of a figure that not every repetition has; none where none has it.
+    /// The same of a figure that not every repetition has; `None` if no repetition does.
     pub fn median_if_any(&self, streams: u32, value: fn(&Trial) -> Option<f64>) -> Option<f64> {
         let values: Vec<f64> = self.of(streams).filter_map(value).collect();
         median(&values)

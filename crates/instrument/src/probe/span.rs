@@ -16,7 +16,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// `time` from when the first data were acknowledged, and up to `patience` more until so
+    /// `time` from when the first data were acknowledged, and up to `patience` more until this
     /// many streams carried some.
     pub fn new(streams: u32, time: Duration, patience: Duration) -> Span {
         Span {
@@ -27,7 +27,7 @@ impl Span {
         }
     }
 
-    /// How long to wait before looking again; none where it is over.
+    /// How long to wait before looking again; `None` if it is over.
     pub fn left(&mut self, now: Duration, seen: &Seen) -> Option<Duration> {
         if self.first.is_none() && seen.saw_data() {
             self.first = Some(now);

@@ -15,8 +15,8 @@ const MOST_SAMPLES: usize = 36_000;
 /// Most streams of all samples of a trial together: the other end says how many there are.
 const MOST_LOOKED_AT: usize = 2_000_000;
 
-/// So many bytes of a stream are no data yet: its TLS and its opening, some kB, are
-/// acknowledged as data are. Once more as many are what the ends tell each other meanwhile.
+/// This many bytes of a stream are no data yet: its TLS and its opening, some kB, are acknowledged
+/// as data are. Once more as many are what the ends tell each other meanwhile.
 const OPENING_BYTES: u64 = 8 * 1024;
 
 /// What both ends saw at a time.
@@ -77,7 +77,7 @@ pub struct Seen {
     pub receiver: Option<EndFacts>,
 }
 
-/// What is shared with whoever waits for the session.
+/// What is shared with the waiting thread for the session.
 pub type SharedSeen = Arc<Mutex<Seen>>;
 
 /// Holds a session at its number of streams and writes down what it sees.
@@ -87,7 +87,7 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Keeps so many streams under that congestion control, or the kernel's.
+    /// Keeps this many streams under that congestion control, or the kernel's.
     pub fn new(streams: u32, congestion: Option<String>) -> (Watcher, SharedSeen) {
         let seen = SharedSeen::default();
         let tuning = Tuning {
@@ -161,8 +161,8 @@ impl Seen {
         known.filter(|rtt| *rtt > 0.0).reduce(f64::min)
     }
 
-    /// What it says; none where too little arrived: two samples of the second half,
-    /// counted from when the first data were acknowledged, are the least.
+    /// What it says; `None` if too little arrived: two samples of the second half, counted from
+    /// when the first data were acknowledged, are the least.
     pub fn trial(&self, streams: u32) -> Option<Trial> {
         let last = self.samples.last()?;
         let totals = self.totals();
@@ -206,8 +206,8 @@ impl Seen {
         })
     }
 
-    /// Each stream at each look, as records of runs have them; one over several paths is
-    /// one for each. There are at most so many.
+    /// Each stream at each look, as records of runs have them; one over several paths is one for
+    /// each. There are at most this many.
     pub fn stream_samples(&self, most: usize) -> Vec<StreamSample> {
         let mut numbers: BTreeMap<(u32, u32), u32> = BTreeMap::new();
         let mut samples = Vec::new();
@@ -308,8 +308,8 @@ pub struct Trial {
     pub retransmitted: u64,
     /// Their bytes, where the sender's kernel counts them.
     pub retransmitted_bytes: Option<u64>,
-    /// Of those sent again, what the receiver said it had already (DSACK): they were sent
-    /// again in vain. None where the sender's kernel does not count them.
+    /// Of those sent again, what the receiver said it had already (DSACK): they were sent again
+    /// unnecessarily. `None` if the sender's kernel does not count them.
     pub duplicates: Option<u64>,
     /// Segments sent again less those, of each stream: an estimate of what was lost.
     pub lost: Option<u64>,
@@ -342,8 +342,8 @@ impl Trial {
     }
 
     /// An estimate of the share of the segments sent that were lost, 0 to 1; at most
-    /// [`Trial::retransmission_rate`]. None where the sender's kernel does not tell what was
-    /// sent again in vain.
+    /// [`Trial::retransmission_rate`]. `None` if the sender's kernel does not tell what was sent
+    /// again unnecessarily.
     pub fn loss_rate(&self) -> Option<f64> {
         Some(self.share_of_sent(self.lost?))
     }
@@ -363,7 +363,7 @@ impl Trial {
     }
 }
 
-/// One stream that had so many bytes acknowledged by each tenth of a second.
+/// One stream that had this many bytes acknowledged by each tenth of a second.
 #[cfg(test)]
 pub fn seen_at(looks: &[(u64, u64)]) -> Seen {
     let mut seen = Seen::default();

@@ -1,5 +1,5 @@
-//! Processor time by process, from `/proc`: of what still runs. What has ended is
-//! told by who waited for it. And of the whole machine.
+//! Processor time by process, from `/proc`, of running processes; `wait4` reports that of ended
+//! ones. And of the whole machine.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -117,8 +117,8 @@ fn read_stat(text: &str) -> Option<Account> {
     })
 }
 
-/// For how long processors of this machine were busy, since it started: with processes,
-/// kernel threads and interrupts. None where the kernel does not tell.
+/// For how long processors of this machine were busy, since it started: with processes, kernel
+/// threads and interrupts. `None` if the kernel does not tell.
 pub fn machine_busy() -> Option<Duration> {
     read_busy(&fs::read_to_string("/proc/stat").ok()?)
 }

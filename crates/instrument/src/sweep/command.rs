@@ -25,8 +25,7 @@ pub const OWN_DIRECTORIES: [&str; 4] = ["sets", "run", "old", "setup"];
 /// Made in a directory of the user's, for what arrives there.
 pub const FOREIGN_DESTINATION: &str = "longhaul-sweep-run";
 
-/// What is said and what arrives in a run has this port and the next ones: below what
-/// kernels give to clients.
+/// Servers of a run use this port and the next ones: below those that kernels give to clients.
 const FIRST_PORT: u16 = 20_000;
 
 /// Beyond this our own events, one a file, would be a part of what is measured.
@@ -39,7 +38,7 @@ pub struct Place {
     pub sets: PathBuf,
     /// What arrives.
     pub destinations: PathBuf,
-    /// What is said.
+    /// The output.
     run: PathBuf,
     /// Where destinations go that are not to be removed yet.
     old: PathBuf,
@@ -143,7 +142,7 @@ impl Place {
     }
 }
 
-/// What is to be run, and what is told to it.
+/// What to run, and its variables.
 struct Made<'a> {
     file: &'a SweepFile,
     cell: &'a Cell,
@@ -156,7 +155,7 @@ struct Made<'a> {
 ///
 /// # Errors
 ///
-/// Where a method to run beside it is none.
+/// Where a method to run next to it is none.
 pub fn step(
     file: &SweepFile,
     cell: &Cell,

@@ -28,13 +28,13 @@ pub struct Shape {
 enum Sizes {
     /// Spread evenly between two.
     Between(u64, u64),
-    /// All equal but for a byte, with this sum.
+    /// All equal except a byte, with this sum.
     Sum(u64),
 }
 
 impl Shape {
-    /// Of data; those given by time have `bytes` in all, and of the others so many
-    /// files are left out that a share of their bytes stays (0: all).
+    /// Of data; those given by time have `bytes` in all, and of the others this many files are
+    /// left out that a share of their bytes stays (0: all).
     pub fn of(data: &Data, bytes: u64) -> Shape {
         match (data.smallest, data.largest) {
             (Some(smallest), Some(largest)) => {
@@ -96,7 +96,7 @@ impl Shape {
         }
     }
 
-    /// As a record has it.
+    /// As in a record.
     pub fn record(&self, name: &str) -> DatasetRecord {
         let mut sizes: std::collections::BTreeMap<u64, (u64, u64)> = Default::default();
         for index in 0..self.files {

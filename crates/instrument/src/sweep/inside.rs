@@ -278,8 +278,7 @@ fn note_clients(seen: &mut BTreeMap<i32, Account>, clients: &[Client], pids: &[P
     }
 }
 
-/// With others beside it, who spent what cannot be told by side alone: nothing is
-/// said then.
+/// With others next to it, who spent what cannot be told by side alone: nothing is said then.
 fn cpu(
     clients: &[Client],
     before: &BTreeMap<i32, Account>,

@@ -1,4 +1,4 @@
-//! What a lab did and doubts, as records have it.
+//! What a lab did and doubts, as in records.
 
 use std::time::Duration;
 

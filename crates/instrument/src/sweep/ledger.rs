@@ -45,11 +45,11 @@ impl Found {
 }
 
 impl Ledger {
-    /// Opens it, alone.
+    /// Opens it, exclusively.
     ///
     /// # Errors
     ///
-    /// Where it cannot be read, another sweep has it, or a line is no record.
+    /// Where it cannot be read, another sweep holds it, or a line is no record.
     pub fn open(path: &Path) -> Result<(Ledger, Found), String> {
         let wrong = |error: io::Error| format!("{}: {error}", path.display());
         let opened = OpenOptions::new()

@@ -41,7 +41,7 @@ pub fn missing(file: &SweepFile, plan: &Plan) -> HashMap<String, String> {
     .collect()
 }
 
-/// What runs in a configuration: its method, and those beside it.
+/// What runs in a configuration: its method, and those next to it.
 pub fn methods_of(cell: &Cell) -> impl Iterator<Item = &String> {
     let beside = cell.cross.iter().flat_map(|cross| &cross.beside);
     std::iter::once(&cell.method.name).chain(beside)

@@ -222,10 +222,9 @@ impl Path {
         })
     }
 
-    /// What accidents of the lab (loss, jitter, damage) are drawn from in a round of a
-    /// sweep with that seed, so that repetitions differ by chance and the methods of
-    /// one round meet the same; none where there is no lab. What is drawn is below
-    /// 2^53, so that a reader of records whose numbers are doubles has it whole.
+    /// The seed of the lab's loss, jitter and damage in a round of a sweep with that seed.
+    /// Repetitions differ, and the methods of one round meet the same. `None` if there is no lab.
+    /// It is below 2^53, so that a reader of records with doubles keeps it exact.
     pub fn seed_in(&self, sweep: u64, round: u64) -> Option<u64> {
         let drawn = || Random::new(!order_seed(sweep, round)).bits() >> 11;
         self.lab.as_ref().map(|_| self.seed.unwrap_or_else(drawn))

@@ -22,7 +22,7 @@ pub struct Step {
     pub lab: Option<LabPlan>,
     /// The host that a real path's streams lead to.
     pub peer: Option<String>,
-    /// What is measured, then what runs beside it.
+    /// What is measured, then what runs next to it.
     pub clients: Vec<Client>,
     /// It is ended after so long.
     pub cap: Duration,
@@ -104,7 +104,7 @@ pub struct Client {
     pub directory: PathBuf,
     /// Where the client's standard output goes.
     pub output: PathBuf,
-    /// Where everything else that is said goes.
+    /// Where everything else that is reported goes.
     pub errors: PathBuf,
     /// Where files arrive; made within the lab, which may have mounted something
     /// there.
@@ -140,11 +140,11 @@ pub struct StepResult {
     pub ended: Ended,
     /// From its start until what arrived was durable.
     pub wall: Duration,
-    /// As shells have it; none where it was ended.
+    /// As in shells; `None` if it was ended.
     pub exit: Option<i32>,
     /// Of both ends and the emulator.
     pub cpu: Vec<CpuUse>,
-    /// Of all of this machine's processors together; none where the kernel does not tell.
+    /// Of all of this machine's processors together; `None` if the kernel does not tell.
     pub machine_busy: Option<Duration>,
     /// What the path did.
     pub emulator: Option<EmulatorReport>,
@@ -154,15 +154,15 @@ pub struct StepResult {
     pub retransmitted: Option<u64>,
     /// Samples written.
     pub samples: u64,
-    /// What ran beside it.
+    /// What ran next to it.
     pub beside: Vec<Beside>,
-    /// What arrived; none where nothing was to be compared.
+    /// What arrived; `None` if nothing was to be compared.
     pub arrived: Option<Arrived>,
     /// The destination's file system.
     pub storage: String,
     /// The sending host.
     pub source_host: HostDescription,
-    /// The receiving one; none where nothing is known of it.
+    /// The receiving one; `None` if nothing is known of it.
     pub destination_host: Option<HostDescription>,
     /// What the lab says against believing it.
     pub doubts: Vec<Doubt>,

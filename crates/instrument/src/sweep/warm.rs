@@ -33,8 +33,8 @@ pub struct WarmMemory {
 }
 
 impl WarmMemory {
-    /// Has memory ready for a run that will fill so many bytes of it, or what there is.
-    /// Where the kernel refuses, memory is as it is.
+    /// Has memory ready for a run that will fill this many bytes of it, or what there is. Where
+    /// the kernel refuses, memory is as it is.
     pub fn make_ready(&mut self, bytes: u64) {
         let room = free_memory().saturating_sub(SPARED_BYTES + WHOLE_BYTES);
         let wanted = bytes.saturating_sub(self.bytes).min(room);
@@ -51,7 +51,7 @@ impl WarmMemory {
     }
 }
 
-/// A file in memory with so many bytes, rounded down to whole runs.
+/// A file in memory with this many bytes, rounded down to whole runs.
 fn touch(bytes: u64) -> io::Result<File> {
     let mut file = File::from(memfd_create("warm", MemfdFlags::CLOEXEC)?);
     let run = vec![1; RUN_BYTES as usize];
@@ -61,7 +61,7 @@ fn touch(bytes: u64) -> io::Result<File> {
     Ok(file)
 }
 
-/// Gives all of its runs back but so many bytes of each.
+/// Gives all of its runs back but this many bytes of each.
 fn give_back(file: &File, bytes: u64, kept: u64) -> io::Result<()> {
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     for run in 0..bytes / RUN_BYTES {

@@ -108,7 +108,7 @@ impl Watcher {
     }
 }
 
-/// A host's addresses, as sockets are told of.
+/// A host's addresses, as sockets are reported.
 fn resolve(host: &str) -> io::Result<Vec<IpAddr>> {
     let named = |error| io::Error::other(format!("{host}: {error}"));
     let found = (host, 0).to_socket_addrs().map_err(named)?;
@@ -211,7 +211,7 @@ impl Watched {
         Some(summary)
     }
 
-    /// Segments that the streams sent again, those of others left out; none where nothing was
+    /// Segments that the streams sent again, those of others left out; `None` if nothing was
     /// sampled.
     pub fn retransmitted(&self, step: &Step) -> Option<u64> {
         let mut last: BTreeMap<u32, u64> = BTreeMap::new();

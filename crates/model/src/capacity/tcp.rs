@@ -25,9 +25,9 @@ pub struct PathCapacity {
     pub congestion: Congestion,
 }
 
-/// The loss up to which BBR carries the capacity: its second version takes more than 2 % for
-/// congestion, and the first one, which ignores loss, loses about what it sends twice (Cardwell et
-/// al., "BBR congestion-based congestion control", 2016; draft-ietf-ccwg-bbr, section 2.7).
+/// The loss up to which BBR carries the capacity. Its second version takes more than 2 % for
+/// congestion. The first one ignores loss, and loses about what it sends twice (Cardwell et al.,
+/// "BBR congestion-based congestion control", 2016; draft-ietf-ccwg-bbr, section 2.7).
 pub const BBR_LOSS_LIMIT: f64 = 0.02;
 
 /// H-TCP grows linearly at first, for this long after a loss (Leith and Shorten, "H-TCP", 2004).
@@ -68,7 +68,7 @@ impl PathCapacity {
         self.window.min(lossy) / seconds
     }
 
-    /// The mean window that loss leaves, in segments; none where loss does not bound it.
+    /// The mean window that loss leaves, in segments; `None` if loss does not bound it.
     fn lossy_window(&self) -> Option<f64> {
         if self.loss <= 0.0 {
             return None;

@@ -8,7 +8,7 @@ use longhaul_units::{BitRate, ByteCount};
 use super::measure::Bound;
 use crate::response::Congestion;
 
-/// What a transfer shall use from now on.
+/// What a transfer should use from now on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
     /// Streams; at least 1.

@@ -102,7 +102,7 @@ impl LeastRoundTrips {
         self.longest = longest.unwrap_or(self.longest);
     }
 
-    /// A path's; none where no stream on it has measured it.
+    /// A path's; `None` if no stream on it has measured it.
     pub fn get(&self, path: u32) -> Option<Duration> {
         self.paths.get(&path).map(Least::get)
     }

@@ -9,9 +9,9 @@ use super::least::LeastRoundTrips;
 use super::sample::{Sample, StreamSample};
 use crate::response::Congestion;
 
-/// A queue stands on the path where the round trip is longer than the least
-/// one by this part of it, and by no less or more than these: below, clocks
-/// and interrupts do as much; above, a queue is one on the longest path.
+/// A queue stands on the path if the round trip exceeds the least one by this part of it, within
+/// these bounds. Below the lower bound, clocks and interrupts do as much. Above the upper one, it
+/// is a queue even on the longest path.
 const QUEUE_PART: f64 = 0.25;
 const QUEUE_BOUNDS: (Duration, Duration) = (Duration::from_micros(200), Duration::from_millis(10));
 
@@ -142,7 +142,7 @@ pub struct RoundTrips {
 }
 
 impl RoundTrips {
-    /// Of streams that are on one path; none where no stream has measured it.
+    /// Of streams that are on one path; `None` if no stream has measured it.
     fn of(streams: &[&StreamSample]) -> Option<RoundTrips> {
         let known = streams.iter().map(|stream| stream.minimum_rtt);
         let least = known.filter(|rtt| !rtt.is_zero()).min()?;
@@ -191,8 +191,7 @@ fn by_place(sample: &Sample) -> BTreeMap<Place, StreamSample> {
     streams.map(|stream| (place(stream), *stream)).collect()
 }
 
-/// Whether a stream's kernel has it use its other paths instead: that says
-/// nothing of this host.
+/// Whether a stream's kernel uses its other paths instead, which says nothing of this host.
 fn is_left_idle(stream: &StreamSample, before: &StreamSample, all: &[StreamSample]) -> bool {
     let others = |other: &StreamSample| other.stream == stream.stream && other.path != stream.path;
     stream.busy == before.busy && all.iter().any(others)
@@ -305,7 +304,7 @@ impl Span {
         rate(self.acknowledged - before, late) / rate(before, early)
     }
 
-    /// What it showed; none where no stream lived through a part of it.
+    /// What it showed; `None` if no stream lived through a part of it.
     pub fn measure(&self) -> Option<Measure> {
         let seconds = self.length().as_secs_f64();
         if seconds <= 0.0 || self.lived <= 0.0 {

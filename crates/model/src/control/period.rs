@@ -79,7 +79,7 @@ impl Losses {
         }
     }
 
-    /// Probability that a segment is lost, 0 to 1; none where too few were.
+    /// Probability that a segment is lost, 0 to 1; `None` if too few were.
     pub fn probability(&self) -> Option<f64> {
         let known = self.events >= FEW_LOSSES && self.segments > 0.0;
         known.then(|| self.events / self.segments)

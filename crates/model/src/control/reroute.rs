@@ -13,7 +13,7 @@ use longhaul_units::Moment;
 use super::least::LeastRoundTrips;
 use super::measure::{Measure, RoundTrips};
 
-/// The round trip stays between two bounds for so long, or so many of its own.
+/// The round trip stays between two bounds for this time, or this many of its own.
 const STEADY: Duration = Duration::from_secs(4);
 const STEADY_ROUND_TRIPS: u32 = 8;
 
@@ -80,7 +80,7 @@ impl Trend {
         }
     }
 
-    /// The highest on the way before; none where nothing was seen for so long.
+    /// The highest on the way before; `None` if nothing was seen for so long.
     fn highest_before(&self, at: Moment) -> Option<Duration> {
         let before = self.highest.iter().filter(|seen| at - seen.0 > BEFORE.0);
         before.map(|seen| seen.1).max()

@@ -1,4 +1,4 @@
-//! What the controller is told.
+//! What the controller receives.
 
 use std::time::Duration;
 
@@ -23,8 +23,7 @@ pub struct StreamSample {
     pub segment: u32,
     /// Congestion window in bytes.
     pub congestion_window: u64,
-    /// The other end's receive window in bytes; none where the kernel is too
-    /// old to tell.
+    /// The other end's receive window in bytes; `None` if the kernel is too old to tell.
     pub send_window: Option<u64>,
     /// Bytes acknowledged.
     pub acknowledged: u64,
@@ -45,15 +44,15 @@ pub struct Sample {
     pub at: Moment,
     /// Streams that are open.
     pub streams: Vec<StreamSample>,
-    /// What governs the streams' windows; none where it is not known.
+    /// What governs the streams' windows; `None` if it is not known.
     pub congestion: Option<Congestion>,
-    /// Bytes still to be acknowledged; none where it is not known, as while
-    /// the sources are still being walked.
+    /// Bytes still to be acknowledged; `None` if it is not known, as while the sources are still
+    /// being walked.
     pub remaining: Option<ByteCount>,
-    /// Part of its cores' time that the busier host worked since the last
-    /// sample, 0 to 1; none where it is not known.
+    /// Part of its cores' time that the busier host worked since the last sample, 0 to 1; `None`
+    /// if it is not known.
     pub processor: Option<f64>,
-    /// Part of its flows' time that the busiest layer of the receiving end
-    /// worked, 0 to 1; none where it is not known.
+    /// Part of its flows' time that the busiest layer of the receiving end worked, 0 to 1; `None`
+    /// if it is not known.
     pub receiver: Option<f64>,
 }

@@ -57,12 +57,13 @@ pub const LARGEST_BLOCK_BYTES: u32 = 4 << 20;
 /// And of the smallest.
 const SMALLEST_BLOCK_BYTES: u32 = 64 << 10;
 
-/// Blocks from so many bytes on are of short paths, and of memory that is for them half is used:
-/// all of it is for many streams, and to touch it for the first time costs more than it gives.
+/// Blocks of this many bytes or more are for short paths, and half of the memory is used for them.
+/// All of it would be for many streams, and to touch it for the first time costs more than it
+/// gains.
 const SHORT_PATHS_BLOCK: u32 = 1 << 20;
 
-/// Blocks that an end's memory shall hold on a short path, in the half of it that is used, and on
-/// a long one: with three quarters of these as many streams as a law of loss asks for.
+/// Blocks that an end's memory should hold on a short path, in the half of it that is used, and on
+/// a long one: three quarters of these are as many streams as a law of loss asks for.
 const BLOCKS_IN_MEMORY: (u64, u64) = (16, 256);
 
 /// Bytes of a block on a long path: at least, and at most.
@@ -71,7 +72,7 @@ const LONG_PATHS_BLOCKS: (u32, u32) = (256 << 10, 512 << 10);
 /// How many bytes a block has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockSize {
-    /// So many.
+    /// This many.
     Fixed(u32),
     /// As many as the path wants and this end's memory for blocks bears.
     Free {
@@ -101,10 +102,9 @@ impl BlockSize {
     }
 }
 
-/// Bytes of a block on a path of this round trip, a power of two. Each stream
-/// holds a block at either end while it moves, and a path that needs many
-/// streams shall not need much memory: smaller ones there. On short paths fewer
-/// blocks cost less.
+/// Bytes of a block on a path of this round trip, a power of two. Each stream holds a block at
+/// either end while it moves. Blocks are smaller on a path that needs many streams, to save
+/// memory. On short paths fewer blocks cost less.
 fn block_bytes(rtt: Duration) -> u32 {
     match rtt {
         _ if rtt < NEAR => LARGEST_BLOCK_BYTES,
@@ -121,8 +121,8 @@ pub fn used_memory(memory: ByteCount, block: u32) -> ByteCount {
     }
 }
 
-/// Most streams of blocks of `block` bytes in a `memory` of so many: a quarter
-/// of what is used of it stays for what is read ahead and written behind. At least 1.
+/// Most streams of blocks of `block` bytes in `memory` bytes: a quarter of what is used of it
+/// stays for blocks that are read ahead and written behind. At least 1.
 pub fn most_streams(memory: ByteCount, block: u32) -> u32 {
     let blocks = used_memory(memory, block).0 / u64::from(block.max(1));
     u32::try_from(blocks - blocks / 4)

@@ -11,8 +11,8 @@ const ROOM: f64 = 0.85;
 /// By how much the bound grows there.
 const RETURN: f64 = 1.25;
 
-/// By how much more it is beyond in the first span; twice that in the next,
-/// and so on: whoever filled the path may have left it.
+/// By how much more it goes beyond in the first span; twice that in the next, and so on. The
+/// traffic that filled the path may have ended.
 const FIRST_STEP: f64 = 0.04;
 
 /// By how much more it is at most: what is too much stands in a queue for a

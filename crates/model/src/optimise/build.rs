@@ -1,9 +1,9 @@
 //! From a graph to its program.
 //!
-//! Variables: the flow of each commodity on each edge; for each node and each number of flows `n`
-//! how many members have it, a whole number `z`; and `x`, how much of a commodity goes through
-//! members with `n` flows. Members are shared by time: Σ x · seconds(n) ≤ z. Flows of a node are
-//! bound by their cores, Σ x · CPU ≤ n · z (paper 004, Eq. 23, for each layer), hosts by theirs.
+//! Variables: the flow of each commodity on each edge; for each node and number of flows `n`, the
+//! number `z` of members with `n` flows, a whole number; and `x`, how much of a commodity goes
+//! through them. Members are shared by time: Σ x · seconds(n) ≤ z. Flows of a node are bound by
+//! their cores, Σ x · CPU ≤ n · z (paper 004, Eq. 23, for each layer), hosts by theirs.
 
 use std::collections::BTreeMap;
 
@@ -374,19 +374,19 @@ impl<'a> Built<'a> {
         program.solve(nodes)
     }
 
-    /// From now on the rate is that of a solution, but for a share of it.
+    /// From now on the rate is that of a solution, except a share of it.
     pub fn keep_rate(&mut self, found: &Found, share: f64) {
         let least = found.value(self.rate) * (1.0 - share);
         self.program
             .row(vec![(self.rate, 1.0)], Relation::Ge, least);
     }
 
-    /// The solution with the least CPU; none where that was not found.
+    /// The solution with the least CPU; `None` if that was not found.
     pub fn least_cpu(&self, nodes: u64) -> Option<Found> {
         self.least(&self.all_cpu(), nodes)
     }
 
-    /// From now on no more CPU is used than by a solution, but for a share of it.
+    /// From now on no more CPU is used than by a solution, except a share of it.
     pub fn keep_cpu(&mut self, found: &Found, share: f64) {
         let cpu = self.all_cpu();
         if cpu.is_empty() {
@@ -400,7 +400,7 @@ impl<'a> Built<'a> {
             .row(cpu, Relation::Le, used * (1.0 + share) + TOLERANCE);
     }
 
-    /// The solution with the fewest flows; none where that was not found.
+    /// The solution with the fewest flows; `None` if that was not found.
     pub fn fewest_flows(&self, nodes: u64) -> Option<Found> {
         self.least(&self.all_flows(), nodes)
     }

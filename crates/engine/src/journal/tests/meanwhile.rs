@@ -145,8 +145,8 @@ fn is_fenced<T>(result: Result<T, JournalError>) -> bool {
     matches!(result, Err(JournalError::Fenced { .. }))
 }
 
-/// The owner does something, and meanwhile loses the file to `source`, whose
-/// session goes on with it unharmed.
+/// The owner does something, and meanwhile loses the file to `source`, whose session continues
+/// with it unharmed.
 fn lose_to(source: Source, moment: Moment, act: impl Fn(&Partial) -> bool) {
     let (root, interrupted, first) = owning();
     let won = Arc::new(Mutex::new(None));

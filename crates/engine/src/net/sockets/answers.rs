@@ -42,8 +42,7 @@ pub struct Socket {
     pub acknowledged: u64,
     /// Bytes that a process gave it and nobody acknowledged yet.
     pub queued: u32,
-    /// Of those, what it has not sent once; none where the kernel does not tell (before
-    /// 4.6).
+    /// Of those, what it has not sent once; `None` if the kernel does not tell (before 4.6).
     pub unsent: Option<u32>,
     /// Segments sent again.
     pub retransmitted: u64,
@@ -51,9 +50,9 @@ pub struct Socket {
     pub window: u64,
     /// Smoothed round-trip time in microseconds.
     pub rtt_microseconds: u32,
-    /// The least one; none where there was none, or the kernel does not tell (before 4.6).
+    /// The least one; `None` if there was none, or the kernel does not tell (before 4.6).
     pub minimum_rtt_microseconds: Option<u32>,
-    /// Bytes in a second that it is sent at most; none where nothing paces it.
+    /// Bytes in a second that it is sent at most; `None` if nothing paces it.
     pub pace: Option<u64>,
 }
 

@@ -60,7 +60,7 @@ pub(super) fn build(done: Done, socket: Socket, options: TlsOptions) -> Stream {
     }
 }
 
-/// What the halves share. Whoever takes both locks takes `sealer` first.
+/// What the halves share. A thread that takes both locks takes `sealer` first.
 struct Shared {
     /// Held while computing only.
     renewal: Mutex<Box<dyn Renewal>>,
@@ -73,8 +73,8 @@ struct Shared {
     owes_update: AtomicBool,
 }
 
-/// A half that panicked while it held a lock has left keys in an unknown state;
-/// the other half must not go on with them.
+/// A half that panicked while it held a lock has left keys in an unknown state; the other half
+/// must not continue with them.
 fn lock<T>(mutex: &Mutex<T>) -> io::Result<MutexGuard<'_, T>> {
     mutex
         .lock()
@@ -133,7 +133,7 @@ impl Incoming {
         Ok(Some(&mut self.buffer[record]))
     }
 
-    /// The last record's data lies in it, so many bytes.
+    /// The last record's data lies in it, this many bytes.
     fn keep_plain(&mut self, record: usize, bytes: usize) {
         let start = self.start - record + RECORD_HEADER;
         self.plain = start..start + bytes;

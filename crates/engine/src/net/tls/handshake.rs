@@ -98,8 +98,8 @@ fn explain_tls(error: Error, peer: HostPort) -> TlsError {
     }
 }
 
-/// Shakes hands. On failure the peer is told why, where TLS has words for it,
-/// and the connection is closed.
+/// Shakes hands. On failure the peer learns why, if TLS has an alert for it, and the connection is
+/// closed.
 pub(super) fn run<E: Endpoint>(
     endpoint: E,
     socket: &Socket,

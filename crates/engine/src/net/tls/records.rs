@@ -240,7 +240,7 @@ impl Sealer {
 /// Why nothing more can be received.
 #[derive(Clone, Debug)]
 pub(super) struct Damage {
-    /// The alert that tells the peer; none where it told us.
+    /// The alert that tells the peer; `None` if it told us.
     pub(super) alert: Option<u8>,
     /// What happened.
     pub(super) error: Error,
@@ -266,7 +266,7 @@ impl From<Error> for Damage {
 /// What a record brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Opened {
-    /// So many bytes of data at the front of the caller's memory.
+    /// This many bytes of data at the front of the caller's memory.
     Data(usize),
     /// The same where the record is, after its header.
     InPlace(usize),
@@ -289,8 +289,8 @@ impl Opener {
         Opener { keys, updates: 0 }
     }
 
-    /// Length of the record at the front of what was received, with its header;
-    /// none where it is not whole.
+    /// Length of the record at the front of what was received, with its header; `None` if it is
+    /// not whole.
     ///
     /// # Errors
     ///

@@ -129,7 +129,7 @@ fn bytes(seed: usize, count: usize) -> Vec<u8> {
     (0..count).map(|at| (at * 7 + seed * 31) as u8).collect()
 }
 
-/// A block as a sender in clear sends it, and the message beside it.
+/// A block as a sender in clear sends it, and the message next to it.
 #[derive(Clone)]
 struct Sent {
     header: BlockHeader,

@@ -36,7 +36,7 @@ const HELD: (f64, f64) = (0.05, 0.25);
 const CARRIED_MORE: f64 = 1.015;
 const MUCH_MORE: f64 = 1.04;
 
-/// A path is full where what it carries has not grown by so much in so many measurements.
+/// A path is full where what it carries has not grown by so much in this many measurements.
 const GROWS: f64 = 1.08;
 const FLAT: u32 = 2;
 
@@ -45,16 +45,16 @@ const FLAT: u32 = 2;
 const BY_QUEUE: f64 = 0.3;
 const LEAST: f64 = 0.75;
 
-/// Losses beyond those by chance and the first part of what is sent take so many times of it,
+/// Losses beyond those by chance and the first part of what is sent take this many times of it,
 /// but never what makes up for them, up to the second.
 const BY_LOSS: f64 = 4.0;
 const LOSSES: (f64, f64) = (0.005, 0.02);
 
-/// So much of what the path carries is sent to see what is lost by chance: for so many
-/// measurements, of which the last counts, as what was lost is heard of a round trip late;
-/// again after so many. Where it is more than the part after them, nothing is bound for a while:
-/// what overflows besides is little of it, and streams that lose so much hardly get back what
-/// they were bound from.
+/// So much of what the path carries is sent to see what is lost by chance: for this many
+/// measurements, of which the last counts, as what was lost is heard of a round trip late; again
+/// after this many. Where it is more than the part after them, nothing is bound for a while: what
+/// overflows besides is little of it, and streams that lose so much hardly get back what they were
+/// bound from.
 const LESS: f64 = 0.93;
 const LESS_MEASUREMENTS: u32 = 2;
 const TRIED_AFTER: u32 = 24;
@@ -69,18 +69,18 @@ const STANDING: u32 = 2;
 /// A shorter queue may as well be a host that is busy.
 const SHORTEST: Duration = Duration::from_millis(3);
 
-/// So many bytes and so much of what is sent being lost in a start, the path is full, whatever
+/// This many bytes and so much of what is sent being lost in a start, the path is full, whatever
 /// its queue: streams begin with twice what it carries and more, and much may be lost by chance.
 const FLOODED: (f64, f64) = (65_536.0, 0.12);
 
-/// Where so much of what is sent is lost, in so many measurements, a path carries no more than
+/// Where so much of what is sent is lost, in this many measurements, a path carries no more than
 /// what arrives. Where that is believed already and hardly less is lost, it is not the reason.
 const OVERFLOWS: f64 = 0.05;
 const OVERFLOWING: u32 = 2;
 const FEWER: f64 = 0.75;
 
-/// A queue is somebody else's where it has not become half as long in so many round trips,
-/// and so long, in which less was sent than the path carried.
+/// A queue is somebody else's where it has not become half as long in this many round trips, and
+/// so long, in which less was sent than the path carried.
 const DRAINS_ROUND_TRIPS: u32 = 12;
 const DRAINS: Duration = Duration::from_secs(1);
 const DRAINED: f64 = 0.5;
@@ -88,8 +88,8 @@ const DRAINED: f64 = 0.5;
 /// For so long nothing is bound then: at first, and at most.
 const APART: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(160));
 
-/// A stream that sends so much less than it may has no more, or something else binds it: what
-/// the others may send counts it with so many times of what it does.
+/// A stream that sends so much less than it may has no more, or something else binds it: what the
+/// others may send counts it with this many times of what it does.
 const BELOW: f64 = 0.7;
 const ROOM: f64 = 1.2;
 
@@ -117,7 +117,7 @@ pub(super) struct Coupled {
     /// Since when less is sent than the path carried, and the longest queue since, as a part of
     /// the round trip.
     draining: Option<(Moment, f64)>,
-    /// Bytes per second that all carried in the last measurement; none where they had no more.
+    /// Bytes per second that all carried in the last measurement; `None` if they had no more.
     carried: Option<f64>,
     /// The same, whatever they had.
     total: f64,
@@ -260,8 +260,8 @@ impl Coupled {
         helped
     }
 
-    /// What is lost even where less is sent than the path carries; where a queue stood all the
-    /// same, that is what overflowed.
+    /// What is lost even where less is sent than the path carries; where a queue stood
+    /// nevertheless, that is what overflowed.
     fn learn_chance(&mut self, carried: &Carried, total: f64, queued: bool, grows: bool) {
         self.until_tried = self.until_tried.saturating_sub(1);
         if carried.bound.is_none() {

@@ -11,7 +11,7 @@ use longhaul_units::{LeastSpan, Moment};
 /// What was seen longer ago than once to twice this counts no more.
 const LATELY: Duration = Duration::from_secs(6);
 
-/// A way is another one where the round trip was so many times what kernels remember, at least,
+/// A way is another one where the round trip was this many times what kernels remember, at least,
 /// for so long.
 const LONGER: u32 = 2;
 

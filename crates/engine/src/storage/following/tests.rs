@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 
 use tempfile::TempDir;
 
-/// `root/` with links of every kind, and a secret beside it.
+/// `root/` with links of every kind, and a secret next to it.
 fn tree() -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     let at = |path: &str| directory.path().join(path);

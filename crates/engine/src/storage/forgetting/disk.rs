@@ -10,7 +10,7 @@ use super::pages::Pages;
 use super::{Down, power_lost, system_error};
 use crate::storage::{FileKind, Status};
 
-/// Inode of the root directory, as ext4 has it.
+/// Inode of the root directory, as in ext4.
 pub(super) const ROOT: u64 = 2;
 
 /// When the disk's clock starts; each mutating call takes a microsecond.

@@ -26,7 +26,7 @@ struct Promised {
     left: u64,
 }
 
-/// So many bytes of a device's room are a file's, until it is dropped.
+/// This many bytes of a device's room are a file's, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Promise {
     /// Device and inode.
@@ -35,8 +35,8 @@ pub(super) struct Promise {
 }
 
 impl Promise {
-    /// Of a device that has the `room` that is looked at; none where others were promised
-    /// too much of it. What the file was promised before does not hold any more.
+    /// Of a device that has the `room` that is looked at; `None` if others were promised too much
+    /// of it. What the file was promised before does not hold any more.
     pub fn make(file: (u64, u64), room: impl FnOnce() -> u64, bytes: u64) -> Option<Promise> {
         let mut all = lock(&PROMISED);
         let of_device = (file.0, 0)..=(file.0, u64::MAX);
@@ -52,7 +52,7 @@ impl Promise {
         Some(Promise { file, number })
     }
 
-    /// So many bytes were written: they have their room.
+    /// This many bytes were written: they have their room.
     pub fn keep(&self, bytes: u64) {
         let mut all = lock(&PROMISED);
         if let Some(promised) = all.get_mut(&self.file)

@@ -77,7 +77,7 @@ impl Merge {
         Ok(self.heads.peek().map(|Reverse(head)| head.record.borrow()))
     }
 
-    /// Goes on in the run whose record was given out.
+    /// Continues in the run whose record was given out.
     fn advance(&mut self) -> io::Result<()> {
         let Some(mut top) = self.heads.peek_mut() else {
             return Ok(());

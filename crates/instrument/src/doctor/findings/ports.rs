@@ -122,8 +122,7 @@ pub(super) fn inward(known: &Known<Inward>) -> Vec<Finding> {
     found.collect()
 }
 
-/// How an address of this end's looks from there, and what to do about it; none
-/// where it opens.
+/// How an address of this end's looks from there, and what to do about it; `None` if it opens.
 fn seen_from_there(Tried { address, opening }: &Tried) -> Option<(String, &'static str)> {
     Some(match opening {
         Opening::Open => return None,

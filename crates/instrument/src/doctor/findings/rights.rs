@@ -5,20 +5,20 @@ use super::{Finding, Known, advice, bad, good, not_checked};
 /// What a daemon says to one who would read, or write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Right {
-    /// He may.
+    /// It may.
     Granted,
-    /// He may not, or there is nothing: the daemon does not say which.
+    /// It may not, or there is nothing: the daemon does not say which.
     Denied,
-    /// He may, and the path cannot be opened; why.
+    /// It may, and the path cannot be opened; why.
     Obstructed(String),
 }
 
 /// What a principal may do at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rights {
-    /// Who; empty where his certificate says it.
+    /// The principal; empty if the certificate names it.
     pub principal: String,
-    /// Where, as the URL has it.
+    /// Where, as in the URL.
     pub path: String,
     /// Copy from there.
     pub read: Known<Right>,
@@ -26,7 +26,7 @@ pub struct Rights {
     pub write: Known<Right>,
 }
 
-/// What to tell of them.
+/// What to report about them.
 pub(super) fn rights(known: &Known<Rights>) -> Vec<Finding> {
     const TOPIC: &str = "rights";
     let rights = match known {

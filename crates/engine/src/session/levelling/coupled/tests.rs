@@ -43,7 +43,7 @@ struct Outcome {
     bounds: VecDeque<Option<u64>>,
 }
 
-/// A path of so many bytes per second, whose queue holds so many round trips.
+/// A path of this many bytes per second, whose queue holds this many round trips.
 struct Path {
     rtt: Duration,
     capacity: f64,
@@ -83,7 +83,7 @@ impl Path {
         }
     }
 
-    /// For so many round trips, a look every quarter of one.
+    /// For this many round trips, a look every quarter of one.
     fn run(&mut self, leveller: Option<&mut Leveller>, round_trips: usize) -> Outcome {
         let mut leveller = leveller;
         let count = self.streams.len();
