@@ -41,7 +41,7 @@ fn a_disk_is_measured_in_pieces_and_nothing_is_left() {
         run(&mut command).expect(0)
     };
     // No time at all: the file is there, and says what the disk is.
-    run_for("0s", &[]).says(&["goes on where it stopped"]);
+    run_for("0s", &[]).says(&["the same command resumes it"]);
     let name = format!("disk {}", disk.canonicalize().unwrap().display());
     let first = profile(&output);
     assert!(first["sections"][&name]["about"]["file_system"].is_string());
@@ -89,7 +89,7 @@ fn a_signal_leaves_nothing_and_keeps_what_was_measured() {
     running
         .wait()
         .expect(130)
-        .says(&["goes on where it stopped"]);
+        .says(&["the same command resumes it"]);
     assert_eq!(fs::read_dir(&disk).unwrap().count(), 0);
     assert!(profile(&output)["sections"].as_object().unwrap().len() == 1);
     let beside = fs::read_dir(directory.path()).unwrap().count();

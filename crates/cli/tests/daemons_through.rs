@@ -1,5 +1,5 @@
 //! Copies between two daemons of which none connects to the other: what is copied
-//! goes through the host of whoever asked.
+//! goes through the user's host.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -67,7 +67,7 @@ fn a_tree_goes_through_here_from_one_daemon_to_the_other_and_back() {
     back.args(["--through-local", "-r"])
         .arg(site.two.url("there/data/hard"));
     run(back.arg(site.one.url("back"))).expect(0).says(&[
-        &format!("data flowed {two} -> {one} through the host of whoever asked"),
+        &format!("data flowed {two} -> {one} through the user's host"),
         "within TLS from the one to the other",
     ]);
     tree::assert_same(&there.join("hard"), &site.root("one").join("back/hard"));

@@ -45,7 +45,7 @@ pub enum ListError<E> {
         error: io::Error,
     },
     /// The receiver of the listing wants no more.
-    #[error("whoever is told wants no more")]
+    #[error("the receiver of the listing wants no more")]
     Told(E),
 }
 

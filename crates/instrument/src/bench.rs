@@ -312,6 +312,6 @@ mod tests {
             "{told}"
         );
         let short = unfinished(&[("quick".to_owned(), Duration::ZERO)], budget);
-        assert!(short.contains("goes on where it stopped"), "{short}");
+        assert!(short.contains("the same command resumes it"), "{short}");
     }
 }
