@@ -56,15 +56,15 @@ const COMMANDS: [Command; 6] = [
         name: "bench",
         arguments: "(pieces | small | storage | lab | gluster) [--again] | \
                     SCENARIO [OPTIONS OF longhaul sweep]",
-        summary: "what a copy costs beside its pieces, or beside a local writer of small files; \
-                  threads beside io_uring; what the lab and its parallel file system do; or an \
-                  experiment of bench/scenarios; goes on where it was stopped",
+        summary: "compare a copy with its pieces or with a local writer of small files, threads with \
+                  io_uring, the lab and its file system with their settings; or run an \
+                  experiment of bench/scenarios. The same command resumes one that was stopped",
         run: bench::run,
     },
     Command {
         name: "soak",
         arguments: "[PART...] [--again | --list] [--jobs N] [--fuzz-seconds S] [--fuzz-runs N]",
-        summary: "the bars at their full size, each part once; goes on where it was stopped",
+        summary: "run the long tests at full size, each part once; the same command resumes",
         run: soak::run,
     },
     Command {

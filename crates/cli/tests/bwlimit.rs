@@ -63,5 +63,10 @@ fn what_is_no_rate_is_explained() {
         .says(&["is not a rate", "100Mbit/s"]);
     run(longhaul().args(["cp", "--bwlimit", "100m", "zero:1kB", "null:"]))
         .expect(1)
-        .says(&["bits or bytes", "100Mbit/s", "100MiB/s", "KiB/s, as in rsync"]);
+        .says(&[
+            "bits or bytes",
+            "100Mbit/s",
+            "100MiB/s",
+            "KiB/s, as in rsync",
+        ]);
 }

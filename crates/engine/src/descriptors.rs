@@ -23,8 +23,8 @@ enum AtOnce {
     Wanting,
 }
 
-/// Does something within a lock: nothing in it waits for a descriptor, since whoever closes
-/// files may need that lock. Whoever may wait does it around the lock
+/// Does something within a lock. Nothing in it waits for a descriptor, since a thread that
+/// closes files may need that lock. A thread that may wait does so around the lock
 /// ([`patiently_around`]).
 pub(crate) fn at_once<T>(what: impl FnOnce() -> T) -> T {
     let outer = AT_ONCE.get();
@@ -56,7 +56,7 @@ pub(crate) fn patiently_around<T, E>(mut what: impl FnMut(bool) -> Result<T, E>)
     }
 }
 
-/// Whether a descriptor was wanted in vain since [`at_once`] began.
+/// Whether a descriptor was wanted unnecessarily since [`at_once`] began.
 pub(crate) fn is_wanting() -> bool {
     AT_ONCE.get() == Some(AtOnce::Wanting)
 }

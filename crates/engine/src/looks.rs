@@ -1,5 +1,5 @@
-//! Looks at many names: one after the other where each takes microseconds, many at once where
-//! each is a round trip to whoever has the file system.
+//! Looks at many names: one after the other if each takes microseconds, many at once if each is a
+//! round trip to the server of the file system.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};

@@ -28,8 +28,7 @@ impl Notices {
         }
     }
 
-    /// Does something that a file system may refuse. Gives none where it refused, which is
-    /// noted.
+    /// Does something that a file system may refuse. `None` if it refused, which is noted.
     ///
     /// # Errors
     ///

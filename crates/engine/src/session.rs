@@ -569,7 +569,7 @@ impl Transfer {
         result
     }
 
-    /// As [`Transfer::tell`], for what only a sender is told.
+    /// As [`Transfer::tell`], for events of a sender only.
     pub(crate) fn tell_sender<T>(&self, what: impl FnOnce(&mut Sender) -> T) -> Option<T> {
         self.tell(|machine| match machine {
             Machine::Sending(sender) => Some(what(sender)),
@@ -577,7 +577,7 @@ impl Transfer {
         })
     }
 
-    /// As [`Transfer::tell`], for what only a receiver is told.
+    /// As [`Transfer::tell`], for events of a receiver only.
     pub(crate) fn tell_receiver<T>(&self, what: impl FnOnce(&mut Receiver) -> T) -> Option<T> {
         self.tell(|machine| match machine {
             Machine::Receiving(receiver) => Some(what(receiver)),

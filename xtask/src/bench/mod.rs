@@ -93,7 +93,7 @@ fn record_so_far(what: &str) -> Result<(), String> {
     }
 }
 
-const TIME_IS_UP: &str = "time is up: the same command goes on where this stopped";
+const TIME_IS_UP: &str = "time is up: the same command resumes";
 
 /// One call of this.
 struct Run {

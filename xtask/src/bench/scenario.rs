@@ -48,7 +48,7 @@ pub fn run(name: &str, further: &[&str]) -> Result<(), String> {
             println!("bench: {}", output.display());
             fs::remove_dir_all(&work).map_err(|error| format!("{}: {error}", work.display()))
         }
-        Some(UNFINISHED) => Err("not all was run: the same command goes on".to_owned()),
+        Some(UNFINISHED) => Err("some runs are missing: the same command resumes".to_owned()),
         _ => Err(format!("longhaul sweep: {status}")),
     }
 }

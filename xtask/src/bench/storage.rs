@@ -173,7 +173,7 @@ pub fn run_inside(directory: &Path, kept: &Path) -> Result<(), String> {
     let places = Places::prepare(directory)?;
     match measure(&places, directory, &mut samples)? {
         true => Ok(()),
-        false => Err("time is up: the same command goes on where this stopped".to_owned()),
+        false => Err("time is up: the same command resumes".to_owned()),
     }
 }
 

@@ -8,8 +8,8 @@ use rustix::io::Errno;
 
 use crate::storage::{Creation, DataMode, Directory, StoredFile};
 
-/// How long to wait for whoever is inside. What happens there takes some
-/// writes and at most one sync; longer means that storage hangs.
+/// How long to wait for the holder of the gate. It does some writes and at most one sync; longer
+/// means that storage hangs.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long to wait between two tries: `flock` with a limit does not exist.
@@ -72,9 +72,9 @@ impl Gate {
     }
 }
 
-/// Makes a new file that nobody takes for a leftover: its lock is held, and its name is
-/// its own. Whoever looks for leftovers may come between its creation and its lock, and
-/// remove it: then it is made anew.
+/// Makes a new file that is never taken for a leftover: its lock is held, and its name is unique.
+/// A search for leftovers may come between its creation and its lock, and remove it: then it is
+/// made again.
 ///
 /// # Errors
 ///
@@ -139,7 +139,7 @@ pub(super) fn take_lock(file: &dyn StoredFile) -> io::Result<bool> {
     }
 }
 
-/// Why a file that this process has open has no lock; none where it has one.
+/// Why a file that this process has open has no lock; `None` if it has one.
 pub fn missing_lock(file: &dyn StoredFile) -> Option<io::Error> {
     file.try_lock().err().filter(lacks_locks)
 }

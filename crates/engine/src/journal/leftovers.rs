@@ -49,8 +49,8 @@ pub struct Leftover {
     /// When its inode last changed: a small file has its source's time before
     /// it has its name.
     pub changed: Timestamp,
-    /// A living process has it: no leftover, but work under way. Of
-    /// temporaries this is known only where their writer locks them.
+    /// A living process holds it: not a leftover, but work under way. Of temporaries this is known
+    /// only if their writer locks them.
     pub held: bool,
 }
 
@@ -348,8 +348,8 @@ pub(super) fn parts_of(directory: &dyn Directory, key: Key) -> io::Result<Vec<Bo
 /// header, which a crash tore; and parts that no journal names, because a crash
 /// brought them back. What cannot be removed is left for [`expire`].
 ///
-/// Where entries failed, a journal of an earlier session may be that of one of them, which a later
-/// session can continue with: `keeps` has it stay, with its part. True where one did.
+/// If entries failed, a journal of an earlier session may belong to one of them, and a later
+/// session can resume it: `keeps` makes it stay, with its part. True if one stayed.
 ///
 /// # Errors
 ///

@@ -17,7 +17,7 @@
 //!
 //! - the journal's is the **gate**: held for the moment in which a journal or
 //!   the names are changed, and for nothing longer;
-//! - the part's is the **sign of life**: held as long as its owner has it open.
+//! - the part's is the **sign of life**: held while its owner keeps it open.
 //!
 //! [`claim`] makes a caller the owner. A restart of the same copy takes over at
 //! once, also from an owner that seems alive: it appends a record with a higher

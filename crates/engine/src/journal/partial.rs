@@ -181,9 +181,9 @@ impl Partial {
         JournalError::Fenced { epoch: self.epoch }
     }
 
-    /// Does something that only the owner may, so that nobody can take over
-    /// before it is done. Threads of one session should take turns before they
-    /// call this: whoever finds the gate taken waits a millisecond.
+    /// Does something that only the owner may do, so that no session can take over before it is
+    /// done. Threads of one session should take turns before they call this: a thread that finds
+    /// the gate taken waits a millisecond.
     ///
     /// # Errors
     ///
@@ -313,9 +313,9 @@ impl Partial {
 pub struct Finalised<'a>(&'a Partial);
 
 impl Finalised<'_> {
-    /// Gives the file its name, replacing what has it. The name is durable
-    /// after the directory's sync, and the caller may put many files under
-    /// one; then it calls [`Committed::finish`].
+    /// Gives the file its name, replacing what has the name. The name is durable after the
+    /// directory's sync, and one sync may serve many files; then the caller calls
+    /// [`Committed::finish`].
     ///
     /// # Errors
     ///

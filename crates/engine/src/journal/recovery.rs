@@ -15,8 +15,8 @@
 //! other source, its owner dead or superseded      discarded, then as above
 //! ```
 //!
-//! To discard is to fence whoever owns it and to remove both files. The new
-//! journal continues the epochs upward.
+//! To discard is to fence the owner and to remove both files. The new journal continues the epochs
+//! upward.
 
 use std::io;
 use std::sync::Arc;

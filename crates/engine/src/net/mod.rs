@@ -16,8 +16,8 @@
 //! - [`relay`]: pipes of another process as a socket
 //! - [`identity`]: keys, certificates, fingerprints
 //! - [`trust`], [`known_hosts`]: whether a server is the one that was meant
-//! - [`principals`], [`token`], [`client_tokens`]: who may do what, and how he
-//!   proves who he is
+//! - [`principals`], [`token`], [`client_tokens`]: who may do what, and how it
+//!   is proved
 //! - [`gate`]: how many strangers are let in at once
 //! - [`config_directory`]: where all of that is kept
 

@@ -1,8 +1,8 @@
 //! The memory of buffers, in huge pages where the kernel has them.
 //!
-//! A disk that is read past the page cache is told each page of the memory to
-//! fill: 256 of them for 1 MiB, or one. Here that made direct reads 1.7 times as
-//! fast, at a quarter of the CPU time (`cargo xtask bench storage`).
+//! A disk that is read past the page cache gets the address of each page to fill: 256 of them for
+//! 1 MiB, or one. Here that made direct reads 1.7 times as fast, at a quarter of the CPU time
+//! (`cargo xtask bench storage`).
 
 use std::ptr::NonNull;
 use std::sync::Arc;

@@ -1,14 +1,14 @@
-//! Network interfaces as the kernel reports about them: MTU, queues, driver, speed, and what they
-//! do for the kernel, as `ethtool` shows it.
+//! Network interfaces as the kernel reports them: MTU, queues, driver, speed, and what they do for
+//! the kernel, as `ethtool` shows it.
 //!
-//! All of it is asked through a socket, which belongs to the network namespace of the
-//! thread that made it; `/sys/class/net` belongs to whoever mounted it.
+//! All of it is asked through a socket, which belongs to the network namespace of the thread that
+//! made it. `/sys/class/net` belongs to the namespace that mounted it.
 
 use std::io;
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 
-/// Interfaces that are told of at most.
+/// Most interfaces that are reported.
 pub const MOST_INTERFACES: usize = 64;
 
 /// Questions of `linux/ethtool.h` and what they ask after.

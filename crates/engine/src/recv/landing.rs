@@ -31,8 +31,8 @@ use crate::storage::mounts::Place;
 use crate::storage::roots::{OpenRoot, split};
 use crate::storage::{DataMode, Directory, FileKind, Status, StoredFile};
 
-/// What the name begins with under which a session claims its anchor; the hash
-/// of its source follows, and the name that a single source gets. No file can have it.
+/// The beginning of the name under which a session claims its anchor; the hash of its source
+/// follows, and the name that a single source gets. No file can have this name.
 pub const SESSION_NAME: &[u8] = b"/session/";
 
 /// A destination.
@@ -51,7 +51,8 @@ pub struct Destination {
     pub principal: String,
     /// Hash of the sending host and its sources.
     pub source: [u8; 32],
-    /// Hash of the sources as every host that sees them has it; that of `source` where none does.
+    /// Hash of the sources, the same on every host that sees them; that of `source` if no other
+    /// host does.
     pub anywhere: [u8; 32],
     /// Hash of the sending host, of a release that tells files apart by it; else zeros.
     pub host: [u8; 32],
@@ -132,7 +133,8 @@ pub struct Arrival {
     pub principal: String,
     /// Hash of the sending host and its sources.
     pub source: [u8; 32],
-    /// Hash of the sources as every host that sees them has it; that of `source` where none does.
+    /// Hash of the sources, the same on every host that sees them; that of `source` if no other
+    /// host does.
     pub anywhere: [u8; 32],
     /// Hash of the sending host, of a release that tells files apart by it; else zeros.
     pub host: [u8; 32],

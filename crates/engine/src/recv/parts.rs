@@ -130,7 +130,7 @@ impl ReceiveSide {
         })
     }
 
-    /// The same, without waiting for a descriptor: whoever closes a part needs the same lock.
+    /// The same, without waiting for a descriptor: a thread that closes a part needs the same lock.
     fn part_at_once(
         &self,
         transfer: &Transfer,
@@ -168,10 +168,9 @@ impl ReceiveSide {
         Ok(part)
     }
 
-    /// Opens the part of a file unless that failed before: until the state
-    /// machine is told of the failure, pieces of the file still come, and
-    /// trying again would change a directory that may be finished meanwhile.
-    /// For want of a descriptor it has failed with the last try only.
+    /// Opens the part of a file unless that failed before. Until the state machine knows of the
+    /// failure, pieces of the file still come, and trying again would change a directory that
+    /// may be finished meanwhile. For want of a descriptor it has failed with the last try only.
     fn open_once(
         &self,
         transfer: &Transfer,
@@ -348,8 +347,8 @@ impl ReceiveSide {
     }
 }
 
-/// What one source of a name is told from another by: its host and its inode,
-/// whatever the command line was.
+/// What distinguishes one source of a name from another: its host and its inode, whatever the
+/// command line was.
 fn source_of(host: &[u8; 32], inode: u64) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new_derive_key("longhaul 2026 source of a file");
     hasher.update(host);

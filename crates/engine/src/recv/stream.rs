@@ -33,7 +33,7 @@ pub trait DataStream: Send + Sync {
     ///
     /// # Errors
     ///
-    /// As the file or descriptor has it; the stream is then lost.
+    /// As the file or descriptor reports; the pipe is then lost.
     fn put(&self, offset: u64, data: &[u8]) -> io::Result<()>;
 
     /// It has this many bytes in all.
@@ -126,8 +126,8 @@ fn scattered() -> io::Error {
 }
 
 impl FileStream {
-    /// Into the file at a path, whose directory must be there; `session` tells
-    /// whoever finds what is left whose it was.
+    /// Into the file at a path, whose directory must exist; `session` identifies the owner of what
+    /// is left.
     ///
     /// # Errors
     ///

@@ -10,7 +10,7 @@ use crate::looks::Pace;
 use crate::storage::listing::SortedListing;
 use crate::storage::{Directory, FileKind, Status};
 
-/// Names looked at together. Each directory above has so many that wait.
+/// Names looked at together. Each directory above has as many that wait.
 const AHEAD: usize = 128;
 
 /// Directories within each other in which names wait.

@@ -17,12 +17,12 @@ const MOST_REMEMBERED: usize = 1 << 20;
 
 /// What becomes of a name that earlier sources may have.
 pub(super) enum Settled<'a> {
-    /// It is told of with this status: its own; of a directory the first one's, so that it does
+    /// It is reported with this status: its own; of a directory the first one's, so that it does
     /// not matter which is done last.
     Told(Status),
-    /// It is the very file that is told of already.
+    /// It is the very file that was reported already.
     Same,
-    /// This source has it for something else, or for a file of its own.
+    /// This source has the name for something else, or for a file of its own.
     Taken(&'a Source),
 }
 

@@ -166,8 +166,8 @@ impl Transfer {
         }
     }
 
-    /// Whether the streams have more before them than they take before it is
-    /// cold. Whoever takes a block wakes a reader.
+    /// Whether more blocks wait for streams than these take before the data leave the cache. A
+    /// stream that takes a block wakes a reader.
     pub(crate) fn is_far_ahead(&self, shared: &Shared) -> bool {
         let most = (self.pool.maximum_buffers() / PREPARED_PART).max(shared.stream_count());
         shared.prepared.len() > most

@@ -364,7 +364,7 @@ impl Walk<'_> {
         id
     }
 
-    /// Reports about a name in a directory that was looked at, unless an earlier source has it.
+    /// Reports a name in a directory that was looked at, unless an earlier source has the name.
     fn meet(
         &mut self,
         (directory, name, status): (&Arc<dyn Directory>, &[u8], io::Result<Status>),
@@ -420,8 +420,8 @@ impl Walk<'_> {
         }
     }
 
-    /// The status with which a path is told; else none where it was told before, or the source
-    /// because of which it is left out.
+    /// The status with which a path is reported; otherwise `None` if it was reported before, or
+    /// the source because of which it is left out.
     fn settled(
         &self,
         path: &TreePath,

@@ -216,8 +216,8 @@ impl Opening<'_> {
         status.is_ok()
     }
 
-    /// Adds the names in a directory that match, and none is told where there are too many;
-    /// what cannot be looked into has none, as for a shell.
+    /// Adds the names in a directory that match, and reports none if there are too many. A
+    /// directory that cannot be read has none, as for a shell.
     fn add_matching(&self, above: &[u8], names: &Names, found: &mut Next) -> Option<()> {
         let directory: &[u8] = if above.is_empty() { b"." } else { above };
         let listing = self.directory(directory);

@@ -113,9 +113,9 @@ impl Transfer {
         self.hold_stream(|| self.pool.take_while(is_needed))
     }
 
-    /// Where the session is over there are no buffers for what still comes. It is read all the
-    /// same, until the other end has heard why, or is cut off: with the stream closed before
-    /// that, the other end would take the session for lost.
+    /// Where the session is on the far side are no buffers for what still comes. It is read
+    /// nevertheless, until the other end has heard why, or is cut off: with the stream closed
+    /// before that, the other end would take the session for lost.
     pub(super) fn hear_out(&self, reader: &mut dyn StreamReader) {
         if !self.lock().is_over() {
             return;

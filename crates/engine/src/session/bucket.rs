@@ -67,9 +67,8 @@ impl TokenBucket {
         self.tokens = self.tokens.min(self.most());
     }
 
-    /// Takes what is about to go: none where it may go now, else how long that
-    /// takes yet, and nothing is taken. More than [`TokenBucket::kept_bytes`] at
-    /// once never may.
+    /// Takes what is about to go: `None` if it may go now, otherwise how long to wait, and nothing
+    /// is taken. More than [`TokenBucket::kept_bytes`] may never go at once.
     pub fn take(&mut self, bytes: usize, now: Moment) -> Option<Duration> {
         let rate = u128::from(self.rate?);
         self.fill(now);

@@ -334,7 +334,7 @@ impl Leveller {
         rtt.map_or(BOUNDS.1, |rtt| (rtt / 4).clamp(BOUNDS.0, BOUNDS.1))
     }
 
-    /// Whether its streams are in their slow start, as [`Levellers::begin`] has it.
+    /// Whether its streams are in their slow start, as in [`Levellers::begin`].
     fn begins(&self) -> bool {
         let now = self.looks.back();
         let slow_starts = now.is_some_and(|look| look.flows.iter().all(|flow| flow.in_slow_start));

@@ -170,7 +170,7 @@ pub fn open(
     }
 }
 
-/// The frame of a request that names so many paths.
+/// The frame of a request that names this many paths.
 fn naming(hello: &Hello, paths: usize) -> Result<Vec<u8>, OpenError> {
     if paths > MAXIMUM_SOURCES {
         return Err(OpenError::TooManyNames);

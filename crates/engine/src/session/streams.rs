@@ -26,7 +26,7 @@ use crate::send::seal::SealedBlock;
 /// transfer becomes durable.
 const MOST_DAMAGED: u32 = 64;
 
-/// What is said when more were.
+/// The message if there were more.
 const DAMAGED_AGAIN: &str = "what it sends arrives damaged again and again: look for faulty memory \
     or network hardware on the way, or for something that changes connections";
 

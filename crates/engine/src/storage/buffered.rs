@@ -1,5 +1,4 @@
-//! Reads and writes of a whole range through the page cache, and what the
-//! kernel is told about it.
+//! Reads and writes of a whole range through the page cache, and the hints to the kernel.
 
 use std::io;
 use std::num::NonZeroU64;

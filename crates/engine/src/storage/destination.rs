@@ -46,7 +46,7 @@ pub struct DestinationDirectory {
     inner: Arc<dyn Directory>,
     /// Its mode may be changed; who allows that sets it again in the end.
     may_permit: AtomicBool,
-    /// Where it is told that its file system does not sync it, and how.
+    /// Where it is reported that its file system does not sync it, and how.
     notices: Arc<Notices>,
     path: Option<TreePath>,
     /// Syncs that began.
@@ -149,9 +149,9 @@ impl DestinationDirectory {
 }
 
 impl Directory for DestinationDirectory {
-    /// One at a time. Whoever waited while another one's sync began and
-    /// succeeded needs none of its own. A file system that does not sync directories is asked
-    /// once: that is noted, and no failure.
+    /// One at a time. A thread that waited while another one's sync began and succeeded needs no
+    /// sync of its own. A file system that does not sync directories is asked once: that is noted,
+    /// and no failure.
     fn sync(&self) -> io::Result<()> {
         let before = self.begun.load(Ordering::SeqCst);
         let mut last = lock(&self.last);

@@ -89,9 +89,9 @@ impl DirectPath {
         }
     }
 
-    /// Repeats `step`, which is told what is done, until `length` bytes are.
-    /// Ends early at the end of the file, or where direct I/O is refused; the
-    /// bytes done are returned, the caller finishes through the page cache.
+    /// Repeats `step`, which gets the number of bytes done, until `length` bytes are done. Ends
+    /// early at the end of the file, or if direct I/O is refused. Returns the bytes done; the
+    /// caller finishes through the page cache.
     fn transfer(
         &self,
         length: usize,

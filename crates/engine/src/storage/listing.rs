@@ -24,8 +24,7 @@ const MOST_COMING: usize = 1024;
 
 /// The names of a directory in the order of their bytes, each once.
 ///
-/// A directory that changes meanwhile may give a name or not, as the file
-/// system has it.
+/// A directory that changes meanwhile may give a name or not, depending on the file system.
 pub struct SortedListing {
     names: Names,
     /// The last name given: where a directory changes while it is read, a file

@@ -381,7 +381,7 @@ pub trait Directory: Send + Sync {
     /// As `fstat`.
     fn status(&self) -> io::Result<Status>;
 
-    /// The number of the mount that it was reached by; none where nobody tells.
+    /// The number of the mount that it was reached by; `None` if nobody tells.
     fn mount(&self) -> Option<u64> {
         None
     }

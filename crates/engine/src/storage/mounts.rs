@@ -8,7 +8,7 @@ use rustix::fs::{AtFlags, StatxFlags, statx};
 
 use super::Directory;
 
-/// The number of the mount that an open file was reached by; none where the kernel does not tell
+/// The number of the mount that an open file was reached by; `None` if the kernel does not tell
 /// (before Linux 5.8).
 pub(super) fn mount_of(file: BorrowedFd<'_>) -> Option<u64> {
     let status = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok()?;
@@ -21,7 +21,7 @@ pub(super) fn mount_of(file: BorrowedFd<'_>) -> Option<u64> {
 pub(crate) struct Place(Option<u64>);
 
 impl Place {
-    /// That of a directory; none where nobody tells.
+    /// That of a directory; `None` if nobody tells.
     pub fn of(directory: &dyn Directory) -> Place {
         Place(directory.mount().filter(|mount| is_attached(*mount)))
     }

@@ -1,14 +1,13 @@
 //! Many small files made durable at the price of a few.
 //!
 //! `fsync` of each of a thousand new files is a thousand flushes of the disk's cache, though the
-//! first one's journal commit held them all. `syncfs` is one, with the same promise; but it also
-//! writes what others have dirty on that file system and waits for it. So it is used where little
-//! is dirty, on file systems where it was measured to be faster, and for this many files that it
-//! pays.
+//! first one's journal commit held them all. `syncfs` is one, with the same promise. But it also
+//! writes what others have dirty on that file system, and waits for it. So it is used if little is
+//! dirty, on file systems where it was measured to be faster, and for enough files to pay off.
 //!
-//! Data errors are still found file by file: each file's pages are waited for
-//! first, which gives the error to whoever has that file open. `syncfs` gives
-//! those of the whole file system only since Linux 5.8.
+//! Data errors are still found file by file: each file's pages are waited for first, which reports
+//! the error on that open file. `syncfs` reports those of the whole file system only since Linux
+//! 5.8.
 
 use std::collections::BTreeMap;
 use std::io;

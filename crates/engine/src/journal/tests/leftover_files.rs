@@ -89,7 +89,7 @@ fn only_what_is_old_and_dead_expires() {
     );
 }
 
-/// Where whoever removes leftovers comes between a file's creation and its lock.
+/// Where a removal of leftovers comes between a file's creation and its lock.
 #[test]
 fn what_was_taken_for_a_leftover_is_made_anew_and_stays() {
     let storage = ForgettingStorage::new();

@@ -40,8 +40,8 @@ const MUCH_MORE: f64 = 1.04;
 const GROWS: f64 = 1.08;
 const FLAT: u32 = 2;
 
-/// Of a queue so much of its part of the round trip is taken from what is sent, and at most
-/// so much: acknowledgements tell of it a round trip late.
+/// How much of a queue's part of the round trip is subtracted from what is sent, and the most that
+/// is: acknowledgements show the queue a round trip late.
 const BY_QUEUE: f64 = 0.3;
 const LEAST: f64 = 0.75;
 

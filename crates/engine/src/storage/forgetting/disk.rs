@@ -293,7 +293,7 @@ impl Disk {
         Ok(inode)
     }
 
-    /// A name goes; its inode stays for whoever has it open.
+    /// A name is removed; its inode stays while it is open.
     pub(super) fn unlink(&mut self, directory: u64, name: &[u8]) -> io::Result<()> {
         let name = &*self.spelled(directory, name)?;
         let inode = self.find(directory, name)?;
@@ -317,7 +317,7 @@ impl Disk {
         ])
     }
 
-    /// Whoever has it open sees by its time of change that a name is gone.
+    /// A process with the file open sees by its time of change that a name is gone.
     fn lose_name(&mut self, inode: u64) -> io::Result<()> {
         self.node_mut(inode).map(drop)
     }
