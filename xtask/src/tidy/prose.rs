@@ -1,5 +1,5 @@
-//! Plain technical English: sentences of a bounded length, and no words of the
-//! private language that readers stumbled over.
+//! Plain technical English in pages, doc comments and messages: sentences of a
+//! bounded length, and no words of the private language that readers stumbled over.
 //!
 //! - [`markdown`]: the blocks and sentences of a page
 //! - [`rust_docs`]: the doc comments of a Rust file
@@ -12,6 +12,7 @@ mod rust_docs;
 mod words;
 
 use super::Finding;
+use super::rust_source::RustSource;
 use super::tree::{TrackedFile, Tree};
 use markdown::Sentence;
 
@@ -43,6 +44,9 @@ const ROOT_PAGES: [&str; 5] = [
     "FORMAT.md",
 ];
 
+/// Where strings are what users read.
+const PRODUCT: &str = "crates/";
+
 /// All three rules.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -53,9 +57,13 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
             check_words(file, sentence.line, sentence, &mut findings);
         }
     }
-    let sources = tree.rust().map(|(file, _)| file);
-    for file in sources.filter(|file| rust_docs::is_checked(&file.path)) {
-        check_rust_docs(file, &mut findings);
+    for (file, rust) in tree.rust() {
+        if rust_docs::is_checked(&file.path) {
+            check_rust_docs(file, &mut findings);
+        }
+        if file.path.starts_with(PRODUCT) {
+            check_messages(file, rust, &mut findings);
+        }
     }
     for (path, most) in OVERVIEWS {
         let lines = tree.get(path).map_or(0, |file| file.text.lines().count());
@@ -99,6 +107,14 @@ fn check_rust_docs(file: &TrackedFile, findings: &mut Vec<Finding>) {
     for comment in rust_docs::comments(&file.text) {
         for sentence in markdown::sentences(&comment.text) {
             let line = comment.line + sentence.line - 1;
+            check_words(file, line, &sentence, findings);
+        }
+    }
+}
+
+fn check_messages(file: &TrackedFile, rust: &RustSource, findings: &mut Vec<Finding>) {
+    for (line, text) in rust.product_literals() {
+        for sentence in markdown::sentences(text) {
             check_words(file, line, &sentence, findings);
         }
     }
@@ -163,6 +179,14 @@ mod tests {
         let text = "//! A file.\n\n/// An item.\n///\n/// Whoever reads.\nfn a() {}\n// He.\n";
         assert_eq!(found("crates/units/src/a.rs", text), [(WORDS, 5)]);
         assert_eq!(found("crates/cli/src/a.rs", text), []);
+    }
+
+    #[test]
+    fn words_are_found_in_messages_but_not_in_tests() {
+        let text = "fn a() {\n    say(\"the copy \\\n         goes on\");\n}\n\
+                    #[cfg(test)]\nmod tests {\n    const A: &str = \"he\";\n}\n";
+        assert_eq!(found("crates/cli/src/a.rs", text), [(WORDS, 2)]);
+        assert_eq!(found("xtask/src/a.rs", text), []);
     }
 
     #[test]

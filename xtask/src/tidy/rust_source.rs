@@ -4,8 +4,10 @@
 //! A scanner, no parser: rules look at words and braces, and a scanner of two
 //! hundred lines builds faster than a parser for the whole language.
 
+use literals::{Literal, literals};
 use scan::{Kind, classify};
 
+mod literals;
 mod scan;
 
 /// A function with a body.
@@ -27,6 +29,8 @@ pub struct RustSource {
     comments: Vec<String>,
     /// Whether a line belongs to test code.
     test: Vec<bool>,
+    /// Its string literals, in order.
+    literals: Vec<Literal>,
     /// Its functions, in order.
     pub functions: Vec<Function>,
     /// Modules it declares for tests alone, in other files.
@@ -42,6 +46,7 @@ impl RustSource {
         let mut source = RustSource {
             functions: functions(&code),
             test_modules: Vec::new(),
+            literals: literals(text, &kinds),
             test: vec![false; code.lines().count()],
             code: code.lines().map(str::to_owned).collect(),
             comments: comments.lines().map(str::to_owned).collect(),
@@ -66,6 +71,14 @@ impl RustSource {
     /// Whether a line is test code.
     pub fn is_test(&self, line: usize) -> bool {
         self.test.get(line.wrapping_sub(1)) == Some(&true)
+    }
+
+    /// String literals outside tests: the line each begins in, and its text.
+    pub fn product_literals(&self) -> impl Iterator<Item = (usize, &str)> {
+        self.literals
+            .iter()
+            .map(|literal| (literal.line, literal.text.as_str()))
+            .filter(|(line, _)| !self.is_test(*line))
     }
 
     /// Number of lines outside tests.
