@@ -36,9 +36,9 @@ pub(crate) fn at_once<T>(what: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Does something that takes locks and opens files within them, and that may be done again
-/// where it fails: where it fails for want of a descriptor, and another session may close some,
-/// it is done again for a while. `is_last` tells it that it will not be.
+/// Does something that takes locks, opens files within them, and may be repeated after a failure.
+/// If it fails for want of a descriptor, and another session may close some, it is repeated for a
+/// while. `is_last` marks the last attempt.
 pub(crate) fn patiently_around<T, E>(mut what: impl FnMut(bool) -> Result<T, E>) -> Result<T, E> {
     if AT_ONCE.get().is_some() {
         return what(true);

@@ -82,10 +82,9 @@ pub struct FlowCounts {
 }
 
 impl Default for FlowCounts {
-    /// Counts that keep a host busy without knowing it: a thread for each
-    /// core where the work is computing, a few more where it waits for a disk:
-    /// files of 2 and 5 MB, written directly, took 0.7 to 0.85 of the time with
-    /// four writers on two cores, one large file the same.
+    /// Counts that keep an unknown host busy: one thread for each core for computing, and a few
+    /// more for waiting on a disk. Files of 2 and 5 MB, written directly, took 0.7 to 0.85 of the
+    /// time with four writers on two cores; one large file took the same.
     fn default() -> FlowCounts {
         let cores = cores();
         FlowCounts {

@@ -141,9 +141,9 @@ pub fn to_measure_again(candidates: &[Candidate], count: usize) -> Vec<usize> {
 pub struct Best {
     /// The fastest mean among those measured again.
     pub fastest: usize,
-    /// Those that are as good: the interval of the fastest's lead over them reaches to zero or
-    /// below, or there are too few repetitions to tell them apart and not each of its runs is
-    /// faster than each of theirs. The fastest is the first.
+    /// Those that are as good. Either the interval of the fastest's lead over them reaches zero or
+    /// below. Or there are too few repetitions to distinguish them, and not each of the fastest's
+    /// runs is faster than each of theirs. The fastest is the first.
     pub as_good: Vec<usize>,
     /// The cheapest of these; of equal costs the faster.
     pub cheapest: usize,

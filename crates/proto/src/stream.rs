@@ -1,7 +1,6 @@
-//! A stream of data whose length nobody knows before its end: it goes as a
-//! directory of pieces, each a small file that is named by where it begins, and
-//! one more name that says how long the whole is. The receiving end puts them
-//! into one file.
+//! A pipe, whose length is unknown before its end. It travels as a directory of pieces. Each is a
+//! small file that is named by its offset, and one more name gives the length of the whole. The
+//! receiving end joins them into one file.
 
 use std::fmt::Write as _;
 

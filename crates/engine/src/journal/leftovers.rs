@@ -305,9 +305,8 @@ impl Expiry<'_> {
         }
     }
 
-    /// `None` if it is held, or not yet old, or not what has the name any more: the lock is on an
-    /// inode, and what is removed is a name, which a living session may have given to another file
-    /// since.
+    /// `None` if it is held, not yet old, or no longer what has the name. The lock is on an inode,
+    /// but a name is removed, which a living session may have given to another file since.
     fn lock_if_expired(&self, name: &[u8]) -> io::Result<Option<Arc<dyn StoredFile>>> {
         let file = open(self.directory, name)?;
         let status = file.status()?;
@@ -341,12 +340,11 @@ pub(super) fn parts_of(directory: &dyn Directory, key: Key) -> io::Result<Vec<Bo
     Ok(parts)
 }
 
-/// Removes what earlier sessions of a transfer left in a directory, for the
-/// session that took over from them, at any age: they can give nothing a name
-/// any more. Those are the temporaries and the journals, with their parts, of
-/// the sessions for whose number `is_former` is true; journals without a
-/// header, which a crash tore; and parts that no journal names, because a crash
-/// brought them back. What cannot be removed is left for [`expire`].
+/// Removes what earlier sessions of a transfer left in a directory, for the session that took over
+/// from them, at any age: they can no longer give anything a name. It removes the temporaries and
+/// the journals, with their parts, of the sessions for whose number `is_former` is true. It also
+/// removes journals without a header, which a crash tore, and parts that no journal names, because
+/// a crash brought them back. What cannot be removed is left for [`expire`].
 ///
 /// If entries failed, a journal of an earlier session may belong to one of them, and a later
 /// session can resume it: `keeps` makes it stay, with its part. True if one stayed.

@@ -1,10 +1,10 @@
 //! What governs a connection from its first segment on.
 //!
-//! BBR lets each burst go by a timer, and once it has governed a connection Linux keeps those
-//! timers, whatever governs it later (`sk_pacing_status` in `net/ipv4/tcp_output.c`): up to 30,000
-//! interrupts and a tenth of the CPU time of 4 GB within a host. What it is better at is chance
-//! loss at a distance. So where BBR is a host's own, connections begin with Reno, which every
-//! kernel has and permits, and have what their distance calls for once they show it.
+//! BBR releases each burst by a timer. Once it has governed a connection, Linux keeps those
+//! timers, whatever governs it later (`sk_pacing_status` in `net/ipv4/tcp_output.c`). They cost up
+//! to 30,000 interrupts and a tenth of the CPU time of 4 GB within a host. BBR is better with
+//! random loss at a distance. So if BBR is a host's default, connections begin with Reno, which
+//! every kernel has and permits. They get what their distance calls for once it is known.
 
 use std::io;
 use std::net::TcpStream;

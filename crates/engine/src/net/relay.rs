@@ -1,7 +1,7 @@
-//! Carries bytes between a pair of pipes that somebody else made (the standard
-//! streams that sshd gives) and a local socket, so that a stream below a
-//! session is always a socket: one that can be shut down from any thread. And
-//! between a stream and a socket, for who is not the end of what goes over it.
+//! Carries bytes between a pair of pipes that another process made (the standard streams from
+//! sshd) and a local socket. So a stream below a session is always a socket, which any thread can
+//! shut down. Also carries bytes between a stream and a socket, for a process that is not their
+//! endpoint.
 //!
 //! They are copied, not spliced: `splice` holds the pipe's lock while it waits
 //! for the socket, so that sshd, which writes without blocking, stands still

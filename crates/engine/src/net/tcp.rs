@@ -393,9 +393,9 @@ fn set_buffers(socket: &Socket, options: &TcpOptions) -> io::Result<()> {
 }
 
 /// Sets the options on a connection that [`listen`]'s listener accepted. ([`connect`] has done so
-/// already.) Of those that the kernel does not know on a multipath socket the connection goes
-/// without: Linux has learnt them there one by one (`TCP_NODELAY` with 5.17, `TCP_NOTSENT_LOWAT`
-/// with 6.9, `TCP_KEEPIDLE` with 6.11), and silence ends a stream nevertheless.
+/// already.) A multipath socket goes without the options that its kernel does not support there.
+/// Linux added them one by one (`TCP_NODELAY` with 5.17, `TCP_NOTSENT_LOWAT` with 6.9,
+/// `TCP_KEEPIDLE` with 6.11). Silence still ends a stream.
 ///
 /// # Errors
 ///

@@ -1,9 +1,8 @@
 //! TLS 1.3 over TCP, or over a local socket that another process carries to TCP.
 //!
-//! rustls shakes hands and derives keys; the records that carry data are sealed
-//! and opened here with aws-lc's ciphers, straight from and into the caller's
-//! memory: a receive fills one large buffer, a send encrypts into one large
-//! buffer that goes to the kernel in one call.
+//! rustls does the handshake and derives keys. The records that carry data are sealed and opened
+//! here with aws-lc's ciphers, directly from and into the caller's memory. A receive fills one
+//! large buffer. A send encrypts into one large buffer that goes to the kernel in one call.
 //!
 //! - `session`: the connection's state during its handshake
 //! - `handshake`: from a connected socket to its keys, within a deadline

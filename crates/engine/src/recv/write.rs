@@ -26,10 +26,9 @@ use crate::pool::Buffer;
 use crate::session::{Counters, Machine, Side, Transfer};
 use crate::storage::{Advice, DataMode, StoredFile};
 
-/// Files of a pack that are larger than this are copied once more, to where direct
-/// I/O takes them from: no more work than finding pages for them in the cache, and
-/// much less where the kernel has to look for memory first (files of 2 MB: the
-/// same time, or 0.4 of it).
+/// Files of a pack that are larger than this are copied once more, to aligned memory for direct
+/// I/O. That is no more work than finding pages for them in the cache, and much less if the kernel
+/// has to find memory first (files of 2 MB: the same time, or 0.4 of it).
 const PACKED_DIRECT_BYTES: usize = 1 << 20;
 
 /// So long holes are made anew in packed files that had some; file systems have blocks of this

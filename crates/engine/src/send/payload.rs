@@ -6,12 +6,11 @@
 //! fetched again: a fifth of what sending costs without distance. Where a piece lies
 //! in the page cache, both are spared.
 //!
-//! On a stream in clear nothing is done to the bytes but to hash and to send them.
-//! They are hashed out of a small part of a buffer, which stays in the core's cache,
-//! and then sent by the kernel from where they are: neither the copy to memory nor
-//! the one to the socket is made. Should the file be changed between the two, the
-//! checksum says so at the other end, as of a block that was damaged on its way, and
-//! reading it again finds the change.
+//! On a stream in clear the bytes are only hashed and sent. They are hashed in a small part of a
+//! buffer, which stays in the core's cache, and then the kernel sends them from the page cache.
+//! Neither the copy to memory nor the one to the socket is made. If the file changes between the
+//! two, the checksum fails at the other end, as for a block that was damaged on its way. Reading
+//! it again then finds the change.
 //!
 //! On others the thread of the stream reads, hashes and sends a part at a time. The
 //! checksum then follows the piece, once the source was seen to be what the walk saw,

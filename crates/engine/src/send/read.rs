@@ -59,11 +59,11 @@ const FILES_PART: usize = 16;
 /// everything else out of the page cache of a small host.
 const CACHE_SPARING_BYTES: u64 = 256 << 20;
 
-/// Files larger than this are written directly where the file system can. On ext4
-/// files of 5 and 12 MB took 0.8 to 1.1 of the time so, and 0.8 to 0.9 of the CPU
-/// time, where the page cache had memory at hand; where the kernel, or a virtual
-/// machine's host, had to find it first, 0.35 of either. Smaller ones are slower so
-/// where there is memory, for the disk takes their pages while the next ones come.
+/// Files larger than this are written directly if the file system can. On ext4, files of 5 and 12
+/// MB then took 0.8 to 1.1 of the time and 0.8 to 0.9 of the CPU time, if the page cache had
+/// memory at hand. If the kernel, or a virtual machine's host, had to find it first, they took
+/// 0.35 of either. Smaller files are slower this way if there is memory, since the disk takes
+/// their pages while the next ones come.
 const DIRECT_WRITE_BYTES: u64 = 4 << 20;
 
 /// A block that was read, with its checksum.

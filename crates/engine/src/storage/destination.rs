@@ -1,9 +1,8 @@
 //! A directory of the destination, one handle for many threads.
 //!
-//! It remembers that a sync of it failed. The kernel tells a failure to one caller
-//! only and calls a later sync a success, although what the failed one should have
-//! kept is lost; so threads that share a handle must share what became of its
-//! syncs too.
+//! It remembers that a sync of it failed. The kernel reports a failure to one caller only. It
+//! reports success for a later sync, although the data of the failed one are lost. So threads that
+//! share a handle must share the results of its syncs too.
 //!
 //! And it gives its owner the rights that it takes to write into it, where an
 //! earlier run, or a source that was done before another one with the same

@@ -1,13 +1,12 @@
 //! Direct I/O that is tried before it is trusted.
 //!
-//! `O_DIRECT` may be refused when a file is opened, or only when it is used,
-//! or accepted and ignored. So there are two descriptors of one file: aligned
-//! ranges go through the direct one until it refuses the first of them, all
-//! else (the tail of a file, unaligned callers) goes through the buffered one.
-//! The kernel keeps the two coherent: it writes back and drops cached pages of
-//! a range before direct I/O touches it. btrfs reads through the cache, and
-//! leaves it there, where the memory was never touched before: that is each of
-//! the pool's buffers once, and is borne.
+//! `O_DIRECT` may be refused when a file is opened, or only when it is used, or accepted and
+//! ignored. So there are two descriptors of one file. Aligned ranges go through the direct one
+//! until it refuses the first of them. All else (the tail of a file, unaligned callers) goes
+//! through the buffered one. The kernel keeps the two coherent: it writes back and drops cached
+//! pages of a range before direct I/O touches it. btrfs reads through the cache, and keeps the
+//! pages there, if the memory was never touched before. This affects each of the pool's buffers
+//! once, and is accepted.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -109,9 +109,9 @@ pub enum DataMode {
     /// [`DataMode::Direct`] where the file system can, else
     /// [`DataMode::Uncached`].
     Bypass,
-    /// Through the page cache, leaving there only what was there before: what
-    /// is read is dropped at once, what is written is on its way to the disk
-    /// at once and dropped when a sync has made it durable.
+    /// Through the page cache, leaving there only what was there before. What is read is dropped
+    /// at once. What is written goes to the disk at once, and is dropped when a sync has made it
+    /// durable.
     Uncached,
 }
 
@@ -146,9 +146,8 @@ pub trait StoredFile: Send + Sync {
     /// As `pread`.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// Reads the front of a range as far as it lies in the page cache, without
-    /// waiting for a disk; gives how many bytes that were. 0 also where nobody
-    /// can tell, or where data moves past the cache.
+    /// Reads the front of a range as far as it lies in the page cache, without waiting for a disk.
+    /// Returns the number of bytes; 0 also if that is unknown, or if data move past the cache.
     fn read_cached_at(&self, _buffer: &mut [u8], _offset: u64) -> usize {
         0
     }

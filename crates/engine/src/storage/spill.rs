@@ -1,10 +1,9 @@
 //! Sorts any number of records with a fixed amount of memory.
 //!
-//! Records gather in memory. What fits is sorted and served from there. Else
-//! each full memory is sorted and appended to a spill file as a run, and the
-//! runs are merged as they are read; where there are too many to merge at
-//! once, neighbours are merged into longer runs first. The spill file has no
-//! name, so that it goes with the process whatever ends it.
+//! Records gather in memory. If they fit, they are sorted and served from there. Otherwise each
+//! full memory is sorted and appended to a spill file as a run, and the runs are merged as they
+//! are read. If there are too many to merge at once, neighbours are merged into longer runs first.
+//! The spill file has no name, so it disappears with the process, whatever ends it.
 
 mod gather;
 mod merge;

@@ -28,11 +28,10 @@ pub(super) struct UncachedPath {
 }
 
 impl UncachedPath {
-    /// For this file, which is not to be read ahead from now on: a page that
-    /// one thread's read brought in for the next thread's stays, because both
-    /// use it when it is to be dropped (with two readers a tenth of the file,
-    /// with eight a third); and where nothing is dropped by the kernel, it
-    /// would look as if someone else had cached it.
+    /// For this file, which is not read ahead from now on. A page that one thread's read brought
+    /// in for the next thread's read stays, because both use it when it should be dropped (with
+    /// two readers a tenth of the file, with eight a third). If the kernel drops nothing, it would
+    /// look as if another process had cached it.
     pub(super) fn new(file: BorrowedFd<'_>) -> UncachedPath {
         linux::expect_no_readahead(file);
         UncachedPath {

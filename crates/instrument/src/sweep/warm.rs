@@ -1,11 +1,11 @@
 //! Memory that stays warm while runs are made.
 //!
-//! A virtual machine gives memory that lies idle back to its host, after two seconds and in
-//! huge pages, and gets it again a page at a time: 2 GiB that lay idle for ten seconds took a
-//! file system in memory 1.9 s, the same memory in use a moment before 0.6 s. So a slow method
-//! would be measured with colder memory than a fast one. What runs will need is therefore
-//! touched, and then a page of each half of a huge page is kept: what is free between those
-//! is no huge page, and stays. A little is left whole, for who wants huge pages.
+//! A virtual machine returns idle memory to its host, after two seconds and in huge pages, and
+//! gets it back a page at a time. 2 GiB that lay idle for ten seconds took a file system in memory
+//! 1.9 s; the same memory in use a moment before took 0.6 s. So a slow method would be measured
+//! with colder memory than a fast one. Therefore the memory that runs will need is touched, and
+//! then one page of each half of a huge page is kept. The free memory between those pages is not a
+//! huge page, and stays. A little is left whole for programs that want huge pages.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

@@ -37,9 +37,9 @@ pub struct ChannelSettings {
     pub flow_rate: Option<ByteRate>,
     /// From a request's service to its answer, 0 to an hour.
     pub latency: Duration,
-    /// How the rate falls with flows: γ of paper 004's Eq. 3, T = α/(L + γ),
-    /// here with α = rate × (1 + γ) so that one flow has the whole rate; 0 and
-    /// more (small is steep). None: it does not fall.
+    /// How the rate falls with flows: γ of Eq. 3 in paper 004, T = α/(L + γ). Here α = rate × (1 +
+    /// γ), so that one flow has the whole rate. 0 or more; small is steep. `None`: it does not
+    /// fall.
     pub contention: Option<f64>,
 }
 

@@ -52,10 +52,10 @@ pub struct LossPoint {
 
 /// `rate = factor × loss^-exponent`, by least squares in logarithms.
 ///
-/// Of such form are the laws of one stream, and of several alike: Mathis et al., "The
-/// macroscopic behavior of the TCP congestion avoidance algorithm" (1997), equation 3, with
-/// the exponent [`MATHIS_EXPONENT`]; CUBIC after RFC 9438, equation 5, with
-/// [`CUBIC_EXPONENT`], below the loss of [`cubic_bend`].
+/// The laws of one stream, and of several equal ones, have this form. Mathis et al., "The
+/// macroscopic behavior of the TCP congestion avoidance algorithm" (1997), equation 3, has the
+/// exponent [`MATHIS_EXPONENT`]. CUBIC after RFC 9438, equation 5, has [`CUBIC_EXPONENT`], below
+/// the loss of [`cubic_bend`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LossLaw {
     /// Bits per second at a loss of 1, where the law means nothing any more.

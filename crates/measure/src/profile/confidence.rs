@@ -1,14 +1,12 @@
 //! How sure a profile and its coefficients are.
 //!
-//! Two answers. The bootstrap's is the one to work with: repetitions are drawn
-//! again at each round-trip time, every figure is computed from each draw.
-//! Hoeffding's is the one that can be proved, as section 7 of paper 001 asks for:
-//! C_UC is linear in the points, so that a bound needs nothing of the
-//! distribution but that throughput lies between 0 and the capacity. The paper
-//! points elsewhere (its [13]) for the explicit form of its own bound, by covering
-//! numbers of a class of functions. That form is not computed here, so nothing is
-//! said of which of the two is narrower: for a figure that is linear in the points
-//! Hoeffding's needs no class of functions at all.
+//! There are two answers. The bootstrap's is the one to work with: repetitions are drawn again at
+//! each round-trip time, and every figure is computed from each draw. Hoeffding's is the one that
+//! can be proved, as section 7 of paper 001 asks for. C_UC is linear in the points, so a bound
+//! needs only that throughput lies between 0 and the capacity. The paper refers to its [13] for
+//! the explicit form of its own bound, by covering numbers of a class of functions. That form is
+//! not computed here, so nothing is claimed about which of the two is narrower. For a figure that
+//! is linear in the points, Hoeffding's needs no class of functions at all.
 
 use std::time::Duration;
 

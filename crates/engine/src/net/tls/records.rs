@@ -1,11 +1,9 @@
 //! The record layer of an open TLS 1.3 connection (RFC 8446, section 5).
 //!
-//! rustls shakes hands, derives all keys and says what they are (its `kernel`
-//! interface, made for kTLS); aws-lc encrypts. What is done here is to put
-//! records around that, because rustls copies each byte once more at either
-//! end: here a record is encrypted from the caller's memory into the buffer that
-//! goes to the kernel, and decrypted from where the kernel put it into the
-//! caller's memory.
+//! rustls does the handshake, derives all keys and exports them (its `kernel` interface, made for
+//! kTLS); aws-lc encrypts. The records are made here, because rustls copies each byte once more at
+//! either end. Here a record is encrypted from the caller's memory into the buffer that goes to
+//! the kernel, and decrypted from the kernel's buffer into the caller's memory.
 //!
 //! After the handshake there are data, alerts and key updates. Nothing else is
 //! understood: neither end gives tickets or asks for certificates later.

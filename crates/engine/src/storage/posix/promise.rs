@@ -1,10 +1,9 @@
 //! Room in memory that was promised to files and is not written yet.
 //!
-//! A disk's file system reserves room by writing down which; one in memory (tmpfs) by
-//! zeroing every page before the first byte comes, 8 GiB in 1.1 s for which everything
-//! waits, and each is written once more afterwards. There this process counts instead
-//! what it promised: of files that come together only those begin for which there is
-//! room.
+//! A disk's file system reserves room by recording it. One in memory (tmpfs) zeroes every page
+//! before the first byte comes. That takes 1.1 s for 8 GiB, for which everything waits, and each
+//! page is written once more afterwards. There this process counts its reservations instead: of
+//! files that come together, only those begin for which there is room.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
