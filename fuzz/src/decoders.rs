@@ -6,6 +6,7 @@ use longhaul_proto::control::{ControlChannel, Numbered};
 use longhaul_proto::digest::{
     BlockHasher, Checksum, DigestTree, Integrity, LARGEST_FILE_BYTES, is_block, longest_block,
 };
+use longhaul_proto::filter::{Action, Ends, Gathered, InForce, Rules, Selection};
 use longhaul_proto::frame::{
     self, FrameHeader, FrameKind, HEADER_BYTES, MAXIMUM_BODY_BYTES, MAXIMUM_PAYLOAD_BYTES,
 };
@@ -264,4 +265,39 @@ fn cut_gap(offset: u64, length: u64, size: u64, limit: u64) {
             "{offset} {end} {size} {limit} {block}"
         );
     }
+}
+
+/// Rules of filters, as a command line or a file has them, and as a request does: what is
+/// gathered can be parsed, and a match ends whatever the pattern is.
+pub fn filter(bytes: &[u8]) {
+    let mut parts = bytes.splitn(3, |byte| *byte == 0);
+    let (path, file) = (parts.next().unwrap_or(b"a"), parts.next().unwrap_or(b""));
+    let rules = parts.next().unwrap_or(b"");
+    let mut gathered = Gathered::default();
+    let mut read = |_: &[u8]| Ok::<_, &str>(file.to_vec());
+    for rule in rules.split(|byte| *byte == b'\n') {
+        let _ = gathered.filter(rule, Ends::Lines, &mut read);
+        let _ = gathered.pattern(Action::Exclude, rule);
+    }
+    let texts = gathered.rules();
+    let Ok(rules) = Rules::parse(&texts) else {
+        return;
+    };
+    assert_eq!(Rules::parse(&texts), Ok(rules.clone()));
+    let files = vec![Some(file.to_vec()); rules.per_directory().len()];
+    let root = InForce::default();
+    let below = root
+        .enter(&rules, b"", &files)
+        .and_then(|force| force.enter(&rules, b"d", &files));
+    for force in [Ok(root), below].into_iter().flatten() {
+        for directory in [false, true] {
+            let verdict = force.decide(&rules, path, directory);
+            assert_eq!(force.decide(&rules, path, directory), verdict);
+        }
+    }
+    let selection = Selection {
+        rules: texts.into_iter().map(Into::into).collect(),
+        ..Selection::default()
+    };
+    assert!(selection.parse().is_ok());
 }

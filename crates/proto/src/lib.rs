@@ -7,6 +7,7 @@
 //! - [`ledger`]: which blocks are at the destination
 //! - [`frame`]: how messages and blocks lie on a byte stream
 //! - [`handshake`]: how a stream opens a session or joins one
+//! - [`filter`]: what of a tree is copied
 //! - [`listing`]: what lies at a path, without a session
 //! - [`message`]: messages within a session, in order
 //! - [`block`]: what carries file data, in any order, on any stream
@@ -26,6 +27,7 @@ pub mod block;
 pub mod calls;
 pub mod control;
 pub mod digest;
+pub mod filter;
 pub mod frame;
 pub mod handshake;
 pub mod ledger;

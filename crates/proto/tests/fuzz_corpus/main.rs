@@ -21,6 +21,7 @@ mod sender;
 #[test]
 fn corpora_are_replayed() {
     corpus::replay("tree_path", decoders::tree_path);
+    corpus::replay("filter", decoders::filter);
     corpus::replay("frame", decoders::frame);
     corpus::replay("message", decoders::message);
     corpus::replay("block_header", decoders::block_header);

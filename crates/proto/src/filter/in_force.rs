@@ -1,0 +1,356 @@
+//! The rules of a copy, and what holds in a directory of it.
+
+use std::sync::Arc;
+
+use super::lines::{self, Ends};
+use super::pattern::Pattern;
+use super::syntax::{Action, Match, PerDirectory, Reading, Written, read};
+use super::{BadRule, MAXIMUM_PER_DIRECTORY, MAXIMUM_RULES, MAXIMUM_RULES_BYTES, RuleError};
+
+/// The rules of a copy, in their order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    items: Vec<Item>,
+    per_directory: Vec<PerDirectory>,
+    size: Size,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Item {
+    Rule(Rule),
+    /// The rules of a per-directory file, by its number.
+    PerDirectory(usize),
+}
+
+/// A rule that matches paths.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Rule {
+    action: Action,
+    negated: bool,
+    pattern: Pattern,
+    /// Bytes of a path that lead to the directory that it is for.
+    root: usize,
+}
+
+/// How much rules are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Size {
+    rules: usize,
+    bytes: usize,
+}
+
+impl Size {
+    fn add(&mut self, pattern: &[u8]) -> Result<(), RuleError> {
+        self.rules += 1;
+        self.bytes += pattern.len();
+        match self.rules > MAXIMUM_RULES || self.bytes > MAXIMUM_RULES_BYTES {
+            true => Err(RuleError::TooMany),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Rule {
+    fn new(written: Match<'_>, root: usize) -> Result<Rule, RuleError> {
+        Ok(Rule {
+            action: written.action,
+            negated: written.negated,
+            pattern: Pattern::new(written.pattern)?,
+            root,
+        })
+    }
+
+    fn matches(&self, path: &[u8], is_directory: bool) -> bool {
+        self.pattern.matches(path, self.root, is_directory) != self.negated
+    }
+}
+
+impl Rules {
+    /// Of rules as [`super::Gathered`] has them, which name no file but per-directory ones.
+    ///
+    /// # Errors
+    ///
+    /// The first that is no rule, or that is one too many.
+    pub fn parse<T: AsRef<[u8]>>(written: &[T]) -> Result<Rules, BadRule> {
+        let mut rules = Rules::default();
+        for rule in written {
+            let rule = rule.as_ref();
+            rules.add(rule).map_err(|cause| BadRule::new(rule, cause))?;
+        }
+        Ok(rules)
+    }
+
+    fn add(&mut self, rule: &[u8]) -> Result<(), RuleError> {
+        match read(rule)? {
+            Written::Match(written) => {
+                self.size.add(written.pattern)?;
+                self.items.push(Item::Rule(Rule::new(written, 0)?));
+            }
+            Written::Clear => *self = Rules::default(),
+            Written::Merge(..) => return Err(RuleError::Nested),
+            Written::PerDirectory(file) => {
+                self.size.add(&file.name)?;
+                if file.excludes_itself {
+                    let itself = Match {
+                        action: Action::Exclude,
+                        negated: false,
+                        pattern: &file.name,
+                    };
+                    self.items.push(Item::Rule(Rule::new(itself, 0)?));
+                }
+                // As for rsync a file has one place, the first.
+                let mut known = self.per_directory.iter();
+                if known.any(|known| known.name == file.name) {
+                    return Ok(());
+                }
+                let number = self.per_directory.len();
+                if number == MAXIMUM_PER_DIRECTORY {
+                    return Err(RuleError::TooManyFiles);
+                }
+                self.items.push(Item::PerDirectory(number));
+                self.per_directory.push(file);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// The files that are looked for in each directory.
+    pub fn per_directory(&self) -> &[PerDirectory] {
+        &self.per_directory
+    }
+}
+
+/// The rules of per-directory files in a directory and in those above it, of one kind.
+#[derive(Debug)]
+struct Layer {
+    rules: Vec<Rule>,
+    above: Option<Arc<Layer>>,
+}
+
+impl Drop for Layer {
+    /// One after the other: directories can be deeper than a stack.
+    fn drop(&mut self) {
+        let mut above = self.above.take();
+        while let Some(mut layer) = above.and_then(Arc::into_inner) {
+            above = layer.above.take();
+        }
+    }
+}
+
+/// What holds in a directory beside the rules of the copy: those of per-directory files, of
+/// each kind its own. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct InForce {
+    layers: Vec<Option<Arc<Layer>>>,
+    size: Size,
+}
+
+impl InForce {
+    /// What holds in a directory at `path` (empty: the root) in one where this holds. The
+    /// directory's files have these contents, in the order of [`Rules::per_directory`].
+    ///
+    /// # Errors
+    ///
+    /// The first line that is no rule, or that is one too many.
+    pub fn enter(
+        &self,
+        rules: &Rules,
+        path: &[u8],
+        files: &[Option<Vec<u8>>],
+    ) -> Result<InForce, BadRule> {
+        let mut size = match self.layers.is_empty() {
+            true => rules.size,
+            false => self.size,
+        };
+        let root = match path.is_empty() {
+            true => 0,
+            false => path.len() + 1,
+        };
+        let mut layers = Vec::with_capacity(rules.per_directory.len());
+        for (number, file) in rules.per_directory.iter().enumerate() {
+            let above = self.layers.get(number).cloned().flatten();
+            let above = above.filter(|_| file.inherits);
+            layers.push(match files.get(number).and_then(Option::as_ref) {
+                Some(text) => Some(layer(text, file.reading, root, above, &mut size)?),
+                None => above,
+            });
+        }
+        Ok(InForce { layers, size })
+    }
+
+    /// What the first rule that matches a path says; `None` if none does.
+    pub fn decide(&self, rules: &Rules, path: &[u8], is_directory: bool) -> Option<Action> {
+        let matching = |rule: &&Rule| rule.matches(path, is_directory);
+        rules.items.iter().find_map(|item| match item {
+            Item::Rule(rule) => Some(rule).filter(matching).map(|rule| rule.action),
+            Item::PerDirectory(number) => {
+                let mut layer = self.layers.get(*number)?.as_deref();
+                while let Some(here) = layer {
+                    if let Some(rule) = here.rules.iter().find(matching) {
+                        return Some(rule.action);
+                    }
+                    layer = here.above.as_deref();
+                }
+                None
+            }
+        })
+    }
+}
+
+/// The rules of one per-directory file, before those of the directories above.
+fn layer(
+    text: &[u8],
+    reading: Reading,
+    root: usize,
+    mut above: Option<Arc<Layer>>,
+    size: &mut Size,
+) -> Result<Arc<Layer>, BadRule> {
+    if reading == Reading::Git {
+        let rules = git_rules(text, root, size)?;
+        return Ok(Arc::new(Layer { rules, above }));
+    }
+    let mut rules = Vec::new();
+    for (line, written) in lines::rules(text, Ends::Lines, reading)? {
+        let added = match written {
+            Written::Match(written) => size
+                .add(written.pattern)
+                .and_then(|()| Rule::new(written, root))
+                .map(|rule| rules.push(rule)),
+            Written::Clear => {
+                above = None;
+                rules.clear();
+                Ok(())
+            }
+            Written::Merge(..) | Written::PerDirectory(_) => Err(RuleError::Nested),
+        };
+        added.map_err(|cause| BadRule::new(line, cause))?;
+    }
+    Ok(Arc::new(Layer { rules, above }))
+}
+
+/// The rules of a file of git's, the last one first.
+fn git_rules(text: &[u8], root: usize, size: &mut Size) -> Result<Vec<Rule>, BadRule> {
+    if text.len() > super::MAXIMUM_FILE_BYTES {
+        return Err(BadRule::new(b"", RuleError::LargeFile));
+    }
+    let lines = text.split(|byte| *byte == b'\n').rev();
+    let rule = |(includes, pattern): (bool, &[u8])| {
+        size.add(pattern)?;
+        Ok(Rule {
+            action: match includes {
+                true => Action::Include,
+                false => Action::Exclude,
+            },
+            negated: false,
+            pattern: Pattern::of_git(pattern)?,
+            root,
+        })
+    };
+    let mut rule = rule;
+    lines
+        .filter_map(lines::of_git)
+        .map(|line| rule(line).map_err(|cause| BadRule::new(line.1, cause)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decided(rules: &[&str], path: &str) -> Option<Action> {
+        let rules = Rules::parse(rules).unwrap();
+        InForce::default().decide(&rules, path.as_bytes(), false)
+    }
+
+    #[test]
+    fn the_first_rule_that_matches_decides() {
+        let rules = ["+ a.c", "- *.c", "-! *.h"];
+        assert_eq!(decided(&rules, "d/a.c"), Some(Action::Include));
+        assert_eq!(decided(&rules, "d/b.c"), Some(Action::Exclude));
+        assert_eq!(decided(&rules, "d/b"), Some(Action::Exclude));
+        assert_eq!(decided(&rules, "d/b.h"), None);
+        assert_eq!(decided(&["- a", "!", "- b"], "a"), None);
+    }
+
+    #[test]
+    fn files_of_directories_stand_where_their_rule_does() {
+        let rules = Rules::parse(&["- x", ": .f", ":n- .n", "- *"]).unwrap();
+        let file = |text: &str| Some(text.as_bytes().to_vec());
+        let root = InForce::default()
+            .enter(&rules, b"", &[file("+ x\n+ y\n- z"), file("q")])
+            .unwrap();
+        let decide = |force: &InForce, path: &str| force.decide(&rules, path.as_bytes(), false);
+        assert_eq!(decide(&root, "x"), Some(Action::Exclude));
+        assert_eq!(decide(&root, "y"), Some(Action::Include));
+        assert_eq!(decide(&root, "q"), Some(Action::Exclude));
+        let below = root
+            .enter(&rules, b"d", &[file("+ /z\n+ q"), None])
+            .unwrap();
+        assert_eq!(decide(&below, "d/z"), Some(Action::Include));
+        assert_eq!(decide(&below, "d/e/z"), Some(Action::Exclude));
+        assert_eq!(decide(&below, "d/q"), Some(Action::Include));
+        let cleared = below.enter(&rules, b"d/e", &[file("!"), None]).unwrap();
+        assert_eq!(decide(&cleared, "d/e/y"), Some(Action::Exclude));
+        let bad = below.enter(&rules, b"d/e", &[file(". other"), None]);
+        assert_eq!(bad.unwrap_err().cause, RuleError::Nested);
+    }
+
+    #[test]
+    fn of_gits_rules_the_last_one_decides() {
+        let rules = Rules::parse(&[":g .gitignore"]).unwrap();
+        let file = |text: &str| Some(text.as_bytes().to_vec());
+        let root = InForce::default()
+            .enter(&rules, b"", &[file("*.o\n!keep.o\n/build/\n")])
+            .unwrap();
+        let below = root.enter(&rules, b"d", &[file("keep.o\n!a.o")]).unwrap();
+        for (force, path, expected) in [
+            (&root, "a.o", Some(Action::Exclude)),
+            (&root, "keep.o", Some(Action::Include)),
+            (&below, "d/keep.o", Some(Action::Exclude)),
+            (&below, "d/a.o", Some(Action::Include)),
+            (&below, "d/b.o", Some(Action::Exclude)),
+        ] {
+            assert_eq!(
+                force.decide(&rules, path.as_bytes(), false),
+                expected,
+                "{path}"
+            );
+        }
+        let build = root.decide(&rules, b"build", true);
+        assert_eq!(build, Some(Action::Exclude));
+        assert_eq!(below.decide(&rules, b"d/build", true), None);
+    }
+
+    #[test]
+    fn rules_are_bounded_over_all_directories() {
+        let rules = Rules::parse(&[": .f"]).unwrap();
+        let many = |count: usize| Some("- a\n".repeat(count).into_bytes());
+        let first = InForce::default().enter(&rules, b"", &[many(MAXIMUM_RULES / 2)]);
+        let first = first.unwrap();
+        let second = first.enter(&rules, b"d", &[many(MAXIMUM_RULES / 2)]);
+        assert_eq!(second.unwrap_err().cause, RuleError::TooMany);
+        let long = vec![format!("- {}", "x".repeat(4096)); 65];
+        assert_eq!(Rules::parse(&long).unwrap_err().cause, RuleError::TooMany);
+        let many = (0..=MAXIMUM_PER_DIRECTORY).map(|number| format!(": .{number}"));
+        let many: Vec<String> = many.collect();
+        assert_eq!(
+            Rules::parse(&many).unwrap_err().cause,
+            RuleError::TooManyFiles
+        );
+    }
+
+    #[test]
+    fn a_chain_of_many_directories_is_dropped_without_a_deep_stack() {
+        let rules = Rules::parse(&[": .f"]).unwrap();
+        let mut force = InForce::default();
+        for _ in 0..MAXIMUM_RULES - 1 {
+            force = force.enter(&rules, b"d", &[Some(b"- a".to_vec())]).unwrap();
+        }
+        drop(force);
+    }
+}

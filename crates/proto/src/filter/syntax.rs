@@ -1,0 +1,374 @@
+//! A rule as it is written: `RULE [PATTERN]` or `RULE,MODIFIERS [PATTERN]`.
+
+use super::RuleError;
+
+/// What a rule does with what it matches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// It is copied, whatever later rules say.
+    Include,
+    /// It is left out, and a directory with all that it holds.
+    Exclude,
+}
+
+/// A rule, read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Written<'a> {
+    /// `+` and `-`.
+    Match(Match<'a>),
+    /// `!`: all rules before it are forgotten.
+    Clear,
+    /// `.`: the rules of a file stand in its place.
+    Merge(&'a [u8], Reading),
+    /// `:`: those of a file in each directory.
+    PerDirectory(PerDirectory),
+}
+
+/// A rule that matches paths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Match<'a> {
+    pub action: Action,
+    /// It matches what its pattern does not.
+    pub negated: bool,
+    pub pattern: &'a [u8],
+}
+
+/// A kind of per-directory file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PerDirectory {
+    /// Its name in each directory, without a slash.
+    pub name: Box<[u8]>,
+    /// Directories below inherit its rules.
+    pub(super) inherits: bool,
+    /// It is left out itself.
+    pub(super) excludes_itself: bool,
+    pub(super) reading: Reading,
+}
+
+/// How the lines of a file are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reading {
+    /// As rules.
+    Rules,
+    /// As patterns for `--exclude` or `--include`: `+ `, `- ` and `!` are rules.
+    Old(Action),
+    /// As patterns and nothing else; with `words` each word is one, and `!` a rule.
+    Patterns { action: Action, words: bool },
+    /// As git's: the last one that matches decides.
+    Git,
+}
+
+/// What a rule's prefix says.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Match(Action),
+    Merge,
+    PerDirectory,
+}
+
+impl Match<'_> {
+    /// As [`read`] reads it.
+    pub(super) fn written(&self) -> Vec<u8> {
+        let sign = match (self.action, self.negated) {
+            (Action::Include, false) => "+ ",
+            (Action::Include, true) => "+! ",
+            (Action::Exclude, false) => "- ",
+            (Action::Exclude, true) => "-! ",
+        };
+        [sign.as_bytes(), self.pattern].concat()
+    }
+}
+
+impl PerDirectory {
+    /// As [`read`] reads it.
+    pub(super) fn written(&self) -> Vec<u8> {
+        let reading = match self.reading {
+            Reading::Rules | Reading::Old(_) => "",
+            Reading::Git => "g",
+            Reading::Patterns { action, words } => match (action, words) {
+                (Action::Include, false) => "+",
+                (Action::Include, true) => "+w",
+                (Action::Exclude, false) => "-",
+                (Action::Exclude, true) => "-w",
+            },
+        };
+        let inherits = if self.inherits { "" } else { "n" };
+        let itself = if self.excludes_itself { "e" } else { "" };
+        let prefix = format!(":{reading}{inherits}{itself} ");
+        [prefix.as_bytes(), &self.name].concat()
+    }
+}
+
+/// Reads a rule.
+///
+/// # Errors
+///
+/// [`RuleError`].
+pub(super) fn read(rule: &[u8]) -> Result<Written<'_>, RuleError> {
+    let (prefix, rest) = prefix(rule).ok_or(RuleError::Unknown)?;
+    let kind = match prefix {
+        b'+' | b'S' => Kind::Match(Action::Include),
+        b'-' | b'H' => Kind::Match(Action::Exclude),
+        b'.' => Kind::Merge,
+        b':' => Kind::PerDirectory,
+        b'P' => return Err(RuleError::Deletion("protect (P)")),
+        b'R' => return Err(RuleError::Deletion("risk (R)")),
+        _ if rest.is_empty() || rest == b"," => return Ok(Written::Clear),
+        _ => return Err(RuleError::Trailing),
+    };
+    let (modifiers, argument) = split(rest);
+    let modifiers = Modifiers::read(modifiers, kind, prefix)?;
+    let argument = match argument {
+        [] if modifiers.cvs => b".cvsignore",
+        [] => return Err(RuleError::Ended),
+        argument => argument,
+    };
+    match kind {
+        Kind::Match(action) => Ok(Written::Match(Match {
+            action,
+            negated: modifiers.negated,
+            pattern: argument,
+        })),
+        Kind::Merge => Ok(Written::Merge(argument, modifiers.reading()?)),
+        Kind::PerDirectory if argument.contains(&b'/') => Err(RuleError::Slash),
+        Kind::PerDirectory => Ok(Written::PerDirectory(PerDirectory {
+            name: argument.into(),
+            inherits: modifiers.inherits && !modifiers.cvs,
+            excludes_itself: modifiers.excludes_itself,
+            reading: modifiers.reading()?,
+        })),
+    }
+}
+
+/// A line of a file that has patterns for `--exclude` or `--include`.
+pub(super) fn read_old(line: &[u8], action: Action) -> Written<'_> {
+    let matching = |action, pattern| {
+        Written::Match(Match {
+            action,
+            negated: false,
+            pattern,
+        })
+    };
+    match line {
+        b"!" => Written::Clear,
+        [b'-', b' ', pattern @ ..] => matching(Action::Exclude, pattern),
+        [b'+', b' ', pattern @ ..] => matching(Action::Include, pattern),
+        pattern => matching(action, pattern),
+    }
+}
+
+/// The short name of a rule, and what follows its name.
+fn prefix(rule: &[u8]) -> Option<(u8, &[u8])> {
+    let long: [(&[u8], u8); 9] = [
+        (b"clear", b'!'),
+        (b"dir-merge", b':'),
+        (b"exclude", b'-'),
+        (b"hide", b'H'),
+        (b"include", b'+'),
+        (b"merge", b'.'),
+        (b"protect", b'P'),
+        (b"risk", b'R'),
+        (b"show", b'S'),
+    ];
+    let ends = |rest: &[u8]| matches!(rest.first(), None | Some(b' ' | b'_' | b','));
+    let long = long.iter().find_map(|(name, short)| {
+        let rest = rule.strip_prefix(*name)?;
+        ends(rest).then_some((*short, rest))
+    });
+    long.or_else(|| match rule {
+        [
+            short @ (b'!' | b':' | b'-' | b'H' | b'+' | b'.' | b'P' | b'R' | b'S'),
+            rest @ ..,
+        ] => Some((*short, rest)),
+        _ => None,
+    })
+}
+
+/// The modifiers, and what follows the space or underscore behind them.
+fn split(rest: &[u8]) -> (&[u8], &[u8]) {
+    let rest = rest.strip_prefix(b",").unwrap_or(rest);
+    let end = rest.iter().position(|byte| b" _".contains(byte));
+    match end {
+        Some(end) => (&rest[..end], &rest[end + 1..]),
+        None => (rest, b""),
+    }
+}
+
+struct Modifiers {
+    negated: bool,
+    inherits: bool,
+    excludes_itself: bool,
+    words: bool,
+    cvs: bool,
+    git: bool,
+    only: Option<Action>,
+}
+
+impl Modifiers {
+    fn read(written: &[u8], kind: Kind, prefix: u8) -> Result<Modifiers, RuleError> {
+        let mut read = Modifiers {
+            negated: false,
+            inherits: true,
+            excludes_itself: false,
+            words: false,
+            cvs: false,
+            git: false,
+            only: None,
+        };
+        let matches = matches!(kind, Kind::Match(_));
+        for modifier in written {
+            match modifier {
+                b'!' if matches => read.negated = true,
+                // What the sending end leaves out, and what only matters to deletion.
+                b's' if !b"HS".contains(&prefix) => (),
+                b'p' => (),
+                b'+' if !matches && read.only.is_none() => read.only = Some(Action::Include),
+                b'-' if !matches && read.only.is_none() => read.only = Some(Action::Exclude),
+                b'e' if !matches => read.excludes_itself = true,
+                b'n' if !matches => read.inherits = false,
+                b'w' if !matches => read.words = true,
+                b'C' if !matches && read.only.is_none() => {
+                    (read.cvs, read.words) = (true, true);
+                    read.only = Some(Action::Exclude);
+                }
+                b'g' if kind == Kind::PerDirectory => read.git = true,
+                b'C' if prefix == b'-' => {
+                    let text = "write the patterns that CVS leaves out yourself";
+                    return Err(RuleError::Absent('C', text));
+                }
+                b'r' if !b"HS".contains(&prefix) => {
+                    return Err(RuleError::Deletion("receiver-side (r)"));
+                }
+                b'x' => {
+                    let text = "extended attributes are not copied";
+                    return Err(RuleError::Absent('x', text));
+                }
+                b'/' => {
+                    let text =
+                        "patterns begin where the copied tree does: write what is beneath it";
+                    return Err(RuleError::Absent('/', text));
+                }
+                other => return Err(RuleError::Modifier(char::from(*other))),
+            }
+        }
+        Ok(read)
+    }
+
+    fn reading(&self) -> Result<Reading, RuleError> {
+        match (self.only, self.git, self.words) {
+            (None, true, false) => Ok(Reading::Git),
+            (_, true, _) => Err(RuleError::Modifier('g')),
+            (Some(action), false, words) => Ok(Reading::Patterns { action, words }),
+            (None, false, false) => Ok(Reading::Rules),
+            (None, false, true) => {
+                let text = "only files of patterns (- or +) are split into words";
+                Err(RuleError::Absent('w', text))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matching(rule: &str) -> Option<(Action, bool, String)> {
+        match read(rule.as_bytes()) {
+            Ok(Written::Match(found)) => {
+                let pattern = String::from_utf8(found.pattern.to_vec()).unwrap();
+                Some((found.action, found.negated, pattern))
+            }
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn rules_are_read_as_rsync_reads_them() {
+        let excluded = Some((Action::Exclude, false, "f".to_owned()));
+        for rule in [
+            "- f",
+            "-_f",
+            "-,s_f",
+            "-ss f",
+            "-p f",
+            "exclude f",
+            "exclude,s f",
+            "H f",
+        ] {
+            assert_eq!(matching(rule), excluded, "{rule}");
+        }
+        let included = Some((Action::Include, false, " f".to_owned()));
+        for rule in ["+  f", "include  f", "S  f", "show_ f"] {
+            assert_eq!(matching(rule), included, "{rule}");
+        }
+        assert_eq!(
+            matching("-! */"),
+            Some((Action::Exclude, true, "*/".into()))
+        );
+        for clear in ["!", "clear", "clear,", "!,"] {
+            assert_eq!(read(clear.as_bytes()), Ok(Written::Clear));
+        }
+    }
+
+    #[test]
+    fn what_is_no_rule_says_why() {
+        use RuleError::*;
+        for (rule, expected) in [
+            ("", Unknown),
+            ("foo", Unknown),
+            ("mergex f", Unknown),
+            (",f", Unknown),
+            ("-", Ended),
+            ("- ", Ended),
+            ("-,", Ended),
+            (".", Ended),
+            ("clear ", Trailing),
+            ("! f", Trailing),
+            ("-f", Modifier('f')),
+            ("-e f", Modifier('e')),
+            ("+- f", Modifier('-')),
+            ("Hs f", Modifier('s')),
+            (":! f", Modifier('!')),
+            (".+- f", Modifier('-')),
+            (".g f", Modifier('g')),
+            (":g- f", Modifier('g')),
+            ("P f", Deletion("protect (P)")),
+            ("risk f", Deletion("risk (R)")),
+            ("-r f", Deletion("receiver-side (r)")),
+            (": a/f", Slash),
+        ] {
+            assert_eq!(read(rule.as_bytes()), Err(expected), "{rule}");
+        }
+        for absent in ["-C", "-/ f", "-x f", ":w f"] {
+            let error = read(absent.as_bytes()).unwrap_err();
+            assert!(matches!(error, Absent(..)), "{absent} {error}");
+        }
+    }
+
+    #[test]
+    fn files_are_read_as_their_modifiers_say() {
+        let per_directory = |rule: &str| match read(rule.as_bytes()) {
+            Ok(Written::PerDirectory(found)) => found,
+            other => panic!("{rule}: {other:?}"),
+        };
+        let cvs = per_directory(":C");
+        assert_eq!(&*cvs.name, b".cvsignore");
+        assert!(!cvs.inherits);
+        let (action, words) = (Action::Exclude, true);
+        assert_eq!(cvs.reading, Reading::Patterns { action, words });
+        let itself = per_directory("dir-merge,en .f");
+        assert!(itself.excludes_itself && !itself.inherits);
+        assert_eq!(itself.reading, Reading::Rules);
+        assert_eq!(per_directory(":g .gitignore").reading, Reading::Git);
+        let merged = read(b".- f").unwrap();
+        for rule in [":C", ": .f", ":n- .f", ":+we .f", ":g .f"] {
+            let file = per_directory(rule);
+            assert_eq!(read(&file.written()), Ok(Written::PerDirectory(file)));
+        }
+        let words = false;
+        assert_eq!(
+            merged,
+            Written::Merge(b"f", Reading::Patterns { action, words })
+        );
+    }
+}

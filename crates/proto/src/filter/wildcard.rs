@@ -1,0 +1,400 @@
+//! Wildcards in a path: `*`, `**`, `?` and classes, as rsync has them.
+//!
+//! A pattern becomes a list of tokens, and a text is matched by all places that it can have
+//! reached in that list at once. So a match takes at most as many steps as the text has bytes times
+//! the pattern tokens, whatever the pattern is: nothing is tried twice.
+
+/// What one place of a pattern takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Token {
+    /// This byte.
+    Byte(u8),
+    /// One byte that is no slash.
+    One,
+    /// One byte of these, and no slash.
+    Class(Box<[u64; 4]>),
+    /// Any number of bytes that are no slash.
+    Name,
+    /// Any number of bytes.
+    Path,
+    /// Nothing, or what the token behind it takes.
+    Skip,
+    /// Any number of bytes, the last one of them a slash.
+    Directories,
+    /// Nothing at all: the pattern cannot match.
+    Never,
+}
+
+/// A pattern with wildcards, as it is matched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Wildcard {
+    tokens: Box<[Token]>,
+    /// The bytes that each text ends with which matches; most texts are distinguished by these.
+    end: Box<[u8]>,
+}
+
+/// Which dialect a pattern is written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dialect {
+    /// Two stars or more cross slashes wherever they stand.
+    Rsync,
+    /// Two stars cross slashes where they are a whole name.
+    Git,
+}
+
+impl Wildcard {
+    /// Of a pattern's bytes.
+    pub(super) fn new(pattern: &[u8], dialect: Dialect) -> Wildcard {
+        let mut tokens = Vec::with_capacity(pattern.len());
+        let mut at = 0;
+        while let Some(byte) = pattern.get(at) {
+            at += 1;
+            match byte {
+                b'?' => tokens.push(Token::One),
+                b'*' => at = push_stars(&mut tokens, pattern, at - 1, dialect),
+                b'[' => match class(&pattern[at..]) {
+                    Some((class, length)) => {
+                        tokens.push(Token::Class(class));
+                        at += length;
+                    }
+                    None => tokens.push(Token::Never),
+                },
+                b'\\' => {
+                    let escaped = pattern.get(at);
+                    tokens.push(escaped.map_or(Token::Never, |byte| Token::Byte(*byte)));
+                    at += 1;
+                }
+                byte => tokens.push(Token::Byte(*byte)),
+            }
+        }
+        let literal = |token: &Token| match token {
+            Token::Byte(byte) => Some(*byte),
+            _ => None,
+        };
+        let mut end: Vec<u8> = tokens.iter().rev().map_while(literal).collect();
+        end.reverse();
+        Wildcard {
+            tokens: tokens.into(),
+            end: end.into(),
+        }
+    }
+
+    /// Whether it matches a whole text; with `after_slashes` also what follows any slash of it.
+    pub(super) fn matches(&self, text: &[u8], after_slashes: bool) -> bool {
+        if !text.ends_with(&self.end) {
+            return false;
+        }
+        let mut places = Places::new(self.tokens.len() + 1);
+        let mut next = places.clone();
+        self.arrive(&mut places, 0);
+        for byte in text {
+            next.clear();
+            let mut alive = false;
+            for place in places.iter() {
+                alive |= self.step(&mut next, place, *byte);
+            }
+            if after_slashes && *byte == b'/' {
+                self.arrive(&mut next, 0);
+                alive = true;
+            }
+            if !alive && !after_slashes {
+                return false;
+            }
+            std::mem::swap(&mut places, &mut next);
+        }
+        places.has(self.tokens.len())
+    }
+
+    /// Where a place leads with this byte; false where nowhere.
+    fn step(&self, next: &mut Places, place: usize, byte: u8) -> bool {
+        let (stays, goes) = match self.tokens.get(place) {
+            Some(Token::Byte(wanted)) => (false, *wanted == byte),
+            Some(Token::One) => (false, byte != b'/'),
+            Some(Token::Class(class)) => (false, byte != b'/' && has(class, byte)),
+            Some(Token::Name) => (byte != b'/', false),
+            Some(Token::Path) => (true, false),
+            Some(Token::Directories) => (true, byte == b'/'),
+            Some(Token::Skip | Token::Never) | None => (false, false),
+        };
+        if stays {
+            self.arrive(next, place);
+        }
+        if goes {
+            self.arrive(next, place + 1);
+        }
+        stays || goes
+    }
+
+    /// A place was reached, and those to which nothing leads on from it.
+    fn arrive(&self, places: &mut Places, mut place: usize) {
+        while places.add(place) {
+            match self.tokens.get(place) {
+                Some(Token::Name | Token::Path) => place += 1,
+                Some(Token::Skip) => {
+                    places.add(place + 1);
+                    place += 2;
+                }
+                _ => return,
+            }
+        }
+    }
+}
+
+/// A run of stars that begins at `start`: its token, and where it ends.
+fn push_stars(tokens: &mut Vec<Token>, pattern: &[u8], start: usize, dialect: Dialect) -> usize {
+    let stars = pattern[start..].iter().take_while(|byte| **byte == b'*');
+    let end = start + stars.count();
+    let slash_before = start == 0 || pattern[start - 1] == b'/';
+    let whole = slash_before && matches!(pattern.get(end), None | Some(b'/'));
+    match dialect {
+        _ if end == start + 1 => tokens.push(Token::Name),
+        Dialect::Rsync => tokens.push(Token::Path),
+        Dialect::Git if !whole => tokens.push(Token::Name),
+        Dialect::Git if end == pattern.len() => tokens.push(Token::Path),
+        Dialect::Git => {
+            tokens.extend([Token::Skip, Token::Directories]);
+            return end + 1;
+        }
+    }
+    end
+}
+
+fn has(class: &[u64; 4], byte: u8) -> bool {
+    class[usize::from(byte >> 6)] >> (byte & 63) & 1 == 1
+}
+
+/// A class of characters behind its `[`: its bytes, and the length with its `]`; `None` if it has
+/// no end, or a name that nobody knows.
+fn class(text: &[u8]) -> Option<(Box<[u64; 4]>, usize)> {
+    let mut set = Box::new([0; 4]);
+    let mut add = |first: u8, last: u8| {
+        for byte in first..=last {
+            set[usize::from(byte >> 6)] |= 1 << (byte & 63);
+        }
+    };
+    let negated = matches!(text.first(), Some(b'!' | b'^'));
+    let mut at = usize::from(negated);
+    // What a range may begin with.
+    let mut before = None;
+    let mut first = true;
+    loop {
+        let byte = *text.get(at)?;
+        at += 1;
+        if byte == b']' && !first {
+            break;
+        }
+        first = false;
+        let follows = text.get(at).copied();
+        match (byte, before) {
+            (b'\\', _) => {
+                let escaped = follows?;
+                at += 1;
+                add(escaped, escaped);
+                before = Some(escaped);
+            }
+            (b'-', Some(start)) if follows.is_some_and(|byte| byte != b']') => {
+                let mut last = follows?;
+                at += 1;
+                if last == b'\\' {
+                    last = *text.get(at)?;
+                    at += 1;
+                }
+                add(start, last);
+                before = None;
+            }
+            (b'[', _) if follows == Some(b':') => {
+                let rest = text.get(at + 1..)?;
+                let end = rest.iter().position(|byte| *byte == b']')?;
+                match rest[..end].strip_suffix(b":") {
+                    Some(name) => {
+                        let member = named_class(name)?;
+                        (0..128)
+                            .filter(|byte| member(byte))
+                            .for_each(|byte| add(byte, byte));
+                        at += 1 + end + 1;
+                        before = None;
+                    }
+                    // No name of a class: an ordinary set.
+                    None => {
+                        add(b'[', b'[');
+                        before = Some(b'[');
+                    }
+                }
+            }
+            (byte, _) => {
+                add(byte, byte);
+                before = Some(byte);
+            }
+        }
+    }
+    if negated {
+        set.iter_mut().for_each(|word| *word = !*word);
+    }
+    Some((set, at))
+}
+
+/// Which bytes a class has that is known by its name.
+fn named_class(name: &[u8]) -> Option<fn(&u8) -> bool> {
+    Some(match name {
+        b"alnum" => u8::is_ascii_alphanumeric,
+        b"alpha" => u8::is_ascii_alphabetic,
+        b"blank" => |byte| matches!(byte, b' ' | b'\t'),
+        b"cntrl" => u8::is_ascii_control,
+        b"digit" => u8::is_ascii_digit,
+        b"graph" => u8::is_ascii_graphic,
+        b"lower" => u8::is_ascii_lowercase,
+        b"print" => |byte| matches!(byte, b' '..=b'~'),
+        b"punct" => u8::is_ascii_punctuation,
+        b"space" => |byte| matches!(byte, b' ' | b'\t'..=b'\r'),
+        b"upper" => u8::is_ascii_uppercase,
+        b"xdigit" => u8::is_ascii_hexdigit,
+        _ => return None,
+    })
+}
+
+/// Places in a pattern that a text can have reached.
+#[derive(Clone)]
+struct Places {
+    /// Most patterns have no more.
+    few: u64,
+    more: Vec<u64>,
+}
+
+impl Places {
+    fn new(count: usize) -> Places {
+        Places {
+            few: 0,
+            more: vec![0; count.saturating_sub(1) / 64],
+        }
+    }
+
+    fn clear(&mut self) {
+        self.few = 0;
+        self.more.fill(0);
+    }
+
+    fn word(&mut self, place: usize) -> Option<&mut u64> {
+        match place / 64 {
+            0 => Some(&mut self.few),
+            word => self.more.get_mut(word - 1),
+        }
+    }
+
+    /// True where it was not there.
+    fn add(&mut self, place: usize) -> bool {
+        let bit = 1 << (place % 64);
+        self.word(place).is_some_and(|word| {
+            let new = *word & bit == 0;
+            *word |= bit;
+            new
+        })
+    }
+
+    fn has(&self, place: usize) -> bool {
+        let word = match place / 64 {
+            0 => Some(&self.few),
+            word => self.more.get(word - 1),
+        };
+        word.is_some_and(|word| word >> (place % 64) & 1 == 1)
+    }
+
+    fn iter(&self) -> impl Iterator<Item = usize> {
+        let words = std::iter::once(&self.few).chain(&self.more);
+        words.enumerate().flat_map(|(number, word)| {
+            let mut left = *word;
+            std::iter::from_fn(move || {
+                let bit = (left != 0).then(|| left.trailing_zeros() as usize)?;
+                left &= left - 1;
+                Some(number * 64 + bit)
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matches(pattern: &str, text: &str) -> bool {
+        Wildcard::new(pattern.as_bytes(), Dialect::Rsync).matches(text.as_bytes(), false)
+    }
+
+    #[test]
+    fn wildcards_take_what_they_stand_for() {
+        for (pattern, text, expected) in [
+            ("*.o", "a.o", true),
+            ("*.o", ".o", true),
+            ("*.o", "a/b.o", false),
+            ("**.o", "a/b.o", true),
+            ("a?c", "abc", true),
+            ("a?c", "a/c", false),
+            ("a**c", "ac", true),
+            ("a***c", "a/b/c", true),
+            ("[a-c]x", "bx", true),
+            ("[!a-c]x", "bx", false),
+            ("[^a-c]x", "/x", false),
+            ("[]]", "]", true),
+            ("[!]]", "a", true),
+            ("[a-]", "-", true),
+            ("[[:digit:]b]", "7", true),
+            ("[[:digit:]b]", "b", true),
+            ("[[:nothing:]]", "n", false),
+            ("[[:digit]", "[", true),
+            ("[\\]a]", "]", true),
+            ("[a", "[a", false),
+            ("\\*", "*", true),
+            ("\\*", "a", false),
+            ("a*\\", "a\\", false),
+            ("*a*b*c", "xaybzc", true),
+            ("*", "", true),
+            ("?*", "", false),
+        ] {
+            assert_eq!(matches(pattern, text), expected, "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn git_crosses_slashes_with_whole_names_alone() {
+        for (pattern, text, expected) in [
+            ("**/f", "f", true),
+            ("**/f", "a/b/f", true),
+            ("**/f", "a/bf", false),
+            ("a/**/f", "a/f", true),
+            ("a/**/f", "a/b/c/f", true),
+            ("a/**", "a/b/c", true),
+            ("a/**", "a", false),
+            ("a**f", "a/f", false),
+            ("a**f", "abf", true),
+            ("**", "a/b", true),
+        ] {
+            let pattern = Wildcard::new(pattern.as_bytes(), Dialect::Git);
+            assert_eq!(pattern.matches(text.as_bytes(), false), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_text_may_match_behind_any_of_its_slashes() {
+        let pattern = Wildcard::new(b"a/**", Dialect::Rsync);
+        assert!(pattern.matches(b"x/a/b", true));
+        assert!(!pattern.matches(b"x/a/b", false));
+        assert!(!pattern.matches(b"xa/b", true));
+    }
+
+    #[test]
+    fn patterns_beyond_a_word_match_too() {
+        let long = "ab".repeat(100);
+        assert!(matches(&format!("*{long}?"), &format!("xx{long}y")));
+        assert!(!matches(&format!("*{long}?"), &format!("xx{long}")));
+    }
+
+    /// Backtracking would take longer than the universe is old.
+    #[test]
+    fn a_hostile_pattern_takes_no_more_steps_than_bytes_times_tokens() {
+        let pattern = "*a".repeat(1000) + "*b";
+        assert!(!matches(&pattern, &"a".repeat(16_000)));
+        let pattern = "**a*".repeat(1000) + "b";
+        assert!(!matches(&pattern, &"a/".repeat(8_000)));
+        let text = "a".repeat(3_000) + "x" + "b";
+        assert!(!matches(&("**a*".repeat(1000) + "y?"), &text));
+    }
+}
