@@ -7,6 +7,7 @@ use longhaul_proto::block::{
     BlockHeader, Codec, Content, ContentName, MAXIMUM_PACK_ENTRIES, PackedEntry, Piece,
 };
 use longhaul_proto::digest::{Checksum, Integrity, longest_block};
+use longhaul_proto::filter::LeftOut;
 use longhaul_proto::frame::MAXIMUM_BODY_BYTES;
 use longhaul_proto::ledger::DurableBlock;
 use longhaul_proto::manifest::{Entry, EntryId, EntryKind, SourceIdentity, Timestamp, TreePath};
@@ -188,6 +189,7 @@ impl Play<'_> {
             },
             2 => Message::WalkEnd {
                 entries: self.choices.number(),
+                left_out: LeftOut::default(),
             },
             3 | 4 => Message::Sealed {
                 file: self.id(),

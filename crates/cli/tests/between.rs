@@ -162,11 +162,12 @@ fn what_fails_is_said_here_with_its_exit_code() {
     std::fs::write(lan.right.home().join("file"), "").unwrap();
     let mut command = lan.copy();
     run(command.args(["-r", "left:data", "right:file/x"])).expect(6);
-    std::os::unix::net::UnixListener::bind(data.join("socket")).unwrap();
+    std::fs::write(data.join("blocked"), "").unwrap();
+    std::fs::create_dir_all(lan.right.home().join("there/data/blocked")).unwrap();
     let mut command = lan.copy();
     run(command.args(["-r", "--quiet", "left:data", "right:there"]))
         .expect(2)
-        .says(&["socket"]);
+        .says(&["blocked"]);
     for (line, text) in [
         (["--bind", "127.0.0.1", "left:data", "right:"], "--bind"),
         (

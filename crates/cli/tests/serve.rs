@@ -342,6 +342,7 @@ fn one_file_to(path: &[u8]) -> Request {
         keep_set_ids: false,
         anywhere: None,
         waited_milliseconds: 0,
+        selection: None,
     }
 }
 

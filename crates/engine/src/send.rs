@@ -1,7 +1,8 @@
 //! The sending pipeline: walk -> read -> compress -> seal -> wire.
 //!
 //! - [`walk`] lists the sources in byte order and tells the state machine, of what
-//!   several have (`earlier`) the first one's;
+//!   several have (`earlier`) the first one's, and no more of them than was asked for
+//!   ([`select`]);
 //! - [`read`] takes what is to be read next, reads it into a buffer of the
 //!   pool, computes its checksum while it is hot: a [`read::ReadBlock`]; of a file that keeps
 //!   growing `front` reads the front, twice;
@@ -24,6 +25,7 @@ mod parents;
 pub(crate) mod payload;
 pub mod read;
 pub mod seal;
+pub mod select;
 pub mod source;
 pub mod stream;
 pub mod walk;
@@ -48,6 +50,7 @@ use compress::Uncoded;
 use origin::Origins;
 use payload::HeldFiles;
 use read::OpenFiles;
+use select::Selected;
 use source::Sources;
 
 /// What a sending end does with its disks and cores.
@@ -55,6 +58,8 @@ pub struct SendSide {
     /// Its seat among the sessions of this process.
     pub(crate) seat: Arc<Seat>,
     pub(crate) sources: Sources,
+    /// What of them is sent.
+    pub(crate) selected: Selected,
     pub(crate) origins: Arc<Origins>,
     pub(crate) coding: Queue<Uncoded>,
     pub(crate) open_files: OpenFiles,
@@ -80,6 +85,7 @@ impl SendSide {
         SendSide {
             seat: Arc::new(Seat::take(Role::Sending, principal)),
             sources,
+            selected: Selected::default(),
             origins: Arc::default(),
             coding: Queue::default(),
             open_files: OpenFiles::default(),
@@ -91,6 +97,11 @@ impl SendSide {
             compressors: OnceLock::new(),
             digesters: OnceLock::new(),
         }
+    }
+
+    /// Sends no more of them than this.
+    pub fn selecting(self, selected: Selected) -> SendSide {
+        SendSide { selected, ..self }
     }
 
     pub(crate) fn machine_settings(&self, settings: &TransferSettings) -> SenderSettings {

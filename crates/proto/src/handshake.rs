@@ -21,6 +21,7 @@ use minicbor::{Decode, Encode};
 use crate::allowed::Allowed;
 use crate::block::{Codec, HeaderKey};
 use crate::digest::Integrity;
+use crate::filter::Selection;
 use crate::listing::{ListRequest, Listed};
 
 /// Version of the protocol; both ends must speak the same.
@@ -55,8 +56,10 @@ impl Feature {
     /// The contents of files that are there can be compared
     /// ([`crate::message::Answer::Compare`]).
     pub const DIGESTS: Feature = Feature(11);
+    /// The sender leaves out what a [`Selection`] does.
+    pub const SELECTION: Feature = Feature(12);
     /// Everything this version knows.
-    pub const ALL: [Feature; 9] = [
+    pub const ALL: [Feature; 10] = [
         Feature::ZSTD,
         Feature::LZ4,
         Feature::EXTENTS,
@@ -66,6 +69,7 @@ impl Feature {
         Feature::TRAILERS,
         Feature::GROWTH,
         Feature::DIGESTS,
+        Feature::SELECTION,
     ];
 }
 
@@ -415,6 +419,9 @@ pub struct Request {
     #[n(32)]
     #[cbor(default)]
     pub waited_milliseconds: u64,
+    /// What of its sources a sending acceptor sends; `None`: all.
+    #[n(33)]
+    pub selection: Option<Box<Selection>>,
 }
 
 /// A path at the acceptor.
@@ -602,6 +609,7 @@ impl Request {
             .into_iter()
             .chain(clear)
             .chain(digests)
+            .chain(self.selection.as_ref().map(|_| Feature::SELECTION))
             .chain([Feature::EXTENTS])
             .collect()
     }
@@ -624,7 +632,9 @@ impl Request {
             Role::Receiver => (1..=MAXIMUM_SOURCES).contains(&self.paths.len()),
         };
         let block = self.block_bytes as usize;
+        let selection = self.selection.as_ref();
         paths
+            && selection.is_none_or(|selection| self.role == Role::Receiver && selection.is_valid())
             && self.clear == self.block_key.is_some()
             && block.is_power_of_two()
             && (crate::digest::SMALLEST_BLOCK_BYTES as usize..=crate::block::LARGEST_BLOCK_BYTES)

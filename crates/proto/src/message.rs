@@ -5,6 +5,7 @@ use minicbor::{Decode, Encode};
 use crate::block::{ContentName, PieceName};
 use crate::calls::Call;
 use crate::digest::Checksum;
+use crate::filter::LeftOut;
 use crate::handshake::Secret;
 use crate::manifest::{Entry, EntryId};
 use crate::notice::{Notice, bounded_notices};
@@ -49,6 +50,10 @@ pub enum Message {
         /// One more than the highest number.
         #[n(0)]
         entries: u64,
+        /// How many names were left out on purpose.
+        #[n(1)]
+        #[cbor(default)]
+        left_out: LeftOut,
     },
     /// Sender: the file was read to its end and is what it was at the start.
     #[n(4)]

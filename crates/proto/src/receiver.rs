@@ -20,6 +20,7 @@ use large::Incoming;
 use crate::account::{Account, Share};
 use crate::block::{ContentName, PackedEntry, PieceName};
 use crate::digest::{Checksum, Integrity};
+use crate::filter::LeftOut;
 use crate::ledger::{DurableBlock, RangeSet};
 use crate::manifest::{Entry, EntryId, EntryKind};
 use crate::message::{AgainReason, Change, Failure, Message, Outcome, Totals};
@@ -252,6 +253,7 @@ pub struct Receiver {
     folders: BTreeMap<EntryId, Folder>,
     seals: BTreeMap<EntryId, large::Seal>,
     walk_end: Option<u64>,
+    left_out: LeftOut,
     /// What entries whose comparison is under way, or whose directory is looked at, weigh: in
     /// all, and each list of them.
     asked: usize,
@@ -305,6 +307,7 @@ impl Receiver {
             folders: BTreeMap::new(),
             seals: BTreeMap::new(),
             walk_end: None,
+            left_out: LeftOut::default(),
             asked: 0,
             lists: VecDeque::new(),
             comparing: BTreeMap::new(),
@@ -358,8 +361,9 @@ impl Receiver {
                     self.finish_folder_if_done(id);
                 }
             }
-            Message::WalkEnd { entries } => {
+            Message::WalkEnd { entries, left_out } => {
                 self.walk_end = Some(entries);
+                self.left_out = left_out;
                 self.finish_if_done();
             }
             Message::Sealed {

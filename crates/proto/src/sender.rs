@@ -25,6 +25,7 @@ use longhaul_units::Moment;
 use crate::account::Account;
 use crate::block::PieceName;
 use crate::digest::{Checksum, SMALLEST_BLOCK_BYTES, is_block};
+use crate::filter::LeftOut;
 use crate::ledger::DurableBlock;
 use crate::manifest::{Entry, EntryId, EntryKind};
 use crate::message::{Answer, Failure, FailureKind, Message, Outcome, Totals};
@@ -86,6 +87,7 @@ pub struct Sender {
     account: Account,
     walked: u64,
     walk_ended: bool,
+    left_out: LeftOut,
     finished: Option<Totals>,
     notices: Vec<Notice>,
     still: Still,
@@ -109,6 +111,7 @@ impl Sender {
             account: Account::default(),
             walked: 0,
             walk_ended: false,
+            left_out: LeftOut::default(),
             finished: None,
             notices: Vec::new(),
             still: Still::default(),
@@ -177,13 +180,24 @@ impl Sender {
             .push_back(Message::DirectoryEnd { entry, children });
     }
 
+    /// The walk left so much out on purpose.
+    pub fn handle_left_out(&mut self, left_out: LeftOut) {
+        self.left_out = left_out;
+    }
+
     /// The walk is over.
     pub fn handle_walk_end(&mut self) {
         self.flush_listing();
         self.walk_ended = true;
         self.messages.push_back(Message::WalkEnd {
             entries: self.walked,
+            left_out: self.left_out,
         });
+    }
+
+    /// What the walk left out on purpose; nothing before its end.
+    pub fn left_out(&self) -> LeftOut {
+        self.left_out
     }
 
     /// The other end accepted the session: whether it has to be asked for every

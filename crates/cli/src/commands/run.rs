@@ -617,6 +617,7 @@ impl Task {
             source: key.source,
             host: [0; 32],
             anywhere: key.anywhere.map(Into::into),
+            selection: None,
             integrity: settings.integrity,
             codec: settings.codec,
             block_bytes: settings.block_bytes as u32,

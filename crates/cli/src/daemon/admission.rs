@@ -17,6 +17,7 @@ use longhaul_engine::recv::keeping::SetIds;
 use longhaul_engine::recv::landing::{Arrival, Destination, LandingError, Missing};
 use longhaul_engine::recv::stream::FileStream;
 use longhaul_engine::send::SendSide;
+use longhaul_engine::send::select::Selected;
 use longhaul_engine::session::opening::{self, OpenError, SOFTWARE};
 use longhaul_engine::session::{Event, FlowCounts, Transfer, TransferSettings, Watch};
 use longhaul_engine::storage::measuring::sink;
@@ -500,7 +501,10 @@ impl Daemon {
         settings.trailers = features.contains(&Feature::TRAILERS);
         settings.growth = features.contains(&Feature::GROWTH);
         let single_file = single_file(&sources);
-        let side = SendSide::of(sources, principal.name());
+        let selection = request.selection.as_deref();
+        let selected = selection.map(Selected::new).transpose();
+        let selected = selected.map_err(|error| refused(Refusal::Malformed, error.to_string()))?;
+        let side = SendSide::of(sources, principal.name()).selecting(selected.unwrap_or_default());
         let transfer = Transfer::sending(settings, side, watch());
         Ok(Prepared {
             transfer,

@@ -9,6 +9,7 @@ use longhaul_engine::send::stream::WholeStream;
 use longhaul_engine::session::{Ending, Event, PathUse, Progress};
 use longhaul_model::control::Decision;
 use longhaul_proto::digest::Checksum;
+use longhaul_proto::filter::LeftOut;
 use longhaul_proto::manifest::TreePath;
 use longhaul_proto::message::Change;
 use serde_json::{Value, json};
@@ -143,6 +144,14 @@ fn path(path: &PathUse) -> Value {
     })
 }
 
+fn left_out(left_out: LeftOut) -> Value {
+    json!({
+        "rules": left_out.rules, "size": left_out.size, "time": left_out.time,
+        "depth": left_out.depth, "file_systems": left_out.file_systems,
+        "specials": left_out.specials,
+    })
+}
+
 fn fields(progress: &Progress) -> Value {
     let mut value = json!({
         "schema": SCHEMA,
@@ -156,6 +165,7 @@ fn fields(progress: &Progress) -> Value {
         "changed_entries": progress.changed_entries,
         "planned_bytes": progress.planned_bytes,
         "failed_entries": progress.failed_entries,
+        "left_out": left_out(progress.left_out),
         "known_entries": progress.walked_entries,
         "known_bytes": progress.walked_bytes,
         "walk_ended": progress.walk_ended,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use longhaul_engine::flows::LayerUse;
 use longhaul_engine::session::{Ending, PathUse, Progress, Transfer};
+use longhaul_proto::filter::LeftOut;
 use longhaul_proto::handshake::Purport;
 use longhaul_units::{BitRate, ByteCount};
 
@@ -105,6 +106,7 @@ fn lines(progress: &Progress, ending: &Ending, asked: Asked, described: String) 
     if progress.failed_entries > 0 {
         lines.push(format!("failed: {}", progress.failed_entries));
     }
+    lines.extend(left_out_line(progress.left_out));
     if let Some(totals) = ending.totals.filter(|totals| totals.digests_read > 0) {
         let (files, bytes) = (totals.digests_read, ByteCount(totals.digest_bytes_read));
         lines.push(format!(
@@ -272,8 +274,34 @@ fn planned_lines(progress: &Progress, ending: &Ending) -> Vec<String> {
     if progress.failed_entries > 0 {
         lines.push(format!("would fail: {}", progress.failed_entries));
     }
+    lines.extend(left_out_line(progress.left_out));
     lines.push("dry run: nothing was moved".to_owned());
     lines
+}
+
+/// What was left out on purpose; none where nothing was.
+fn left_out_line(left_out: LeftOut) -> Option<String> {
+    let LeftOut {
+        rules,
+        size,
+        time,
+        depth,
+        file_systems,
+        specials,
+    } = left_out;
+    let parts = [
+        (rules, "by filters"),
+        (size, "by size"),
+        (time, "by time"),
+        (depth, "directories' contents by depth"),
+        (file_systems, "mount points' contents"),
+        (specials, "devices, sockets or FIFOs"),
+    ];
+    let parts = parts.iter().filter(|(count, _)| *count > 0);
+    let parts: Vec<String> = parts
+        .map(|(count, what)| format!("{count} {what}"))
+        .collect();
+    (!parts.is_empty()).then(|| format!("left out: {}", parts.join(", ")))
 }
 
 fn wire_line(progress: &Progress, complete: bool) -> String {
@@ -346,6 +374,19 @@ mod tests {
         assert_eq!(shown, ["0 files", "1 file", "2 files"]);
         assert_eq!(counted(1_u32, "file or link"), "1 file or link");
         assert_eq!(counted(3_u32, "file or link"), "3 files and links");
+    }
+
+    #[test]
+    fn what_is_left_out_has_a_line_of_its_own() {
+        assert_eq!(left_out_line(LeftOut::default()), None);
+        let left_out = LeftOut {
+            rules: 3,
+            size: 1,
+            specials: 2,
+            ..LeftOut::default()
+        };
+        let expected = "left out: 3 by filters, 1 by size, 2 devices, sockets or FIFOs";
+        assert_eq!(left_out_line(left_out).as_deref(), Some(expected));
     }
 
     #[test]

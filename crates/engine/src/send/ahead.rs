@@ -39,26 +39,46 @@ impl Looked {
 
 /// The names of a directory in the order of their bytes, except longhaul's own.
 pub(super) struct Ahead {
-    listing: SortedListing,
+    names: Names,
     waiting: VecDeque<io::Result<Looked>>,
     /// When these were looked at.
     looked: Instant,
     most: usize,
 }
 
+/// Where the names come from.
+enum Names {
+    Listed(SortedListing),
+    /// They were known before.
+    Known(std::vec::IntoIter<Box<[u8]>>),
+}
+
 impl Ahead {
+    /// Of these names alone, in this order.
+    pub fn of(names: Vec<Box<[u8]>>) -> Ahead {
+        Ahead::with(Names::Known(names.into_iter()), AHEAD)
+    }
+
     /// Of a directory within `depth` others.
     ///
     /// # Errors
     ///
     /// As [`SortedListing::open_nested`].
     pub fn open(directory: &dyn Directory, depth: usize) -> io::Result<Ahead> {
-        Ok(Ahead {
-            listing: SortedListing::open_nested(directory, depth)?,
+        let names = Names::Listed(SortedListing::open_nested(directory, depth)?);
+        Ok(Ahead::with(
+            names,
+            if depth < MOST_DEPTH { AHEAD } else { 1 },
+        ))
+    }
+
+    fn with(names: Names, most: usize) -> Ahead {
+        Ahead {
+            names,
             waiting: VecDeque::new(),
             looked: Instant::now(),
-            most: if depth < MOST_DEPTH { AHEAD } else { 1 },
-        })
+            most,
+        }
     }
 
     /// The next name; none at the end.
@@ -115,7 +135,11 @@ impl Ahead {
 
     fn next_name(&mut self) -> Option<io::Result<Box<[u8]>>> {
         loop {
-            match self.listing.next()? {
+            let listing = match &mut self.names {
+                Names::Listed(listing) => listing,
+                Names::Known(names) => return names.next().map(Ok),
+            };
+            match listing.next()? {
                 Ok(listed) if listed.name.starts_with(RESERVED_PREFIX) => {}
                 listed => return Some(listed.map(|listed| listed.name)),
             }

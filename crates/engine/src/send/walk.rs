@@ -5,12 +5,14 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
+use longhaul_proto::filter::{LeftOut, Reason};
 use longhaul_proto::manifest::{Entry, EntryId, EntryKind, SET_ID_BITS, Timestamp, TreePath};
 use longhaul_proto::message::{Failure, FailureKind};
 
 use super::ahead::{Ahead, Looked};
 use super::earlier::{Earlier, Settled};
 use super::origin::Origins;
+use super::select::{Place, PlaceError, Selected};
 use super::source::{Source, What};
 use crate::failure::failure_of;
 use crate::looks::Pace;
@@ -28,6 +30,8 @@ struct Level {
     /// Why nothing in it is copied, and each name is a failure.
     left_out: Option<Leaving>,
     children: u64,
+    /// What of it is copied.
+    place: Place,
 }
 
 /// One walk.
@@ -41,6 +45,12 @@ struct Walk<'a> {
     next: &'a mut u64,
     /// How long it takes to look at a name.
     pace: Pace,
+    /// What of the sources is copied.
+    selected: &'a Selected,
+    /// What was left out on purpose.
+    left_out: &'a mut LeftOut,
+    /// The source's device, where that matters.
+    device: Option<u64>,
 }
 
 /// The session is over.
@@ -62,7 +72,7 @@ type Outside = (TreePath, Leaving);
 enum Met {
     /// It was told.
     Told,
-    /// It was told, and this is to be entered; and the entry it is.
+    /// It was told, and this is to be entered, where that holds; and the entry it is.
     Directory(Arc<dyn Directory>, Entry),
     /// It was told as a failure, and so is what is in this.
     LeftOut(Arc<dyn Directory>, Outside),
@@ -81,6 +91,7 @@ impl Transfer {
         let mut next = 0;
         let sources = side.sources.list();
         let mut earlier = Earlier::new(sources);
+        let mut left_out = LeftOut::default();
         for (index, source) in sources.iter().enumerate() {
             side.sources.begin(EntryId(next));
             let mut walk = Walk {
@@ -91,13 +102,19 @@ impl Transfer {
                 earlier: &mut earlier,
                 next: &mut next,
                 pace: Pace::default(),
+                selected: &side.selected,
+                left_out: &mut left_out,
+                device: None,
             };
             if walk.run().is_err() {
                 return;
             }
         }
         self.counters.walk_ended.store(1, Ordering::Relaxed);
-        self.tell_sender(|sender| sender.handle_walk_end());
+        self.tell_sender(|sender| {
+            sender.handle_left_out(left_out);
+            sender.handle_walk_end();
+        });
         self.reading.notify_all();
     }
 
@@ -181,9 +198,12 @@ impl Walk<'_> {
                     return Ok(());
                 };
                 let status = directory.content_status_of(name);
+                if self.leaves_out(&Place::default(), name, status.as_ref().ok()) {
+                    return Ok(());
+                }
                 self.meet(
                     (&directory, name, status),
-                    path,
+                    (path, true),
                     None,
                     (&[], &Nested::default()),
                 )
@@ -192,30 +212,46 @@ impl Walk<'_> {
             What::Missing { name, failure } => {
                 self.report(None, TreePath::new(name).ok(), failure.clone())
             }
-            What::Contents => self.walk_tree(directory, (None, None)),
-            What::Tree(name) => {
-                let Ok(path) = TreePath::new(name) else {
-                    return Ok(());
-                };
-                let status = match directory.status() {
-                    Ok(status) => status,
-                    Err(error) => {
-                        let failure = failure_of("read", &self.source.shown, &error);
-                        return self.report(None, Some(path), failure);
-                    }
-                };
-                match self.settled(&path, status, &[]) {
-                    Err(None) => Ok(()),
-                    Err(Some(by)) => {
-                        self.leave_out(&path, &by)?;
-                        self.walk_tree(directory, (None, Some((path, by))))
-                    }
-                    Ok(status) => {
-                        let kind = EntryKind::Directory;
-                        let entry = entry_of(self.take_id(), None, path, kind, &status);
-                        self.hand_over(entry.clone())?;
-                        self.walk_tree(directory, (Some(entry), None))
-                    }
+            What::Contents => {
+                self.device = self.selected.device_of(&*directory);
+                match self.bars_source() {
+                    true => Ok(()),
+                    false => self.walk_tree(directory, (None, None)),
+                }
+            }
+            What::Tree(name) => match TreePath::new(name) {
+                Ok(path) => self.walk_named(directory, path),
+                Err(_) => Ok(()),
+            },
+        }
+    }
+
+    /// Walks a source that is a directory by its name.
+    fn walk_named(&mut self, directory: Arc<dyn Directory>, path: TreePath) -> Result<(), Over> {
+        let status = match directory.status() {
+            Ok(status) => status,
+            Err(error) => {
+                let failure = failure_of("read", &self.source.shown, &error);
+                return self.report(None, Some(path), failure);
+            }
+        };
+        self.device = self.selected.device_of(&*directory);
+        if self.leaves_out(&Place::default(), path.as_bytes(), Some(&status)) {
+            return Ok(());
+        }
+        match self.settled(&path, status, &[]) {
+            Err(None) => Ok(()),
+            Err(Some(by)) => {
+                self.leave_out(&path, &by)?;
+                self.walk_tree(directory, (None, Some((path, by))))
+            }
+            Ok(status) => {
+                let kind = EntryKind::Directory;
+                let entry = entry_of(self.take_id(), None, path, kind, &status);
+                self.hand_over(entry.clone())?;
+                match self.bars_source() {
+                    true => self.tell_directory_end(entry, 0),
+                    false => self.walk_tree(directory, (Some(entry), None)),
                 }
             }
         }
@@ -252,6 +288,12 @@ impl Walk<'_> {
                     let Ok(directory) = directory else {
                         continue;
                     };
+                    let place = &level.place;
+                    if self.leaves_out(place, path.as_bytes(), status.as_ref().ok()) {
+                        uncount(&mut levels);
+                        continue;
+                    }
+                    let path = (path, self.enters(place, status.as_ref().ok()));
                     match self.meet((&directory, &name, status), path, parent, (&levels, &open))? {
                         Met::Told => (),
                         Met::Directory(inner, entry) => {
@@ -320,7 +362,16 @@ impl Walk<'_> {
     ) -> Result<(), Over> {
         let (outside, left_out) = outside.unzip();
         let path = entry.as_ref().map(|entry| entry.path.clone()).or(outside);
-        match Ahead::open(&*directory, levels.len()) {
+        let above = levels.last().map(|level| &level.place);
+        let place = match self.selected.enter(above, &*directory, path.as_ref()) {
+            Ok(place) => place,
+            Err(error) => return self.report_unfiltered(entry, path, &error),
+        };
+        let names = match place.names() {
+            Some(names) => Ok(Ahead::of(names)),
+            None => Ahead::open(&*directory, levels.len()),
+        };
+        match names {
             Ok(names) => {
                 open.push(directory, path.as_ref().map_or(b"", TreePath::name));
                 levels.push(Level {
@@ -329,6 +380,7 @@ impl Walk<'_> {
                     path,
                     left_out,
                     children: 0,
+                    place,
                 });
             }
             Err(error) => {
@@ -339,6 +391,46 @@ impl Walk<'_> {
             }
         }
         Ok(())
+    }
+
+    /// A directory whose filters cannot be used is made, and what is in it is not copied.
+    fn report_unfiltered(
+        &mut self,
+        entry: Option<Entry>,
+        path: Option<TreePath>,
+        error: &PlaceError,
+    ) -> Result<(), Over> {
+        let shown = path
+            .as_ref()
+            .map_or(self.source.shown.clone(), TreePath::to_string);
+        let failure = Failure::new(FailureKind::Other, format!("{shown}: {error}"));
+        self.report(entry.as_ref().map(|entry| entry.id), path, failure)?;
+        entry.map_or(Ok(()), |entry| self.tell_directory_end(entry, 1))
+    }
+
+    /// Whether a name is left out on purpose; then it is counted.
+    fn leaves_out(&mut self, place: &Place, path: &[u8], status: Option<&Status>) -> bool {
+        let reason = status.and_then(|status| self.selected.judge(place, path, status));
+        self.count_left_out(reason)
+    }
+
+    /// Whether a directory is walked, too; where not that is counted.
+    fn enters(&mut self, place: &Place, status: Option<&Status>) -> bool {
+        let directory = status.filter(|status| status.kind == FileKind::Directory);
+        let reason = directory.and_then(|status| self.selected.bars(place, status, self.device));
+        !self.count_left_out(reason)
+    }
+
+    fn bars_source(&mut self) -> bool {
+        let reason = self.selected.bars_source();
+        self.count_left_out(reason)
+    }
+
+    fn count_left_out(&mut self, reason: Option<Reason>) -> bool {
+        if let Some(reason) = reason {
+            self.left_out.count(reason);
+        }
+        reason.is_some()
     }
 
     fn leave(&mut self, levels: &mut Vec<Level>) -> Result<(), Over> {
@@ -368,7 +460,7 @@ impl Walk<'_> {
     fn meet(
         &mut self,
         (directory, name, status): (&Arc<dyn Directory>, &[u8], io::Result<Status>),
-        path: TreePath,
+        (path, enters): (TreePath, bool),
         parent: Option<EntryId>,
         (levels, above): (&[Level], &Nested),
     ) -> Result<Met, Over> {
@@ -380,7 +472,7 @@ impl Walk<'_> {
                 Err(Some(by)) => {
                     self.leave_out(&path, &by)?;
                     let inner = match status.kind {
-                        FileKind::Directory => enter_new(&**directory, name, above).ok(),
+                        FileKind::Directory if enters => enter_new(&**directory, name, above).ok(),
                         _ => None,
                     };
                     return Ok(match inner {
@@ -394,26 +486,30 @@ impl Walk<'_> {
         let looked = status.and_then(|status| {
             let kind = kind_of(self.origins, &**directory, name, &status)?;
             let inner = match kind {
-                Some(EntryKind::Directory) => Some(enter_new(&**directory, name, above)?),
+                Some(EntryKind::Directory) if enters => Some(enter_new(&**directory, name, above)?),
                 _ => None,
             };
             Ok((status, kind, inner))
         });
-        let id = self.take_id();
         match looked {
             Ok((status, Some(kind), inner)) => {
-                let entry = entry_of(id, parent, path, kind, &status);
+                let entry = entry_of(self.take_id(), parent, path, kind, &status);
+                let ends = entry.kind == EntryKind::Directory && !enters;
                 self.hand_over(entry.clone())?;
-                Ok(inner.map_or(Met::Told, |inner| Met::Directory(inner, entry)))
-            }
-            Ok((status, None, _)) => {
-                let text = format!("{shown}: a device, socket or FIFO is not copied");
-                let entry = entry_of(id, parent, path, EntryKind::Directory, &status);
-                self.tell_unreadable(entry, Failure::new(FailureKind::Special, text))?;
+                match inner {
+                    Some(inner) => return Ok(Met::Directory(inner, entry)),
+                    None if ends => self.tell_directory_end(entry, 0)?,
+                    None => (),
+                }
                 Ok(Met::Told)
             }
+            // It was left out before, unless it became one just now.
+            Ok((_, None, _)) => {
+                self.count_left_out(Some(Reason::Special));
+                Ok(Met::LeftAlone)
+            }
             Err(error) => {
-                let entry = unreadable(id, parent, path);
+                let entry = unreadable(self.take_id(), parent, path);
                 self.tell_unreadable(entry, failure_of("read", &shown, &error))?;
                 Ok(Met::Told)
             }

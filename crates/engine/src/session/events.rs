@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use longhaul_proto::account::Account;
 use longhaul_proto::digest::Checksum;
+use longhaul_proto::filter::LeftOut;
 use longhaul_proto::handshake::Purport;
 use longhaul_proto::manifest::{Entry, EntryKind, TreePath};
 use longhaul_proto::message::{Change, Failure, Outcome};
@@ -125,6 +126,8 @@ pub struct Progress {
     pub planned_bytes: u64,
     /// Entries that failed.
     pub failed_entries: u64,
+    /// Names that were left out on purpose; known at the walk's end.
+    pub left_out: LeftOut,
     /// Bytes that went over or came from the wire, without encryption's own.
     pub wire_bytes: u64,
     /// Bytes of file data read or written at this end.
@@ -351,6 +354,7 @@ impl Transfer {
             changed_entries: get(&counters.changed_entries),
             planned_bytes: get(&counters.planned_bytes),
             failed_entries: get(&counters.failed_entries),
+            left_out: self.left_out(),
             wire_bytes: get(&counters.wire_bytes),
             disk_bytes: get(&counters.read_bytes) + get(&counters.written_bytes),
             read_bytes: get(&counters.read_bytes),
@@ -383,6 +387,13 @@ impl Transfer {
         match &self.lock().machine {
             Machine::Sending(sender) => sender.account(),
             Machine::Receiving(receiver) => receiver.account(),
+        }
+    }
+
+    fn left_out(&self) -> LeftOut {
+        match &self.lock().machine {
+            Machine::Sending(sender) => sender.left_out(),
+            Machine::Receiving(receiver) => receiver.left_out(),
         }
     }
 }

@@ -12,6 +12,7 @@ use longhaul_proto::block::{ContentName, PieceName};
 use longhaul_proto::calls::{Call, CallLook, MAXIMUM_CALLS, MAXIMUM_CAUSE_BYTES};
 use longhaul_proto::control::Numbered;
 use longhaul_proto::digest::Checksum;
+use longhaul_proto::filter::LeftOut;
 use longhaul_proto::frame::{self, FrameKind};
 use longhaul_proto::handshake::{Purport, Secret};
 use longhaul_proto::manifest::{Entry, EntryId, EntryKind};
@@ -109,7 +110,10 @@ fn links_in_the_way_are_not_followed() {
         entry: directory,
         children: 0,
     });
-    peer.say(&Message::WalkEnd { entries: 3 });
+    peer.say(&Message::WalkEnd {
+        entries: 3,
+        left_out: LeftOut::default(),
+    });
     let ending = peer.ending("links");
     place.assert_untouched("links");
     assert!(
@@ -584,7 +588,10 @@ fn a_receiver_that_is_done_stays_for_a_sender_that_does_not_know_it() {
     let place = Place::new();
     let mut peer = Peer::of_receiver(&place, lingering());
     peer.block(&pack(file(0, b"new", 4), b"data"), b"data");
-    peer.say(&Message::WalkEnd { entries: 1 });
+    peer.say(&Message::WalkEnd {
+        entries: 1,
+        left_out: LeftOut::default(),
+    });
     while !peer.end.wait_for(Duration::from_secs(1)) {}
     let end = Arc::clone(&peer.end);
     let stays = std::thread::spawn(move || end.wait());
@@ -607,7 +614,10 @@ fn what_was_said_is_said_again_where_the_sender_moved_to() {
     let place = Place::new();
     let mut peer = Peer::of_receiver(&place, lingering());
     peer.block(&pack(file(0, b"new", 4), b"data"), b"data");
-    peer.say(&Message::WalkEnd { entries: 1 });
+    peer.say(&Message::WalkEnd {
+        entries: 1,
+        left_out: LeftOut::default(),
+    });
     while !peer.end.wait_for(Duration::from_secs(1)) {}
     // Its last words take a moment, and so does a stream until it waits for more.
     std::thread::park_timeout(Duration::from_millis(50));

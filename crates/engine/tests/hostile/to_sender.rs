@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use longhaul_proto::block::{ContentName, PieceName};
 use longhaul_proto::digest::Checksum;
+use longhaul_proto::filter::LeftOut;
 use longhaul_proto::manifest::EntryId;
 use longhaul_proto::message::{AgainReason, Answer, Farewell, Message, Outcome, Totals};
 
@@ -24,7 +25,10 @@ fn farewell(peer: Peer, context: &str) -> Farewell {
 fn what_only_a_sender_sends_ends_the_session() {
     let wrong = [
         Message::Entries(vec![file(0, b"a", 1)]),
-        Message::WalkEnd { entries: 0 },
+        Message::WalkEnd {
+            entries: 0,
+            left_out: LeftOut::default(),
+        },
         Message::Sealed {
             file: EntryId(0),
             generation: 0,

@@ -14,11 +14,13 @@ use longhaul_engine::net::{Stream, StreamHandle};
 use longhaul_engine::recv::ReceiveSide;
 use longhaul_engine::recv::landing::{Arrival, Destination, Missing};
 use longhaul_engine::send::SendSide;
+use longhaul_engine::send::select::Selected;
 use longhaul_engine::send::source::{Source, Sources, What};
 use longhaul_engine::session::{Ending, Event, FlowCounts, Transfer, TransferSettings, Watch};
 use longhaul_engine::storage::Directory;
 use longhaul_engine::storage::roots::OpenRoot;
 use longhaul_proto::block::HeaderKey;
+use longhaul_proto::filter::Selection;
 use longhaul_proto::handshake::{Landing, Secret};
 use longhaul_proto::message::Farewell;
 use longhaul_proto::session::StreamId;
@@ -148,6 +150,9 @@ pub fn watch() -> (Watch, Arc<Mutex<Told>>) {
     (watch, told)
 }
 
+/// What an end tells, and what it was.
+type Watched = (Watch, Arc<Mutex<Told>>);
+
 /// Two ends, their streams, and what they were told.
 pub struct Ends {
     pub sender: Arc<Transfer>,
@@ -188,9 +193,29 @@ impl Ends {
         (send_watch, sent): (Watch, Arc<Mutex<Told>>),
         (receive_watch, received): (Watch, Arc<Mutex<Told>>),
     ) -> Ends {
-        let side = ReceiveSide::new(to);
-        let receiver = Transfer::receiving(settings.clone(), side, receive_watch);
-        let sender = Transfer::sending(settings, SendSide::new(from), send_watch);
+        let watched = ((send_watch, sent), (receive_watch, received));
+        Ends::start_sides(settings, SendSide::new(from), ReceiveSide::new(to), watched)
+    }
+
+    /// With no more of the sources than this.
+    pub fn start_selecting(
+        settings: TransferSettings,
+        (from, selection): (Sources, &Selection),
+        to: Destination,
+    ) -> Ends {
+        let selected = Selected::new(selection).unwrap();
+        let side = SendSide::new(from).selecting(selected);
+        Ends::start_sides(settings, side, ReceiveSide::new(to), (watch(), watch()))
+    }
+
+    fn start_sides(
+        settings: TransferSettings,
+        from: SendSide,
+        to: ReceiveSide,
+        ((send_watch, sent), (receive_watch, received)): (Watched, Watched),
+    ) -> Ends {
+        let receiver = Transfer::receiving(settings.clone(), to, receive_watch);
+        let sender = Transfer::sending(settings, from, send_watch);
         Ends {
             sender,
             receiver,

@@ -3,6 +3,7 @@
 
 use super::{Compared, ReceivedEvent, Receiver, ReceiverError, StorageJob};
 use crate::digest::Checksum;
+use crate::filter::LeftOut;
 use crate::manifest::{Entry, EntryId, EntryKind};
 use crate::message::{Answer, MAXIMUM_LISTED_ENTRIES, Message, Outcome};
 
@@ -10,6 +11,11 @@ use crate::message::{Answer, MAXIMUM_LISTED_ENTRIES, Message, Outcome};
 const WEIGHED_BYTES: usize = 8192;
 
 impl Receiver {
+    /// What the sender's walk left out on purpose; nothing before its end.
+    pub fn left_out(&self) -> LeftOut {
+        self.left_out
+    }
+
     pub(super) fn handle_entries(&mut self, entries: Vec<Entry>) -> Result<(), ReceiverError> {
         if !entries.iter().all(Entry::is_valid) {
             return Err(ReceiverError::InvalidEntry);

@@ -7,6 +7,7 @@ use longhaul_proto::block::{
 use longhaul_proto::calls::{Call, CallLook};
 use longhaul_proto::control::Numbered;
 use longhaul_proto::digest::{Checksum, Integrity};
+use longhaul_proto::filter::LeftOut;
 use longhaul_proto::frame::{self, FrameKind};
 use longhaul_proto::handshake::{
     self, Begun, Credential, Errand, Feature, Hello, Join, Joined, Landing, PROTOCOL_VERSION,
@@ -82,7 +83,10 @@ fn from_sender() -> Vec<Message> {
             entry: entry(0, EntryKind::Directory),
             children: 2,
         },
-        Message::WalkEnd { entries: 3 },
+        Message::WalkEnd {
+            entries: 3,
+            left_out: LeftOut::default(),
+        },
         Message::Sealed {
             file: EntryId(1),
             generation: 0,
@@ -247,6 +251,7 @@ fn request() -> Request {
         source: [5; 32],
         host: [2; 32],
         anywhere: Some([3; 32].into()),
+        selection: None,
         integrity: Integrity::Digest,
         codec: Codec::Plain,
         block_bytes: 1 << 20,

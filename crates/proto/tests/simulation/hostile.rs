@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use longhaul_proto::block::{ContentName, PackedEntry, Piece, PieceName};
 use longhaul_proto::digest::{Checksum, LARGEST_FILE_BYTES};
+use longhaul_proto::filter::LeftOut;
 use longhaul_proto::ledger::DurableBlock;
 use longhaul_proto::manifest::{Entry, EntryId, EntryKind, SourceIdentity, Timestamp, TreePath};
 use longhaul_proto::message::{
@@ -105,6 +106,7 @@ fn for_receiver(random: &mut Random) -> Message {
         },
         2 => Message::WalkEnd {
             entries: number(random),
+            left_out: LeftOut::default(),
         },
         3 => Message::Sealed {
             file: id(random),

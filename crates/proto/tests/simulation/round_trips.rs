@@ -77,6 +77,7 @@ fn open(dialer: End, empty: bool) -> Welcome {
         verify_written: false,
         host: [0; 32],
         anywhere: Some([3; 32].into()),
+        selection: None,
         names: None,
         copy_links: false,
         kept_digests_only: false,

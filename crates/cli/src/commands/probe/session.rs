@@ -204,6 +204,7 @@ impl Ask<'_> {
             source,
             host: [0; 32],
             anywhere: None,
+            selection: None,
             // The lightest that there is: the path is measured, not the hosts.
             integrity: Integrity::Checksum,
             codec: Codec::Plain,

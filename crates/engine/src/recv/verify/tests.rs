@@ -11,6 +11,7 @@ use longhaul_proto::block::{
     BlockHeader, Codec, Content, ContentName, HeaderKey, PackedEntry, Piece,
 };
 use longhaul_proto::digest::{BlockHasher, Checksum, Integrity, whole_file};
+use longhaul_proto::filter::LeftOut;
 use longhaul_proto::handshake::{Landing, Secret};
 use longhaul_proto::manifest::{Entry, EntryId, EntryKind, SourceIdentity, Timestamp, TreePath};
 use longhaul_proto::message::{Farewell, Message};
@@ -298,7 +299,10 @@ fn finish(transfer: &Transfer, chance: &mut Chance, seed: u64) {
             grew: false,
         };
         receiver.handle_message(sealed)?;
-        receiver.handle_message(Message::WalkEnd { entries: 5 })
+        receiver.handle_message(Message::WalkEnd {
+            entries: 5,
+            left_out: LeftOut::default(),
+        })
     });
     told.unwrap().unwrap();
     let until = std::time::Instant::now() + PATIENCE;

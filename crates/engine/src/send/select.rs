@@ -1,0 +1,203 @@
+//! What of the sources is walked: filters, bounds of size, time and depth, and lists of files.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+
+use longhaul_proto::filter::{
+    Action, BadRule, FileFacts, InForce, MAXIMUM_FILE_BYTES, Reason, Rules, Selection,
+    SelectionError,
+};
+use longhaul_proto::manifest::TreePath;
+
+use crate::storage::{DataMode, Directory, FileKind, Status};
+
+/// A selection, read.
+#[derive(Clone, Debug, Default)]
+pub struct Selected {
+    rules: Rules,
+    selection: Selection,
+    files: Option<Arc<Listed>>,
+}
+
+/// A name in a list of files, with those listed beneath it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Listed {
+    names: BTreeMap<Box<[u8]>, Arc<Listed>>,
+    /// It is listed itself, with all that it holds.
+    whole: bool,
+}
+
+impl Listed {
+    fn add<'a>(&mut self, mut names: impl Iterator<Item = &'a [u8]>) {
+        match names.next() {
+            None => self.whole = true,
+            Some(name) => {
+                let below = self.names.entry(name.into()).or_default();
+                Arc::make_mut(below).add(names);
+            }
+        }
+    }
+}
+
+/// What holds in a directory that is walked.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Place {
+    force: InForce,
+    /// Names between the source and it.
+    depth: u32,
+    /// The names of it that are listed; `None` if all are meant.
+    listed: Option<Arc<Listed>>,
+}
+
+/// Why a directory cannot be walked as it was asked for.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PlaceError {
+    /// A line of one of its files is no rule.
+    #[error("{0}: fix that file; what is in the directory was not copied")]
+    Rule(BadRule),
+    /// One of its files cannot be read.
+    #[error("cannot read the filters in it: {0}; what is in the directory was not copied")]
+    Io(io::Error),
+}
+
+impl Selected {
+    /// Reads one.
+    ///
+    /// # Errors
+    ///
+    /// [`SelectionError`].
+    pub fn new(selection: &Selection) -> Result<Selected, SelectionError> {
+        let (rules, files) = selection.parse()?;
+        let listed = files.map(|files| {
+            let mut listed = Listed::default();
+            files.iter().for_each(|file| listed.add(file.names()));
+            Arc::new(listed)
+        });
+        Ok(Selected {
+            rules,
+            selection: Selection {
+                // They are in the others.
+                rules: Vec::new(),
+                files: None,
+                ..selection.clone()
+            },
+            files: listed,
+        })
+    }
+
+    /// What holds in a directory in `above`; none is above a source. A source that fills the
+    /// anchor has no path.
+    ///
+    /// # Errors
+    ///
+    /// Where its files of rules cannot be used.
+    pub(super) fn enter(
+        &self,
+        above: Option<&Place>,
+        directory: &dyn Directory,
+        path: Option<&TreePath>,
+    ) -> Result<Place, PlaceError> {
+        let path = path.map_or(&b""[..], TreePath::as_bytes);
+        let source = Place::default();
+        let files = self.rules.per_directory().iter();
+        let files = files.map(|file| text_of(directory, &file.name));
+        let files = files.collect::<io::Result<Vec<_>>>();
+        let files = files.map_err(PlaceError::Io)?;
+        let outer = &above.unwrap_or(&source).force;
+        let force = outer.enter(&self.rules, path, &files);
+        let listed = match above.map(|above| &above.listed) {
+            None => self.files.clone(),
+            Some(None) => None,
+            Some(Some(listed)) => listed.names.get(last_name(path)).cloned(),
+        };
+        Ok(Place {
+            force: force.map_err(PlaceError::Rule)?,
+            depth: above.map_or(0, |above| above.depth + 1),
+            listed: listed.filter(|listed| !listed.whole),
+        })
+    }
+
+    /// Why a name in a place is left out; `None` if it is copied.
+    pub(super) fn judge(&self, place: &Place, path: &[u8], status: &Status) -> Option<Reason> {
+        let is_directory = status.kind == FileKind::Directory;
+        let excluded = || {
+            let verdict = place.force.decide(&self.rules, path, is_directory);
+            verdict == Some(Action::Exclude)
+        };
+        match status.kind {
+            _ if !self.rules.is_empty() && excluded() => Some(Reason::Rule),
+            FileKind::Special => Some(Reason::Special),
+            FileKind::File => self.selection.judge(FileFacts {
+                size: status.size,
+                modified: status.modified,
+            }),
+            FileKind::Directory | FileKind::Symlink => None,
+        }
+    }
+
+    /// Why a directory in a place is copied without what it holds; `None` if it is entered.
+    /// `device` is that of its source.
+    pub(super) fn bars(
+        &self,
+        place: &Place,
+        status: &Status,
+        device: Option<u64>,
+    ) -> Option<Reason> {
+        let elsewhere = device.is_some_and(|device| device != status.device);
+        let most = self.selection.maximum_depth;
+        match elsewhere && self.selection.one_file_system {
+            true => Some(Reason::FileSystem),
+            false => most
+                .is_some_and(|most| place.depth + 1 >= most)
+                .then_some(Reason::Depth),
+        }
+    }
+
+    /// The device of a source, where others are not entered.
+    pub(super) fn device_of(&self, directory: &dyn Directory) -> Option<u64> {
+        let status = self.selection.one_file_system.then(|| directory.status());
+        Some(status?.ok()?.device)
+    }
+
+    /// As [`Selected::bars`], of a source itself.
+    pub(super) fn bars_source(&self) -> Option<Reason> {
+        (self.selection.maximum_depth == Some(0)).then_some(Reason::Depth)
+    }
+}
+
+impl Place {
+    /// The names to look at, in their order; `None` if all of the directory's are meant.
+    pub(super) fn names(&self) -> Option<Vec<Box<[u8]>>> {
+        let listed = self.listed.as_ref()?;
+        Some(listed.names.keys().cloned().collect())
+    }
+}
+
+fn last_name(path: &[u8]) -> &[u8] {
+    path.rsplit(|byte| *byte == b'/').next().unwrap_or(path)
+}
+
+/// The text of a per-directory file, as far as it may be long and a byte more; `None` if there is
+/// no such file.
+fn text_of(directory: &dyn Directory, name: &[u8]) -> io::Result<Option<Vec<u8>>> {
+    // A name that no file can have.
+    if TreePath::new(name).is_err() {
+        return Ok(None);
+    }
+    let file = match directory.open_file(name, DataMode::Buffered) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        // A directory, device, socket or FIFO.
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let (mut text, mut buffer) = (Vec::new(), vec![0; 16 << 10]);
+    while text.len() <= MAXIMUM_FILE_BYTES {
+        match file.read_at(&mut buffer, text.len() as u64)? {
+            0 => break,
+            read => text.extend_from_slice(&buffer[..read]),
+        }
+    }
+    Ok(Some(text))
+}
