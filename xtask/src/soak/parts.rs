@@ -25,7 +25,7 @@ pub struct Part {
 }
 
 /// All parts, the short ones first.
-pub const PARTS: [Part; 8] = [
+pub const PARTS: [Part; 9] = [
     Part {
         name: "schedules",
         about: "100,000 random schedules of the state machines, with a virtual clock",
@@ -37,6 +37,12 @@ pub const PARTS: [Part; 8] = [
         about: "power lost at 2,000 points of each transfer of the forgetting storage",
         parallel: false,
         steps: suites::crashes,
+    },
+    Part {
+        name: "filters",
+        about: "10,000 random lists of filter rules: the same selection as rsync's",
+        parallel: false,
+        steps: suites::filters,
     },
     Part {
         name: "kills",

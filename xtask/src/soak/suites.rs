@@ -53,6 +53,18 @@ pub fn crashes(_: &Soak) -> Result<Vec<Step>, String> {
     Ok(vec![step("all", "LONGHAUL_CRASHES=2000", test)])
 }
 
+/// Filters beside rsync's.
+pub fn filters(_: &Soak) -> Result<Vec<Step>, String> {
+    let test = Test {
+        package: "longhaul-engine",
+        arguments: vec!["--test", "filters"],
+        release: false,
+        variables: vec![("LONGHAUL_FILTERS", "10000".to_owned())],
+        keep: &["lists of rules", "skipped", "test result"],
+    };
+    Ok(vec![step("all", "lists 0 to 9,999", test)])
+}
+
 /// Either end killed.
 pub fn kills(soak: &Soak) -> Result<Vec<Step>, String> {
     let steps = (1..=4).map(|number| {
