@@ -12,6 +12,7 @@ pub mod receiver;
 pub mod results;
 pub mod sender;
 pub mod sockets;
+pub mod specs;
 pub mod speeches;
 pub mod texts;
 pub mod urls;

@@ -55,6 +55,7 @@ fn check(told: &JobEvent) {
         | JobEvent::Progress(_)
         | JobEvent::Ended(_)
         | JobEvent::Failed(..)
+        | JobEvent::Alive
         | JobEvent::Absent => {}
     }
 }

@@ -13,6 +13,7 @@ mod ls;
 mod probe;
 #[cfg(test)]
 mod quantities;
+mod spec;
 mod ssh;
 mod sweep;
 
@@ -520,7 +521,7 @@ pub struct ServeArguments {
         num_args = 0..,
         require_equals = true,
         value_delimiter = ',',
-        value_parser = crate::between::dialing::parse_host
+        value_parser = longhaul_transfer::third_party::dialing::parse_host
     )]
     pub allow_dial: Option<Vec<String>>,
     /// Memory for blocks in each session. Half of it is used for blocks of 1MiB and more.

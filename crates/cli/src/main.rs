@@ -1,21 +1,17 @@
 //! The `longhaul` command.
 
 mod arguments;
-mod between;
 mod commands;
-mod daemon;
 mod doctor;
 mod heap;
 mod messages;
-mod remote;
 mod report;
 mod signals;
-mod ssh;
 
 use std::process::ExitCode;
 
 use arguments::{Arguments, Command};
-use longhaul_transfer::{console, endpoint};
+use longhaul_transfer::{console, daemon, endpoint, ssh};
 
 fn main() -> ExitCode {
     heap::share_where_limited();
@@ -49,12 +45,12 @@ fn main() -> ExitCode {
         Command::Lab(_) | Command::SweepStep => messages::Exit::Usage,
         Command::Records(command) => commands::records::run(&command),
         Command::Sweep(arguments) => commands::sweep::run(&arguments),
-        Command::Cp(arguments) => commands::cp::run(arguments),
+        Command::Cp(arguments) => commands::cp::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Ls(arguments) => commands::ls::run(&arguments),
-        Command::Verify(arguments) => commands::verify::run(arguments),
-        Command::Serve(arguments) => daemon::run(arguments),
-        Command::Remote(arguments) => remote::run(&arguments),
+        Command::Verify(arguments) => commands::verify::run(&arguments),
+        Command::Serve(arguments) => commands::serve::run(arguments),
+        Command::Remote(arguments) => commands::remote::run(&arguments),
         Command::Jobs(arguments) => commands::jobs::jobs(&arguments),
         Command::Attach(arguments) => commands::jobs::attach(&arguments),
         Command::Cancel(arguments) => commands::jobs::cancel(&arguments),

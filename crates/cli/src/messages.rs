@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-pub use longhaul_transfer::console::{Console, MAXIMUM_LOGGED_BYTES, harmless, one_line};
+pub use longhaul_transfer::console::{Console, harmless, one_line};
 pub use longhaul_transfer::stop::{Exit, Stop};
 
 use longhaul_engine::clock;
@@ -164,5 +164,9 @@ impl Console for Terminal {
         write_error(question);
         let mut answer = String::new();
         std::io::stdin().read_line(&mut answer).is_ok() && answer.trim() == "yes"
+    }
+
+    fn live_heap(&self) -> Option<u64> {
+        crate::heap::live_bytes()
     }
 }

@@ -11,7 +11,7 @@ use longhaul_engine::session::opening::OpenError;
 use longhaul_proto::handshake::{Refusal, Task};
 use longhaul_transfer::third_party::job_protocol::JobEvent;
 use serde_json::Value;
-use site::{DIAL, Driven, PRINCIPALS, Shared, Site, errand, jobs_of, sample};
+use site::{DIAL, Driven, PRINCIPALS, Shared, Site, errand, jobs_of, plain_spec, sample, spec};
 use support::process::{Running, longhaul, run};
 use support::{assert_no_leftovers, tree};
 
@@ -249,10 +249,8 @@ fn a_host_that_is_none_is_not_allowed() {
     let token = std::fs::read_to_string(site.one.token_file.as_ref().unwrap()).unwrap();
     let token = token.split_whitespace().last().unwrap();
     let driven = Driven::new(&site.one, "user", token).unwrap();
-    let told = driven.begin(
-        &site.two.fingerprint,
-        &["cp", "/a", "longhaul://192.0.2.1/b"],
-    );
+    let spec = plain_spec("/a", "longhaul://192.0.2.1/b");
+    let told = driven.begin(&site.two.fingerprint, &spec);
     assert!(matches!(told, JobEvent::Failed(_, Some(4))), "{told:?}");
 }
 
@@ -321,20 +319,19 @@ fn one_principal_does_not_lock_out_another() {
 fn a_job_that_is_not_allowed_is_refused_where_nobody_asked_before() {
     let site = Site::new(&[], &[]);
     let mut shared = Shared::new();
-    let forged = "--\nlonghaul: forged\x1b[2J";
-    for (words, code) in [
-        (&["cp", "/a", "longhaul://192.0.2.1/b"][..], 4),
-        (&["cp", "/a", "host:b"], 1),
-        (
-            &["cp", "--manifest", "/x", "/a", "longhaul://127.0.0.1/b"],
-            1,
-        ),
-        (&["serve", "--root", "/"], 1),
-        (&["cp", forged, "/a", "longhaul://127.0.0.1/b"], 1),
+    let forged = "\nlonghaul: forged\x1b[2J";
+    let to = "longhaul://127.0.0.1/b";
+    for (spec, code) in [
+        (plain_spec("/a", "longhaul://192.0.2.1/b"), 4),
+        (plain_spec("/a", "host:b"), 1),
+        (spec("/a", to, ("token_file", "/x".into())), 1),
+        ("serve --root /".to_owned(), 1),
+        (spec("/a", to, (forged, true.into())), 1),
     ] {
-        let told = shared.drive(0).unwrap().begin(&site.two.fingerprint, words);
+        let driven = shared.drive(0).unwrap();
+        let told = driven.begin(&site.two.fingerprint, &spec);
         let refused = matches!(&told, JobEvent::Failed(_, Some(given)) if *given == code);
-        assert!(refused, "{words:?}: {told:?}");
+        assert!(refused, "{spec}: {told:?}");
     }
     let log = shared.daemon.kill().errors;
     assert!(log.contains("alice: a job was refused"), "{log}");

@@ -20,7 +20,7 @@ use longhaul_engine::session::opening::OpenError;
 use longhaul_proto::handshake::{Refusal, Task};
 use longhaul_transfer::third_party::job_protocol::{JobEvent, Reach};
 use rustix::process::Signal;
-use site::{DIAL, Driven, PRINCIPALS, Shared, Site, errand, sample};
+use site::{DIAL, Driven, PRINCIPALS, Shared, Site, errand, plain_spec, sample, spec};
 use support::process::{Finished, Running, run};
 use support::proxy::Proxy;
 use support::{assert_no_leftovers, tree};
@@ -288,19 +288,20 @@ fn a_job_with_channels_connects_to_nobody() {
     let token = token.split_whitespace().last().unwrap();
     let other = format!("longhaul://{}/b", site.two.address);
     let other = other.as_str();
-    for (words, reach, code) in [
-        (&["cp", "/a", other][..], Reach::Daemon, 4),
-        (&["cp", "/a", other], Reach::Through, 1),
-        (&["cp", "/a", other], Reach::Direct, 1),
-        (&["cp", "/a", "host:b"], Reach::Sealed, 1),
-        (&["cp", "/a", "/b"], Reach::Sealed, 1),
-        (&["cp", "--lab", "rtt=1ms", "/a", other], Reach::Sealed, 1),
+    let program = serde_json::json!({ "ssh": "sh -c x" });
+    for (spec, reach, code) in [
+        (plain_spec("/a", other), Reach::Daemon, 4),
+        (plain_spec("/a", other), Reach::Through, 1),
+        (plain_spec("/a", other), Reach::Direct, 1),
+        (plain_spec("/a", "host:b"), Reach::Sealed, 1),
+        (plain_spec("/a", "/b"), Reach::Sealed, 1),
+        (spec("/a", other, ("ssh", program)), Reach::Sealed, 1),
     ] {
         let (mut driven, _) = Driven::through(&site.one, "user", token).unwrap();
-        driven.ask(&site.two.fingerprint, words, reach);
+        driven.ask(&site.two.fingerprint, &spec, reach);
         let told = driven.answer();
         let refused = matches!(&told, JobEvent::Failed(_, Some(given)) if *given == code);
-        assert!(refused, "{words:?} {reach:?}: {told:?}");
+        assert!(refused, "{spec} {reach:?}: {told:?}");
     }
     // Not even where it may.
     let site = Site::new(&["--write", DIAL], &["--write"]);
@@ -315,16 +316,16 @@ fn a_job_waits_for_channels_no_longer_than_for_anybody() {
     let token = std::fs::read_to_string(site.one.token_file.as_ref().unwrap()).unwrap();
     let token = token.split_whitespace().last().unwrap();
     let other = format!("longhaul://{}/b", site.two.address);
-    let words = ["cp", "--timeout=1s", "zero:1kB", &other];
+    let spec = spec("zero:1kB", &other, ("timeout", 1000.into()));
     let (mut driven, name) = Driven::through(&site.one, "user", token).unwrap();
-    driven.ask(&site.two.fingerprint, &words, Reach::Sealed);
+    driven.ask(&site.two.fingerprint, &spec, Reach::Sealed);
     assert_eq!(driven.end(), JobEvent::Ended(3));
     // Nor where channels come that lead nowhere.
     let (mut driven, again) = Driven::through(&site.one, "user", token).unwrap();
     assert_ne!(again, name);
     let astray = errand(&site.one, ("user", token), Task::Channel(again)).unwrap();
     drop(astray);
-    driven.ask(&site.two.fingerprint, &words, Reach::Sealed);
+    driven.ask(&site.two.fingerprint, &spec, Reach::Sealed);
     assert_eq!(driven.end(), JobEvent::Ended(3));
 }
 

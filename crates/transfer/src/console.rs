@@ -28,6 +28,11 @@ pub trait Console: Send + Sync {
 
     /// Asks a question; true for a whole "yes" alone, as SSH asks.
     fn confirm(&self, question: &str) -> bool;
+
+    /// Bytes that the process has allocated; none where nobody counts them.
+    fn live_heap(&self) -> Option<u64> {
+        None
+    }
 }
 
 static CONSOLE: OnceLock<Box<dyn Console>> = OnceLock::new();
@@ -79,9 +84,14 @@ pub fn can_ask() -> bool {
     installed().is_some_and(Console::can_ask)
 }
 
-/// Asks a person; true for a whole "yes" alone.
+/// Asks a person, where one is there; true for a whole "yes" alone.
 pub fn confirm(question: &str) -> bool {
-    installed().is_some_and(|console| console.confirm(question))
+    installed().is_some_and(|console| console.can_ask() && console.confirm(question))
+}
+
+/// Bytes that the process has allocated; none where nobody counts them.
+pub fn live_heap() -> Option<u64> {
+    installed().and_then(Console::live_heap)
 }
 
 /// What somebody else said, without what would move a terminal's cursor or turn its text

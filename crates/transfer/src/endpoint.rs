@@ -7,6 +7,8 @@ use std::path::Path;
 
 use longhaul_engine::net::tcp::HostPort;
 use longhaul_units::ByteCount;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The daemon's port where the URL names none.
 pub const DEFAULT_PORT: u16 = 4960;
@@ -155,6 +157,41 @@ impl Endpoint {
         Ok(Endpoint::Local(bytes.to_vec()))
     }
 
+    /// The endpoint as [`Endpoint::parse`] reads it, and as the same host opens it.
+    pub fn text(&self) -> Vec<u8> {
+        match self {
+            Endpoint::Local(path) => {
+                let first = path.split(|&byte| byte == b'/').next().unwrap_or_default();
+                let is_other = path == b"-" || first.contains(&b':');
+                [if is_other { b"./" } else { &b""[..] }, path].concat()
+            }
+            Endpoint::Daemon(remote) => {
+                let principal = remote.principal.as_ref();
+                let principal = principal.map_or(String::new(), |name| format!("{name}@"));
+                let place = format!("longhaul://{principal}{}/", remote.host);
+                let path = remote.path.text();
+                let path = path.strip_prefix(b"/").unwrap_or(&path);
+                [place.as_bytes(), path].concat()
+            }
+            Endpoint::Ssh(remote) => {
+                let path = remote.path.text();
+                // What would be a home, a module or another kind of path there is a name.
+                let is_other = match &remote.path {
+                    RemotePath::Path(path) => {
+                        let odd: [&[u8]; 4] = [b"~", b":", b"null:", b"zero:"];
+                        odd.iter().any(|begins| path.starts_with(begins))
+                    }
+                    RemotePath::Null | RemotePath::Zero(_) => false,
+                };
+                let name = if is_other { b"./" } else { &b""[..] };
+                [remote.bracketed().as_bytes(), b":", name, &path].concat()
+            }
+            Endpoint::Null => b"null:".to_vec(),
+            Endpoint::Zero(size) => format!("zero:{}B", size.0).into_bytes(),
+            Endpoint::Standard => b"-".to_vec(),
+        }
+    }
+
     /// Reads an endpoint that is looked at: one that is no host whose colon was forgotten.
     ///
     /// # Errors
@@ -185,6 +222,60 @@ impl Endpoint {
             Endpoint::Ssh(remote) => Some(&remote.path),
             Endpoint::Local(_) | Endpoint::Null | Endpoint::Zero(_) | Endpoint::Standard => None,
         }
+    }
+}
+
+impl RemotePath {
+    fn text(&self) -> Vec<u8> {
+        match self {
+            RemotePath::Path(path) => path.clone(),
+            RemotePath::Null => b"null:".to_vec(),
+            RemotePath::Zero(size) => format!("zero:{}B", size.0).into_bytes(),
+        }
+    }
+}
+
+impl SshRemote {
+    /// `[user@]host` with an IPv6 address in brackets.
+    fn bracketed(&self) -> String {
+        let (user, host) = match self.destination.rsplit_once('@') {
+            Some((user, host)) => (format!("{user}@"), host),
+            None => (String::new(), self.destination.as_str()),
+        };
+        match host.contains(':') {
+            true => format!("{user}[{host}]"),
+            false => format!("{user}{host}"),
+        }
+    }
+}
+
+/// As its text, or where that is no UTF-8 as `{"bytes": [...]}`.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Written {
+    Text(String),
+    Bytes { bytes: Vec<u8> },
+}
+
+impl Serialize for Endpoint {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let written = match String::from_utf8(self.text()) {
+            Ok(text) => Written::Text(text),
+            Err(error) => Written::Bytes {
+                bytes: error.into_bytes(),
+            },
+        };
+        written.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Endpoint {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Endpoint, D::Error> {
+        let bytes = match Written::deserialize(deserializer)? {
+            Written::Text(text) => text.into_bytes(),
+            Written::Bytes { bytes } => bytes,
+        };
+        Endpoint::parse(OsStr::from_bytes(&bytes)).map_err(D::Error::custom)
     }
 }
 
@@ -409,6 +500,46 @@ mod tests {
             remote("longhaul://h/zero:1kB").path,
             RemotePath::Zero(ByteCount(1000))
         );
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        for text in [
+            "a/b:c",
+            "./-",
+            "-",
+            "null:",
+            "zero:7B",
+            "host:path",
+            "host:.",
+            "user@host:/abs/./x/",
+            "u@[2001:db8::7]:data",
+            "host:null:",
+            "host:zero:9B",
+            "longhaul://alice@dtn:7000/data/run 1/",
+            "longhaul://dtn",
+            "longhaul://[::1]:8000/null:",
+            "longhaul://dtn/zero:8B",
+        ] {
+            let endpoint = parse(text).unwrap();
+            let again = Endpoint::parse(OsStr::from_bytes(&endpoint.text())).unwrap();
+            assert_eq!(again, endpoint, "{text}");
+            let json = serde_json::to_string(&endpoint).unwrap();
+            let read: Endpoint = serde_json::from_str(&json).unwrap();
+            assert_eq!(read, endpoint, "{json}");
+        }
+        // Some are written otherwise than they came, and mean the same.
+        for (path, text) in [("-", "./-"), ("a:b", "./a:b"), ("null:", "./null:")] {
+            let local = Endpoint::Local(path.into());
+            assert_eq!(local.text(), text.as_bytes());
+        }
+        let odd = parse("host:~/~x").unwrap();
+        assert_eq!(odd.text(), b"host:./~x");
+        let bytes = Endpoint::Local(b"\xff".to_vec());
+        let json = serde_json::to_string(&bytes).unwrap();
+        assert_eq!(json, r#"{"bytes":[255]}"#);
+        assert_eq!(serde_json::from_str::<Endpoint>(&json).unwrap(), bytes);
+        assert!(serde_json::from_str::<Endpoint>(r#""-oProxyCommand=x:y""#).is_err());
     }
 
     #[test]

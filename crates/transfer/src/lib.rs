@@ -1,11 +1,28 @@
 //! A copy as others call it: endpoints, sessions over TLS and SSH, copies between two
 //! remote hosts, the daemon. It knows no command line and no terminal: what happens goes
-//! to the caller, who shows it ([`console`]).
+//! to the caller, who shows it.
+//!
+//! - [`spec`]: a transfer as a value; [`settings`]: how hosts are reached
+//! - [`endpoint`]: where data come from and go to
+//! - [`client`]: runs a transfer; its observer hears what happens
+//! - [`ssh`]: the other end is started over SSH; [`far_side`]: that other end
+//! - [`third_party`]: copies between two remote hosts, and the jobs that run them
+//! - [`daemon`]: lets principals in and runs their sessions
+//! - [`console`]: where notices and questions go
+//! - [`stop`]: why an operation ended early, and the exit code
 
+pub mod client;
 pub mod console;
+pub mod daemon;
 pub mod endpoint;
+pub mod far_side;
+pub mod manifest;
+mod milliseconds;
 pub mod ports;
 pub mod rate_limit;
+pub mod settings;
+pub mod spec;
 pub mod ssh;
 pub mod stop;
+mod text;
 pub mod third_party;

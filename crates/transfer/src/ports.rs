@@ -4,10 +4,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::str::FromStr;
 
 use longhaul_engine::net::tcp::{self, ListenError, TcpOptions};
+use serde::{Deserialize, Serialize};
 
 /// Ports that may be listened on, as a firewall's administrator opened them;
 /// `0-0` is any that the system gives.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Ports {
     first: u16,
     last: u16,
@@ -16,6 +18,20 @@ pub struct Ports {
 impl std::fmt::Display for Ports {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}-{}", self.first, self.last)
+    }
+}
+
+impl From<Ports> for String {
+    fn from(ports: Ports) -> String {
+        ports.to_string()
+    }
+}
+
+impl TryFrom<String> for Ports {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Ports, String> {
+        text.parse()
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use longhaul_units::{BitRate, ByteCount, RateFault};
+use serde::{Deserialize, Serialize};
 
 /// The least rate that anything is bound to, in bytes per second: less is more
 /// likely a mistake than a wish, at this rate a gigabyte takes eleven days.
@@ -17,8 +18,24 @@ const SMALLEST_BLOCK_BYTES: u64 = 4096;
 const LONGEST_BLOCK_SECONDS: u64 = 5;
 
 /// Bytes per second of a whole transfer, 1000 or more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "u64", into = "u64")]
 pub struct BandwidthLimit(u64);
+
+impl From<BandwidthLimit> for u64 {
+    fn from(limit: BandwidthLimit) -> u64 {
+        limit.0
+    }
+}
+
+impl TryFrom<u64> for BandwidthLimit {
+    type Error = String;
+
+    fn try_from(rate: u64) -> Result<BandwidthLimit, String> {
+        let limit = BandwidthLimit::of_bytes_per_second(rate)?;
+        limit.ok_or_else(|| "0 B/s is no rate".to_owned())
+    }
+}
 
 /// A rate for what runs already: another one, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -84,6 +84,14 @@ pub struct Stop {
     pub text: String,
 }
 
+impl std::fmt::Display for Stop {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for Stop {}
+
 impl Stop {
     /// A stop.
     pub fn new(exit: Exit, text: impl Into<String>) -> Stop {

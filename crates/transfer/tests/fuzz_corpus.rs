@@ -7,6 +7,8 @@
 mod corpus;
 #[path = "../../../fuzz/src/greetings.rs"]
 mod greetings;
+#[path = "../../../fuzz/src/specs.rs"]
+mod specs;
 #[path = "../../../fuzz/src/speeches.rs"]
 mod speeches;
 #[path = "../../../fuzz/src/urls.rs"]
@@ -19,6 +21,7 @@ fn corpora_are_replayed() {
     corpus::replay("endpoint", urls::endpoint);
     corpus::replay("greeting", greetings::greeting);
     corpus::replay("job_speech", speeches::job_speech);
+    corpus::replay("transfer_spec", specs::transfer_spec);
 }
 
 #[test]
@@ -59,7 +62,7 @@ fn samples_are_made() {
 
 fn save_speeches() {
     use job_protocol::{
-        Begin, Channel, Follow, JobEvent, Listed, Order, Reach, ShownProgress, State,
+        Begin, Channel, Follow, JobEvent, Listed, Order, Reach, Shown, ShownProgress, State,
     };
     let listed = Listed {
         name: "0a1b2c3d".into(),
@@ -96,12 +99,14 @@ fn save_speeches() {
         corpus::save("job_speech", &format!("{name}-body"), &body);
     }
     let begin = Begin {
-        words: vec![b"cp".to_vec().into(), b"--".to_vec().into()],
+        spec: r#"{"version":1,"sources":["x"],"destination":"b:y"}"#.into(),
         from: "a:x".into(),
         to: "b:y".into(),
         reach: Reach::Through,
         host: "a".into(),
         manifest: Some("data.b3".into()),
+        shown: Shown::default(),
+        compares: false,
     };
     let sealed = Begin {
         reach: Reach::Sealed,

@@ -42,6 +42,10 @@ const EXEMPT: &[(&str, &[&str])] = &[
             "notice",
         ],
     ),
+    (
+        "crates/transfer",
+        &["client", "daemon", "far_side", "ssh", "third_party"],
+    ),
 ];
 
 /// Each module with those that it imports, and the line of the first import.

@@ -80,6 +80,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
 ];
 
+/// Crates of others that a crate of ours may not name, so that it stays what it is: a
+/// transfer has no command line.
+const FORBIDDEN: [(&str, &str); 1] = [("longhaul-transfer", "clap")];
+
 /// Reads every manifest but the workspace's own.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     tree.files
@@ -101,6 +105,13 @@ fn check_manifest(path: &str, text: &str) -> Vec<Finding> {
     };
     let mut findings = Vec::new();
     for (index, line) in text.lines().enumerate() {
+        let forbidden = FORBIDDEN
+            .iter()
+            .find(|(of, other)| *of == name && line.split(['.', ' ', '=']).next() == Some(other));
+        if let Some((_, other)) = forbidden {
+            let message = format!("{name} may not depend on {other}");
+            findings.push(Finding::new(path, index + 1, RULE, message));
+        }
         for dependency in named_crates(line) {
             if dependency != name && !allowed.contains(&dependency) {
                 let message = format!("{name} may not depend on {dependency}");
@@ -164,6 +175,13 @@ mod tests {
             assert_eq!(found.len(), 1, "{line}");
             assert_eq!(found[0].line, 3, "{line}");
         }
+    }
+
+    #[test]
+    fn a_transfer_has_no_command_line() {
+        let text = "[package]\nname = \"longhaul-transfer\"\nclap.workspace = true\n";
+        let found = check(&sample(&[("crates/transfer/Cargo.toml", text)]));
+        assert_eq!(found.len(), 1);
     }
 
     #[test]

@@ -1,46 +1,37 @@
 //! `longhaul cp`.
 
 use std::ffi::OsString;
+use std::path::Path;
+use std::sync::Arc;
 
-use longhaul_engine::session::TransferSettings;
-use longhaul_proto::block::Codec;
-use longhaul_proto::digest::Integrity;
-use longhaul_proto::handshake::{Landing, Purport};
+use longhaul_transfer::client::observer::{Control, Observer};
+use longhaul_transfer::client::run::{self, Place};
+use longhaul_transfer::endpoint::check_colons;
+use longhaul_transfer::spec::{Direction, Operation, ValidSpec};
+use longhaul_transfer::third_party::job_protocol::Shown;
+use longhaul_transfer::third_party::sides::{JobRequest, named};
+use longhaul_transfer::third_party::starting;
 
-use super::here::Here;
-use super::run::{Fixed, Task, check_stack, layer_settings, remote_flows};
-use super::stream;
-use crate::arguments::{BandwidthLimit, CopyArguments, IntegrityArgument, LayerArguments};
-use crate::between::steer;
-use crate::between::words::Asked;
-use crate::endpoint::{Endpoint, check_colons};
+use super::screen::Screen;
+use crate::arguments::{BetweenArguments, CopyArguments};
 use crate::messages::{Exit, Stop, finish};
-use crate::report::Report;
+use crate::report::{Report, end_at_signal};
 
 /// Runs it.
-pub fn run(arguments: CopyArguments) -> Exit {
+pub fn run(arguments: &CopyArguments) -> Exit {
     finish(copy(arguments))
 }
 
-fn copy(arguments: CopyArguments) -> Result<Exit, Stop> {
+fn copy(arguments: &CopyArguments) -> Result<Exit, Stop> {
     check_ends(&arguments.paths)?;
-    let asked = Asked::copy(&arguments);
-    if let Some(sides) = asked.sides()? {
-        return steer::run(&asked, &sides);
-    }
-    drop(asked);
-    let manifest = arguments.manifest.clone().map(|file| {
-        let named = file.display().to_string();
-        (file, named)
-    });
-    let (json, quiet) = (arguments.json, arguments.quiet);
-    let (names, limit) = (arguments.verbose, arguments.bwlimit);
-    // What makes no sense makes no manifest either.
-    let task = task(arguments)?;
-    let report = Report::new(json, quiet, manifest)?;
-    let report = report.naming(names).detailed(names).bound_to(limit);
-    report.end_at_signal();
-    task.run(&report)
+    let command = Command {
+        spec: &arguments.spec()?,
+        paths: arguments.paths.iter().collect(),
+        shown: arguments.shown(),
+        manifest: arguments.manifest.as_deref(),
+        between: &arguments.between,
+    };
+    command.run()
 }
 
 /// Sees to it that neither the destination nor the only source is a host whose colon was
@@ -57,82 +48,73 @@ pub fn check_ends(paths: &[OsString]) -> Result<(), Stop> {
     check_colons(checked).map_err(|error| Stop::because(Exit::Usage, error))
 }
 
-/// What is to be done.
-pub fn task(arguments: CopyArguments) -> Result<Task, Stop> {
-    let integrity = match arguments.integrity {
-        IntegrityArgument::Digest => Integrity::Digest,
-        IntegrityArgument::Checksum => Integrity::Checksum,
-    };
-    if integrity == Integrity::Checksum && (arguments.verify || arguments.manifest.is_some()) {
-        let text = "--verify and --manifest need digests: leave out --integrity checksum";
-        return Err(Stop::new(Exit::Usage, text));
-    }
-    check_stack(&arguments.layers)?;
-    let parse = |path| Endpoint::parse(path).map_err(|error| Stop::because(Exit::Usage, error));
-    let mut sources = arguments
-        .paths
-        .iter()
-        .map(|path| parse(path))
-        .collect::<Result<Vec<_>, _>>()?;
-    let destination = sources.pop().filter(|_| !sources.is_empty());
-    let destination = destination
-        .ok_or_else(|| Stop::new(Exit::Usage, "name a source and, last, a destination"))?;
-    stream::check(&sources, &destination, &arguments)?;
-    let landing = match sources.as_slice() {
-        [_] => Landing::WithinOrAs,
-        _ => Landing::Within,
-    };
-    let purport = match arguments.dry_run {
-        true => Purport::DryRun,
-        false => Purport::Copy,
-    };
-    let layers = bound_blocks(&arguments.layers, arguments.bwlimit);
-    let mut settings = TransferSettings {
-        purport,
-        codec: arguments.compress.unwrap_or(Codec::Plain),
-        integrity,
-        checkpoint_bytes: arguments.checkpoint.0.max(1),
-        silence: arguments.connection.timeout,
-        direct: arguments.direct,
-        digests: arguments.manifest.is_some() || arguments.json && integrity == Integrity::Digest,
-        // Only a manifest is not complete without.
-        reads_for_digests: arguments.manifest.is_some(),
-        verify_written: arguments.verify,
-        expiry: arguments.expire_leftovers.0,
-        limit: arguments.bwlimit.map(BandwidthLimit::bytes_per_second),
-        ..layer_settings(&layers)
-    };
-    let remote_flows = remote_flows(&layers);
-    let stream = stream::source(&sources, &mut settings);
-    let recursive = arguments.recursive;
-    let copy_links = arguments.copy_links;
-    let keep_set_ids = arguments.keep_set_ids;
-    let connection = arguments.connection;
-    Ok(Task {
-        sources,
-        destination,
-        recursive,
-        copy_links,
-        keep_set_ids,
-        landing,
-        settings,
-        remote_flows,
-        fixed: Fixed {
-            limit: arguments.bwlimit,
-            ..Fixed::new(&layers)
-        },
-        connection,
-        stream,
-        here: Here::default(),
-        introduction: None,
-    })
+/// A transfer as a command asks for it.
+pub struct Command<'a> {
+    /// What is done.
+    pub spec: &'a ValidSpec,
+    /// The sources and the destination as they were written.
+    pub paths: Vec<&'a OsString>,
+    /// What the command shows of it.
+    pub shown: Shown,
+    /// Where the digests of all files go.
+    pub manifest: Option<&'a Path>,
+    /// How two remote hosts are joined.
+    pub between: &'a BetweenArguments,
 }
 
-/// At a low rate blocks are small, so that each is done before long.
-fn bound_blocks(layers: &LayerArguments, limit: Option<BandwidthLimit>) -> LayerArguments {
-    let mut layers = layers.clone();
-    if let (Some(limit), Some(wanted)) = (limit, &mut layers.block_size) {
-        *wanted = limit.block_bytes(*wanted);
+impl Command<'_> {
+    /// Runs it, here or as a job.
+    ///
+    /// # Errors
+    ///
+    /// Why it could not begin, or did not come to its end.
+    pub fn run(&self) -> Result<Exit, Stop> {
+        if self.spec.direction() == Direction::ThirdParty {
+            return self.start();
+        }
+        if self.between.detach || self.between.through_local {
+            let text = "--detach and --through-local are for copies between two remote hosts: \
+                        leave them out";
+            return Err(Stop::new(Exit::Usage, text));
+        }
+        let manifest = self.manifest.map(|file| {
+            let shown = file.display().to_string();
+            (file.to_owned(), shown)
+        });
+        let control = Control::default();
+        let mut report = Report::new(self.shown, manifest, &control)?;
+        if self.spec.operation == Operation::Verify {
+            report = report.of_comparison();
+        }
+        end_at_signal(&control);
+        let observer: Arc<dyn Observer> = Arc::new(report);
+        run::run(self.spec.clone(), Place::default(), &control, &observer)
     }
-    layers
+
+    /// Has one of two remote hosts run it.
+    fn start(&self) -> Result<Exit, Stop> {
+        let screen = Screen::new(self.shown);
+        starting::run(&JobRequest {
+            spec: self.spec,
+            named: self.named(),
+            shown: self.shown,
+            manifest: self.manifest,
+            detach: self.between.detach,
+            through_local: self.between.through_local,
+            viewer: &screen,
+        })
+    }
+
+    fn named(&self) -> [String; 2] {
+        let (to, sources) = match self.paths.split_last() {
+            Some((to, sources)) => (named(to), sources),
+            None => (String::new(), &[][..]),
+        };
+        let first = sources.first().map_or(String::new(), |first| named(first));
+        let from = match sources.len() {
+            0 | 1 => first,
+            count => format!("{first} and {} more", count - 1),
+        };
+        [from, to]
+    }
 }

@@ -9,12 +9,12 @@ use longhaul_engine::storage::roots::Anywhere;
 use longhaul_proto::listing::{Details, ListRequest, Listed, ListedEntry, ListedKind};
 use longhaul_proto::manifest::TreePath;
 use longhaul_proto::text::is_hidden;
+use longhaul_transfer::client::peer::Peer;
+use longhaul_transfer::endpoint::{Endpoint, RemotePath};
 use longhaul_units::rfc3339;
 use serde_json::{Value, json};
 
-use super::peer::Peer;
 use crate::arguments::ListArguments;
-use crate::endpoint::{Endpoint, RemotePath};
 use crate::messages::{Exit, Stop, finish, say};
 use crate::report::name_of;
 
@@ -38,7 +38,8 @@ fn list(arguments: &ListArguments) -> Result<Exit, Stop> {
         (Endpoint::Local(path), _) => list_here(path, depth, &mut printer),
         (_, Some(RemotePath::Path(path))) => {
             let settings = TransferSettings::default();
-            let peer = Peer::new(&endpoint, &arguments.connection, &settings, None)?;
+            let connection = arguments.connection.settings();
+            let peer = Peer::new(&endpoint, &connection, &settings, None)?;
             let request = ListRequest {
                 credential: None,
                 path: path.clone(),

@@ -167,7 +167,7 @@ struct Prober<'a> {
 
 impl Prober<'_> {
     fn all_paths(&self, remote: &Remote, probe: &mut Probe) -> Result<(), Stop> {
-        let daemon = Daemon::new(remote, &self.arguments.connection)?;
+        let daemon = Daemon::new(remote, &self.arguments.connection.settings())?;
         // Who it is is asked once; then each address must show the same key.
         let first = daemon.first_stream()?.handle;
         let (key, answered) = (first.peer_fingerprint(), first.peer_address());

@@ -272,7 +272,7 @@ fn over_ssh(
     arguments: &DoctorArguments,
     facts: &mut Facts,
 ) -> Result<(), Stop> {
-    let connection = &arguments.connection;
+    let connection = &arguments.connection.settings();
     let start = start_of(remote, connection, &TransferSettings::default())?;
     let path = path_of(&remote.path);
     let bound = SILENCE.min(connection.timeout);
@@ -353,8 +353,8 @@ struct FarSide<'a> {
 impl FarSide<'_> {
     fn far(&self) -> Result<Arc<Far>, Stop> {
         let settings = TransferSettings::default();
-        let connection = &self.arguments.connection;
-        Far::new(self.remote, connection, &settings, None).map(Arc::new)
+        let connection = self.arguments.connection.settings();
+        Far::new(self.remote, &connection, &settings, None).map(Arc::new)
     }
 
     /// Ports first, with the session that they are for; then the path.
@@ -608,7 +608,7 @@ fn options_at(address: Option<SocketAddr>) -> Known<Options> {
 }
 
 fn at_daemon(remote: &Remote, arguments: &DoctorArguments, facts: &mut Facts) -> Result<(), Stop> {
-    let daemon = Daemon::new(remote, &arguments.connection)?;
+    let daemon = Daemon::new(remote, &arguments.connection.settings())?;
     let first = daemon.first_stream()?;
     let key = first.handle.peer_fingerprint();
     drop(first);

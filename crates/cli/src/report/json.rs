@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use longhaul_engine::flows::LayerUse;
 use longhaul_engine::send::stream::WholeStream;
-use longhaul_engine::session::{Ending, Event, PathUse, Progress};
+use longhaul_engine::session::{Event, PathUse, Progress};
 use longhaul_model::control::Decision;
 use longhaul_proto::digest::Checksum;
 use longhaul_proto::filter::LeftOut;
@@ -14,13 +14,13 @@ use longhaul_proto::manifest::TreePath;
 use longhaul_proto::message::Change;
 use serde_json::{Value, json};
 
-use super::manifest::hexadecimal;
+use longhaul_transfer::client::observer::Outcome;
+use longhaul_transfer::manifest::hexadecimal;
+
 use super::notices;
 use crate::arguments::BandwidthLimit;
-use crate::commands::steering::Steered;
 use crate::heap;
 use crate::messages::print_line;
-use crate::ssh::route::Route;
 
 /// Version of the events.
 const SCHEMA: u32 = 1;
@@ -220,20 +220,22 @@ fn decision((at, decision): &(Duration, Decision)) -> Value {
 }
 
 /// How it ended.
-pub fn summary(
-    progress: &Progress,
-    ending: &Ending,
-    steered: &Steered,
-    route: Option<&Route>,
-    limit: Option<BandwidthLimit>,
-) {
+pub fn summary(outcome: &Outcome<'_>) {
+    let Outcome {
+        progress,
+        ending,
+        steered,
+        route,
+        limit,
+        ..
+    } = outcome;
     let mut value = fields(progress);
     value["event"] = json!("summary");
     value["ending"] = json!(format!("{:?}", ending.farewell));
     value["complete"] = json!(ending.totals.is_some());
     value["decisions"] = steered.decisions.iter().map(decision).collect();
     value["advice"] = json!(steered.advice.map(|advice| advice.to_string()));
-    let limit = limit.map(BandwidthLimit::bytes_per_second);
+    let limit = limit.rate.map(BandwidthLimit::bytes_per_second);
     value["bwlimit_bytes_per_second"] = json!(limit);
     if let Some(route) = route {
         value["route"] = json!(route.name());

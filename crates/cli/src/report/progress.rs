@@ -4,10 +4,12 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use longhaul_engine::flows::LayerUse;
-use longhaul_engine::session::{LAYERS, Progress, Silence, Transfer};
+use longhaul_engine::session::{LAYERS, Progress, Silence};
+use longhaul_transfer::client::observer::Running;
+use longhaul_transfer::third_party::viewer::Outlet;
 use longhaul_units::ByteCount;
 
-use super::{Outlet, json};
+use super::json;
 use crate::messages::progress_line;
 
 /// How often the line is drawn.
@@ -88,7 +90,7 @@ impl Steps {
 }
 
 /// Draws or prints until the transfer is over.
-pub fn follow(transfer: &Transfer, is_json: bool, terminal: bool) {
+pub fn follow(transfer: &Running, is_json: bool, terminal: bool) {
     let every = if is_json { PRINT_EVERY } else { DRAW_EVERY };
     let mut recent = Recent::default();
     while !transfer.wait_for(every) {
@@ -105,7 +107,7 @@ pub fn follow(transfer: &Transfer, is_json: bool, terminal: bool) {
 const LINES_AN_EVENT: u32 = 4;
 
 /// Tells others until the transfer is over.
-pub fn tell(transfer: &Transfer, outlet: &dyn Outlet) {
+pub fn tell(transfer: &Running, outlet: &dyn Outlet) {
     let mut recent = Recent::default();
     let mut drawings = 0;
     while !transfer.wait_for(DRAW_EVERY) {

@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use longhaul_engine::flows::LayerUse;
-use longhaul_engine::session::{Ending, PathUse, Progress, Transfer};
+use longhaul_engine::session::{Ending, PathUse, Progress};
 use longhaul_proto::filter::LeftOut;
 use longhaul_proto::handshake::Purport;
+use longhaul_transfer::client::observer::{Limit, Outcome};
+use longhaul_transfer::client::steering::Steered;
 use longhaul_units::{BitRate, ByteCount};
 
-use super::Limit;
 use super::progress::{FULL, busiest};
 use crate::arguments::BandwidthLimit;
-use crate::commands::steering::Steered;
 use crate::messages::write_error_line;
 
 /// Copies that take less than this are not explained: what limited them is how they began.
@@ -29,19 +29,16 @@ pub struct Asked {
 }
 
 /// Prints it to standard error, so that standard output stays data's.
-pub fn print(
-    progress: &Progress,
-    ending: &Ending,
-    asked: Asked,
-    transfer: &Transfer,
-    steered: &Steered,
-) {
-    let described = match asked.detailed {
-        true => transfer.describe(),
-        false => transfer.describe_briefly(),
+pub fn print(outcome: &Outcome<'_>, detailed: bool) {
+    let asked = Asked {
+        purport: outcome.purport,
+        limit: outcome.limit,
+        detailed,
     };
-    let lines = lines(progress, ending, asked, described);
-    let streams = stream_lines(steered, asked.detailed);
+    let [briefly, fully] = outcome.described.clone();
+    let described = if detailed { fully } else { briefly };
+    let lines = lines(&outcome.progress, outcome.ending, asked, described);
+    let streams = stream_lines(outcome.steered, detailed);
     for line in lines.into_iter().chain(streams) {
         write_error_line(&line);
     }

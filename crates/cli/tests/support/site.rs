@@ -23,7 +23,7 @@ use tempfile::TempDir;
 use crate::support::process::{limit, longhaul, run};
 use crate::support::{Daemon, procfs, tree};
 use longhaul_transfer::third_party::job_protocol::{
-    self, Begin, Follow, JobEvent, Order, Reach, ShownProgress,
+    self, Begin, Follow, JobEvent, Order, Reach, Shown, ShownProgress,
 };
 
 /// Lets a daemon connect to others on this host.
@@ -237,28 +237,27 @@ impl Driven {
         said
     }
 
-    /// What a job of these words is answered with.
-    pub fn begin(mut self, key: &str, words: &[&str]) -> JobEvent {
-        self.ask(key, words, Reach::Daemon);
+    /// What a job of this specification is answered with.
+    pub fn begin(mut self, key: &str, spec: &str) -> JobEvent {
+        self.ask(key, spec, Reach::Daemon);
         self.greeting();
         self.answer()
     }
 
     /// Says what is to be done.
-    pub fn ask(&mut self, key: &str, words: &[&str], reach: Reach) {
+    pub fn ask(&mut self, key: &str, spec: &str, reach: Reach) {
         let release = env!("CARGO_PKG_VERSION");
         let line = format!("longhaul-client/1 software={release} protocol=1 key={key}\n");
         self.0.write_all(line.as_bytes()).unwrap();
         let begin = Begin {
-            words: words
-                .iter()
-                .map(|word| word.as_bytes().to_vec().into())
-                .collect(),
+            spec: spec.to_owned(),
             from: "from".to_owned(),
             to: "to".to_owned(),
             reach,
             host: "host".to_owned(),
             manifest: None,
+            shown: Shown::default(),
+            compares: false,
         };
         job_protocol::send(&self.0, &Order::Begin(begin)).unwrap();
     }
@@ -291,6 +290,20 @@ impl Driven {
         let _ = self.0.read_to_end(&mut rest);
         told
     }
+}
+
+/// The specification of a copy, with a field of its connection.
+pub fn spec(from: &str, to: &str, connection: (&str, serde_json::Value)) -> String {
+    let (field, value) = connection;
+    let value = serde_json::json!({
+        "version": 1, "sources": [from], "destination": to, "connection": { field: value },
+    });
+    value.to_string()
+}
+
+/// The same with nothing of note.
+pub fn plain_spec(from: &str, to: &str) -> String {
+    spec(from, to, ("nice", false.into()))
 }
 
 /// The channel of an errand.

@@ -5,7 +5,6 @@ use std::io::{self, Read, Write};
 
 use longhaul_proto::allowed::Allowed;
 use longhaul_proto::frame::{self, FrameError, FrameHeader, FrameKind, HEADER_BYTES};
-use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 
 use crate::rate_limit::LEAST_RATE;
@@ -28,8 +27,8 @@ const NAME_DIGITS: usize = 8;
 /// A message to a job.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub enum Order {
-    /// Begin it.
-    #[n(0)]
+    /// Begin it. Its number was 0 when it carried the words of a command line.
+    #[n(5)]
     Begin(#[n(0)] Begin),
     /// Send its output so far, and what comes.
     #[n(1)]
@@ -49,9 +48,9 @@ pub enum Order {
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Begin {
-    /// The command line of `longhaul cp` there, without the program's name.
+    /// What it does: a `TransferSpec` as JSON.
     #[n(0)]
-    pub words: Vec<ByteVec>,
+    pub spec: String,
     /// The source as the user named it.
     #[n(1)]
     pub from: String,
@@ -68,15 +67,27 @@ pub struct Begin {
     /// it.
     #[n(5)]
     pub manifest: Option<String>,
+    /// What it tells.
+    #[n(6)]
+    pub shown: Shown,
+    /// It compares and copies nothing.
+    #[n(7)]
+    pub compares: bool,
 }
 
-impl Begin {
-    /// Whether what was asked for is a comparison.
-    pub fn compares(&self) -> bool {
-        self.words
-            .first()
-            .is_some_and(|word| word.as_slice() == b"verify")
-    }
+/// What a job tells on its standard output and error.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Shown {
+    /// Events for programs instead of a summary.
+    #[n(0)]
+    pub json: bool,
+    /// Failures alone.
+    #[n(1)]
+    pub quiet: bool,
+    /// Names, layers, wire and decisions too.
+    #[n(2)]
+    pub verbose: bool,
 }
 
 /// How a job reaches its other end.
@@ -267,7 +278,7 @@ impl JobMessage for Order {
                 let names = [&begin.from, &begin.to, &begin.host].into_iter();
                 let mut names = names.chain(&begin.manifest);
                 let named = names.all(|name| name.len() <= MAXIMUM_NAME_BYTES);
-                named && !begin.words.is_empty()
+                named && !begin.spec.is_empty()
             }
             Order::Limit(rate) => *rate == 0 || *rate >= LEAST_RATE,
             Order::Allow(allowed) => allowed.is_valid(),

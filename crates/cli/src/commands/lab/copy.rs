@@ -22,10 +22,11 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::{in_lab, local, not_run, report, usage};
 use crate::arguments::CopyArguments;
-use crate::commands::{cp, itself};
-use crate::endpoint::Endpoint;
+use crate::commands::cp;
 use crate::messages::{Exit, Stop, say};
-use crate::report::INTERRUPTED;
+use longhaul_transfer::client::observer::INTERRUPTED;
+use longhaul_transfer::client::self_copy;
+use longhaul_transfer::endpoint::Endpoint;
 
 /// A daemon ends within this time once its only client has.
 const DAEMON_ENDS_WITHIN: Duration = Duration::from_secs(5);
@@ -87,7 +88,7 @@ fn check_local(paths: &[OsString], as_links: bool) -> Result<(), Stop> {
         ));
     }
     match ends.split_last() {
-        Some((destination, sources)) => itself::refuse(sources, destination, as_links),
+        Some((destination, sources)) => self_copy::refuse(sources, destination, as_links),
         None => Ok(()),
     }
 }
@@ -107,7 +108,7 @@ fn run_inside(
     arguments.connection.token_file = Some(daemon.token_file.clone().into());
     enter_site_a(&running)?;
     check_interrupts(&mut running)?;
-    let exit = cp::run(arguments);
+    let exit = cp::run(&arguments);
     running.processes.end_group(daemon.pid, DAEMON_ENDS_WITHIN);
     if let Some(report) = report(&running).filter(|_| !quiet) {
         say(&report.to_string());
@@ -187,8 +188,8 @@ fn across(address: &str, destination: &OsString) -> Result<OsString, Stop> {
     // A daemon follows no links below its root, and goes up nowhere.
     let named = Path::new(destination);
     let path = match (named.parent(), named.file_name()) {
-        (Some(parent), Some(name)) if !named.is_dir() => itself::resolved(parent).join(name),
-        _ => itself::resolved(named),
+        (Some(parent), Some(name)) if !named.is_dir() => self_copy::resolved(parent).join(name),
+        _ => self_copy::resolved(named),
     };
     url.push(path.strip_prefix("/").unwrap_or(&path));
     // At the end it means what is in it.

@@ -20,10 +20,11 @@ use longhaul_proto::message::Farewell;
 use std::sync::Arc;
 
 use super::super::connection::{Connected, Daemon, Opened, block_key, usual_blocks};
-use super::super::run::{owner, zero_of};
 use crate::messages::{Exit, Stop};
 use longhaul_instrument::probe::span::Span;
 use longhaul_instrument::probe::trial::{Seen, SharedSeen, Watcher};
+use longhaul_transfer::client::owner::owner;
+use longhaul_transfer::client::request::zero_of;
 
 /// More zeros than any path carries while it is measured: 1 PiB.
 const ENDLESS: u64 = 1 << 50;

@@ -1,0 +1,250 @@
+//! From the command line to a specification, and from what is wrong with one to the
+//! options that say so.
+
+use std::ffi::OsString;
+
+use longhaul_proto::block::Codec;
+use longhaul_transfer::endpoint::Endpoint;
+use longhaul_transfer::settings::{self, ConnectionSettings, SshSettings};
+use longhaul_transfer::spec::{
+    self, Compression, Digests, FixedFlows, Limits, Operation, Selection, SpecError, TransferSpec,
+    ValidSpec, Verification,
+};
+use longhaul_transfer::third_party::job_protocol::Shown;
+
+use super::{
+    ConnectionArguments, CopyArguments, DataSecurity, Expiry, IntegrityArgument, LayerArguments,
+    SshArguments, StackArgument, VerifyArguments,
+};
+use crate::messages::{Exit, Stop};
+
+impl CopyArguments {
+    /// What is to be done.
+    ///
+    /// # Errors
+    ///
+    /// Which option makes no sense.
+    pub fn spec(&self) -> Result<ValidSpec, Stop> {
+        let mut sources = endpoints(&self.paths)?;
+        let destination = sources.pop().filter(|_| !sources.is_empty());
+        let destination = destination
+            .ok_or_else(|| Stop::new(Exit::Usage, "name a source and, last, a destination"))?;
+        let digest = self.integrity == IntegrityArgument::Digest;
+        let spec = TransferSpec {
+            operation: match self.dry_run {
+                true => Operation::DryRun,
+                false => Operation::Copy,
+            },
+            selection: Selection {
+                recursive: self.recursive,
+                copy_links: self.copy_links,
+                keep_set_ids: self.keep_set_ids,
+            },
+            verification: Verification {
+                integrity: match digest {
+                    true => spec::Integrity::Digest,
+                    false => spec::Integrity::Checksum,
+                },
+                read_back: self.verify,
+                digests: match (&self.manifest, self.json && digest) {
+                    (Some(_), _) => Digests::All,
+                    (None, true) => Digests::Known,
+                    (None, false) => Digests::None,
+                },
+            },
+            compression: self.compress.and_then(compression),
+            limits: Limits {
+                rate: self.bwlimit,
+                memory: self.layers.memory.0,
+                checkpoint: self.checkpoint.0.max(1),
+                leftovers_expire: milliseconds(self.expire_leftovers),
+            },
+            flows: self.layers.flows(),
+            direct_io: self.direct,
+            connection: self.connection.settings(),
+            ..TransferSpec::copy(sources, destination)
+        };
+        self.check_pipes(&spec)?;
+        valid(spec)
+    }
+
+    /// Whether what standard output carries leaves room for anything else.
+    fn check_pipes(&self, spec: &TransferSpec) -> Result<(), Stop> {
+        let to = spec.destination == Endpoint::Standard;
+        if to && (self.json || self.verbose) {
+            let text = "standard output carries the data: leave out --json and --verbose";
+            return Err(Stop::new(Exit::Usage, text));
+        }
+        Ok(())
+    }
+
+    /// What the command shows of it.
+    pub fn shown(&self) -> Shown {
+        Shown {
+            json: self.json,
+            quiet: self.quiet,
+            verbose: self.verbose,
+        }
+    }
+}
+
+impl VerifyArguments {
+    /// What is to be done.
+    ///
+    /// # Errors
+    ///
+    /// Which option makes no sense.
+    pub fn spec(&self) -> Result<ValidSpec, Stop> {
+        let [left, right] = [&self.left, &self.right].map(|path| endpoint(path));
+        let spec = TransferSpec::comparison(left?, right?);
+        valid(TransferSpec {
+            selection: Selection {
+                copy_links: self.copy_links,
+                ..spec.selection
+            },
+            limits: Limits {
+                memory: self.layers.memory.0,
+                ..Limits::default()
+            },
+            flows: self.layers.flows(),
+            connection: self.connection.settings(),
+            ..spec
+        })
+    }
+
+    /// What the command shows of it.
+    pub fn shown(&self) -> Shown {
+        Shown {
+            json: self.json,
+            quiet: self.quiet,
+            verbose: self.verbose,
+        }
+    }
+}
+
+impl LayerArguments {
+    fn flows(&self) -> FixedFlows {
+        FixedFlows {
+            stack: match self.stack {
+                StackArgument::Layered => spec::Stack::Layered,
+                StackArgument::Paired => spec::Stack::Paired,
+            },
+            readers: self.readers,
+            compressors: self.compressors,
+            streams: self.streams,
+            decompressors: self.decompressors,
+            writers: self.writers,
+            block_bytes: self.block_size,
+        }
+    }
+}
+
+impl ConnectionArguments {
+    /// How hosts are reached and known.
+    pub fn settings(&self) -> ConnectionSettings {
+        let asked = self.clone();
+        ConnectionSettings {
+            fingerprint: asked.fingerprint,
+            accept_new: asked.accept_new,
+            authority: asked.authority,
+            token_file: asked.token_file,
+            certificate: asked.certificate,
+            key: asked.key,
+            data_security: match asked.data_security {
+                DataSecurity::Tls => settings::DataSecurity::Tls,
+                DataSecurity::Clear => settings::DataSecurity::Clear,
+            },
+            congestion: asked.congestion,
+            nice: asked.nice,
+            bind: asked.bind,
+            mptcp: asked.mptcp,
+            buffer: asked.buffer.map(|bytes| bytes.0),
+            timeout: asked.timeout,
+            ssh: asked.ssh.settings(),
+        }
+    }
+}
+
+impl SshArguments {
+    fn settings(self) -> SshSettings {
+        SshSettings {
+            ssh: self.ssh,
+            remote_longhaul: self.remote_longhaul,
+            install_remote: self.install_remote,
+            ports: self.ports,
+        }
+    }
+}
+
+fn endpoint(path: &OsString) -> Result<Endpoint, Stop> {
+    Endpoint::parse(path).map_err(|error| Stop::because(Exit::Usage, error))
+}
+
+fn endpoints(paths: &[OsString]) -> Result<Vec<Endpoint>, Stop> {
+    paths.iter().map(endpoint).collect()
+}
+
+fn compression(codec: Codec) -> Option<Compression> {
+    match codec {
+        Codec::Zstd { level } => Some(Compression::Zstd(level)),
+        Codec::Lz4 => Some(Compression::Lz4),
+        Codec::Plain | Codec::Omitted => None,
+    }
+}
+
+fn milliseconds(expiry: Expiry) -> Option<u64> {
+    let age = expiry.0?.as_millis();
+    Some(u64::try_from(age).unwrap_or(u64::MAX))
+}
+
+fn valid(spec: TransferSpec) -> Result<ValidSpec, Stop> {
+    let valid = spec.validate();
+    valid.map_err(|error| Stop::new(Exit::Usage, by_options(&error)))
+}
+
+/// What is wrong, with the options instead of the fields.
+fn by_options(error: &SpecError) -> String {
+    match error {
+        SpecError::NoSource => "name a source and, last, a destination",
+        SpecError::Mixed => {
+            "some sources are here and some at another host: copy them with two commands"
+        }
+        SpecError::DifferentHosts => {
+            "the sources are at different hosts: copy them with one command each"
+        }
+        SpecError::SameName(text) => text,
+        SpecError::NullSource => "null: is a destination; a source of zeros is zero:SIZE",
+        SpecError::ZeroDestination => "zero: is a source; a destination without a disk is null:",
+        SpecError::DigestsNeeded => {
+            "--verify and --manifest need digests: leave out --integrity checksum"
+        }
+        SpecError::Paired => {
+            "with --stack paired each stream has one thread at either end: leave out --readers, \
+             --compressors, --decompressors and --writers, or --stack paired"
+        }
+        SpecError::PipeAlone => "- is one stream of data: with it there is one source",
+        SpecError::PipeOnce => {
+            "- is read or written once: --dry-run, --verify and --manifest need files; the \
+             summary tells the digest of what came from standard input"
+        }
+        SpecError::PipePaired => {
+            "with --stack paired a pipe that nobody reads would stop the streams: leave out \
+             --stack, or copy to a file"
+        }
+        SpecError::PipeCompared => {
+            "- is a stream: what is compared are files and trees that are there"
+        }
+        SpecError::ClearOverSsh => {
+            "over SSH data are always encrypted: leave --data-security clear out, or copy to a \
+             daemon (longhaul serve --allow-clear)"
+        }
+        SpecError::Version(_)
+        | SpecError::OneSource
+        | SpecError::Range { .. }
+        | SpecError::DryRun
+        | SpecError::Trust
+        | SpecError::Certificate
+        | SpecError::NicePaths => return error.to_string(),
+    }
+    .to_owned()
+}

@@ -1,0 +1,43 @@
+//! `longhaul remote`: the far side of a copy over SSH, which ssh or a daemon starts.
+
+use longhaul_transfer::far_side::{self, FarSideSettings};
+use longhaul_transfer::ssh::install;
+use longhaul_transfer::third_party::drive;
+
+use crate::arguments::RemoteArguments;
+use crate::messages::{Exit, Stop, finish, print_line};
+use crate::report::Report;
+
+/// Runs it.
+pub fn run(arguments: &RemoteArguments) -> Exit {
+    finish(serve(arguments))
+}
+
+fn serve(arguments: &RemoteArguments) -> Result<Exit, Stop> {
+    if arguments.digest {
+        let local = |error: std::io::Error| Stop::because(Exit::Local, error);
+        let own = std::env::current_exe().map_err(local)?;
+        print_line!("{}", install::digest(&own).map_err(local)?);
+        return Ok(Exit::Done);
+    }
+    if let Some(name) = &arguments.join {
+        return far_side::carry(name);
+    }
+    if let Some(name) = &arguments.attach {
+        return drive::attach(name);
+    }
+    let settings = FarSideSettings {
+        ports: arguments.ports,
+        memory: arguments.memory.0,
+        linger: arguments.linger,
+        expiry: arguments.expire_leftovers.0,
+        confined: arguments.confined.clone(),
+        dial: arguments.dial.clone(),
+        channels: arguments.channels.clone(),
+    };
+    match (arguments.jobs, arguments.drive) {
+        (true, _) => drive::jobs(),
+        (_, true) => drive::run(&settings, &Report::of_job),
+        _ => far_side::session(&settings, arguments.meet),
+    }
+}

@@ -1,0 +1,184 @@
+//! Shows a job that runs elsewhere, as if it ran here.
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use longhaul_transfer::third_party::job_protocol::{Channel, Shown, ShownProgress};
+use longhaul_transfer::third_party::viewer::{Canceller, Viewer};
+use longhaul_transfer::third_party::watch::{Watched, same_options};
+
+use crate::messages::{
+    Exit, clear_line, harmless, leave, print_line, progress_line, say, write_error,
+};
+use crate::signals::at_signal;
+
+/// A line of standard error that is longer is shown in pieces.
+const LONGEST_LINE: usize = 64 << 10;
+
+/// Standard output and error of this process.
+pub struct Screen {
+    shown: Shown,
+    written: Mutex<Written>,
+}
+
+/// What was shown.
+#[derive(Default)]
+struct Written {
+    bytes: [u64; 2],
+    /// Of standard error what has no end of line yet: a progress line must not
+    /// come between.
+    begun: Vec<u8>,
+}
+
+impl Screen {
+    /// One that shows a job so.
+    pub fn new(shown: Shown) -> Screen {
+        Screen {
+            shown,
+            written: Mutex::default(),
+        }
+    }
+
+    fn written(&self) -> MutexGuard<'_, Written> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Viewer for Screen {
+    fn wants(&self) -> ShownProgress {
+        match (self.shown.json, self.shown.quiet) {
+            (true, _) => ShownProgress::Json,
+            (false, false) if io::stderr().is_terminal() => ShownProgress::Line,
+            _ => ShownProgress::None,
+        }
+    }
+
+    fn notice(&self, text: &str) {
+        if self.wants() == ShownProgress::Line {
+            say(text);
+        }
+    }
+
+    fn begun(&self, canceller: Canceller) {
+        let mut asked = false;
+        heed_signals(move || {
+            if std::mem::replace(&mut asked, true) {
+                clear_line();
+                leave(Exit::Interrupted);
+            }
+            canceller.cancel();
+        });
+    }
+
+    fn left(&self, name: &str) {
+        print_line!("{name}");
+    }
+
+    fn output(&self, channel: Channel, at: u64, bytes: &[u8]) {
+        self.written().show(channel, at, bytes);
+    }
+
+    fn progress(&self, text: &str) {
+        match self.shown.json {
+            true => output(format!("{text}\n").as_bytes()),
+            false => progress_line(&harmless(text)),
+        }
+    }
+
+    fn end(&self) {
+        errors(&std::mem::take(&mut self.written().begun));
+        clear_line();
+    }
+}
+
+impl Written {
+    fn show(&mut self, channel: Channel, at: u64, bytes: &[u8]) {
+        let had = match channel {
+            Channel::Output => &mut self.bytes[0],
+            _ => &mut self.bytes[1],
+        };
+        // What came twice is shown once.
+        let known = had.saturating_sub(at);
+        let known = usize::try_from(known).unwrap_or(usize::MAX);
+        let Some(new) = bytes.get(known..) else {
+            return;
+        };
+        *had = at + bytes.len() as u64;
+        match channel {
+            Channel::Output => output(new),
+            _ => {
+                self.begun.extend_from_slice(new);
+                let whole = self.begun.iter().rposition(|byte| *byte == b'\n');
+                let whole = match whole {
+                    None if self.begun.len() > LONGEST_LINE => self.begun.len(),
+                    whole => whole.map_or(0, |end| end + 1),
+                };
+                let lines: Vec<u8> = self.begun.drain(..whole).collect();
+                errors(&lines);
+            }
+        }
+    }
+}
+
+/// SIGINT and SIGTERM end this command and leave the job, which was there
+/// before it, to itself.
+pub fn leave_at_signal(watched: &Watched) {
+    let (name, host) = (watched.name.clone(), watched.host.clone());
+    heed_signals(move || {
+        say(&format!(
+            "{name} continues at {host}: `longhaul attach {host}:{name}` shows it again, `longhaul \
+             cancel {host}:{name}` ends it{}",
+            same_options(&host)
+        ));
+        leave(Exit::Interrupted);
+    });
+}
+
+/// Does something at every SIGINT and SIGTERM.
+fn heed_signals(what: impl FnMut() + Send + 'static) {
+    if let Err(error) = at_signal(what) {
+        say(&format!(
+            "an interrupt will end this command alone: {error}"
+        ));
+    }
+}
+
+/// For programs the bytes as they are; for people nothing that moves the
+/// cursor.
+fn output(bytes: &[u8]) {
+    let mut output = io::stdout().lock();
+    // A reader that went away is no reason to stop.
+    let _ = match output.is_terminal() {
+        true => output.write_all(harmless(&String::from_utf8_lossy(bytes)).as_bytes()),
+        false => output.write_all(bytes),
+    };
+    let _ = output.flush();
+}
+
+fn errors(bytes: &[u8]) {
+    if !bytes.is_empty() {
+        clear_line();
+        write_error(&harmless(&String::from_utf8_lossy(bytes)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_a_line_waits_for_its_end() {
+        let mut written = Written::default();
+        written.show(Channel::Errors, 0, b"one\ntw");
+        assert_eq!(written.begun, b"tw");
+        written.show(Channel::Errors, 4, b"two");
+        assert_eq!(written.begun, b"two", "what came twice is there once");
+        written.show(Channel::Errors, 0, b"one");
+        assert_eq!(
+            (written.begun.as_slice(), written.bytes),
+            (&b"two"[..], [0, 7])
+        );
+        written.show(Channel::Errors, 7, &[b' '; LONGEST_LINE]);
+        assert_eq!(written.begun, b"", "no line is too long to be held");
+    }
+}

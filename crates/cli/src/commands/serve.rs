@@ -1,0 +1,81 @@
+//! `longhaul serve`.
+
+use longhaul_engine::allowance;
+use longhaul_transfer::daemon::{Announcement, DaemonSettings, Listening, Terms};
+use serde_json::json;
+
+use crate::arguments::ServeArguments;
+use crate::messages::{Exit, Stop, finish, print_line, say, stamp_lines};
+
+/// Runs it.
+pub fn run(arguments: ServeArguments) -> Exit {
+    finish(serve(arguments))
+}
+
+fn serve(arguments: ServeArguments) -> Result<Exit, Stop> {
+    let print_ready = arguments.print_ready;
+    let daemon = Listening::new(settings(arguments))?;
+    stamp_lines();
+    let announcement = daemon.announcement()?;
+    match print_ready {
+        true => print_ready_line(&announcement),
+        false => announce(&announcement),
+    }
+    let ended = daemon.serve()?;
+    say(&format!(
+        "stopped by a signal; sessions that were ended: {ended}"
+    ));
+    Ok(Exit::Done)
+}
+
+fn settings(arguments: ServeArguments) -> DaemonSettings {
+    DaemonSettings {
+        listen: arguments.listen,
+        ports: arguments.ports,
+        principals: arguments.principals,
+        root: arguments.root,
+        write: arguments.write,
+        keep_set_ids: arguments.keep_set_ids,
+        state: arguments.state,
+        certificate: arguments.certificate,
+        key: arguments.key,
+        allow_dial: arguments.allow_dial,
+        terms: Terms {
+            allow_clear: arguments.allow_clear,
+            memory: allowance::for_blocks(arguments.memory),
+            linger: arguments.linger,
+            expiry: arguments.expire_leftovers.0,
+        },
+        sessions: arguments.sessions as usize,
+        unguarded: arguments.unguarded,
+    }
+}
+
+fn print_ready_line(announcement: &Announcement) {
+    let file = announcement.token_file.as_ref();
+    print_line!(
+        "{}",
+        json!({
+            "listening": announcement.listening,
+            "fingerprint": announcement.fingerprint.to_string(),
+            "principal": announcement.principal,
+            "token_file": file.map(|file| file.display().to_string()),
+        })
+    );
+}
+
+fn announce(announcement: &Announcement) {
+    let address = announcement.address;
+    say(&format!(
+        "listening on {address}, key {}",
+        announcement.fingerprint
+    ));
+    if let (Some(principal), Some(file)) = (announcement.principal, &announcement.token_file) {
+        say(&format!(
+            "clients need a line \"HOST:{} {principal} TOKEN\" in their tokens file; the token, \
+             and this line for this host, is in {}",
+            address.port(),
+            file.display()
+        ));
+    }
+}

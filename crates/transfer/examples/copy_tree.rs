@@ -1,0 +1,58 @@
+//! Copies a tree: `cargo run -p longhaul-transfer --example copy_tree -- SRC DST`, where each
+//! is a path or an endpoint as `longhaul cp` takes it.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use longhaul_engine::session::Event;
+use longhaul_transfer::client::observer::{Control, Observer, Outcome, Running};
+use longhaul_transfer::client::run::{self, Place};
+use longhaul_transfer::endpoint::Endpoint;
+use longhaul_transfer::spec::TransferSpec;
+use longhaul_transfer::stop::{Exit, Stop};
+
+/// Prints the names of what is copied.
+struct Names;
+
+impl Observer for Names {
+    fn event(&self, event: &Event) {
+        if let Event::Committed { path, .. } = event {
+            println!("{path}");
+        }
+    }
+
+    fn begun(&self, _: &Running) {}
+
+    fn concluded(&self, _: &Outcome<'_>) -> Result<(), Stop> {
+        Ok(())
+    }
+}
+
+fn copy(source: &str, destination: &str) -> Result<Exit, Box<dyn std::error::Error>> {
+    let source = Endpoint::parse(source.as_ref())?;
+    let mut spec = TransferSpec::copy(vec![source], Endpoint::parse(destination.as_ref())?);
+    spec.selection.recursive = true;
+    let observer: Arc<dyn Observer> = Arc::new(Names);
+    let control = Control::default();
+    Ok(run::run(
+        spec.validate()?,
+        Place::default(),
+        &control,
+        &observer,
+    )?)
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [source, destination] = arguments.as_slice() else {
+        eprintln!("name a source and a destination");
+        return Exit::Usage.into();
+    };
+    copy(source, destination).map_or_else(
+        |error| {
+            eprintln!("{error}");
+            Exit::Local.into()
+        },
+        ExitCode::from,
+    )
+}

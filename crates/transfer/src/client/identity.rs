@@ -1,0 +1,153 @@
+//! What tells one transfer from another, so that the same command, run again, goes on and
+//! takes over (SEMANTICS 12, 16): the place of the sources, the principal, and the sources.
+//! FORMAT.md, "Source keys", has the order; a change of it is a new [`VERSION`].
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use longhaul_engine::storage::origin::known_everywhere;
+
+use super::local_paths::Here;
+use super::owner::{host_name, owner};
+use crate::endpoint::{Endpoint, RemotePath};
+
+/// What keys are derived with; its last word is the version.
+const VERSION: &str = "longhaul 2026 source of a transfer 2";
+
+/// A transfer's name on this host, and on every host that sees the same sources.
+pub struct SourceKey {
+    /// Hash of this host and the sources.
+    pub source: [u8; 32],
+    /// Hash of the sources; none where another host's would be other ones.
+    pub anywhere: Option<[u8; 32]>,
+}
+
+impl SourceKey {
+    /// Of these sources.
+    ///
+    /// # Errors
+    ///
+    /// Where a relative path is nowhere.
+    pub fn new(sources: &[Endpoint], here: &Here) -> io::Result<SourceKey> {
+        let host = host_name();
+        let mut key = SourceKey {
+            source: hash(host.as_bytes(), sources, here)?,
+            anywhere: None,
+        };
+        let known = match sources.first() {
+            Some(Endpoint::Local(path)) => here
+                .path(path)
+                // One that cannot be looked at is told of when it is opened.
+                .and_then(|path| known_everywhere(path).ok().flatten()),
+            Some(Endpoint::Daemon(_) | Endpoint::Ssh(_)) => Some(Vec::new()),
+            Some(Endpoint::Standard | Endpoint::Null | Endpoint::Zero(_)) | None => None,
+        };
+        if let Some(known) = known {
+            key.anywhere = Some(hash(&known, sources, here)?);
+        }
+        Ok(key)
+    }
+}
+
+/// Fields, each with its length before it, so that no two lists of them are alike.
+struct Fields(blake3::Hasher);
+
+impl Fields {
+    fn add(&mut self, bytes: &[u8]) {
+        self.0.update(&(bytes.len() as u64).to_le_bytes());
+        self.0.update(bytes);
+    }
+
+    fn add_remote(&mut self, path: &RemotePath) {
+        match path {
+            RemotePath::Path(path) => {
+                self.add(b"path");
+                self.add(path);
+            }
+            RemotePath::Null => self.add(b"null"),
+            RemotePath::Zero(size) => {
+                self.add(b"zero");
+                self.add(&size.0.to_le_bytes());
+            }
+        }
+    }
+}
+
+fn hash(place: &[u8], sources: &[Endpoint], here: &Here) -> io::Result<[u8; 32]> {
+    let mut fields = Fields(blake3::Hasher::new_derive_key(VERSION));
+    fields.add(place);
+    fields.add(here.principal().unwrap_or_default().as_bytes());
+    for source in sources {
+        match source {
+            Endpoint::Local(path) => {
+                fields.add(b"local");
+                let whole = std::path::absolute(Path::new(OsStr::from_bytes(path)))?;
+                fields.add(whole.as_os_str().as_bytes());
+            }
+            Endpoint::Daemon(remote) => {
+                fields.add(b"daemon");
+                fields.add(remote.principal.as_deref().unwrap_or_default().as_bytes());
+                fields.add(remote.host.to_string().as_bytes());
+                fields.add_remote(&remote.path);
+            }
+            Endpoint::Ssh(remote) => {
+                fields.add(b"ssh");
+                fields.add(remote.destination.as_bytes());
+                fields.add_remote(&remote.path);
+            }
+            // Read once: no other run has the same source.
+            Endpoint::Standard => {
+                fields.add(b"pipe");
+                fields.add(&owner().session);
+            }
+            Endpoint::Null => fields.add(b"null"),
+            Endpoint::Zero(size) => {
+                fields.add(b"zero");
+                fields.add(&size.0.to_le_bytes());
+            }
+        }
+    }
+    Ok(*fields.0.finalize().as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(texts: &[&str]) -> [u8; 32] {
+        let parse = |text: &&str| Endpoint::parse(OsStr::new(text)).unwrap();
+        let sources: Vec<Endpoint> = texts.iter().map(parse).collect();
+        hash(b"host", &sources, &Here::Anywhere).unwrap()
+    }
+
+    #[test]
+    fn a_key_is_of_every_field_and_of_nothing_else() {
+        let all = [
+            &["/a"][..],
+            &["/a", "/b"],
+            &["/ab"],
+            &["h:a"],
+            &["h:a", "h:b"],
+            &["u@h:a"],
+            &["longhaul://h/a"],
+            &["longhaul://p@h/a"],
+            &["longhaul://h:7/a"],
+            &["longhaul://h/zero:7B"],
+            &["zero:7B"],
+        ];
+        let keys: std::collections::HashSet<[u8; 32]> = all.iter().map(|one| key(one)).collect();
+        assert_eq!(keys.len(), all.len());
+        assert_eq!(key(&["/a"]), key(&["/a"]));
+        assert_ne!(key(&["-"]), key(&["-"]), "a pipe is read once");
+    }
+
+    #[test]
+    fn the_order_of_its_fields_stays() {
+        // Another order would make parts useless that an earlier run left.
+        let hexadecimal = crate::manifest::hexadecimal(&key(&["/data/run 1", "u@h:x"]));
+        let expected = "8798613c322945c3231ebfc3941c2f4f75bdab1cad6f45a2b1a08cc0c6fe02d2";
+        assert_eq!(hexadecimal, expected);
+    }
+}

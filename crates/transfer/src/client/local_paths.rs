@@ -1,0 +1,179 @@
+//! Where paths of this host are opened: wherever its user may, or beneath the
+//! roots of a principal for whom a daemon runs the command.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use longhaul_engine::net::principals::Principal;
+use longhaul_engine::recv::landing::{Arrival, Destination, LandingError, Missing};
+use longhaul_engine::send::source::{Source, SourceError, open_source};
+use longhaul_engine::send::wildcards::{Room, TooMany, expand};
+use longhaul_engine::session::opening::OpenError;
+use longhaul_engine::storage::roots::Anywhere;
+use longhaul_proto::handshake::{Landing, Purport, Refused};
+use longhaul_proto::message::Failure;
+
+use super::connection::open_stop;
+use crate::daemon::{Roots, expand_of, may_not_measure, open_destination, open_source_of};
+use crate::stop::{Exit, Stop};
+
+/// Where.
+#[derive(Clone, Debug, Default)]
+pub enum Here {
+    /// Any path of the user's.
+    #[default]
+    Anywhere,
+    /// The roots of this principal; paths are as in a URL.
+    Beneath(Arc<Principal>),
+}
+
+impl Here {
+    /// Whether zeros and a sink may be used.
+    ///
+    /// # Errors
+    ///
+    /// Where not.
+    pub fn may_measure(&self) -> Result<(), Stop> {
+        match self {
+            Here::Beneath(principal) if !principal.may_measure() => Err(stop(may_not_measure())),
+            _ => Ok(()),
+        }
+    }
+
+    /// A source: directories where `recursive`, what links lead to where
+    /// `copy_links` says so.
+    ///
+    /// # Errors
+    ///
+    /// Where it cannot be opened.
+    pub fn source(
+        &self,
+        path: &[u8],
+        how: (bool, bool),
+        roots: &Roots,
+    ) -> Result<Source, NoSource> {
+        match self {
+            Here::Anywhere => {
+                let opened = open_source(&roots.anywhere, path, how.0, how.1);
+                opened.map_err(|error| NoSource {
+                    failure: error.failure(),
+                    stop: source_stop(&error),
+                })
+            }
+            Here::Beneath(principal) => {
+                open_source_of(principal, path, how, roots).map_err(|error| NoSource {
+                    failure: error.failure(path),
+                    stop: stop(error.refused()),
+                })
+            }
+        }
+    }
+
+    /// What a source's path with wildcards stands for, as far as there is room.
+    ///
+    /// # Errors
+    ///
+    /// Where that is too much.
+    pub fn expand(
+        &self,
+        path: &[u8],
+        copy_links: bool,
+        (roots, room): (&Roots, Room),
+    ) -> Result<Vec<Vec<u8>>, TooMany> {
+        match self {
+            Here::Anywhere => expand(&*roots.anywhere, path, copy_links, room),
+            Here::Beneath(principal) => expand_of(principal, path, copy_links, (roots, room)),
+        }
+    }
+
+    /// A destination.
+    ///
+    /// # Errors
+    ///
+    /// Where it cannot be opened.
+    pub fn destination(
+        &self,
+        path: &[u8],
+        (purport, landing): (Purport, Landing),
+        arrival: Arrival,
+    ) -> Result<Destination, Stop> {
+        match self {
+            Here::Anywhere => {
+                let missing = Missing::for_purport(purport);
+                Destination::open(&Anywhere, path, landing, missing, arrival)
+                    .map_err(|error| landing_stop(&error))
+            }
+            Here::Beneath(principal) => {
+                open_destination(principal, path, (purport, landing), arrival).map_err(stop)
+            }
+        }
+    }
+
+    /// A path of this host, where its name says where it lies.
+    pub fn path<'a>(&self, path: &'a [u8]) -> Option<&'a Path> {
+        use std::os::unix::ffi::OsStrExt;
+        match self {
+            Here::Anywhere => Some(Path::new(std::ffi::OsStr::from_bytes(path))),
+            Here::Beneath(_) => None,
+        }
+    }
+
+    /// The principal, where it is one.
+    pub fn principal(&self) -> Option<&str> {
+        match self {
+            Here::Anywhere => None,
+            Here::Beneath(principal) => Some(principal.name()),
+        }
+    }
+}
+
+/// A source that cannot be opened.
+#[derive(Debug)]
+pub struct NoSource {
+    /// What that means where nothing else goes on.
+    pub stop: Stop,
+    /// What it is where other sources do; none where nothing can.
+    pub failure: Option<Failure>,
+}
+
+impl From<Stop> for NoSource {
+    fn from(stop: Stop) -> NoSource {
+        let failure = None;
+        NoSource { stop, failure }
+    }
+}
+
+fn stop(refused: Refused) -> Stop {
+    open_stop(&"here", &OpenError::Refused(refused))
+}
+
+fn source_stop(error: &SourceError) -> Stop {
+    let exit = match error {
+        SourceError::Directory(_) => Exit::Usage,
+        _ => Exit::Local,
+    };
+    Stop::new(exit, error.to_string())
+}
+
+/// What a destination that cannot be used means for the user.
+pub fn landing_stop(error: &LandingError) -> Stop {
+    let exit = match error {
+        LandingError::Superseded => Exit::Superseded,
+        _ => Exit::Local,
+    };
+    Stop::new(exit, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_destination_that_a_newer_run_took_is_not_one_that_cannot_be_opened() {
+        let stop = landing_stop(&LandingError::Superseded);
+        assert_eq!(stop.exit, Exit::Superseded);
+        assert!(stop.text.contains("newer run"), "{}", stop.text);
+        let other = LandingError::Open("x".to_owned());
+        assert_eq!(landing_stop(&other).exit, Exit::Local);
+    }
+}

@@ -1,0 +1,324 @@
+//! What a caller hears of a transfer, and how it changes one that runs.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use longhaul_engine::send::stream::WholeStream;
+use longhaul_engine::session::{Ending, Event, Progress, Transfer, Watch};
+use longhaul_proto::handshake::Purport;
+use longhaul_proto::message::{FailureKind, Farewell};
+use longhaul_proto::notice::NoticeKind;
+
+use super::steering::Steered;
+use crate::rate_limit::BandwidthLimit;
+use crate::ssh::route::Route;
+use crate::stop::{Exit, Stop};
+
+/// What an interrupted command says last.
+pub const INTERRUPTED: &str = "interrupted; the same command resumes it";
+
+/// Hears of a transfer.
+pub trait Observer: Send + Sync {
+    /// Something became of an entry or of a stream. Comes from several threads.
+    fn event(&self, event: &Event);
+
+    /// The transfer runs; waits for nothing.
+    fn begun(&self, running: &Running);
+
+    /// The transfer is over, whole or not.
+    ///
+    /// # Errors
+    ///
+    /// Where something that belongs to the transfer could not be written.
+    fn concluded(&self, outcome: &Outcome<'_>) -> Result<(), Stop>;
+}
+
+/// Hears nothing.
+pub struct Unobserved;
+
+impl Observer for Unobserved {
+    fn event(&self, _: &Event) {}
+
+    fn begun(&self, _: &Running) {}
+
+    fn concluded(&self, _: &Outcome<'_>) -> Result<(), Stop> {
+        Ok(())
+    }
+}
+
+/// A transfer that runs.
+#[derive(Clone)]
+pub struct Running(Arc<Transfer>);
+
+impl Running {
+    /// How far it is.
+    pub fn progress(&self) -> Progress {
+        self.0.progress()
+    }
+
+    /// Waits until it is over, or for so long; whether it is over.
+    pub fn wait_for(&self, span: Duration) -> bool {
+        self.0.wait_for(span)
+    }
+}
+
+/// How a transfer ended.
+pub struct Outcome<'a> {
+    /// What was done.
+    pub purport: Purport,
+    /// How far it came.
+    pub progress: Progress,
+    /// How its session ended.
+    pub ending: &'a Ending,
+    /// How its streams were steered.
+    pub steered: &'a Steered,
+    /// How the data went, where there is more than one way.
+    pub route: Option<&'a Route>,
+    /// The pipe of data that was copied whole.
+    pub pipe: Option<WholeStream>,
+    /// The rate that it was bound to.
+    pub limit: Limit,
+    /// What was asked for by name: not to get it is a failure.
+    pub asked: &'a [NoticeKind],
+    /// How the data were verified and encrypted, briefly and in full.
+    pub described: [String; 2],
+}
+
+impl Outcome<'_> {
+    /// Whether all was done that could be.
+    pub fn is_complete(&self) -> bool {
+        self.ending.farewell == Farewell::Complete
+    }
+}
+
+/// The rate that a transfer is bound to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Limit {
+    /// The rate; none: it is not bound.
+    pub rate: Option<BandwidthLimit>,
+    /// It was another one before.
+    pub changed: bool,
+}
+
+/// Cancels a transfer, or changes its rate, from elsewhere.
+#[derive(Clone, Default)]
+pub struct Control {
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    cancelled: AtomicBool,
+    limit: Mutex<Limit>,
+    running: Mutex<Option<Weak<Transfer>>>,
+}
+
+impl Control {
+    /// Ends the transfer in order, or lets none begin; true where it was cancelled before.
+    pub fn cancel(&self) -> bool {
+        let before = self.shared.cancelled.swap(true, Ordering::Relaxed);
+        let transfer = self.running().as_ref().and_then(Weak::upgrade);
+        if let Some(transfer) = transfer.filter(|_| !before) {
+            transfer.end(Farewell::Cancelled);
+        }
+        before
+    }
+
+    /// Whether it was cancelled.
+    pub fn was_cancelled(&self) -> bool {
+        self.shared.cancelled.load(Ordering::Relaxed)
+    }
+
+    /// Whether there is, or was, a transfer.
+    pub fn has_begun(&self) -> bool {
+        self.running().is_some()
+    }
+
+    /// Binds the transfer to another rate, or to none: the one that runs, or will.
+    pub fn bind(&self, rate: Option<BandwidthLimit>) {
+        let changed = true;
+        // Set before one looks whether it runs: whatever begins it looks after that.
+        *self.lock_limit() = Limit { rate, changed };
+        let transfer = self.running().as_ref().and_then(Weak::upgrade);
+        if let Some(transfer) = transfer {
+            transfer.limit(rate.map(BandwidthLimit::bytes_per_second));
+        }
+    }
+
+    /// The rate that the transfer is bound to.
+    pub fn limit(&self) -> Limit {
+        *self.lock_limit()
+    }
+
+    /// The rate of the specification counts until another one was asked for.
+    pub(super) fn begin_with(&self, rate: Option<BandwidthLimit>) {
+        let mut limit = self.lock_limit();
+        if !limit.changed {
+            limit.rate = rate;
+        }
+    }
+
+    /// What was asked for before concerns this transfer.
+    fn attach(&self, transfer: &Arc<Transfer>) {
+        *self.running() = Some(Arc::downgrade(transfer));
+        if self.was_cancelled() {
+            transfer.end(Farewell::Cancelled);
+        }
+        let limit = self.limit();
+        if limit.changed {
+            transfer.limit(limit.rate.map(BandwidthLimit::bytes_per_second));
+        }
+    }
+
+    fn lock_limit(&self) -> MutexGuard<'_, Limit> {
+        let limit = self.shared.limit.lock();
+        limit.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn running(&self) -> MutexGuard<'_, Option<Weak<Transfer>>> {
+        let running = self.shared.running.lock();
+        running.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The failures of a transfer, counted once for the exit code and for all who tell of it.
+#[derive(Debug, Default)]
+struct Tally {
+    failed: AtomicU64,
+    /// Of those the ones that mean that data differ.
+    differing: AtomicU64,
+}
+
+impl Tally {
+    fn count(&self, event: &Event) {
+        let Event::Failed { failure, .. } = event else {
+            return;
+        };
+        self.failed.fetch_add(1, Ordering::Relaxed);
+        let differs = [
+            FailureKind::Differs,
+            FailureKind::Extra,
+            FailureKind::Corrupt,
+        ];
+        if differs.contains(&failure.kind) {
+            self.differing.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn exit(&self, purport: Purport) -> Exit {
+        let failed = self.failed.load(Ordering::Relaxed) > 0;
+        let differing = self.differing.load(Ordering::Relaxed) > 0;
+        match (failed, differing) {
+            (_, true) => Exit::Integrity,
+            (true, false) if purport == Purport::Verify => Exit::Integrity,
+            (true, false) => Exit::Partial,
+            (false, false) => Exit::Done,
+        }
+    }
+}
+
+/// A transfer's caller, as the transfer tells it.
+pub(super) struct Caller {
+    control: Control,
+    observer: Arc<dyn Observer>,
+    tally: Arc<Tally>,
+}
+
+/// How the data of a transfer went.
+#[derive(Default)]
+pub(super) struct Went<'a> {
+    pub(super) steered: Option<&'a super::steering::Shared>,
+    pub(super) route: Option<Route>,
+    /// One pipe of data was copied, and this is what was read of it.
+    pub(super) pipe: Option<Option<WholeStream>>,
+    /// What was asked for by name.
+    pub(super) asked: &'a [NoticeKind],
+}
+
+impl Caller {
+    pub(super) fn new(control: &Control, observer: &Arc<dyn Observer>) -> Caller {
+        Caller {
+            control: control.clone(),
+            observer: Arc::clone(observer),
+            tally: Arc::default(),
+        }
+    }
+
+    /// What a transfer tells its events to.
+    pub(super) fn watch(&self) -> Watch {
+        let (tally, observer) = (Arc::clone(&self.tally), Arc::clone(&self.observer));
+        Arc::new(move |event| {
+            tally.count(&event);
+            observer.event(&event);
+        })
+    }
+
+    /// The transfer runs.
+    pub(super) fn follow(&self, transfer: &Arc<Transfer>) {
+        self.control.attach(transfer);
+        self.observer.begun(&Running(Arc::clone(transfer)));
+    }
+
+    pub(super) fn was_cancelled(&self) -> bool {
+        self.control.was_cancelled()
+    }
+
+    /// Tells how it ended.
+    pub(super) fn conclude(
+        &self,
+        transfer: &Transfer,
+        (ending, purport): (&Ending, Purport),
+        went: &Went<'_>,
+    ) -> Result<(), Stop> {
+        let mut progress = transfer.progress();
+        if went.pipe.is_some() {
+            // However many pieces it went in.
+            let failed = self.tally.failed.load(Ordering::Relaxed) > 0;
+            as_one_file(&mut progress, ending.totals.is_some() && !failed);
+        }
+        let missed = ending.notices.iter();
+        let missed = missed.filter(|notice| went.asked.contains(&notice.kind));
+        let missed = u64::try_from(missed.count()).unwrap_or(u64::MAX);
+        self.tally.failed.fetch_add(missed, Ordering::Relaxed);
+        let none = super::steering::Shared::default();
+        let steered = went.steered.unwrap_or(&none).lock();
+        let steered = steered.unwrap_or_else(PoisonError::into_inner);
+        self.observer.concluded(&Outcome {
+            purport,
+            pipe: went.pipe.flatten().filter(|_| progress.files > 0),
+            progress,
+            ending,
+            steered: &steered,
+            route: went.route.as_ref(),
+            limit: self.control.limit(),
+            asked: went.asked,
+            described: [transfer.describe_briefly(), transfer.describe()],
+        })
+    }
+
+    /// The exit code of a transfer that came to its end.
+    pub(super) fn exit(&self, purport: Purport) -> Exit {
+        self.tally.exit(purport)
+    }
+}
+
+/// Counts the pieces of a pipe as one file, which is there or not.
+fn as_one_file(progress: &mut Progress, done: bool) {
+    progress.files = done.into();
+    progress.done_entries = done.into();
+    if !done {
+        // Nothing of a pipe that broke off is kept.
+        progress.done_bytes = 0;
+        progress.settled_bytes = 0;
+        progress.account.durable_bytes = 0;
+    }
+}
+
+/// What to say of a stream on which damage was noticed.
+pub fn stream_damage(stream: u32, error: &str) -> String {
+    format!(
+        "connection {stream} is replaced, for what came on it was damaged on its way: {error}; \
+         what was under way on it is sent again"
+    )
+}

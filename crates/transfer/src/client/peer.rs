@@ -1,0 +1,166 @@
+//! The other end of a session: a daemon, or a host that SSH reaches.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use longhaul_engine::session::{Dialer, Ending, Transfer, TransferSettings};
+use longhaul_model::control::start::BlockSize;
+use longhaul_proto::handshake::Request;
+use longhaul_proto::listing::{ListRequest, Listed};
+
+use super::ahead::StreamsFor;
+use super::connection::{Connected, Daemon, Opened};
+use crate::endpoint::Endpoint;
+use crate::settings::{ConnectionSettings, DataSecurity};
+use crate::ssh::far::Far;
+use crate::ssh::route::Route;
+use crate::stop::{Exit, Stop};
+use crate::third_party::introduced_peer::{Called, IntroducedPeer, Introduction};
+use crate::third_party::job_protocol::Reach;
+
+/// Whoever is at the other end.
+pub enum Peer {
+    /// A daemon.
+    Daemon(Box<Daemon>),
+    /// A host that SSH reaches.
+    Ssh(Arc<Far>),
+    /// A host that whoever started this job introduced.
+    Introduced(Arc<IntroducedPeer>),
+}
+
+impl Peer {
+    /// What is needed to reach the host of an endpoint, which is not done yet;
+    /// `streams` are as many as the user said.
+    pub fn new(
+        endpoint: &Endpoint,
+        arguments: &ConnectionSettings,
+        settings: &TransferSettings,
+        streams: Option<u32>,
+    ) -> Result<Peer, Stop> {
+        match endpoint {
+            Endpoint::Daemon(remote) => {
+                let daemon = Daemon::new(remote, arguments)?;
+                Ok(Peer::Daemon(Box::new(daemon)))
+            }
+            Endpoint::Ssh(_) if arguments.data_security == DataSecurity::Clear => {
+                let text = "over SSH data are always encrypted: leave --data-security clear out, \
+                            or copy to a daemon (longhaul serve --allow-clear)";
+                Err(Stop::new(Exit::Usage, text))
+            }
+            Endpoint::Ssh(remote) => {
+                let far = Far::new(remote, arguments, settings, streams)?;
+                Ok(Peer::Ssh(Arc::new(far)))
+            }
+            Endpoint::Local(_) | Endpoint::Null | Endpoint::Zero(_) | Endpoint::Standard => {
+                Err(Stop::new(Exit::Usage, "this path is at no other host"))
+            }
+        }
+    }
+
+    /// The host of an endpoint, as it was introduced to this one.
+    pub fn introduced(
+        endpoint: &Endpoint,
+        arguments: &ConnectionSettings,
+        introduction: Introduction,
+    ) -> Result<Peer, Stop> {
+        match (endpoint, introduction.reach) {
+            (Endpoint::Daemon(remote), Reach::Daemon) => {
+                let daemon = Daemon::introduced(remote, arguments, introduction)?;
+                Ok(Peer::Daemon(Box::new(daemon)))
+            }
+            (Endpoint::Ssh(remote), Reach::Direct | Reach::Through) => {
+                let called = Called {
+                    name: remote.destination.clone(),
+                    principal: None,
+                    daemon: None,
+                };
+                let peer = IntroducedPeer::new(introduction, called, arguments)?;
+                Ok(Peer::Introduced(Arc::new(peer)))
+            }
+            (Endpoint::Daemon(remote), Reach::Sealed) => {
+                let called = Called {
+                    name: endpoint.place().unwrap_or_default(),
+                    principal: remote.principal.clone(),
+                    daemon: Some(remote.host.clone()),
+                };
+                let peer = IntroducedPeer::new(introduction, called, arguments)?;
+                Ok(Peer::Introduced(Arc::new(peer)))
+            }
+            _ => Err(Stop::new(Exit::Usage, "this path is not at the other host")),
+        }
+    }
+
+    /// Connects, and asks for nothing yet; further streams to a daemon, as many
+    /// as `streams` says, are begun with it.
+    pub fn connect(
+        &self,
+        blocks: BlockSize,
+        streams: Option<StreamsFor>,
+    ) -> Result<Connected, Stop> {
+        match self {
+            Peer::Daemon(daemon) => daemon.connect(blocks, streams),
+            Peer::Ssh(far) => far.connect(blocks),
+            Peer::Introduced(peer) => peer.connect(blocks),
+        }
+    }
+
+    /// Opens a session; `first_words` are the first messages, which go with the
+    /// request.
+    pub fn open(
+        &self,
+        connected: Connected,
+        request: Request,
+        first_words: &[u8],
+    ) -> Result<Opened, Stop> {
+        match self {
+            Peer::Daemon(daemon) => daemon.open(connected, request, first_words),
+            Peer::Ssh(far) => far.open(connected, request, first_words),
+            Peer::Introduced(peer) => peer.open(connected, request, first_words),
+        }
+    }
+
+    /// Tells what lies at a path there, as it comes.
+    pub fn list(
+        &self,
+        request: ListRequest,
+        tell: &mut dyn FnMut(Listed) -> Result<(), Stop>,
+    ) -> Result<(), Stop> {
+        match self {
+            Peer::Daemon(daemon) => daemon.list(request, tell),
+            Peer::Ssh(far) => far.list(request, tell),
+            Peer::Introduced(_) => {
+                Err(Stop::new(Exit::Usage, "nothing is listed for another host"))
+            }
+        }
+    }
+
+    /// Dials further streams of a session.
+    pub fn dialer(&self, opened: &Opened, transfer: &Arc<Transfer>) -> Dialer {
+        match self {
+            Peer::Daemon(daemon) => daemon.dialer(opened, transfer),
+            Peer::Ssh(far) => far.dialer(opened, transfer),
+            Peer::Introduced(peer) => peer.dialer(opened, transfer),
+        }
+    }
+
+    /// Waits for a transfer's end. The streams to a daemon are this process's
+    /// own and end with it, as direct ones to a host that SSH reaches do; a job
+    /// is no process that ends next.
+    pub fn wait(&self, transfer: &Transfer) -> Ending {
+        match self {
+            Peer::Daemon(_) => transfer.wait_to_exit(),
+            Peer::Ssh(far) => far.wait(transfer),
+            Peer::Introduced(_) => transfer.wait(),
+        }
+    }
+
+    /// How the data of a session went, where there is more than one way.
+    /// `dialled` is the address to which the first stream was opened.
+    pub fn route(&self, dialled: Option<SocketAddr>) -> Option<Route> {
+        match self {
+            Peer::Daemon(daemon) => daemon.route(dialled),
+            Peer::Ssh(far) => far.route(),
+            Peer::Introduced(peer) => Some(peer.route()),
+        }
+    }
+}

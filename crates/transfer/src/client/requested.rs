@@ -1,0 +1,48 @@
+//! What a command asks the other end for, and what that may therefore send.
+
+use longhaul_engine::recv::asked::Asked;
+use longhaul_engine::storage::measuring::ZERO_NAME;
+use longhaul_proto::allowed::Allowed;
+use longhaul_proto::handshake::{Purport, RequestPath};
+
+use super::run::Task;
+use crate::endpoint::{Endpoint, RemotePath};
+use crate::stop::{Exit, Stop};
+
+/// What a host may send that was introduced for one session.
+pub fn of_introduced(allowed: &Allowed) -> Asked {
+    let mut asked = Asked::new(allowed.recursive);
+    let expands = allowed.purport != Purport::Verify;
+    for source in &allowed.sources {
+        match source {
+            RequestPath::Path(path) => asked.add_path(path, expands),
+            RequestPath::Zero(_) => asked.add_name(ZERO_NAME),
+            RequestPath::Null | RequestPath::Stream(_) => {}
+        }
+    }
+    asked
+}
+
+/// What the other end may send, once it said whether that is a `single_file`.
+///
+/// # Errors
+///
+/// Where that answer does not fit what was asked for.
+pub(super) fn of(task: &Task, single_file: bool) -> Result<Asked, Stop> {
+    let mut asked = Asked::new(task.spec.selection.recursive);
+    // What is compared is one.
+    let expands = task.settings.purport != Purport::Verify;
+    for path in task.sources.iter().filter_map(Endpoint::remote_path) {
+        match path {
+            RemotePath::Path(path) => asked.add_path(path, expands),
+            RemotePath::Zero(_) => asked.add_name(ZERO_NAME),
+            RemotePath::Null => {}
+        }
+    }
+    if asked.is_one_file() && !single_file {
+        let text = "one file was asked for, and the other end says that it sends something else: \
+                    it is broken or hostile, and nothing was copied";
+        return Err(Stop::new(Exit::Integrity, text));
+    }
+    Ok(asked.single_file(single_file))
+}

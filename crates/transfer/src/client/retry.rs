@@ -1,0 +1,145 @@
+//! Tries again where a daemon has no place free just now.
+
+use std::fmt::Display;
+use std::io::ErrorKind;
+use std::time::{Duration, Instant};
+
+use longhaul_engine::net::tls::TlsError;
+use longhaul_engine::session::opening::OpenError;
+use longhaul_proto::handshake::Refusal;
+
+use crate::console::say;
+
+/// Pauses between two tries: the first one, and the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(4);
+
+/// After so long a daemon ends connections that say nothing: a place is free by then.
+pub const PLACE_FREE_WITHIN: Duration = Duration::from_secs(10);
+
+/// When a run connected to ask for one thing: the first time and the last time.
+///
+/// The acceptor counts from when it accepts a connection, so both are taken when a connection
+/// is open, not when the request is sent: how long a handshake takes varies.
+#[derive(Clone, Copy, Debug)]
+pub struct Attempts {
+    first: Instant,
+    last: Instant,
+}
+
+impl Attempts {
+    /// The first connection opens now.
+    pub fn begin() -> Attempts {
+        let now = Instant::now();
+        Attempts {
+            first: now,
+            last: now,
+        }
+    }
+
+    /// Another connection opens now.
+    pub fn again(self) -> Attempts {
+        Attempts {
+            last: Instant::now(),
+            ..self
+        }
+    }
+
+    /// Whole milliseconds from the first connection to the last one; 0 for a single one.
+    pub fn waited_milliseconds(self) -> u64 {
+        let waited = self.last.saturating_duration_since(self.first);
+        u64::try_from(waited.as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// Tries until a deadline.
+pub struct Tries {
+    began: Instant,
+    within: Duration,
+    pause: Duration,
+    told: bool,
+}
+
+impl Tries {
+    /// The first try begins now; the last one before so long.
+    pub fn within(within: Duration) -> Tries {
+        Tries {
+            began: Instant::now(),
+            within,
+            pause: FIRST_PAUSE,
+            told: false,
+        }
+    }
+
+    /// Waits for the next try, and says so the first time; false where it would come too late.
+    pub fn go_on(&mut self, cause: &dyn Display) -> bool {
+        if self.began.elapsed() + self.pause >= self.within {
+            return false;
+        }
+        if !std::mem::replace(&mut self.told, true) {
+            let seconds = self.within.as_secs_f64();
+            say(&format!("{cause}; it is tried again for up to {seconds} s"));
+        }
+        // tidy: reason: a daemon tells nobody when a place is free.
+        std::thread::sleep(self.pause);
+        self.pause = LONGEST_PAUSE.min(self.pause * 2);
+        true
+    }
+}
+
+/// Whether a daemon may have turned a connection out to make room for others: it says nothing
+/// then.
+pub fn is_turned_out(error: &TlsError) -> bool {
+    match error {
+        TlsError::Closed { .. } => true,
+        TlsError::Io { cause, .. } => matches!(
+            cause.kind(),
+            ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::UnexpectedEof
+        ),
+        _ => false,
+    }
+}
+
+/// Whether a daemon has no place free for what was asked.
+pub fn is_busy(error: &OpenError) -> bool {
+    match error {
+        OpenError::Refused(refused) => refused.refusal == Refusal::Busy && !refused.superseded,
+        OpenError::Io(_) | OpenError::Frame(_) | OpenError::TooManyNames => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_proto::handshake::Refused;
+
+    use super::*;
+
+    #[test]
+    fn whoever_is_superseded_does_not_come_back() {
+        let refused = |refusal, superseded| {
+            OpenError::Refused(Refused {
+                refusal,
+                text: String::new(),
+                version: 1,
+                superseded,
+            })
+        };
+        assert!(is_busy(&refused(Refusal::Busy, false)));
+        assert!(!is_busy(&refused(Refusal::Busy, true)));
+        assert!(!is_busy(&refused(Refusal::Forbidden, false)));
+    }
+
+    #[test]
+    fn a_single_attempt_has_not_waited() {
+        let attempts = Attempts::begin();
+        assert_eq!(attempts.waited_milliseconds(), 0);
+        let first = attempts.first - Duration::from_secs(3);
+        let again = Attempts { first, ..attempts }.again();
+        assert!(again.waited_milliseconds() >= 3000);
+    }
+
+    #[test]
+    fn without_time_there_is_one_try() {
+        assert!(!Tries::within(Duration::ZERO).go_on(&"no place"));
+    }
+}

@@ -1,0 +1,581 @@
+//! Runs one end of a transfer, or both, to its end. Copies and comparisons differ only in
+//! what they ask for.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul_engine::failure::failure_of;
+use longhaul_engine::flows::Stack;
+use longhaul_engine::net::clear::local_pair;
+use longhaul_engine::recv::ReceiveSide;
+use longhaul_engine::recv::keeping::SetIds;
+use longhaul_engine::recv::landing::{Arrival, Destination};
+use longhaul_engine::recv::parts::most_open_parts;
+use longhaul_engine::send::SendSide;
+use longhaul_engine::send::stream::StreamSource;
+use longhaul_engine::session::opening::Agreed;
+use longhaul_engine::session::{Ending, Ends, FlowCounts, Transfer, TransferSettings, Watch};
+use longhaul_engine::storage::measuring::sink;
+use longhaul_model::control::start::{
+    BlockSize, LARGEST_BLOCK_BYTES, initial_streams, most_streams, used_memory,
+};
+use longhaul_model::response::Congestion;
+use longhaul_proto::block::Codec;
+use longhaul_proto::handshake::{Feature, Landing, Purport, Request, RequestPath, Role};
+use longhaul_proto::message::{Farewell, Flows, MAXIMUM_CONGESTION_BYTES};
+use longhaul_proto::notice::NoticeKind;
+use longhaul_proto::session::StreamId;
+use longhaul_units::ByteCount;
+
+use super::ahead::StreamsFor;
+use super::connection::{Connected, Opened, block_key};
+use super::identity::SourceKey;
+use super::local_paths::{Here, landing_stop};
+use super::observer::{Caller, Control, INTERRUPTED, Observer, Went};
+use super::owner::{owner, user_name};
+use super::peer::Peer;
+use super::request::{large_files, request_path, single_file};
+use super::steering::{Bounds, Steering};
+use super::{pipe, requested, self_copy, sources};
+use crate::endpoint::{Endpoint, RemotePath};
+use crate::settings::DataSecurity;
+use crate::spec::{Direction, ValidSpec};
+use crate::stop::{Exit, Stop};
+use crate::third_party::introduced_peer::Introduction;
+
+/// Streams between the two ends of a copy within a host: enough that one can
+/// be written while the other is read.
+const LOCAL_STREAMS: usize = 2;
+
+/// Streams that are begun before there is a session at most.
+const MOST_AHEAD: u32 = 32;
+
+/// What is to be done, as this end does it.
+pub(super) struct Task {
+    /// The specification.
+    pub(super) spec: ValidSpec,
+    /// Sources.
+    pub(super) sources: Vec<Endpoint>,
+    /// Destination.
+    pub(super) destination: Endpoint,
+    /// Where a single source lands.
+    pub(super) landing: Landing,
+    /// Everything else.
+    pub(super) settings: TransferSettings,
+    /// Standard input, where that is the source.
+    pub(super) pipe: Option<Arc<StreamSource>>,
+    /// Where paths of this host are opened.
+    pub(super) here: Here,
+}
+
+/// Where a transfer runs, beside what is specified.
+#[derive(Default)]
+pub struct Place {
+    /// Where paths of this host are opened.
+    pub here: Here,
+    /// The other host, where this is a job and somebody introduced it.
+    pub introduction: Option<Introduction>,
+}
+
+/// Runs a transfer to its end. What happens goes to `observer`; `control` cancels it or
+/// changes its rate from elsewhere.
+///
+/// # Errors
+///
+/// Why it could not begin, or did not come to its end. Entries that failed are no error:
+/// [`Exit::Partial`] and [`Exit::Integrity`] say so.
+pub fn run(
+    spec: ValidSpec,
+    place: Place,
+    control: &Control,
+    observer: &Arc<dyn Observer>,
+) -> Result<Exit, Stop> {
+    let caller = Caller::new(control, observer);
+    control.begin_with(spec.limits.rate);
+    Task::new(spec, place.here).run(place.introduction, &caller)
+}
+
+/// Bytes of the names that a request has, a quarter of it at most, and what each costs more
+/// than its own.
+const MAXIMUM_NAMES_BYTES: usize = 16 << 10;
+const NAME_OVERHEAD: usize = 3;
+
+impl Task {
+    fn run(&self, introduction: Option<Introduction>, caller: &Caller) -> Result<Exit, Stop> {
+        match self.spec.direction() {
+            Direction::Local => self.local(caller),
+            Direction::Push => self.push(introduction, caller),
+            Direction::Pull => self.pull(introduction, caller),
+            Direction::ThirdParty => Err(Stop::new(
+                Exit::Usage,
+                "both sides are at other hosts: one of them has to run the copy",
+            )),
+        }
+    }
+
+    /// Where things go at another host.
+    fn destination_path(&self, path: &RemotePath) -> RequestPath {
+        match path {
+            RemotePath::Path(path) if self.pipe.is_some() => RequestPath::Stream(path.clone()),
+            _ => request_path(path),
+        }
+    }
+
+    /// What a sending end tells its events to.
+    fn watch(&self, caller: &Caller) -> Watch {
+        match &self.pipe {
+            Some(source) => pipe::watch(source, caller.watch()),
+            None => caller.watch(),
+        }
+    }
+
+    /// From here to another host.
+    fn push(&self, introduction: Option<Introduction>, caller: &Caller) -> Result<Exit, Stop> {
+        let is_job = introduction.is_some();
+        // What is compared is one.
+        let expands = is_job && self.settings.purport != Purport::Verify;
+        let sources = sources::open(self, expands)?;
+        let peer = self.peer(&self.destination, introduction)?;
+        let path = self.destination.remote_path();
+        let path = path.map(|path| self.destination_path(path));
+        let mut request = self.request(Role::Sender, path.into_iter().collect())?;
+        if is_job && single_file(&sources) {
+            request.landing = self.landing;
+        }
+        // Where they are too many for a request, nothing shall be there at all.
+        let fits = |names: &Vec<Vec<u8>>| {
+            let bytes = names.iter().map(|name| name.len() + NAME_OVERHEAD);
+            bytes.sum::<usize>() <= MAXIMUM_NAMES_BYTES
+        };
+        request.names = sources
+            .top_names()
+            .filter(fits)
+            .map(|names| names.into_iter().map(Into::into).collect());
+        let connected = peer.connect(
+            self.blocks(self.settings.budget),
+            self.streams_ahead(request.clear),
+        )?;
+        let settings = TransferSettings {
+            clear: request.header_key(),
+            // Whether anything is there is known with the answer: the first
+            // questions go with the request.
+            asks: true,
+            // The daemon has that long to answer.
+            linger: self.spec.connection.timeout.saturating_mul(2),
+            ..self.settings_on(&connected)
+        };
+        // What is asked for an answer later could as well have waited for it.
+        let patience = connected.rtt / 2;
+        let transfer = Transfer::sending(settings, SendSide::new(sources), self.watch(caller));
+        let opened = peer.open(connected, request, &transfer.first_words(patience));
+        let opened = opened.inspect_err(|_| {
+            transfer.end(Farewell::Cancelled);
+            transfer.wait();
+        })?;
+        transfer.handle_welcome(Agreed {
+            asks: !opened.welcome.destination_empty,
+            epoch: opened.welcome.epoch,
+            linger: self.linger(&opened),
+            streams: self.bounds(&opened).initial as usize,
+            large_files: large_files(opened.welcome.large_files),
+            trailers: opened.welcome.features.contains(&Feature::TRAILERS),
+            growth: opened.welcome.features.contains(&Feature::GROWTH),
+        });
+        self.drive(&peer, opened, &transfer, caller)
+    }
+
+    fn peer(&self, endpoint: &Endpoint, introduction: Option<Introduction>) -> Result<Peer, Stop> {
+        match introduction {
+            Some(introduction) => Peer::introduced(endpoint, &self.spec.connection, introduction),
+            None => Peer::new(
+                endpoint,
+                &self.spec.connection,
+                &self.settings,
+                self.flows().streams,
+            ),
+        }
+    }
+
+    /// From another host to here.
+    fn pull(&self, introduction: Option<Introduction>, caller: &Caller) -> Result<Exit, Stop> {
+        let [first, ..] = self.sources.as_slice() else {
+            return Err(Stop::new(Exit::Usage, "there is no source"));
+        };
+        let peer = self.peer(first, introduction)?;
+        let paths = self.sources.iter().filter_map(Endpoint::remote_path);
+        let paths = paths.map(request_path).collect();
+        let mut request = self.request(Role::Receiver, paths)?;
+        request.destination_empty = self.seems_empty();
+        let destination_empty = request.destination_empty;
+        let header_key = request.header_key();
+        let connected = peer.connect(
+            self.blocks(self.settings.budget),
+            self.streams_ahead(request.clear),
+        )?;
+        let settings = self.settings_on(&connected);
+        let opened = peer.open(connected, request, &[])?;
+        let settings = TransferSettings {
+            asks: !destination_empty,
+            epoch: opened.welcome.epoch,
+            clear: header_key.filter(|_| opened.welcome.clear),
+            linger: self.linger(&opened),
+            flows: FlowCounts {
+                streams: self.bounds(&opened).initial as usize,
+                ..settings.flows
+            },
+            ..settings
+        };
+        if self.spec.selection.copy_links && !opened.welcome.features.contains(&Feature::LINKS) {
+            let text = "the daemon is too old to follow links: use the same release of longhaul \
+                        on both ends, or leave out --copy-links";
+            return Err(Stop::new(Exit::Connection, text));
+        }
+        if self.destination == Endpoint::Standard && !opened.welcome.single_file {
+            let text = "the source is no single file: only one goes to standard output";
+            return Err(Stop::new(Exit::Usage, text));
+        }
+        let landing = match opened.welcome.single_file || self.landing == Landing::As {
+            true => self.landing,
+            false => Landing::Within,
+        };
+        let asked = requested::of(self, opened.welcome.single_file)?;
+        let destination = self.open_destination(landing)?;
+        if settings.purport == Purport::Copy {
+            destination.take().map_err(|error| landing_stop(&error))?;
+        }
+        let side = ReceiveSide::only(destination, asked);
+        let transfer = Transfer::receiving(settings, side, caller.watch());
+        self.drive(&peer, opened, &transfer, caller)
+    }
+
+    /// Both ends here.
+    fn local(&self, caller: &Caller) -> Result<Exit, Stop> {
+        if self.settings.purport != Purport::Verify && self.here.principal().is_none() {
+            let as_links = self.spec.selection.recursive && !self.spec.selection.copy_links;
+            self_copy::refuse(&self.sources, &self.destination, as_links)?;
+        }
+        let sources = sources::open(self, false)?;
+        let one = single_file(&sources) || self.pipe.is_some();
+        if self.destination == Endpoint::Standard && !one {
+            let text = "the source is no single file: only one goes to standard output";
+            return Err(Stop::new(Exit::Usage, text));
+        }
+        let landing = match single_file(&sources) || self.landing == Landing::As {
+            true => self.landing,
+            false => Landing::Within,
+        };
+        let destination = self.open_destination(landing)?;
+        let names = sources.top_names();
+        let empty = destination.is_empty(names.as_deref());
+        let mut settings = self.settings.clone();
+        settings.asks = self.settings.purport != Purport::Copy || !empty.unwrap_or(false);
+        if settings.purport == Purport::Copy {
+            settings.epoch = destination.take().map_err(|error| landing_stop(&error))?;
+        }
+        settings.local = true;
+        settings.large_files = most_open_parts();
+        // Both ends share the memory that was asked for.
+        settings.budget = ByteCount(settings.budget.0 / 2);
+        let block_bytes = self.blocks(settings.budget).on(Duration::ZERO);
+        settings.block_bytes = block_bytes as usize;
+        settings.budget = used_memory(settings.budget, block_bytes);
+        settings.flows.streams = LOCAL_STREAMS;
+        settings.flows = settings.flows.that_fit(&settings, Ends::Both);
+        // Before either end opens files, which may take all descriptors that there are.
+        let pairs = (0..settings.flows.streams).map(|_| local_pair());
+        let pairs = pairs.collect::<io::Result<Vec<_>>>().map_err(|error| {
+            let failure = failure_of("join the two ends", "this host", &error);
+            Stop::new(Exit::Local, failure.text)
+        })?;
+        let quiet: Watch = Arc::new(|_| {});
+        let receiver = Transfer::receiving(settings.clone(), ReceiveSide::new(destination), quiet);
+        let sender = Transfer::sending(settings, SendSide::new(sources), self.watch(caller));
+        for (number, (near, far)) in pairs.into_iter().enumerate() {
+            let id = StreamId(number as u32);
+            sender.attach(near, id, false, 0);
+            receiver.attach(far, id, false, 0);
+        }
+        if let Some(text) = receiver.failure_here() {
+            // It has no stream to say it over.
+            sender.fail_here(&text);
+        }
+        caller.follow(&sender);
+        let ending = sender.wait();
+        receiver.end(Farewell::Cancelled);
+        receiver.wait();
+        self.conclude((&sender, &ending), Went::default(), caller)
+    }
+
+    fn drive(
+        &self,
+        peer: &Peer,
+        opened: Opened,
+        transfer: &Arc<Transfer>,
+        caller: &Caller,
+    ) -> Result<Exit, Stop> {
+        let dialer = peer.dialer(&opened, transfer);
+        let dialled = opened.stream.handle.peer_address();
+        let (steering, steered) = Steering::new(self.bounds(&opened));
+        transfer.carry_out(steering.first_orders());
+        transfer.steer_by(Box::new(steering));
+        opened.begin(transfer, dialer)?;
+        let remote_flows = self.remote_flows();
+        if remote_flows != Flows::default() {
+            transfer.steer(remote_flows);
+        }
+        caller.follow(transfer);
+        let ending = peer.wait(transfer);
+        let sends = self.destination.remote_path().is_some();
+        let route = peer.route(dialled);
+        let went = Went {
+            steered: Some(&steered),
+            route: route.map(|route| route.sending(sends)),
+            ..Went::default()
+        };
+        self.conclude((transfer, &ending), went, caller)
+    }
+
+    fn conclude(
+        &self,
+        (transfer, ending): (&Transfer, &Ending),
+        mut went: Went<'_>,
+        caller: &Caller,
+    ) -> Result<Exit, Stop> {
+        went.pipe = self.pipe.as_ref().map(|pipe| pipe.whole());
+        if self.spec.selection.keep_set_ids {
+            went.asked = &[NoticeKind::SetIdDropped];
+        }
+        caller.conclude(transfer, (ending, self.settings.purport), &went)?;
+        if caller.was_cancelled() {
+            return Err(Stop::new(Exit::Interrupted, INTERRUPTED));
+        }
+        if let Some(text) = transfer.failure_here() {
+            return Err(Stop::new(Exit::Local, text));
+        }
+        match &ending.farewell {
+            Farewell::Complete => Ok(caller.exit(self.settings.purport)),
+            Farewell::Fenced => Err(Stop::new(
+                Exit::Superseded,
+                "a newer run of the same transfer took over; this one ends",
+            )),
+            Farewell::Cancelled => Err(Stop::new(Exit::Interrupted, "the other end cancelled it")),
+            Farewell::Broken(text) if transfer.came_unasked() => {
+                Err(Stop::new(Exit::Integrity, text.clone()))
+            }
+            Farewell::Broken(text) => Err(Stop::new(
+                Exit::Connection,
+                format!("the transfer broke off: {text}; the same command resumes it"),
+            )),
+            Farewell::Storage(text) => Err(Stop::new(Exit::Local, text.clone())),
+        }
+    }
+
+    fn bounds(&self, opened: &Opened) -> Bounds {
+        let by_memory = most_streams(self.settings.budget, opened.block_bytes);
+        let limit = self.spec.limits.rate;
+        let bound = limit.map_or(u32::MAX, |limit| limit.most_streams(opened.block_bytes));
+        let maximum = opened.welcome.maximum_streams.min(bound).max(1);
+        let maximum_streams = self.flows().streams.unwrap_or(by_memory).min(maximum);
+        // In a pull the other end's kernel governs the windows.
+        let governing = match self.destination.place().is_some() {
+            true => opened.stream.handle.governed_by(),
+            false => opened.welcome.congestion.clone(),
+        };
+        let governing = governing.filter(|name| name.len() <= MAXIMUM_CONGESTION_BYTES);
+        let named = self.spec.connection.congestion.clone().or(governing);
+        let congestion = named.map(|name| Congestion::of_name(&name));
+        let free = match self.spec.connection.nice {
+            true => 1,
+            false => initial_streams(opened.rtt, None, congestion.as_ref()),
+        };
+        Bounds {
+            streams: self.flows().streams,
+            initial: self.flows().streams.unwrap_or(free).min(maximum_streams),
+            maximum_streams,
+            congestion: self.spec.connection.congestion.clone(),
+            nice: self.spec.connection.nice,
+            rtt: opened.rtt,
+        }
+    }
+
+    /// How large blocks are, once the path is known, of which an end's memory holds some.
+    fn blocks(&self, memory: ByteCount) -> BlockSize {
+        // What is encoded has a pool of its own, of half of it.
+        let pools = match self.settings.codec {
+            Codec::Zstd { .. } | Codec::Lz4 => 2,
+            Codec::Plain | Codec::Omitted => 1,
+        };
+        let limit = self.spec.limits.rate;
+        let free = BlockSize::Free {
+            memory: ByteCount(memory.0 / pools),
+            most: limit.map_or(LARGEST_BLOCK_BYTES, |limit| {
+                limit.block_bytes(LARGEST_BLOCK_BYTES)
+            }),
+        };
+        self.flows().block_bytes.map_or(free, BlockSize::Fixed)
+    }
+
+    /// How many streams are begun with the first; none where they join by
+    /// tickets that only the session gives.
+    fn streams_ahead(&self, clear: bool) -> Option<StreamsFor> {
+        if clear || self.spec.connection.nice {
+            return None;
+        }
+        let (fixed, budget) = (self.flows().streams, self.settings.budget);
+        let blocks = self.blocks(self.settings.budget);
+        let named = self.spec.connection.congestion.as_deref();
+        let named = named.map(Congestion::of_name);
+        let sends = self.destination.place().is_some();
+        Some(Box::new(move |rtt, own| {
+            let congestion = named.clone().or(own.filter(|_| sends));
+            let free = initial_streams(rtt, None, congestion.as_ref());
+            let by_memory = most_streams(budget, blocks.on(rtt));
+            fixed.unwrap_or(free).min(by_memory).min(MOST_AHEAD)
+        }))
+    }
+
+    /// The settings of this end, on the path that the first stream found.
+    fn settings_on(&self, connected: &Connected) -> TransferSettings {
+        TransferSettings {
+            block_bytes: connected.block_bytes as usize,
+            budget: used_memory(self.settings.budget, connected.block_bytes),
+            ..self.settings.clone()
+        }
+    }
+
+    /// How long a lost daemon is dialed again: no longer than it keeps the
+    /// session, nor than the user wants to wait.
+    fn linger(&self, opened: &Opened) -> Duration {
+        let kept = Duration::from_secs(opened.welcome.linger_seconds.into());
+        kept.min(self.spec.connection.timeout)
+    }
+
+    /// When set-user-ID and set-group-ID bits are kept at a destination here. A daemon's word
+    /// for who owns its files is not taken.
+    fn set_ids(&self) -> SetIds {
+        match self.sources.first() {
+            _ if self.spec.selection.keep_set_ids => SetIds::Keep,
+            Some(Endpoint::Daemon(_)) => SetIds::Drop,
+            _ => SetIds::SameOwner,
+        }
+    }
+
+    fn open_destination(&self, landing: Landing) -> Result<Destination, Stop> {
+        let key = self.key()?;
+        let arrival = Arrival {
+            principal: self.here.principal().map_or_else(user_name, str::to_owned),
+            source: key.source,
+            anywhere: key.anywhere.unwrap_or(key.source),
+            host: [0; 32],
+            owner: owner(),
+            set_ids: self.set_ids(),
+        };
+        match &self.destination {
+            Endpoint::Null => {
+                let sink = self.here.may_measure().map(|()| sink())?;
+                Ok(Destination::sink(sink, arrival))
+            }
+            Endpoint::Standard => pipe::to_output(arrival),
+            Endpoint::Local(path) if self.pipe.is_some() => pipe::to_file(path, arrival),
+            Endpoint::Local(path) => {
+                let how = (self.settings.purport, landing);
+                self.here.destination(path, how, arrival)
+            }
+            Endpoint::Zero(_) | Endpoint::Daemon(_) | Endpoint::Ssh(_) => Err(Stop::new(
+                Exit::Usage,
+                "zero: is a source; a destination without a disk is null:",
+            )),
+        }
+    }
+
+    /// Whether nothing can be at the destination yet, whatever the sources
+    /// turn out to be.
+    fn seems_empty(&self) -> bool {
+        match &self.destination {
+            Endpoint::Local(path) => {
+                let Some(path) = self.here.path(path) else {
+                    return false;
+                };
+                let missing = path.symlink_metadata().is_err();
+                let alone = path.parent().is_none_or(|parent| !has_leftovers(parent));
+                missing && alone && self.settings.purport == Purport::Copy
+            }
+            _ => self.settings.purport == Purport::Copy,
+        }
+    }
+
+    /// Tells this transfer from others, wherever the command is run.
+    fn key(&self) -> Result<SourceKey, Stop> {
+        let key = SourceKey::new(&self.sources, &self.here);
+        key.map_err(|error| Stop::because(Exit::Local, error))
+    }
+
+    fn request(&self, role: Role, paths: Vec<RequestPath>) -> Result<Request, Stop> {
+        let settings = &self.settings;
+        let block_key = block_key(self.spec.connection.data_security == DataSecurity::Clear)?;
+        let key = self.key()?;
+        Ok(Request {
+            credential: None,
+            role,
+            purport: settings.purport,
+            paths,
+            landing: match self.only_file() || self.landing == Landing::As {
+                true => self.landing,
+                false => Landing::Within,
+            },
+            source: key.source,
+            host: [0; 32],
+            anywhere: key.anywhere.map(Into::into),
+            selection: None,
+            integrity: settings.integrity,
+            codec: settings.codec,
+            block_bytes: settings.block_bytes as u32,
+            clear: block_key.is_some(),
+            block_key,
+            keep_set_ids: self.spec.selection.keep_set_ids,
+            checkpoint_bytes: settings.checkpoint_bytes,
+            checkpoint_milliseconds: settings.checkpoint_span.as_millis() as u64,
+            destination_empty: false,
+            recursive: self.spec.selection.recursive,
+            digests: settings.digests,
+            direct: settings.direct,
+            verify_written: settings.verify_written,
+            names: None,
+            copy_links: self.spec.selection.copy_links,
+            kept_digests_only: !settings.reads_for_digests,
+            large_files: most_open_parts() as u32,
+            limit: settings.limit,
+            paired: settings.stack == Stack::Paired,
+            wants_host: false,
+            waited_milliseconds: 0,
+        })
+    }
+
+    /// Whether what is sent from here is one file.
+    fn only_file(&self) -> bool {
+        match self.sources.as_slice() {
+            [Endpoint::Local(path)] => self.here.path(path).is_some_and(|path| {
+                let copies_link = self.spec.selection.recursive && !self.spec.selection.copy_links;
+                path.is_file() || copies_link && path.is_symlink()
+            }),
+            [Endpoint::Zero(_)] => true,
+            _ => false,
+        }
+    }
+}
+
+/// Whether an interrupted copy left something in a directory.
+fn has_leftovers(directory: &std::path::Path) -> bool {
+    let directory = if directory.as_os_str().is_empty() {
+        std::path::Path::new(".")
+    } else {
+        directory
+    };
+    let Ok(mut names) = std::fs::read_dir(directory) else {
+        return false;
+    };
+    names.any(|name| {
+        name.is_ok_and(|name| name.file_name().to_string_lossy().starts_with(".longhaul-"))
+    })
+}

@@ -1,0 +1,207 @@
+//! A copy onto itself: of a directory into itself, of a file or a directory to
+//! where it is. Refused before anything is written.
+
+use std::ffi::OsStr;
+use std::fs::Metadata;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+
+use crate::endpoint::Endpoint;
+use crate::spec::names::landing_name;
+use crate::stop::{Exit, Stop};
+
+/// Refuses it where source and destination are paths of this host; links on the
+/// way to them are followed, as the copy does. With `as_links` a source that is a link is copied
+/// as one.
+///
+/// # Errors
+///
+/// What would be copied into, or onto, itself.
+pub fn refuse(sources: &[Endpoint], destination: &Endpoint, as_links: bool) -> Result<(), Stop> {
+    let Endpoint::Local(to) = destination else {
+        return Ok(());
+    };
+    let to = Target::of(as_path(to));
+    for source in sources {
+        let Endpoint::Local(path) = source else {
+            continue;
+        };
+        let shown = String::from_utf8_lossy(path);
+        let name = landing_name(source);
+        let found = as_path(path).symlink_metadata();
+        let link = found.ok().filter(|found| as_links && found.is_symlink());
+        // What a link leads to must not become that link.
+        if link.as_ref().is_some_and(|link| to.holds(name, link)) {
+            return Err(same(&shown, to.named));
+        }
+        // What cannot be looked at is told of where it is opened.
+        let Ok(found) = as_path(path).metadata() else {
+            continue;
+        };
+        if link.is_none() && found.is_dir() && to.lies_in(&found) {
+            let text = format!(
+                "cannot copy a directory, {shown}, into itself, {}: name a destination outside it",
+                to.named.display()
+            );
+            return Err(Stop::new(Exit::Usage, text));
+        }
+        if to.holds(name, &found) {
+            return Err(same(&shown, to.named));
+        }
+    }
+    Ok(())
+}
+
+fn same(shown: &str, destination: &Path) -> Stop {
+    let text = format!(
+        "{shown} and its copy in {} would be the same: name another destination",
+        destination.display()
+    );
+    Stop::new(Exit::Usage, text)
+}
+
+/// Where things land.
+struct Target<'a> {
+    named: &'a Path,
+    /// Without links, as far as it is there.
+    path: PathBuf,
+    is_directory: bool,
+}
+
+impl Target<'_> {
+    fn of(named: &Path) -> Target<'_> {
+        Target {
+            named,
+            path: resolved(named),
+            is_directory: named.is_dir(),
+        }
+    }
+
+    /// Whether it is this directory, or lies in it at any depth.
+    fn lies_in(&self, directory: &Metadata) -> bool {
+        let mut above = self.path.ancestors();
+        above.any(|above| is_same(above.metadata(), directory))
+    }
+
+    /// Whether what a source of this name lands on is this file or directory. A
+    /// link in its place is replaced.
+    fn holds(&self, name: Option<&[u8]>, source: &Metadata) -> bool {
+        let landing = match name {
+            Some(name) if self.is_directory => self.path.join(OsStr::from_bytes(name)),
+            // A file gets this name.
+            Some(_) if !source.is_dir() => self.named.to_owned(),
+            _ => return false,
+        };
+        is_same(landing.symlink_metadata(), source)
+    }
+}
+
+fn is_same(found: std::io::Result<Metadata>, other: &Metadata) -> bool {
+    found.is_ok_and(|found| (found.dev(), found.ino()) == (other.dev(), other.ino()))
+}
+
+fn as_path(path: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(path))
+}
+
+/// A path as the system goes it, links and `..` resolved; of what is missing the
+/// names as they are.
+pub fn resolved(path: &Path) -> PathBuf {
+    let mut resolved = PathBuf::new();
+    let here = std::env::current_dir().unwrap_or_default();
+    for component in here.join(path).components() {
+        match component {
+            Component::ParentDir => {
+                resolved.pop();
+            }
+            Component::CurDir => {}
+            other => {
+                resolved.push(other);
+                if let Ok(real) = resolved.canonicalize() {
+                    resolved = real;
+                }
+            }
+        }
+    }
+    resolved
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn nothing_is_copied_onto_itself() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |path: &str| {
+            place
+                .path()
+                .join(path)
+                .into_os_string()
+                .into_encoded_bytes()
+        };
+        fs::create_dir_all(place.path().join("data/inner")).unwrap();
+        fs::create_dir_all(place.path().join("other")).unwrap();
+        fs::write(place.path().join("data/file"), "x").unwrap();
+        fs::hard_link(place.path().join("data/file"), place.path().join("hard")).unwrap();
+        symlink("data/inner", place.path().join("link")).unwrap();
+        symlink("data", place.path().join("whole")).unwrap();
+        symlink("data/file", place.path().join("soft")).unwrap();
+        let copy_as = |from: &str, to: &str, as_links| {
+            let source = Endpoint::Local(at(from));
+            refuse(&[source], &Endpoint::Local(at(to)), as_links)
+        };
+        let copy = |from: &str, to: &str| copy_as(from, to, false);
+        for (from, to) in [
+            ("data", "data"),
+            ("data", "data/sub"),
+            ("data", "data/new/and/new"),
+            ("data/", "data/inner"),
+            ("data/.", "data"),
+            ("whole", "data/sub"),
+            ("data", "link/sub"),
+            ("data", "missing/../link/sub"),
+            ("data", "other/../data/inner"),
+            (".", "other"),
+            ("data", "."),
+            ("data", "other/.."),
+            ("data/file", "data/file"),
+            ("data/file", "data"),
+            ("data/file", "data/inner/.."),
+            ("data/file", "hard"),
+            ("soft", "data/file"),
+        ] {
+            let stop = copy(from, to).expect_err(&format!("{from} to {to}"));
+            assert_eq!(stop.exit, Exit::Usage);
+        }
+        for (from, to) in [
+            ("data", "other"),
+            ("data", "data-new"),
+            ("data/", "other"),
+            ("data/inner", "."),
+            ("data/inner", "other/"),
+            ("data/file", "data/file2"),
+            ("data/file", "other"),
+            ("data/file", "."),
+            // It is replaced by a file, as every link is.
+            ("data/file", "soft"),
+            ("missing", "missing/sub"),
+        ] {
+            assert!(copy(from, to).is_ok(), "{from} to {to}");
+        }
+        // As a link it may lie in what it leads to, but not be that, nor replace itself.
+        assert!(copy_as("whole", "data/sub", true).is_ok());
+        assert!(copy_as("soft", "other", true).is_ok());
+        for (from, to) in [
+            ("soft", "data/file"),
+            ("soft", "."),
+            ("whole", "."),
+            ("whole/", "data"),
+        ] {
+            assert!(copy_as(from, to, true).is_err(), "{from} to {to}");
+        }
+    }
+}

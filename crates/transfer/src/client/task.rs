@@ -1,0 +1,201 @@
+//! From a specification to what this end does.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use longhaul_engine::allowance;
+use longhaul_engine::flows::{Count, Stack};
+use longhaul_engine::session::{FlowCounts, TransferSettings};
+use longhaul_proto::block::Codec;
+use longhaul_proto::digest::Integrity;
+use longhaul_proto::handshake::{Landing, Purport};
+use longhaul_proto::message::Flows;
+use longhaul_units::ByteCount;
+
+use super::local_paths::Here;
+use super::pipe;
+use super::run::Task;
+use crate::endpoint::{Endpoint, RemotePath};
+use crate::rate_limit::BandwidthLimit;
+use crate::spec::{self, Compression, Digests, FixedFlows, Operation, TransferSpec, ValidSpec};
+
+impl Task {
+    pub(super) fn new(spec: ValidSpec, here: Here) -> Task {
+        let (mut sources, mut destination) = (spec.sources.clone(), spec.destination.clone());
+        let landing = match (spec.operation, sources.as_mut_slice()) {
+            (Operation::Verify, [left]) => match_sides((left, &mut destination), &here),
+            (_, [_]) => Landing::WithinOrAs,
+            _ => Landing::Within,
+        };
+        let mut settings = settings_of(&spec);
+        let pipe = pipe::source(&sources, &mut settings);
+        Task {
+            spec,
+            sources,
+            destination,
+            landing,
+            settings,
+            pipe,
+            here,
+        }
+    }
+
+    /// Flows that the other end's layers shall have, where that was said.
+    pub(super) fn remote_flows(&self) -> Flows {
+        let fixed = self.flows();
+        Flows {
+            readers: fixed.readers,
+            compressors: fixed.compressors,
+            streams: None,
+            decompressors: fixed.decompressors,
+            writers: fixed.writers,
+        }
+    }
+
+    /// Flows that were fixed; at a low rate blocks are small, so that each is done before
+    /// long.
+    pub(super) fn flows(&self) -> FixedFlows {
+        bound_flows(&self.spec)
+    }
+}
+
+fn bound_flows(spec: &TransferSpec) -> FixedFlows {
+    let mut flows = spec.flows;
+    if let (Some(limit), Some(wanted)) = (spec.limits.rate, &mut flows.block_bytes) {
+        *wanted = limit.block_bytes(*wanted);
+    }
+    flows
+}
+
+fn settings_of(spec: &TransferSpec) -> TransferSettings {
+    let fixed = bound_flows(spec);
+    let usual = TransferSettings::default();
+    TransferSettings {
+        purport: Purport::from(spec.operation),
+        codec: match spec.compression {
+            None => Codec::Plain,
+            Some(Compression::Zstd(level)) => Codec::Zstd { level },
+            Some(Compression::Lz4) => Codec::Lz4,
+        },
+        integrity: match spec.verification.integrity {
+            spec::Integrity::Digest => Integrity::Digest,
+            spec::Integrity::Checksum => Integrity::Checksum,
+        },
+        checkpoint_bytes: spec.limits.checkpoint,
+        silence: spec.connection.timeout,
+        direct: spec.direct_io,
+        digests: spec.verification.digests != Digests::None,
+        // Only a whole list is not complete without.
+        reads_for_digests: spec.verification.digests == Digests::All,
+        verify_written: spec.verification.read_back,
+        expiry: match spec.operation {
+            Operation::Verify => usual.expiry,
+            Operation::Copy | Operation::DryRun => spec.limits.expiry(),
+        },
+        limit: spec.limits.rate.map(BandwidthLimit::bytes_per_second),
+        flows: counts_of(&fixed),
+        stack: match fixed.stack {
+            spec::Stack::Layered => Stack::Layered,
+            spec::Stack::Paired => Stack::Paired,
+        },
+        budget: allowance::for_blocks(ByteCount(spec.limits.memory)),
+        block_bytes: fixed
+            .block_bytes
+            .map_or(usual.block_bytes, |bytes| bytes as usize),
+        ..usual
+    }
+}
+
+fn counts_of(fixed: &FixedFlows) -> FlowCounts {
+    let mut flows = FlowCounts::default();
+    let set = |count: &mut usize, wanted: Option<u32>| {
+        if let Some(wanted) = wanted {
+            *count = wanted as usize;
+        }
+    };
+    if let Some(readers) = fixed.readers {
+        flows.readers = Count::Fixed(readers as usize);
+    }
+    set(&mut flows.compressors, fixed.compressors);
+    set(&mut flows.streams, fixed.streams);
+    set(&mut flows.decompressors, fixed.decompressors);
+    set(&mut flows.writers, fixed.writers);
+    flows
+}
+
+/// Has two sides of a comparison mean the same, with a slash or without: only a root has
+/// no name that the other could be given. Gives where the source lands.
+fn match_sides((left, right): (&mut Endpoint, &mut Endpoint), here: &Here) -> Landing {
+    // A principal's paths are resolved beneath its roots, where no link is followed.
+    if let Here::Anywhere = here {
+        follow(left, right);
+    }
+    let named = trim(left) && trim(right);
+    if !named {
+        fill(left);
+    }
+    match named {
+        true => Landing::As,
+        false => Landing::Within,
+    }
+}
+
+fn path_of(endpoint: &mut Endpoint) -> Option<&mut Vec<u8>> {
+    let remote = match endpoint {
+        Endpoint::Local(path) => return Some(path),
+        Endpoint::Daemon(remote) => &mut remote.path,
+        Endpoint::Ssh(remote) => &mut remote.path,
+        Endpoint::Null | Endpoint::Zero(_) | Endpoint::Standard => return None,
+    };
+    match remote {
+        RemotePath::Path(path) => Some(path),
+        RemotePath::Null | RemotePath::Zero(_) => None,
+    }
+}
+
+/// A link of this host is compared as one with a link, as `cp -r` makes it. With a slash, or where
+/// no link is at the other path of this host, what it leads to is compared.
+fn follow(left: &mut Endpoint, right: &Endpoint) {
+    let as_path = |path: &[u8]| Path::new(OsStr::from_bytes(path)).to_owned();
+    let Endpoint::Local(path) = left else {
+        return;
+    };
+    let meant = match right {
+        _ if path.ends_with(b"/") => true,
+        Endpoint::Local(right) => !as_path(right).is_symlink(),
+        _ => false,
+    };
+    let end = path.iter().rposition(|&byte| byte != b'/');
+    let is_link = as_path(&path[..end.map_or(0, |last| last + 1)]).is_symlink();
+    // One that leads nowhere is compared as it is.
+    if meant
+        && is_link
+        && let Ok(real) = as_path(path).canonicalize()
+    {
+        *path = real.into_os_string().into_encoded_bytes();
+    }
+}
+
+/// Takes trailing slashes off; false where no name is left.
+fn trim(endpoint: &mut Endpoint) -> bool {
+    let Some(path) = path_of(endpoint) else {
+        return true;
+    };
+    let end = path
+        .iter()
+        .rposition(|&byte| byte != b'/')
+        .map_or(0, |last| last + 1);
+    path.truncate(end.max(1));
+    let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    !matches!(name, b"" | b"." | b"..")
+}
+
+/// What is in a directory, not the directory.
+fn fill(endpoint: &mut Endpoint) {
+    if let Some(path) = path_of(endpoint)
+        && !path.ends_with(b"/")
+    {
+        path.push(b'/');
+    }
+}

@@ -1,0 +1,460 @@
+//! The daemon: accepts streams, lets principals in, runs their sessions.
+//!
+//! - [`setup`]: the daemon's key, principals and token
+//! - [`admission`]: what a stream's first frame asks for, and whether it may
+//! - [`asker`]: who asks for what, as the log has it
+//! - [`calls`]: what a far side of SSH does beside its channel
+//! - [`control_requests`]: copies with another daemon, that a principal has it run
+//! - [`listing`]: what lies at a path, without a session
+//! - [`quotas`]: what may run at the same time, and each principal's share
+//! - [`secrets`]: what no root may hold
+//! - [`sessions`]: the sessions that run
+//! - [`sources`]: the sources that a principal asks for
+//! - [`unauthenticated`]: what the log has of connections that came to nothing
+//! - [`turns`]: the order in which requests take over a transfer
+//! - [`vouched`]: hosts that a principal has let in
+
+mod admission;
+mod asker;
+mod calls;
+mod control_requests;
+mod listing;
+mod quotas;
+mod secrets;
+mod sessions;
+mod setup;
+mod sources;
+mod turns;
+mod unauthenticated;
+mod vouched;
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use longhaul_engine::failure::failure_of;
+use longhaul_engine::net::Stream;
+use longhaul_engine::net::clear;
+use longhaul_engine::net::gate::{Gate, GateLimits, Ticket};
+use longhaul_engine::net::principals::Principals;
+use longhaul_engine::net::tcp::{self, HostPort, TcpOptions};
+use longhaul_engine::net::tls::TlsServer;
+use longhaul_units::ByteCount;
+
+use crate::console::say;
+use crate::ports::Ports;
+use crate::stop::{Exit, Stop};
+use crate::third_party::dialing::Dialing;
+use admission::Visitor;
+pub use admission::{may_not_measure, open_destination};
+pub use calls::{Client, TOLD_WITHIN};
+use control_requests::Jobs;
+use quotas::Quotas;
+use secrets::Secrets;
+use sessions::Sessions;
+pub use setup::Announcement;
+use setup::Setup;
+pub use sources::{Roots, expand_of, open_source_of};
+use turns::Rank;
+use unauthenticated::Unauthenticated;
+use vouched::Vouched;
+
+/// How long a stranger may take for his first frame.
+const FIRST_FRAME: Duration = Duration::from_secs(10);
+
+/// How long a peer that was refused, or told all, may take to hear it.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// How long to wait where the system cannot accept a connection: without, the
+/// next try would fail at once, and the next.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// On what terms sessions are had.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms {
+    /// Clients may ask for file data in clear.
+    pub allow_clear: bool,
+    /// Memory for blocks in each session.
+    pub memory: ByteCount,
+    /// How long a session outlives its last connection.
+    pub linger: Duration,
+    /// When leftovers expire.
+    pub expiry: Option<Duration>,
+}
+
+/// A daemon.
+pub struct Daemon {
+    terms: Terms,
+    /// Where the principals are read again.
+    principals_file: Option<PathBuf>,
+    /// What none of their roots may hold.
+    secrets: Secrets,
+    tls: TlsServer,
+    /// Replaced as a whole at SIGHUP.
+    principals: RwLock<Arc<Principals>>,
+    sessions: Sessions,
+    gate: Gate,
+    /// Connections that were let in so far.
+    arrivals: AtomicU64,
+    unauthenticated: Unauthenticated,
+    /// Listings that are being told.
+    listings: Arc<Quotas>,
+    vouched: Vouched,
+    /// Processes that run for principals.
+    control_requests: Arc<Quotas>,
+    /// Channels to their jobs.
+    channels: Arc<Quotas>,
+    /// What these need; none at the far side of SSH.
+    jobs: Option<Jobs>,
+    stopping: AtomicBool,
+    /// The only one who may come, where a single session is run for him.
+    client: Option<Client>,
+}
+
+/// What a daemon is started with.
+#[derive(Clone, Debug)]
+pub struct DaemonSettings {
+    /// Where to listen.
+    pub listen: SocketAddr,
+    /// Listen on the first free port of these instead, on all addresses.
+    pub ports: Option<Ports>,
+    /// The file of principals.
+    pub principals: Option<PathBuf>,
+    /// The directory that is served to one principal, instead.
+    pub root: Option<PathBuf>,
+    /// That principal may also write.
+    pub write: bool,
+    /// Files that it writes keep their set-user-ID and set-group-ID bits.
+    pub keep_set_ids: bool,
+    /// Where the daemon keeps its key, token and jobs; none: the configuration directory.
+    pub state: Option<PathBuf>,
+    /// The daemon's certificate (PEM), instead of a self-signed one.
+    pub certificate: Option<PathBuf>,
+    /// The certificate's key (PEM).
+    pub key: Option<PathBuf>,
+    /// Hosts that it connects to for principals; none: no host; empty: any.
+    pub allow_dial: Option<Vec<String>>,
+    /// On what terms sessions are had.
+    pub terms: Terms,
+    /// Most sessions at the same time.
+    pub sessions: usize,
+    /// Serve directories that hold the daemon's own secrets too.
+    pub unguarded: bool,
+}
+
+/// A daemon that listens, and accepts nobody yet.
+pub struct Listening {
+    listener: TcpListener,
+    options: TcpOptions,
+    address: SocketAddr,
+    setup: Setup,
+    settings: DaemonSettings,
+}
+
+impl Listening {
+    /// Reads, or makes, what a daemon needs, and listens.
+    ///
+    /// # Errors
+    ///
+    /// What cannot be used, or where nobody can listen.
+    pub fn new(settings: DaemonSettings) -> Result<Listening, Stop> {
+        let setup = setup::prepare(&settings)?;
+        let options = TcpOptions::default();
+        let listener = match settings.ports {
+            Some(ports) => ports.listen(),
+            None => tcp::listen(settings.listen, &options),
+        };
+        let listener = listener.map_err(|error| Stop::because(Exit::Local, error))?;
+        let address = listener.local_addr();
+        Ok(Listening {
+            address: address.map_err(|error| Stop::because(Exit::Local, error))?,
+            listener,
+            options,
+            setup,
+            settings,
+        })
+    }
+
+    /// Where it is and how it is known.
+    ///
+    /// # Errors
+    ///
+    /// Where its token cannot be put where a client on this host finds it.
+    pub fn announcement(&self) -> Result<Announcement, Stop> {
+        self.setup.announcement(self.address)
+    }
+
+    /// Serves until SIGINT or SIGTERM; how many sessions were ended then.
+    ///
+    /// # Errors
+    ///
+    /// Where signals cannot be waited for.
+    pub fn serve(self) -> Result<usize, Stop> {
+        let Listening {
+            listener,
+            options,
+            address,
+            setup,
+            settings,
+        } = self;
+        let jobs = setup.state.join("jobs");
+        let daemon = Arc::new(Daemon {
+            principals_file: settings.principals,
+            secrets: setup.secrets,
+            jobs: Some(Jobs {
+                directory: jobs.clone(),
+                dialing: Dialing::new(settings.allow_dial.as_deref()),
+            }),
+            ..Daemon::new(
+                settings.terms,
+                setup.tls,
+                (setup.principals, settings.sessions),
+            )
+        });
+        daemon.obey_signals(address)?;
+        control_requests::clear(jobs);
+        daemon.accept(&listener, &options);
+        Ok(daemon.sessions.end_all())
+    }
+}
+
+impl Daemon {
+    /// Takes connections until it is stopped.
+    pub fn accept(self: &Arc<Daemon>, listener: &TcpListener, options: &TcpOptions) {
+        let mut told = false;
+        for accepted in listener.incoming() {
+            if self.stopping.load(Ordering::Relaxed) {
+                return;
+            }
+            match accepted {
+                Ok(socket) => {
+                    told = false;
+                    self.admit(socket, options);
+                }
+                // One connection's fault (or too many open files) is not the
+                // daemon's end; the kernel makes no noise either.
+                Err(error) => {
+                    if !std::mem::replace(&mut told, true) {
+                        let text = failure_of("accept a connection", "the daemon", &error).text;
+                        say(&format!("{text}; it tries again"));
+                    }
+                    // tidy: reason: the kernel tells nobody when a descriptor is
+                    // free again, and who waits in the queue stays there.
+                    std::thread::sleep(ACCEPT_PAUSE);
+                }
+            }
+        }
+    }
+
+    fn new(terms: Terms, tls: TlsServer, (principals, sessions): (Principals, usize)) -> Daemon {
+        Daemon {
+            terms,
+            principals_file: None,
+            secrets: Secrets::default(),
+            tls,
+            principals: RwLock::new(Arc::new(principals)),
+            sessions: Sessions::new(sessions),
+            gate: Gate::new(GateLimits::default()),
+            arrivals: AtomicU64::new(0),
+            unauthenticated: Unauthenticated::default(),
+            listings: Arc::default(),
+            vouched: Vouched::default(),
+            control_requests: Arc::default(),
+            channels: Arc::default(),
+            jobs: None,
+            stopping: AtomicBool::new(false),
+            client: None,
+        }
+    }
+
+    /// One for a single session of whoever started the process.
+    pub fn for_owner(terms: Terms, tls: TlsServer, client: Client) -> Arc<Daemon> {
+        let owner = Principals::owner("ssh", client.key);
+        Arc::new(Daemon {
+            client: Some(client),
+            ..Daemon::new(terms, tls, (owner, 1))
+        })
+    }
+
+    /// Runs the session that its owner opens over the channel, to its end.
+    pub fn serve_channel(self: &Arc<Daemon>, channel: Stream) {
+        self.receive_hello(
+            channel,
+            Visitor {
+                owner: true,
+                ..Visitor::of_channel("the channel")
+            },
+        );
+    }
+
+    /// SIGINT and SIGTERM end the sessions and then the daemon; at SIGHUP a file
+    /// of principals is read again. Without one it ends the process, as for any
+    /// whose terminal was closed.
+    fn obey_signals(self: &Arc<Daemon>, address: SocketAddr) -> Result<(), Stop> {
+        use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+        let mut obeyed = vec![SIGINT, SIGTERM];
+        obeyed.extend(self.principals_file.as_ref().map(|_| SIGHUP));
+        let signals = signal_hook::iterator::Signals::new(obeyed);
+        let mut signals = signals.map_err(|error| Stop::because(Exit::Local, error))?;
+        let daemon = Arc::clone(self);
+        let reloading = Arc::new(Mutex::new(()));
+        let watcher = std::thread::Builder::new()
+            .name("signals".into())
+            .spawn(move || {
+                for signal in signals.forever() {
+                    if signal == SIGHUP {
+                        daemon.reload_beside(&reloading);
+                        continue;
+                    }
+                    daemon.stopping.store(true, Ordering::Relaxed);
+                    // Wakes the accepting thread.
+                    let _ = TcpStream::connect(address);
+                    return;
+                }
+            });
+        watcher
+            .map(drop)
+            .map_err(|error| Stop::because(Exit::Local, error))
+    }
+
+    /// Reloads on a thread of its own, one after the other: a root on a file server that does not
+    /// answer must not keep the daemon from hearing SIGTERM.
+    fn reload_beside(self: &Arc<Daemon>, reloading: &Arc<Mutex<()>>) {
+        let (daemon, reloading) = (Arc::clone(self), Arc::clone(reloading));
+        let thread = std::thread::Builder::new().name("reload".into());
+        let started = thread.spawn(move || {
+            let _turn = reloading.lock().unwrap_or_else(PoisonError::into_inner);
+            daemon.reload();
+        });
+        if let Err(error) = started {
+            say(&format!(
+                "the principals stay as they were: no thread to read them: {error}"
+            ));
+        }
+    }
+
+    /// Reads the principals again; a file with a fault changes nothing.
+    fn reload(&self) {
+        let Some(file) = &self.principals_file else {
+            return;
+        };
+        let loaded = Principals::load(file).map_err(|error| error.to_string());
+        let checked = loaded.and_then(|principals| {
+            self.secrets.check(&principals)?;
+            Ok(principals)
+        });
+        match checked {
+            Ok(principals) => {
+                if principals.is_empty() {
+                    say(&format!(
+                        "{} names no principal any more: nobody is let in",
+                        file.display()
+                    ));
+                }
+                *self
+                    .principals
+                    .write()
+                    .unwrap_or_else(PoisonError::into_inner) = Arc::new(principals);
+                say(&format!(
+                    "{} was read again; running sessions continue unchanged",
+                    file.display()
+                ));
+            }
+            Err(error) => say(&format!("the principals stay as they were: {error}")),
+        }
+    }
+
+    /// Who may do what now.
+    fn principals(&self) -> Arc<Principals> {
+        let principals = self.principals.read();
+        Arc::clone(&principals.unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// A connection came: what becomes of it is decided on a thread of its own.
+    fn admit(self: &Arc<Daemon>, socket: TcpStream, options: &TcpOptions) {
+        let Ok(peer) = socket.peer_addr() else {
+            return;
+        };
+        // Unauthenticated get no information, not even this.
+        let Ok(ticket) = self.gate.admit(peer.ip(), &socket) else {
+            return;
+        };
+        // Counted here: their threads may come to their requests in another order.
+        let rank = Rank::now(self.arrivals.fetch_add(1, Ordering::Relaxed));
+        if tcp::prepare(&socket, options).is_err() {
+            return;
+        }
+        let daemon = Arc::clone(self);
+        let started = std::thread::Builder::new()
+            .name("admission".into())
+            .spawn(move || daemon.serve_stream(socket, (ticket, rank)));
+        if let Err(error) = started {
+            say(&format!("{peer}: no thread for the connection: {error}"));
+        }
+    }
+
+    fn serve_stream(self: &Arc<Daemon>, socket: TcpStream, (ticket, rank): (Ticket, Rank)) {
+        let Ok(peer) = socket.peer_addr() else {
+            return;
+        };
+        let deadline = Instant::now() + FIRST_FRAME;
+        let left = || deadline.saturating_duration_since(Instant::now());
+        // Whoever only looks whether somebody listens, or how far away, has
+        // nothing to say.
+        if is_silent(&socket) {
+            return;
+        }
+        let clear = self.terms.allow_clear && is_clear(&socket);
+        let stream = match clear {
+            true => clear::over_tcp(socket).map_err(|error| error.to_string()),
+            false => {
+                let accepted = self.tls.accept_within(socket, left());
+                accepted.map_err(|error| error.to_string())
+            }
+        };
+        match stream {
+            Ok(stream) if self.may_come(&stream) => {
+                let visitor = Visitor {
+                    clear,
+                    ticket: Some(ticket),
+                    rank,
+                    patience: left(),
+                    ..Visitor::stranger(peer.to_string())
+                };
+                self.receive_hello(stream, visitor);
+            }
+            Ok(_) => self.unauthenticated.note(&format!(
+                "{peer}: it is not the one who started this process"
+            )),
+            Err(error) => self.unauthenticated.note(&naming(peer, &error)),
+        }
+    }
+}
+
+/// What went wrong with whom; many errors name him already.
+fn naming(peer: SocketAddr, error: &str) -> String {
+    let peer = HostPort::from(peer).to_string();
+    match error.contains(&peer) {
+        true => error.to_owned(),
+        false => format!("{peer}: {error}"),
+    }
+}
+
+/// Whether nothing came before a connection was closed, or for long.
+fn is_silent(socket: &TcpStream) -> bool {
+    let waited = socket.set_read_timeout(Some(FIRST_FRAME)).is_ok();
+    let peeked = socket.peek(&mut [0]);
+    let _ = socket.set_read_timeout(None);
+    waited && !matches!(peeked, Ok(1..))
+}
+
+/// Whether a connection begins with a longhaul frame instead of TLS.
+fn is_clear(socket: &TcpStream) -> bool {
+    let mut first = [0; 2];
+    let waited = socket.set_read_timeout(Some(FIRST_FRAME)).is_ok();
+    let peeked = socket.peek(&mut first);
+    let _ = socket.set_read_timeout(None);
+    waited && matches!(peeked, Ok(2)) && first == [1, b'L']
+}

@@ -1,0 +1,805 @@
+//! What a stream's first frame asks for, and whether it may. Until a principal
+//! is known nobody learns more than that he is refused.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use longhaul_engine::flows::Stack;
+use longhaul_engine::net::gate::Ticket;
+use longhaul_engine::net::principals::{Principal, Principals, Resolved};
+use longhaul_engine::net::stream::Closed;
+use longhaul_engine::net::token::{Token, fill_random};
+use longhaul_engine::net::{Stream, StreamHandle};
+use longhaul_engine::probe::this_host;
+use longhaul_engine::recv::ReceiveSide;
+use longhaul_engine::recv::asked::Asked;
+use longhaul_engine::recv::keeping::SetIds;
+use longhaul_engine::recv::landing::{Arrival, Destination, LandingError, Missing};
+use longhaul_engine::recv::stream::FileStream;
+use longhaul_engine::send::SendSide;
+use longhaul_engine::send::select::Selected;
+use longhaul_engine::session::opening::{self, OpenError, SOFTWARE};
+use longhaul_engine::session::{Event, FlowCounts, Transfer, TransferSettings, Watch};
+use longhaul_engine::storage::measuring::sink;
+use longhaul_engine::storage::posix::PosixDirectory;
+use longhaul_engine::storage::roots::{Anywhere, Confined};
+use longhaul_model::control::start::used_memory;
+use longhaul_proto::allowed::Allowed;
+use longhaul_proto::handshake::{
+    Answer, Credential, Feature, Hello, Join, Joined, Landing, PROTOCOL_VERSION, Purport, Purpose,
+    Refusal, Refused, Request, RequestPath, Role, Secret, SessionId, Vouch, Vouched, Welcome,
+    negotiate,
+};
+use longhaul_proto::message::Farewell;
+use longhaul_proto::session::StreamId;
+use longhaul_units::ByteCount;
+
+use super::asker::described_request;
+use super::quotas::Held;
+use super::sessions::{Key, Running, destination_of};
+use super::sources::open_sources;
+use super::turns::{Rank, Turn};
+use super::vouched::{COUNTS_FOR, Word};
+use super::{Daemon, FIRST_FRAME, LAST_WORDS};
+use crate::client::observer::stream_damage;
+use crate::client::owner::owner;
+use crate::client::request::{large_files, single_file};
+use crate::client::requested;
+use crate::console::{one_line, say};
+
+/// Most streams of a session.
+const MAXIMUM_STREAMS: u32 = 512;
+
+/// What the log has of a refusal, in bytes at most: paths are part of it.
+const MAXIMUM_REFUSAL_BYTES: usize = 8 << 10;
+
+/// Whoever sends a first frame.
+pub struct Visitor {
+    /// His stream is in clear.
+    pub clear: bool,
+    /// His place among those who have not proved who they are.
+    pub ticket: Option<Ticket>,
+    /// His connection's, and from when his request is known this one's.
+    pub rank: Rank,
+    /// He came by the channel over which the process was started, and is its
+    /// owner.
+    pub owner: bool,
+    /// Where he comes from, for messages.
+    pub peer: String,
+    /// How long he may take for it.
+    pub patience: Duration,
+}
+
+/// Of what a stranger says of himself and wants, the log has so many bytes.
+const STRANGER_SHOWN: usize = 96;
+
+/// Of a stranger's words for his software so much is told.
+const SOFTWARE_SHOWN: usize = 128;
+
+/// What comes between two checkpoints is remembered piece by piece: a client that wants fewer
+/// has them after so many bytes and so long nevertheless.
+const MOST_CHECKPOINT: (u64, Duration) = (1 << 30, Duration::from_secs(60));
+
+/// How long a channel over ssh may be silent.
+const SILENT_CHANNEL: Duration = Duration::from_secs(600);
+
+impl Visitor {
+    /// One who has to prove that he belongs to a session.
+    pub fn stranger(peer: String) -> Visitor {
+        Visitor {
+            clear: false,
+            ticket: None,
+            rank: Rank::now(0),
+            owner: false,
+            peer,
+            patience: FIRST_FRAME,
+        }
+    }
+
+    /// The same over a channel of the user whose process this is: it waits for
+    /// whoever may need it, as while another login asks for a password, and ends with
+    /// its ssh, unless nobody notices that this is gone.
+    pub fn of_channel(peer: &str) -> Visitor {
+        Visitor {
+            patience: SILENT_CHANNEL,
+            ..Visitor::stranger(peer.to_owned())
+        }
+    }
+}
+
+/// An end that was made for a request, before it is welcomed.
+struct Prepared {
+    transfer: Arc<Transfer>,
+    destination_empty: bool,
+    single_file: bool,
+    epoch: u64,
+    key: Option<Key>,
+    /// This host, where it was asked for.
+    host: Option<String>,
+    /// Of a sender, what governs its streams.
+    congestion: Option<String>,
+    /// Its place among the sessions.
+    place: Held,
+    /// Its turn to take over the transfer, until it is one of the sessions.
+    turn: Option<Turn>,
+}
+
+pub(super) fn refused(refusal: Refusal, text: impl Into<String>) -> Refused {
+    Refused {
+        refusal,
+        text: text.into(),
+        version: PROTOCOL_VERSION,
+        superseded: false,
+    }
+}
+
+/// A newer request of the same transfer came: whoever sent this one is dead, or shall end.
+fn superseded() -> Refused {
+    Refused {
+        superseded: true,
+        ..refused(Refusal::Busy, "a newer run of the same transfer took over")
+    }
+}
+
+/// A destination that cannot be used.
+fn landing_refused(error: &LandingError) -> Refused {
+    match error {
+        LandingError::Superseded => superseded(),
+        other => refused(Refusal::Path, other.to_string()),
+    }
+}
+
+impl Daemon {
+    /// Waits for the first frame and does what it asks for.
+    pub fn receive_hello(self: &Arc<Daemon>, mut stream: Stream, mut visitor: Visitor) {
+        let (clear, peer) = (visitor.clear, visitor.peer.clone());
+        let peer = peer.as_str();
+        let hello: Hello = match opening::receive(&mut stream, visitor.patience) {
+            Ok(hello) => hello,
+            // He was let in and never spoke: whoever looks for a way does so.
+            Err(OpenError::Io(_)) if stream.handle.bytes_read() == ByteCount(0) => return,
+            Err(error) => return self.unauthenticated.note(&format!("{peer}: {error}")),
+        };
+        if hello.version != PROTOCOL_VERSION {
+            let text = format!(
+                "the daemon speaks version {PROTOCOL_VERSION} of the protocol, {} speaks {}: use \
+                 the same release of longhaul on both ends",
+                one_line(&hello.software, SOFTWARE_SHOWN),
+                hello.version
+            );
+            return self.refuse(&mut stream, refused(Refusal::Version, text), peer);
+        }
+        let features = negotiate(&hello.features);
+        match hello.purpose {
+            Purpose::Join(join) => self.join(stream, &join, visitor),
+            Purpose::List(asked) if !clear => self.list(stream, &asked, visitor),
+            Purpose::List(_) => {
+                let text = "a listing is asked for within TLS";
+                self.refuse(&mut stream, refused(Refusal::Clear, text), peer);
+            }
+            Purpose::Vouch(_) | Purpose::Open(_) | Purpose::Errand(_) if clear => {
+                let text = "a session begins within TLS";
+                self.refuse(&mut stream, refused(Refusal::Clear, text), peer);
+            }
+            Purpose::Errand(errand) => self.run_errand(stream, &errand, features, visitor),
+            Purpose::Vouch(vouch) => match self.vouch(&vouch, &stream) {
+                Ok(vouched) => {
+                    // Whoever does not hear it asks again.
+                    opening::answer_last(&mut stream, &Answer::Vouched(vouched), LAST_WORDS);
+                }
+                Err(refused) => {
+                    let who = self.described(vouch.credential.as_ref(), &stream, peer);
+                    let who = format!("{who}, vouching for another host,");
+                    self.refuse(&mut stream, refused, &who);
+                }
+            },
+            Purpose::Open(request) => {
+                match self.prepare(&request, &features, &stream, &mut visitor) {
+                    Ok((prepared, principal)) => {
+                        let welcome = self.welcome(&prepared, features);
+                        match welcome {
+                            Some(welcome) => {
+                                self.run_session(stream, prepared, welcome, &principal, &visitor)
+                            }
+                            None => say("the system has no randomness: no session can begin"),
+                        }
+                    }
+                    Err(refused) => {
+                        let who = self.described(request.credential.as_ref(), &stream, peer);
+                        let who = format!("{who}, {},", described_request(&request));
+                        self.refuse(&mut stream, refused, &who);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Tells why not. Of those who did not prove who they are the log has no more
+    /// lines than of other unauthenticated.
+    pub(super) fn refuse(&self, stream: &mut Stream, refused: Refused, who: &str) {
+        let text = format!("{who} was refused: {}", refused.text);
+        match refused.refusal {
+            Refusal::Version
+            | Refusal::Credential
+            | Refusal::NoSession
+            | Refusal::Malformed
+            | Refusal::Clear => {
+                let who = one_line(who, STRANGER_SHOWN);
+                let text = format!("{who} was refused: {}", refused.text);
+                self.unauthenticated.note(&text);
+            }
+            Refusal::Forbidden | Refusal::Busy | Refusal::Path | Refusal::Unreachable => {
+                say(&one_line(&text, MAXIMUM_REFUSAL_BYTES));
+            }
+        }
+        // A stranger who does not listen is no concern of ours.
+        opening::answer_last(stream, &Answer::Refused(refused), LAST_WORDS);
+    }
+
+    /// Lets in another host as the principal who asks for it.
+    fn vouch(&self, vouch: &Vouch, stream: &Stream) -> Result<Vouched, Refused> {
+        let principals = self.principals();
+        if self.client.is_some() {
+            let text = "this is the far side of one session, and lets nobody else in";
+            return Err(refused(Refusal::Malformed, text));
+        }
+        // Nobody passes on a word that was given for him.
+        let principal = authenticate(&principals, vouch.credential.as_ref(), stream)?;
+        if !vouch.allowed.as_ref().is_none_or(Allowed::is_valid) {
+            let text = "what the other host may ask for makes no sense";
+            return Err(refused(Refusal::Malformed, text));
+        }
+        let word = (principal.name(), vouch.allowed.clone());
+        self.vouched.add(vouch.key, word, Instant::now());
+        Ok(Vouched {
+            seconds: u32::try_from(COUNTS_FOR.as_secs()).unwrap_or(u32::MAX),
+        })
+    }
+
+    /// Who it is, by what he shows or by a principal's word for him, and what he may ask for
+    /// where that is bound.
+    fn authenticate<'a>(
+        &self,
+        principals: &'a Principals,
+        credential: Option<&Credential>,
+        stream: &Stream,
+    ) -> Result<(&'a Principal, Option<Word>), Refused> {
+        let shown = authenticate(principals, credential, stream);
+        let by_key = credential.is_some_and(|credential| credential.token.is_none());
+        let key = stream.handle.peer_fingerprint().filter(|_| by_key);
+        match (shown, key) {
+            (Err(refused), Some(key)) => {
+                let word = self.vouched.take(&key, Instant::now());
+                let found = word.and_then(|word| {
+                    let principal = principals.by_name(&word.principal)?;
+                    Some((principal, Some(word)))
+                });
+                found.ok_or(refused)
+            }
+            (shown, _) => shown.map(|principal| (principal, None)),
+        }
+    }
+
+    fn join(&self, mut stream: Stream, join: &Join, visitor: Visitor) {
+        let clear = visitor.clear;
+        let unknown = || {
+            refused(
+                Refusal::NoSession,
+                "there is no such session any more: run the command again",
+            )
+        };
+        let found = self
+            .sessions
+            .find(join.session)
+            .filter(|(transfer, secret)| match clear {
+                true => transfer.redeem_ticket(&join.secret),
+                false => same_secret(secret, &join.secret),
+            });
+        let Some((transfer, _)) = found else {
+            return self.refuse(&mut stream, unknown(), &visitor.peer);
+        };
+        drop(visitor);
+        let joined = Joined {
+            received: transfer.received(),
+        };
+        let handle = stream.handle.clone();
+        let answered = opening::send(&mut stream, &Answer::Joined(joined)).is_ok();
+        if !answered || !transfer.attach(stream, StreamId(join.stream), clear, join.received) {
+            handle.shutdown();
+        }
+    }
+
+    /// Makes this end of the session that a request asks for.
+    fn prepare(
+        &self,
+        request: &Request,
+        features: &[Feature],
+        stream: &Stream,
+        visitor: &mut Visitor,
+    ) -> Result<(Prepared, String), Refused> {
+        let principals = self.principals();
+        let (principal, word) = match principals.owning().filter(|_| visitor.owner) {
+            Some(principal) => (principal, None),
+            None => self.authenticate(&principals, request.credential.as_ref(), stream)?,
+        };
+        let allowed = word
+            .as_ref()
+            .and_then(|word| word.allowed.as_ref())
+            .or_else(|| self.client.as_ref()?.allowed.as_ref());
+        // Opening the session may take long, and is no stranger's any more.
+        drop(visitor.ticket.take());
+        if !request.is_valid() {
+            return Err(refused(
+                Refusal::Malformed,
+                "the request's values are out of their range",
+            ));
+        }
+        if allowed.is_some_and(|allowed| !allowed.permits(request)) {
+            let text = "this host was introduced for one copy, and asks for another one";
+            return Err(refused(Refusal::Forbidden, text));
+        }
+        if request.clear && !self.terms.allow_clear {
+            let text = "blocks in clear are not allowed here: leave out --data-security clear, or \
+                        start the daemon with --allow-clear";
+            return Err(refused(Refusal::Clear, text));
+        }
+        if !request.needs().iter().all(|need| features.contains(need)) {
+            let text = "your release of longhaul is too old for this daemon to do what was asked \
+                        for: leave out --manifest and --verify, or use the same release on both \
+                        ends";
+            return Err(refused(Refusal::Version, text));
+        }
+        let key = key_of(request, principal);
+        let waited = Duration::from_millis(request.waited_milliseconds);
+        visitor.rank = visitor.rank.after_waiting(waited);
+        let take_turn = |key| self.sessions.take_turn(key, visitor.rank);
+        let turn = match &key {
+            Some(key) => Some(take_turn(key).ok_or_else(superseded)?),
+            None => None,
+        };
+        let Some(place) = self.sessions.take_place(principal.name(), key.as_ref()) else {
+            // It is tried again.
+            if let Some(word) = word {
+                self.vouched.give_back(word);
+            }
+            let text = "the daemon has as many sessions as it may, or as many of this principal: try \
+                        again later";
+            return Err(refused(Refusal::Busy, text));
+        };
+        let mut prepared = match request.role {
+            Role::Sender => {
+                let claim = (key, turn, &stream.handle);
+                let asked = allowed.map(requested::of_introduced);
+                self.prepare_receiver(request, (principal, asked), claim, place)?
+            }
+            Role::Receiver => self.prepare_sender(request, features, principal, place)?,
+        };
+        if request.wants_host && principal.may_measure() {
+            // Too long to be told it is not told: the session does not depend on it.
+            prepared.host = this_host::describe().to_json().ok();
+        }
+        if request.role == Role::Receiver {
+            prepared.congestion = stream.handle.governed_by();
+        }
+        Ok((prepared, principal.name().to_owned()))
+    }
+
+    fn settings(&self, request: &Request) -> TransferSettings {
+        TransferSettings {
+            purport: request.purport,
+            block_bytes: request.block_bytes as usize,
+            budget: used_memory(self.terms.memory, request.block_bytes),
+            flows: FlowCounts::default(),
+            codec: request.codec,
+            integrity: request.integrity,
+            checkpoint_bytes: request.checkpoint_bytes.min(MOST_CHECKPOINT.0),
+            checkpoint_span: Duration::from_millis(request.checkpoint_milliseconds)
+                .min(MOST_CHECKPOINT.1),
+            linger: self.terms.linger,
+            direct: request.direct,
+            digests: request.digests,
+            reads_for_digests: !request.kept_digests_only,
+            large_files: large_files(request.large_files),
+            verify_written: request.verify_written,
+            expiry: self.terms.expiry,
+            clear: request.header_key(),
+            limit: request.limit,
+            stack: match request.paired {
+                true => Stack::Paired,
+                false => Stack::Layered,
+            },
+            ..TransferSettings::default()
+        }
+    }
+
+    fn prepare_receiver(
+        &self,
+        request: &Request,
+        (principal, asked): (&Principal, Option<Asked>),
+        (key, turn, handle): (Option<Key>, Option<Turn>, &StreamHandle),
+        place: Held,
+    ) -> Result<Prepared, Refused> {
+        let [path] = request.paths.as_slice() else {
+            return Err(refused(Refusal::Malformed, "one destination, please"));
+        };
+        let arrival = Arrival {
+            principal: principal.name().to_owned(),
+            source: request.source,
+            anywhere: request.anywhere.map_or(request.source, Into::into),
+            host: request.host,
+            owner: owner(),
+            // Of a principal other than the owner his rights say it.
+            set_ids: match request.keep_set_ids {
+                true => SetIds::Keep,
+                false => SetIds::SameOwner,
+            },
+        };
+        let destination = match path {
+            RequestPath::Null if principal.may_measure() => Destination::sink(sink(), arrival),
+            RequestPath::Path(path) => {
+                let how = (request.purport, request.landing);
+                open_destination(principal, path, how, arrival)?
+            }
+            RequestPath::Stream(path) => open_stream(principal, path, request, arrival)?,
+            RequestPath::Null | RequestPath::Zero(_) => return Err(may_not_measure()),
+        };
+        let names: Option<Vec<Vec<u8>>> = request
+            .names
+            .as_ref()
+            .map(|names| names.iter().map(|name| name.to_vec()).collect());
+        let mut settings = self.settings(request);
+        let path_refused =
+            |error: &dyn std::fmt::Display| refused(Refusal::Path, error.to_string());
+        let copies = request.purport == Purport::Copy;
+        // An older session of this transfer that still waits for its client
+        // must let go first.
+        if let Some(key) = &key {
+            self.sessions.fence(key);
+        }
+        // What was claimed for a client that is gone would fence whoever comes next.
+        let overtaken = turn.as_ref().is_some_and(|turn| !turn.is_newest());
+        if overtaken || handle.is_closed() != Closed::Not {
+            return Err(superseded());
+        }
+        if copies {
+            settings.epoch = destination
+                .take()
+                .map_err(|error| landing_refused(&error))?;
+        }
+        let empty = destination
+            .is_empty(names.as_deref())
+            .map_err(|error| path_refused(&error))?;
+        settings.asks = !(empty && copies);
+        let (destination_empty, epoch) = (!settings.asks, settings.epoch);
+        let side = match asked {
+            Some(asked) => ReceiveSide::only(destination, asked),
+            None => ReceiveSide::new(destination),
+        };
+        let transfer = Transfer::receiving(settings, side, watch());
+        Ok(Prepared {
+            transfer,
+            destination_empty,
+            single_file: false,
+            epoch,
+            key,
+            host: None,
+            congestion: None,
+            place,
+            turn,
+        })
+    }
+
+    fn prepare_sender(
+        &self,
+        request: &Request,
+        features: &[Feature],
+        principal: &Principal,
+        place: Held,
+    ) -> Result<Prepared, Refused> {
+        let sources = open_sources(request, principal)?;
+        let mut settings = self.settings(request);
+        settings.asks = !request.destination_empty || request.purport != Purport::Copy;
+        settings.trailers = features.contains(&Feature::TRAILERS);
+        settings.growth = features.contains(&Feature::GROWTH);
+        let single_file = single_file(&sources);
+        let selection = request.selection.as_deref();
+        let selected = selection.map(Selected::new).transpose();
+        let selected = selected.map_err(|error| refused(Refusal::Malformed, error.to_string()))?;
+        let side = SendSide::of(sources, principal.name()).selecting(selected.unwrap_or_default());
+        let transfer = Transfer::sending(settings, side, watch());
+        Ok(Prepared {
+            transfer,
+            destination_empty: false,
+            single_file,
+            epoch: 1,
+            key: None,
+            host: None,
+            congestion: None,
+            place,
+            turn: None,
+        })
+    }
+
+    fn welcome(&self, prepared: &Prepared, features: Vec<Feature>) -> Option<Welcome> {
+        let (mut session, mut secret) = ([0; 16], [0; 32]);
+        fill_random(&mut session).ok()?;
+        fill_random(&mut secret).ok()?;
+        Some(Welcome {
+            version: PROTOCOL_VERSION,
+            software: SOFTWARE.to_owned(),
+            features,
+            session: SessionId(session),
+            secret: Secret(secret),
+            epoch: prepared.epoch,
+            destination_empty: prepared.destination_empty,
+            clear: prepared.transfer.is_clear(),
+            maximum_streams: MAXIMUM_STREAMS,
+            linger_seconds: u32::try_from(self.terms.linger.as_secs()).unwrap_or(u32::MAX),
+            single_file: prepared.single_file,
+            large_files: prepared.transfer.most_open_parts() as u32,
+            host: prepared.host.clone(),
+            congestion: prepared.congestion.clone(),
+        })
+    }
+
+    fn run_session(
+        self: &Arc<Daemon>,
+        mut stream: Stream,
+        prepared: Prepared,
+        welcome: Welcome,
+        principal: &str,
+        visitor: &Visitor,
+    ) {
+        let peer = &visitor.peer;
+        let (id, secret) = (welcome.session, welcome.secret);
+        let Prepared {
+            transfer,
+            key,
+            place,
+            turn,
+            ..
+        } = prepared;
+        let rank = visitor.rank;
+        self.sessions.add(
+            id,
+            Running {
+                transfer: Arc::clone(&transfer),
+                secret,
+                key,
+                rank,
+                place,
+            },
+        );
+        drop(turn);
+        self.answer_calls(&transfer);
+        let welcomed = opening::send(&mut stream, &Answer::Welcome(welcome)).is_ok();
+        let attached = welcomed
+            && match visitor.owner {
+                true => transfer.attach_spare(stream),
+                false => transfer.attach(stream, StreamId(0), false, 0),
+            };
+        if !attached {
+            transfer.end(Farewell::Broken("the first stream was lost".to_owned()));
+        }
+        let ending = transfer.wait();
+        self.sessions.remove(id);
+        let progress = transfer.progress();
+        if let Some(bytes) = crate::console::live_heap() {
+            say(&format!("live heap: {bytes} bytes"));
+        }
+        say(&format!(
+            "{principal} from {peer}: {} entries, {}, {} there already, {} failed, {:.1} s: {}",
+            progress.done_entries,
+            ByteCount(progress.done_bytes),
+            progress.skipped_entries,
+            progress.failed_entries,
+            progress.elapsed.as_secs_f64(),
+            described(&ending.farewell),
+        ));
+    }
+}
+
+/// What a daemon says of its sessions while they run: what their clients cannot
+/// see.
+fn watch() -> Watch {
+    Arc::new(|event| {
+        if let Event::StreamDamaged { stream, error } = event {
+            say(&stream_damage(stream, &error));
+        }
+    })
+}
+
+pub(super) fn authenticate<'a>(
+    principals: &'a Principals,
+    credential: Option<&Credential>,
+    stream: &Stream,
+) -> Result<&'a Principal, Refused> {
+    let failed = || {
+        let text = "the daemon knows no such principal with this token or certificate";
+        refused(Refusal::Credential, text)
+    };
+    let credential = credential.ok_or_else(failed)?;
+    if let Some(token) = &credential.token {
+        let token: Token = token.parse().map_err(|_| failed())?;
+        return principals
+            .by_token(&credential.principal, &token)
+            .map_err(|_| failed());
+    }
+    let key = stream.handle.peer_fingerprint().ok_or_else(failed)?;
+    let name = Some(credential.principal.as_str()).filter(|name| !name.is_empty());
+    principals.by_certificate(name, &key).map_err(|_| failed())
+}
+
+fn described(farewell: &Farewell) -> String {
+    match farewell {
+        Farewell::Complete => "complete".to_owned(),
+        Farewell::Fenced => "a newer session took over".to_owned(),
+        Farewell::Cancelled => "cancelled".to_owned(),
+        Farewell::Broken(text) | Farewell::Storage(text) => one_line(text, MAXIMUM_REFUSAL_BYTES),
+    }
+}
+
+/// Which transfer it is; none where nothing is written here. Who only looks fences nobody.
+fn key_of(request: &Request, principal: &Principal) -> Option<Key> {
+    match (request.role, request.paths.as_slice()) {
+        (Role::Sender, [path]) if request.purport == Purport::Copy => Some(Key {
+            principal: principal.name().to_owned(),
+            source: request.source,
+            destination: destination_of(path),
+        }),
+        _ => None,
+    }
+}
+
+/// The principal may not do what needs a right, or there is nothing: which of the two is not
+/// told.
+pub fn not_permitted(right: &str) -> Refused {
+    let text =
+        format!("there is no such path for this principal, or not with the right to {right}");
+    refused(Refusal::Forbidden, text)
+}
+
+/// The principal may not use `null:` and `zero:`.
+pub fn may_not_measure() -> Refused {
+    let text = "this principal may not measure (null:, zero:, probe): have \"measure\" added to \
+                the rights of one of its roots";
+    refused(Refusal::Forbidden, text)
+}
+
+pub(super) fn open_root(resolved: &Resolved<'_>) -> Result<Confined, Refused> {
+    let root = PosixDirectory::open_root(resolved.root);
+    root.map(Confined).map_err(|error| {
+        say(&format!(
+            "the root {} cannot be opened: {error}",
+            resolved.root.display()
+        ));
+        refused(
+            Refusal::Path,
+            "the root of this path cannot be opened: ask the administrator",
+        )
+    })
+}
+
+/// A path beneath a root, as it was asked for; `.` is the root.
+pub(super) fn path_beneath(resolved: &Resolved<'_>, asked: &[u8]) -> Vec<u8> {
+    let mut path = match &resolved.rest {
+        Some(rest) => rest.as_bytes().to_vec(),
+        None => b".".to_vec(),
+    };
+    if asked.ends_with(b"/") && resolved.rest.is_some() {
+        path.push(b'/');
+    }
+    path
+}
+
+/// Whose files a principal's are at his host is his word alone: such bits are a right.
+fn set_ids_of(resolved: &Resolved<'_>) -> SetIds {
+    match resolved.rights.set_id {
+        true => SetIds::Keep,
+        false => SetIds::Drop,
+    }
+}
+
+/// A destination of a principal's.
+///
+/// # Errors
+///
+/// Where he has no such path or right, or it cannot be opened.
+pub fn open_destination(
+    principal: &Principal,
+    path: &[u8],
+    (purport, landing): (Purport, Landing),
+    mut arrival: Arrival,
+) -> Result<Destination, Refused> {
+    let missing = Missing::for_purport(purport);
+    if principal.is_owner() {
+        return Destination::open(&Anywhere, path, landing, missing, arrival)
+            .map_err(|error| landing_refused(&error));
+    }
+    // A dry run says what a copy would find: it needs what that needs.
+    let right = match purport {
+        Purport::Copy | Purport::DryRun => "write",
+        Purport::Verify => "read",
+    };
+    let resolved = principal.resolve(path);
+    let resolved = resolved.map_err(|_| not_permitted(right))?;
+    let may = match purport {
+        Purport::Copy | Purport::DryRun => resolved.rights.write,
+        Purport::Verify => resolved.rights.read,
+    };
+    if !may {
+        return Err(not_permitted(right));
+    }
+    let landing = match resolved.rest {
+        None => Landing::Within,
+        Some(_) => landing,
+    };
+    arrival.set_ids = set_ids_of(&resolved);
+    let root = open_root(&resolved)?;
+    Destination::open(
+        &root,
+        &path_beneath(&resolved, path),
+        landing,
+        missing,
+        arrival,
+    )
+    .map_err(|error| landing_refused(&error))
+}
+
+/// A file that what comes becomes, whole or not at all.
+fn open_stream(
+    principal: &Principal,
+    path: &[u8],
+    request: &Request,
+    mut arrival: Arrival,
+) -> Result<Destination, Refused> {
+    if request.purport != Purport::Copy {
+        return Err(refused(
+            Refusal::Malformed,
+            "a stream is copied, and that is all",
+        ));
+    }
+    let session = arrival.owner.session_number();
+    let path_refused = |error: LandingError| landing_refused(&error);
+    let stream = if principal.is_owner() {
+        FileStream::open(&Anywhere, path, session).map_err(path_refused)?
+    } else {
+        let may_not = || not_permitted("write");
+        let resolved = principal.resolve(path).map_err(|_| may_not())?;
+        if !resolved.rights.write {
+            return Err(may_not());
+        }
+        arrival.set_ids = set_ids_of(&resolved);
+        let (root, path) = (open_root(&resolved)?, path_beneath(&resolved, path));
+        FileStream::open(&root, &path, session).map_err(path_refused)?
+    };
+    Ok(Destination::stream(Arc::new(stream), arrival))
+}
+
+/// In a time that does not depend on where they differ.
+fn same_secret(left: &Secret, right: &Secret) -> bool {
+    left.0
+        .iter()
+        .zip(right.0)
+        .fold(0, |difference, (a, b)| difference | (a ^ b))
+        == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_engine::session::opening::OpenError;
+
+    use super::*;
+    use crate::client::connection::open_stop;
+    use crate::stop::Exit;
+
+    #[test]
+    fn a_client_is_told_that_a_newer_run_took_over() {
+        let exit = |error| {
+            let refused = landing_refused(&error);
+            open_stop(&"host", &OpenError::Refused(refused)).exit
+        };
+        assert_eq!(exit(LandingError::Superseded), Exit::Superseded);
+        assert_eq!(exit(LandingError::Open("x".to_owned())), Exit::Local);
+    }
+}

@@ -1,0 +1,380 @@
+//! What a principal has the daemon do beside any session: copies with another
+//! daemon, as jobs. Each is a process of its own, `longhaul remote`, that says and
+//! hears over the principal's stream what it would over SSH. His jobs are kept in
+//! a directory of his own, so that he finds no other's; so are the sockets of those
+//! that connect to nobody, to which further streams of his are carried.
+
+use std::ffi::OsStr;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use longhaul_engine::net::Stream;
+use longhaul_engine::net::identity::Fingerprint;
+use longhaul_engine::net::principals::Principal;
+use longhaul_engine::net::relay;
+use longhaul_engine::net::tcp::HostPort;
+use longhaul_engine::net::tls::{TlsClient, TlsOptions};
+use longhaul_engine::net::token::fill_random;
+use longhaul_engine::net::trust::ServerTrust;
+use longhaul_engine::session::opening;
+use longhaul_proto::handshake::{Answer, Begun, Errand, Feature, Refusal, Refused, Target, Task};
+
+use super::admission::{Visitor, authenticate, refused};
+use super::quotas::{Held, Most};
+use super::{Daemon, LAST_WORDS};
+use crate::console::{MAXIMUM_LOGGED_BYTES, one_line, say};
+use crate::third_party::channels::{self, Place};
+use crate::third_party::confined::CONNECT_WITHIN;
+use crate::third_party::dialing::{self, Closed, Dialing};
+use crate::third_party::job::make_private;
+use crate::third_party::job_protocol::is_name;
+
+/// Errands, jobs among them.
+const MOST_ERRANDS: Most = Most {
+    of_all: 64,
+    of_one: 16,
+};
+
+/// Those beyond which no further job begins, so that one can still be looked at
+/// and ended.
+const MOST_JOBS: Most = Most {
+    of_all: 48,
+    of_one: 12,
+};
+
+/// Channels to jobs that connect to nobody: a copy through another host has as
+/// many as streams, and each costs two threads.
+const MOST_CHANNELS: Most = Most {
+    of_all: 512,
+    of_one: 128,
+};
+
+/// What a principal's directory begins with, before his name.
+const OF: &str = "of-";
+
+/// This binary, also where its file was replaced.
+const OWN_BINARY: &str = "/proc/self/exe";
+
+/// What jobs need of the daemon.
+#[derive(Clone, Debug)]
+pub struct Jobs {
+    /// Where a directory for each principal lies.
+    pub directory: PathBuf,
+    /// Whom it connects to.
+    pub dialing: Dialing,
+}
+
+/// What is asked for, for the log.
+fn described(what: &Task) -> &'static str {
+    match what {
+        Task::Drive | Task::DriveThrough => "beginning a job",
+        Task::Attach(_) => "following a job",
+        Task::Jobs => "listing jobs",
+        Task::Reach(_) => "asking whether another daemon can be reached",
+        Task::Channel(_) => "opening a channel to a job",
+    }
+}
+
+fn busy() -> Refused {
+    let text = "the daemon runs as many jobs as it may: try again later";
+    refused(Refusal::Busy, text)
+}
+
+/// A process that runs for a principal.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// It runs a job, and connects to the other end.
+    Dials,
+    /// It runs a job, and channels come to it.
+    TakesChannels,
+    /// It tells of jobs.
+    Tells,
+}
+
+impl Kind {
+    fn is_job(self) -> bool {
+        self != Kind::Tells
+    }
+}
+
+/// What an errand came to.
+enum Came {
+    /// It is done.
+    Done,
+    /// Its process is at the other end of this; what is held until that has
+    /// ended.
+    Channel(UnixStream, Option<Held>),
+}
+
+impl Daemon {
+    /// Answers, and carries what is said until either end has enough.
+    pub(super) fn run_errand(
+        self: &Arc<Daemon>,
+        mut stream: Stream,
+        errand: &Errand,
+        features: Vec<Feature>,
+        mut visitor: Visitor,
+    ) {
+        let peer = visitor.peer.clone();
+        let came = match features.contains(&Feature::JOBS) {
+            true => self.begin_errand(errand, &stream, &mut visitor),
+            false => Err(refused(Refusal::Malformed, "jobs were not offered")),
+        };
+        let came = match came {
+            Ok(came) => came,
+            Err(refused) => {
+                let who = self.described(errand.credential.as_ref(), &stream, &peer);
+                let who = format!("{who}, {},", described(&errand.what));
+                return self.refuse(&mut stream, refused, &who);
+            }
+        };
+        let begun = opening::send(&mut stream, &Answer::Begun(Begun { features }));
+        match came {
+            Came::Done => opening::close(&mut stream, LAST_WORDS),
+            Came::Channel(socket, held) if begun.is_ok() => {
+                if let Err(error) = relay::carry_stream(stream, socket, held) {
+                    say(&format!("{peer}: no thread for what it asked: {error}"));
+                }
+            }
+            // The process hears that nobody is there.
+            Came::Channel(..) => {}
+        }
+    }
+
+    fn begin_errand(
+        self: &Arc<Daemon>,
+        errand: &Errand,
+        stream: &Stream,
+        visitor: &mut Visitor,
+    ) -> Result<Came, Refused> {
+        let Some(jobs) = &self.jobs else {
+            let text = "this is the far side of one session, and runs no jobs";
+            return Err(refused(Refusal::Malformed, text));
+        };
+        let principals = self.principals();
+        // Whom somebody vouched for is here for one session.
+        let principal = authenticate(&principals, errand.credential.as_ref(), stream)?;
+        if !errand.is_valid() {
+            return Err(refused(Refusal::Malformed, "the errand makes no sense"));
+        }
+        drop(visitor.ticket.take());
+        let (word, kind) = match &errand.what {
+            Task::Reach(target) => {
+                let held = self.control_requests.take(principal.name(), MOST_ERRANDS);
+                let _held = held.ok_or_else(busy)?;
+                return reach(&jobs.dialing, target, principal).map(|()| Came::Done);
+            }
+            Task::Drive if jobs.dialing == Dialing::Never => {
+                let text = "this daemon runs no copies with another: start it with \
+                            --allow-dial";
+                return Err(refused(Refusal::Forbidden, text));
+            }
+            Task::Channel(name) => return self.channel(jobs, principal, name),
+            Task::Drive => ("--drive".to_owned(), Kind::Dials),
+            Task::DriveThrough => ("--drive".to_owned(), Kind::TakesChannels),
+            Task::Jobs => ("--jobs".to_owned(), Kind::Tells),
+            Task::Attach(name) if is_name(name) => (format!("--attach={name}"), Kind::Tells),
+            Task::Attach(_) => {
+                return Err(refused(Refusal::Malformed, "that is no job's name"));
+            }
+        };
+        let spawned = self.spawn(jobs, principal, (&word, kind));
+        spawned.map(|socket| Came::Channel(socket, None))
+    }
+
+    /// A channel to one of the principal's jobs. What goes over it is the job's,
+    /// and whether it makes sense its other end finds out.
+    fn channel(&self, jobs: &Jobs, principal: &Principal, name: &str) -> Result<Came, Refused> {
+        let held = self.channels.take(principal.name(), MOST_CHANNELS);
+        let held = held.ok_or_else(|| {
+            let text = "the daemon carries as many channels as it may: try again later";
+            refused(Refusal::Busy, text)
+        })?;
+        let own = own_path(&jobs.directory, principal);
+        let socket = channels::connect(&own, name).map_err(|_| {
+            let text = "no job of this principal takes channels under that name, or not any more: \
+                        run the command again";
+            refused(Refusal::NoSession, text)
+        })?;
+        Ok(Came::Channel(socket, Some(held)))
+    }
+
+    fn spawn(
+        self: &Arc<Daemon>,
+        jobs: &Jobs,
+        principal: &Principal,
+        (word, kind): (&str, Kind),
+    ) -> Result<UnixStream, Refused> {
+        let failed = |error: &dyn std::fmt::Display| {
+            say(&format!(
+                "a job for {} cannot begin: {error}",
+                principal.name()
+            ));
+            let text = "the daemon cannot keep a job: its administrator finds why in its log";
+            refused(Refusal::Path, text)
+        };
+        let most = if kind.is_job() {
+            MOST_JOBS
+        } else {
+            MOST_ERRANDS
+        };
+        let held = self.control_requests.take(principal.name(), most);
+        let held = held.ok_or_else(busy)?;
+        let own = own_directory(&jobs.directory, principal).map_err(|error| failed(&error))?;
+        // What is told of his jobs needs none of his roots.
+        let written = kind.is_job().then(|| Written::new(&own, principal));
+        let written = written.transpose().map_err(|error| failed(&error))?;
+        let place = (kind == Kind::TakesChannels).then(|| Place::new(&own));
+        let place = place.transpose().map_err(|error| failed(&error))?;
+        let (near, far) = UnixStream::pair().map_err(|error| failed(&error))?;
+        let output = far.try_clone().map_err(|error| failed(&error))?;
+        let mut command = Command::new(OWN_BINARY);
+        command
+            .args(["remote", word])
+            .args(place.iter().flat_map(words_of))
+            .args(written.iter().flat_map(Written::words))
+            .args(jobs.dialing.word().map(|word| format!("--dial={word}")))
+            .arg(format!("--memory={}B", self.terms.memory.0))
+            .arg(match self.terms.expiry {
+                Some(age) => format!("--expire-leftovers={}s", age.as_secs()),
+                None => "--expire-leftovers=never".to_owned(),
+            })
+            .env("XDG_STATE_HOME", &own)
+            .env_remove("SSH_CONNECTION")
+            .current_dir("/")
+            .stdin(Stdio::from(OwnedFd::from(far)))
+            .stdout(Stdio::from(OwnedFd::from(output)));
+        let mut child = command.spawn().map_err(|error| failed(&error))?;
+        let thread = std::thread::Builder::new().name("job".into());
+        let waiting = thread.spawn(move || {
+            let _held = (held, written, place);
+            // It tells whoever asked for it how it ended.
+            let _ = child.wait();
+        });
+        waiting.map(|_| near).map_err(|error| failed(&error))
+    }
+}
+
+/// For the command line of who takes channels there.
+fn words_of(place: &Place) -> [&OsStr; 2] {
+    [OsStr::new("--channels"), place.path().as_os_str()]
+}
+
+/// Where a principal's directory is.
+fn own_path(directory: &Path, principal: &Principal) -> PathBuf {
+    // Some names are those of directories.
+    directory.join(format!("{OF}{}", principal.name()))
+}
+
+/// Removes what a daemon that was killed left for channels, on a thread of its own:
+/// nobody waits for it.
+pub(super) fn clear(directory: PathBuf) {
+    let clear = move || {
+        for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+            if entry.file_name().to_string_lossy().starts_with(OF) {
+                channels::clear(&entry.path());
+            }
+        }
+    };
+    // Without a thread it stays for the next one.
+    let _ = std::thread::Builder::new()
+        .name("clear channels".into())
+        .spawn(clear);
+}
+
+/// The same, which is there then.
+fn own_directory(directory: &Path, principal: &Principal) -> Result<PathBuf, String> {
+    let own = own_path(directory, principal);
+    make_private(&own).map_err(|error| format!("{}: {error}", own.display()))?;
+    Ok(own)
+}
+
+/// A principal's roots as they are now, in a file of one errand's own: several
+/// begin at once, and none may read what was written for another before his
+/// rights changed. It goes when the errand ends, if it was not read and removed
+/// before.
+struct Written(PathBuf);
+
+impl Written {
+    fn new(own: &Path, principal: &Principal) -> Result<Written, String> {
+        let mut random = [0; 8];
+        fill_random(&mut random).map_err(|error| error.to_string())?;
+        let name = u64::from_ne_bytes(random);
+        let file = own.join(format!("principal-{name:016x}.toml"));
+        let failed = |error| format!("{}: {error}", file.display());
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(0o600);
+        let mut opened = options.open(&file).map_err(failed)?;
+        let written = Written(file.clone());
+        let text = principal.written();
+        opened.write_all(text.as_bytes()).map_err(failed)?;
+        Ok(written)
+    }
+}
+
+impl Written {
+    /// For the command line of who reads it.
+    fn words(&self) -> [&OsStr; 2] {
+        [OsStr::new("--confined"), self.0.as_os_str()]
+    }
+}
+
+impl Drop for Written {
+    fn drop(&mut self) {
+        // Who read it has removed it.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Whether a daemon of that key answers. A stranger's port sees the beginning of
+/// a TLS session, and nothing that anybody here asked for.
+fn reach(dialing: &Dialing, target: &Target, principal: &Principal) -> Result<(), Refused> {
+    let host = HostPort::new(&target.host, target.port);
+    let apart = |why: &str| {
+        let text = format!("{}: {host} cannot be connected to: {why}", principal.name());
+        say(&one_line(&text, MAXIMUM_LOGGED_BYTES));
+        refused(Refusal::Unreachable, dialing::apart(&host))
+    };
+    let socket = dialing.connect(&host, CONNECT_WITHIN);
+    let socket = socket.map_err(|closed| match closed {
+        Closed::Forbidden(text) => refused(Refusal::Forbidden, text),
+        Closed::Apart(why) => apart(&why),
+    })?;
+    let trust = ServerTrust::Fingerprint(Fingerprint::of_digest(target.key));
+    let tls = TlsClient::new(trust, None, TlsOptions::default());
+    let spoken = tls.handshake(socket, &host).map(drop);
+    spoken.map_err(|error| apart(&error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errands_that_begin_at_once_have_a_file_each() {
+        let place = tempfile::tempdir().unwrap();
+        let first = place.path().join("first");
+        std::fs::write(&first, "name = \"alice\"\n").unwrap();
+        let alice = Principal::read_back(&first).unwrap();
+        let begin = || {
+            let own = own_directory(place.path(), &alice).unwrap();
+            let written = Written::new(&own, &alice).unwrap();
+            assert_eq!(Principal::read_back(&written.0).unwrap().name(), "alice");
+            written
+        };
+        let written: Vec<Written> = std::thread::scope(|scope| {
+            let begun = [(); 16].map(|()| scope.spawn(begin));
+            begun.map(|begun| begun.join().unwrap()).into()
+        });
+        let own = place.path().join("of-alice");
+        assert_eq!(std::fs::read_dir(&own).unwrap().count(), written.len());
+        drop(written);
+        assert_eq!(std::fs::read_dir(&own).unwrap().count(), 0);
+    }
+}

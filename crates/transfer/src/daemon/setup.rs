@@ -1,0 +1,332 @@
+//! The daemon's key, its principals, and for a single root the token that
+//! opens it.
+
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use longhaul_engine::net::config_directory::config_directory;
+use longhaul_engine::net::identity::{Fingerprint, Identity};
+use longhaul_engine::net::principals::Principals;
+use longhaul_engine::net::tls::{TlsOptions, TlsServer};
+use longhaul_engine::net::token::Token;
+use serde_json::json;
+
+use super::DaemonSettings;
+use super::secrets::{Secrets, check_private};
+use crate::stop::{Exit, Stop};
+
+/// Name of the principal that `--root` makes.
+const ONLY_PRINCIPAL: &str = "user";
+
+/// What a daemon needs.
+pub struct Setup {
+    /// Its key.
+    pub tls: TlsServer,
+    /// Who may do what.
+    pub principals: Principals,
+    /// Where the daemon keeps what is its own, from the root on.
+    pub state: PathBuf,
+    /// What is never served.
+    pub secrets: Secrets,
+    fingerprint: Fingerprint,
+    only: Option<Only>,
+}
+
+/// The single principal of `--root`.
+struct Only {
+    token: String,
+    tokens_file: PathBuf,
+}
+
+fn local(error: impl std::fmt::Display) -> Stop {
+    Stop::because(Exit::Local, error)
+}
+
+/// Reads, or makes, what is needed.
+pub fn prepare(arguments: &DaemonSettings) -> Result<Setup, Stop> {
+    let state = match &arguments.state {
+        Some(state) => state.clone(),
+        None => config_directory().map_err(local)?,
+    };
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&state)
+        .map_err(|error| {
+            local(format!(
+                "cannot make the directory {}: {error}; name another with --state",
+                state.display()
+            ))
+        })?;
+    check_private(&state).map_err(local)?;
+    let (principals, only) = match (&arguments.principals, &arguments.root) {
+        (Some(file), _) => (named_principals(file)?, None),
+        (None, Some(root)) => {
+            let (principals, only) = only_principal(&state, root, rights_of(arguments))?;
+            (principals, Some(only))
+        }
+        (None, None) => return Err(Stop::new(Exit::Usage, "give --root or --principals")),
+    };
+    let secrets = match arguments.unguarded {
+        true => Secrets::default(),
+        false => Secrets::new(&state, arguments),
+    };
+    secrets.check(&principals).map_err(local)?;
+    let identity = match (&arguments.certificate, &arguments.key) {
+        (Some(certificate), Some(key)) => Identity::from_pem_files(certificate, key),
+        _ => Identity::in_directory(&state),
+    };
+    let identity = identity.map_err(local)?;
+    let tls = TlsServer::new(&identity, TlsOptions::default()).map_err(local)?;
+    let fingerprint = tls.fingerprint();
+    Ok(Setup {
+        tls,
+        principals,
+        state: std::path::absolute(&state).map_err(local)?,
+        secrets,
+        fingerprint,
+        only,
+    })
+}
+
+/// The rights of the only principal.
+fn rights_of(arguments: &DaemonSettings) -> &'static str {
+    match (arguments.write, arguments.keep_set_ids) {
+        (true, true) => r#""read", "write", "set-id", "measure""#,
+        (true, false) => r#""read", "write", "measure""#,
+        (false, _) => r#""read", "measure""#,
+    }
+}
+
+/// Those of a file.
+fn named_principals(file: &Path) -> Result<Principals, Stop> {
+    let principals = Principals::load(file).map_err(local)?;
+    if principals.is_empty() {
+        return Err(local(format!(
+            "{} names no principal, so nobody could come: `longhaul token --principal NAME` \
+             prints an entry for it, and `longhaul serve --help` a whole example",
+            file.display()
+        )));
+    }
+    Ok(principals)
+}
+
+/// One principal with one root, whose token is made on first use and kept.
+fn only_principal(state: &Path, root: &Path, rights: &str) -> Result<(Principals, Only), Stop> {
+    let root = root.canonicalize().map_err(|error| {
+        local(format!(
+            "cannot serve {}: {error}; make the directory first",
+            root.display()
+        ))
+    })?;
+    if !root.is_dir() {
+        let text = format!("cannot serve {}: it is no directory", root.display());
+        return Err(local(text));
+    }
+    let token = kept_token(&state.join("token"))?;
+    let Some(path) = root.to_str() else {
+        return Err(local(
+            "the root's name is no UTF-8: serve it through a symbolic link",
+        ));
+    };
+    let hash = token.hash().map_err(local)?;
+    let text = format!(
+        "[[principal]]\nname = \"{ONLY_PRINCIPAL}\"\ntoken = \"{hash}\"\n\n[[principal.root]]\n\
+         at = \"/\"\npath = {}\nrights = [{rights}]\n",
+        json!(path)
+    );
+    // Not the name under which an administrator would keep his own.
+    let file = state.join("root.toml");
+    write_private(&file, text.as_bytes())?;
+    let principals = Principals::load(&file).map_err(local)?;
+    Ok((
+        principals,
+        Only {
+            token: token.reveal(),
+            tokens_file: state.join("tokens"),
+        },
+    ))
+}
+
+fn kept_token(file: &Path) -> Result<Token, Stop> {
+    match read_private(file) {
+        Ok(text) => text.trim().parse().map_err(|error| {
+            local(format!(
+                "{}: {error}; remove the file to get a new token",
+                file.display()
+            ))
+        }),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let token = Token::generate().map_err(local)?;
+            write_private(file, token.reveal().as_bytes())?;
+            Ok(token)
+        }
+        Err(error) => Err(local(format!("{}: {error}", file.display()))),
+    }
+}
+
+/// The text of a secret, which nobody else may know or choose.
+fn read_private(file: &Path) -> std::io::Result<String> {
+    let mut opened = std::fs::File::open(file)?;
+    // Of the open file: another may bear the name by now.
+    let mode = opened.metadata()?.permissions().mode() & 0o7777;
+    if mode & 0o077 != 0 {
+        let text = format!(
+            "others may read or change this secret (mode {mode:o}): remove the file to get a new \
+             one, or run `chmod 600` on it if nobody did"
+        );
+        return Err(std::io::Error::other(text));
+    }
+    let mut text = String::new();
+    opened.read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// Puts a line into the tokens file, which may be the user's own.
+fn add_token(file: &Path, host: &str, token: &str) -> Result<(), Stop> {
+    let older = match std::fs::read(file) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        Err(error) => return Err(local(format!("{}: {error}", file.display()))),
+    };
+    write_private(file, &with_token(&older, host, token))
+}
+
+/// The file with the line of this daemon, in its place where it had one, else at
+/// the end; of all other lines each byte stays.
+fn with_token(older: &[u8], host: &str, token: &str) -> Vec<u8> {
+    let is_own = |line: &[u8]| {
+        let mut words = line
+            .split(u8::is_ascii_whitespace)
+            .filter(|word| !word.is_empty());
+        words.next() == Some(host.as_bytes()) && words.next() == Some(ONLY_PRINCIPAL.as_bytes())
+    };
+    let mut own = Some(format!("{host} {ONLY_PRINCIPAL} {token}\n"));
+    let mut bytes = Vec::with_capacity(older.len());
+    for line in older.split_inclusive(|&byte| byte == b'\n') {
+        match is_own(line) {
+            // A second one never counted.
+            true => bytes.extend(own.take().unwrap_or_default().bytes()),
+            false => bytes.extend_from_slice(line),
+        }
+    }
+    if let Some(own) = own {
+        if bytes.last().is_some_and(|&byte| byte != b'\n') {
+            bytes.push(b'\n');
+        }
+        bytes.extend(own.bytes());
+    }
+    bytes
+}
+
+/// Replaces a file at once, so that no crash leaves half a secret. No other
+/// thread writes it.
+fn write_private(file: &Path, bytes: &[u8]) -> Result<(), Stop> {
+    let failed = |error| local(format!("cannot write {}: {error}", file.display()));
+    let mut new = file.as_os_str().to_owned();
+    new.push(format!(".{}", std::process::id()));
+    let mut options = std::fs::OpenOptions::new();
+    let written = options
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&new)
+        .and_then(|mut opened| {
+            opened.write_all(bytes)?;
+            opened.sync_all()
+        });
+    written
+        .and_then(|()| std::fs::rename(&new, file))
+        .map_err(failed)
+}
+
+impl Setup {
+    /// Where the daemon is and how it is known; its token is put where a client on this
+    /// host finds it.
+    pub fn announcement(&self, address: SocketAddr) -> Result<Announcement, Stop> {
+        let listening = shown(address);
+        if let Some(only) = &self.only {
+            add_token(&only.tokens_file, &listening, &only.token)?;
+        }
+        Ok(Announcement {
+            address,
+            listening,
+            fingerprint: self.fingerprint,
+            principal: self.only.as_ref().map(|_| ONLY_PRINCIPAL),
+            token_file: self.only.as_ref().map(|only| only.tokens_file.clone()),
+        })
+    }
+}
+
+/// Where a daemon is and how it is known.
+pub struct Announcement {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// The same as a client on this host reaches it.
+    pub listening: String,
+    /// Its key.
+    pub fingerprint: Fingerprint,
+    /// The only principal, where a single root is served.
+    pub principal: Option<&'static str>,
+    /// The file with its token.
+    pub token_file: Option<PathBuf>,
+}
+
+/// An address that a client on this host can use.
+fn shown(address: SocketAddr) -> String {
+    if address.ip().is_unspecified() {
+        return format!("localhost:{}", address.port());
+    }
+    address.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn its_own_line_alone_is_replaced() {
+        let older = b"# mine\r\n\n  h:2 user old  \xff\nh:1 alice a\n h:1\tuser old\nnonsense\n\
+                      h:1 user older\nlast";
+        let newer = with_token(older, "h:1", "new");
+        let expected =
+            b"# mine\r\n\n  h:2 user old  \xff\nh:1 alice a\nh:1 user new\nnonsense\nlast";
+        assert_eq!(newer, expected);
+        assert_eq!(with_token(&newer, "h:1", "new"), newer);
+    }
+
+    #[test]
+    fn one_that_is_new_comes_last() {
+        assert_eq!(with_token(b"", "h:1", "t"), b"h:1 user t\n");
+        let added = with_token(b"g:1 user x", "h:1", "t");
+        assert_eq!(added, b"g:1 user x\nh:1 user t\n");
+    }
+
+    #[test]
+    fn a_token_that_others_may_change_is_refused() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("token");
+        let made = kept_token(&file).unwrap().reveal();
+        assert_eq!(kept_token(&file).unwrap().reveal(), made);
+        for mode in [0o660, 0o602, 0o604] {
+            std::fs::set_permissions(&file, PermissionsExt::from_mode(mode)).unwrap();
+            let stop = kept_token(&file).unwrap_err();
+            assert!(stop.text.contains("remove the file"), "{}", stop.text);
+        }
+    }
+
+    #[test]
+    fn nobody_else_may_read_it() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("tokens");
+        std::fs::write(&file, "g:1 user x\n").unwrap();
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o644)).unwrap();
+        add_token(&file, "h:1", "t").unwrap();
+        let mode = std::fs::metadata(&file).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o600);
+        assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 1);
+    }
+}

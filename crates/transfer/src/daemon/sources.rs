@@ -1,0 +1,230 @@
+//! The sources that a principal asks for.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use longhaul_engine::net::principals::{Principal, Resolved};
+use longhaul_engine::send::source::{
+    Asked, Source, SourceError, Sources, What, last_name, open_source,
+};
+use longhaul_engine::send::wildcards::{Room, TooMany, expand, expand_all};
+use longhaul_engine::storage::roots::{Anywhere, OpenRoot};
+use longhaul_proto::handshake::{Purport, Refusal, Refused, Request, RequestPath};
+use longhaul_proto::message::{Failure, FailureKind};
+
+use super::admission::{may_not_measure, not_permitted, open_root, path_beneath, refused};
+use crate::client::request::zero_of;
+use crate::spec::names::check_names;
+
+/// Why a source is none.
+#[derive(Debug)]
+pub enum Unopened {
+    /// The principal may not have it, or its root cannot be opened.
+    Refused(Refused),
+    /// It cannot be opened.
+    Source(SourceError),
+}
+
+impl Unopened {
+    /// As a client is told where nothing goes on.
+    pub fn refused(self) -> Refused {
+        match self {
+            Unopened::Refused(refused) => refused,
+            Unopened::Source(error) => refused(Refusal::Path, error.to_string()),
+        }
+    }
+
+    /// The failure that it is where other sources go on; none where the command
+    /// makes no sense.
+    pub fn failure(&self, path: &[u8]) -> Option<Failure> {
+        let refused = match self {
+            Unopened::Source(error) => return error.failure(),
+            Unopened::Refused(refused) => refused,
+        };
+        let kind = match refused.refusal {
+            Refusal::Forbidden => FailureKind::Permission,
+            Refusal::Path => FailureKind::Other,
+            _ => return None,
+        };
+        let shown = String::from_utf8_lossy(path);
+        Some(Failure::new(kind, format!("{shown}: {}", refused.text)))
+    }
+}
+
+/// What sources lie beneath, each opened once however many there are.
+pub struct Roots {
+    /// All of this host.
+    pub anywhere: Arc<dyn OpenRoot>,
+    beneath: RefCell<HashMap<PathBuf, Arc<dyn OpenRoot>>>,
+}
+
+impl Default for Roots {
+    fn default() -> Roots {
+        Roots {
+            anywhere: Arc::new(Anywhere),
+            beneath: RefCell::default(),
+        }
+    }
+}
+
+impl Roots {
+    fn of(&self, resolved: &Resolved<'_>) -> Result<Arc<dyn OpenRoot>, Refused> {
+        if let Some(known) = self.beneath.borrow().get(resolved.root) {
+            return Ok(Arc::clone(known));
+        }
+        let root: Arc<dyn OpenRoot> = Arc::new(open_root(resolved)?);
+        let mut known = self.beneath.borrow_mut();
+        known.insert(resolved.root.to_owned(), Arc::clone(&root));
+        Ok(root)
+    }
+}
+
+/// A source of a principal's: directories where `recursive`, what links lead to
+/// where `copy_links` says so.
+///
+/// # Errors
+///
+/// Where he has no such path or right, or it cannot be opened.
+pub fn open_source_of(
+    principal: &Principal,
+    path: &[u8],
+    (recursive, copy_links): (bool, bool),
+    roots: &Roots,
+) -> Result<Source, Unopened> {
+    if principal.is_owner() {
+        let opened = open_source(&roots.anywhere, path, recursive, copy_links);
+        return opened.map_err(Unopened::Source);
+    }
+    let may_not = || Unopened::Refused(not_permitted("read"));
+    let resolved = principal.resolve(path).map_err(|_| may_not())?;
+    if !resolved.rights.read {
+        return Err(may_not());
+    }
+    let root = roots.of(&resolved).map_err(Unopened::Refused)?;
+    let beneath = path_beneath(&resolved, path);
+    let opened = open_source(&root, &beneath, recursive, copy_links);
+    let mut source = opened.map_err(Unopened::Source)?;
+    // A root is a directory like others: its own name goes with it, unless a slash follows.
+    if resolved.rest.is_none()
+        && let Some(name) = last_name(path)
+    {
+        source.what = What::Tree(name.into());
+    }
+    Ok(source)
+}
+
+/// What a principal's path stands for, where it has wildcards: they are of names beneath
+/// one of his roots, and each name is asked for as if he had written it.
+///
+/// # Errors
+///
+/// Where those are too many.
+pub fn expand_of(
+    principal: &Principal,
+    path: &[u8],
+    copy_links: bool,
+    (roots, room): (&Roots, Room),
+) -> Result<Vec<Vec<u8>>, TooMany> {
+    if principal.is_owner() {
+        return expand(&*roots.anywhere, path, copy_links, room);
+    }
+    let found = || {
+        let resolved = principal.resolve(path).ok()?;
+        if resolved.rest.is_none() || !resolved.rights.read {
+            return None;
+        }
+        let root = roots.of(&resolved).ok()?;
+        let found = expand(&*root, &path_beneath(&resolved, path), copy_links, room);
+        let whole = |below: Vec<u8>| [resolved.at.as_bytes(), b"/", &below].concat();
+        Some(found.map(|found| found.into_iter().map(whole).collect()))
+    };
+    // What is not his says so when it is opened.
+    found().unwrap_or_else(|| Ok(vec![path.to_vec()]))
+}
+
+/// One of those that a request names.
+struct Wanted<'a> {
+    request: &'a Request,
+    principal: &'a Principal,
+    roots: &'a Roots,
+    path: &'a RequestPath,
+}
+
+impl Asked for Wanted<'_> {
+    type Error = Unopened;
+
+    fn open(&self) -> Result<Source, Unopened> {
+        match self.path {
+            RequestPath::Zero(size) if self.principal.may_measure() => Ok(zero_of(*size)),
+            RequestPath::Path(path) => {
+                let how = (self.request.recursive, self.request.copy_links);
+                open_source_of(self.principal, path, how, self.roots)
+            }
+            RequestPath::Zero(_) | RequestPath::Null | RequestPath::Stream(_) => {
+                Err(Unopened::Refused(may_not_measure()))
+            }
+        }
+    }
+
+    fn failure(&self, error: &Unopened) -> Option<(&[u8], Failure)> {
+        match self.path {
+            RequestPath::Path(path) => Some((path, error.failure(path)?)),
+            RequestPath::Zero(_) | RequestPath::Null | RequestPath::Stream(_) => None,
+        }
+    }
+}
+
+/// Of sources that cannot be opened so many are named; of the rest it is said how many
+/// they are.
+const NAMED_SOURCES: usize = 16;
+
+/// All that a request names.
+///
+/// # Errors
+///
+/// Where there are none, each one's, as a refusal like the first one's.
+pub(super) fn open_sources(request: &Request, principal: &Principal) -> Result<Sources, Refused> {
+    let roots = &Roots::default();
+    let each = |path: &RequestPath, room| match path {
+        // What is compared is one.
+        RequestPath::Path(path) if request.purport != Purport::Verify => {
+            expand_of(principal, path, request.copy_links, (roots, room)).map(Some)
+        }
+        _ => Ok(None),
+    };
+    let paths = expand_all(&request.paths, RequestPath::Path, each);
+    let paths = paths.map_err(|error| refused(Refusal::Path, error.to_string()))?;
+    check_names(paths.iter().filter_map(|path| match path {
+        RequestPath::Path(path) => Some(path.as_slice()),
+        _ => None,
+    }))
+    .map_err(|text| refused(Refusal::Path, text))?;
+    let wanted = paths.iter().map(|path| Wanted {
+        request,
+        principal,
+        roots,
+        path,
+    });
+    let wanted: Vec<Wanted> = wanted.collect();
+    Sources::open(&wanted).map_err(|errors| refused_all(&wanted, errors))
+}
+
+fn refused_all(wanted: &[Wanted<'_>], errors: Vec<Unopened>) -> Refused {
+    let each = wanted.iter().zip(&errors);
+    let texts = each.filter_map(|(wanted, error)| Some(wanted.failure(error)?.1.text));
+    let mut texts: Vec<String> = texts.collect();
+    let first = errors.into_iter().next();
+    let mut refused = first.map_or_else(|| not_permitted("read"), Unopened::refused);
+    // One alone is told as it is, without the path that was the only one asked for.
+    if texts.len() > 1 {
+        let more = texts.len().saturating_sub(NAMED_SOURCES);
+        texts.truncate(NAMED_SOURCES);
+        if more > 0 {
+            texts.push(format!("and {more} more"));
+        }
+        refused.text = texts.join("; ");
+    }
+    refused
+}

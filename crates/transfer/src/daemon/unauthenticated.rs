@@ -1,0 +1,78 @@
+//! What the log has of connections that came to nothing: a few lines, and how
+//! many more there were. Whoever scans ports fills no disk with them.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::console::{MAXIMUM_LOGGED_BYTES, one_line, say};
+
+/// Lines in a [`SPAN`] at most: as many as tell one cause from another.
+const MOST_LINES: u32 = 5;
+
+/// After this the next may be said again.
+const SPAN: Duration = Duration::from_secs(60);
+
+/// What was said of them.
+#[derive(Default)]
+pub struct Unauthenticated(Mutex<Said>);
+
+#[derive(Default)]
+struct Said {
+    since: Option<Instant>,
+    lines: u32,
+    left_out: u64,
+}
+
+impl Unauthenticated {
+    /// One more, and why.
+    pub fn note(&self, text: &str) {
+        if let Some(line) = self.line(text, Instant::now()) {
+            say(&line);
+        }
+    }
+
+    /// What to say of it; none where enough was.
+    fn line(&self, text: &str, now: Instant) -> Option<String> {
+        let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut line = one_line(text, MAXIMUM_LOGGED_BYTES);
+        if said
+            .since
+            .is_none_or(|since| now.duration_since(since) >= SPAN)
+        {
+            if said.left_out > 0 {
+                line += &format!(
+                    " ({} other connections failed in the meantime)",
+                    said.left_out
+                );
+            }
+            *said = Said {
+                since: Some(now),
+                ..Said::default()
+            };
+        }
+        if said.lines == MOST_LINES {
+            said.left_out += 1;
+            return None;
+        }
+        said.lines += 1;
+        Some(line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scan_costs_few_lines_and_is_counted() {
+        let (unauthenticated, began) = (Unauthenticated::default(), Instant::now());
+        let said = |at| unauthenticated.line("a\nb", began + at);
+        let lines = (0..100).filter_map(|_| said(Duration::ZERO)).count();
+        assert_eq!(lines, MOST_LINES as usize);
+        let last = SPAN - Duration::from_millis(1);
+        assert_eq!(said(last), None);
+        let next = said(SPAN).unwrap();
+        assert!(next.starts_with("a\u{fffd}b (96 other"), "{next}");
+        assert_eq!(said(SPAN).unwrap(), "a\u{fffd}b");
+    }
+}

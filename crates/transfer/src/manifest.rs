@@ -1,0 +1,178 @@
+//! `--manifest FILE`: the digests of all files at the destination, sorted by
+//! path, as `b3sum` prints them and `b3sum --check` reads them. What `b3sum`
+//! cannot express goes to `FILE.raw`.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use longhaul_engine::storage::spill::{Sorter, SpillSettings};
+
+use crate::console::say;
+use crate::stop::{Exit, Stop};
+
+/// The digests as they come, on disk as soon as there are many.
+pub struct Manifest {
+    file: PathBuf,
+    /// As the user named it.
+    named: String,
+    sorter: Option<Sorter>,
+    failed: Option<std::io::Error>,
+}
+
+impl Manifest {
+    /// For this file, which is tried now and not after hours of copying. What it
+    /// has stays until the copy has come to its end.
+    pub fn new(file: PathBuf, named: String) -> Result<Manifest, Stop> {
+        try_to_write(&file).map_err(|error| {
+            Stop::new(
+                Exit::Local,
+                format!("cannot write the manifest {named}: {error}"),
+            )
+        })?;
+        Ok(Manifest {
+            file,
+            named,
+            sorter: Some(Sorter::new(SpillSettings::default())),
+            failed: None,
+        })
+    }
+
+    /// One file's digest.
+    pub fn add(&mut self, path: &[u8], digest: &[u8; 32]) {
+        if let Some(sorter) = &mut self.sorter
+            && let Err(error) = sorter.push(path, digest)
+        {
+            self.failed = Some(error);
+            self.sorter = None;
+        }
+    }
+
+    /// Writes it.
+    pub fn write(&mut self) -> Result<(), Stop> {
+        let stop = |error: std::io::Error| {
+            Stop::new(
+                Exit::Local,
+                format!(
+                    "all is copied, but the manifest {} cannot be written: {error}",
+                    self.named
+                ),
+            )
+        };
+        if let Some(error) = self.failed.take() {
+            return Err(stop(error));
+        }
+        let Some(sorter) = self.sorter.take() else {
+            return Ok(());
+        };
+        let raw = write_sorted(sorter, &self.file).map_err(stop)?;
+        if raw > 0 {
+            say(&format!(
+                "{raw} names cannot be written in b3sum's format: they are in {}.raw, each \
+                 \"DIGEST  NAME\" ended by a NUL",
+                self.named
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Whether a manifest could be written; what there is stays.
+///
+/// # Errors
+///
+/// Where it could not.
+pub fn try_to_write(file: &Path) -> std::io::Result<()> {
+    let is_made = file.symlink_metadata().is_err();
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false);
+    options.open(file)?;
+    if is_made {
+        // An empty list would be one of which nothing is wrong.
+        let _ = std::fs::remove_file(file);
+    }
+    Ok(())
+}
+
+/// Where the names go that `b3sum` cannot express.
+pub fn raw_beside(file: &Path) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(".raw");
+    name.into()
+}
+
+fn write_sorted(sorter: Sorter, file: &Path) -> std::io::Result<u64> {
+    let mut sorted = sorter.finish()?;
+    let mut output = BufWriter::new(File::create(file)?);
+    let mut raw_output: Option<BufWriter<File>> = None;
+    let mut raw = 0;
+    while let Some(record) = sorted.next_record()? {
+        let digest = hexadecimal(record.value);
+        match expressible(record.key) {
+            Some(name) => writeln!(output, "{}", line(&digest, name))?,
+            None => {
+                raw += 1;
+                let raw_output = match &mut raw_output {
+                    Some(raw_output) => raw_output,
+                    None => raw_output.insert(BufWriter::new(File::create(raw_beside(file))?)),
+                };
+                raw_output.write_all(&[digest.as_bytes(), b"  ", record.key, b"\0"].concat())?;
+            }
+        }
+    }
+    if let Some(mut raw_output) = raw_output {
+        raw_output.flush()?;
+    }
+    output.flush()?;
+    Ok(raw)
+}
+
+/// A name that every release of b3sum reads from a list. Up to 1.4 none knows an escape for a
+/// carriage return, and later ones cut one off at a line's end; all refuse what stands for bytes
+/// that are no UTF-8, and take `-` for standard input.
+fn expressible(name: &[u8]) -> Option<&str> {
+    let name = std::str::from_utf8(name).ok()?;
+    let is_read = name != "-" && !name.contains(['\r', char::REPLACEMENT_CHARACTER]);
+    is_read.then_some(name)
+}
+
+/// A line of b3sum: a name with a newline or backslash is escaped, and a
+/// backslash at the line's start says so.
+fn line(digest: &str, name: &str) -> String {
+    if name.contains(['\\', '\n']) {
+        let escaped = name.replace('\\', "\\\\").replace('\n', "\\n");
+        return format!("\\{digest}  {escaped}");
+    }
+    format!("{digest}  {name}")
+}
+
+/// A digest as b3sum prints it.
+pub fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_sorted_and_odd_names_are_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("manifest");
+        let mut manifest = Manifest::new(file.clone(), "manifest".into()).unwrap();
+        manifest.add(b"b", &[1; 32]);
+        manifest.add(b"a\n\\", &[2; 32]);
+        manifest.add(b"\xff", &[3; 32]);
+        for odd in [&b"-"[..], b"a\rb", "\u{fffd}".as_bytes()] {
+            manifest.add(odd, &[3; 32]);
+        }
+        manifest.write().unwrap();
+        let (one, two, three) = ("01".repeat(32), "02".repeat(32), "03".repeat(32));
+        let text = std::fs::read_to_string(&file).unwrap();
+        assert_eq!(text, format!("\\{two}  a\\n\\\\\n{one}  b\n"));
+        let raw = std::fs::read(directory.path().join("manifest.raw")).unwrap();
+        let names = [&b"-"[..], b"a\rb", "\u{fffd}".as_bytes(), b"\xff"];
+        let expected = names.map(|name| [three.as_bytes(), b"  ", name, b"\0"].concat());
+        assert_eq!(raw, expected.concat());
+    }
+}

@@ -1,0 +1,106 @@
+//! How hosts are reached and known, as plain values. Credentials are named by file,
+//! never held.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use longhaul_engine::net::identity::Fingerprint;
+use serde::{Deserialize, Serialize};
+
+use crate::ports::Ports;
+
+/// How long a host may be silent where nobody says.
+pub const USUAL_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How hosts are reached and known.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ConnectionSettings {
+    /// The daemon's key; no other is accepted.
+    #[serde(with = "crate::text", skip_serializing_if = "Option::is_none")]
+    pub fingerprint: Option<Fingerprint>,
+    /// Accept a daemon that is unknown, and remember its key.
+    pub accept_new: bool,
+    /// Trust daemons whose certificate for that host leads to these authorities (PEM).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub authority: Option<PathBuf>,
+    /// The file of tokens; none: `tokens` in the configuration directory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_file: Option<PathBuf>,
+    /// This client's certificate (PEM), instead of a token.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<PathBuf>,
+    /// The certificate's key (PEM).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<PathBuf>,
+    /// Whether file data are encrypted on their way.
+    pub data_security: DataSecurity,
+    /// Congestion control of the sending end, by its kernel's name; none: it is chosen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub congestion: Option<String>,
+    /// Yield to other traffic.
+    pub nice: bool,
+    /// Local addresses to connect from, in turns.
+    pub bind: Vec<IpAddr>,
+    /// Open connections with Multipath TCP.
+    pub mptcp: bool,
+    /// Bytes of this end's socket buffers; none: the kernel tunes them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub buffer: Option<u64>,
+    /// How long a host may take to answer at first, and may be silent later.
+    #[serde(with = "crate::milliseconds")]
+    pub timeout: Duration,
+    /// How hosts are reached over SSH.
+    pub ssh: SshSettings,
+}
+
+impl Default for ConnectionSettings {
+    fn default() -> ConnectionSettings {
+        ConnectionSettings {
+            fingerprint: None,
+            accept_new: false,
+            authority: None,
+            token_file: None,
+            certificate: None,
+            key: None,
+            data_security: DataSecurity::Tls,
+            congestion: None,
+            nice: false,
+            bind: Vec::new(),
+            mptcp: false,
+            buffer: None,
+            timeout: USUAL_TIMEOUT,
+            ssh: SshSettings::default(),
+        }
+    }
+}
+
+/// Whether blocks are encrypted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DataSecurity {
+    /// Encrypted and authenticated.
+    #[default]
+    Tls,
+    /// File data and their names in clear; authentication, control and digests in TLS.
+    Clear,
+}
+
+/// How the far side of `[user@]host:path` is reached.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SshSettings {
+    /// The ssh command with its options, quoted as in a shell; none: `LONGHAUL_SSH`, else
+    /// `ssh`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ssh: Option<String>,
+    /// The longhaul binary on the far side; none: the one in its cache, else in its PATH.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remote_longhaul: Option<String>,
+    /// Put this release into the far side's cache where it has none.
+    pub install_remote: bool,
+    /// Ports that direct connections may come to, at either end; none: any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ports: Option<Ports>,
+}

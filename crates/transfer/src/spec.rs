@@ -1,0 +1,261 @@
+//! A transfer as a value: what is copied or compared, from where to where, and how. It
+//! is plain data that can be stored and sent as JSON (FORMAT.md, "Specifications"); the
+//! command line, a job and a daemon's request make one, and hand it to
+//! [`crate::client::run`].
+//!
+//! - [`TransferSpec::validate`] is the only way to a [`ValidSpec`]
+//! - [`SpecError`]: what is wrong, by field
+
+mod error;
+pub mod names;
+mod valid;
+
+use std::time::Duration;
+
+use longhaul_engine::session::LEFTOVERS_EXPIRE;
+use longhaul_proto::handshake::Purport;
+use serde::{Deserialize, Serialize};
+
+use crate::endpoint::Endpoint;
+use crate::rate_limit::BandwidthLimit;
+use crate::settings::ConnectionSettings;
+
+pub use error::SpecError;
+pub use valid::{Direction, ValidSpec};
+
+/// The version of specifications that this release writes and reads.
+pub const VERSION: u32 = 1;
+
+/// Memory for the blocks of one end of one session where nobody says, in bytes.
+pub const USUAL_MEMORY: u64 = 128 << 20;
+
+/// Bytes of large files that may be taken in and not durable yet, where nobody says.
+pub const USUAL_CHECKPOINT: u64 = 256 << 20;
+
+/// A transfer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TransferSpec {
+    /// [`VERSION`].
+    pub version: u32,
+    /// What is done.
+    #[serde(default)]
+    pub operation: Operation,
+    /// Where data come from, 1 or more, all at one place; a comparison has one.
+    pub sources: Vec<Endpoint>,
+    /// Where they go, or what the source is compared with.
+    pub destination: Endpoint,
+    /// What of the sources is copied.
+    #[serde(default)]
+    pub selection: Selection,
+    /// How files are verified.
+    #[serde(default)]
+    pub verification: Verification,
+    /// How blocks are compressed, where that makes them smaller.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compression: Option<Compression>,
+    /// What the transfer may use.
+    #[serde(default)]
+    pub limits: Limits,
+    /// Flows that were fixed.
+    #[serde(default)]
+    pub flows: FixedFlows,
+    /// Read and write past the page cache where the file system can.
+    #[serde(default)]
+    pub direct_io: bool,
+    /// How hosts are reached and known.
+    #[serde(default)]
+    pub connection: ConnectionSettings,
+}
+
+/// What is done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Operation {
+    /// Files are copied.
+    #[default]
+    Copy,
+    /// What a copy would do is found out; nothing is changed.
+    DryRun,
+    /// Two files or trees are compared by their digests; nothing is changed.
+    Verify,
+}
+
+impl From<Operation> for Purport {
+    fn from(operation: Operation) -> Purport {
+        match operation {
+            Operation::Copy => Purport::Copy,
+            Operation::DryRun => Purport::DryRun,
+            Operation::Verify => Purport::Verify,
+        }
+    }
+}
+
+/// What of the sources is copied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Selection {
+    /// Directories with everything in them. A comparison always does.
+    pub recursive: bool,
+    /// What links below the sources lead to, instead of the links.
+    pub copy_links: bool,
+    /// Files keep set-user-ID and set-group-ID bits, whoever owns them.
+    pub keep_set_ids: bool,
+}
+
+/// How files are verified.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Verification {
+    /// How blocks and files are checked.
+    pub integrity: Integrity,
+    /// Read back what was written before it counts.
+    pub read_back: bool,
+    /// Which digests are told.
+    pub digests: Digests,
+}
+
+/// How blocks and files are checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Integrity {
+    /// BLAKE3 for each block and each file.
+    #[default]
+    Digest,
+    /// XXH3 for each block, no digest of files.
+    Checksum,
+}
+
+/// Which digests of files are told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Digests {
+    /// None.
+    #[default]
+    None,
+    /// Those that come up.
+    Known,
+    /// All, also of files that were there already, which are read for it.
+    All,
+}
+
+/// How blocks are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Compression {
+    /// zstd with a level from -100 to 22, but not 0.
+    Zstd(i32),
+    /// lz4.
+    Lz4,
+}
+
+/// What a transfer may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Bytes per second of the whole transfer, 1000 or more; none: no bound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<BandwidthLimit>,
+    /// Memory for blocks at this end, in bytes.
+    pub memory: u64,
+    /// Bytes of large files that may be taken in and not durable yet, 1 or more.
+    pub checkpoint: u64,
+    /// Milliseconds after which leftovers of killed copies are removed; none: never.
+    pub leftovers_expire: Option<u64>,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            rate: None,
+            memory: USUAL_MEMORY,
+            checkpoint: USUAL_CHECKPOINT,
+            leftovers_expire: u64::try_from(LEFTOVERS_EXPIRE.as_millis()).ok(),
+        }
+    }
+}
+
+impl Limits {
+    /// When leftovers expire; none: never.
+    pub fn expiry(&self) -> Option<Duration> {
+        self.leftovers_expire.map(Duration::from_millis)
+    }
+}
+
+/// Flows that were fixed; what is none is chosen while the transfer runs. Each is from 1
+/// to 512.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct FixedFlows {
+    /// How an end's layers share its threads.
+    pub stack: Stack,
+    /// Threads that read, where the source is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub readers: Option<u32>,
+    /// Threads that compress, where the source is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compressors: Option<u32>,
+    /// Streams.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub streams: Option<u32>,
+    /// Threads that decompress and verify, where the destination is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decompressors: Option<u32>,
+    /// Threads that write, where the destination is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub writers: Option<u32>,
+    /// Bytes of a block, a power of two from 64 KiB to 16 MiB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub block_bytes: Option<u32>,
+}
+
+/// How an end's layers share its threads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stack {
+    /// Each layer has threads of its own.
+    #[default]
+    Layered,
+    /// Each stream has one thread for all of them.
+    Paired,
+}
+
+impl TransferSpec {
+    /// A copy of these sources, with everything else as usual.
+    pub fn copy(sources: Vec<Endpoint>, destination: Endpoint) -> TransferSpec {
+        TransferSpec {
+            version: VERSION,
+            operation: Operation::Copy,
+            sources,
+            destination,
+            selection: Selection::default(),
+            verification: Verification::default(),
+            compression: None,
+            limits: Limits::default(),
+            flows: FixedFlows::default(),
+            direct_io: false,
+            connection: ConnectionSettings::default(),
+        }
+    }
+
+    /// A comparison of a source with what lies at another place.
+    pub fn comparison(source: Endpoint, other: Endpoint) -> TransferSpec {
+        TransferSpec {
+            operation: Operation::Verify,
+            selection: Selection {
+                recursive: true,
+                ..Selection::default()
+            },
+            ..TransferSpec::copy(vec![source], other)
+        }
+    }
+
+    /// Sees to it that every field is within its range and fits the others.
+    ///
+    /// # Errors
+    ///
+    /// The first field that does not.
+    pub fn validate(self) -> Result<ValidSpec, SpecError> {
+        ValidSpec::new(self)
+    }
+}

@@ -1,0 +1,46 @@
+//! The names that sources have at the destination.
+
+use std::collections::HashMap;
+
+use longhaul_engine::send::source::last_name;
+
+use crate::endpoint::{Endpoint, RemotePath};
+
+/// The name that a source has at the destination; none where only what is in
+/// it goes there.
+pub fn landing_name(source: &Endpoint) -> Option<&[u8]> {
+    last_name(path_of(source)?)
+}
+
+/// The path of a source that has one.
+pub fn path_of(source: &Endpoint) -> Option<&[u8]> {
+    match (source, source.remote_path()) {
+        (Endpoint::Local(path), _) | (_, Some(RemotePath::Path(path))) => Some(path),
+        _ => None,
+    }
+}
+
+/// Sees to it that no two of these sources have the same name at the destination: they
+/// would replace each other, and which of them stays would depend on threads.
+///
+/// # Errors
+///
+/// What to tell whoever named them.
+pub fn check_names<'a>(paths: impl IntoIterator<Item = &'a [u8]>) -> Result<(), String> {
+    let mut seen = HashMap::new();
+    for path in paths {
+        let Some(name) = last_name(path) else {
+            continue;
+        };
+        if let Some(other) = seen.insert(name, path) {
+            let shown = String::from_utf8_lossy;
+            return Err(format!(
+                "two sources have the name {}, {} and {}: copy them to different destinations",
+                shown(name),
+                shown(other),
+                shown(path)
+            ));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,210 @@
+//! The rules of a specification.
+
+use std::ops::Deref;
+
+use super::names::{check_names, path_of};
+use super::{Compression, Digests, FixedFlows, Integrity, Operation, SpecError, Stack};
+use super::{TransferSpec, VERSION};
+use crate::endpoint::Endpoint;
+use crate::settings::DataSecurity;
+
+/// Most flows of a layer.
+const MOST_FLOWS: u32 = 512;
+
+/// The smallest and the largest block, in bytes.
+const BLOCK_BYTES: std::ops::RangeInclusive<u32> = 64 << 10..=16 << 20;
+
+/// Levels of zstd.
+const ZSTD_LEVELS: std::ops::RangeInclusive<i32> = -100..=22;
+
+/// A specification of which every field is within its range. All its sources are at one
+/// place: [`ValidSpec::direction`] says how data move.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ValidSpec {
+    spec: TransferSpec,
+    direction: Direction,
+}
+
+/// How data move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Within this host.
+    Local,
+    /// From this host to another one.
+    Push,
+    /// From another host to this one.
+    Pull,
+    /// Between two other hosts.
+    ThirdParty,
+}
+
+impl Deref for ValidSpec {
+    type Target = TransferSpec;
+
+    fn deref(&self) -> &TransferSpec {
+        &self.spec
+    }
+}
+
+impl ValidSpec {
+    pub(super) fn new(spec: TransferSpec) -> Result<ValidSpec, SpecError> {
+        if spec.version != VERSION {
+            return Err(SpecError::Version(spec.version));
+        }
+        let direction = direction_of(&spec)?;
+        check_sides(&spec)?;
+        check_verification(&spec)?;
+        check_pipes(&spec)?;
+        check_flows(&spec.flows)?;
+        check_numbers(&spec)?;
+        check_connection(&spec)?;
+        Ok(ValidSpec { spec, direction })
+    }
+
+    /// How data move.
+    pub fn direction(&self) -> Direction {
+        self.direction
+    }
+
+    /// The specification, to be changed and validated again.
+    pub fn into_spec(self) -> TransferSpec {
+        self.spec
+    }
+}
+
+fn direction_of(spec: &TransferSpec) -> Result<Direction, SpecError> {
+    let [first, others @ ..] = spec.sources.as_slice() else {
+        return Err(SpecError::NoSource);
+    };
+    let place = first.place();
+    let is_elsewhere = |other: &&Endpoint| other.place() != place;
+    match others.iter().find(is_elsewhere).map(Endpoint::place) {
+        Some(other) if other.is_none() || place.is_none() => return Err(SpecError::Mixed),
+        Some(_) => return Err(SpecError::DifferentHosts),
+        None => {}
+    }
+    Ok(match (place, spec.destination.place()) {
+        (None, None) => Direction::Local,
+        (None, Some(_)) => Direction::Push,
+        (Some(_), None) => Direction::Pull,
+        (Some(_), Some(_)) => Direction::ThirdParty,
+    })
+}
+
+fn check_sides(spec: &TransferSpec) -> Result<(), SpecError> {
+    if spec.operation == Operation::Verify && spec.sources.len() > 1 {
+        return Err(SpecError::OneSource);
+    }
+    if let Some(error) = spec.sources.iter().find_map(SpecError::of_source) {
+        return Err(error);
+    }
+    if matches!(spec.destination, Endpoint::Zero(_)) {
+        return Err(SpecError::ZeroDestination);
+    }
+    check_names(spec.sources.iter().filter_map(path_of)).map_err(SpecError::SameName)
+}
+
+fn check_verification(spec: &TransferSpec) -> Result<(), SpecError> {
+    let wanted = spec.verification;
+    let needs_digests = wanted.read_back || wanted.digests == Digests::All;
+    match (spec.operation, wanted.integrity) {
+        (Operation::DryRun, _) if needs_digests => Err(SpecError::DryRun),
+        (_, Integrity::Checksum) if needs_digests => Err(SpecError::DigestsNeeded),
+        _ => Ok(()),
+    }
+}
+
+fn check_pipes(spec: &TransferSpec) -> Result<(), SpecError> {
+    let from = spec.sources.contains(&Endpoint::Standard);
+    let to = spec.destination == Endpoint::Standard;
+    if !from && !to {
+        return Ok(());
+    }
+    let wanted = spec.verification;
+    let twice = wanted.read_back || wanted.digests == Digests::All;
+    match spec.operation {
+        Operation::Verify => Err(SpecError::PipeCompared),
+        _ if spec.sources.len() > 1 => Err(SpecError::PipeAlone),
+        Operation::DryRun => Err(SpecError::PipeOnce),
+        Operation::Copy if twice => Err(SpecError::PipeOnce),
+        Operation::Copy if to && spec.flows.stack == Stack::Paired => Err(SpecError::PipePaired),
+        Operation::Copy => Ok(()),
+    }
+}
+
+fn check_flows(flows: &FixedFlows) -> Result<(), SpecError> {
+    let FixedFlows {
+        stack,
+        readers,
+        compressors,
+        streams,
+        decompressors,
+        writers,
+        block_bytes,
+    } = *flows;
+    let layers = [
+        ("flows.readers", readers),
+        ("flows.compressors", compressors),
+        ("flows.decompressors", decompressors),
+        ("flows.writers", writers),
+    ];
+    if stack == Stack::Paired && layers.iter().any(|(_, count)| count.is_some()) {
+        return Err(SpecError::Paired);
+    }
+    for (field, count) in layers.into_iter().chain([("flows.streams", streams)]) {
+        if count.is_some_and(|count| !(1..=MOST_FLOWS).contains(&count)) {
+            let text = "it is from 1 to 512";
+            return Err(SpecError::Range { field, text });
+        }
+    }
+    let fits = |bytes: u32| bytes.is_power_of_two() && BLOCK_BYTES.contains(&bytes);
+    match block_bytes {
+        Some(bytes) if !fits(bytes) => Err(SpecError::Range {
+            field: "flows.block_bytes",
+            text: "a block has a power of two of bytes, from 64 KiB to 16 MiB",
+        }),
+        _ => Ok(()),
+    }
+}
+
+fn check_numbers(spec: &TransferSpec) -> Result<(), SpecError> {
+    let range = |field, text| Err(SpecError::Range { field, text });
+    match spec.compression {
+        Some(Compression::Zstd(level)) if level == 0 || !ZSTD_LEVELS.contains(&level) => {
+            range("compression", "zstd has the levels -100 to -1 and 1 to 22")
+        }
+        _ if spec.limits.checkpoint == 0 => range("limits.checkpoint", "it is 1 or more"),
+        _ => Ok(()),
+    }
+}
+
+fn check_connection(spec: &TransferSpec) -> Result<(), SpecError> {
+    let connection = &spec.connection;
+    let trusts = [
+        connection.fingerprint.is_some(),
+        connection.accept_new,
+        connection.authority.is_some(),
+    ];
+    if trusts.into_iter().filter(|given| *given).count() > 1 {
+        return Err(SpecError::Trust);
+    }
+    if connection.certificate.is_some() != connection.key.is_some() {
+        return Err(SpecError::Certificate);
+    }
+    if connection.nice && connection.mptcp {
+        return Err(SpecError::NicePaths);
+    }
+    let is_ssh = |endpoint: &Endpoint| matches!(endpoint, Endpoint::Ssh(_));
+    let clear = connection.data_security == DataSecurity::Clear;
+    let mut ends = spec.sources.iter().chain([&spec.destination]);
+    // Between two remote hosts it depends on how they are joined.
+    let one_remote = !spec
+        .sources
+        .iter()
+        .chain([&spec.destination])
+        .all(|end| end.place().is_some());
+    match clear && one_remote && ends.any(is_ssh) {
+        true => Err(SpecError::ClearOverSsh),
+        false => Ok(()),
+    }
+}

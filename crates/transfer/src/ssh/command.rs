@@ -1,0 +1,344 @@
+//! The command line of the user's `ssh`, and what it runs on the far side.
+
+use std::ffi::OsString;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use super::process::{Login, output_within};
+use longhaul_engine::session::TransferSettings;
+
+use crate::endpoint::SshRemote;
+use crate::ports::Ports;
+use crate::settings::{ConnectionSettings, SshSettings};
+use crate::stop::{Exit, Stop};
+
+/// The release that both ends must have.
+pub const RELEASE: &str = env!("CARGO_PKG_VERSION");
+
+/// Never a terminal, nor anything of the user's configuration that is meant
+/// for a shell or for other connections: as `scp` has it.
+const OPTIONS: [&str; 6] = [
+    "-T",
+    "-x",
+    "-oPermitLocalCommand=no",
+    "-oClearAllForwardings=yes",
+    "-oRemoteCommand=none",
+    "-oRequestTTY=no",
+];
+
+/// How long ssh may take to read its configuration, which may run commands
+/// (`Match exec`).
+const CONFIGURED_WITHIN: Duration = Duration::from_secs(10);
+
+/// Asks nobody, and is a TCP connection of its own.
+const SILENT_OPTIONS: [&str; 4] = [
+    "-oBatchMode=yes",
+    "-oControlMaster=no",
+    "-oControlPath=none",
+    "-oLogLevel=ERROR",
+];
+
+/// What the far side is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The other end of a session with this one.
+    Session,
+    /// A job.
+    Drive,
+    /// The other end of a job.
+    Meet,
+    /// One more channel to the session that listens under this name.
+    Join(String),
+    /// What is said to and by this job.
+    Attach(String),
+    /// The list of jobs.
+    Jobs,
+}
+
+/// What the far side shall know when it starts.
+#[derive(Clone, Debug)]
+pub struct FarSide {
+    /// What it is for.
+    pub role: Role,
+    /// The binary there; none: the cache's, else the one in PATH.
+    pub program: Option<String>,
+    /// Memory for blocks.
+    pub memory: u64,
+    /// How long the session outlives its last connection.
+    pub linger: Duration,
+    /// When leftovers expire.
+    pub expiry: Option<Duration>,
+    /// Where it may listen.
+    pub ports: Ports,
+}
+
+/// How the far side is started.
+#[derive(Clone, Debug)]
+pub struct Start {
+    /// The user's ssh with its own options.
+    pub words: Vec<OsString>,
+    /// `[user@]host`.
+    pub destination: String,
+    /// What is started there.
+    pub side: FarSide,
+}
+
+impl Start {
+    /// The host as ssh's configuration has it, which starts a process.
+    pub fn host_name(&self) -> Option<String> {
+        let (program, rest) = self.words.split_first()?;
+        let mut command = Command::new(program);
+        command
+            .args(rest)
+            .args(["-G", "--", &self.destination])
+            .stdin(Stdio::null())
+            .stderr(Stdio::null());
+        let output = output_within(&mut command, CONFIGURED_WITHIN).ok()?;
+        host_name_in(&String::from_utf8_lossy(&output)).map(str::to_owned)
+    }
+
+    /// The command line that begins a session.
+    pub fn first(&self) -> Vec<OsString> {
+        self.first_by(Login::Asking)
+    }
+
+    /// The same; whether anybody may be asked is said.
+    pub fn first_by(&self, login: Login) -> Vec<OsString> {
+        let remote = remote_command(&self.side);
+        command_line(&self.words, login, &self.destination, &remote)
+    }
+
+    /// The command line for one more channel.
+    pub fn further(&self, channel: &str) -> Vec<OsString> {
+        let remote = far_command(self.side.program.as_deref(), &format!("--join {channel}"));
+        command_line(&self.words, Login::Silent, &self.destination, &remote)
+    }
+
+    /// The command line that runs a script; somebody may be asked.
+    pub fn script(&self, script: &str) -> Vec<OsString> {
+        command_line(&self.words, Login::Asking, &self.destination, script)
+    }
+
+    /// The same; whether anybody may be asked is said.
+    pub fn script_by(&self, script: &str, login: Login) -> Vec<OsString> {
+        command_line(&self.words, login, &self.destination, script)
+    }
+
+    /// The name of the user's ssh, for messages.
+    pub fn program(&self) -> String {
+        let first = self.words.first();
+        first.map_or("ssh".into(), |word| word.to_string_lossy().into_owned())
+    }
+}
+
+/// How the far side of an endpoint is started.
+///
+/// # Errors
+///
+/// As [`ssh_words`].
+pub fn start_of(
+    remote: &SshRemote,
+    arguments: &ConnectionSettings,
+    settings: &TransferSettings,
+) -> Result<Start, Stop> {
+    let side = FarSide {
+        role: Role::Session,
+        program: arguments.ssh.remote_longhaul.clone(),
+        memory: settings.budget.0,
+        linger: arguments.timeout,
+        expiry: settings.expiry,
+        ports: arguments.ssh.ports.unwrap_or_default(),
+    };
+    Ok(Start {
+        words: ssh_words(&arguments.ssh)?,
+        destination: remote.destination.clone(),
+        side,
+    })
+}
+
+/// The words that start the user's ssh, quoted as a shell has them.
+///
+/// # Errors
+///
+/// Where the words make no sense.
+pub fn ssh_words(arguments: &SshSettings) -> Result<Vec<OsString>, Stop> {
+    let asked = arguments.ssh.clone();
+    let text = asked.or_else(|| std::env::var("LONGHAUL_SSH").ok());
+    let text = text.unwrap_or_else(|| "ssh".to_owned());
+    let words = shlex::split(&text).ok_or_else(|| {
+        let text = format!("--ssh, or LONGHAUL_SSH: a quote in {text} has no other: close it");
+        Stop::new(Exit::Usage, text)
+    })?;
+    match words.is_empty() {
+        true => Err(Stop::new(
+            Exit::Usage,
+            "--ssh, or LONGHAUL_SSH, is empty: name the command, as \"ssh -p 2222\"",
+        )),
+        false => Ok(words.into_iter().map(OsString::from).collect()),
+    }
+}
+
+/// Everything that is started on this side.
+fn command_line(
+    words: &[OsString],
+    login: Login,
+    destination: &str,
+    remote: &str,
+) -> Vec<OsString> {
+    let mut line = words.to_vec();
+    line.extend(OPTIONS.iter().map(OsString::from));
+    if login == Login::Silent {
+        line.extend(SILENT_OPTIONS.iter().map(OsString::from));
+    }
+    line.extend(["--", destination, remote].map(OsString::from));
+    line
+}
+
+/// The command that the far side's login shell is given, whichever shell that
+/// is: everything but one word is within single quotes, and there is no `!`.
+fn remote_command(far: &FarSide) -> String {
+    let expiry = match far.expiry {
+        Some(age) => format!("{}s", age.as_secs()),
+        None => "never".to_owned(),
+    };
+    let terms = || {
+        format!(
+            "--memory {}B --linger {}s --expire-leftovers {expiry} --ports {}",
+            far.memory,
+            far.linger.as_secs().max(1),
+            far.ports,
+        )
+    };
+    let arguments = match &far.role {
+        Role::Session => terms(),
+        Role::Drive => format!("{} --drive", terms()),
+        Role::Meet => format!("{} --meet", terms()),
+        Role::Join(channel) => format!("--join {channel}"),
+        Role::Attach(job) => format!("--attach {job}"),
+        Role::Jobs => "--jobs".to_owned(),
+    };
+    far_command(far.program.as_deref(), &arguments)
+}
+
+fn far_command(program: Option<&str>, arguments: &str) -> String {
+    let arguments = format!("remote {arguments}");
+    if let Some(program) = program {
+        let (home, program) = match program.strip_prefix("~/") {
+            Some(below) => ("~/", below),
+            None => ("", program),
+        };
+        return format!("exec {home}{} {arguments}", quoted(program));
+    }
+    format!(
+        "exec sh -c 'c=\"${{XDG_CACHE_HOME:-$HOME/.cache}}/longhaul/longhaul-{RELEASE}\"; \
+         PATH=\"$PATH:$HOME/.local/bin:$HOME/bin\"; \
+         if [ -x \"$c\" ]; then exec \"$c\" {arguments}; fi; \
+         if command -v longhaul >/dev/null 2>&1; then exec longhaul {arguments}; fi; \
+         echo; echo \"longhaul-absent/1 $(uname -sm)\"'"
+    )
+}
+
+/// What `ssh -G` says.
+fn host_name_in(configuration: &str) -> Option<&str> {
+    let mut lines = configuration.lines();
+    let name = lines.find_map(|line| line.strip_prefix("hostname "))?;
+    Some(name.trim()).filter(|name| !name.is_empty())
+}
+
+/// A word for a shell.
+pub fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn far() -> FarSide {
+        FarSide {
+            role: Role::Session,
+            program: None,
+            memory: 1 << 20,
+            linger: Duration::from_secs(60),
+            expiry: None,
+            ports: Ports::default(),
+        }
+    }
+
+    #[test]
+    fn the_host_is_where_ssh_finds_it() {
+        let text = "user alice\nhostname dtn7.example.org\nport 22\n";
+        assert_eq!(host_name_in(text), Some("dtn7.example.org"));
+        assert_eq!(host_name_in("user alice\n"), None);
+    }
+
+    #[test]
+    fn the_destination_is_no_option() {
+        let line = command_line(&["ssh".into()], Login::Silent, "u@h", "x");
+        assert_eq!(line[line.len() - 3..], ["--", "u@h", "x"]);
+        assert!(line.contains(&"-oBatchMode=yes".into()));
+    }
+
+    #[test]
+    fn every_shell_can_read_it() {
+        let command = remote_command(&far());
+        assert_eq!(command.matches('\'').count(), 2);
+        assert!(!command.contains(['!', '\n']));
+        let named = FarSide {
+            program: Some("/opt/it's/longhaul".into()),
+            ..far()
+        };
+        let command = remote_command(&named);
+        assert!(
+            command.starts_with("exec '/opt/it'\\''s/longhaul' remote "),
+            "{command}"
+        );
+        let at_home = FarSide {
+            program: Some("~/my bin/longhaul".into()),
+            ..far()
+        };
+        let command = remote_command(&at_home);
+        assert!(
+            command.starts_with("exec ~/'my bin/longhaul' remote "),
+            "{command}"
+        );
+    }
+
+    #[test]
+    fn the_command_is_quoted_as_in_a_shell() {
+        let words = |text: &str| {
+            ssh_words(&SshSettings {
+                ssh: Some(text.to_owned()),
+                remote_longhaul: None,
+                install_remote: false,
+                ports: None,
+            })
+        };
+        let proxy = "ssh -i 'my key' -o \"ProxyCommand ssh jump -W %h:%p\"";
+        let expected = [
+            "ssh",
+            "-i",
+            "my key",
+            "-o",
+            "ProxyCommand ssh jump -W %h:%p",
+        ];
+        assert_eq!(words(proxy).unwrap(), expected.map(OsString::from));
+        for bad in ["", "  ", "ssh -i 'key"] {
+            assert_eq!(words(bad).unwrap_err().exit, Exit::Usage, "{bad}");
+        }
+    }
+
+    #[test]
+    fn where_nothing_is_installed_that_is_said() {
+        let home = tempfile::tempdir().unwrap();
+        let output = std::process::Command::new("sh")
+            .args(["-c", &remote_command(&far())])
+            .env_clear()
+            .env("HOME", home.path())
+            .env("PATH", "/usr/bin:/bin")
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.starts_with("\nlonghaul-absent/1 Linux "), "{text}");
+    }
+}

@@ -1,0 +1,748 @@
+//! The far side of a session, started over SSH.
+
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::os::unix::net::UnixStream;
+use std::process::ExitStatus;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use longhaul_engine::net::Stream;
+use longhaul_engine::net::candidates::interface_addresses;
+use longhaul_engine::net::clear;
+use longhaul_engine::net::identity::{Fingerprint, Identity};
+use longhaul_engine::net::tcp::{HostPort, TcpOptions};
+use longhaul_engine::net::tls::{TlsClient, TlsError, TlsOptions};
+use longhaul_engine::net::trust::ServerTrust;
+use longhaul_engine::session::opening::{self, OpenError};
+use longhaul_engine::session::{DialError, Dialer, Ending, Joined, Transfer, TransferSettings};
+use longhaul_model::control::start::BlockSize;
+use longhaul_proto::calls::Call;
+use longhaul_proto::handshake::{Join, PROTOCOL_VERSION, Request};
+use longhaul_proto::listing::{ListRequest, Listed};
+use longhaul_proto::message::{Farewell, Flows};
+use longhaul_proto::session::StreamId;
+use longhaul_units::ByteCount;
+
+use super::PROTECTION;
+use super::callbacks::Callbacks;
+use super::command::{FarSide, RELEASE, Start, ssh_words, start_of};
+use super::direct::{self, Direct, NotOpened, Way, candidates};
+use super::further::Further;
+use super::greeting::{CLIENT, Greeting, Line, MAXIMUM_ADDRESSES, REMOTE};
+use super::install;
+use super::process::{Login, Silence, SshProcess, await_greeting};
+use super::route::Route;
+use crate::client::ahead::Ahead;
+use crate::client::connection::{
+    ASSUMED_RTT, Connected, Opened, buffer_by_hand, check_bind, list_over, open_over,
+};
+use crate::client::retry::Attempts;
+use crate::console::{MAXIMUM_LOGGED_BYTES, one_line};
+use crate::endpoint::SshRemote;
+use crate::ports::Ports;
+use crate::settings::{ConnectionSettings, SshSettings};
+use crate::stop::{Exit, Stop};
+
+/// What ssh exits with where it is ssh that failed.
+const SSH_FAILED: i32 = 255;
+
+/// What ssh says where it, or the host, does not accept the other.
+const NOT_ACCEPTED: [&str; 4] = [
+    "Permission denied",
+    "Host key verification failed",
+    "HOST IDENTIFICATION HAS CHANGED",
+    "Too many authentication failures",
+];
+
+/// Round trip before one was measured, where too long a one would only be
+/// waited for.
+const LEAST_RTT: Duration = Duration::from_millis(20);
+
+/// From this round trip on one SSH connection's window (about 2 MiB) is the
+/// limit at 1 Gbit/s, and below it the ciphers are.
+const LONG_PATH: Duration = Duration::from_millis(15);
+
+/// How long a login may take at which nobody is asked; what takes longer is
+/// begun again where he can be.
+const SILENT_LOGIN: Duration = Duration::from_secs(30);
+
+/// Round trips within which a direct stream opens: TCP, TLS, and as many as the
+/// far side's machine may need for them.
+const USUAL_ROUND_TRIPS: u32 = 4;
+
+/// A login at which nobody is asked takes ssh some fourteen round trips, and less
+/// than this of both machines' time; to type a password takes longer.
+const USUAL_LOGIN: Duration = Duration::from_secs(2);
+
+/// Round trips of a login, with some that are lost.
+const LOGIN_ROUND_TRIPS: u32 = 20;
+
+/// So long after it was opened a session is there: streams join it without waiting
+/// for the answer.
+const JUST_OPENED: Duration = Duration::from_secs(5);
+
+/// SSH connections on a long path: with 2 MiB each they fill 1 Gbit/s up to
+/// 130 ms.
+const MANY_CONNECTIONS: u32 = 8;
+
+/// SSH connections on a short one: each costs two processes their cipher.
+const FEW_CONNECTIONS: u32 = 3;
+
+/// Whether what ssh said means that nobody may log in so.
+pub fn was_refused(said: &str) -> bool {
+    NOT_ACCEPTED.iter().any(|text| said.contains(text))
+}
+
+/// Whether longhaul itself said why it ended.
+fn has_spoken(said: &str) -> bool {
+    said.lines().any(|line| line.starts_with("longhaul: "))
+}
+
+/// What to say where ssh ended, by itself or with the shell there, before longhaul had started.
+/// `said` is what it said on standard error, which the user has seen, `heard` what came on its
+/// standard output, which he has not.
+fn unstarted((said, heard): (&str, &str), code: Option<i32>, ssh: &str) -> String {
+    let exit = code.map_or("killed".to_owned(), |code| format!("exit {code}"));
+    let above = match said.trim().is_empty() {
+        true => "it said nothing",
+        false => "what it said is above",
+    };
+    let last = heard.lines().rfind(|line| !line.trim().is_empty());
+    let told = match last.map(|line| one_line(line.trim(), MAXIMUM_LOGGED_BYTES)) {
+        Some(line) => format!("the far side said \"{line}\""),
+        None => above.to_owned(),
+    };
+    match code {
+        Some(SSH_FAILED) if last.is_none() && !said.trim().is_empty() => {
+            "ssh did not connect; its message is above".to_owned()
+        }
+        Some(SSH_FAILED) => {
+            format!("ssh did not connect ({exit}), and {told}: try `{ssh} -v true`")
+        }
+        _ if said.trim().is_empty() => format!(
+            "longhaul did not start on the far side ({exit}), and {told}: a login shell such as \
+             nologin, a start-up file of the shell that ends it, or a forced command (command= in \
+             authorized_keys) keeps commands from being run there; try `{ssh} longhaul --version`"
+        ),
+        _ => format!(
+            "longhaul did not start on the far side ({exit}): {told}; try `{ssh} longhaul \
+             --version`, or name the binary there with --remote-longhaul"
+        ),
+    }
+}
+
+/// A host that SSH reaches.
+pub struct Far {
+    start: Start,
+    identity: Identity,
+    timeout: Duration,
+    tcp: TcpOptions,
+    /// Local addresses to connect from.
+    bind: Vec<IpAddr>,
+    /// So many streams, where the user said it.
+    streams: Option<u32>,
+    /// This release is put there where there is none.
+    install: bool,
+    /// Why this end does not listen is no concern of a copy: it goes without.
+    callbacks: Option<Arc<Callbacks>>,
+    process: Mutex<Option<SshProcess>>,
+    greeting: OnceLock<Greeting>,
+    login_took: OnceLock<Duration>,
+    beside: OnceLock<Beside>,
+}
+
+/// Whom ssh led to.
+enum Met {
+    /// The same release.
+    Same(SshProcess, UnixStream, Greeting),
+    /// Another one, or none.
+    None {
+        /// What that means.
+        stop: Stop,
+        /// System and machine, where they were said.
+        system: Option<String>,
+    },
+}
+
+/// What may carry a session beside its first channel.
+struct Beside {
+    direct: Arc<Direct>,
+    further: Arc<Further>,
+}
+
+impl Far {
+    /// What is needed to reach it, which is not done yet.
+    pub fn new(
+        remote: &SshRemote,
+        arguments: &ConnectionSettings,
+        settings: &TransferSettings,
+        streams: Option<u32>,
+    ) -> Result<Far, Stop> {
+        check_bind(arguments)?;
+        let identity = Identity::ephemeral().map_err(|error| Stop::because(Exit::Local, error))?;
+        let buffer = buffer_by_hand(arguments.buffer.map(ByteCount));
+        let ports = arguments.ssh.ports;
+        let listener = ports.map_or_else(
+            || Ok(Ports::default().listen().ok()),
+            |ports| ports.listen().map(Some),
+        );
+        let listener: Option<TcpListener> =
+            listener.map_err(|error| Stop::because(Exit::Local, error))?;
+        Ok(Far {
+            start: start_of(remote, arguments, settings)?,
+            identity,
+            streams,
+            install: arguments.ssh.install_remote,
+            timeout: arguments.timeout,
+            tcp: TcpOptions {
+                user_timeout: arguments.timeout,
+                send_buffer: buffer,
+                receive_buffer: buffer,
+                multipath: arguments.mptcp,
+                ..TcpOptions::default()
+            },
+            bind: arguments.bind.clone(),
+            callbacks: listener.and_then(|listener| Callbacks::new(listener).ok()),
+            process: Mutex::default(),
+            greeting: OnceLock::new(),
+            login_took: OnceLock::new(),
+            beside: OnceLock::new(),
+        })
+    }
+
+    /// Starts the far side.
+    pub fn connect(&self, blocks: BlockSize) -> Result<Connected, Stop> {
+        let begun = Instant::now();
+        let channel = self.log_in()?;
+        // A session logs in once.
+        let _ = self.login_took.set(begun.elapsed());
+        if let Some(beside) = self.begin_beside() {
+            beside.direct.dial_ahead();
+        }
+        let process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
+        let path = process.as_ref().and_then(SshProcess::round_trip);
+        Ok(Connected {
+            stream: clear::over_local(channel, PROTECTION),
+            rtt: LEAST_RTT,
+            block_bytes: blocks.on(path.unwrap_or(ASSUMED_RTT)),
+            ahead: Ahead::default(),
+            attempts: Attempts::begin(),
+        })
+    }
+
+    /// Opens a session; `first_words` are the first messages.
+    pub fn open(
+        &self,
+        connected: Connected,
+        request: Request,
+        first_words: &[u8],
+    ) -> Result<Opened, Stop> {
+        let host: &dyn std::fmt::Display = &self.start.destination;
+        open_over(connected, request, first_words, (host, self.timeout), true)
+    }
+
+    /// Tells what lies at a path there, as it comes.
+    pub fn list(
+        &self,
+        request: ListRequest,
+        tell: &mut dyn FnMut(Listed) -> Result<(), Stop>,
+    ) -> Result<(), Stop> {
+        let mut stream = clear::over_local(self.log_in()?, PROTECTION);
+        let host: &dyn std::fmt::Display = &self.start.destination;
+        list_over(&mut stream, request, (host, self.timeout), tell)
+    }
+
+    /// A host whose far side is for something else than a session with this
+    /// one; `arguments` are of whatever shall be done there.
+    pub fn in_role(
+        destination: &str,
+        (ssh, timeout): (&SshSettings, Duration),
+        side: FarSide,
+    ) -> Result<Far, Stop> {
+        let identity = Identity::ephemeral().map_err(|error| Stop::because(Exit::Local, error))?;
+        Ok(Far {
+            start: Start {
+                words: ssh_words(ssh)?,
+                destination: destination.to_owned(),
+                side,
+            },
+            identity,
+            streams: None,
+            install: ssh.install_remote,
+            timeout,
+            tcp: TcpOptions::default(),
+            bind: Vec::new(),
+            callbacks: None,
+            process: Mutex::default(),
+            greeting: OnceLock::new(),
+            login_took: OnceLock::new(),
+            beside: OnceLock::new(),
+        })
+    }
+
+    /// How it is started.
+    pub fn start(&self) -> &Start {
+        &self.start
+    }
+
+    /// A channel to a far side of the same release, with both ends known to
+    /// each other.
+    fn log_in(&self) -> Result<UnixStream, Stop> {
+        let (process, channel, greeting) = self.arrive()?;
+        self.introduce(&channel)?;
+        *self.process.lock().unwrap_or_else(PoisonError::into_inner) = Some(process);
+        // A session logs in once.
+        let _ = self.greeting.set(greeting);
+        Ok(channel)
+    }
+
+    /// A channel to a far side of the same release, which knows nothing of this
+    /// end yet; it is put there where that is wanted.
+    pub fn arrive(&self) -> Result<(SshProcess, UnixStream, Greeting), Stop> {
+        match self.meet()? {
+            Met::Same(process, channel, greeting) => Ok((process, channel, greeting)),
+            Met::None { stop, system } => {
+                let installed = self.start.side.program.is_none()
+                    && install::is_wanted(self.install, &self.start.destination);
+                if !installed {
+                    return Err(stop);
+                }
+                install::install(&self.start, system.as_deref(), self.timeout)?;
+                match self.meet()? {
+                    Met::Same(process, channel, greeting) => Ok((process, channel, greeting)),
+                    Met::None { stop, .. } => Err(stop),
+                }
+            }
+        }
+    }
+
+    /// The same where nobody need be asked and the same release is there; none
+    /// where that is not so, which says nothing of why.
+    pub fn arrive_silently(&self) -> Option<(SshProcess, UnixStream, Greeting)> {
+        let line = self.start.first_by(Login::Silent);
+        let (process, channel) = SshProcess::start(&line, Login::Silent).ok()?;
+        let heard = await_greeting(process.hear(&channel, SILENT_LOGIN), REMOTE);
+        let Ok(Line::Greeting(greeting)) = heard else {
+            return None;
+        };
+        self.check(&greeting).ok()?;
+        Some((process, channel, greeting))
+    }
+
+    /// Starts the far side and hears who it is.
+    fn meet(&self) -> Result<Met, Stop> {
+        let (mut process, channel) = self.run()?;
+        let heard = await_greeting(process.hear(&channel, self.timeout), REMOTE);
+        let stop = match heard {
+            Ok(Line::Greeting(greeting)) => match self.check(&greeting) {
+                Ok(()) => return Ok(Met::Same(process, channel, greeting)),
+                Err(stop) => stop,
+            },
+            Ok(Line::Absent(system)) => {
+                let stop = self.absent(&system);
+                let system = Some(system);
+                return Ok(Met::None { stop, system });
+            }
+            Err(silence) => {
+                drop(channel);
+                let status = process.end();
+                let stop = self.silent(&silence, status, &process.said());
+                if has_spoken(&process.said()) {
+                    return Err(stop);
+                }
+                // A release without this command, or a binary that does not run.
+                let code = status.and_then(|status| status.code());
+                if matches!(silence, Silence::Noise | Silence::Io(_)) || code == Some(SSH_FAILED) {
+                    return Err(stop);
+                }
+                stop
+            }
+        };
+        Ok(Met::None { stop, system: None })
+    }
+
+    fn run(&self) -> Result<(SshProcess, UnixStream), Stop> {
+        let line = self.start.first();
+        SshProcess::start(&line, Login::Asking).map_err(|error| {
+            let text = format!(
+                "cannot start {}: {error}: install OpenSSH's client, or name another command with \
+                 --ssh",
+                self.start.program()
+            );
+            Stop::new(Exit::Local, text)
+        })
+    }
+
+    /// Another release counts as none.
+    fn check(&self, greeting: &Greeting) -> Result<(), Stop> {
+        if greeting.software == RELEASE && greeting.protocol == PROTOCOL_VERSION {
+            return Ok(());
+        }
+        let text = format!(
+            "{}: longhaul {} is there, and this is {RELEASE}: install it with --install-remote, or \
+             use the same release on both ends",
+            self.start.destination, greeting.software
+        );
+        Err(Stop::new(Exit::Connection, text))
+    }
+
+    /// Says who this end is, and where it listens.
+    fn introduce(&self, mut channel: &UnixStream) -> Result<(), Stop> {
+        let mut addresses = interface_addresses().unwrap_or_default();
+        addresses.truncate(MAXIMUM_ADDRESSES);
+        let greeting = Greeting {
+            software: RELEASE.to_owned(),
+            protocol: PROTOCOL_VERSION,
+            key: self.identity.fingerprint().to_string(),
+            port: self.callbacks.as_ref().map(|callbacks| callbacks.port()),
+            addresses,
+            ..Greeting::default()
+        };
+        channel
+            .write_all(greeting.line(CLIENT).as_bytes())
+            .map_err(|error| {
+                let destination = &self.start.destination;
+                let text = format!("{destination}: the connection was lost: {error}");
+                Stop::new(Exit::Connection, text)
+            })
+    }
+
+    fn absent(&self, system: &str) -> Stop {
+        let text = format!(
+            "{}: there is no longhaul on the far side ({system}): install it with --install-remote, put \
+             the same release into its PATH, or name the file with --remote-longhaul",
+            self.start.destination
+        );
+        Stop::new(Exit::Connection, text)
+    }
+
+    /// Why there was no greeting.
+    fn silent(&self, silence: &Silence, status: Option<ExitStatus>, said: &str) -> Stop {
+        let host = &self.start.destination;
+        let code = status.and_then(|status| status.code());
+        let connection = |text: String| Stop::new(Exit::Connection, format!("{host}: {text}"));
+        match (silence, code) {
+            (Silence::Noise, _) => connection(
+                "much came from the far side and no greeting of longhaul's: have its shell's \
+                 profile print nothing where there is no terminal"
+                    .to_owned(),
+            ),
+            (Silence::Io(error), _) if error.kind() == std::io::ErrorKind::TimedOut => {
+                connection(format!(
+                    "longhaul did not start there within {} s (--timeout), and ssh asks nothing: \
+                     a start-up file of the shell there may wait for input, or the host or one of \
+                     its file systems stands still; try `{} {host} true`",
+                    self.timeout.as_secs_f64().ceil(),
+                    self.start.program(),
+                ))
+            }
+            (Silence::Io(error), _) => connection(format!("ssh was lost: {error}")),
+            (Silence::Ended(_), Some(SSH_FAILED)) if was_refused(said) => Stop::new(
+                Exit::Authentication,
+                format!("{host}: ssh could not log in; its message is above"),
+            ),
+            (Silence::Ended(_), _) if has_spoken(said) => {
+                connection("longhaul ended there; what it said is above".to_owned())
+            }
+            (Silence::Ended(heard), code) => {
+                let ssh = self.start.program();
+                connection(unstarted((said, heard), code, &format!("{ssh} {host}")))
+            }
+        }
+    }
+
+    /// Opens further streams: direct ones where any way opens, else over
+    /// further ssh processes.
+    pub fn dialer(self: &Arc<Far>, opened: &Opened, transfer: &Arc<Transfer>) -> Dialer {
+        let Some(beside) = self.beside.get() else {
+            return Arc::new(|_, _, _| {
+                let text = "the far side's key cannot be read: both ends need the same release";
+                Err(DialError::Refused(text.to_owned()))
+            });
+        };
+        let (direct, further) = (Arc::clone(&beside.direct), Arc::clone(&beside.further));
+        direct.set_rtt(opened.rtt);
+        let usual = match opened.rtt >= LONG_PATH {
+            true => MANY_CONNECTIONS,
+            false => FEW_CONNECTIONS,
+        };
+        let most = self.streams.unwrap_or(usual);
+        let most = most.min(opened.welcome.maximum_streams.max(1));
+        let welcome = opened.welcome.clone();
+        let transfer = Arc::downgrade(transfer);
+        if self.was_perhaps_asked(opened.rtt) {
+            further.be_careful();
+        }
+        prepare_further(beside, &transfer, opened.rtt, most as usize);
+        let begun = Instant::now();
+        Arc::new(move |id: StreamId, received, patience| {
+            let (stream, is_direct) = open_beside(&direct, &further, &transfer, most, patience)?;
+            let join = Join {
+                session: welcome.session,
+                secret: welcome.secret,
+                stream: id.0,
+                received,
+            };
+            // Whether the session is still there later ones have to hear.
+            let joined = match begun.elapsed() < JUST_OPENED {
+                true => opening::join_at_once(stream, join)
+                    .map_err(|error| DialError::Network(error.to_string())),
+                false => join_with(stream, join, patience),
+            }?;
+            if is_direct {
+                further.abandon();
+            }
+            Ok(joined)
+        })
+    }
+
+    /// Whether the login took so long that somebody may have typed a password, whom
+    /// further logins cannot ask.
+    fn was_perhaps_asked(&self, rtt: Duration) -> bool {
+        let took = self.login_took.get().copied().unwrap_or_default();
+        took > USUAL_LOGIN + LOGIN_ROUND_TRIPS * rtt
+    }
+
+    /// Knows whom it speaks to; none where the far side's key cannot be read.
+    fn begin_beside(&self) -> Option<&Beside> {
+        let greeting = self.greeting.get()?.clone();
+        let key: Fingerprint = greeting.key.parse().ok()?;
+        let identity = Some(self.identity.clone());
+        let trust = ServerTrust::Fingerprint(key);
+        let tls = TlsClient::new(trust, identity, TlsOptions::default());
+        let callbacks = self.callbacks.clone();
+        let callbacks =
+            callbacks.filter(|callbacks| callbacks.accept(tls.clone(), self.tcp).is_ok());
+        let channel = greeting.channel.clone();
+        let direct = Direct::new(
+            tls,
+            (self.tcp, &self.bind),
+            Some(self.start.clone()),
+            greeting,
+            callbacks,
+            ASSUMED_RTT,
+        );
+        let beside = Beside {
+            direct: Arc::new(direct),
+            further: Arc::new(Further::new(self.start.clone(), channel)),
+        };
+        Some(self.beside.get_or_init(|| beside))
+    }
+
+    /// Where the far side may be reached, once it has greeted.
+    pub fn candidates(&self) -> Vec<SocketAddr> {
+        let greeting = self.greeting.get();
+        greeting.map_or_else(Vec::new, |greeting| candidates(Some(&self.start), greeting))
+    }
+
+    /// Whether a stream to it opens at one of its addresses within a time.
+    pub fn try_address(&self, address: SocketAddr, patience: Duration) -> Result<(), TlsError> {
+        let key = self
+            .greeting
+            .get()
+            .and_then(|greeting| greeting.key.parse().ok());
+        let trust = ServerTrust::Fingerprint(key.unwrap_or_else(|| self.identity.fingerprint()));
+        let identity = Some(self.identity.clone());
+        let tls = TlsClient::new(trust, identity, TlsOptions::default());
+        let target = HostPort::from(address);
+        tls.connect(&target, patience, &self.tcp).map(drop)
+    }
+
+    /// What it says of this end's addresses when it is asked to connect to each;
+    /// none where it says nothing in that time.
+    pub fn try_inward(&self, transfer: &Transfer, patience: Duration) -> Option<Vec<Call>> {
+        // What opens waits with the streams that the session may use.
+        transfer.ask_calls(patience)
+    }
+
+    /// Where this end listens.
+    pub fn own_port(&self) -> Option<u16> {
+        self.callbacks.as_ref().map(|callbacks| callbacks.port())
+    }
+
+    /// Whether its system ends what a login started when the login ends.
+    pub fn is_mortal(&self) -> bool {
+        self.greeting.get().is_some_and(|greeting| greeting.mortal)
+    }
+
+    /// Waits for a transfer's end, for a process that ends next. Where direct
+    /// streams brought it to its end, nobody waits for that of ssh.
+    pub fn wait(&self, transfer: &Transfer) -> Ending {
+        let ending = transfer.wait_to_exit();
+        let way = self.beside.get().map(|beside| beside.direct.way());
+        let is_direct = matches!(way, Some(Way::Outward(_) | Way::Inward));
+        if is_direct && ending.farewell == Farewell::Complete {
+            let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(process) = process.take() {
+                process.leave();
+            }
+        }
+        ending
+    }
+
+    /// How the data went.
+    pub fn route(&self) -> Option<Route> {
+        let beside = self.beside.get()?;
+        let (further, refused) = beside.further.count();
+        Some(Route {
+            way: beside.direct.way(),
+            between: None,
+            further,
+            refused,
+            mortal: self.greeting.get()?.mortal,
+        })
+    }
+}
+
+/// A direct stream, or one over a further ssh process of at most so many, where
+/// the way is closed or those have logged in before it was found; whether it is
+/// direct.
+fn open_beside(
+    direct: &Arc<Direct>,
+    further: &Arc<Further>,
+    transfer: &Weak<Transfer>,
+    most: u32,
+    patience: Duration,
+) -> Result<(Stream, bool), DialError> {
+    loop {
+        let error = match direct.open(transfer, patience, &|| further.is_ready()) {
+            Ok(stream) => return Ok((stream, true)),
+            Err(error) => error,
+        };
+        let Some(transfer) = transfer.upgrade() else {
+            return Err(DialError::Network(error.to_string()));
+        };
+        let stream = match (direct.way(), error) {
+            (Way::Closed(_), _) => {
+                transfer.set_flows(Flows {
+                    streams: Some(most),
+                    ..Flows::default()
+                });
+                transfer.use_spare();
+                further.open(most as usize)?
+            }
+            (Way::Unknown, NotOpened::Another) => match further.take_ready() {
+                Some(stream) => stream,
+                // Somebody else took it.
+                None => continue,
+            },
+            (_, NotOpened::Another) => continue,
+            // Nothing is left: whether the far side lives, ssh finds out.
+            _ if !transfer.has_message_stream() => further.reach()?,
+            (_, error) => return Err(DialError::Network(error.to_string())),
+        };
+        return Ok((stream, false));
+    }
+}
+
+/// Where nobody has answered at once, or no direct stream has opened soon,
+/// further ssh processes log in while the way is still looked for.
+fn prepare_further(beside: &Beside, transfer: &Weak<Transfer>, rtt: Duration, most: usize) {
+    let (direct, further) = (Arc::clone(&beside.direct), Arc::clone(&beside.further));
+    let transfer = Weak::clone(transfer);
+    // Without a thread they log in later.
+    let _ = std::thread::Builder::new()
+        .name("prepare".to_owned())
+        .spawn(move || {
+            let is_over = |span| {
+                let transfer = transfer.upgrade();
+                transfer.is_none_or(|transfer| transfer.wait_for(span))
+            };
+            let (answer, soon) = (direct::USUALLY_ANSWERS_WITHIN, direct::USUALLY_OPENS_WITHIN);
+            // Addresses have been tried since the greeting, a round trip ago.
+            if is_over(answer + rtt) {
+                return;
+            }
+            let answered = direct.is_promising();
+            if answered && is_over(soon - answer + (USUAL_ROUND_TRIPS - 1) * rtt) {
+                return;
+            }
+            if direct.way() == Way::Unknown {
+                let is_ready: Arc<dyn Fn() + Send + Sync> = Arc::new(move || direct.wake());
+                further.prepare(most, &is_ready);
+            }
+        });
+}
+
+/// Joins a session with a stream.
+pub fn join_with(mut stream: Stream, join: Join, patience: Duration) -> Result<Joined, DialError> {
+    match opening::join(&mut stream, join, patience) {
+        Ok(joined) => Ok(Joined {
+            stream,
+            clear: false,
+            received: joined.received,
+        }),
+        Err(OpenError::Refused(refused)) => Err(DialError::Refused(refused.text)),
+        Err(error) => Err(DialError::Network(error.to_string())),
+    }
+}
+
+impl Drop for Far {
+    fn drop(&mut self) {
+        if let Some(callbacks) = &self.callbacks {
+            callbacks.close();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_above_where_nothing_was_said() {
+        let nologin = "Welcome\nThis account is currently not available.\n";
+        for (said, heard, code, parts) in [
+            (
+                "",
+                "",
+                Some(3),
+                &["exit 3", "it said nothing", "start-up file"][..],
+            ),
+            (
+                "",
+                nologin,
+                Some(1),
+                &["exit 1", "said \"This account", "nologin"],
+            ),
+            ("", "", Some(SSH_FAILED), &["it said nothing", "-v"]),
+            ("", "", None, &["killed", "it said nothing"]),
+            (
+                "sh: no\n",
+                "",
+                Some(127),
+                &["exit 127", "is above", "--remote-longhaul"],
+            ),
+            (
+                "timed out\n",
+                "",
+                Some(SSH_FAILED),
+                &["did not connect", "is above"],
+            ),
+            (
+                "motd\n",
+                "x\x1b[2J\n",
+                Some(1),
+                &["the far side said \"x\u{fffd}[2J\""],
+            ),
+        ] {
+            let text = unstarted((said, heard), code, "ssh host");
+            for part in parts {
+                assert!(text.contains(part), "{part}: {text}");
+            }
+            assert_eq!(
+                text.contains("above"),
+                parts.contains(&"is above"),
+                "{text}"
+            );
+        }
+        let failed = install_failure("");
+        assert!(!failed.contains("above"), "{failed}");
+        assert!(install_failure("no space\n").contains("is above"));
+    }
+
+    fn install_failure(said: &str) -> String {
+        install::failed("host", None, None, said).text
+    }
+}

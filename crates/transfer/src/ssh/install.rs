@@ -1,0 +1,384 @@
+//! Puts this release into the far side's cache, over ssh and with nothing there
+//! but a shell: written under another name, its size and digest compared, run, its
+//! digest compared again by itself, renamed.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use longhaul_engine::net::sha256::Sha256;
+use longhaul_units::ByteCount;
+
+use super::command::{RELEASE, Start};
+use super::image::Image;
+use super::process::{Hearing, Login, SshProcess};
+use crate::console::{clear_line, confirm, progress_line, say, shows_progress};
+use crate::stop::{Exit, Stop};
+
+/// More than this the far side does not answer.
+const MAXIMUM_ANSWER_BYTES: u64 = 64 << 10;
+
+/// What the script ends with where something is wrong that it knows.
+const NO_DIRECTORY: i32 = 41;
+const NOT_WRITTEN: i32 = 42;
+const DOES_NOT_RUN: i32 = 43;
+const OTHER_DIGEST: i32 = 44;
+const NOT_WHOLE: i32 = 45;
+
+/// What it says at the end, before the path.
+const INSTALLED: &str = "longhaul-installed/1 ";
+
+/// Bytes sent at once.
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// How long one write may wait, until whoever sends looks whether it still should.
+const WRITE_FOR: Duration = Duration::from_millis(500);
+
+/// How often the progress line is drawn.
+const DRAW_EVERY: Duration = Duration::from_millis(250);
+
+/// What arrives is to be this.
+struct Expected {
+    bytes: u64,
+    /// For the far side's own tools, before it is run; hexadecimal.
+    sha256: String,
+    /// For the binary itself.
+    blake3: String,
+}
+
+impl Expected {
+    fn of(image: &Image) -> io::Result<Expected> {
+        let (mut blake3, mut sha256) = (blake3::Hasher::new(), Sha256::default());
+        let mut from = image.read()?;
+        let mut buffer = vec![0; CHUNK_BYTES];
+        loop {
+            match from.read(&mut buffer)? {
+                0 => break,
+                count => {
+                    blake3.update(&buffer[..count]);
+                    sha256.update(&buffer[..count]);
+                }
+            }
+        }
+        Ok(Expected {
+            bytes: image.bytes(),
+            sha256: sha256.finish(),
+            blake3: blake3.finalize().to_hex().to_string(),
+        })
+    }
+}
+
+/// The script, for any login shell: within single quotes, without `!`. Where there
+/// is no `sha256sum` the size has to do before it is run.
+fn script(expected: &Expected) -> String {
+    let Expected {
+        bytes,
+        sha256,
+        blake3,
+    } = expected;
+    format!(
+        "exec sh -c 'umask 077; d=\"${{XDG_CACHE_HOME:-$HOME/.cache}}/longhaul\"; t=\"$d/.new.$$\"; \
+         mkdir -p \"$d\" || exit {NO_DIRECTORY}; \
+         trap \"rm -f \\\"$t\\\"; exit {NOT_WHOLE}\" HUP INT TERM; \
+         cat >\"$t\" && chmod 700 \"$t\" || {{ rm -f \"$t\"; exit {NOT_WRITTEN}; }}; \
+         [ $(wc -c <\"$t\") -eq {bytes} ] || {{ rm -f \"$t\"; exit {NOT_WHOLE}; }}; \
+         if command -v sha256sum >/dev/null; then s=$(sha256sum <\"$t\"); \
+         [ \"${{s%% *}}\" = {sha256} ] || {{ rm -f \"$t\"; exit {OTHER_DIGEST}; }}; fi; \
+         g=$(\"$t\" remote --digest) || {{ rm -f \"$t\"; exit {DOES_NOT_RUN}; }}; \
+         [ \"$g\" = {blake3} ] || {{ rm -f \"$t\"; exit {OTHER_DIGEST}; }}; \
+         mv -f \"$t\" \"$d/longhaul-{RELEASE}\" || {{ rm -f \"$t\"; exit {NOT_WRITTEN}; }}; \
+         echo; echo \"{INSTALLED}$d/longhaul-{RELEASE}\"'"
+    )
+}
+
+/// Whether to: by the flag, or a person says so.
+pub fn is_wanted(flag: bool, host: &str) -> bool {
+    if flag {
+        return true;
+    }
+    confirm(&format!(
+        "{host} has no longhaul {RELEASE}. Put this one into the user's cache there \
+         (~/.cache/longhaul)? Continue (yes/no)? "
+    ))
+}
+
+/// The digest of a binary, as the script compares it.
+///
+/// # Errors
+///
+/// Where it cannot be read.
+pub fn digest(binary: &Path) -> io::Result<String> {
+    let mut hasher = blake3::Hasher::new();
+    io::copy(&mut File::open(binary)?, &mut hasher)?;
+    Ok(hasher.finalize().to_hex().to_string())
+}
+
+/// Where `make dist` names its binaries by machine, and a package may put them:
+/// beside this one, or in a library's directory.
+const PLACES: [&str; 3] = ["", "../lib/longhaul", "../dist"];
+
+/// The binary for a system: a static one for its machine, else this very one
+/// where the machine is the same.
+fn binary_for(system: Option<&str>) -> Result<PathBuf, Stop> {
+    let own = std::env::current_exe().map_err(|error| Stop::because(Exit::Local, error))?;
+    if let Some(other) = system.filter(|system| !system.starts_with("Linux ")) {
+        let text = format!("longhaul runs on Linux, and the far side is {other}");
+        return Err(Stop::new(Exit::Connection, text));
+    }
+    let uname = rustix::system::uname();
+    let here = uname.machine().to_string_lossy().into_owned();
+    let machine = system.and_then(|system| system.split_once(' '));
+    let machine = machine.map_or(here.as_str(), |(_, machine)| machine);
+    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    if machine.is_empty() || !machine.bytes().all(is_word) {
+        let text = format!("the far side names no machine, but {machine:?}");
+        return Err(Stop::new(Exit::Connection, text));
+    }
+    let own_is_static = cfg!(target_env = "musl");
+    choose(&own, machine, machine == here, own_is_static).ok_or_else(|| {
+        let text = format!(
+            "the far side is {machine}, and there is no longhaul-{machine} beside {}: `make dist` \
+             makes a binary for each machine; put it there",
+            own.display()
+        );
+        Stop::new(Exit::Local, text)
+    })
+}
+
+/// A static one runs whatever libraries the far side has; this one does where
+/// they are not older.
+fn choose(own: &Path, machine: &str, same: bool, own_is_static: bool) -> Option<PathBuf> {
+    if same && own_is_static {
+        return Some(own.to_owned());
+    }
+    let directory = own.parent().unwrap_or(Path::new("/"));
+    let name = format!("longhaul-{machine}");
+    let places = PLACES.map(|place| directory.join(place).join(&name));
+    let found = places.into_iter().find(|place| place.is_file());
+    found.or_else(|| same.then(|| own.to_owned()))
+}
+
+/// Puts it there, and says so; gives the path. Where nothing goes on for `bound`, and
+/// nobody is asked something, it is given up.
+///
+/// # Errors
+///
+/// What is in the way, with the remedy.
+pub fn install(start: &Start, system: Option<&str>, bound: Duration) -> Result<String, Stop> {
+    let host = &start.destination;
+    let local = |error: io::Error| Stop::because(Exit::Local, error);
+    let binary = binary_for(system)?;
+    let image = Image::open(&binary).map_err(local)?;
+    let expected = Expected::of(&image).map_err(local)?;
+    let line = start.script(&script(&expected));
+    let (mut process, channel) = SshProcess::start(&line, Login::Asking).map_err(local)?;
+    let mut hearing = process.hear(&channel, bound);
+    let sent = send(host, (&image, expected.bytes), &channel, &mut hearing);
+    let mut answer = String::new();
+    // Where it was given up, nothing more is waited for.
+    let heard = sent.and_then(|()| {
+        hearing.go_on();
+        let heard = hearing.take(MAXIMUM_ANSWER_BYTES);
+        { heard }.read_to_string(&mut answer).map(drop)
+    });
+    drop(channel);
+    let code = process.end().and_then(|status| status.code());
+    let path = answer.lines().find_map(|line| line.strip_prefix(INSTALLED));
+    match (code, path) {
+        (Some(0), Some(path)) => {
+            say(&format!(
+                "put longhaul {RELEASE} into {host}:{path} ({}, BLAKE3 {})",
+                ByteCount(expected.bytes),
+                expected.blake3
+            ));
+            Ok(path.to_owned())
+        }
+        _ => Err(failed(host, code, heard.err(), &process.said())),
+    }
+}
+
+fn send(
+    host: &str,
+    (image, bytes): (&Image, u64),
+    channel: &UnixStream,
+    hearing: &mut Hearing<'_>,
+) -> io::Result<()> {
+    channel.set_write_timeout(Some(WRITE_FOR))?;
+    let mut from = image.read()?;
+    let terminal = shows_progress();
+    if !terminal {
+        say(&sending(host, 0, bytes));
+    }
+    let (mut buffer, mut sent, mut drawn) = (vec![0; CHUNK_BYTES], 0, None);
+    loop {
+        let count = from.read(&mut buffer)?;
+        if count == 0 {
+            clear_line();
+            return channel.shutdown(Shutdown::Write);
+        }
+        write_patiently(channel, &buffer[..count], hearing)?;
+        sent += count as u64;
+        let is_due = drawn.is_none_or(|at: Instant| at.elapsed() >= DRAW_EVERY);
+        if terminal && is_due {
+            progress_line(&sending(host, sent, bytes));
+            drawn = Some(Instant::now());
+        }
+    }
+}
+
+/// The line that tells of it.
+fn sending(host: &str, sent: u64, bytes: u64) -> String {
+    let (sent, bytes) = (ByteCount(sent), ByteCount(bytes));
+    format!("putting longhaul {RELEASE} onto {host}: {sent} of {bytes}")
+}
+
+/// Writes all of it, as long as some of it is taken within the bound or somebody is
+/// asked something.
+fn write_patiently(
+    mut channel: &UnixStream,
+    mut bytes: &[u8],
+    hearing: &mut Hearing<'_>,
+) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match channel.write(bytes) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => {
+                bytes = &bytes[count..];
+                hearing.go_on();
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => hearing.look()?,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn failed(host: &str, code: Option<i32>, sent: Option<io::Error>, said: &str) -> Stop {
+    let why = match code {
+        Some(NO_DIRECTORY) => {
+            "the cache directory cannot be made there (a home that cannot be written?): set \
+             XDG_CACHE_HOME there, or put longhaul into its PATH"
+        }
+        Some(NOT_WRITTEN) => {
+            "it could not be written there (a full disk or quota?): make room, set XDG_CACHE_HOME \
+             there, or put longhaul into its PATH"
+        }
+        Some(DOES_NOT_RUN) => {
+            "it does not run there (a cache mounted noexec, or a system whose libraries are older: \
+             use the static binary that `make dist` makes): set XDG_CACHE_HOME there, or put \
+             longhaul into its PATH"
+        }
+        Some(OTHER_DIGEST) => "it arrived damaged: check the disk there, and try again",
+        _ if sent
+            .as_ref()
+            .is_some_and(|error| error.kind() == io::ErrorKind::TimedOut) =>
+        {
+            "nothing moved for --timeout: try again, and check that the host and its file systems \
+             answer"
+        }
+        Some(NOT_WHOLE) => "not all of it arrived: try again",
+        _ => "the connection was lost: try again",
+    };
+    let sent = sent.map_or(String::new(), |error| format!(" ({error})"));
+    let above = match said.trim().is_empty() {
+        true => "",
+        false => "; what the far side said is above",
+    };
+    let text = format!("{host}: longhaul could not be put there{sent}{above}: {why}");
+    Stop::new(Exit::Connection, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn expected(binary: &str, blake3: &str) -> Expected {
+        let mut sha256 = Sha256::default();
+        sha256.update(binary.as_bytes());
+        Expected {
+            bytes: binary.len() as u64,
+            sha256: sha256.finish(),
+            blake3: blake3.to_owned(),
+        }
+    }
+
+    #[test]
+    fn every_shell_can_read_the_script() {
+        let script = script(&expected("a", "b"));
+        assert_eq!(script.matches('\'').count(), 2);
+        assert!(!script.contains(['!', '\n']), "{script}");
+    }
+
+    #[test]
+    fn a_static_binary_is_preferred_and_another_machine_needs_one() {
+        let place = tempfile::tempdir().unwrap();
+        let own = place.path().join("bin/longhaul");
+        for directory in ["bin", "lib/longhaul"] {
+            std::fs::create_dir_all(place.path().join(directory)).unwrap();
+        }
+        assert_eq!(choose(&own, "aarch64", false, true), None);
+        assert_eq!(choose(&own, "x86_64", true, false), Some(own.clone()));
+        let beside = place.path().join("bin/longhaul-x86_64");
+        std::fs::write(&beside, "").unwrap();
+        assert_eq!(choose(&own, "x86_64", true, false), Some(beside));
+        assert_eq!(choose(&own, "x86_64", true, true), Some(own.clone()));
+        let far = place.path().join("lib/longhaul/longhaul-aarch64");
+        std::fs::write(&far, "").unwrap();
+        let found = choose(&own, "aarch64", false, false).unwrap();
+        assert_eq!(found.canonicalize().unwrap(), far.canonicalize().unwrap());
+    }
+
+    #[test]
+    fn what_is_no_machine_is_refused() {
+        for system in ["Darwin arm64", "Linux ../../x", "Linux "] {
+            assert!(binary_for(Some(system)).is_err(), "{system}");
+        }
+        assert!(binary_for(None).is_ok());
+    }
+
+    #[test]
+    fn a_binary_that_is_another_is_neither_run_nor_kept() {
+        let home = tempfile::tempdir().unwrap();
+        let ran = home.path().join("ran");
+        let run = |expected: &Expected, binary: &str| {
+            let mut child = std::process::Command::new("sh")
+                .args(["-c", &script(expected)])
+                .env_clear()
+                .env("HOME", home.path())
+                .env("PATH", "/usr/bin:/bin")
+                .stdin(std::process::Stdio::piped())
+                .stdout(std::process::Stdio::piped())
+                .stderr(std::process::Stdio::null())
+                .spawn()
+                .unwrap();
+            let mut input = child.stdin.take().unwrap();
+            std::io::Write::write_all(&mut input, binary.as_bytes()).unwrap();
+            drop(input);
+            child.wait_with_output().unwrap()
+        };
+        let binary = "#!/bin/sh\ntouch \"$HOME/ran\"; echo right\n";
+        let other = binary.replace("right", "wrong");
+        let whole = expected(binary, "right");
+        let half = run(&whole, &binary[..binary.len() / 2]);
+        assert_eq!(half.status.code(), Some(NOT_WHOLE));
+        assert_eq!(run(&whole, &other).status.code(), Some(OTHER_DIGEST));
+        assert!(!ran.exists(), "it was run before it was known to be whole");
+        let unknown = run(&expected(binary, "wrong"), binary);
+        assert_eq!(unknown.status.code(), Some(OTHER_DIGEST));
+        let garbage = "garbage\n";
+        let broken = run(&expected(garbage, "right"), garbage);
+        assert_eq!(broken.status.code(), Some(DOES_NOT_RUN));
+        let cache = home.path().join(".cache/longhaul");
+        assert_eq!(std::fs::read_dir(&cache).unwrap().count(), 0);
+        let output = run(&whole, binary);
+        assert_eq!(output.status.code(), Some(0));
+        let kept = cache.join(format!("longhaul-{RELEASE}"));
+        let said = format!("\n{INSTALLED}{}\n", kept.display());
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), said);
+        assert_eq!(std::fs::read_to_string(kept).unwrap(), binary);
+    }
+}

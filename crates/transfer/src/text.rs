@@ -1,0 +1,37 @@
+//! Serialises an optional value as the text that it is written as.
+
+use std::fmt::Display;
+use std::str::FromStr;
+
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serializer};
+
+/// As its text.
+///
+/// # Errors
+///
+/// As the format has it.
+pub fn serialize<T: Display, S: Serializer>(
+    value: &Option<T>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match value {
+        Some(value) => serializer.collect_str(value),
+        None => serializer.serialize_none(),
+    }
+}
+
+/// From its text.
+///
+/// # Errors
+///
+/// Where the text is no such value.
+pub fn deserialize<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    T: FromStr<Err: Display>,
+    D: Deserializer<'de>,
+{
+    let text = Option::<String>::deserialize(deserializer)?;
+    let parsed = text.map(|text| text.parse().map_err(D::Error::custom));
+    parsed.transpose()
+}

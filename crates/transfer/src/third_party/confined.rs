@@ -1,0 +1,312 @@
+//! A job that a daemon runs for a principal: his paths lie beneath his roots, he
+//! copies to or from another daemon and nothing else, and nothing that belongs
+//! to the daemon's user is read or written for him.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul_engine::net::principals::Principal;
+
+use super::dialing::{self, Closed, Dialing};
+use super::job_protocol::Reach;
+use crate::console::{MAXIMUM_LOGGED_BYTES, one_line, say};
+use crate::endpoint::Endpoint;
+use crate::far_side::FarSideSettings;
+use crate::settings::{ConnectionSettings, DataSecurity, SshSettings};
+use crate::spec::{Limits, TransferSpec, ValidSpec};
+use crate::stop::{Exit, Stop};
+
+/// How long connecting to the other daemon may take.
+pub const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+
+/// The longest silence that he may ask for.
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(3600);
+
+/// Him, and what the daemon was started with.
+pub struct Confined {
+    principal: Arc<Principal>,
+    dialing: Dialing,
+    memory: u64,
+    expiry: Option<Duration>,
+}
+
+fn refused(text: &str) -> Stop {
+    Stop::new(Exit::Usage, text)
+}
+
+impl Confined {
+    /// As the daemon says; none for the far side of SSH.
+    ///
+    /// # Errors
+    ///
+    /// Where what it wrote down cannot be read.
+    pub fn read(arguments: &FarSideSettings) -> Result<Option<Confined>, Stop> {
+        let Some(file) = &arguments.confined else {
+            return Ok(None);
+        };
+        let principal = Principal::read_back(file);
+        // It was written for this process alone.
+        let _ = std::fs::remove_file(file);
+        let principal = principal.map_err(|error| Stop::because(Exit::Local, error))?;
+        Ok(Some(Confined {
+            principal: Arc::new(principal),
+            dialing: Dialing::of_word(arguments.dial.as_deref()),
+            memory: arguments.memory,
+            expiry: arguments.expiry,
+        }))
+    }
+
+    /// Whose job it is.
+    pub fn principal(&self) -> Arc<Principal> {
+        Arc::clone(&self.principal)
+    }
+
+    /// Tells the daemon's log of what he asked for.
+    pub fn log(&self, text: &str) {
+        let text = format!("{}: {text}", self.principal.name());
+        say(&one_line(&text, MAXIMUM_LOGGED_BYTES));
+    }
+
+    /// Where the other end of the job is, which may be connected to; none where
+    /// channels are carried to it and nobody is connected to.
+    fn other_end(&self, spec: &TransferSpec, reach: Reach) -> Result<Option<SocketAddr>, Stop> {
+        let (sources, destination) = (&spec.sources, &spec.destination);
+        let here = |endpoint: &Endpoint| {
+            let here = matches!(endpoint, Endpoint::Local(_) | Endpoint::Zero(_));
+            here || *endpoint == Endpoint::Null
+        };
+        let other = match (sources.first(), destination) {
+            (Some(Endpoint::Daemon(other)), own) if here(own) => other,
+            (Some(_), Endpoint::Daemon(other)) if sources.iter().all(here) => other,
+            _ => return Err(refused("a daemon copies to or from one other daemon")),
+        };
+        match reach {
+            Reach::Daemon => {}
+            Reach::Sealed => return Ok(None),
+            Reach::Direct | Reach::Through => {
+                return Err(refused("a daemon connects to daemons alone"));
+            }
+        }
+        let connected = self.dialing.connect(&other.host, CONNECT_WITHIN);
+        let connected = connected.map_err(|closed| match closed {
+            Closed::Forbidden(text) => Stop::new(Exit::Authentication, text),
+            Closed::Apart(why) => {
+                self.log(&format!("{} cannot be connected to: {why}", other.host));
+                Stop::new(Exit::Connection, dialing::apart(&other.host))
+            }
+        })?;
+        let address = connected.peer_addr().map(Some);
+        address.map_err(|error| Stop::because(Exit::Connection, error))
+    }
+
+    /// The same copy, less what is not a principal's to ask for, and where its other end is.
+    /// Every field is named, so that none that is added comes through unseen.
+    ///
+    /// # Errors
+    ///
+    /// What it may not ask for.
+    pub fn confine(
+        &self,
+        asked: ValidSpec,
+        reach: Reach,
+    ) -> Result<(ValidSpec, Option<SocketAddr>), Stop> {
+        let TransferSpec {
+            version,
+            operation,
+            sources,
+            destination,
+            selection,
+            verification,
+            compression,
+            limits:
+                Limits {
+                    rate,
+                    memory,
+                    checkpoint,
+                    leftovers_expire: _,
+                },
+            flows,
+            direct_io,
+            connection,
+        } = asked.into_spec();
+        let expire = self.expiry.map(|age| age.as_millis());
+        let spec = TransferSpec {
+            version,
+            operation,
+            sources,
+            destination,
+            selection,
+            verification,
+            compression,
+            limits: Limits {
+                rate,
+                memory: memory.min(self.memory),
+                checkpoint,
+                leftovers_expire: expire.and_then(|age| u64::try_from(age).ok()),
+            },
+            flows,
+            direct_io,
+            connection: connection_of(connection)?,
+        };
+        let address = self.other_end(&spec, reach)?;
+        let spec = spec.validate();
+        Ok((spec.map_err(|error| refused(&error.to_string()))?, address))
+    }
+}
+
+/// Who the other end is was said by whoever introduced it, and what this end is
+/// was made for the job: nothing of that is looked for in files.
+fn connection_of(asked: ConnectionSettings) -> Result<ConnectionSettings, Stop> {
+    let ConnectionSettings {
+        fingerprint,
+        accept_new,
+        authority,
+        token_file,
+        certificate,
+        key,
+        data_security,
+        congestion,
+        nice,
+        bind,
+        mptcp,
+        buffer,
+        timeout,
+        ssh:
+            SshSettings {
+                ssh,
+                remote_longhaul,
+                install_remote,
+                ports,
+            },
+    } = asked;
+    let files = [authority, token_file, certificate, key];
+    let names_files = files.iter().any(Option::is_some);
+    let runs = ssh.is_some() || remote_longhaul.is_some() || install_remote || ports.is_some();
+    if names_files || runs || accept_new || fingerprint.is_some() || !bind.is_empty() {
+        return Err(refused("a job at a daemon is introduced to the other one"));
+    }
+    if data_security != DataSecurity::Tls {
+        return Err(refused("between two daemons data are encrypted"));
+    }
+    Ok(ConnectionSettings {
+        fingerprint: None,
+        accept_new: false,
+        authority: None,
+        token_file: None,
+        certificate: None,
+        key: None,
+        data_security,
+        congestion,
+        nice,
+        bind,
+        mptcp,
+        buffer,
+        timeout: timeout.min(LONGEST_TIMEOUT),
+        ssh: SshSettings {
+            ssh: None,
+            remote_longhaul: None,
+            install_remote: false,
+            ports: None,
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::endpoint::Endpoint;
+
+    fn confined(hosts: Option<&[String]>) -> Confined {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("principal");
+        std::fs::write(&file, "name = \"alice\"\n").unwrap();
+        Confined {
+            principal: Arc::new(Principal::read_back(&file).unwrap()),
+            dialing: Dialing::new(hosts),
+            memory: 1 << 20,
+            expiry: None,
+        }
+    }
+
+    fn asked(paths: &[&str]) -> TransferSpec {
+        let ends = paths
+            .iter()
+            .map(|path| Endpoint::parse(path.as_ref()).unwrap());
+        let mut sources: Vec<Endpoint> = ends.collect();
+        let destination = sources.pop().unwrap();
+        TransferSpec::copy(sources, destination)
+    }
+
+    fn confine(spec: &TransferSpec) -> Result<ValidSpec, Stop> {
+        let spec = spec.clone().validate().unwrap();
+        let confined = confined(None).confine(spec, Reach::Sealed);
+        confined.map(|(spec, _)| spec)
+    }
+
+    #[test]
+    fn nothing_of_the_daemons_user_is_touched() {
+        let usual = asked(&["/a", "longhaul://h/b"]);
+        assert!(confine(&usual).is_ok());
+        let forbidden: [fn(&mut ConnectionSettings); 9] = [
+            |connection| connection.ssh.ssh = Some("sh -c x".into()),
+            |connection| connection.ssh.remote_longhaul = Some("/bin/sh".into()),
+            |connection| connection.ssh.install_remote = true,
+            |connection| connection.ssh.ports = "7-9".parse().ok(),
+            |connection| connection.token_file = Some("tokens".into()),
+            |connection| {
+                connection.certificate = Some("c".into());
+                connection.key = Some("k".into());
+            },
+            |connection| connection.accept_new = true,
+            |connection| connection.bind = vec!["127.0.0.1".parse().unwrap()],
+            |connection| connection.data_security = DataSecurity::Clear,
+        ];
+        for (index, forbid) in forbidden.iter().enumerate() {
+            let mut spec = usual.clone();
+            forbid(&mut spec.connection);
+            assert!(confine(&spec).is_err(), "{index}");
+        }
+        let mut greedy = usual.clone();
+        greedy.limits.memory = 1 << 30;
+        greedy.limits.leftovers_expire = Some(0);
+        greedy.connection.timeout = Duration::from_secs(1 << 40);
+        let bound = confine(&greedy).unwrap();
+        assert_eq!(bound.limits.memory, 1 << 20);
+        assert_eq!(bound.limits.leftovers_expire, None);
+        assert_eq!(bound.connection.timeout, LONGEST_TIMEOUT);
+    }
+
+    #[test]
+    fn only_one_other_daemon_is_connected_to() {
+        let confined = confined(Some(&["127.0.0.1".to_owned()]));
+        let end = |paths: &[&str], reach| {
+            let end = confined.other_end(&asked(paths), reach);
+            end.map_err(|stop| stop.exit)
+        };
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let other = format!("longhaul://{address}/x");
+        assert_eq!(end(&["/a", &other], Reach::Daemon), Ok(Some(address)));
+        assert_eq!(end(&[&other, "/a"], Reach::Daemon), Ok(Some(address)));
+        for paths in [
+            &["/a", "/b"][..],
+            &["/a", "host:b"],
+            &["host:b", "/a"],
+            &["-", &other],
+            &[&other, "-"],
+            &[&other, &other],
+        ] {
+            for reach in [Reach::Daemon, Reach::Sealed] {
+                assert_eq!(end(paths, reach), Err(Exit::Usage), "{paths:?}");
+            }
+        }
+        for reach in [Reach::Direct, Reach::Through] {
+            assert_eq!(end(&["/a", &other], reach), Err(Exit::Usage));
+        }
+        let elsewhere = ["/a", "longhaul://192.0.2.1/x"];
+        assert_eq!(end(&elsewhere, Reach::Daemon), Err(Exit::Authentication));
+        // Nobody is connected to.
+        assert_eq!(end(&elsewhere, Reach::Sealed), Ok(None));
+    }
+}

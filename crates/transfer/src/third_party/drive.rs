@@ -1,0 +1,359 @@
+//! Runs a copy with another host, as a job, for somebody who introduces the two and may
+//! then go.
+
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use longhaul_engine::net::identity::Identity;
+use longhaul_engine::net::relay;
+
+use super::channels;
+use super::confined::Confined;
+use super::follower;
+use super::introduced_peer::Introduction;
+use super::job::{self, Job};
+use super::job_protocol::{self, Begin, Channel, JobEvent, Listed, Order, State};
+use super::viewer::{JobOutput, Outlet, Rendering};
+use crate::client::local_paths::Here;
+use crate::client::observer::Control;
+use crate::client::run::{self, Place};
+use crate::console::say;
+use crate::far_side::FarSideSettings;
+use crate::far_side::{detach, introduce, introduce_by_key, listen_for_channels, unbuffered_input};
+use crate::ports::Ports;
+use crate::rate_limit::BandwidthLimit;
+use crate::spec::{Operation, TransferSpec, ValidSpec};
+use crate::stop::{Exit, Stop};
+
+/// How long what was said last may take to leave.
+const LAST_WORDS: Duration = Duration::from_secs(10);
+
+/// How long whoever has a daemon run a job may take to introduce the other one,
+/// where he vouches first, and to say what is to be copied.
+const BEGINS_WITHIN: Duration = Duration::from_secs(60);
+
+fn local(error: impl std::fmt::Display) -> Stop {
+    Stop::because(Exit::Local, error)
+}
+
+/// Runs a job to its end.
+///
+/// # Errors
+///
+/// Where it could not be begun.
+pub fn run(arguments: &FarSideSettings, rendering: &Rendering) -> Result<Exit, Stop> {
+    let confined = Confined::read(arguments)?;
+    let identity = Identity::ephemeral().map_err(local)?;
+    // Without a port the other host has to have one; a daemon has.
+    let listener = match arguments.ports == Ports::default() {
+        _ if confined.is_some() => None,
+        true => arguments.ports.listen().ok(),
+        false => Some(arguments.ports.listen().map_err(local)?),
+    };
+    let channels = match (&confined, &arguments.channels) {
+        (None, _) => listen_for_channels(),
+        (Some(_), Some(place)) => Some(channels::listen(place).map_err(local)?),
+        (Some(_), None) => None,
+    };
+    let name = channels.as_ref().map(|(name, _)| name.clone());
+    let (other, begin) = match &confined {
+        None => {
+            let other = introduce(&identity, listener.as_ref(), name)?;
+            (other, begin_of(unbuffered_input().map_err(local)?)?)
+        }
+        Some(_) => {
+            let mut input = Hasty::of_input().map_err(local)?;
+            let other = introduce_by_key(&identity, name, &mut input)?;
+            let begin = begin_of(&mut input)?;
+            input.no_more().map_err(local)?;
+            (other, begin)
+        }
+    };
+    let begun = spec_of(&begin).and_then(|spec| match &confined {
+        None => Ok((spec, None)),
+        Some(confined) => confined.confine(spec, begin.reach),
+    });
+    // Whoever has no ssh that shows what is said here hears it so.
+    let begun = begun.inspect_err(|stop| {
+        let mut output = io::stdout().lock();
+        let failed = JobEvent::failed(&stop.text, Some(stop.exit.code()));
+        let said = job_protocol::send(&mut output, &failed);
+        let _ = said.and_then(|()| output.flush());
+    });
+    let (spec, address) = match (begun, &confined) {
+        (Err(stop), Some(confined)) => {
+            // Standard error is the daemon's log.
+            confined.log(&format!("a job was refused: {}", stop.text));
+            return Ok(stop.exit);
+        }
+        (begun, _) => begun?,
+    };
+    let introduction = Introduction {
+        identity,
+        name: begin.host.clone(),
+        other,
+        reach: begin.reach,
+        listener,
+        channels: channels.map(|(_, listener)| listener),
+        address,
+    };
+    let principal = confined.map(|confined| confined.principal());
+    let place = Place {
+        here: principal.map_or(Here::Anywhere, Here::Beneath),
+        introduction: Some(introduction),
+    };
+    carry_out(&begin, (spec, place), rendering)
+}
+
+/// What is to be done.
+fn begin_of(input: impl Read) -> Result<Begin, Stop> {
+    match job_protocol::receive(input).map_err(local)? {
+        Some(Order::Begin(begin)) => Ok(begin),
+        _ => Err(local("nobody said what is to be copied")),
+    }
+}
+
+/// Standard input of a job at a daemon until it begins: whoever asked for it
+/// has to say all that within a time, and else gives his place back.
+struct Hasty {
+    input: UnixStream,
+    until: Instant,
+}
+
+impl Hasty {
+    fn of_input() -> io::Result<Hasty> {
+        Ok(Hasty {
+            input: UnixStream::from(OwnedFd::from(unbuffered_input()?)),
+            until: Instant::now() + BEGINS_WITHIN,
+        })
+    }
+
+    /// What comes from now on may take as long as it will.
+    fn no_more(self) -> io::Result<()> {
+        self.input.set_read_timeout(None)
+    }
+}
+
+impl Read for Hasty {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.input.set_read_timeout(Some(left))?;
+        self.input.read(buffer)
+    }
+}
+
+/// Runs it as a job of this user's, or of a principal's.
+fn carry_out(
+    begin: &Begin,
+    (spec, place): (ValidSpec, Place),
+    rendering: &Rendering,
+) -> Result<Exit, Stop> {
+    let (job, control) = Job::create(begin).map_err(|error| {
+        let text = "a copy that continues by itself keeps a record in ~/.local/state/longhaul \
+                    of the host that runs it";
+        local(format!("{text}: {error}"))
+    })?;
+    follower::accept(&job, control).map_err(local)?;
+    let (input, output) = detach().map_err(local)?;
+    let (channel, outward) = relay::join(input, output).map_err(local)?;
+    let kept = [
+        keep(&job, Channel::Output).map_err(local)?,
+        keep(&job, Channel::Errors).map_err(local)?,
+    ];
+    // Whoever has gone before he knew its name does not want it.
+    let exit = match job_protocol::send(&channel, &JobEvent::Named(job.name().to_owned())) {
+        Ok(()) => {
+            // Without a thread he hears that his channel ends, and attaches.
+            let _ = follower::start(&job, channel);
+            match work(&job, begin, (spec, place), rendering) {
+                Ok(exit) => exit,
+                Err(stop) => {
+                    say(&stop.text);
+                    stop.exit
+                }
+            }
+        }
+        Err(_) => Exit::Interrupted,
+    };
+    if begin.manifest.is_some() {
+        job.conclude_manifest(matches!(exit, Exit::Done | Exit::Partial));
+    }
+    end(&job, kept, exit);
+    outward.drain(LAST_WORDS);
+    Ok(Exit::Done)
+}
+
+/// What is to be done, by a value that came from elsewhere.
+fn spec_of(begin: &Begin) -> Result<ValidSpec, Stop> {
+    let spec: TransferSpec = serde_json::from_str(&begin.spec).map_err(|error| {
+        Stop::because(Exit::Usage, format!("no specification of a copy: {error}"))
+    })?;
+    spec.validate()
+        .map_err(|error| Stop::because(Exit::Usage, error))
+}
+
+fn work(
+    job: &Arc<Job>,
+    begin: &Begin,
+    (spec, place): (ValidSpec, Place),
+    rendering: &Rendering,
+) -> Result<Exit, Stop> {
+    let control = Control::default();
+    let outlet: Arc<dyn Outlet> = job.clone();
+    let manifest = begin.manifest.clone();
+    let observer = rendering(JobOutput {
+        shown: begin.shown,
+        compares: spec.operation == Operation::Verify,
+        manifest: manifest.map(|named| (job.manifest(), named)),
+        outlet,
+        control: control.clone(),
+    })?;
+    let cancelling = control.clone();
+    job.cancel_by(move || {
+        cancelling.cancel();
+    });
+    let limiting = control.clone();
+    job.limit_by(
+        move |rate| match BandwidthLimit::of_bytes_per_second(rate) {
+            Ok(limit) => limiting.bind(limit),
+            // Less than any user may ask for.
+            Err(_) => say("a rate that makes no sense was not taken"),
+        },
+    );
+    run::run(spec, place, &control, &observer)
+}
+
+/// From now on what this process says on one of its outputs is kept.
+fn keep(job: &Arc<Job>, channel: Channel) -> io::Result<JoinHandle<()>> {
+    let (pipe, into) = io::pipe()?;
+    match channel {
+        Channel::Output => rustix::stdio::dup2_stdout(&into)?,
+        Channel::Errors => rustix::stdio::dup2_stderr(&into)?,
+        // These are files from the beginning.
+        Channel::Manifest | Channel::RawManifest => {}
+    }
+    let job = Arc::clone(job);
+    let thread = std::thread::Builder::new().name("output".into());
+    thread.spawn(move || job.keep_output(channel, pipe))
+}
+
+/// All that was said is kept, then how it ended, then those who follow hear it.
+fn end(job: &Arc<Job>, kept: [JoinHandle<()>; 2], exit: Exit) {
+    // Where it is written there is nobody to read it.
+    let _ = io::stdout().flush();
+    let nothing = std::fs::File::options().write(true).open("/dev/null");
+    let closed = nothing.and_then(|nothing| {
+        rustix::stdio::dup2_stdout(&nothing)?;
+        Ok(rustix::stdio::dup2_stderr(&nothing)?)
+    });
+    if closed.is_ok() {
+        for thread in kept {
+            let _ = thread.join();
+        }
+    }
+    job.end(exit.code());
+    job.wait_for_followers();
+}
+
+/// Carries the messages to and from a job.
+///
+/// # Errors
+///
+/// Where the standard streams cannot be used.
+pub fn attach(name: &str) -> Result<Exit, Stop> {
+    crate::far_side::greet_plainly()?;
+    let (input, output) = detach().map_err(local)?;
+    if let Ok(socket) = job::connect(name) {
+        relay::carry_between(input, output, socket).map_err(local)?;
+        return Ok(Exit::Done);
+    }
+    let (channel, outward) = relay::join(input, output).map_err(local)?;
+    let told = match Job::ended(name) {
+        Ok(job) => follower::serve(&job, &channel),
+        Err(listed) => job_protocol::send(&channel, &gone(listed)),
+    };
+    drop(channel);
+    outward.drain(LAST_WORDS);
+    told.map_err(local)?;
+    Ok(Exit::Done)
+}
+
+/// Why there is nothing to follow.
+fn gone(listed: Option<Listed>) -> JobEvent {
+    listed.map_or(JobEvent::Absent, JobEvent::Listed)
+}
+
+/// Lists the jobs of this user.
+///
+/// # Errors
+///
+/// Where they cannot be listed.
+pub fn jobs() -> Result<Exit, Stop> {
+    crate::far_side::greet_plainly()?;
+    let mut output = io::stdout().lock();
+    for listed in job::list().map_err(local)? {
+        job_protocol::send(&mut output, &JobEvent::Listed(listed)).map_err(local)?;
+    }
+    output.flush().map_err(local)?;
+    Ok(Exit::Done)
+}
+
+/// What became of a job that is not there to be followed, for people.
+pub fn why_gone(listed: &Listed) -> Stop {
+    let name = &listed.name;
+    match listed.state {
+        State::Elsewhere => Stop::new(
+            Exit::Connection,
+            format!(
+                "the job {name} runs on {}, which shares its home with the host that was asked: \
+                 attach there",
+                listed.host
+            ),
+        ),
+        State::Lost | State::Running | State::Ended(_) => Stop::new(
+            Exit::Connection,
+            format!(
+                "the job {name} was killed, or its host was: the same command resumes \
+                 it"
+            ),
+        ),
+    }
+}
+
+/// Waits for the end of a channel.
+pub fn wait_for_end(mut channel: &UnixStream) {
+    let mut buffer = [0; 4096];
+    while let Ok(1..) = channel.read(&mut buffer) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_says_nothing_in_time_is_not_waited_for() {
+        let (near, far) = UnixStream::pair().unwrap();
+        let hasty = |until| Hasty {
+            input: near.try_clone().unwrap(),
+            until,
+        };
+        let mut buffer = [0; 2];
+        let mut late = hasty(Instant::now());
+        // Not even where he goes on byte by byte.
+        (&far).write_all(b"ab").unwrap();
+        let error = late.read(&mut buffer).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        let mut early = hasty(Instant::now() + BEGINS_WITHIN);
+        early.read_exact(&mut buffer).unwrap();
+        assert!(near.read_timeout().unwrap().is_some());
+        early.no_more().unwrap();
+        assert_eq!(near.read_timeout().unwrap(), None);
+    }
+}

@@ -1,0 +1,195 @@
+//! Asks hosts for their jobs, and finds one again.
+
+use std::io::Read;
+use std::os::unix::net::UnixStream;
+
+use longhaul_proto::handshake::Task;
+
+use super::daemons;
+use super::job_protocol::{self, JobEvent, Listed, is_name};
+use super::started;
+use super::watch::Watched;
+use crate::client::connection::Daemon;
+use crate::endpoint::{Endpoint, Remote};
+use crate::ports::Ports;
+use crate::settings::{ConnectionSettings, SshSettings};
+use crate::ssh::command::{FarSide, Role};
+use crate::ssh::far::Far;
+use crate::ssh::process::SshProcess;
+use crate::stop::{Exit, Stop};
+
+/// The most jobs of one host, far above what one keeps.
+const MAXIMUM_LISTED: usize = 4096;
+
+/// What is started on the host of jobs, which needs nothing of a session.
+fn far_side(ssh: &SshSettings, role: Role) -> FarSide {
+    FarSide {
+        role,
+        program: ssh.remote_longhaul.clone(),
+        memory: 0,
+        linger: std::time::Duration::ZERO,
+        expiry: None,
+        ports: Ports::default(),
+    }
+}
+
+/// Who runs jobs.
+enum Host {
+    /// One that ssh may be given.
+    Ssh,
+    Daemon(Box<Remote>),
+}
+
+/// Sees to it that a host is written as one.
+///
+/// # Errors
+///
+/// How it is written.
+pub fn check_host(host: &str) -> Result<(), Stop> {
+    host_of(host).map(drop)
+}
+
+fn host_of(host: &str) -> Result<Host, Stop> {
+    if host.starts_with("longhaul://") {
+        let parsed = Endpoint::parse(host.as_ref());
+        let parsed = parsed.map_err(|error| Stop::because(Exit::Usage, error))?;
+        if let Endpoint::Daemon(remote) = parsed {
+            return Ok(Host::Daemon(Box::new(remote)));
+        }
+    }
+    let bracketed = match host.rsplit_once('@') {
+        Some((user, host)) if host.contains(':') => format!("{user}@[{host}]:"),
+        None if host.contains(':') => format!("[{host}]:"),
+        _ => format!("{host}:"),
+    };
+    match Endpoint::parse(bracketed.as_ref()) {
+        Ok(Endpoint::Ssh(_)) => Ok(Host::Ssh),
+        _ => Err(Stop::new(
+            Exit::Usage,
+            format!("{host}: write a host as ssh takes it, [USER@]HOST, or longhaul://HOST[:PORT]"),
+        )),
+    }
+}
+
+/// A channel to what is told of jobs at a host; over SSH it ends with its process.
+fn channel_to(
+    host: &str,
+    role: Role,
+    connection: &ConnectionSettings,
+) -> Result<(UnixStream, Option<SshProcess>), Stop> {
+    match host_of(host)? {
+        Host::Ssh => {
+            let ssh = &connection.ssh;
+            let side = far_side(ssh, role);
+            let far = Far::in_role(host, (ssh, connection.timeout), side)?;
+            let (process, channel, _) = far.arrive()?;
+            Ok((channel, Some(process)))
+        }
+        Host::Daemon(remote) => {
+            let what = match role {
+                Role::Attach(name) => Task::Attach(name),
+                _ => Task::Jobs,
+            };
+            let daemon = Daemon::new(&remote, connection)?;
+            let channel = daemons::channel(&daemon, host, what)?;
+            daemons::greeting_of(&channel, host)?;
+            Ok((channel, None))
+        }
+    }
+}
+
+/// A channel to a job, as `longhaul jobs` lists it or HOST:JOB; over SSH it ends with its
+/// process.
+///
+/// # Errors
+///
+/// Where its host cannot be reached.
+pub fn reach(
+    job: &str,
+    connection: &ConnectionSettings,
+) -> Result<(Watched, Option<SshProcess>), Stop> {
+    let (host, name) = match job.rsplit_once(':') {
+        Some((host, name)) if is_name(name) => (host.to_owned(), name),
+        _ if is_name(job) => {
+            let known = started::find(job).ok_or_else(|| {
+                let text = format!(
+                    "no job {job} was started from here: `longhaul jobs HOST` lists those of a \
+                     host, and HOST:{job} names one there; of a daemon, `longhaul jobs \
+                     longhaul://HOST:PORT` and longhaul://HOST:PORT:{job}"
+                );
+                Stop::new(Exit::Usage, text)
+            })?;
+            (known.host, job)
+        }
+        _ => {
+            let text = format!("{job}: a job has eight digits, as `longhaul jobs` lists them");
+            return Err(Stop::new(Exit::Usage, text));
+        }
+    };
+    let role = Role::Attach(name.to_owned());
+    let (channel, process) = channel_to(&host, role, connection)?;
+    let watched = Watched {
+        channel,
+        name: name.to_owned(),
+        host,
+        manifest: None,
+    };
+    Ok((watched, process))
+}
+
+/// The jobs of this user on a host.
+///
+/// # Errors
+///
+/// Where it cannot be reached, or says something else.
+pub fn ask(host: &str, connection: &ConnectionSettings) -> Result<Vec<Listed>, Stop> {
+    let (channel, _process) = channel_to(host, Role::Jobs, connection)?;
+    let limited = channel.set_read_timeout(Some(daemons::GREETS_WITHIN));
+    limited.map_err(|error| Stop::because(Exit::Local, error))?;
+    listed(&channel).map_err(|why| {
+        let text = format!("{host}: its jobs cannot be listed: {why}");
+        Stop::new(Exit::Connection, text)
+    })
+}
+
+/// Jobs that a host tells of, to the end of the channel.
+fn listed(mut channel: impl Read) -> Result<Vec<Listed>, String> {
+    let mut jobs = Vec::new();
+    loop {
+        match job_protocol::receive(&mut channel) {
+            Ok(Some(JobEvent::Listed(_))) if jobs.len() >= MAXIMUM_LISTED => {
+                return Err(format!("it lists more than {MAXIMUM_LISTED}"));
+            }
+            Ok(Some(JobEvent::Listed(job))) => jobs.push(job),
+            Ok(None) => return Ok(jobs),
+            Ok(Some(_)) => return Err("it says something else".to_owned()),
+            Err(error) => return Err(daemons::silence(&error)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::job_protocol::State;
+    use super::*;
+
+    #[test]
+    fn no_host_tells_of_jobs_without_end() {
+        let job = Listed {
+            name: "0a1b2c3d".into(),
+            host: "dtn7".into(),
+            from: "a".into(),
+            to: "b".into(),
+            began: 7,
+            state: State::Running,
+            compares: false,
+        };
+        let frame = job_protocol::frame_of(&JobEvent::Listed(job)).unwrap();
+        let most = frame.repeat(MAXIMUM_LISTED);
+        assert_eq!(listed(most.as_slice()).unwrap().len(), MAXIMUM_LISTED);
+        let endless = std::io::Read::chain(most.as_slice(), frame.as_slice());
+        assert!(listed(endless).unwrap_err().contains("more than 4096"));
+        let other = job_protocol::frame_of(&JobEvent::Running).unwrap();
+        assert!(listed(other.as_slice()).is_err());
+    }
+}

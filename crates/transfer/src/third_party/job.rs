@@ -1,0 +1,786 @@
+//! What is kept of a job in the user's state directory, and who follows it. The
+//! directory is for its user alone:
+//!
+//! ```text
+//! jobs/NAME/record    what is listed of it
+//!           output    what it said on standard output, so far
+//!           errors    and on standard error
+//!           manifest  the digests, of a copy that came to its end; and manifest.raw
+//!           control   the socket of whoever follows, as long as it runs
+//!           outcome   how it ended
+//! ```
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use longhaul_engine::net::token::fill_random;
+
+use super::job_protocol::{
+    self, Begin, Channel, Follow, JobEvent, Listed, MAXIMUM_OUTPUT_BYTES, ShownProgress, State,
+    is_name,
+};
+use super::viewer::Outlet;
+
+/// Of each output so much is kept: events of a million files.
+const MAXIMUM_KEPT_BYTES: u64 = 256 << 20;
+
+/// What is said where there is more.
+const NO_MORE: &[u8] = b"longhaul: output from here on is not kept\n";
+
+/// Ended jobs that are kept.
+const MAXIMUM_ENDED: usize = 100;
+
+/// What ended jobs may hold of the disk, together.
+const MAXIMUM_ENDED_BYTES: u64 = 1 << 30;
+
+/// How long an ended one is kept: as leftovers of its copy are.
+const KEPT_FOR: Duration = longhaul_engine::session::LEFTOVERS_EXPIRE;
+
+/// Names tried for a new job.
+const TRIES: usize = 16;
+
+/// A job that runs here, or has ended here.
+pub struct Job {
+    place: PathBuf,
+    name: String,
+    happened: Mutex<Happened>,
+    changed: Condvar,
+    cancel: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    limit: OnceLock<Box<dyn Fn(u64) + Send + Sync>>,
+    /// The rate that was asked for last, perhaps before anything could be bound.
+    wanted: Mutex<Option<u64>>,
+    /// It was cancelled, perhaps before anything could be.
+    cancelled: AtomicBool,
+}
+
+/// What those who follow are told.
+#[derive(Debug, Default)]
+struct Happened {
+    /// Bytes in the files.
+    said: [u64; CHANNELS.len()],
+    running: bool,
+    line: Newest,
+    event: Newest,
+    /// The summary comes: no progress after that.
+    over: bool,
+    ended: Option<u8>,
+    followers: usize,
+}
+
+/// The last text of many.
+#[derive(Clone, Debug, Default)]
+struct Newest {
+    count: u64,
+    text: String,
+}
+
+impl Newest {
+    fn set(&mut self, text: String) {
+        self.count += 1;
+        self.text = text;
+    }
+}
+
+/// How far somebody who follows has come.
+#[derive(Debug)]
+pub struct Seen {
+    said: [u64; CHANNELS.len()],
+    shown: ShownProgress,
+    running: bool,
+    progress: u64,
+    ended: bool,
+    /// After so long without a word he is told that the job is there.
+    alive_every: Option<Duration>,
+    /// Set from elsewhere where he has gone.
+    pub gone: Arc<AtomicBool>,
+}
+
+impl Seen {
+    /// What he has already.
+    pub fn new(follow: Follow, gone: Arc<AtomicBool>) -> Seen {
+        // Who does not want it has it all.
+        let manifest = if follow.manifest { 0 } else { u64::MAX };
+        Seen {
+            said: [follow.output, follow.errors, manifest, manifest],
+            shown: follow.progress,
+            running: false,
+            progress: 0,
+            ended: false,
+            alive_every: match follow.alive_seconds {
+                0 => None,
+                seconds => Some(Duration::from_secs(seconds.into())),
+            },
+            gone,
+        }
+    }
+}
+
+/// Where longhaul keeps what it does over there: `longhaul` in
+/// `XDG_STATE_HOME`, else in `.local/state` of the home.
+///
+/// # Errors
+///
+/// Where neither is an absolute path.
+pub fn state_directory() -> io::Result<PathBuf> {
+    let absolute = |name| {
+        let value = std::env::var_os(name).map(PathBuf::from);
+        value.filter(|path| path.is_absolute())
+    };
+    let state = absolute("XDG_STATE_HOME")
+        .or_else(|| absolute("HOME").map(|home| home.join(".local/state")));
+    let state = state.ok_or_else(|| {
+        let text = "no state directory: neither XDG_STATE_HOME nor HOME is an absolute path";
+        io::Error::new(io::ErrorKind::NotFound, text)
+    })?;
+    Ok(state.join("longhaul"))
+}
+
+/// Makes a directory for its user alone, with those above it.
+///
+/// # Errors
+///
+/// As the system has it.
+pub fn make_private(directory: &Path) -> io::Result<()> {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true).mode(0o700);
+    builder.create(directory)
+}
+
+/// Writes a file under its name as a whole.
+///
+/// # Errors
+///
+/// As the system has it.
+pub fn keep(file: &Path, bytes: &[u8]) -> io::Result<()> {
+    let new = file.with_extension("new");
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    options.open(&new)?.write_all(bytes)?;
+    fs::rename(&new, file)
+}
+
+fn jobs_directory() -> io::Result<PathBuf> {
+    Ok(state_directory()?.join("jobs"))
+}
+
+/// The socket in a directory, whose path may have any length: the system's have
+/// 107 bytes.
+///
+/// # Errors
+///
+/// Where there is no such directory, and as `use_at` has it.
+pub fn at_socket<T>(
+    directory: &Path,
+    use_at: impl FnOnce(PathBuf) -> io::Result<T>,
+) -> io::Result<T> {
+    let opened = File::open(directory)?;
+    let short = format!("/proc/self/fd/{}/control", opened.as_raw_fd());
+    use_at(PathBuf::from(short))
+}
+
+/// Connects to a job that runs on this host.
+///
+/// # Errors
+///
+/// Where none does.
+pub fn connect(name: &str) -> io::Result<UnixStream> {
+    if !is_name(name) {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    connect_at(&jobs_directory()?.join(name))
+}
+
+fn connect_at(place: &Path) -> io::Result<UnixStream> {
+    at_socket(place, UnixStream::connect)
+}
+
+fn record_of(place: &Path) -> Option<Listed> {
+    match job_protocol::receive(File::open(place.join("record")).ok()?) {
+        Ok(Some(JobEvent::Listed(listed))) => Some(listed),
+        _ => None,
+    }
+}
+
+fn outcome_of(place: &Path) -> Option<u8> {
+    match job_protocol::receive(File::open(place.join("outcome")).ok()?) {
+        Ok(Some(JobEvent::Ended(code))) => Some(code),
+        _ => None,
+    }
+}
+
+/// One job as it is now.
+fn listed_at(place: &Path) -> Option<Listed> {
+    let mut listed = record_of(place)?;
+    // Asked first: between the two it may end.
+    let runs = connect_at(place).is_ok();
+    listed.state = match outcome_of(place) {
+        Some(code) => State::Ended(code),
+        None if runs => State::Running,
+        None if listed.host == crate::client::owner::host_name() => State::Lost,
+        None => State::Elsewhere,
+    };
+    Some(listed)
+}
+
+/// All jobs of this user that are kept here, the oldest first.
+///
+/// # Errors
+///
+/// Where the directory cannot be listed.
+pub fn list() -> io::Result<Vec<Listed>> {
+    let directory = jobs_directory()?;
+    let names = match fs::read_dir(&directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other?,
+    };
+    let names = names.flatten().map(|name| name.file_name());
+    let names = names.filter(|name| name.to_str().is_some_and(is_name));
+    let mut listed: Vec<Listed> = names
+        .filter_map(|name| listed_at(&directory.join(name)))
+        .collect();
+    listed.sort_by_key(|job| job.began);
+    Ok(listed)
+}
+
+/// Removes ended jobs that are old, or too many, or too large.
+fn prune() -> io::Result<()> {
+    let directory = jobs_directory()?;
+    let ended = list()?.into_iter();
+    let ended = ended.filter(|job| matches!(job.state, State::Ended(_) | State::Lost));
+    let ended = ended.map(|job| {
+        let place = directory.join(&job.name);
+        let bytes = said_at(&place).iter().sum();
+        (place, job.began, bytes)
+    });
+    let ended: Vec<(PathBuf, u64, u64)> = ended.collect();
+    for place in surplus(&ended, seconds_now()) {
+        fs::remove_dir_all(place)?;
+    }
+    Ok(())
+}
+
+/// Of ended jobs, the oldest first, with when they began and what they hold:
+/// those that are not kept.
+fn surplus(ended: &[(PathBuf, u64, u64)], now: u64) -> Vec<&Path> {
+    let oldest = now.saturating_sub(KEPT_FOR.as_secs());
+    let (mut count, mut held) = (0, 0);
+    let newest = ended.iter().rev();
+    let gone = newest.filter(|(_, began, bytes)| {
+        count += 1;
+        held += bytes;
+        count > MAXIMUM_ENDED || held > MAXIMUM_ENDED_BYTES || *began < oldest
+    });
+    gone.map(|(place, _, _)| place.as_path()).collect()
+}
+
+/// Bytes that a job said, by its files.
+fn said_at(place: &Path) -> [u64; CHANNELS.len()] {
+    CHANNELS.map(|channel| {
+        let kept = fs::metadata(place.join(file_of(channel)));
+        kept.map_or(0, |kept| kept.len())
+    })
+}
+
+/// Seconds since 1970; 0 where the clock is set before.
+pub fn seconds_now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}
+
+const CHANNELS: [Channel; 4] = [
+    Channel::Output,
+    Channel::Errors,
+    Channel::Manifest,
+    Channel::RawManifest,
+];
+
+/// What a job says while it runs.
+const OUTPUTS: [Channel; 2] = [Channel::Output, Channel::Errors];
+
+fn index_of(channel: Channel) -> usize {
+    match channel {
+        Channel::Output => 0,
+        Channel::Errors => 1,
+        Channel::Manifest => 2,
+        Channel::RawManifest => 3,
+    }
+}
+
+fn file_of(channel: Channel) -> &'static str {
+    match channel {
+        Channel::Output => "output",
+        Channel::Errors => "errors",
+        Channel::Manifest => "manifest",
+        Channel::RawManifest => "manifest.raw",
+    }
+}
+
+impl Job {
+    /// A new one of this process, with whom to follow it at its socket.
+    ///
+    /// # Errors
+    ///
+    /// Where the state directory cannot be written.
+    pub fn create(begin: &Begin) -> io::Result<(Arc<Job>, UnixListener)> {
+        make_private(&jobs_directory()?)?;
+        // What cannot be removed is in nobody's way.
+        let _ = prune();
+        let (name, place) = new_place()?;
+        for channel in OUTPUTS {
+            let mut options = OpenOptions::new();
+            options.write(true).create_new(true).mode(0o600);
+            options.open(place.join(file_of(channel)))?;
+        }
+        let listener = at_socket(&place, UnixListener::bind)?;
+        let listed = Listed {
+            name: name.clone(),
+            host: crate::client::owner::host_name(),
+            from: begin.from.clone(),
+            to: begin.to.clone(),
+            began: seconds_now(),
+            state: State::Running,
+            compares: begin.compares,
+        };
+        keep(
+            &place.join("record"),
+            &job_protocol::frame_of(&JobEvent::Listed(listed))?,
+        )?;
+        Ok((Arc::new(Job::at(place, name)), listener))
+    }
+
+    fn at(place: PathBuf, name: String) -> Job {
+        Job {
+            place,
+            name,
+            happened: Mutex::default(),
+            changed: Condvar::new(),
+            cancel: OnceLock::new(),
+            limit: OnceLock::new(),
+            wanted: Mutex::default(),
+            cancelled: AtomicBool::new(false),
+        }
+    }
+
+    /// One that does not run: as its files have it.
+    ///
+    /// # Errors
+    ///
+    /// What became of it, where that is nothing that can be followed.
+    pub fn ended(name: &str) -> Result<Arc<Job>, Option<Listed>> {
+        let directory = jobs_directory().map_err(|_| None)?;
+        if !is_name(name) {
+            return Err(None);
+        }
+        let place = directory.join(name);
+        let listed = listed_at(&place);
+        let Some(State::Ended(code)) = listed.as_ref().map(|listed| listed.state) else {
+            return Err(listed);
+        };
+        let job = Job::at(place, name.to_owned());
+        let said = said_at(&job.place);
+        let mut happened = job.lock();
+        happened.said = said;
+        happened.ended = Some(code);
+        drop(happened);
+        Ok(Arc::new(job))
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Happened> {
+        self.happened.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&self, happened: MutexGuard<'a, Happened>) -> MutexGuard<'a, Happened> {
+        let waited = self.changed.wait(happened);
+        waited.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps what comes from a pipe, until that ends.
+    pub fn keep_output(&self, channel: Channel, mut pipe: impl Read) {
+        let file = OpenOptions::new()
+            .append(true)
+            .open(self.place.join(file_of(channel)));
+        let mut file = file.ok();
+        let mut buffer = vec![0; MAXIMUM_OUTPUT_BYTES];
+        // The pipe is read to its end whatever becomes of the file: the copy
+        // must not wait for it.
+        while let Ok(count @ 1..) = pipe.read(&mut buffer) {
+            let Some(open) = &mut file else {
+                continue;
+            };
+            let full = self.lock().said[index_of(channel)] >= MAXIMUM_KEPT_BYTES;
+            let bytes: &[u8] = match (full, channel) {
+                (false, _) => &buffer[..count],
+                (true, Channel::Errors) => NO_MORE,
+                (true, _) => b"",
+            };
+            let written = open.write_all(bytes).is_ok();
+            if written {
+                self.lock().said[index_of(channel)] += bytes.len() as u64;
+                self.changed.notify_all();
+            }
+            if full || !written {
+                file = None;
+            }
+        }
+    }
+
+    /// Where its manifest is written.
+    pub fn manifest(&self) -> PathBuf {
+        self.place.join(file_of(Channel::Manifest))
+    }
+
+    /// The manifest is whole, and is told to those who follow; or it is none.
+    pub fn conclude_manifest(&self, whole: bool) {
+        for channel in [Channel::Manifest, Channel::RawManifest] {
+            let file = self.place.join(file_of(channel));
+            match whole {
+                true => {
+                    let bytes = fs::metadata(file).map_or(0, |kept| kept.len());
+                    self.lock().said[index_of(channel)] = bytes;
+                }
+                // Where there was none, none is left.
+                false => drop(fs::remove_file(file)),
+            }
+        }
+        self.changed.notify_all();
+    }
+
+    /// What whoever follows has not seen yet; waits until there is something.
+    /// None where nothing will come, or he has gone.
+    pub fn next(&self, seen: &mut Seen) -> Option<JobEvent> {
+        let until = seen.alive_every.map(|every| Instant::now() + every);
+        let mut happened = self.lock();
+        loop {
+            if seen.ended || seen.gone.load(Ordering::Relaxed) {
+                return None;
+            }
+            let behind = |channel: &Channel| {
+                let at = index_of(*channel);
+                seen.said[at] < happened.said[at]
+            };
+            if let Some(channel) = CHANNELS.into_iter().find(behind) {
+                drop(happened);
+                return self.read(channel, seen);
+            }
+            if happened.running && !std::mem::replace(&mut seen.running, true) {
+                return Some(JobEvent::Running);
+            }
+            if let Some(code) = happened.ended {
+                seen.ended = true;
+                return Some(JobEvent::Ended(code));
+            }
+            let newest = match seen.shown {
+                _ if happened.over => None,
+                ShownProgress::None => None,
+                ShownProgress::Line => Some(&happened.line),
+                ShownProgress::Json => Some(&happened.event),
+            };
+            if let Some(newest) = newest.filter(|newest| newest.count > seen.progress) {
+                seen.progress = newest.count;
+                return Some(JobEvent::Progress(newest.text.clone()));
+            }
+            happened = match until {
+                None => self.wait(happened),
+                Some(until) => {
+                    let left = until.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        return Some(JobEvent::Alive);
+                    }
+                    let waited = self.changed.wait_timeout(happened, left);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+    }
+
+    /// Some of what was said, and what he has then.
+    fn read(&self, channel: Channel, seen: &mut Seen) -> Option<JobEvent> {
+        let at = seen.said[index_of(channel)];
+        let mut bytes = vec![0; MAXIMUM_OUTPUT_BYTES];
+        let file = File::open(self.place.join(file_of(channel))).ok()?;
+        let count = file
+            .read_at(&mut bytes, at)
+            .ok()
+            .filter(|count| *count > 0)?;
+        bytes.truncate(count);
+        seen.said[index_of(channel)] += count as u64;
+        Some(JobEvent::Output(channel, at, bytes))
+    }
+
+    /// Those who wait look again.
+    pub fn wake(&self) {
+        drop(self.lock());
+        self.changed.notify_all();
+    }
+
+    /// What ends it.
+    pub fn cancel_by(&self, cancel: impl Fn() + Send + Sync + 'static) {
+        // A job is cancelled in one way.
+        let _ = self.cancel.set(Box::new(cancel));
+        if self.cancelled.load(Ordering::SeqCst) {
+            self.cancel();
+        }
+    }
+
+    /// What binds it to a rate.
+    pub fn limit_by(&self, limit: impl Fn(u64) + Send + Sync + 'static) {
+        // There is one way.
+        let _ = self.limit.set(Box::new(limit));
+        self.bind(self.wanted().as_ref());
+    }
+
+    fn wanted(&self) -> MutexGuard<'_, Option<u64>> {
+        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Binds it to so many bytes per second from now on, or once it runs; 0: to
+    /// none.
+    pub fn limit(&self, bytes_per_second: u64) {
+        let mut wanted = self.wanted();
+        *wanted = Some(bytes_per_second);
+        // Within the lock: of two that ask, the later one's rate holds.
+        self.bind(wanted.as_ref());
+    }
+
+    fn bind(&self, wanted: Option<&u64>) {
+        if let (Some(limit), Some(rate)) = (self.limit.get(), wanted) {
+            limit(*rate);
+        }
+    }
+
+    /// Ends it, where it runs.
+    pub fn cancel(&self) {
+        self.cancelled.store(true, Ordering::SeqCst);
+        if let Some(cancel) = self.cancel.get() {
+            cancel();
+        }
+    }
+
+    /// It has ended so; those who follow are told.
+    pub fn end(&self, code: u8) {
+        let kept = job_protocol::frame_of(&JobEvent::Ended(code))
+            .and_then(|outcome| keep(&self.place.join("outcome"), &outcome));
+        // Without, it counts as killed, and the same command says how it is.
+        drop(kept);
+        self.lock().ended = Some(code);
+        self.changed.notify_all();
+    }
+
+    /// One more follows; false where too many do.
+    pub fn enter(&self, most: usize) -> bool {
+        let mut happened = self.lock();
+        let fits = happened.followers < most;
+        happened.followers += usize::from(fits);
+        fits
+    }
+
+    /// One of them has gone.
+    pub fn leave(&self) {
+        self.lock().followers -= 1;
+        self.changed.notify_all();
+    }
+
+    /// Waits until nobody follows. Each ends by himself, or where he takes
+    /// nothing any more.
+    pub fn wait_for_followers(&self) {
+        let mut happened = self.lock();
+        while happened.followers > 0 {
+            happened = self.wait(happened);
+        }
+    }
+}
+
+/// A name that no job had, and its directory.
+fn new_place() -> io::Result<(String, PathBuf)> {
+    let directory = jobs_directory()?;
+    let mut tries = 0;
+    loop {
+        let mut random = [0; 4];
+        fill_random(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
+        let name = job_protocol::name_of(random);
+        let place = directory.join(&name);
+        tries += 1;
+        match DirBuilder::new().mode(0o700).create(&place) {
+            Ok(()) => return Ok((name, place)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && tries < TRIES => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+impl Outlet for Job {
+    fn begun(&self) {
+        self.lock().running = true;
+        self.changed.notify_all();
+    }
+
+    fn line(&self, line: String) {
+        self.lock().line.set(line);
+        self.changed.notify_all();
+    }
+
+    fn event(&self, event: String) {
+        self.lock().event.set(event);
+        self.changed.notify_all();
+    }
+
+    fn over(&self) {
+        self.lock().over = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(place: &Path) -> Job {
+        for channel in OUTPUTS {
+            File::create(place.join(file_of(channel))).unwrap();
+        }
+        Job::at(place.to_owned(), "00000000".into())
+    }
+
+    const FOLLOW: Follow = Follow {
+        output: 0,
+        errors: 0,
+        progress: ShownProgress::None,
+        manifest: true,
+        alive_seconds: 0,
+    };
+
+    fn seen(shown: ShownProgress) -> Seen {
+        let follow = Follow {
+            progress: shown,
+            ..FOLLOW
+        };
+        Seen::new(follow, Arc::default())
+    }
+
+    #[test]
+    fn whoever_comes_late_hears_it_all() {
+        let place = tempfile::tempdir().unwrap();
+        let job = job(place.path());
+        let long = vec![b'x'; MAXIMUM_OUTPUT_BYTES + 1];
+        job.keep_output(Channel::Output, long.as_slice());
+        job.begun();
+        job.line("half".into());
+        job.keep_output(Channel::Errors, &b"why"[..]);
+        let mut late = seen(ShownProgress::Line);
+        let mut output = Vec::new();
+        for at in [0, MAXIMUM_OUTPUT_BYTES as u64] {
+            let Some(JobEvent::Output(Channel::Output, said_at, bytes)) = job.next(&mut late)
+            else {
+                panic!("no output");
+            };
+            assert_eq!(said_at, at);
+            output.extend(bytes);
+        }
+        assert_eq!(output, long);
+        let why = JobEvent::Output(Channel::Errors, 0, b"why".to_vec());
+        assert_eq!(job.next(&mut late), Some(why));
+        assert_eq!(job.next(&mut late), Some(JobEvent::Running));
+        assert_eq!(job.next(&mut late), Some(JobEvent::Progress("half".into())));
+        job.line("more".into());
+        job.over();
+        job.end(3);
+        assert_eq!(job.next(&mut late), Some(JobEvent::Ended(3)));
+        assert_eq!(job.next(&mut late), None);
+        assert_eq!(outcome_of(place.path()), Some(3));
+    }
+
+    #[test]
+    fn a_manifest_is_told_once_it_is_whole() {
+        let place = tempfile::tempdir().unwrap();
+        let job = job(place.path());
+        fs::write(job.manifest(), "digest  name\n").unwrap();
+        job.conclude_manifest(true);
+        job.end(0);
+        let told = JobEvent::Output(Channel::Manifest, 0, b"digest  name\n".to_vec());
+        assert_eq!(job.next(&mut seen(ShownProgress::None)), Some(told));
+        let mut other = Seen::new(
+            Follow {
+                manifest: false,
+                ..FOLLOW
+            },
+            Arc::default(),
+        );
+        assert_eq!(job.next(&mut other), Some(JobEvent::Ended(0)));
+        job.conclude_manifest(false);
+        assert!(!job.manifest().exists());
+    }
+
+    #[test]
+    fn what_is_cancelled_before_it_begins_does_not() {
+        let place = tempfile::tempdir().unwrap();
+        let (job, count) = (job(place.path()), Arc::new(Mutex::new(0)));
+        job.cancel();
+        let counted = Arc::clone(&count);
+        job.cancel_by(move || *counted.lock().unwrap() += 1);
+        assert_eq!(*count.lock().unwrap(), 1);
+    }
+
+    #[test]
+    fn the_rate_that_was_asked_for_before_it_runs_holds_then() {
+        let place = tempfile::tempdir().unwrap();
+        let (job, rates) = (job(place.path()), Arc::new(Mutex::new(Vec::new())));
+        job.limit(5000);
+        job.limit(7000);
+        let kept = Arc::clone(&rates);
+        job.limit_by(move |rate| kept.lock().unwrap().push(rate));
+        assert_eq!(*rates.lock().unwrap(), [7000]);
+        job.limit(0);
+        assert_eq!(*rates.lock().unwrap(), [7000, 0]);
+    }
+
+    #[test]
+    fn the_newest_jobs_are_kept_and_not_more_than_fit() {
+        let now = 100 * KEPT_FOR.as_secs();
+        let of = |began, bytes| (PathBuf::from(format!("{began}")), began, bytes);
+        let many: Vec<_> = (0..=MAXIMUM_ENDED as u64)
+            .map(|at| of(now + at, 1))
+            .collect();
+        assert_eq!(surplus(&many, now), [many[0].0.as_path()]);
+        let large = [of(now, 1), of(now + 1, MAXIMUM_ENDED_BYTES), of(now + 2, 1)];
+        assert_eq!(surplus(&large, now), [&large[1].0, &large[0].0]);
+        let old = [of(now - KEPT_FOR.as_secs() - 1, 0), of(now, 0)];
+        assert_eq!(surplus(&old, now), [&old[0].0]);
+    }
+
+    #[test]
+    fn whoever_asks_for_it_hears_that_the_job_is_there() {
+        let place = tempfile::tempdir().unwrap();
+        let job = job(place.path());
+        let follow = Follow {
+            alive_seconds: 1,
+            ..FOLLOW
+        };
+        let mut waits = Seen::new(follow, Arc::default());
+        assert_eq!(job.next(&mut waits), Some(JobEvent::Alive));
+        job.end(0);
+        assert_eq!(job.next(&mut waits), Some(JobEvent::Ended(0)));
+    }
+
+    #[test]
+    fn whoever_has_gone_is_told_nothing() {
+        let place = tempfile::tempdir().unwrap();
+        let job = job(place.path());
+        let mut gone = seen(ShownProgress::None);
+        gone.gone.store(true, Ordering::Relaxed);
+        assert_eq!(job.next(&mut gone), None);
+        assert!(job.enter(1) && !job.enter(1));
+        job.leave();
+        job.wait_for_followers();
+    }
+}

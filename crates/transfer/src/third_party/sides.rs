@@ -1,0 +1,213 @@
+//! What somebody asks of two remote hosts, and what each of them is asked for.
+
+use std::path::Path;
+use std::time::Duration;
+
+use longhaul_proto::allowed::Allowed;
+use longhaul_proto::handshake::{Purport, Role};
+
+use super::job_protocol::{MAXIMUM_NAME_BYTES, Shown};
+use super::viewer::Viewer;
+use crate::client::request::request_path;
+use crate::endpoint::{Endpoint, RemotePath};
+use crate::settings::{ConnectionSettings, SshSettings};
+use crate::spec::{Operation, TransferSpec, ValidSpec};
+use crate::stop::{Exit, Stop};
+
+/// A copy or comparison between two remote hosts.
+pub struct JobRequest<'a> {
+    /// What is done; both its sides are remote.
+    pub spec: &'a ValidSpec,
+    /// The source and the destination as the user named them.
+    pub named: [String; 2],
+    /// What the job tells.
+    pub shown: Shown,
+    /// Where the digests of all files go, here.
+    pub manifest: Option<&'a Path>,
+    /// Start it, and wait no longer than until it runs.
+    pub detach: bool,
+    /// Carry the data through this host.
+    pub through_local: bool,
+    /// Who watches it.
+    pub viewer: &'a dyn Viewer,
+}
+
+impl JobRequest<'_> {
+    /// How the hosts are reached.
+    pub(super) fn connection(&self) -> &ConnectionSettings {
+        &self.spec.connection
+    }
+
+    /// When leftovers expire; a comparison removes none.
+    pub(super) fn expiry(&self) -> Option<Duration> {
+        match self.spec.operation {
+            Operation::Verify => None,
+            Operation::Copy | Operation::DryRun => self.spec.limits.expiry(),
+        }
+    }
+
+    /// What the host that runs the job is to do, which has the sources or the destination.
+    ///
+    /// # Errors
+    ///
+    /// What a job cannot do.
+    pub(super) fn of_job(&self, runs_at_source: bool) -> Result<TransferSpec, Stop> {
+        let mut spec = TransferSpec::clone(self.spec);
+        match runs_at_source {
+            true => spec.sources = spec.sources.iter().map(own_path).collect(),
+            false => spec.destination = own_path(&spec.destination),
+        }
+        spec.connection = connection_of(&spec.connection)?;
+        Ok(spec)
+    }
+
+    /// What the host that runs the job may ask the other one for.
+    pub(super) fn allowed(&self, runs_at_source: bool) -> Allowed {
+        let spec = self.spec;
+        let sources = spec.sources.iter().filter_map(Endpoint::remote_path);
+        let sources = sources.map(request_path).collect();
+        let (role, paths, sources) = match runs_at_source {
+            true => {
+                let to = spec.destination.remote_path().map(request_path);
+                (Role::Sender, to.into_iter().collect(), sources)
+            }
+            false => (Role::Receiver, sources, Vec::new()),
+        };
+        Allowed {
+            role,
+            purport: Purport::from(spec.operation),
+            paths,
+            sources,
+            recursive: spec.selection.recursive,
+            copy_links: spec.selection.copy_links,
+            keep_set_ids: spec.selection.keep_set_ids,
+        }
+    }
+}
+
+/// A path at the host that runs the job, as that opens it.
+fn own_path(endpoint: &Endpoint) -> Endpoint {
+    match endpoint.remote_path() {
+        Some(RemotePath::Path(path)) => Endpoint::Local(path.clone()),
+        Some(RemotePath::Null) => Endpoint::Null,
+        Some(RemotePath::Zero(size)) => Endpoint::Zero(*size),
+        None => endpoint.clone(),
+    }
+}
+
+/// How the job reaches its other end: who the hosts are was found out here, so that the
+/// job has no credentials. Every field is named, so that none that is added is forgotten.
+fn connection_of(asked: &ConnectionSettings) -> Result<ConnectionSettings, Stop> {
+    let ConnectionSettings {
+        fingerprint: _,
+        accept_new: _,
+        authority: _,
+        token_file: _,
+        certificate: _,
+        key: _,
+        data_security,
+        congestion,
+        nice,
+        bind,
+        mptcp,
+        buffer,
+        timeout,
+        ssh: _,
+    } = asked.clone();
+    if !bind.is_empty() {
+        let text = "--bind is for connections of this host, and a copy between two remote hosts \
+                    has none: leave it out";
+        return Err(Stop::new(Exit::Usage, text));
+    }
+    Ok(ConnectionSettings {
+        fingerprint: None,
+        accept_new: false,
+        authority: None,
+        token_file: None,
+        certificate: None,
+        key: None,
+        data_security,
+        congestion,
+        nice,
+        bind,
+        mptcp,
+        buffer,
+        timeout,
+        ssh: SshSettings::default(),
+    })
+}
+
+/// A path as the user named it, for lists and messages.
+pub fn named(path: &std::ffi::OsStr) -> String {
+    let mut text = path.to_string_lossy().into_owned();
+    text.truncate(text.floor_char_boundary(MAXIMUM_NAME_BYTES));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+
+    use super::*;
+    use crate::third_party::viewer::Unseen;
+
+    fn spec(sources: &[&str], destination: &str) -> TransferSpec {
+        let parse = |text: &str| Endpoint::parse(OsStr::new(text)).unwrap();
+        let sources = sources.iter().map(|text| parse(text)).collect();
+        TransferSpec::copy(sources, parse(destination))
+    }
+
+    fn job(spec: &TransferSpec, at_source: bool) -> Result<TransferSpec, Stop> {
+        let request = JobRequest {
+            spec: &spec.clone().validate().unwrap(),
+            named: Default::default(),
+            shown: Shown::default(),
+            manifest: None,
+            detach: false,
+            through_local: false,
+            viewer: &Unseen,
+        };
+        request.of_job(at_source)
+    }
+
+    /// What the host that runs it understands.
+    fn paths(sources: &[&str], destination: &str, at_source: bool) -> Vec<String> {
+        let spec = job(&spec(sources, destination), at_source).unwrap();
+        let text = serde_json::to_string(&spec).unwrap();
+        let understood: TransferSpec = serde_json::from_str(&text).unwrap();
+        let ends = understood.sources.iter().chain([&understood.destination]);
+        let shown = |end: &Endpoint| String::from_utf8(end.text()).unwrap();
+        ends.map(shown).collect()
+    }
+
+    #[test]
+    fn paths_are_what_they_were() {
+        let two = ["a:-x", "a:p:q"];
+        assert_eq!(paths(&two, "u@[::1]:~", true), ["-x", "./p:q", "u@[::1]:."]);
+        let zeros = paths(&["a:zero:1kB"], "b:null:", true);
+        assert_eq!(zeros, ["zero:1000B", "b:null:"]);
+        let daemon = paths(&["longhaul://p@d:7/x"], "b:/y", false);
+        assert_eq!(daemon, ["longhaul://p@d:7/x", "/y"]);
+        let sink = paths(&["a:x"], "longhaul://d/null:", true);
+        assert_eq!(sink, ["x", "longhaul://d:4960/null:"]);
+    }
+
+    #[test]
+    fn the_job_is_asked_for_what_the_user_asked_and_knows_no_credential() {
+        let mut asked = spec(&["a:x"], "b:y");
+        asked.selection.recursive = true;
+        asked.limits.memory = 1 << 20;
+        asked.flows.streams = Some(7);
+        asked.connection.nice = true;
+        asked.connection.timeout = Duration::from_secs(90);
+        asked.connection.token_file = Some("tokens".into());
+        asked.connection.ssh.ssh = Some("ssh -p 2222".into());
+        let mut expected = asked.clone();
+        expected.sources = vec![Endpoint::Local(b"x".to_vec())];
+        expected.connection.token_file = None;
+        expected.connection.ssh.ssh = None;
+        assert_eq!(job(&asked, true).unwrap(), expected);
+        asked.connection.bind = vec!["127.0.0.1".parse().unwrap()];
+        assert!(job(&asked, true).is_err());
+    }
+}

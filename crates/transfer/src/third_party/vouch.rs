@@ -1,0 +1,37 @@
+//! Has a daemon let in the host that runs a job: whoever started it vouches for
+//! that host's key, and his token goes nowhere but to the daemon.
+
+use longhaul_engine::net::identity::Fingerprint;
+use longhaul_proto::allowed::Allowed;
+use longhaul_proto::handshake::PROTOCOL_VERSION;
+
+use crate::client::connection::Daemon;
+use crate::endpoint::Remote;
+use crate::settings::ConnectionSettings;
+use crate::ssh::command::RELEASE;
+use crate::ssh::greeting::Greeting;
+use crate::stop::{Exit, Stop};
+
+/// Vouches for a host and the one session that it may open; what it is told of the daemon.
+///
+/// # Errors
+///
+/// Where the daemon cannot be reached, is not believed, or does not believe.
+pub fn vouch(
+    remote: &Remote,
+    (host, allowed): (&Greeting, Allowed),
+    arguments: &ConnectionSettings,
+) -> Result<Greeting, Stop> {
+    let key: Fingerprint = host
+        .key
+        .parse()
+        .map_err(|error| Stop::because(Exit::Connection, error))?;
+    let daemon = Daemon::new(remote, arguments)?;
+    let own = daemon.vouch(*key.as_bytes(), allowed)?;
+    Ok(Greeting {
+        software: RELEASE.to_owned(),
+        protocol: PROTOCOL_VERSION,
+        key: own.to_string(),
+        ..Greeting::default()
+    })
+}

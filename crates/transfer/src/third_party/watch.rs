@@ -1,0 +1,325 @@
+//! Follows a job from here, to its end.
+
+use std::fs::File;
+use std::io::{self, Seek};
+use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use longhaul_engine::storage::spill::{TemporaryError, nameless_file};
+
+use super::drive::why_gone;
+use super::job_protocol::{Channel, Follow, JobEvent, Order, ShownProgress, receive, send};
+use super::viewer::Viewer;
+use crate::console;
+use crate::manifest::{raw_beside, try_to_write};
+use crate::stop::{Exit, Stop};
+
+/// How long a job may take to say its first word: while it looks for a way to its
+/// other end it has nothing to tell.
+const FIRST_WORD_WITHIN: Duration = Duration::from_secs(180);
+
+/// It is asked to say that it is there so often.
+const ALIVE_EVERY: Duration = Duration::from_secs(15);
+
+/// And so many times that may not come: then the path to it is dead, or its host stands still.
+const MISSED_AT_MOST: u32 = 6;
+
+/// No manifest is longer: that of a thousand million files.
+const MAXIMUM_MANIFEST_BYTES: u64 = 1 << 40;
+
+/// A job as it is heard from here.
+pub struct Watched {
+    /// The channel to it.
+    pub channel: UnixStream,
+    /// Its name, and the host that runs it.
+    pub name: String,
+    /// As it is reached.
+    pub host: String,
+    /// Where its manifest goes.
+    pub manifest: Option<Fetched>,
+}
+
+/// A manifest that comes from a job: written when the job has ended, as that of a copy
+/// from here is.
+pub struct Fetched {
+    /// What came of it, and of the names that it cannot have, which go beside it.
+    came: File,
+    raw: File,
+    path: PathBuf,
+}
+
+impl Fetched {
+    /// One for this file, which is tried now and not after hours of copying. What it
+    /// has stays until the job has ended.
+    ///
+    /// # Errors
+    ///
+    /// Where it cannot be written.
+    pub fn into(path: Option<&Path>) -> Result<Option<Fetched>, Stop> {
+        let Some(path) = path else {
+            return Ok(None);
+        };
+        let failed = |error| unwritten(path, &error);
+        try_to_write(path).map_err(failed)?;
+        let held = || nameless_file(&std::env::temp_dir()).map_err(unheld);
+        Ok(Some(Fetched {
+            came: held()?,
+            raw: held()?,
+            path: path.to_owned(),
+        }))
+    }
+
+    /// Some of it.
+    fn hold(&self, channel: Channel, at: u64, bytes: &[u8]) -> Result<(), Stop> {
+        if at.saturating_add(bytes.len() as u64) > MAXIMUM_MANIFEST_BYTES {
+            let text = "the manifest is longer than any list of files";
+            return Err(Stop::new(Exit::Connection, text));
+        }
+        let file = match channel {
+            Channel::RawManifest => &self.raw,
+            _ => &self.came,
+        };
+        let written = file.write_all_at(bytes, at);
+        written.map_err(|error| unheld(TemporaryError::wrap(error, &std::env::temp_dir())))
+    }
+
+    /// Writes what came; false where nothing did.
+    fn write(&self) -> Result<bool, Stop> {
+        let write = || {
+            let (all, raw) = (self.came.metadata()?.len(), self.raw.metadata()?.len());
+            if all + raw > 0 {
+                copy_whole(&self.came, &self.path)?;
+            }
+            if raw > 0 {
+                copy_whole(&self.raw, &raw_beside(&self.path))?;
+            }
+            Ok(all + raw > 0)
+        };
+        write().map_err(|error| unwritten(&self.path, &error))
+    }
+}
+
+fn copy_whole(mut from: &File, to: &Path) -> io::Result<()> {
+    from.rewind()?;
+    io::copy(&mut from, &mut File::create(to)?).map(drop)
+}
+
+fn unheld(error: io::Error) -> Stop {
+    Stop::new(
+        Exit::Local,
+        format!("the manifest waits for the copy's end: {error}"),
+    )
+}
+
+fn unwritten(path: &Path, error: &io::Error) -> Stop {
+    let text = format!("cannot write the manifest {}: {error}", path.display());
+    Stop::new(Exit::Local, text)
+}
+
+/// How it was left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// It runs.
+    Running,
+    /// It ended with this code.
+    Ended(u8),
+}
+
+impl Left {
+    /// What this command's exit code says.
+    pub fn exit(self) -> Exit {
+        match self {
+            Left::Running => Exit::Done,
+            Left::Ended(code) => Exit::of_code(code),
+        }
+    }
+}
+
+impl Watched {
+    /// Shows it to its end; where it only `begins`, until it runs.
+    ///
+    /// # Errors
+    ///
+    /// Where it is lost or cannot be followed.
+    pub fn follow(&self, viewer: &dyn Viewer, begins: bool) -> Result<Left, Stop> {
+        let follow = Follow {
+            output: 0,
+            errors: 0,
+            progress: match begins {
+                true => ShownProgress::None,
+                false => viewer.wants(),
+            },
+            manifest: self.manifest.is_some(),
+            alive_seconds: ALIVE_EVERY.as_secs() as u32,
+        };
+        // One that is not there has said so, and ended, before it could be asked.
+        let asked = send(&self.channel, &Order::Follow(follow));
+        let mut is_there = false;
+        // Where that cannot be set it is waited for.
+        let _ = self.channel.set_read_timeout(Some(FIRST_WORD_WITHIN));
+        loop {
+            if is_there && !speaks_within(&self.channel, ALIVE_EVERY, MISSED_AT_MOST) {
+                return Err(self.lost());
+            }
+            let told = receive(&self.channel).map_err(|error| match error.kind() {
+                std::io::ErrorKind::WouldBlock => self.silent(),
+                _ => self.lost(),
+            })?;
+            let told = told.ok_or_else(|| self.lost())?;
+            // How long it is busy, or waits, is its own affair, as long as it says so.
+            is_there = true;
+            let is_answer = matches!(
+                told,
+                JobEvent::Absent | JobEvent::Failed(..) | JobEvent::Listed(_)
+            );
+            if asked.is_err() && !is_answer {
+                return Err(self.lost());
+            }
+            match told {
+                JobEvent::Output(
+                    channel @ (Channel::Manifest | Channel::RawManifest),
+                    at,
+                    bytes,
+                ) => {
+                    if let Some(manifest) = &self.manifest {
+                        manifest.hold(channel, at, &bytes)?;
+                    }
+                }
+                JobEvent::Output(channel, at, bytes) => viewer.output(channel, at, &bytes),
+                JobEvent::Progress(text) => viewer.progress(&text),
+                JobEvent::Running if begins => return Ok(Left::Running),
+                JobEvent::Ended(code) => {
+                    viewer.end();
+                    self.write_manifest(code)?;
+                    return Ok(Left::Ended(code));
+                }
+                JobEvent::Failed(text, code) => {
+                    return Err(Stop::new(Exit::of_failure(code), text));
+                }
+                JobEvent::Listed(listed) => return Err(why_gone(&listed)),
+                JobEvent::Absent => return Err(self.absent()),
+                JobEvent::Running | JobEvent::Named(_) | JobEvent::Alive => {}
+            }
+        }
+    }
+
+    fn write_manifest(&self, code: u8) -> Result<(), Stop> {
+        let Some(manifest) = &self.manifest else {
+            return Ok(());
+        };
+        let complete = matches!(Exit::of_code(code), Exit::Done | Exit::Partial);
+        if !manifest.write()? && complete {
+            console::say(&format!(
+                "no digests came of the job {}: it was begun without --manifest, or has no file; {} \
+                 is as it was",
+                self.name,
+                manifest.path.display()
+            ));
+        }
+        Ok(())
+    }
+
+    fn absent(&self) -> Stop {
+        let (name, host) = (&self.name, &self.host);
+        let text = format!("{host} has no job {name}: `longhaul jobs {host}` lists them");
+        Stop::new(Exit::Usage, text)
+    }
+
+    fn silent(&self) -> Stop {
+        let (name, host) = (&self.name, &self.host);
+        let text = format!(
+            "longhaul on {host} is there, and said nothing of {name} for {} s: its processes or \
+             file systems may stand still; try again later",
+            FIRST_WORD_WITHIN.as_secs()
+        );
+        Stop::new(Exit::Connection, text)
+    }
+
+    fn lost(&self) -> Stop {
+        let (name, host) = (&self.name, &self.host);
+        let text = format!(
+            "the connection to {host} was lost; the job continues there if it had begun: `longhaul \
+             attach {name}` follows it{}",
+            same_options(host)
+        );
+        Stop::new(Exit::Connection, text)
+    }
+}
+
+/// Whether something comes on a channel, be it its end, before so many spans have passed without.
+/// A span in which this process was stopped counts as one.
+fn speaks_within(channel: &UnixStream, span: Duration, most: u32) -> bool {
+    use rustix::event::{PollFd, PollFlags, poll};
+    let span = rustix::time::Timespec {
+        tv_sec: span.as_secs().cast_signed(),
+        tv_nsec: span.subsec_nanos().into(),
+    };
+    (0..most).any(|_| {
+        let mut polled = [PollFd::new(channel, PollFlags::IN)];
+        // What cannot be waited for is heard to fail.
+        !matches!(
+            poll(&mut polled, Some(&span)),
+            Ok(0) | Err(rustix::io::Errno::INTR)
+        )
+    })
+}
+
+/// What a command needs as well that finds a job at a daemon again.
+pub fn same_options(host: &str) -> &'static str {
+    match host.starts_with("longhaul://") {
+        true => {
+            "; where this command was given --token-file, --certificate and --key, --fingerprint or \
+             --authority, that one needs them too"
+        }
+        false => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_says_nothing_is_not_waited_for_without_end() {
+        let (near, far) = UnixStream::pair().unwrap();
+        let span = Duration::from_millis(1);
+        assert!(!speaks_within(&near, span, 3));
+        send(&far, &JobEvent::Alive).unwrap();
+        assert!(speaks_within(&near, span, 1));
+        assert_eq!(receive(&near).unwrap(), Some(JobEvent::Alive));
+        drop(far);
+        assert!(speaks_within(&near, span, 1), "the end is heard");
+    }
+
+    #[test]
+    fn a_manifest_stays_as_it_was_until_the_job_has_told_its_own() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("manifest");
+        std::fs::write(&file, "before").unwrap();
+        let fetched = Fetched::into(Some(&file)).unwrap().unwrap();
+        assert!(!fetched.write().unwrap(), "nothing came");
+        fetched.hold(Channel::Manifest, 0, b"one").unwrap();
+        fetched.hold(Channel::RawManifest, 0, b"odd").unwrap();
+        // A connection that was lost tells some of it again.
+        fetched.hold(Channel::Manifest, 1, b"ne two").unwrap();
+        assert_eq!(std::fs::read(&file).unwrap(), b"before");
+        assert!(fetched.write().unwrap());
+        assert_eq!(std::fs::read(&file).unwrap(), b"one two");
+        assert_eq!(std::fs::read(raw_beside(&file)).unwrap(), b"odd");
+    }
+
+    #[test]
+    fn codes_are_those_of_the_job() {
+        for exit in [
+            Exit::Done,
+            Exit::Partial,
+            Exit::Superseded,
+            Exit::Interrupted,
+        ] {
+            assert_eq!(Left::Ended(exit.code()).exit(), exit);
+        }
+        assert_eq!(Left::Ended(77).exit(), Exit::Connection);
+    }
+}
