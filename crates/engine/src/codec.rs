@@ -99,6 +99,11 @@ impl Decoder {
     }
 }
 
+/// Whether a codec makes work for the compression layer.
+pub(crate) fn compresses(codec: Codec) -> bool {
+    matches!(codec, Codec::Zstd { .. } | Codec::Lz4)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

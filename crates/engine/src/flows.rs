@@ -316,6 +316,14 @@ impl FlowGroup {
     }
 }
 
+/// Does a layer's work on another thread than its own.
+pub(crate) fn busy<T>(layer: &OnceLock<FlowGroup>, work: impl FnOnce() -> T) -> T {
+    match layer.get() {
+        Some(group) => group.busy(work),
+        None => work(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,6 +1,7 @@
 //! The data path: the only crate that touches disks, sockets and threads.
 //!
 //! - [`session`] drives one pair of hosts: a [`session::Transfer`] is one end
+//! - `ends` puts a session and its stages together
 //! - [`send`] is the way out: walk -> read -> compress -> seal -> wire
 //! - [`recv`] is the way in: wire -> open -> decompress -> write -> commit
 //! - [`net`]: streams, TLS, identities, principals
@@ -11,13 +12,15 @@
 //! - [`probe`]: what a host can do alone
 //! - [`allowance`]: the threads and memory that the system allows
 //! - [`clock`]: the time of day
-//! - [`flows`], [`queue`], [`codec`]: what layers are made of
+//! - [`flows`], [`queue`], [`codec`], `file_data`: what layers are made of
 
 pub mod allowance;
 pub mod clock;
 pub mod codec;
 mod descriptors;
+mod ends;
 pub mod failure;
+mod file_data;
 pub mod flows;
 pub mod journal;
 pub mod listing;

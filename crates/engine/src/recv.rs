@@ -1,7 +1,7 @@
 //! The receiving pipeline: wire -> open -> decompress -> write -> commit.
 //!
-//! - a stream's reader (`session/streams.rs`) decrypts a block into a buffer
-//!   of the pool and hashes it, unless it is compressed; the state machine says
+//! - a stream's reader (`session/streams.rs`) decrypts what comes; `open` reads a
+//!   block into a buffer of the pool and hashes it, unless it is compressed; the state machine says
 //!   whether it is wanted: an [`verify::ArrivedBlock`];
 //! - [`verify`] decompresses it where needed and compares its checksum: a
 //!   [`verify::VerifiedBlock`];
@@ -21,6 +21,7 @@ mod extras;
 pub mod folders;
 pub mod keeping;
 pub mod landing;
+mod open;
 pub mod parts;
 mod staging;
 mod standing;
@@ -32,18 +33,21 @@ pub mod write;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use longhaul_proto::block::{BlockHeader, Content};
+use longhaul_proto::block::{BlockHeader, Content, ContentName};
+use longhaul_proto::digest::Checksum;
 use longhaul_proto::manifest::TreePath;
-use longhaul_proto::message::Flows;
+use longhaul_proto::message::{Flows, Message};
 use longhaul_proto::receiver::{ReceiverSettings, Verdict};
 use longhaul_proto::session::StreamId;
 
 use crate::codec::Decoder;
-use crate::flows::{FlowGroup, LayerUse};
+use crate::flows::{FlowGroup, LayerUse, busy};
 use crate::looks::Pace;
+use crate::net::StreamReader;
 use crate::pool::Buffer;
 use crate::queue::{Queue, lock};
-use crate::send::{busy, group, need};
+use crate::session::stages::{ReceivingStages, Stages, group, need};
+use crate::session::streams::Stop;
 use crate::session::{SessionError, Transfer, TransferSettings};
 use crate::shares::{Role, Seat};
 use crate::storage::DataMode;
@@ -150,96 +154,6 @@ impl ReceiveSide {
         }
     }
 
-    pub(crate) fn start(&self, transfer: &Arc<Transfer>) {
-        let flows = transfer.settings.flows;
-        let decompressors = group(transfer, "decompress", Transfer::run_verifier);
-        let writers = group(transfer, "write", Transfer::run_writer);
-        if !transfer.is_paired() {
-            need(transfer, decompressors.set(flows.decompressors));
-            need(transfer, writers.set(flows.writers));
-        }
-        let committers = group(transfer, "commit", Transfer::run_committer);
-        need(transfer, committers.set(flows.committers));
-        let small = group(transfer, "commit", Transfer::run_small_committer);
-        need(transfer, small.set(1));
-        let comparers = group(transfer, "compare", Transfer::run_comparer);
-        need(transfer, comparers.set(1));
-        let content_comparers = group(transfer, "compare", Transfer::run_content_comparer);
-        let count = transfer.settings.content_comparers();
-        need(transfer, content_comparers.set(count));
-        // They are set once, here; a second start has no effect.
-        let _ = self.decompressors.set(decompressors);
-        let _ = self.writers.set(writers);
-        let _ = self.committers.set(committers);
-        let _ = self.small_committers.set(small);
-        let _ = self.comparers.set(comparers);
-        let _ = self.content_comparers.set(content_comparers);
-    }
-
-    pub(crate) fn set_flows(&self, flows: Flows) {
-        if let (Some(count), Some(group)) = (flows.decompressors, self.decompressors.get()) {
-            // Where there are no threads for more, fewer go on.
-            let _ = group.set((count as usize).max(1));
-        }
-        if let (Some(count), Some(group)) = (flows.writers, self.writers.get()) {
-            let _ = group.set((count as usize).max(1));
-        }
-        self.arrived.wake();
-        self.verified.wake();
-    }
-
-    /// Ends the flows; what they have in hand is finished.
-    pub(crate) fn stop(&self) {
-        self.arrived.close();
-        self.verified.close();
-        self.listed.close();
-        self.to_read.close();
-        let join = |groups: &[&OnceLock<FlowGroup>]| {
-            for group in groups.iter().filter_map(|group| group.get()) {
-                group.join();
-            }
-        };
-        join(&[&self.decompressors, &self.writers]);
-        // Streams' own threads begin nothing any more.
-        self.staging.wait_for_writers();
-        // What they wrote is still committed.
-        self.staging.close();
-        join(&[&self.small_committers, &self.committers]);
-        join(&[&self.comparers, &self.content_comparers]);
-    }
-
-    /// Lets go of everything that is locked.
-    pub(crate) fn leave(&self) {
-        if let Some(stream) = &self.destination.stream {
-            stream.give_up();
-        }
-        self.parts.clear();
-        self.folders.clear();
-    }
-
-    pub(crate) fn layers(&self, transfer: &Transfer) -> Vec<LayerUse> {
-        let open = transfer.wire_use("open");
-        let usage = |group: &FlowGroup| match transfer.is_paired() {
-            true => group.usage_of(open.flows),
-            false => group.usage(),
-        };
-        let of_blocks = [&self.decompressors, &self.writers].into_iter();
-        let mut layers: Vec<LayerUse> = of_blocks
-            .filter_map(|group| group.get().map(usage))
-            .filter(|usage| usage.busy > 0 || !transfer.is_paired())
-            .collect();
-        layers.extend(self.committers.get().map(FlowGroup::usage));
-        let small = self.small_committers.get().map(FlowGroup::usage);
-        if let (Some(commit), Some(small)) = (layers.last_mut(), small) {
-            // One layer; whichever kind of file keeps it busier is what counts.
-            commit.flows += small.flows;
-            commit.busy += small.busy;
-            commit.utilisation = commit.utilisation.max(small.utilisation);
-        }
-        layers.push(open);
-        layers
-    }
-
     /// Decodes and compares on a stream's own thread.
     pub(crate) fn busy_decoding<T>(&self, work: impl FnOnce() -> T) -> T {
         busy(&self.decompressors, work)
@@ -254,11 +168,6 @@ impl ReceiveSide {
         if mode == DataMode::Direct {
             self.direct.store(true, Ordering::Relaxed);
         }
-    }
-
-    /// Whether any file was really written directly.
-    pub fn is_direct(&self) -> bool {
-        self.direct.load(Ordering::Relaxed)
     }
 
     /// A block arrived whole; `found` is what it was hashed to, if it was.
@@ -303,5 +212,148 @@ impl ReceiveSide {
             awaited.forget(&header.name());
         }
         Ok(())
+    }
+}
+
+impl Stages for ReceiveSide {
+    fn start(self: Arc<ReceiveSide>, transfer: &Arc<Transfer>) {
+        let flows = transfer.settings.flows;
+        let both = (&self, transfer);
+        let decompressors = group(both, "decompress", |side, transfer, flow| {
+            transfer.run_verifier(side, flow);
+        });
+        let writers = group(both, "write", |side, transfer, flow| {
+            transfer.run_writer(side, flow);
+        });
+        if !transfer.is_paired() {
+            need(transfer, decompressors.set(flows.decompressors));
+            need(transfer, writers.set(flows.writers));
+        }
+        let committers = group(both, "commit", |side, transfer, flow| {
+            transfer.run_committer(side, flow);
+        });
+        need(transfer, committers.set(flows.committers));
+        let small = group(both, "commit", |side, transfer, flow| {
+            transfer.run_small_committer(side, flow);
+        });
+        need(transfer, small.set(1));
+        let comparers = group(both, "compare", |side, transfer, flow| {
+            transfer.run_comparer(side, flow);
+        });
+        need(transfer, comparers.set(1));
+        let content_comparers = group(both, "compare", |side, transfer, flow| {
+            transfer.run_content_comparer(side, flow);
+        });
+        let count = transfer.settings.content_comparers();
+        need(transfer, content_comparers.set(count));
+        // They are set once, here; a second start has no effect.
+        let _ = self.decompressors.set(decompressors);
+        let _ = self.writers.set(writers);
+        let _ = self.committers.set(committers);
+        let _ = self.small_committers.set(small);
+        let _ = self.comparers.set(comparers);
+        let _ = self.content_comparers.set(content_comparers);
+    }
+
+    fn stop(&self) {
+        self.arrived.close();
+        self.verified.close();
+        self.listed.close();
+        self.to_read.close();
+        let join = |groups: &[&OnceLock<FlowGroup>]| {
+            for group in groups.iter().filter_map(|group| group.get()) {
+                group.join();
+            }
+        };
+        join(&[&self.decompressors, &self.writers]);
+        // Streams' own threads begin nothing any more.
+        self.staging.wait_for_writers();
+        // What they wrote is still committed.
+        self.staging.close();
+        join(&[&self.small_committers, &self.committers]);
+        join(&[&self.comparers, &self.content_comparers]);
+    }
+
+    fn seat(&self) -> &Seat {
+        &self.seat
+    }
+
+    fn set_flows(&self, flows: Flows) {
+        if let (Some(count), Some(group)) = (flows.decompressors, self.decompressors.get()) {
+            // Where there are no threads for more, fewer go on.
+            let _ = group.set((count as usize).max(1));
+        }
+        if let (Some(count), Some(group)) = (flows.writers, self.writers.get()) {
+            let _ = group.set((count as usize).max(1));
+        }
+        self.arrived.wake();
+        self.verified.wake();
+    }
+
+    fn layers(&self, transfer: &Transfer) -> Vec<LayerUse> {
+        let open = transfer.wire_use("open");
+        let usage = |group: &FlowGroup| match transfer.is_paired() {
+            true => group.usage_of(open.flows),
+            false => group.usage(),
+        };
+        let of_blocks = [&self.decompressors, &self.writers].into_iter();
+        let mut layers: Vec<LayerUse> = of_blocks
+            .filter_map(|group| group.get().map(usage))
+            .filter(|usage| usage.busy > 0 || !transfer.is_paired())
+            .collect();
+        layers.extend(self.committers.get().map(FlowGroup::usage));
+        let small = self.small_committers.get().map(FlowGroup::usage);
+        if let (Some(commit), Some(small)) = (layers.last_mut(), small) {
+            // One layer; whichever kind of file keeps it busier is what counts.
+            commit.flows += small.flows;
+            commit.busy += small.busy;
+            commit.utilisation = commit.utilisation.max(small.utilisation);
+        }
+        layers.push(open);
+        layers
+    }
+
+    fn is_direct(&self) -> bool {
+        self.direct.load(Ordering::Relaxed)
+    }
+}
+
+impl ReceivingStages for ReceiveSide {
+    fn leave(&self) {
+        if let Some(stream) = &self.destination.stream {
+            stream.give_up();
+        }
+        self.parts.clear();
+        self.folders.clear();
+    }
+
+    fn came_unasked(&self) -> bool {
+        self.asked.as_ref().is_some_and(Asked::is_violated)
+    }
+
+    fn check_message(&self, message: &Message) -> Result<(), SessionError> {
+        if let Some(asked) = &self.asked {
+            asked.check_message(message)?;
+        }
+        Ok(())
+    }
+
+    fn handle_checksums(
+        &self,
+        transfer: &Transfer,
+        name: ContentName,
+        checksums: Vec<Option<Checksum>>,
+    ) -> bool {
+        self.take_checksums(transfer, name, checksums)
+    }
+
+    fn read_block(
+        &self,
+        transfer: &Arc<Transfer>,
+        stream: StreamId,
+        block: (BlockHeader, usize),
+        reader: &mut dyn StreamReader,
+    ) -> Result<(), Stop> {
+        self.open_block(transfer, stream, block, reader)
     }
 }

@@ -31,18 +31,20 @@ pub mod stream;
 pub mod walk;
 pub mod wildcards;
 
-use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use longhaul_proto::block::Codec;
 use longhaul_proto::handshake::Purport;
 use longhaul_proto::message::Flows;
-use longhaul_proto::sender::SenderSettings;
+use longhaul_proto::sender::{ReadJob, SenderSettings};
+use longhaul_proto::session::StreamId;
 
-use crate::flows::{Flow, FlowGroup, LayerUse};
+use crate::codec::{Encoder, compresses};
+use crate::flows::{FlowGroup, LayerUse, busy};
 use crate::looks::Pace;
+use crate::pool::Buffer;
 use crate::queue::Queue;
+use crate::session::stages::{SendingStages, Stages, WireBlock, group, need};
 use crate::session::{Transfer, TransferSettings};
 use crate::shares::{Role, Seat};
 use crate::storage::DataMode;
@@ -117,10 +119,33 @@ impl SendSide {
         }
     }
 
-    pub(crate) fn start(&self, transfer: &Arc<Transfer>) {
+    pub(crate) fn note_data_mode(&self, mode: DataMode) {
+        if mode == DataMode::Direct {
+            self.direct.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Reads on a stream's own thread.
+    pub(crate) fn busy_reading<T>(&self, work: impl FnOnce() -> T) -> T {
+        busy(&self.readers, work)
+    }
+
+    /// Encodes on a stream's own thread.
+    pub(crate) fn busy_encoding<T>(&self, work: impl FnOnce() -> T) -> T {
+        busy(&self.compressors, work)
+    }
+}
+
+impl Stages for SendSide {
+    fn start(self: Arc<SendSide>, transfer: &Arc<Transfer>) {
         let settings = &transfer.settings;
-        let readers = group(transfer, "read", Transfer::run_reader);
-        let compressors = group(transfer, "compress", Transfer::run_compressor);
+        let both = (&self, transfer);
+        let readers = group(both, "read", |side, transfer, flow| {
+            Sending { side, transfer }.run_reader(flow);
+        });
+        let compressors = group(both, "compress", |side, transfer, flow| {
+            Sending { side, transfer }.run_compressor(flow);
+        });
         let layered = !transfer.is_paired();
         if layered {
             need(transfer, readers.set_count(settings.flows.readers));
@@ -128,22 +153,39 @@ impl SendSide {
         if layered && compresses(settings.codec) {
             need(transfer, compressors.set(settings.flows.compressors));
         }
-        let digesters = group(transfer, "digest", Transfer::run_digester);
+        let digesters = group(both, "digest", |side, transfer, flow| {
+            Sending { side, transfer }.run_digester(flow);
+        });
         need(transfer, digesters.set(settings.digesters()));
         // They are set once, here; a second start has no effect.
         let _ = self.readers.set(readers);
         let _ = self.compressors.set(compressors);
         let _ = self.digesters.set(digesters);
-        let walker = Arc::clone(transfer);
+        let (side, walker) = (Arc::clone(&self), Arc::clone(transfer));
         let started = std::thread::Builder::new()
             .name("walk".into())
-            .spawn(move || walker.walk());
+            .spawn(move || {
+                let (side, transfer) = (&*side, &*walker);
+                Sending { side, transfer }.walk();
+            });
         if let Err(error) = started {
             transfer.lacks_thread(&error);
         }
     }
 
-    pub(crate) fn set_flows(&self, flows: Flows) {
+    fn stop(&self) {
+        self.coding.close();
+        let groups = [&self.readers, &self.compressors, &self.digesters];
+        for group in groups.into_iter().filter_map(|group| group.get()) {
+            group.join();
+        }
+    }
+
+    fn seat(&self) -> &Seat {
+        &self.seat
+    }
+
+    fn set_flows(&self, flows: Flows) {
         if let (Some(count), Some(readers)) = (flows.readers, self.readers.get()) {
             // Where there are no threads for more, fewer go on.
             let _ = readers.set((count as usize).max(1));
@@ -154,31 +196,7 @@ impl SendSide {
         self.coding.wake();
     }
 
-    /// Has as many read as there is work for; gives whether some are too many.
-    pub(crate) fn adapt_flows(&self) -> bool {
-        self.readers.get().is_some_and(FlowGroup::adapt)
-    }
-
-    pub(crate) fn stop(&self) {
-        self.coding.close();
-        let groups = [&self.readers, &self.compressors, &self.digesters];
-        for group in groups.into_iter().filter_map(|group| group.get()) {
-            group.join();
-        }
-    }
-
-    pub(crate) fn note_data_mode(&self, mode: DataMode) {
-        if mode == DataMode::Direct {
-            self.direct.store(true, Ordering::Relaxed);
-        }
-    }
-
-    /// Whether any file was really read directly.
-    pub fn is_direct(&self) -> bool {
-        self.direct.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn layers(&self, transfer: &Transfer) -> Vec<LayerUse> {
+    fn layers(&self, transfer: &Transfer) -> Vec<LayerUse> {
         let wire = transfer.wire_use("wire");
         let usage = |group: &FlowGroup| match transfer.is_paired() {
             true => group.usage_of(wire.flows),
@@ -193,50 +211,38 @@ impl SendSide {
         layers
     }
 
-    /// Reads on a stream's own thread.
-    pub(crate) fn busy_reading<T>(&self, work: impl FnOnce() -> T) -> T {
-        busy(&self.readers, work)
-    }
-
-    /// Encodes on a stream's own thread.
-    pub(crate) fn busy_encoding<T>(&self, work: impl FnOnce() -> T) -> T {
-        busy(&self.compressors, work)
+    fn is_direct(&self) -> bool {
+        self.direct.load(Ordering::Relaxed)
     }
 }
 
-/// Whether a codec makes work for the compression layer.
-pub(crate) fn compresses(codec: Codec) -> bool {
-    matches!(codec, Codec::Zstd { .. } | Codec::Lz4)
-}
+impl SendingStages for SendSide {
+    fn handle_trailers(&self, are_understood: bool) {
+        self.trailers.store(are_understood, Ordering::Relaxed);
+    }
 
-/// Does a layer's work on another thread than its own.
-pub(crate) fn busy<T>(layer: &OnceLock<FlowGroup>, work: impl FnOnce() -> T) -> T {
-    match layer.get() {
-        Some(group) => group.busy(work),
-        None => work(),
+    fn adapt_flows(&self) -> bool {
+        self.readers.get().is_some_and(FlowGroup::adapt)
+    }
+
+    fn read_for(
+        &self,
+        transfer: &Transfer,
+        stream: StreamId,
+        (job, buffer): (ReadJob, Buffer),
+        encoder: &mut Option<Encoder>,
+    ) -> Option<Box<dyn WireBlock>> {
+        let sending = Sending {
+            side: self,
+            transfer,
+        };
+        let uncoded = self.busy_reading(|| sending.read(job, buffer));
+        sending.encode_for(stream, uncoded, encoder)
     }
 }
 
-/// A layer without a flow would have the session stand still.
-pub(crate) fn need(transfer: &Transfer, started: io::Result<()>) {
-    if let Err(error) = started {
-        transfer.lacks_thread(&error);
-    }
-}
-
-/// A layer's flows, which do not keep the transfer alive.
-pub(crate) fn group(
-    transfer: &Arc<Transfer>,
-    layer: &'static str,
-    run: fn(&Arc<Transfer>, &Flow),
-) -> FlowGroup {
-    let weak = Arc::downgrade(transfer);
-    FlowGroup::new(
-        layer,
-        Arc::new(move |flow: &Flow| {
-            if let Some(transfer) = weak.upgrade() {
-                run(&transfer, flow);
-            }
-        }),
-    )
+/// The stages at work: what they own, and the session's machine, pools and counters.
+pub(crate) struct Sending<'a> {
+    side: &'a SendSide,
+    transfer: &'a Transfer,
 }

@@ -5,11 +5,12 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use longhaul_proto::block::Content;
-use longhaul_proto::manifest::{Entry, EntryKind, TreePath};
+use longhaul_proto::manifest::{Entry, EntryKind};
 use longhaul_proto::message::Message;
 
 use crate::send::source::last_name;
 use crate::send::wildcards::{Names, pattern_of};
+use crate::session::NotAsked;
 
 /// The names that may come directly into the anchor.
 #[derive(Debug, Default)]
@@ -25,14 +26,6 @@ pub struct Asked {
     /// Something else came.
     violated: AtomicBool,
 }
-
-/// The other end sent what was not asked for.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the other end sent {0}, which the command did not ask for, and nothing of that was kept: \
-     it is broken or hostile; look at what came before in the destination"
-)]
-pub struct NotAsked(TreePath);
 
 impl Asked {
     /// Nothing yet; directories too where `recursive`.
@@ -125,7 +118,7 @@ impl Asked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use longhaul_proto::manifest::{EntryId, SourceIdentity, Timestamp};
+    use longhaul_proto::manifest::{EntryId, SourceIdentity, Timestamp, TreePath};
 
     fn entry(path: &str, kind: EntryKind) -> Entry {
         Entry {

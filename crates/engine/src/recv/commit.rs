@@ -19,13 +19,13 @@ use super::folders::Folder;
 use super::landing::{Destination, file_time_now, state_of};
 use super::parts::{PartKind, journal_failure};
 use crate::failure::failure_of;
+use crate::file_data::digest_of;
 use crate::flows::Flow;
 use crate::journal::digests::FileState;
 use crate::journal::{JournalError, expire};
 use crate::looks::each;
 use crate::queue::lock;
-use crate::send::digest::digest_of;
-use crate::session::{Machine, Side, Transfer};
+use crate::session::{Machine, Transfer};
 use crate::storage::spelling::OtherSpelling;
 use crate::storage::together::sync_together;
 use crate::storage::{Advice, Directory, StoredFile};
@@ -76,10 +76,7 @@ impl Discarding {
 
 impl Transfer {
     /// A committer's thread.
-    pub(crate) fn run_committer(self: &Arc<Transfer>, flow: &Flow) {
-        let Side::Receiving(side) = self.side() else {
-            return;
-        };
+    pub(crate) fn run_committer(self: &Arc<Transfer>, side: &ReceiveSide, flow: &Flow) {
         while let Some(job) = self.next_storage_job(side) {
             flow.busy(|| self.do_storage_job(side, job));
         }
@@ -88,10 +85,7 @@ impl Transfer {
     /// The thread that commits small files: one, since a batch costs the disk
     /// about the same whatever its size, and grows while the one before is
     /// under way.
-    pub(crate) fn run_small_committer(self: &Arc<Transfer>, flow: &Flow) {
-        let Side::Receiving(side) = self.side() else {
-            return;
-        };
+    pub(crate) fn run_small_committer(self: &Arc<Transfer>, side: &ReceiveSide, flow: &Flow) {
         while let Some(staged) = side.staging.take(|| !side.verified.is_empty()) {
             let count = staged.len();
             flow.busy(|| self.commit_staged(side, staged));
@@ -632,7 +626,7 @@ fn read_back(
         .map_err(|error| failure_of("make durable", &shown, &error))?;
     file.advise(Advice::DropCache, 0, entry.size());
     // A file that ends early is as wrong as one that reads otherwise.
-    let found = match digest_of(transfer, &**file, entry.size()) {
+    let found = match digest_of(&|| transfer.is_over(), &**file, entry.size()) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => None,
         found => Some(found.map_err(failed)?),
     };

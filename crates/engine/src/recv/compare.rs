@@ -19,7 +19,7 @@ use super::write::differs;
 use crate::failure::failure_of;
 use crate::flows::Flow;
 use crate::looks::Pace;
-use crate::session::{Side, Transfer};
+use crate::session::Transfer;
 use crate::storage::spelling::OtherSpelling;
 use crate::storage::{DataMode, FileKind, Status, StoredFile};
 
@@ -55,10 +55,7 @@ impl ReceiveSide {
 impl Transfer {
     /// The comparer's thread: one, so that answers come in the order of the
     /// questions.
-    pub(crate) fn run_comparer(self: &Arc<Transfer>, flow: &Flow) {
-        let Side::Receiving(side) = self.side() else {
-            return;
-        };
+    pub(crate) fn run_comparer(self: &Arc<Transfer>, side: &ReceiveSide, flow: &Flow) {
         let pace = Pace::default();
         while let Some(listed) = side.listed.pop(|| flow.is_wanted()) {
             let entries = match listed {

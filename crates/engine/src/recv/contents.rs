@@ -15,10 +15,9 @@ use longhaul_proto::receiver::Compared;
 use super::ReceiveSide;
 use super::parts::PartKind;
 use crate::failure::failure_of;
+use crate::file_data::{CHUNK_BYTES, digest_of, read_mode_for};
 use crate::flows::Flow;
-use crate::send::digest::{CHUNK_BYTES, digest_of};
-use crate::send::read::read_mode_for;
-use crate::session::{Counters, Side, Transfer};
+use crate::session::{Counters, Transfer};
 use crate::storage::{Advice, Status, StoredFile};
 
 /// What is there and is to be read.
@@ -31,10 +30,7 @@ pub(crate) enum ToRead {
 
 impl Transfer {
     /// A thread that reads what is there.
-    pub(crate) fn run_content_comparer(self: &Arc<Transfer>, flow: &Flow) {
-        let Side::Receiving(side) = self.side() else {
-            return;
-        };
+    pub(crate) fn run_content_comparer(self: &Arc<Transfer>, side: &ReceiveSide, flow: &Flow) {
         while let Some(what) = side.to_read.pop(|| flow.is_wanted()) {
             flow.busy(|| match what {
                 ToRead::Contents(entry, digest) => {
@@ -148,7 +144,7 @@ impl Transfer {
         if self.settings.verify_written {
             file.advise(Advice::DropCache, 0, size);
         }
-        let digest = digest_of(self, file, size)?;
+        let digest = digest_of(&|| self.is_over(), file, size)?;
         let status = file.status()?;
         if status.size != size || status.changed != before.changed {
             return Err(io::Error::other("it changed while it was read"));

@@ -15,9 +15,9 @@ use super::folders::Folder;
 use super::landing::Destination;
 use crate::descriptors;
 use crate::failure::failure_of;
+use crate::file_data::write_mode_for;
 use crate::journal::{Claim, ClaimError, JournalError, Key, Partial, StepError, claim};
 use crate::queue::lock;
-use crate::send::read::write_mode_for;
 use crate::session::{Transfer, TransferSettings};
 use crate::storage::{DataMode, StoredFile};
 

@@ -20,13 +20,12 @@ use longhaul_proto::receiver::Verdict;
 use twox_hash::XxHash3_64;
 
 use super::ReceiveSide;
-use crate::codec::Decoder;
+use crate::codec::{Decoder, compresses};
+use crate::file_data::hash_zeros;
 use crate::flows::Flow;
 use crate::pool::Buffer;
 use crate::queue::lock;
-use crate::send::compresses;
-use crate::send::read::hash_zeros;
-use crate::session::{Counters, Event, Side, Transfer};
+use crate::session::{Counters, Event, Transfer};
 
 /// A block as it came, wanted at least in part.
 pub struct ArrivedBlock {
@@ -144,7 +143,7 @@ impl ReceiveSide {
 
     /// Checksums of a block on a stream in clear. False where there are more
     /// than can be.
-    pub(crate) fn handle_checksums(
+    pub(super) fn take_checksums(
         &self,
         transfer: &Transfer,
         name: ContentName,
@@ -234,8 +233,8 @@ impl Transfer {
     }
 
     /// A verifier's thread.
-    pub(crate) fn run_verifier(self: &Arc<Transfer>, flow: &Flow) {
-        let (Side::Receiving(side), Ok(mut decoder)) = (self.side(), Decoder::new()) else {
+    pub(crate) fn run_verifier(self: &Arc<Transfer>, side: &ReceiveSide, flow: &Flow) {
+        let Ok(mut decoder) = Decoder::new() else {
             self.fail_here("there is no memory for the decompressor");
             return;
         };

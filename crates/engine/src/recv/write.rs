@@ -23,7 +23,7 @@ use crate::flows::Flow;
 use crate::journal::gate::create_held;
 use crate::journal::{JournalError, temporary};
 use crate::pool::Buffer;
-use crate::session::{Counters, Machine, Side, Transfer};
+use crate::session::{Counters, Machine, Transfer};
 use crate::storage::{Advice, DataMode, StoredFile};
 
 /// Files of a pack that are larger than this are copied once more, to aligned memory for direct
@@ -37,10 +37,7 @@ const HOLE_BYTES: usize = 4096;
 
 impl Transfer {
     /// A writer's thread.
-    pub(crate) fn run_writer(self: &Arc<Transfer>, flow: &Flow) {
-        let Side::Receiving(side) = self.side() else {
-            return;
-        };
+    pub(crate) fn run_writer(self: &Arc<Transfer>, side: &ReceiveSide, flow: &Flow) {
         while let Some(block) = side.verified.pop(|| flow.is_wanted()) {
             if let Content::Piece(_) = block.content {
                 self.wait_to_write();

@@ -1,20 +1,19 @@
 //! The compression layer: encodes what was read where that is asked for and
 //! makes it smaller, on flows of its own; else hands it on as it is.
 
-use std::sync::Arc;
-
 use longhaul_proto::block::{Codec, Content};
 use longhaul_proto::manifest::EntryId;
 use longhaul_proto::sender::{BlockId, PackedRead, PieceRead};
 use longhaul_proto::session::StreamId;
 
-use super::compresses;
+use super::Sending;
 use super::payload::Payload;
 use super::read::{ReadBlock, codec_for};
-use super::seal::{SealedBlock, seal};
-use crate::codec::{Encoder, bound};
+use super::seal::seal;
+use crate::codec::{Encoder, bound, compresses};
 use crate::flows::Flow;
-use crate::session::{Counters, Side, Transfer};
+use crate::session::stages::WireBlock;
+use crate::session::{Counters, Machine};
 
 /// A block as the readers hand it on: how reading went, and what was read.
 pub struct Uncoded {
@@ -38,20 +37,17 @@ pub struct CodedBlock {
     pub(crate) payload: Payload,
 }
 
-impl Transfer {
+impl Sending<'_> {
     /// From a reader: to the compressors where there is something for them,
     /// else straight on.
-    pub(crate) fn pass_to_coding(self: &Arc<Transfer>, uncoded: Uncoded) {
-        let Side::Sending(side) = self.side() else {
-            return;
-        };
-        let codec = codec_for(self.settings.purport, self.settings.codec);
+    pub(crate) fn pass_to_coding(&self, uncoded: Uncoded) {
+        let codec = codec_for(self.transfer.settings.purport, self.transfer.settings.codec);
         let worth = uncoded
             .read
             .as_ref()
             .is_some_and(|read| read.payload.len() > 0);
         if worth && compresses(codec) {
-            side.coding.push(uncoded);
+            self.side.coding.push(uncoded);
             return;
         }
         let Uncoded {
@@ -70,11 +66,8 @@ impl Transfer {
         stream: StreamId,
         uncoded: Uncoded,
         encoder: &mut Option<Encoder>,
-    ) -> Option<SealedBlock> {
-        let Side::Sending(side) = self.side() else {
-            return None;
-        };
-        let codec = codec_for(self.settings.purport, self.settings.codec);
+    ) -> Option<Box<dyn WireBlock>> {
+        let codec = codec_for(self.transfer.settings.purport, self.transfer.settings.codec);
         let Uncoded {
             block,
             verdict,
@@ -83,25 +76,27 @@ impl Transfer {
         let worth = |read: &ReadBlock| compresses(codec) && read.payload.len() > 0;
         if read.as_ref().is_some_and(worth) && encoder.is_none() {
             let Ok(new) = Encoder::new() else {
-                self.fail_here("there is no memory for the compressor");
+                self.transfer
+                    .fail_here("there is no memory for the compressor");
                 return None;
             };
             *encoder = Some(new);
         }
         let coded = read.map(|read| match encoder {
-            Some(encoder) if worth(&read) => side.busy_encoding(|| self.encode(encoder, read)),
+            Some(encoder) if worth(&read) => self.side.busy_encoding(|| self.encode(encoder, read)),
             _ => uncoded_block(read, codec),
         });
         self.hand_to_wire(block, verdict, coded, Some(stream))
     }
 
     /// A compressor's thread.
-    pub(crate) fn run_compressor(self: &Arc<Transfer>, flow: &Flow) {
-        let (Side::Sending(side), Ok(mut encoder)) = (self.side(), Encoder::new()) else {
-            self.fail_here("there is no memory for the compressor");
+    pub(crate) fn run_compressor(&self, flow: &Flow) {
+        let Ok(mut encoder) = Encoder::new() else {
+            self.transfer
+                .fail_here("there is no memory for the compressor");
             return;
         };
-        while let Some(uncoded) = side.coding.pop(|| flow.is_wanted()) {
+        while let Some(uncoded) = self.side.coding.pop(|| flow.is_wanted()) {
             let Uncoded {
                 block,
                 verdict,
@@ -114,22 +109,22 @@ impl Transfer {
 
     /// Encodes; what does not get smaller stays as it is.
     fn encode(&self, encoder: &mut Encoder, read: ReadBlock) -> CodedBlock {
-        let codec = self.settings.codec;
+        let codec = self.transfer.settings.codec;
         // What is to be encoded was read into a buffer.
         let Payload::Buffer(buffer) = &read.payload else {
             return uncoded_block(read, Codec::Plain);
         };
         let length = buffer.filled().len();
-        let Some(mut room) = self.coded.take() else {
+        let Some(mut room) = self.transfer.coded.take() else {
             return uncoded_block(read, Codec::Plain);
         };
         let most = bound(codec, length).min(room.len());
         let encoded = encoder.encode(codec, buffer.filled(), &mut room[..most]);
-        Counters::add(&self.counters.coded_from, length as u64);
+        Counters::add(&self.transfer.counters.coded_from, length as u64);
         match encoded {
             Ok(size) if size < length => {
                 room.set_filled(size);
-                Counters::add(&self.counters.coded_to, size as u64);
+                Counters::add(&self.transfer.counters.coded_to, size as u64);
                 CodedBlock {
                     content: read.content,
                     codec,
@@ -138,7 +133,7 @@ impl Transfer {
                 }
             }
             _ => {
-                Counters::add(&self.counters.coded_to, length as u64);
+                Counters::add(&self.transfer.counters.coded_to, length as u64);
                 uncoded_block(read, Codec::Plain)
             }
         }
@@ -153,18 +148,18 @@ impl Transfer {
         verdict: Verdict,
         coded: Option<CodedBlock>,
         stream: Option<StreamId>,
-    ) -> Option<SealedBlock> {
-        let sealed = coded.map(|coded| seal(coded, self.settings.clear));
+    ) -> Option<Box<dyn WireBlock>> {
+        let sealed = coded.map(|coded| seal(coded, self.transfer.settings.clear));
         let (sealed, checksums) = match sealed {
             Some(Ok((sealed, checksums))) => (Some(sealed), checksums),
             Some(Err(error)) => {
-                self.break_off(&error);
+                self.transfer.break_off(&error);
                 return None;
             }
             None => (None, None),
         };
-        let mut shared = self.lock();
-        let crate::session::Machine::Sending(sender) = &mut shared.machine else {
+        let mut shared = self.transfer.lock();
+        let Machine::Sending(sender) = &mut shared.machine else {
             return None;
         };
         let wanted = match verdict {
@@ -172,13 +167,13 @@ impl Transfer {
             Verdict::Pack(results) => sender.handle_pack_read(block, results),
         };
         if let (true, Some(sealed)) = (wanted, sealed) {
-            shared.prepared.insert(block, sealed);
+            shared.prepared.insert(block, Box::new(sealed));
             if let Some(checksums) = checksums {
                 shared.say(&checksums);
             }
         }
-        let next = stream.and_then(|stream| self.next_own_block(&mut shared, stream));
-        self.settle(shared);
+        let next = stream.and_then(|stream| self.transfer.next_own_block(&mut shared, stream));
+        self.transfer.settle(shared);
         next
     }
 }

@@ -9,15 +9,17 @@ use longhaul_proto::digest::{BlockHasher, Checksum};
 use longhaul_proto::manifest::{Entry, EntryKind};
 use longhaul_proto::sender::{BlockId, PieceRead};
 
+use super::Sending;
 use super::compress::{Uncoded, Verdict};
 use super::payload::Payload;
-use super::read::{ReadBlock, Unread, extents_of, gone, piece_of, read_mode_for, read_runs, whole};
+use super::read::{ReadBlock, Unread, extents_of, gone, piece_of, read_runs, whole};
 use crate::failure::failure_of;
+use crate::file_data::read_mode_for;
 use crate::pool::Buffer;
-use crate::session::{Counters, Side, Transfer};
+use crate::session::Counters;
 use crate::storage::StoredFile;
 
-impl Transfer {
+impl Sending<'_> {
     /// A piece of a front, for a block or to be compared with what it was earlier.
     pub(super) fn read_front(
         &self,
@@ -61,7 +63,7 @@ impl Transfer {
             _ => None,
         };
         let hasher = BlockHasher::new(
-            self.settings.integrity,
+            self.transfer.settings.integrity,
             piece.offset,
             piece.length,
             entry.size(),
@@ -70,25 +72,25 @@ impl Transfer {
         let runs = extents.clone().unwrap_or_else(|| whole(piece));
         let filled = read_runs(&*file, piece, &runs, &mut hasher, buffer).map_err(failed)?;
         buffer.set_filled(filled.ok_or_else(|| self.changed(entry))?);
-        Counters::add(&self.counters.read_bytes, buffer.filled().len() as u64);
+        Counters::add(
+            &self.transfer.counters.read_bytes,
+            buffer.filled().len() as u64,
+        );
         Ok((hasher.finish(), extents))
     }
 
     /// Opens the file, or finds it open. It may have become longer.
     fn open_front(&self, entry: &Entry, generation: u32) -> Result<Arc<dyn StoredFile>, Unread> {
-        let Side::Sending(side) = self.side() else {
-            return Err(Unread::Failed(gone(entry)));
-        };
         let shown = entry.path.to_string();
         let failed = |error: io::Error| Unread::Failed(failure_of("open", &shown, &error));
-        let file = match side.open_files.get(entry.id, generation) {
+        let file = match self.side.open_files.get(entry.id, generation) {
             Some(file) => file,
             None => {
-                let mode = read_mode_for(self.settings.direct, entry.size());
-                let located = side.sources.open_parent(entry.id, &entry.path);
+                let mode = read_mode_for(self.transfer.settings.direct, entry.size());
+                let located = self.side.sources.open_parent(entry.id, &entry.path);
                 let (parent, name) = located.map_err(failed)?;
                 let file = parent.open_file(&name, mode).map_err(failed)?;
-                side.open_files.keep(entry.id, generation, &file);
+                self.side.open_files.keep(entry.id, generation, &file);
                 file
             }
         };

@@ -25,7 +25,8 @@ use longhaul_proto::digest::BlockHasher;
 use longhaul_proto::manifest::{Entry, EntryId};
 
 use super::origin::Origins;
-use super::read::{PART_BYTES, check_unchanged, most_open_files};
+use super::read::{check_unchanged, most_open_files};
+use crate::file_data::PART_BYTES;
 use crate::net::StreamWriter;
 use crate::pool::Buffer;
 use crate::queue::lock;

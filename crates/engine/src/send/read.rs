@@ -16,6 +16,7 @@ use longhaul_proto::manifest::{Entry, EntryId, EntryKind};
 use longhaul_proto::message::{Failure, FailureKind};
 use longhaul_proto::sender::{BlockId, PackedJob, PackedRead, PieceRead, ReadJob, Work};
 
+use super::Sending;
 use super::compress::{Uncoded, Verdict};
 use super::origin::Origins;
 use super::parents::Parents;
@@ -23,24 +24,12 @@ use super::payload::{HeldFile, LatePiece, Pages, Payload};
 use super::walk::entry_of;
 use crate::descriptors;
 use crate::failure::failure_of;
+use crate::file_data::{PART_BYTES, hash_zeros, read_mode_for};
 use crate::flows::Flow;
 use crate::pool::Buffer;
 use crate::queue::lock;
-use crate::session::{Counters, Machine, Shared, Side, Transfer};
+use crate::session::{Counters, Machine};
 use crate::storage::{Advice, DataMode, FileKind, Status, StoredFile};
-
-/// Bytes read, or received, and hashed at a time: half of a core's second-level cache, so
-/// that hashing finds there what reading brought.
-pub(crate) const PART_BYTES: usize = 256 << 10;
-
-/// The part of the buffers that may be read and not taken by a stream. All of
-/// them would cost a tenth of a copy's CPU time in clear, because what was read
-/// has left the caches when it is sent; much fewer, and a source that stutters
-/// would be felt.
-const PREPARED_PART: usize = 4;
-
-/// Zeros to hash where a file has a hole.
-static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// Files of a pack that are opened at once where each takes long.
 const OPENED_AHEAD: usize = 64;
@@ -54,17 +43,6 @@ const TRIES: usize = 3;
 /// that may be.
 const OPEN_FILES: usize = 64;
 const FILES_PART: usize = 16;
-
-/// Files larger than this are read and written so that they do not push
-/// everything else out of the page cache of a small host.
-const CACHE_SPARING_BYTES: u64 = 256 << 20;
-
-/// Files larger than this are written directly if the file system can. On ext4, files of 5 and 12
-/// MB then took 0.8 to 1.1 of the time and 0.8 to 0.9 of the CPU time, if the page cache had
-/// memory at hand. If the kernel, or a virtual machine's host, had to find it first, they took
-/// 0.35 of either. Smaller files are slower this way if there is memory, since the disk takes
-/// their pages while the next ones come.
-const DIRECT_WRITE_BYTES: u64 = 4 << 20;
 
 /// A block that was read, with its checksum.
 pub struct ReadBlock {
@@ -111,11 +89,11 @@ pub(super) enum Unread {
     Failed(Failure),
 }
 
-impl Transfer {
+impl Sending<'_> {
     /// A reader's thread.
-    pub(crate) fn run_reader(self: &Arc<Transfer>, flow: &Flow) {
+    pub(crate) fn run_reader(&self, flow: &Flow) {
         while flow.is_wanted() {
-            let Some(buffer) = self.pool.take() else {
+            let Some(buffer) = self.transfer.pool.take() else {
                 return;
             };
             let Some(job) = self.next_read(flow) else {
@@ -128,24 +106,24 @@ impl Transfer {
 
     /// Waits for something to read.
     fn next_read(&self, flow: &Flow) -> Option<ReadJob> {
-        let mut shared = self.lock();
+        let mut shared = self.transfer.lock();
         loop {
             if shared.is_over() || !flow.is_wanted() {
                 return None;
             }
-            if self.is_far_ahead(&shared) {
-                let waited = self.reading.wait(shared);
+            if self.transfer.is_far_ahead(&shared) {
+                let waited = self.transfer.reading.wait(shared);
                 shared = waited.unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
-            let now = self.now();
+            let now = self.transfer.now();
             shared.judge_suspects(now);
             let Machine::Sending(sender) = &mut shared.machine else {
                 return None;
             };
             if let Some(job) = sender.poll_read(now) {
                 // There may be more for the others.
-                self.reading.notify_one();
+                self.transfer.reading.notify_one();
                 return Some(job);
             }
             // Nothing to read: what was walked is worth asking for now.
@@ -155,22 +133,16 @@ impl Transfer {
             shared.wake_writers();
             shared = match timeout {
                 Some(at) => {
-                    let waited = self.reading.wait_timeout(shared, at - now);
+                    let waited = self.transfer.reading.wait_timeout(shared, at - now);
                     waited.unwrap_or_else(PoisonError::into_inner).0
                 }
                 None => self
+                    .transfer
                     .reading
                     .wait(shared)
                     .unwrap_or_else(PoisonError::into_inner),
             };
         }
-    }
-
-    /// Whether more blocks wait for streams than these take before the data leave the cache. A
-    /// stream that takes a block wakes a reader.
-    pub(crate) fn is_far_ahead(&self, shared: &Shared) -> bool {
-        let most = (self.pool.maximum_buffers() / PREPARED_PART).max(shared.stream_count());
-        shared.prepared.len() > most
     }
 
     pub(crate) fn read(&self, job: ReadJob, mut buffer: Buffer) -> Uncoded {
@@ -191,10 +163,7 @@ impl Transfer {
 
     /// Holds a piece's file open for a stream, where the piece lies in the page cache.
     fn hold_cached(&self, file: &Arc<dyn StoredFile>, piece: PieceName) -> Option<HeldFile> {
-        let Side::Sending(side) = self.side() else {
-            return None;
-        };
-        let all = &side.held_files;
+        let all = &self.side.held_files;
         if !all.shall_ask(piece.file) {
             return None;
         }
@@ -208,50 +177,47 @@ impl Transfer {
     /// Opens a large file, or finds it open, and sees to it that it is what
     /// the walk saw.
     fn open_large(&self, entry: &Entry, generation: u32) -> Result<Arc<dyn StoredFile>, Unread> {
-        let Side::Sending(side) = self.side() else {
-            return Err(Unread::Failed(gone(entry)));
-        };
-        if let Some(file) = side.open_files.get(entry.id, generation) {
+        if let Some(file) = self.side.open_files.get(entry.id, generation) {
             return Ok(file);
         }
         let shown = entry.path.to_string();
         let failed = |error: io::Error| Unread::Failed(failure_of("open", &shown, &error));
-        let mode = read_mode_for(self.settings.direct, entry.size());
-        let (parent, name) = side
+        let mode = read_mode_for(self.transfer.settings.direct, entry.size());
+        let (parent, name) = self
+            .side
             .sources
             .open_parent(entry.id, &entry.path)
             .map_err(failed)?;
         let mut file = parent.open_file(&name, mode).map_err(failed)?;
-        if let Err(changed) = check_unchanged(&side.origins, &*file, entry) {
+        if let Err(changed) = check_unchanged(&self.side.origins, &*file, entry) {
             if !ends_early(&*file, entry).map_err(failed)? {
                 return Err(changed);
             }
             file = parent.open_whole(&name).map_err(failed)?;
-            check_unchanged(&side.origins, &*file, entry)?;
+            check_unchanged(&self.side.origins, &*file, entry)?;
         }
         file.advise(Advice::Sequential, 0, entry.size());
-        side.open_files.keep(entry.id, generation, &file);
+        self.side.open_files.keep(entry.id, generation, &file);
         Ok(file)
     }
 
     /// Whether payloads go from a file to the wire as they are.
     fn sends_pages(&self) -> bool {
-        let settings = &self.settings;
+        let settings = &self.transfer.settings;
         let codec = codec_for(settings.purport, settings.codec);
-        self.is_clear() && codec == Codec::Plain
+        self.transfer.is_clear() && codec == Codec::Plain
     }
 
     /// Whether a piece that lies in the page cache is read by the stream's thread, part
     /// by part, as it is sent. Where there are fewer streams than cores, readers do more
     /// at once than they could.
     fn reads_late(&self, piece: PieceName) -> bool {
-        let settings = &self.settings;
+        let settings = &self.transfer.settings;
         let codec = codec_for(settings.purport, settings.codec);
-        let due = !self.is_clear() && codec == Codec::Plain && piece.length > PART_BYTES as u64;
-        let Side::Sending(side) = self.side() else {
-            return false;
-        };
-        due && side.trailers.load(Ordering::Relaxed) && self.lock().carriers() >= settings.cores
+        let due =
+            !self.transfer.is_clear() && codec == Codec::Plain && piece.length > PART_BYTES as u64;
+        due && self.side.trailers.load(Ordering::Relaxed)
+            && self.transfer.lock().carriers() >= settings.cores
     }
 
     /// Reads and hashes a piece: into the buffer, or out of the page cache, where
@@ -262,9 +228,6 @@ impl Transfer {
         piece: PieceName,
         buffer: &mut Buffer,
     ) -> Result<(Piece, Option<Payload>), Unread> {
-        let Side::Sending(side) = self.side() else {
-            return Err(Unread::Failed(gone(entry)));
-        };
         let file = self.open_large(entry, piece.generation)?;
         let shown = entry.path.to_string();
         let failed = |error: io::Error| Unread::Failed(failure_of("read", &shown, &error));
@@ -274,7 +237,7 @@ impl Transfer {
         };
         let new_hasher = || {
             let hasher = BlockHasher::new(
-                self.settings.integrity,
+                self.transfer.settings.integrity,
                 piece.offset,
                 piece.length,
                 entry.size(),
@@ -283,7 +246,7 @@ impl Transfer {
         };
         let mut hasher = new_hasher()?;
         let whole = extents.is_none();
-        let (late, sends_pages) = match whole && !self.is_clear() {
+        let (late, sends_pages) = match whole && !self.transfer.is_clear() {
             true => (self.reads_late(piece), false),
             false => (
                 false,
@@ -295,10 +258,10 @@ impl Transfer {
             false => None,
         };
         if let Some(file) = held.take_if(|_| late) {
-            if check_unchanged(&side.origins, &*file, entry).is_err() {
+            if check_unchanged(&self.side.origins, &*file, entry).is_err() {
                 return Err(self.changed(entry));
             }
-            let late = LatePiece::new(file, (entry, &side.origins), piece, hasher);
+            let late = LatePiece::new(file, (entry, &self.side.origins), piece, hasher);
             return Ok((
                 piece_of(entry, piece, None, None),
                 Some(Payload::Late(Box::new(late))),
@@ -314,12 +277,12 @@ impl Transfer {
             buffer.set_filled(filled.ok_or_else(|| self.changed(entry))?);
         }
         let uncopied = pages.as_ref().map_or(0, Pages::len);
-        Counters::add(&self.counters.uncopied_bytes, uncopied as u64);
+        Counters::add(&self.transfer.counters.uncopied_bytes, uncopied as u64);
         let count = uncopied + buffer.filled().len();
-        Counters::add(&self.counters.read_bytes, count as u64);
+        Counters::add(&self.transfer.counters.read_bytes, count as u64);
         // Only now is it proved how data really moves.
-        side.note_data_mode(file.data_mode());
-        if check_unchanged(&side.origins, &*file, entry).is_err() {
+        self.side.note_data_mode(file.data_mode());
+        if check_unchanged(&self.side.origins, &*file, entry).is_err() {
             return Err(self.changed(entry));
         }
         let checksum = Some(hasher.finish());
@@ -330,16 +293,14 @@ impl Transfer {
     /// What a changed file is now.
     pub(super) fn changed(&self, entry: &Entry) -> Unread {
         let shown = entry.path.to_string();
-        let Side::Sending(side) = self.side() else {
-            return Unread::Failed(gone(entry));
-        };
-        let status = side
+        let status = self
+            .side
             .sources
             .open_parent(entry.id, &entry.path)
             .and_then(|(parent, name)| {
                 let status = parent.content_status_of(&name)?;
                 // It says that it is what it was, and has not as much.
-                match side.origins.kind_of(&status) == entry.kind {
+                match self.side.origins.kind_of(&status) == entry.kind {
                     true => parent.open_whole(&name)?.status(),
                     false => Ok(status),
                 }
@@ -347,7 +308,7 @@ impl Transfer {
         match status {
             Ok(status) if status.kind == FileKind::File => {
                 let (id, parent, path) = (entry.id, entry.parent, entry.path.clone());
-                let kind = side.origins.kind_of(&status);
+                let kind = self.side.origins.kind_of(&status);
                 Unread::Changed(Box::new(entry_of(id, parent, path, kind, &status)))
             }
             Ok(_) => Unread::Failed(gone(entry)),
@@ -391,7 +352,7 @@ impl Transfer {
             results.push((id, result));
         }
         buffer.set_filled(filled);
-        Counters::add(&self.counters.read_bytes, filled as u64);
+        Counters::add(&self.transfer.counters.read_bytes, filled as u64);
         let read = ReadBlock {
             content: Content::Pack(packed),
             payload: Payload::Buffer(buffer),
@@ -410,20 +371,17 @@ impl Transfer {
         jobs: &[PackedJob],
         parents: &mut Parents,
     ) -> Vec<Option<Arc<dyn StoredFile>>> {
-        let Side::Sending(side) = self.side() else {
-            return vec![None];
-        };
-        if !side.opens.is_slow() {
+        if !self.side.opens.is_slow() {
             return vec![None];
         }
         let most = descriptors::share(OPENED_PART, OPENED_AHEAD);
         let located = jobs.iter().take(most).map(|job| {
             let is_file = matches!(job.entry.kind, EntryKind::File { .. });
-            let located = is_file.then(|| parents.parent_of(&side.sources, &job.entry));
+            let located = is_file.then(|| parents.parent_of(&self.side.sources, &job.entry));
             (job, located)
         });
         let located: Vec<_> = located.collect();
-        side.opens.look(&located, |(job, located)| {
+        self.side.opens.look(&located, |(job, located)| {
             let (parent, name) = located.as_ref()?.as_ref().ok()?;
             // What cannot be opened now is tried again when it is read.
             let opened = parent.open_file(name, DataMode::Buffered).ok()?;
@@ -440,21 +398,18 @@ impl Transfer {
         (parents, mut opened): (&mut Parents, Option<Arc<dyn StoredFile>>),
     ) -> (PackedRead, Option<(Entry, Option<Checksum>)>) {
         let shown = entry.path.to_string();
-        let Side::Sending(side) = self.side() else {
-            return (PackedRead::Failed(gone(entry)), None);
-        };
         let mut grown = None;
         for _ in 0..TRIES {
             let file = match opened.take() {
                 Some(opened) => Ok(opened),
-                None => parents.open(side, entry),
+                None => parents.open(self.side, entry),
             };
             let read = file.and_then(|file| {
                 read_file(
                     &*file,
-                    (entry, &side.origins),
+                    (entry, &self.side.origins),
                     room,
-                    self.settings.block_bytes,
+                    self.transfer.settings.block_bytes,
                 )
             });
             match read {
@@ -475,7 +430,7 @@ impl Transfer {
                 }
                 Ok(Small::Grown(now)) => return (PackedRead::Grown(now), None),
                 Ok(Small::Changing(now)) => grown = now,
-                Ok(Small::Otherwise) => match parents.open_whole(side, entry) {
+                Ok(Small::Otherwise) => match parents.open_whole(self.side, entry) {
                     Ok(whole) => opened = Some(whole),
                     Err(error) => {
                         return (PackedRead::Failed(failure_of("read", &shown, &error)), None);
@@ -498,7 +453,7 @@ impl Transfer {
     }
 
     fn digest(&self, data: &[u8]) -> Checksum {
-        whole_file(self.settings.integrity, data)
+        whole_file(self.transfer.settings.integrity, data)
     }
 }
 
@@ -552,30 +507,6 @@ fn read_file(
     } else {
         Small::Other(entry_of(&before))
     })
-}
-
-/// How the data of a file of this size is read: what is in the cache is taken
-/// from there, and the kernel reads ahead.
-pub(crate) fn read_mode_for(direct: bool, size: u64) -> DataMode {
-    match direct {
-        true => DataMode::Direct,
-        false if size > CACHE_SPARING_BYTES => DataMode::Uncached,
-        false => DataMode::Buffered,
-    }
-}
-
-/// How the data of a file is written. A large one goes past the cache: through
-/// it, it would cost a copy and a page for every 4096 bytes, which most copies
-/// have no other use for. The runs of a sparse one do not lie in memory as direct
-/// I/O wants them.
-pub(crate) fn write_mode_for(direct: bool, size: u64, sparse: bool) -> DataMode {
-    match (direct, sparse) {
-        (true, _) => DataMode::Direct,
-        (false, true) if size > CACHE_SPARING_BYTES => DataMode::Uncached,
-        (false, false) if size > CACHE_SPARING_BYTES => DataMode::Bypass,
-        (false, false) if size > DIRECT_WRITE_BYTES => DataMode::Direct,
-        (false, _) => DataMode::Buffered,
-    }
 }
 
 /// Whether what is known of a file is the content that it had, of which it says that there is more.
@@ -726,15 +657,6 @@ fn lies_in_cache(file: &dyn StoredFile, piece: PieceName) -> bool {
     parts
         .chain([last])
         .all(|at| file.read_cached_at(&mut [0], piece.offset + at) == 1)
-}
-
-/// Hashes a hole.
-pub(crate) fn hash_zeros(hasher: &mut BlockHasher, mut length: u64) {
-    while length > 0 {
-        let part = length.min(ZEROS.len() as u64);
-        hasher.update(&ZEROS[..part as usize]);
-        length -= part;
-    }
 }
 
 fn uncoded_piece(

@@ -1,14 +1,18 @@
 //! Frames a block. What comes out can only be sent: it cannot be compressed
 //! any more, nor its checksum be changed.
 
+use std::io;
+
 use longhaul_proto::block::{BlockHeader, Content, HeaderKey};
 use longhaul_proto::frame::{self, FrameError, FrameKind};
 use longhaul_proto::message::Message;
 use twox_hash::XxHash3_64;
 
 use super::compress::CodedBlock;
-use super::compresses;
 use super::payload::Payload;
+use crate::codec::compresses;
+use crate::net::StreamWriter;
+use crate::session::stages::WireBlock;
 
 /// A block as it goes over the wire.
 pub struct SealedBlock {
@@ -16,20 +20,28 @@ pub struct SealedBlock {
     payload: Payload,
 }
 
-impl SealedBlock {
-    /// Header and body of its frame.
-    pub fn frame(&self) -> &[u8] {
-        &self.frame
+impl WireBlock for SealedBlock {
+    fn frame_bytes(&self) -> usize {
+        self.frame.len()
     }
 
-    /// What follows them.
-    pub(crate) fn payload(&self) -> &Payload {
-        &self.payload
+    fn payload_bytes(&self) -> usize {
+        self.payload.wire_len()
     }
 
-    /// Both.
-    pub(crate) fn parts(&mut self) -> (&[u8], &mut Payload) {
-        (&self.frame, &mut self.payload)
+    fn late_bytes(&self) -> usize {
+        self.payload.late_bytes()
+    }
+
+    fn send(
+        &mut self,
+        writer: &mut dyn StreamWriter,
+        (start, length): (usize, usize),
+        payload: (usize, usize),
+        room: &mut Vec<u8>,
+    ) -> io::Result<()> {
+        let head = &self.frame[start..start + length];
+        self.payload.send(writer, head, payload, room)
     }
 }
 

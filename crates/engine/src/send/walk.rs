@@ -9,6 +9,7 @@ use longhaul_proto::filter::{LeftOut, Reason};
 use longhaul_proto::manifest::{Entry, EntryId, EntryKind, SET_ID_BITS, Timestamp, TreePath};
 use longhaul_proto::message::{Failure, FailureKind};
 
+use super::Sending;
 use super::ahead::{Ahead, Looked};
 use super::earlier::{Earlier, Settled};
 use super::origin::Origins;
@@ -16,7 +17,7 @@ use super::select::{Place, PlaceError, Selected};
 use super::source::{Source, What};
 use crate::failure::failure_of;
 use crate::looks::Pace;
-use crate::session::{Counters, Machine, Side, Transfer};
+use crate::session::{Counters, Machine, Transfer};
 use crate::storage::following::{FollowingDirectory, LinkError};
 use crate::storage::nested::{Nested, place_of};
 use crate::storage::{Directory, FileKind, Status};
@@ -82,27 +83,24 @@ enum Met {
     PassedOver,
 }
 
-impl Transfer {
+impl Sending<'_> {
     /// The walker's thread.
     pub(crate) fn walk(&self) {
-        let Side::Sending(side) = self.side() else {
-            return;
-        };
         let mut next = 0;
-        let sources = side.sources.list();
+        let sources = self.side.sources.list();
         let mut earlier = Earlier::new(sources);
         let mut left_out = LeftOut::default();
         for (index, source) in sources.iter().enumerate() {
-            side.sources.begin(EntryId(next));
+            self.side.sources.begin(EntryId(next));
             let mut walk = Walk {
-                transfer: self,
-                origins: &side.origins,
+                transfer: self.transfer,
+                origins: &self.side.origins,
                 source,
                 before: &sources[..index],
                 earlier: &mut earlier,
                 next: &mut next,
                 pace: Pace::default(),
-                selected: &side.selected,
+                selected: &self.side.selected,
                 left_out: &mut left_out,
                 device: None,
             };
@@ -110,34 +108,35 @@ impl Transfer {
                 return;
             }
         }
-        self.counters.walk_ended.store(1, Ordering::Relaxed);
-        self.tell_sender(|sender| {
+        let walk_ended = &self.transfer.counters.walk_ended;
+        walk_ended.store(1, Ordering::Relaxed);
+        self.transfer.tell_sender(|sender| {
             sender.handle_left_out(left_out);
             sender.handle_walk_end();
         });
-        self.reading.notify_all();
+        self.transfer.reading.notify_all();
     }
+}
 
-    /// Waits until the state machine takes another entry.
-    fn wait_for_credit(&self) -> Result<(), Over> {
-        let mut shared = self.lock();
-        loop {
-            if shared.is_over() {
-                return Err(Over);
-            }
-            let Machine::Sending(sender) = &mut shared.machine else {
-                return Err(Over);
-            };
-            if sender.entry_credit() > 0 {
-                return Ok(());
-            }
-            sender.flush_listing();
-            shared.wake_writers();
-            shared = self
-                .walking
-                .wait(shared)
-                .unwrap_or_else(PoisonError::into_inner);
+/// Waits until the state machine takes another entry.
+fn wait_for_credit(transfer: &Transfer) -> Result<(), Over> {
+    let mut shared = transfer.lock();
+    loop {
+        if shared.is_over() {
+            return Err(Over);
         }
+        let Machine::Sending(sender) = &mut shared.machine else {
+            return Err(Over);
+        };
+        if sender.entry_credit() > 0 {
+            return Ok(());
+        }
+        sender.flush_listing();
+        shared.wake_writers();
+        shared = transfer
+            .walking
+            .wait(shared)
+            .unwrap_or_else(PoisonError::into_inner);
     }
 }
 
@@ -551,7 +550,7 @@ impl Walk<'_> {
     }
 
     fn tell_unreadable(&mut self, entry: Entry, failure: Failure) -> Result<(), Over> {
-        self.transfer.wait_for_credit()?;
+        wait_for_credit(self.transfer)?;
         Counters::add(&self.transfer.counters.walked_entries, 1);
         self.transfer
             .tell_sender(|sender| sender.handle_unreadable(entry, failure))
@@ -560,7 +559,7 @@ impl Walk<'_> {
 
     fn hand_over(&mut self, entry: Entry) -> Result<(), Over> {
         self.earlier.note(&entry.path);
-        self.transfer.wait_for_credit()?;
+        wait_for_credit(self.transfer)?;
         Counters::add(&self.transfer.counters.walked_entries, 1);
         Counters::add(&self.transfer.counters.walked_bytes, entry.size());
         self.transfer

@@ -16,7 +16,6 @@ use longhaul_proto::session::Life;
 
 use super::streams::Slot;
 use super::{Machine, Side, Transfer};
-use crate::recv::asked::Asked;
 
 /// How long a receiver that is done waits for the goodbye of a sender that cannot dial.
 const GOODBYE_WAIT: Duration = Duration::from_secs(5);
@@ -108,7 +107,7 @@ impl Transfer {
     pub fn came_unasked(&self) -> bool {
         match self.side() {
             Side::Sending(_) => false,
-            Side::Receiving(side) => side.asked.as_ref().is_some_and(Asked::is_violated),
+            Side::Receiving(side) => side.came_unasked(),
         }
     }
 
@@ -153,10 +152,7 @@ impl Transfer {
 
     /// As [`Transfer::describe_briefly`], and how this end reads and writes.
     pub fn describe(&self) -> String {
-        let direct = match self.side() {
-            Side::Sending(side) => side.is_direct(),
-            Side::Receiving(side) => side.is_direct(),
-        };
+        let direct = self.side().stages().is_direct();
         let disk = match (self.settings.direct, direct) {
             (false, false) => "buffered I/O",
             (false, true) => "direct I/O of large files",
@@ -212,10 +208,7 @@ impl Transfer {
     fn stop_flows(&self) {
         self.pool.close();
         self.coded.close();
-        match self.side() {
-            Side::Sending(side) => side.stop(),
-            Side::Receiving(side) => side.stop(),
-        }
+        self.side().stages().stop();
         let mut shared = self.lock();
         shared.prepared.clear();
         if let Machine::Receiving(_) = &shared.machine

@@ -165,10 +165,7 @@ impl Transfer {
             // There are as many threads as streams.
             return;
         }
-        match self.side() {
-            Side::Sending(side) => side.set_flows(flows),
-            Side::Receiving(side) => side.set_flows(flows),
-        }
+        self.side().stages().set_flows(flows);
         self.reading.notify_all();
         self.storing.notify_all();
     }
@@ -196,10 +193,7 @@ impl Transfer {
 
     /// How busy this end's layers are.
     pub(crate) fn layers(&self) -> Vec<LayerUse> {
-        match self.side() {
-            Side::Sending(side) => side.layers(self),
-            Side::Receiving(side) => side.layers(self),
-        }
+        self.side().stages().layers(self)
     }
 
     /// How busy the streams of this end were with blocks and messages.
@@ -556,7 +550,7 @@ pub fn cpu_time() -> u64 {
 }
 
 /// CPU time of this thread so far in nanoseconds.
-pub(super) fn thread_cpu_time() -> u64 {
+pub(crate) fn thread_cpu_time() -> u64 {
     cpu_clock(rustix::time::ClockId::ThreadCPUTime)
 }
 

@@ -352,7 +352,7 @@ impl Transfer {
     /// The other end accepted the session that this end, which sends, asked for.
     pub fn handle_welcome(&self, agreed: Agreed) {
         if let Side::Sending(side) = self.side() {
-            side.trailers.store(agreed.trailers, Ordering::Relaxed);
+            side.handle_trailers(agreed.trailers);
         }
         let mut shared = self.lock();
         shared.life.set_linger(agreed.linger);

@@ -10,10 +10,10 @@ use longhaul_proto::message::{Message, Tuning};
 use longhaul_units::Moment;
 
 use super::bucket::TokenBucket;
+use super::stages::WireBlock;
 use super::{Machine, Transfer};
 use crate::net::StreamWriter;
 use crate::queue::lock;
-use crate::send::seal::SealedBlock;
 
 /// Where the streams' writers wait for their turn, and then for the bucket.
 pub(super) struct Pacing {
@@ -125,24 +125,23 @@ impl Transfer {
     pub(super) fn send_block(
         &self,
         writer: &mut dyn StreamWriter,
-        block: &mut SealedBlock,
+        block: &mut dyn WireBlock,
         room: &mut Vec<u8>,
     ) -> io::Result<Duration> {
-        let (mut frame, payload) = block.parts();
-        let mut sent = 0;
+        let (frame, payload) = (block.frame_bytes(), block.payload_bytes());
+        let (mut framed, mut sent) = (0, 0);
         let mut spent = Duration::ZERO;
-        while !frame.is_empty() || sent < payload.wire_len() {
+        while framed < frame || sent < payload {
             let most = self.pacing.write_bytes().unwrap_or(usize::MAX);
-            let first = frame.len().min(most);
-            let second = (payload.wire_len() - sent).min(most - first);
+            let first = (frame - framed).min(most);
+            let second = (payload - sent).min(most - first);
             if most < usize::MAX {
                 self.pacing.wait_for(first + second, || self.now());
             }
             let began = Instant::now();
-            let (head, rest) = frame.split_at(first);
-            payload.send(writer, head, (sent, second), room)?;
+            block.send(writer, (framed, first), (sent, second), room)?;
             spent += began.elapsed();
-            (frame, sent) = (rest, sent + second);
+            (framed, sent) = (framed + first, sent + second);
         }
         Ok(spent)
     }

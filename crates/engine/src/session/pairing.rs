@@ -12,11 +12,11 @@ use longhaul_proto::sender::ReadJob;
 use longhaul_proto::session::StreamId;
 use longhaul_units::Moment;
 
+use super::stages::WireBlock;
 use super::{Counters, Machine, Shared, Side, Transfer};
 use crate::codec::Encoder;
 use crate::flows::Stack;
 use crate::pool::Buffer;
-use crate::send::seal::SealedBlock;
 
 /// How long to wait where the others have all buffers.
 const STARVED: Duration = Duration::from_millis(10);
@@ -95,19 +95,22 @@ impl Transfer {
     pub(super) fn read_for(
         &self,
         id: StreamId,
-        (job, buffer): (ReadJob, Buffer),
+        read: (ReadJob, Buffer),
         thread: &mut SourceThread,
-    ) -> Option<SealedBlock> {
+    ) -> Option<Box<dyn WireBlock>> {
         let Side::Sending(side) = self.side() else {
             return None;
         };
-        let uncoded = side.busy_reading(|| self.read(job, buffer));
-        self.encode_for(id, uncoded, &mut thread.encoder)
+        side.read_for(self, id, read, &mut thread.encoder)
     }
 
-    /// What a stream that just read something sends next; `None` if it was lost meanwhile: what
-    /// was read then goes elsewhere.
-    pub(crate) fn next_own_block(&self, shared: &mut Shared, id: StreamId) -> Option<SealedBlock> {
+    /// What a stream that just read something sends next; `None` if it was lost
+    /// meanwhile: what was read then goes elsewhere.
+    pub(crate) fn next_own_block(
+        &self,
+        shared: &mut Shared,
+        id: StreamId,
+    ) -> Option<Box<dyn WireBlock>> {
         let lives = shared.life.streams().any(|live| live == id);
         lives.then(|| self.next_block(shared, id))?
     }

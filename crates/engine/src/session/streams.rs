@@ -17,10 +17,10 @@ use longhaul_units::Moment;
 
 use super::dial::Calls;
 use super::pairing::{OwnRead, SourceThread};
+use super::stages::WireBlock;
 use super::tickets::MAXIMUM_TICKETS;
 use super::{Counters, Event, Machine, SessionError, Shared, Side, Transfer};
 use crate::net::{Stream, StreamHandle, StreamReader, StreamWriter};
-use crate::send::seal::SealedBlock;
 
 /// Streams that may be damaged one after the other while nothing of the
 /// transfer becomes durable.
@@ -56,7 +56,7 @@ impl Damage {
 pub(crate) struct Slot {
     handle: StreamHandle,
     /// In clear: carries no messages.
-    clear: bool,
+    pub(super) clear: bool,
     /// Carries blocks.
     blocks: bool,
     /// The channel that began the session: takes blocks only until there are
@@ -87,7 +87,7 @@ pub(crate) struct Slot {
 /// What a stream's writer does next.
 enum Outgoing {
     Message(Vec<u8>),
-    Block(SealedBlock),
+    Block(Box<dyn WireBlock>),
 }
 
 /// Most that a session has: as many as a daemon allows, one that carries messages alone, and some
@@ -98,10 +98,10 @@ const MOST_STREAMS: usize = 576;
 const MESSAGE_IN_CLEAR: &str = "a message came on a stream in clear";
 
 /// And where a block's header is not what the other end sent.
-pub(super) const CHANGED_IN_CLEAR: &str = "a block's header was changed on a stream in clear";
+pub(crate) const CHANGED_IN_CLEAR: &str = "a block's header was changed on a stream in clear";
 
 /// Why a stream's reader stopped.
-pub(super) enum Stop {
+pub(crate) enum Stop {
     /// The other end closed it, or it broke: its blocks go elsewhere. Where
     /// what came was damaged, how.
     Lost(Option<String>),
@@ -462,7 +462,14 @@ impl Transfer {
                     Some(key) => proved(key, header.decode(&body))?,
                     None => header.decode(&body)?,
                 };
-                self.read_block(id, block, header.payload, reader)
+                match self.side() {
+                    Side::Receiving(side) => {
+                        side.read_block(self, id, (block, header.payload), reader)
+                    }
+                    Side::Sending(_) => {
+                        Err(FrameError::Unexpected("a block came to a sender").into())
+                    }
+                }
             }
             FrameKind::Handshake if self.carries_no_messages(id) => {
                 Err(Stop::Lost(Some(MESSAGE_IN_CLEAR.to_owned())))
@@ -525,10 +532,8 @@ impl Transfer {
             }
             return Ok(());
         }
-        if let Side::Receiving(side) = self.side()
-            && let Some(asked) = &side.asked
-        {
-            asked.check_message(&message)?;
+        if let Side::Receiving(side) = self.side() {
+            side.check_message(&message)?;
         }
         let now = self.now();
         match &mut shared.machine {
@@ -553,15 +558,15 @@ impl Transfer {
                     let began = Instant::now();
                     writer.write_all(&[frame]).map(|()| began.elapsed())
                 }
-                Outgoing::Block(block) => self.send_block(&mut *writer, block, &mut room),
+                Outgoing::Block(block) => self.send_block(&mut *writer, &mut **block, &mut room),
             };
             let bytes = match &outgoing {
                 Outgoing::Message(frame) => frame.len(),
-                Outgoing::Block(block) => block.frame().len() + block.payload().wire_len(),
+                Outgoing::Block(block) => block.frame_bytes() + block.payload_bytes(),
             };
             Counters::add(&self.counters.wire_bytes, bytes as u64);
             if let Outgoing::Block(block) = &outgoing {
-                let late = block.payload().late_bytes();
+                let late = block.late_bytes();
                 Counters::add(&self.counters.read_bytes, late as u64);
                 Counters::add(&self.counters.late_bytes, late as u64);
             }
@@ -643,7 +648,11 @@ impl Transfer {
         }
     }
 
-    pub(super) fn next_block(&self, shared: &mut Shared, id: StreamId) -> Option<SealedBlock> {
+    pub(super) fn next_block(
+        &self,
+        shared: &mut Shared,
+        id: StreamId,
+    ) -> Option<Box<dyn WireBlock>> {
         if !shared.streams.get(&id)?.blocks {
             return None;
         }
@@ -669,24 +678,6 @@ impl Transfer {
             self.reading.notify_one();
         }
         Some(block)
-    }
-}
-
-impl Transfer {
-    /// Whether messages have a stream: one within TLS, and where blocks go in clear one that
-    /// does not stand still: tickets come by it.
-    pub fn has_message_stream(&self) -> bool {
-        let shared = self.lock();
-        self.messages_have_stream(&shared)
-    }
-
-    pub(super) fn messages_have_stream(&self, shared: &Shared) -> bool {
-        let now = self.now();
-        shared
-            .life
-            .streams()
-            .filter_map(|id| shared.streams.get(&id))
-            .any(|slot| !(slot.clear || self.is_clear() && slot.stands_still(now)))
     }
 }
 
@@ -785,7 +776,7 @@ impl Shared {
 }
 
 /// Reads all of `buffer`.
-pub(super) fn read_exact(reader: &mut dyn StreamReader, buffer: &mut [u8]) -> io::Result<()> {
+pub(crate) fn read_exact(reader: &mut dyn StreamReader, buffer: &mut [u8]) -> io::Result<()> {
     let mut filled = 0;
     while filled < buffer.len() {
         match reader.read(&mut buffer[filled..])? {

@@ -7,8 +7,8 @@ use longhaul_proto::message::Farewell;
 
 use super::{FlowCounts, Transfer, TransferSettings};
 use crate::allowance;
+use crate::codec::compresses;
 use crate::flows::{Count, Stack};
-use crate::send::compresses;
 
 /// Threads of a sending end beside its flows: walker and timer.
 const OF_A_SENDER: usize = 2;

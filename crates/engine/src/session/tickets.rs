@@ -62,3 +62,21 @@ impl Transfer {
         found.and_then(|at| issued.remove(at)).is_some()
     }
 }
+
+impl Transfer {
+    /// Whether messages have a stream: one within TLS, and where blocks go in clear one that
+    /// does not stand still: tickets come by it.
+    pub fn has_message_stream(&self) -> bool {
+        let shared = self.lock();
+        self.messages_have_stream(&shared)
+    }
+
+    pub(super) fn messages_have_stream(&self, shared: &Shared) -> bool {
+        let now = self.now();
+        shared
+            .life
+            .streams()
+            .filter_map(|id| shared.streams.get(&id))
+            .any(|slot| !(slot.clear || self.is_clear() && slot.stands_still(now)))
+    }
+}

@@ -22,7 +22,7 @@ use super::Awaited;
 use crate::journal::Owner;
 use crate::recv::ReceiveSide;
 use crate::recv::landing::{Arrival, Destination, Missing};
-use crate::session::{Side, Transfer, TransferSettings};
+use crate::session::{Transfer, TransferSettings};
 use crate::storage::forgetting::ForgettingStorage;
 use crate::storage::roots::OpenRoot;
 use crate::storage::{DataMode, Directory};
@@ -70,7 +70,10 @@ impl Chance {
     }
 }
 
-fn receiver(root: Arc<dyn Directory>) -> Arc<Transfer> {
+/// A receiving end, and its stages.
+type End = (Arc<Transfer>, Arc<ReceiveSide>);
+
+fn receiver(root: Arc<dyn Directory>) -> End {
     let owner = Owner {
         host: "test".into(),
         process: 1,
@@ -98,7 +101,9 @@ fn receiver(root: Arc<dyn Directory>) -> Arc<Transfer> {
         epoch: there.take().unwrap(),
         ..TransferSettings::default()
     };
-    Transfer::receiving(settings, ReceiveSide::new(there), Arc::new(|_| {}))
+    let side = Arc::new(ReceiveSide::new(there));
+    let transfer = Transfer::receiving_into(settings, &side, Arc::new(|_| {}));
+    (transfer, side)
 }
 
 fn file(id: u64, name: &str, size: usize) -> Entry {
@@ -194,10 +199,7 @@ enum Coming {
     Checksums(Sent),
 }
 
-fn arrive(transfer: &Transfer, arrival: Coming) {
-    let Side::Receiving(side) = transfer.side() else {
-        unreachable!()
-    };
+fn arrive((transfer, side): &End, arrival: Coming) {
     match arrival {
         Coming::Block(sent) => {
             let mut buffer = transfer.pool.take().unwrap();
@@ -209,7 +211,7 @@ fn arrive(transfer: &Transfer, arrival: Coming) {
         }
         Coming::Checksums(sent) => {
             let name = sent.header.name();
-            assert!(side.handle_checksums(transfer, name, sent.checksums));
+            assert!(side.take_checksums(transfer, name, sent.checksums));
         }
     }
 }
@@ -239,7 +241,7 @@ fn blocks_and_checksums_meet_in_any_order() {
     for seed in 0..60 {
         let chance = &mut Chance(seed);
         let disk = ForgettingStorage::new();
-        let transfer = receiver(disk.root());
+        let end = receiver(disk.root());
         let mut arrivals = Vec::new();
         let packs = [pack(&[1, 2, 3]), pack(&[4])];
         for original in (0..PIECES).map(piece).chain(packs) {
@@ -255,9 +257,9 @@ fn blocks_and_checksums_meet_in_any_order() {
         }
         chance.shuffle(&mut arrivals);
         for arrival in arrivals {
-            arrive(&transfer, arrival);
+            arrive(&end, arrival);
         }
-        finish(&transfer, chance, seed);
+        finish(&end, chance, seed);
         assert_arrived(&disk, seed);
     }
 }
@@ -268,10 +270,10 @@ fn blocks_and_checksums_meet_in_any_order() {
 fn twins_at_the_same_time_leave_each_other_their_checksums() {
     for seed in 0..60 {
         let disk = ForgettingStorage::new();
-        let transfer = receiver(disk.root());
+        let end = receiver(disk.root());
         let blocks = || (0..PIECES).map(piece).chain([pack(&[1, 2, 3]), pack(&[4])]);
         for sent in blocks() {
-            arrive(&transfer, Coming::Checksums(sent));
+            arrive(&end, Coming::Checksums(sent));
         }
         let together = std::sync::Barrier::new(2);
         std::thread::scope(|scope| {
@@ -279,18 +281,19 @@ fn twins_at_the_same_time_leave_each_other_their_checksums() {
                 scope.spawn(|| {
                     for sent in blocks() {
                         together.wait();
-                        arrive(&transfer, Coming::Block(sent));
+                        arrive(&end, Coming::Block(sent));
                     }
                 });
             }
         });
-        finish(&transfer, &mut Chance(seed), seed);
+        finish(&end, &mut Chance(seed), seed);
         assert_arrived(&disk, seed);
     }
 }
 
 /// Brings what is asked for again, until everything is there.
-fn finish(transfer: &Transfer, chance: &mut Chance, seed: u64) {
+fn finish(end: &End, chance: &mut Chance, seed: u64) {
+    let transfer = &*end.0;
     let told = transfer.tell_receiver(|receiver| {
         let sealed = Message::Sealed {
             file: EntryId(0),
@@ -311,7 +314,7 @@ fn finish(transfer: &Transfer, chance: &mut Chance, seed: u64) {
         for sent in asked_again(transfer) {
             let mut both = [Coming::Block(sent.clone()), Coming::Checksums(sent)];
             chance.shuffle(&mut both);
-            both.into_iter().for_each(|coming| arrive(transfer, coming));
+            both.into_iter().for_each(|coming| arrive(end, coming));
         }
     }
     transfer.end(Farewell::Complete);

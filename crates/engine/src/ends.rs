@@ -1,0 +1,39 @@
+//! Puts an end together: a session, and the stages that send or receive.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use longhaul_proto::receiver::Receiver;
+use longhaul_proto::sender::Sender;
+
+use crate::recv::ReceiveSide;
+use crate::send::SendSide;
+use crate::session::{Machine, Side, Transfer, TransferSettings, Watch};
+
+impl Transfer {
+    /// An end that sends what `side` names.
+    pub fn sending(settings: TransferSettings, side: SendSide, watch: Watch) -> Arc<Transfer> {
+        let machine = Sender::new(side.machine_settings(&settings));
+        let trailers = settings.trailers || settings.local;
+        side.trailers.store(trailers, Ordering::Relaxed);
+        let machine = Machine::Sending(Box::new(machine));
+        Transfer::start(settings, machine, Side::Sending(Arc::new(side)), watch)
+    }
+
+    /// An end that receives into what `side` names.
+    pub fn receiving(settings: TransferSettings, side: ReceiveSide, watch: Watch) -> Arc<Transfer> {
+        Transfer::receiving_into(settings, &Arc::new(side), watch)
+    }
+
+    /// As [`Transfer::receiving`], into what somebody else knows too.
+    pub(crate) fn receiving_into(
+        settings: TransferSettings,
+        side: &Arc<ReceiveSide>,
+        watch: Watch,
+    ) -> Arc<Transfer> {
+        let machine = Receiver::new(side.machine_settings(&settings));
+        let machine = Machine::Receiving(Box::new(machine));
+        let side = Side::Receiving(Arc::clone(side) as _);
+        Transfer::start(settings, machine, side, watch)
+    }
+}

@@ -1,0 +1,86 @@
+//! A block comes on a stream: its lengths are bounded before its bytes are read,
+//! and these are hashed while they are hot in the cache.
+
+use std::io;
+use std::sync::Arc;
+
+use longhaul_proto::block::{BlockHeader, Codec, TRAILER_BYTES, Trailer};
+use longhaul_proto::frame::FrameError;
+use longhaul_proto::handshake::Purport;
+use longhaul_proto::session::StreamId;
+
+use super::ReceiveSide;
+use super::verify::ArrivingHasher;
+use crate::file_data::PART_BYTES;
+use crate::net::StreamReader;
+use crate::session::observe::thread_cpu_time;
+use crate::session::streams::{CHANGED_IN_CLEAR, Stop, read_exact};
+use crate::session::{Counters, Transfer};
+
+impl ReceiveSide {
+    /// Reads a block whose header came, and its bytes of payload.
+    pub(super) fn open_block(
+        &self,
+        transfer: &Arc<Transfer>,
+        id: StreamId,
+        (mut block, payload): (BlockHeader, usize),
+        reader: &mut dyn StreamReader,
+    ) -> Result<(), Stop> {
+        let due = match transfer.settings.purport {
+            Purport::Copy => block.codec != Codec::Omitted,
+            Purport::Verify => block.codec == Codec::Omitted,
+            Purport::DryRun => false,
+        };
+        if !due {
+            return Err(
+                FrameError::Unexpected("data where only checksums are due, or none").into(),
+            );
+        }
+        let data = block.data_on_wire(payload).unwrap_or(usize::MAX);
+        if !block.is_valid(payload) || data > transfer.pool.buffer_bytes() {
+            let error = FrameError::Unexpected("a block whose lengths contradict each other");
+            // The frame's own length is nobody's word in clear: the header alone is proved.
+            return Err(match transfer.is_clear() {
+                true => Stop::Lost(Some(CHANGED_IN_CLEAR.to_owned())),
+                false => error.into(),
+            });
+        }
+        if block.trailer.is_some() && transfer.is_clear() {
+            return Err(FrameError::Unexpected("a checksum in clear").into());
+        }
+        let Some(mut buffer) = transfer.buffer_for(id) else {
+            return Err(Stop::Lost(None));
+        };
+        // A receiver that waits for the path is idle: only its work counts.
+        let began = thread_cpu_time();
+        let mut hasher = ArrivingHasher::new(transfer.settings.integrity, &block);
+        reader.anticipate(payload);
+        transfer.note_midway(id);
+        read_parts(reader, &mut buffer[..data], |part| hasher.update(part))?;
+        buffer.set_filled(data);
+        let found = hasher.finish(&block, buffer.filled());
+        if block.trailer.is_some() {
+            let mut trailer = [0; TRAILER_BYTES];
+            read_exact(reader, &mut trailer)?;
+            block.put_checksum(Trailer::parse(&trailer)?);
+        }
+        let spent = thread_cpu_time() - began;
+        Counters::add(&transfer.counters.wire_nanoseconds, spent);
+        transfer.note_block_came(id);
+        self.handle_block(transfer, id, block, buffer, found)
+            .map_err(Stop::Broken)
+    }
+}
+
+/// Reads all of `buffer`, and shows each part while it is hot in the cache.
+fn read_parts(
+    reader: &mut dyn StreamReader,
+    buffer: &mut [u8],
+    mut show: impl FnMut(&[u8]),
+) -> io::Result<()> {
+    for part in buffer.chunks_mut(PART_BYTES) {
+        read_exact(reader, part)?;
+        show(part);
+    }
+    Ok(())
+}
