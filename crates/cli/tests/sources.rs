@@ -31,13 +31,18 @@ fn elsewhere(command: &Command) -> Command {
     other
 }
 
-/// Killed once something of it is durable; `copy` takes further flags.
-fn kill_midway(copy: impl Fn(&[&str]) -> Command) {
+/// Killed once something of it is durable, and resumed on a host of another name; `copy` takes
+/// further flags.
+fn resume_elsewhere(copy: impl Fn(&[&str]) -> Command) {
     let limits = ["--json", "--bwlimit", "20MB/s", "--checkpoint", "1MiB"];
     let running = Running::start(&mut copy(&limits));
     let durable = running.event(|event| event["event"] == "durable");
     assert!(durable.is_some(), "it ended before something was durable");
     running.kill();
+    let finished = run(&mut elsewhere(&copy(&["--json"]))).expect(0);
+    let resumed = finished.events();
+    let resumed = resumed.iter().any(|event| event["event"] == "resumed");
+    assert!(resumed, "{finished:?}");
 }
 
 #[test]
@@ -57,11 +62,7 @@ fn a_host_of_another_name_goes_on_with_what_is_there() {
         command.args(flags).args(paths);
         command
     };
-    kill_midway(copy);
-    let finished = run(&mut elsewhere(&copy(&["--json"]))).expect(0);
-    let resumed = finished.events();
-    let resumed = resumed.iter().any(|event| event["event"] == "resumed");
-    assert!(resumed, "{finished:?}");
+    resume_elsewhere(copy);
     tree::assert_same(&source, &destination.join("source"));
     assert_no_leftovers(place.path());
 }
@@ -82,11 +83,7 @@ fn a_daemon_knows_a_source_again_that_another_host_sends() {
         command.args(flags).arg(&source).arg(daemon.url("/"));
         command
     };
-    kill_midway(copy);
-    let finished = run(&mut elsewhere(&copy(&["--json"]))).expect(0);
-    let resumed = finished.events();
-    let resumed = resumed.iter().any(|event| event["event"] == "resumed");
-    assert!(resumed, "{finished:?}");
+    resume_elsewhere(copy);
     assert_eq!(tree::difference(&source, &served.join("large")), None);
 }
 
