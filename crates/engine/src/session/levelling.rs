@@ -41,10 +41,10 @@ use longhaul_units::Moment;
 
 use super::paths::Ends;
 use coupled::{Carried, Coupled};
-use lately::Lately;
+use recent_rtt::RecentRtt;
 
 mod coupled;
-mod lately;
+mod recent_rtt;
 
 /// On shorter paths windows even out by themselves within moments.
 const SHORTEST: Duration = Duration::from_millis(5);
@@ -264,7 +264,7 @@ pub(super) struct Leveller {
     /// wanders the least of single segments is far below what is usual.
     usual: Option<Duration>,
     /// The round trip of some seconds.
-    lately: Lately,
+    recent_rtt: RecentRtt,
     /// When a queue last stood.
     queued: Moment,
     /// Streams lost something on it.
@@ -301,7 +301,7 @@ impl Default for Leveller {
             phase: Phase::Free,
             looks: VecDeque::new(),
             usual: None,
-            lately: Lately::default(),
+            recent_rtt: RecentRtt::default(),
             queued: Moment(0),
             lost: false,
             peak: (0.0, Moment(0)),
@@ -402,12 +402,12 @@ impl Leveller {
     fn round_trip(&mut self, at: Moment, flows: &[Flow]) -> Option<Duration> {
         let known = least(flows)?;
         if self.coupled.is_none() {
-            self.lately = Lately::default();
+            self.recent_rtt = RecentRtt::default();
             return Some(known);
         }
         let seen = flows.iter().map(|flow| flow.rtt);
-        self.lately.learn(at, seen.min().unwrap_or(known));
-        Some(self.lately.round_trip(known))
+        self.recent_rtt.learn(at, seen.min().unwrap_or(known));
+        Some(self.recent_rtt.round_trip(known))
     }
 
     /// Keeps what is seen; true where other streams are in their first slow start, which are

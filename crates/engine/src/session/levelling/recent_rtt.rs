@@ -17,9 +17,9 @@ const LONGER: u32 = 2;
 
 /// The least smoothed round trip of late.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Lately(Option<LeastSpan>);
+pub(super) struct RecentRtt(Option<LeastSpan>);
 
-impl Lately {
+impl RecentRtt {
     /// Takes the least smoothed round trip of now.
     pub fn learn(&mut self, at: Moment, seen: Duration) {
         let least = self.0.get_or_insert(LeastSpan::new(at, seen));
@@ -28,9 +28,9 @@ impl Lately {
 
     /// The round trip of the path, of which kernels remember `known`.
     pub fn round_trip(&self, known: Duration) -> Duration {
-        let lately = self.0.and_then(|least| least.of_both());
-        lately
-            .filter(|lately| *lately >= known * LONGER)
+        let recent = self.0.and_then(|least| least.of_both());
+        recent
+            .filter(|recent| *recent >= known * LONGER)
             .unwrap_or(known)
     }
 }
@@ -42,10 +42,10 @@ mod tests {
     #[test]
     fn a_longer_way_counts_once_it_is_all_that_was_seen_for_seconds() {
         let ms = Duration::from_millis;
-        let mut lately = Lately::default();
+        let mut recent = RecentRtt::default();
         let mut at = |seconds: u64, rtt: u64| {
-            lately.learn(Moment(seconds * 1_000_000_000), ms(rtt));
-            lately.round_trip(ms(20))
+            recent.learn(Moment(seconds * 1_000_000_000), ms(rtt));
+            recent.round_trip(ms(20))
         };
         for seconds in 0..10 {
             assert_eq!(at(seconds, 22), ms(20));
