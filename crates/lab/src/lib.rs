@@ -11,6 +11,7 @@
 //! - [`running`]: a lab in its own process, from its start to its end
 //! - [`background`]: other traffic on the path
 //! - [`report`]: what they did, and what speaks against believing it
+//! - [`command`]: a command on a host, with a server at the other end
 //! - [`processes`], [`control`]: commands on its hosts, and how it is asked
 //! - [`isolate`]: the process that a lab lives in, and that nothing of it
 //!   outlives
@@ -19,6 +20,7 @@
 //! - [`random`]: the numbers that a seed repeats
 
 pub mod background;
+pub mod command;
 pub mod control;
 pub mod device;
 pub mod emulator;

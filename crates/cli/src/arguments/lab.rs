@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use longhaul_lab::background::Background;
+use longhaul_lab::command;
 use longhaul_lab::emulator::gate::BlockRule;
 use longhaul_lab::scenario::{
     Hosts, PairPath, PathSettings, Scenario, ScenarioError, Sysctl, Window, parse_block,
@@ -246,6 +247,22 @@ pub struct LabRunArguments {
     /// The command and its arguments.
     #[arg(value_name = "CMD", required = true, last = true)]
     pub command: Vec<OsString>,
+}
+
+impl LabRunArguments {
+    /// What runs in the lab.
+    pub fn command(&self) -> command::LabCommand {
+        let server = self.server.as_ref().map(|command| command::Server {
+            command: command.clone(),
+            port: self.server_port,
+            wait: self.server_wait,
+        });
+        command::LabCommand {
+            words: self.command.clone(),
+            on: self.on.clone(),
+            server,
+        }
+    }
 }
 
 /// What `lab up` takes.

@@ -1,27 +1,26 @@
 //! `longhaul lab`: any command across an emulated wide area.
 //!
-//! - [`mod@run`]: a lab for as long as a command runs
 //! - [`session`]: labs that stay: up, exec, status, set, down
 //! - [`mod@copy`]: both ends of `longhaul cp`
 
 mod copy;
-mod run;
 mod session;
 
 use std::process::ExitCode;
 
+use longhaul_lab::command::{self, CommandError};
 use longhaul_lab::isolate::{Inside, Outside};
 use longhaul_lab::report::LabReport;
 use longhaul_lab::running::{Prepared, RunError, Running, Start};
 
 use crate::arguments::CopyArguments;
-use crate::arguments::lab::LabCommand;
+use crate::arguments::lab::{LabCommand, LabRunArguments};
 use crate::messages::{Exit, Stop, finish, say};
 
 /// Runs it; the exit code is the command's own where there is one.
 pub fn run(command: LabCommand) -> ExitCode {
     let ended = match command {
-        LabCommand::Run(arguments) => run::run(*arguments),
+        LabCommand::Run(arguments) => run_command(*arguments),
         LabCommand::Up(arguments) => session::up(*arguments),
         LabCommand::Exec(arguments) => session::exec(&arguments),
         LabCommand::Status(arguments) => session::status(&arguments),
@@ -29,6 +28,39 @@ pub fn run(command: LabCommand) -> ExitCode {
         LabCommand::Down(arguments) => session::down(&arguments),
     };
     exit_code(ended)
+}
+
+/// A lab for as long as a command runs.
+fn run_command(arguments: LabRunArguments) -> Result<u8, Stop> {
+    let settings = arguments.scenario.settings().map_err(usage)?;
+    let name = arguments.name.clone();
+    let name = name.unwrap_or_else(|| format!("run-{}", std::process::id()));
+    let start = Start { settings, name };
+    in_lab(Outside::Attached, start, |inside, prepared| {
+        let mut running = Running::start(inside, prepared).map_err(not_run)?;
+        let server_failed = |code| say(&format!("the server ended with exit code {code}"));
+        let ended = command::run(&mut running, &arguments.command(), server_failed);
+        let code = ended.map_err(not_ended)?;
+        if let Some(report) = report(&running) {
+            if !arguments.quiet {
+                say(&report.to_string());
+            }
+            if let Some(file) = &arguments.report {
+                std::fs::write(file, format!("{}\n", report.to_json()))
+                    .map_err(|error| local(format!("{}: {error}", file.display())))?;
+            }
+        }
+        Ok(code)
+    })
+}
+
+/// A command does not run to its end.
+fn not_ended(error: CommandError) -> Stop {
+    match error {
+        CommandError::NoHost(_) | CommandError::Program { .. } => usage(error),
+        CommandError::Interrupted => Stop::because(Exit::Interrupted, error),
+        error => local(error),
+    }
 }
 
 /// `longhaul cp --lab`.
