@@ -69,7 +69,7 @@ pub enum CommandError {
     /// A signal came before the command began.
     #[error("interrupted")]
     Interrupted,
-    /// The system tells of no more signals.
+    /// The system reports no more signals.
     #[error("the lab has lost its signals")]
     LostSignals,
     /// The system refuses.

@@ -11,6 +11,7 @@
 //! - [`running`]: a lab in its own process, from its start to its end
 //! - [`background`]: other traffic on the path
 //! - [`report`]: what they did, and what speaks against believing it
+//! - [`client`]: labs that stay, as other processes see them
 //! - [`command`]: a command on a host, with a server at the other end
 //! - [`processes`], [`control`]: commands on its hosts, and how it is asked
 //! - [`isolate`]: the process that a lab lives in, and that nothing of it
@@ -20,6 +21,7 @@
 //! - [`random`]: the numbers that a seed repeats
 
 pub mod background;
+pub mod client;
 pub mod command;
 pub mod control;
 pub mod device;

@@ -1,31 +1,36 @@
 //! `longhaul lab`: any command across an emulated wide area.
 //!
-//! - [`session`]: labs that stay: up, exec, status, set, down
-//! - [`mod@copy`]: both ends of `longhaul cp`
+//! [`mod@copy`] is both ends of `longhaul cp --lab`.
 
 mod copy;
-mod session;
 
 use std::process::ExitCode;
 
+use longhaul_lab::client::{self, ClientError};
 use longhaul_lab::command::{self, CommandError};
-use longhaul_lab::isolate::{Inside, Outside};
+use longhaul_lab::control::Request;
+use longhaul_lab::isolate::{self, Inside, Outside, Side};
 use longhaul_lab::report::LabReport;
 use longhaul_lab::running::{Prepared, RunError, Running, Start};
+use longhaul_lab::state::StateDirectory;
 
 use crate::arguments::CopyArguments;
-use crate::arguments::lab::{LabCommand, LabRunArguments};
-use crate::messages::{Exit, Stop, finish, say};
+use crate::arguments::lab::{LabCommand, LabRunArguments, LabStatusArguments, LabUpArguments};
+use crate::messages::{Exit, Stop, finish, print_line, say};
 
 /// Runs it; the exit code is the command's own where there is one.
 pub fn run(command: LabCommand) -> ExitCode {
     let ended = match command {
         LabCommand::Run(arguments) => run_command(*arguments),
-        LabCommand::Up(arguments) => session::up(*arguments),
-        LabCommand::Exec(arguments) => session::exec(&arguments),
-        LabCommand::Status(arguments) => session::status(&arguments),
-        LabCommand::Set(arguments) => session::set(&arguments),
-        LabCommand::Down(arguments) => session::down(&arguments),
+        LabCommand::Up(arguments) => up(*arguments),
+        LabCommand::Exec(exec) => {
+            client::enter(&exec.name, &exec.host, &exec.command).map_err(not_done)
+        }
+        LabCommand::Status(arguments) => status(&arguments),
+        LabCommand::Set(set) => client::set(&set.name, &set.settings)
+            .map(|()| 0)
+            .map_err(not_done),
+        LabCommand::Down(down) => end(&down.name),
     };
     exit_code(ended)
 }
@@ -52,6 +57,57 @@ fn run_command(arguments: LabRunArguments) -> Result<u8, Stop> {
         }
         Ok(code)
     })
+}
+
+/// Starts a lab in the background.
+fn up(arguments: LabUpArguments) -> Result<u8, Stop> {
+    let start = Start {
+        settings: arguments.scenario.settings().map_err(usage)?,
+        name: arguments.name.clone(),
+    };
+    isolate::check().map_err(local)?;
+    match isolate::background().map_err(local)? {
+        Side::Caller { is_ready: true } => {
+            print_line!("{}", client::status(&arguments.name).map_err(not_done)?);
+            Ok(0)
+        }
+        // The other has said why.
+        Side::Caller { is_ready: false } => Ok(Exit::Local.code()),
+        Side::Background(announce) => in_lab(Outside::Detached, start, |inside, prepared| {
+            let stayed = client::stay(inside, prepared, announce);
+            stayed.map(|()| 0).map_err(not_run)
+        }),
+    }
+}
+
+/// What runs, and what it did.
+fn status(arguments: &LabStatusArguments) -> Result<u8, Stop> {
+    let Some(name) = &arguments.name else {
+        let state = StateDirectory::open().map_err(local)?;
+        for name in state.living().map_err(local)? {
+            print_line!("{name}");
+        }
+        return Ok(0);
+    };
+    let text = match arguments.json {
+        true => client::request(name, &Request::Report).map(|report| report.to_string()),
+        false => client::status(name),
+    };
+    print_line!("{}", text.map_err(not_done)?);
+    Ok(0)
+}
+
+/// Ends a lab, after a last look at it.
+fn end(name: &str) -> Result<u8, Stop> {
+    print_line!("{}", client::status(name).map_err(not_done)?);
+    client::down(name).map(|()| 0).map_err(not_done)
+}
+
+fn not_done(error: ClientError) -> Stop {
+    match error {
+        ClientError::Wrong(_) => usage(error),
+        ClientError::Local(_) => local(error),
+    }
 }
 
 /// A command does not run to its end.
