@@ -39,7 +39,7 @@ use listen::parse_listen;
 pub use longhaul_transfer::ports::Ports;
 pub use longhaul_transfer::rate_limit::{BandwidthLimit, ChangedLimit};
 pub use ls::ListArguments;
-pub use probe::{DirectionArgument, ProbeArguments};
+pub use probe::ProbeArguments;
 pub use ssh::{RemoteArguments, SshArguments};
 pub use sweep::SweepArguments;
 

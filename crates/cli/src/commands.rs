@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod clean;
 pub mod cp;
+pub mod doctor;
 pub mod fingerprint;
 pub mod jobs;
 pub mod lab;
@@ -16,5 +17,3 @@ pub mod serve;
 pub mod sweep;
 pub mod token;
 pub mod verify;
-
-pub use longhaul_transfer::client::connection;

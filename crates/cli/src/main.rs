@@ -2,7 +2,6 @@
 
 mod arguments;
 mod commands;
-mod doctor;
 mod heap;
 mod messages;
 mod report;
@@ -10,8 +9,9 @@ mod signals;
 
 use std::process::ExitCode;
 
+use longhaul_transfer::console;
+
 use arguments::{Arguments, Command};
-use longhaul_transfer::{console, daemon, endpoint, ssh};
 
 fn main() -> ExitCode {
     heap::share_where_limited();
@@ -46,7 +46,7 @@ fn main() -> ExitCode {
         Command::Records(command) => commands::records::run(&command),
         Command::Sweep(arguments) => commands::sweep::run(&arguments),
         Command::Cp(arguments) => commands::cp::run(&arguments),
-        Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Doctor(arguments) => commands::doctor::run(&arguments),
         Command::Ls(arguments) => commands::ls::run(&arguments),
         Command::Verify(arguments) => commands::verify::run(&arguments),
         Command::Serve(arguments) => commands::serve::run(arguments),

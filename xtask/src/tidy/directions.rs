@@ -82,7 +82,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
 
 /// Crates of others that a crate of ours may not name, so that it stays what it is: a
 /// transfer has no command line.
-const FORBIDDEN: [(&str, &str); 1] = [("longhaul-transfer", "clap")];
+const FORBIDDEN: [(&str, &str); 2] = [
+    ("longhaul-transfer", "clap"),
+    ("longhaul-instrument", "clap"),
+];
 
 /// Reads every manifest but the workspace's own.
 pub fn check(tree: &Tree) -> Vec<Finding> {

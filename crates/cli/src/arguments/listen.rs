@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use crate::endpoint::DEFAULT_PORT;
+use longhaul_transfer::endpoint::DEFAULT_PORT;
 
 /// Reads where a daemon listens.
 ///

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use longhaul_instrument::probe::prober::ProbeSettings;
+use longhaul_measure::sources::Direction;
 use longhaul_units::BitRate;
 
 use super::ConnectionArguments;
@@ -84,4 +86,23 @@ pub enum DirectionArgument {
     From,
     /// Both, one after the other.
     Both,
+}
+
+impl ProbeArguments {
+    /// How paths are measured.
+    pub fn settings(&self) -> ProbeSettings {
+        ProbeSettings {
+            streams: self.streams.clone(),
+            directions: match self.direction {
+                DirectionArgument::To => vec![Direction::To],
+                DirectionArgument::From => vec![Direction::From],
+                DirectionArgument::Both => vec![Direction::To, Direction::From],
+            },
+            rounds: self.rounds,
+            time: self.time,
+            pings: self.pings,
+            keep_samples: self.records.is_some(),
+            connection: self.connection.settings(),
+        }
+    }
 }

@@ -3,29 +3,19 @@
 use std::time::Duration;
 
 use longhaul_model::advice::Advice;
-use longhaul_units::{BitRate, ByteCount};
+use longhaul_units::BitRate;
 
-use super::host::{HostFacts, Room};
+use super::host::HostFacts;
 use ports::{Inward, Tried, inward, outward};
+use resources::host;
 use rights::{Rights, rights};
 
 pub mod ports;
+mod resources;
 pub mod rights;
 
 /// A clock that differs by more makes comparisons of file times misleading.
 const CLOCK_SECONDS: f64 = 1.0;
-
-/// Free room below this is worth a word, in bytes and as a share.
-const LITTLE_BYTES: u64 = 1_000_000_000;
-const LITTLE_INODES: u64 = 10_000;
-const LITTLE_SHARE: f64 = 0.05;
-
-/// What socket buffers must grow to for 10 Gbit/s at 25 ms, or 1 Gbit/s at
-/// 250 ms, in one stream: twice 32 MB, as half of a buffer is window.
-const WANTED_BUFFER_BYTES: u64 = 64 << 20;
-
-/// Open files below which many streams and files do not fit.
-const WANTED_FILES: u64 = 4096;
 
 /// Segments lost above this share, without a queue and whatever the number
 /// of streams, are what a policer does.
@@ -38,10 +28,6 @@ const POLICED_GAIN: f64 = 1.3;
 /// A queue lengthens the round trip by a quarter and 5 ms at least.
 const QUEUE_SHARE: f64 = 0.25;
 const QUEUE: Duration = Duration::from_millis(5);
-
-/// File systems that are a host's memory, or a network's.
-const MEMORY: [&str; 2] = ["tmpfs", "ramfs"];
-const REMOTE: [&str; 6] = ["nfs", "nfs4", "smb2", "smb3", "cifs", "fuse.sshfs"];
 
 /// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -449,195 +435,6 @@ fn policer(measured: &Measured) -> Option<Finding> {
             ),
         )
     })
-}
-
-fn host(known: &Known<HostFacts>, whose: &str, names_path: bool) -> Vec<Finding> {
-    let facts = match known {
-        Ok(facts) => facts,
-        Err(why) => return vec![not_checked("host", format!("{whose}: {why}"))],
-    };
-    let mut found = Vec::new();
-    if names_path {
-        found.extend(place(facts, whose));
-        found.extend(storage(facts, whose));
-    }
-    found.extend(kernel(facts, whose));
-    found
-}
-
-/// Whether the named path exists; other facts are of the nearest existing directory above it.
-fn place(facts: &HostFacts, whose: &str) -> Option<Finding> {
-    if facts.says("path_is_whole") != Some(false) {
-        return None;
-    }
-    let asked = facts.get("asked").unwrap_or("the path");
-    Some(match facts.says("parent_is_there") {
-        Some(true) => advice(
-            "place",
-            format!("{whose}: nothing is at {asked}"),
-            "a source has to be there: check how it is written; a copy to it makes it",
-        ),
-        _ => bad(
-            "place",
-            format!(
-                "{whose}: neither {asked} is there nor the directory that it would be in; the \
-                 nearest is {}",
-                facts.get("path").unwrap_or("unknown")
-            ),
-            "check how it is written; a copy of a directory to it makes all of it",
-        ),
-    })
-}
-
-fn is_little(room: Room, least: u64) -> bool {
-    room.total > 0 && room.free < least && (room.free as f64) < room.total as f64 * LITTLE_SHARE
-        || room.total > 0 && room.free == 0
-}
-
-fn storage(facts: &HostFacts, whose: &str) -> Vec<Finding> {
-    let path = facts.get("path").unwrap_or("the path");
-    let mut found = Vec::new();
-    found.push(match facts.space() {
-        None => not_checked("space", format!("{whose}: df told nothing of {path}")),
-        Some(room) => {
-            let text = format!(
-                "{whose}: {} of {} are free at {path}",
-                ByteCount(room.free),
-                ByteCount(room.total)
-            );
-            match is_little(room, LITTLE_BYTES) {
-                true => bad("space", text, "free some room, or name another place"),
-                false => good("space", text),
-            }
-        }
-    });
-    found.push(match facts.inodes() {
-        None => not_checked("inodes", format!("{whose}: df told nothing of {path}")),
-        Some(Room { total: 0, .. }) => {
-            good("inodes", format!("{whose}: {path} has no limit of them"))
-        }
-        Some(room) => {
-            let text = format!(
-                "{whose}: {} of {} inodes are free at {path}",
-                room.free, room.total
-            );
-            match is_little(room, LITTLE_INODES) {
-                true => bad(
-                    "inodes",
-                    text,
-                    "remove small files, or pack them into archives",
-                ),
-                false => good("inodes", text),
-            }
-        }
-    });
-    found.push(file_system(facts, whose, path));
-    found.push(match (facts.says("writable"), facts.says("readable")) {
-        (Some(true), _) => good("rights", format!("{whose}: {path} can be written to")),
-        (Some(false), Some(true)) => advice(
-            "rights",
-            format!("{whose}: {path} can be read, not written to"),
-            "to copy there: check owner, mode and whether it is mounted read-only",
-        ),
-        (Some(false), Some(false)) => bad(
-            "rights",
-            format!("{whose}: {path} can neither be read nor written to"),
-            "check owner and mode",
-        ),
-        _ => not_checked(
-            "rights",
-            format!("{whose}: the shell told nothing of {path}"),
-        ),
-    });
-    found
-}
-
-fn file_system(facts: &HostFacts, whose: &str, path: &str) -> Finding {
-    let Some(name) = facts.get("file_system") else {
-        return not_checked(
-            "file system",
-            format!("{whose}: stat told nothing of {path}"),
-        );
-    };
-    let shown = match name {
-        // What `stat` calls all three, which have one number.
-        "ext2/ext3" => "ext2, ext3 or ext4",
-        name => name,
-    };
-    let text = format!("{whose}: {path} is on {shown}");
-    if MEMORY.contains(&name) {
-        return advice(
-            "file system",
-            text,
-            "that is memory: nothing there outlives a restart",
-        );
-    }
-    if REMOTE.contains(&name) {
-        let remedy = "each write crosses another network: copy to the host that has the disks";
-        return advice("file system", text, remedy);
-    }
-    good("file system", text)
-}
-
-fn kernel(facts: &HostFacts, whose: &str) -> Vec<Finding> {
-    let mut found = Vec::new();
-    for sysctl in ["net.ipv4.tcp_wmem", "net.ipv4.tcp_rmem"] {
-        found.push(match facts.number(sysctl, 2) {
-            None => not_checked("kernel", format!("{whose}: {sysctl} cannot be read")),
-            Some(bytes) => {
-                let text = format!("{whose}: {sysctl} ends at {bytes}");
-                match bytes >= WANTED_BUFFER_BYTES {
-                    true => good("kernel", text),
-                    false => advice(
-                        "kernel",
-                        format!("{text}: long paths need many streams"),
-                        format!(
-                            "sysctl -w {sysctl}=\"4096 {} {WANTED_BUFFER_BYTES}\"",
-                            if sysctl.ends_with("wmem") {
-                                "16384"
-                            } else {
-                                "131072"
-                            }
-                        ),
-                    ),
-                }
-            }
-        });
-    }
-    let control = facts.get("net.ipv4.tcp_congestion_control");
-    let available = facts
-        .get("net.ipv4.tcp_available_congestion_control")
-        .unwrap_or_default();
-    found.push(match control {
-        None => not_checked("congestion control", format!("{whose}: it cannot be read")),
-        Some(control) => {
-            let text = format!("{whose}: {control} governs, and there are {available}");
-            let has_bbr = available.split_whitespace().any(|name| name == "bbr");
-            match has_bbr {
-                true => good("congestion control", text),
-                false => advice(
-                    "congestion control",
-                    format!("{text}: with loss, bbr carries more"),
-                    "modprobe tcp_bbr; sysctl -w \
-                     net.ipv4.tcp_allowed_congestion_control=\"reno cubic bbr\"",
-                ),
-            }
-        }
-    });
-    found.push(match facts.get("open_files") {
-        Some("unlimited") => good("open files", format!("{whose}: without limit")),
-        Some(text) => match text.parse::<u64>() {
-            Ok(limit) if limit < WANTED_FILES => advice(
-                "open files",
-                format!("{whose}: {limit} at most"),
-                format!("ulimit -n {WANTED_FILES}, or nofile in /etc/security/limits.conf"),
-            ),
-            Ok(limit) => good("open files", format!("{whose}: {limit} at most")),
-            Err(_) => not_checked("open files", format!("{whose}: the shell said {text}")),
-        },
-        None => not_checked("open files", format!("{whose}: the shell does not tell")),
-    });
-    found
 }
 
 #[cfg(test)]

@@ -1,9 +1,11 @@
 //! What a probe found, before it is printed.
 
 use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use longhaul_engine::clock;
 use longhaul_engine::net::tcp_info::Agreed;
+use longhaul_engine::probe::this_host;
 use longhaul_measure::doubt::Doubt;
 use longhaul_measure::host::HostDescription;
 use longhaul_measure::sources::Direction;
@@ -42,6 +44,24 @@ pub struct Probe {
     pub host: HostDescription,
     /// What is known of the path without measuring it.
     pub known: Option<KnownPath>,
+}
+
+impl Probe {
+    /// A probe that begins now, on this host, and has measured nothing yet.
+    pub fn begin(external: Vec<(String, ExternalRun)>) -> Probe {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        Probe {
+            endpoint: None,
+            software: String::new(),
+            protection: "",
+            number: since.map_or(0, |since| since.as_secs()),
+            started: clock::now(),
+            paths: Vec::new(),
+            external,
+            host: this_host::describe(),
+            known: None,
+        }
+    }
 }
 
 /// One path: from one local address to one of the daemon's.

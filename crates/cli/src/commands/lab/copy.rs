@@ -16,6 +16,9 @@ use longhaul_lab::running::{Prepared, Running, Start};
 use longhaul_lab::scenario::{PathSettings, Scenario};
 use longhaul_lab::settings::LabSettings;
 use longhaul_lab::state::DAEMON;
+use longhaul_transfer::client::observer::INTERRUPTED;
+use longhaul_transfer::client::self_copy;
+use longhaul_transfer::endpoint::Endpoint;
 use rustix::process::Pid;
 use serde_json::Value;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -24,9 +27,6 @@ use super::{in_lab, local, not_run, report, usage};
 use crate::arguments::CopyArguments;
 use crate::commands::cp;
 use crate::messages::{Exit, Stop, say};
-use longhaul_transfer::client::observer::INTERRUPTED;
-use longhaul_transfer::client::self_copy;
-use longhaul_transfer::endpoint::Endpoint;
 
 /// A daemon ends within this time once its only client has.
 const DAEMON_ENDS_WITHIN: Duration = Duration::from_secs(5);

@@ -1,7 +1,7 @@
 //! One session that moves zeros into nothing for a while.
 
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use longhaul_engine::net::token::fill_random;
@@ -12,19 +12,18 @@ use longhaul_engine::send::source::Sources;
 use longhaul_engine::session::{Dialer, FlowCounts, Transfer, TransferSettings};
 use longhaul_engine::storage::measuring::sink;
 use longhaul_measure::host::HostDescription;
-pub use longhaul_measure::sources::Direction;
+use longhaul_measure::sources::Direction;
 use longhaul_proto::block::{Codec, HeaderKey};
 use longhaul_proto::digest::Integrity;
 use longhaul_proto::handshake::{Landing, Purport, Request, RequestPath, Role};
 use longhaul_proto::message::Farewell;
-use std::sync::Arc;
-
-use super::super::connection::{Connected, Daemon, Opened, block_key, usual_blocks};
-use crate::messages::{Exit, Stop};
-use longhaul_instrument::probe::span::Span;
-use longhaul_instrument::probe::trial::{Seen, SharedSeen, Watcher};
+use longhaul_transfer::client::connection::{Connected, Daemon, Opened, block_key, usual_blocks};
 use longhaul_transfer::client::owner::owner;
 use longhaul_transfer::client::request::zero_of;
+use longhaul_transfer::stop::{Exit, Stop};
+
+use super::span::Span;
+use super::trial::{Seen, SharedSeen, Watcher};
 
 /// More zeros than any path carries while it is measured: 1 PiB.
 const ENDLESS: u64 = 1 << 50;
@@ -32,7 +31,7 @@ const ENDLESS: u64 = 1 << 50;
 /// How often it is looked whether a signal came.
 const GLANCE: Duration = Duration::from_millis(100);
 
-/// What a session shall do.
+/// What a session does.
 pub struct Ask<'a> {
     /// Which way.
     pub direction: Direction,
@@ -43,7 +42,7 @@ pub struct Ask<'a> {
     /// How much longer than that at most, in all, until they were and enough was seen: hosts
     /// may be busy.
     pub patience: Duration,
-    /// Congestion control of whoever sends, if not its kernel's.
+    /// Congestion control of the sending end, if not its kernel's.
     pub congestion: Option<String>,
     /// Blocks in clear.
     pub clear: bool,
@@ -72,12 +71,20 @@ pub struct Session {
     pub host: Option<HostDescription>,
 }
 
-/// Whoever a session can be had with.
+/// An end that sessions can be opened with.
 pub trait Reach {
     /// Connects, and asks for nothing yet.
+    ///
+    /// # Errors
+    ///
+    /// Where it cannot be reached, or is not who was meant.
     fn connect(&self) -> Result<Connected, Stop>;
 
     /// Opens a session.
+    ///
+    /// # Errors
+    ///
+    /// Where it refuses, or is lost.
     fn open(&self, connected: Connected, request: Request) -> Result<Opened, Stop>;
 
     /// Dials further streams of it.
@@ -100,6 +107,10 @@ impl Reach for Daemon {
 
 impl Ask<'_> {
     /// Moves zeros for the time that was asked for.
+    ///
+    /// # Errors
+    ///
+    /// Where there is no session, it broke off, or a signal came.
     pub fn run(&self, far: &impl Reach) -> Result<Session, Stop> {
         let connected = far.connect()?;
         self.run_on(far, connected, |_| {})
@@ -107,6 +118,10 @@ impl Ask<'_> {
 
     /// The same with whom one is connected to; `meanwhile` may do something with
     /// the session, before the time begins.
+    ///
+    /// # Errors
+    ///
+    /// As [`Ask::run`].
     pub fn run_on(
         &self,
         far: &impl Reach,

@@ -1,23 +1,14 @@
-//! How findings are printed.
+//! Findings for people and for programs.
 
-use longhaul_instrument::doctor::findings::{Finding, Weight};
 use serde_json::{Value, json};
 
-use crate::messages::write_output;
+use super::findings::{Finding, Weight};
 
 /// Version of the object.
 const SCHEMA: u32 = 1;
 
-/// Prints them to standard output.
-pub fn print(endpoint: &str, findings: &[Finding], json: bool) {
-    let text = match json {
-        true => format!("{}\n", object(endpoint, findings)),
-        false => text(findings),
-    };
-    write_output(text.as_bytes());
-}
-
-fn object(endpoint: &str, findings: &[Finding]) -> Value {
+/// One object (FORMAT.md, "Doctor").
+pub fn object(endpoint: &str, findings: &[Finding]) -> Value {
     let findings: Vec<Value> = findings
         .iter()
         .map(|finding| {
@@ -32,9 +23,9 @@ fn object(endpoint: &str, findings: &[Finding]) -> Value {
     json!({ "schema": SCHEMA, "kind": "doctor", "endpoint": endpoint, "findings": findings })
 }
 
-/// Problems last, where they are seen. A remedy that is good for several is said
+/// Text. Problems last, where they are seen. A remedy that is good for several is said
 /// after the last of them.
-fn text(findings: &[Finding]) -> String {
+pub fn text(findings: &[Finding]) -> String {
     let shown = |text: &str| -> String { text.chars().filter(|c| !c.is_control()).collect() };
     let mut text = String::new();
     for weight in WEIGHTS {

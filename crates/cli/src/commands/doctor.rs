@@ -1,18 +1,12 @@
 //! `longhaul doctor`: what is in the way of a copy, and what to do about it.
-//!
-//! - [`gather`]: asks both ends, and tries what opens between them
-//! - [`rights`]: what a principal may do at a daemon
-//! - [`output`]: for people and for programs
-
-mod gather;
-mod output;
-mod rights;
 
 use longhaul_instrument::doctor::findings::{Weight, findings};
+use longhaul_instrument::doctor::gather::gather;
+use longhaul_instrument::doctor::output::{object, text};
+use longhaul_transfer::endpoint::Endpoint;
 
 use crate::arguments::DoctorArguments;
-use crate::endpoint::Endpoint;
-use crate::messages::{Exit, Stop, finish};
+use crate::messages::{Exit, Stop, finish, write_output};
 
 /// Runs it.
 pub fn run(arguments: &DoctorArguments) -> Exit {
@@ -27,13 +21,16 @@ fn examine(arguments: &DoctorArguments) -> Result<Exit, Stop> {
     }
     let endpoint = Endpoint::parse_checked(&arguments.endpoint);
     let endpoint = endpoint.map_err(|error| Stop::because(Exit::Usage, error))?;
-    let gathered = gather::gather(&endpoint, arguments)?;
+    let gathered = gather(&endpoint, &arguments.connection.settings())?;
     let found = findings(&gathered.facts);
-    output::print(
-        &arguments.endpoint.to_string_lossy(),
-        &found,
-        arguments.json,
-    );
+    let text = match arguments.json {
+        true => format!(
+            "{}\n",
+            object(&arguments.endpoint.to_string_lossy(), &found)
+        ),
+        false => text(&found),
+    };
+    write_output(text.as_bytes());
     let problems = found.iter().any(|one| one.weight == Weight::Problem);
     Ok(match (gathered.failed, problems) {
         (Some(exit), _) => exit,

@@ -5,15 +5,16 @@
 use std::time::Duration;
 
 use longhaul_engine::session::opening::{self, OpenError};
-use longhaul_instrument::doctor::findings::Known;
-use longhaul_instrument::doctor::findings::rights::{Right, Rights};
+use longhaul_measure::sources::Direction;
 use longhaul_proto::control::ControlChannel;
 use longhaul_proto::handshake::{Purport, Refusal, Request, RequestPath};
 use longhaul_proto::message::{Farewell, Message};
+use longhaul_transfer::client::connection::{Daemon, Opened, open_stop, usual_blocks};
+use longhaul_transfer::stop::{Exit, Stop};
 
-use crate::commands::connection::{Daemon, Opened, open_stop, usual_blocks};
-use crate::commands::probe::session::{Ask, Direction};
-use crate::messages::{Exit, Stop};
+use super::findings::Known;
+use super::findings::rights::{Right, Rights};
+use crate::probe::session::Ask;
 
 /// How long a daemon may take to hear that a session is over.
 const LAST_WORDS: Duration = Duration::from_secs(2);

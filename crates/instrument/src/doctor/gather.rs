@@ -1,0 +1,132 @@
+//! Asks both ends, and tries what opens between them. Thin: what it means is
+//! decided in [`mod@super::findings`].
+
+use longhaul_measure::sources::Direction;
+use longhaul_transfer::client::connection::Daemon;
+use longhaul_transfer::endpoint::{Endpoint, Remote, RemotePath};
+use longhaul_transfer::settings::ConnectionSettings;
+use longhaul_transfer::ssh::command::RELEASE;
+use longhaul_transfer::stop::{Exit, Stop};
+
+use super::far_side::over_ssh;
+use super::findings::ports::{Opening, Tried};
+use super::findings::{Facts, Known, Lead, Software};
+use super::measuring::{STREAMS, ask, measured_of};
+use super::rights::rights_at;
+use super::shell::facts_here;
+use super::tries::{PATIENCE, opening_of, options_at};
+use crate::probe::result::Clock;
+
+/// What was found out.
+pub struct Gathered {
+    /// The facts.
+    pub facts: Facts,
+    /// The exit code of whatever kept it from more.
+    pub failed: Option<Exit>,
+}
+
+/// Finds out what there is to know of an endpoint.
+///
+/// # Errors
+///
+/// Where the endpoint is none that can be examined.
+pub fn gather(endpoint: &Endpoint, connection: &ConnectionSettings) -> Result<Gathered, Stop> {
+    let mut facts = Facts {
+        reached: None,
+        software: None,
+        here: facts_here(match endpoint {
+            Endpoint::Local(path) => path,
+            _ => b".",
+        }),
+        far: None,
+        outward: None,
+        inward: None,
+        mortal: false,
+        rights: None,
+        clock: None,
+        options: None,
+        measured: Vec::new(),
+    };
+    let reached = match endpoint {
+        Endpoint::Local(_) => Ok(()),
+        Endpoint::Ssh(remote) => over_ssh(remote, connection, &mut facts),
+        Endpoint::Daemon(remote) => at_daemon(remote, connection, &mut facts),
+        Endpoint::Null | Endpoint::Zero(_) | Endpoint::Standard => {
+            let text = "name a path, of this host or another: host:path or longhaul://host/path";
+            return Err(Stop::new(Exit::Usage, text));
+        }
+    };
+    let failed = match reached {
+        Ok(()) => None,
+        Err(stop) => {
+            facts.reached = Some(Err(stop.text));
+            Some(stop.exit)
+        }
+    };
+    Ok(Gathered { facts, failed })
+}
+
+pub(super) fn unknown<T>(text: impl Into<String>) -> Option<Known<T>> {
+    Some(Err(text.into()))
+}
+
+fn at_daemon(
+    remote: &Remote,
+    connection: &ConnectionSettings,
+    facts: &mut Facts,
+) -> Result<(), Stop> {
+    let daemon = Daemon::new(remote, connection)?;
+    let first = daemon.first_stream()?;
+    let key = first.handle.peer_fingerprint();
+    drop(first);
+    facts.reached = Some(Ok(format!("the daemon at {} answers", remote.host)));
+    if let RemotePath::Path(path) = &remote.path {
+        // Whoever it does not know learns nothing more of it.
+        let of = |direction| ask(connection, direction, 1);
+        facts.rights = Some(Ok(rights_at(&daemon, path, of)?));
+    }
+    let addresses = daemon.addresses()?;
+    let tried: Vec<Tried> = addresses
+        .iter()
+        .map(|&address| Tried {
+            address,
+            opening: match daemon.at(key, address, None).try_stream(PATIENCE) {
+                Ok(()) => Opening::Open,
+                Err(error) => opening_of(&error),
+            },
+        })
+        .collect();
+    let open = tried.iter().find(|tried| tried.opening == Opening::Open);
+    facts.options = Some(options_at(open.map(|tried| tried.address)));
+    facts.outward = Some(Ok(tried));
+    facts.inward = unknown("a daemon is connected to, and connects to nobody");
+    facts.far = unknown("a daemon does not describe its host: examine user@host:path as well");
+    for direction in [Direction::To, Direction::From] {
+        let sessions = STREAMS.map(|streams| ask(connection, direction, streams).run(&daemon));
+        if let [Ok(session), _] = &sessions {
+            facts.software = Some(Ok(software_said(&session.software)));
+            let least = session.seen.least_rtt().unwrap_or_default();
+            facts.clock = session
+                .clock_lead
+                .map(|lead| Clock::of(lead, least))
+                .map(|clock| {
+                    Ok(Lead {
+                        ahead: clock.ahead,
+                        uncertainty: clock.uncertainty,
+                    })
+                });
+        }
+        facts.measured.push(measured_of(direction, sessions));
+    }
+    let why = "the daemon let nothing be measured, and says it only then";
+    facts.software.get_or_insert(Err(why.to_owned()));
+    facts.clock.get_or_insert(Err(why.to_owned()));
+    Ok(())
+}
+
+fn software_said(said: &str) -> Software {
+    match said == format!("longhaul {RELEASE}") {
+        true => Software::Same,
+        false => Software::Other(said.to_owned()),
+    }
+}

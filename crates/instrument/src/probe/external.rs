@@ -1,0 +1,35 @@
+//! What other instruments measured of the path, from their files.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::PathBuf;
+
+use longhaul_measure::sources::{ExternalRun, SourceError, read_iperf3, read_pscheduler};
+use longhaul_transfer::stop::{Exit, Stop};
+
+/// Runs of files of iperf3 (`--json`) and of pScheduler, each with its file.
+///
+/// # Errors
+///
+/// Where a file cannot be read, is something else, or has no whole run.
+pub fn read(
+    iperf3: &[PathBuf],
+    pscheduler: &[PathBuf],
+) -> Result<Vec<(String, ExternalRun)>, Stop> {
+    type Read = fn(BufReader<File>) -> Result<Vec<ExternalRun>, SourceError>;
+    let iperf3 = iperf3.iter().map(|path| (path, read_iperf3 as Read));
+    let others = pscheduler.iter();
+    let others = others.map(|path| (path, read_pscheduler as Read));
+    let mut external = Vec::new();
+    for (path, read) in iperf3.chain(others) {
+        let stop = |error: &dyn std::fmt::Display| {
+            Stop::new(Exit::Local, format!("{}: {error}", path.display()))
+        };
+        let file = File::open(path).map_err(|error| stop(&error))?;
+        for run in read(BufReader::new(file)).map_err(|error| stop(&error))? {
+            let run = run.done().map_err(|error| stop(&error))?;
+            external.push((path.display().to_string(), run));
+        }
+    }
+    Ok(external)
+}
