@@ -175,7 +175,7 @@ fn prefix(rule: &[u8]) -> Option<(u8, &[u8])> {
         let rest = rule.strip_prefix(*name)?;
         ends(rest).then_some((*short, rest))
     });
-    long.or_else(|| match rule {
+    long.or(match rule {
         [
             short @ (b'!' | b':' | b'-' | b'H' | b'+' | b'.' | b'P' | b'R' | b'S'),
             rest @ ..,

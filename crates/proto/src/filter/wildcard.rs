@@ -208,9 +208,7 @@ fn class(text: &[u8]) -> Option<(Box<[u64; 4]>, usize)> {
                 match rest[..end].strip_suffix(b":") {
                     Some(name) => {
                         let member = named_class(name)?;
-                        (0..128)
-                            .filter(|byte| member(byte))
-                            .for_each(|byte| add(byte, byte));
+                        (0..128).filter(member).for_each(|byte| add(byte, byte));
                         at += 1 + end + 1;
                         before = None;
                     }
