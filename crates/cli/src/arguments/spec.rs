@@ -95,7 +95,7 @@ impl VerifyArguments {
     ///
     /// Which option makes no sense.
     pub fn spec(&self) -> Result<ValidSpec, Stop> {
-        let [left, right] = [&self.left, &self.right].map(|path| endpoint(path));
+        let [left, right] = [&self.left, &self.right].map(endpoint);
         let spec = TransferSpec::comparison(left?, right?);
         valid(TransferSpec {
             selection: Selection {
