@@ -10,12 +10,14 @@ mod axes;
 mod bars;
 mod boxes;
 mod heat;
+mod layers;
 mod lines;
 mod svg;
 
 pub use bars::{Share, StackedBar, stacked_bars};
 pub use boxes::{BoxPanel, box_panels};
 pub use heat::{HeatMap, heat_map};
+pub use layers::{LayerBox, LayerEdge, layers};
 pub use lines::{LinePlot, PlotPoint, Series, line_plot};
 pub use svg::escape;
 
@@ -121,6 +123,42 @@ const WIDTH: f64 = 720.0;
 /// The size of most text, and of what is beside the data.
 const TEXT_SIZE: f64 = 13.0;
 const SMALL_TEXT_SIZE: f64 = 11.0;
+
+/// Several figures below each other, as one.
+pub fn below_each_other(title: &str, figures: &[Plot]) -> String {
+    let style = svg::Type {
+        size: TEXT_SIZE,
+        anchor: svg::Anchor::Start,
+        colour: INK,
+    };
+    let mut whole = String::new();
+    let mut top = 0.0;
+    for figure in figures {
+        let mut heading = svg::Svg::new(30.0, &figure.title);
+        heading.text((10.0, 22.0), &figure.title, style);
+        for part in [heading.finish(), figure.svg.clone()] {
+            let height = height_of(&part);
+            // The inner document lies where it is told to.
+            let place =
+                format!("<svg x=\"0\" y=\"{top:.0}\" width=\"{WIDTH}\" height=\"{height:.0}\" ");
+            whole.push_str(&part.replacen("<svg ", &place, 1));
+            top += height;
+        }
+    }
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {top:.0}\" role=\"img\">\n\
+         <title>{}</title>\n<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n{whole}</svg>\n",
+        escape(title)
+    )
+}
+
+/// The height of a document that this module drew.
+fn height_of(svg: &str) -> f64 {
+    let after = svg.split("viewBox=\"").nth(1).unwrap_or_default();
+    let numbers = after.split('"').next().unwrap_or_default();
+    let height = numbers.split(' ').nth(3);
+    height.and_then(|text| text.parse().ok()).unwrap_or(0.0)
+}
 
 /// A rate's unit for a figure whose greatest rate is this: name and bits per
 /// second in one.

@@ -30,6 +30,22 @@ impl Capacity {
             Capacity::Path(path) => path.at(flows),
         }
     }
+
+    /// The same form with all of its rates times a factor, greater than zero.
+    #[must_use]
+    pub fn scaled(&self, factor: f64) -> Capacity {
+        match self {
+            Capacity::Flows(form) => Capacity::Flows(form.scaled(factor)),
+            Capacity::Path(path) => Capacity::Path(PathCapacity {
+                path: path.path * factor,
+                nic: path.nic * factor,
+                window: path.window * factor,
+                // The loss law's rate is one of segments.
+                segment: path.segment * factor,
+                ..path.clone()
+            }),
+        }
+    }
 }
 
 /// Seconds that one flow needs for a file of `bytes` in a layer that carries `rate` bytes per

@@ -32,6 +32,7 @@
 //! arguments; there is no clock.
 
 pub mod decision;
+pub mod layers;
 pub mod least;
 pub mod measure;
 mod period;

@@ -12,12 +12,15 @@
 //! gain.
 //!
 //! - [`check`]: what makes a graph one that can be solved
+//! - [`file`]: a graph as TOML or JSON
 
 pub mod check;
+pub mod file;
 
 use crate::capacity::Capacity;
 
 pub use check::GraphError;
+pub use file::GraphFileError;
 
 /// Components, how they are joined, and what goes through them.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -34,6 +37,9 @@ pub struct Graph {
     /// split on its way. Each group is a list of places in `nodes`. Empty: a number for each layer,
     /// as in Fig. 8.
     pub tied: Vec<Vec<usize>>,
+    /// Seconds of round trips and handshakes before the first byte and after the last one, 0 or
+    /// more.
+    pub startup: f64,
 }
 
 /// A computer, or several that share one budget: in a lab both ends are one.
@@ -92,6 +98,9 @@ pub struct Node {
     pub flows_of: Vec<usize>,
     /// What one member carries, by its flows.
     pub capacity: Capacity,
+    /// Half the width of the 95 % interval of its capacity, as a share of it, 0 to 1. At a
+    /// compressing or decompressing node, of its codecs' capacities.
+    pub uncertainty: f64,
     /// CPU seconds for each byte that it sees: β of paper 004, Eqs. 5 and 7.
     pub cpu_per_byte: f64,
     /// Seconds that a flow spends on each file beside its bytes.
@@ -115,6 +124,7 @@ impl Node {
             most_flows: 1,
             flows_of: Vec::new(),
             capacity,
+            uncertainty: 0.0,
             cpu_per_byte: 0.0,
             seconds_per_file: 0.0,
             cpu_per_file: 0.0,

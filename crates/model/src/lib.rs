@@ -8,16 +8,28 @@
 //! - [`optimise`]: the best numbers of flows for a graph
 //! - [`policy`]: published rules for the numbers of flows, to compare with
 //! - [`response`]: what loss leaves of a stream, by congestion control
+//! - [`check`]: predictions beside records
+//! - [`explain`]: an optimum with its reasons
+//! - [`fit`]: from measurements to capacities
+//! - [`host`]: what a host can do, from its profile
+//! - [`transfer`]: the graph of one of longhaul's own transfers
+//! - [`what_if`]: a graph with other hardware
 //! - [`graph`]: the components of a transfer and how they are joined
 //! - [`kernel`]: what a host's kernel lets one stream's window become
 //! - [`advice`]: advice on a path, with the sysctls that would help
 
 pub mod advice;
 pub mod capacity;
+pub mod check;
 pub mod cluster;
 pub mod control;
+pub mod explain;
+pub mod fit;
 pub mod graph;
+pub mod host;
 pub mod kernel;
 pub mod optimise;
 pub mod policy;
 pub mod response;
+pub mod transfer;
+pub mod what_if;

@@ -11,22 +11,46 @@
 //!
 //! - [`program`]: the linear program and its solver
 //! - `build`: from a graph to its program
+//! - `lp`: a program as a file for other solvers
 //! - [`prices`]: what limits an optimum, and what more of a resource would give
 
 mod build;
+mod lp;
 pub mod prices;
 pub mod program;
 
 use std::fmt;
+use std::time::Duration;
 
 use crate::graph::{Commodity, Graph, GraphError};
 
-use self::build::Built;
-use self::program::Unsolved;
+use self::build::{Built, Counts};
+use self::program::{Program, Unsolved};
 
-/// Nodes of branch and bound for one program: paper-sized graphs need some tens. At the bound the
-/// best found is returned, with its gap.
-pub const DEFAULT_NODES: u64 = 20_000;
+/// How long is searched for one program. At the bound the best found is returned, with its gap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// Nodes of branch and bound.
+    pub nodes: u64,
+    /// Time on the wall, which the solver measures itself; `None` if only the nodes count, so that
+    /// the result is the same on every host.
+    pub time: Option<Duration>,
+}
+
+impl Bound {
+    /// Nodes alone: paper-sized graphs need some tens.
+    pub const DEFAULT: Bound = Bound {
+        nodes: 20_000,
+        time: None,
+    };
+}
+
+/// What is spent on the fewest flows: nodes of branch and bound times variables. Small programs are
+/// searched to their end, the largest of the bars within a second.
+const WORK_FOR_FLOWS: u64 = 250_000;
+
+/// A program of so few variables is searched for the fewest flows with all numbers of flows.
+const MOST_VARIABLES_WHOLE: u64 = 400;
 
 /// What counts as the same rate in the next steps of the lexicographic objective, relative. The
 /// solver's own tolerance is 1e-7.
@@ -137,10 +161,35 @@ impl From<Unsolved> for SolveError {
 /// # Errors
 ///
 /// Where the graph is wrong or has no optimum.
-pub fn best_rate(graph: &Graph, nodes: u64) -> Result<(f64, f64), SolveError> {
+pub fn best_rate(graph: &Graph, bound: Bound) -> Result<(f64, f64), SolveError> {
     graph.check()?;
-    let (built, found) = fastest(graph, nodes)?;
+    let (built, found) = fastest(graph, None, bound)?;
     Ok((built.rate(&found), found.gap))
+}
+
+/// As [`best_rate`], where a rate near it is known, in bytes per second: in half of the time.
+///
+/// # Errors
+///
+/// As [`best_rate`].
+pub fn best_rate_near(graph: &Graph, near: f64, bound: Bound) -> Result<(f64, f64), SolveError> {
+    graph.check()?;
+    let (built, found) = fastest(graph, Some(near), bound)?;
+    Ok((built.rate(&found), found.gap))
+}
+
+/// The program whose optimum is the best rate, with all numbers of flows, and the bytes per second
+/// in which its objective is counted: for other solvers.
+///
+/// # Errors
+///
+/// Where the graph is wrong or nothing limits it.
+pub fn rate_program(graph: &Graph) -> Result<(Program, f64), SolveError> {
+    graph.check()?;
+    let (built, _) = fastest(graph, None, Bound::DEFAULT)?;
+    let all = Counts::Within(vec![(1, u32::MAX); graph.nodes.len()]);
+    let counted = Built::new(graph, built.scale(), all);
+    Ok((counted.rate_program(), counted.scale()))
 }
 
 /// The best rate, then the least CPU for it, then the fewest flows, with all parts moving at the
@@ -149,24 +198,52 @@ pub fn best_rate(graph: &Graph, nodes: u64) -> Result<(f64, f64), SolveError> {
 /// # Errors
 ///
 /// Where the graph is wrong or has no optimum.
-pub fn solve(graph: &Graph, nodes: u64) -> Result<Optimum, SolveError> {
+pub fn solve(graph: &Graph, bound: Bound) -> Result<Optimum, SolveError> {
     graph.check()?;
-    let (mut built, fastest) = fastest(graph, nodes)?;
+    let (mut built, fastest) = fastest(graph, None, bound)?;
     let gap = fastest.gap;
-    built.keep_rate(&fastest, SAME_RATE);
-    let leanest = built.least_cpu(nodes).unwrap_or(fastest);
-    built.keep_cpu(&leanest, SAME_CPU);
-    let fewest = built.fewest_flows(nodes).unwrap_or(leanest);
-    Ok(built.optimum(&fewest, gap))
+    let rate = built.rate(&fastest) * (1.0 - SAME_RATE);
+    built.keep_rate(rate);
+    let leanest = built.least_cpu(bound).unwrap_or(fastest);
+    let cpu = built.cpu(&leanest) * (1.0 + SAME_CPU);
+    built.keep_cpu(cpu);
+    let ranges = built.ranges(&leanest, bound);
+    // What is enough here is known to be possible: it is what remains where the search for the
+    // fewest flows ends at its bound, which is lower since it is the last of the objectives.
+    let all = vec![(1, u32::MAX); graph.nodes.len()];
+    for (number, within) in [all, ranges.within, ranges.enough].into_iter().enumerate() {
+        let mut counted = Built::new(graph, built.scale(), Counts::Within(within));
+        if number == 0 && counted.variables() > MOST_VARIABLES_WHOLE {
+            continue;
+        }
+        counted.keep_rate(rate);
+        counted.keep_cpu(cpu);
+        let work = WORK_FOR_FLOWS / counted.variables().max(1);
+        let least = Bound {
+            nodes: bound.nodes.min(work),
+            ..bound
+        };
+        if let Some(fewest) = counted.fewest_flows(least) {
+            return Ok(counted.optimum(&fewest, gap));
+        }
+    }
+    Ok(built.optimum(&leanest, gap))
 }
 
 /// The program at the scale of its own optimum, with the fastest solution.
-fn fastest(graph: &Graph, nodes: u64) -> Result<(Built<'_>, program::Found), SolveError> {
-    let mut scale = build::first_scale(graph)?;
+fn fastest(
+    graph: &Graph,
+    near: Option<f64>,
+    bound: Bound,
+) -> Result<(Built<'_>, program::Found), SolveError> {
+    let first = build::first_scale(graph)?;
+    let mut scale = near
+        .filter(|near| near.is_finite() && *near > 0.0)
+        .unwrap_or(first);
     // The optimum may be far below the first guess: numbers near one are what the solver likes.
     for _ in 0..3 {
-        let built = Built::new(graph, scale);
-        let found = built.fastest(nodes)?;
+        let built = Built::new(graph, scale, Counts::Fastest);
+        let found = built.fastest(bound)?;
         let share = found.objective;
         if share >= build::MOST {
             return Err(SolveError::Unlimited);
@@ -176,8 +253,8 @@ fn fastest(graph: &Graph, nodes: u64) -> Result<(Built<'_>, program::Found), Sol
         }
         scale *= share;
     }
-    let built = Built::new(graph, scale);
-    let found = built.fastest(nodes)?;
+    let built = Built::new(graph, scale, Counts::Fastest);
+    let found = built.fastest(bound)?;
     Ok((built, found))
 }
 
@@ -186,14 +263,14 @@ fn fastest(graph: &Graph, nodes: u64) -> Result<(Built<'_>, program::Found), Sol
 /// # Errors
 ///
 /// As [`solve`].
-pub fn solve_in_turn(graph: &Graph, nodes: u64) -> Result<Vec<Optimum>, SolveError> {
+pub fn solve_in_turn(graph: &Graph, bound: Bound) -> Result<Vec<Optimum>, SolveError> {
     graph.check()?;
     let alone = |part: usize| {
         let alone = Graph {
             parts: vec![graph.parts[part].clone()],
             ..graph.clone()
         };
-        solve(&alone, nodes)
+        solve(&alone, bound)
     };
     (0..graph.parts.len()).map(alone).collect()
 }

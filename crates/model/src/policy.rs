@@ -1,4 +1,159 @@
 //! Published rules for the numbers of flows, beside the model's, so that anyone can compare.
+//!
+//! A [`Policy`] says how many flows each node of a graph gets; what that gives is the optimum of
+//! the graph with these numbers ([`outcome`]).
+//!
+//! - [`gradient`]: an online hill climber
+
+pub mod gradient;
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::capacity::Capacity;
+use crate::graph::{Graph, Node, NodeKind};
+use crate::optimise::{Bound, Optimum, SolveError, best_rate, solve};
+
+use gradient::Climber;
+
+/// Who chooses the numbers of flows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// The exact optimum.
+    Model,
+    /// Streams by the BDP rule (paper 000, Eq. 1), one flow in all other layers: the rule says
+    /// nothing of them.
+    Bdp,
+    /// What Globus Online did (paper 004, section 6.1.2).
+    Globus,
+    /// Four flows in each layer, as `globus-url-copy -p 4 -cc 4` has them, whatever is moved.
+    Fixed,
+    /// An online search for the number of flows of all layers together, with Falcon's utility.
+    Gradient,
+}
+
+impl Policy {
+    /// All of them, in the order of tables.
+    pub const ALL: [Policy; 5] = [
+        Policy::Model,
+        Policy::Bdp,
+        Policy::Globus,
+        Policy::Fixed,
+        Policy::Gradient,
+    ];
+
+    /// Its name in options and tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Policy::Model => "model",
+            Policy::Bdp => "bdp",
+            Policy::Globus => "globus",
+            Policy::Fixed => "fixed",
+            Policy::Gradient => "gradient",
+        }
+    }
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Policy {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Policy, String> {
+        let known = Policy::ALL.into_iter().find(|policy| policy.name() == text);
+        known.ok_or_else(|| {
+            let names: Vec<&str> = Policy::ALL.iter().map(|policy| policy.name()).collect();
+            format!(
+                "there is no policy \"{text}\": write one of {}",
+                names.join(", ")
+            )
+        })
+    }
+}
+
+/// Flows of a layer with the fixed knobs.
+const FIXED_FLOWS: u32 = 4;
+
+/// Samples after which the climber's place is taken: Falcon's transfers begin to be steady within
+/// some ten of them.
+const CLIMBER_SAMPLES: u32 = 60;
+
+/// What a policy's numbers of flows give. Codecs are chosen by the model in all of them, so that
+/// flows alone are compared; what a graph does not allow is brought into its range.
+///
+/// # Errors
+///
+/// Where the graph is wrong or has no optimum.
+pub fn outcome(policy: Policy, graph: &Graph, bound: Bound) -> Result<Optimum, SolveError> {
+    graph.check()?;
+    match policy {
+        Policy::Model => solve(graph, bound),
+        Policy::Gradient => solve(&climbed(graph, bound)?, bound),
+        _ => solve(
+            &with_flows(graph, |node| flows_of(policy, graph, node)),
+            bound,
+        ),
+    }
+}
+
+/// Flows that a rule gives to all members of a node together.
+fn flows_of(policy: Policy, graph: &Graph, node: &Node) -> u32 {
+    match policy {
+        Policy::Bdp => match &node.capacity {
+            Capacity::Path(path) => {
+                streams_for_bdp(path.most(), path.rtt.as_secs_f64(), path.window)
+            }
+            Capacity::Flows(_) => 1,
+        },
+        Policy::Globus => {
+            let bytes: f64 = graph.parts.iter().map(|part| part.bytes).sum();
+            let files: f64 = graph.parts.iter().map(|part| part.files).sum();
+            let options = globus(files, bytes / files);
+            match node.kind {
+                NodeKind::Path | NodeKind::Nic => options.streams(),
+                _ => options.concurrency,
+            }
+        }
+        Policy::Fixed | Policy::Model | Policy::Gradient => FIXED_FLOWS,
+    }
+}
+
+/// The graph in which each node has that many flows, of all of its members together: as many
+/// members as there are flows, at most, and the flows spread over them.
+fn with_flows(graph: &Graph, flows: impl Fn(&Node) -> u32) -> Graph {
+    let mut fixed = graph.clone();
+    for node in &mut fixed.nodes {
+        if node.is_logical() || !node.flows_of.is_empty() {
+            continue;
+        }
+        let all = flows(node).max(1);
+        node.members = node.members.min(all);
+        let each = all.div_ceil(node.members);
+        let each = each.clamp(node.least_flows, node.most_flows);
+        (node.least_flows, node.most_flows) = (each, each);
+    }
+    fixed
+}
+
+/// The graph with the number of flows at which a climber stands after its samples.
+fn climbed(graph: &Graph, bound: Bound) -> Result<Graph, SolveError> {
+    let most = graph
+        .nodes
+        .iter()
+        .map(|node| node.members.saturating_mul(node.most_flows));
+    let mut climber = Climber::new(1, most.max().unwrap_or(1));
+    for _ in 0..CLIMBER_SAMPLES {
+        let flows = climber.flows();
+        let (rate, _) = best_rate(&with_flows(graph, |_| flows), bound)?;
+        climber.measured(rate, 0.0);
+    }
+    let flows = climber.centre();
+    Ok(with_flows(graph, |_| flows))
+}
 
 /// GridFTP's three numbers, as its manual has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,7 +12,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("longhaul-testing", &[]),
     ("longhaul-proto", &["longhaul-units"]),
     ("longhaul-measure", &["longhaul-units"]),
-    ("longhaul-model", &["longhaul-measure", "longhaul-units"]),
+    (
+        "longhaul-model",
+        &["longhaul-measure", "longhaul-testing", "longhaul-units"],
+    ),
     (
         "longhaul-engine",
         &[

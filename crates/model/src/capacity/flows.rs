@@ -92,6 +92,31 @@ impl FlowCapacity {
         rate.max(0.0)
     }
 
+    /// The same form with all of its rates times a factor, greater than zero.
+    #[must_use]
+    pub fn scaled(&self, factor: f64) -> FlowCapacity {
+        let mut scaled = self.clone();
+        match &mut scaled {
+            FlowCapacity::Unlimited => {}
+            FlowCapacity::Constant { rate } => *rate *= factor,
+            FlowCapacity::Falling { alpha, .. } | FlowCapacity::Saturating { alpha, .. } => {
+                *alpha *= factor;
+            }
+            FlowCapacity::Linear { alpha, gamma, .. } => {
+                *alpha *= factor;
+                *gamma *= factor;
+            }
+            FlowCapacity::Quadratic { a, b, c } => {
+                for value in [a, b, c] {
+                    *value *= factor;
+                }
+            }
+            FlowCapacity::Scalability { lambda, .. } => *lambda *= factor,
+            FlowCapacity::Tabulated(rates) => rates.iter_mut().for_each(|rate| *rate *= factor),
+        }
+        scaled
+    }
+
     /// Whether the parameters are numbers in their ranges; says which one is not.
     ///
     /// # Errors
@@ -183,6 +208,15 @@ mod tests {
             assert_eq!(form.check(), Ok(()));
             for flows in 1..100 {
                 assert!(form.at(flows) >= 0.0, "{form:?}");
+                let (once, twice) = (form.at(flows), form.scaled(2.0).at(flows));
+                assert!(
+                    twice == once || (twice / once - 2.0).abs() < 1e-9,
+                    "{form:?}"
+                );
+                assert!(
+                    twice > once || once == 0.0 || once.is_infinite(),
+                    "{form:?}"
+                );
             }
         }
     }

@@ -102,16 +102,25 @@ impl PathCapacity {
         if rate <= 0.0 {
             return f64::INFINITY;
         }
+        bytes / rate + self.ramp_seconds(rate, bytes, first_window * f64::from(streams))
+    }
+
+    /// Seconds by which slow start is behind `rate`, bytes per second that something else or the
+    /// path itself limits, in a transfer of `bytes`. It begins with `first_window` bytes of all
+    /// streams together and doubles each round trip.
+    pub fn ramp_seconds(&self, rate: f64, bytes: f64, first_window: f64) -> f64 {
         let seconds = self.rtt.as_secs_f64();
-        let mut window = first_window * f64::from(streams);
-        let (mut left, mut spent) = (bytes, 0.0);
+        let (mut left, mut spent, mut window) = (bytes, 0.0, first_window);
+        if rate <= 0.0 || !rate.is_finite() || window <= 0.0 {
+            return 0.0;
+        }
         // Each round trip carries one window, until the windows carry the rate.
-        while seconds > 0.0 && window < rate * seconds && left > window && window > 0.0 {
+        while seconds > 0.0 && window < rate * seconds && left > window {
             left -= window;
             spent += seconds;
             window *= 2.0;
         }
-        spent + left / rate
+        spent - (bytes - left) / rate
     }
 }
 

@@ -119,6 +119,11 @@ impl Graph {
                 host.memory > 0.0,
             )?;
         }
+        quantity(
+            "startup",
+            "it must be zero or more",
+            self.startup.is_finite() && self.startup >= 0.0,
+        )?;
         if self.parts.is_empty() {
             return Err(GraphError::Empty);
         }
@@ -284,6 +289,11 @@ fn check_node(node: &Node) -> Result<(), GraphError> {
         let text = format!("{what} must be zero or more");
         quantity(name, &text, value.is_finite() && value >= 0.0)?;
     }
+    quantity(
+        name,
+        "the uncertainty must be from 0 to less than 1",
+        (0.0..1.0).contains(&node.uncertainty),
+    )?;
     check_capacity(name, &node.capacity)
 }
 

@@ -8,8 +8,8 @@
 use std::collections::BTreeMap;
 
 use super::program::{Found, Program, Relation, Unsolved, Var};
-use super::{NodeUse, Optimum, SolveError};
-use crate::graph::{Commodity, Demand, Graph, NodeKind};
+use super::{Bound, NodeUse, Optimum, SolveError};
+use crate::graph::{Commodity, Demand, Graph, Node, NodeKind};
 
 /// What the solver holds a row to, and room for it.
 const TOLERANCE: f64 = 1e-6;
@@ -17,9 +17,20 @@ const TOLERANCE: f64 = 1e-6;
 /// Rates in a program are at most this many times its scale.
 pub const MOST: f64 = 1e4;
 
+/// Which numbers of flows stand in a program.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Counts {
+    /// Those that some optimum of rate or CPU has: where more flows carry everything at least as
+    /// fast and nothing counts flows, fewer are left out. CPU goes by bytes, not by flows.
+    Fastest,
+    /// For each node those from a least to a greatest one.
+    Within(Vec<(u32, u32)>),
+}
+
 /// The program of a graph, and which of its variables mean what.
 pub struct Built<'a> {
     graph: &'a Graph,
+    choice: Counts,
     commodities: Vec<Commodity>,
     /// Bytes per second that one stands for.
     scale: f64,
@@ -107,7 +118,7 @@ fn flows_at_most(graph: &Graph, node: usize) -> u32 {
 impl<'a> Built<'a> {
     /// The program of a graph that was checked, in which rates are counted in `scale` bytes per
     /// second.
-    pub fn new(graph: &'a Graph, scale: f64) -> Built<'a> {
+    pub fn new(graph: &'a Graph, scale: f64, choice: Counts) -> Built<'a> {
         let mut program = Program::default();
         let commodities = graph.commodities();
         let rate = program.real(MOST);
@@ -118,6 +129,7 @@ impl<'a> Built<'a> {
             .collect();
         let mut built = Built {
             graph,
+            choice,
             commodities,
             scale,
             program,
@@ -256,26 +268,45 @@ impl<'a> Built<'a> {
     /// than a smaller one.
     fn candidates(&self, node: usize, compressed: bool) -> Vec<(u32, Vec<Demand>)> {
         let it = &self.graph.nodes[node];
-        let linked = !it.flows_of.is_empty()
-            || self
-                .graph
-                .nodes
-                .iter()
-                .any(|other| other.flows_of.contains(&node))
-            || self.graph.tied.iter().any(|group| group.contains(&node));
+        let linked = self.is_linked(node);
         let mut kept: Vec<(u32, Vec<Demand>)> = Vec::new();
-        for flows in it.least_flows..=flows_at_most(self.graph, node) {
+        let (mut least, mut most) = (it.least_flows, flows_at_most(self.graph, node));
+        if let Counts::Within(ranges) = &self.choice {
+            (least, most) = (least.max(ranges[node].0), most.min(ranges[node].1));
+        }
+        for flows in least..=most {
             let demands: Vec<Demand> = self
                 .commodities
                 .iter()
                 .map(|&commodity| self.graph.demand(node, compressed, commodity, flows))
                 .collect();
             let useless = !linked && kept.iter().any(|fewer| dominates(fewer, &demands));
-            if !useless {
-                kept.push((flows, demands));
+            if useless {
+                continue;
             }
+            if self.choice == Counts::Fastest && !linked && !self.counts_memory(node) {
+                kept.retain(|(_, fewer)| !is_as_fast(&demands, fewer));
+            }
+            kept.push((flows, demands));
         }
         kept
+    }
+
+    /// Whether the memory of a node's flows may ever bind.
+    fn counts_memory(&self, node: usize) -> bool {
+        let it = &self.graph.nodes[node];
+        let Some(host) = it.host.filter(|_| it.memory_per_flow > 0.0) else {
+            return false;
+        };
+        let of_host = |(_, other): &(usize, &Node)| other.host == Some(host);
+        let nodes = self.graph.nodes.iter().enumerate().filter(of_host);
+        let all: f64 = nodes
+            .map(|(at, other)| {
+                let flows = f64::from(flows_at_most(self.graph, at));
+                f64::from(other.members) * flows * other.memory_per_flow
+            })
+            .sum();
+        all > self.graph.hosts[host].memory
     }
 
     /// All nodes of a group have one number of flows.
@@ -368,50 +399,212 @@ impl<'a> Built<'a> {
     /// # Errors
     ///
     /// Where there is none.
-    pub fn fastest(&self, nodes: u64) -> Result<Found, Unsolved> {
-        let mut program = self.program.clone();
-        program.maximise(vec![(self.rate, 1.0)]);
-        program.solve(nodes)
+    pub fn fastest(&self, bound: Bound) -> Result<Found, Unsolved> {
+        self.rate_program().solve(bound)
     }
 
-    /// From now on the rate is that of a solution, except a share of it.
-    pub fn keep_rate(&mut self, found: &Found, share: f64) {
-        let least = found.value(self.rate) * (1.0 - share);
+    /// The program that maximises the rate.
+    pub fn rate_program(&self) -> Program {
+        let mut program = self.program.clone();
+        program.maximise(vec![(self.rate, 1.0)]);
+        program
+    }
+
+    /// From now on the rate is at least this, in bytes per second.
+    pub fn keep_rate(&mut self, least: f64) {
+        let least = least / self.scale;
         self.program
             .row(vec![(self.rate, 1.0)], Relation::Ge, least);
     }
 
     /// The solution with the least CPU; `None` if that was not found.
-    pub fn least_cpu(&self, nodes: u64) -> Option<Found> {
-        self.least(&self.all_cpu(), nodes)
+    pub fn least_cpu(&self, bound: Bound) -> Option<Found> {
+        self.least(&self.all_cpu(), bound)
     }
 
-    /// From now on no more CPU is used than by a solution, except a share of it.
-    pub fn keep_cpu(&mut self, found: &Found, share: f64) {
+    /// CPU seconds per second of a solution.
+    pub fn cpu(&self, found: &Found) -> f64 {
         let cpu = self.all_cpu();
-        if cpu.is_empty() {
-            return;
-        }
-        let used: f64 = cpu
-            .iter()
+        cpu.iter()
             .map(|&(var, factor)| found.value(var) * factor)
-            .sum();
-        self.program
-            .row(cpu, Relation::Le, used * (1.0 + share) + TOLERANCE);
+            .sum()
+    }
+
+    /// From now on no more CPU is used than this, in CPU seconds per second.
+    pub fn keep_cpu(&mut self, most: f64) {
+        let cpu = self.all_cpu();
+        if !cpu.is_empty() {
+            self.program.row(cpu, Relation::Le, most + TOLERANCE);
+        }
+    }
+
+    /// For each node a range of flows in which those of a solution with the fewest flows lie, and
+    /// the number with which a node of one member carries what it does in this solution.
+    ///
+    /// What each node needs at least for the rate, and what this solution needs: no node has more
+    /// than it has here and all others could save together.
+    pub fn ranges(&self, found: &Found, bound: Bound) -> Ranges {
+        let count = self.graph.nodes.len();
+        let mut ranges = Ranges {
+            within: vec![(1, 1); count],
+            enough: vec![(1, 1); count],
+        };
+        let mut spare = vec![0_u32; count];
+        for (node, spare) in spare.iter_mut().enumerate() {
+            let it = &self.graph.nodes[node];
+            let most = flows_at_most(self.graph, node);
+            ranges.enough[node] = (it.least_flows, most);
+            if it.is_logical() || !it.flows_of.is_empty() {
+                ranges.within[node] = (1, most);
+                continue;
+            }
+            let used = self.node_use(&self.nodes[node], found).flows();
+            let is_single = it.members == 1 && !self.is_linked(node);
+            let enough = match is_single && used > 0 {
+                true => self.enough(node, found, used),
+                false => used,
+            };
+            if is_single {
+                ranges.enough[node] = (it.least_flows, enough.max(it.least_flows));
+            }
+            let least = if enough > 0 {
+                self.least_for(node, enough, bound)
+            } else {
+                0
+            };
+            *spare = enough.saturating_sub(least);
+            ranges.within[node] = (if is_single { least.max(1) } else { 1 }, enough);
+        }
+        let all = spare.iter().fold(0_u32, |all, it| all.saturating_add(*it));
+        for (node, within) in ranges.within.iter_mut().enumerate() {
+            if self.graph.nodes[node].flows_of.is_empty() {
+                let most = flows_at_most(self.graph, node);
+                within.1 = within.1.saturating_add(all - spare[node]).min(most);
+            }
+        }
+        ranges
+    }
+
+    /// The fewest flows of a node of one member for what goes through it.
+    fn enough(&self, node: usize, found: &Found, used: u32) -> u32 {
+        let compressed = self.graph.compressed_nodes()[node];
+        let through: Vec<f64> = (0..self.commodities.len())
+            .map(|at| {
+                let counts = self.nodes[node].iter();
+                counts
+                    .map(|count| found.value(count.through[at].0) * self.scale)
+                    .sum()
+            })
+            .collect();
+        let fits = |&flows: &u32| {
+            let (mut seconds, mut cpu) = (0.0, 0.0);
+            for (&it, &rate) in self.commodities.iter().zip(&through) {
+                if rate > self.scale * TOLERANCE {
+                    let demand = self.graph.demand(node, compressed, it, flows);
+                    seconds += rate * demand.seconds;
+                    cpu += rate * demand.cpu;
+                }
+            }
+            seconds <= 1.0 + TOLERANCE && cpu <= f64::from(flows) * (1.0 + TOLERANCE)
+        };
+        let least = self.graph.nodes[node].least_flows;
+        (least..=used).find(fits).unwrap_or(used)
+    }
+
+    /// Flows that a node needs at least for the rate and the CPU that are kept, whatever else is
+    /// chosen; `enough` are known to do. Not always the greatest such number.
+    fn least_for(&self, node: usize, enough: u32, bound: Bound) -> u32 {
+        let it = &self.graph.nodes[node];
+        if it.members > 1 {
+            // What one flow carries at best, of what must go through.
+            let must = self.least_load(node, bound, |_| 1.0);
+            let compressed = self.graph.compressed_nodes()[node];
+            let seconds = |flows: u32| {
+                let demands = self.commodities.iter();
+                let demands = demands.map(|&it| self.graph.demand(node, compressed, it, flows));
+                demands
+                    .map(|demand| demand.seconds)
+                    .fold(f64::INFINITY, f64::min)
+            };
+            let counts = it.least_flows..=it.most_flows;
+            let best = counts.map(|flows| 1.0 / (f64::from(flows) * seconds(flows)));
+            let of_one_flow = best.fold(0.0, f64::max);
+            // A count of flows, far below the bound of the type.
+            return (must / of_one_flow).ceil().clamp(0.0, f64::from(enough)) as u32;
+        }
+        if enough <= it.least_flows {
+            // Used or not is all that remains.
+            let must = self.least_load(node, bound, |_| 1.0);
+            return if must > self.scale * TOLERANCE {
+                enough
+            } else {
+                0
+            };
+        }
+        let compressed = self.graph.compressed_nodes()[node];
+        let fewer = enough - 1;
+        let demand = |commodity: usize| {
+            let it = self.commodities[commodity];
+            self.graph.demand(node, compressed, it, fewer)
+        };
+        // By time, or by the cores of its flows.
+        let by_time = |commodity| demand(commodity).seconds.min(1e6);
+        let by_cores = |commodity| demand(commodity).cpu / f64::from(fewer);
+        let is_short = self.least_load(node, bound, by_time) > 1.0 + TOLERANCE
+            || self.least_load(node, bound, by_cores) > 1.0 + TOLERANCE;
+        if is_short { enough } else { 0 }
+    }
+
+    /// The least sum of what goes through a node, in bytes per second, times a weight for each
+    /// commodity.
+    fn least_load(&self, node: usize, bound: Bound, weight: impl Fn(usize) -> f64) -> f64 {
+        let through: Vec<(Var, f64)> = self.nodes[node]
+            .iter()
+            .flat_map(|count| count.through.iter().enumerate())
+            .map(|(commodity, (var, _))| (*var, weight(commodity) * self.scale))
+            .collect();
+        let mut program = self.program.clone();
+        program.minimise(&through);
+        match program.solve(bound) {
+            // With a gap, it may be less.
+            Ok(found) => -found.objective * (1.0 - found.gap.min(1.0)) * (1.0 - 1e-5),
+            Err(_) => 0.0,
+        }
+    }
+
+    /// Whether something else goes by a node's number of flows.
+    fn is_linked(&self, node: usize) -> bool {
+        let graph = self.graph;
+        !graph.nodes[node].flows_of.is_empty()
+            || graph
+                .nodes
+                .iter()
+                .any(|other| other.flows_of.contains(&node))
+            || graph.tied.iter().any(|group| group.contains(&node))
     }
 
     /// The solution with the fewest flows; `None` if that was not found.
-    pub fn fewest_flows(&self, nodes: u64) -> Option<Found> {
-        self.least(&self.all_flows(), nodes)
+    pub fn fewest_flows(&self, bound: Bound) -> Option<Found> {
+        self.least(&self.all_flows(), bound)
     }
 
-    fn least(&self, terms: &[(Var, f64)], nodes: u64) -> Option<Found> {
+    fn least(&self, terms: &[(Var, f64)], bound: Bound) -> Option<Found> {
         if terms.is_empty() {
             return None;
         }
         let mut program = self.program.clone();
         program.minimise(terms);
-        program.solve(nodes).ok()
+        program.solve(bound).ok()
+    }
+
+    /// How many variables its program has.
+    pub fn variables(&self) -> u64 {
+        self.program.column_bounds().count() as u64
+    }
+
+    /// Bytes per second that rates are counted in.
+    pub fn scale(&self) -> f64 {
+        self.scale
     }
 
     /// Bytes of the source per second.
@@ -502,6 +695,22 @@ fn flows_of(counts: &[Count], factor: f64) -> Vec<(Var, f64)> {
     let each = counts.iter();
     each.map(|count| (count.members, factor * f64::from(count.flows)))
         .collect()
+}
+
+/// For each node a least and a greatest number of flows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ranges {
+    /// In which the solution with the fewest flows lies.
+    pub within: Vec<(u32, u32)>,
+    /// With which the solution that they were made of can be carried.
+    pub enough: Vec<(u32, u32)>,
+}
+
+/// Whether one demand asks for no more time than the other, of any commodity.
+fn is_as_fast(one: &[Demand], other: &[Demand]) -> bool {
+    one.iter()
+        .zip(other)
+        .all(|(one, other)| one.seconds <= other.seconds)
 }
 
 /// Whether fewer flows carry every commodity at least as fast, also where their cores bind.

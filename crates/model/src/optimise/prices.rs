@@ -3,7 +3,7 @@
 //! A price is the difference of two exact optima, not a dual value: flows and components are whole
 //! numbers, and the first further core may give nothing where the second one does.
 
-use super::{Optimum, SolveError, best_rate};
+use super::{Bound, Optimum, SolveError, best_rate_near};
 use crate::capacity::{Capacity, FlowCapacity};
 use crate::graph::{Graph, Host, Node, NodeKind};
 
@@ -16,17 +16,6 @@ pub enum Constraint {
     Cores(usize),
     /// The memory of a host.
     Memory(usize),
-}
-
-impl Constraint {
-    /// Its name, as a person reads it.
-    pub fn name(self, graph: &Graph) -> String {
-        match self {
-            Constraint::Node(node) => graph.nodes[node].name.clone(),
-            Constraint::Cores(host) => format!("CPU of {}", graph.hosts[host].name),
-            Constraint::Memory(host) => format!("memory of {}", graph.hosts[host].name),
-        }
-    }
 }
 
 /// More of something.
@@ -145,10 +134,10 @@ pub fn changes(graph: &Graph) -> Vec<Change> {
 ///
 /// # Errors
 ///
-/// As [`best_rate`].
-pub fn prices(graph: &Graph, rate: f64, nodes: u64) -> Result<Vec<Price>, SolveError> {
+/// As [`super::best_rate`].
+pub fn prices(graph: &Graph, rate: f64, bound: Bound) -> Result<Vec<Price>, SolveError> {
     let priced = changes(graph).into_iter().map(|change| {
-        let gain = gain(&changed(graph, change), rate, nodes)?;
+        let gain = gain(&changed(graph, change), rate, bound)?;
         Ok(Price { change, gain })
     });
     let mut prices = priced.collect::<Result<Vec<Price>, SolveError>>()?;
@@ -157,8 +146,8 @@ pub fn prices(graph: &Graph, rate: f64, nodes: u64) -> Result<Vec<Price>, SolveE
 }
 
 /// What a graph carries beyond `rate`; infinite where nothing limits it any more.
-fn gain(graph: &Graph, rate: f64, nodes: u64) -> Result<f64, SolveError> {
-    match best_rate(graph, nodes) {
+fn gain(graph: &Graph, rate: f64, bound: Bound) -> Result<f64, SolveError> {
+    match best_rate_near(graph, rate, bound) {
         Ok((with, _)) if with > rate * (1.0 + NOTABLE) => Ok(with - rate),
         Ok(_) => Ok(0.0),
         Err(SolveError::Unlimited) => Ok(f64::INFINITY),
@@ -171,16 +160,16 @@ fn gain(graph: &Graph, rate: f64, nodes: u64) -> Result<f64, SolveError> {
 ///
 /// # Errors
 ///
-/// As [`best_rate`].
+/// As [`super::best_rate`].
 pub fn binding(
     graph: &Graph,
     optimum: &Optimum,
-    nodes: u64,
+    bound: Bound,
 ) -> Result<Vec<Vec<Constraint>>, SolveError> {
     let candidates = candidates(graph, optimum);
     let helps = |constraints: &[Constraint]| {
         let relaxed = constraints.iter().fold(graph.clone(), without);
-        Ok::<bool, SolveError>(gain(&relaxed, optimum.rate, nodes)? > 0.0)
+        Ok::<bool, SolveError>(gain(&relaxed, optimum.rate, bound)? > 0.0)
     };
     let mut alone = Vec::new();
     for &candidate in &candidates {

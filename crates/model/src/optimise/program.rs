@@ -1,5 +1,6 @@
 //! A mixed-integer linear program, and the one place that knows a solver for it.
 
+use super::Bound;
 use microlp::{ComparisonOp, Error, OptimizationDirection, Problem, SolveOptions, Variable};
 
 /// A variable of a [`Program`].
@@ -107,12 +108,32 @@ impl Program {
         self.maximise(terms.iter().map(|&(var, factor)| (var, -factor)).collect());
     }
 
-    /// Solves it, with at most `nodes` nodes of branch and bound.
+    /// What is maximised, by place.
+    pub(super) fn objective_terms(&self) -> impl Iterator<Item = (usize, f64)> {
+        self.objective.iter().map(|&(Var(at), factor)| (at, factor))
+    }
+
+    /// The rows, with their variables by place.
+    pub(super) fn row_terms(&self) -> impl Iterator<Item = (Vec<(usize, f64)>, Relation, f64)> {
+        self.rows.iter().map(|row| {
+            let terms = row.terms.iter().map(|&(Var(at), factor)| (at, factor));
+            (terms.collect(), row.relation, row.right)
+        })
+    }
+
+    /// The most that each variable may be, and whether it is a whole number.
+    pub(super) fn column_bounds(&self) -> impl Iterator<Item = (f64, bool)> {
+        self.columns
+            .iter()
+            .map(|column| (column.most, column.whole))
+    }
+
+    /// Solves it within a bound.
     ///
     /// # Errors
     ///
     /// Where there is no solution, or none was found within the bound.
-    pub fn solve(&self, nodes: u64) -> Result<Found, Unsolved> {
+    pub fn solve(&self, bound: Bound) -> Result<Found, Unsolved> {
         let mut factors = vec![0.0; self.columns.len()];
         for &(Var(at), factor) in &self.objective {
             factors[at] = factor;
@@ -142,7 +163,8 @@ impl Program {
             problem.add_constraint(&terms[..], relation, row.right);
         }
         let mut options = SolveOptions::default();
-        options.node_limit = Some(nodes);
+        options.node_limit = Some(bound.nodes);
+        options.time_limit = bound.time;
         let outcome = problem.solve_with(options).map_err(unsolved)?;
         let solution = outcome.into_solution().map_err(|_| Unsolved::Stopped)?;
         let values = variables
@@ -197,7 +219,7 @@ mod tests {
         // 2a + b ≤ 7, maximise 3a + b: a = 3, b = 1.
         program.row(vec![(a, 1.0), (b, 1.0), (a, 1.0)], Relation::Le, 7.0);
         program.maximise(vec![(a, 3.0), (b, 1.0)]);
-        let found = program.solve(1000).unwrap();
+        let found = program.solve(Bound::DEFAULT).unwrap();
         assert_eq!((found.value(a), found.value(b).round()), (3.0, 1.0));
         assert!((found.objective - 10.0).abs() < 1e-6 && found.gap == 0.0);
     }
@@ -208,6 +230,9 @@ mod tests {
         let a = program.real(1.0);
         program.row(vec![(a, 1.0)], Relation::Ge, 2.0);
         program.maximise(vec![(a, 1.0)]);
-        assert_eq!(program.solve(10).unwrap_err(), Unsolved::Infeasible);
+        assert_eq!(
+            program.solve(Bound::DEFAULT).unwrap_err(),
+            Unsolved::Infeasible
+        );
     }
 }

@@ -3,6 +3,7 @@
 //! The path is a fluid: rates, not segments, so that a run of a minute takes
 //! milliseconds. What that leaves out stands in `stream.rs`.
 
+mod layers;
 mod path;
 mod paths;
 mod policer;

@@ -2,7 +2,7 @@
 
 use longhaul_model::capacity::{Capacity, FlowCapacity};
 use longhaul_model::graph::{Graph, GraphError, Node, NodeKind, Part};
-use longhaul_model::optimise::{DEFAULT_NODES, SolveError, best_rate, solve};
+use longhaul_model::optimise::{Bound, SolveError, best_rate, solve};
 
 pub fn constant(rate: f64) -> Capacity {
     Capacity::Flows(FlowCapacity::Constant { rate })
@@ -37,7 +37,7 @@ pub fn chain(nodes: Vec<Node>) -> Graph {
 fn the_least_capacity_is_the_rate() {
     let nodes = [300e6, 100e6, 200e6]
         .map(|rate| Node::new(&rate.to_string(), NodeKind::Disk, constant(rate)));
-    let found = solve(&chain(nodes.into()), DEFAULT_NODES).unwrap();
+    let found = solve(&chain(nodes.into()), Bound::DEFAULT).unwrap();
     assert!((found.rate / 100e6 - 1.0).abs() < 1e-5, "{found:?}");
     assert!((found.seconds / 10.0 - 1.0).abs() < 1e-5);
     assert_eq!(found.flows, 3);
@@ -53,7 +53,7 @@ fn nothing_that_limits_is_an_error() {
         Capacity::Flows(FlowCapacity::Unlimited),
     );
     assert_eq!(
-        solve(&chain(vec![free]), DEFAULT_NODES),
+        solve(&chain(vec![free]), Bound::DEFAULT),
         Err(SolveError::Unlimited)
     );
 }
@@ -66,7 +66,7 @@ fn wrong_graphs_are_named() {
         Node::new("read", NodeKind::Computation, constant(1e6)),
     ]);
     cycle.edges.push((2, 1));
-    let error = |graph: &Graph| best_rate(graph, 10).unwrap_err().to_string();
+    let error = |graph: &Graph| best_rate(graph, Bound::DEFAULT).unwrap_err().to_string();
     assert!(error(&cycle).contains("circle"), "{}", error(&cycle));
     let mut unknown = chain(vec![disk()]);
     unknown.edges.push((0, 9));

@@ -3,8 +3,14 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod brute;
+mod explained;
+mod fitted;
 mod known;
+mod large;
+mod monotone;
+mod oracle;
 mod paper;
+mod policies;
 mod priced;
 mod random;
 mod simplex;

@@ -5,7 +5,7 @@
 use longhaul_model::capacity::{Capacity, FlowCapacity};
 use longhaul_model::cluster::{EqualHosts, HostCounts, algorithm_1};
 use longhaul_model::graph::{Graph, Node, NodeKind, PartCodec};
-use longhaul_model::optimise::{DEFAULT_NODES, Optimum, solve};
+use longhaul_model::optimise::{Bound, Optimum, solve};
 
 use super::known::{chain, constant};
 
@@ -67,7 +67,7 @@ const COSTS: [(f64, f64, u32); 4] = [
 #[test]
 fn flows_for_each_size_of_files() {
     for (bytes, cost, flows) in COSTS {
-        let found = solve(&host(bytes, cost), DEFAULT_NODES).unwrap();
+        let found = solve(&host(bytes, cost), Bound::DEFAULT).unwrap();
         assert_eq!(disk_flows(&found), flows, "{bytes}: {found:?}");
     }
 }
@@ -77,7 +77,7 @@ fn flows_for_each_size_of_files() {
 fn flows_hold_in_a_region() {
     for (bytes, cost, flows) in COSTS {
         for factor in [0.97, 1.03] {
-            let found = solve(&host(bytes, cost * factor), DEFAULT_NODES).unwrap();
+            let found = solve(&host(bytes, cost * factor), Bound::DEFAULT).unwrap();
             assert_eq!(disk_flows(&found), flows, "{bytes} × {factor}");
         }
     }
@@ -127,7 +127,7 @@ fn flash(name: &str, ratio: f64, thread: f64) -> Graph {
 #[test]
 fn compression_threads_for_each_dataset() {
     for (name, ratio, thread, threads) in FLASH {
-        let found = solve(&flash(name, ratio, thread), DEFAULT_NODES).unwrap();
+        let found = solve(&flash(name, ratio, thread), Bound::DEFAULT).unwrap();
         assert_eq!(found.nodes[2].flows(), threads, "{name}: {found:?}");
     }
 }

@@ -3,7 +3,7 @@
 use longhaul_model::capacity::{Capacity, FlowCapacity};
 use longhaul_model::graph::{Node, NodeKind};
 use longhaul_model::optimise::prices::{Change, Constraint, binding, changed, changes, prices};
-use longhaul_model::optimise::{DEFAULT_NODES, best_rate, solve};
+use longhaul_model::optimise::{Bound, best_rate, solve};
 
 use super::brute;
 use super::known::{chain, constant};
@@ -21,7 +21,7 @@ fn prices_are_differences_of_optima_that_were_searched() {
         if rate <= 0.0 {
             continue;
         }
-        for price in prices(&graph, rate, DEFAULT_NODES).unwrap() {
+        for price in prices(&graph, rate, Bound::DEFAULT).unwrap() {
             let with = brute::search(&changed(&graph, price.change)).rate;
             let gain = if with > rate * (1.0 + 1e-4) {
                 with - rate
@@ -48,9 +48,9 @@ fn more_of_anything_never_lowers_the_optimum() {
         if !graph.tied.is_empty() {
             continue;
         }
-        let (rate, _) = best_rate(&graph, DEFAULT_NODES).unwrap();
+        let (rate, _) = best_rate(&graph, Bound::DEFAULT).unwrap();
         for change in changes(&graph) {
-            let (with, _) = best_rate(&changed(&graph, change), DEFAULT_NODES).unwrap();
+            let (with, _) = best_rate(&changed(&graph, change), Bound::DEFAULT).unwrap();
             assert!(
                 with >= rate * (1.0 - 1e-5),
                 "seed {seed}: {change:?} {with} {rate}"
@@ -82,7 +82,7 @@ fn one_number_for_all_disks_can_lose_by_a_disk() {
         }
         chain(vec![it, channel])
     };
-    let rate = |disks: u32, all: bool| best_rate(&host(disks, all), DEFAULT_NODES).unwrap().0;
+    let rate = |disks: u32, all: bool| best_rate(&host(disks, all), Bound::DEFAULT).unwrap().0;
     assert!(rate(3, true) < rate(2, true) * 0.99);
     assert!(rate(3, false) >= rate(2, false) * 0.9999);
 }
@@ -97,8 +97,8 @@ fn the_slowest_component_is_named_and_another_one_once_it_is_faster() {
     };
     let named = |disk: f64, nic: f64| {
         let graph = host(disk, nic);
-        let optimum = solve(&graph, DEFAULT_NODES).unwrap();
-        binding(&graph, &optimum, DEFAULT_NODES).unwrap()
+        let optimum = solve(&graph, Bound::DEFAULT).unwrap();
+        binding(&graph, &optimum, Bound::DEFAULT).unwrap()
     };
     assert_eq!(named(100e6, 300e6), [vec![Constraint::Node(1)]]);
     assert_eq!(named(400e6, 300e6), [vec![Constraint::Node(2)]]);
@@ -120,12 +120,12 @@ fn cores_have_a_price() {
         memory: f64::INFINITY,
     });
     graph.nodes[1].host = Some(0);
-    let optimum = solve(&graph, DEFAULT_NODES).unwrap();
+    let optimum = solve(&graph, Bound::DEFAULT).unwrap();
     assert!((optimum.rate / 200e6 - 1.0).abs() < 1e-4);
     assert_eq!(optimum.nodes[1].flows(), 2);
-    let limits = binding(&graph, &optimum, DEFAULT_NODES).unwrap();
+    let limits = binding(&graph, &optimum, Bound::DEFAULT).unwrap();
     assert_eq!(limits, [vec![Constraint::Cores(0)]]);
-    let prices = prices(&graph, optimum.rate, DEFAULT_NODES).unwrap();
+    let prices = prices(&graph, optimum.rate, Bound::DEFAULT).unwrap();
     assert_eq!(prices[0].change, Change::Core(0));
     assert!((prices[0].gain / 100e6 - 1.0).abs() < 1e-3);
     assert!(prices[1..].iter().all(|price| price.gain == 0.0));

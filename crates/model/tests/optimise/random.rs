@@ -2,7 +2,7 @@
 
 use longhaul_model::capacity::{Capacity, FlowCapacity};
 use longhaul_model::graph::{Graph, Host, Node, NodeKind, Part, PartCodec};
-use longhaul_model::optimise::{DEFAULT_NODES, solve};
+use longhaul_model::optimise::{Bound, solve};
 
 use super::brute;
 
@@ -148,6 +148,26 @@ pub fn graph(chance: &mut Chance) -> Graph {
     graph
 }
 
+/// The same with more components and flows than a search of all of them could try.
+pub fn larger_graph(chance: &mut Chance) -> Graph {
+    let mut graph = graph(chance);
+    for node in &mut graph.nodes {
+        if node.flows_of.is_empty() && !matches!(node.kind, NodeKind::Start | NodeKind::End) {
+            node.members += chance.below(4);
+            node.most_flows += chance.below(6);
+        }
+    }
+    for host in &mut graph.hosts {
+        if host.cores.is_finite() {
+            host.cores *= 1.0 + chance.between(0.0, 5.0);
+        }
+        if host.memory.is_finite() {
+            host.memory += f64::from(chance.below(30));
+        }
+    }
+    graph
+}
+
 fn host(chance: &mut Chance, name: &str) -> Host {
     Host {
         name: name.to_owned(),
@@ -206,7 +226,7 @@ fn agrees_with_a_search_of_all_flows() {
         }
         limited += 1;
         let found =
-            solve(&graph, DEFAULT_NODES).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            solve(&graph, Bound::DEFAULT).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         let near =
             |a: f64, b: f64, share: f64| (a - b).abs() <= share * a.abs().max(b.abs()) + 1e-6;
         assert!(

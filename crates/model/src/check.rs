@@ -1,0 +1,302 @@
+//! Predictions beside measurements: what the model says of runs whose records exist.
+//!
+//! A record says of a run what the model needs to know before one: path, kernels' limits, cores,
+//! dataset. Its outcome is what the prediction is compared with. Flows are as the model chooses
+//! them, except for streams that the run fixed.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use longhaul_measure::plot::{LinePlot, Plot, PlotPoint, Series, line_plot};
+use longhaul_measure::record::{Ended, HostRecord, Knob, Measures, RunRecord, Side};
+use longhaul_measure::stats::{median, quantile, sorted};
+use serde_json::{Value, json};
+
+use crate::explain::predict;
+use crate::graph::Part;
+use crate::host::HostModel;
+use crate::kernel::{BufferLimits, window_limit};
+use crate::optimise::prices::binding;
+use crate::optimise::{Bound, solve};
+use crate::response::Congestion;
+use crate::transfer::{End, PathFacts, transfer_graph};
+
+/// Bytes of payload in a segment at an MTU of 1500, with timestamps.
+const SEGMENT: f64 = 1448.0;
+
+/// What is known beside the records.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Known {
+    /// The sending host's profile.
+    pub source: Option<HostModel>,
+    /// The receiving host's.
+    pub destination: Option<HostModel>,
+}
+
+/// A run with its prediction. Rates are bytes per second of goodput.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Checked {
+    /// Which run.
+    pub run: String,
+    /// What it measured.
+    pub measured: f64,
+    /// What the model predicts.
+    pub predicted: f64,
+    /// What limits it, by the model.
+    pub binding: String,
+    /// min(link, n × window/τ), the rule of thumb.
+    pub rule_of_thumb: f64,
+}
+
+impl Checked {
+    /// By how much, relative to what was measured, the prediction is above it.
+    pub fn error(&self) -> f64 {
+        self.predicted / self.measured - 1.0
+    }
+
+    /// As a value.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "run": self.run,
+            "measured_bytes_per_second": self.measured,
+            "predicted_bytes_per_second": self.predicted,
+            "error": self.error(),
+            "binding": self.binding,
+            "rule_of_thumb_bytes_per_second": self.rule_of_thumb,
+        })
+    }
+
+    /// The same of the rule of thumb.
+    pub fn error_of_rule(&self) -> f64 {
+        self.rule_of_thumb / self.measured - 1.0
+    }
+}
+
+/// Predicts a run. `None` if it is no complete transfer of longhaul's, or one beside others, or on
+/// a path with accidents that the model knows nothing of.
+pub fn check(record: &RunRecord, known: &Known) -> Option<Checked> {
+    let measured = record.outcome.goodput.bits_per_second() / 8.0;
+    let is_ours =
+        record.measures == Measures::Transfer && record.method.name.starts_with("longhaul");
+    let is_whole = record.outcome.ended == Ended::Done && !record.run.warm_up && measured > 0.0;
+    if !is_ours || !is_whole || !record.beside.is_empty() || has_accidents(record) {
+        return None;
+    }
+    let path = path_of(record);
+    let is_lab = record.path.name == "lab";
+    // In a lab both ends and the emulator share one host's cores.
+    let emulator: f64 = record
+        .cpu
+        .iter()
+        .filter(|it| it.side == Side::Emulator)
+        .map(|it| (it.user + it.system).as_secs_f64())
+        .sum();
+    let busy = emulator / record.outcome.wall.as_secs_f64().max(f64::MIN_POSITIVE);
+    let end = |host: &HostRecord, model: &Option<HostModel>| End {
+        name: host.name.clone(),
+        cores: (host.cores > 0).then(|| {
+            let cores = f64::from(host.cores);
+            if is_lab {
+                (cores - busy).max(0.1)
+            } else {
+                cores
+            }
+        }),
+        model: model.clone(),
+    };
+    let source = end(&record.source, &known.source);
+    let destination = end(&record.destination, &known.destination);
+    let mut built = transfer_graph(&source, &destination, &path, vec![part_of(record)?], is_lab);
+    if let Some(Knob::Count(streams)) = record.knobs.get("streams") {
+        let streams = u32::try_from(*streams).unwrap_or(u32::MAX).clamp(1, 10_000);
+        let nodes = built.graph.nodes.iter_mut();
+        for node in nodes.filter(|node| node.name == "path") {
+            (node.least_flows, node.most_flows) = (streams, streams);
+        }
+    }
+    let graph = &built.graph;
+    let optimum = solve(graph, Bound::DEFAULT).ok()?;
+    let limits = binding(graph, &optimum, Bound::DEFAULT).unwrap_or_default();
+    let names: Vec<String> = limits.iter().flatten().map(|it| it.name(graph)).collect();
+    let streams = graph
+        .nodes
+        .iter()
+        .zip(&optimum.nodes)
+        .find(|(node, _)| node.name == "path");
+    let streams = streams.map_or(1, |(_, used)| used.flows());
+    let in_flight = f64::from(streams) * path.window.unwrap_or(f64::INFINITY);
+    let payload = path.payload.unwrap_or(f64::INFINITY);
+    Some(Checked {
+        run: record.run.id.clone(),
+        measured,
+        predicted: predict(graph, &optimum, Bound::DEFAULT).goodput.likely,
+        binding: if names.is_empty() {
+            "nothing".to_owned()
+        } else {
+            names.join(" and ")
+        },
+        rule_of_thumb: payload.min(in_flight / path.rtt.as_secs_f64().max(f64::MIN_POSITIVE)),
+    })
+}
+
+/// Cuts, changes, cross traffic, damage: the model's path is a steady one.
+fn has_accidents(record: &RunRecord) -> bool {
+    const ACCIDENTS: [&str; 9] = [
+        "cut",
+        "change",
+        "cross",
+        "corrupt-unseen",
+        "corrupt",
+        "reorder",
+        "jitter",
+        "rate-back",
+        "loss-model",
+    ];
+    ACCIDENTS
+        .iter()
+        .any(|name| record.knobs.contains_key(*name))
+}
+
+fn part_of(record: &RunRecord) -> Option<Part> {
+    let bytes = record.outcome.moved.0 as f64;
+    (bytes > 0.0).then(|| Part {
+        name: record.dataset.name.clone(),
+        bytes,
+        files: (record.dataset.files as f64).max(1.0),
+        codecs: Vec::new(),
+    })
+}
+
+fn path_of(record: &RunRecord) -> PathFacts {
+    let limit = |host: &HostRecord, name: &str| -> Option<u64> {
+        host.settings
+            .get(name)?
+            .split_whitespace()
+            .last()?
+            .parse()
+            .ok()
+    };
+    let limits = |host: &HostRecord| BufferLimits {
+        tcp_send: limit(host, "net.ipv4.tcp_wmem"),
+        tcp_receive: limit(host, "net.ipv4.tcp_rmem"),
+        ..BufferLimits::default()
+    };
+    let window = window_limit(&limits(&record.source), &limits(&record.destination));
+    let seen = record.tcp.as_ref().map(|tcp| tcp.congestion.clone());
+    let congestion = seen.filter(|name| !name.is_empty());
+    PathFacts {
+        payload: Some(record.path.capacity.bits_per_second() / 8.0),
+        rtt: record.path.rtt.max(Duration::from_micros(10)),
+        loss: record.path.loss,
+        window: window.map(|limit| limit.window.0 as f64),
+        segment: SEGMENT,
+        congestion: Congestion::of_name(
+            congestion
+                .as_deref()
+                .unwrap_or(&record.path.congestion_control),
+        ),
+        uncertainty: 0.02,
+    }
+}
+
+/// What all runs together say, in text: the errors, by what limits, beside the rule of thumb's, and
+/// the worst runs.
+pub fn summary(runs: &[Checked]) -> String {
+    if runs.is_empty() {
+        return "no record is of a whole transfer by longhaul alone on a steady path".to_owned();
+    }
+    let mut groups: Vec<&str> = runs.iter().map(|run| run.binding.as_str()).collect();
+    groups.sort_unstable();
+    groups.dedup();
+    let width = groups
+        .iter()
+        .map(|name| name.chars().count())
+        .max()
+        .unwrap_or(0)
+        .max(10);
+    let mut text = format!(
+        "{:<width$}  {:>5}  {:>12}  {:>8}  {:>7}  {:>14}\n",
+        "limited by", "runs", "median error", "90 % of", "bias", "rule of thumb"
+    );
+    // Writing to a string does not fail.
+    let mut row = |name: &str, runs: &[&Checked]| {
+        let errors = sorted(&runs.iter().map(|run| run.error().abs()).collect::<Vec<_>>());
+        let rule: Vec<f64> = runs.iter().map(|run| run.error_of_rule().abs()).collect();
+        let bias: Vec<f64> = runs.iter().map(|run| run.error()).collect();
+        let share = |value: Option<f64>| value.unwrap_or(f64::NAN) * 100.0;
+        let _ = writeln!(
+            text,
+            "{name:<width$}  {:>5}  {:>10.1} %  {:>6.1} %  {:>+5.1} %  {:>12.1} %",
+            runs.len(),
+            share(quantile(&errors, 0.5)),
+            share(quantile(&errors, 0.9)),
+            share(median(&bias)),
+            share(median(&rule)),
+        );
+    };
+    for group in groups {
+        let of_group: Vec<&Checked> = runs.iter().filter(|run| run.binding == group).collect();
+        row(group, &of_group);
+    }
+    row("all", &runs.iter().collect::<Vec<_>>());
+    let mut worst: Vec<&Checked> = runs.iter().collect();
+    worst.sort_by(|a, b| b.error().abs().total_cmp(&a.error().abs()));
+    let _ = writeln!(text, "worst:");
+    for run in worst.iter().take(5) {
+        let _ = writeln!(
+            text,
+            "  {}: predicted {:.1} MB/s, measured {:.1} ({:+.0} %), limited by {}",
+            run.run,
+            run.predicted / 1e6,
+            run.measured / 1e6,
+            run.error() * 100.0,
+            run.binding
+        );
+    }
+    text
+}
+
+/// Predicted over measured goodput; on the line both are the same.
+pub fn figure(runs: &[Checked]) -> Plot {
+    let mut groups: Vec<&str> = runs.iter().map(|run| run.binding.as_str()).collect();
+    groups.sort_unstable();
+    groups.dedup();
+    let greatest = runs
+        .iter()
+        .map(|run| run.measured.max(run.predicted))
+        .fold(0.0, f64::max)
+        / 1e6;
+    let series = groups.into_iter().map(|group| {
+        let mut points: Vec<PlotPoint> = runs
+            .iter()
+            .filter(|run| run.binding == group)
+            .map(|run| PlotPoint {
+                x: run.measured / 1e6,
+                y: run.predicted / 1e6,
+                interval: None,
+            })
+            .collect();
+        points.sort_by(|a, b| a.x.total_cmp(&b.x));
+        Series {
+            label: format!("limited by {group}"),
+            points,
+            curve: Some(vec![(0.0, 0.0), (greatest, greatest)]),
+        }
+    });
+    let it = LinePlot {
+        title: "Predicted over measured goodput".to_owned(),
+        x_title: "measured MB/s".to_owned(),
+        y_title: "predicted MB/s".to_owned(),
+        series: series.collect(),
+        x_labels: Vec::new(),
+        levels: Vec::new(),
+        has_markers: true,
+    };
+    Plot {
+        name: "model-check".to_owned(),
+        title: it.title.clone(),
+        caption: "Each point is a run; on the line prediction and measurement agree.".to_owned(),
+        table: it.table("limited by", "measured MB/s", "predicted MB/s"),
+        svg: line_plot(&it),
+    }
+}

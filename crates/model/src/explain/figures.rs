@@ -1,0 +1,214 @@
+//! An explanation as figures: the graph, throughput by the flows of each layer, the prices.
+
+use longhaul_measure::plot::{
+    self, LayerBox, LayerEdge, LinePlot, MOST_SERIES, Plot, PlotPoint, Series, Share, StackedBar,
+    Table, layers, line_plot, precise_number, stacked_bars,
+};
+
+use super::Explanation;
+use super::text::{members_text, rate_text};
+use crate::graph::Graph;
+use crate::optimise::prices::Constraint;
+use crate::optimise::{Bound, best_rate_near};
+
+/// Numbers of flows that are looked at in each layer: no more than four times the best one.
+const COUNTS: [u32; 16] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256];
+
+/// Prices that are drawn.
+const MOST_PRICES: usize = 12;
+
+impl Explanation {
+    /// All figures.
+    pub fn figures(&self, graph: &Graph, bound: Bound) -> Vec<Plot> {
+        vec![
+            self.picture(graph),
+            self.by_flows(graph, bound),
+            self.price_bars(graph),
+        ]
+    }
+
+    fn picture(&self, graph: &Graph) -> Plot {
+        let columns = columns(graph);
+        let binding: Vec<Constraint> = self.binding.iter().flatten().copied().collect();
+        let boxes: Vec<LayerBox> = graph
+            .nodes
+            .iter()
+            .zip(&self.optimum.nodes)
+            .enumerate()
+            .map(|(at, (node, used))| {
+                let host = node.host.map(|host| &graph.hosts[host]);
+                let by_host = node.host.is_some_and(|host| {
+                    used.cpu > 0.0 && binding.contains(&Constraint::Cores(host))
+                });
+                let lines = match node.is_logical() {
+                    true => vec![rate_text(self.optimum.rate)],
+                    false => vec![
+                        format!("{} flows", members_text(node, used)),
+                        rate_text(used.rate),
+                        match host {
+                            Some(host) if used.cpu >= 0.05 => {
+                                format!("{:.1} cores of {}", used.cpu, host.name)
+                            }
+                            _ => format!("{:.0} % busy", used.utilisation * 100.0),
+                        },
+                    ],
+                };
+                LayerBox {
+                    name: node.name.clone(),
+                    lines,
+                    busy: used.utilisation,
+                    is_binding: by_host || binding.contains(&Constraint::Node(at)),
+                    column: columns[at],
+                }
+            })
+            .collect();
+        let edges: Vec<LayerEdge> = graph
+            .edges
+            .iter()
+            .zip(&self.optimum.edges)
+            .map(|(&ends, &rate)| LayerEdge {
+                ends,
+                share: rate / self.optimum.rate,
+                label: rate_text(rate),
+            })
+            .collect();
+        let rows = boxes.iter().map(|it| {
+            let lines = it.lines.join("; ");
+            let limits = if it.is_binding { "yes" } else { "no" };
+            vec![it.name.clone(), lines, limits.to_owned()]
+        });
+        let title = "The transfer's components".to_owned();
+        Plot {
+            name: "plan-graph".to_owned(),
+            svg: layers(&title, &boxes, &edges),
+            title,
+            caption: "What each component does in the best plan; bytes are those of the source."
+                .to_owned(),
+            table: table(3, &["component", "what it does", "limits"], rows.collect()),
+        }
+    }
+
+    fn by_flows(&self, graph: &Graph, bound: Bound) -> Plot {
+        let mut series = Vec::new();
+        let mut greatest = 1;
+        for (at, (node, used)) in graph.nodes.iter().zip(&self.optimum.nodes).enumerate() {
+            let flexible = node.flows_of.is_empty() && node.most_flows > node.least_flows;
+            let best = used.members.iter().map(|&(flows, _)| flows).max();
+            let (Some(best), true) = (best, flexible && series.len() < MOST_SERIES) else {
+                continue;
+            };
+            let within = |flows: &&u32| {
+                (node.least_flows..=node.most_flows).contains(*flows) && **flows <= best.max(2) * 4
+            };
+            let mut counts: Vec<u32> = COUNTS.iter().filter(within).copied().collect();
+            counts.push(best);
+            counts.sort_unstable();
+            counts.dedup();
+            greatest = greatest.max(counts.last().copied().unwrap_or(1));
+            let point = |&flows: &u32| {
+                let mut fixed = graph.clone();
+                (fixed.nodes[at].least_flows, fixed.nodes[at].most_flows) = (flows, flows);
+                let (rate, _) = best_rate_near(&fixed, self.optimum.rate, bound).ok()?;
+                Some(PlotPoint {
+                    x: f64::from(flows).log2(),
+                    y: rate / 1e6,
+                    interval: None,
+                })
+            };
+            series.push(Series {
+                label: node.name.clone(),
+                points: counts.iter().filter_map(point).collect(),
+                curve: None,
+            });
+        }
+        let labels = COUNTS
+            .iter()
+            .filter(|flows| flows.is_power_of_two() && **flows <= greatest);
+        let it = LinePlot {
+            title: "Throughput by the flows of one layer, the others at their best".to_owned(),
+            x_title: "flows of one member".to_owned(),
+            y_title: "MB/s of the source".to_owned(),
+            series,
+            x_labels: labels
+                .map(|&flows| (f64::from(flows).log2(), flows.to_string()))
+                .collect(),
+            levels: Vec::new(),
+            has_markers: true,
+        };
+        Plot {
+            name: "plan-flows".to_owned(),
+            title: it.title.clone(),
+            caption: "Each point is an exact optimum with that number fixed.".to_owned(),
+            table: it.table("layer", "flows", "MB/s"),
+            svg: line_plot(&it),
+        }
+    }
+
+    fn price_bars(&self, graph: &Graph) -> Plot {
+        let rate = self.optimum.rate;
+        let share = |gain: f64| (gain / rate * 100.0).min(1000.0);
+        let mut priced: Vec<(String, f64)> = self
+            .prices
+            .iter()
+            .map(|price| (price.change.name(graph), price.gain))
+            .collect();
+        if let Some(joint) = &self.joint {
+            let names: Vec<String> = joint.changes.iter().map(|it| it.name(graph)).collect();
+            priced.insert(0, (names.join(" and "), joint.gain));
+        }
+        priced.truncate(MOST_PRICES);
+        let greatest = priced.iter().map(|it| share(it.1)).fold(1.0, f64::max);
+        let value = |gain: f64| match gain.is_finite() {
+            true if gain > 0.0 => format!("+{} ({:.1} %)", rate_text(gain), share(gain)),
+            true => "nothing".to_owned(),
+            false => "no limit any more".to_owned(),
+        };
+        let bars: Vec<StackedBar> = priced
+            .iter()
+            .map(|(name, gain)| StackedBar {
+                label: name.clone(),
+                parts: vec![Share {
+                    length: share(*gain),
+                    colour: "#0072b2",
+                }],
+                interval: None,
+                value: value(*gain),
+            })
+            .collect();
+        let title = "What more of one thing would give".to_owned();
+        let rows = priced
+            .iter()
+            .map(|(name, gain)| vec![name.clone(), precise_number(gain / 1e6)]);
+        Plot {
+            name: "plan-prices".to_owned(),
+            svg: stacked_bars(&title, "% more throughput", greatest, &bars, &[]),
+            title,
+            caption: "Each is the difference of two exact optima.".to_owned(),
+            table: table(1, &["change", "MB/s more"], rows.collect()),
+        }
+    }
+}
+
+/// All figures in one.
+pub fn one_figure(figures: &[Plot]) -> String {
+    plot::below_each_other("Plan of a transfer", figures)
+}
+
+fn table(words: usize, columns: &[&str], rows: Vec<Vec<String>>) -> Table {
+    Table {
+        columns: columns.iter().map(|&it| it.to_owned()).collect(),
+        words,
+        rows,
+    }
+}
+
+/// The longest way from the start to each node.
+fn columns(graph: &Graph) -> Vec<usize> {
+    let mut columns = vec![0; graph.nodes.len()];
+    for node in graph.in_order().unwrap_or_default() {
+        for &(_, to) in graph.edges.iter().filter(|edge| edge.0 == node) {
+            columns[to] = columns[to].max(columns[node] + 1);
+        }
+    }
+    columns
+}

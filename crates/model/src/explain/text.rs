@@ -1,0 +1,317 @@
+//! An explanation as a paragraph.
+
+use longhaul_units::{ByteCount, ByteRate};
+
+use super::{Alternative, Difference, Explanation};
+use crate::graph::{Graph, Node};
+use crate::optimise::prices::{Change, Constraint};
+use crate::optimise::{NodeUse, Optimum, SolveError};
+use crate::policy::Policy;
+
+/// Gains below this share are not worth a sentence.
+const NOTABLE_GAIN: f64 = 0.005;
+
+impl Explanation {
+    /// The dataset, the prediction, what limits it, what helps most, the runner-up, in sentences.
+    pub fn text(&self, graph: &Graph) -> String {
+        let sentences = [
+            Some(self.predicted(graph)),
+            self.limits(graph),
+            self.help(graph),
+            Some(flows(graph, &self.optimum)),
+            self.runner_up(graph),
+        ];
+        let mut text: Vec<String> = sentences.into_iter().flatten().collect();
+        text.extend(self.doubts.iter().map(|doubt| format!("Doubt: {doubt}.")));
+        text.join(" ")
+    }
+
+    /// The layers as a table: flows, what they carry, how busy they are, their CPU.
+    pub fn layers(&self, graph: &Graph) -> String {
+        let nodes = || graph.nodes.iter().zip(&self.optimum.nodes);
+        let shown = || nodes().filter(|(node, _)| !node.is_logical());
+        let width = shown().map(|(node, _)| node.name.chars().count()).max();
+        let width = width.unwrap_or(0).max("layer".len());
+        let mut text = format!(
+            "{:<width$}  {:>14}  {:>10}  {:>6}  {:>6}\n",
+            "layer", "flows", "carries", "busy", "cores"
+        );
+        for (node, used) in shown() {
+            text += &format!(
+                "{:<width$}  {:>14}  {:>10}  {:>4.0} %  {:>6.1}\n",
+                node.name,
+                members_text(node, used),
+                rate_text(used.rate),
+                used.utilisation * 100.0,
+                used.cpu
+            );
+        }
+        text
+    }
+
+    fn predicted(&self, graph: &Graph) -> String {
+        let bytes: f64 = graph.parts.iter().map(|part| part.bytes).sum();
+        let (seconds, goodput) = (self.prediction.seconds, self.prediction.goodput);
+        let between = |low: String, high: String| match low == high {
+            true => String::new(),
+            false => format!(" ({low} to {high})"),
+        };
+        format!(
+            "{} take {}{}, which is {}{}.",
+            ByteCount(bytes as u64),
+            span_text(seconds.likely),
+            between(span_text(seconds.low), span_text(seconds.high)),
+            rate_text(goodput.likely),
+            between(rate_text(goodput.low), rate_text(goodput.high)),
+        )
+    }
+
+    fn limits(&self, graph: &Graph) -> Option<String> {
+        let names = |set: &Vec<Constraint>| {
+            let names: Vec<String> = set.iter().map(|it| it.name(graph)).collect();
+            listed(&names, "and")
+        };
+        match self.binding.as_slice() {
+            [] => None,
+            [one] if one.len() == 1 => Some(format!("What limits it is {}.", names(one))),
+            [together] => Some(format!(
+                "What limits it is {} together: more of one alone gives nothing.",
+                names(together)
+            )),
+            several => {
+                let each: Vec<String> = several.iter().map(names).collect();
+                Some(format!(
+                    "What limits it is {}, each in part.",
+                    listed(&each, "and")
+                ))
+            }
+        }
+    }
+
+    fn help(&self, graph: &Graph) -> Option<String> {
+        let share = |gain: f64| match gain.is_finite() {
+            true => format!("{:.0} % more", gain / self.optimum.rate * 100.0),
+            false => "as much as anyone asks for".to_owned(),
+        };
+        let best = self.prices.first()?;
+        if best.gain >= self.optimum.rate * NOTABLE_GAIN {
+            return Some(format!(
+                "What would help most is {}: {}.",
+                best.change.name(graph),
+                share(best.gain)
+            ));
+        }
+        let joint = self.joint.as_ref()?;
+        let names: Vec<String> = joint.changes.iter().map(|it| it.name(graph)).collect();
+        let what = listed(&names, "and");
+        Some(match joint.gain >= self.optimum.rate * NOTABLE_GAIN {
+            true => format!(
+                "No single thing would help; {what} would, together: {}.",
+                share(joint.gain)
+            ),
+            false => format!("Not even {what} together would help by themselves."),
+        })
+    }
+
+    fn runner_up(&self, graph: &Graph) -> Option<String> {
+        let other = self.alternatives.first()?;
+        let lost = (self.optimum.rate - other.rate) / self.optimum.rate;
+        let why = if lost >= 1e-4 {
+            let limits: Vec<String> = other
+                .binding
+                .iter()
+                .flatten()
+                .map(|it| it.name(graph))
+                .collect();
+            let by = match limits.is_empty() {
+                true => String::new(),
+                false => format!(", since {} would limit it", listed(&limits, "and")),
+            };
+            format!("is {:.1} % slower{by}", lost * 100.0)
+        } else if let Some(cpu) = other.cpu.filter(|cpu| *cpu > self.optimum.cpu * 1.002) {
+            format!(
+                "is as fast, but takes {:.1} % more CPU",
+                (cpu / self.optimum.cpu - 1.0) * 100.0
+            )
+        } else if let Some(flows) = other.flows.filter(|flows| *flows < self.optimum.flows) {
+            format!(
+                "is as fast, with {flows} flows: the search for the fewest ended with {}",
+                self.optimum.flows
+            )
+        } else {
+            format!(
+                "is as fast, with {} flows instead of {}",
+                other.flows.unwrap_or(self.optimum.flows),
+                self.optimum.flows
+            )
+        };
+        Some(format!(
+            "The next best choice, {}, {why}.",
+            difference(graph, other)
+        ))
+    }
+}
+
+fn difference(graph: &Graph, other: &Alternative) -> String {
+    let name = |node: &usize| graph.nodes[*node].name.clone();
+    match &other.difference {
+        Difference::FewerFlows { node, most } => format!("at most {most} flows in {}", name(node)),
+        Difference::MoreFlows { node, least } => format!("{least} flows or more in {}", name(node)),
+        Difference::FewerMembers { node, most } => format!("only {most} of {}", name(node)),
+        Difference::WithoutCodec { part, codec } => {
+            format!("{} without {codec}", graph.parts[*part].name)
+        }
+    }
+}
+
+/// The chosen flows and codecs.
+fn flows(graph: &Graph, optimum: &Optimum) -> String {
+    let of_node = |(node, used): (&Node, &NodeUse)| {
+        if node.is_logical() || used.members.is_empty() || !node.flows_of.is_empty() {
+            return None;
+        }
+        Some(format!("{} {}", node.name, members_text(node, used)))
+    };
+    let nodes = graph.nodes.iter().zip(&optimum.nodes);
+    let flows: Vec<String> = nodes.filter_map(of_node).collect();
+    let codecs: Vec<String> = optimum
+        .codecs
+        .iter()
+        .filter_map(|&(it, _)| {
+            let codec = graph.codec_of(it)?;
+            Some(format!("{} with {}", graph.parts[it.part].name, codec.name))
+        })
+        .collect();
+    let codecs = match codecs.is_empty() {
+        true => String::new(),
+        false => format!("; {}", codecs.join(", ")),
+    };
+    format!("Flows: {}{codecs}.", flows.join(", "))
+}
+
+/// Flows of each member that is used: `8`, or `2 × 3 + 1 × 4` where there are several.
+pub(super) fn members_text(node: &Node, used: &NodeUse) -> String {
+    let members: Vec<String> = used
+        .members
+        .iter()
+        .map(|&(flows, members)| match (members, node.members) {
+            (1, 1) => flows.to_string(),
+            _ => format!("{members} × {flows}"),
+        })
+        .collect();
+    match members.is_empty() {
+        true => "0".to_owned(),
+        false => members.join(" + "),
+    }
+}
+
+/// Optima by policy as a table: the rate, beside the best of them, CPU and flows.
+pub fn comparison(outcomes: &[(Policy, Result<Optimum, SolveError>)]) -> String {
+    let rates = outcomes.iter().filter_map(|(_, it)| it.as_ref().ok());
+    let best = rates.map(|it| it.rate).fold(0.0, f64::max);
+    let mut text = format!(
+        "{:<10} {:>12} {:>9} {:>14} {:>7} {:>7}\n",
+        "policy", "rate", "of best", "time for bytes", "cores", "flows"
+    );
+    for (policy, outcome) in outcomes {
+        text += &match outcome {
+            Ok(it) => format!(
+                "{:<10} {:>12} {:>7.1} % {:>14} {:>7.1} {:>7}\n",
+                policy.name(),
+                rate_text(it.rate),
+                it.rate / best * 100.0,
+                span_text(it.seconds),
+                it.cpu,
+                it.flows
+            ),
+            Err(error) => format!("{:<10} {error}\n", policy.name()),
+        };
+    }
+    text
+}
+
+impl Constraint {
+    /// Its name, as a person reads it.
+    pub fn name(self, graph: &Graph) -> String {
+        match self {
+            Constraint::Node(node) => graph.nodes[node].name.clone(),
+            Constraint::Cores(host) => format!("the CPU of {}", graph.hosts[host].name),
+            Constraint::Memory(host) => format!("the memory of {}", graph.hosts[host].name),
+        }
+    }
+}
+
+impl Change {
+    /// What it is, as a person reads it.
+    pub fn name(self, graph: &Graph) -> String {
+        let node = |at: usize| &graph.nodes[at].name;
+        let host = |at: usize| &graph.hosts[at].name;
+        match self {
+            Change::Core(at) => format!("one more core of {}", host(at)),
+            Change::Memory(at) => format!("1 GiB more memory of {}", host(at)),
+            Change::Member(at) => format!("one more of {}", node(at)),
+            Change::Flow(at) => format!("one more flow in {}", node(at)),
+            Change::Gigabit(at) => format!("1 Gbit/s more of {}", node(at)),
+            Change::HalfLoss(at) => format!("half the loss of {}", node(at)),
+            Change::HalfRtt(at) => format!("half the round trip of {}", node(at)),
+        }
+    }
+}
+
+/// `a`, `a and b`, `a, b and c`.
+fn listed(names: &[String], word: &str) -> String {
+    match names {
+        [] => String::new(),
+        [one] => one.clone(),
+        [most @ .., last] => format!("{} {word} {last}", most.join(", ")),
+    }
+}
+
+/// A rate of data, `1.05 GB/s`.
+pub(super) fn rate_text(rate: f64) -> String {
+    match ByteRate::new(rate) {
+        Some(rate) => rate.to_string(),
+        None => "no rate".to_owned(),
+    }
+}
+
+/// Seconds as a person reads them: `0.85 s`, `12 s`, `3 min 20 s`, `10 h 35 min`, `2 d 4 h`.
+pub fn span_text(seconds: f64) -> String {
+    if !seconds.is_finite() || seconds < 0.0 {
+        return "no time".to_owned();
+    }
+    if seconds < 9.95 {
+        return format!("{seconds:.2} s");
+    }
+    // Below a thousand years: far below the bound of the type.
+    let whole = seconds.round().min(3e10) as u64;
+    let two = |large: u64, unit: &str, small: u64, small_unit: &str| match small {
+        0 => format!("{large} {unit}"),
+        _ => format!("{large} {unit} {small} {small_unit}"),
+    };
+    match whole {
+        0..60 => format!("{whole} s"),
+        60..3600 => two(whole / 60, "min", whole % 60, "s"),
+        3600..86_400 => two(whole / 3600, "h", whole % 3600 / 60, "min"),
+        _ => two(whole / 86_400, "d", whole % 86_400 / 3600, "h"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_short() {
+        for (seconds, text) in [
+            (0.846, "0.85 s"),
+            (12.2, "12 s"),
+            (200.0, "3 min 20 s"),
+            (38_100.0, "10 h 35 min"),
+            (172_800.0, "2 d"),
+            (f64::INFINITY, "no time"),
+        ] {
+            assert_eq!(span_text(seconds), text);
+        }
+    }
+}

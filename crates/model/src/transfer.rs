@@ -1,0 +1,264 @@
+//! The graph of one of longhaul's own transfers: storage, sealing, path, opening, storage, with
+//! what is known of the hosts and the path; what is not known is taken wide, and is a doubt.
+
+use std::time::Duration;
+
+use crate::capacity::{Capacity, FlowCapacity, PathCapacity};
+use crate::fit::Fitted;
+use crate::graph::{Graph, Host, Node, NodeKind, Part, PartCodec};
+use crate::host::HostModel;
+use crate::response::Congestion;
+
+/// Flows that a layer may have: what the mover's own flags allow for readers and writers.
+const MOST_FLOWS: u32 = 64;
+
+/// Streams that a transfer may have.
+const MOST_STREAMS: u32 = 512;
+
+/// CPU seconds for each byte at either end where nothing is measured: 0.3 for each gigabyte, half
+/// of what a copy over TLS took on the hosts measured so far (`bench/runs/2026-11-25-pieces.md`).
+const USUAL_CPU: f64 = 0.3e-9;
+
+/// Storage of which nothing is known: bytes per second, and how wrong that may be. A bare guess, so
+/// that the prediction says how little it knows.
+const UNKNOWN_STORAGE: f64 = 1e9;
+const UNKNOWN: f64 = 0.9;
+
+/// Seconds of a flow for each file where nothing is measured.
+const USUAL_FILE_SECONDS: f64 = 0.5e-3;
+
+/// Round trips from the command to the first byte and from the last byte to success, over a daemon
+/// (docs/architecture has the number), and the seconds of a start.
+const DAEMON_ROUND_TRIPS: f64 = 6.0;
+const START_SECONDS: f64 = 0.05;
+
+/// What is known of one end.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct End {
+    /// Its name, as results show it.
+    pub name: String,
+    /// Its cores; `None` if they are not known.
+    pub cores: Option<f64>,
+    /// What its profile says; none without one.
+    pub model: Option<HostModel>,
+}
+
+/// What is known of a path.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PathFacts {
+    /// What TCP payload can carry, in bytes per second; `None` if it is not known.
+    pub payload: Option<f64>,
+    /// The least round trip.
+    pub rtt: Duration,
+    /// The share of segments that is lost at random, 0 to 1.
+    pub loss: f64,
+    /// Bytes that a stream has in flight at most; `None` if it is not known.
+    pub window: Option<f64>,
+    /// Bytes of payload in a segment.
+    pub segment: f64,
+    /// What governs the windows.
+    pub congestion: Congestion,
+    /// How wrong the payload may be, as a share of it.
+    pub uncertainty: f64,
+}
+
+/// A graph and what is not known of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TransferGraph {
+    /// The graph.
+    pub graph: Graph,
+    /// What it was guessed from.
+    pub doubts: Vec<String>,
+}
+
+/// The window of a stream whose kernels are not known: Linux's own limit of 4 MiB for what is sent,
+/// of which about 0.7 is payload.
+const USUAL_WINDOW: f64 = 2.9e6;
+
+/// The graph of a transfer of `parts` from one end to another. `is_one_host` says that both ends
+/// share their cores.
+pub fn transfer_graph(
+    source: &End,
+    destination: &End,
+    path: &PathFacts,
+    parts: Vec<Part>,
+    is_one_host: bool,
+) -> TransferGraph {
+    let mut doubts = Vec::new();
+    let hosts = if is_one_host {
+        vec![host(source)]
+    } else {
+        vec![host(source), host(destination)]
+    };
+    let far = hosts.len() - 1;
+    let mut graph = Graph {
+        hosts,
+        parts: with_codecs(parts, source, destination),
+        startup: START_SECONDS + DAEMON_ROUND_TRIPS * path.rtt.as_secs_f64(),
+        ..Graph::default()
+    };
+    let compresses = graph.parts.iter().any(|part| !part.codecs.is_empty());
+    let logical = |name: &str, kind| Node::new(name, kind, unlimited());
+    graph.nodes.push(logical("start", NodeKind::Start));
+    graph.nodes.push(storage("read", source, 0, &mut doubts));
+    if compresses {
+        graph
+            .nodes
+            .push(coding("compress", NodeKind::Compress, source, 0));
+    }
+    graph.nodes.push(sealing("seal", source, 0));
+    graph.nodes.push(streams(path, &mut doubts));
+    graph.nodes.push(sealing("open", destination, far));
+    if compresses {
+        graph
+            .nodes
+            .push(coding("decompress", NodeKind::Decompress, destination, far));
+    }
+    graph
+        .nodes
+        .push(storage("write", destination, far, &mut doubts));
+    graph.nodes.push(logical("end", NodeKind::End));
+    graph.edges = (1..graph.nodes.len()).map(|to| (to - 1, to)).collect();
+    TransferGraph { graph, doubts }
+}
+
+fn unlimited() -> Capacity {
+    Capacity::Flows(FlowCapacity::Unlimited)
+}
+
+fn host(end: &End) -> Host {
+    Host {
+        name: end.name.clone(),
+        cores: cores(end).unwrap_or(f64::INFINITY),
+        memory: f64::INFINITY,
+    }
+}
+
+fn cores(end: &End) -> Option<f64> {
+    let measured = end.model.as_ref().map(|model| f64::from(model.cores));
+    end.cores.or(measured)
+}
+
+/// Threads for computation: as many as cores.
+fn most_threads(end: &End) -> u32 {
+    // A count of cores.
+    cores(end).map_or(MOST_FLOWS, |cores| (cores.ceil() as u32).clamp(1, 4096))
+}
+
+fn storage(name: &str, end: &End, at: usize, doubts: &mut Vec<String>) -> Node {
+    let reads = name == "read";
+    let model = end.model.as_ref();
+    let fitted = model.and_then(|model| {
+        if reads {
+            model.read.as_ref()
+        } else {
+            model.write.as_ref()
+        }
+    });
+    let mut node = Node::new(name, NodeKind::Disk, unlimited());
+    node.host = Some(at);
+    node.most_flows = MOST_FLOWS;
+    match fitted {
+        Some(fitted) => {
+            node.capacity = Capacity::Flows(fitted.best.capacity.clone());
+            node.uncertainty = fitted.best.uncertainty;
+            let told = fitted.doubts.iter();
+            doubts
+                .extend(told.map(|doubt| format!("the storage of {} ({name}): {doubt}", end.name)));
+        }
+        None => {
+            node.capacity = Capacity::Flows(FlowCapacity::Constant {
+                rate: UNKNOWN_STORAGE,
+            });
+            node.uncertainty = UNKNOWN;
+            doubts.push(format!(
+                "nothing is known of the storage of {} ({name}): measure it with `bench disk`",
+                end.name
+            ));
+        }
+    }
+    let per_file = model.and_then(|model| {
+        if reads {
+            model.open_seconds
+        } else {
+            model.commit_seconds
+        }
+    });
+    node.seconds_per_file = per_file.unwrap_or(USUAL_FILE_SECONDS);
+    node
+}
+
+/// Sealing or opening with TLS, hashing and copying.
+fn sealing(name: &str, end: &End, at: usize) -> Node {
+    let model = end.model.as_ref();
+    let mut node = Node::new(name, NodeKind::Computation, unlimited());
+    node.host = Some(at);
+    node.most_flows = most_threads(end);
+    node.cpu_per_byte = model
+        .and_then(|model| model.tls_cpu)
+        .unwrap_or(0.0)
+        .max(USUAL_CPU);
+    node.uncertainty = 0.0;
+    node
+}
+
+fn coding(name: &str, kind: NodeKind, end: &End, at: usize) -> Node {
+    let mut node = Node::new(name, kind, unlimited());
+    node.host = Some(at);
+    node.most_flows = most_threads(end);
+    node
+}
+
+fn streams(path: &PathFacts, doubts: &mut Vec<String>) -> Node {
+    if path.payload.is_none() {
+        doubts.push(
+            "the path's rate is not known: give --rate, or measure it with `longhaul probe`"
+                .to_owned(),
+        );
+    }
+    if path.window.is_none() {
+        doubts.push("the kernels' windows are not known: 4 MiB of tcp_wmem are assumed".to_owned());
+    }
+    let capacity = PathCapacity {
+        path: path.payload.unwrap_or(UNKNOWN_STORAGE),
+        nic: f64::INFINITY,
+        rtt: path.rtt,
+        window: path.window.unwrap_or(USUAL_WINDOW),
+        loss: path.loss,
+        segment: path.segment,
+        congestion: path.congestion.clone(),
+    };
+    let mut node = Node::new("path", NodeKind::Path, Capacity::Path(capacity));
+    node.most_flows = MOST_STREAMS;
+    node.uncertainty = if path.payload.is_some() {
+        path.uncertainty
+    } else {
+        UNKNOWN
+    };
+    node
+}
+
+/// The source's codecs with the destination's speed of decompression, where both were measured; the
+/// source's own for both where the destination has no profile.
+fn with_codecs(mut parts: Vec<Part>, source: &End, destination: &End) -> Vec<Part> {
+    let Some(model) = &source.model else {
+        return parts;
+    };
+    let capacity = |fitted: &Fitted| Capacity::Flows(fitted.best.capacity.clone());
+    for part in &mut parts {
+        for codec in &model.codecs {
+            let far = destination.model.as_ref();
+            let far = far.and_then(|far| far.codecs.iter().find(|it| it.name == codec.name));
+            let far = far.unwrap_or(codec);
+            part.codecs.push(PartCodec {
+                name: codec.name.clone(),
+                ratio: codec.ratio,
+                compress: capacity(&codec.compress),
+                compress_cpu: codec.compress_cpu,
+                decompress: capacity(&far.decompress),
+                decompress_cpu: far.decompress_cpu,
+            });
+        }
+    }
+    parts
+}

@@ -1,0 +1,131 @@
+//! Reading and writing.
+
+use longhaul_model::graph::Graph;
+
+/// The example of `docs/graph.md`: the first block of TOML there.
+pub fn documented() -> String {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/graph.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let example = page.split("```toml\n").nth(1).unwrap();
+    example.split("```").next().unwrap().to_owned()
+}
+
+#[test]
+fn the_documented_example_is_a_graph() {
+    let graph = Graph::from_text(&documented()).unwrap();
+    assert_eq!(graph.nodes.len(), 9);
+    assert_eq!(graph.parts[0].codecs.len(), 1);
+}
+
+#[test]
+fn what_is_written_is_read_as_the_same() {
+    let graph = Graph::from_text(&documented()).unwrap();
+    let (toml, json) = (graph.to_toml().unwrap(), graph.to_json().unwrap());
+    // The last digit of a rate on a line may change once: what is written is what stays.
+    for text in [&toml, &json] {
+        let again = Graph::from_text(text).unwrap();
+        assert_eq!(again.to_toml().unwrap(), toml);
+        assert_eq!(again.to_json().unwrap(), json);
+    }
+}
+
+/// The example with one thing changed, and what is said of it.
+fn said(from: &str, to: &str) -> String {
+    let text = documented();
+    assert!(text.contains(from), "{from}");
+    let changed = text.replacen(from, to, 1);
+    let error = Graph::from_text(&changed).unwrap_err();
+    error.to_string()
+}
+
+#[test]
+fn faults_name_line_and_remedy() {
+    for (from, to, says) in [
+        (
+            "to = [\"read\"]",
+            "to = [\"reed\"]",
+            "\"reed\", which is not there",
+        ),
+        ("to = [\"read\"]", "to = [\"read\", \"read\"]", "twice"),
+        (
+            "host = \"source\"",
+            "host = \"sauce\"",
+            "\"sauce\", which is not there",
+        ),
+        ("rtt = \"100 ms\"", "rtt = 100", "no unit"),
+        ("bytes = \"40 TB\"", "bytes = 40", "no unit"),
+        (
+            "bytes = \"40 TB\"",
+            "bytes = \"40 parsecs\"",
+            "is not a size",
+        ),
+        ("members = 4", "members = 0", "from 1"),
+        ("members = 4", "membres = 4", "unknown field `membres`"),
+        ("gamma = 6", "gamma = -3", "gamma must be"),
+        (
+            "kind = \"path\"",
+            "kind = \"pathh\"",
+            "unknown variant `pathh`",
+        ),
+        ("falling", "failing", "unknown variant `failing`"),
+        (
+            "alpha = \"3.5 GB/s\"",
+            "alpha = \"-3.5 GB/s\"",
+            "alpha must be",
+        ),
+        ("line = \"10 Gbit/s\", ", "", "give one of them"),
+        ("loss = \"0.001%\"", "loss = 5", "percent"),
+        ("ratio = 2.46", "ratio = -2", "ratio must be"),
+        (
+            "[[part]]",
+            "[[node]]\nname = \"end\"\nkind = \"end\"\n\n[[part]]",
+            "is there twice",
+        ),
+    ] {
+        let error = said(from, to);
+        assert!(error.contains(says), "{to}: {error}");
+        assert!(error.starts_with("line "), "{to}: {error}");
+    }
+}
+
+#[test]
+fn a_cycle_is_named() {
+    let text = documented().replacen("to = [\"end\"]", "to = [\"end\", \"read\"]", 1);
+    let error = Graph::from_text(&text).unwrap_err().to_string();
+    assert!(
+        error.contains("circle") && error.starts_with("line "),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_node_without_capacity_is_named() {
+    let text = documented();
+    let line = text
+        .lines()
+        .find(|line| line.contains("saturating"))
+        .unwrap();
+    let error = Graph::from_text(&text.replacen(line, "", 1)).unwrap_err();
+    assert!(error.to_string().contains("has no capacity"), "{error}");
+}
+
+#[test]
+fn no_text_is_a_panic() {
+    let text = documented();
+    for end in 0..text.len() {
+        if text.is_char_boundary(end) {
+            let _ = Graph::from_text(&text[..end]);
+        }
+    }
+    for text in [
+        "",
+        "{",
+        "{}",
+        "[]",
+        "node = 3",
+        "{\"node\": [{}]}",
+        "{\"host\": [1e999]}",
+    ] {
+        assert!(Graph::from_text(text).is_err(), "{text}");
+    }
+}

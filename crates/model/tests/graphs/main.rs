@@ -1,0 +1,4 @@
+//! Graphs as files.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod files;
