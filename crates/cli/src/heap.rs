@@ -123,7 +123,7 @@ pub fn share_where_limited() {
     }
 }
 
-/// Bytes allocated and not freed; none where nobody counts them.
+/// Bytes allocated and not freed; `None` if nobody counts them.
 pub fn live_bytes() -> Option<u64> {
     #[cfg(feature = "count-heap")]
     return Some(LIVE.load(Ordering::Relaxed));

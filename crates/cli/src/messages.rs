@@ -38,8 +38,8 @@ pub fn clear_line() {
 /// Why standard output did not take everything.
 static UNWRITTEN: Mutex<Option<String>> = Mutex::new(None);
 
-/// Writes to standard output. A reader that went away (`head`) is no failure;
-/// any other is told at the end, by [`after_output`].
+/// Writes to standard output. A reader that went away (`head`) is no failure; [`after_output`]
+/// reports any other at the end.
 pub fn write_output(bytes: &[u8]) {
     let output = std::io::stdout();
     // Names and what other hosts say of themselves are part of it.

@@ -34,7 +34,7 @@ pub struct Report {
     names: bool,
     terminal: bool,
     manifest: Option<Mutex<Manifest>>,
-    /// Who is told how far it is, where nobody is at a terminal.
+    /// What receives progress, if there is no terminal.
     outlet: Option<Arc<dyn Outlet>>,
     control: Control,
 }
@@ -70,7 +70,7 @@ impl Report {
         }
     }
 
-    /// The same of a job, whose progress is told to its followers.
+    /// The same for a job, whose progress is sent to its followers.
     ///
     /// # Errors
     ///

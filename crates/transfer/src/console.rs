@@ -29,7 +29,7 @@ pub trait Console: Send + Sync {
     /// Asks a question; true for a whole "yes" alone, as SSH asks.
     fn confirm(&self, question: &str) -> bool;
 
-    /// Bytes that the process has allocated; none where nobody counts them.
+    /// Bytes that the process has allocated; `None` if nobody counts them.
     fn live_heap(&self) -> Option<u64> {
         None
     }
@@ -89,7 +89,7 @@ pub fn confirm(question: &str) -> bool {
     installed().is_some_and(|console| console.can_ask() && console.confirm(question))
 }
 
-/// Bytes that the process has allocated; none where nobody counts them.
+/// Bytes that the process has allocated; `None` if nobody counts them.
 pub fn live_heap() -> Option<u64> {
     installed().and_then(Console::live_heap)
 }
@@ -108,8 +108,8 @@ pub fn harmless(text: &str) -> String {
 /// What the log has of words that somebody else said, in bytes at most.
 pub const MAXIMUM_LOGGED_BYTES: usize = 200;
 
-/// Text that others had a part in, as one line of no control characters and at most so many
-/// bytes: with an end of line in it, it could look like another message.
+/// Text from elsewhere, as one line without control characters and with a limited length. With an
+/// end of line, it could look like another message.
 pub fn one_line(text: &str, most: usize) -> String {
     let mut line = harmless(text).replace(['\n', '\t'], "\u{fffd}");
     line.truncate(line.floor_char_boundary(most));

@@ -2,15 +2,15 @@
 //!
 //! - [`setup`]: the daemon's key, principals and token
 //! - [`admission`]: what a stream's first frame asks for, and whether it may
-//! - [`asker`]: who asks for what, as the log has it
+//! - [`asker`]: which client asks for what, for the log
 //! - [`calls`]: what a far side of SSH does beside its channel
-//! - [`control_requests`]: copies with another daemon, that a principal has it run
+//! - [`control_requests`]: copies with another daemon on behalf of a principal
 //! - [`listing`]: what lies at a path, without a session
 //! - [`quotas`]: what may run at the same time, and each principal's share
 //! - [`secrets`]: what no root may hold
 //! - [`sessions`]: the sessions that run
 //! - [`sources`]: the sources that a principal asks for
-//! - [`unauthenticated`]: what the log has of connections that came to nothing
+//! - [`unauthenticated`]: what the log has of connections that failed
 //! - [`turns`]: the order in which requests take over a transfer
 //! - [`vouched`]: hosts that a principal has let in
 
@@ -61,7 +61,7 @@ use turns::Rank;
 use unauthenticated::Unauthenticated;
 use vouched::Vouched;
 
-/// How long a stranger may take for his first frame.
+/// How long a client may take for its first frame before it has authenticated.
 const FIRST_FRAME: Duration = Duration::from_secs(10);
 
 /// How long a peer that was refused, or told all, may take to hear it.
@@ -109,7 +109,7 @@ pub struct Daemon {
     /// What these need; none at the far side of SSH.
     jobs: Option<Jobs>,
     stopping: AtomicBool,
-    /// The only one who may come, where a single session is run for him.
+    /// The only client that may come, if a single session is run for it.
     client: Option<Client>,
 }
 
@@ -269,7 +269,7 @@ impl Daemon {
         }
     }
 
-    /// One for a single session of whoever started the process.
+    /// One for a single session of the process's client.
     pub fn for_owner(terms: Terms, tls: TlsServer, client: Client) -> Arc<Daemon> {
         let owner = Principals::owner("ssh", client.key);
         Arc::new(Daemon {
@@ -433,7 +433,7 @@ impl Daemon {
     }
 }
 
-/// What went wrong with whom; many errors name him already.
+/// What went wrong, and with which client; many errors name the client already.
 fn naming(peer: SocketAddr, error: &str) -> String {
     let peer = HostPort::from(peer).to_string();
     match error.contains(&peer) {

@@ -24,7 +24,7 @@ pub enum Endpoint {
     Ssh(SshRemote),
     /// Nowhere.
     Null,
-    /// So many zeros from nowhere.
+    /// This many zeros, from no file.
     Zero(ByteCount),
     /// Standard input or standard output.
     Standard,

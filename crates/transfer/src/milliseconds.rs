@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serializer};
 ///
 /// # Errors
 ///
-/// As the format has it.
+/// As the format reports.
 pub fn serialize<S: Serializer>(span: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_u64(u64::try_from(span.as_millis()).unwrap_or(u64::MAX))
 }

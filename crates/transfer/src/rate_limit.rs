@@ -53,7 +53,7 @@ impl FromStr for ChangedLimit {
 }
 
 impl BandwidthLimit {
-    /// So many bytes per second; none of 0.
+    /// A limit in bytes per second; `None` for 0.
     ///
     /// # Errors
     ///

@@ -99,7 +99,7 @@ pub struct Selection {
     pub recursive: bool,
     /// What links below the sources lead to, instead of the links.
     pub copy_links: bool,
-    /// Files keep set-user-ID and set-group-ID bits, whoever owns them.
+    /// Files keep set-user-ID and set-group-ID bits for any owner.
     pub keep_set_ids: bool,
 }
 
@@ -111,7 +111,7 @@ pub struct Verification {
     pub integrity: Integrity,
     /// Read back what was written before it counts.
     pub read_back: bool,
-    /// Which digests are told.
+    /// Which digests are reported.
     pub digests: Digests,
 }
 
@@ -126,7 +126,7 @@ pub enum Integrity {
     Checksum,
 }
 
-/// Which digests of files are told.
+/// Which digests of files are reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Digests {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serializer};
 ///
 /// # Errors
 ///
-/// As the format has it.
+/// As the format reports.
 pub fn serialize<T: Display, S: Serializer>(
     value: &Option<T>,
     serializer: S,

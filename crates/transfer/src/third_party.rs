@@ -1,6 +1,5 @@
-//! Copies between two remote hosts. One of them, which SSH reaches, runs the
-//! copy as a *job*: it is the dialer of a session with the other one, and goes
-//! on when whoever started it is gone.
+//! Copies between two remote hosts. One of them, which SSH reaches, runs the copy as a *job*: it
+//! is the dialer of a session with the other one, and continues when its client is gone.
 //!
 //! - [`starting`]: starts a job and brings both hosts together, from here
 //! - [`sides`]: what is asked for, and what each host is asked for

@@ -1,5 +1,5 @@
-//! `longhaul jobs`, `attach`, `cancel`: copies between two remote hosts that
-//! run without whoever started them.
+//! `longhaul jobs`, `attach`, `cancel`: copies between two remote hosts that run without their
+//! client.
 
 use longhaul_transfer::third_party::hosts::{ask, check_host, reach};
 use longhaul_transfer::third_party::job_protocol::{self, Listed, Order, Shown, State};

@@ -114,7 +114,7 @@ fn list_here(path: &[u8], depth: Depth, printer: &mut Printer) -> Result<(), Sto
     })
 }
 
-/// Whoever read (`head`) has enough: that is no failure.
+/// The reader (`head`) has enough: that is no failure.
 fn is_unread(error: &std::io::Error) -> bool {
     error.kind() == std::io::ErrorKind::BrokenPipe
 }

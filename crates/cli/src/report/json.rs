@@ -29,7 +29,7 @@ fn print(value: &Value) {
     print_line!("{value}");
 }
 
-/// A path as JSON has it: a string, or its bytes.
+/// A path as in JSON: a string, or its bytes.
 pub fn name_of(path: &TreePath) -> Value {
     match std::str::from_utf8(path.as_bytes()) {
         Ok(path) => json!(path),

@@ -18,7 +18,7 @@ const DRAW_EVERY: Duration = Duration::from_millis(250);
 /// How often an event is printed.
 const PRINT_EVERY: Duration = Duration::from_secs(1);
 
-/// How busy the layers are is taken over so many drawings.
+/// How busy the layers are is taken over this many drawings.
 const RECENT_DRAWINGS: usize = 12;
 
 /// The rate is taken over this span: what is durable of large files grows in

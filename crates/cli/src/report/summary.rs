@@ -24,7 +24,7 @@ pub struct Asked {
     pub purport: Purport,
     /// The rate that bound it.
     pub limit: Limit,
-    /// Layers, wire and decisions are told, too.
+    /// Layers, wire and decisions are included.
     pub detailed: bool,
 }
 
@@ -44,8 +44,7 @@ pub fn print(outcome: &Outcome<'_>, detailed: bool) {
     }
 }
 
-/// So many of something: `1 file`, `2 files`, `2 files and links` of what is a
-/// `file or link`.
+/// This many of something: `1 file`, `2 files`, `2 files and links` of what is a `file or link`.
 fn counted(count: impl Into<u64>, what: &str) -> String {
     let count = count.into();
     match (count, what.split_once(" or ")) {
@@ -248,8 +247,8 @@ fn limit_line(limit: BandwidthLimit, used: f64) -> String {
     }
 }
 
-/// What a copy would do; counts are of files, links and directories, but for
-/// the unchanged, where directories are not counted.
+/// What a copy would do; counts are of files, links and directories, except the unchanged, where
+/// directories are not counted.
 fn planned_lines(progress: &Progress, ending: &Ending) -> Vec<String> {
     let (new, changed) = (progress.new_entries, progress.changed_entries);
     let so_far = if ending.totals.is_some() {
@@ -276,7 +275,7 @@ fn planned_lines(progress: &Progress, ending: &Ending) -> Vec<String> {
     lines
 }
 
-/// What was left out on purpose; none where nothing was.
+/// What was left out on purpose; `None` if nothing was.
 fn left_out_line(left_out: LeftOut) -> Option<String> {
     let LeftOut {
         rules,

@@ -1,11 +1,10 @@
 //! Connections that are begun before there is a session for them to join.
 //!
-//! The streams beside the first cost three round trips once the session is
-//! known: TCP, TLS, joining. The first two need nothing of the session, and go
-//! on while the first stream opens it: on a long path all streams join two round
-//! trips sooner. They begin when the first is connected and has shown how long
-//! the path is, if it is long enough to be worth it. None says anything before
-//! the daemon has shown its key to the first stream.
+//! The streams beside the first cost three round trips once the session is known: TCP, TLS,
+//! joining. The first two need nothing of the session, and continue while the first stream opens
+//! it: on a long path all streams join two round trips sooner. They begin when the first is
+//! connected and has shown how long the path is, if it is long enough to be worth it. None says
+//! anything before the daemon has shown its key to the first stream.
 
 use std::net::TcpStream;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -31,7 +30,7 @@ pub struct Plan {
     pub timeout: Duration,
     /// The socket's options, by the stream's number.
     pub tcp: Box<dyn Fn(u32) -> TcpOptions + Send + Sync>,
-    /// How many there shall be.
+    /// How many there should be.
     pub streams: StreamsFor,
 }
 
@@ -100,7 +99,7 @@ impl Ahead {
         self.shared.changed.notify_all();
     }
 
-    /// One that is ready, or gets so in time; none where there is none left.
+    /// One that is ready, or gets so in time; `None` if there is none left.
     pub fn take(&self, patience: Duration) -> Option<Stream> {
         let until = Instant::now() + patience;
         let mut state = self.lock();

@@ -367,8 +367,7 @@ impl Daemon {
         Ok(own)
     }
 
-    /// The daemon's own key, as it shows it; why it is not believed is told by
-    /// `untrusted`.
+    /// The daemon's own key, as it shows it; `untrusted` says why it is not trusted.
     pub fn key(&self, untrusted: impl Fn(&TlsError) -> String) -> Result<Fingerprint, Stop> {
         let stream = self.connected(&self.tls, &|_| {});
         let stream = stream.map_err(|error| Stop::new(exit_of(&error), untrusted(&error)))?;
@@ -505,7 +504,7 @@ impl Daemon {
         TcpInfo::of(&self.dial()?).map_err(|error| Stop::because(Exit::Local, error))
     }
 
-    /// Connects and says nothing: what is said is another's.
+    /// Connects and sends nothing.
     pub fn dial(&self) -> Result<TcpStream, Stop> {
         let socket = tcp::connect(&self.target(), self.timeout, &self.tcp_of(0));
         socket.map_err(|error| Stop::because(Exit::Connection, error))

@@ -1,5 +1,4 @@
-//! What the user's files and flags say: which daemon is believed, and who he is
-//! there.
+//! What the user's files and flags say: which daemon is trusted, and who the user is there.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once};

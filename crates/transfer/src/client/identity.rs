@@ -1,6 +1,6 @@
-//! What tells one transfer from another, so that the same command, run again, goes on and
-//! takes over (SEMANTICS 12, 16): the place of the sources, the principal, and the sources.
-//! FORMAT.md, "Source keys", has the order; a change of it is a new [`VERSION`].
+//! What tells one transfer from another, so that the same command, run again, continues and takes
+//! over (SEMANTICS 12, 16): the place of the sources, the principal, and the sources. FORMAT.md,
+//! "Source keys", has the order; a change of it is a new [`VERSION`].
 
 use std::ffi::OsStr;
 use std::io;
@@ -20,7 +20,7 @@ const VERSION: &str = "longhaul 2026 source of a transfer 2";
 pub struct SourceKey {
     /// Hash of this host and the sources.
     pub source: [u8; 32],
-    /// Hash of the sources; none where another host's would be other ones.
+    /// Hash of the sources; `None` if another host's would be other ones.
     pub anywhere: Option<[u8; 32]>,
 }
 

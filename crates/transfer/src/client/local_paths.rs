@@ -130,9 +130,9 @@ impl Here {
 /// A source that cannot be opened.
 #[derive(Debug)]
 pub struct NoSource {
-    /// What that means where nothing else goes on.
+    /// What that means where nothing else continues.
     pub stop: Stop,
-    /// What it is where other sources do; none where nothing can.
+    /// What it is where other sources do; `None` if nothing can.
     pub failure: Option<Failure>,
 }
 

@@ -182,7 +182,7 @@ impl Control {
     }
 }
 
-/// The failures of a transfer, counted once for the exit code and for all who tell of it.
+/// The failures of a transfer, counted once for the exit code and for all reports.
 #[derive(Debug, Default)]
 struct Tally {
     failed: AtomicU64,

@@ -18,13 +18,13 @@ use crate::stop::{Exit, Stop};
 use crate::third_party::introduced_peer::{Called, IntroducedPeer, Introduction};
 use crate::third_party::job_protocol::Reach;
 
-/// Whoever is at the other end.
+/// The other end.
 pub enum Peer {
     /// A daemon.
     Daemon(Box<Daemon>),
     /// A host that SSH reaches.
     Ssh(Arc<Far>),
-    /// A host that whoever started this job introduced.
+    /// A host that the job's client introduced.
     Introduced(Arc<IntroducedPeer>),
 }
 

@@ -79,8 +79,8 @@ pub fn to_file(path: &[u8], arrival: Arrival) -> Result<Destination, Stop> {
     Ok(Destination::stream(Arc::new(file), arrival))
 }
 
-/// Tells of one thing, whatever pieces it went in; what the other
-/// end has is let go of, and after a failure nothing more is read.
+/// Reports about one thing, whatever pieces it went in; what the other end has is let go of, and
+/// after a failure nothing more is read.
 pub fn watch(source: &Arc<StreamSource>, inner: Watch) -> Watch {
     let source = Arc::clone(source);
     let failed = AtomicBool::new(false);

@@ -416,8 +416,8 @@ impl Task {
         self.flows().block_bytes.map_or(free, BlockSize::Fixed)
     }
 
-    /// How many streams are begun with the first; none where they join by
-    /// tickets that only the session gives.
+    /// How many streams are begun with the first; `None` if they join by tickets that only the
+    /// session gives.
     fn streams_ahead(&self, clear: bool) -> Option<StreamsFor> {
         if clear || self.spec.connection.nice {
             return None;

@@ -56,9 +56,8 @@ impl Asked for Named<'_> {
     }
 }
 
-/// Opens them. Of several the ones that cannot be opened are failures of their
-/// own, and the others go on. Where a job's were written at another host no shell
-/// has expanded them.
+/// Opens them. Of several the ones that cannot be opened are failures of their own, and the others
+/// continue. Where a job's were written at another host no shell has expanded them.
 ///
 /// # Errors
 ///

@@ -18,7 +18,7 @@ const KEPT_DECISIONS: usize = 64;
 /// How the user bound it.
 #[derive(Clone, Debug)]
 pub struct Bounds {
-    /// So many streams, or as many as help.
+    /// This many streams, or as many as help.
     pub streams: Option<u32>,
     /// Streams at the start.
     pub initial: u32,
@@ -134,7 +134,7 @@ impl Layers {
 }
 
 impl Steering {
-    /// Begins to steer; what it decides is told to the report too.
+    /// Begins to steer; the report gets its decisions too.
     pub fn new(bounds: Bounds) -> (Steering, Shared) {
         let steered = Shared::default();
         let steering = Steering {

@@ -41,7 +41,7 @@ impl Task {
         }
     }
 
-    /// Flows that the other end's layers shall have, where that was said.
+    /// Flows that the other end's layers should have, where that was said.
     pub(super) fn remote_flows(&self) -> Flows {
         let fixed = self.flows();
         Flows {

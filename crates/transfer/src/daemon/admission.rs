@@ -1,5 +1,5 @@
-//! What a stream's first frame asks for, and whether it may. Until a principal
-//! is known nobody learns more than that he is refused.
+//! What a stream's first frame asks for, and whether it may. Until a principal is known, a client
+//! learns only that it is refused.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -53,38 +53,37 @@ const MAXIMUM_STREAMS: u32 = 512;
 /// What the log has of a refusal, in bytes at most: paths are part of it.
 const MAXIMUM_REFUSAL_BYTES: usize = 8 << 10;
 
-/// Whoever sends a first frame.
+/// A client that sends a first frame.
 pub struct Visitor {
-    /// His stream is in clear.
+    /// Its stream is in clear.
     pub clear: bool,
-    /// His place among those who have not proved who they are.
+    /// Its place among clients that have not authenticated.
     pub ticket: Option<Ticket>,
-    /// His connection's, and from when his request is known this one's.
+    /// The connection's, and this one's once the request is known.
     pub rank: Rank,
-    /// He came by the channel over which the process was started, and is its
-    /// owner.
+    /// It came by the channel over which the process was started, and is its owner.
     pub owner: bool,
-    /// Where he comes from, for messages.
+    /// Where it comes from, for messages.
     pub peer: String,
-    /// How long he may take for it.
+    /// How long it may take for it.
     pub patience: Duration,
 }
 
-/// Of what a stranger says of himself and wants, the log has so many bytes.
+/// The log has this many bytes of what an unauthenticated client says.
 const STRANGER_SHOWN: usize = 96;
 
-/// Of a stranger's words for his software so much is told.
+/// The log has this much of an unauthenticated client's software name.
 const SOFTWARE_SHOWN: usize = 128;
 
-/// What comes between two checkpoints is remembered piece by piece: a client that wants fewer
-/// has them after so many bytes and so long nevertheless.
+/// What comes between two checkpoints is remembered piece by piece: a client that wants fewer has
+/// them after this many bytes and so long nevertheless.
 const MOST_CHECKPOINT: (u64, Duration) = (1 << 30, Duration::from_secs(60));
 
 /// How long a channel over ssh may be silent.
 const SILENT_CHANNEL: Duration = Duration::from_secs(600);
 
 impl Visitor {
-    /// One who has to prove that he belongs to a session.
+    /// A client that has to prove that it belongs to a session.
     pub fn stranger(peer: String) -> Visitor {
         Visitor {
             clear: false,
@@ -96,9 +95,9 @@ impl Visitor {
         }
     }
 
-    /// The same over a channel of the user whose process this is: it waits for
-    /// whoever may need it, as while another login asks for a password, and ends with
-    /// its ssh, unless nobody notices that this is gone.
+    /// The same over a channel of the user whose process this is. It waits until it is needed, as
+    /// while another login asks for a password, and ends with its ssh, unless nothing notices that
+    /// this is gone.
     pub fn of_channel(peer: &str) -> Visitor {
         Visitor {
             patience: SILENT_CHANNEL,
@@ -133,7 +132,7 @@ pub(super) fn refused(refusal: Refusal, text: impl Into<String>) -> Refused {
     }
 }
 
-/// A newer request of the same transfer came: whoever sent this one is dead, or shall end.
+/// A newer request of the same transfer came: the sender of this one is dead, or should end.
 fn superseded() -> Refused {
     Refused {
         superseded: true,
@@ -256,8 +255,8 @@ impl Daemon {
         })
     }
 
-    /// Who it is, by what he shows or by a principal's word for him, and what he may ask for
-    /// where that is bound.
+    /// Who the client is, by its credential or a principal's vouching, and what it may ask for if
+    /// that is restricted.
     fn authenticate<'a>(
         &self,
         principals: &'a Principals,
@@ -639,7 +638,7 @@ fn described(farewell: &Farewell) -> String {
     }
 }
 
-/// Which transfer it is; none where nothing is written here. Who only looks fences nobody.
+/// Which transfer it is; `None` if nothing is written here. Who only looks fences nobody.
 fn key_of(request: &Request, principal: &Principal) -> Option<Key> {
     match (request.role, request.paths.as_slice()) {
         (Role::Sender, [path]) if request.purport == Purport::Copy => Some(Key {
@@ -692,7 +691,8 @@ pub(super) fn path_beneath(resolved: &Resolved<'_>, asked: &[u8]) -> Vec<u8> {
     path
 }
 
-/// Whose files a principal's are at his host is his word alone: such bits are a right.
+/// Who owns a principal's files at its own host is only the principal's claim, so such bits are a
+/// right.
 fn set_ids_of(resolved: &Resolved<'_>) -> SetIds {
     match resolved.rights.set_id {
         true => SetIds::Keep,
@@ -700,11 +700,11 @@ fn set_ids_of(resolved: &Resolved<'_>) -> SetIds {
     }
 }
 
-/// A destination of a principal's.
+/// A destination of a principal.
 ///
 /// # Errors
 ///
-/// Where he has no such path or right, or it cannot be opened.
+/// If the principal has no such path or right, or it cannot be opened.
 pub fn open_destination(
     principal: &Principal,
     path: &[u8],

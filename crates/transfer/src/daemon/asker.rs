@@ -1,4 +1,4 @@
-//! Who asks a daemon for what, as its log has it.
+//! Which client asks a daemon for what, for its log.
 
 use longhaul_engine::net::Stream;
 use longhaul_engine::net::principals::Principal;
@@ -8,7 +8,7 @@ use super::Daemon;
 use super::admission::authenticate;
 
 impl Daemon {
-    /// Who asks, for the log: by the name that he proves, or else that he only claims.
+    /// Which client asks, for the log: by the name that it proved, or otherwise that it claims.
     pub(super) fn described(
         &self,
         credential: Option<&Credential>,
@@ -31,7 +31,7 @@ impl Daemon {
     }
 }
 
-/// Of a request's paths so many are in the log.
+/// Of a request's paths this many are in the log.
 const LOGGED_PATHS: usize = 4;
 
 /// What is asked for, for the log.

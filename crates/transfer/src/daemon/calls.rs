@@ -27,31 +27,30 @@ use crate::ssh::PROTECTION;
 /// How long one call may take: the client waits no longer.
 const CALL_WITHIN: Duration = Duration::from_secs(8);
 
-/// How long the client's addresses may take where each is told of; he waits
-/// longer.
+/// How long the client's addresses may take if each is reported; the client waits longer.
 pub const TOLD_WITHIN: Duration = Duration::from_secs(3);
 
 /// How long the first stream of a session between two far sides may take.
 const BEGINS_WITHIN: Duration = Duration::from_secs(60);
 
-/// Reasons that are told; the others are like them.
+/// Reasons that are reported; the others are like them.
 const SHOWN_REASONS: usize = 4;
 
 /// Calls under way at most; the client opens no more streams at once.
 const MAXIMUM_CALLS: usize = 64;
 
-/// Whoever started this process, and where he can be reached.
+/// The client that started this process, and where it can be reached.
 pub struct Client {
-    /// The key of his other end: no other may join.
+    /// The key of its end: no other may join.
     pub key: Fingerprint,
-    /// Where he listens, the likeliest first.
+    /// Where it listens, the likeliest first.
     pub addresses: Vec<SocketAddr>,
-    /// What he may ask for, where somebody else introduced him; else anything.
+    /// What it may ask for, if another client introduced it; otherwise anything.
     pub allowed: Option<Allowed>,
-    /// Where he answered.
+    /// Where it answered.
     answered: Mutex<Option<SocketAddr>>,
     calls: AtomicUsize,
-    /// All his addresses are being tried, to be told of.
+    /// All its addresses are being tried, for a report.
     telling: AtomicBool,
 }
 
@@ -122,7 +121,7 @@ impl Client {
         Client { allowed, ..self }
     }
 
-    /// Where to call him now.
+    /// Where to call the client now.
     fn to_try(&self) -> Vec<SocketAddr> {
         let answered = self.answered.lock().unwrap_or_else(PoisonError::into_inner);
         answered.map_or_else(|| self.addresses.clone(), |address| vec![address])
@@ -134,13 +133,13 @@ impl Client {
 }
 
 impl Daemon {
-    /// Whether whoever shook hands may say more: at a far side only its client.
+    /// Whether the client may continue after the handshake: at a far side only its own client.
     pub(super) fn may_come(&self, stream: &Stream) -> bool {
         let client = self.client.as_ref();
         client.is_none_or(|client| stream.handle.peer_fingerprint() == Some(client.key))
     }
 
-    /// From now on this session's client is called when he asks for it.
+    /// From now on this session's client is called when it asks for it.
     pub(super) fn answer_calls(self: &Arc<Daemon>, transfer: &Arc<Transfer>) {
         if self.client.is_none() {
             return;
@@ -157,7 +156,7 @@ impl Daemon {
         }));
     }
 
-    /// Calls the client at each of his addresses, and tells him what came of it.
+    /// Calls the client at each of its addresses, and reports the results.
     fn tell_all(self: &Arc<Daemon>, session: Weak<Transfer>) {
         let daemon = Arc::clone(self);
         // Without a thread he hears nothing, and says so.
@@ -220,12 +219,11 @@ impl Daemon {
         }
     }
 
-    /// Connects to the client before he has asked for it, and has him open a
-    /// session.
+    /// Connects to the client before it has asked for it, so that it opens a session.
     ///
     /// # Errors
     ///
-    /// Why none of his addresses answered.
+    /// Why none of its addresses answered.
     pub fn call_first(self: &Arc<Daemon>) -> Result<(), String> {
         let Some(client) = &self.client else {
             return Ok(());
@@ -253,7 +251,7 @@ impl Daemon {
         self.sessions.wait_for_end(BEGINS_WITHIN);
     }
 
-    /// Whoever would have the session begin has gone.
+    /// The client that would begin the session has gone.
     pub fn give_up(&self) {
         self.sessions.give_up();
     }
@@ -296,8 +294,8 @@ impl Daemon {
         client.calls.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Connects, and has whoever is there prove that he is the client;
-    /// `connected` hears that somebody is.
+    /// Connects, and has the other side prove that it is the client; `connected` hears that it
+    /// answered.
     fn reach(
         &self,
         address: SocketAddr,
@@ -385,7 +383,7 @@ mod tests {
         address
     }
 
-    /// Shakes hands as whoever has that key.
+    /// Shakes hands as the holder of that key.
     fn client(server: &Identity, own: Identity) -> SocketAddr {
         let trust = ServerTrust::Fingerprint(server.fingerprint());
         let tls = TlsClient::new(trust, Some(own), TlsOptions::default());

@@ -1,8 +1,7 @@
-//! What a principal has the daemon do beside any session: copies with another
-//! daemon, as jobs. Each is a process of its own, `longhaul remote`, that says and
-//! hears over the principal's stream what it would over SSH. His jobs are kept in
-//! a directory of his own, so that he finds no other's; so are the sockets of those
-//! that connect to nobody, to which further streams of his are carried.
+//! What a principal has the daemon do outside any session: copies with another daemon, as jobs.
+//! Each is a process, `longhaul remote`, that uses the principal's stream as it would use SSH.
+//! Each principal has a directory for its jobs, so that it finds no other's. The sockets of jobs
+//! that connect to no host are there too; further streams of the principal are carried to them.
 
 use std::ffi::OsStr;
 use std::fs::OpenOptions;
@@ -55,7 +54,7 @@ const MOST_CHANNELS: Most = Most {
     of_one: 128,
 };
 
-/// What a principal's directory begins with, before his name.
+/// What a principal's directory begins with, before its name.
 const OF: &str = "of-";
 
 /// This binary, also where its file was replaced.
@@ -93,7 +92,7 @@ enum Kind {
     Dials,
     /// It runs a job, and channels come to it.
     TakesChannels,
-    /// It tells of jobs.
+    /// It lists jobs.
     Tells,
 }
 
@@ -113,7 +112,7 @@ enum Came {
 }
 
 impl Daemon {
-    /// Answers, and carries what is said until either end has enough.
+    /// Answers, and carries the channel until either end closes it.
     pub(super) fn run_errand(
         self: &Arc<Daemon>,
         mut stream: Stream,
@@ -295,10 +294,9 @@ fn own_directory(directory: &Path, principal: &Principal) -> Result<PathBuf, Str
     Ok(own)
 }
 
-/// A principal's roots as they are now, in a file of one errand's own: several
-/// begin at once, and none may read what was written for another before his
-/// rights changed. It goes when the errand ends, if it was not read and removed
-/// before.
+/// A principal's current roots, in a file of one request. Several requests begin at once, and none
+/// may read what was written for another before the rights changed. It is removed when the request
+/// ends, if it was not read and removed before.
 struct Written(PathBuf);
 
 impl Written {

@@ -1,4 +1,4 @@
-//! Tells whoever may read a path what lies there.
+//! Lists a path for a principal that may read it.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! What a daemon does at the same time for all, and for one principal, so that he
-//! leaves some to others.
+//! What a daemon does at the same time for all, and for one principal, so that some is left for
+//! others.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,7 +23,7 @@ impl Most {
     }
 }
 
-/// What is under way for each principal, by his name.
+/// What is under way for each principal, by name.
 #[derive(Default)]
 pub struct Quotas(Mutex<BTreeMap<String, usize>>);
 
@@ -32,7 +32,7 @@ impl Quotas {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One more for him, where there is room.
+    /// One more for the principal, if there is room.
     pub fn take(self: &Arc<Quotas>, principal: &str, most: Most) -> Option<Held> {
         let mut taken = self.lock();
         let own = taken.get(principal).copied().unwrap_or_default();

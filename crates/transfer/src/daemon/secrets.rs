@@ -1,6 +1,6 @@
-//! What no root of a principal may hold: the daemon's key, tokens and jobs, and the file of
-//! principals. Whoever may read there could be the daemon, and whoever may write could be
-//! anybody at it.
+//! What no root of a principal may hold: the daemon's key, tokens and jobs, and the principals
+//! file. A client that may read them could impersonate the daemon, and one that may write them
+//! could become any principal.
 
 use std::collections::{HashSet, VecDeque};
 use std::ffi::OsString;
@@ -142,7 +142,8 @@ impl Secrets {
     }
 }
 
-/// Where a path leads, and each link on the way: whoever can replace that has the same.
+/// Where a path leads, and each link on the way: replacing a link is as good as replacing the
+/// target.
 fn places_of(path: &Path) -> Vec<PathBuf> {
     let mut places = links_to(path);
     places.push(resolved(path));

@@ -15,7 +15,7 @@ use super::turns::{Rank, Turn, Turns};
 /// How long a stopping daemon waits for its sessions.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 
-/// What tells a transfer from others: whoever comes with the same takes over.
+/// The identity of a transfer: a client with the same one takes over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key {
     /// Who.
@@ -26,7 +26,7 @@ pub struct Key {
     pub destination: Vec<u8>,
 }
 
-/// Where a transfer goes, as its key has it: the kind of the path, then its bytes.
+/// Where a transfer goes, as in its key: the kind of the path, then its bytes.
 pub fn destination_of(path: &RequestPath) -> Vec<u8> {
     match path {
         RequestPath::Path(path) => [b"path ", path.as_slice()].concat(),
@@ -56,14 +56,14 @@ pub struct Sessions {
     /// Of those that run or are about to.
     places: Arc<Quotas>,
     turns: Arc<Turns>,
-    /// One began, or whoever would begin one has gone.
+    /// One began, or the client that would begin one has gone.
     begun: AtomicBool,
     running: Mutex<HashMap<SessionId, Running>>,
     changed: Condvar,
 }
 
 impl Sessions {
-    /// At most so many at a time.
+    /// At most this many at a time.
     pub fn new(most: usize) -> Sessions {
         Sessions {
             most: Most::shared(most),
@@ -79,8 +79,8 @@ impl Sessions {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until it is a request's turn to take over its transfer. None where a newer request
-    /// of that came, or runs already. The turn is to be kept until the session was added.
+    /// Waits until it is a request's turn to take over its transfer. `None` if a newer request of
+    /// that came, or runs already. The turn is to be kept until the session was added.
     pub fn take_turn(&self, key: &Key, rank: Rank) -> Option<Turn> {
         let turn = self.turns.take(key, rank)?;
         let newer = |running: &Running| running.key.as_ref() == Some(key) && running.rank > rank;
@@ -88,9 +88,9 @@ impl Sessions {
         (!overtaken).then_some(turn)
     }
 
-    /// A place for one more of a principal's; none where there is none, or he has his share.
-    /// Sessions that are done and only wait for a client that may come back make room, and
-    /// older ones of the same transfer, which the new one would fence.
+    /// A place for one more session of a principal; `None` if there is none, or the principal has
+    /// its share. Sessions that are done and only wait for a client make room, and so do older
+    /// ones of the same transfer, which the new one would fence.
     pub fn take_place(&self, principal: &str, key: Option<&Key>) -> Option<Held> {
         if let Some(place) = self.places.take(principal, self.most) {
             return Some(place);
@@ -187,8 +187,8 @@ impl Sessions {
             .map(|running| (Arc::clone(&running.transfer), running.secret))
     }
 
-    /// Ends all sessions and waits a moment for them; their clients go on when
-    /// the daemon is back. Gives how many there were.
+    /// Ends all sessions and waits a moment for them; their clients continue when the daemon is
+    /// back. Gives how many there were.
     pub fn end_all(&self) -> usize {
         let mut running = self.lock();
         let count = running.len();

@@ -21,14 +21,14 @@ use crate::spec::names::check_names;
 /// Why a source is none.
 #[derive(Debug)]
 pub enum Unopened {
-    /// The principal may not have it, or its root cannot be opened.
+    /// The principal has no right to it, or its root cannot be opened.
     Refused(Refused),
     /// It cannot be opened.
     Source(SourceError),
 }
 
 impl Unopened {
-    /// As a client is told where nothing goes on.
+    /// As a client is informed if nothing continues.
     pub fn refused(self) -> Refused {
         match self {
             Unopened::Refused(refused) => refused,
@@ -36,8 +36,7 @@ impl Unopened {
         }
     }
 
-    /// The failure that it is where other sources go on; none where the command
-    /// makes no sense.
+    /// The failure that it is where other sources continue; `None` if the command makes no sense.
     pub fn failure(&self, path: &[u8]) -> Option<Failure> {
         let refused = match self {
             Unopened::Source(error) => return error.failure(),
@@ -81,12 +80,11 @@ impl Roots {
     }
 }
 
-/// A source of a principal's: directories where `recursive`, what links lead to
-/// where `copy_links` says so.
+/// A source of a principal: directories if `recursive`, what links lead to if `copy_links`.
 ///
 /// # Errors
 ///
-/// Where he has no such path or right, or it cannot be opened.
+/// If the principal has no such path or right, or it cannot be opened.
 pub fn open_source_of(
     principal: &Principal,
     path: &[u8],
@@ -115,8 +113,8 @@ pub fn open_source_of(
     Ok(source)
 }
 
-/// What a principal's path stands for, where it has wildcards: they are of names beneath
-/// one of his roots, and each name is asked for as if he had written it.
+/// What a principal's path with wildcards stands for. They match names beneath one of its roots,
+/// and each name is requested as if it had been written.
 ///
 /// # Errors
 ///
@@ -176,8 +174,8 @@ impl Asked for Wanted<'_> {
     }
 }
 
-/// Of sources that cannot be opened so many are named; of the rest it is said how many
-/// they are.
+/// Of sources that cannot be opened this many are named; of the rest it is reported how many they
+/// are.
 const NAMED_SOURCES: usize = 16;
 
 /// All that a request names.

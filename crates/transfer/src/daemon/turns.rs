@@ -51,8 +51,8 @@ impl Turns {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until no older request of this transfer is being opened; `rank` says which one
-    /// came first. None where a newer one came.
+    /// Waits until no older request of this transfer is being opened; `rank` says which one came
+    /// first. `None` if a newer one came.
     pub fn take(self: &Arc<Turns>, key: &Key, rank: Rank) -> Option<Turn> {
         let mut waiting = self.lock();
         waiting.push((key.clone(), rank));

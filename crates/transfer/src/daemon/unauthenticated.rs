@@ -1,5 +1,5 @@
-//! What the log has of connections that came to nothing: a few lines, and how
-//! many more there were. Whoever scans ports fills no disk with them.
+//! What the log has of connections that failed: a few lines, and how many more there were. A port
+//! scan cannot fill the disk with them.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ impl Unauthenticated {
         }
     }
 
-    /// What to say of it; none where enough was.
+    /// What to say of it; `None` if enough was.
     fn line(&self, text: &str, now: Instant) -> Option<String> {
         let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut line = one_line(text, MAXIMUM_LOGGED_BYTES);

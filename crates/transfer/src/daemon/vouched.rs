@@ -1,5 +1,4 @@
-//! Hosts whose keys a principal vouched for: each may open one session as he,
-//! soon.
+//! Hosts whose keys a principal vouched for: each may soon open one session as that principal.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};

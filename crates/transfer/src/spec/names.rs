@@ -6,8 +6,7 @@ use longhaul_engine::send::source::last_name;
 
 use crate::endpoint::{Endpoint, RemotePath};
 
-/// The name that a source has at the destination; none where only what is in
-/// it goes there.
+/// The name that a source has at the destination; `None` if only what is in it goes there.
 pub fn landing_name(source: &Endpoint) -> Option<&[u8]> {
     last_name(path_of(source)?)
 }
@@ -20,12 +19,12 @@ pub fn path_of(source: &Endpoint) -> Option<&[u8]> {
     }
 }
 
-/// Sees to it that no two of these sources have the same name at the destination: they
-/// would replace each other, and which of them stays would depend on threads.
+/// Ensures that no two of these sources have the same name at the destination: they would replace
+/// each other, and threads would decide which one stays.
 ///
 /// # Errors
 ///
-/// What to tell whoever named them.
+/// What to tell the user.
 pub fn check_names<'a>(paths: impl IntoIterator<Item = &'a [u8]>) -> Result<(), String> {
     let mut seen = HashMap::new();
     for path in paths {

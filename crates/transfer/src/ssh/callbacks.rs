@@ -1,7 +1,6 @@
-//! Connections that the far side makes to this one, because its own ports
-//! cannot be reached. Whoever connects is shaken hands with as with a server:
-//! only who has the key that came over the channel is let in, strangers cost a
-//! thread for the handshake's time.
+//! Connections that the far side makes to this one, because its own ports cannot be reached. A
+//! client is shaken hands with as with a server: only who has the key that came over the channel
+//! is let in, strangers cost a thread for the handshake's time.
 
 use std::collections::VecDeque;
 use std::io;

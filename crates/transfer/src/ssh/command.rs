@@ -15,8 +15,8 @@ use crate::stop::{Exit, Stop};
 /// The release that both ends must have.
 pub const RELEASE: &str = env!("CARGO_PKG_VERSION");
 
-/// Never a terminal, nor anything of the user's configuration that is meant
-/// for a shell or for other connections: as `scp` has it.
+/// Never a terminal, nor anything of the user's configuration that is meant for a shell or for
+/// other connections: as in `scp`.
 const OPTIONS: [&str; 6] = [
     "-T",
     "-x",
@@ -49,13 +49,13 @@ pub enum Role {
     Meet,
     /// One more channel to the session that listens under this name.
     Join(String),
-    /// What is said to and by this job.
+    /// The channel of this job.
     Attach(String),
     /// The list of jobs.
     Jobs,
 }
 
-/// What the far side shall know when it starts.
+/// What the far side should know when it starts.
 #[derive(Clone, Debug)]
 pub struct FarSide {
     /// What it is for.
@@ -84,7 +84,7 @@ pub struct Start {
 }
 
 impl Start {
-    /// The host as ssh's configuration has it, which starts a process.
+    /// The host as in ssh's configuration; this starts a process.
     pub fn host_name(&self) -> Option<String> {
         let (program, rest) = self.words.split_first()?;
         let mut command = Command::new(program);

@@ -43,16 +43,16 @@ pub const USUALLY_ANSWERS_WITHIN: Duration = Duration::from_millis(100);
 /// from here is the usual one, and the other's tries are seen by firewalls.
 const HEAD_START: Duration = Duration::from_millis(250);
 
-/// After so many failures in a row the way is looked for again.
+/// After this many failures in a row the way is looked for again.
 const FAILURES: u32 = 8;
 
 const NO_STREAM: &str = "no direct stream opens";
 
-/// What is said where the far side connects and several paths were asked for.
+/// The message if the far side connects and several paths were asked for.
 const INWARD_IS_SINGLE: &str = "--mptcp: the far side connects to this host, which it does with \
     plain TCP: let connections from here to its ports (--ports) through, or leave --mptcp out";
 
-/// What is said where nothing but ssh connects and several paths were asked for.
+/// The message if only ssh connects and several paths were asked for.
 const SSH_IS_SINGLE: &str = "--mptcp: no stream opens beside ssh, so that everything goes through \
     ssh's own connections, which are plain TCP: let connections from here to the far side's ports \
     (--ports) through, or leave --mptcp out";
@@ -76,7 +76,7 @@ struct State {
     look_for: Duration,
     /// Somebody looks for it.
     looking: bool,
-    /// When whoever looks, or looked last, gives up.
+    /// When the current or last search gives up.
     until: Option<Instant>,
     /// Connections from here that were begun before anybody looked, and what
     /// comes of them.
@@ -96,19 +96,19 @@ pub enum NotOpened {
     Failed(String),
 }
 
-/// What whoever wants a stream does next.
+/// What a thread that wants a stream does next.
 enum Turn {
     /// Take another stream.
     Another,
     /// Nobody looks for the way.
     Look,
-    /// Somebody does, and this address has answered him.
+    /// Another thread is searching, and this address has answered.
     Guess(SocketAddr),
     /// The way is known.
     Open(Way),
 }
 
-/// Whoever looks for the way; those who wait for him are woken when he ends.
+/// The thread that searches for a way; the threads that wait for it are woken when it ends.
 struct Looking<'a>(&'a Direct);
 
 impl Drop for Looking<'_> {
@@ -128,7 +128,7 @@ pub struct Direct {
     /// Local addresses, which take turns, and whose turn it is.
     bind: Vec<IpAddr>,
     turn: AtomicU32,
-    /// Knows where ssh finds the far side; none where its greeting has that.
+    /// Knows where ssh finds the far side; `None` if its greeting has that.
     start: Option<Start>,
     greeting: Greeting,
     callbacks: Option<Arc<Callbacks>>,
@@ -194,8 +194,8 @@ impl Direct {
         self.lock().look_for = look_for(rtt);
     }
 
-    /// Connects to the far side's addresses now, for whoever looks for the way
-    /// next: the session's opening needs a round trip meanwhile.
+    /// Connects to the far side's addresses now, for the next search for a way: the session's
+    /// opening needs a round trip meanwhile.
     pub fn dial_ahead(self: &Arc<Direct>) {
         let mut state = self.lock();
         if state.ahead.is_none() {
@@ -208,16 +208,15 @@ impl Direct {
         }
     }
 
-    /// Something else may have come for whoever waits for the way.
+    /// Something else may have come for the waiting thread for the way.
     pub fn wake(&self) {
         // Whoever looks at it now has it looked at when he waits.
         drop(self.lock());
         self.changed.notify_all();
     }
 
-    /// Opens a stream. Whoever comes while the way is looked for waits for what
-    /// is found, tries where somebody has answered, or takes another stream,
-    /// once there is one.
+    /// Opens a stream. During a search for a way, other threads wait for its result, try an
+    /// address that has answered, or take another stream once there is one.
     ///
     /// # Errors
     ///
@@ -476,8 +475,8 @@ pub fn candidates(start: Option<&Start>, greeting: &Greeting) -> Vec<SocketAddr>
     candidates
 }
 
-/// Whose turn it is of the local addresses from which another can be reached; none
-/// where there is no such.
+/// Whose turn it is of the local addresses from which another can be reached; `None` if there is
+/// none.
 fn local_for(bind: &[IpAddr], address: SocketAddr, turn: u32) -> Option<IpAddr> {
     let fits = |local: &&IpAddr| local.is_ipv4() == address.is_ipv4();
     let fit: Vec<&IpAddr> = bind.iter().filter(fits).collect();

@@ -63,8 +63,8 @@ const LEAST_RTT: Duration = Duration::from_millis(20);
 /// limit at 1 Gbit/s, and below it the ciphers are.
 const LONG_PATH: Duration = Duration::from_millis(15);
 
-/// How long a login may take at which nobody is asked; what takes longer is
-/// begun again where he can be.
+/// How long a login without questions may take. One that takes longer is begun again with
+/// questions allowed.
 const SILENT_LOGIN: Duration = Duration::from_secs(30);
 
 /// Round trips within which a direct stream opens: TCP, TLS, and as many as the
@@ -99,9 +99,9 @@ fn has_spoken(said: &str) -> bool {
     said.lines().any(|line| line.starts_with("longhaul: "))
 }
 
-/// What to say where ssh ended, by itself or with the shell there, before longhaul had started.
-/// `said` is what it said on standard error, which the user has seen, `heard` what came on its
-/// standard output, which he has not.
+/// The message if ssh ended, by itself or with the shell there, before longhaul had started.
+/// `said` is its standard error, which the user has seen; `heard` is its standard output, which
+/// the user has not.
 fn unstarted((said, heard): (&str, &str), code: Option<i32>, ssh: &str) -> String {
     let exit = code.map_or("killed".to_owned(), |code| format!("exit {code}"));
     let above = match said.trim().is_empty() {
@@ -140,7 +140,7 @@ pub struct Far {
     tcp: TcpOptions,
     /// Local addresses to connect from.
     bind: Vec<IpAddr>,
-    /// So many streams, where the user said it.
+    /// This many streams, where the user said it.
     streams: Option<u32>,
     /// This release is put there where there is none.
     install: bool,
@@ -253,8 +253,8 @@ impl Far {
         list_over(&mut stream, request, (host, self.timeout), tell)
     }
 
-    /// A host whose far side is for something else than a session with this
-    /// one; `arguments` are of whatever shall be done there.
+    /// A host whose far side is for something else than a session with this one; `arguments` are
+    /// of whatever should be done there.
     pub fn in_role(
         destination: &str,
         (ssh, timeout): (&SshSettings, Duration),
@@ -317,8 +317,8 @@ impl Far {
         }
     }
 
-    /// The same where nobody need be asked and the same release is there; none
-    /// where that is not so, which says nothing of why.
+    /// The same where nobody need be asked and the same release is there; `None` if that is not
+    /// so, which says nothing of why.
     pub fn arrive_silently(&self) -> Option<(SshProcess, UnixStream, Greeting)> {
         let line = self.start.first_by(Login::Silent);
         let (process, channel) = SshProcess::start(&line, Login::Silent).ok()?;
@@ -504,7 +504,7 @@ impl Far {
         took > USUAL_LOGIN + LOGIN_ROUND_TRIPS * rtt
     }
 
-    /// Knows whom it speaks to; none where the far side's key cannot be read.
+    /// Knows whom it speaks to; `None` if the far side's key cannot be read.
     fn begin_beside(&self) -> Option<&Beside> {
         let greeting = self.greeting.get()?.clone();
         let key: Fingerprint = greeting.key.parse().ok()?;
@@ -549,8 +549,8 @@ impl Far {
         tls.connect(&target, patience, &self.tcp).map(drop)
     }
 
-    /// What it says of this end's addresses when it is asked to connect to each;
-    /// none where it says nothing in that time.
+    /// What it says of this end's addresses when it is asked to connect to each; `None` if it says
+    /// nothing in that time.
     pub fn try_inward(&self, transfer: &Transfer, patience: Duration) -> Option<Vec<Call>> {
         // What opens waits with the streams that the session may use.
         transfer.ask_calls(patience)
@@ -595,9 +595,8 @@ impl Far {
     }
 }
 
-/// A direct stream, or one over a further ssh process of at most so many, where
-/// the way is closed or those have logged in before it was found; whether it is
-/// direct.
+/// A direct stream, or one over a further ssh process of at most this many, where the way is
+/// closed or those have logged in before it was found; whether it is direct.
 fn open_beside(
     direct: &Arc<Direct>,
     further: &Arc<Further>,

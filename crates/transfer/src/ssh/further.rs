@@ -29,7 +29,7 @@ const LOGIN_WITHIN: Duration = Duration::from_secs(30);
 /// The further ssh processes of a session.
 pub struct Further {
     start: Start,
-    /// What they join on the far side; none where it takes none.
+    /// What they join on the far side; `None` if it takes none.
     channel: Option<String>,
     state: Mutex<State>,
     changed: Condvar,
@@ -38,9 +38,8 @@ pub struct Further {
 #[derive(Default)]
 struct State {
     logging_in: usize,
-    /// Those that are logged in for whoever asks next; none are kept ready any
-    /// more once a better way is known. A stream goes before its process, which
-    /// ends with it.
+    /// Those that are logged in for the caller next; none are kept ready any more once a better
+    /// way is known. A stream goes before its process, which ends with it.
     ready: Vec<(Stream, SshProcess)>,
     abandoned: bool,
     /// Those that carry something, or did.
@@ -54,7 +53,7 @@ struct State {
 }
 
 impl State {
-    /// So many logins at the same time.
+    /// This many logins at the same time.
     fn at_once(&self) -> usize {
         match self.careful {
             true => 1,
@@ -106,9 +105,9 @@ impl Further {
         (state.most, state.refused.clone())
     }
 
-    /// Logs in in the background until there are so many, or a better way is
-    /// known: a login takes a dozen round trips, as long as direct ways are looked
-    /// for. `is_ready` is called for each.
+    /// Logs in in the background until there are this many, or a better way is known: a login
+    /// takes a dozen round trips, as long as direct ways are looked for. `is_ready` is called for
+    /// each.
     pub fn prepare(self: &Arc<Further>, most: usize, is_ready: &Arc<dyn Fn() + Send + Sync>) {
         for _ in 0..LOGINS_AT_ONCE.min(most) {
             let (further, is_ready) = (Arc::clone(self), Arc::clone(is_ready));
@@ -190,7 +189,7 @@ impl Further {
         state
     }
 
-    /// One more, of at most so many.
+    /// One more, of at most this many.
     ///
     /// # Errors
     ///
@@ -256,7 +255,7 @@ impl Further {
     }
 }
 
-/// A further channel to whoever takes them under that name.
+/// A further channel to the session that takes them under that name.
 ///
 /// # Errors
 ///

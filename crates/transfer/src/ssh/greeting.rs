@@ -26,7 +26,7 @@ pub const REMOTE: &str = "longhaul-remote/1";
 /// What the near side's line begins with.
 pub const CLIENT: &str = "longhaul-client/1";
 
-/// What is said where there is no longhaul.
+/// The line if there is no longhaul.
 pub const ABSENT: &str = "longhaul-absent/1";
 
 /// What an end says of itself.
@@ -38,7 +38,7 @@ pub struct Greeting {
     pub protocol: u32,
     /// Fingerprint of its key, as written.
     pub key: String,
-    /// Where it listens; none where it cannot.
+    /// Where it listens; `None` if it cannot.
     pub port: Option<u16>,
     /// Its addresses, the likeliest first; at most [`MAXIMUM_ADDRESSES`].
     pub addresses: Vec<IpAddr>,
@@ -126,8 +126,8 @@ fn addresses(value: &str) -> Option<Vec<IpAddr>> {
     parsed.map(|address| address.parse().ok()).collect()
 }
 
-/// Reads a line without its end; none where it is no greeting, but something
-/// that a shell's profile printed.
+/// Reads a line without its end; `None` if it is not a greeting, but something that a shell's
+/// profile printed.
 pub fn parse(line: &[u8], begins: &str) -> Option<Line> {
     if line.len() > MAXIMUM_LINE_BYTES {
         return None;

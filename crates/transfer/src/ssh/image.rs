@@ -13,8 +13,8 @@ const SEGMENT_BYTES: usize = 56;
 /// An ELF file for 64-bit machines that store the lowest byte first.
 const BEGINS: [u8; 6] = [0x7f, b'E', b'L', b'F', 2, 1];
 
-/// Where in the header the sections are told of: the table's place, and at the end
-/// the size of an entry, their number and the one with their names.
+/// Where the header describes the sections: the table's place, and at the end the size of an
+/// entry, their number and the one with their names.
 const SECTIONS_AT: usize = 0x28;
 const SECTION_COUNTS_AT: usize = 0x3a;
 
@@ -74,7 +74,7 @@ impl Image {
     }
 }
 
-/// Up to the end of the last segment; none where the tables make no sense.
+/// Up to the end of the last segment; `None` if the tables make no sense.
 fn needed_bytes(header: &[u8], file: &mut File) -> io::Result<Option<u64>> {
     let (table, size, count) = (
         number(header, 0x20, 8),

@@ -34,7 +34,7 @@ const INSTALLED: &str = "longhaul-installed/1 ";
 /// Bytes sent at once.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// How long one write may wait, until whoever sends looks whether it still should.
+/// How long one write may wait, until the sending end looks whether it still should.
 const WRITE_FOR: Duration = Duration::from_millis(500);
 
 /// How often the progress line is drawn.
@@ -161,8 +161,8 @@ fn choose(own: &Path, machine: &str, same: bool, own_is_static: bool) -> Option<
     found.or_else(|| same.then(|| own.to_owned()))
 }
 
-/// Puts it there, and says so; gives the path. Where nothing goes on for `bound`, and
-/// nobody is asked something, it is given up.
+/// Puts it there, and says so; gives the path. Where nothing continues for `bound`, and nobody is
+/// asked something, it is given up.
 ///
 /// # Errors
 ///
@@ -229,7 +229,7 @@ fn send(
     }
 }
 
-/// The line that tells of it.
+/// The line that reports it.
 fn sending(host: &str, sent: u64, bytes: u64) -> String {
     let (sent, bytes) = (ByteCount(sent), ByteCount(bytes));
     format!("putting longhaul {RELEASE} onto {host}: {sent} of {bytes}")

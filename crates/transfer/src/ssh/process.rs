@@ -34,7 +34,7 @@ const END_WITHIN: Duration = Duration::from_secs(3);
 /// How long an ended process's last words may take to be read.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// How often whoever waits for a channel looks whether somebody is asked something.
+/// How often the waiting thread for a channel looks whether somebody is asked something.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// A look that comes so late tells that this process was stopped meanwhile.
@@ -50,10 +50,10 @@ const MAXIMUM_OUTPUT_BYTES: u64 = 1 << 20;
 /// How a login is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Login {
-    /// The user may be asked for a password; what he presses is for him.
+    /// The user may be asked for a password; keys that the user presses are for that.
     Asking,
-    /// The same, and the last line that ssh says is left to whoever started it:
-    /// where the login fails it is why.
+    /// The same, and the last line that ssh says is left to its client: where the login fails it
+    /// is why.
     AskingAside,
     /// Nobody is asked, and no other connection is shared.
     Silent,
@@ -122,7 +122,7 @@ impl SshProcess {
         ))
     }
 
-    /// How far the other host is; none where another process has the connection to it, as with
+    /// How far the other host is; `None` if another process has the connection to it, as with
     /// `ProxyJump` and `ControlMaster`.
     pub fn round_trip(&self) -> Option<Duration> {
         sockets::round_trip_of(self.child.id())
@@ -343,7 +343,7 @@ fn listen(
     Ok(ended)
 }
 
-/// Waits so long for something to read, or for the end: how many have it, of one.
+/// Waits this long for something to read, or for the end: how many are ready, of one.
 fn poll_within(descriptor: impl AsFd, patience: Duration) -> rustix::io::Result<usize> {
     use rustix::event::{PollFd, PollFlags, poll};
     let mut polled = [PollFd::new(&descriptor, PollFlags::IN)];

@@ -32,7 +32,7 @@ pub fn is_open(process: u32) -> bool {
     family.iter().any(asks) || processes.agent_asks()
 }
 
-/// Processes of this host as `/proc` tells of them.
+/// Processes of this host as `/proc` reports them.
 struct Processes<'a> {
     root: &'a Path,
     /// Each with the one that started it.

@@ -29,8 +29,7 @@ pub struct Between {
     pub other: String,
     /// Data flow from the one that runs the job.
     pub sends: bool,
-    /// What goes through the host of whoever asked is encrypted from one to the
-    /// other.
+    /// What goes through the host of the caller is encrypted from one to the other.
     pub sealed: bool,
 }
 

@@ -1,6 +1,6 @@
-//! Where channels come to a job that a daemon runs, and that connects to nobody:
-//! a socket in a directory of the daemon's principal, so that he finds no other's
-//! job, under a name that the daemon chose.
+//! Where channels come to a job that a daemon runs and that connects to no host: a socket under a
+//! name that the daemon chose. It is in a directory of the principal, so that no principal finds
+//! another's job.
 //!
 //! ```text
 //! of-PRINCIPAL/channels-NAME/control    as long as the job runs
@@ -81,11 +81,11 @@ fn is_over(place: &Path) -> bool {
     }
 }
 
-/// Takes channels at a place; the name under which they are asked for.
+/// Takes channels at a place; returns the name under which clients ask for them.
 ///
 /// # Errors
 ///
-/// Where it is no such place, or the system has it otherwise.
+/// If it is no such place, or the system refuses.
 pub fn listen(place: &Path) -> io::Result<(String, UnixListener)> {
     let name = place.file_name().and_then(|name| name.to_str());
     let name = name.and_then(|name| name.strip_prefix(BEGINS));

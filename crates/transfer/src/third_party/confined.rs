@@ -1,6 +1,6 @@
-//! A job that a daemon runs for a principal: his paths lie beneath his roots, he
-//! copies to or from another daemon and nothing else, and nothing that belongs
-//! to the daemon's user is read or written for him.
+//! A job that a daemon runs for a principal. Its paths lie beneath the principal's roots, it
+//! copies to or from another daemon and does nothing else, and it reads and writes nothing that
+//! belongs to the daemon's user.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use crate::stop::{Exit, Stop};
 /// How long connecting to the other daemon may take.
 pub const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 
-/// The longest silence that he may ask for.
+/// The longest silence that a principal may ask for.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// Him, and what the daemon was started with.
+/// The principal, and what the daemon was started with.
 pub struct Confined {
     principal: Arc<Principal>,
     dialing: Dialing,
@@ -62,14 +62,14 @@ impl Confined {
         Arc::clone(&self.principal)
     }
 
-    /// Tells the daemon's log of what he asked for.
+    /// Writes what the principal asked for to the daemon's log.
     pub fn log(&self, text: &str) {
         let text = format!("{}: {text}", self.principal.name());
         say(&one_line(&text, MAXIMUM_LOGGED_BYTES));
     }
 
-    /// Where the other end of the job is, which may be connected to; none where
-    /// channels are carried to it and nobody is connected to.
+    /// Where the other end of the job is, which may be connected to; `None` if channels are
+    /// carried to it and nobody is connected to.
     fn other_end(&self, spec: &TransferSpec, reach: Reach) -> Result<Option<SocketAddr>, Stop> {
         let (sources, destination) = (&spec.sources, &spec.destination);
         let here = |endpoint: &Endpoint| {
@@ -155,8 +155,8 @@ impl Confined {
     }
 }
 
-/// Who the other end is was said by whoever introduced it, and what this end is
-/// was made for the job: nothing of that is looked for in files.
+/// The client said who the other end is, and this end's identity was made for the job: nothing of
+/// that is looked for in files.
 fn connection_of(asked: ConnectionSettings) -> Result<ConnectionSettings, Stop> {
     let ConnectionSettings {
         fingerprint,

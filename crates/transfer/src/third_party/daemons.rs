@@ -1,9 +1,7 @@
-//! A copy between two daemons: one of them runs it as a job and connects to the
-//! other, whichever may and can: the source's is asked first, and where it cannot
-//! the destination's, each by whoever has a right there; his tokens go to their
-//! own daemon alone. Where he wants what is copied to go through this host, the
-//! source's runs it, or where that is busy the destination's, and none of them
-//! connects to the other.
+//! A copy between two daemons. The one that may and can connects to the other and runs the copy as
+//! a job: the source's is asked first, then the destination's. Each needs a principal with rights
+//! there, and tokens go to their own daemon only. With `--through-local` the source's daemon runs
+//! the job, or the destination's if that is busy, and neither connects to the other.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -97,7 +95,7 @@ fn unbelieved(error: &TlsError) -> String {
     )
 }
 
-/// The file of keys that the user believes, as he finds it.
+/// The file of keys that the user trusts, as the user names it.
 fn known_hosts() -> String {
     match config_directory() {
         Ok(directory) => directory.join("known_hosts").display().to_string(),

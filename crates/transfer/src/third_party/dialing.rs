@@ -1,6 +1,6 @@
-//! Which daemons this one connects to on behalf of a principal: none, unless
-//! whoever started it said so. What is connected to is spoken to in TLS alone,
-//! and only if it shows the key that the principal named.
+//! Which daemons this one connects to on behalf of a principal: none, unless its client said so.
+//! What is connected to is spoken to in TLS alone, and only if it shows the key that the principal
+//! named.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::time::Duration;
@@ -14,7 +14,7 @@ const ANY: &str = "any";
 /// How its word begins where only some are; each follows after a comma.
 const THESE: &str = "these";
 
-/// The longest name of a host, in bytes, and of one of its parts: as DNS has it.
+/// The longest name of a host, in bytes, and of one of its parts: as in DNS.
 const MAXIMUM_HOST_BYTES: usize = 253;
 const MAXIMUM_LABEL_BYTES: usize = 63;
 
@@ -121,8 +121,8 @@ pub enum Closed {
 /// What a daemon says that connects to nobody.
 const FORBIDDEN: &str = "this daemon connects to no other: start it with --allow-dial";
 
-/// What a principal hears of a host that cannot be connected to: why is for the
-/// log alone, lest he looks through this one into its network.
+/// What a principal hears of a host that cannot be connected to. The reason is only for the log,
+/// so that a principal cannot explore this host's network.
 pub fn apart(host: &HostPort) -> String {
     format!("{host} cannot be connected to from there: the daemon's log says why")
 }
@@ -155,9 +155,8 @@ fn is_scoped(byte: u8) -> bool {
     byte.is_ascii_graphic() && byte != b','
 }
 
-/// Whether an address is neither this host's own (those of its interfaces are
-/// `own`) nor good on one wire alone: what listens there trusts whoever comes
-/// from here.
+/// Whether an address is neither this host's own (those of its interfaces are `own`) nor
+/// link-local: servers there may trust any client from this host.
 fn is_outside(address: IpAddr, own: &[IpAddr]) -> bool {
     let address = address.to_canonical();
     if own.contains(&address) {

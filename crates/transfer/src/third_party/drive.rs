@@ -32,8 +32,8 @@ use crate::stop::{Exit, Stop};
 /// How long what was said last may take to leave.
 const LAST_WORDS: Duration = Duration::from_secs(10);
 
-/// How long whoever has a daemon run a job may take to introduce the other one,
-/// where he vouches first, and to say what is to be copied.
+/// How long a client that has a daemon run a job may take to vouch, to introduce the other daemon,
+/// and to say what to copy.
 const BEGINS_WITHIN: Duration = Duration::from_secs(60);
 
 fn local(error: impl std::fmt::Display) -> Stop {
@@ -117,8 +117,8 @@ fn begin_of(input: impl Read) -> Result<Begin, Stop> {
     }
 }
 
-/// Standard input of a job at a daemon until it begins: whoever asked for it
-/// has to say all that within a time, and else gives his place back.
+/// Standard input of a job at a daemon until it begins: the client must say all that within a
+/// time, or loses its place.
 struct Hasty {
     input: UnixStream,
     until: Instant,

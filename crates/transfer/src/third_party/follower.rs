@@ -1,4 +1,4 @@
-//! Tells one who follows a job what happens, and obeys him.
+//! Tells a follower of a job what happens, and obeys its orders.
 
 use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -12,11 +12,11 @@ use super::job_protocol::{Follow, Order, receive, send};
 /// Who may follow a job at once.
 const MAXIMUM_FOLLOWERS: usize = 16;
 
-/// How long one may take to say what he wants.
+/// How long a follower may take to say what it wants.
 const FIRST_ORDER: Duration = Duration::from_secs(30);
 
-/// Who takes nothing for so long has gone: what is said waits for him in
-/// files, never in memory.
+/// A follower that takes nothing for this time has gone. Output waits for it in files, never in
+/// memory.
 const TAKES_WITHIN: Duration = Duration::from_secs(60);
 
 /// Lets this user's processes follow a job at its socket.
@@ -44,7 +44,7 @@ pub fn is_own(socket: &UnixStream) -> bool {
     peer.is_ok_and(|peer| peer.uid == rustix::process::geteuid())
 }
 
-/// Serves one on a thread of his own.
+/// Serves a follower on its own thread.
 ///
 /// # Errors
 ///
@@ -66,11 +66,11 @@ pub fn start(job: &Arc<Job>, socket: UnixStream) -> io::Result<()> {
     started.map(drop)
 }
 
-/// Serves one until he or the job has ended.
+/// Serves a follower until it or the job has ended.
 ///
 /// # Errors
 ///
-/// As the socket has it.
+/// As the socket reports.
 pub fn serve(job: &Arc<Job>, socket: &UnixStream) -> io::Result<()> {
     socket.set_read_timeout(Some(FIRST_ORDER))?;
     socket.set_write_timeout(Some(TAKES_WITHIN))?;
@@ -104,7 +104,7 @@ pub fn serve(job: &Arc<Job>, socket: &UnixStream) -> io::Result<()> {
     told
 }
 
-/// None where he only looked.
+/// `None` if it only looked.
 fn first_order(job: &Job, socket: &UnixStream) -> io::Result<Option<Follow>> {
     loop {
         match receive(socket)? {

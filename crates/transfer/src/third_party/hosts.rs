@@ -71,7 +71,7 @@ fn host_of(host: &str) -> Result<Host, Stop> {
     }
 }
 
-/// A channel to what is told of jobs at a host; over SSH it ends with its process.
+/// A channel for the jobs of a host; over SSH it ends with its process.
 fn channel_to(
     host: &str,
     role: Role,
@@ -152,7 +152,7 @@ pub fn ask(host: &str, connection: &ConnectionSettings) -> Result<Vec<Listed>, S
     })
 }
 
-/// Jobs that a host tells of, to the end of the channel.
+/// Jobs that a host reports, to the end of the channel.
 fn listed(mut channel: impl Read) -> Result<Vec<Listed>, String> {
     let mut jobs = Vec::new();
     loop {

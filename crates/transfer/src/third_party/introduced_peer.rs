@@ -1,5 +1,5 @@
-//! The other end of a job, which whoever started it introduced: its key and
-//! addresses came over his channel, and this end's went to it the same way.
+//! The other end of a job, which the client introduced. Its key and addresses came over the
+//! client's channel, and this end's went to it the same way.
 
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -206,7 +206,7 @@ impl IntroducedPeer {
         })
     }
 
-    /// Connects, whoever of the two can.
+    /// Connects, from either of the two.
     ///
     /// # Errors
     ///

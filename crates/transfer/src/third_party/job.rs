@@ -31,7 +31,7 @@ use super::viewer::Outlet;
 /// Of each output so much is kept: events of a million files.
 const MAXIMUM_KEPT_BYTES: u64 = 256 << 20;
 
-/// What is said where there is more.
+/// The message if there is more.
 const NO_MORE: &[u8] = b"longhaul: output from here on is not kept\n";
 
 /// Ended jobs that are kept.
@@ -60,7 +60,7 @@ pub struct Job {
     cancelled: AtomicBool,
 }
 
-/// What those who follow are told.
+/// What followers receive.
 #[derive(Debug, Default)]
 struct Happened {
     /// Bytes in the files.
@@ -96,14 +96,14 @@ pub struct Seen {
     running: bool,
     progress: u64,
     ended: bool,
-    /// After so long without a word he is told that the job is there.
+    /// After this time without a message, a follower learns that the job is there.
     alive_every: Option<Duration>,
-    /// Set from elsewhere where he has gone.
+    /// Set from elsewhere when the follower has gone.
     pub gone: Arc<AtomicBool>,
 }
 
 impl Seen {
-    /// What he has already.
+    /// What the follower has already.
     pub fn new(follow: Follow, gone: Arc<AtomicBool>) -> Seen {
         // Who does not want it has it all.
         let manifest = if follow.manifest { 0 } else { u64::MAX };
@@ -122,8 +122,8 @@ impl Seen {
     }
 }
 
-/// Where longhaul keeps what it does over there: `longhaul` in
-/// `XDG_STATE_HOME`, else in `.local/state` of the home.
+/// Where longhaul keeps what it does on the far side: `longhaul` in `XDG_STATE_HOME`, else in
+/// `.local/state` of the home.
 ///
 /// # Errors
 ///
@@ -146,7 +146,7 @@ pub fn state_directory() -> io::Result<PathBuf> {
 ///
 /// # Errors
 ///
-/// As the system has it.
+/// As the system reports.
 pub fn make_private(directory: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.recursive(true).mode(0o700);
@@ -157,7 +157,7 @@ pub fn make_private(directory: &Path) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// As the system has it.
+/// As the system reports.
 pub fn keep(file: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = file.with_extension("new");
     let mut options = OpenOptions::new();
@@ -175,7 +175,7 @@ fn jobs_directory() -> io::Result<PathBuf> {
 ///
 /// # Errors
 ///
-/// Where there is no such directory, and as `use_at` has it.
+/// Where there is no such directory, and as in `use_at`.
 pub fn at_socket<T>(
     directory: &Path,
     use_at: impl FnOnce(PathBuf) -> io::Result<T>,
@@ -368,7 +368,7 @@ impl Job {
         }
     }
 
-    /// One that does not run: as its files have it.
+    /// A job that does not run, as in its files.
     ///
     /// # Errors
     ///
@@ -441,7 +441,7 @@ impl Job {
         self.place.join(file_of(Channel::Manifest))
     }
 
-    /// The manifest is whole, and is told to those who follow; or it is none.
+    /// The manifest is complete, and sent to followers; or there is none.
     pub fn conclude_manifest(&self, whole: bool) {
         for channel in [Channel::Manifest, Channel::RawManifest] {
             let file = self.place.join(file_of(channel));
@@ -457,8 +457,8 @@ impl Job {
         self.changed.notify_all();
     }
 
-    /// What whoever follows has not seen yet; waits until there is something.
-    /// None where nothing will come, or he has gone.
+    /// What a follower has not seen yet; waits until there is something. `None` if nothing will
+    /// come, or the follower has gone.
     pub fn next(&self, seen: &mut Seen) -> Option<JobEvent> {
         let until = seen.alive_every.map(|every| Instant::now() + every);
         let mut happened = self.lock();
@@ -505,7 +505,7 @@ impl Job {
         }
     }
 
-    /// Some of what was said, and what he has then.
+    /// Some of the output, and what the follower has then.
     fn read(&self, channel: Channel, seen: &mut Seen) -> Option<JobEvent> {
         let at = seen.said[index_of(channel)];
         let mut bytes = vec![0; MAXIMUM_OUTPUT_BYTES];
@@ -545,8 +545,7 @@ impl Job {
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Binds it to so many bytes per second from now on, or once it runs; 0: to
-    /// none.
+    /// Binds it to this many bytes per second from now on, or once it runs; 0: to none.
     pub fn limit(&self, bytes_per_second: u64) {
         let mut wanted = self.wanted();
         *wanted = Some(bytes_per_second);
@@ -568,7 +567,7 @@ impl Job {
         }
     }
 
-    /// It has ended so; those who follow are told.
+    /// It has ended like this; informs the followers.
     pub fn end(&self, code: u8) {
         let kept = job_protocol::frame_of(&JobEvent::Ended(code))
             .and_then(|outcome| keep(&self.place.join("outcome"), &outcome));
@@ -592,8 +591,7 @@ impl Job {
         self.changed.notify_all();
     }
 
-    /// Waits until nobody follows. Each ends by himself, or where he takes
-    /// nothing any more.
+    /// Waits until there are no followers. Each ends by itself, or when it takes nothing any more.
     pub fn wait_for_followers(&self) {
         let mut happened = self.lock();
         while happened.followers > 0 {

@@ -36,7 +36,7 @@ pub enum Order {
     /// End it; what is durable stays.
     #[n(2)]
     Cancel,
-    /// Bind it to so many bytes per second from now on; 0: to none.
+    /// Limit it to this many bytes per second from now on; 0: no limit.
     #[n(3)]
     Limit(#[n(0)] u64),
     /// What the introduced host may ask for; goes to the other host, which runs no job.
@@ -44,7 +44,7 @@ pub enum Order {
     Allow(#[n(0)] Allowed),
 }
 
-/// A job that shall begin.
+/// A job to begin.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Begin {
@@ -63,8 +63,7 @@ pub struct Begin {
     /// What the user calls the host that runs it.
     #[n(4)]
     pub host: String,
-    /// The file that the digests of all files shall come to, as the user named
-    /// it.
+    /// The file for the digests of all files, as the user named it.
     #[n(5)]
     pub manifest: Option<String>,
     /// What it tells.
@@ -94,35 +93,35 @@ pub struct Shown {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Reach {
-    /// Directly, whoever of the two can connect.
+    /// Directly, from either of the two.
     #[n(0)]
     Direct,
-    /// Over channels that whoever started it carries.
+    /// Over channels that the client carries.
     #[n(1)]
     Through,
     /// It is a daemon that was told this end's key.
     #[n(2)]
     Daemon,
-    /// The same, over channels that whoever started it carries there: within
-    /// them this end speaks TLS with it.
+    /// The same, over channels that the client carries there: within them this end speaks TLS with
+    /// it.
     #[n(3)]
     Sealed,
 }
 
-/// What whoever follows has already, and wants to see.
+/// What a follower has already, and wants to see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Follow {
-    /// Bytes of standard output that he has.
+    /// Bytes of standard output that it has.
     #[n(0)]
     pub output: u64,
-    /// Bytes of standard error that he has.
+    /// Bytes of standard error that it has.
     #[n(1)]
     pub errors: u64,
-    /// How he sees progress.
+    /// How it sees progress.
     #[n(2)]
     pub progress: ShownProgress,
-    /// He wants the manifest, where there is one.
+    /// It wants the manifest, if there is one.
     #[cbor(n(3), default)]
     pub manifest: bool,
     /// Seconds without a word after which the job says that it is there, at most
@@ -167,7 +166,7 @@ pub enum Channel {
 /// A message from a job, or about one.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub enum JobEvent {
-    /// It has a name, and will go on without who started it once it runs.
+    /// It has a name, and will continue without its client once it runs.
     #[n(0)]
     Named(#[n(0)] String),
     /// The session is open.
@@ -240,7 +239,7 @@ pub enum State {
     /// It was killed.
     #[n(2)]
     Lost,
-    /// Another host that shares this directory has it: its `host`.
+    /// Another host that shares this directory runs it: its `host`.
     #[n(3)]
     Elsewhere,
 }
@@ -333,7 +332,7 @@ pub fn send<T: JobMessage>(mut to: impl Write, message: &T) -> io::Result<()> {
     to.write_all(&frame_of(message)?)
 }
 
-/// Receives the next message; none where the other end has ended between two.
+/// Receives the next message; `None` if the other end has ended between two.
 ///
 /// # Errors
 ///

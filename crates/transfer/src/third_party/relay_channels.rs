@@ -60,7 +60,7 @@ pub enum Beyond {
     Ssh(Start, String),
 }
 
-/// A channel, and its ssh, which ends after it; none where somebody else ends that.
+/// A channel, and its ssh, which ends after it; `None` if somebody else ends that.
 type Opened<S> = (S, Option<SshProcess>);
 
 /// The first channel to each host, as far as they are there already.

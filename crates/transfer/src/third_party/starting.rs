@@ -44,8 +44,8 @@ enum Other<'a> {
 }
 
 impl<'a> Plan<'a> {
-    /// The source's host runs it where SSH reaches that: it knows its files
-    /// without a round trip. None where SSH reaches neither.
+    /// The source's host runs it where SSH reaches that: it knows its files without a round trip.
+    /// `None` if SSH reaches neither.
     fn of(sides: &'a ValidSpec) -> Option<Plan<'a>> {
         let source = sides.sources.first();
         let (runs, at_source, other) = match (source, &sides.destination) {
@@ -107,8 +107,8 @@ impl Arrived {
         }
     }
 
-    /// Both at the same time, where the second wants nothing of the user: two
-    /// that ask at once could not be told apart. Else one after the other.
+    /// Both at the same time, where the second wants nothing of the user: two that ask at once
+    /// could not be distinguished. Else one after the other.
     fn at_both(first: Arc<Far>, second: Arc<Far>) -> Result<[Arrived; 2], Stop> {
         let (sender, arrived) = sync_channel(1);
         let silent = Arc::clone(&second);
@@ -127,7 +127,7 @@ impl Arrived {
         Ok([first, second])
     }
 
-    /// What another host is told of it: its key, and where it may be reached.
+    /// What another host learns about it: its key, and where it may be reached.
     fn introduced(&self) -> Greeting {
         let port = self.greeting.port;
         let found = port.map_or_else(Vec::new, |port| addresses_of(self.far.start(), port));
@@ -277,7 +277,7 @@ fn reach_of(asked: &JobRequest<'_>, other: &Other) -> Result<Reach, Stop> {
     })
 }
 
-/// What the host that runs a job is told.
+/// What the host that runs a job receives.
 ///
 /// # Errors
 ///

@@ -17,7 +17,7 @@ pub trait Viewer {
     /// What is under way, until the job itself speaks.
     fn notice(&self, text: &str);
 
-    /// The job was asked to begin: it would go on without this end.
+    /// The job was asked to begin: it would continue without this end.
     fn begun(&self, canceller: Canceller);
 
     /// The job runs, and is left to itself; its name finds it again.

@@ -1,5 +1,5 @@
-//! Has a daemon let in the host that runs a job: whoever started it vouches for
-//! that host's key, and his token goes nowhere but to the daemon.
+//! Makes a daemon accept the host that runs a job: the client vouches for that host's key, and its
+//! token goes only to the daemon.
 
 use longhaul_engine::net::identity::Fingerprint;
 use longhaul_proto::allowed::Allowed;
@@ -12,7 +12,8 @@ use crate::ssh::command::RELEASE;
 use crate::ssh::greeting::Greeting;
 use crate::stop::{Exit, Stop};
 
-/// Vouches for a host and the one session that it may open; what it is told of the daemon.
+/// Vouches for a host and the one session that it may open; returns what that host needs to know
+/// about the daemon.
 ///
 /// # Errors
 ///

@@ -20,10 +20,10 @@ use crate::stop::{Exit, Stop};
 /// other end it has nothing to tell.
 const FIRST_WORD_WITHIN: Duration = Duration::from_secs(180);
 
-/// It is asked to say that it is there so often.
+/// It is asked to say that it is there that often.
 const ALIVE_EVERY: Duration = Duration::from_secs(15);
 
-/// And so many times that may not come: then the path to it is dead, or its host stands still.
+/// And this many times that may not come: then the path to it is dead, or its host stands still.
 const MISSED_AT_MOST: u32 = 6;
 
 /// No manifest is longer: that of a thousand million files.
@@ -44,7 +44,7 @@ pub struct Watched {
 /// A manifest that comes from a job: written when the job has ended, as that of a copy
 /// from here is.
 pub struct Fetched {
-    /// What came of it, and of the names that it cannot have, which go beside it.
+    /// What came of it, and of the names that it cannot have, which go next to it.
     came: File,
     raw: File,
     path: PathBuf,
@@ -248,8 +248,8 @@ impl Watched {
     }
 }
 
-/// Whether something comes on a channel, be it its end, before so many spans have passed without.
-/// A span in which this process was stopped counts as one.
+/// Whether something comes on a channel, be it its end, before this many spans have passed
+/// without. A span in which this process was stopped counts as one.
 fn speaks_within(channel: &UnixStream, span: Duration, most: u32) -> bool {
     use rustix::event::{PollFd, PollFlags, poll};
     let span = rustix::time::Timespec {

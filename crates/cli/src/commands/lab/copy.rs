@@ -178,7 +178,7 @@ fn start_daemon(running: &Running) -> Result<Daemon, Stop> {
     })
 }
 
-/// A local path as the daemon has it; `null:` stays what it is.
+/// A local path as in the daemon; `null:` stays what it is.
 fn across(address: &str, destination: &OsString) -> Result<OsString, Stop> {
     let mut url = OsString::from(format!("longhaul://{address}/"));
     if destination == "null:" {

@@ -17,7 +17,7 @@ use crate::messages::{Exit, Stop, say};
 /// Stretches of time in a run's figures: about one for each five units of width.
 const STRETCHES: usize = 120;
 
-/// So many runs of a directory are plotted: about half a megabyte of the page.
+/// This many runs of a directory are plotted: about half a megabyte of the page.
 const MOST_OF_A_DIRECTORY: usize = 32;
 
 /// The runs that a path asks for: a sidecar's, or of a directory of sidecars one of each

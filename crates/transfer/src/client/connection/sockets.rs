@@ -49,8 +49,7 @@ pub(super) fn bound_tcp(tcp: &TcpOptions, addresses: &[IpAddr], stream: u32) -> 
     }
 }
 
-/// Bytes to set socket buffers to; none where the kernel reaches further by
-/// itself, which is said.
+/// Bytes to set socket buffers to; `None` if the kernel reaches further by itself, which is said.
 pub fn buffer_by_hand(asked: Option<ByteCount>) -> Option<usize> {
     let asked = asked?;
     let limits = HostLimits::read();
