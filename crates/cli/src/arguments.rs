@@ -10,6 +10,8 @@ mod doctor;
 pub mod lab;
 mod listen;
 mod ls;
+mod model;
+mod plan;
 mod probe;
 #[cfg(test)]
 mod quantities;
@@ -39,6 +41,8 @@ use listen::parse_listen;
 pub use longhaul_transfer::ports::Ports;
 pub use longhaul_transfer::rate_limit::{BandwidthLimit, ChangedLimit};
 pub use ls::ListArguments;
+pub use model::{CheckArguments, FitArguments, ModelCommand};
+pub use plan::PlanArguments;
 pub use probe::ProbeArguments;
 pub use ssh::{RemoteArguments, SshArguments};
 pub use sweep::SweepArguments;
@@ -161,6 +165,16 @@ pub enum Command {
     /// Measure this host alone: disks, codecs on your data, encryption. Writes a host profile.
     #[command(subcommand)]
     Bench(BenchCommand),
+    /// Say how a transfer is done best, how long that takes, what limits it and what would help;
+    /// moves nothing.
+    #[command(
+        override_usage = "longhaul plan [OPTIONS] SRC... DST\n       longhaul plan [OPTIONS] --graph FILE",
+        after_help = "Examples:\n  longhaul plan --rtt 91.6ms --rate 10gbit run7 user@dtn9:/scratch\n  longhaul plan --probe probe.jsonl --what-if rate=40gbit run7 longhaul://dtn9/archive\n  longhaul plan --graph transfer.toml --what-if rtt=20ms,cores=64\n  longhaul plan --graph transfer.toml --policy all --plot plan.svg\ndocs/graph.md describes the file."
+    )]
+    Plan(PlanArguments),
+    /// What the model of a transfer makes of measurements.
+    #[command(subcommand)]
+    Model(ModelCommand),
     /// Analyse records of runs: throughput over round-trip time, its coefficients, their
     /// confidence, and doubts.
     #[command(

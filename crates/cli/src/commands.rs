@@ -8,6 +8,8 @@ pub mod fingerprint;
 pub mod jobs;
 pub mod lab;
 pub mod ls;
+pub mod model;
+pub mod plan;
 pub mod probe;
 pub mod profile;
 pub mod records;

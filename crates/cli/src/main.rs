@@ -57,6 +57,8 @@ fn main() -> ExitCode {
         Command::Clean(arguments) => commands::clean::run(arguments),
         Command::Bench(command) => commands::bench::run(&command),
         Command::Probe(arguments) => commands::probe::run(&arguments),
+        Command::Model(command) => commands::model::run(&command),
+        Command::Plan(arguments) => commands::plan::run(&arguments),
         Command::Profile(arguments) => commands::profile::profile(&arguments),
         Command::Report(arguments) => commands::profile::report(&arguments),
         Command::Token(arguments) => commands::token::run(&arguments),

@@ -1,0 +1,154 @@
+//! What a dataset is, without reading it: files and bytes below local paths, within a bounded time.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long and how much is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SurveyLimits {
+    /// Time, at most.
+    pub time: Duration,
+    /// Entries, at most.
+    pub entries: u64,
+}
+
+/// Two seconds, which a person waits for, or 200,000 entries.
+impl Default for SurveyLimits {
+    fn default() -> SurveyLimits {
+        SurveyLimits {
+            time: Duration::from_secs(2),
+            entries: 200_000,
+        }
+    }
+}
+
+/// What lies below some paths.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Survey {
+    /// Files, estimated where [`Survey::is_whole`] is false.
+    pub files: f64,
+    /// Their bytes, likewise.
+    pub bytes: f64,
+    /// Files that were seen.
+    pub seen_files: u64,
+    /// Bytes that were seen.
+    pub seen_bytes: u64,
+    /// Directories that were listed.
+    pub directories: u64,
+    /// Directories and files that could not be looked at.
+    pub failed: u64,
+    /// Whether everything was looked at.
+    pub is_whole: bool,
+}
+
+/// Looks at what lies below `paths`: files and trees, links not followed. Where a limit is reached,
+/// the directories that were found and not listed count as much as those that were, on average.
+///
+/// # Errors
+///
+/// Where one of the paths themselves cannot be looked at.
+pub fn survey(paths: &[PathBuf], limits: SurveyLimits) -> io::Result<Survey> {
+    let until = Instant::now() + limits.time;
+    let mut found = Survey::default();
+    let mut waiting: VecDeque<PathBuf> = VecDeque::new();
+    for path in paths {
+        let status = fs::metadata(path).map_err(|error| named(path, &error))?;
+        if status.is_dir() {
+            waiting.push_back(path.clone());
+        } else {
+            found.seen_files += 1;
+            found.seen_bytes += status.len();
+        }
+    }
+    let (files_before, bytes_before) = (found.seen_files, found.seen_bytes);
+    let mut entries = 0;
+    // Breadth first: directories at one depth are more alike than those of one branch.
+    while let Some(directory) = waiting.pop_front() {
+        if entries >= limits.entries || Instant::now() >= until {
+            waiting.push_front(directory);
+            break;
+        }
+        found.directories += 1;
+        let Ok(listing) = fs::read_dir(&directory) else {
+            found.failed += 1;
+            continue;
+        };
+        for entry in listing {
+            entries += 1;
+            let status = entry.and_then(|entry| Ok((entry.metadata()?, entry.path())));
+            match status {
+                Err(_) => found.failed += 1,
+                Ok((status, path)) if status.is_dir() => waiting.push_back(path),
+                Ok((status, _)) => {
+                    found.seen_files += 1;
+                    found.seen_bytes += if status.is_file() { status.len() } else { 0 };
+                }
+            }
+            // One directory may have millions.
+            if entries >= limits.entries || (entries % 1024 == 0 && Instant::now() >= until) {
+                break;
+            }
+        }
+    }
+    found.is_whole = waiting.is_empty() && entries < limits.entries && Instant::now() < until;
+    let factor = match found.directories {
+        0 => 1.0,
+        listed => 1.0 + waiting.len() as f64 / listed as f64,
+    };
+    let estimate = |all: u64, before: u64| before as f64 + (all - before) as f64 * factor;
+    found.files = estimate(found.seen_files, files_before);
+    found.bytes = estimate(found.seen_bytes, bytes_before);
+    Ok(found)
+}
+
+fn named(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ten directories with ten files of a thousand bytes each.
+    fn tree() -> tempfile::TempDir {
+        let top = tempfile::tempdir().unwrap();
+        for directory in 0..10 {
+            let directory = top.path().join(directory.to_string());
+            fs::create_dir(&directory).unwrap();
+            for file in 0..10 {
+                fs::write(directory.join(file.to_string()), [0; 1000]).unwrap();
+            }
+        }
+        top
+    }
+
+    #[test]
+    fn a_tree_is_counted() {
+        let top = tree();
+        let limits = SurveyLimits {
+            time: Duration::from_secs(600),
+            ..SurveyLimits::default()
+        };
+        let found = survey(&[top.path().to_owned()], limits).unwrap();
+        assert_eq!((found.seen_files, found.seen_bytes), (100, 100_000));
+        assert!(found.is_whole && found.failed == 0, "{found:?}");
+        let one = survey(&[top.path().join("3/7")], limits).unwrap();
+        assert_eq!((one.files, one.bytes), (1.0, 1000.0));
+        assert!(survey(&[top.path().join("absent")], limits).is_err());
+    }
+
+    #[test]
+    fn at_the_limit_the_rest_is_estimated() {
+        let top = tree();
+        let limits = SurveyLimits {
+            time: Duration::from_secs(600),
+            entries: 60,
+        };
+        let found = survey(&[top.path().to_owned()], limits).unwrap();
+        assert!(!found.is_whole && found.seen_files < 100, "{found:?}");
+        assert!((60.0..=140.0).contains(&found.files), "{found:?}");
+    }
+}

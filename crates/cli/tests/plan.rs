@@ -1,0 +1,193 @@
+//! `longhaul plan` as a user runs it.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn plan(directory: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_longhaul"))
+        .current_dir(directory)
+        .arg("plan")
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+/// A directory with the documented graph.
+fn documented() -> tempfile::TempDir {
+    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/graph.md"));
+    let page = page.unwrap();
+    let example = page.split("```toml\n").nth(1).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("transfer.toml");
+    fs::write(path, example.split("```").next().unwrap()).unwrap();
+    directory
+}
+
+#[test]
+fn a_graph_is_planned_and_explained() {
+    let directory = documented();
+    let output = plan(directory.path(), &["--graph", "transfer.toml"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let printed = text(&output.stdout);
+    for part in [
+        "40.0 TB take",
+        "What limits it is",
+        "decompress",
+        "next best",
+    ] {
+        assert!(printed.contains(part), "{part}: {printed}");
+    }
+    let output = plan(
+        directory.path(),
+        &["--graph", "transfer.toml", "--json", "--policy", "all"],
+    );
+    let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(value["policies"].as_array().unwrap().len(), 5);
+    let rate = |at: usize| {
+        value["policies"][at]["rate_bytes_per_second"]
+            .as_f64()
+            .unwrap()
+    };
+    assert!((1..5).all(|at| rate(at) <= rate(0) * 1.0001), "{value:#}");
+}
+
+#[test]
+fn other_hardware_is_planned_written_and_drawn() {
+    let directory = documented();
+    let arguments = [
+        "--graph",
+        "transfer.toml",
+        "--what-if",
+        "rtt=20ms,cores=64",
+        "--write-graph",
+        "other.toml",
+        "--plot",
+        "plan.svg",
+    ];
+    let output = plan(directory.path(), &arguments);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let again = plan(directory.path(), &["--graph", "other.toml"]);
+    assert_eq!(text(&again.stdout), text(&output.stdout));
+    let drawn = fs::read_to_string(directory.path().join("plan.svg")).unwrap();
+    assert!(
+        drawn.starts_with("<svg") && drawn.contains("decompress"),
+        "{drawn}"
+    );
+}
+
+#[test]
+fn what_is_wrong_is_named_with_its_line() {
+    let directory = documented();
+    let path = directory.path().join("transfer.toml");
+    let wrong = fs::read_to_string(&path)
+        .unwrap()
+        .replace("\"100 ms\"", "\"100\"");
+    fs::write(&path, wrong).unwrap();
+    let output = plan(directory.path(), &["--graph", "transfer.toml"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("transfer.toml: line ") && said.contains("no unit"),
+        "{said}"
+    );
+    let output = plan(directory.path(), &["--graph", "absent.toml"]);
+    assert_eq!(output.status.code(), Some(6));
+}
+
+#[test]
+fn a_copy_is_planned_without_moving_anything() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::create_dir(directory.path().join("run7")).unwrap();
+    for file in 0..20 {
+        fs::write(
+            directory.path().join(format!("run7/{file}")),
+            vec![0; 50_000],
+        )
+        .unwrap();
+    }
+    let output = plan(
+        directory.path(),
+        &[
+            "--rtt",
+            "91.6ms",
+            "--rate",
+            "1gbit",
+            "--loss",
+            "0.01%",
+            "run7",
+            "dtn9:/scratch",
+        ],
+    );
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let printed = text(&output.stdout);
+    for part in [
+        "1.00 MB in 20 files",
+        "Path: 91.6 ms",
+        "Doubt: nothing is known of the storage",
+    ] {
+        assert!(printed.contains(part), "{part}: {printed}");
+    }
+    let output = plan(directory.path(), &["run7", "dtn9:/scratch"]);
+    assert!(text(&output.stderr).contains("give --rtt and --rate"));
+    let output = plan(
+        directory.path(),
+        &["--rtt", "1ms", "dtn7:x", "dtn9:/scratch"],
+    );
+    assert!(
+        text(&output.stderr).contains("give --bytes"),
+        "{}",
+        text(&output.stderr)
+    );
+}
+
+#[test]
+fn profiles_are_fitted_and_records_checked() {
+    let directory = tempfile::tempdir().unwrap();
+    let sample = |seconds: f64| serde_json::json!({ "bytes": 1e9, "wall_seconds": seconds, "was_direct": true });
+    let job = |kind: &str, flows: u64, seconds: f64| {
+        serde_json::json!({
+            "about": { "kind": kind, "flows": flows, "block_bytes": 1 << 20, "direct": true },
+            "samples": [sample(9.0), sample(seconds), sample(seconds * 1.02), sample(seconds * 0.99)],
+        })
+    };
+    let profile = serde_json::json!({
+        "schema": 1, "kind": "host",
+        "host": { "name": "dtn7", "kernel": "6.18", "cores": 16 },
+        "sections": { "disk /data": { "about": { "path": "/data" }, "jobs": {
+            "a": job("read", 1, 2.0), "b": job("read", 4, 0.8), "c": job("read", 16, 0.55),
+        } } },
+    });
+    fs::write(directory.path().join("host.json"), profile.to_string()).unwrap();
+    let run = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_longhaul"))
+            .current_dir(directory.path())
+            .arg("model")
+            .args(arguments)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout).to_owned()
+    };
+    let printed = run(&["fit", "host.json", "-o", "fits.json"]);
+    assert!(
+        printed.contains("read: saturating") && printed.contains("write: not measured"),
+        "{printed}"
+    );
+    let runs = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../bench/runs/2026-11-22-profile.jsonl"
+    );
+    let printed = run(&["check", "--plot", "check.svg", runs]);
+    assert!(
+        printed.contains("median error") && printed.contains("worst:"),
+        "{printed}"
+    );
+    assert!(directory.path().join("check.svg").exists());
+}
