@@ -44,7 +44,7 @@ fn directory() -> TempDir {
 
 fn sample(root: &Path) {
     tree::write(&root.join("a"), b"a");
-    tree::write(&root.join("large"), &Random::from(1).bytes(3 << 20));
+    tree::write(&root.join("large"), &Random::new(1).bytes(3 << 20));
     tree::write(&root.join("sub/z"), b"z");
 }
 
@@ -142,7 +142,7 @@ fn a_full_disk_is_named() {
     }
     let directory = directory();
     let (source, to, seen) = mounted(directory.path());
-    tree::write(&source.join("huge"), &Random::from(2).bytes(20 << 20));
+    tree::write(&source.join("huge"), &Random::new(2).bytes(20 << 20));
     let finished = with_mount("size=12m", &to, &seen, &local_copy(&source, &to));
     finished.expect(2).says(&[
         "source/huge: cannot reserve room for it: No space left",
@@ -574,7 +574,7 @@ fn sources_take_turns_where_few_can_be_open() {
     let source = directory.path().join("source");
     for number in 0..120 {
         let path = source.join(format!("d{}/{number}", number % 60));
-        tree::write(&path, &Random::from(number).bytes(1000));
+        tree::write(&path, &Random::new(number).bytes(1000));
     }
     let mut names: Vec<_> = (0..60).map(|number| format!("d{number}")).collect();
     // Files of one directory, and of several in turns.
@@ -622,7 +622,7 @@ fn large_files_take_turns_where_few_can_be_open() {
     let directory = directory();
     let source = directory.path().join("source");
     for number in 0..100_u64 {
-        let bytes = Random::from(number).bytes(150_000);
+        let bytes = Random::new(number).bytes(150_000);
         tree::write(&source.join(format!("d{}/{number}", number % 9)), &bytes);
     }
     let block = ["--block-size", "65536"];
@@ -712,7 +712,7 @@ fn many_clients_share_the_files_that_a_daemon_may_have_open() {
         tree::write(&source.join(format!("small/{number}")), b"small");
     }
     for number in 0..20 {
-        let large = Random::from(number).bytes(1 << 20);
+        let large = Random::new(number).bytes(1 << 20);
         tree::write(&source.join(format!("large/{number}")), &large);
     }
     let arguments = ["--root", root.to_str().unwrap(), "--write"].map(Into::into);
@@ -1220,13 +1220,10 @@ fn write_in_place(file: &Path, data: &[u8]) {
 #[test]
 fn a_source_that_vanishes_is_named() {
     let pushing = Pushing::new();
-    tree::write(
-        &pushing.source().join("a"),
-        &Random::from(3).bytes(20 << 20),
-    );
+    tree::write(&pushing.source().join("a"), &Random::new(3).bytes(20 << 20));
     tree::write(
         &pushing.source().join("large"),
-        &Random::from(4).bytes(20 << 20),
+        &Random::new(4).bytes(20 << 20),
     );
     for number in 0..500 {
         tree::write(
@@ -1270,7 +1267,7 @@ fn a_destination_that_is_removed_is_named() {
         let directory = directory();
         let source = directory.path().join("source");
         for (number, size) in sizes.iter().enumerate() {
-            let data = Random::from(number as u64).bytes(*size);
+            let data = Random::new(number as u64).bytes(*size);
             tree::write(&source.join(number.to_string()), &data);
         }
         let to = directory.path().join("new/within");

@@ -36,7 +36,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use support::process::{Finished, Running, limit, longhaul_with};
 use support::proxy::Proxy;
-use support::random::Random;
+use support::random::{Random, random_from_environment};
 use support::snapshot::{Snapshot, Whole};
 use support::{Daemon, assert_no_leftovers, daemon, tree};
 use tempfile::TempDir;
@@ -117,7 +117,7 @@ impl Source {
         tree::mixed_tree(&path, files, bytes);
         let made = Snapshot::of(&path);
         if let Some(missing @ 1..) = bytes.checked_sub(made.bytes()) {
-            let text = Random::from(5).bytes(missing as usize);
+            let text = Random::new(5).bytes(missing as usize);
             tree::write(&path.join("the rest"), &text);
             tree::set_times(&path);
         }
@@ -438,7 +438,7 @@ fn nothing_is_lost_or_sent_again() {
     );
     let directory = tempfile::tempdir().unwrap();
     let source = Source::make(directory.path().join("data"), files, bytes);
-    let mut random = Random::new();
+    let mut random = random_from_environment();
     let plans = plans(bytes);
     let (mut killed, mut again) = (0, 0);
     let mut number = 0;

@@ -16,7 +16,7 @@ use std::time::Duration;
 use rustix::process::{Signal, kill_process_group};
 use serde_json::Value;
 use support::process::{Finished, Running, binary_in, longhaul_with, run};
-use support::random::Random;
+use support::random::{Random, random_from_environment};
 use support::tree;
 
 fn labs_work() -> bool {
@@ -136,7 +136,7 @@ fn a_killed_lab_leaves_nothing_after_the_next_start() {
     if !labs_work() {
         return;
     }
-    let mut random = Random::new();
+    let mut random = random_from_environment();
     let kills = std::env::var("LONGHAUL_LAB_KILLS").map_or(4, |kills| kills.parse().unwrap());
     let before = allowed_congestion();
     let behind = tempfile::tempdir().unwrap();
@@ -275,7 +275,7 @@ fn damage_past_tcps_checksum_is_caught() {
     }
     let directory = tempfile::tempdir().unwrap();
     let from = directory.path().join("from");
-    let bytes = Random::from(3).bytes(12 << 20);
+    let bytes = Random::new(3).bytes(12 << 20);
     tree::write(&from.join("data"), &bytes);
     for (name, security) in [("tls", "tls"), ("clear", "clear")] {
         let to = directory.path().join(name);
@@ -316,7 +316,7 @@ fn an_interrupt_is_told_of_and_the_same_command_goes_on() {
     }
     let directory = tempfile::tempdir().unwrap();
     let (from, to) = (directory.path().join("from"), directory.path().join("to"));
-    tree::write(&from.join("data"), &Random::from(5).bytes(4 << 20));
+    tree::write(&from.join("data"), &Random::new(5).bytes(4 << 20));
     let copy = Running::start(&mut copy_across("rate=10mbit", &["--json"], &from, &to));
     copy.event(|event| event["event"] == "progress").unwrap();
     kill_process_group(copy.pid(), Signal::INT).unwrap();
@@ -357,7 +357,7 @@ fn a_copy_outlives_a_cut() {
     const EACH: u64 = 256 << 10;
     let directory = tempfile::tempdir().unwrap();
     let (from, to) = (directory.path().join("from"), directory.path().join("to"));
-    let mut random = Random::from(4);
+    let mut random = Random::new(4);
     for file in 0..FILES {
         tree::write(&from.join(file.to_string()), &random.bytes(EACH as usize));
     }
@@ -397,7 +397,7 @@ fn bursts_of_losses_harm_nothing() {
     }
     let directory = tempfile::tempdir().unwrap();
     let (from, to) = (directory.path().join("from"), directory.path().join("to"));
-    tree::write(&from.join("data"), &Random::from(7).bytes(12 << 20));
+    tree::write(&from.join("data"), &Random::new(7).bytes(12 << 20));
     for congestion in ["cubic", "reno", "bbr"] {
         let options = ["--congestion", congestion];
         let path = "rtt=20ms,rate=1gbit,loss=2e-3/8";
@@ -539,7 +539,7 @@ fn far_file_systems_are_copied_from_and_to() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name).display().to_string();
     let (source, sink) = (at("source"), at("sink"));
-    let mut random = Random::from(7);
+    let mut random = Random::new(7);
     for number in 0..240 {
         let name = format!("d{}/f{number}", number % 3);
         let length = random.below(9000) as usize;
@@ -578,7 +578,7 @@ fn directories_are_behind_devices_within_the_lab_alone() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name).display().to_string();
     let (source, sink, report) = (at("source"), at("sink"), at("report"));
-    let bytes = Random::from(5).bytes(3 << 20);
+    let bytes = Random::new(5).bytes(3 << 20);
     tree::write(Path::new(&source).join("data").as_path(), &bytes);
     std::fs::create_dir(&sink).unwrap();
     let storage = [
@@ -629,7 +629,7 @@ fn a_parallel_file_system_has_a_files_shards_on_all_nodes() {
     }
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("data");
-    let bytes = Random::from(6).bytes(96 << 20);
+    let bytes = Random::new(6).bytes(96 << 20);
     tree::write(&file, &bytes);
     let report = directory.path().join("report").display().to_string();
     let name = format!("gluster-{}", std::process::id());

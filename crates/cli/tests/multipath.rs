@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use support::daemon::Daemon;
 use support::process::{Finished, Running, run};
-use support::random::Random;
+use support::random::random_from_environment;
 use support::wires::Wires;
 use support::{assert_no_leftovers, is_root, tree};
 
@@ -51,7 +51,7 @@ impl Trial {
         let place = tempfile::tempdir().unwrap();
         let [source, root] = ["source", "root"].map(|name| place.path().join(name));
         std::fs::create_dir(&root).unwrap();
-        let content = Random::new().bytes(BYTES);
+        let content = random_from_environment().bytes(BYTES);
         tree::write(&source.join("big"), &content);
         let arguments = vec!["--root".into(), root.clone().into(), "--write".into()];
         let address = "10.81.1.2:0".parse().unwrap();

@@ -68,8 +68,8 @@ fn compressible(root: &Path) {
 fn compression_changes_the_wire_and_not_the_files() {
     let stage = Stage::new(&["--write"]);
     compressible(&stage.path("text"));
-    tree::write(&stage.path("noise/n"), &Random::from(5).bytes(9 << 20));
-    tree::write(&stage.path("noise/small"), &Random::from(6).bytes(5000));
+    tree::write(&stage.path("noise/n"), &Random::new(5).bytes(9 << 20));
+    tree::write(&stage.path("noise/small"), &Random::new(6).bytes(5000));
     for codec in ["zstd", "zstd:9", "zstd:-5", "lz4"] {
         for source in ["text", "noise"] {
             let flags = ["--json", "--compress", codec];
@@ -768,7 +768,7 @@ fn verify_finds_what_differs() {
         assert_eq!(finished.errors.lines().count(), 1, "{way:?} {finished:?}");
     }
     let same = |size: usize| {
-        let mut bytes = Random::from(9).bytes(size);
+        let mut bytes = Random::new(9).bytes(size);
         bytes[size / 2] ^= 1;
         bytes
     };
@@ -914,8 +914,8 @@ fn a_second_run_takes_over_from_one_that_hangs() {
 #[test]
 fn another_source_for_a_name_in_use_is_told_who_has_it() {
     let stage = Stage::new(&["--write", "--memory", "8MiB"]);
-    tree::write(&stage.path("one/file"), &Random::from(1).bytes(40 << 20));
-    tree::write(&stage.path("two/file"), &Random::from(2).bytes(30 << 20));
+    tree::write(&stage.path("one/file"), &Random::new(1).bytes(40 << 20));
+    tree::write(&stage.path("two/file"), &Random::new(2).bytes(30 << 20));
     tree::write(&stage.path("two/other"), b"other");
     let proxy = Proxy::to(stage.daemon.address);
     let mut command = through(&stage, &proxy, "one/", "x");
@@ -1143,7 +1143,7 @@ fn linked_tree(stage: &Stage) {
     use std::os::unix::fs::symlink;
     let data = stage.path("root/data");
     tree::write(&data.join("file"), b"file");
-    tree::write(&data.join("sub/inner"), &Random::from(3).bytes(9 << 20));
+    tree::write(&data.join("sub/inner"), &Random::new(3).bytes(9 << 20));
     tree::write(&stage.path("root/beside/other"), b"other");
     tree::write(&stage.path("outside/secret"), b"secret");
     symlink("file", data.join("to file")).unwrap();

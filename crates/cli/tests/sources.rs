@@ -52,7 +52,7 @@ fn a_host_of_another_name_goes_on_with_what_is_there() {
     }
     let place = tempfile::tempdir().unwrap();
     let (source, destination) = (place.path().join("source"), place.path().join("d"));
-    tree::write(&source.join("large"), &Random::from(8).bytes(40 << 20));
+    tree::write(&source.join("large"), &Random::new(8).bytes(40 << 20));
     for number in 0..50 {
         tree::write(&source.join(format!("small{number}")), b"small");
     }
@@ -74,7 +74,7 @@ fn a_daemon_knows_a_source_again_that_another_host_sends() {
     }
     let place = tempfile::tempdir().unwrap();
     let source = place.path().join("large");
-    tree::write(&source, &Random::from(9).bytes(40 << 20));
+    tree::write(&source, &Random::new(9).bytes(40 << 20));
     let served = place.path().join("served");
     fs::create_dir(&served).unwrap();
     let daemon = Daemon::start(&served);
@@ -113,7 +113,7 @@ fn of_a_file_that_keeps_growing_the_front_is_copied() {
     // In one block, and in many.
     for length in [300 << 10, 24 << 20] {
         let source = place.path().join("log");
-        let bytes = Random::from(5).bytes(length);
+        let bytes = Random::new(5).bytes(length);
         tree::write(&source, &bytes);
         let copy = |landed: &Path, command: &mut Command| {
             let finished = while_growing(&source, b"one more line\n", || run(command));
@@ -152,7 +152,7 @@ fn a_daemon_sends_the_front_of_a_file_that_keeps_growing() {
     let (served, local) = (place.path().join("served"), place.path().join("local"));
     fs::create_dir(&local).unwrap();
     let source = served.join("log");
-    tree::write(&source, &Random::from(6).bytes(12 << 20));
+    tree::write(&source, &Random::new(6).bytes(12 << 20));
     let daemon = Daemon::start(&served);
     let mut pull = daemon.command("cp");
     pull.arg("--json").arg(daemon.url("/log")).arg(&local);

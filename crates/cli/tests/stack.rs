@@ -10,7 +10,7 @@ use std::path::Path;
 use rustix::process::Pid;
 use support::daemon::Daemon;
 use support::process::{Running, longhaul_with, run};
-use support::random::Random;
+use support::random::random_from_environment;
 use support::{assert_no_leftovers, tree};
 
 const BYTES: usize = 24 << 20;
@@ -32,7 +32,7 @@ fn threads(pid: Pid) -> Vec<String> {
 fn source(place: &Path) -> std::path::PathBuf {
     let source = place.join("source");
     tree::mixed_tree(&source.join("small"), 200, 2 << 20);
-    tree::write(&source.join("big"), &Random::new().bytes(BYTES));
+    tree::write(&source.join("big"), &random_from_environment().bytes(BYTES));
     source
 }
 

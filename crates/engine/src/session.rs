@@ -373,7 +373,7 @@ pub(crate) struct Shared {
     /// Tickets that the other end gave.
     tickets: VecDeque<Secret>,
     /// Tickets given to the other end.
-    issued: VecDeque<[u8; 32]>,
+    issued: VecDeque<Secret>,
 }
 
 /// Counts that need no lock.

@@ -18,7 +18,6 @@
 //!   outlives
 //! - [`state`], [`machine`]: what labs know of each other, and what they change
 //!   of the machine
-//! - [`random`]: the numbers that a seed repeats
 
 pub mod background;
 pub mod client;
@@ -33,7 +32,6 @@ pub mod machine;
 pub mod netns;
 pub mod packet;
 pub mod processes;
-pub mod random;
 pub mod report;
 mod rtnetlink;
 pub mod running;

@@ -26,11 +26,10 @@ mod loss;
 
 use std::time::Duration;
 
-use longhaul_units::{BitRate, ByteCount, Moment};
+use longhaul_units::{BitRate, ByteCount, Moment, Random};
 
 pub use loss::{GilbertElliott, Loss, ParseLossError};
 
-use crate::random::Random;
 use jitter::Jitter;
 use loss::LossProcess;
 
@@ -283,9 +282,12 @@ impl Link {
             last_arrival: Moment(0),
             now: Moment(0),
             cut_until: Moment(0),
-            loss: LossProcess::new(settings.loss, Random::new(seed, purpose::LOSS)),
-            jitter: Jitter::new(settings.jitter, Random::new(seed, purpose::JITTER).draw()),
-            accidents: Random::new(seed, purpose::ACCIDENTS),
+            loss: LossProcess::new(settings.loss, Random::for_purpose(seed, purpose::LOSS)),
+            jitter: Jitter::new(
+                settings.jitter,
+                Random::for_purpose(seed, purpose::JITTER).bits(),
+            ),
+            accidents: Random::for_purpose(seed, purpose::ACCIDENTS),
             counters: LinkCounters::default(),
             settings,
             seed,
@@ -320,7 +322,7 @@ impl Link {
         if settings.loss != self.settings.loss {
             self.loss.set(settings.loss);
         }
-        let seed = Random::new(self.seed, purpose::JITTER).draw();
+        let seed = Random::for_purpose(self.seed, purpose::JITTER).bits();
         self.jitter = Jitter::new(settings.jitter, seed);
         self.settings = settings;
         Ok(())
@@ -392,7 +394,7 @@ impl Link {
         let unseen = self.accidents.happens(settings.corrupt_unseen);
         let damaged = self.accidents.happens(settings.corrupt) || unseen;
         let damage = damaged.then(|| Damage {
-            place: self.accidents.draw(),
+            place: self.accidents.bits(),
             unseen,
         });
         self.counters.held += u64::from(held);

@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use longhaul_lab::emulator::WireReport;
 use longhaul_lab::lab::{Host, Lab};
-use longhaul_lab::random::Random;
 use longhaul_lab::scenario::{Scenario, parse_block};
 use longhaul_lab::state::StateDirectory;
+use longhaul_units::Random;
 
 /// A lab for a test.
 struct Trial {
@@ -90,8 +90,8 @@ impl Trial {
 }
 
 fn noise(length: usize) -> Vec<u8> {
-    let mut random = Random::new(1, 99);
-    let words = std::iter::repeat_with(|| random.draw().to_le_bytes());
+    let mut random = Random::for_purpose(1, 99);
+    let words = std::iter::repeat_with(|| random.bits().to_le_bytes());
     words.take(length / 8).flatten().collect()
 }
 

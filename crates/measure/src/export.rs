@@ -10,10 +10,10 @@ mod parquet;
 
 use std::collections::BTreeMap;
 
+use longhaul_units::microseconds_of;
 use serde_json::Value;
 
 use crate::record::{RecordError, RunRecord, Side};
-use crate::time::microseconds_of;
 
 /// Columns of times.
 const TIMES: [&str; 1] = ["run.started"];

@@ -29,4 +29,3 @@ pub mod scope;
 pub mod sources;
 pub mod stats;
 pub mod streams;
-pub mod time;

@@ -4,11 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use longhaul_units::{ByteCount, rfc3339};
+use longhaul_units::{ByteCount, microseconds_of, rfc3339};
 
 use crate::analysis::milliseconds;
 use crate::record::{HostRecord, Measures, RunRecord};
-use crate::time::microseconds_of;
 
 /// The most hosts, paths and datasets that are kept. If there are more, that is noted.
 const MOST_KEPT: usize = 100;

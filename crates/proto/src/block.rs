@@ -8,6 +8,7 @@ use crate::digest::{Checksum, is_block};
 use crate::frame::{FrameError, MAXIMUM_PAYLOAD_BYTES};
 use crate::handshake::Secret;
 use crate::manifest::{Entry, EntryId, EntryKind};
+use crate::secret;
 
 /// Most entries in a pack: what a receiver commits at once.
 pub const MAXIMUM_PACK_ENTRIES: usize = 1024;
@@ -209,11 +210,7 @@ impl HeaderKey {
             return false;
         };
         let found = self.proof_of(header);
-        // No sooner where the first bytes differ.
-        found.is_some_and(|found| {
-            let differs = found.iter().zip(&shown).map(|(one, other)| one ^ other);
-            differs.fold(0, |all, one| all | one) == 0
-        })
+        found.is_some_and(|found| secret::are_equal(&found, &shown))
     }
 
     fn proof_of(&self, header: &BlockHeader) -> Option<[u8; PROOF_BYTES]> {

@@ -215,13 +215,8 @@ mod tests {
     #[test]
     fn every_message_arrives_once_and_in_order_whatever_streams_die() {
         for seed in 0..200_u64 {
-            let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-            let mut random = move |below: u64| {
-                state = state
-                    .wrapping_mul(6364136223846793005)
-                    .wrapping_add(1442695040888963407);
-                (state >> 33) % below
-            };
+            let mut random = longhaul_units::Random::for_purpose(seed, 0);
+            let mut random = move |bound: u64| random.below(bound);
             let (mut left, mut right) = (ControlChannel::default(), ControlChannel::default());
             let (mut sent, mut got) = (0, 0);
             let mut wire: VecDeque<Vec<u8>> = VecDeque::new();

@@ -302,11 +302,7 @@ mod tests {
         ) {
             let data: Vec<u8> = (0..size).map(|i| (i * 31 + i / 251) as u8).collect();
             let mut blocks = cut(size as u64, &limits);
-            let mut state = order | 1;
-            for i in (1..blocks.len()).rev() {
-                state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-                blocks.swap(i, (state >> 33) as usize % (i + 1));
-            }
+            longhaul_units::Random::new(order).shuffle(&mut blocks);
             let mut tree = DigestTree::new(size as u64);
             for (offset, length) in blocks {
                 prop_assert!(is_block(offset, length, size as u64));

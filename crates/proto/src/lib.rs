@@ -13,6 +13,7 @@
 //! - [`block`]: what carries file data, in any order, on any stream
 //! - [`calls`]: what came of connecting to the other end
 //! - [`control`]: messages in order and once, over streams that may die
+//! - [`secret`]: what must not be guessed, and how it is compared
 //! - [`session`]: how long a session lives and who steers it
 //! - [`sender`], [`receiver`]: the two ends of a transfer
 //! - [`stream`]: data of unknown length, as a directory of pieces
@@ -36,6 +37,7 @@ pub mod manifest;
 pub mod message;
 pub mod notice;
 pub mod receiver;
+pub mod secret;
 pub mod sender;
 pub mod session;
 pub mod stream;

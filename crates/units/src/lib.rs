@@ -9,14 +9,16 @@ mod date;
 mod grammar;
 mod least;
 mod moment;
+mod random;
 mod rate;
 mod share;
 mod storage_rate;
 
 pub use bytes::{ByteCount, ParseByteCountError};
-pub use date::rfc3339;
+pub use date::{microseconds_of, rfc3339};
 pub use least::LeastSpan;
 pub use moment::{Moment, ParseSpanError, parse_span, parse_span_or_seconds};
+pub use random::{Random, fraction_of, number_at};
 pub use rate::{BitRate, ParseRateError, RateFault};
 pub use share::{ParseShareError, parse_share, share_text};
 pub use storage_rate::{ByteRate, ParseByteRateError};

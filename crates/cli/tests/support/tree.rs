@@ -36,7 +36,7 @@ fn set_mode(path: &Path, mode: u32) {
 
 /// A tree with everything in it that is easily lost.
 pub fn hard_tree(root: &Path) {
-    let mut random = Random::from(7);
+    let mut random = Random::new(7);
     fs::create_dir_all(root.join("empty/inner")).unwrap();
     write(&root.join("empty file"), b"");
     write(&root.join("deep/er/est/file"), b"deep");
@@ -227,7 +227,7 @@ pub fn assert_nothing_half_written(source: &Path, destination: &Path) -> usize {
 
 /// Many small files in some directories, and some large ones.
 pub fn mixed_tree(root: &Path, files: u64, bytes: u64) {
-    let mut random = Random::from(11);
+    let mut random = Random::new(11);
     let block = random.bytes(4 << 20);
     let large = (bytes / 12).max(2 << 20);
     for number in 0..files {
@@ -243,7 +243,7 @@ pub fn mixed_tree(root: &Path, files: u64, bytes: u64) {
         let mut left = large + random.below(large);
         while left > 0 {
             let length = left.min(block.len() as u64) as usize;
-            let mark = random.next().to_le_bytes();
+            let mark = random.bits().to_le_bytes();
             file.write_all(&mark[..8.min(length)]).unwrap();
             file.write_all(&block[8.min(length)..length]).unwrap();
             left -= length as u64;

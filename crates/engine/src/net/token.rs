@@ -3,9 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-use aws_lc_rs::{constant_time, rand};
+use aws_lc_rs::rand;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use longhaul_proto::secret::are_equal;
 
 /// Bytes of randomness in a token.
 const SECRET_BYTES: usize = 32;
@@ -25,8 +26,16 @@ const HASH_CONTEXT: &str = "longhaul 2026-11 daemon token hash v1";
 
 /// 256 random bits: `lht_` and 43 characters of URL-safe Base64. It is shown by
 /// [`Token::reveal`] only.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Token([u8; SECRET_BYTES]);
+
+impl PartialEq for Token {
+    fn eq(&self, other: &Token) -> bool {
+        are_equal(&self.0, &other.0)
+    }
+}
+
+impl Eq for Token {}
 
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -119,18 +128,26 @@ impl FromStr for Token {
 }
 
 /// A salted hash of a token, written `lhh1$salt$hash`.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct TokenHash {
     salt: [u8; SALT_BYTES],
     hash: [u8; 32],
 }
+
+impl PartialEq for TokenHash {
+    fn eq(&self, other: &TokenHash) -> bool {
+        self.salt == other.salt && are_equal(&self.hash, &other.hash)
+    }
+}
+
+impl Eq for TokenHash {}
 
 impl TokenHash {
     /// Whether it is the hash of `token`, in a time that does not depend on
     /// either.
     pub fn verify(&self, token: &Token) -> bool {
         let hash = token.hash_with(&self.salt);
-        constant_time::verify_slices_are_equal(&hash, &self.hash).is_ok()
+        are_equal(&hash, &self.hash)
     }
 
     /// The hash of no token: it takes as long to verify as any.

@@ -8,9 +8,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use longhaul_units::ByteCount;
+use longhaul_units::{ByteCount, Random};
 
-use super::{Limit, Sample, in_threads, random_bytes, timed};
+use super::{Limit, Sample, in_threads, timed};
 use crate::pool::{Buffer, BufferPool};
 use crate::storage::posix::PosixDirectory;
 use crate::storage::{Advice, Creation, DataMode, Directory, StoredFile};
@@ -66,7 +66,7 @@ impl Disk {
         let pool = BufferPool::new(ByteCount(u64::MAX), job.block);
         let buffers = (0..job.flows).filter_map(|_| pool.take());
         let mut buffers: Vec<Buffer> = buffers.collect();
-        let data = random_bytes(job.block, job.file_bytes);
+        let data = Random::new(job.file_bytes).bytes(job.block);
         // Touched before the clock starts.
         for buffer in &mut buffers {
             buffer[..job.block].copy_from_slice(&data);
@@ -151,7 +151,7 @@ fn fill(file: &dyn StoredFile, bytes: u64, limit: &Limit) -> io::Result<()> {
     let pool = BufferPool::new(ByteCount(u64::MAX), job.block);
     let mut buffers: Vec<Buffer> = (0..job.flows).filter_map(|_| pool.take()).collect();
     for (seed, buffer) in buffers.iter_mut().enumerate() {
-        buffer[..job.block].copy_from_slice(&random_bytes(job.block, seed as u64));
+        Random::new(seed as u64).fill(&mut buffer[..job.block]);
     }
     move_blocks(file, &job, buffers, limit)?;
     file.sync_data()

@@ -92,20 +92,6 @@ impl Limit<'_> {
     }
 }
 
-/// Bytes that neither compress nor repeat within a block.
-fn random_bytes(bytes: usize, seed: u64) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut data = vec![0; bytes];
-    for word in data.chunks_mut(8) {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        let length = word.len();
-        word.copy_from_slice(&state.to_le_bytes()[..length]);
-    }
-    data
-}
-
 /// Starts a thread; where it is refused, the error names the limit.
 fn start<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,

@@ -8,7 +8,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Limit, Sample, in_threads, random_bytes, timed};
+use longhaul_units::Random;
+
+use super::{Limit, Sample, in_threads, timed};
 use crate::looks::Pace;
 use crate::storage::posix::PosixDirectory;
 use crate::storage::together::sync_together;
@@ -77,7 +79,7 @@ impl Small {
             fs::create_dir(&folder)?;
             folders.push(PosixDirectory::open_root(&folder)?);
         }
-        let data = random_bytes(FILE_BYTES as usize, 1);
+        let data = Random::new(1).bytes(FILE_BYTES as usize);
         let make = |number: usize, job| write_files(&folders[number], job, &data, limit);
         if job == SmallJob::Open {
             in_threads(flows, |number| make(number, SmallJob::Create))?;

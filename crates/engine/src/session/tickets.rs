@@ -47,8 +47,9 @@ impl Transfer {
                 if shared.issued.len() >= MAXIMUM_TICKETS as usize {
                     shared.issued.pop_front();
                 }
+                let ticket = Secret(ticket);
                 shared.issued.push_back(ticket);
-                tickets.push(Secret(ticket));
+                tickets.push(ticket);
             }
         }
         shared.say(&Message::Tickets(tickets));
@@ -58,7 +59,7 @@ impl Transfer {
     /// Whether a stream in clear may join; its ticket is used up.
     pub fn redeem_ticket(&self, ticket: &Secret) -> bool {
         let issued = &mut self.lock().issued;
-        let found = issued.iter().position(|issued| *issued == ticket.0);
+        let found = issued.iter().position(|issued| issued == ticket);
         found.and_then(|at| issued.remove(at)).is_some()
     }
 }

@@ -10,7 +10,7 @@ use longhaul_proto::digest::Integrity;
 
 use super::support::ends::{Ends, PATIENCE, copy, destination, sources, watch};
 use super::support::tree::{self, Tree, one_file, single_file, small_tree};
-use super::support::{Chance, times};
+use super::support::{Random, times};
 use super::{Scene, disk_with, steps_of};
 
 #[test]
@@ -48,7 +48,7 @@ fn a_sync_that_fails_is_never_called_durable() {
 #[test]
 fn nothing_is_durable_on_a_file_system_that_went_down() {
     let mut content = Tree::new();
-    let chance = &mut Chance::new(11);
+    let chance = &mut Random::new(11);
     content.insert(b"top"[..].into(), tree::directory(chance));
     for folder in 0..6 {
         let path = format!("top/d{folder}");
@@ -195,7 +195,7 @@ fn what_the_last_file_left_is_found_when_it_failed() {
 
 /// Steps on a disk that has no room for a file of so many pieces.
 fn steps_without_room(pieces: usize, context: &str) -> u64 {
-    let chance = &mut Chance::new(7);
+    let chance = &mut Random::new(7);
     let mut tree = Tree::new();
     tree.insert(b"top"[..].into(), tree::directory(chance));
     let file = tree::file(chance, pieces * 65_536);

@@ -19,7 +19,7 @@ use longhaul_engine::storage::forgetting::ForgettingStorage;
 
 use support::ends::{Told, copy, settings};
 use support::tree::{self, Node, Tree, random_tree, small_tree};
-use support::{Chance, times};
+use support::{Random, times};
 
 /// A disk with a tree.
 fn disk_with(content: &Tree) -> ForgettingStorage {
@@ -30,7 +30,7 @@ fn disk_with(content: &Tree) -> ForgettingStorage {
 
 /// Earlier versions of some of a tree's files, to be replaced.
 fn older(content: &Tree, seed: u64) -> Tree {
-    let mut chance = Chance::new(seed ^ 0x01d);
+    let mut chance = Random::new(seed ^ 0x01d);
     let mut older = Tree::new();
     for (path, node) in content {
         match node {
@@ -150,7 +150,7 @@ impl Scene {
         self.check_crashed(&disk, &told, &context);
         let mut settings = self.settings.clone();
         settings.asks = true;
-        disk.fail_after(disk.steps() + 1 + Chance::new(seed ^ step).below(120));
+        disk.fail_after(disk.steps() + 1 + Random::new(seed ^ step).below(120));
         let second = copy(settings, &self.source, &disk.root(), &context);
         let told = second.map(|ended| ended.sent).unwrap_or_default();
         for seed in [seed, seed + 1] {
@@ -227,7 +227,7 @@ fn power_is_lost_at_every_step_of_a_copy_over_older_files() {
 fn a_process_is_killed_and_then_power_is_lost() {
     let scene = Scene::new(small_tree(3), Tree::new());
     let steps = steps_of(&scene);
-    let mut chance = Chance::new(3);
+    let mut chance = Random::new(3);
     for seed in 0..times("LONGHAUL_CRASHES", 60) {
         scene.kill_at(1 + chance.below(steps), seed);
     }
@@ -244,7 +244,7 @@ fn power_is_lost_at_random_in_larger_copies() {
         };
         let scene = Scene::new(content, older);
         let steps = steps_of(&scene);
-        let mut chance = Chance::new(seed);
+        let mut chance = Random::new(seed);
         for number in 0..20 {
             scene.lose_power_at(1 + chance.below(steps), number..number + 1);
         }

@@ -9,13 +9,13 @@ use longhaul_engine::storage::posix::PosixDirectory;
 use longhaul_engine::storage::{DataMode, Directory, FileKind};
 
 use crate::mounts::mount_folding;
-use crate::support::Chance;
+use crate::support::Random;
 use crate::support::ends::{Ended, copy, settings};
 use crate::support::tree::{self, Node, Tree};
 
 /// Names that are one where case is folded, over many packs and in both ways that files go.
 fn clashing() -> Tree {
-    let chance = &mut Chance::new(38);
+    let chance = &mut Random::new(38);
     let directory = Node::Directory {
         mode: 0o755,
         modified: Default::default(),

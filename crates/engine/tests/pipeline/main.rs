@@ -28,7 +28,7 @@ use longhaul_units::ByteCount;
 use proxy::{Fault, Proxied};
 use support::ends::{Ends, copy, destination, key, settings, sources, watch};
 use support::tree::{self, Node, Tree, one_file, random_tree, single_file, small_tree};
-use support::{Chance, times};
+use support::{Random, times};
 
 fn disk_with(content: &Tree) -> Arc<dyn Directory> {
     let disk = ForgettingStorage::new();
@@ -58,7 +58,7 @@ fn start(mut settings: TransferSettings, content: &Tree) -> (Ends, Arc<dyn Direc
 /// A tree that takes a moment: many small files, some of many blocks.
 fn busy_tree(seed: u64) -> Tree {
     let mut content = random_tree(seed, 1500);
-    let mut chance = Chance::new(seed);
+    let mut chance = Random::new(seed);
     for number in 0..6 {
         let path = format!("top/big{number}").into_bytes();
         content.insert(path, tree::file(&mut chance, 3_000_000 + number * 1001));
@@ -66,7 +66,7 @@ fn busy_tree(seed: u64) -> Tree {
     content
 }
 
-fn changes(chance: &mut Chance) -> Flows {
+fn changes(chance: &mut Random) -> Flows {
     let mut count = || Some(1 << chance.below(4));
     Flows {
         readers: count(),
@@ -86,7 +86,7 @@ fn every_layer_is_halved_and_doubled_while_data_flows() {
         let (ends, to) = start(settings, &content);
         ends.join(0, false);
         ends.join(1, false);
-        let mut chance = Chance::new(seed);
+        let mut chance = Random::new(seed);
         let mut changed = 0;
         while !ends
             .sender
@@ -108,7 +108,7 @@ fn streams_are_killed_and_replaced_while_data_flows() {
     for seed in 0..times("LONGHAUL_PIPELINES", 10) {
         let content = busy_tree(seed + 100);
         let (ends, to) = start(settings(), &content);
-        let mut chance = Chance::new(seed);
+        let mut chance = Random::new(seed);
         let (mut next, mut live) = (0, Vec::new());
         loop {
             // A session that is over takes no more streams.
@@ -270,7 +270,7 @@ fn compressed_and_lightly_checked_copies_are_right() {
         for integrity in [Integrity::Digest, Integrity::Checksum] {
             let mut content = random_tree(8, 200);
             let zeros = vec![7; 1_000_000];
-            let Node::File { mode, modified, .. } = tree::file(&mut Chance::new(1), 0) else {
+            let Node::File { mode, modified, .. } = tree::file(&mut Random::new(1), 0) else {
                 unreachable!()
             };
             let even = Node::File {
@@ -423,7 +423,7 @@ fn what_lies_in_the_page_cache_is_not_copied() {
 /// piece's checksum behind it, and there are as many streams as cores.
 #[test]
 fn what_lies_in_the_page_cache_is_read_as_it_is_sent() {
-    let chance = &mut Chance::new(7);
+    let chance = &mut Random::new(7);
     let mut content = single_file();
     for name in [&b"top/sub/two"[..], b"top/sub/three", b"top/sub/four"] {
         content.insert(name.to_vec(), tree::file(chance, 4_000_000));
@@ -530,7 +530,7 @@ fn change_while_copied(disk: &Arc<dyn Directory>, mut settings: TransferSettings
     );
     ends.join(0, false);
     ends.join(1, clear);
-    let mut chance = Chance::new(seed);
+    let mut chance = Random::new(seed);
     while !ends
         .sender
         .wait_for(Duration::from_micros(chance.below(3000)))
@@ -567,7 +567,7 @@ fn change_while_copied(disk: &Arc<dyn Directory>, mut settings: TransferSettings
 }
 
 /// Fills a file with one byte, a number of its own each time.
-fn change(top: &Arc<dyn Directory>, name: &[u8], chance: &mut Chance) {
+fn change(top: &Arc<dyn Directory>, name: &[u8], chance: &mut Random) {
     if chance.below(10) == 0 {
         let _ = top.remove_file(name);
         return;
@@ -626,7 +626,7 @@ fn direct_reads_and_writes_that_were_refused_are_not_boasted_of() {
 fn a_file_that_is_replaced_while_it_is_copied_arrives_as_the_new_one() {
     let mut replaced = 0;
     for seed in 0..times("LONGHAUL_PIPELINES", 5) {
-        let chance = &mut Chance::new(seed);
+        let chance = &mut Random::new(seed);
         let (old, new) = (
             tree::file(chance, 16_000_000),
             tree::file(chance, 2_000_000),

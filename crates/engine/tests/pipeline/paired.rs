@@ -9,7 +9,7 @@ use longhaul_proto::digest::Integrity;
 use longhaul_proto::message::Flows;
 
 use crate::support::ends::{key, settings};
-use crate::support::{Chance, times};
+use crate::support::{Random, times};
 use crate::{assert_same, busy_tree, start};
 
 fn paired(seed: u64) -> TransferSettings {
@@ -26,7 +26,7 @@ fn streams_come_and_go_and_their_threads_with_them() {
     for seed in 0..times("LONGHAUL_PIPELINES", 6) {
         let content = busy_tree(seed + 300);
         let (ends, to) = start(paired(seed), &content);
-        let mut chance = Chance::new(seed);
+        let mut chance = Random::new(seed);
         let (mut next, mut live) = (0, Vec::new());
         loop {
             while live.len() < 1 + chance.below(4) as usize && !ends.sender.is_over() {

@@ -10,7 +10,7 @@ use longhaul_proto::block::{BlockHeader, Content};
 use longhaul_proto::frame::{self, FrameHeader, FrameKind, HEADER_BYTES};
 use longhaul_proto::manifest::TreePath;
 
-use super::support::Chance;
+use super::support::Random;
 use super::support::ends::Ends;
 
 /// What goes wrong, from the sender to the receiver.
@@ -76,7 +76,7 @@ impl Proxied {
             Fault::Stall { .. } if number > 1 => Fault::Flips { every: u64::MAX },
             fault => fault,
         };
-        let mut chance = Chance::new(self.seed ^ u64::from(number) << 32);
+        let mut chance = Random::new(self.seed ^ u64::from(number) << 32);
         let (count, done) = (self.count.clone(), ended.clone());
         let handles = [near.handle.clone(), far.handle.clone()];
         std::thread::spawn(move || {
@@ -87,7 +87,7 @@ impl Proxied {
         std::thread::spawn(move || {
             forwards(
                 Fault::Flips { every: u64::MAX },
-                &mut Chance::new(0),
+                &mut Random::new(0),
                 &AtomicU64::new(0),
                 far.reader,
                 near.writer,
@@ -99,7 +99,7 @@ impl Proxied {
 
 fn forwards(
     fault: Fault,
-    chance: &mut Chance,
+    chance: &mut Random,
     count: &AtomicU64,
     mut from: Box<dyn StreamReader>,
     mut to: Box<dyn StreamWriter>,
@@ -145,7 +145,7 @@ fn take(from: &mut dyn StreamReader, room: &mut [u8]) -> Option<()> {
 /// None where a stream ends.
 fn forges(
     every: u64,
-    chance: &mut Chance,
+    chance: &mut Random,
     count: &AtomicU64,
     from: &mut dyn StreamReader,
     to: &mut dyn StreamWriter,

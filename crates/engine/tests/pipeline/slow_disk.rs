@@ -6,7 +6,7 @@ use longhaul_engine::send::source::What;
 use longhaul_engine::storage::forgetting::ForgettingStorage;
 use longhaul_proto::message::Farewell;
 
-use super::support::Chance;
+use super::support::Random;
 use super::support::ends::{Ends, destination, settings, sources};
 use super::support::tree::{self, Tree};
 use super::{assert_same, disk_with};
@@ -45,7 +45,7 @@ fn a_disk_that_stands_still_costs_no_streams() {
 /// writers had in hand: the rest waits in buffers, and then at the sender.
 #[test]
 fn a_disk_that_does_not_sync_takes_in_no_more_than_a_checkpoint() {
-    let chance = &mut Chance::new(3);
+    let chance = &mut Random::new(3);
     let mut content = Tree::new();
     content.insert(b"top"[..].into(), tree::directory(chance));
     for name in [&b"top/a"[..], b"top/b", b"top/c"] {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use longhaul_engine::storage::{Creation, DataMode, Directory, FileKind};
 use longhaul_proto::manifest::{RESERVED_PREFIX, Timestamp};
 
-use super::Chance;
+use super::Random;
 
 /// One thing in a tree.
 #[derive(Clone, PartialEq, Eq)]
@@ -49,20 +49,20 @@ impl fmt::Debug for Node {
 /// Paths, separated by `/`, and what they are.
 pub type Tree = BTreeMap<Vec<u8>, Node>;
 
-fn time(chance: &mut Chance) -> Timestamp {
+fn time(chance: &mut Random) -> Timestamp {
     Timestamp {
         seconds: 1_000_000_000 + chance.below(500_000_000) as i64,
         nanoseconds: chance.below(1_000_000_000) as u32,
     }
 }
 
-pub fn directory(chance: &mut Chance) -> Node {
+pub fn directory(chance: &mut Random) -> Node {
     let mode = [0o755, 0o700, 0o775, 0o555][chance.below(4) as usize];
     let modified = time(chance);
     Node::Directory { mode, modified }
 }
 
-pub fn file(chance: &mut Chance, size: usize) -> Node {
+pub fn file(chance: &mut Random, size: usize) -> Node {
     Node::File {
         data: chance.bytes(size),
         mode: [0o644, 0o600, 0o755, 0o444][chance.below(4) as usize],
@@ -73,7 +73,7 @@ pub fn file(chance: &mut Chance, size: usize) -> Node {
 /// A few directories, small files, links, and files of several blocks of
 /// 64 KiB; some names are no UTF-8.
 pub fn small_tree(seed: u64) -> Tree {
-    let chance = &mut Chance::new(seed);
+    let chance = &mut Random::new(seed);
     let mut tree = Tree::new();
     for path in [&b"top"[..], b"top/empty", b"top/sub", b"top/sub/\xff deep"] {
         tree.insert(path.into(), directory(chance));
@@ -96,7 +96,7 @@ pub fn small_tree(seed: u64) -> Tree {
 
 /// One large file, of two blocks of 64 KiB, in a directory of its own.
 pub fn single_file() -> Tree {
-    let chance = &mut Chance::new(6);
+    let chance = &mut Random::new(6);
     let mut tree = Tree::new();
     for path in [&b"top"[..], b"top/sub"] {
         tree.insert(path.into(), directory(chance));
@@ -107,7 +107,7 @@ pub fn single_file() -> Tree {
 
 /// One file of so many bytes, named by its path beneath `top`.
 pub fn one_file(seed: u64, path: &str, size: usize) -> Tree {
-    let chance = &mut Chance::new(seed);
+    let chance = &mut Random::new(seed);
     let mut tree = Tree::new();
     tree.insert(b"top"[..].into(), directory(chance));
     tree.insert(format!("top/{path}").into(), file(chance, size));
@@ -116,7 +116,7 @@ pub fn one_file(seed: u64, path: &str, size: usize) -> Tree {
 
 /// A random tree of so many entries, most of them small.
 pub fn random_tree(seed: u64, entries: usize) -> Tree {
-    let chance = &mut Chance::new(seed);
+    let chance = &mut Random::new(seed);
     let mut tree = Tree::new();
     tree.insert(b"top".into(), directory(chance));
     let mut directories = vec![b"top".to_vec()];

@@ -7,9 +7,7 @@
 
 use std::time::Duration;
 
-use longhaul_units::Moment;
-
-use crate::random::{fraction, number_at};
+use longhaul_units::{Moment, fraction_of, number_at};
 
 /// Queues of routers under changing load change within milliseconds.
 const SHORTEST_STEP: u64 = 10_000_000;
@@ -51,6 +49,6 @@ impl Jitter {
 
     /// Evenly distributed within the jitter to either side, in nanoseconds.
     fn value(&self, place: u64) -> f64 {
-        (fraction(number_at(self.seed, place)) * 2.0 - 1.0) * self.greatest as f64
+        (fraction_of(number_at(self.seed, place)) * 2.0 - 1.0) * self.greatest as f64
     }
 }

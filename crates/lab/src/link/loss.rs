@@ -3,9 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use longhaul_units::{ParseShareError, parse_share, share_text};
-
-use crate::random::Random;
+use longhaul_units::{ParseShareError, Random, parse_share, share_text};
 
 /// How segments are lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -7,13 +7,12 @@
 use std::io::BufRead;
 use std::time::Duration;
 
-use longhaul_units::{BitRate, ByteCount, parse_span, rfc3339};
+use longhaul_units::{BitRate, ByteCount, microseconds_of, parse_span, rfc3339};
 
 use super::{
     Direction, ExternalRun, LONGEST_ERROR, SourceError, read_bounded, shortened, whole, word,
 };
 use crate::record::Measures;
-use crate::time::microseconds_of;
 
 /// The most columns of a table.
 const MOST_COLUMNS: usize = 1024;

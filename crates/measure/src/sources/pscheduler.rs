@@ -5,7 +5,7 @@
 use std::io::BufRead;
 use std::time::Duration;
 
-use longhaul_units::{BitRate, ByteCount, rfc3339};
+use longhaul_units::{BitRate, ByteCount, microseconds_of, rfc3339};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -13,7 +13,6 @@ use super::{
     Direction, ExternalRun, HostName, LONGEST_ERROR, SourceError, from_microseconds, only_sent,
     read_bounded, shortened, whole, word,
 };
-use crate::time::microseconds_of;
 
 const TOOL: &str = "pscheduler";
 

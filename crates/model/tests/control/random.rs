@@ -1,4 +1,7 @@
-//! A small seeded generator, so that a seed repeats a run.
+//! A small seeded generator (xorshift64, Marsaglia 2003), so that a seed repeats a run.
+//!
+//! It is not `longhaul_units::Random`: the scenarios' bounds were found with these sequences, and
+//! some have less room than what one seed differs from another.
 
 #[derive(Clone, Debug)]
 pub struct Random(u64);

@@ -3,27 +3,22 @@
 use longhaul_model::capacity::{Capacity, FlowCapacity};
 use longhaul_model::graph::{Graph, Host, Node, NodeKind, Part, PartCodec};
 use longhaul_model::optimise::{Bound, solve};
+use longhaul_units::Random;
 
 use super::brute;
 
-/// SplitMix64: seeds are printed, and repeat.
-pub struct Chance(u64);
+/// Draws for graphs; a seed is printed and repeats.
+pub struct Chance(Random);
 
 impl Chance {
     pub fn new(seed: u64) -> Chance {
-        Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        // Seeds that follow one another are spread, and differ from those of other tests.
+        let spread = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        Chance(Random::new(spread ^ 0x5851_f42d_4c95_7f2d))
     }
 
     pub fn below(&mut self, bound: u32) -> u32 {
-        (self.next() % u64::from(bound)) as u32
+        self.0.below(u64::from(bound)) as u32
     }
 
     pub fn one_in(&mut self, bound: u32) -> bool {
@@ -31,7 +26,7 @@ impl Chance {
     }
 
     pub fn between(&mut self, low: f64, high: f64) -> f64 {
-        low + (high - low) * (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+        low + (high - low) * self.0.fraction()
     }
 }
 

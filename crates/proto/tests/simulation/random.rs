@@ -1,37 +1,36 @@
-//! A small seeded generator (SplitMix64), so that a schedule is its seed.
+//! A small seeded generator, so that a schedule is its seed.
 
 use std::time::Duration;
 
 /// Mixes a word; a bijection.
 pub fn mix(word: u64) -> u64 {
-    let mut z = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
+    longhaul_units::number_at(word, 1)
 }
 
-/// The generator.
+/// The generator: `longhaul_units::Random` from a mixed seed.
 #[derive(Clone, Debug)]
-pub struct Random(u64);
+pub struct Random(longhaul_units::Random);
 
 impl Random {
     pub fn new(seed: u64) -> Random {
-        Random(mix(seed))
+        let mut random = longhaul_units::Random::new(mix(seed));
+        // The schedules of the seeds that are written down begin with the second number.
+        random.bits();
+        Random(random)
     }
 
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix(self.0)
+        self.0.bits()
     }
 
     /// 0 to `n` - 1; `n` > 0.
     pub fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
+        self.0.below(n)
     }
 
     /// `low` to `high`, both included.
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
-        low + self.below(high - low + 1)
+        self.0.between(low, high)
     }
 
     /// True in so many of a thousand cases.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use longhaul_units::Random;
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::cipher::{
     AeadKey, Iv, MessageDecrypter, MessageEncrypter, Tls13AeadAlgorithm, UnsupportedOperationError,
@@ -311,37 +312,23 @@ fn shutdown_wakes_a_blocked_reader() {
     drop(far);
 }
 
-/// A small generator: what matters is that sizes and cuts differ, and that a
-/// seed gives the same ones again.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (self.0 >> 33) as usize % limit
-    }
-
-    /// Small and large alike.
-    fn size(&mut self) -> usize {
-        let scale = self.below(18);
-        self.below((2 << scale) + 1)
-    }
+/// Small and large alike.
+fn size(random: &mut Random) -> usize {
+    let scale = random.below(18);
+    random.below((2 << scale) + 1) as usize
 }
 
 fn payload(count: usize, seed: u64) -> Vec<u8> {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     (0..count).map(|_| random.below(256) as u8).collect()
 }
 
 fn write_in_pieces(writer: &mut dyn StreamWriter, mut data: &[u8], seed: u64) {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     while !data.is_empty() {
         let mut parts = Vec::new();
         for _ in 0..random.below(5) {
-            let (part, rest) = data.split_at(random.size().min(data.len()));
+            let (part, rest) = data.split_at(size(&mut random).min(data.len()));
             parts.push(part);
             data = rest;
         }
@@ -351,11 +338,11 @@ fn write_in_pieces(writer: &mut dyn StreamWriter, mut data: &[u8], seed: u64) {
 }
 
 fn read_in_pieces(reader: &mut dyn StreamReader, seed: u64) -> Vec<u8> {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut all = Vec::new();
     let mut buffer = vec![0; 300_000];
     loop {
-        let room = 1 + random.size();
+        let room = 1 + size(&mut random);
         match reader.read(&mut buffer[..room]).unwrap() {
             0 => return all,
             count => all.extend_from_slice(&buffer[..count]),

@@ -16,7 +16,7 @@ use longhaul_proto::handshake::{Landing, Secret};
 use longhaul_proto::manifest::{Entry, EntryId, EntryKind, SourceIdentity, Timestamp, TreePath};
 use longhaul_proto::message::{Farewell, Message};
 use longhaul_proto::session::StreamId;
-use longhaul_units::ByteCount;
+use longhaul_units::{ByteCount, Random};
 
 use super::Awaited;
 use crate::journal::Owner;
@@ -48,25 +48,6 @@ impl OpenRoot for OnlyRoot {
 
     fn make_root(&self, _: &std::path::Path) -> std::io::Result<Arc<dyn Directory>> {
         Ok(self.0.clone())
-    }
-}
-
-/// A seeded stream of numbers (SplitMix64, Steele et al., OOPSLA 2014).
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ (mixed >> 31)) % bound as u64) as usize
-    }
-
-    fn shuffle<T>(&mut self, list: &mut [T]) {
-        for last in (1..list.len()).rev() {
-            list.swap(last, self.below(last + 1));
-        }
     }
 }
 
@@ -239,7 +220,7 @@ fn asked_again(transfer: &Transfer) -> Vec<Sent> {
 #[test]
 fn blocks_and_checksums_meet_in_any_order() {
     for seed in 0..60 {
-        let chance = &mut Chance(seed);
+        let chance = &mut Random::new(seed);
         let disk = ForgettingStorage::new();
         let end = receiver(disk.root());
         let mut arrivals = Vec::new();
@@ -286,13 +267,13 @@ fn twins_at_the_same_time_leave_each_other_their_checksums() {
                 });
             }
         });
-        finish(&end, &mut Chance(seed), seed);
+        finish(&end, &mut Random::new(seed), seed);
         assert_arrived(&disk, seed);
     }
 }
 
 /// Brings what is asked for again, until everything is there.
-fn finish(end: &End, chance: &mut Chance, seed: u64) {
+fn finish(end: &End, chance: &mut Random, seed: u64) {
     let transfer = &*end.0;
     let told = transfer.tell_receiver(|receiver| {
         let sealed = Message::Sealed {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 
 use longhaul_proto::manifest::Timestamp;
+use longhaul_units::Random;
 use rustix::io::Errno;
 
 use super::pages::Pages;
@@ -15,38 +16,6 @@ pub(super) const ROOT: u64 = 2;
 
 /// When the disk's clock starts; each mutating call takes a microsecond.
 const CLOCK_START_SECONDS: i64 = 1_700_000_000;
-
-/// A seeded stream of numbers (SplitMix64, Steele et al., OOPSLA 2014).
-pub(super) struct Chance(u64);
-
-impl Chance {
-    pub(super) fn new(seed: u64) -> Chance {
-        Chance(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// A number from 0 to `bound` - 1; `bound` is at least 1.
-    pub(super) fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-
-    pub(super) fn fill(&mut self, bytes: &mut [u8]) {
-        for byte in bytes {
-            *byte = self.next() as u8;
-        }
-    }
-
-    fn coin(&mut self) -> bool {
-        self.below(2) == 0
-    }
-}
 
 /// Mode and time of the last change of the data.
 #[derive(Clone, Copy)]
@@ -439,7 +408,7 @@ impl Disk {
 
     /// The disk as the next boot finds it.
     pub(super) fn after_crash(&self, seed: u64) -> Disk {
-        let mut chance = Chance::new(seed);
+        let mut chance = Random::new(seed);
         let mut after = Disk::new();
         after.folds_case = self.folds_case;
         after.next_inode = self.next_inode;
@@ -451,7 +420,7 @@ impl Disk {
                 after.nodes.insert(inode, node.after_crash(&mut chance));
             }
         }
-        for group in self.pending.iter().filter(|_| chance.coin()) {
+        for group in self.pending.iter().filter(|_| chance.below(2) == 0) {
             for change in group {
                 if let Some(node) = after.nodes.get_mut(&change.directory)
                     && let Body::Directory(names) = &mut node.body
@@ -474,7 +443,7 @@ impl Node {
         }
     }
 
-    fn after_crash(&self, chance: &mut Chance) -> Node {
+    fn after_crash(&self, chance: &mut Random) -> Node {
         let body = match &self.body {
             Body::File(pages) => Body::File(pages.after_crash(chance)),
             Body::Directory(names) => Body::Directory(Names {
@@ -483,7 +452,7 @@ impl Node {
             }),
             Body::Symlink(target) => Body::Symlink(target.clone()),
         };
-        let metadata = if chance.coin() {
+        let metadata = if chance.below(2) == 0 {
             self.metadata
         } else {
             self.durable_metadata

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::disk::Chance;
+use longhaul_units::Random;
+
 use crate::storage::DataRange;
 
 /// Bytes of a page: what the kernel writes back at once, if nothing fails.
@@ -116,7 +117,7 @@ impl Pages {
     }
 
     /// What the disk holds when power is lost now.
-    pub(super) fn after_crash(&self, chance: &mut Chance) -> Pages {
+    pub(super) fn after_crash(&self, chance: &mut Random) -> Pages {
         let mut content = self.durable.clone();
         for &index in &self.dirty {
             let page = self.surviving_page(index, chance);
@@ -131,7 +132,7 @@ impl Pages {
         }
     }
 
-    fn surviving_length(&self, chance: &mut Chance) -> u64 {
+    fn surviving_length(&self, chance: &mut Random) -> u64 {
         let (old, new) = (self.durable.length, self.seen.length);
         if !self.length_dirty {
             return old;
@@ -143,7 +144,7 @@ impl Pages {
         }
     }
 
-    fn surviving_page(&self, index: u64, chance: &mut Chance) -> Option<Arc<Page>> {
+    fn surviving_page(&self, index: u64, chance: &mut Random) -> Option<Arc<Page>> {
         let old = self.durable.pages.get(&index);
         let new = self.seen.pages.get(&index);
         match chance.below(4) {
@@ -157,7 +158,7 @@ impl Pages {
             let start = number * SECTOR_BYTES;
             match chance.below(8) {
                 // The room was given to the file, its data never came.
-                0 if old.is_none() => chance.fill(sector),
+                0 if old.is_none() => sector.fill_with(|| chance.bits() as u8),
                 0..4 => match new {
                     Some(new) => sector.copy_from_slice(&new[start..start + SECTOR_BYTES]),
                     None => sector.fill(0),
