@@ -31,8 +31,8 @@ use longhaul_proto::block::Codec;
 use longhaul_units::ByteCount;
 
 pub use analysis::{
-    AnalysisArguments, ExportArguments, ExportFormat, ImportArguments, ProfileArguments,
-    RecordsCommand, ReportArguments,
+    AnalysisArguments, CompressArguments, ExportArguments, ExportFormat, ImportArguments,
+    ProfileArguments, RecordsCommand, ReportArguments,
 };
 pub use bench::BenchCommand;
 pub use between::{AttachArguments, BetweenArguments, CancelArguments, JobsArguments};

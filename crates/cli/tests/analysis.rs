@@ -388,3 +388,55 @@ fn results_of_other_tools_become_records_that_a_profile_reads() {
     assert_eq!(kept.status.code(), Some(1), "{}", text(&kept.stderr));
     assert!(fs::read_to_string(&output).unwrap().contains("sweep-"));
 }
+
+#[test]
+fn compressed_records_are_read_as_others_are() {
+    let directory = records();
+    let plain = longhaul(directory.path(), &["profile", "runs.jsonl"]);
+    let compress = ["records", "compress", "--remove", "runs.jsonl"];
+    let output = longhaul(directory.path(), &compress);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(!directory.path().join("runs.jsonl").exists());
+    let packed = fs::read(directory.path().join("runs.jsonl.zst")).unwrap();
+    let profile = longhaul(directory.path(), &["profile", "runs.jsonl.zst"]);
+    assert!(profile.status.success(), "{}", text(&profile.stderr));
+    assert_eq!(text(&profile.stdout), text(&plain.stdout));
+    for arguments in [
+        &["report", "runs.jsonl.zst", "-o", "r.html"][..],
+        &["records", "export", "runs.jsonl.zst", "-o", "r.csv"],
+    ] {
+        let output = longhaul(directory.path(), arguments);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    }
+    // Not compressed twice, nothing is replaced, and a part is refused.
+    fs::write(directory.path().join("runs.jsonl"), "{}\n").unwrap();
+    for arguments in [
+        &["records", "compress", "runs.jsonl.zst"][..],
+        &["records", "compress", "--remove", "runs.jsonl"],
+    ] {
+        assert_eq!(longhaul(directory.path(), arguments).status.code(), Some(6));
+    }
+    assert!(directory.path().join("runs.jsonl").exists());
+    let kept = fs::read(directory.path().join("runs.jsonl.zst")).unwrap();
+    assert!(kept == packed);
+    fs::write(
+        directory.path().join("cut.zst"),
+        &packed[..packed.len() / 2],
+    )
+    .unwrap();
+    let refused = longhaul(directory.path(), &["profile", "cut.zst"]);
+    assert_eq!(refused.status.code(), Some(6));
+}
+
+#[test]
+fn a_line_that_compresses_well_is_bounded() {
+    let directory = records();
+    let long = vec![b'x'; 64 << 20];
+    fs::write(directory.path().join("bomb"), long).unwrap();
+    longhaul(directory.path(), &["records", "compress", "bomb"]);
+    assert!(directory.path().join("bomb.zst").metadata().unwrap().len() < 1 << 20);
+    let refused = longhaul(directory.path(), &["profile", "bomb.zst"]);
+    assert_eq!(refused.status.code(), Some(6));
+    let error = text(&refused.stderr);
+    assert!(error.contains("longer than"), "{error}");
+}

@@ -8,6 +8,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use longhaul_engine::probe::this_host::digest_of;
+use longhaul_measure::compressed::{is_compressed, plain_name};
 use longhaul_measure::host::{DescribedHost, HostDescription, HostError, SCHEMA, read_hosts};
 
 /// What becomes of the hosts that records name.
@@ -31,11 +32,12 @@ pub struct HostsFile {
     known: HashSet<String>,
 }
 
-/// `runs.jsonl` has `runs.hosts.ndjson` next to it, `runs` likewise.
+/// `runs.jsonl` has `runs.hosts.ndjson` next to it, `runs` and `runs.jsonl.zst` likewise.
 pub fn path_beside(records: &Path) -> PathBuf {
+    let records = plain_name(records);
     let stem = match records.extension() {
         Some(kind) if kind == "jsonl" => records.with_extension(""),
-        _ => records.to_owned(),
+        _ => records,
     };
     let mut name = stem.into_os_string();
     name.push(".hosts.ndjson");
@@ -135,6 +137,23 @@ impl HostsFile {
         durable.map_err(|error| format!("{}: {error}", path.display()))?;
         self.known.insert(digest.clone());
         Ok(digest)
+    }
+}
+
+/// Refuses a compressed file where records are appended: lines do not follow a zstd frame.
+///
+/// # Errors
+///
+/// Where the name says that it is compressed.
+pub fn refuse_compressed(records: &Path) -> Result<(), String> {
+    match is_compressed(records) {
+        false => Ok(()),
+        true => Err(format!(
+            "{}: records are appended to a plain file: name {}, and compress it when it is \
+             complete (longhaul records compress)",
+            records.display(),
+            plain_name(records).display()
+        )),
     }
 }
 

@@ -7,13 +7,14 @@
 //! [`stats`] reduces repetitions to a figure, [`profile`] makes Θ(τ) of the figures
 //! at several round-trip times, with the coefficients of paper 001, [`doubt`] says
 //! what to mistrust, [`plot`] draws. [`host`] describes the hosts that records
-//! name. [`sources`] reads what other instruments measured, [`import`] makes records of it.
+//! name. [`compressed`] reads what was compressed. [`sources`] reads what other instruments measured, [`import`] makes records of it.
 //!
 //! No I/O, no clock, no threads: readers take whatever can be read, and chance
 //! comes from a seed, so that the same records give the same report.
 
 pub mod analysis;
 pub mod best;
+pub mod compressed;
 pub mod doubt;
 pub mod export;
 pub mod host;

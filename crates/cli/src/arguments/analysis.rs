@@ -12,7 +12,8 @@ use super::probe::capacity;
 /// Which records, and how intervals are drawn.
 #[derive(Clone, Debug, Args)]
 pub struct AnalysisArguments {
-    /// Files of records, one run per line (FORMAT.md, "Records of runs"); - is standard input.
+    /// Files of records, one run per line (FORMAT.md, "Records of runs"), also compressed with
+    /// zstd; - is standard input.
     #[arg(value_name = "RECORDS", required = true)]
     pub records: Vec<PathBuf>,
     /// Skip lines that cannot be read or repeat a run, and name them, instead of refusing the
@@ -69,6 +70,12 @@ pub enum RecordsCommand {
     /// columns.
     #[command(after_help = IMPORT_EXAMPLES)]
     Import(ImportArguments),
+    /// Compress files of records or samples with zstd. All commands read them so.
+    #[command(
+        after_help = "Example:\n  longhaul records compress --remove runs.jsonl\n  longhaul profile \
+                      runs.jsonl.zst"
+    )]
+    Compress(CompressArguments),
 }
 
 const IMPORT_EXAMPLES: &str = "Examples:
@@ -98,14 +105,25 @@ pub struct ExportArguments {
     pub format: Option<ExportFormat>,
 }
 
+/// What `records compress` takes.
+#[derive(Clone, Debug, Args)]
+pub struct CompressArguments {
+    /// Files of lines; each gets a compressed file with .zst after its name.
+    #[arg(value_name = "FILES", required = true)]
+    pub files: Vec<PathBuf>,
+    /// Remove each file when its compressed form is on disk and was compared with it.
+    #[arg(long)]
+    pub remove: bool,
+}
+
 /// What `records import` takes.
 #[derive(Clone, Debug, Args)]
 pub struct ImportArguments {
     /// Files of results; - is standard input.
     #[arg(value_name = "FILES", required = true)]
     pub files: Vec<PathBuf>,
-    /// The records, one run per line; - is standard output. Records of an earlier import are
-    /// replaced, other records are not.
+    /// The records, one run per line, compressed if the name ends in .zst; - is standard output.
+    /// Records of an earlier import are replaced, other records are not.
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
     /// Round trip of the path without load [default: the least of all runs between the same hosts]

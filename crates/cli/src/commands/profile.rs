@@ -7,6 +7,7 @@ use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use longhaul_measure::analysis::{self, Analysis, analyse};
+use longhaul_measure::compressed::lines;
 use longhaul_measure::doubt::Doubt;
 use longhaul_measure::record::{Fault, OnFault, RunRecord, read_records};
 use longhaul_measure::report::{self, Heading};
@@ -90,10 +91,10 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<(), Stop> {
     fs::write(path, bytes).map_err(|error| local(path, &error))
 }
 
-/// Opens a file to read; - is standard input.
+/// Opens a file to read, compressed with zstd or not; - is standard input.
 pub fn open(path: &Path) -> Result<Box<dyn BufRead>, Stop> {
     if path.as_os_str() == "-" {
-        return Ok(Box::new(BufReader::new(io::stdin())));
+        return lines(BufReader::new(io::stdin())).map_err(|error| local(path, &error));
     }
     if path.is_dir() {
         let text = format!(
@@ -103,7 +104,7 @@ pub fn open(path: &Path) -> Result<Box<dyn BufRead>, Stop> {
         return Err(Stop::new(Exit::Local, text));
     }
     let file = File::open(path).map_err(|error| local(path, &error))?;
-    Ok(Box::new(BufReader::with_capacity(1 << 20, file)))
+    lines(BufReader::with_capacity(1 << 20, file)).map_err(|error| local(path, &error))
 }
 
 /// Most bytes shown of what is wrong with lines, parts of which may be theirs.

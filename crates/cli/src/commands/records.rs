@@ -1,5 +1,6 @@
 //! `longhaul records`: records of runs for other programs, and from other instruments.
 
+mod compress;
 mod import;
 
 use longhaul_measure::export::Table;
@@ -16,6 +17,7 @@ const MOST_RECORDS: usize = 1_000_000;
 pub fn run(command: &RecordsCommand) -> Exit {
     match command {
         RecordsCommand::Export(arguments) => finish(export(arguments)),
+        RecordsCommand::Compress(arguments) => finish(compress::run(arguments)),
         RecordsCommand::Import(arguments) => finish(import::import(arguments)),
     }
 }

@@ -25,7 +25,8 @@ use super::known::SweptPath;
 use super::result::{PathResult, Probe, Way};
 use super::trial::Trial;
 use crate::sidecar::{
-    Hosts, HostsFile, ends_with_a_line, is_no_file, open_to_append, samples_beside,
+    Hosts, HostsFile, ends_with_a_line, is_no_file, open_to_append, refuse_compressed,
+    samples_beside,
 };
 
 /// A round trip that differs from a sweep's by more than this share, and more than hosts'
@@ -57,6 +58,7 @@ impl Records<'_> {
     ///
     /// Where one cannot be written.
     pub fn open<'a>(path: &'a Path, tell: &mut dyn FnMut(&str)) -> Result<Records<'a>, Stop> {
+        refuse_compressed(path).map_err(|text| Stop::new(Exit::Usage, text))?;
         let (file, is_readable) = open_to_append(path).map_err(|error| local(path, &error))?;
         let hosts = HostsFile::open(path).map_err(|text| Stop::new(Exit::Local, text))?;
         let hosts = match hosts {

@@ -2,11 +2,14 @@
 
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use longhaul_measure::compressed::{compressed_name, lines};
 use longhaul_measure::record::{OnFault, RunRecord, read_records};
 use rustix::fs::{FlockOperation, flock};
+
+use crate::sidecar::refuse_compressed;
 
 /// Records of a sweep, open for more.
 #[derive(Debug)]
@@ -42,6 +45,27 @@ impl Found {
         read.map_err(|fault| format!("{}: {fault}; fix or remove that line", path.display()))?;
         Ok((Found { runs, dropped }, whole))
     }
+
+    /// Adds the runs of the file's compressed form, if there is one: `runs.jsonl.zst` of
+    /// `runs.jsonl`. They come first, since they are the earlier ones.
+    fn add_compressed(&mut self, path: &Path) -> Result<(), String> {
+        let path = compressed_name(path);
+        let wrong = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+        let file = match File::open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            opened => opened.map_err(|error| wrong(&error))?,
+        };
+        let input = lines(BufReader::new(file)).map_err(|error| wrong(&error))?;
+        let mut runs = Vec::new();
+        let read = read_records(input, OnFault::Refuse, |record| {
+            runs.push(record);
+            Ok(())
+        });
+        read.map_err(|fault| wrong(&fault))?;
+        runs.append(&mut self.runs);
+        self.runs = runs;
+        Ok(())
+    }
 }
 
 impl Ledger {
@@ -51,6 +75,7 @@ impl Ledger {
     ///
     /// Where it cannot be read, another sweep holds it, or a line is no record.
     pub fn open(path: &Path) -> Result<(Ledger, Found), String> {
+        refuse_compressed(path)?;
         let wrong = |error: io::Error| format!("{}: {error}", path.display());
         let opened = OpenOptions::new()
             .read(true)
@@ -67,11 +92,12 @@ impl Ledger {
         }
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(wrong)?;
-        let (found, whole) = Found::read(path, &bytes)?;
+        let (mut found, whole) = Found::read(path, &bytes)?;
         if found.dropped.is_some() {
             file.set_len(whole as u64).map_err(wrong)?;
         }
         file.seek(SeekFrom::Start(whole as u64)).map_err(wrong)?;
+        found.add_compressed(path)?;
         let ledger = Ledger {
             path: path.to_owned(),
             file,
@@ -87,11 +113,14 @@ impl Ledger {
     ///
     /// Where it cannot be read, or a line is no record.
     pub fn look(path: &Path) -> Result<Found, String> {
-        match std::fs::read(path) {
-            Ok(bytes) => Ok(Found::read(path, &bytes)?.0),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Found::default()),
-            Err(error) => Err(format!("{}: {error}", path.display())),
-        }
+        refuse_compressed(path)?;
+        let mut found = match std::fs::read(path) {
+            Ok(bytes) => Found::read(path, &bytes)?.0,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Found::default(),
+            Err(error) => return Err(format!("{}: {error}", path.display())),
+        };
+        found.add_compressed(path)?;
+        Ok(found)
     }
 
     /// Whether a run is in it.
@@ -148,6 +177,30 @@ mod tests {
         let record = run.into_record(identity, path);
         assert_eq!(record.measures, Measures::Memory);
         record
+    }
+
+    #[test]
+    fn runs_of_the_compressed_form_are_done() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("runs.jsonl");
+        let line = record("one").to_line().unwrap() + "\n";
+        let mut packed = Vec::new();
+        longhaul_measure::compressed::compress(line.as_bytes(), &mut packed).unwrap();
+        let beside = home.path().join("runs.jsonl.zst");
+        std::fs::write(&beside, packed).unwrap();
+        assert_eq!(Ledger::look(&path).unwrap().runs.len(), 1);
+        let (mut ledger, _) = Ledger::open(&path).unwrap();
+        assert!(ledger.has("one") && !ledger.has("two"));
+        ledger.add(&record("two")).unwrap();
+        drop(ledger);
+        let found = Ledger::look(&path).unwrap();
+        let ids: Vec<&str> = found.runs.iter().map(|run| run.run.id.as_str()).collect();
+        assert_eq!(ids, ["one", "two"]);
+        let refused = Ledger::open(&beside).unwrap_err();
+        assert!(
+            refused.contains("name ") && refused.contains("runs.jsonl,"),
+            "{refused}"
+        );
     }
 
     #[test]

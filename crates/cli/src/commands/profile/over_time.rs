@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use longhaul_measure::analysis::milliseconds;
+use longhaul_measure::compressed::{compressed_name, plain_name};
 use longhaul_measure::record::Ended;
 use longhaul_measure::report::SampledRun;
 use longhaul_measure::runs::{Run, Runs};
@@ -66,15 +67,25 @@ pub fn sampled_runs(
 /// record says, or, where none lies there, one of that name.
 fn is_of(run: &Run, records: &[PathBuf], path: &Path) -> bool {
     let sidecar = run.sidecar.as_deref();
-    let Some(sidecar) = sidecar.filter(|sidecar| path.ends_with(sidecar) && !sidecar.is_empty())
+    let plain = plain_name(path);
+    let Some(sidecar) = sidecar.filter(|sidecar| plain.ends_with(sidecar) && !sidecar.is_empty())
     else {
         return false;
     };
     let own = records
         .get(run.file)
         .map(|file| file.with_file_name(sidecar));
-    let own = own.and_then(|own| fs::canonicalize(own).ok());
+    let own = own.and_then(|own| fs::canonicalize(present(own)).ok());
     own.is_none_or(|own| own == path)
+}
+
+/// A file, or its compressed form where only that is there.
+fn present(path: PathBuf) -> PathBuf {
+    let compressed = compressed_name(&path);
+    match !path.exists() && compressed.exists() {
+        true => compressed,
+        false => path,
+    }
 }
 
 /// Of each configuration and round-trip time the run whose throughput is in the middle of
@@ -91,7 +102,7 @@ fn of_directory<'a>(
             .sidecar
             .as_deref()
             .and_then(|sidecar| Path::new(sidecar).file_name());
-        let file = name.map(|name| whole.join(name));
+        let file = name.map(|name| present(whole.join(name)));
         if let Some(file) = file.filter(|file| is_of(run, records, file) && file.is_file()) {
             let cell = cells.entry((run.configuration, run.rtt)).or_default();
             cell.push((run, file));

@@ -5,6 +5,7 @@ use std::io::{BufReader, Write};
 use std::path::Path;
 
 use longhaul_measure::analysis::milliseconds;
+use longhaul_measure::compressed::{compress, is_compressed, lines};
 use longhaul_measure::import::{Found, Given, Imported, Left, MARK, import as made};
 use longhaul_measure::record::{Ended, OnFault, RecordError, read_records};
 use longhaul_measure::sources::{SourceError, read_any};
@@ -77,11 +78,14 @@ fn check_output(path: &Path) -> Result<(), Stop> {
         return Ok(());
     }
     let mut is_imported = true;
-    let faults = read_records(BufReader::new(file), OnFault::Skip, |record| {
-        is_imported &= record.run.id.starts_with(MARK);
-        Ok(())
+    let faults = lines(BufReader::new(file)).ok().and_then(|input| {
+        let faults = read_records(input, OnFault::Skip, |record| {
+            is_imported &= record.run.id.starts_with(MARK);
+            Ok(())
+        });
+        faults.ok()
     });
-    match faults.is_ok_and(|faults| faults.count == 0) && is_imported {
+    match faults.is_some_and(|faults| faults.count == 0) && is_imported {
         true => Ok(()),
         false => {
             let text = format!(
@@ -122,6 +126,11 @@ fn write_records(arguments: &ImportArguments, imported: &Imported) -> Result<(),
     if output.as_os_str() == "-" {
         write_output(&text);
         return Ok(());
+    }
+    if is_compressed(output) {
+        let mut packed = Vec::new();
+        compress(&text[..], &mut packed).map_err(|error| local(&error))?;
+        text = packed;
     }
     write(output, &text)?;
     print_line!(
