@@ -11,11 +11,15 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 # How long `make fuzz` gives each target.
 FUZZ_SECONDS ?= 60
 
-.PHONY: setup build dist demo test lint fuzz clean help
+# Where `make install` puts the binary.
+PREFIX ?= $(HOME)/.local
+
+.PHONY: setup build install dist demo test lint fuzz clean help
 
 help:
 	@echo 'make setup   install what is missing (silent where nothing is)'
 	@echo 'make build   release build of the longhaul binary'
+	@echo 'make install that binary without debug information, in PREFIX/bin ($(PREFIX)/bin)'
 	@echo 'make dist    static binaries for x86-64 and arm64, in target/dist'
 	@echo 'make demo    copy a real tree over TLS across an emulated wide area, and verify it'
 	@echo 'make test    all tests; ends with what failed and what was skipped'
@@ -28,6 +32,9 @@ setup:
 
 build: setup
 	cargo build --locked --release --package longhaul
+
+install: build
+	@scripts/install target/release/longhaul "$(PREFIX)/bin"
 
 dist: setup
 	@scripts/dist

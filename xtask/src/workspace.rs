@@ -64,30 +64,17 @@ pub fn host_triple() -> Result<String, String> {
         .ok_or_else(|| "rustc -vV names no host".to_owned())
 }
 
-/// What `cargo metadata` tells; with the dependencies where asked.
-///
-/// # Errors
-///
-/// Where cargo fails, or `Cargo.lock` is behind the manifests.
-pub fn metadata(dependencies: bool) -> Result<Value, String> {
-    let mut command = cargo();
-    command.args(["metadata", "--format-version=1", "--locked"]);
-    if dependencies {
-        command.args(["--filter-platform", &host_triple()?]);
-    } else {
-        command.arg("--no-deps");
-    }
-    let text = output_of(&mut command)?;
-    serde_json::from_str(&text).map_err(|error| format!("cargo metadata: {error}"))
-}
-
 /// Where cargo puts what it builds.
 ///
 /// # Errors
 ///
-/// As [`metadata`].
+/// Where cargo fails, or `Cargo.lock` is behind the manifests.
 pub fn target_directory() -> Result<PathBuf, String> {
-    let metadata = metadata(false)?;
+    let mut command = cargo();
+    command.args(["metadata", "--format-version=1", "--locked", "--no-deps"]);
+    let text = output_of(&mut command)?;
+    let metadata: Value =
+        serde_json::from_str(&text).map_err(|error| format!("cargo metadata: {error}"))?;
     metadata["target_directory"]
         .as_str()
         .map(PathBuf::from)

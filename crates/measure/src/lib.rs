@@ -7,7 +7,8 @@
 //! [`stats`] reduces repetitions to a figure, [`profile`] makes Θ(τ) of the figures
 //! at several round-trip times, with the coefficients of paper 001, [`doubt`] says
 //! what to mistrust, [`plot`] draws. [`host`] describes the hosts that records
-//! name. [`compressed`] reads what was compressed. [`sources`] reads what other instruments measured, [`import`] makes records of it.
+//! name. [`compressed`] reads what was compressed. [`sources`] reads what other
+//! instruments measured, [`import`] makes records of it.
 //!
 //! No I/O, no clock, no threads: readers take whatever can be read, and chance
 //! comes from a seed, so that the same records give the same report.

@@ -361,12 +361,17 @@ fn is_installed(program: &str) -> bool {
 /// Bytes that neither compress nor repeat.
 fn write_datasets(directory: &Path) -> std::io::Result<()> {
     fs::create_dir(directory.join("source"))?;
-    let mut random = longhaul_units::Random::new(1);
+    let mut state = 1_u64;
     let mut block = vec![0; 1 << 20];
     for index in 0..LARGE_FILES {
         let mut file = File::create(directory.join(format!("source/large-{index}")))?;
         for _ in 0..LARGE_BYTES >> 20 {
-            random.fill(&mut block);
+            for word in block.chunks_exact_mut(8) {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                word.copy_from_slice(&state.to_le_bytes());
+            }
             file.write_all(&block)?;
         }
         file.sync_all()?;

@@ -13,7 +13,8 @@
 //! - [`documents`]: crate docs, the promised documents, links that resolve
 //! - [`book`]: the table of contents names every page
 //! - [`prose`]: plain words, sentences of a bounded length
-//! - [`licences`]: `deny.toml` is true for `Cargo.lock`
+//! - [`licences`]: `deny.toml` is true for `Cargo.lock`, as cargo-deny finds
+//! - [`sizes`]: no large file, and measurements within a bound
 //! - [`fuzzing`]: every fuzz target is built and has a corpus
 //!
 //! Where a rule can be excused, the excuse is a comment `// tidy: reason`.
@@ -30,6 +31,7 @@ mod names;
 mod prose;
 mod purity;
 mod rust_source;
+mod sizes;
 mod text;
 mod tree;
 mod unsafety;
@@ -73,7 +75,7 @@ impl fmt::Display for Finding {
 }
 
 /// All rules that need nothing but the tracked files.
-const RULES: [fn(&Tree) -> Vec<Finding>; 12] = [
+const RULES: [fn(&Tree) -> Vec<Finding>; 13] = [
     directions::check,
     circles::check,
     names::check,
@@ -86,6 +88,7 @@ const RULES: [fn(&Tree) -> Vec<Finding>; 12] = [
     book::check,
     prose::check,
     fuzzing::check,
+    sizes::check,
 ];
 
 /// Checks the repository and prints what it finds.

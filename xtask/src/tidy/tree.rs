@@ -11,6 +11,8 @@ pub struct TrackedFile {
     pub path: String,
     /// What it holds; empty where that is not UTF-8.
     pub text: String,
+    /// Its length.
+    pub bytes: u64,
     /// Its analysis, where it is Rust.
     pub rust: Option<RustSource>,
 }
@@ -45,23 +47,25 @@ impl Tree {
             })
             .filter_map(|path| {
                 let bytes = std::fs::read(root.join(path)).ok()?;
-                Some((
-                    path.to_owned(),
-                    String::from_utf8(bytes).unwrap_or_default(),
-                ))
+                Some((path.to_owned(), bytes))
             })
             .collect();
         Ok(Tree::new(files))
     }
 
-    /// A tree of paths and texts.
-    pub fn new(mut files: Vec<(String, String)>) -> Tree {
+    /// A tree of paths and contents.
+    pub fn new(mut files: Vec<(String, Vec<u8>)>) -> Tree {
         files.sort();
         files.dedup();
-        let files = files.into_iter().map(|(path, text)| TrackedFile {
-            rust: path.ends_with(".rs").then(|| RustSource::new(&text)),
-            path,
-            text,
+        let files = files.into_iter().map(|(path, content)| {
+            let bytes = content.len() as u64;
+            let text = String::from_utf8(content).unwrap_or_default();
+            TrackedFile {
+                rust: path.ends_with(".rs").then(|| RustSource::new(&text)),
+                path,
+                text,
+                bytes,
+            }
         });
         let mut tree = Tree {
             files: files.collect(),
@@ -132,7 +136,7 @@ fn module_directory(path: &str) -> String {
 pub fn sample(files: &[(&str, &str)]) -> Tree {
     let owned = files
         .iter()
-        .map(|(path, text)| ((*path).to_owned(), (*text).to_owned()));
+        .map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec()));
     Tree::new(owned.collect())
 }
 

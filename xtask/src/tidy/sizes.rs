@@ -1,0 +1,66 @@
+//! The repository stays small: no large file, and measurements within a bound
+//! that only shrinks.
+
+use super::Finding;
+use super::tree::Tree;
+
+const RULE: &str = "sizes";
+
+/// The most that one file may have, in bytes. Records are compressed (`longhaul records
+/// compress`); time series stay where they were measured, unless a page plots them.
+const LARGEST_FILE: u64 = 1 << 20;
+
+/// Where measurements lie.
+const RUNS: &str = "bench/runs/";
+
+/// The most bytes of all measurements together. Lower it whenever some are removed or
+/// compressed; the goal is 15 MB.
+const MOST_OF_RUNS: u64 = 181_000_000;
+
+/// Looks at every tracked file, whatever it holds.
+pub fn check(tree: &Tree) -> Vec<Finding> {
+    let large = tree.files.iter().filter(|file| file.bytes > LARGEST_FILE);
+    let mut findings: Vec<Finding> = large
+        .map(|file| {
+            let message = format!(
+                "{} bytes, more than {LARGEST_FILE}: compress it, or leave it out",
+                file.bytes
+            );
+            Finding::new(&file.path, 1, RULE, message)
+        })
+        .collect();
+    let runs = tree.files.iter().filter(|file| file.path.starts_with(RUNS));
+    let runs: u64 = runs.map(|file| file.bytes).sum();
+    if runs > MOST_OF_RUNS {
+        let message = format!(
+            "{runs} bytes of measurements, more than {MOST_OF_RUNS}: compress records (longhaul \
+             records compress --remove FILE), and remove samples that no page plots"
+        );
+        findings.push(Finding::new(RUNS, 1, RULE, message));
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tree::sample;
+    use super::*;
+
+    #[test]
+    fn large_files_and_large_measurements_are_found() {
+        let mut tree = sample(&[
+            ("a.md", "x"),
+            ("bench/runs/one.jsonl.zst", ""),
+            ("bench/runs/two.jsonl.zst", ""),
+        ]);
+        tree.files[1].bytes = LARGEST_FILE;
+        assert_eq!(check(&tree), []);
+        tree.files[0].bytes = LARGEST_FILE + 1;
+        assert_eq!(check(&tree)[0].path, "a.md");
+        tree.files[0].bytes = 1;
+        tree.files[2].bytes = MOST_OF_RUNS;
+        let found = check(&tree);
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found.iter().any(|finding| finding.path == RUNS));
+    }
+}
