@@ -18,7 +18,7 @@ use std::process::Command;
 use longhaul_proto::filter::{Action, Gathered, InForce, Rules, Selection};
 
 use rules::Given;
-use support::{Chance, times};
+use support::{Random, times};
 use tree::Tree;
 
 /// Lists of rules that one tree is selected by.
@@ -137,10 +137,10 @@ fn random_rules_select_what_they_select_for_rsync() {
     let (mut left_out, mut tree) = (0, None);
     for seed in first..first + lists {
         if tree.is_none() || seed % LISTS_OF_A_TREE == 0 {
-            tree = Some(Tree::new(&mut Chance::new(seed - seed % LISTS_OF_A_TREE)));
+            tree = Some(Tree::new(&mut Random::new(seed - seed % LISTS_OF_A_TREE)));
         }
         let tree = tree.as_ref().unwrap();
-        let mut chance = Chance::new(seed.wrapping_mul(0x0051_7cc1_b727_220a) + 1);
+        let mut chance = Random::new(seed.wrapping_mul(0x0051_7cc1_b727_220a) + 1);
         let given = rules::random(tree, &mut chance);
         let contents = chance.below(2) == 0;
         let here = by_rules(tree, &given, contents);

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStringExt;
 
 use longhaul_proto::filter::{Action, Ends, Gathered};
 
-use super::support::Chance;
+use super::support::Random;
 use super::tree::{FILES, NAMES, Tree};
 
 /// A rule of the command line.
@@ -48,12 +48,12 @@ impl Given {
     }
 }
 
-fn one_of<'a>(chance: &mut Chance, all: &[&'a str]) -> &'a str {
+fn one_of<'a>(chance: &mut Random, all: &[&'a str]) -> &'a str {
     all[chance.below(all.len() as u64) as usize]
 }
 
 /// A pattern of pieces that mean something, in an order that need not.
-fn pattern(chance: &mut Chance) -> String {
+fn pattern(chance: &mut Random) -> String {
     const PIECES: [&str; 22] = [
         "*",
         "*",
@@ -101,7 +101,7 @@ fn pattern(chance: &mut Chance) -> String {
 }
 
 /// A pattern that is likely to be of the tree.
-fn likely(chance: &mut Chance) -> String {
+fn likely(chance: &mut Random) -> String {
     let name = one_of(chance, &NAMES);
     match chance.below(6) {
         0 => name.to_owned(),
@@ -113,7 +113,7 @@ fn likely(chance: &mut Chance) -> String {
     }
 }
 
-fn any(chance: &mut Chance) -> String {
+fn any(chance: &mut Random) -> String {
     match chance.below(2) {
         0 => likely(chance),
         _ => pattern(chance),
@@ -121,7 +121,7 @@ fn any(chance: &mut Chance) -> String {
 }
 
 /// A rule that matches paths.
-fn matching(chance: &mut Chance) -> String {
+fn matching(chance: &mut Random) -> String {
     let prefix = one_of(
         chance,
         &[
@@ -144,7 +144,7 @@ fn matching(chance: &mut Chance) -> String {
 }
 
 /// The text of a per-directory file, which is read as rules (0) or as patterns (1).
-pub fn random_file(number: usize, chance: &mut Chance) -> Vec<u8> {
+pub fn random_file(number: usize, chance: &mut Random) -> Vec<u8> {
     let mut text = String::new();
     for _ in 0..chance.below(4) {
         let line = match (number, chance.below(12)) {
@@ -160,8 +160,8 @@ pub fn random_file(number: usize, chance: &mut Chance) -> Vec<u8> {
 }
 
 /// Rules of a command line.
-pub fn random(_: &Tree, chance: &mut Chance) -> Vec<Given> {
-    let rule = |chance: &mut Chance| match chance.below(20) {
+pub fn random(_: &Tree, chance: &mut Random) -> Vec<Given> {
+    let rule = |chance: &mut Random| match chance.below(20) {
         0 => {
             let modifiers = one_of(chance, &["", "n", "e", "ne", "p"]);
             Given::Filter(format!(":{modifiers} {}", FILES[0]))

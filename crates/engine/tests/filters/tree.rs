@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::rules;
-use super::support::Chance;
+use super::support::Random;
 
 /// Names that patterns are made of too.
 pub const NAMES: [&str; 14] = [
@@ -30,7 +30,7 @@ pub fn joined(above: &[u8], name: &[u8]) -> Vec<u8> {
 }
 
 impl Tree {
-    pub fn new(chance: &mut Chance) -> Tree {
+    pub fn new(chance: &mut Random) -> Tree {
         let place = tempfile::tempdir().unwrap();
         let mut tree = Tree {
             place,

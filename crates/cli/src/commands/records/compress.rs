@@ -22,7 +22,7 @@ pub fn run(arguments: &CompressArguments) -> Result<Exit, Stop> {
     Ok(Exit::Done)
 }
 
-/// Writes a file's compressed form beside it, durable and compared with the original; gives the
+/// Writes a file's compressed form next to it, durable and compared with the original; gives the
 /// bytes of both.
 fn compress_file(path: &Path, remove: bool) -> io::Result<(u64, u64)> {
     if is_compressed(path) {
