@@ -47,6 +47,8 @@ pub use probe::ProbeArguments;
 pub use ssh::{RemoteArguments, SshArguments};
 pub use sweep::SweepArguments;
 
+// tidy: long file because it is the list of commands and the options that several share.
+
 /// Memory for the blocks of one end of one session, where nobody says.
 const USUAL_MEMORY: &str = "128MiB";
 

@@ -62,6 +62,8 @@ pub(crate) use stages::Side;
 use stages::WireBlock;
 use streams::{Damage, Slot};
 
+// tidy: long file because one lock guards what its functions change.
+
 /// How many flows each layer has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowCounts {

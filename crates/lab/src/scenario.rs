@@ -13,6 +13,8 @@ use crate::emulator::gate::{BlockRule, Blocked, Refusal};
 use crate::link::{LinkError, LinkSettings, Loss, Reorder};
 use crate::storage::plan::StoragePlan;
 
+// tidy: long file because it is one language, with everything that it can say.
+
 /// Sites are called a to h.
 pub const MOST_SITES: usize = 8;
 

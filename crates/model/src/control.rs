@@ -57,6 +57,8 @@ use period::{LATER_SECONDS, Losses, Period};
 use reroute::Reroutes;
 use yielding::Yielding;
 
+// tidy: long file because it is one controller, whose decisions share its state.
+
 /// Round trips in a span, and how short and long it may be: cubic's window
 /// takes several to say anything, and a span longer than seconds is too late.
 const SPAN_ROUND_TRIPS: u32 = 6;

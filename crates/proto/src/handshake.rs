@@ -25,6 +25,8 @@ use crate::filter::Selection;
 use crate::listing::{ListRequest, Listed};
 pub use crate::secret::Secret;
 
+// tidy: long file because it is the one list of what opens and joins a session.
+
 /// Version of the protocol; both ends must speak the same.
 pub const PROTOCOL_VERSION: u32 = 1;
 

@@ -10,6 +10,8 @@ use crate::handshake::Secret;
 use crate::manifest::{Entry, EntryId};
 use crate::notice::{Notice, bounded_notices};
 
+// tidy: long file because it is the one list of messages, each with its bounds.
+
 /// Most entries in one [`Message::Entries`].
 pub const MAXIMUM_LISTED_ENTRIES: usize = 512;
 

@@ -27,6 +27,8 @@ use crate::message::{AgainReason, Change, Failure, Message, Outcome, Totals};
 use crate::notice::Notice;
 use crate::session::StreamId;
 
+// tidy: long file because it is one state machine, whose steps share its state.
+
 /// How a receiver works.
 #[derive(Clone, Copy, Debug)]
 pub struct ReceiverSettings {

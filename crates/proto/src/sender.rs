@@ -44,6 +44,8 @@ use streams::Streams;
 pub use told::{Dispatch, PackedRead, PieceRead, SenderError};
 use track::{Stage, Tracked};
 
+// tidy: long file because it is one state machine, whose steps share its state.
+
 /// Entries that are asked for in the first batch: about 100 bytes each, of the
 /// ten segments that a fresh connection may send at once.
 const FIRST_QUESTIONS: u64 = 64;

@@ -33,6 +33,8 @@ use super::identity::Fingerprint;
 use super::token::{Token, TokenHash};
 use crate::failure::toml_fault;
 
+// tidy: long file because it is one file format with all of its checks.
+
 /// More than this is no file that an administrator wrote.
 const MAXIMUM_FILE_BYTES: u64 = 16 << 20;
 

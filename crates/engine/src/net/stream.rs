@@ -22,6 +22,8 @@ use super::tcp;
 use super::tcp_info::TcpInfo;
 use crate::queue::lock;
 
+// tidy: long file because TLS, clear text and pipes are one type of stream.
+
 /// The most bytes that a receiver sleeps for, and the part of what the kernel
 /// holds for it.
 const LONGEST_SLEEP: usize = 128 << 10;

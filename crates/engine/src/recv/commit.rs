@@ -30,6 +30,8 @@ use crate::storage::spelling::OtherSpelling;
 use crate::storage::together::sync_together;
 use crate::storage::{Advice, Directory, StoredFile};
 
+// tidy: long file because it is the only place that may call data durable.
+
 /// Times that a link is made again, which somebody took for a leftover.
 const LINK_TRIES: u32 = 8;
 

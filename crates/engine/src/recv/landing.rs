@@ -31,6 +31,8 @@ use crate::storage::mounts::Place;
 use crate::storage::roots::{OpenRoot, split};
 use crate::storage::{DataMode, Directory, FileKind, Status, StoredFile};
 
+// tidy: long file because every way to resolve a name below the destination is in one place.
+
 /// The beginning of the name under which a session claims its anchor; the hash of its source
 /// follows, and the name that a single source gets. No file can have this name.
 pub const SESSION_NAME: &[u8] = b"/session/";

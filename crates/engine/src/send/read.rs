@@ -31,6 +31,8 @@ use crate::queue::lock;
 use crate::session::{Counters, Machine};
 use crate::storage::{Advice, DataMode, FileKind, Status, StoredFile};
 
+// tidy: long file because the ways to read a block share its checks of the source.
+
 /// Files of a pack that are opened at once where each takes long.
 const OPENED_AHEAD: usize = 64;
 /// Their part of the files that may be open, for each reader.

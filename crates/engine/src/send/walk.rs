@@ -22,6 +22,8 @@ use crate::storage::following::{FollowingDirectory, LinkError};
 use crate::storage::nested::{Nested, place_of};
 use crate::storage::{Directory, FileKind, Status};
 
+// tidy: long file because one walk lists, orders and selects names.
+
 /// A directory being walked.
 struct Level {
     names: Ahead,

@@ -46,6 +46,8 @@ use recent_rtt::RecentRtt;
 mod coupled;
 mod recent_rtt;
 
+// tidy: long file because one bound is computed from several observations.
+
 /// On shorter paths windows even out by themselves within moments.
 const SHORTEST: Duration = Duration::from_millis(5);
 

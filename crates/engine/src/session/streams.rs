@@ -22,6 +22,8 @@ use super::tickets::MAXIMUM_TICKETS;
 use super::{Counters, Event, Machine, SessionError, Shared, Side, Transfer};
 use crate::net::{Stream, StreamHandle, StreamReader, StreamWriter};
 
+// tidy: long file because the reading and the writing thread of a stream belong together.
+
 /// Streams that may be damaged one after the other while nothing of the
 /// transfer becomes durable.
 const MOST_DAMAGED: u32 = 64;

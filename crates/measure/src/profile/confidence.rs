@@ -24,6 +24,8 @@ use crate::stats::{
     weighted_differences,
 };
 
+// tidy: long file because two answers to one question are compared in it.
+
 /// The repetitions at one round-trip time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cell {

@@ -11,6 +11,8 @@ use super::program::{Found, Program, Relation, Unsolved, Var};
 use super::{Bound, NodeUse, Optimum, SolveError};
 use crate::graph::{Commodity, Demand, Graph, Node, NodeKind};
 
+// tidy: long file because variables and constraints of one problem are built from one graph.
+
 /// What the solver holds a row to, and room for it.
 const TOLERANCE: f64 = 1e-6;
 

@@ -12,6 +12,8 @@ use crate::digest::{Checksum, longest_block};
 use crate::manifest::{Entry, EntryId};
 use crate::session::StreamId;
 
+// tidy: long file because the plan of what is read next is one structure.
+
 /// Longest paths of a pack together: half of what a frame's body may be.
 const MAXIMUM_PACK_PATH_BYTES: usize = 256 << 10;
 

@@ -44,6 +44,8 @@ use crate::ssh::route::{Between, Route};
 use crate::stop::{Exit, Stop};
 use crate::third_party::introduced_peer::Introduction;
 
+// tidy: long file because it is the way from a URL to one authenticated stream.
+
 /// How long a daemon may take to find out whether it reaches another one: to
 /// look for its address, to connect and to begin TLS, 10 seconds each.
 const REACHES_WITHIN: Duration = Duration::from_secs(30);

@@ -47,6 +47,8 @@ use crate::client::request::{large_files, single_file};
 use crate::client::requested;
 use crate::console::{one_line, say};
 
+// tidy: long file because every check of a first frame is in one place.
+
 /// Most streams of a session.
 const MAXIMUM_STREAMS: u32 = 512;
 

@@ -44,6 +44,8 @@ use crate::ports::Ports;
 use crate::settings::{ConnectionSettings, SshSettings};
 use crate::stop::{Exit, Stop};
 
+// tidy: long file because it is the life of one far side.
+
 /// What ssh exits with where it is ssh that failed.
 const SSH_FAILED: i32 = 255;
 

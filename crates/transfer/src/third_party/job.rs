@@ -28,6 +28,8 @@ use super::job_protocol::{
 };
 use super::viewer::Outlet;
 
+// tidy: long file because it is the life of one job.
+
 /// Of each output so much is kept: events of a million files.
 const MAXIMUM_KEPT_BYTES: u64 = 256 << 20;
 

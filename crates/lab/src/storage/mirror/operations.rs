@@ -21,6 +21,8 @@ use rustix::fs::{AtFlags, CWD, FileType as Kind, Gid, Mode, OFlags, Timestamps, 
 use super::attributes::{VALID, attributes, kind, number, timespec};
 use super::{MAXIMUM_REQUEST, Mirror, lock};
 
+// tidy: long file because it is one trait of the kernel, a function for each operation.
+
 /// Reads and writes go past the page cache, several into one file at a time.
 const PAST_CACHE: FopenFlags =
     FopenFlags::FOPEN_DIRECT_IO.union(FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES);
