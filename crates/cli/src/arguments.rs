@@ -7,10 +7,12 @@ mod analysis;
 mod bench;
 mod between;
 mod doctor;
+mod filters;
 pub mod lab;
 mod listen;
 mod ls;
 mod model;
+mod moment;
 mod plan;
 mod probe;
 #[cfg(test)]
@@ -37,6 +39,7 @@ pub use analysis::{
 pub use bench::BenchCommand;
 pub use between::{AttachArguments, BetweenArguments, CancelArguments, JobsArguments};
 pub use doctor::DoctorArguments;
+pub use filters::FilterArguments;
 use listen::parse_listen;
 pub use longhaul_transfer::ports::Ports;
 pub use longhaul_transfer::rate_limit::{BandwidthLimit, ChangedLimit};
@@ -121,7 +124,7 @@ pub enum Command {
         after_help = CP_EXAMPLES,
         override_usage = "longhaul cp [OPTIONS] SRC... DST"
     )]
-    Cp(CopyArguments),
+    Cp(Box<CopyArguments>),
     /// List the copies between two remote hosts that this user started.
     #[command(
         after_help = "Examples:\n  longhaul jobs\n  longhaul jobs user@dtn7.example.org\n  longhaul jobs longhaul://dtn9.example.org"
@@ -390,6 +393,9 @@ pub struct CopyArguments {
     /// links within its root.
     #[arg(short = 'L', long)]
     pub copy_links: bool,
+    /// What is copied.
+    #[command(flatten)]
+    pub filters: FilterArguments,
     /// Keep the set-user-ID and set-group-ID bits of files that belong to another user or group
     /// here than at the source. Without it such a bit is dropped with a notice. At a daemon the
     /// principal's right "set-id" decides.

@@ -39,7 +39,7 @@ fn main() -> ExitCode {
     if let Command::Cp(copy) = &arguments.command
         && copy.lab.is_some()
     {
-        return commands::lab::copy(copy.clone());
+        return commands::lab::copy((**copy).clone());
     }
     let exit = match arguments.command {
         Command::Lab(_) | Command::SweepStep => messages::Exit::Usage,

@@ -3,6 +3,7 @@
 //! - [`bench`]: what a host can do alone
 //! - [`probe`]: what a path to a daemon can do
 //! - [`doctor`]: what is in the way of a copy
+//! - [`plan`]: a transfer that was not made yet, as the model's graph
 //! - [`sweep`]: methods over paths, repeated in random order, one record a run
 //! - [`sidecar`]: the files beside records: hosts, and samples of streams
 //!
@@ -11,6 +12,7 @@
 
 pub mod bench;
 pub mod doctor;
+pub mod plan;
 pub mod probe;
 pub mod sidecar;
 pub mod sweep;

@@ -250,22 +250,42 @@ impl SshRemote {
 }
 
 /// As its text, or where that is no UTF-8 as `{"bytes": [...]}`.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
-enum Written {
+pub enum Written {
+    /// UTF-8.
     Text(String),
-    Bytes { bytes: Vec<u8> },
+    /// Anything else.
+    Bytes {
+        /// The bytes.
+        bytes: Vec<u8>,
+    },
 }
 
-impl Serialize for Endpoint {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let written = match String::from_utf8(self.text()) {
+impl Written {
+    /// The bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        match self {
+            Written::Text(text) => text.as_bytes(),
+            Written::Bytes { bytes } => bytes,
+        }
+    }
+}
+
+impl From<Vec<u8>> for Written {
+    fn from(bytes: Vec<u8>) -> Written {
+        match String::from_utf8(bytes) {
             Ok(text) => Written::Text(text),
             Err(error) => Written::Bytes {
                 bytes: error.into_bytes(),
             },
-        };
-        written.serialize(serializer)
+        }
+    }
+}
+
+impl Serialize for Endpoint {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Written::from(self.text()).serialize(serializer)
     }
 }
 

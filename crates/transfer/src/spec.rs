@@ -7,6 +7,7 @@
 //! - [`SpecError`]: what is wrong, by field
 
 mod error;
+mod filter;
 pub mod names;
 mod valid;
 
@@ -21,6 +22,7 @@ use crate::rate_limit::BandwidthLimit;
 use crate::settings::ConnectionSettings;
 
 pub use error::SpecError;
+pub use filter::Filter;
 pub use valid::{Direction, ValidSpec};
 
 /// The version of specifications that this release writes and reads.
@@ -48,6 +50,9 @@ pub struct TransferSpec {
     /// What of the sources is copied.
     #[serde(default)]
     pub selection: Selection,
+    /// What of them is left out.
+    #[serde(default)]
+    pub filter: Filter,
     /// How files are verified.
     #[serde(default)]
     pub verification: Verification,
@@ -229,6 +234,7 @@ impl TransferSpec {
             sources,
             destination,
             selection: Selection::default(),
+            filter: Filter::default(),
             verification: Verification::default(),
             compression: None,
             limits: Limits::default(),

@@ -154,7 +154,7 @@ fn what_rsync_has_too_counts_as_there() {
     let cp = |option: &str| {
         let line = ["longhaul", "cp", option, "a", "b"];
         match Arguments::try_parse_from(line).unwrap().command {
-            Command::Cp(copy) => copy,
+            Command::Cp(copy) => *copy,
             other => panic!("{other:?}"),
         }
     };

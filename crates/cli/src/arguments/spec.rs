@@ -7,14 +7,14 @@ use longhaul_proto::block::Codec;
 use longhaul_transfer::endpoint::Endpoint;
 use longhaul_transfer::settings::{self, ConnectionSettings, SshSettings};
 use longhaul_transfer::spec::{
-    self, Compression, Digests, FixedFlows, Limits, Operation, Selection, SpecError, TransferSpec,
-    ValidSpec, Verification,
+    self, Compression, Digests, Filter, FixedFlows, Limits, Operation, Selection, SpecError,
+    TransferSpec, ValidSpec, Verification,
 };
 use longhaul_transfer::third_party::job_protocol::Shown;
 
 use super::{
-    ConnectionArguments, CopyArguments, DataSecurity, Expiry, IntegrityArgument, LayerArguments,
-    SshArguments, StackArgument, VerifyArguments,
+    ConnectionArguments, CopyArguments, DataSecurity, Expiry, FilterArguments, IntegrityArgument,
+    LayerArguments, SshArguments, StackArgument, VerifyArguments,
 };
 use crate::messages::{Exit, Stop};
 
@@ -25,7 +25,14 @@ impl CopyArguments {
     ///
     /// Which option makes no sense.
     pub fn spec(&self) -> Result<ValidSpec, Stop> {
-        let mut sources = endpoints(&self.paths)?;
+        let mut paths = self.paths.clone();
+        let filter = self.filters.filter()?;
+        if self.filters.options.files_from.is_some() {
+            // What is listed lies in the source, and lands as if that ended with a slash.
+            let last = paths.len().saturating_sub(1);
+            paths[..last].iter_mut().for_each(end_with_slash);
+        }
+        let mut sources = endpoints(&paths)?;
         let destination = sources.pop().filter(|_| !sources.is_empty());
         let destination = destination
             .ok_or_else(|| Stop::new(Exit::Usage, "name a source and, last, a destination"))?;
@@ -36,10 +43,11 @@ impl CopyArguments {
                 false => Operation::Copy,
             },
             selection: Selection {
-                recursive: self.recursive,
+                recursive: self.recursive || self.filters.options.files_from.is_some(),
                 copy_links: self.copy_links,
                 keep_set_ids: self.keep_set_ids,
             },
+            filter,
             verification: Verification {
                 integrity: match digest {
                     true => spec::Integrity::Digest,
@@ -85,6 +93,34 @@ impl CopyArguments {
             quiet: self.quiet,
             verbose: self.verbose,
         }
+    }
+}
+
+impl FilterArguments {
+    fn filter(&self) -> Result<Filter, Stop> {
+        let usage = |text: String| Stop::new(Exit::Usage, text);
+        let written = |texts: Vec<Vec<u8>>| texts.into_iter().map(Into::into).collect();
+        let options = &self.options;
+        Ok(Filter {
+            rules: written(self.rules().map_err(usage)?),
+            files: self.files().map_err(usage)?.map(written),
+            minimum_size: options.min_size.map(|size| size.0),
+            maximum_size: options.max_size.map(|size| size.0),
+            newer_than: options.newer_than.map(|moment| moment.0),
+            older_than: options.older_than.map(|moment| moment.0),
+            maximum_depth: options.max_depth,
+            one_file_system: options.one_file_system,
+        })
+    }
+}
+
+/// As `dir/`; a home directory that is not named as `./`.
+fn end_with_slash(path: &mut OsString) {
+    let bytes = path.as_encoded_bytes();
+    match bytes.last() {
+        Some(b'/') => (),
+        Some(b':') => path.push("./"),
+        _ => path.push("/"),
     }
 }
 
@@ -237,6 +273,10 @@ fn by_options(error: &SpecError) -> String {
         SpecError::ClearOverSsh => {
             "over SSH data are always encrypted: leave --data-security clear out, or copy to a \
              daemon (longhaul serve --allow-clear)"
+        }
+        SpecError::Filter(text) => text,
+        SpecError::FilesOfOne => {
+            "the files of --files-from lie beneath one source: name one, and the destination"
         }
         SpecError::Version(_)
         | SpecError::OneSource

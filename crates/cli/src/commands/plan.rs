@@ -1,20 +1,25 @@
 //! `longhaul plan`: the best numbers of flows, what limits them, and what would help.
 
-mod real;
-mod survey;
-
+use std::ffi::OsStr;
+use std::fs;
 use std::io::Read;
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use longhaul_instrument::plan::{PlanInput, real_plan};
+use longhaul_measure::record::{Ended, RunRecord};
 use longhaul_model::explain::{comparison, explain, one_figure};
 use longhaul_model::graph::{Graph, file};
+use longhaul_model::host::HostModel;
 use longhaul_model::optimise::{Bound, Optimum, SolveError};
 use longhaul_model::policy::{Policy, outcome};
 use longhaul_model::what_if::what_if;
+use longhaul_transfer::endpoint::Endpoint;
 use serde_json::{Value, json};
 
-use super::profile::{open, write};
+use super::model::host_model;
+use super::profile::{each_record, open, write};
 use crate::arguments::PlanArguments;
 use crate::messages::{Exit, Stop, finish, print_line};
 
@@ -34,7 +39,7 @@ fn plan(arguments: &PlanArguments) -> Result<Exit, Stop> {
     let (mut graph, lines, unknown) = match &arguments.graph {
         Some(name) => (read(name)?, Vec::new(), Vec::new()),
         None => {
-            let real = real::real(arguments)?;
+            let real = real_plan(input(arguments)?).map_err(|error| usage(error.to_string()))?;
             (real.built.graph, real.lines, real.built.doubts)
         }
     };
@@ -89,6 +94,64 @@ fn plan(arguments: &PlanArguments) -> Result<Exit, Stop> {
         print_line!("{}", comparison(&outcomes).trim_end());
     }
     Ok(Exit::Done)
+}
+
+/// What the options say, with the files that they name.
+fn input(arguments: &PlanArguments) -> Result<PlanInput, Stop> {
+    let endpoint =
+        |text: &String| Endpoint::parse(OsStr::new(text)).map_err(|error| usage(error.to_string()));
+    let mut sources = arguments.paths.iter().map(endpoint);
+    let destination = sources.next_back().transpose()?;
+    let sources = sources.collect::<Result<Vec<_>, Stop>>()?;
+    let (Some(destination), Some(source)) = (destination, sources.first()) else {
+        let text = "name a source and a destination, or a graph with --graph";
+        return Err(usage(text.to_owned()));
+    };
+    let model = |profile: &Option<PathBuf>, endpoint: &Endpoint| {
+        profile
+            .as_deref()
+            .map(|file| model_of(file, endpoint))
+            .transpose()
+    };
+    Ok(PlanInput {
+        source_model: model(&arguments.source_profile, source)?,
+        destination_model: model(&arguments.destination_profile, &destination)?,
+        dataset: arguments
+            .bytes
+            .map(|bytes| (bytes, arguments.files.unwrap_or(1))),
+        rtt: arguments.rtt,
+        rate: arguments.rate,
+        loss: arguments.loss,
+        window: arguments.window,
+        congestion: arguments.congestion.clone(),
+        probed: arguments.probe.as_deref().map(last_record).transpose()?,
+        sources,
+        destination,
+    })
+}
+
+/// A host's model; of its disks the one below an endpoint on this host.
+fn model_of(file: &Path, endpoint: &Endpoint) -> Result<HostModel, Stop> {
+    let here = match endpoint {
+        Endpoint::Local(path) => fs::canonicalize(OsStr::from_bytes(path)).ok(),
+        _ => None,
+    };
+    host_model(file, here.as_deref())
+}
+
+/// The last good record of a file: a path may have changed since the others.
+fn last_record(file: &Path) -> Result<RunRecord, Stop> {
+    let mut last = None;
+    each_record(&[file.to_owned()], false, |_, record| {
+        if record.outcome.ended == Ended::Done {
+            last = Some(record);
+        }
+        Ok(())
+    })?;
+    last.ok_or_else(|| {
+        let name = file.display();
+        usage(format!("{name}: it has no record of a run that ended well"))
+    })
 }
 
 fn usage(text: String) -> Stop {

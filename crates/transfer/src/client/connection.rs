@@ -311,7 +311,7 @@ impl Daemon {
         };
         if !needs.iter().all(|need| welcome.features.contains(need)) {
             let text = format!(
-                "{}: the daemon ({}) cannot do what was asked for: leave out --compress, \
+                "{}: the daemon ({}) cannot do what was asked for: leave out filters, --compress, \
                  --manifest and --verify, or use the same release of longhaul on both ends",
                 self.host, welcome.software
             );

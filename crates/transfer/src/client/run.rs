@@ -13,6 +13,8 @@ use longhaul_engine::recv::keeping::SetIds;
 use longhaul_engine::recv::landing::{Arrival, Destination};
 use longhaul_engine::recv::parts::most_open_parts;
 use longhaul_engine::send::SendSide;
+use longhaul_engine::send::select::Selected;
+use longhaul_engine::send::source::Sources;
 use longhaul_engine::send::stream::StreamSource;
 use longhaul_engine::session::opening::Agreed;
 use longhaul_engine::session::{Ending, Ends, FlowCounts, Transfer, TransferSettings, Watch};
@@ -122,6 +124,15 @@ impl Task {
         }
     }
 
+    /// The sending end, where it is here.
+    fn send_side(&self, sources: Sources) -> Result<SendSide, Stop> {
+        let bad = |error| Stop::because(Exit::Usage, error);
+        let selection = self.spec.filter.selection().map_err(bad)?;
+        let selected = selection.map(|selection| Selected::new(&selection));
+        let selected = selected.transpose().map_err(bad)?.unwrap_or_default();
+        Ok(SendSide::new(sources).selecting(selected))
+    }
+
     /// What a sending end tells its events to.
     fn watch(&self, caller: &Caller) -> Watch {
         match &self.pipe {
@@ -167,7 +178,7 @@ impl Task {
         };
         // What is asked for an answer later could as well have waited for it.
         let patience = connected.rtt / 2;
-        let transfer = Transfer::sending(settings, SendSide::new(sources), self.watch(caller));
+        let transfer = Transfer::sending(settings, self.send_side(sources)?, self.watch(caller));
         let opened = peer.open(connected, request, &transfer.first_words(patience));
         let opened = opened.inspect_err(|_| {
             transfer.end(Farewell::Cancelled);
@@ -290,7 +301,7 @@ impl Task {
         })?;
         let quiet: Watch = Arc::new(|_| {});
         let receiver = Transfer::receiving(settings.clone(), ReceiveSide::new(destination), quiet);
-        let sender = Transfer::sending(settings, SendSide::new(sources), self.watch(caller));
+        let sender = Transfer::sending(settings, self.send_side(sources)?, self.watch(caller));
         for (number, (near, far)) in pairs.into_iter().enumerate() {
             let id = StreamId(number as u32);
             sender.attach(near, id, false, 0);
@@ -513,6 +524,8 @@ impl Task {
 
     fn request(&self, role: Role, paths: Vec<RequestPath>) -> Result<Request, Stop> {
         let settings = &self.settings;
+        let selection = self.spec.filter.selection();
+        let selection = selection.map_err(|error| Stop::because(Exit::Usage, error))?;
         let block_key = block_key(self.spec.connection.data_security == DataSecurity::Clear)?;
         let key = self.key()?;
         Ok(Request {
@@ -527,7 +540,10 @@ impl Task {
             source: key.source,
             host: [0; 32],
             anywhere: key.anywhere.map(Into::into),
-            selection: None,
+            selection: match role {
+                Role::Receiver => selection.map(Box::new),
+                Role::Sender => None,
+            },
             integrity: settings.integrity,
             codec: settings.codec,
             block_bytes: settings.block_bytes as u32,

@@ -67,6 +67,12 @@ pub enum SpecError {
     /// Half of a certificate.
     #[error("connection: certificate and key go together")]
     Certificate,
+    /// A filter cannot be used.
+    #[error("filter: {0}")]
+    Filter(String),
+    /// A list of files is of one source.
+    #[error("filter.files: they lie beneath one source: name one")]
+    FilesOfOne,
     /// The streams of `mptcp` do not yield.
     #[error("connection: of nice and mptcp give one")]
     NicePaths,

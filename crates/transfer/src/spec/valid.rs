@@ -7,6 +7,7 @@ use super::{Compression, Digests, FixedFlows, Integrity, Operation, SpecError, S
 use super::{TransferSpec, VERSION};
 use crate::endpoint::Endpoint;
 use crate::settings::DataSecurity;
+use longhaul_proto::filter::SelectionError;
 
 /// Most flows of a layer.
 const MOST_FLOWS: u32 = 512;
@@ -53,6 +54,7 @@ impl ValidSpec {
         }
         let direction = direction_of(&spec)?;
         check_sides(&spec)?;
+        check_filter(&spec, direction)?;
         check_verification(&spec)?;
         check_pipes(&spec)?;
         check_flows(&spec.flows)?;
@@ -102,6 +104,24 @@ fn check_sides(spec: &TransferSpec) -> Result<(), SpecError> {
         return Err(SpecError::ZeroDestination);
     }
     check_names(spec.sources.iter().filter_map(path_of)).map_err(SpecError::SameName)
+}
+
+fn check_filter(spec: &TransferSpec, direction: Direction) -> Result<(), SpecError> {
+    if spec.filter.files.is_some() && spec.sources.len() > 1 {
+        return Err(SpecError::FilesOfOne);
+    }
+    let bad = |error: SelectionError| SpecError::Filter(error.to_string());
+    let Some(selection) = spec.filter.selection().map_err(bad)? else {
+        return Ok(());
+    };
+    match (spec.operation, direction) {
+        (Operation::Verify, _) => {
+            let text = "a comparison is of all of a tree";
+            Err(SpecError::Filter(text.to_owned()))
+        }
+        (_, Direction::Local | Direction::Push) => Ok(()),
+        (_, Direction::Pull | Direction::ThirdParty) => selection.check_size().map_err(bad),
+    }
 }
 
 fn check_verification(spec: &TransferSpec) -> Result<(), SpecError> {

@@ -117,6 +117,7 @@ impl Confined {
             sources,
             destination,
             selection,
+            filter,
             verification,
             compression,
             limits:
@@ -137,6 +138,7 @@ impl Confined {
             sources,
             destination,
             selection,
+            filter,
             verification,
             compression,
             limits: Limits {

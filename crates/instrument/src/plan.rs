@@ -1,0 +1,273 @@
+//! From a source, a destination and what is known of the path to a graph. Nothing is moved, and no
+//! host is asked: the path comes from the caller or from a probe's record.
+
+mod survey;
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use longhaul_measure::record::RunRecord;
+use longhaul_model::graph::Part;
+use longhaul_model::host::HostModel;
+use longhaul_model::kernel::{BufferLimits, window_limit};
+use longhaul_model::response::Congestion;
+use longhaul_model::transfer::{End, PathFacts, TransferGraph, transfer_graph};
+use longhaul_transfer::endpoint::Endpoint;
+use longhaul_units::{BitRate, ByteCount};
+
+use survey::{Survey, SurveyLimits, survey};
+
+/// What is to be planned. What is absent is taken from the probe, or looked at on this host.
+#[derive(Debug)]
+pub struct PlanInput {
+    /// Sources, at least one.
+    pub sources: Vec<Endpoint>,
+    /// Where they go.
+    pub destination: Endpoint,
+    /// Bytes and files of the dataset; none looks at sources on this host.
+    pub dataset: Option<(ByteCount, u64)>,
+    /// The path's round trip.
+    pub rtt: Option<Duration>,
+    /// The path's rate on the line.
+    pub rate: Option<BitRate>,
+    /// Packets that the path loses at random, as a share from 0 to 1.
+    pub loss: Option<f64>,
+    /// Bytes that one stream can have in flight.
+    pub window: Option<ByteCount>,
+    /// The sending kernel's congestion control.
+    pub congestion: Option<String>,
+    /// The path as a probe measured it.
+    pub probed: Option<RunRecord>,
+    /// The sending host's capacities.
+    pub source_model: Option<HostModel>,
+    /// The receiving host's.
+    pub destination_model: Option<HostModel>,
+}
+
+/// Why there is no plan.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    /// The dataset is on another host.
+    #[error(
+        "{0}: longhaul plan does not look at files there: give --bytes and --files, as `longhaul \
+         ls` shows them"
+    )]
+    RemoteDataset(String),
+    /// A source on this host cannot be listed.
+    #[error("{0}")]
+    Survey(std::io::Error),
+    /// Neither a round trip nor a probe.
+    #[error(
+        "nothing is known of the path: give --rtt and --rate, or records that `longhaul probe \
+         --records FILE` made, with --probe FILE"
+    )]
+    UnknownPath,
+}
+
+/// Bytes of payload in a segment at an MTU of 1500, with timestamps.
+const SEGMENT: f64 = 1448.0;
+
+/// What TCP payload carries of a line at that MTU.
+const PAYLOAD: f64 = 1448.0 / 1538.0;
+
+/// A path that a probe measured is this sure, as a share; one that was given is taken as it is.
+const PROBED: f64 = 0.05;
+
+/// A graph with what is printed above the plan.
+pub struct RealPlan {
+    /// The graph and its doubts.
+    pub built: TransferGraph,
+    /// The dataset and the path, a line each.
+    pub lines: Vec<String>,
+}
+
+/// Looks at what there is.
+///
+/// # Errors
+///
+/// [`PlanError`].
+pub fn real_plan(input: PlanInput) -> Result<RealPlan, PlanError> {
+    let mut doubts = Vec::new();
+    let dataset = dataset(&input, &mut doubts)?;
+    let path = path(&input)?;
+    let lines = vec![dataset_line(&dataset), path_line(&path)];
+    let part = Part {
+        name: "dataset".to_owned(),
+        bytes: dataset.bytes.max(1.0),
+        files: dataset.files.max(1.0),
+        codecs: Vec::new(),
+    };
+    let source = end(input.sources.first(), input.source_model, &mut doubts);
+    let destination = Some(&input.destination);
+    let destination = end(destination, input.destination_model, &mut doubts);
+    let mut built = transfer_graph(&source, &destination, &path, vec![part], false);
+    built.doubts.splice(0..0, doubts);
+    Ok(RealPlan { built, lines })
+}
+
+/// As a user writes it.
+fn shown(endpoint: &Endpoint) -> String {
+    String::from_utf8_lossy(&endpoint.text()).into_owned()
+}
+
+fn dataset(input: &PlanInput, doubts: &mut Vec<String>) -> Result<Survey, PlanError> {
+    if let Some((bytes, files)) = input.dataset {
+        return Ok(Survey {
+            bytes: bytes.0 as f64,
+            files: files as f64,
+            is_whole: true,
+            ..Survey::default()
+        });
+    }
+    let mut paths = Vec::new();
+    for source in &input.sources {
+        match source {
+            Endpoint::Local(path) => paths.push(PathBuf::from(OsStr::from_bytes(path))),
+            other => return Err(PlanError::RemoteDataset(shown(other))),
+        }
+    }
+    let found = survey(&paths, SurveyLimits::default()).map_err(PlanError::Survey)?;
+    if !found.is_whole {
+        doubts.push(format!(
+            "not all of the dataset was looked at: {} in {} files were seen, the rest is estimated",
+            ByteCount(found.seen_bytes),
+            found.seen_files
+        ));
+    }
+    if found.failed > 0 {
+        doubts.push(format!(
+            "{} files and directories could not be looked at",
+            found.failed
+        ));
+    }
+    Ok(found)
+}
+
+fn path(input: &PlanInput) -> Result<PathFacts, PlanError> {
+    let of_probe = input.probed.as_ref();
+    let rtt = input.rtt.or(of_probe.map(|record| record.path.rtt));
+    let rtt = rtt.ok_or(PlanError::UnknownPath)?;
+    let payload = match input.rate {
+        Some(line) => Some(line.bits_per_second() / 8.0 * PAYLOAD),
+        None => of_probe.map(|record| record.path.capacity.bits_per_second() / 8.0),
+    };
+    let congestion = input.congestion.clone();
+    let congestion = congestion.or_else(|| {
+        let name = of_probe.map(|record| record.path.congestion_control.clone());
+        name.filter(|name| !name.is_empty())
+    });
+    let window = input.window.or_else(|| {
+        let here = own_limits();
+        window_limit(&here, &here).map(|limit| limit.window)
+    });
+    Ok(PathFacts {
+        payload,
+        rtt: rtt.max(Duration::from_micros(10)),
+        loss: input
+            .loss
+            .or(of_probe.map(|record| record.path.loss))
+            .unwrap_or(0.0),
+        window: window.map(|window| window.0 as f64),
+        segment: SEGMENT,
+        congestion: Congestion::of_name(congestion.as_deref().unwrap_or("cubic")),
+        uncertainty: if input.rate.is_some() { 0.0 } else { PROBED },
+    })
+}
+
+/// This host's limits on buffers, as autotuning has them.
+fn own_limits() -> BufferLimits {
+    let third = |name: &str| -> Option<u64> {
+        let text = fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).ok()?;
+        text.split_whitespace().last()?.parse().ok()
+    };
+    BufferLimits {
+        tcp_send: third("tcp_wmem"),
+        tcp_receive: third("tcp_rmem"),
+        ..BufferLimits::default()
+    }
+}
+
+fn end(endpoint: Option<&Endpoint>, model: Option<HostModel>, doubts: &mut Vec<String>) -> End {
+    let remote = endpoint.and_then(host_name);
+    let is_here = remote.is_none();
+    if let (true, Some(model)) = (is_here, &model) {
+        let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        if model.kernel != kernel.trim() {
+            doubts.push(format!(
+                "the profile of {} was made with kernel {}, and this host runs {}",
+                model.name,
+                model.kernel,
+                kernel.trim()
+            ));
+        }
+    }
+    let cores = std::thread::available_parallelism();
+    let cores = cores.ok().filter(|_| is_here);
+    End {
+        name: remote.unwrap_or_else(|| "this host".to_owned()),
+        cores: cores.map(|cores| cores.get() as f64),
+        model,
+    }
+}
+
+/// The other host of an endpoint; none if it is on this one.
+fn host_name(endpoint: &Endpoint) -> Option<String> {
+    match endpoint {
+        Endpoint::Daemon(remote) => Some(remote.host.host().to_owned()),
+        Endpoint::Ssh(remote) => Some(remote.destination.clone()),
+        Endpoint::Local(_) | Endpoint::Null | Endpoint::Zero(_) | Endpoint::Standard => None,
+    }
+}
+
+fn dataset_line(found: &Survey) -> String {
+    let about = if found.is_whole { "" } else { "about " };
+    let mean = found.bytes / found.files.max(1.0);
+    format!(
+        "Dataset: {about}{} in {about}{:.0} files, {} each on average.",
+        ByteCount(found.bytes as u64),
+        found.files,
+        ByteCount(mean as u64)
+    )
+}
+
+fn path_line(path: &PathFacts) -> String {
+    let rate = match path.payload {
+        Some(rate) => format!("{:.2} Gbit/s of payload", rate * 8.0 / 1e9),
+        None => "unknown rate".to_owned(),
+    };
+    let window = match path.window {
+        Some(window) => format!("windows of {}", ByteCount(window as u64)),
+        None => "unknown windows".to_owned(),
+    };
+    format!(
+        "Path: {:.1} ms, {rate}, {:.4} % loss, {window}, {}.",
+        path.rtt.as_secs_f64() * 1e3,
+        path.loss * 100.0,
+        path.congestion
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_of_other_hosts_are_known() {
+        for (endpoint, host) in [
+            ("data", None),
+            ("./a:b", None),
+            ("dtn7:run7", Some("dtn7")),
+            ("user@dtn7:/scratch", Some("user@dtn7")),
+            (
+                "longhaul://dtn9.example.org:4960/x",
+                Some("dtn9.example.org"),
+            ),
+        ] {
+            let parsed = Endpoint::parse(OsStr::new(endpoint)).unwrap();
+            assert_eq!(host_name(&parsed).as_deref(), host, "{endpoint}");
+        }
+    }
+}
