@@ -32,7 +32,8 @@ use self::program::{Program, Unsolved};
 pub struct Bound {
     /// Nodes of branch and bound.
     pub nodes: u64,
-    /// Time on the wall, which the solver measures itself; `None` if only the nodes count, so that
+    /// Time on the wall, which the solver measures itself. It is extended, 30 times at most, while
+    /// there is no solution yet. `None` if only the nodes count, so that
     /// the result is the same on every host.
     pub time: Option<Duration>,
 }

@@ -73,6 +73,10 @@ pub enum Unsolved {
     Numerical(String),
 }
 
+/// A bound in time is given again this often while there is no solution yet: on a slow or busy host
+/// a late answer is better than none.
+const MOST_EXTENSIONS: usize = 30;
+
 impl Program {
     /// A real variable from zero to `most`.
     pub fn real(&mut self, most: f64) -> Var {
@@ -165,7 +169,13 @@ impl Program {
         let mut options = SolveOptions::default();
         options.node_limit = Some(bound.nodes);
         options.time_limit = bound.time;
-        let outcome = problem.solve_with(options).map_err(unsolved)?;
+        let mut outcome = problem.solve_with(options).map_err(unsolved)?;
+        for _ in 0..MOST_EXTENSIONS {
+            if outcome.solution().is_some() || bound.time.is_none() {
+                break;
+            }
+            outcome = outcome.resume().map_err(unsolved)?;
+        }
         let solution = outcome.into_solution().map_err(|_| Unsolved::Stopped)?;
         let values = variables
             .iter()
