@@ -6,7 +6,7 @@ mod support;
 
 use std::ffi::OsString;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use serde_json::Value;
 use support::Daemon;
@@ -150,14 +150,17 @@ fn listed_files_come_from_a_file_or_a_pipe() {
     run(command.arg(&from).arg(daemon.url("data")).arg(&to)).expect(0);
     assert_eq!(files(&to), ["a.c", "src/deep/b.c"]);
     let to = place.path().join("piped");
-    let mut command = longhaul();
-    command
+    std::fs::write(&list, "src/keep.o\0missing\0").unwrap();
+    let output = longhaul()
         .args(["cp", "-0", "--files-from", "-"])
         .arg(&data)
-        .arg(&to);
-    std::fs::write(&list, "src/keep.o\0missing\0").unwrap();
-    command.stdin(Stdio::from(std::fs::File::open(&list).unwrap()));
-    run(&mut command).expect(2).says(&["missing"]);
+        .arg(&to)
+        .stdin(std::fs::File::open(&list).unwrap())
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{errors}");
+    assert!(errors.contains("missing"), "{errors}");
     assert_eq!(files(&to), ["src/keep.o"]);
 }
 

@@ -276,8 +276,9 @@ fn a_full_standard_error_changes_nothing() {
     let place = directory.path();
     std::fs::create_dir(place.join("tree")).unwrap();
     std::fs::write(place.join("tree/file"), "content").unwrap();
-    let mode = rustix::fs::Mode::RUSR;
-    rustix::fs::mkfifoat(rustix::fs::CWD, place.join("tree/fifo"), mode).unwrap();
+    // A file that a directory with content is in the way of.
+    std::fs::write(place.join("tree/blocked"), "content").unwrap();
+    std::fs::create_dir_all(place.join("copy/tree/blocked/by")).unwrap();
     let (tree, copy) = (place.join("tree"), place.join("copy"));
     let (tree, copy) = (tree.to_str().unwrap(), copy.to_str().unwrap());
     let commands: [(&[&str], i32); 4] = [
