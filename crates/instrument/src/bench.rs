@@ -1,9 +1,9 @@
 //! What a host can do alone, as one JSON file.
 //!
-//! - [`jobs`]: what is measured of a disk, of codecs, of TLS
-//! - [`pace`]: how long a job takes, so that the budget is kept
+//! - `jobs`: what is measured of a disk, of codecs, of TLS
+//! - `pace`: how long a job takes, so that the budget is kept
 //! - [`profile`]: the file; a stopped run resumes from it
-//! - [`host`], [`file_system`]: what belongs to the figures
+//! - `host`, `file_system`: what belongs to the figures
 //! - [`text`]: tables and doubts
 
 mod file_system;

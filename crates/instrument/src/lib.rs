@@ -1,6 +1,6 @@
 //! The instrument: what is observed of hosts, paths and methods, as values and records.
 //!
-//! - [`bench`]: what a host can do alone
+//! - [`mod@bench`]: what a host can do alone
 //! - [`probe`]: what a path to a daemon can do
 //! - [`doctor`]: what is in the way of a copy
 //! - [`plan`]: a transfer that was not made yet, as the model's graph

@@ -12,7 +12,7 @@
 //! gain.
 //!
 //! - [`check`]: what makes a graph one that can be solved
-//! - [`file`]: a graph as TOML or JSON
+//! - [`mod@file`]: a graph as TOML or JSON
 
 pub mod check;
 pub mod file;

@@ -1,18 +1,18 @@
 //! The daemon: accepts streams, lets principals in, runs their sessions.
 //!
-//! - [`setup`]: the daemon's key, principals and token
-//! - [`admission`]: what a stream's first frame asks for, and whether it may
-//! - [`asker`]: which client asks for what, for the log
-//! - [`calls`]: what a far side of SSH does beside its channel
-//! - [`control_requests`]: copies with another daemon on behalf of a principal
-//! - [`listing`]: what lies at a path, without a session
-//! - [`quotas`]: what may run at the same time, and each principal's share
-//! - [`secrets`]: what no root may hold
-//! - [`sessions`]: the sessions that run
-//! - [`sources`]: the sources that a principal asks for
-//! - [`unauthenticated`]: what the log has of connections that failed
-//! - [`turns`]: the order in which requests take over a transfer
-//! - [`vouched`]: hosts that a principal has let in
+//! - `setup`: the daemon's key, principals and token
+//! - `admission`: what a stream's first frame asks for, and whether it may
+//! - `asker`: which client asks for what, for the log
+//! - `calls`: what a far side of SSH does beside its channel
+//! - `control_requests`: copies with another daemon on behalf of a principal
+//! - `listing`: what lies at a path, without a session
+//! - `quotas`: what may run at the same time, and each principal's share
+//! - `secrets`: what no root may hold
+//! - `sessions`: the sessions that run
+//! - `sources`: the sources that a principal asks for
+//! - `unauthenticated`: what the log has of connections that failed
+//! - `turns`: the order in which requests take over a transfer
+//! - `vouched`: hosts that a principal has let in
 
 mod admission;
 mod asker;

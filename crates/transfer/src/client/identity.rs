@@ -1,6 +1,6 @@
 //! What tells one transfer from another, so that the same command, run again, continues and takes
 //! over (SEMANTICS 12, 16): the place of the sources, the principal, and the sources. FORMAT.md,
-//! "Source keys", has the order; a change of it is a new [`VERSION`].
+//! "Source keys", has the order; a change of it is a new `VERSION`.
 
 use std::ffi::OsStr;
 use std::io;
