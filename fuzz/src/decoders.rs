@@ -89,7 +89,7 @@ fn read_frame(header: &[u8; HEADER_BYTES], rest: &[u8]) {
                 match &hello.purpose {
                     Purpose::Open(request) => drop(request.is_valid()),
                     Purpose::List(request) => drop(request.is_valid()),
-                    Purpose::Errand(errand) => drop(errand.is_valid()),
+                    Purpose::ControlRequest(control_request) => drop(control_request.is_valid()),
                     Purpose::Join(_) | Purpose::Vouch(_) => {}
                 }
             }

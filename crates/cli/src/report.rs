@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use longhaul_engine::send::stream::WholeStream;
 use longhaul_engine::session::Event;
 use longhaul_proto::digest::Checksum;
-use longhaul_proto::handshake::Purport;
+use longhaul_proto::handshake::Operation;
 use longhaul_proto::manifest::TreePath;
 use longhaul_proto::message::Change;
 use longhaul_transfer::client::observer::{
@@ -112,10 +112,10 @@ impl Report {
                 "the stream: {bytes} bytes, BLAKE3 {digest} (as b3sum prints it there)"
             ));
         }
-        let what = match outcome.purport {
-            Purport::Copy => "data",
-            Purport::Verify => "checksums",
-            Purport::DryRun => "names",
+        let what = match outcome.operation {
+            Operation::Copy => "data",
+            Operation::Verify => "checksums",
+            Operation::DryRun => "names",
         };
         let lines = outcome
             .route

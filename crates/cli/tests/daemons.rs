@@ -11,7 +11,9 @@ use longhaul_engine::session::opening::OpenError;
 use longhaul_proto::handshake::{Refusal, Task};
 use longhaul_transfer::third_party::job_protocol::JobEvent;
 use serde_json::Value;
-use site::{DIAL, Driven, PRINCIPALS, Shared, Site, errand, jobs_of, plain_spec, sample, spec};
+use site::{
+    DIAL, Driven, PRINCIPALS, Shared, Site, control_request, jobs_of, plain_spec, sample, spec,
+};
 use support::process::{Running, longhaul, run};
 use support::{assert_no_leftovers, tree};
 
@@ -255,7 +257,7 @@ fn a_host_that_is_none_is_not_allowed() {
 }
 
 #[test]
-fn many_errands_at_once_all_come_to_their_end() {
+fn many_control_requests_at_once_all_come_to_their_end() {
     let site = Site::new(&["--write", DIAL], &["--write"]);
     let names = ["a", "b", "c", "d", "e", "f"];
     let copies = names.map(|name| {
@@ -355,7 +357,7 @@ fn a_busy_daemon_leaves_the_copy_to_the_other() {
     let idle: Vec<Driven> = (0..11).map(|_| shared.drive(0).unwrap()).collect();
     let attached = [(); 4].map(|()| {
         let who = (PRINCIPALS[0], shared.tokens[0].as_str());
-        errand(&shared.daemon, who, Task::Attach(name.clone())).unwrap()
+        control_request(&shared.daemon, who, Task::Attach(name.clone())).unwrap()
     });
     let mut copy = shared.command(0, &site, "cp");
     copy.arg(shared.daemon.url("file"))

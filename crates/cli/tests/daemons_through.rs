@@ -20,7 +20,7 @@ use longhaul_engine::session::opening::OpenError;
 use longhaul_proto::handshake::{Refusal, Task};
 use longhaul_transfer::third_party::job_protocol::{JobEvent, Reach};
 use rustix::process::Signal;
-use site::{DIAL, Driven, PRINCIPALS, Shared, Site, errand, plain_spec, sample, spec};
+use site::{DIAL, Driven, PRINCIPALS, Shared, Site, control_request, plain_spec, sample, spec};
 use support::process::{Finished, Running, run};
 use support::proxy::Proxy;
 use support::{assert_no_leftovers, tree};
@@ -232,14 +232,14 @@ fn a_channel_is_one_principals_and_of_a_job_that_is_there() {
     let shared = Shared::new();
     let who = |principal: usize| (PRINCIPALS[principal], shared.tokens[principal].as_str());
     let channel = |principal: usize, name: &str| {
-        errand(&shared.daemon, who(principal), Task::Channel(name.into()))
+        control_request(&shared.daemon, who(principal), Task::Channel(name.into()))
     };
     let (alice, token) = who(0);
     let (driven, name) = Driven::through(&shared.daemon, alice, token).unwrap();
     let mut own = channel(0, &name).unwrap();
     assert_eq!(refusal(channel(1, &name)), Refusal::NoSession);
     let forged = (alice, shared.tokens[1].as_str());
-    let stranger = errand(&shared.daemon, forged, Task::Channel(name.clone()));
+    let stranger = control_request(&shared.daemon, forged, Task::Channel(name.clone()));
     assert_eq!(refusal(stranger), Refusal::Credential);
     let unknown = "0".repeat(name.len());
     assert_eq!(refusal(channel(0, &unknown)), Refusal::NoSession);
@@ -269,7 +269,7 @@ fn one_principals_channels_are_bounded_and_leave_others_theirs() {
     });
     let channel = |principal: usize| {
         let who = (PRINCIPALS[principal], shared.tokens[principal].as_str());
-        errand(
+        control_request(
             &shared.daemon,
             who,
             Task::Channel(jobs[principal].1.clone()),
@@ -323,7 +323,7 @@ fn a_job_waits_for_channels_no_longer_than_for_anybody() {
     // Nor where channels come that lead nowhere.
     let (mut driven, again) = Driven::through(&site.one, "user", token).unwrap();
     assert_ne!(again, name);
-    let astray = errand(&site.one, ("user", token), Task::Channel(again)).unwrap();
+    let astray = control_request(&site.one, ("user", token), Task::Channel(again)).unwrap();
     drop(astray);
     driven.ask(&site.two.fingerprint, &spec, Reach::Sealed);
     assert_eq!(driven.end(), JobEvent::Ended(3));

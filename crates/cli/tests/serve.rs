@@ -23,7 +23,9 @@ use longhaul_engine::storage::posix::PosixDirectory;
 use longhaul_proto::allowed::Allowed;
 use longhaul_proto::block::Codec;
 use longhaul_proto::digest::Integrity;
-use longhaul_proto::handshake::{Credential, Landing, Purport, Request, RequestPath, Role, Vouch};
+use longhaul_proto::handshake::{
+    Credential, Landing, Operation, Request, RequestPath, Role, Vouch,
+};
 use longhaul_proto::message::Farewell;
 use longhaul_proto::session::StreamId;
 use rustix::process::Signal;
@@ -315,7 +317,7 @@ fn one_file_to(path: &[u8]) -> Request {
             token: None,
         }),
         role: Role::Sender,
-        purport: Purport::Copy,
+        operation: Operation::Copy,
         paths: vec![RequestPath::Path(path.to_vec())],
         landing: Landing::Within,
         source: [1; 32],
@@ -371,7 +373,7 @@ fn a_host_that_was_vouched_for_opens_the_session_that_was_meant() {
             key: *identity.fingerprint().as_bytes(),
             allowed: Some(Allowed {
                 role: Role::Sender,
-                purport: Purport::Copy,
+                operation: Operation::Copy,
                 paths: vec![RequestPath::Path(b"/in/".to_vec())],
                 sources: vec![RequestPath::Path(b"/scratch/run*.h5".to_vec())],
                 recursive: false,
@@ -388,7 +390,7 @@ fn a_host_that_was_vouched_for_opens_the_session_that_was_meant() {
         ..one_file_to(b"/in")
     };
     let compares = Request {
-        purport: Purport::Verify,
+        operation: Operation::Verify,
         ..one_file_to(b"/in")
     };
     for request in [one_file_to(b"/"), reads, compares] {

@@ -34,7 +34,7 @@ pub mod wildcards;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use longhaul_proto::handshake::Purport;
+use longhaul_proto::handshake::Operation;
 use longhaul_proto::message::Flows;
 use longhaul_proto::sender::{ReadJob, SenderSettings};
 use longhaul_proto::session::StreamId;
@@ -112,8 +112,8 @@ impl SendSide {
             integrity: settings.integrity,
             large_files: settings.large_files.max(1),
             asks: settings.asks,
-            moves: settings.purport != Purport::DryRun,
-            fronts: (settings.growth || settings.local) && settings.purport == Purport::Copy,
+            moves: settings.operation != Operation::DryRun,
+            fronts: (settings.growth || settings.local) && settings.operation == Operation::Copy,
             epoch: settings.epoch,
             ..SenderSettings::default()
         }

@@ -33,7 +33,7 @@ use longhaul_proto::block::{Codec, ContentName, HeaderKey};
 use longhaul_proto::control::ControlChannel;
 use longhaul_proto::digest::Integrity;
 use longhaul_proto::frame::FrameError;
-use longhaul_proto::handshake::{Purport, Secret};
+use longhaul_proto::handshake::{Operation, Secret};
 use longhaul_proto::manifest::{EntryId, TreePath};
 use longhaul_proto::message::{Farewell, Message, Observation, Tuning};
 use longhaul_proto::notice::Notice;
@@ -110,7 +110,7 @@ pub const LEFTOVERS_EXPIRE: Duration = Duration::from_secs(15 * 24 * 3600);
 #[derive(Clone, Debug)]
 pub struct TransferSettings {
     /// Copy or compare.
-    pub purport: Purport,
+    pub operation: Operation,
     /// Bytes of a block, a power of two.
     pub block_bytes: usize,
     /// Memory for blocks, all layers together.
@@ -185,7 +185,7 @@ impl TransferSettings {
 impl Default for TransferSettings {
     fn default() -> TransferSettings {
         TransferSettings {
-            purport: Purport::Copy,
+            operation: Operation::Copy,
             block_bytes: 1 << 20,
             budget: ByteCount(64 << 20),
             cores: cores(),
@@ -229,7 +229,7 @@ impl TransferSettings {
     /// Threads of a receiving end that read what is there: to compare it, and what an earlier run
     /// left of large files.
     pub(crate) fn content_comparers(&self) -> usize {
-        match self.asks && self.purport == Purport::Copy {
+        match self.asks && self.operation == Operation::Copy {
             true => self.digesters().max(1),
             false => 0,
         }
@@ -238,7 +238,7 @@ impl TransferSettings {
     /// Whether files that are there are compared by their contents as well.
     pub(crate) fn compares_contents(&self) -> bool {
         let wanted = self.verify_written || self.digests && self.reads_for_digests;
-        wanted && self.purport == Purport::Copy && self.integrity == Integrity::Digest
+        wanted && self.operation == Operation::Copy && self.integrity == Integrity::Digest
     }
 }
 
@@ -578,7 +578,7 @@ impl Transfer {
     /// After the state machine changed: wakes threads that may have something to do, reports what
     /// became of entries, ends what is finished.
     pub(crate) fn settle(&self, mut shared: MutexGuard<'_, Shared>) {
-        let events = shared.take_events(self.settings.purport);
+        let events = shared.take_events(self.settings.operation);
         let far_ahead = self.is_far_ahead(&shared);
         let state = &mut *shared;
         let mut ended = false;

@@ -3,7 +3,7 @@
 
 use minicbor::{Decode, Encode};
 
-use crate::handshake::{MAXIMUM_SOURCES, Purport, Request, RequestPath, Role};
+use crate::handshake::{MAXIMUM_SOURCES, Operation, Request, RequestPath, Role};
 
 /// The session that the host may open.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -14,7 +14,7 @@ pub struct Allowed {
     pub role: Role,
     /// Copy or compare.
     #[n(1)]
-    pub purport: Purport,
+    pub operation: Operation,
     /// The acceptor's paths, as in the request.
     #[n(2)]
     pub paths: Vec<RequestPath>,
@@ -48,7 +48,7 @@ impl Allowed {
     pub fn permits(&self, request: &Request) -> bool {
         let paths = self.paths.iter().map(trimmed);
         self.role == request.role
-            && self.purport == request.purport
+            && self.operation == request.operation
             && paths.eq(request.paths.iter().map(trimmed))
             && (self.keep_set_ids || !request.keep_set_ids)
             && (self.role == Role::Sender

@@ -12,7 +12,7 @@
 //!                               <-      Listed... | Refused     no session
 //!   Hello { Vouch { key } }     ->
 //!                               <-      Vouched | Refused       for another host
-//!   Hello { Errand { what } }   ->
+//!   Hello { ControlRequest { what } }   ->
 //!                               <-      Begun | Refused         no session
 //! ```
 
@@ -50,7 +50,7 @@ impl Feature {
     pub const CLEAR_STREAMS: Feature = Feature(8);
     /// The sender may follow links.
     pub const LINKS: Feature = Feature(6);
-    /// The acceptor runs jobs ([`Errand`]).
+    /// The acceptor runs jobs ([`ControlRequest`]).
     pub const JOBS: Feature = Feature(7);
     /// The receiver understands [`crate::block::Trailer`].
     pub const TRAILERS: Feature = Feature(9);
@@ -142,7 +142,7 @@ pub enum Purpose {
     Vouch(#[n(0)] Vouch),
     /// Something that the acceptor does outside any session.
     #[n(5)]
-    Errand(#[n(0)] Errand),
+    ControlRequest(#[n(0)] ControlRequest),
 }
 
 /// The longest name of a host, in bytes, as in DNS.
@@ -154,7 +154,7 @@ const MAXIMUM_JOB_BYTES: usize = 64;
 /// Asks for something beside any session.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
-pub struct Errand {
+pub struct ControlRequest {
     /// Who asks.
     #[n(0)]
     pub credential: Option<Credential>,
@@ -204,7 +204,7 @@ pub struct Target {
     pub key: [u8; 32],
 }
 
-impl Errand {
+impl ControlRequest {
     /// Whether every length is within its range.
     pub fn is_valid(&self) -> bool {
         match &self.what {
@@ -271,7 +271,7 @@ pub enum Role {
 /// What a session does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
-pub enum Purport {
+pub enum Operation {
     /// Copies.
     #[default]
     #[n(0)]
@@ -313,7 +313,7 @@ pub struct Request {
     pub role: Role,
     /// Copy or compare.
     #[n(2)]
-    pub purport: Purport,
+    pub operation: Operation,
     /// The acceptor's paths: sources where it sends, at most
     /// [`MAXIMUM_SOURCES`]; else one, the destination.
     #[n(3)]
@@ -608,7 +608,7 @@ impl Request {
     /// Whether files that are there are compared by their contents too.
     fn compares_contents(&self) -> bool {
         let wanted = self.verify_written || self.digests && !self.kept_digests_only;
-        wanted && self.purport == Purport::Copy && self.integrity == Integrity::Digest
+        wanted && self.operation == Operation::Copy && self.integrity == Integrity::Digest
     }
 
     /// What headers of blocks are proved with; none without streams in clear.
@@ -696,10 +696,10 @@ mod tests {
     }
 
     #[test]
-    fn names_in_errands_are_names_alone() {
+    fn names_in_control_requests_are_names_alone() {
         let valid = |what| {
             let credential = None;
-            Errand { credential, what }.is_valid()
+            ControlRequest { credential, what }.is_valid()
         };
         let tasks = |name: &str| [Task::Attach(name.into()), Task::Channel(name.into())];
         for name in ["0a1b2c3d", &"f".repeat(64)] {

@@ -295,7 +295,7 @@ impl Sender {
         match message {
             Message::Answers(answers) => {
                 for (id, answer) in answers {
-                    self.check_purport(&answer)?;
+                    self.check_operation(&answer)?;
                     self.handle_answer(id, answer);
                 }
             }
@@ -548,7 +548,7 @@ impl Sender {
 
     /// A dry run moves nothing, whatever the receiver asks for; and a receiver
     /// that only plans must not be taken for one that has the data.
-    fn check_purport(&self, answer: &Answer) -> Result<(), SenderError> {
+    fn check_operation(&self, answer: &Answer) -> Result<(), SenderError> {
         let fits = match answer {
             Answer::Send | Answer::Resume(_) | Answer::Compare => self.settings.moves,
             Answer::Planned(_) => !self.settings.moves,

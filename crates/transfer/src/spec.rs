@@ -14,7 +14,7 @@ mod valid;
 use std::time::Duration;
 
 use longhaul_engine::session::LEFTOVERS_EXPIRE;
-use longhaul_proto::handshake::Purport;
+use longhaul_proto::handshake;
 use serde::{Deserialize, Serialize};
 
 use crate::endpoint::Endpoint;
@@ -86,12 +86,12 @@ pub enum Operation {
     Verify,
 }
 
-impl From<Operation> for Purport {
-    fn from(operation: Operation) -> Purport {
+impl From<Operation> for handshake::Operation {
+    fn from(operation: Operation) -> handshake::Operation {
         match operation {
-            Operation::Copy => Purport::Copy,
-            Operation::DryRun => Purport::DryRun,
-            Operation::Verify => Purport::Verify,
+            Operation::Copy => handshake::Operation::Copy,
+            Operation::DryRun => handshake::Operation::DryRun,
+            Operation::Verify => handshake::Operation::Verify,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use longhaul_engine::flows::LayerUse;
 use longhaul_engine::session::{Ending, PathUse, Progress};
 use longhaul_proto::filter::LeftOut;
-use longhaul_proto::handshake::Purport;
+use longhaul_proto::handshake::Operation;
 use longhaul_transfer::client::observer::{Limit, Outcome};
 use longhaul_transfer::client::steering::Steered;
 use longhaul_units::{BitRate, ByteCount};
@@ -21,7 +21,7 @@ const EXPLAINED_FROM: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy)]
 pub struct Asked {
     /// What was done.
-    pub purport: Purport,
+    pub operation: Operation,
     /// The rate that bound it.
     pub limit: Limit,
     /// Layers, wire and decisions are included.
@@ -31,7 +31,7 @@ pub struct Asked {
 /// Prints it to standard error, so that standard output stays data's.
 pub fn print(outcome: &Outcome<'_>, detailed: bool) {
     let asked = Asked {
-        purport: outcome.purport,
+        operation: outcome.operation,
         limit: outcome.limit,
         detailed,
     };
@@ -86,15 +86,17 @@ fn stream_lines(steered: &Steered, detailed: bool) -> Vec<String> {
 
 fn lines(progress: &Progress, ending: &Ending, asked: Asked, described: String) -> Vec<String> {
     let Asked {
-        purport, detailed, ..
+        operation,
+        detailed,
+        ..
     } = asked;
-    if purport == Purport::DryRun {
+    if operation == Operation::DryRun {
         return planned_lines(progress, ending);
     }
     let complete = ending.totals.is_some();
-    let mut lines = first_lines(progress, purport, complete);
+    let mut lines = first_lines(progress, operation, complete);
     // Of a comparison these are the same as well.
-    if progress.skipped_entries > 0 && purport != Purport::Verify {
+    if progress.skipped_entries > 0 && operation != Operation::Verify {
         let (entries, bytes) = (progress.skipped_entries, ByteCount(progress.skipped_bytes));
         let entries = counted(entries, "file or link");
         lines.push(format!("already there: {entries}, {bytes}"));
@@ -123,7 +125,7 @@ fn lines(progress: &Progress, ending: &Ending, asked: Asked, described: String) 
         ));
     }
     // A comparison sends checksums alone.
-    let heard = complete || purport == Purport::Verify;
+    let heard = complete || operation == Operation::Verify;
     if detailed || is_notable(progress) {
         lines.push(wire_line(progress, heard));
     }
@@ -183,15 +185,15 @@ fn bound_lines(progress: &Progress, heard: bool, asked: Asked) -> Vec<String> {
 
 /// What is at the destination, and how fast it came there. Where a copy is not
 /// complete files without a name count too, as in the progress line.
-fn first_lines(progress: &Progress, purport: Purport, complete: bool) -> Vec<String> {
+fn first_lines(progress: &Progress, operation: Operation, complete: bool) -> Vec<String> {
     let resumed = progress.account.resumed_bytes;
-    let (verb, whole) = match (purport, complete) {
-        (Purport::Verify, true) => ("the same", progress.done_bytes),
+    let (verb, whole) = match (operation, complete) {
+        (Operation::Verify, true) => ("the same", progress.done_bytes),
         (_, true) => ("copied", progress.done_bytes),
         (_, false) => ("so far", progress.settled_bytes + resumed),
     };
-    let durable = match (purport, complete) {
-        (Purport::Copy, false) => " durable",
+    let durable = match (operation, complete) {
+        (Operation::Copy, false) => " durable",
         _ => "",
     };
     let seconds = progress.elapsed.as_secs_f64();
@@ -413,14 +415,14 @@ mod tests {
             ..Progress::default()
         };
         progress.account.resumed_bytes = 1_000_000;
-        let lines = first_lines(&progress, Purport::Copy, true);
+        let lines = first_lines(&progress, Operation::Copy, true);
         assert!(
             lines[0].starts_with("copied: 1 file, 3.00 MB in 2.0 s (1.00 MB/s"),
             "{lines:?}"
         );
         assert!(lines[1].contains("earlier attempt: 1.00 MB"), "{lines:?}");
         (progress.files, progress.done_bytes) = (0, 0);
-        let lines = first_lines(&progress, Purport::Copy, false);
+        let lines = first_lines(&progress, Operation::Copy, false);
         let expected = "so far: 0 files, 3.00 MB durable in 2.0 s (1.00 MB/s";
         assert!(lines[0].starts_with(expected), "{lines:?}");
     }
@@ -447,7 +449,7 @@ mod tests {
         };
         let said = |progress: &Progress, detailed| {
             let asked = Asked {
-                purport: Purport::Copy,
+                operation: Operation::Copy,
                 limit: Limit::default(),
                 detailed,
             };

@@ -15,7 +15,7 @@ use longhaul_engine::net::tcp::{self, HostPort, TcpOptions};
 use longhaul_engine::net::tls::{TlsClient, TlsOptions};
 use longhaul_engine::net::trust::ServerTrust;
 use longhaul_engine::session::opening::{self, OpenError};
-use longhaul_proto::handshake::{Credential, Errand, Task};
+use longhaul_proto::handshake::{ControlRequest, Credential, Task};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -210,7 +210,7 @@ pub struct Driven(pub UnixStream);
 
 impl Driven {
     pub fn new(daemon: &Daemon, principal: &str, token: &str) -> Result<Driven, OpenError> {
-        errand(daemon, (principal, token), Task::Drive).map(Driven)
+        control_request(daemon, (principal, token), Task::Drive).map(Driven)
     }
 
     /// One that connects to nobody, and the name under which channels come to it.
@@ -219,7 +219,11 @@ impl Driven {
         principal: &str,
         token: &str,
     ) -> Result<(Driven, String), OpenError> {
-        let mut driven = Driven(errand(daemon, (principal, token), Task::DriveThrough)?);
+        let mut driven = Driven(control_request(
+            daemon,
+            (principal, token),
+            Task::DriveThrough,
+        )?);
         let greeting = driven.greeting();
         let name = greeting.split_once("channel=").expect("channels").1;
         let name = name.split_whitespace().next().unwrap().to_owned();
@@ -306,8 +310,8 @@ pub fn plain_spec(from: &str, to: &str) -> String {
     spec(from, to, ("nice", false.into()))
 }
 
-/// The channel of an errand.
-pub fn errand(
+/// The channel of a control request.
+pub fn control_request(
     daemon: &Daemon,
     (principal, token): (&str, &str),
     what: Task,
@@ -317,14 +321,14 @@ pub fn errand(
     let host = HostPort::from(daemon.address);
     let socket = tcp::connect(&host, limit(), &TcpOptions::default()).unwrap();
     let mut stream = tls.handshake(socket, &host).unwrap();
-    let errand = Errand {
+    let control_request = ControlRequest {
         credential: Some(Credential {
             principal: principal.to_owned(),
             token: Some(token.to_owned()),
         }),
         what,
     };
-    opening::errand(&mut stream, errand, limit())?;
+    opening::control_request(&mut stream, control_request, limit())?;
     let (near, far) = UnixStream::pair().unwrap();
     relay::carry_stream(stream, far, ()).unwrap();
     Ok(near)

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use longhaul_proto::digest::Integrity;
-use longhaul_proto::handshake::Purport;
+use longhaul_proto::handshake::Operation;
 use longhaul_proto::manifest::{Entry, EntryKind};
 use longhaul_proto::message::{Change, Failure, FailureKind};
 use longhaul_proto::notice::NoticeKind;
@@ -65,7 +65,7 @@ impl Transfer {
                     continue;
                 }
             };
-            if self.settings.purport == Purport::Verify {
+            if self.settings.operation == Operation::Verify {
                 for entry in &entries {
                     let path = side.destination.path_of(&entry.path);
                     if side.extras.handle_listed(&side.folders, &path).is_none() {
@@ -103,7 +103,7 @@ impl Transfer {
 
     /// A directory was listed to its end.
     fn compare_directory(&self, side: &ReceiveSide, entry: Entry) {
-        if self.settings.purport == Purport::Verify {
+        if self.settings.operation == Operation::Verify {
             let result = self.finish_directory(side, &entry);
             self.tell_receiver(|r| r.handle_directory_finished(entry, result));
             return;
@@ -140,9 +140,9 @@ impl Transfer {
         };
         // What a copy replaces need not be read for its size.
         let directory = folder.directory();
-        let status = match self.settings.purport {
-            Purport::Verify => directory.content_status_of(path.name()),
-            Purport::Copy | Purport::DryRun => directory.status_of(path.name()),
+        let status = match self.settings.operation {
+            Operation::Verify => directory.content_status_of(path.name()),
+            Operation::Copy | Operation::DryRun => directory.status_of(path.name()),
         };
         let status = status.and_then(|status| {
             folder.ensure_spelled(path.name())?;
@@ -171,16 +171,16 @@ impl Transfer {
     /// What is there under another spelling only is missing to a comparison, and in the way of
     /// a copy.
     fn is_absent(&self, error: &io::Error) -> bool {
-        let verifies = self.settings.purport == Purport::Verify;
+        let verifies = self.settings.operation == Operation::Verify;
         error.kind() == io::ErrorKind::NotFound
             || verifies && OtherSpelling::within(error).is_some()
     }
 
     fn absent(&self, shown: &str) -> Compared {
-        match self.settings.purport {
-            Purport::Copy => Compared::Send,
-            Purport::DryRun => Compared::Planned(Change::New),
-            Purport::Verify => {
+        match self.settings.operation {
+            Operation::Copy => Compared::Send,
+            Operation::DryRun => Compared::Planned(Change::New),
+            Operation::Verify => {
                 let text = format!("{shown}: is missing at the destination");
                 Compared::Refused(Failure::new(FailureKind::Differs, text))
             }
@@ -198,7 +198,7 @@ impl Transfer {
         let shown = entry.path.to_string();
         match &entry.kind {
             EntryKind::File { identity, .. } if status.kind == FileKind::File => {
-                if self.settings.purport == Purport::Verify {
+                if self.settings.operation == Operation::Verify {
                     return match identity.size == status.size {
                         true => Compared::Send,
                         false => Compared::Refused(differs(&shown, "the sizes differ")),
@@ -207,7 +207,7 @@ impl Transfer {
                 let same = identity.size == status.size
                     && side
                         .destination
-                        .keeps_as(entry.modified, status, self.settings.purport);
+                        .keeps_as(entry.modified, status, self.settings.operation);
                 if same && !self.copies() {
                     return Compared::Same(None);
                 }
@@ -229,10 +229,10 @@ impl Transfer {
             }
             _ => {}
         }
-        match self.settings.purport {
-            Purport::Copy => self.compare_part(side, entry, folder),
-            Purport::DryRun => Compared::Planned(Change::Changed),
-            Purport::Verify => Compared::Refused(differs(&shown, "one is not what the other is")),
+        match self.settings.operation {
+            Operation::Copy => self.compare_part(side, entry, folder),
+            Operation::DryRun => Compared::Planned(Change::Changed),
+            Operation::Verify => Compared::Refused(differs(&shown, "one is not what the other is")),
         }
     }
 

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use longhaul_proto::digest::Checksum;
-use longhaul_proto::handshake::{Landing, Purport};
+use longhaul_proto::handshake::{Landing, Operation};
 use longhaul_proto::manifest::{
     Entry, EntryKind, MAXIMUM_NAME_BYTES, RESERVED_PREFIX, Timestamp, TreePath,
 };
@@ -119,11 +119,11 @@ pub enum Missing {
 
 impl Missing {
     /// What a session does.
-    pub fn for_purport(purport: Purport) -> Missing {
-        match purport {
-            Purport::Copy => Missing::Make,
-            Purport::DryRun => Missing::Imagine,
-            Purport::Verify => Missing::Refuse,
+    pub fn for_operation(operation: Operation) -> Missing {
+        match operation {
+            Operation::Copy => Missing::Make,
+            Operation::DryRun => Missing::Imagine,
+            Operation::Verify => Missing::Refuse,
         }
     }
 }
@@ -459,11 +459,11 @@ impl Destination {
     /// Whether a file's time is what its file system makes of a source's. A dry run must not
     /// try how exactly that keeps times, and which: the time of the file's last change, which
     /// nobody sets, tells the former, and the latter is guessed.
-    pub(super) fn keeps_as(&self, wanted: Timestamp, there: &Status, purport: Purport) -> bool {
+    pub(super) fn keeps_as(&self, wanted: Timestamp, there: &Status, operation: Operation) -> bool {
         if there.modified == wanted {
             return true;
         }
-        if purport == Purport::DryRun {
+        if operation == Operation::DryRun {
             return times::seems_kept(wanted, there);
         }
         let session = lock(&self.session).clone();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use longhaul_proto::block::{BlockHeader, Codec, TRAILER_BYTES, Trailer};
 use longhaul_proto::frame::FrameError;
-use longhaul_proto::handshake::Purport;
+use longhaul_proto::handshake::Operation;
 use longhaul_proto::session::StreamId;
 
 use super::ReceiveSide;
@@ -26,10 +26,10 @@ impl ReceiveSide {
         (mut block, payload): (BlockHeader, usize),
         reader: &mut dyn StreamReader,
     ) -> Result<(), Stop> {
-        let due = match transfer.settings.purport {
-            Purport::Copy => block.codec != Codec::Omitted,
-            Purport::Verify => block.codec == Codec::Omitted,
-            Purport::DryRun => false,
+        let due = match transfer.settings.operation {
+            Operation::Copy => block.codec != Codec::Omitted,
+            Operation::Verify => block.codec == Codec::Omitted,
+            Operation::DryRun => false,
         };
         if !due {
             return Err(

@@ -203,7 +203,7 @@ impl ReceiveSide {
                 kind: PartKind::Sink,
             });
         }
-        if transfer.settings.purport != longhaul_proto::handshake::Purport::Copy {
+        if transfer.settings.operation != longhaul_proto::handshake::Operation::Copy {
             let folder = self.folders.find(parent.as_ref());
             let folder = folder.map_err(|error| failure_of("open", &shown, &error))?;
             let file = folder

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use longhaul_proto::block::{Content, PackedEntry, Piece};
-use longhaul_proto::handshake::Purport;
+use longhaul_proto::handshake::Operation;
 use longhaul_proto::manifest::{Entry, EntryKind};
 use longhaul_proto::message::{Failure, FailureKind, Farewell, Outcome};
 use longhaul_proto::receiver::Verdict;
@@ -340,7 +340,7 @@ impl Transfer {
 
     /// Whether things are really written.
     pub(super) fn copies(&self) -> bool {
-        self.settings.purport == Purport::Copy
+        self.settings.operation == Operation::Copy
     }
 }
 

@@ -41,7 +41,10 @@ impl Sending<'_> {
     /// From a reader: to the compressors where there is something for them,
     /// else straight on.
     pub(crate) fn pass_to_coding(&self, uncoded: Uncoded) {
-        let codec = codec_for(self.transfer.settings.purport, self.transfer.settings.codec);
+        let codec = codec_for(
+            self.transfer.settings.operation,
+            self.transfer.settings.codec,
+        );
         let worth = uncoded
             .read
             .as_ref()
@@ -67,7 +70,10 @@ impl Sending<'_> {
         uncoded: Uncoded,
         encoder: &mut Option<Encoder>,
     ) -> Option<Box<dyn WireBlock>> {
-        let codec = codec_for(self.transfer.settings.purport, self.transfer.settings.codec);
+        let codec = codec_for(
+            self.transfer.settings.operation,
+            self.transfer.settings.codec,
+        );
         let Uncoded {
             block,
             verdict,

@@ -11,7 +11,7 @@ use longhaul_proto::block::{
     Codec, Content, Extent, MAXIMUM_EXTENTS, PackedEntry, Piece, PieceName,
 };
 use longhaul_proto::digest::{BlockHasher, Checksum, whole_file};
-use longhaul_proto::handshake::Purport;
+use longhaul_proto::handshake::Operation;
 use longhaul_proto::manifest::{Entry, EntryId, EntryKind};
 use longhaul_proto::message::{Failure, FailureKind};
 use longhaul_proto::sender::{BlockId, PackedJob, PackedRead, PieceRead, ReadJob, Work};
@@ -206,7 +206,7 @@ impl Sending<'_> {
     /// Whether payloads go from a file to the wire as they are.
     fn sends_pages(&self) -> bool {
         let settings = &self.transfer.settings;
-        let codec = codec_for(settings.purport, settings.codec);
+        let codec = codec_for(settings.operation, settings.codec);
         self.transfer.is_clear() && codec == Codec::Plain
     }
 
@@ -215,7 +215,7 @@ impl Sending<'_> {
     /// at once than they could.
     fn reads_late(&self, piece: PieceName) -> bool {
         let settings = &self.transfer.settings;
-        let codec = codec_for(settings.purport, settings.codec);
+        let codec = codec_for(settings.operation, settings.codec);
         let due =
             !self.transfer.is_clear() && codec == Codec::Plain && piece.length > PART_BYTES as u64;
         due && self.side.trailers.load(Ordering::Relaxed)
@@ -684,10 +684,10 @@ fn uncoded_piece(
     }
 }
 
-/// The codec of a block of this purport: comparing moves nothing.
-pub(crate) fn codec_for(purport: Purport, codec: Codec) -> Codec {
-    match purport {
-        Purport::Copy => codec,
-        Purport::Verify | Purport::DryRun => Codec::Omitted,
+/// The codec of a block of this operation: comparing moves nothing.
+pub(crate) fn codec_for(operation: Operation, codec: Codec) -> Codec {
+    match operation {
+        Operation::Copy => codec,
+        Operation::Verify | Operation::DryRun => Codec::Omitted,
     }
 }

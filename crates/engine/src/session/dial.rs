@@ -276,7 +276,7 @@ impl Transfer {
             .life
             .streams()
             .filter_map(|id| shared.streams.get(&id));
-        let live = slots.filter(|slot| slot.carries_blocks() && !slot.is_spare());
+        let live = slots.filter(|slot| slot.carries_blocks() && !slot.is_bootstrap());
         live.count()
     }
 
@@ -296,7 +296,7 @@ impl Shared {
         let messages = self.control_stream();
         let sends = matches!(self.machine, super::Machine::Sending(_));
         let mut streams = self.streams.iter_mut().rev();
-        let fit = |slot: &super::Slot| !slot.is_retired() && !slot.is_spare();
+        let fit = |slot: &super::Slot| !slot.is_retired() && !slot.is_bootstrap();
         let last = streams.find(|(id, slot)| Some(**id) != messages && fit(slot));
         if let Some((_, slot)) = last {
             slot.retire();

@@ -9,7 +9,7 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use longhaul_proto::digest::Integrity;
-use longhaul_proto::handshake::Purport;
+use longhaul_proto::handshake::Operation;
 use longhaul_proto::message::{Farewell, Message, Totals};
 use longhaul_proto::notice::Notice;
 use longhaul_proto::session::Life;
@@ -169,7 +169,7 @@ impl Transfer {
     /// What the contents were compared by, where any were.
     fn verified(&self) -> &'static str {
         let progress = self.progress();
-        let compares = self.settings.purport == Purport::Verify;
+        let compares = self.settings.operation == Operation::Verify;
         let touched = progress.files > 0 || compares && progress.failed_entries > 0;
         match (touched, compares, self.settings.integrity) {
             (false, true, _) => "no file was there to be compared",

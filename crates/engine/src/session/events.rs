@@ -6,7 +6,7 @@ use std::time::Duration;
 use longhaul_proto::account::Account;
 use longhaul_proto::digest::Checksum;
 use longhaul_proto::filter::LeftOut;
-use longhaul_proto::handshake::Purport;
+use longhaul_proto::handshake::Operation;
 use longhaul_proto::manifest::{Entry, EntryKind, TreePath};
 use longhaul_proto::message::{Change, Failure, Outcome};
 use longhaul_proto::receiver::ReceivedEvent;
@@ -171,7 +171,7 @@ pub struct Progress {
 }
 
 impl Shared {
-    pub(super) fn take_events(&mut self, purport: Purport) -> Vec<Event> {
+    pub(super) fn take_events(&mut self, operation: Operation) -> Vec<Event> {
         let mut events = Vec::new();
         match &mut self.machine {
             Machine::Sending(sender) => {
@@ -185,7 +185,7 @@ impl Shared {
                 }
             }
         }
-        if purport != Purport::Copy {
+        if operation != Operation::Copy {
             // What was compared was there before.
             events.retain(|event| !matches!(event, Event::Durable { .. }));
         }
@@ -362,9 +362,9 @@ impl Transfer {
             late_bytes: get(&counters.late_bytes),
             block_bytes: self.settings.block_bytes,
             settled_bytes: account.durable_bytes,
-            account: match self.settings.purport {
-                Purport::Copy => account,
-                Purport::Verify | Purport::DryRun => Account {
+            account: match self.settings.operation {
+                Operation::Copy => account,
+                Operation::Verify | Operation::DryRun => Account {
                     durable_bytes: 0,
                     ..account
                 },

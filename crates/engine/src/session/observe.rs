@@ -472,7 +472,7 @@ impl Slot {
     /// process's channel it cannot, and the channel is slow by its nature.
     fn waits_for_path(&self, now: Moment) -> bool {
         let info = self.handle().tcp_info();
-        info.map_or(self.is_spare(), |info| {
+        info.map_or(self.is_bootstrap(), |info| {
             info.waits_for_path() || self.mends_many(&info, now)
         })
     }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use longhaul_proto::frame::{self, FrameError, FrameHeader, FrameKind, HEADER_BYTES};
 use longhaul_proto::handshake::{
-    Answer, Errand, Feature, Hello, Join, Joined, MAXIMUM_SOURCES, PROTOCOL_VERSION, Purport,
-    Purpose, Refused, Request, Vouch, Vouched, Welcome,
+    Answer, ControlRequest, Feature, Hello, Join, Joined, MAXIMUM_SOURCES, Operation,
+    PROTOCOL_VERSION, Purpose, Refused, Request, Vouch, Vouched, Welcome,
 };
 use longhaul_proto::listing::{ListRequest, Listed};
 use minicbor::{Decode, Encode};
@@ -219,8 +219,12 @@ pub fn vouch(stream: &mut Stream, vouch: Vouch, deadline: Duration) -> Result<Vo
 /// # Errors
 ///
 /// [`OpenError`].
-pub fn errand(stream: &mut Stream, errand: Errand, deadline: Duration) -> Result<(), OpenError> {
-    send(stream, &hello(Purpose::Errand(errand)))?;
+pub fn control_request(
+    stream: &mut Stream,
+    control_request: ControlRequest,
+    deadline: Duration,
+) -> Result<(), OpenError> {
+    send(stream, &hello(Purpose::ControlRequest(control_request)))?;
     match receive(stream, deadline)? {
         Answer::Begun(begun) if begun.features.contains(&Feature::JOBS) => Ok(()),
         Answer::Refused(refused) => Err(OpenError::Refused(refused)),
@@ -359,7 +363,7 @@ impl Transfer {
         shared.wanted_streams = agreed.streams;
         if let Machine::Sending(sender) = &mut shared.machine {
             sender.handle_welcome(agreed.asks, agreed.epoch, agreed.large_files);
-            if agreed.growth && self.settings.purport == Purport::Copy {
+            if agreed.growth && self.settings.operation == Operation::Copy {
                 sender.allow_fronts();
             }
         }

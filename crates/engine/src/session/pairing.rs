@@ -168,7 +168,7 @@ impl Shared {
     /// Whether blocks go over a stream: not where better ones take them.
     pub(super) fn takes_blocks(&self, id: StreamId) -> bool {
         let carries = self.streams.get(&id).filter(|slot| slot.carries_blocks());
-        let better = || self.streams.values().any(super::Slot::replaces_spare);
-        carries.is_some_and(|slot| !slot.is_spare() || !better())
+        let better = || self.streams.values().any(super::Slot::replaces_bootstrap);
+        carries.is_some_and(|slot| !slot.is_bootstrap() || !better())
     }
 }

@@ -61,9 +61,9 @@ pub(crate) struct Slot {
     pub(super) clear: bool,
     /// Carries blocks.
     blocks: bool,
-    /// The channel that began the session: takes blocks only until there are
+    /// The bootstrap stream, which began the session: takes blocks only until there are
     /// other streams for them.
-    spare: bool,
+    bootstrap: bool,
     writer: Option<Thread>,
     /// Takes nothing more, and ends when what it has is sent.
     retired: bool,
@@ -171,17 +171,17 @@ impl Slot {
         self.retired
     }
 
-    pub(super) fn is_spare(&self) -> bool {
-        self.spare
+    pub(super) fn is_bootstrap(&self) -> bool {
+        self.bootstrap
     }
 
     pub(super) fn carries_blocks(&self) -> bool {
         self.blocks && !self.retired
     }
 
-    /// Whether new blocks may go over it rather than over a spare one.
-    pub(super) fn replaces_spare(&self) -> bool {
-        self.blocks && !self.spare && !self.retired
+    /// Whether new blocks may go over it rather than over the bootstrap stream.
+    pub(super) fn replaces_bootstrap(&self) -> bool {
+        self.blocks && !self.bootstrap && !self.retired
     }
 
     pub(super) fn handle(&self) -> &StreamHandle {
@@ -226,18 +226,18 @@ impl Transfer {
 
     /// The first stream, over a channel that is worse than what may follow: it
     /// takes blocks only as long as there are no others.
-    pub fn attach_spare(self: &Arc<Transfer>, stream: Stream) -> bool {
+    pub fn attach_bootstrap(self: &Arc<Transfer>, stream: Stream) -> bool {
         self.attach_as(stream, StreamId(0), false, 0, true)
     }
 
     /// There will be no better streams: the first one takes blocks as all do.
-    pub fn use_spare(&self) {
+    pub fn promote_bootstrap(&self) {
         let mut shared = self.lock();
         let Shared {
             streams, machine, ..
         } = &mut *shared;
-        for (id, slot) in streams.iter_mut().filter(|(_, slot)| slot.spare) {
-            slot.spare = false;
+        for (id, slot) in streams.iter_mut().filter(|(_, slot)| slot.bootstrap) {
+            slot.bootstrap = false;
             if let Machine::Sending(sender) = machine {
                 sender.handle_reserve(*id, false);
             }
@@ -251,7 +251,7 @@ impl Transfer {
         id: StreamId,
         clear: bool,
         received: u64,
-        spare: bool,
+        bootstrap: bool,
     ) -> bool {
         let Stream {
             reader,
@@ -280,7 +280,7 @@ impl Transfer {
             handle,
             clear,
             blocks: clear == self.is_clear(),
-            spare,
+            bootstrap,
             writer: None,
             retired: false,
             waiting: AtomicBool::new(false),
@@ -310,7 +310,7 @@ impl Transfer {
                 sender.handle_round_trip(id, round_trip);
             }
         }
-        shared.spare_the_spare();
+        shared.reserve_bootstrap();
         drop(shared);
         self.start_half("receive", id, move |transfer| {
             transfer.read_stream(id, reader)
@@ -377,7 +377,7 @@ impl Transfer {
                 Machine::Sending(sender) => sender.handle_stream_down(id),
                 Machine::Receiving(receiver) => receiver.handle_stream_down(id),
             }
-            shared.spare_the_spare();
+            shared.reserve_bootstrap();
             if self.end_if_heavy(&shared) {
                 let text = "its connections were lost while it had much under way";
                 shared.life.end(Farewell::Broken(text.to_owned()));
@@ -702,24 +702,24 @@ impl Shared {
 
     /// New blocks, and the sender's messages, leave the channel that began the
     /// session as soon as there is a better stream for them.
-    fn spare_the_spare(&mut self) {
+    fn reserve_bootstrap(&mut self) {
         let slot_of = |id| Some((id, self.streams.get(&id)?));
         let better = {
             let mut live = self.life.streams().filter_map(slot_of);
-            let better = live.find(|(_, slot)| slot.replaces_spare());
+            let better = live.find(|(_, slot)| slot.replaces_bootstrap());
             better.map(|(id, slot)| (id, slot.clear))
         };
-        let spare = self.streams.iter().find(|(_, slot)| slot.spare);
-        let Some(spare) = spare.map(|(id, _)| *id) else {
+        let bootstrap = self.streams.iter().find(|(_, slot)| slot.bootstrap);
+        let Some(bootstrap) = bootstrap.map(|(id, _)| *id) else {
             return;
         };
         let Machine::Sending(sender) = &mut self.machine else {
             return;
         };
-        sender.handle_reserve(spare, better.is_some());
+        sender.handle_reserve(bootstrap, better.is_some());
         let messages = better.filter(|(_, clear)| !clear);
         if let Some((better, _)) = messages
-            && self.control_stream() == Some(spare)
+            && self.control_stream() == Some(bootstrap)
             && self.life.move_control(better)
         {
             self.control.handle_stream_change();

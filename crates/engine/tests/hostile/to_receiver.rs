@@ -14,7 +14,7 @@ use longhaul_proto::control::Numbered;
 use longhaul_proto::digest::Checksum;
 use longhaul_proto::filter::LeftOut;
 use longhaul_proto::frame::{self, FrameKind};
-use longhaul_proto::handshake::{Purport, Secret};
+use longhaul_proto::handshake::{Operation, Secret};
 use longhaul_proto::manifest::{Entry, EntryId, EntryKind};
 use longhaul_proto::message::{Answer, Failure, FailureKind, Farewell, Flows, Message};
 use longhaul_proto::session::StreamId;
@@ -329,7 +329,7 @@ fn directories_without_end_end_the_session() {
         std::fs::create_dir(place.root().join(n.to_string())).unwrap();
     }
     let mut settings = short();
-    settings.purport = Purport::Verify;
+    settings.operation = Operation::Verify;
     let mut peer = Peer::of_receiver(&place, settings);
     for n in 0..66_000 {
         let entry = Entry {
@@ -348,7 +348,7 @@ fn directories_without_end_end_the_session() {
 fn missing_directories_without_end_take_bounded_memory() {
     let place = Place::new();
     let mut settings = short();
-    settings.purport = Purport::Verify;
+    settings.operation = Operation::Verify;
     let mut peer = Peer::of_receiver(&place, settings);
     let before = resident();
     let long = "x".repeat(200);
@@ -519,7 +519,7 @@ fn a_bomb_is_bounded_by_what_it_announced() {
 fn a_tree_to_be_verified_is_not_written_to() {
     let place = Place::new();
     let mut settings = short();
-    settings.purport = Purport::Verify;
+    settings.operation = Operation::Verify;
     let mut peer = Peer::of_receiver(&place, settings.clone());
     peer.block(&pack(file(0, b"new", 4), b"evil"), b"evil");
     assert!(broken(peer, "data").contains("checksums"));

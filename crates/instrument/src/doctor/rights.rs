@@ -7,7 +7,7 @@ use std::time::Duration;
 use longhaul_engine::session::opening::{self, OpenError};
 use longhaul_measure::sources::Direction;
 use longhaul_proto::control::ControlChannel;
-use longhaul_proto::handshake::{Purport, Refusal, Request, RequestPath};
+use longhaul_proto::handshake::{Operation, Refusal, Request, RequestPath};
 use longhaul_proto::message::{Farewell, Message};
 use longhaul_transfer::client::connection::{Daemon, Opened, open_stop, usual_blocks};
 use longhaul_transfer::stop::{Exit, Stop};
@@ -39,7 +39,7 @@ pub fn rights_at<'a>(
 
 fn may(daemon: &Daemon, path: &[u8], ask: &Ask<'_>) -> Result<Known<Right>, Stop> {
     let request = Request {
-        purport: Purport::DryRun,
+        operation: Operation::DryRun,
         paths: vec![RequestPath::Path(path.to_vec())],
         recursive: true,
         ..ask.request()?

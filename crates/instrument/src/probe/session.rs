@@ -15,7 +15,7 @@ use longhaul_measure::host::HostDescription;
 use longhaul_measure::sources::Direction;
 use longhaul_proto::block::{Codec, HeaderKey};
 use longhaul_proto::digest::Integrity;
-use longhaul_proto::handshake::{Landing, Purport, Request, RequestPath, Role};
+use longhaul_proto::handshake::{Landing, Operation, Request, RequestPath, Role};
 use longhaul_proto::message::Farewell;
 use longhaul_transfer::client::connection::{Connected, Daemon, Opened, block_key, usual_blocks};
 use longhaul_transfer::client::owner::owner;
@@ -214,7 +214,7 @@ impl Ask<'_> {
         Ok(Request {
             credential: None,
             role,
-            purport: Purport::Copy,
+            operation: Operation::Copy,
             paths: vec![path],
             landing: Landing::Within,
             source,

@@ -10,9 +10,9 @@ use longhaul_proto::digest::{Checksum, Integrity};
 use longhaul_proto::filter::LeftOut;
 use longhaul_proto::frame::{self, FrameKind};
 use longhaul_proto::handshake::{
-    self, Begun, Credential, Errand, Feature, Hello, Join, Joined, Landing, PROTOCOL_VERSION,
-    Purport, Purpose, Refusal, Refused, Request, RequestPath, Role, Secret, SessionId, Target,
-    Task, Vouch, Vouched,
+    self, Begun, ControlRequest, Credential, Feature, Hello, Join, Joined, Landing, Operation,
+    PROTOCOL_VERSION, Purpose, Refusal, Refused, Request, RequestPath, Role, Secret, SessionId,
+    Target, Task, Vouch, Vouched,
 };
 use longhaul_proto::listing::{Details, ListRequest, Listed, ListedEntry, ListedKind};
 use longhaul_proto::manifest::{
@@ -245,7 +245,7 @@ fn request() -> Request {
             token: Some("lht_x".into()),
         }),
         role: Role::Sender,
-        purport: Purport::Copy,
+        operation: Operation::Copy,
         paths: vec![RequestPath::Path(b"/data/".to_vec())],
         landing: Landing::Within,
         source: [5; 32],
@@ -289,8 +289,8 @@ fn hellos() -> Vec<Hello> {
         features: Feature::ALL.to_vec(),
         purpose,
     };
-    let errand = |what| {
-        hello(Purpose::Errand(Errand {
+    let control_request = |what| {
+        hello(Purpose::ControlRequest(ControlRequest {
             credential: None,
             what,
         }))
@@ -309,7 +309,7 @@ fn hellos() -> Vec<Hello> {
             key: [5; 32],
             allowed: Some(Allowed {
                 role: Role::Sender,
-                purport: Purport::Copy,
+                operation: Operation::Copy,
                 paths: vec![RequestPath::Path(b"/data".to_vec())],
                 sources: vec![RequestPath::Path(b"run*".to_vec())],
                 recursive: true,
@@ -317,16 +317,16 @@ fn hellos() -> Vec<Hello> {
                 keep_set_ids: false,
             }),
         })),
-        errand(Task::Drive),
-        errand(Task::Attach("0a1b2c3d".into())),
-        errand(Task::Jobs),
-        errand(Task::Reach(Target {
+        control_request(Task::Drive),
+        control_request(Task::Attach("0a1b2c3d".into())),
+        control_request(Task::Jobs),
+        control_request(Task::Reach(Target {
             host: "dtn9.example.org".into(),
             port: 4960,
             key: [6; 32],
         })),
-        errand(Task::DriveThrough),
-        errand(Task::Channel("0a1b2c3d4e5f60718293a4b5c6d7e8f9".into())),
+        control_request(Task::DriveThrough),
+        control_request(Task::Channel("0a1b2c3d4e5f60718293a4b5c6d7e8f9".into())),
     ]
 }
 

@@ -7,7 +7,7 @@ use longhaul_proto::block::Codec;
 use longhaul_proto::digest::Integrity;
 use longhaul_proto::frame::{self, FrameKind};
 use longhaul_proto::handshake::{
-    Answer, Feature, Hello, Landing, PROTOCOL_VERSION, Purport, Purpose, Request, RequestPath,
+    Answer, Feature, Hello, Landing, Operation, PROTOCOL_VERSION, Purpose, Request, RequestPath,
     Role, Secret, SessionId, Welcome, negotiate,
 };
 use longhaul_units::Moment;
@@ -60,7 +60,7 @@ fn open(dialer: End, empty: bool) -> Welcome {
             End::Sender => Role::Sender,
             End::Receiver => Role::Receiver,
         },
-        purport: Purport::Copy,
+        operation: Operation::Copy,
         paths: vec![RequestPath::Path(b"/d".to_vec())],
         landing: Landing::Within,
         source: [0; 32],

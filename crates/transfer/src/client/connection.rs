@@ -23,7 +23,7 @@ use longhaul_engine::session::{DialError, Dialer, Joined, Transfer};
 use longhaul_model::control::start::{BlockSize, LARGEST_BLOCK_BYTES};
 use longhaul_proto::allowed::Allowed;
 use longhaul_proto::handshake::{
-    Credential, Errand, Join, Refusal, Request, Secret, SessionId, Task, Vouch, Welcome,
+    ControlRequest, Credential, Join, Refusal, Request, Secret, SessionId, Task, Vouch, Welcome,
 };
 use longhaul_proto::listing::{ListRequest, Listed};
 use longhaul_proto::session::StreamId;
@@ -101,7 +101,7 @@ pub struct Opened {
     /// Bytes of a block.
     pub block_bytes: u32,
     /// The stream is to be left for better ones.
-    pub spare: bool,
+    pub bootstrap: bool,
     /// What was begun for further streams.
     pub ahead: Ahead,
 }
@@ -323,7 +323,7 @@ impl Daemon {
             welcome,
             rtt,
             block_bytes,
-            spare: false,
+            bootstrap: false,
             ahead,
         }))
     }
@@ -382,20 +382,20 @@ impl Daemon {
 
     /// Has the daemon do something beside any session; gives the stream of it, or
     /// why the daemon does not.
-    pub fn errand(&self, what: Task) -> Result<Result<Stream, OpenError>, Stop> {
+    pub fn control_request(&self, what: Task) -> Result<Result<Stream, OpenError>, Stop> {
         let mut stream = self.first_stream()?;
-        let errand = Errand {
+        let control_request = ControlRequest {
             credential: self.credential.clone(),
             what,
         };
         // It may try to connect somewhere before it answers.
-        let patience = match errand.what {
+        let patience = match control_request.what {
             Task::Reach(_) => self.timeout.max(REACHES_WITHIN),
             Task::Drive | Task::DriveThrough | Task::Attach(_) | Task::Channel(_) | Task::Jobs => {
                 self.timeout
             }
         };
-        let asked = opening::errand(&mut stream, errand, patience);
+        let asked = opening::control_request(&mut stream, control_request, patience);
         Ok(asked.map(|()| stream))
     }
 
@@ -551,8 +551,8 @@ impl Daemon {
 impl Opened {
     /// The stream carries `transfer` from now on, and `dialer` opens the others.
     pub fn begin(self, transfer: &Arc<Transfer>, dialer: Dialer) -> Result<(), Stop> {
-        let attached = match self.spare {
-            true => transfer.attach_spare(self.stream),
+        let attached = match self.bootstrap {
+            true => transfer.attach_bootstrap(self.stream),
             false => transfer.attach(self.stream, StreamId(0), false, 0),
         };
         if !attached {
@@ -565,14 +565,14 @@ impl Opened {
 
 /// Opens a session with `host` over a stream whose path nobody has measured yet:
 /// the answer's round trip is what is known of it. `first_words` are the first
-/// messages, which go with the request; `spare` says that the stream is to be
+/// messages, which go with the request; `bootstrap` says that the stream is to be
 /// left for better ones.
 pub fn open_over(
     connected: Connected,
     mut request: Request,
     first_words: &[u8],
     (host, timeout): (&dyn std::fmt::Display, Duration),
-    spare: bool,
+    bootstrap: bool,
 ) -> Result<Opened, Stop> {
     let Connected {
         mut stream,
@@ -591,7 +591,7 @@ pub fn open_over(
         welcome,
         rtt: asked.elapsed(),
         block_bytes,
-        spare,
+        bootstrap,
         ahead,
     })
 }

@@ -10,7 +10,7 @@ use longhaul_engine::send::source::{Source, SourceError, open_source};
 use longhaul_engine::send::wildcards::{Room, TooMany, expand};
 use longhaul_engine::session::opening::OpenError;
 use longhaul_engine::storage::roots::Anywhere;
-use longhaul_proto::handshake::{Landing, Purport, Refused};
+use longhaul_proto::handshake::{Landing, Operation, Refused};
 use longhaul_proto::message::Failure;
 
 use super::connection::open_stop;
@@ -94,17 +94,17 @@ impl Here {
     pub fn destination(
         &self,
         path: &[u8],
-        (purport, landing): (Purport, Landing),
+        (operation, landing): (Operation, Landing),
         arrival: Arrival,
     ) -> Result<Destination, Stop> {
         match self {
             Here::Anywhere => {
-                let missing = Missing::for_purport(purport);
+                let missing = Missing::for_operation(operation);
                 Destination::open(&Anywhere, path, landing, missing, arrival)
                     .map_err(|error| landing_stop(&error))
             }
             Here::Beneath(principal) => {
-                open_destination(principal, path, (purport, landing), arrival).map_err(stop)
+                open_destination(principal, path, (operation, landing), arrival).map_err(stop)
             }
         }
     }

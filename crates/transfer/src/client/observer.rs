@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use longhaul_engine::send::stream::WholeStream;
 use longhaul_engine::session::{Ending, Event, Progress, Transfer, Watch};
-use longhaul_proto::handshake::Purport;
+use longhaul_proto::handshake::Operation;
 use longhaul_proto::message::{FailureKind, Farewell};
 use longhaul_proto::notice::NoticeKind;
 
@@ -66,7 +66,7 @@ impl Running {
 /// How a transfer ended.
 pub struct Outcome<'a> {
     /// What was done.
-    pub purport: Purport,
+    pub operation: Operation,
     /// How far it came.
     pub progress: Progress,
     /// How its session ended.
@@ -206,12 +206,12 @@ impl Tally {
         }
     }
 
-    fn exit(&self, purport: Purport) -> Exit {
+    fn exit(&self, operation: Operation) -> Exit {
         let failed = self.failed.load(Ordering::Relaxed) > 0;
         let differing = self.differing.load(Ordering::Relaxed) > 0;
         match (failed, differing) {
             (_, true) => Exit::Integrity,
-            (true, false) if purport == Purport::Verify => Exit::Integrity,
+            (true, false) if operation == Operation::Verify => Exit::Integrity,
             (true, false) => Exit::Partial,
             (false, false) => Exit::Done,
         }
@@ -268,7 +268,7 @@ impl Caller {
     pub(super) fn conclude(
         &self,
         transfer: &Transfer,
-        (ending, purport): (&Ending, Purport),
+        (ending, operation): (&Ending, Operation),
         went: &Went<'_>,
     ) -> Result<(), Stop> {
         let mut progress = transfer.progress();
@@ -285,7 +285,7 @@ impl Caller {
         let steered = went.steered.unwrap_or(&none).lock();
         let steered = steered.unwrap_or_else(PoisonError::into_inner);
         self.observer.concluded(&Outcome {
-            purport,
+            operation,
             pipe: went.pipe.flatten().filter(|_| progress.files > 0),
             progress,
             ending,
@@ -298,8 +298,8 @@ impl Caller {
     }
 
     /// The exit code of a transfer that came to its end.
-    pub(super) fn exit(&self, purport: Purport) -> Exit {
-        self.tally.exit(purport)
+    pub(super) fn exit(&self, operation: Operation) -> Exit {
+        self.tally.exit(operation)
     }
 }
 

@@ -3,7 +3,7 @@
 use longhaul_engine::recv::asked::Asked;
 use longhaul_engine::storage::measuring::ZERO_NAME;
 use longhaul_proto::allowed::Allowed;
-use longhaul_proto::handshake::{Purport, RequestPath};
+use longhaul_proto::handshake::{Operation, RequestPath};
 
 use super::run::Task;
 use crate::endpoint::{Endpoint, RemotePath};
@@ -12,7 +12,7 @@ use crate::stop::{Exit, Stop};
 /// What a host may send that was introduced for one session.
 pub fn of_introduced(allowed: &Allowed) -> Asked {
     let mut asked = Asked::new(allowed.recursive);
-    let expands = allowed.purport != Purport::Verify;
+    let expands = allowed.operation != Operation::Verify;
     for source in &allowed.sources {
         match source {
             RequestPath::Path(path) => asked.add_path(path, expands),
@@ -31,7 +31,7 @@ pub fn of_introduced(allowed: &Allowed) -> Asked {
 pub(super) fn of(task: &Task, single_file: bool) -> Result<Asked, Stop> {
     let mut asked = Asked::new(task.spec.selection.recursive);
     // What is compared is one.
-    let expands = task.settings.purport != Purport::Verify;
+    let expands = task.settings.operation != Operation::Verify;
     for path in task.sources.iter().filter_map(Endpoint::remote_path) {
         match path {
             RemotePath::Path(path) => asked.add_path(path, expands),

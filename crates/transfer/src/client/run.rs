@@ -24,7 +24,7 @@ use longhaul_model::control::start::{
 };
 use longhaul_model::response::Congestion;
 use longhaul_proto::block::Codec;
-use longhaul_proto::handshake::{Feature, Landing, Purport, Request, RequestPath, Role};
+use longhaul_proto::handshake::{Feature, Landing, Operation, Request, RequestPath, Role};
 use longhaul_proto::message::{Farewell, Flows, MAXIMUM_CONGESTION_BYTES};
 use longhaul_proto::notice::NoticeKind;
 use longhaul_proto::session::StreamId;
@@ -145,7 +145,7 @@ impl Task {
     fn push(&self, introduction: Option<Introduction>, caller: &Caller) -> Result<Exit, Stop> {
         let is_job = introduction.is_some();
         // What is compared is one.
-        let expands = is_job && self.settings.purport != Purport::Verify;
+        let expands = is_job && self.settings.operation != Operation::Verify;
         let sources = sources::open(self, expands)?;
         let peer = self.peer(&self.destination, introduction)?;
         let path = self.destination.remote_path();
@@ -252,7 +252,7 @@ impl Task {
         };
         let asked = requested::of(self, opened.welcome.single_file)?;
         let destination = self.open_destination(landing)?;
-        if settings.purport == Purport::Copy {
+        if settings.operation == Operation::Copy {
             destination.take().map_err(|error| landing_stop(&error))?;
         }
         let side = ReceiveSide::only(destination, asked);
@@ -262,7 +262,7 @@ impl Task {
 
     /// Both ends here.
     fn local(&self, caller: &Caller) -> Result<Exit, Stop> {
-        if self.settings.purport != Purport::Verify && self.here.principal().is_none() {
+        if self.settings.operation != Operation::Verify && self.here.principal().is_none() {
             let as_links = self.spec.selection.recursive && !self.spec.selection.copy_links;
             self_copy::refuse(&self.sources, &self.destination, as_links)?;
         }
@@ -280,8 +280,8 @@ impl Task {
         let names = sources.top_names();
         let empty = destination.is_empty(names.as_deref());
         let mut settings = self.settings.clone();
-        settings.asks = self.settings.purport != Purport::Copy || !empty.unwrap_or(false);
-        if settings.purport == Purport::Copy {
+        settings.asks = self.settings.operation != Operation::Copy || !empty.unwrap_or(false);
+        if settings.operation == Operation::Copy {
             settings.epoch = destination.take().map_err(|error| landing_stop(&error))?;
         }
         settings.local = true;
@@ -357,7 +357,7 @@ impl Task {
         if self.spec.selection.keep_set_ids {
             went.asked = &[NoticeKind::SetIdDropped];
         }
-        caller.conclude(transfer, (ending, self.settings.purport), &went)?;
+        caller.conclude(transfer, (ending, self.settings.operation), &went)?;
         if caller.was_cancelled() {
             return Err(Stop::new(Exit::Interrupted, INTERRUPTED));
         }
@@ -365,7 +365,7 @@ impl Task {
             return Err(Stop::new(Exit::Local, text));
         }
         match &ending.farewell {
-            Farewell::Complete => Ok(caller.exit(self.settings.purport)),
+            Farewell::Complete => Ok(caller.exit(self.settings.operation)),
             Farewell::Fenced => Err(Stop::new(
                 Exit::Superseded,
                 "a newer run of the same transfer took over; this one ends",
@@ -490,7 +490,7 @@ impl Task {
             Endpoint::Standard => pipe::to_output(arrival),
             Endpoint::Local(path) if self.pipe.is_some() => pipe::to_file(path, arrival),
             Endpoint::Local(path) => {
-                let how = (self.settings.purport, landing);
+                let how = (self.settings.operation, landing);
                 self.here.destination(path, how, arrival)
             }
             Endpoint::Zero(_) | Endpoint::Daemon(_) | Endpoint::Ssh(_) => Err(Stop::new(
@@ -510,9 +510,9 @@ impl Task {
                 };
                 let missing = path.symlink_metadata().is_err();
                 let alone = path.parent().is_none_or(|parent| !has_leftovers(parent));
-                missing && alone && self.settings.purport == Purport::Copy
+                missing && alone && self.settings.operation == Operation::Copy
             }
-            _ => self.settings.purport == Purport::Copy,
+            _ => self.settings.operation == Operation::Copy,
         }
     }
 
@@ -531,7 +531,7 @@ impl Task {
         Ok(Request {
             credential: None,
             role,
-            purport: settings.purport,
+            operation: settings.operation,
             paths,
             landing: match self.only_file() || self.landing == Landing::As {
                 true => self.landing,

@@ -9,7 +9,7 @@ use longhaul_engine::flows::{Count, Stack};
 use longhaul_engine::session::{FlowCounts, TransferSettings};
 use longhaul_proto::block::Codec;
 use longhaul_proto::digest::Integrity;
-use longhaul_proto::handshake::{Landing, Purport};
+use longhaul_proto::handshake::{self, Landing};
 use longhaul_proto::message::Flows;
 use longhaul_units::ByteCount;
 
@@ -72,7 +72,7 @@ fn settings_of(spec: &TransferSpec) -> TransferSettings {
     let fixed = bound_flows(spec);
     let usual = TransferSettings::default();
     TransferSettings {
-        purport: Purport::from(spec.operation),
+        operation: handshake::Operation::from(spec.operation),
         codec: match spec.compression {
             None => Codec::Plain,
             Some(Compression::Zstd(level)) => Codec::Zstd { level },

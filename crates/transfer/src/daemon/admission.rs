@@ -26,9 +26,9 @@ use longhaul_engine::storage::roots::{Anywhere, Confined};
 use longhaul_model::control::start::used_memory;
 use longhaul_proto::allowed::Allowed;
 use longhaul_proto::handshake::{
-    Answer, Credential, Feature, Hello, Join, Joined, Landing, PROTOCOL_VERSION, Purport, Purpose,
-    Refusal, Refused, Request, RequestPath, Role, Secret, SessionId, Vouch, Vouched, Welcome,
-    negotiate,
+    Answer, Credential, Feature, Hello, Join, Joined, Landing, Operation, PROTOCOL_VERSION,
+    Purpose, Refusal, Refused, Request, RequestPath, Role, Secret, SessionId, Vouch, Vouched,
+    Welcome, negotiate,
 };
 use longhaul_proto::message::Farewell;
 use longhaul_proto::session::StreamId;
@@ -178,11 +178,13 @@ impl Daemon {
                 let text = "a listing is asked for within TLS";
                 self.refuse(&mut stream, refused(Refusal::Clear, text), peer);
             }
-            Purpose::Vouch(_) | Purpose::Open(_) | Purpose::Errand(_) if clear => {
+            Purpose::Vouch(_) | Purpose::Open(_) | Purpose::ControlRequest(_) if clear => {
                 let text = "a session begins within TLS";
                 self.refuse(&mut stream, refused(Refusal::Clear, text), peer);
             }
-            Purpose::Errand(errand) => self.run_errand(stream, &errand, features, visitor),
+            Purpose::ControlRequest(control_request) => {
+                self.run_control_request(stream, &control_request, features, visitor)
+            }
             Purpose::Vouch(vouch) => match self.vouch(&vouch, &stream) {
                 Ok(vouched) => {
                     // Whoever does not hear it asks again.
@@ -387,7 +389,7 @@ impl Daemon {
 
     fn settings(&self, request: &Request) -> TransferSettings {
         TransferSettings {
-            purport: request.purport,
+            operation: request.operation,
             block_bytes: request.block_bytes as usize,
             budget: used_memory(self.terms.memory, request.block_bytes),
             flows: FlowCounts::default(),
@@ -438,7 +440,7 @@ impl Daemon {
         let destination = match path {
             RequestPath::Null if principal.may_measure() => Destination::sink(sink(), arrival),
             RequestPath::Path(path) => {
-                let how = (request.purport, request.landing);
+                let how = (request.operation, request.landing);
                 open_destination(principal, path, how, arrival)?
             }
             RequestPath::Stream(path) => open_stream(principal, path, request, arrival)?,
@@ -451,7 +453,7 @@ impl Daemon {
         let mut settings = self.settings(request);
         let path_refused =
             |error: &dyn std::fmt::Display| refused(Refusal::Path, error.to_string());
-        let copies = request.purport == Purport::Copy;
+        let copies = request.operation == Operation::Copy;
         // An older session of this transfer that still waits for its client
         // must let go first.
         if let Some(key) = &key {
@@ -499,7 +501,7 @@ impl Daemon {
     ) -> Result<Prepared, Refused> {
         let sources = open_sources(request, principal)?;
         let mut settings = self.settings(request);
-        settings.asks = !request.destination_empty || request.purport != Purport::Copy;
+        settings.asks = !request.destination_empty || request.operation != Operation::Copy;
         settings.trailers = features.contains(&Feature::TRAILERS);
         settings.growth = features.contains(&Feature::GROWTH);
         let single_file = single_file(&sources);
@@ -576,7 +578,7 @@ impl Daemon {
         let welcomed = opening::send(&mut stream, &Answer::Welcome(welcome)).is_ok();
         let attached = welcomed
             && match visitor.owner {
-                true => transfer.attach_spare(stream),
+                true => transfer.attach_bootstrap(stream),
                 false => transfer.attach(stream, StreamId(0), false, 0),
             };
         if !attached {
@@ -643,7 +645,7 @@ fn described(farewell: &Farewell) -> String {
 /// Which transfer it is; `None` if nothing is written here. Who only looks fences nobody.
 fn key_of(request: &Request, principal: &Principal) -> Option<Key> {
     match (request.role, request.paths.as_slice()) {
-        (Role::Sender, [path]) if request.purport == Purport::Copy => Some(Key {
+        (Role::Sender, [path]) if request.operation == Operation::Copy => Some(Key {
             principal: principal.name().to_owned(),
             source: request.source,
             destination: destination_of(path),
@@ -710,24 +712,24 @@ fn set_ids_of(resolved: &Resolved<'_>) -> SetIds {
 pub fn open_destination(
     principal: &Principal,
     path: &[u8],
-    (purport, landing): (Purport, Landing),
+    (operation, landing): (Operation, Landing),
     mut arrival: Arrival,
 ) -> Result<Destination, Refused> {
-    let missing = Missing::for_purport(purport);
+    let missing = Missing::for_operation(operation);
     if principal.is_owner() {
         return Destination::open(&Anywhere, path, landing, missing, arrival)
             .map_err(|error| landing_refused(&error));
     }
     // A dry run says what a copy would find: it needs what that needs.
-    let right = match purport {
-        Purport::Copy | Purport::DryRun => "write",
-        Purport::Verify => "read",
+    let right = match operation {
+        Operation::Copy | Operation::DryRun => "write",
+        Operation::Verify => "read",
     };
     let resolved = principal.resolve(path);
     let resolved = resolved.map_err(|_| not_permitted(right))?;
-    let may = match purport {
-        Purport::Copy | Purport::DryRun => resolved.rights.write,
-        Purport::Verify => resolved.rights.read,
+    let may = match operation {
+        Operation::Copy | Operation::DryRun => resolved.rights.write,
+        Operation::Verify => resolved.rights.read,
     };
     if !may {
         return Err(not_permitted(right));
@@ -755,7 +757,7 @@ fn open_stream(
     request: &Request,
     mut arrival: Arrival,
 ) -> Result<Destination, Refused> {
-    if request.purport != Purport::Copy {
+    if request.operation != Operation::Copy {
         return Err(refused(
             Refusal::Malformed,
             "a stream is copied, and that is all",

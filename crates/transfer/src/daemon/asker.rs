@@ -2,7 +2,7 @@
 
 use longhaul_engine::net::Stream;
 use longhaul_engine::net::principals::Principal;
-use longhaul_proto::handshake::{Credential, Purport, Request, RequestPath, Role};
+use longhaul_proto::handshake::{Credential, Operation, Request, RequestPath, Role};
 
 use super::Daemon;
 use super::admission::authenticate;
@@ -36,11 +36,11 @@ const LOGGED_PATHS: usize = 4;
 
 /// What is asked for, for the log.
 pub(super) fn described_request(request: &Request) -> String {
-    let verb = match (request.role, request.purport) {
+    let verb = match (request.role, request.operation) {
         (Role::Receiver, _) => "reading",
-        (Role::Sender, Purport::Copy) => "writing",
-        (Role::Sender, Purport::DryRun) => "asking what a copy would write to",
-        (Role::Sender, Purport::Verify) => "comparing with",
+        (Role::Sender, Operation::Copy) => "writing",
+        (Role::Sender, Operation::DryRun) => "asking what a copy would write to",
+        (Role::Sender, Operation::Verify) => "comparing with",
     };
     let shown = |path: &RequestPath| match path {
         RequestPath::Path(path) | RequestPath::Stream(path) => {

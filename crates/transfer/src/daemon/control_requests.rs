@@ -22,7 +22,9 @@ use longhaul_engine::net::tls::{TlsClient, TlsOptions};
 use longhaul_engine::net::token::fill_random;
 use longhaul_engine::net::trust::ServerTrust;
 use longhaul_engine::session::opening;
-use longhaul_proto::handshake::{Answer, Begun, Errand, Feature, Refusal, Refused, Target, Task};
+use longhaul_proto::handshake::{
+    Answer, Begun, ControlRequest, Feature, Refusal, Refused, Target, Task,
+};
 
 use super::admission::{Visitor, authenticate, refused};
 use super::quotas::{Held, Most};
@@ -34,8 +36,8 @@ use crate::third_party::dialing::{self, Closed, Dialing};
 use crate::third_party::job::make_private;
 use crate::third_party::job_protocol::is_name;
 
-/// Errands, jobs among them.
-const MOST_ERRANDS: Most = Most {
+/// Control requests, jobs among them.
+const MOST_CONTROL_REQUESTS: Most = Most {
     of_all: 64,
     of_one: 16,
 };
@@ -102,7 +104,7 @@ impl Kind {
     }
 }
 
-/// What an errand came to.
+/// What a control request came to.
 enum Came {
     /// It is done.
     Done,
@@ -113,23 +115,23 @@ enum Came {
 
 impl Daemon {
     /// Answers, and carries the channel until either end closes it.
-    pub(super) fn run_errand(
+    pub(super) fn run_control_request(
         self: &Arc<Daemon>,
         mut stream: Stream,
-        errand: &Errand,
+        control_request: &ControlRequest,
         features: Vec<Feature>,
         mut visitor: Visitor,
     ) {
         let peer = visitor.peer.clone();
         let came = match features.contains(&Feature::JOBS) {
-            true => self.begin_errand(errand, &stream, &mut visitor),
+            true => self.begin_control_request(control_request, &stream, &mut visitor),
             false => Err(refused(Refusal::Malformed, "jobs were not offered")),
         };
         let came = match came {
             Ok(came) => came,
             Err(refused) => {
-                let who = self.described(errand.credential.as_ref(), &stream, &peer);
-                let who = format!("{who}, {},", described(&errand.what));
+                let who = self.described(control_request.credential.as_ref(), &stream, &peer);
+                let who = format!("{who}, {},", described(&control_request.what));
                 return self.refuse(&mut stream, refused, &who);
             }
         };
@@ -146,9 +148,9 @@ impl Daemon {
         }
     }
 
-    fn begin_errand(
+    fn begin_control_request(
         self: &Arc<Daemon>,
-        errand: &Errand,
+        control_request: &ControlRequest,
         stream: &Stream,
         visitor: &mut Visitor,
     ) -> Result<Came, Refused> {
@@ -158,14 +160,19 @@ impl Daemon {
         };
         let principals = self.principals();
         // Whom somebody vouched for is here for one session.
-        let principal = authenticate(&principals, errand.credential.as_ref(), stream)?;
-        if !errand.is_valid() {
-            return Err(refused(Refusal::Malformed, "the errand makes no sense"));
+        let principal = authenticate(&principals, control_request.credential.as_ref(), stream)?;
+        if !control_request.is_valid() {
+            return Err(refused(
+                Refusal::Malformed,
+                "the control request makes no sense",
+            ));
         }
         drop(visitor.ticket.take());
-        let (word, kind) = match &errand.what {
+        let (word, kind) = match &control_request.what {
             Task::Reach(target) => {
-                let held = self.control_requests.take(principal.name(), MOST_ERRANDS);
+                let held = self
+                    .control_requests
+                    .take(principal.name(), MOST_CONTROL_REQUESTS);
                 let _held = held.ok_or_else(busy)?;
                 return reach(&jobs.dialing, target, principal).map(|()| Came::Done);
             }
@@ -221,7 +228,7 @@ impl Daemon {
         let most = if kind.is_job() {
             MOST_JOBS
         } else {
-            MOST_ERRANDS
+            MOST_CONTROL_REQUESTS
         };
         let held = self.control_requests.take(principal.name(), most);
         let held = held.ok_or_else(busy)?;
@@ -355,7 +362,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errands_that_begin_at_once_have_a_file_each() {
+    fn control_requests_that_begin_at_once_have_a_file_each() {
         let place = tempfile::tempdir().unwrap();
         let first = place.path().join("first");
         std::fs::write(&first, "name = \"alice\"\n").unwrap();

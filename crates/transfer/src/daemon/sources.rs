@@ -11,7 +11,7 @@ use longhaul_engine::send::source::{
 };
 use longhaul_engine::send::wildcards::{Room, TooMany, expand, expand_all};
 use longhaul_engine::storage::roots::{Anywhere, OpenRoot};
-use longhaul_proto::handshake::{Purport, Refusal, Refused, Request, RequestPath};
+use longhaul_proto::handshake::{Operation, Refusal, Refused, Request, RequestPath};
 use longhaul_proto::message::{Failure, FailureKind};
 
 use super::admission::{may_not_measure, not_permitted, open_root, path_beneath, refused};
@@ -187,7 +187,7 @@ pub(super) fn open_sources(request: &Request, principal: &Principal) -> Result<S
     let roots = &Roots::default();
     let each = |path: &RequestPath, room| match path {
         // What is compared is one.
-        RequestPath::Path(path) if request.purport != Purport::Verify => {
+        RequestPath::Path(path) if request.operation != Operation::Verify => {
             expand_of(principal, path, request.copy_links, (roots, room)).map(Some)
         }
         _ => Ok(None),

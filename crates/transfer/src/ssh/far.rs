@@ -620,7 +620,7 @@ fn open_beside(
                     streams: Some(most),
                     ..Flows::default()
                 });
-                transfer.use_spare();
+                transfer.promote_bootstrap();
                 further.open(most as usize)?
             }
             (Way::Unknown, NotOpened::Another) => match further.take_ready() {

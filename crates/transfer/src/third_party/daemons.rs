@@ -63,7 +63,7 @@ impl<'a> Side<'a> {
             port: other.remote.host.port(),
             key: *other.key.as_bytes(),
         };
-        match self.daemon.errand(Task::Reach(target))? {
+        match self.daemon.control_request(Task::Reach(target))? {
             Ok(_) => Ok(Ok(())),
             Err(OpenError::Refused(refused)) if refused.refusal == Refusal::Forbidden => {
                 Ok(Err(Refused::Forbidden(refused.text)))
@@ -164,7 +164,7 @@ pub fn run(asked: &JobRequest<'_>, ends: [&Remote; 2]) -> Result<Exit, Stop> {
         },
     };
     let begin = begin_of(asked, &asked.of_job(at_source)?, Reach::Daemon, &runs.name)?;
-    let started = runs.daemon.errand(Task::Drive)?;
+    let started = runs.daemon.control_request(Task::Drive)?;
     let started = started.map_err(|error| open_stop(&runs.name, &error))?;
     let job = Process::new(started, runs)?;
     job.introduce(runs, other.remote, (asked, asked.allowed(at_source)))?;
@@ -176,11 +176,11 @@ pub fn run(asked: &JobRequest<'_>, ends: [&Remote; 2]) -> Result<Exit, Stop> {
 fn through(asked: &JobRequest<'_>, source: Side<'_>, destination: Side<'_>) -> Result<Exit, Stop> {
     let mut at_source = true;
     let (mut runs, mut other) = (source, destination);
-    let mut started = runs.daemon.errand(Task::DriveThrough)?;
+    let mut started = runs.daemon.control_request(Task::DriveThrough)?;
     if matches!(&started, Err(OpenError::Refused(refused)) if refused.refusal == Refusal::Busy) {
         at_source = false;
         (runs, other) = (other, runs);
-        started = runs.daemon.errand(Task::DriveThrough)?;
+        started = runs.daemon.control_request(Task::DriveThrough)?;
     }
     let started = started.map_err(|error| match &error {
         OpenError::Io(error) if is_end(error) => unknown(&runs.name),
@@ -195,7 +195,7 @@ fn through(asked: &JobRequest<'_>, source: Side<'_>, destination: Side<'_>) -> R
         return Err(Stop::new(Exit::Connection, text));
     };
     let daemon = Box::new(runs.daemon.at(Some(runs.key), address, None));
-    let first = daemon.errand(Task::Channel(name.clone()))?;
+    let first = daemon.control_request(Task::Channel(name.clone()))?;
     let first = first.map_err(|error| open_stop(&runs.name, &error))?;
     let channels_through = RelayChannels::begin(
         Runs::Daemon(daemon, name),
@@ -314,13 +314,13 @@ pub fn greeting_of(channel: &UnixStream, host: &str) -> Result<Greeting, Stop> {
     Ok(greeting)
 }
 
-/// The channel of an errand at a daemon.
+/// The channel of a control request at a daemon.
 ///
 /// # Errors
 ///
 /// Where the daemon cannot be reached, or refuses.
 pub fn channel(daemon: &Daemon, host: &str, what: Task) -> Result<UnixStream, Stop> {
-    let stream = daemon.errand(what)?;
+    let stream = daemon.control_request(what)?;
     carried(stream.map_err(|error| open_stop(&host, &error))?)
 }
 

@@ -153,7 +153,8 @@ impl Runs {
                 let (socket, process) = over_ssh(start, name)?;
                 Ok((clear::over_local(socket, PROTECTION), process))
             }
-            Runs::Daemon(daemon, name) => match daemon.errand(Task::Channel(name.clone())) {
+            Runs::Daemon(daemon, name) => match daemon.control_request(Task::Channel(name.clone()))
+            {
                 Ok(Ok(stream)) => Ok((stream, None)),
                 // Of all that is refused only a busy daemon is another one later.
                 Ok(Err(OpenError::Refused(refused))) if refused.refusal != Refusal::Busy => {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use longhaul_proto::allowed::Allowed;
-use longhaul_proto::handshake::{Purport, Role};
+use longhaul_proto::handshake::{self, Role};
 
 use super::job_protocol::{MAXIMUM_NAME_BYTES, Shown};
 use super::viewer::Viewer;
@@ -75,7 +75,7 @@ impl JobRequest<'_> {
         };
         Allowed {
             role,
-            purport: Purport::from(spec.operation),
+            operation: handshake::Operation::from(spec.operation),
             paths,
             sources,
             recursive: spec.selection.recursive,
