@@ -182,7 +182,7 @@ fn profiles_are_fitted_and_records_checked() {
     );
     let runs = concat!(
         env!("CARGO_MANIFEST_DIR"),
-        "/../../bench/runs/2026-11-22-profile.jsonl"
+        "/../../bench/runs/2026-11-22-profile.jsonl.zst"
     );
     let printed = run(&["check", "--plot", "check.svg", runs]);
     assert!(
