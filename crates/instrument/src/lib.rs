@@ -4,6 +4,7 @@
 //! - [`probe`]: what a path to a daemon can do
 //! - [`doctor`]: what is in the way of a copy
 //! - [`plan`]: a transfer that was not made yet, as the model's graph
+//! - [`mod@records`]: files of records: read, packed, exported, imported
 //! - [`sweep`]: methods over paths, repeated in random order, one record a run
 //! - [`sidecar`]: the files beside records: hosts, and samples of streams
 //!
@@ -14,5 +15,6 @@ pub mod bench;
 pub mod doctor;
 pub mod plan;
 pub mod probe;
+pub mod records;
 pub mod sidecar;
 pub mod sweep;

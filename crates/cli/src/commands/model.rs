@@ -3,11 +3,11 @@
 use std::io::Read;
 use std::path::Path;
 
+use longhaul_instrument::records::{each_record, open, write};
 use longhaul_model::check::{Checked, Known, check, figure, summary};
 use longhaul_model::host::HostModel;
 use serde_json::{Value, json};
 
-use super::profile::{each_record, open, write};
 use crate::arguments::{CheckArguments, FitArguments, ModelCommand};
 use crate::messages::{Exit, Stop, finish, print_line};
 

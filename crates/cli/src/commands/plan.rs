@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use longhaul_instrument::plan::{PlanInput, real_plan};
+use longhaul_instrument::records::{each_record, open, write};
 use longhaul_measure::record::{Ended, RunRecord};
 use longhaul_model::explain::{comparison, explain, one_figure};
 use longhaul_model::graph::{Graph, file};
@@ -19,7 +20,6 @@ use longhaul_transfer::endpoint::Endpoint;
 use serde_json::{Value, json};
 
 use super::model::host_model;
-use super::profile::{each_record, open, write};
 use crate::arguments::PlanArguments;
 use crate::messages::{Exit, Stop, finish, print_line};
 

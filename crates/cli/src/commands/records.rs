@@ -1,25 +1,25 @@
 //! `longhaul records`: records of runs for other programs, and from other instruments.
 
-mod compress;
-mod import;
+use longhaul_instrument::records::{self, ImportRequest, compress_file, table, write};
+use longhaul_measure::analysis::milliseconds;
+use longhaul_measure::compressed::compressed_name;
+use longhaul_measure::import::{Given, Imported};
 
-use longhaul_measure::export::Table;
-use longhaul_measure::record::{Fault, Seen};
+use crate::arguments::{
+    CompressArguments, ExportArguments, ExportFormat, ImportArguments, RecordsCommand,
+};
+use crate::messages::{Exit, Stop, finish, print_line, write_output};
 
-use super::profile::{each_record, write};
-use crate::arguments::{ExportArguments, ExportFormat, RecordsCommand};
-use crate::messages::{Exit, Stop, finish, print_line};
-
-/// A table is made in memory, and a Parquet page of one column has at most 2 GiB.
-const MOST_RECORDS: usize = 1_000_000;
+/// The most paths of an import that are printed.
+const MOST_PATHS: usize = 20;
 
 /// Runs it.
 pub fn run(command: &RecordsCommand) -> Exit {
-    match command {
-        RecordsCommand::Export(arguments) => finish(export(arguments)),
-        RecordsCommand::Compress(arguments) => finish(compress::run(arguments)),
-        RecordsCommand::Import(arguments) => finish(import::import(arguments)),
-    }
+    finish(match command {
+        RecordsCommand::Export(arguments) => export(arguments),
+        RecordsCommand::Compress(arguments) => compress(arguments),
+        RecordsCommand::Import(arguments) => import(arguments),
+    })
 }
 
 fn export(arguments: &ExportArguments) -> Result<Exit, Stop> {
@@ -31,25 +31,7 @@ fn export(arguments: &ExportArguments) -> Result<Exit, Stop> {
             format!("{name} says no format: call it .csv or .parquet, or add --format"),
         )
     })?;
-    let mut table = Table::default();
-    let mut seen = Seen::default();
-    let too_many = format!("more than {MOST_RECORDS} records: export them in parts");
-    let mut is_whole = true;
-    each_record(&arguments.records, arguments.skip_faults, |file, record| {
-        if table.rows() == MOST_RECORDS {
-            is_whole = false;
-            return Err(Fault::Malformed(too_many.clone()));
-        }
-        // Whoever averages the table would count it twice.
-        seen.add(file, &record)?;
-        table
-            .add(&record)
-            .map_err(|error| Fault::Malformed(error.to_string()))
-    })?;
-    if !is_whole {
-        // Not even where faults are skipped: a part would pass for the whole.
-        return Err(Stop::new(Exit::Usage, too_many));
-    }
+    let table = table(&arguments.records, arguments.skip_faults)?;
     match format {
         ExportFormat::Csv => write(&arguments.output, table.to_csv().as_bytes())?,
         ExportFormat::Parquet => write(&arguments.output, &table.to_parquet())?,
@@ -68,5 +50,70 @@ fn of_name(arguments: &ExportArguments) -> Option<ExportFormat> {
         "csv" => Some(ExportFormat::Csv),
         "parquet" => Some(ExportFormat::Parquet),
         _ => None,
+    }
+}
+
+/// Files before one that fails stay compressed.
+fn compress(arguments: &CompressArguments) -> Result<Exit, Stop> {
+    for path in &arguments.files {
+        let (before, after) = compress_file(path, arguments.remove)
+            .map_err(|error| Stop::new(Exit::Local, format!("{}: {error}", path.display())))?;
+        print_line!(
+            "{}: {before} bytes, {after} compressed",
+            compressed_name(path).display()
+        );
+    }
+    Ok(Exit::Done)
+}
+
+fn import(arguments: &ImportArguments) -> Result<Exit, Stop> {
+    records::check_output(&arguments.output)?;
+    let imported = records::gather(&ImportRequest {
+        files: &arguments.files,
+        skip_faults: arguments.skip_faults,
+        given: Given {
+            rtt: arguments.rtt,
+            capacity: arguments.capacity,
+            path: arguments.path.clone(),
+            time: arguments.time,
+        },
+    })?;
+    records::tell_failures(&imported);
+    match records::write_records(&arguments.output, &imported)? {
+        Some(text) => write_output(&text),
+        None => print_imported(arguments, &imported),
+    }
+    Ok(Exit::Done)
+}
+
+fn print_imported(arguments: &ImportArguments, imported: &Imported) {
+    print_line!(
+        "{}: {} of {}",
+        arguments.output.display(),
+        counted(imported.records.len(), "run"),
+        counted(imported.paths.len(), "path")
+    );
+    for ((name, rtt), path) in imported.paths.iter().take(MOST_PATHS) {
+        let name = if name.is_empty() { "unnamed" } else { name };
+        let least = milliseconds(*rtt);
+        let rtt = match path.greatest > *rtt {
+            true => format!(
+                "{least} ms, the least of {least} to {}",
+                milliseconds(path.greatest)
+            ),
+            false => format!("{least} ms"),
+        };
+        print_line!("  {name}: {}, round trip {rtt}", counted(path.runs, "run"));
+    }
+    let more = imported.paths.len().saturating_sub(MOST_PATHS);
+    if more > 0 {
+        print_line!("  and {} more", counted(more, "path"));
+    }
+}
+
+fn counted(count: usize, what: &str) -> String {
+    match count {
+        1 => format!("1 {what}"),
+        count => format!("{count} {what}s"),
     }
 }

@@ -1,4 +1,4 @@
-//! `longhaul records compress`: records and samples as zstd files, which all commands read.
+//! Records and samples as zstd files, which all commands read.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, BufWriter};
@@ -6,25 +6,13 @@ use std::path::Path;
 
 use longhaul_measure::compressed::{compress, compressed_name, is_compressed, lines};
 
-use crate::arguments::CompressArguments;
-use crate::messages::{Exit, Stop, print_line};
-
-/// Runs it. Files before one that fails stay compressed.
-pub fn run(arguments: &CompressArguments) -> Result<Exit, Stop> {
-    for path in &arguments.files {
-        let (before, after) = compress_file(path, arguments.remove)
-            .map_err(|error| Stop::new(Exit::Local, format!("{}: {error}", path.display())))?;
-        print_line!(
-            "{}: {before} bytes, {after} compressed",
-            compressed_name(path).display()
-        );
-    }
-    Ok(Exit::Done)
-}
-
 /// Writes a file's compressed form next to it, durable and compared with the original; gives the
-/// bytes of both.
-fn compress_file(path: &Path, remove: bool) -> io::Result<(u64, u64)> {
+/// bytes of both. The original is removed after that, if asked.
+///
+/// # Errors
+///
+/// Where it is compressed already, the other name exists, or one of them cannot be read or written.
+pub fn compress_file(path: &Path, remove: bool) -> io::Result<(u64, u64)> {
     if is_compressed(path) {
         return Err(io::Error::other("it is compressed: name what is not"));
     }

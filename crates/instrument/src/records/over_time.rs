@@ -12,8 +12,10 @@ use longhaul_measure::report::SampledRun;
 use longhaul_measure::runs::{Run, Runs};
 use longhaul_measure::samples::{over_time, read_samples};
 
+use longhaul_transfer::console::say;
+use longhaul_transfer::stop::{Exit, Stop};
+
 use super::{local, open};
-use crate::messages::{Exit, Stop, say};
 
 /// Stretches of time in a run's figures: about one for each five units of width.
 const STRETCHES: usize = 120;
@@ -24,7 +26,11 @@ const MOST_OF_A_DIRECTORY: usize = 32;
 /// The runs that a path asks for: a sidecar's, or of a directory of sidecars one of each
 /// configuration and round-trip time.
 ///
-/// `records` are the files that the runs are of.
+/// `records` are the files that the runs are of, `labels` the names of their configurations.
+///
+/// # Errors
+///
+/// Where samples cannot be read, or a directory has none of these runs.
 pub fn sampled_runs(
     runs: &Runs,
     labels: &[String],

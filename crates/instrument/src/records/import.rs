@@ -1,27 +1,38 @@
-//! `longhaul records import`: records of what other instruments measured.
+//! Records of what other instruments measured.
 
 use std::fs::File;
 use std::io::{BufReader, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use longhaul_measure::analysis::milliseconds;
 use longhaul_measure::compressed::{compress, is_compressed, lines};
 use longhaul_measure::import::{Found, Given, Imported, Left, MARK, import as made};
 use longhaul_measure::record::{Ended, OnFault, RecordError, read_records};
 use longhaul_measure::sources::{SourceError, read_any};
 
-use crate::arguments::ImportArguments;
-use crate::commands::profile::{LONGEST_FAULT, open, write};
-use crate::messages::{Exit, Stop, one_line, print_line, say, write_output};
+use longhaul_transfer::console::{one_line, say};
+use longhaul_transfer::stop::{Exit, Stop};
 
-/// The most paths that are printed.
-const MOST_PATHS: usize = 20;
+use super::{LONGEST_FAULT, open, write};
 
-/// Runs it.
-pub fn import(arguments: &ImportArguments) -> Result<Exit, Stop> {
-    check_output(&arguments.output)?;
+/// Which results become records, and what is known of them beside.
+#[derive(Clone, Debug)]
+pub struct ImportRequest<'a> {
+    /// Files of results; - is standard input.
+    pub files: &'a [PathBuf],
+    /// Skips files and runs that cannot be used, and names them, instead of refusing all.
+    pub skip_faults: bool,
+    /// What files may not say themselves.
+    pub given: Given,
+}
+
+/// Reads all results. Names on the console what cannot be used.
+///
+/// # Errors
+///
+/// Where a file cannot be read, a fault is not to be skipped, or there are no runs.
+pub fn gather(request: &ImportRequest<'_>) -> Result<Imported, Stop> {
     let (mut found, mut left) = (Vec::new(), Vec::new());
-    for path in &arguments.files {
+    for path in request.files {
         let file = path.display().to_string();
         match read_any(open(path)?) {
             Ok(runs) => found.extend(runs.into_iter().map(|run| Found {
@@ -37,39 +48,35 @@ pub fn import(arguments: &ImportArguments) -> Result<Exit, Stop> {
             }),
         }
     }
-    let mut imported = made(found, &given(arguments));
+    let mut imported = made(found, &request.given);
     left.append(&mut imported.left);
     for fault in &left {
         let why = one_line(&fault.why, LONGEST_FAULT);
         say(&format!("{}: {why}", fault.file));
     }
-    if !left.is_empty() && !arguments.skip_faults {
+    if !left.is_empty() && !request.skip_faults {
+        let faults = match left.len() {
+            1 => "1 fault".to_owned(),
+            count => format!("{count} faults"),
+        };
         let text = format!(
-            "nothing is imported, because of the {} above: fix it, or skip such files and runs \
-             with --skip-faults",
-            counted(left.len(), "fault")
+            "nothing is imported, because of the {faults} above: fix it, or skip such files and \
+             runs with --skip-faults"
         );
         return Err(Stop::new(Exit::Local, text));
     }
     if imported.records.is_empty() {
         return Err(Stop::new(Exit::Local, "there are no runs in these files"));
     }
-    tell_failures(&imported);
-    write_records(arguments, &imported)?;
-    Ok(Exit::Done)
-}
-
-fn given(arguments: &ImportArguments) -> Given {
-    Given {
-        rtt: arguments.rtt,
-        capacity: arguments.capacity,
-        path: arguments.path.clone(),
-        time: arguments.time,
-    }
+    Ok(imported)
 }
 
 /// A sweep's or a probe's records are made once: an import does not replace them.
-fn check_output(path: &Path) -> Result<(), Stop> {
+///
+/// # Errors
+///
+/// Where the file has something else than what an import wrote.
+pub fn check_output(path: &Path) -> Result<(), Stop> {
     let Ok(file) = File::open(path) else {
         // It is written later, which says why not.
         return Ok(());
@@ -98,8 +105,8 @@ fn check_output(path: &Path) -> Result<(), Stop> {
     }
 }
 
-/// What failed is a record too, in no figure.
-fn tell_failures(imported: &Imported) {
+/// Names failed runs on the console: each is a record too, in no figure.
+pub fn tell_failures(imported: &Imported) {
     let records = imported.records.iter();
     for (file, record) in records.filter(|(_, record)| record.outcome.ended == Ended::Failed) {
         let error = one_line(&record.outcome.error, LONGEST_FAULT);
@@ -110,8 +117,12 @@ fn tell_failures(imported: &Imported) {
     }
 }
 
-fn write_records(arguments: &ImportArguments, imported: &Imported) -> Result<(), Stop> {
-    let output = &arguments.output;
+/// Writes the records; gives their text instead where `output` is -, standard output.
+///
+/// # Errors
+///
+/// Where the file cannot be written.
+pub fn write_records(output: &Path, imported: &Imported) -> Result<Option<Vec<u8>>, Stop> {
     let records = imported.records.iter();
     let lines: Result<Vec<String>, RecordError> =
         records.map(|(_, record)| record.to_line()).collect();
@@ -124,8 +135,7 @@ fn write_records(arguments: &ImportArguments, imported: &Imported) -> Result<(),
         writeln!(text, "{line}").map_err(|error| local(&error))?;
     }
     if output.as_os_str() == "-" {
-        write_output(&text);
-        return Ok(());
+        return Ok(Some(text));
     }
     if is_compressed(output) {
         let mut packed = Vec::new();
@@ -133,34 +143,5 @@ fn write_records(arguments: &ImportArguments, imported: &Imported) -> Result<(),
         text = packed;
     }
     write(output, &text)?;
-    print_line!(
-        "{}: {} of {}",
-        output.display(),
-        counted(imported.records.len(), "run"),
-        counted(imported.paths.len(), "path")
-    );
-    for ((name, rtt), path) in imported.paths.iter().take(MOST_PATHS) {
-        let name = if name.is_empty() { "unnamed" } else { name };
-        let least = milliseconds(*rtt);
-        let rtt = match path.greatest > *rtt {
-            true => format!(
-                "{least} ms, the least of {least} to {}",
-                milliseconds(path.greatest)
-            ),
-            false => format!("{least} ms"),
-        };
-        print_line!("  {name}: {}, round trip {rtt}", counted(path.runs, "run"));
-    }
-    let more = imported.paths.len().saturating_sub(MOST_PATHS);
-    if more > 0 {
-        print_line!("  and {} more", counted(more, "path"));
-    }
-    Ok(())
-}
-
-fn counted(count: usize, what: &str) -> String {
-    match count {
-        1 => format!("1 {what}"),
-        count => format!("{count} {what}s"),
-    }
+    Ok(None)
 }
