@@ -4,6 +4,7 @@
 //! - [`probe`]: what a path to a daemon can do
 //! - [`doctor`]: what is in the way of a copy
 //! - [`plan`]: a transfer that was not made yet, as the model's graph
+//! - [`lab_copy`]: a copy across an emulated path, both ends on this machine
 //! - [`mod@records`]: files of records: read, packed, exported, imported
 //! - [`sweep`]: methods over paths, repeated in random order, one record a run
 //! - [`sidecar`]: the files beside records: hosts, and samples of streams
@@ -13,6 +14,7 @@
 
 pub mod bench;
 pub mod doctor;
+pub mod lab_copy;
 pub mod plan;
 pub mod probe;
 pub mod records;

@@ -8,14 +8,17 @@
 //! - [`ssh`]: the other end is started over SSH; [`far_side`]: that other end
 //! - [`third_party`]: copies between two remote hosts, and the jobs that run them
 //! - [`daemon`]: lets principals in and runs their sessions
+//! - [`mod@clean`]: what interrupted copies left; [`mod@list`]: what lies at an endpoint
 //! - [`console`]: where notices and questions go
 //! - [`stop`]: why an operation ended early, and the exit code
 
+pub mod clean;
 pub mod client;
 pub mod console;
 pub mod daemon;
 pub mod endpoint;
 pub mod far_side;
+pub mod list;
 pub mod manifest;
 mod milliseconds;
 pub mod ports;

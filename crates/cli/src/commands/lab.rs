@@ -1,21 +1,19 @@
-//! `longhaul lab`: any command across an emulated wide area.
-//!
-//! [`mod@copy`] is both ends of `longhaul cp --lab`.
-
-mod copy;
+//! `longhaul lab`: any command across an emulated wide area, and `longhaul cp --lab`.
 
 use std::process::ExitCode;
 
+use longhaul_instrument::lab_copy::{AcrossLab, LabCopy, not_run};
 use longhaul_lab::client::{self, ClientError};
 use longhaul_lab::command::{self, CommandError};
 use longhaul_lab::control::Request;
 use longhaul_lab::isolate::{self, Inside, Outside, Side};
 use longhaul_lab::report::LabReport;
-use longhaul_lab::running::{Prepared, RunError, Running, Start};
+use longhaul_lab::running::{Prepared, Running, Start};
 use longhaul_lab::state::StateDirectory;
 
 use crate::arguments::CopyArguments;
 use crate::arguments::lab::{LabCommand, LabRunArguments, LabStatusArguments, LabUpArguments};
+use crate::commands::cp;
 use crate::messages::{Exit, Stop, finish, print_line, say};
 
 /// Runs it; the exit code is the command's own where there is one.
@@ -121,7 +119,36 @@ fn not_ended(error: CommandError) -> Stop {
 
 /// `longhaul cp --lab`.
 pub fn copy(arguments: CopyArguments) -> ExitCode {
-    exit_code(copy::run(arguments))
+    exit_code(copy_across(arguments))
+}
+
+fn copy_across(mut arguments: CopyArguments) -> Result<u8, Stop> {
+    cp::check_ends(&arguments.paths)?;
+    let lab_copy = LabCopy {
+        path: arguments.lab.clone(),
+        paths: arguments.paths.clone(),
+        as_links: arguments.recursive && !arguments.copy_links,
+    };
+    let (start, notice) = lab_copy.start()?;
+    if let Some(notice) = notice.filter(|_| !arguments.quiet) {
+        say(&notice);
+    }
+    in_lab(Outside::Attached, start, |inside, prepared| {
+        let quiet = arguments.quiet || arguments.json;
+        let copy = |way: &AcrossLab| {
+            if let Some(destination) = arguments.paths.last_mut() {
+                destination.clone_from(&way.destination);
+            }
+            arguments.connection.fingerprint = Some(way.fingerprint);
+            arguments.connection.token_file = Some(way.token_file.clone());
+            cp::run(&arguments)
+        };
+        let (running, exit) = lab_copy.run(inside, prepared, copy)?;
+        if let Some(report) = report(&running).filter(|_| !quiet) {
+            say(&report.to_string());
+        }
+        Ok(exit.code())
+    })
 }
 
 fn exit_code(ended: Result<u8, Stop>) -> ExitCode {
@@ -157,14 +184,6 @@ fn report(running: &Running) -> Option<LabReport> {
             say(&error.to_string());
             None
         }
-    }
-}
-
-/// A lab does not run.
-fn not_run(error: RunError) -> Stop {
-    match error {
-        RunError::Name(error) => usage(error),
-        error => local(error),
     }
 }
 

@@ -2,15 +2,12 @@
 
 use std::io::{BufWriter, IsTerminal, StdoutLock, Write};
 
-use longhaul_engine::listing::{self, Depth, Found, ListError};
-use longhaul_engine::send::wildcards::above_wildcards;
-use longhaul_engine::session::TransferSettings;
-use longhaul_engine::storage::roots::Anywhere;
-use longhaul_proto::listing::{Details, ListRequest, Listed, ListedEntry, ListedKind};
+use longhaul_engine::listing::Depth;
+use longhaul_proto::listing::{Details, Listed, ListedEntry, ListedKind};
 use longhaul_proto::manifest::TreePath;
 use longhaul_proto::text::is_hidden;
-use longhaul_transfer::client::peer::Peer;
-use longhaul_transfer::endpoint::{Endpoint, RemotePath};
+use longhaul_transfer::endpoint::Endpoint;
+use longhaul_transfer::list;
 use longhaul_units::rfc3339;
 use serde_json::{Value, json};
 
@@ -33,31 +30,11 @@ fn list(arguments: &ListArguments) -> Result<Exit, Stop> {
         recursive: arguments.recursive,
         details: arguments.long || arguments.json,
     };
-    let mut printer = Printer::new(arguments);
-    let ended = match (&endpoint, endpoint.remote_path()) {
-        (Endpoint::Local(path), _) => list_here(path, depth, &mut printer),
-        (_, Some(RemotePath::Path(path))) => {
-            let settings = TransferSettings::default();
-            let connection = arguments.connection.settings();
-            let peer = Peer::new(&endpoint, &connection, &settings, None)?;
-            let request = ListRequest {
-                credential: None,
-                path: path.clone(),
-                recursive: depth.recursive,
-                details: depth.details,
-            };
-            peer.list(request, &mut |listed| {
-                if !depth.recursive {
-                    check_depth(&listed, levels(path))?;
-                }
-                printer.tell(listed)
-            })
-        }
-        _ => {
-            let text = "null:, zero: and - hold nothing that could be listed: name a path";
-            return Err(Stop::new(Exit::Usage, text));
-        }
-    };
+    let mut printer = Printer::new(arguments, !matches!(endpoint, Endpoint::Local(_)));
+    let connection = arguments.connection.settings();
+    let ended = list::list(&endpoint, &connection, depth, &mut |listed| {
+        printer.tell(listed)
+    });
     let flushed = printer.output.flush();
     let flushed = printer.check(flushed);
     if printer.is_unread {
@@ -68,49 +45,6 @@ fn list(arguments: &ListArguments) -> Result<Exit, Stop> {
     Ok(match printer.failed {
         0 => Exit::Done,
         _ => Exit::Partial,
-    })
-}
-
-/// How far below come names of a listing that is flat: those in the directory, or of what
-/// wildcards match and in that.
-fn levels(path: &[u8]) -> usize {
-    let matched = &path[above_wildcards(path).len()..];
-    match matched.iter().any(|byte| b"*?[".contains(byte)) {
-        true => matched.split(|&byte| byte == b'/').count() + 1,
-        false => 1,
-    }
-}
-
-/// Of a flat listing nothing from further below comes.
-fn check_depth(listed: &Listed, levels: usize) -> Result<(), Stop> {
-    let Listed::Entries(entries) = listed else {
-        return Ok(());
-    };
-    let below = |entry: &&ListedEntry| entry.path.names().nth(levels).is_some();
-    match entries.iter().find(below) {
-        None => Ok(()),
-        Some(entry) => {
-            let text = format!(
-                "the other end listed {}, which the command did not ask for: it is broken or \
-                 hostile",
-                entry.path
-            );
-            Err(Stop::new(Exit::Integrity, text))
-        }
-    }
-}
-
-fn list_here(path: &[u8], depth: Depth, printer: &mut Printer) -> Result<(), Stop> {
-    let told = listing::list(&Anywhere, path, depth, &mut |found| match found {
-        Found::Entry(entry) => printer.print(&entry),
-        Found::Failed(failure) => {
-            printer.fail(&failure.text);
-            Ok(())
-        }
-    });
-    told.map_err(|error| match error {
-        ListError::Open { .. } => Stop::because(Exit::Local, error),
-        ListError::Told(stop) => stop,
     })
 }
 
@@ -133,12 +67,14 @@ struct Style {
 struct Printer {
     output: BufWriter<StdoutLock<'static>>,
     style: Style,
+    /// Entries come from another host, many at a time.
+    flushes: bool,
     failed: u64,
     is_unread: bool,
 }
 
 impl Printer {
-    fn new(arguments: &ListArguments) -> Printer {
+    fn new(arguments: &ListArguments, flushes: bool) -> Printer {
         let output = std::io::stdout();
         let style = Style {
             long: arguments.long,
@@ -149,6 +85,7 @@ impl Printer {
         Printer {
             output: BufWriter::new(output.lock()),
             style,
+            flushes,
             failed: 0,
             is_unread: false,
         }
@@ -161,8 +98,13 @@ impl Printer {
                     self.print(entry)?;
                 }
                 // What came is shown while the rest is on its way.
-                let flushed = self.output.flush();
-                self.check(flushed)
+                match self.flushes {
+                    true => {
+                        let flushed = self.output.flush();
+                        self.check(flushed)
+                    }
+                    false => Ok(()),
+                }
             }
             Listed::Failed(failure) => {
                 self.fail(&failure.text);

@@ -1,18 +1,19 @@
-//! Both ends of a copy across a lab: `longhaul cp --lab`.
+//! Both ends of a copy across a lab, on this machine.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use longhaul_lab::isolate::{Inside, Outside};
+use longhaul_engine::net::identity::Fingerprint;
+use longhaul_lab::isolate::Inside;
 use longhaul_lab::lab::congestion_here;
 use longhaul_lab::netns;
 use longhaul_lab::processes::Event;
-use longhaul_lab::running::{Prepared, Running, Start};
+use longhaul_lab::running::{Prepared, RunError, Running, Start};
 use longhaul_lab::scenario::{PathSettings, Scenario};
 use longhaul_lab::settings::LabSettings;
 use longhaul_lab::state::DAEMON;
@@ -23,10 +24,7 @@ use rustix::process::Pid;
 use serde_json::Value;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use super::{in_lab, local, not_run, report, usage};
-use crate::arguments::CopyArguments;
-use crate::commands::cp;
-use crate::messages::{Exit, Stop, say};
+use longhaul_transfer::stop::{Exit, Stop};
 
 /// A daemon ends within this time once its only client has.
 const DAEMON_ENDS_WITHIN: Duration = Duration::from_secs(5);
@@ -39,40 +37,106 @@ struct Daemon {
     token_file: String,
 }
 
-/// Runs it: a daemon on site B that may write anywhere this user may, and the
-/// copy from site A to it.
-pub fn run(arguments: CopyArguments) -> Result<u8, Stop> {
-    let path: PathSettings = match &arguments.lab {
-        Some(text) => text.parse().map_err(usage)?,
-        None => PathSettings::default(),
-    };
-    cp::check_ends(&arguments.paths)?;
-    check_local(
-        &arguments.paths,
-        arguments.recursive && !arguments.copy_links,
-    )?;
-    let usual = Scenario::default();
-    let congestion = congestion_here(&usual.congestion);
-    if congestion != usual.congestion && !arguments.quiet {
-        say(&format!(
-            "the lab's hosts use {congestion}: this machine keeps {} for root outside of namespaces",
-            usual.congestion
-        ));
-    }
-    let start = Start {
-        settings: LabSettings {
+/// A copy across a lab.
+#[derive(Clone, Debug)]
+pub struct LabCopy {
+    /// The emulated path; `None` is the usual one.
+    pub path: Option<String>,
+    /// Sources and, last, the destination: all on this machine.
+    pub paths: Vec<OsString>,
+    /// Symbolic links are copied as links.
+    pub as_links: bool,
+}
+
+/// How the copy on site A reaches the daemon on site B.
+#[derive(Clone, Debug)]
+pub struct AcrossLab {
+    /// The destination, as an address of that daemon.
+    pub destination: OsString,
+    /// The daemon's key.
+    pub fingerprint: Fingerprint,
+    /// Where its token is.
+    pub token_file: PathBuf,
+}
+
+impl LabCopy {
+    /// The lab that it runs in, and a notice where that is not as asked.
+    ///
+    /// # Errors
+    ///
+    /// Where the path makes no sense, or an end is not a file or directory of this machine.
+    pub fn start(&self) -> Result<(Start, Option<String>), Stop> {
+        let path: PathSettings = match &self.path {
+            Some(text) => text.parse().map_err(usage)?,
+            None => PathSettings::default(),
+        };
+        check_local(&self.paths, self.as_links)?;
+        let usual = Scenario::default();
+        let congestion = congestion_here(&usual.congestion);
+        let notice = (congestion != usual.congestion).then(|| {
+            format!(
+                "the lab's hosts use {congestion}: this machine keeps {} for root outside of \
+                 namespaces",
+                usual.congestion
+            )
+        });
+        let settings = LabSettings {
             scenario: Scenario {
                 path,
                 congestion,
                 ..usual
             },
             host_sysctls: Vec::new(),
-        },
-        name: format!("cp-{}", std::process::id()),
-    };
-    in_lab(Outside::Attached, start, |inside, prepared| {
-        run_inside(inside, prepared, arguments)
-    })
+        };
+        let name = format!("cp-{}", std::process::id());
+        Ok((Start { settings, name }, notice))
+    }
+
+    /// Starts a daemon on site B that may write anywhere this user may, and does `copy` on site A:
+    /// this thread, and those that it starts, are there from then on. Gives the lab, to be asked
+    /// what it did, and what `copy` gave.
+    ///
+    /// # Errors
+    ///
+    /// Where the lab or the daemon does not start, or an interrupt came meanwhile.
+    pub fn run<T>(
+        &self,
+        inside: Inside,
+        prepared: Prepared,
+        copy: impl FnOnce(&AcrossLab) -> T,
+    ) -> Result<(Running, T), Stop> {
+        let mut running = Running::start(inside, prepared).map_err(not_run)?;
+        let daemon = start_daemon(&running)?;
+        let to = self.paths.last().map(OsString::as_os_str);
+        let way = AcrossLab {
+            destination: across(&daemon.address, to.unwrap_or_default())?,
+            fingerprint: daemon.fingerprint.parse().map_err(local)?,
+            token_file: daemon.token_file.clone().into(),
+        };
+        enter_site_a(&running)?;
+        check_interrupts(&mut running)?;
+        let done = copy(&way);
+        running.processes.end_group(daemon.pid, DAEMON_ENDS_WITHIN);
+        Ok((running, done))
+    }
+}
+
+/// A lab does not run.
+pub fn not_run(error: RunError) -> Stop {
+    match error {
+        RunError::Name(error) => usage(error),
+        error => local(error),
+    }
+}
+
+/// This machine, or its rights, do not allow it.
+fn local(error: impl std::fmt::Display) -> Stop {
+    Stop::because(Exit::Local, error)
+}
+
+/// The command line makes no sense.
+fn usage(error: impl std::fmt::Display) -> Stop {
+    Stop::because(Exit::Usage, error)
 }
 
 /// Both ends are on this machine, and not the same.
@@ -91,29 +155,6 @@ fn check_local(paths: &[OsString], as_links: bool) -> Result<(), Stop> {
         Some((destination, sources)) => self_copy::refuse(sources, destination, as_links),
         None => Ok(()),
     }
-}
-
-fn run_inside(
-    inside: Inside,
-    prepared: Prepared,
-    mut arguments: CopyArguments,
-) -> Result<u8, Stop> {
-    let mut running = Running::start(inside, prepared).map_err(not_run)?;
-    let daemon = start_daemon(&running)?;
-    let quiet = arguments.quiet || arguments.json;
-    if let Some(destination) = arguments.paths.pop() {
-        arguments.paths.push(across(&daemon.address, &destination)?);
-    }
-    arguments.connection.fingerprint = Some(daemon.fingerprint.parse().map_err(local)?);
-    arguments.connection.token_file = Some(daemon.token_file.clone().into());
-    enter_site_a(&running)?;
-    check_interrupts(&mut running)?;
-    let exit = cp::run(&arguments);
-    running.processes.end_group(daemon.pid, DAEMON_ENDS_WITHIN);
-    if let Some(report) = report(&running).filter(|_| !quiet) {
-        say(&report.to_string());
-    }
-    Ok(exit.code())
 }
 
 /// An interrupt that came while the lab was made, where it ends nothing by itself.
@@ -179,7 +220,7 @@ fn start_daemon(running: &Running) -> Result<Daemon, Stop> {
 }
 
 /// A local path as in the daemon; `null:` stays what it is.
-fn across(address: &str, destination: &OsString) -> Result<OsString, Stop> {
+fn across(address: &str, destination: &OsStr) -> Result<OsString, Stop> {
     let mut url = OsString::from(format!("longhaul://{address}/"));
     if destination == "null:" {
         url.push(destination);
