@@ -26,6 +26,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::log::{LogFormat, LogLevel};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use longhaul_engine::net::identity::Fingerprint;
 use longhaul_engine::net::principals::Fault;
@@ -565,6 +566,13 @@ pub struct ServeArguments {
     /// Print address, fingerprint, principal and token file as one line of JSON when ready.
     #[arg(long)]
     pub print_ready: bool,
+    /// How the log is written on standard error: lines of text, or one JSON object per event.
+    #[arg(long, value_name = "FORMAT", value_enum, default_value = "text")]
+    pub log_format: LogFormat,
+    /// The least important events to log: what the daemon cannot do (error), also what it refused
+    /// (warn), also each session (info).
+    #[arg(long, value_name = "LEVEL", value_enum, default_value = "info")]
+    pub log_level: LogLevel,
 }
 
 /// What `clean` takes.

@@ -3,6 +3,7 @@
 mod arguments;
 mod commands;
 mod heap;
+mod log;
 mod messages;
 mod report;
 mod signals;

@@ -7,8 +7,6 @@ use std::sync::{Mutex, PoisonError};
 pub use longhaul_transfer::console::{Console, harmless, one_line};
 pub use longhaul_transfer::stop::{Exit, Stop};
 
-use longhaul_engine::clock;
-
 /// A progress line is on the terminal and has to be cleared first.
 static LINE_OPEN: AtomicBool = AtomicBool::new(false);
 
@@ -104,19 +102,11 @@ pub fn leave(exit: Exit) -> ! {
 /// Says something on standard error, in one line.
 pub fn say(text: &str) {
     clear_line();
-    let stamp = match STAMPED.load(Ordering::Relaxed) {
-        true => format!("{} ", clock::now()),
-        false => String::new(),
-    };
-    write_error_line(&format!("{stamp}longhaul: {text}"));
-}
-
-/// Each line of [`say`] says when.
-static STAMPED: AtomicBool = AtomicBool::new(false);
-
-/// From here on standard error is a log: each line of [`say`] begins with the time.
-pub fn stamp_lines() {
-    STAMPED.store(true, Ordering::Relaxed);
+    // Where there is a log, everything is one of its events.
+    match tracing::dispatcher::has_been_set() {
+        true => tracing::info!("{text}"),
+        false => write_error_line(&format!("longhaul: {text}")),
+    }
 }
 
 /// Reports how a command ended.

@@ -29,6 +29,7 @@ use longhaul_proto::handshake::{
 use longhaul_proto::message::Farewell;
 use longhaul_proto::session::StreamId;
 use rustix::process::Signal;
+use serde_json::Value;
 use support::Daemon;
 use support::process::{Finished, longhaul, run};
 use support::tree;
@@ -266,6 +267,44 @@ fn the_log_says_when_who_what_and_that_it_ended() {
     ] {
         assert!(log.contains(said), "{said:?} is missing:\n{log}");
     }
+}
+
+#[test]
+fn a_log_for_programs_has_an_object_for_each_event() {
+    let shared = tempfile::tempdir().unwrap();
+    tree::write(&shared.path().join("a"), b"1234");
+    let daemon = Daemon::with(shared.path(), &["--log-format", "json", "--write"]);
+    run(daemon.command("cp").arg(daemon.url("a")).arg("null:")).expect(0);
+    run(daemon.command("ls").arg(daemon.url("none\nx"))).expect(6);
+    daemon.running().signal(Signal::TERM);
+    let log = daemon.wait().expect(0).errors;
+    let events: Vec<Value> = log
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
+        .collect();
+    let of = |level: &str| {
+        let mut found = events.iter().filter(|event| event["level"] == level);
+        found.next().unwrap_or_else(|| panic!("no {level}:\n{log}"))
+    };
+    assert_eq!(of("WARN")["outcome"], "refused");
+    let session = events.iter().find(|event| event["entries"] == 1);
+    let session = session.unwrap_or_else(|| panic!("no session:\n{log}"));
+    assert_eq!(session["principal"], "user");
+    assert_eq!(
+        (&session["bytes"], &session["outcome"]),
+        (&4.into(), &"complete".into())
+    );
+    assert!(events.iter().all(|event| event["timestamp"].is_string()));
+
+    let quiet = Daemon::with(shared.path(), &["--log-level", "warn"]);
+    run(quiet.command("cp").arg(quiet.url("a")).arg("null:")).expect(0);
+    quiet.running().signal(Signal::TERM);
+    // A stream that comes late to a session that is over may be refused; that is a warning.
+    let log = quiet.wait().expect(0).errors;
+    assert!(
+        !log.contains("complete") && !log.contains("stopped"),
+        "{log}"
+    );
 }
 
 #[test]

@@ -43,7 +43,6 @@ use longhaul_engine::net::tcp::{self, HostPort, TcpOptions};
 use longhaul_engine::net::tls::TlsServer;
 use longhaul_units::ByteCount;
 
-use crate::console::say;
 use crate::ports::Ports;
 use crate::stop::{Exit, Stop};
 use crate::third_party::dialing::Dialing;
@@ -82,7 +81,12 @@ pub struct Terms {
     pub linger: Duration,
     /// When leftovers expire.
     pub expiry: Option<Duration>,
+    /// Jobs log as JSON, as the daemon itself does.
+    pub logs_json: bool,
 }
+
+/// Set to 1 in a job's environment where its log is JSON.
+pub const JSON_LOG: &str = "LONGHAUL_JSON_LOG";
 
 /// A daemon.
 pub struct Daemon {
@@ -238,7 +242,7 @@ impl Daemon {
                 Err(error) => {
                     if !std::mem::replace(&mut told, true) {
                         let text = failure_of("accept a connection", "the daemon", &error).text;
-                        say(&format!("{text}; it tries again"));
+                        tracing::error!("{text}; it tries again");
                     }
                     // tidy: reason: the kernel tells nobody when a descriptor is
                     // free again, and who waits in the queue stays there.
@@ -329,9 +333,7 @@ impl Daemon {
             daemon.reload();
         });
         if let Err(error) = started {
-            say(&format!(
-                "the principals stay as they were: no thread to read them: {error}"
-            ));
+            tracing::error!("the principals stay as they were: no thread to read them: {error}");
         }
     }
 
@@ -348,21 +350,21 @@ impl Daemon {
         match checked {
             Ok(principals) => {
                 if principals.is_empty() {
-                    say(&format!(
+                    tracing::warn!(
                         "{} names no principal any more: nobody is let in",
                         file.display()
-                    ));
+                    );
                 }
                 *self
                     .principals
                     .write()
                     .unwrap_or_else(PoisonError::into_inner) = Arc::new(principals);
-                say(&format!(
+                tracing::info!(
                     "{} was read again; running sessions continue unchanged",
                     file.display()
-                ));
+                );
             }
-            Err(error) => say(&format!("the principals stay as they were: {error}")),
+            Err(error) => tracing::error!("the principals stay as they were: {error}"),
         }
     }
 
@@ -391,7 +393,7 @@ impl Daemon {
             .name("admission".into())
             .spawn(move || daemon.serve_stream(socket, (ticket, rank)));
         if let Err(error) = started {
-            say(&format!("{peer}: no thread for the connection: {error}"));
+            tracing::error!(%peer, "{peer}: no thread for the connection: {error}");
         }
     }
 

@@ -95,6 +95,7 @@ pub fn session(arguments: &FarSideSettings, introduced: bool) -> Result<Exit, St
         memory: allowance::for_blocks(ByteCount(arguments.memory)),
         linger: arguments.linger,
         expiry: arguments.expiry,
+        logs_json: false,
     };
     let daemon = Daemon::for_owner(terms, tls, client);
     if let Some((_, channels)) = channels {

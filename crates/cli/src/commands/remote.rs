@@ -5,11 +5,13 @@ use longhaul_transfer::ssh::install;
 use longhaul_transfer::third_party::drive;
 
 use crate::arguments::RemoteArguments;
+use crate::log;
 use crate::messages::{Exit, Stop, finish, print_line};
 use crate::report::Report;
 
 /// Runs it.
 pub fn run(arguments: &RemoteArguments) -> Exit {
+    log::start_far_side();
     finish(serve(arguments))
 }
 

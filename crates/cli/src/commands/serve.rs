@@ -5,7 +5,8 @@ use longhaul_transfer::daemon::{Announcement, DaemonSettings, Listening, Terms};
 use serde_json::json;
 
 use crate::arguments::ServeArguments;
-use crate::messages::{Exit, Stop, finish, print_line, say, stamp_lines};
+use crate::log::{self, LogFormat};
+use crate::messages::{Exit, Stop, finish, print_line};
 
 /// Runs it.
 pub fn run(arguments: ServeArguments) -> Exit {
@@ -14,17 +15,16 @@ pub fn run(arguments: ServeArguments) -> Exit {
 
 fn serve(arguments: ServeArguments) -> Result<Exit, Stop> {
     let print_ready = arguments.print_ready;
+    let (log_format, log_level) = (arguments.log_format, arguments.log_level);
     let daemon = Listening::new(settings(arguments))?;
-    stamp_lines();
+    log::start(log_format, log_level);
     let announcement = daemon.announcement()?;
     match print_ready {
         true => print_ready_line(&announcement),
         false => announce(&announcement),
     }
     let ended = daemon.serve()?;
-    say(&format!(
-        "stopped by a signal; sessions that were ended: {ended}"
-    ));
+    tracing::info!("stopped by a signal; sessions that were ended: {ended}");
     Ok(Exit::Done)
 }
 
@@ -45,6 +45,7 @@ fn settings(arguments: ServeArguments) -> DaemonSettings {
             memory: allowance::for_blocks(arguments.memory),
             linger: arguments.linger,
             expiry: arguments.expire_leftovers.0,
+            logs_json: arguments.log_format == LogFormat::Json,
         },
         sessions: arguments.sessions as usize,
         unguarded: arguments.unguarded,
@@ -66,16 +67,13 @@ fn print_ready_line(announcement: &Announcement) {
 
 fn announce(announcement: &Announcement) {
     let address = announcement.address;
-    say(&format!(
-        "listening on {address}, key {}",
-        announcement.fingerprint
-    ));
+    tracing::info!("listening on {address}, key {}", announcement.fingerprint);
     if let (Some(principal), Some(file)) = (announcement.principal, &announcement.token_file) {
-        say(&format!(
+        tracing::info!(
             "clients need a line \"HOST:{} {principal} TOKEN\" in their tokens file; the token, \
              and this line for this host, is in {}",
             address.port(),
             file.display()
-        ));
+        );
     }
 }

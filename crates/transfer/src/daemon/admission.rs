@@ -45,7 +45,7 @@ use crate::client::observer::stream_damage;
 use crate::client::owner::owner;
 use crate::client::request::{large_files, single_file};
 use crate::client::requested;
-use crate::console::{one_line, say};
+use crate::console::one_line;
 
 // tidy: long file because every check of a first frame is in one place.
 
@@ -204,7 +204,9 @@ impl Daemon {
                             Some(welcome) => {
                                 self.run_session(stream, prepared, welcome, &principal, &visitor)
                             }
-                            None => say("the system has no randomness: no session can begin"),
+                            None => tracing::error!(
+                                "the system has no randomness: no session can begin"
+                            ),
                         }
                     }
                     Err(refused) => {
@@ -232,7 +234,11 @@ impl Daemon {
                 self.unauthenticated.note(&text);
             }
             Refusal::Forbidden | Refusal::Busy | Refusal::Path | Refusal::Unreachable => {
-                say(&one_line(&text, MAXIMUM_REFUSAL_BYTES));
+                tracing::warn!(
+                    outcome = "refused",
+                    "{}",
+                    one_line(&text, MAXIMUM_REFUSAL_BYTES)
+                );
             }
         }
         // A stranger who does not listen is no concern of ours.
@@ -588,17 +594,26 @@ impl Daemon {
         self.sessions.remove(id);
         let progress = transfer.progress();
         if let Some(bytes) = crate::console::live_heap() {
-            say(&format!("live heap: {bytes} bytes"));
+            tracing::info!(bytes, "live heap: {bytes} bytes");
         }
-        say(&format!(
-            "{principal} from {peer}: {} entries, {}, {} there already, {} failed, {:.1} s: {}",
+        let outcome = described(&ending.farewell);
+        let seconds = progress.elapsed.as_secs_f64();
+        tracing::info!(
+            %principal,
+            %peer,
+            entries = progress.done_entries,
+            bytes = progress.done_bytes,
+            unchanged = progress.skipped_entries,
+            failed = progress.failed_entries,
+            seconds,
+            outcome,
+            "{principal} from {peer}: {} entries, {}, {} there already, {} failed, {seconds:.1} s: \
+             {outcome}",
             progress.done_entries,
             ByteCount(progress.done_bytes),
             progress.skipped_entries,
             progress.failed_entries,
-            progress.elapsed.as_secs_f64(),
-            described(&ending.farewell),
-        ));
+        );
     }
 }
 
@@ -607,7 +622,7 @@ impl Daemon {
 fn watch() -> Watch {
     Arc::new(|event| {
         if let Event::StreamDamaged { stream, error } = event {
-            say(&stream_damage(stream, &error));
+            tracing::warn!("{}", stream_damage(stream, &error));
         }
     })
 }
@@ -672,10 +687,10 @@ pub fn may_not_measure() -> Refused {
 pub(super) fn open_root(resolved: &Resolved<'_>) -> Result<Confined, Refused> {
     let root = PosixDirectory::open_root(resolved.root);
     root.map(Confined).map_err(|error| {
-        say(&format!(
+        tracing::error!(
             "the root {} cannot be opened: {error}",
             resolved.root.display()
-        ));
+        );
         refused(
             Refusal::Path,
             "the root of this path cannot be opened: ask the administrator",

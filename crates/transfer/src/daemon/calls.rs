@@ -426,6 +426,7 @@ mod tests {
             memory: ByteCount(1 << 20),
             linger: Duration::from_secs(1),
             expiry: None,
+            logs_json: false,
         };
         let tls = TlsServer::new(&own, TlsOptions::default()).unwrap();
         let addresses = expected.map(|(address, _)| address).to_vec();

@@ -29,7 +29,7 @@ use longhaul_proto::handshake::{
 use super::admission::{Visitor, authenticate, refused};
 use super::quotas::{Held, Most};
 use super::{Daemon, LAST_WORDS};
-use crate::console::{MAXIMUM_LOGGED_BYTES, one_line, say};
+use crate::console::{MAXIMUM_LOGGED_BYTES, one_line};
 use crate::third_party::channels::{self, Place};
 use crate::third_party::confined::CONNECT_WITHIN;
 use crate::third_party::dialing::{self, Closed, Dialing};
@@ -140,7 +140,7 @@ impl Daemon {
             Came::Done => opening::close(&mut stream, LAST_WORDS),
             Came::Channel(socket, held) if begun.is_ok() => {
                 if let Err(error) = relay::carry_stream(stream, socket, held) {
-                    say(&format!("{peer}: no thread for what it asked: {error}"));
+                    tracing::error!(%peer, "{peer}: no thread for what it asked: {error}");
                 }
             }
             // The process hears that nobody is there.
@@ -218,10 +218,8 @@ impl Daemon {
         (word, kind): (&str, Kind),
     ) -> Result<UnixStream, Refused> {
         let failed = |error: &dyn std::fmt::Display| {
-            say(&format!(
-                "a job for {} cannot begin: {error}",
-                principal.name()
-            ));
+            let principal = principal.name();
+            tracing::error!(principal, "a job for {principal} cannot begin: {error}");
             let text = "the daemon cannot keep a job: its administrator finds why in its log";
             refused(Refusal::Path, text)
         };
@@ -252,6 +250,10 @@ impl Daemon {
                 None => "--expire-leftovers=never".to_owned(),
             })
             .env("XDG_STATE_HOME", &own)
+            .env(
+                super::JSON_LOG,
+                if self.terms.logs_json { "1" } else { "0" },
+            )
             .env_remove("SSH_CONNECTION")
             .current_dir("/")
             .stdin(Stdio::from(OwnedFd::from(far)))
@@ -342,8 +344,9 @@ impl Drop for Written {
 fn reach(dialing: &Dialing, target: &Target, principal: &Principal) -> Result<(), Refused> {
     let host = HostPort::new(&target.host, target.port);
     let apart = |why: &str| {
-        let text = format!("{}: {host} cannot be connected to: {why}", principal.name());
-        say(&one_line(&text, MAXIMUM_LOGGED_BYTES));
+        let principal = principal.name();
+        let text = format!("{principal}: {host} cannot be connected to: {why}");
+        tracing::warn!(principal, "{}", one_line(&text, MAXIMUM_LOGGED_BYTES));
         refused(Refusal::Unreachable, dialing::apart(&host))
     };
     let socket = dialing.connect(&host, CONNECT_WITHIN);

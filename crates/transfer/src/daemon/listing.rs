@@ -14,7 +14,6 @@ use longhaul_proto::manifest::TreePath;
 use super::Daemon;
 use super::admission::{Visitor, authenticate, not_permitted, open_root, path_beneath, refused};
 use super::quotas::{Held, Most};
-use crate::console::say;
 
 /// Listings at the same time: one whose reader waits (a pager) holds a thread.
 const MOST_LISTINGS: Most = Most::shared(64);
@@ -33,7 +32,7 @@ impl Daemon {
             Ok(Opened::Path(root, path, place)) => (root, path, place),
             Ok(Opened::Roots(names)) => {
                 drop(visitor);
-                say(&format!("{who}: listed {shown}, {} roots", names.len()));
+                tracing::info!("{who}: listed {shown}, {} roots", names.len());
                 let told = tell_roots(&mut stream, &names);
                 if told.and_then(|()| send(&mut stream, Listed::End)).is_ok() {
                     opening::close(&mut stream, LAST_WORDS);
@@ -67,7 +66,9 @@ impl Daemon {
                 list_each(&*root, matches, depth, &mut tell).map_err(ListError::Told)
             }
         };
-        let log = |ended: &str| say(&format!("{who}: listed {shown}, {entries} entries{ended}"));
+        let log = |ended: &str| {
+            tracing::info!(entries, "{who}: listed {shown}, {entries} entries{ended}");
+        };
         match told {
             Ok(()) => {
                 let last = gathered.take();

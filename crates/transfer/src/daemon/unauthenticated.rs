@@ -4,7 +4,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::console::{MAXIMUM_LOGGED_BYTES, one_line, say};
+use crate::console::{MAXIMUM_LOGGED_BYTES, one_line};
 
 /// Lines in a [`SPAN`] at most: as many as tell one cause from another.
 const MOST_LINES: u32 = 5;
@@ -27,7 +27,7 @@ impl Unauthenticated {
     /// One more, and why.
     pub fn note(&self, text: &str) {
         if let Some(line) = self.line(text, Instant::now()) {
-            say(&line);
+            tracing::warn!(outcome = "unauthenticated", "{line}");
         }
     }
 

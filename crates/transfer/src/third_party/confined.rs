@@ -10,7 +10,7 @@ use longhaul_engine::net::principals::Principal;
 
 use super::dialing::{self, Closed, Dialing};
 use super::job_protocol::Reach;
-use crate::console::{MAXIMUM_LOGGED_BYTES, one_line, say};
+use crate::console::{MAXIMUM_LOGGED_BYTES, one_line};
 use crate::endpoint::Endpoint;
 use crate::far_side::FarSideSettings;
 use crate::settings::{ConnectionSettings, DataSecurity, SshSettings};
@@ -64,8 +64,9 @@ impl Confined {
 
     /// Writes what the principal asked for to the daemon's log.
     pub fn log(&self, text: &str) {
-        let text = format!("{}: {text}", self.principal.name());
-        say(&one_line(&text, MAXIMUM_LOGGED_BYTES));
+        let principal = self.principal.name();
+        let text = format!("{principal}: {text}");
+        tracing::warn!(principal, "{}", one_line(&text, MAXIMUM_LOGGED_BYTES));
     }
 
     /// Where the other end of the job is, which may be connected to; `None` if channels are

@@ -1,0 +1,123 @@
+//! The log of a daemon on standard error: lines for people, or objects for programs.
+
+use std::fmt::{self, Write as _};
+use std::io;
+
+use clap::ValueEnum;
+use longhaul_engine::clock;
+use longhaul_transfer::console::one_line;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::FormatTime;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent};
+use tracing_subscriber::registry::LookupSpan;
+
+/// How the log is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// One line of text for each event, with the time.
+    Text,
+    /// One JSON object for each event, in a line of its own.
+    Json,
+}
+
+/// The least important events that are logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogLevel {
+    /// What the daemon cannot do.
+    Error,
+    /// Also what it refused.
+    Warn,
+    /// Also each session.
+    Info,
+}
+
+impl LogLevel {
+    fn level(self) -> Level {
+        match self {
+            LogLevel::Error => Level::ERROR,
+            LogLevel::Warn => Level::WARN,
+            LogLevel::Info => Level::INFO,
+        }
+    }
+}
+
+/// From here on events go to standard error.
+pub fn start(format: LogFormat, level: LogLevel) {
+    install(format, level, true);
+}
+
+/// The same for the far side of SSH and for jobs: their lines have no time of their own.
+pub fn start_far_side() {
+    let is_json = std::env::var_os(longhaul_transfer::daemon::JSON_LOG).is_some_and(|is| is == "1");
+    let format = match is_json {
+        true => LogFormat::Json,
+        false => LogFormat::Text,
+    };
+    install(format, LogLevel::Info, false);
+}
+
+fn install(format: LogFormat, level: LogLevel, stamped: bool) {
+    let builder = tracing_subscriber::fmt()
+        .with_max_level(level.level())
+        .with_writer(io::stderr);
+    // Each process installs one, once.
+    match format {
+        LogFormat::Text => builder.event_format(Lines { stamped }).init(),
+        LogFormat::Json => {
+            let json = builder.json().flatten_event(true).with_current_span(false);
+            json.with_span_list(false)
+                .with_target(false)
+                .with_timer(Now)
+                .init();
+        }
+    }
+}
+
+/// The time of day, as all of longhaul writes it.
+struct Now;
+
+impl FormatTime for Now {
+    fn format_time(&self, writer: &mut Writer<'_>) -> fmt::Result {
+        writer.write_str(&clock::now())
+    }
+}
+
+/// A line has the event's message alone: it says all that its fields do.
+struct Lines {
+    stamped: bool,
+}
+
+impl<S, N> FormatEvent<S, N> for Lines
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> tracing_subscriber::fmt::FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        _: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let mut message = Message::default();
+        event.record(&mut message);
+        if self.stamped {
+            write!(writer, "{} ", clock::now())?;
+        }
+        // Others may have had a part in it: it stays one line, and moves no cursor.
+        writeln!(writer, "longhaul: {}", one_line(&message.0, usize::MAX))
+    }
+}
+
+#[derive(Default)]
+struct Message(String);
+
+impl Visit for Message {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() == "message" {
+            // Writing to a string does not fail.
+            let _ = write!(self.0, "{value:?}");
+        }
+    }
+}
