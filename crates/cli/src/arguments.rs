@@ -12,7 +12,6 @@ pub mod lab;
 mod listen;
 mod ls;
 mod model;
-mod moment;
 mod plan;
 mod probe;
 #[cfg(test)]

@@ -21,6 +21,7 @@ pub mod far_side;
 pub mod list;
 pub mod manifest;
 mod milliseconds;
+pub mod point_in_time;
 pub mod ports;
 pub mod rate_limit;
 pub mod settings;

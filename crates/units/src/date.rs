@@ -38,23 +38,36 @@ fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
 }
 
 /// Microseconds since 1970 of a time in RFC 3339 format. A space may replace the `T`, and a time
-/// without an offset is UTC.
+/// without an offset is UTC. A date alone is its first moment in UTC.
 pub fn microseconds_of(text: &str) -> Option<i64> {
     let (date, rest) = text.split_at_checked(10)?;
     let [year, month, day] = numbers(date, '-', [4, 2, 2])?;
-    let rest = rest.strip_prefix(['T', 't', ' '])?;
-    let (clock, rest) = rest.split_at_checked(8)?;
+    let (clock, rest) = match rest {
+        "" => ("00:00:00", ""),
+        rest => {
+            let rest = rest.strip_prefix(['T', 't', ' '])?;
+            rest.split_at_checked(8)?
+        }
+    };
     let [hour, minute, second] = numbers(clock, ':', [2, 2, 2])?;
     let (fraction, offset) = fraction(rest)?;
     let offset = offset_seconds(offset)?;
     let is_valid = (1..=12).contains(&month)
-        && (1..=31).contains(&day)
+        && (1..=days_in_month(year, month)).contains(&day)
         && hour < 24
         && minute < 60
         && second <= 60;
     let days = days_from_civil(year, month, day);
     let seconds = days * 86_400 + hour * 3600 + minute * 60 + second - offset;
     is_valid.then_some(seconds * 1_000_000 + fraction)
+}
+
+fn days_in_month(year: i64, month: i64) -> i64 {
+    let next = match month {
+        12 => days_from_civil(year + 1, 1, 1),
+        month => days_from_civil(year, month + 1, 1),
+    };
+    next - days_from_civil(year, month, 1)
 }
 
 /// Three numbers with these numbers of digits.
@@ -126,11 +139,17 @@ mod tests {
         ] {
             assert_eq!(microseconds_of(text), noon, "{text}");
         }
+        let midnight = microseconds_of("2026-11-21T00:00:00Z");
+        assert_eq!(microseconds_of("2026-11-21"), midnight);
+        assert!(microseconds_of("2024-02-29").is_some());
+        for text in ["2026-02-29", "2026-04-31", "2026-12-32", "2026-13-01"] {
+            assert_eq!(microseconds_of(text), None, "{text}");
+        }
         let later = microseconds_of("2026-11-21T12:00:00.25Z");
         assert_eq!(later, noon.map(|noon| noon + 250_000));
         for text in [
             "",
-            "2026-11-21",
+            "2026-11-2",
             "2026-13-01T00:00:00Z",
             "2026-11-21T24:00:00Z",
             "2026-11-21T12:00:00X",

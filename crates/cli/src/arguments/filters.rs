@@ -8,9 +8,8 @@ use std::path::Path;
 
 use clap::{ArgAction, ArgMatches, Args, FromArgMatches};
 use longhaul_proto::filter::{Action, Ends, Gathered, MAXIMUM_FILE_BYTES};
+use longhaul_transfer::point_in_time::PointInTime;
 use longhaul_units::ByteCount;
-
-use super::moment::Moment;
 
 /// Most bytes of a list of files: its names are kept in memory.
 const MAXIMUM_LIST_BYTES: usize = 64 << 20;
@@ -55,10 +54,10 @@ pub struct FilterOptions {
     pub max_size: Option<ByteCount>,
     /// Copy only files modified after this: an age (12h, 7d) or a date in UTC (2026-01-31).
     #[arg(long, value_name = "WHEN", help_heading = HEADING)]
-    pub newer_than: Option<Moment>,
+    pub newer_than: Option<PointInTime>,
     /// Copy only files modified before this.
     #[arg(long, value_name = "WHEN", help_heading = HEADING)]
-    pub older_than: Option<Moment>,
+    pub older_than: Option<PointInTime>,
     /// Go no deeper below a source: 1 is what is directly in it.
     #[arg(long, value_name = "N", help_heading = HEADING)]
     pub max_depth: Option<u32>,
