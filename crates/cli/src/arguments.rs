@@ -8,6 +8,7 @@ mod bench;
 mod between;
 mod doctor;
 mod filters;
+mod history;
 pub mod lab;
 mod listen;
 mod ls;
@@ -40,6 +41,7 @@ pub use bench::BenchCommand;
 pub use between::{AttachArguments, BetweenArguments, CancelArguments, JobsArguments};
 pub use doctor::DoctorArguments;
 pub use filters::FilterArguments;
+pub use history::HistoryArguments;
 use listen::parse_listen;
 pub use longhaul_transfer::ports::Ports;
 pub use longhaul_transfer::rate_limit::{BandwidthLimit, ChangedLimit};
@@ -177,6 +179,11 @@ pub enum Command {
         after_help = "Examples:\n  longhaul plan --rtt 91.6ms --rate 10gbit run7 user@dtn9:/scratch\n  longhaul plan --probe probe.jsonl --what-if rate=40gbit run7 longhaul://dtn9/archive\n  longhaul plan --graph transfer.toml --what-if rtt=20ms,cores=64\n  longhaul plan --graph transfer.toml --policy all --plot plan.svg\ndocs/graph.md describes the file."
     )]
     Plan(PlanArguments),
+    /// Show the copies with other hosts that are remembered, from which forecasts are made.
+    #[command(
+        after_help = "Examples:\n  longhaul history\n  longhaul history --json dtn9.example.org\n  longhaul history --forget dtn9.example.org"
+    )]
+    History(HistoryArguments),
     /// What the model of a transfer makes of measurements.
     #[command(subcommand)]
     Model(ModelCommand),
@@ -230,6 +237,7 @@ const CP_EXAMPLES: &str = "Examples:
   longhaul cp -r --bwlimit 100Mbit/s data user@host:archive  leaves the rest to others
   longhaul cp -r --mptcp data user@host:archive              over several paths at once
   longhaul cp --lab rtt=100ms,rate=1gbit -r data /tmp/copy   across an emulated path
+  longhaul cp -r --explain data user@host:archive            forecast, and outcome next to it
 docs/quantities.md says how sizes, times and rates are written.
 A slash after a source directory means its contents. To resume an interrupted copy, run the same
 command again in the same directory.";
@@ -410,6 +418,11 @@ pub struct CopyArguments {
     /// the decisions about streams.
     #[arg(short, long, conflicts_with_all = ["json", "quiet"])]
     pub verbose: bool,
+    /// Say first what the copy is expected to do, and at the end what it did beside that, layer by
+    /// layer. The forecast comes from this kernel, the handshake and earlier copies. Nothing waits
+    /// for it.
+    #[arg(long, conflicts_with_all = ["quiet", "dry_run"])]
+    pub explain: bool,
     /// Compress blocks that get smaller: zstd[:LEVEL] or lz4.
     #[arg(long, value_name = "CODEC", value_parser = parse_codec)]
     pub compress: Option<Codec>,

@@ -5,6 +5,7 @@ pub mod clean;
 pub mod cp;
 pub mod doctor;
 pub mod fingerprint;
+pub mod history;
 pub mod jobs;
 pub mod lab;
 pub mod ls;

@@ -58,6 +58,7 @@ fn main() -> ExitCode {
         Command::Clean(arguments) => commands::clean::run(arguments),
         Command::Bench(command) => commands::bench::run(&command),
         Command::Probe(arguments) => commands::probe::run(&arguments),
+        Command::History(arguments) => commands::history::run(&arguments),
         Command::Model(command) => commands::model::run(&command),
         Command::Plan(arguments) => commands::plan::run(&arguments),
         Command::Profile(arguments) => commands::profile::profile(&arguments),

@@ -20,6 +20,7 @@ use longhaul_transfer::client::observer::{
     Control, INTERRUPTED, Observer, Outcome, Running, stream_damage,
 };
 use longhaul_transfer::manifest::{Manifest, hexadecimal};
+use longhaul_transfer::planning::foresight::{Explained, Foreseen};
 use longhaul_transfer::third_party::job_protocol::Shown;
 use longhaul_transfer::third_party::viewer::{JobOutput, Outlet};
 
@@ -106,6 +107,10 @@ impl Report {
 
     fn summarise(&self, outcome: &Outcome<'_>) {
         summary::print(outcome, self.shown.verbose);
+        let explained = outcome.explained.as_ref();
+        for line in explained.map(Explained::lines).unwrap_or_default() {
+            write_error_line(&line);
+        }
         if let Some(WholeStream { bytes, digest }) = outcome.pipe {
             let digest = hexadecimal(&digest);
             write_error_line(&format!(
@@ -189,6 +194,21 @@ impl Observer for Report {
         let followed = thread.spawn(move || progress::follow(&running, json, terminal));
         if let Err(error) = followed {
             say(&format!("there will be no progress line: {error}"));
+        }
+    }
+
+    fn wants_forecast(&self) -> bool {
+        self.shown.explain
+    }
+
+    fn foreseen(&self, foreseen: &Foreseen) {
+        if self.shown.json {
+            json::plan(foreseen);
+            return;
+        }
+        clear_line();
+        for line in foreseen.lines() {
+            write_error_line(&line);
         }
     }
 

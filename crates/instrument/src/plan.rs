@@ -1,24 +1,32 @@
-//! From a source, a destination and what is known of the path to a graph. Nothing is moved, and no
-//! host is asked: the path comes from the caller or from a probe's record.
+//! From a source, a destination and what is known of the path to a graph. Nothing is moved, and
+//! nobody logs in. The path comes from the caller, from a probe's record, or from one TCP handshake
+//! and earlier transfers.
 
-mod survey;
+mod handshake;
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use longhaul_engine::net::host_limits::HostLimits;
 use longhaul_measure::record::RunRecord;
 use longhaul_model::graph::Part;
+use longhaul_model::history::{self, Remembered, Way};
 use longhaul_model::host::HostModel;
 use longhaul_model::kernel::{BufferLimits, window_limit};
+use longhaul_model::limit::Limit;
 use longhaul_model::response::Congestion;
-use longhaul_model::transfer::{End, PathFacts, TransferGraph, transfer_graph};
+use longhaul_model::transfer::{End, LayerCost, PathFacts, TransferGraph, transfer_graph};
 use longhaul_transfer::endpoint::Endpoint;
+use longhaul_transfer::planning::foresight::buffer_limits;
+use longhaul_transfer::planning::history as file;
+use longhaul_transfer::planning::survey::{Survey, SurveyLimits, survey};
 use longhaul_units::{BitRate, ByteCount};
 
-use survey::{Survey, SurveyLimits, survey};
+use handshake::round_trip;
 
 /// What is to be planned. What is absent is taken from the probe, or looked at on this host.
 #[derive(Debug)]
@@ -61,8 +69,8 @@ pub enum PlanError {
     Survey(std::io::Error),
     /// Neither a round trip nor a probe.
     #[error(
-        "nothing is known of the path: give --rtt and --rate, or records that `longhaul probe \
-         --records FILE` made, with --probe FILE"
+        "nothing is known of the path, and the other host did not answer: give --rtt and --rate, or \
+         records that `longhaul probe --records FILE` made, with --probe FILE"
     )]
     UnknownPath,
 }
@@ -92,7 +100,8 @@ pub struct RealPlan {
 pub fn real_plan(input: PlanInput) -> Result<RealPlan, PlanError> {
     let mut doubts = Vec::new();
     let dataset = dataset(&input, &mut doubts)?;
-    let path = path(&input)?;
+    let remembered = remembered(&input, &mut doubts);
+    let path = path(&input, &remembered, &mut doubts)?;
     let lines = vec![dataset_line(&dataset), path_line(&path)];
     let part = Part {
         name: "dataset".to_owned(),
@@ -100,10 +109,17 @@ pub fn real_plan(input: PlanInput) -> Result<RealPlan, PlanError> {
         files: dataset.files.max(1.0),
         codecs: Vec::new(),
     };
-    let source = end(input.sources.first(), input.source_model, &mut doubts);
+    let seen = |layers: &[Limit]| -> BTreeMap<Limit, LayerCost> {
+        let of_end = remembered.layers.iter();
+        let of_end = of_end.filter(|(layer, _)| layers.contains(layer));
+        of_end.map(|(layer, cost)| (*layer, *cost)).collect()
+    };
+    let mut source = end(input.sources.first(), input.source_model, &mut doubts);
+    source.seen = seen(&[Limit::Read]);
     let destination = Some(&input.destination);
-    let destination = end(destination, input.destination_model, &mut doubts);
-    let mut built = transfer_graph(&source, &destination, &path, vec![part], false);
+    let mut destination = end(destination, input.destination_model, &mut doubts);
+    destination.seen = seen(&[Limit::Write, Limit::Commit]);
+    let mut built = transfer_graph(&source, &destination, Some(&path), vec![part], false);
     built.doubts.splice(0..0, doubts);
     Ok(RealPlan { built, lines })
 }
@@ -146,52 +162,100 @@ fn dataset(input: &PlanInput, doubts: &mut Vec<String>) -> Result<Survey, PlanEr
     Ok(found)
 }
 
-fn path(input: &PlanInput) -> Result<PathFacts, PlanError> {
+/// The other host of the transfer, as an endpoint, and which way data go.
+fn other_host(input: &PlanInput) -> Option<(&Endpoint, Way)> {
+    let is_remote = |endpoint: &&Endpoint| endpoint.host_name().is_some();
+    let destination = Some(&input.destination).filter(is_remote);
+    let source = || input.sources.first().filter(is_remote);
+    destination
+        .map(|it| (it, Way::To))
+        .or_else(|| source().map(|it| (it, Way::From)))
+}
+
+/// What earlier transfers between these hosts say.
+fn remembered(input: &PlanInput, doubts: &mut Vec<String>) -> Remembered {
+    let other = other_host(input);
+    let host = other.and_then(|(endpoint, way)| Some((endpoint.host_name()?, way)));
+    let (Some((host, way)), None) = (host, &input.probed) else {
+        return Remembered::default();
+    };
+    let found = file::read().unwrap_or_default();
+    if let [first, ..] = found.damaged.as_slice() {
+        doubts.push(format!(
+            "{} lines of the history are none, the first is line {first}",
+            found.damaged.len()
+        ));
+    }
+    let remembered = history::remember(&found.transfers, host, way);
+    if input.rate.is_none() {
+        doubts.extend(remembered.doubts.iter().cloned());
+    }
+    remembered
+}
+
+fn path(
+    input: &PlanInput,
+    remembered: &Remembered,
+    doubts: &mut Vec<String>,
+) -> Result<PathFacts, PlanError> {
     let of_probe = input.probed.as_ref();
+    let past = remembered.path.as_ref();
     let rtt = input.rtt.or(of_probe.map(|record| record.path.rtt));
+    let asked = || other_host(input).and_then(|(endpoint, _)| round_trip(endpoint));
+    let rtt = rtt.or_else(asked).or_else(|| {
+        let rtt = past.map(|past| past.rtt)?;
+        doubts.push(
+            "the other host did not answer: its round trip is that of earlier copies".to_owned(),
+        );
+        Some(rtt)
+    });
     let rtt = rtt.ok_or(PlanError::UnknownPath)?;
-    let payload = match input.rate {
-        Some(line) => Some(line.bits_per_second() / 8.0 * PAYLOAD),
-        None => of_probe.map(|record| record.path.capacity.bits_per_second() / 8.0),
+    let (payload, uncertainty) = match (input.rate, of_probe, past) {
+        (Some(line), ..) => (Some(line.bits_per_second() / 8.0 * PAYLOAD), 0.0),
+        (None, Some(record), _) => (Some(record.path.capacity.bits_per_second() / 8.0), PROBED),
+        (None, None, Some(past)) => (past.payload, past.uncertainty),
+        (None, None, None) => (None, 0.0),
     };
     let congestion = input.congestion.clone();
     let congestion = congestion.or_else(|| {
         let name = of_probe.map(|record| record.path.congestion_control.clone());
         name.filter(|name| !name.is_empty())
     });
-    let window = input.window.or_else(|| {
-        let here = own_limits();
-        window_limit(&here, &here).map(|limit| limit.window)
-    });
+    let congestion = congestion.map(|name| Congestion::of_name(&name));
+    let congestion = congestion.or_else(|| past.map(|past| past.congestion.clone()));
+    let own = || own_window(input).map(|window| window.0 as f64);
+    let window = input.window.map(|window| window.0 as f64);
+    let window = window.or_else(|| past.and_then(|past| past.window));
     Ok(PathFacts {
         payload,
         rtt: rtt.max(Duration::from_micros(10)),
         loss: input
             .loss
             .or(of_probe.map(|record| record.path.loss))
+            .or(past.map(|past| past.loss))
             .unwrap_or(0.0),
-        window: window.map(|window| window.0 as f64),
+        window: window.or_else(own),
         segment: SEGMENT,
-        congestion: Congestion::of_name(congestion.as_deref().unwrap_or("cubic")),
-        uncertainty: if input.rate.is_some() { 0.0 } else { PROBED },
+        congestion: congestion.unwrap_or(Congestion::Cubic),
+        uncertainty,
     })
 }
 
-/// This host's limits on buffers, as autotuning has them.
-fn own_limits() -> BufferLimits {
-    let third = |name: &str| -> Option<u64> {
-        let text = fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).ok()?;
-        text.split_whitespace().last()?.parse().ok()
+/// What this host's kernel allows; where both ends are elsewhere, or the other one's limits are not
+/// known, as if it had both.
+fn own_window(input: &PlanInput) -> Option<ByteCount> {
+    let here = buffer_limits(&HostLimits::read());
+    let nothing = BufferLimits::default();
+    let limit = match other_host(input) {
+        Some((_, Way::To)) => window_limit(&here, &nothing),
+        Some((_, Way::From)) => window_limit(&nothing, &here),
+        None => window_limit(&here, &here),
     };
-    BufferLimits {
-        tcp_send: third("tcp_wmem"),
-        tcp_receive: third("tcp_rmem"),
-        ..BufferLimits::default()
-    }
+    limit.map(|limit| limit.window)
 }
 
 fn end(endpoint: Option<&Endpoint>, model: Option<HostModel>, doubts: &mut Vec<String>) -> End {
-    let remote = endpoint.and_then(host_name);
+    let remote = endpoint.and_then(|it| it.host_name().map(str::to_owned));
     let is_here = remote.is_none();
     if let (true, Some(model)) = (is_here, &model) {
         let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
@@ -210,15 +274,7 @@ fn end(endpoint: Option<&Endpoint>, model: Option<HostModel>, doubts: &mut Vec<S
         name: remote.unwrap_or_else(|| "this host".to_owned()),
         cores: cores.map(|cores| cores.get() as f64),
         model,
-    }
-}
-
-/// The other host of an endpoint; none if it is on this one.
-fn host_name(endpoint: &Endpoint) -> Option<String> {
-    match endpoint {
-        Endpoint::Daemon(remote) => Some(remote.host.host().to_owned()),
-        Endpoint::Ssh(remote) => Some(remote.destination.clone()),
-        Endpoint::Local(_) | Endpoint::Null | Endpoint::Zero(_) | Endpoint::Standard => None,
+        seen: BTreeMap::new(),
     }
 }
 
@@ -260,14 +316,14 @@ mod tests {
             ("data", None),
             ("./a:b", None),
             ("dtn7:run7", Some("dtn7")),
-            ("user@dtn7:/scratch", Some("user@dtn7")),
+            ("user@dtn7:/scratch", Some("dtn7")),
             (
-                "longhaul://dtn9.example.org:4960/x",
+                "longhaul://alice@dtn9.example.org:4960/x",
                 Some("dtn9.example.org"),
             ),
         ] {
             let parsed = Endpoint::parse(OsStr::new(endpoint)).unwrap();
-            assert_eq!(host_name(&parsed).as_deref(), host, "{endpoint}");
+            assert_eq!(parsed.host_name(), host, "{endpoint}");
         }
     }
 }

@@ -103,10 +103,17 @@ pub fn check(record: &RunRecord, known: &Known) -> Option<Checked> {
             }
         }),
         model: model.clone(),
+        ..End::default()
     };
     let source = end(&record.source, &known.source);
     let destination = end(&record.destination, &known.destination);
-    let mut built = transfer_graph(&source, &destination, &path, vec![part_of(record)?], is_lab);
+    let mut built = transfer_graph(
+        &source,
+        &destination,
+        Some(&path),
+        vec![part_of(record)?],
+        is_lab,
+    );
     if let Some(Knob::Count(streams)) = record.knobs.get("streams") {
         let streams = u32::try_from(*streams).unwrap_or(u32::MAX).clamp(1, 10_000);
         let nodes = built.graph.nodes.iter_mut();

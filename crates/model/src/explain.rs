@@ -20,7 +20,7 @@ use crate::optimise::{Bound, Optimum, SolveError, best_rate_near, solve};
 
 pub use alternatives::{Alternative, Difference};
 pub use figures::one_figure;
-pub use text::{comparison, span_text};
+pub use text::{comparison, rate_text, span_text};
 
 /// A value with the range that it lies in with 95 % confidence.
 #[derive(Clone, Copy, Debug, PartialEq)]

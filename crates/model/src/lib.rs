@@ -13,8 +13,11 @@
 //! - [`fit`]: from measurements to capacities
 //! - [`host`]: what a host can do, from its profile
 //! - [`transfer`]: the graph of one of longhaul's own transfers
+//! - [`history`]: earlier transfers, and what they say of the next one
 //! - [`what_if`]: a graph with other hardware
 //! - [`graph`]: the components of a transfer and how they are joined
+//! - [`limit`]: what limits a transfer, in one vocabulary
+//! - [`forecast`]: a copy's prediction, next to its outcome
 //! - [`kernel`]: what a host's kernel lets one stream's window become
 //! - [`advice`]: advice on a path, with the sysctls that would help
 
@@ -25,9 +28,12 @@ pub mod cluster;
 pub mod control;
 pub mod explain;
 pub mod fit;
+pub mod forecast;
 pub mod graph;
+pub mod history;
 pub mod host;
 pub mod kernel;
+pub mod limit;
 pub mod optimise;
 pub mod policy;
 pub mod response;

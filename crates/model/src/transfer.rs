@@ -1,12 +1,14 @@
 //! The graph of one of longhaul's own transfers: storage, sealing, path, opening, storage, with
 //! what is known of the hosts and the path; what is not known is taken wide, and is a doubt.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::capacity::{Capacity, FlowCapacity, PathCapacity};
 use crate::fit::Fitted;
 use crate::graph::{Graph, Host, Node, NodeKind, Part, PartCodec};
 use crate::host::HostModel;
+use crate::limit::Limit;
 use crate::response::Congestion;
 
 /// Flows that a layer may have: what the mover's own flags allow for readers and writers.
@@ -41,6 +43,21 @@ pub struct End {
     pub cores: Option<f64>,
     /// What its profile says; none without one.
     pub model: Option<HostModel>,
+    /// What its layers took in earlier transfers, where that is remembered.
+    pub seen: BTreeMap<Limit, LayerCost>,
+}
+
+/// What a layer's flows take, as earlier transfers had it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LayerCost {
+    /// Seconds of a flow for each byte, 0 or more.
+    pub seconds_per_byte: f64,
+    /// Seconds of a flow for each file, 0 or more.
+    pub seconds_per_file: f64,
+    /// Flows that the layer had: what more of them carry is not known.
+    pub flows: u32,
+    /// How wrong that may be, as a share of it, 0 to 1.
+    pub uncertainty: f64,
 }
 
 /// What is known of a path.
@@ -75,15 +92,16 @@ pub struct TransferGraph {
 /// of which about 0.7 is payload.
 const USUAL_WINDOW: f64 = 2.9e6;
 
-/// The graph of a transfer of `parts` from one end to another. `is_one_host` says that both ends
-/// share their cores.
+/// The graph of a transfer of `parts` from one end to another, within a host where there is no
+/// `path`. `is_one_host` says that both ends share their cores.
 pub fn transfer_graph(
     source: &End,
     destination: &End,
-    path: &PathFacts,
+    path: Option<&PathFacts>,
     parts: Vec<Part>,
     is_one_host: bool,
 ) -> TransferGraph {
+    let rtt = path.map_or(0.0, |path| path.rtt.as_secs_f64());
     let mut doubts = Vec::new();
     let hosts = if is_one_host {
         vec![host(source)]
@@ -94,7 +112,7 @@ pub fn transfer_graph(
     let mut graph = Graph {
         hosts,
         parts: with_codecs(parts, source, destination),
-        startup: START_SECONDS + DAEMON_ROUND_TRIPS * path.rtt.as_secs_f64(),
+        startup: START_SECONDS + DAEMON_ROUND_TRIPS * rtt,
         ..Graph::default()
     };
     let compresses = graph.parts.iter().any(|part| !part.codecs.is_empty());
@@ -107,7 +125,9 @@ pub fn transfer_graph(
             .push(coding("compress", NodeKind::Compress, source, 0));
     }
     graph.nodes.push(sealing("seal", source, 0));
-    graph.nodes.push(streams(path, &mut doubts));
+    if let Some(path) = path {
+        graph.nodes.push(streams(path, &mut doubts));
+    }
     graph.nodes.push(sealing("open", destination, far));
     if compresses {
         graph
@@ -117,6 +137,7 @@ pub fn transfer_graph(
     graph
         .nodes
         .push(storage("write", destination, far, &mut doubts));
+    graph.nodes.push(committing(destination, far));
     graph.nodes.push(logical("end", NodeKind::End));
     graph.edges = (1..graph.nodes.len()).map(|to| (to - 1, to)).collect();
     TransferGraph { graph, doubts }
@@ -145,9 +166,43 @@ fn most_threads(end: &End) -> u32 {
     cores(end).map_or(MOST_FLOWS, |cores| (cores.ceil() as u32).clamp(1, 4096))
 }
 
+/// A layer as earlier transfers had it.
+fn seen(name: &str, kind: NodeKind, at: usize, cost: &LayerCost) -> Node {
+    let mut node = Node::new(name, kind, unlimited());
+    node.host = Some(at);
+    node.most_flows = cost.flows.max(1);
+    if cost.seconds_per_byte > 0.0 {
+        node.capacity = Capacity::Flows(FlowCapacity::Linear {
+            alpha: 1.0 / cost.seconds_per_byte,
+            gamma: 0.0,
+            most: node.most_flows,
+        });
+    }
+    node.seconds_per_file = cost.seconds_per_file;
+    node.uncertainty = cost.uncertainty;
+    node
+}
+
+/// Making files durable and giving them names.
+fn committing(end: &End, at: usize) -> Node {
+    if let Some(cost) = end.seen.get(&Limit::Commit) {
+        return seen("commit", NodeKind::Computation, at, cost);
+    }
+    let mut node = Node::new("commit", NodeKind::Computation, unlimited());
+    node.host = Some(at);
+    node.most_flows = MOST_FLOWS;
+    let per_file = end.model.as_ref().and_then(|model| model.commit_seconds);
+    node.seconds_per_file = per_file.unwrap_or(USUAL_FILE_SECONDS);
+    node
+}
+
 fn storage(name: &str, end: &End, at: usize, doubts: &mut Vec<String>) -> Node {
     let reads = name == "read";
+    let layer = if reads { Limit::Read } else { Limit::Write };
     let model = end.model.as_ref();
+    if let (Some(cost), None) = (end.seen.get(&layer), model) {
+        return seen(name, NodeKind::Disk, at, cost);
+    }
     let fitted = model.and_then(|model| {
         if reads {
             model.read.as_ref()
@@ -177,14 +232,10 @@ fn storage(name: &str, end: &End, at: usize, doubts: &mut Vec<String>) -> Node {
             ));
         }
     }
-    let per_file = model.and_then(|model| {
-        if reads {
-            model.open_seconds
-        } else {
-            model.commit_seconds
-        }
-    });
-    node.seconds_per_file = per_file.unwrap_or(USUAL_FILE_SECONDS);
+    if reads {
+        let per_file = model.and_then(|model| model.open_seconds);
+        node.seconds_per_file = per_file.unwrap_or(USUAL_FILE_SECONDS);
+    }
     node
 }
 

@@ -1,6 +1,8 @@
 //! A transfer from this end: [`run`](run::run) does what a specification says.
 //!
 //! - [`run`]: both ends here, or one here and one at another host
+//! - `bounds`: how many streams, how large blocks
+//! - `foreseeing`: has a forecast made beside a transfer
 //! - `task`: from a specification to what this end does
 //! - [`observer`]: what the caller hears, and how it changes a transfer that runs
 //! - [`peer`]: the other end: a daemon, a host that SSH reaches, or one introduced
@@ -17,8 +19,10 @@
 //! - [`owner`]: who this process is
 
 pub mod ahead;
+mod bounds;
 pub mod connection;
 pub mod credentials;
+mod foreseeing;
 pub mod identity;
 pub mod local_paths;
 pub mod observer;

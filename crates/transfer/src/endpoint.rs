@@ -215,6 +215,18 @@ impl Endpoint {
         }
     }
 
+    /// The name of the other host, without who one is there; none for this one.
+    pub fn host_name(&self) -> Option<&str> {
+        match self {
+            Endpoint::Daemon(remote) => Some(remote.host.host()),
+            Endpoint::Ssh(remote) => {
+                let destination = remote.destination.as_str();
+                Some(destination.rsplit_once('@').map_or(destination, |it| it.1))
+            }
+            Endpoint::Local(_) | Endpoint::Null | Endpoint::Zero(_) | Endpoint::Standard => None,
+        }
+    }
+
     /// What the other host is asked for; none for this one.
     pub fn remote_path(&self) -> Option<&RemotePath> {
         match self {

@@ -5,6 +5,7 @@
 //! - [`spec`]: a transfer as a value; [`settings`]: how hosts are reached
 //! - [`endpoint`]: where data come from and go to
 //! - [`client`]: runs a transfer; its observer hears what happens
+//! - [`planning`]: what a copy is expected to do, and what earlier ones did
 //! - [`ssh`]: the other end is started over SSH; [`far_side`]: that other end
 //! - [`third_party`]: copies between two remote hosts, and the jobs that run them
 //! - [`daemon`]: lets principals in and runs their sessions
@@ -21,12 +22,14 @@ pub mod far_side;
 pub mod list;
 pub mod manifest;
 mod milliseconds;
+pub mod planning;
 pub mod point_in_time;
 pub mod ports;
 pub mod rate_limit;
 pub mod settings;
 pub mod spec;
 pub mod ssh;
+mod state;
 pub mod stop;
 mod text;
 pub mod third_party;

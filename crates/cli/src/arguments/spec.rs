@@ -92,6 +92,7 @@ impl CopyArguments {
             json: self.json,
             quiet: self.quiet,
             verbose: self.verbose,
+            explain: self.explain,
         }
     }
 }
@@ -154,6 +155,7 @@ impl VerifyArguments {
             json: self.json,
             quiet: self.quiet,
             verbose: self.verbose,
+            explain: false,
         }
     }
 }

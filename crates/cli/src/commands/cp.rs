@@ -30,6 +30,7 @@ fn copy(arguments: &CopyArguments) -> Result<Exit, Stop> {
         shown: arguments.shown(),
         manifest: arguments.manifest.as_deref(),
         between: &arguments.between,
+        remembers: arguments.lab.is_none(),
     };
     command.run()
 }
@@ -60,6 +61,8 @@ pub struct Command<'a> {
     pub manifest: Option<&'a Path>,
     /// How two remote hosts are joined.
     pub between: &'a BetweenArguments,
+    /// What the transfer did is remembered.
+    pub remembers: bool,
 }
 
 impl Command<'_> {
@@ -88,7 +91,11 @@ impl Command<'_> {
         }
         end_at_signal(&control);
         let observer: Arc<dyn Observer> = Arc::new(report);
-        run::run(self.spec.clone(), Place::default(), &control, &observer)
+        let place = Place {
+            remembers: self.remembers,
+            ..Place::default()
+        };
+        run::run(self.spec.clone(), place, &control, &observer)
     }
 
     /// Has one of two remote hosts run it.

@@ -98,8 +98,9 @@ fn plan(arguments: &PlanArguments) -> Result<Exit, Stop> {
 
 /// What the options say, with the files that they name.
 fn input(arguments: &PlanArguments) -> Result<PlanInput, Stop> {
-    let endpoint =
-        |text: &String| Endpoint::parse(OsStr::new(text)).map_err(|error| usage(error.to_string()));
+    let endpoint = |text: &String| {
+        Endpoint::parse_checked(&text.into()).map_err(|error| usage(error.to_string()))
+    };
     let mut sources = arguments.paths.iter().map(endpoint);
     let destination = sources.next_back().transpose()?;
     let sources = sources.collect::<Result<Vec<_>, Stop>>()?;

@@ -21,6 +21,7 @@ fn verify(arguments: &VerifyArguments) -> Result<Exit, Stop> {
         shown: arguments.shown(),
         manifest: None,
         between: &arguments.between,
+        remembers: false,
     };
     command.run()
 }

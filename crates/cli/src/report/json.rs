@@ -8,6 +8,7 @@ use longhaul_engine::flows::LayerUse;
 use longhaul_engine::send::stream::WholeStream;
 use longhaul_engine::session::{Event, PathUse, Progress};
 use longhaul_model::control::Decision;
+use longhaul_model::limit::Limit;
 use longhaul_proto::digest::Checksum;
 use longhaul_proto::filter::LeftOut;
 use longhaul_proto::manifest::TreePath;
@@ -16,8 +17,10 @@ use serde_json::{Value, json};
 
 use longhaul_transfer::client::observer::Outcome;
 use longhaul_transfer::manifest::hexadecimal;
+use longhaul_transfer::planning::foresight::Foreseen;
 
 use super::notices;
+use super::summary::limit_of;
 use crate::arguments::BandwidthLimit;
 use crate::heap;
 use crate::messages::print_line;
@@ -219,6 +222,14 @@ fn decision((at, decision): &(Duration, Decision)) -> Value {
     })
 }
 
+/// What it is expected to do.
+pub fn plan(foreseen: &Foreseen) {
+    let mut value = foreseen.to_json();
+    value["schema"] = json!(SCHEMA);
+    value["event"] = json!("plan");
+    print(&value);
+}
+
 /// How it ended.
 pub fn summary(outcome: &Outcome<'_>) {
     let Outcome {
@@ -236,6 +247,10 @@ pub fn summary(outcome: &Outcome<'_>) {
     value["decisions"] = steered.decisions.iter().map(decision).collect();
     value["advice"] = json!(steered.advice.map(|advice| advice.to_string()));
     let limit = limit.rate.map(BandwidthLimit::bytes_per_second);
+    value["limit"] = json!(limit_of(progress, outcome).map(Limit::name));
+    if let Some(explained) = &outcome.explained {
+        value["plan"] = explained.to_json();
+    }
     value["bwlimit_bytes_per_second"] = json!(limit);
     if let Some(route) = route {
         value["route"] = json!(route.name());

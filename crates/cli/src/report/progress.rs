@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use longhaul_engine::flows::LayerUse;
-use longhaul_engine::session::{LAYERS, Progress, Silence};
+use longhaul_engine::session::{Progress, Silence};
 use longhaul_transfer::client::observer::Running;
+use longhaul_transfer::planning::limiting::{FULL, busiest};
 use longhaul_transfer::third_party::viewer::Outlet;
 use longhaul_units::ByteCount;
 
@@ -201,25 +202,6 @@ fn between<'a>(
             _ => *layer,
         }
     })
-}
-
-/// A layer that works this part of its time holds the others up.
-pub const FULL: f64 = 0.8;
-
-/// The layer that limits the transfer: the last full one on a byte's way, for
-/// a full layer makes those before it wait; else the busiest.
-pub fn busiest(layers: &[LayerUse]) -> Option<&LayerUse> {
-    let order = |layer: &LayerUse| LAYERS.iter().position(|name| *name == layer.layer);
-    let full = layers
-        .iter()
-        .filter(|layer| layer.utilisation >= FULL)
-        .max_by_key(|layer| order(layer));
-    let most = || {
-        layers
-            .iter()
-            .max_by(|a, b| a.utilisation.total_cmp(&b.utilisation))
-    };
-    full.or_else(most).filter(|layer| layer.utilisation > 0.05)
 }
 
 /// A span as people write it.

@@ -4,13 +4,16 @@ use std::time::Duration;
 
 use longhaul_engine::flows::LayerUse;
 use longhaul_engine::session::{Ending, PathUse, Progress};
+use longhaul_model::control::Bound;
+use longhaul_model::limit::Limit as Limiting;
 use longhaul_proto::filter::LeftOut;
 use longhaul_proto::handshake::Operation;
 use longhaul_transfer::client::observer::{Limit, Outcome};
 use longhaul_transfer::client::steering::Steered;
+use longhaul_transfer::planning::foresight;
+use longhaul_transfer::planning::limiting::{FULL, busiest};
 use longhaul_units::{BitRate, ByteCount};
 
-use super::progress::{FULL, busiest};
 use crate::arguments::BandwidthLimit;
 use crate::messages::write_error_line;
 
@@ -26,6 +29,8 @@ pub struct Asked {
     pub limit: Limit,
     /// Layers, wire and decisions are included.
     pub detailed: bool,
+    /// What bound the streams last.
+    pub bound: Option<Bound>,
 }
 
 /// Prints it to standard error, so that standard output stays data's.
@@ -34,6 +39,7 @@ pub fn print(outcome: &Outcome<'_>, detailed: bool) {
         operation: outcome.operation,
         limit: outcome.limit,
         detailed,
+        bound: outcome.steered.bound,
     };
     let [briefly, fully] = outcome.described.clone();
     let described = if detailed { fully } else { briefly };
@@ -174,10 +180,17 @@ fn bound_lines(progress: &Progress, heard: bool, asked: Asked) -> Vec<String> {
             false => "no layer was full, the busiest",
         };
         if detailed || full && progress.elapsed >= EXPLAINED_FROM {
-            lines.push(format!(
-                "{limited}: {} (busy {percent:.0} % of the time)",
-                layer.layer
-            ));
+            let named = Limiting::of_layer(layer.layer, asked.bound).filter(|_| full);
+            lines.push(match named.filter(|it| it.name() != layer.layer) {
+                Some(limit) => format!(
+                    "{limited}: {limit} ({} busy {percent:.0} % of the time)",
+                    layer.layer
+                ),
+                None => format!(
+                    "{limited}: {} (busy {percent:.0} % of the time)",
+                    layer.layer
+                ),
+            });
         }
     }
     lines
@@ -212,6 +225,17 @@ fn first_lines(progress: &Progress, operation: Operation, complete: bool) -> Vec
         ));
     }
     lines
+}
+
+/// What limited a transfer, in the vocabulary of plans; `None` if no layer was full.
+pub fn limit_of(progress: &Progress, outcome: &Outcome<'_>) -> Option<Limiting> {
+    let heard = outcome.ending.totals.is_some() || outcome.operation == Operation::Verify;
+    let rate = outcome.limit.rate.filter(|_| !outcome.limit.changed);
+    if rate.is_some_and(|rate| part_used(progress, heard, rate) >= USED_UP) {
+        return Some(Limiting::Rate);
+    }
+    let layers: Vec<LayerUse> = all_layers(progress).copied().collect();
+    foresight::limit(&layers, outcome.steered.bound)
 }
 
 /// From this part of a rate on it was the rate that limited: the first and the
@@ -452,6 +476,7 @@ mod tests {
                 operation: Operation::Copy,
                 limit: Limit::default(),
                 detailed,
+                bound: None,
             };
             lines(progress, &ending, asked, "verified; encrypted".to_owned())
         };

@@ -31,10 +31,11 @@ const MOST_LIMITS: u32 = 10;
 /// clock now and then, no more.
 const WORKING_PART: u32 = 100;
 
-/// The `longhaul` command, with nothing of the user's configuration.
+/// The `longhaul` command, with nothing of the user's configuration, and no history.
 pub fn longhaul() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
     command.env("LONGHAUL_CONFIG_DIR", "/nonexistent/longhaul");
+    command.env("XDG_STATE_HOME", "/nonexistent/state");
     command
 }
 

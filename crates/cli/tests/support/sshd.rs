@@ -315,7 +315,8 @@ impl Sshd {
         command
             .arg(subcommand)
             .env("LONGHAUL_SSH", self.ssh())
-            .env("LONGHAUL_CONFIG_DIR", "/nonexistent/longhaul");
+            .env("LONGHAUL_CONFIG_DIR", "/nonexistent/longhaul")
+            .env("XDG_STATE_HOME", self.place.path().join("state"));
         if self.wire.is_some() {
             command.args(["--ports", PORTS]);
         }

@@ -267,8 +267,8 @@ fn listed(names: &[String], word: &str) -> String {
     }
 }
 
-/// A rate of data, `1.05 GB/s`.
-pub(super) fn rate_text(rate: f64) -> String {
+/// Bytes per second as a person reads them, `1.05 GB/s`.
+pub fn rate_text(rate: f64) -> String {
     match ByteRate::new(rate) {
         Some(rate) => rate.to_string(),
         None => "no rate".to_owned(),

@@ -11,6 +11,8 @@ use longhaul_proto::message::{FailureKind, Farewell};
 use longhaul_proto::notice::NoticeKind;
 
 use super::steering::Steered;
+use crate::planning::foresight::{self, Ended, Explained, Foreseeing, Foreseen};
+use crate::planning::history;
 use crate::rate_limit::BandwidthLimit;
 use crate::ssh::route::Route;
 use crate::stop::{Exit, Stop};
@@ -25,6 +27,15 @@ pub trait Observer: Send + Sync {
 
     /// The transfer runs; waits for nothing.
     fn begun(&self, running: &Running);
+
+    /// Whether a forecast is wanted, and its outcome.
+    fn wants_forecast(&self) -> bool {
+        false
+    }
+
+    /// What the transfer is expected to do, from what was known as its session opened. It runs
+    /// meanwhile.
+    fn foreseen(&self, _: &Foreseen) {}
 
     /// The transfer is over, whole or not.
     ///
@@ -83,6 +94,8 @@ pub struct Outcome<'a> {
     pub asked: &'a [NoticeKind],
     /// How the data were verified and encrypted, briefly and in full.
     pub described: [String; 2],
+    /// The forecast and what came of it, where that was wanted.
+    pub explained: Option<Explained>,
 }
 
 impl Outcome<'_> {
@@ -234,6 +247,10 @@ pub(super) struct Went<'a> {
     pub(super) pipe: Option<Option<WholeStream>>,
     /// What was asked for by name.
     pub(super) asked: &'a [NoticeKind],
+    /// What it is expected to do.
+    pub(super) foreseeing: Option<Foreseeing>,
+    /// The other host and whether this end receives, where the transfer is to be remembered.
+    pub(super) remembered: Option<(String, bool)>,
 }
 
 impl Caller {
@@ -264,12 +281,17 @@ impl Caller {
         self.control.was_cancelled()
     }
 
+    /// Who hears of the transfer.
+    pub(super) fn observer(&self) -> &Arc<dyn Observer> {
+        &self.observer
+    }
+
     /// Tells how it ended.
     pub(super) fn conclude(
         &self,
         transfer: &Transfer,
         (ending, operation): (&Ending, Operation),
-        went: &Went<'_>,
+        mut went: Went<'_>,
     ) -> Result<(), Stop> {
         let mut progress = transfer.progress();
         if went.pipe.is_some() {
@@ -284,7 +306,23 @@ impl Caller {
         let none = super::steering::Shared::default();
         let steered = went.steered.unwrap_or(&none).lock();
         let steered = steered.unwrap_or_else(PoisonError::into_inner);
+        let ended = Ended {
+            bound: steered.bound,
+            congestion: steered.congestion.as_deref(),
+            window: steered.window,
+            at_rate: is_at_rate(&progress, self.control.limit()),
+        };
+        let foreseen = went.foreseeing.take().and_then(|it| it.join().ok());
+        let explained = foreseen.and_then(|it| it.conclude(foresight::outcome(&progress, ended)));
+        if let (Some((host, receives)), true) = (&went.remembered, ending.totals.is_some()) {
+            let predicted = explained.as_ref();
+            let predicted = predicted.map(|it| it.forecast.prediction.seconds.likely);
+            let past = foresight::past((host, *receives), &progress, ended, predicted);
+            // What cannot be remembered was copied nevertheless.
+            let _ = past.map(|past| history::add(&past));
+        }
         self.observer.concluded(&Outcome {
+            explained,
             operation,
             pipe: went.pipe.flatten().filter(|_| progress.files > 0),
             progress,
@@ -301,6 +339,19 @@ impl Caller {
     pub(super) fn exit(&self, operation: Operation) -> Exit {
         self.tally.exit(operation)
     }
+}
+
+/// From this part of a rate on it was the rate that limited: the first and the last moments of a
+/// copy move nothing.
+const USED_UP: f64 = 0.9;
+
+/// Whether a rate that was asked for was used up.
+fn is_at_rate(progress: &Progress, limit: Limit) -> bool {
+    let Some(rate) = limit.rate else {
+        return false;
+    };
+    let seconds = progress.elapsed.as_secs_f64().max(1e-9);
+    progress.wire_bytes as f64 / seconds >= USED_UP * rate.bytes_per_second() as f64
 }
 
 /// Counts the pieces of a pipe as one file, which is there or not.

@@ -19,18 +19,13 @@ use longhaul_engine::send::stream::StreamSource;
 use longhaul_engine::session::opening::Agreed;
 use longhaul_engine::session::{Ending, Ends, FlowCounts, Transfer, TransferSettings, Watch};
 use longhaul_engine::storage::measuring::sink;
-use longhaul_model::control::start::{
-    BlockSize, LARGEST_BLOCK_BYTES, initial_streams, most_streams, used_memory,
-};
-use longhaul_model::response::Congestion;
-use longhaul_proto::block::Codec;
+use longhaul_model::control::start::used_memory;
 use longhaul_proto::handshake::{Feature, Landing, Operation, Request, RequestPath, Role};
-use longhaul_proto::message::{Farewell, Flows, MAXIMUM_CONGESTION_BYTES};
+use longhaul_proto::message::{Farewell, Flows};
 use longhaul_proto::notice::NoticeKind;
 use longhaul_proto::session::StreamId;
 use longhaul_units::ByteCount;
 
-use super::ahead::StreamsFor;
 use super::connection::{Connected, Opened, block_key};
 use super::identity::SourceKey;
 use super::local_paths::{Here, landing_stop};
@@ -38,7 +33,7 @@ use super::observer::{Caller, Control, INTERRUPTED, Observer, Went};
 use super::owner::{owner, user_name};
 use super::peer::Peer;
 use super::request::{large_files, request_path, single_file};
-use super::steering::{Bounds, Steering};
+use super::steering::Steering;
 use super::{pipe, requested, self_copy, sources};
 use crate::endpoint::{Endpoint, RemotePath};
 use crate::settings::DataSecurity;
@@ -49,9 +44,6 @@ use crate::third_party::introduced_peer::Introduction;
 /// Streams between the two ends of a copy within a host: enough that one can
 /// be written while the other is read.
 const LOCAL_STREAMS: usize = 2;
-
-/// Streams that are begun before there is a session at most.
-const MOST_AHEAD: u32 = 32;
 
 /// What is to be done, as this end does it.
 pub(super) struct Task {
@@ -69,6 +61,8 @@ pub(super) struct Task {
     pub(super) pipe: Option<Arc<StreamSource>>,
     /// Where paths of this host are opened.
     pub(super) here: Here,
+    /// It is remembered.
+    pub(super) remembers: bool,
 }
 
 /// Where a transfer runs, beside what is specified.
@@ -78,6 +72,8 @@ pub struct Place {
     pub here: Here,
     /// The other host, where this is a job and somebody introduced it.
     pub introduction: Option<Introduction>,
+    /// Transfers with other hosts are remembered for the next ones' forecasts.
+    pub remembers: bool,
 }
 
 /// Runs a transfer to its end. What happens goes to `observer`; `control` cancels it or
@@ -95,7 +91,9 @@ pub fn run(
 ) -> Result<Exit, Stop> {
     let caller = Caller::new(control, observer);
     control.begin_with(spec.limits.rate);
-    Task::new(spec, place.here).run(place.introduction, &caller)
+    let mut task = Task::new(spec, place.here);
+    task.remembers = place.remembers;
+    task.run(place.introduction, &caller)
 }
 
 /// Bytes of the names that a request has, a quarter of it at most, and what each costs more
@@ -312,10 +310,15 @@ impl Task {
             sender.fail_here(&text);
         }
         caller.follow(&sender);
+        let foreseeing = self.foresee(&sender, Duration::ZERO, caller);
         let ending = sender.wait();
         receiver.end(Farewell::Cancelled);
         receiver.wait();
-        self.conclude((&sender, &ending), Went::default(), caller)
+        let went = Went {
+            foreseeing,
+            ..Went::default()
+        };
+        self.conclude((&sender, &ending), went, caller)
     }
 
     fn drive(
@@ -327,6 +330,7 @@ impl Task {
     ) -> Result<Exit, Stop> {
         let dialer = peer.dialer(&opened, transfer);
         let dialled = opened.stream.handle.peer_address();
+        let rtt = opened.rtt;
         let (steering, steered) = Steering::new(self.bounds(&opened));
         transfer.carry_out(steering.first_orders());
         transfer.steer_by(Box::new(steering));
@@ -336,11 +340,15 @@ impl Task {
             transfer.steer(remote_flows);
         }
         caller.follow(transfer);
+        let foreseeing = self.foresee(transfer, rtt, caller);
         let ending = peer.wait(transfer);
         let sends = self.destination.remote_path().is_some();
         let route = peer.route(dialled);
+        let host = self.other_host().filter(|_| self.is_remembered());
         let went = Went {
             steered: Some(&steered),
+            foreseeing,
+            remembered: host.map(|host| (host, !sends)),
             route: route.map(|route| route.sending(sends)),
             ..Went::default()
         };
@@ -357,7 +365,7 @@ impl Task {
         if self.spec.selection.keep_set_ids {
             went.asked = &[NoticeKind::SetIdDropped];
         }
-        caller.conclude(transfer, (ending, self.settings.operation), &went)?;
+        caller.conclude(transfer, (ending, self.settings.operation), went)?;
         if caller.was_cancelled() {
             return Err(Stop::new(Exit::Interrupted, INTERRUPTED));
         }
@@ -380,70 +388,6 @@ impl Task {
             )),
             Farewell::Storage(text) => Err(Stop::new(Exit::Local, text.clone())),
         }
-    }
-
-    fn bounds(&self, opened: &Opened) -> Bounds {
-        let by_memory = most_streams(self.settings.budget, opened.block_bytes);
-        let limit = self.spec.limits.rate;
-        let bound = limit.map_or(u32::MAX, |limit| limit.most_streams(opened.block_bytes));
-        let maximum = opened.welcome.maximum_streams.min(bound).max(1);
-        let maximum_streams = self.flows().streams.unwrap_or(by_memory).min(maximum);
-        // In a pull the other end's kernel governs the windows.
-        let governing = match self.destination.place().is_some() {
-            true => opened.stream.handle.governed_by(),
-            false => opened.welcome.congestion.clone(),
-        };
-        let governing = governing.filter(|name| name.len() <= MAXIMUM_CONGESTION_BYTES);
-        let named = self.spec.connection.congestion.clone().or(governing);
-        let congestion = named.map(|name| Congestion::of_name(&name));
-        let free = match self.spec.connection.nice {
-            true => 1,
-            false => initial_streams(opened.rtt, None, congestion.as_ref()),
-        };
-        Bounds {
-            streams: self.flows().streams,
-            initial: self.flows().streams.unwrap_or(free).min(maximum_streams),
-            maximum_streams,
-            congestion: self.spec.connection.congestion.clone(),
-            nice: self.spec.connection.nice,
-            rtt: opened.rtt,
-        }
-    }
-
-    /// How large blocks are, once the path is known, of which an end's memory holds some.
-    fn blocks(&self, memory: ByteCount) -> BlockSize {
-        // What is encoded has a pool of its own, of half of it.
-        let pools = match self.settings.codec {
-            Codec::Zstd { .. } | Codec::Lz4 => 2,
-            Codec::Plain | Codec::Omitted => 1,
-        };
-        let limit = self.spec.limits.rate;
-        let free = BlockSize::Free {
-            memory: ByteCount(memory.0 / pools),
-            most: limit.map_or(LARGEST_BLOCK_BYTES, |limit| {
-                limit.block_bytes(LARGEST_BLOCK_BYTES)
-            }),
-        };
-        self.flows().block_bytes.map_or(free, BlockSize::Fixed)
-    }
-
-    /// How many streams are begun with the first; `None` if they join by tickets that only the
-    /// session gives.
-    fn streams_ahead(&self, clear: bool) -> Option<StreamsFor> {
-        if clear || self.spec.connection.nice {
-            return None;
-        }
-        let (fixed, budget) = (self.flows().streams, self.settings.budget);
-        let blocks = self.blocks(self.settings.budget);
-        let named = self.spec.connection.congestion.as_deref();
-        let named = named.map(Congestion::of_name);
-        let sends = self.destination.place().is_some();
-        Some(Box::new(move |rtt, own| {
-            let congestion = named.clone().or(own.filter(|_| sends));
-            let free = initial_streams(rtt, None, congestion.as_ref());
-            let by_memory = most_streams(budget, blocks.on(rtt));
-            fixed.unwrap_or(free).min(by_memory).min(MOST_AHEAD)
-        }))
     }
 
     /// The settings of this end, on the path that the first stream found.

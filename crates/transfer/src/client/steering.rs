@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use longhaul_engine::session::{LAYERS, Orders, Steer, View};
 use longhaul_model::control::{Bound, Controller, Decision, Sample, Settings, StreamSample};
-use longhaul_model::kernel::{BufferEnd, WindowAdvice};
+use longhaul_model::kernel::{BufferEnd, BufferLimits, WindowAdvice, window_limit};
 use longhaul_model::response::Congestion;
 use longhaul_proto::message::{Observation, StreamObservation, Tuning};
 use longhaul_units::{ByteCount, Moment};
@@ -43,6 +43,10 @@ pub struct Steered {
     pub advice: Option<WindowAdvice>,
     /// What was asked for and is not what governs the streams.
     pub refused_congestion: Option<(String, String)>,
+    /// What governs the windows, by the sending kernel.
+    pub congestion: Option<String>,
+    /// Bytes that one stream can have in flight, by both kernels' limits.
+    pub window: Option<u64>,
 }
 
 /// What is shared with the report.
@@ -212,6 +216,16 @@ impl Steering {
             let refused = (asked != used).then(|| (asked.clone(), used.clone()));
             steered.refused_congestion = refused;
         }
+        if let Some(used) = used.filter(|used| steered.congestion.as_ref() != Some(*used)) {
+            steered.congestion = Some(used.clone());
+        }
+        let limits = |seen: &Observation| BufferLimits {
+            tcp_send: seen.send_buffer,
+            tcp_receive: seen.receive_buffer,
+            ..BufferLimits::default()
+        };
+        let window = window_limit(&limits(view.sender), &limits(view.receiver));
+        steered.window = window.map(|limit| limit.window.0);
     }
 }
 

@@ -38,6 +38,7 @@ impl Task {
             settings,
             pipe,
             here,
+            remembers: false,
         }
     }
 

@@ -30,10 +30,10 @@ use super::admission::{Visitor, authenticate, refused};
 use super::quotas::{Held, Most};
 use super::{Daemon, LAST_WORDS};
 use crate::console::{MAXIMUM_LOGGED_BYTES, one_line};
+use crate::state::make_private;
 use crate::third_party::channels::{self, Place};
 use crate::third_party::confined::CONNECT_WITHIN;
 use crate::third_party::dialing::{self, Closed, Dialing};
-use crate::third_party::job::make_private;
 use crate::third_party::job_protocol::is_name;
 
 /// Control requests, jobs among them.

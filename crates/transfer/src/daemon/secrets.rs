@@ -12,7 +12,7 @@ use longhaul_engine::net::config_directory::config_directory;
 use longhaul_engine::net::principals::Principals;
 
 use super::DaemonSettings;
-use crate::third_party::job::state_directory;
+use crate::state::state_directory;
 
 /// Links that lead to one secret, at most: more than the kernel follows.
 const MAXIMUM_LINKS: usize = 64;

@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::process::{Login, output_within};
+use longhaul_engine::net::tcp::HostPort;
 use longhaul_engine::session::TransferSettings;
 
 use crate::endpoint::SshRemote;
@@ -83,18 +84,32 @@ pub struct Start {
     pub side: FarSide,
 }
 
+/// What the user's ssh would do with a destination, a setting a line; this starts a process.
+fn configured(words: &[OsString], destination: &str) -> Option<String> {
+    let (program, rest) = words.split_first()?;
+    let mut command = Command::new(program);
+    command
+        .args(rest)
+        .args(["-G", "--", destination])
+        .stdin(Stdio::null())
+        .stderr(Stdio::null());
+    let output = output_within(&mut command, CONFIGURED_WITHIN).ok()?;
+    Some(String::from_utf8_lossy(&output).into_owned())
+}
+
+/// Where the user's ssh would connect to; this starts a process.
+pub fn server_of(arguments: &SshSettings, destination: &str) -> Option<HostPort> {
+    let words = ssh_words(arguments).ok()?;
+    let text = configured(&words, destination)?;
+    let port = setting(&text, "port ")?.parse().ok()?;
+    Some(HostPort::new(host_name_in(&text)?, port))
+}
+
 impl Start {
     /// The host as in ssh's configuration; this starts a process.
     pub fn host_name(&self) -> Option<String> {
-        let (program, rest) = self.words.split_first()?;
-        let mut command = Command::new(program);
-        command
-            .args(rest)
-            .args(["-G", "--", &self.destination])
-            .stdin(Stdio::null())
-            .stderr(Stdio::null());
-        let output = output_within(&mut command, CONFIGURED_WITHIN).ok()?;
-        host_name_in(&String::from_utf8_lossy(&output)).map(str::to_owned)
+        let text = configured(&self.words, &self.destination)?;
+        host_name_in(&text).map(str::to_owned)
     }
 
     /// The command line that begins a session.
@@ -240,9 +255,13 @@ fn far_command(program: Option<&str>, arguments: &str) -> String {
 
 /// What `ssh -G` says.
 fn host_name_in(configuration: &str) -> Option<&str> {
+    setting(configuration, "hostname ")
+}
+
+fn setting<'a>(configuration: &'a str, name: &str) -> Option<&'a str> {
     let mut lines = configuration.lines();
-    let name = lines.find_map(|line| line.strip_prefix("hostname "))?;
-    Some(name.trim()).filter(|name| !name.is_empty())
+    let value = lines.find_map(|line| line.strip_prefix(name))?;
+    Some(value.trim()).filter(|value| !value.is_empty())
 }
 
 /// A word for a shell.

@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use longhaul_engine::net::token::fill_random;
 
-use super::job::{at_socket, make_private};
+use super::job::at_socket;
+use crate::state::make_private;
 
 /// What a directory's name begins with, before the channels' own.
 const BEGINS: &str = "channels-";

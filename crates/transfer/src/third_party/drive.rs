@@ -105,6 +105,7 @@ pub fn run(arguments: &FarSideSettings, rendering: &Rendering) -> Result<Exit, S
     let place = Place {
         here: principal.map_or(Here::Anywhere, Here::Beneath),
         introduction: Some(introduction),
+        remembers: true,
     };
     carry_out(&begin, (spec, place), rendering)
 }

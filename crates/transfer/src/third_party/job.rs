@@ -27,6 +27,7 @@ use super::job_protocol::{
     is_name,
 };
 use super::viewer::Outlet;
+use crate::state::{keep, make_private, state_directory};
 
 // tidy: long file because it is the life of one job.
 
@@ -122,50 +123,6 @@ impl Seen {
             gone,
         }
     }
-}
-
-/// Where longhaul keeps what it does on the far side: `longhaul` in `XDG_STATE_HOME`, else in
-/// `.local/state` of the home.
-///
-/// # Errors
-///
-/// Where neither is an absolute path.
-pub fn state_directory() -> io::Result<PathBuf> {
-    let absolute = |name| {
-        let value = std::env::var_os(name).map(PathBuf::from);
-        value.filter(|path| path.is_absolute())
-    };
-    let state = absolute("XDG_STATE_HOME")
-        .or_else(|| absolute("HOME").map(|home| home.join(".local/state")));
-    let state = state.ok_or_else(|| {
-        let text = "no state directory: neither XDG_STATE_HOME nor HOME is an absolute path";
-        io::Error::new(io::ErrorKind::NotFound, text)
-    })?;
-    Ok(state.join("longhaul"))
-}
-
-/// Makes a directory for its user alone, with those above it.
-///
-/// # Errors
-///
-/// As the system reports.
-pub fn make_private(directory: &Path) -> io::Result<()> {
-    let mut builder = DirBuilder::new();
-    builder.recursive(true).mode(0o700);
-    builder.create(directory)
-}
-
-/// Writes a file under its name as a whole.
-///
-/// # Errors
-///
-/// As the system reports.
-pub fn keep(file: &Path, bytes: &[u8]) -> io::Result<()> {
-    let new = file.with_extension("new");
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600);
-    options.open(&new)?.write_all(bytes)?;
-    fs::rename(&new, file)
 }
 
 fn jobs_directory() -> io::Result<PathBuf> {

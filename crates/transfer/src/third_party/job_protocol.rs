@@ -87,6 +87,10 @@ pub struct Shown {
     /// Names, layers, wire and decisions too.
     #[n(2)]
     pub verbose: bool,
+    /// The forecast before it, and its outcome beside that; a host that does not know it leaves it
+    /// out.
+    #[cbor(n(3), default)]
+    pub explain: bool,
 }
 
 /// How a job reaches its other end.

@@ -7,8 +7,8 @@ use std::fs::{self, File};
 use std::io;
 use std::path::PathBuf;
 
-use super::job::{keep, make_private, state_directory};
 use super::job_protocol::{self, JobEvent, Listed, is_name};
+use crate::state::{keep, make_private, state_directory};
 
 /// Jobs that are remembered: the newest.
 const MAXIMUM_STARTED: usize = 200;

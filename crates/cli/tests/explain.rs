@@ -1,0 +1,145 @@
+//! `cp --explain`: a forecast, and the outcome beside it; and the history that it learns from.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use serde_json::Value;
+use support::Daemon;
+use support::process::{longhaul, run};
+
+/// A directory of some files, whose names a history must not have.
+fn dataset(place: &Path) {
+    fs::create_dir(place.join("run7")).unwrap();
+    for file in 0..20 {
+        let path = place.join(format!("run7/hidden-name-{file}"));
+        fs::write(path, vec![file; 100_000]).unwrap();
+    }
+}
+
+#[test]
+fn a_forecast_stands_before_and_the_outcome_beside_it() {
+    let place = tempfile::tempdir().unwrap();
+    dataset(place.path());
+    let daemon = Daemon::start(place.path());
+    let mut command = daemon.command("cp");
+    command
+        .args(["-r", "--explain"])
+        .arg(place.path().join("run7"));
+    run(command.arg(daemon.url("pushed"))).expect(0).says(&[
+        "plan: 2.00 MB in ",
+        "plan: limited by ",
+        "plan: doubt: nothing is known of the storage",
+        "predicted",
+        "limited by",
+        "commit",
+    ]);
+    let mut command = daemon.command("cp");
+    command.args(["-r", "--explain", "--json"]);
+    command
+        .arg(daemon.url("pushed"))
+        .arg(place.path().join("pulled"));
+    let done = run(&mut command).expect(0);
+    let events = done.events();
+    let plan = events
+        .iter()
+        .find(|event| event["event"] == "plan")
+        .unwrap();
+    assert_eq!(plan["seconds"], Value::Null, "nobody has looked: {plan}");
+    assert!(plan["rate_bytes_per_second"]["likely"].is_f64(), "{plan}");
+    let summary = done.summary();
+    let explained = &summary["plan"];
+    assert_eq!(explained["refined"], true, "{explained}");
+    assert_eq!(explained["bytes"], 2_000_000.0);
+    assert_eq!(explained["outcome_bytes"], 2_000_000.0);
+    let layers = explained["layers"].as_array().unwrap();
+    for name in ["read", "wire", "open", "write", "commit"] {
+        let layer = layers.iter().find(|layer| layer["layer"] == name).unwrap();
+        assert!(layer["predicted"]["flows"].is_u64(), "{name}: {layer}");
+        // The other end tells of its layers four times a second.
+        let told = !["read", "wire"].contains(&name);
+        assert!(
+            !told || layer["outcome"]["flows"].is_u64(),
+            "{name}: {layer}"
+        );
+    }
+    run(longhaul()
+        .args(["cp", "-r", "--explain"])
+        .arg(place.path().join("run7"))
+        .arg(place.path().join("copied")))
+    .expect(0)
+    .says(&["plan: 2.00 MB in ", "predicted"]);
+    run(longhaul().args(["cp", "--explain", "--quiet", "a", "b"])).expect(1);
+}
+
+#[test]
+fn copies_are_remembered_and_forgotten() {
+    let place = tempfile::tempdir().unwrap();
+    dataset(place.path());
+    let state = place.path().join("state");
+    fs::create_dir(&state).unwrap();
+    let file = state.join("longhaul/history.jsonl");
+    let daemon = Daemon::start(place.path());
+    let copy = |name: &str| {
+        let mut command = daemon.command("cp");
+        command.env("XDG_STATE_HOME", &state);
+        command
+            .args(["-r", "--explain"])
+            .arg(place.path().join("run7"));
+        run(command.arg(daemon.url(name))).expect(0)
+    };
+    copy("one");
+    let text = fs::read_to_string(&file).unwrap();
+    assert_eq!(text.lines().count(), 1, "{text}");
+    assert!(
+        !text.contains("hidden-name") && !text.contains("run7"),
+        "{text}"
+    );
+    let mode = fs::metadata(&file).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let past: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(
+        (&past["host"], &past["way"]),
+        (&"127.0.0.1".into(), &"to".into())
+    );
+    assert_eq!(
+        (&past["bytes"], &past["files"]),
+        (&2_000_000.into(), &20.into())
+    );
+    // A file that somebody edited is no reason against a copy.
+    fs::write(&file, format!("{text}not a line\n")).unwrap();
+    copy("two").says(&["and 1 earlier copies"]);
+    let history = |arguments: &[&str]| {
+        let mut command = longhaul();
+        command.env("XDG_STATE_HOME", &state).arg("history");
+        let done = run(command.args(arguments)).expect(0);
+        (String::from_utf8(done.output).unwrap(), done.errors)
+    };
+    let (shown, said) = history(&[]);
+    assert_eq!(shown.lines().count(), 2, "{shown}");
+    assert!(said.contains("line 2 of the history is none"), "{said}");
+    assert_eq!(history(&["elsewhere"]).0, "");
+    assert!(
+        history(&["--json", "127.0.0.1"])
+            .0
+            .contains("\"way\":\"to\"")
+    );
+    let mut planned = longhaul();
+    planned.env("XDG_STATE_HOME", &state).arg("plan");
+    planned.arg(place.path().join("run7"));
+    let planned = run(planned.arg(daemon.url("three"))).expect(0);
+    let planned = String::from_utf8(planned.output).unwrap();
+    assert!(planned.contains("Path: "), "{planned}");
+    let unknown = "nothing is known of the storage of 127.0.0.1";
+    assert!(!planned.contains(unknown), "{planned}");
+    assert!(
+        history(&["--forget", "127.0.0.1"])
+            .0
+            .contains("forgotten: 2")
+    );
+    assert_eq!(fs::read_to_string(&file).unwrap(), "");
+}

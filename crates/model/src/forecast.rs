@@ -1,0 +1,334 @@
+//! What a copy is expected to do, from what is known cheaply before it, and next to that what it
+//! did, layer by layer.
+//!
+//! - `text`: both as lines and as JSON
+
+mod text;
+
+use std::collections::BTreeMap;
+
+use crate::explain::{Prediction, predict};
+use crate::graph::{Graph, Node, NodeKind, Part};
+use crate::limit::Limit;
+use crate::optimise::prices::binding;
+use crate::optimise::{Bound, NodeUse, Optimum, SolveError, solve};
+use crate::transfer::{End, PathFacts, transfer_graph};
+
+/// What a copy is expected to do is not worth more search than this: the graphs are small ones.
+const BOUND: Bound = Bound {
+    nodes: 500,
+    time: None,
+};
+
+/// What is known before a copy.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Known {
+    /// The end that sends.
+    pub source: End,
+    /// The end that receives.
+    pub destination: End,
+    /// The path; `None` within a host.
+    pub path: Option<PathFacts>,
+    /// The dataset.
+    pub parts: Vec<Part>,
+    /// The dataset is known, or estimated. Otherwise its parts stand for any large files.
+    pub is_dataset_known: bool,
+    /// Bytes per second that were asked for at most; `None` without a bound.
+    pub rate_limit: Option<f64>,
+    /// Flows that were fixed: of reading, compressing, the wire, decompressing and writing.
+    pub fixed: BTreeMap<Limit, u32>,
+    /// What makes it less sure than it looks.
+    pub doubts: Vec<String>,
+}
+
+/// What a copy is expected to do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Forecast {
+    /// Its graph.
+    pub graph: Graph,
+    /// The best way through it.
+    pub optimum: Optimum,
+    /// What that takes.
+    pub prediction: Prediction,
+    /// What limits it; several where they limit together or each in part.
+    pub limits: Vec<Limit>,
+    /// The dataset is known, or estimated.
+    pub is_dataset_known: bool,
+    /// What makes it less sure than it looks.
+    pub doubts: Vec<String>,
+}
+
+/// A layer of the mover in a forecast or an outcome.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LayerFigures {
+    /// Its flows.
+    pub flows: u32,
+    /// The share of their time that they work, 0 to 1.
+    pub busy: f64,
+    /// Bytes of the source per second that they would carry if they worked all the time; `None`
+    /// where they hardly work.
+    pub could_carry: Option<f64>,
+}
+
+/// What a copy did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// Bytes of files that moved.
+    pub bytes: f64,
+    /// Files that were moved.
+    pub files: u64,
+    /// Seconds from the session's beginning to its end.
+    pub seconds: f64,
+    /// Its layers, at both ends.
+    pub layers: Vec<(Limit, LayerFigures)>,
+    /// What limited it, if anything did.
+    pub limit: Option<Limit>,
+}
+
+/// A layer that works for less of its time says nothing of what it could carry.
+const LEAST_BUSY: f64 = 0.02;
+
+impl LayerFigures {
+    /// Of a layer whose flows were so busy while `rate` bytes per second went through.
+    pub fn of_use(flows: u32, busy: f64, rate: f64) -> LayerFigures {
+        LayerFigures {
+            flows,
+            busy,
+            could_carry: (busy >= LEAST_BUSY).then(|| rate / busy),
+        }
+    }
+}
+
+/// Predicts a copy.
+///
+/// # Errors
+///
+/// Where nothing is known of the dataset, or nothing limits the rate.
+pub fn forecast(known: &Known) -> Result<Forecast, SolveError> {
+    let is_one_host = known.path.is_none();
+    let mut path = known.path.clone();
+    let is_bound = bind_rate(&mut path, known.rate_limit);
+    let mut built = transfer_graph(
+        &known.source,
+        &known.destination,
+        path.as_ref(),
+        known.parts.clone(),
+        is_one_host,
+    );
+    fix(&mut built.graph, &known.fixed);
+    let graph = built.graph;
+    let optimum = solve(&graph, BOUND)?;
+    let prediction = predict(&graph, &optimum, BOUND);
+    let streams = streams(&graph, &optimum);
+    let constraints = binding(&graph, &optimum, BOUND)?;
+    let mut limits: Vec<Limit> = constraints
+        .into_iter()
+        .flatten()
+        .filter_map(|constraint| Limit::of_constraint(&graph, constraint, streams))
+        .map(|limit| match limit {
+            Limit::Path if is_bound => Limit::Rate,
+            limit => limit,
+        })
+        .collect();
+    limits.sort_unstable();
+    limits.dedup();
+    let mut doubts = known.doubts.clone();
+    doubts.extend(built.doubts);
+    Ok(Forecast {
+        graph,
+        optimum,
+        prediction,
+        limits,
+        is_dataset_known: known.is_dataset_known,
+        doubts,
+    })
+}
+
+/// Has a path carry no more than was asked for; whether that is less than it could.
+fn bind_rate(path: &mut Option<PathFacts>, rate_limit: Option<f64>) -> bool {
+    let (Some(path), Some(limit)) = (path, rate_limit) else {
+        return false;
+    };
+    if path.payload.is_some_and(|payload| payload <= limit) {
+        return false;
+    }
+    (path.payload, path.uncertainty) = (Some(limit), 0.0);
+    true
+}
+
+/// Gives nodes the numbers of flows that were fixed for their layers.
+pub fn fix(graph: &mut Graph, fixed: &BTreeMap<Limit, u32>) {
+    for node in &mut graph.nodes {
+        let layer = match node.kind {
+            NodeKind::Path => Some(Limit::Wire),
+            _ => Limit::of_name(&node.name),
+        };
+        if let Some(&flows) = layer.and_then(|layer| fixed.get(&layer)) {
+            (node.least_flows, node.most_flows) = (flows.max(1), flows.max(1));
+        }
+    }
+}
+
+fn streams(graph: &Graph, optimum: &Optimum) -> u32 {
+    let mut nodes = graph.nodes.iter().zip(&optimum.nodes);
+    let path = nodes.find(|(node, _)| node.kind == NodeKind::Path);
+    path.map_or(1, |(_, used)| used.flows())
+}
+
+impl Forecast {
+    /// The layers, in the order of a byte's way. Sealing and the path are one: the wire.
+    pub fn layers(&self) -> Vec<(Limit, LayerFigures)> {
+        let nodes = || self.graph.nodes.iter().zip(&self.optimum.nodes);
+        let of_layer = |layer: Limit| {
+            let is_of = |(node, _): &(&Node, &NodeUse)| layer_of(node) == Some(layer);
+            // Of sealing and the path, the one that is busier counts.
+            let busiest = |a: &(&Node, &NodeUse), b: &(&Node, &NodeUse)| {
+                a.1.utilisation.total_cmp(&b.1.utilisation)
+            };
+            let (_, used) = nodes().filter(is_of).max_by(busiest)?;
+            let flows = match layer {
+                Limit::Wire | Limit::Open => streams(&self.graph, &self.optimum),
+                _ => used.flows(),
+            };
+            let busy = used.utilisation.max(used.cpu / f64::from(flows.max(1)));
+            Some((
+                layer,
+                LayerFigures::of_use(flows, busy.min(1.0), self.optimum.rate),
+            ))
+        };
+        Limit::LAYERS.into_iter().filter_map(of_layer).collect()
+    }
+}
+
+fn layer_of(node: &Node) -> Option<Limit> {
+    match node.kind {
+        NodeKind::Path => Some(Limit::Wire),
+        _ if node.name == "seal" => Some(Limit::Wire),
+        _ => Limit::of_name(&node.name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::response::Congestion;
+    use crate::transfer::LayerCost;
+
+    fn end(name: &str, layers: &[(Limit, f64)]) -> End {
+        let cost = |&(layer, rate): &(Limit, f64)| {
+            let cost = LayerCost {
+                seconds_per_byte: 1.0 / rate,
+                seconds_per_file: 0.0,
+                flows: 4,
+                uncertainty: 0.1,
+            };
+            (layer, cost)
+        };
+        End {
+            name: name.to_owned(),
+            cores: Some(16.0),
+            seen: layers.iter().map(cost).collect(),
+            ..End::default()
+        }
+    }
+
+    fn known(write: f64) -> Known {
+        Known {
+            source: end("here", &[(Limit::Read, 1e9)]),
+            destination: end("there", &[(Limit::Write, write), (Limit::Commit, 1e9)]),
+            path: Some(PathFacts {
+                payload: Some(117e6),
+                rtt: Duration::from_millis(100),
+                loss: 0.0,
+                window: Some(2.9e6),
+                segment: 1448.0,
+                congestion: Congestion::Cubic,
+                uncertainty: 0.05,
+            }),
+            parts: vec![Part {
+                name: "dataset".to_owned(),
+                bytes: 10e9,
+                files: 1.0,
+                codecs: Vec::new(),
+            }],
+            is_dataset_known: true,
+            ..Known::default()
+        }
+    }
+
+    #[test]
+    fn the_path_limits_or_the_disk() {
+        let by_path = forecast(&known(1e9)).unwrap();
+        assert_eq!(by_path.limits, [Limit::Path]);
+        let wire = by_path.layers().into_iter().find(|it| it.0 == Limit::Wire);
+        let wire = wire.unwrap().1;
+        assert!(wire.flows >= 5 && wire.busy > 0.99, "{wire:?}");
+        // Four writers of 20 MB/s each.
+        let by_disk = forecast(&known(20e6)).unwrap();
+        assert_eq!(by_disk.limits, [Limit::Write]);
+        let rate = by_disk.prediction.rate.likely;
+        assert!((rate / 80e6 - 1.0).abs() < 0.01, "{rate}");
+    }
+
+    #[test]
+    fn what_is_fixed_is_predicted() {
+        let fixed = Known {
+            fixed: [(Limit::Wire, 2)].into(),
+            ..known(1e9)
+        };
+        let forecast = forecast(&fixed).unwrap();
+        assert_eq!(forecast.limits, [Limit::Window]);
+        let rate = forecast.prediction.rate.likely;
+        assert!((rate / 58e6 - 1.0).abs() < 0.01, "{rate}");
+    }
+
+    #[test]
+    fn a_rate_that_was_asked_for_limits() {
+        let bound = Known {
+            rate_limit: Some(10e6),
+            ..known(1e9)
+        };
+        assert_eq!(forecast(&bound).unwrap().limits, [Limit::Rate]);
+        let wide = Known {
+            rate_limit: Some(10e9),
+            ..known(1e9)
+        };
+        assert_eq!(forecast(&wide).unwrap().limits, [Limit::Path]);
+    }
+
+    #[test]
+    fn a_copy_within_a_host_has_no_path() {
+        let local = Known {
+            path: None,
+            ..known(20e6)
+        };
+        let forecast = forecast(&local).unwrap();
+        assert_eq!(forecast.limits, [Limit::Write]);
+        assert!(forecast.prediction.startup < 0.1);
+    }
+
+    #[test]
+    fn prediction_and_outcome_stand_beside_each_other() {
+        let forecast = forecast(&known(20e6)).unwrap();
+        let outcome = Outcome {
+            bytes: 10e9,
+            files: 1,
+            seconds: 140.0,
+            layers: vec![(Limit::Write, LayerFigures::of_use(4, 0.9, 71e6))],
+            limit: Some(Limit::Write),
+        };
+        let lines = forecast.beside(&outcome).join("\n");
+        for part in ["2 min 20 s", "write", "90 %", "limited by"] {
+            assert!(lines.contains(part), "{part}: {lines}");
+        }
+        let value = forecast.beside_json(&outcome);
+        assert_eq!(value["limit"], "write");
+        let of_write = value["layers"].as_array().unwrap().iter();
+        let of_write = of_write.into_iter().find(|it| it["layer"] == "write");
+        let of_write = of_write.unwrap();
+        assert_eq!(of_write["outcome"]["flows"], 4);
+        assert_eq!(of_write["predicted"]["flows"], 4);
+    }
+}

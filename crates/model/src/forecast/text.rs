@@ -1,0 +1,183 @@
+//! A forecast, and an outcome next to it, as lines and as JSON.
+
+use longhaul_units::ByteCount;
+use serde_json::{Value, json};
+
+use super::{Forecast, LayerFigures, Outcome};
+use crate::explain::{Range, rate_text, span_text};
+use crate::limit::Limit;
+
+impl Forecast {
+    /// The plan in a few lines: time, goodput, what limits, flows, doubts.
+    pub fn lines(&self) -> Vec<String> {
+        let bytes: f64 = self.graph.parts.iter().map(|part| part.bytes).sum();
+        let (seconds, goodput) = (self.prediction.seconds, self.prediction.goodput);
+        let flows: Vec<String> = self
+            .layers()
+            .iter()
+            .map(|(layer, figures)| format!("{layer} {}", figures.flows))
+            .collect();
+        let rate = self.prediction.rate;
+        let mut lines = vec![
+            match self.is_dataset_known {
+                true => format!(
+                    "plan: {} in {}{}, {}{}",
+                    ByteCount(bytes as u64),
+                    span_text(seconds.likely),
+                    between(seconds, span_text),
+                    rate_text(goodput.likely),
+                    between(goodput, rate_text),
+                ),
+                false => format!(
+                    "plan: large files at {}{}; the dataset is not known yet",
+                    rate_text(rate.likely),
+                    between(rate, rate_text)
+                ),
+            },
+            format!(
+                "plan: limited by {}; flows: {}",
+                names(&self.limits),
+                flows.join(", ")
+            ),
+        ];
+        let doubts = self.doubts.iter();
+        lines.extend(doubts.map(|doubt| format!("plan: doubt: {doubt}")));
+        lines
+    }
+
+    /// What was predicted next to what came of it, layer by layer.
+    pub fn beside(&self, outcome: &Outcome) -> Vec<String> {
+        let off = |predicted: f64, measured: f64| match predicted > 0.0 {
+            true => format!("{:+.0} %", (measured / predicted - 1.0) * 100.0),
+            false => String::new(),
+        };
+        let (seconds, goodput) = (self.prediction.seconds, self.prediction.goodput);
+        let measured = outcome.goodput();
+        let limit = outcome.limit.map_or("nothing", Limit::name);
+        let row = |name: &str, predicted: &str, measured: &str, off: &str| {
+            format!("{name:<12} {predicted:>22} {measured:>22}  {off}")
+        };
+        let mut lines = vec![
+            row("", "predicted", "outcome", ""),
+            row(
+                "time",
+                &span_text(seconds.likely),
+                &span_text(outcome.seconds),
+                &off(seconds.likely, outcome.seconds),
+            ),
+            row(
+                "goodput",
+                &rate_text(goodput.likely),
+                &rate_text(measured),
+                &off(goodput.likely, measured),
+            ),
+            row("limited by", &names(&self.limits), limit, ""),
+        ];
+        for (layer, predicted, measured) in self.each(outcome) {
+            lines.push(row(layer.name(), &cell(predicted), &cell(measured), ""));
+        }
+        lines.push("a layer: flows, how busy they were, what they could carry".to_owned());
+        lines
+    }
+
+    /// As a value, in bytes, seconds and bytes per second.
+    pub fn to_json(&self) -> Value {
+        let range = |it: Range| json!({ "low": it.low, "likely": it.likely, "high": it.high });
+        let known = |value: Value| match self.is_dataset_known {
+            true => value,
+            false => Value::Null,
+        };
+        let limits: Vec<&str> = self.limits.iter().map(|it| it.name()).collect();
+        let layers: Value = self
+            .layers()
+            .iter()
+            .map(|(layer, it)| json!({ "layer": layer.name(), "predicted": figures(Some(*it)) }))
+            .collect();
+        json!({
+            "bytes": known(json!(self.graph.parts.iter().map(|part| part.bytes).sum::<f64>())),
+            "seconds": known(range(self.prediction.seconds)),
+            "goodput_bytes_per_second": known(range(self.prediction.goodput)),
+            "rate_bytes_per_second": range(self.prediction.rate),
+            "limits": limits,
+            "layers": layers,
+            "doubts": self.doubts,
+        })
+    }
+
+    /// The same with the outcome.
+    pub fn beside_json(&self, outcome: &Outcome) -> Value {
+        let layers: Value = self
+            .each(outcome)
+            .into_iter()
+            .map(|(layer, predicted, measured)| {
+                json!({
+                    "layer": layer.name(),
+                    "predicted": figures(predicted),
+                    "outcome": figures(measured),
+                })
+            })
+            .collect();
+        let mut value = self.to_json();
+        value["layers"] = layers;
+        value["limit"] = json!(outcome.limit.map(Limit::name));
+        value["outcome_bytes"] = json!(outcome.bytes);
+        value["outcome_seconds"] = json!(outcome.seconds);
+        value["outcome_goodput_bytes_per_second"] = json!(outcome.goodput());
+        value
+    }
+
+    /// Each layer that is in either.
+    fn each(&self, outcome: &Outcome) -> Vec<(Limit, Option<LayerFigures>, Option<LayerFigures>)> {
+        let predicted = self.layers();
+        let of = |all: &[(Limit, LayerFigures)], layer: Limit| {
+            all.iter().find(|it| it.0 == layer).map(|it| it.1)
+        };
+        let each = Limit::LAYERS
+            .into_iter()
+            .map(|layer| (layer, of(&predicted, layer), of(&outcome.layers, layer)));
+        each.filter(|(_, predicted, measured)| predicted.is_some() || measured.is_some())
+            .collect()
+    }
+}
+
+impl Outcome {
+    /// Bytes per second of all of the time.
+    pub fn goodput(&self) -> f64 {
+        self.bytes / self.seconds.max(1e-9)
+    }
+}
+
+fn between(range: Range, text: fn(f64) -> String) -> String {
+    let (low, high) = (text(range.low), text(range.high));
+    match low == high {
+        true => String::new(),
+        false => format!(" ({low} to {high})"),
+    }
+}
+
+fn names(limits: &[Limit]) -> String {
+    let names: Vec<&str> = limits.iter().map(|limit| limit.name()).collect();
+    match names.is_empty() {
+        true => "nothing".to_owned(),
+        false => names.join(" and "),
+    }
+}
+
+fn cell(figures: Option<LayerFigures>) -> String {
+    let Some(it) = figures else {
+        return "-".to_owned();
+    };
+    let carry = it.could_carry.map_or("-".to_owned(), rate_text);
+    format!("{}x {:>3.0} % {:>10}", it.flows, it.busy * 100.0, carry)
+}
+
+fn figures(figures: Option<LayerFigures>) -> Value {
+    match figures {
+        None => Value::Null,
+        Some(it) => json!({
+            "flows": it.flows,
+            "utilisation": it.busy,
+            "could_carry_bytes_per_second": it.could_carry,
+        }),
+    }
+}

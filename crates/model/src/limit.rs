@@ -1,0 +1,201 @@
+//! What limits a transfer, in one vocabulary: a copy's summary names what it saw, and a plan what
+//! it expects, with the same words.
+
+use std::fmt;
+
+use crate::capacity::{Capacity, PathCapacity};
+use crate::control::Bound;
+use crate::graph::{Graph, NodeKind};
+use crate::optimise::prices::Constraint;
+
+/// What limits a transfer: a layer of the mover, or what is beneath one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Limit {
+    /// Listing the source.
+    Walk,
+    /// Reading the source.
+    Read,
+    /// Compressing.
+    Compress,
+    /// Sealing and sending: the streams' threads, or what they wait for.
+    Wire,
+    /// Opening what arrives.
+    Open,
+    /// Decompressing and verifying.
+    Decompress,
+    /// Writing.
+    Write,
+    /// Making durable and giving names.
+    Commit,
+    /// The path carries no more.
+    Path,
+    /// The streams' windows end at a kernel's buffer, or are smaller than the path.
+    Window,
+    /// Loss keeps the windows small.
+    Loss,
+    /// A host's cores.
+    Cores,
+    /// A host's memory for blocks.
+    Memory,
+    /// A rate that was asked for.
+    Rate,
+}
+
+impl Limit {
+    /// The layers of the mover, in the order of a byte's way.
+    pub const LAYERS: [Limit; 8] = [
+        Limit::Walk,
+        Limit::Read,
+        Limit::Compress,
+        Limit::Wire,
+        Limit::Open,
+        Limit::Decompress,
+        Limit::Write,
+        Limit::Commit,
+    ];
+
+    /// Those that are no layer.
+    const OTHERS: [Limit; 6] = [
+        Limit::Path,
+        Limit::Window,
+        Limit::Loss,
+        Limit::Cores,
+        Limit::Memory,
+        Limit::Rate,
+    ];
+
+    /// Its name, in summaries, plans, JSON and histories.
+    pub fn name(self) -> &'static str {
+        match self {
+            Limit::Walk => "walk",
+            Limit::Read => "read",
+            Limit::Compress => "compress",
+            Limit::Wire => "wire",
+            Limit::Open => "open",
+            Limit::Decompress => "decompress",
+            Limit::Write => "write",
+            Limit::Commit => "commit",
+            Limit::Path => "path",
+            Limit::Window => "window",
+            Limit::Loss => "loss",
+            Limit::Cores => "cores",
+            Limit::Memory => "memory",
+            Limit::Rate => "bwlimit",
+        }
+    }
+
+    /// The limit of that name.
+    pub fn of_name(name: &str) -> Option<Limit> {
+        let all = Limit::LAYERS.into_iter().chain(Limit::OTHERS);
+        all.into_iter().find(|limit| limit.name() == name)
+    }
+
+    /// What a layer that worked all the time waited for: of the streams' threads what steering saw
+    /// knows more.
+    pub fn of_layer(layer: &str, streams: Option<Bound>) -> Option<Limit> {
+        let layer = Limit::of_name(layer)?;
+        if !matches!(layer, Limit::Wire | Limit::Open) {
+            return Some(layer);
+        }
+        Some(match streams {
+            Some(Bound::Path) => Limit::Path,
+            Some(Bound::SendBuffer | Bound::ReceiveBuffer | Bound::Window) => Limit::Window,
+            Some(Bound::Loss) => Limit::Loss,
+            Some(Bound::Processor) => Limit::Cores,
+            _ => layer,
+        })
+    }
+
+    /// What a constraint of a graph of `streams` flows in its paths is.
+    pub fn of_constraint(graph: &Graph, constraint: Constraint, streams: u32) -> Option<Limit> {
+        let node = match constraint {
+            Constraint::Node(node) => &graph.nodes[node],
+            Constraint::Cores(_) => return Some(Limit::Cores),
+            Constraint::Memory(_) => return Some(Limit::Memory),
+        };
+        match (node.kind, &node.capacity) {
+            (NodeKind::Path, Capacity::Path(path)) => Some(of_path(path, streams)),
+            (NodeKind::Path | NodeKind::Nic, _) => Some(Limit::Path),
+            (NodeKind::Compress, _) => Some(Limit::Compress),
+            (NodeKind::Decompress, _) => Some(Limit::Decompress),
+            // Sealing is the streams' threads' work.
+            _ if node.name == "seal" => Some(Limit::Wire),
+            _ => Limit::of_name(&node.name),
+        }
+    }
+}
+
+/// What holds this many streams back on a path.
+fn of_path(path: &PathCapacity, streams: u32) -> Limit {
+    if path.at(streams) >= path.most() * 0.999 {
+        return Limit::Path;
+    }
+    let without_loss = PathCapacity {
+        loss: 0.0,
+        ..path.clone()
+    };
+    match without_loss.of_one_stream() > path.of_one_stream() {
+        true => Limit::Loss,
+        false => Limit::Window,
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::graph::Node;
+    use crate::response::Congestion;
+
+    #[test]
+    fn every_limit_has_a_name_of_its_own() {
+        for limit in Limit::LAYERS.into_iter().chain(Limit::OTHERS) {
+            assert_eq!(Limit::of_name(limit.name()), Some(limit));
+        }
+        assert_eq!(Limit::of_name("digest"), None);
+    }
+
+    #[test]
+    fn the_wire_is_what_steering_saw() {
+        let wire = |bound| Limit::of_layer("wire", bound);
+        assert_eq!(wire(Some(Bound::Path)), Some(Limit::Path));
+        assert_eq!(wire(Some(Bound::SendBuffer)), Some(Limit::Window));
+        assert_eq!(wire(Some(Bound::Supply)), Some(Limit::Wire));
+        assert_eq!(wire(None), Some(Limit::Wire));
+        assert_eq!(
+            Limit::of_layer("write", Some(Bound::Path)),
+            Some(Limit::Write)
+        );
+    }
+
+    #[test]
+    fn a_path_is_full_or_its_windows_are_small() {
+        let path = |loss| PathCapacity {
+            path: 117e6,
+            nic: f64::INFINITY,
+            rtt: Duration::from_millis(100),
+            window: 2.9e6,
+            loss,
+            segment: 1448.0,
+            congestion: Congestion::Cubic,
+        };
+        let limit = |loss, streams| {
+            let mut graph = Graph::default();
+            let capacity = Capacity::Path(path(loss));
+            graph
+                .nodes
+                .push(Node::new("path", NodeKind::Path, capacity));
+            Limit::of_constraint(&graph, Constraint::Node(0), streams)
+        };
+        assert_eq!(limit(0.0, 8), Some(Limit::Path));
+        assert_eq!(limit(0.0, 2), Some(Limit::Window));
+        assert_eq!(limit(1e-3, 2), Some(Limit::Loss));
+    }
+}

@@ -1,0 +1,83 @@
+//! How many streams a transfer has and may have, and how large its blocks are.
+
+use longhaul_model::control::start::{
+    BlockSize, LARGEST_BLOCK_BYTES, initial_streams, most_streams,
+};
+use longhaul_model::response::Congestion;
+use longhaul_proto::block::Codec;
+use longhaul_proto::message::MAXIMUM_CONGESTION_BYTES;
+use longhaul_units::ByteCount;
+
+use super::ahead::StreamsFor;
+use super::connection::Opened;
+use super::run::Task;
+use super::steering::Bounds;
+
+/// Streams that are begun before there is a session at most.
+const MOST_AHEAD: u32 = 32;
+
+impl Task {
+    pub(super) fn bounds(&self, opened: &Opened) -> Bounds {
+        let by_memory = most_streams(self.settings.budget, opened.block_bytes);
+        let limit = self.spec.limits.rate;
+        let bound = limit.map_or(u32::MAX, |limit| limit.most_streams(opened.block_bytes));
+        let maximum = opened.welcome.maximum_streams.min(bound).max(1);
+        let maximum_streams = self.flows().streams.unwrap_or(by_memory).min(maximum);
+        // In a pull the other end's kernel governs the windows.
+        let governing = match self.destination.place().is_some() {
+            true => opened.stream.handle.governed_by(),
+            false => opened.welcome.congestion.clone(),
+        };
+        let governing = governing.filter(|name| name.len() <= MAXIMUM_CONGESTION_BYTES);
+        let named = self.spec.connection.congestion.clone().or(governing);
+        let congestion = named.map(|name| Congestion::of_name(&name));
+        let free = match self.spec.connection.nice {
+            true => 1,
+            false => initial_streams(opened.rtt, None, congestion.as_ref()),
+        };
+        Bounds {
+            streams: self.flows().streams,
+            initial: self.flows().streams.unwrap_or(free).min(maximum_streams),
+            maximum_streams,
+            congestion: self.spec.connection.congestion.clone(),
+            nice: self.spec.connection.nice,
+            rtt: opened.rtt,
+        }
+    }
+
+    /// How large blocks are, once the path is known, of which an end's memory holds some.
+    pub(super) fn blocks(&self, memory: ByteCount) -> BlockSize {
+        // What is encoded has a pool of its own, of half of it.
+        let pools = match self.settings.codec {
+            Codec::Zstd { .. } | Codec::Lz4 => 2,
+            Codec::Plain | Codec::Omitted => 1,
+        };
+        let limit = self.spec.limits.rate;
+        let free = BlockSize::Free {
+            memory: ByteCount(memory.0 / pools),
+            most: limit.map_or(LARGEST_BLOCK_BYTES, |limit| {
+                limit.block_bytes(LARGEST_BLOCK_BYTES)
+            }),
+        };
+        self.flows().block_bytes.map_or(free, BlockSize::Fixed)
+    }
+
+    /// How many streams are begun with the first; `None` if they join by tickets that only the
+    /// session gives.
+    pub(super) fn streams_ahead(&self, clear: bool) -> Option<StreamsFor> {
+        if clear || self.spec.connection.nice {
+            return None;
+        }
+        let (fixed, budget) = (self.flows().streams, self.settings.budget);
+        let blocks = self.blocks(self.settings.budget);
+        let named = self.spec.connection.congestion.as_deref();
+        let named = named.map(Congestion::of_name);
+        let sends = self.destination.place().is_some();
+        Some(Box::new(move |rtt, own| {
+            let congestion = named.clone().or(own.filter(|_| sends));
+            let free = initial_streams(rtt, None, congestion.as_ref());
+            let by_memory = most_streams(budget, blocks.on(rtt));
+            fixed.unwrap_or(free).min(by_memory).min(MOST_AHEAD)
+        }))
+    }
+}

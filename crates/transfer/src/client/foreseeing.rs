@@ -1,0 +1,88 @@
+//! Has a forecast made beside a transfer, which does not wait for it.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul_engine::session::Transfer;
+use longhaul_proto::block::Codec;
+use longhaul_proto::handshake::Operation;
+
+use super::observer::Caller;
+use super::run::Task;
+use crate::endpoint::Endpoint;
+use crate::planning::foresight::{Facts, Foreseeing, Foreseen};
+use crate::rate_limit::BandwidthLimit;
+
+impl Task {
+    /// Begins a forecast, where the caller wants one.
+    pub(super) fn foresee(
+        &self,
+        transfer: &Arc<Transfer>,
+        rtt: Duration,
+        caller: &Caller,
+    ) -> Option<Foreseeing> {
+        let observer = Arc::clone(caller.observer());
+        if !observer.wants_forecast() || self.settings.operation != Operation::Copy {
+            return None;
+        }
+        let facts = self.facts(transfer, rtt);
+        let foresee = move || {
+            let foreseen = Foreseen::new(&facts);
+            observer.foreseen(&foreseen);
+            foreseen
+        };
+        let thread = std::thread::Builder::new().name("plan".into());
+        // Without a thread for it there is no forecast.
+        thread.spawn(foresee).ok()
+    }
+
+    /// The other host, without who one is there.
+    pub(super) fn other_host(&self) -> Option<String> {
+        let ends = self.sources.iter().chain([&self.destination]);
+        let host = ends.filter_map(Endpoint::host_name).next();
+        host.map(str::to_owned)
+    }
+
+    /// Whether the transfer tells anything about the next one.
+    pub(super) fn is_remembered(&self) -> bool {
+        self.remembers && self.settings.operation == Operation::Copy
+    }
+
+    fn facts(&self, transfer: &Transfer, rtt: Duration) -> Facts {
+        let receives = self.destination.place().is_none() && self.other_host().is_some();
+        let local = |source: &Endpoint| match source {
+            Endpoint::Local(path) => {
+                let path = self.here.path(path)?;
+                Some(PathBuf::from(OsStr::from_bytes(
+                    path.as_os_str().as_bytes(),
+                )))
+            }
+            _ => None,
+        };
+        let sources: Vec<PathBuf> = self.sources.iter().filter_map(local).collect();
+        let zeros = match self.sources.as_slice() {
+            [Endpoint::Zero(bytes)] => Some(bytes.0),
+            _ => None,
+        };
+        Facts {
+            host: self.other_host(),
+            receives,
+            rtt,
+            limits: transfer.limits().clone(),
+            congestion: self.spec.connection.congestion.clone(),
+            // One that is not seen here would be left out of the sum.
+            sources: match sources.len() == self.sources.len() {
+                true => sources,
+                false => Vec::new(),
+            },
+            zeros,
+            cores: self.settings.cores,
+            flows: self.flows(),
+            rate: self.spec.limits.rate.map(BandwidthLimit::bytes_per_second),
+            compresses: !matches!(self.settings.codec, Codec::Plain | Codec::Omitted),
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! What a copy is expected to do, from what is known cheaply; what earlier ones did.
+//!
+//! - [`survey`]: what a dataset is, by a bounded look
+//! - [`history`]: the file of earlier transfers
+//! - [`foresight`]: a copy's forecast, next to its outcome
+//! - [`limiting`]: the layer that held a transfer up
+
+pub mod foresight;
+pub mod history;
+pub mod limiting;
+pub mod survey;

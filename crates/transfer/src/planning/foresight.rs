@@ -1,0 +1,493 @@
+//! A copy's forecast, from what is known as its session opens: the path's round trip, this kernel's
+//! limits, earlier transfers, a look at the dataset of some milliseconds. It is made beside the
+//! copy, which does not wait for it. At the end the outcome stands next to it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use longhaul_engine::flows::LayerUse;
+use longhaul_engine::net::host_limits::HostLimits;
+use longhaul_engine::session::Progress;
+use longhaul_model::control::Bound;
+use longhaul_model::forecast::{Forecast, Known, LayerFigures, Outcome, forecast};
+use longhaul_model::graph::Part;
+use longhaul_model::history::{self, PastLayer, PastTransfer, Remembered, Way};
+use longhaul_model::kernel::{BufferLimits, window_limit};
+use longhaul_model::limit::Limit;
+use longhaul_model::response::Congestion;
+use longhaul_model::transfer::{End, PathFacts};
+use longhaul_units::rfc3339;
+use serde_json::{Value, json};
+
+use super::history as file;
+use super::limiting::{FULL, busiest};
+use super::survey::{SurveyLimits, survey};
+use crate::spec::FixedFlows;
+
+/// A look at the dataset beside the copy, which walks it as well. It is refined at the end.
+const LOOK: SurveyLimits = SurveyLimits {
+    time: Duration::from_millis(15),
+    entries: 20_000,
+};
+
+/// Bytes that stand for any large files where the dataset is not known: a terabyte, of which a
+/// start is no part.
+const LARGE: f64 = 1e12;
+
+/// Bytes of payload in a segment at an MTU of 1500, with timestamps.
+const SEGMENT: f64 = 1448.0;
+
+/// Round trips that differ by more than this factor, and by more than this span, are of another
+/// path.
+const SAME_RTT: (f64, f64) = (1.5, 2e-3);
+
+/// Where the dataset that moved differs from the one that was looked at by more than this share,
+/// the forecast is made again for it.
+const REFINED_FROM: f64 = 0.05;
+
+/// What is known as a session opens.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// The other host, without user or principal; `None` within this host.
+    pub host: Option<String>,
+    /// This end receives.
+    pub receives: bool,
+    /// The handshake's round trip.
+    pub rtt: Duration,
+    /// This host's kernel.
+    pub limits: HostLimits,
+    /// What governs the windows, where that is known.
+    pub congestion: Option<String>,
+    /// Sources on this host, to be looked at.
+    pub sources: Vec<PathBuf>,
+    /// Bytes that come of no file: a source of zeros.
+    pub zeros: Option<u64>,
+    /// Cores of this host that may be used.
+    pub cores: usize,
+    /// Flows that were fixed.
+    pub flows: FixedFlows,
+    /// Bytes per second that were asked for at most.
+    pub rate: Option<u64>,
+    /// Blocks are compressed.
+    pub compresses: bool,
+}
+
+/// A forecast with what it was made from.
+#[derive(Debug)]
+pub struct Foreseen {
+    known: Known,
+    /// The forecast, or why there is none.
+    pub forecast: Result<Forecast, String>,
+    transfers: usize,
+}
+
+/// A forecast that is being made.
+pub type Foreseeing = JoinHandle<Foreseen>;
+
+/// A forecast with what came of it.
+#[derive(Debug)]
+pub struct Explained {
+    /// The forecast.
+    pub forecast: Forecast,
+    /// The outcome.
+    pub outcome: Outcome,
+    /// The forecast was made again, for what really moved.
+    pub refined: bool,
+}
+
+impl Explained {
+    /// Prediction beside outcome, in lines.
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines = self.forecast.beside(&self.outcome);
+        if self.refined {
+            lines.push("the prediction was made again for what really moved".to_owned());
+        }
+        lines
+    }
+
+    /// The same as a value.
+    pub fn to_json(&self) -> Value {
+        let mut value = self.forecast.beside_json(&self.outcome);
+        value["refined"] = json!(self.refined);
+        value
+    }
+}
+
+impl Foreseen {
+    /// Makes one.
+    pub fn new(facts: &Facts) -> Foreseen {
+        let (known, transfers) = known(facts);
+        let forecast = forecast(&known).map_err(|error| error.to_string());
+        Foreseen {
+            known,
+            forecast,
+            transfers,
+        }
+    }
+
+    /// The forecast in lines.
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines = match &self.forecast {
+            Ok(forecast) => forecast.lines(),
+            Err(error) => vec![format!("plan: there is none: {error}")],
+        };
+        if self.transfers > 0 {
+            let count = self.transfers;
+            lines.push(format!(
+                "plan: from this kernel, the handshake and {count} earlier copies"
+            ));
+        }
+        lines
+    }
+
+    /// The same as a value.
+    pub fn to_json(&self) -> Value {
+        let mut value = match &self.forecast {
+            Ok(forecast) => forecast.to_json(),
+            Err(error) => json!({ "error": error }),
+        };
+        value["earlier_transfers"] = json!(self.transfers);
+        value
+    }
+
+    /// Puts the outcome next to it.
+    pub fn conclude(mut self, outcome: Outcome) -> Option<Explained> {
+        let refined = self.is_other_than(&outcome);
+        if refined {
+            self.known.parts = vec![part(outcome.bytes, outcome.files as f64)];
+            self.known.is_dataset_known = true;
+            self.forecast = forecast(&self.known).map_err(|error| error.to_string());
+        }
+        Some(Explained {
+            forecast: self.forecast.ok()?,
+            outcome,
+            refined,
+        })
+    }
+
+    fn is_other_than(&self, outcome: &Outcome) -> bool {
+        let sum = |of: fn(&Part) -> f64| self.known.parts.iter().map(of).sum::<f64>();
+        let differs = |looked: f64, moved: f64| (moved / looked - 1.0).abs() > REFINED_FROM;
+        !self.known.is_dataset_known
+            || differs(sum(|part| part.bytes), outcome.bytes)
+            || differs(sum(|part| part.files), (outcome.files as f64).max(1.0))
+    }
+}
+
+fn part(bytes: f64, files: f64) -> Part {
+    Part {
+        name: "dataset".to_owned(),
+        bytes: bytes.max(1.0),
+        files: files.max(1.0),
+        codecs: Vec::new(),
+    }
+}
+
+/// What is remembered of a pair of hosts, on paths with about this round trip.
+fn remembered(facts: &Facts) -> Remembered {
+    let Some(host) = &facts.host else {
+        return Remembered::default();
+    };
+    let rtt = facts.rtt.as_secs_f64();
+    let is_same = |past: &PastTransfer| {
+        let (longer, shorter) = (rtt.max(past.rtt_seconds), rtt.min(past.rtt_seconds));
+        longer <= shorter * SAME_RTT.0 || longer - shorter <= SAME_RTT.1
+    };
+    let mut past = file::read().unwrap_or_default().transfers;
+    past.retain(is_same);
+    history::remember(&past, host, way(facts.receives))
+}
+
+/// Which way data go, as this host sees it.
+fn way(receives: bool) -> Way {
+    match receives {
+        true => Way::From,
+        false => Way::To,
+    }
+}
+
+/// What is known before a copy, and the number of earlier transfers that it comes from.
+fn known(facts: &Facts) -> (Known, usize) {
+    let remembered = remembered(facts);
+    let mut doubts = remembered.doubts.clone();
+    let (dataset, is_dataset_known) = dataset(facts, &mut doubts);
+    if facts.compresses {
+        doubts.push("what compression gives is not predicted".to_owned());
+    }
+    let seen = |layers: &[Limit]| -> BTreeMap<_, _> {
+        let all = remembered.layers.iter();
+        all.filter(|(layer, _)| layers.contains(layer))
+            .map(|(layer, cost)| (*layer, *cost))
+            .collect()
+    };
+    let here = |is_here: bool, layers: &[Limit]| End {
+        name: match (is_here, &facts.host) {
+            (false, Some(host)) => host.clone(),
+            _ => "this host".to_owned(),
+        },
+        cores: is_here.then_some(facts.cores as f64),
+        model: None,
+        seen: seen(layers),
+    };
+    let is_alone = facts.host.is_none();
+    let known = Known {
+        source: here(is_alone || !facts.receives, &[Limit::Read]),
+        destination: here(is_alone || facts.receives, &[Limit::Write, Limit::Commit]),
+        path: (!is_alone).then(|| path(facts, remembered.path)),
+        parts: vec![dataset],
+        is_dataset_known,
+        rate_limit: facts.rate.map(|rate| rate as f64),
+        fixed: fixed(&facts.flows),
+        doubts,
+    };
+    (known, remembered.transfers)
+}
+
+/// What was fixed, by layer.
+fn fixed(flows: &FixedFlows) -> BTreeMap<Limit, u32> {
+    let each = [
+        (Limit::Read, flows.readers),
+        (Limit::Compress, flows.compressors),
+        (Limit::Wire, flows.streams),
+        (Limit::Decompress, flows.decompressors),
+        (Limit::Write, flows.writers),
+    ];
+    let fixed = each.into_iter();
+    fixed
+        .filter_map(|(layer, flows)| Some((layer, flows?)))
+        .collect()
+}
+
+fn dataset(facts: &Facts, doubts: &mut Vec<String>) -> (Part, bool) {
+    if let Some(bytes) = facts.zeros {
+        return (part(bytes as f64, 1.0), true);
+    }
+    if facts.sources.is_empty() {
+        return (part(LARGE, 1.0), false);
+    }
+    let Ok(found) = survey(&facts.sources, LOOK) else {
+        return (part(LARGE, 1.0), false);
+    };
+    if !found.is_whole {
+        doubts.push("the dataset was looked at for a moment, and the rest is estimated".to_owned());
+    }
+    (part(found.bytes, found.files), true)
+}
+
+fn path(facts: &Facts, remembered: Option<PathFacts>) -> PathFacts {
+    let own = buffer_limits(&facts.limits);
+    let nothing = BufferLimits::default();
+    let window = match facts.receives {
+        true => window_limit(&nothing, &own),
+        false => window_limit(&own, &nothing),
+    };
+    let window = window.map(|limit| limit.window.0 as f64);
+    let unknown = || PathFacts {
+        payload: None,
+        rtt: Duration::ZERO,
+        loss: 0.0,
+        window: None,
+        segment: SEGMENT,
+        congestion: Congestion::Cubic,
+        uncertainty: 0.0,
+    };
+    let mut path = remembered.unwrap_or_else(unknown);
+    path.rtt = facts.rtt.max(Duration::from_micros(10));
+    path.window = path.window.or(window);
+    if let Some(name) = &facts.congestion {
+        path.congestion = Congestion::of_name(name);
+    }
+    path
+}
+
+/// A kernel's limits as the model has them.
+pub fn buffer_limits(limits: &HostLimits) -> BufferLimits {
+    BufferLimits {
+        tcp_send: limits.tcp_send,
+        tcp_receive: limits.tcp_receive,
+        core_send: limits.core_send,
+        core_receive: limits.core_receive,
+    }
+}
+
+/// How a transfer ended, as far as a forecast and a history go.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ended<'a> {
+    /// What bound the streams last.
+    pub bound: Option<Bound>,
+    /// What governed their windows.
+    pub congestion: Option<&'a str>,
+    /// Bytes that one of them can have in flight, by both kernels' limits.
+    pub window: Option<u64>,
+    /// The rate that was asked for, used up.
+    pub at_rate: bool,
+}
+
+/// What a transfer did.
+pub fn outcome(progress: &Progress, ended: Ended<'_>) -> Outcome {
+    let bytes = progress
+        .done_bytes
+        .saturating_sub(progress.account.resumed_bytes);
+    let seconds = progress.elapsed.as_secs_f64().max(1e-9);
+    let rate = bytes as f64 / seconds;
+    let layers: Vec<LayerUse> = layers(progress).copied().collect();
+    let figures = |layer: &LayerUse| {
+        let flows = u32::try_from(layer.flows).unwrap_or(u32::MAX);
+        let named = Limit::of_name(layer.layer)?;
+        Some((named, LayerFigures::of_use(flows, layer.utilisation, rate)))
+    };
+    Outcome {
+        bytes: bytes as f64,
+        files: progress.files,
+        seconds,
+        layers: layers.iter().filter_map(figures).collect(),
+        limit: match ended.at_rate {
+            true => Some(Limit::Rate),
+            false => limit(&layers, ended.bound),
+        },
+    }
+}
+
+/// The layers of both ends.
+fn layers(progress: &Progress) -> impl Iterator<Item = &LayerUse> {
+    progress.layers.iter().chain(&progress.peer_layers)
+}
+
+/// What limited a transfer, if a layer was full.
+pub fn limit(layers: &[LayerUse], bound: Option<Bound>) -> Option<Limit> {
+    let full = busiest(layers).filter(|layer| layer.utilisation >= FULL)?;
+    Limit::of_layer(full.layer, bound)
+}
+
+/// A transfer as it is remembered; `None` where nothing moved.
+pub fn past(
+    (host, receives): (&str, bool),
+    progress: &Progress,
+    ended: Ended<'_>,
+    predicted: Option<f64>,
+) -> Option<PastTransfer> {
+    let outcome = outcome(progress, ended);
+    if outcome.bytes < 1.0 {
+        return None;
+    }
+    let rtts = progress.paths.iter().filter_map(|path| path.minimum_rtt);
+    let rtt = rtts
+        .min()
+        .or_else(|| progress.paths.iter().map(|path| path.rtt).min())?;
+    let segments = progress.wire_bytes as f64 / SEGMENT;
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = since.map_or(0, |since| since.as_secs().cast_signed());
+    let layers = outcome.layers.iter().map(|(layer, figures)| PastLayer {
+        layer: layer.name().to_owned(),
+        flows: figures.flows,
+        busy: figures.busy.clamp(0.0, 1.0),
+    });
+    let streams = progress.paths.iter().map(|path| path.streams).max();
+    Some(PastTransfer {
+        schema: history::SCHEMA,
+        at: rfc3339(now),
+        host: host.to_owned(),
+        way: way(receives),
+        rtt_seconds: rtt.as_secs_f64(),
+        bytes: outcome.bytes as u64,
+        files: outcome.files,
+        seconds: outcome.seconds,
+        wire_bytes: progress.wire_bytes,
+        streams: u32::try_from(streams.unwrap_or(0)).unwrap_or(u32::MAX),
+        congestion: ended.congestion.unwrap_or_default().to_owned(),
+        window_bytes: ended.window,
+        sent_again: (progress.retransmitted as f64 / segments.max(1.0)).min(1.0),
+        limit: outcome.limit.map(|limit| limit.name().to_owned()),
+        bound: ended.at_rate,
+        layers: layers.collect(),
+        predicted_seconds: predicted.filter(|seconds| seconds.is_finite()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layer(name: &'static str, utilisation: f64) -> LayerUse {
+        LayerUse {
+            layer: name,
+            flows: 2,
+            busy: 0,
+            utilisation,
+        }
+    }
+
+    fn progress() -> Progress {
+        Progress {
+            elapsed: Duration::from_secs(10),
+            done_bytes: 1_000_000_000,
+            files: 4,
+            wire_bytes: 1_000_000_000,
+            layers: vec![layer("read", 0.1), layer("wire", 0.95)],
+            peer_layers: vec![layer("open", 0.3), layer("write", 0.4)],
+            ..Progress::default()
+        }
+    }
+
+    #[test]
+    fn a_copy_whose_dataset_was_not_known_is_forecast_again() {
+        let facts = Facts {
+            cores: 2,
+            ..Facts::default()
+        };
+        let foreseen = Foreseen::new(&facts);
+        let first = foreseen.lines().join("\n");
+        assert!(first.contains("the dataset is not known yet"), "{first}");
+        let ended = Ended {
+            bound: Some(Bound::Path),
+            ..Ended::default()
+        };
+        let outcome = outcome(&progress(), ended);
+        assert_eq!(outcome.limit, Some(Limit::Path));
+        let explained = foreseen.conclude(outcome).unwrap();
+        assert!(explained.refined && explained.forecast.is_dataset_known);
+        let lines = explained.forecast.beside(&explained.outcome).join("\n");
+        assert!(lines.contains("write") && lines.contains("path"), "{lines}");
+    }
+
+    #[test]
+    fn zeros_are_known_and_what_was_fixed_too() {
+        let facts = Facts {
+            zeros: Some(1 << 30),
+            cores: 2,
+            flows: FixedFlows {
+                writers: Some(7),
+                ..FixedFlows::default()
+            },
+            ..Facts::default()
+        };
+        let foreseen = Foreseen::new(&facts);
+        let layers = foreseen.forecast.unwrap().layers();
+        let write = layers.iter().find(|it| it.0 == Limit::Write).unwrap();
+        assert_eq!(write.1.flows, 7);
+    }
+
+    #[test]
+    fn what_is_remembered_has_neither_names_nor_users() {
+        let mut done = progress();
+        assert_eq!(past(("dtn7", false), &done, Ended::default(), None), None);
+        done.paths = vec![longhaul_engine::session::PathUse {
+            local: [10, 0, 0, 1].into(),
+            peer: [10, 0, 0, 2].into(),
+            streams: 8,
+            acknowledged: longhaul_units::ByteCount(1),
+            received: longhaul_units::ByteCount(0),
+            retransmitted: 0,
+            rtt: Duration::from_millis(110),
+            minimum_rtt: Some(Duration::from_millis(100)),
+            window: longhaul_units::ByteCount(1),
+        }];
+        let it = past(("dtn7", false), &done, Ended::default(), Some(9.0)).unwrap();
+        assert!(it.is_sound());
+        assert_eq!((it.rtt_seconds, it.streams, it.way), (0.1, 8, Way::To));
+        assert_eq!(it.limit.as_deref(), Some("wire"));
+        assert_eq!(it.layers.len(), 4);
+    }
+}

@@ -1,0 +1,233 @@
+//! The file of earlier transfers: `history.jsonl` in the state directory, a line for each, for its
+//! user alone. It has no names of files and no credentials.
+//!
+//! What cannot be read or written is no reason against a copy.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use longhaul_model::history::PastTransfer;
+use rustix::fs::{FlockOperation, flock};
+
+use crate::state::{keep, state_directory};
+
+/// Transfers that are remembered, of all pairs of hosts together.
+pub const MOST_TRANSFERS: usize = 1000;
+
+/// This many more are appended before the file is written anew.
+const SLACK: usize = 100;
+
+/// Bytes that are read of the file, of which a line has some hundreds.
+const MOST_BYTES: u64 = 8 << 20;
+
+/// What the file has.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct History {
+    /// Transfers, the oldest first.
+    pub transfers: Vec<PastTransfer>,
+    /// Lines that are none, by their numbers from 1 on.
+    pub damaged: Vec<usize>,
+}
+
+/// The file.
+///
+/// # Errors
+///
+/// Where no state directory is known.
+pub fn file() -> io::Result<PathBuf> {
+    Ok(state_directory()?.join("history.jsonl"))
+}
+
+/// Reads it; without a file there is nothing.
+///
+/// # Errors
+///
+/// Where it cannot be read.
+pub fn read() -> io::Result<History> {
+    read_from(&file()?)
+}
+
+/// Adds a transfer.
+///
+/// # Errors
+///
+/// Where the file cannot be written.
+pub fn add(transfer: &PastTransfer) -> io::Result<()> {
+    add_to(&file()?, transfer)
+}
+
+/// Forgets what was with a host, or everything; how many transfers those were.
+///
+/// # Errors
+///
+/// Where the file cannot be read or written.
+pub fn forget(host: Option<&str>) -> io::Result<usize> {
+    forget_in(&file()?, host)
+}
+
+fn read_from(file: &Path) -> io::Result<History> {
+    let opened = match File::open(file) {
+        Ok(opened) => opened,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(History::default()),
+        Err(error) => return Err(error),
+    };
+    let mut history = History::default();
+    let bounded = BufReader::new(opened.take(MOST_BYTES));
+    for (number, line) in bounded.split(b'\n').enumerate() {
+        let line = line?;
+        if line.is_empty() {
+            continue;
+        }
+        match serde_json::from_slice::<PastTransfer>(&line) {
+            Ok(transfer) if transfer.is_sound() => history.transfers.push(transfer),
+            _ => history.damaged.push(number + 1),
+        }
+    }
+    Ok(history)
+}
+
+/// Nobody else changes the file meanwhile.
+fn locked(file: &Path) -> io::Result<File> {
+    let lock = file.with_extension("lock");
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false).mode(0o600);
+    let lock = options.open(lock)?;
+    flock(&lock, FlockOperation::LockExclusive)?;
+    Ok(lock)
+}
+
+/// Makes the directory, and those above it within a home. A state directory that somebody named
+/// and that is not there is not made.
+fn make_directory(file: &Path) -> io::Result<()> {
+    let Some(directory) = file.parent() else {
+        return Ok(());
+    };
+    let named = std::env::var_os("XDG_STATE_HOME").is_some();
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(!named).mode(0o700);
+    match builder.create(directory) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made,
+    }
+}
+
+fn line_of(transfer: &PastTransfer) -> io::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(transfer).map_err(io::Error::other)?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+fn add_to(file: &Path, transfer: &PastTransfer) -> io::Result<()> {
+    make_directory(file)?;
+    let _lock = locked(file)?;
+    let line = line_of(transfer)?;
+    let mut options = OpenOptions::new();
+    let mut opened = options.append(true).create(true).mode(0o600).open(file)?;
+    // One write, so that a reader sees a line whole or not at all.
+    opened.write_all(&line)?;
+    let history = read_from(file)?;
+    if history.transfers.len() + history.damaged.len() > MOST_TRANSFERS + SLACK {
+        let first = history.transfers.len().saturating_sub(MOST_TRANSFERS);
+        write(file, &history.transfers[first..])?;
+    }
+    Ok(())
+}
+
+fn forget_in(file: &Path, host: Option<&str>) -> io::Result<usize> {
+    if !file.exists() {
+        return Ok(0);
+    }
+    let _lock = locked(file)?;
+    let history = read_from(file)?;
+    let is_kept = |transfer: &PastTransfer| host.is_some_and(|host| transfer.host != host);
+    let (kept, forgotten): (Vec<_>, Vec<_>) = history.transfers.into_iter().partition(is_kept);
+    write(file, &kept)?;
+    Ok(forgotten.len())
+}
+
+fn write(file: &Path, transfers: &[PastTransfer]) -> io::Result<()> {
+    let mut text = Vec::new();
+    for transfer in transfers {
+        text.extend(line_of(transfer)?);
+    }
+    keep(file, &text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use longhaul_model::history::{SCHEMA, Way};
+
+    use super::*;
+
+    fn transfer(host: &str, bytes: u64) -> PastTransfer {
+        PastTransfer {
+            schema: SCHEMA,
+            at: "2026-11-26T10:00:00Z".to_owned(),
+            host: host.to_owned(),
+            way: Way::To,
+            rtt_seconds: 0.1,
+            bytes,
+            files: 1,
+            seconds: 10.0,
+            wire_bytes: bytes,
+            streams: 4,
+            congestion: String::new(),
+            window_bytes: None,
+            sent_again: 0.0,
+            limit: None,
+            bound: false,
+            layers: Vec::new(),
+            predicted_seconds: None,
+        }
+    }
+
+    #[test]
+    fn transfers_are_kept_for_their_user_and_bounded() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("history.jsonl");
+        assert_eq!(read_from(&file).unwrap(), History::default());
+        add_to(&file, &transfer("a", 1)).unwrap();
+        let mode = fs::metadata(&file).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let many: Vec<PastTransfer> = (0..MOST_TRANSFERS + SLACK)
+            .map(|at| transfer("b", at as u64))
+            .collect();
+        write(&file, &many).unwrap();
+        add_to(&file, &transfer("c", 7)).unwrap();
+        let found = read_from(&file).unwrap().transfers;
+        assert_eq!(found.len(), MOST_TRANSFERS);
+        assert_eq!(found.last().unwrap().host, "c");
+        assert_eq!(found[0].bytes, SLACK as u64 + 1);
+    }
+
+    #[test]
+    fn a_damaged_line_is_skipped_and_numbered() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("history.jsonl");
+        add_to(&file, &transfer("a", 1)).unwrap();
+        let mut text = fs::read(&file).unwrap();
+        text.extend(b"{\"schema\":1,\"at\n\xff\n\n");
+        fs::write(&file, text).unwrap();
+        add_to(&file, &transfer("a", 2)).unwrap();
+        let history = read_from(&file).unwrap();
+        assert_eq!(history.damaged, [2, 3]);
+        assert_eq!(history.transfers.len(), 2);
+    }
+
+    #[test]
+    fn a_host_is_forgotten() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("history.jsonl");
+        assert_eq!(forget_in(&file, Some("a")).unwrap(), 0);
+        for host in ["a", "b", "a"] {
+            add_to(&file, &transfer(host, 1)).unwrap();
+        }
+        assert_eq!(forget_in(&file, Some("a")).unwrap(), 2);
+        assert_eq!(read_from(&file).unwrap().transfers[0].host, "b");
+        assert_eq!(forget_in(&file, None).unwrap(), 1);
+    }
+}
