@@ -10,6 +10,12 @@ use std::process::Command;
 
 use crate::workspace;
 
+/// Binaries that the summary names as slow, at most.
+const SLOWEST_SHOWN: usize = 8;
+
+/// What takes less seconds is no reason for a long run.
+const WORTH_A_LINE: f64 = 10.0;
+
 /// `cargo xtask test`: further arguments go to `cargo test`.
 ///
 /// # Errors
@@ -61,6 +67,8 @@ struct Seen {
     failed: BTreeSet<(String, String)>,
     /// Test and reason.
     skipped: BTreeSet<String>,
+    /// Seconds that each binary took, and which it was.
+    took: Vec<(f64, String)>,
 }
 
 impl Seen {
@@ -70,6 +78,8 @@ impl Seen {
             self.binary = binary.split(" (").next().unwrap_or(binary).to_owned();
         } else if let Some(documented) = trimmed.strip_prefix("Doc-tests ") {
             self.binary = format!("documentation of {documented}");
+        } else if let Some(seconds) = duration(line) {
+            self.took.push((seconds, self.binary.clone()));
         } else if let Some((_, skipped)) = line.split_once("skipped: ") {
             self.skipped.insert(skipped.to_owned());
         } else if let Some(test) = outcome(line, "FAILED") {
@@ -99,6 +109,12 @@ impl Seen {
             self.failed.len(),
             self.skipped.len()
         );
+        let mut took = self.took.clone();
+        took.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+        let slow = took.iter().take(SLOWEST_SHOWN);
+        for (seconds, binary) in slow.filter(|(seconds, _)| *seconds >= WORTH_A_LINE) {
+            text += &format!("slow: {binary}: {seconds:.0} s\n");
+        }
         for skipped in &self.skipped {
             text += &format!("skipped: {skipped}\n");
         }
@@ -107,6 +123,14 @@ impl Seen {
         }
         text
     }
+}
+
+/// How long a binary took, from the line that ends its tests.
+fn duration(line: &str) -> Option<f64> {
+    let (_, seconds) = line
+        .strip_prefix("test result: ")?
+        .rsplit_once("finished in ")?;
+    seconds.strip_suffix('s')?.parse().ok()
 }
 
 /// The test that a line of the harness gives this outcome.
@@ -138,6 +162,7 @@ mod tests {
              skipped: three: it needs root\n\
              test three ... ok\n\
              error: test failed, to rerun pass `-p a --test b`\n\
+             test result: FAILED. 1 passed; 1 failed; finished in 12.34s\n\
              \x20  Doc-tests a\n\
              test src/lib.rs - f (line 3) ... FAILED\n\
              error: doctest failed, to rerun pass `-p a --doc`\n",
@@ -145,6 +170,7 @@ mod tests {
         assert_eq!(
             seen.summary(),
             "\ntests: 2 passed, 3 failed, 1 skipped\n\
+             slow: tests/b.rs: 12 s\n\
              skipped: three: it needs root\n\
              failed: documentation of a: src/lib.rs - f (line 3)\n\
              failed: tests/b.rs: ended without naming a test that failed\n\

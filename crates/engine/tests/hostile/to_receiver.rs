@@ -114,6 +114,17 @@ fn links_in_the_way_are_not_followed() {
         entries: 3,
         left_out: LeftOut::default(),
     });
+    // It waits for the end of the walk's last entry, which never comes: it is let go.
+    let until = Instant::now() + PATIENCE;
+    let counts = || {
+        let progress = peer.end.progress();
+        (progress.failed_entries, progress.done_entries)
+    };
+    while counts() != (4, 1) {
+        assert!(Instant::now() < until, "{:?}", counts());
+        std::thread::park_timeout(Duration::from_millis(1));
+    }
+    peer.handle.shutdown();
     let ending = peer.ending("links");
     place.assert_untouched("links");
     assert!(
