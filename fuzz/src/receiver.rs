@@ -145,6 +145,10 @@ impl Play<'_> {
         let id = self.id();
         let kind = match self.choices.below(4) {
             0 => EntryKind::Directory,
+            1 if id.0 > 0 && self.choices.flag() => EntryKind::HardLink {
+                target: TreePath::new(b"d/first").ok()?,
+                first: EntryId(u64::from(self.choices.byte()) % id.0),
+            },
             1 => EntryKind::Symlink {
                 target: b"target".to_vec(),
             },
@@ -190,6 +194,7 @@ impl Play<'_> {
             2 => Message::WalkEnd {
                 entries: self.choices.number(),
                 left_out: LeftOut::default(),
+                anchor: None,
             },
             3 | 4 => Message::Sealed {
                 file: self.id(),
@@ -326,11 +331,16 @@ impl Play<'_> {
             }
             Content::Pack(pack) => {
                 let kept = pack.into_iter().zip(keeps);
-                let done = kept
-                    .filter(|(_, verdict)| *verdict == Verdict::Keep)
-                    .map(|(packed, _)| (packed.entry, self.outcome()))
-                    .collect();
+                let kept = kept.filter(|(_, verdict)| *verdict == Verdict::Keep);
+                let (links, others): (Vec<Entry>, Vec<Entry>) = kept
+                    .map(|(packed, _)| packed.entry)
+                    .partition(|entry| matches!(entry.kind, EntryKind::HardLink { .. }));
+                let done = others.into_iter();
+                let done = done.map(|entry| (entry, self.outcome())).collect();
                 self.receiver.handle_packed(done);
+                for link in links {
+                    self.receiver.handle_link(link);
+                }
             }
         }
     }
@@ -400,6 +410,10 @@ impl Play<'_> {
                 }
                 result => self.receiver.handle_directory_finished(entry, result),
             },
+            StorageJob::Link(entry) => {
+                let outcome = self.outcome();
+                self.receiver.handle_packed(vec![(entry, outcome)]);
+            }
             StorageJob::Finish => self.receiver.handle_finished(),
         }
     }

@@ -9,6 +9,7 @@ mod between;
 mod doctor;
 mod filters;
 mod history;
+mod keeping;
 pub mod lab;
 mod listen;
 mod ls;
@@ -42,6 +43,7 @@ pub use between::{AttachArguments, BetweenArguments, CancelArguments, JobsArgume
 pub use doctor::DoctorArguments;
 pub use filters::FilterArguments;
 pub use history::HistoryArguments;
+pub use keeping::KeepingArguments;
 use listen::parse_listen;
 pub use longhaul_transfer::ports::Ports;
 pub use longhaul_transfer::rate_limit::{BandwidthLimit, ChangedLimit};
@@ -404,6 +406,9 @@ pub struct CopyArguments {
     /// What is copied.
     #[command(flatten)]
     pub filters: FilterArguments,
+    /// What of it is kept.
+    #[command(flatten)]
+    pub keeping: KeepingArguments,
     /// Keep the set-user-ID and set-group-ID bits of files that belong to another user or group
     /// here than at the source. Without it such a bit is dropped with a notice. At a daemon the
     /// principal's right "set-id" decides.
@@ -533,6 +538,12 @@ pub struct ServeArguments {
     /// daemon's user.
     #[arg(long, requires = "write")]
     pub keep_set_ids: bool,
+    /// Let files that it writes belong to other users, if the daemon's user may do that (root).
+    #[arg(long, requires = "write")]
+    pub keep_owners: bool,
+    /// Let it make devices, if the daemon's user may do that (root).
+    #[arg(long, requires = "write")]
+    pub make_devices: bool,
     /// Directory for the daemon's key, that token and jobs. It must not be below a root, and no
     /// other user may write to it [default: the configuration directory, ~/.config/longhaul]
     #[arg(long, value_name = "DIR")]

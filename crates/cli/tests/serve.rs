@@ -379,6 +379,7 @@ fn one_file_to(path: &[u8]) -> Request {
         paired: false,
         wants_host: false,
         keep_set_ids: false,
+        keeping: None,
         anywhere: None,
         waited_milliseconds: 0,
         selection: None,
@@ -386,6 +387,7 @@ fn one_file_to(path: &[u8]) -> Request {
 }
 
 /// The host that runs a copy to this daemon is somebody's who may be hostile.
+// tidy: long because it has a request with each of its fields.
 #[test]
 fn a_host_that_was_vouched_for_opens_the_session_that_was_meant() {
     const PATIENCE: Duration = Duration::from_secs(20);
@@ -416,6 +418,7 @@ fn a_host_that_was_vouched_for_opens_the_session_that_was_meant() {
                 recursive: false,
                 copy_links: false,
                 keep_set_ids: false,
+                keeping: None,
             }),
         };
         opening::vouch(&mut connect(None), vouch, PATIENCE).unwrap();

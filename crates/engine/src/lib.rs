@@ -12,6 +12,7 @@
 //! - [`probe`]: what a host can do alone
 //! - [`allowance`]: the threads and memory that the system allows
 //! - [`clock`]: the time of day
+//! - [`owners`]: users and groups by name and by number
 //! - [`flows`], [`queue`], [`codec`], `file_data`: what layers are made of
 
 pub mod allowance;
@@ -27,6 +28,7 @@ pub mod listing;
 pub mod looks;
 pub mod net;
 pub mod notices;
+pub mod owners;
 pub mod pool;
 pub mod probe;
 pub mod queue;

@@ -28,6 +28,19 @@ impl Notices {
         }
     }
 
+    /// Adds all that others found.
+    pub fn merge(&self, others: Notices) {
+        let others = others.0.into_inner();
+        let others = others.unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut kept = lock(&self.0);
+        for (kind, other) in others {
+            match kept.get_mut(&kind) {
+                Some(notice) => notice.count = notice.count.saturating_add(other.count),
+                None => drop(kept.insert(kind, other)),
+            }
+        }
+    }
+
     /// Does something that a file system may refuse. `None` if it refused, which is noted.
     ///
     /// # Errors
@@ -103,8 +116,11 @@ mod tests {
         };
         assert_eq!(refused("a").unwrap(), None);
         assert_eq!(refused("b").unwrap(), None);
+        let others = Notices::default();
+        others.note(NoticeKind::ModeRefused, &"c", String::new);
+        notices.merge(others);
         let [notice] = notices.list().try_into().unwrap();
-        assert_eq!((notice.count, notice.example.as_str()), (2, "a"));
+        assert_eq!((notice.count, notice.example.as_str()), (3, "a"));
         assert!(notice.cause.contains("not permitted"), "{}", notice.cause);
     }
 

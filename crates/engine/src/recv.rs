@@ -19,8 +19,10 @@ pub mod compare;
 mod contents;
 mod extras;
 pub mod folders;
+pub mod keeper;
 pub mod keeping;
 pub mod landing;
+mod links;
 mod open;
 pub mod parts;
 mod staging;
@@ -106,7 +108,8 @@ impl ReceiveSide {
             folders: Folders::seated(
                 (Arc::clone(&destination.anchor), Arc::clone(&seat)),
                 Arc::clone(&destination.notices),
-            ),
+            )
+            .keeping(destination.keeper.keeping()),
             staging: Staging::of(Arc::clone(&seat)),
             seat,
             extras: Extras::default(),

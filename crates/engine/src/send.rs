@@ -20,6 +20,8 @@ pub mod compress;
 pub(crate) mod digest;
 mod earlier;
 mod front;
+pub(crate) mod gather;
+mod links;
 pub(crate) mod origin;
 mod parents;
 pub(crate) mod payload;
@@ -49,6 +51,8 @@ use crate::session::{Transfer, TransferSettings};
 use crate::shares::{Role, Seat};
 use crate::storage::DataMode;
 use compress::Uncoded;
+use gather::Gathering;
+use longhaul_proto::keeping::Keeping;
 use origin::Origins;
 use payload::HeldFiles;
 use read::OpenFiles;
@@ -63,6 +67,8 @@ pub struct SendSide {
     /// What of them is sent.
     pub(crate) selected: Selected,
     pub(crate) origins: Arc<Origins>,
+    /// What of an entry goes beside its data.
+    pub(crate) gathering: Gathering,
     pub(crate) coding: Queue<Uncoded>,
     pub(crate) open_files: OpenFiles,
     pub(crate) held_files: Arc<HeldFiles>,
@@ -89,6 +95,7 @@ impl SendSide {
             sources,
             selected: Selected::default(),
             origins: Arc::default(),
+            gathering: Gathering::default(),
             coding: Queue::default(),
             open_files: OpenFiles::default(),
             held_files: Arc::default(),
@@ -104,6 +111,16 @@ impl SendSide {
     /// Sends no more of them than this.
     pub fn selecting(self, selected: Selected) -> SendSide {
         SendSide { selected, ..self }
+    }
+
+    /// Sends what a copy keeps of each entry; attributes that only a superuser sees as well where
+    /// that is `trusted`.
+    pub fn keeping(self, keeping: &Keeping, trusted: bool) -> SendSide {
+        SendSide {
+            selected: self.selected.keeping(keeping),
+            gathering: Gathering::new(keeping, trusted),
+            ..self
+        }
     }
 
     pub(crate) fn machine_settings(&self, settings: &TransferSettings) -> SenderSettings {

@@ -4,6 +4,7 @@
 use minicbor::{Decode, Encode};
 
 use crate::handshake::{MAXIMUM_SOURCES, Operation, Request, RequestPath, Role};
+use crate::keeping::Keeping;
 
 /// The session that the host may open.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -31,6 +32,9 @@ pub struct Allowed {
     /// Set-user-ID and set-group-ID bits are kept for any owner of the files.
     #[cbor(n(6), default)]
     pub keep_set_ids: bool,
+    /// What is kept of an entry; `None`: what always is.
+    #[cbor(n(20), default)]
+    pub keeping: Option<Box<Keeping>>,
 }
 
 impl Allowed {
@@ -51,9 +55,17 @@ impl Allowed {
             && self.operation == request.operation
             && paths.eq(request.paths.iter().map(trimmed))
             && (self.keep_set_ids || !request.keep_set_ids)
+            && self.permits_keeping(request.keeping.as_deref())
             && (self.role == Role::Sender
                 || (self.recursive || !request.recursive)
                     && (self.copy_links || !request.copy_links))
+    }
+
+    fn permits_keeping(&self, asked: Option<&Keeping>) -> bool {
+        match (asked, self.keeping.as_deref()) {
+            (None, _) => true,
+            (Some(asked), allowed) => asked.is_within(allowed.unwrap_or(&Keeping::default())),
+        }
     }
 }
 

@@ -22,6 +22,7 @@ use crate::allowed::Allowed;
 use crate::block::{Codec, HeaderKey};
 use crate::digest::Integrity;
 use crate::filter::Selection;
+use crate::keeping::Keeping;
 use crate::listing::{ListRequest, Listed};
 pub use crate::secret::Secret;
 
@@ -61,8 +62,11 @@ impl Feature {
     pub const DIGESTS: Feature = Feature(11);
     /// The sender leaves out what a [`Selection`] does.
     pub const SELECTION: Feature = Feature(12);
+    /// Owners, access control lists, extended attributes, hard links and special files
+    /// ([`Keeping`]).
+    pub const KEEPING: Feature = Feature(20);
     /// Everything this version knows.
-    pub const ALL: [Feature; 10] = [
+    pub const ALL: [Feature; 11] = [
         Feature::ZSTD,
         Feature::LZ4,
         Feature::EXTENTS,
@@ -73,6 +77,7 @@ impl Feature {
         Feature::GROWTH,
         Feature::DIGESTS,
         Feature::SELECTION,
+        Feature::KEEPING,
     ];
 }
 
@@ -413,6 +418,9 @@ pub struct Request {
     /// What of its sources a sending acceptor sends; `None`: all.
     #[n(33)]
     pub selection: Option<Box<Selection>>,
+    /// What is kept of an entry, at either end; `None`: what always is.
+    #[n(40)]
+    pub keeping: Option<Box<Keeping>>,
 }
 
 /// A path at the acceptor.
@@ -601,6 +609,7 @@ impl Request {
             .chain(clear)
             .chain(digests)
             .chain(self.selection.as_ref().map(|_| Feature::SELECTION))
+            .chain(self.keeping.as_ref().map(|_| Feature::KEEPING))
             .chain([Feature::EXTENTS])
             .collect()
     }
@@ -624,7 +633,9 @@ impl Request {
         };
         let block = self.block_bytes as usize;
         let selection = self.selection.as_ref();
+        let keeping = self.keeping.as_deref().cloned();
         paths
+            && keeping.is_none_or(|keeping| keeping.read().is_ok())
             && selection.is_none_or(|selection| self.role == Role::Receiver && selection.is_valid())
             && self.clear == self.block_key.is_some()
             && block.is_power_of_two()

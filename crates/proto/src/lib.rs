@@ -24,6 +24,7 @@
 
 pub mod account;
 pub mod allowed;
+pub mod attributes;
 pub mod block;
 pub mod calls;
 pub mod control;
@@ -31,6 +32,7 @@ pub mod digest;
 pub mod filter;
 pub mod frame;
 pub mod handshake;
+pub mod keeping;
 pub mod ledger;
 pub mod listing;
 pub mod manifest;

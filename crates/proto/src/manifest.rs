@@ -5,6 +5,7 @@ use std::fmt;
 
 use minicbor::{Decode, Decoder, Encode, Encoder};
 
+pub use crate::attributes::{Attributes, Ownership};
 use crate::digest::LARGEST_FILE_BYTES;
 use crate::text::is_hidden;
 
@@ -175,17 +176,6 @@ pub struct Timestamp {
 /// The set-user-ID and set-group-ID bits of a mode.
 pub const SET_ID_BITS: u32 = 0o6000;
 
-/// Who owns a file, by number.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
-pub struct Ownership {
-    /// The user.
-    #[n(0)]
-    pub user: u32,
-    /// The group.
-    #[n(1)]
-    pub group: u32,
-}
-
 /// What tells one state of a source file from another between two runs. The
 /// device is not part of it because its number does not survive a reboot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
@@ -227,6 +217,78 @@ pub enum EntryKind {
         #[cbor(n(0), with = "minicbor::bytes")]
         target: Vec<u8>,
     },
+    /// A device, FIFO or socket, to a receiver that was asked for it.
+    #[n(3)]
+    Special {
+        /// What it is.
+        #[n(0)]
+        kind: SpecialKind,
+        /// Major number of a device.
+        #[n(1)]
+        major: u32,
+        /// Minor number of a device.
+        #[n(2)]
+        minor: u32,
+    },
+    /// Another name of what an earlier entry is, to a receiver that was asked for it.
+    #[n(4)]
+    HardLink {
+        /// That entry's path.
+        #[n(0)]
+        target: TreePath,
+        /// That entry.
+        #[n(1)]
+        first: EntryId,
+    },
+}
+
+/// What has neither data nor names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
+#[cbor(index_only)]
+pub enum SpecialKind {
+    /// A FIFO.
+    #[n(0)]
+    Fifo,
+    /// A socket.
+    #[n(1)]
+    Socket,
+    /// A character device.
+    #[n(2)]
+    Character,
+    /// A block device.
+    #[n(3)]
+    Block,
+}
+
+impl SpecialKind {
+    /// Whether it is a device, which only a superuser makes.
+    pub fn is_device(self) -> bool {
+        matches!(self, SpecialKind::Character | SpecialKind::Block)
+    }
+}
+
+/// What a source gives the directory that it fills.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct AnchorState {
+    /// Permission bits, 0 to 0o7777.
+    #[n(0)]
+    pub mode: u32,
+    /// Time of the last change.
+    #[n(1)]
+    pub modified: Timestamp,
+    /// Who owns it, and what else was asked for.
+    #[n(2)]
+    pub owner: Option<Box<Attributes>>,
+}
+
+impl AnchorState {
+    /// Whether its numbers are within their ranges.
+    pub fn is_valid(&self) -> bool {
+        self.mode <= 0o7777
+            && self.modified.nanoseconds < 1_000_000_000
+            && self.owner.as_ref().is_none_or(|owner| owner.is_valid())
+    }
 }
 
 /// One thing in a tree. On the wire a map, so that later versions can add
@@ -252,11 +314,11 @@ pub struct Entry {
     /// Time of the last change of the data, to be restored.
     #[n(5)]
     pub modified: Timestamp,
-    /// Who owns it, of a file with set-user-ID or set-group-ID bit; none
-    /// otherwise, and from a peer of an earlier release. Few have one, and many entries
+    /// Who owns it, of a file with set-user-ID or set-group-ID bit, and what else was asked for;
+    /// none otherwise, and from a peer of an earlier release. Few have one, and many entries
     /// are remembered.
     #[n(6)]
-    pub owner: Option<Box<Ownership>>,
+    pub owner: Option<Box<Attributes>>,
 }
 
 impl Entry {
@@ -264,17 +326,19 @@ impl Entry {
     pub fn size(&self) -> u64 {
         match &self.kind {
             EntryKind::File { identity, .. } => identity.size,
-            EntryKind::Directory | EntryKind::Symlink { .. } => 0,
+            _ => 0,
         }
     }
 
-    /// Bytes that it keeps beside its fixed size: its path, and a link's target.
+    /// Bytes that it keeps beside its fixed size: its path, a link's target, its attributes.
     pub fn text_bytes(&self) -> usize {
         let target = match &self.kind {
             EntryKind::Symlink { target } => target.len(),
-            EntryKind::File { .. } | EntryKind::Directory => 0,
+            EntryKind::HardLink { target, .. } => target.as_bytes().len(),
+            EntryKind::File { .. } | EntryKind::Directory | EntryKind::Special { .. } => 0,
         };
-        self.path.as_bytes().len() + target
+        let attributes = self.owner.as_ref().map_or(0, |owner| owner.bytes());
+        self.path.as_bytes().len() + target + attributes
     }
 
     /// Whether it is a file that had holes when it was looked at.
@@ -291,8 +355,11 @@ impl Entry {
             EntryKind::Symlink { target } => {
                 (1..=MAXIMUM_LINK_BYTES).contains(&target.len()) && !target.contains(&0)
             }
+            EntryKind::Special { .. } => true,
+            EntryKind::HardLink { target, first } => *first < self.id && *target != self.path,
         };
         kind && self.mode <= 0o7777
+            && self.owner.as_ref().is_none_or(|owner| owner.is_valid())
             && self.modified.nanoseconds < 1_000_000_000
             && self.parent.is_none_or(|parent| parent < self.id)
     }

@@ -7,7 +7,7 @@ use crate::calls::Call;
 use crate::digest::Checksum;
 use crate::filter::LeftOut;
 use crate::handshake::Secret;
-use crate::manifest::{Entry, EntryId};
+use crate::manifest::{AnchorState, Entry, EntryId};
 use crate::notice::{Notice, bounded_notices};
 
 // tidy: long file because it is the one list of messages, each with its bounds.
@@ -56,6 +56,9 @@ pub enum Message {
         #[n(1)]
         #[cbor(default)]
         left_out: LeftOut,
+        /// What the first source that fills the destination gives it, where that was asked for.
+        #[n(2)]
+        anchor: Option<Box<AnchorState>>,
     },
     /// Sender: the file was read to its end and is what it was at the start.
     #[n(4)]
@@ -264,6 +267,12 @@ pub enum Outcome {
     /// In a dry run, a directory: what a copy would do with it; `None` if it is there.
     #[n(2)]
     Planned(#[n(0)] Option<Change>),
+    /// It was there already, which showed only now: another name of what an earlier entry is.
+    #[n(3)]
+    Unchanged,
+    /// The destination does without it, which is no failure: a device that nobody may make there.
+    #[n(4)]
+    LeftOut,
 }
 
 /// What kind of failure.
@@ -433,6 +442,10 @@ pub struct Totals {
     #[n(10)]
     #[cbor(default)]
     pub differed: u64,
+    /// Entries that were there and got another mode, owner or attribute, without their data.
+    #[n(20)]
+    #[cbor(default)]
+    pub mended: u64,
 }
 
 /// What one end sees: of each stream what its kernel tells, and how busy each

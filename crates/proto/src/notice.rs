@@ -35,13 +35,23 @@ pub enum NoticeKind {
     NamesNotSynced,
     /// The file system has no locks: that nobody else writes there is not certain.
     NotLocked,
+    /// An entry does not belong to the user that it should belong to.
+    OwnerNotKept,
+    /// An entry does not belong to the group that it should belong to.
+    GroupNotKept,
+    /// An extended attribute was not set, or not read.
+    AttributeNotKept,
+    /// An access control list was not set.
+    ListNotKept,
+    /// A device was not made.
+    DeviceNotMade,
     /// A kind of a later release.
     Unknown,
 }
 
 impl NoticeKind {
     /// Kinds that a peer may name, by their number.
-    pub const ALL: [NoticeKind; 9] = [
+    pub const ALL: [NoticeKind; 14] = [
         NoticeKind::TimeRounded,
         NoticeKind::TimeLimited,
         NoticeKind::TimeNotKept,
@@ -51,6 +61,11 @@ impl NoticeKind {
         NoticeKind::SetIdDropped,
         NoticeKind::NamesNotSynced,
         NoticeKind::NotLocked,
+        NoticeKind::OwnerNotKept,
+        NoticeKind::GroupNotKept,
+        NoticeKind::AttributeNotKept,
+        NoticeKind::ListNotKept,
+        NoticeKind::DeviceNotMade,
     ];
 }
 

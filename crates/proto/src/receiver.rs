@@ -7,6 +7,7 @@
 //! Memory depends on what is under way, not on the size of the tree.
 
 mod large;
+mod links;
 mod listed;
 mod weight;
 
@@ -22,7 +23,7 @@ use crate::block::{ContentName, PackedEntry, PieceName};
 use crate::digest::{Checksum, Integrity};
 use crate::filter::LeftOut;
 use crate::ledger::{DurableBlock, RangeSet};
-use crate::manifest::{Entry, EntryId, EntryKind};
+use crate::manifest::{AnchorState, Entry, EntryId, EntryKind};
 use crate::message::{AgainReason, Change, Failure, Message, Outcome, Totals};
 use crate::notice::Notice;
 use crate::session::StreamId;
@@ -140,6 +141,8 @@ pub enum StorageJob {
         /// What is there.
         blocks: Vec<DurableBlock>,
     },
+    /// Make another name of what an entry that is done is: [`Receiver::handle_packed`].
+    Link(Entry),
     /// Give a directory its mode and time, make it if it is missing:
     /// [`Receiver::handle_directory_finished`].
     FinishDirectory(Entry),
@@ -256,6 +259,14 @@ pub struct Receiver {
     seals: BTreeMap<EntryId, large::Seal>,
     walk_end: Option<u64>,
     left_out: LeftOut,
+    anchor: Option<Box<AnchorState>>,
+    /// Further names of entries that are not done, by those, and how many there are.
+    waiting_links: BTreeMap<EntryId, Vec<Entry>>,
+    links: usize,
+    /// Entries that failed: nothing becomes another name of them.
+    failed: RangeSet,
+    /// More failed than are remembered.
+    failed_beyond: bool,
     /// What entries whose comparison is under way, or whose directory is looked at, weigh: in
     /// all, and each list of them.
     asked: usize,
@@ -310,6 +321,11 @@ impl Receiver {
             seals: BTreeMap::new(),
             walk_end: None,
             left_out: LeftOut::default(),
+            anchor: None,
+            waiting_links: BTreeMap::new(),
+            links: 0,
+            failed: RangeSet::default(),
+            failed_beyond: false,
             asked: 0,
             lists: VecDeque::new(),
             comparing: BTreeMap::new(),
@@ -363,9 +379,17 @@ impl Receiver {
                     self.finish_folder_if_done(id);
                 }
             }
-            Message::WalkEnd { entries, left_out } => {
+            Message::WalkEnd {
+                entries,
+                left_out,
+                anchor,
+            } => {
+                if !anchor.as_ref().is_none_or(|anchor| anchor.is_valid()) {
+                    return Err(ReceiverError::InvalidEntry);
+                }
                 self.walk_end = Some(entries);
                 self.left_out = left_out;
+                self.anchor = anchor;
                 self.finish_if_done();
             }
             Message::Sealed {
@@ -538,6 +562,16 @@ impl Receiver {
         self.totals.digest_bytes_read += bytes;
     }
 
+    /// An entry that was there got another mode, owner or attribute.
+    pub fn handle_mended(&mut self) {
+        self.totals.mended += 1;
+    }
+
+    /// What the destination itself gets, once everything else is done.
+    pub fn anchor(&self) -> Option<&AnchorState> {
+        self.anchor.as_deref()
+    }
+
     /// The number of leftovers of other copies that were removed.
     pub fn handle_expired(&mut self, leftovers: u64) {
         self.totals.expired += leftovers;
@@ -697,6 +731,7 @@ impl Receiver {
         });
         if let Outcome::Failed(failure) = &outcome {
             self.outcome_bytes += failure.text.len();
+            self.note_failed(id);
         }
         self.outcomes.push((id, outcome));
         self.mark_done(id, parent);
@@ -708,7 +743,8 @@ impl Receiver {
             Some(Outcome::Committed { .. }) => &mut totals.committed,
             Some(Outcome::Failed(_)) => &mut totals.failed,
             Some(Outcome::Planned(Some(_))) => &mut totals.planned,
-            Some(Outcome::Planned(None)) | None => &mut totals.skipped,
+            Some(Outcome::Planned(None) | Outcome::Unchanged) | None => &mut totals.skipped,
+            Some(Outcome::LeftOut) => return,
         };
         *counter += 1;
     }
@@ -733,6 +769,7 @@ impl Receiver {
         self.expected.remove(&id);
         self.take_compared(id);
         self.done.insert(id.0, id.0.saturating_add(1));
+        self.release_links(id);
         if let Some(parent) = parent {
             self.folders.entry(parent).or_default().done += 1;
             self.finish_folder_if_done(parent);

@@ -27,7 +27,7 @@ use crate::block::PieceName;
 use crate::digest::{Checksum, SMALLEST_BLOCK_BYTES, is_block};
 use crate::filter::LeftOut;
 use crate::ledger::DurableBlock;
-use crate::manifest::{Entry, EntryId, EntryKind};
+use crate::manifest::{AnchorState, Entry, EntryId, EntryKind};
 use crate::message::{Answer, Failure, FailureKind, Message, Outcome, Totals};
 use crate::notice::Notice;
 use crate::session::StreamId;
@@ -49,6 +49,9 @@ use track::{Stage, Tracked};
 /// Entries that are asked for in the first batch: about 100 bytes each, of the
 /// ten segments that a fresh connection may send at once.
 const FIRST_QUESTIONS: u64 = 64;
+
+/// Bytes of paths and attributes from which on a batch is full: one more entry still fits a frame.
+const LISTED_BYTES: usize = 512 << 10;
 
 /// A source that changes more often than this during its copy is given up.
 const MAXIMUM_RESTARTS: u32 = 5;
@@ -80,6 +83,8 @@ pub struct Sender {
     streams: Streams,
     /// Walked and not yet asked for.
     listing: Vec<Entry>,
+    /// Bytes of their paths and attributes.
+    listing_bytes: usize,
     /// Files whose front is to be read again.
     unchecked_fronts: VecDeque<EntryId>,
     /// Pieces of them that are.
@@ -90,6 +95,7 @@ pub struct Sender {
     walked: u64,
     walk_ended: bool,
     left_out: LeftOut,
+    anchor: Option<Box<AnchorState>>,
     finished: Option<Totals>,
     notices: Vec<Notice>,
     still: Still,
@@ -106,6 +112,7 @@ impl Sender {
             comparing: Comparing::default(),
             streams: Streams::default(),
             listing: Vec::new(),
+            listing_bytes: 0,
             unchecked_fronts: VecDeque::new(),
             checks: BTreeMap::new(),
             messages: VecDeque::new(),
@@ -114,6 +121,7 @@ impl Sender {
             walked: 0,
             walk_ended: false,
             left_out: LeftOut::default(),
+            anchor: None,
             finished: None,
             notices: Vec::new(),
             still: Still::default(),
@@ -136,13 +144,14 @@ impl Sender {
         let directory = entry.kind == EntryKind::Directory;
         let id = entry.id;
         if self.settings.asks {
+            self.listing_bytes += entry.text_bytes();
             self.listing.push(entry.clone());
             // The first questions fit into the first packets of a connection.
             let most = match id.0 {
                 0..FIRST_QUESTIONS => FIRST_QUESTIONS as usize,
                 _ => crate::message::MAXIMUM_LISTED_ENTRIES,
             };
-            if self.listing.len() >= most {
+            if self.listing.len() >= most || self.listing_bytes >= LISTED_BYTES {
                 self.flush_listing();
             }
         }
@@ -182,6 +191,11 @@ impl Sender {
             .push_back(Message::DirectoryEnd { entry, children });
     }
 
+    /// What the destination itself gets; the first one counts.
+    pub fn handle_anchor(&mut self, anchor: AnchorState) {
+        self.anchor.get_or_insert_with(|| Box::new(anchor));
+    }
+
     /// The walk left so much out on purpose.
     pub fn handle_left_out(&mut self, left_out: LeftOut) {
         self.left_out = left_out;
@@ -194,6 +208,7 @@ impl Sender {
         self.messages.push_back(Message::WalkEnd {
             entries: self.walked,
             left_out: self.left_out,
+            anchor: self.anchor.take(),
         });
     }
 
@@ -215,6 +230,7 @@ impl Sender {
         }
         self.settings.asks = false;
         self.listing.clear();
+        self.listing_bytes = 0;
         let question = |message: &Message| matches!(message, Message::Entries(_));
         self.messages.retain(|message| !question(message));
         let waiting = self.entries.iter();
@@ -234,6 +250,7 @@ impl Sender {
     /// pauses, or nothing else is left to do.
     pub fn flush_listing(&mut self) {
         if !self.listing.is_empty() {
+            self.listing_bytes = 0;
             self.messages
                 .push_back(Message::Entries(std::mem::take(&mut self.listing)));
         }
@@ -524,8 +541,7 @@ impl Sender {
             self.plan.queue_large(id);
         } else {
             tracked.stage = Stage::Small;
-            self.plan
-                .queue_small(id, size, tracked.entry.path.as_bytes().len());
+            self.plan.queue_small(id, size, tracked.entry.text_bytes());
         }
     }
 
@@ -633,7 +649,8 @@ impl Sender {
             Outcome::Committed { digest } => self.end(id, Ending::Committed(digest)),
             Outcome::Failed(failure) => self.end(id, Ending::Failed(failure)),
             Outcome::Planned(Some(change)) => self.end(id, Ending::Planned(change)),
-            Outcome::Planned(None) => self.end(id, Ending::Skipped(None)),
+            Outcome::Planned(None) | Outcome::Unchanged => self.end(id, Ending::Skipped(None)),
+            Outcome::LeftOut => self.end(id, Ending::LeftOut),
         }
     }
 

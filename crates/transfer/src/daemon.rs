@@ -132,6 +132,10 @@ pub struct DaemonSettings {
     pub write: bool,
     /// Files that it writes keep their set-user-ID and set-group-ID bits.
     pub keep_set_ids: bool,
+    /// They may belong to others.
+    pub keep_owners: bool,
+    /// It may make devices.
+    pub make_devices: bool,
     /// Where the daemon keeps its key, token and jobs; none: the configuration directory.
     pub state: Option<PathBuf>,
     /// The daemon's certificate (PEM), instead of a self-signed one.

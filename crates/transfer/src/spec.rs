@@ -8,6 +8,7 @@
 
 mod error;
 mod filter;
+mod keep;
 pub mod names;
 mod valid;
 
@@ -23,6 +24,7 @@ use crate::settings::ConnectionSettings;
 
 pub use error::SpecError;
 pub use filter::Filter;
+pub use keep::Keep;
 pub use valid::{Direction, ValidSpec};
 
 /// The version of specifications that this release writes and reads.
@@ -53,6 +55,9 @@ pub struct TransferSpec {
     /// What of them is left out.
     #[serde(default)]
     pub filter: Filter,
+    /// What is kept of an entry beyond data, mode and time.
+    #[serde(default)]
+    pub keep: Keep,
     /// How files are verified.
     #[serde(default)]
     pub verification: Verification,
@@ -235,6 +240,7 @@ impl TransferSpec {
             destination,
             selection: Selection::default(),
             filter: Filter::default(),
+            keep: Keep::default(),
             verification: Verification::default(),
             compression: None,
             limits: Limits::default(),

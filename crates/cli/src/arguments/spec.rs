@@ -43,11 +43,14 @@ impl CopyArguments {
                 false => Operation::Copy,
             },
             selection: Selection {
-                recursive: self.recursive || self.filters.options.files_from.is_some(),
+                recursive: self.recursive
+                    || self.keeping.archive
+                    || self.filters.options.files_from.is_some(),
                 copy_links: self.copy_links,
                 keep_set_ids: self.keep_set_ids,
             },
             filter,
+            keep: self.keeping.keep(),
             verification: Verification {
                 integrity: match digest {
                     true => spec::Integrity::Digest,
@@ -276,7 +279,7 @@ fn by_options(error: &SpecError) -> String {
             "over SSH data are always encrypted: leave --data-security clear out, or copy to a \
              daemon (longhaul serve --allow-clear)"
         }
-        SpecError::Filter(text) => text,
+        SpecError::Filter(text) | SpecError::Keep(text) => text,
         SpecError::FilesOfOne => {
             "the files of --files-from lie beneath one source: name one, and the destination"
         }

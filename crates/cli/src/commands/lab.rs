@@ -127,7 +127,7 @@ fn copy_across(mut arguments: CopyArguments) -> Result<u8, Stop> {
     let lab_copy = LabCopy {
         path: arguments.lab.clone(),
         paths: arguments.paths.clone(),
-        as_links: arguments.recursive && !arguments.copy_links,
+        as_links: (arguments.recursive || arguments.keeping.archive) && !arguments.copy_links,
     };
     let (start, notice) = lab_copy.start()?;
     if let Some(notice) = notice.filter(|_| !arguments.quiet) {

@@ -36,6 +36,8 @@ fn settings(arguments: ServeArguments) -> DaemonSettings {
         root: arguments.root,
         write: arguments.write,
         keep_set_ids: arguments.keep_set_ids,
+        keep_owners: arguments.keep_owners,
+        make_devices: arguments.make_devices,
         state: arguments.state,
         certificate: arguments.certificate,
         key: arguments.key,

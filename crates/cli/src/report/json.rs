@@ -263,6 +263,7 @@ pub fn summary(outcome: &Outcome<'_>) {
     let totals = ending.totals.unwrap_or_default();
     value["digests_read"] = json!(totals.digests_read);
     value["contents_differed"] = json!(totals.differed);
+    value["fixed_entries"] = json!(totals.mended);
     value["expired_leftovers"] = json!(totals.expired);
     value["digest_bytes_read"] = json!(totals.digest_bytes_read);
     value["notices"] = ending.notices.iter().map(notices::value).collect();

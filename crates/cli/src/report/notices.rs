@@ -58,6 +58,17 @@ fn words(kind: NoticeKind) -> (&'static str, &'static str) {
             "; run no other copy to the same names meanwhile, or mount it with locks (Lustre: \
              -o flock)",
         ),
+        NoticeKind::OwnerNotKept => (
+            "owners not kept",
+            "; as root, or at a daemon with the right \"owners\", they are",
+        ),
+        NoticeKind::GroupNotKept => (
+            "groups not kept",
+            "; users give files only to their own groups",
+        ),
+        NoticeKind::AttributeNotKept => ("extended attributes not kept", ""),
+        NoticeKind::ListNotKept => ("access control lists not kept", ""),
+        NoticeKind::DeviceNotMade => ("devices left out", ""),
         NoticeKind::Unknown => ("not kept or refused at the destination", ""),
     }
 }
@@ -73,6 +84,11 @@ fn name(kind: NoticeKind) -> &'static str {
         NoticeKind::SetIdDropped => "set_id_dropped",
         NoticeKind::NamesNotSynced => "names_not_synced",
         NoticeKind::NotLocked => "not_locked",
+        NoticeKind::OwnerNotKept => "owner_not_kept",
+        NoticeKind::GroupNotKept => "group_not_kept",
+        NoticeKind::AttributeNotKept => "attribute_not_kept",
+        NoticeKind::ListNotKept => "list_not_kept",
+        NoticeKind::DeviceNotMade => "device_not_made",
         NoticeKind::Unknown => "unknown",
     }
 }

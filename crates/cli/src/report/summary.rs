@@ -124,6 +124,12 @@ fn lines(progress: &Progress, ending: &Ending, asked: Asked, described: String) 
             counted(totals.differed, "file")
         ));
     }
+    if let Some(totals) = ending.totals.filter(|totals| totals.mended > 0) {
+        lines.push(format!(
+            "owner, mode or attributes fixed, without data: {}",
+            totals.mended
+        ));
+    }
     if let Some(totals) = ending.totals.filter(|totals| totals.expired > 0) {
         let count = totals.expired;
         lines.push(format!(

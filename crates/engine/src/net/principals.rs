@@ -10,7 +10,8 @@
 //! at = "/data"                        # in the URL
 //! path = "/srv/data"                  # on this host
 //! rights = ["read", "write"]          # also "measure": null:, zero:, and what host this is;
-//!                                     # "set-id": files put keep such bits
+//!                                     # "set-id": files put keep such bits,
+//!                                     # "owners", "devices"
 //! ```
 //!
 //! Answers to strangers are all alike: an unknown name, a wrong token and a
@@ -123,10 +124,8 @@ pub enum Fault {
     #[error("the root at \"{0}\" has no rights: give \"read\", \"write\" or \"measure\"")]
     NoRights(String),
     /// A right that means nothing alone.
-    #[error(
-        "the root at \"{0}\" has the right \"set-id\" without \"write\": give both, or neither"
-    )]
-    SetIdAlone(String),
+    #[error("the root at \"{0}\" has the right \"{1}\" without \"write\": give both, or neither")]
+    Alone(String, &'static str),
     /// A root within another one, with fewer rights than that.
     #[error(
         "the root at \"{at}\" lies within that at \"{wider}\" and has fewer rights, which would not \
@@ -151,6 +150,10 @@ pub struct Rights {
     pub measure: bool,
     /// Files that are put keep their set-user-ID and set-group-ID bits.
     pub set_id: bool,
+    /// What is put may belong to others, and have attributes that only a superuser sets.
+    pub owners: bool,
+    /// Devices may be put.
+    pub devices: bool,
 }
 
 impl Rights {
@@ -160,6 +163,8 @@ impl Rights {
             (self.write, RawRight::Write),
             (self.measure, RawRight::Measure),
             (self.set_id, RawRight::SetId),
+            (self.owners, RawRight::Owners),
+            (self.devices, RawRight::Devices),
         ];
         let given = all.into_iter().filter(|(given, _)| *given);
         given.map(|(_, right)| right).collect()
@@ -199,6 +204,8 @@ enum RawRight {
     Write,
     Measure,
     SetId,
+    Owners,
+    Devices,
 }
 
 /// Somebody whom the daemon knows.
@@ -583,12 +590,22 @@ fn check_roots(raw: Vec<RawRoot>) -> Result<Vec<Root>, Fault> {
             write: has(RawRight::Write),
             measure: has(RawRight::Measure),
             set_id: has(RawRight::SetId),
+            owners: has(RawRight::Owners),
+            devices: has(RawRight::Devices),
         };
         if rights == Rights::default() {
             return Err(Fault::NoRights(entry.at));
         }
-        if rights.set_id && !rights.write {
-            return Err(Fault::SetIdAlone(entry.at));
+        let of_writers = [
+            (rights.set_id, "set-id"),
+            (rights.owners, "owners"),
+            (rights.devices, "devices"),
+        ];
+        let alone = of_writers
+            .into_iter()
+            .find(|(given, _)| *given && !rights.write);
+        if let Some((_, right)) = alone {
+            return Err(Fault::Alone(entry.at, right));
         }
         roots.push(Root {
             at: at.to_owned(),
@@ -619,7 +636,9 @@ impl Root {
         rest.is_some_and(|rest| self.path.join(rest) == inner.path)
             && (more(self.rights.read, inner.rights.read)
                 || more(self.rights.write, inner.rights.write)
-                || more(self.rights.set_id, inner.rights.set_id))
+                || more(self.rights.set_id, inner.rights.set_id)
+                || more(self.rights.owners, inner.rights.owners)
+                || more(self.rights.devices, inner.rights.devices))
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use longhaul_proto::block::Content;
-use longhaul_proto::manifest::{Entry, EntryKind};
+use longhaul_proto::manifest::{Entry, EntryKind, TreePath};
 use longhaul_proto::message::Message;
 
 use crate::send::source::last_name;
@@ -100,7 +100,17 @@ impl Asked {
     }
 
     fn allows(&self, entry: &Entry) -> bool {
-        let mut names = entry.path.names();
+        match &entry.kind {
+            // What it becomes a name of came too, or should have.
+            EntryKind::HardLink { target, .. } => {
+                self.allows_path(&entry.path, entry) && self.allows_path(target, entry)
+            }
+            _ => self.allows_path(&entry.path, entry),
+        }
+    }
+
+    fn allows_path(&self, path: &TreePath, entry: &Entry) -> bool {
+        let mut names = path.names();
         let top = names.next().unwrap_or_default();
         let is_top = names.next().is_none();
         let kind = match (self.recursive, self.single) {
@@ -118,7 +128,7 @@ impl Asked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use longhaul_proto::manifest::{EntryId, SourceIdentity, Timestamp, TreePath};
+    use longhaul_proto::manifest::{EntryId, SourceIdentity, Timestamp};
 
     fn entry(path: &str, kind: EntryKind) -> Entry {
         Entry {

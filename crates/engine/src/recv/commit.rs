@@ -16,7 +16,7 @@ use longhaul_proto::receiver::{Checkpoint, StorageJob};
 
 use super::ReceiveSide;
 use super::folders::Folder;
-use super::landing::{Destination, file_time_now, state_of};
+use super::landing::{file_time_now, state_of};
 use super::parts::{PartKind, journal_failure};
 use crate::failure::failure_of;
 use crate::file_data::digest_of;
@@ -178,6 +178,7 @@ impl Transfer {
                     side.parts.leave_behind(id, generation);
                 }
             }
+            StorageJob::Link(entry) => self.link(side, entry),
             StorageJob::Discard {
                 file,
                 generation,
@@ -246,7 +247,8 @@ impl Transfer {
         // Data takes long to be durable: nobody is kept from taking over
         // meanwhile, as he is from there until the file has its name.
         side.destination.ensure_owned().map_err(failed)?;
-        let finish = |file: &dyn StoredFile| side.destination.finish_file(file, entry);
+        let directory = &**part.folder.directory();
+        let finish = |file: &dyn StoredFile| side.destination.finish_file(directory, file, entry);
         let finalised = partial.finalise(finish);
         let finalised = finalised.map_err(failed)?;
         let committed = side
@@ -434,7 +436,24 @@ impl Transfer {
             let done = done.iter().map(|count| count.load(Ordering::Relaxed));
             side.destination.bound_kept_digests(done.sum());
         }
+        self.finish_anchor(side)?;
         side.folders.anchor().sync()
+    }
+
+    /// The destination gets its own mode and time once nothing more is done in it.
+    fn finish_anchor(&self, side: &ReceiveSide) -> io::Result<()> {
+        let destination = &side.destination;
+        if !destination.keeper.keeping().anchor || destination.rename.is_some() {
+            return Ok(());
+        }
+        let state = self.tell_receiver(|receiver| receiver.anchor().cloned());
+        let Some(state) = state.flatten() else {
+            return Ok(());
+        };
+        let anchor = side.folders.anchor().directory();
+        let set = destination.while_owned(|| destination.finish_anchor(&**anchor, &state));
+        // One that a later session fenced changes nothing.
+        set.unwrap_or(Ok(()))
     }
 }
 
@@ -499,13 +518,13 @@ fn checkpoint(side: &ReceiveSide, file: Checkpoint) -> (Checkpoint, Option<Failu
 /// Gives each its name that has not failed before. Where that takes long, as over a network,
 /// directories are done at once; in one the kernel gives names one after the other.
 fn rename_all(side: &ReceiveSide, staged: &[Staged], results: &mut [Result<(), Failure>]) {
-    let (pace, destination) = (&side.renames, &side.destination);
+    let pace = &side.renames;
     let left = (0..staged.len()).filter(|place| results[*place].is_ok());
     let folders = by_folder(staged, left);
     let rename = |places: &Vec<usize>| -> Vec<Result<(), Failure>> {
         let renamed = places.iter();
         renamed
-            .map(|place| pace.time(|| rename_staged(destination, &staged[*place])))
+            .map(|place| pace.time(|| rename_staged(side, &staged[*place])))
             .collect()
     };
     let renamed = each(&folders, pace.is_slow(), rename);
@@ -516,7 +535,7 @@ fn rename_all(side: &ReceiveSide, staged: &[Staged], results: &mut [Result<(), F
     }
 }
 
-fn rename_staged(destination: &Destination, staged: &Staged) -> Result<(), Failure> {
+fn rename_staged(side: &ReceiveSide, staged: &Staged) -> Result<(), Failure> {
     let StagedFile {
         folder,
         temporary,
@@ -532,10 +551,23 @@ fn rename_staged(destination: &Destination, staged: &Staged) -> Result<(), Failu
                 break;
             }
             // A link has no lock: whoever removes leftovers at once may have taken it for one.
-            renamed = destination
+            renamed = side
+                .destination
                 .make_link(&**directory, temporary, (target, &staged.entry))
                 .and_then(|()| rename());
         }
+    }
+    if let EntryKind::HardLink { target, .. } = &staged.entry.kind {
+        for _ in 0..LINK_TRIES {
+            if !renamed.as_ref().is_err_and(is_gone) {
+                break;
+            }
+            // It looks as old as what it is a name of.
+            renamed =
+                super::links::make(side, target, (&**directory, temporary)).and_then(|()| rename());
+        }
+        // Where the name was that of the same inode meanwhile, nothing was renamed.
+        let _ = directory.remove_file(temporary);
     }
     renamed.map_err(|error| failure_of("write", &staged.entry.path.to_string(), &error))
 }

@@ -14,14 +14,16 @@ use longhaul_proto::receiver::{Compared, StorageJob};
 use super::ReceiveSide;
 use super::contents::ToRead;
 use super::folders::Folder;
+use super::keeper::Doing;
 use super::keeping::note_mode;
 use super::write::differs;
 use crate::failure::failure_of;
 use crate::flows::Flow;
 use crate::looks::Pace;
+use crate::notices::Notices;
 use crate::session::Transfer;
 use crate::storage::spelling::OtherSpelling;
-use crate::storage::{DataMode, FileKind, Status, StoredFile};
+use crate::storage::{DataMode, FileKind, Special, Status, StoredFile};
 
 /// What the sender listed, in its order.
 pub(crate) enum Listed {
@@ -124,6 +126,9 @@ impl Transfer {
     }
 
     fn compare(&self, side: &ReceiveSide, entry: &Entry) -> Compared {
+        if let Some(failure) = side.destination.refuses(entry) {
+            return Compared::Refused(failure);
+        }
         let shown = entry.path.to_string();
         let path = side.destination.path_of(&entry.path);
         let above = path.parent();
@@ -158,7 +163,7 @@ impl Transfer {
                 let text = format!("{shown}: there is a directory of that name; move it away");
                 Compared::Refused(Failure::new(FailureKind::Conflict, text))
             }
-            Some(status) if status.kind == FileKind::Special => {
+            Some(status) if status.kind == FileKind::Special && !may_replace_special(entry) => {
                 let text = format!("{shown}: a device, socket or FIFO has that name; move it away");
                 Compared::Refused(Failure::new(FailureKind::Conflict, text))
             }
@@ -219,13 +224,26 @@ impl Transfer {
             EntryKind::Symlink { target } if status.kind == FileKind::Symlink => {
                 let there = folder.directory().read_symlink(path.name());
                 if there.is_ok_and(|there| *there == target[..]) {
-                    if self.copies() && entry.modified != status.modified {
-                        // A link's time alone is not worth a failure.
-                        let directory = &**folder.directory();
-                        let _ = side.destination.date_link(directory, path.name(), entry);
-                    }
-                    return Compared::Same(None);
+                    return self.same_name(side, folder, entry, status);
                 }
+            }
+            EntryKind::Special { kind, major, minor } if status.special.is_some() => {
+                let device = (*major, *minor);
+                if status.special
+                    == Some(Special {
+                        kind: *kind,
+                        device,
+                    })
+                {
+                    return self.same_name(side, folder, entry, status);
+                }
+            }
+            // A copy sees once it comes: what it is another name of may change before.
+            EntryKind::HardLink { .. } if self.copies() => return Compared::Send,
+            EntryKind::HardLink { target, .. }
+                if super::links::are_one(side, &entry.path, target).unwrap_or(false) =>
+            {
+                return Compared::Same(None);
             }
             _ => {}
         }
@@ -234,6 +252,57 @@ impl Transfer {
             Operation::DryRun => Compared::Planned(Change::Changed),
             Operation::Verify => Compared::Refused(differs(&shown, "one is not what the other is")),
         }
+    }
+
+    /// A link or special file is there: owner, mode and time may have to follow.
+    fn same_name(
+        &self,
+        side: &ReceiveSide,
+        folder: &Folder,
+        entry: &Entry,
+        status: &Status,
+    ) -> Compared {
+        if !self.copies() {
+            return Compared::Same(None);
+        }
+        let path = side.destination.path_of(&entry.path);
+        let directory = &**folder.directory();
+        let destination = &side.destination;
+        let notices = Notices::default();
+        let doing = (status.owner, Doing::Look, &notices);
+        let looked = destination.dress_noting(directory.inode_of(path.name()), entry, doing);
+        let existing = (Some(status.mode), &notices);
+        let mode = destination.mode_noting(entry, status.owner, existing);
+        let same_mode = status.kind == FileKind::Symlink || status.mode == mode;
+        let is_dressed = looked.is_ok_and(|looked| !looked.changed);
+        if is_dressed && same_mode && entry.modified == status.modified {
+            destination.notices.merge(notices);
+            return Compared::Same(None);
+        }
+        // One that a later session fenced changes nothing. None of it is worth a failure.
+        let mended = destination.while_owned(|| -> io::Result<bool> {
+            let inode = || directory.inode_of(path.name());
+            let dressed = destination.dress(inode(), entry, (status.owner, Doing::Set))?;
+            let mut changed = dressed.changed;
+            let existing = Some(status.mode);
+            let mode = destination.mode_for(entry, dressed.owner, existing);
+            if status.kind == FileKind::Special
+                && (changed || status.mode != mode)
+                && let Some(inode) = inode()
+            {
+                let set = inode.set_mode(mode);
+                let kind = NoticeKind::ModeRefused;
+                changed |= destination.notices.wish(kind, &entry.path, set)?.is_some();
+            }
+            if entry.modified != status.modified {
+                destination.date_link(directory, path.name(), entry)?;
+            }
+            Ok(changed)
+        });
+        if let Ok(Ok(true)) = mended {
+            self.tell_receiver(|receiver| receiver.handle_mended());
+        }
+        Compared::Same(None)
     }
 
     /// It is there: its mode may have to follow, and its contents may have to be compared.
@@ -248,16 +317,29 @@ impl Transfer {
         let wanted = self.settings.digests && self.settings.integrity == Integrity::Digest;
         let kept = || side.destination.kept_digest(&path, entry, status);
         let digest = wanted.then(kept).flatten();
-        let mode = side.destination.mode_for(entry, status.owner);
-        if status.mode != mode {
+        let destination = &side.destination;
+        let inode = folder.directory().inode_of(path.name());
+        // What is mended notes again what it does not keep.
+        let notices = Notices::default();
+        let doing = (status.owner, Doing::Look, &notices);
+        let looked = destination.dress_noting(inode, entry, doing);
+        let dresses = looked.is_ok_and(|looked| looked.changed);
+        let existing = (Some(status.mode), &notices);
+        let mode = destination.mode_noting(entry, status.owner, existing);
+        if !dresses && status.mode == mode {
+            destination.notices.merge(notices);
+        } else {
             let file = folder
                 .directory()
                 .open_file(path.name(), DataMode::Buffered);
             let Ok(file) = file else {
                 return Compared::Send;
             };
-            let mended = mend_mode(side, &*file, entry, (status, mode));
-            if !mended || side.ensure_up(folder).is_err() {
+            let mended = mend(side, &*file, entry, status);
+            if mended == Some(true) {
+                self.tell_receiver(|receiver| receiver.handle_mended());
+            }
+            if mended.is_none() || side.ensure_up(folder).is_err() {
                 return Compared::Send;
             }
             if let (Some(digest), Ok(status)) = (digest, file.status()) {
@@ -286,30 +368,36 @@ impl Transfer {
     }
 }
 
-/// Gives a file that is there its mode; false where that failed. Another user's, who alone can
-/// set it, keeps the one that it has.
-fn mend_mode(
-    side: &ReceiveSide,
-    file: &dyn StoredFile,
-    entry: &Entry,
-    (status, mode): (&Status, u32),
-) -> bool {
+/// A special file, or another name of something, takes the place of one.
+fn may_replace_special(entry: &Entry) -> bool {
+    let kind = &entry.kind;
+    matches!(kind, EntryKind::Special { .. } | EntryKind::HardLink { .. })
+}
+
+/// Gives a file that is there its owner, attributes and mode; whether anything changed, `None`
+/// where that failed. Another user's, who alone can set it, keeps the mode that it has.
+fn mend(side: &ReceiveSide, file: &dyn StoredFile, entry: &Entry, status: &Status) -> Option<bool> {
     let destination = &side.destination;
+    let owner = status.owner;
     // One that a later session fenced changes nothing.
-    let Ok(set) = destination.while_owned(|| file.set_mode(mode)) else {
-        return false;
+    let set = destination.while_owned(|| -> io::Result<Option<u32>> {
+        let dressed = destination.dress(file.inode(), entry, (owner, Doing::Set))?;
+        let mode = destination.mode_for(entry, dressed.owner, Some(status.mode));
+        if !dressed.changed && mode == status.mode {
+            return Ok(None);
+        }
+        let set = file.set_mode(mode);
+        let kind = NoticeKind::ModeRefused;
+        let set = destination.notices.wish(kind, &entry.path, set)?;
+        Ok(set.map(|()| mode))
+    });
+    let mode = match set {
+        Ok(Ok(Some(mode))) => mode,
+        Ok(Ok(None)) => return Some(false),
+        Ok(Err(_)) | Err(_) => return None,
     };
-    let set = destination
-        .notices
-        .wish(NoticeKind::ModeRefused, &entry.path, set);
-    match set {
-        Ok(Some(())) => {}
-        Ok(None) => return true,
-        Err(_) => return false,
-    }
-    let Ok(kept) = file.status() else {
-        return false;
-    };
+    let kept = file.status().ok()?;
     note_mode(&destination.notices, &entry.path, mode, kept.mode);
-    kept.mode == status.mode || file.sync_all().is_ok()
+    let changed = kept.changed != status.changed;
+    (!changed || file.sync_all().is_ok()).then_some(changed)
 }

@@ -7,6 +7,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
+use longhaul_proto::keeping::Keeping;
 use longhaul_proto::manifest::TreePath;
 
 use crate::descriptors;
@@ -32,8 +33,10 @@ const LEAST_DEPTH: usize = 2;
 /// Directories of which names are kept while they are closed, at most.
 const MOST_SPELLINGS: usize = 65_536;
 
-/// Mode of a directory until everything in it is done.
+/// Mode of a directory until everything in it is done; and where it gets none then, so that the
+/// umask says what it has.
 const TEMPORARY_MODE: u32 = 0o700;
+const USUAL_MODE: u32 = 0o777;
 
 /// An open directory of the destination.
 pub struct Folder {
@@ -160,6 +163,8 @@ pub struct Folders {
     notices: Arc<Notices>,
     /// What is known of the names of those that were closed, where case is folded.
     spellings: Mutex<HashMap<TreePath, KeptSpelling>>,
+    /// Mode of a directory until everything in it is done.
+    mode: u32,
 }
 
 impl Folders {
@@ -173,6 +178,7 @@ impl Folders {
             open: Mutex::default(),
             notices,
             spellings: Mutex::default(),
+            mode: TEMPORARY_MODE,
         }
     }
 
@@ -184,6 +190,21 @@ impl Folders {
         Folders {
             seat: Some(seat),
             ..Folders::new(anchor, notices)
+        }
+    }
+
+    /// The same, of a copy that keeps this.
+    #[must_use]
+    pub(crate) fn keeping(self, keeping: &Keeping) -> Folders {
+        if keeping.anchor {
+            self.anchor.shared.allow_permitting();
+        }
+        Folders {
+            mode: match keeping.leaves_modes {
+                true => USUAL_MODE,
+                false => TEMPORARY_MODE,
+            },
+            ..self
         }
     }
 
@@ -314,7 +335,7 @@ impl Folders {
         self.trim();
         let (directory, made) = match above.directory.open_directory(name) {
             Err(error) if want == Want::Make && error.kind() == io::ErrorKind::NotFound => {
-                let made = match above.directory.make_directory(name, TEMPORARY_MODE) {
+                let made = match above.directory.make_directory(name, self.mode) {
                     Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                         return Err(error);
                     }

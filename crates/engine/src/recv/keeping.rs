@@ -5,15 +5,20 @@
 use std::fmt::Display;
 use std::io;
 
-use longhaul_proto::manifest::{Entry, EntryKind, Ownership, SET_ID_BITS, Timestamp};
+use longhaul_proto::manifest::{
+    AnchorState, Entry, EntryId, EntryKind, Ownership, SET_ID_BITS, Timestamp, TreePath,
+};
+use longhaul_proto::message::{Failure, FailureKind};
 use longhaul_proto::notice::NoticeKind;
 use longhaul_units::rfc3339;
 
 use super::commit::is_gone;
+use super::keeper::{Doing, Dressed, Dressing};
 use super::landing::Destination;
 use super::times::is_rounded;
 use crate::notices::Notices;
-use crate::storage::{Directory, Status, StoredFile};
+use crate::storage::attributes::Inode;
+use crate::storage::{Directory, FileKind, Special, Status, StoredFile};
 
 /// When a file keeps a set-user-ID or set-group-ID bit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,15 +36,41 @@ pub enum SetIds {
 const ABOUT_NOW_SECONDS: u64 = 2;
 
 impl Destination {
-    /// The mode that a file of this owner gets here.
-    pub(super) fn mode_for(&self, entry: &Entry, here: Ownership) -> u32 {
-        let is_file = matches!(entry.kind, EntryKind::File { .. });
-        let bits = entry.mode & SET_ID_BITS;
-        if !is_file || bits == 0 || self.set_ids == SetIds::Keep {
-            return entry.mode;
+    /// Why an entry of a kind that nobody asked for does not come here. The other end says what it
+    /// sends, and could make devices of a user's disks.
+    pub(super) fn refuses(&self, entry: &Entry) -> Option<Failure> {
+        let keeping = self.keeper.keeping();
+        let (asked, what) = match &entry.kind {
+            EntryKind::Directory | EntryKind::File { .. } | EntryKind::Symlink { .. } => {
+                return None;
+            }
+            EntryKind::Special { kind, .. } if kind.is_device() => (keeping.devices, "devices"),
+            EntryKind::Special { .. } => (keeping.specials, "sockets and FIFOs"),
+            EntryKind::HardLink { .. } => (keeping.hard_links, "hard links"),
+        };
+        let text = || format!("{}: the other end sends {what}, unasked", entry.path);
+        (!asked).then(|| Failure::new(FailureKind::Other, text()))
+    }
+
+    /// The mode that an entry of this owner gets here, where something may have one already.
+    pub(super) fn mode_for(&self, entry: &Entry, here: Ownership, existing: Option<u32>) -> u32 {
+        self.mode_noting(entry, here, (existing, &self.notices))
+    }
+
+    /// The same, with what is dropped noted there.
+    pub(super) fn mode_noting(
+        &self,
+        entry: &Entry,
+        here: Ownership,
+        (existing, notices): (Option<u32>, &Notices),
+    ) -> u32 {
+        let mode = self.keeper.mode_of(entry, existing);
+        let bits = mode & SET_ID_BITS;
+        if entry.kind == EntryKind::Directory || bits == 0 || self.set_ids == SetIds::Keep {
+            return mode;
         }
         let trusted = self.set_ids == SetIds::SameOwner;
-        let there = entry.owner.as_deref().filter(|_| trusted);
+        let there = self.wanted_owner(entry).filter(|_| trusted);
         let mut kept = 0;
         if there.is_some_and(|there| there.user == here.user) {
             kept |= 0o4000;
@@ -49,12 +80,66 @@ impl Destination {
         }
         let dropped = bits & !kept;
         if dropped != 0 {
-            self.notices
-                .note(NoticeKind::SetIdDropped, &entry.path, || {
-                    self.why_dropped(entry, here, dropped)
-                });
+            let why = || self.why_dropped(entry, here, dropped);
+            notices.note(NoticeKind::SetIdDropped, &entry.path, why);
         }
-        entry.mode & !dropped
+        mode & !dropped
+    }
+
+    /// Who owns an entry at the source, by the numbers that count here.
+    fn wanted_owner(&self, entry: &Entry) -> Option<Ownership> {
+        let attributes = entry.owner.as_deref()?;
+        let (user, group) = self.keeper.owner_of(attributes);
+        Some(Ownership {
+            user: user.unwrap_or(attributes.user),
+            group: group.unwrap_or(attributes.group),
+        })
+    }
+
+    /// The mode of what has a name already, where that counts.
+    fn existing(&self, directory: &dyn Directory, entry: &Entry) -> Option<u32> {
+        if !self.keeper.keeping().leaves_modes {
+            return None;
+        }
+        let status = directory.status_of(self.path_of(&entry.path).name()).ok()?;
+        (status.kind == FileKind::File).then_some(status.mode)
+    }
+
+    /// Gives an inode its owner, lists and attributes, or sees whether it has them.
+    pub(super) fn dress(
+        &self,
+        inode: Option<Box<dyn Inode + '_>>,
+        entry: &Entry,
+        (here, doing): (Ownership, Doing),
+    ) -> io::Result<Dressed> {
+        self.dress_noting(inode, entry, (here, doing, &self.notices))
+    }
+
+    /// The same, with what is not kept noted there.
+    pub(super) fn dress_noting(
+        &self,
+        inode: Option<Box<dyn Inode + '_>>,
+        entry: &Entry,
+        (here, doing, notices): (Ownership, Doing, &Notices),
+    ) -> io::Result<Dressed> {
+        let (owner, changed) = (here, false);
+        if !self.keeper.dresses() {
+            return Ok(Dressed { owner, changed });
+        }
+        let Some(inode) = inode else {
+            let why = || "nothing of it can be reached there".to_owned();
+            let kind = NoticeKind::AttributeNotKept;
+            notices.note(kind, &entry.path, why);
+            return Ok(Dressed { owner, changed });
+        };
+        let dressing = Dressing {
+            inode: &*inode,
+            entry,
+            notices,
+            doing,
+            capabilities: self.set_ids != SetIds::Drop,
+        };
+        self.keeper.dress(&dressing, here)
     }
 
     fn why_dropped(&self, entry: &Entry, here: Ownership, dropped: u32) -> String {
@@ -62,7 +147,7 @@ impl Destination {
             0 => "group",
             _ => "user",
         };
-        match (self.set_ids, entry.owner.as_deref()) {
+        match (self.set_ids, self.wanted_owner(entry)) {
             (SetIds::SameOwner, Some(there)) => {
                 let (there, here) = match dropped & 0o4000 {
                     0 => (there.group, here.group),
@@ -75,11 +160,22 @@ impl Destination {
     }
 
     /// Gives a new file its mode and time, and looks at what it has then.
-    pub(super) fn finish_file(&self, file: &dyn StoredFile, entry: &Entry) -> io::Result<()> {
-        let mode = match entry.mode & SET_ID_BITS {
-            0 => entry.mode,
-            _ => self.mode_for(entry, file.status()?.owner),
+    pub(super) fn finish_file(
+        &self,
+        directory: &dyn Directory,
+        file: &dyn StoredFile,
+        entry: &Entry,
+    ) -> io::Result<()> {
+        let existing = self.existing(directory, entry);
+        let plain = entry.mode & SET_ID_BITS == 0 && !self.keeper.dresses();
+        let owner = match plain && self.keeper.keeping().modes.is_empty() {
+            true => Ownership::default(),
+            false => {
+                let here = file.status()?.owner;
+                self.dress(file.inode(), entry, (here, Doing::Set))?.owner
+            }
         };
+        let mode = self.mode_for(entry, owner, existing);
         let path = &entry.path;
         let set = file.set_mode(mode);
         let mode_set = self.notices.wish(NoticeKind::ModeRefused, path, set)?;
@@ -107,14 +203,19 @@ impl Destination {
     pub(super) fn finish_folder(&self, directory: &dyn Directory, entry: &Entry) -> io::Result<()> {
         let status = directory.status()?;
         let path = &entry.path;
-        let changes_mode = status.mode != entry.mode;
-        let changes_time = !self.is_known_to_keep(entry.modified, &status);
+        let keeping = self.keeper.keeping();
+        let dressed = self.dress(directory.inode(), entry, (status.owner, Doing::Set))?;
+        let mode = self.mode_for(entry, dressed.owner, None);
+        // A change of the owner or of a list may have changed it.
+        let changes_mode = !keeping.leaves_modes && (dressed.changed || status.mode != mode);
+        let changes_time =
+            !keeping.omits_directory_times && !self.is_known_to_keep(entry.modified, &status);
         if !changes_mode && !changes_time {
             return Ok(());
         }
         let mut mode_set = None;
         if changes_mode {
-            let set = directory.set_mode(entry.mode);
+            let set = directory.set_mode(mode);
             mode_set = self.notices.wish(NoticeKind::ModeRefused, path, set)?;
         }
         let mut time_set = None;
@@ -124,12 +225,51 @@ impl Destination {
         }
         let kept = directory.status()?;
         if mode_set.is_some() {
-            note_mode(&self.notices, path, entry.mode, kept.mode);
+            note_mode(&self.notices, path, mode, kept.mode);
         }
         if time_set.is_some() {
             self.compare_time(entry, &kept);
         }
         Ok(())
+    }
+
+    /// Gives the destination what the source that fills it has.
+    pub(super) fn finish_anchor(
+        &self,
+        directory: &dyn Directory,
+        state: &AnchorState,
+    ) -> io::Result<()> {
+        let Ok(path) = TreePath::new(b"destination") else {
+            return Ok(());
+        };
+        let entry = Entry {
+            id: EntryId(0),
+            parent: None,
+            path,
+            kind: EntryKind::Directory,
+            mode: state.mode,
+            modified: state.modified,
+            owner: state.owner.clone(),
+        };
+        self.finish_folder(directory, &entry)
+    }
+
+    /// Makes a device, socket or FIFO under its temporary name.
+    pub(super) fn make_special(
+        &self,
+        directory: &dyn Directory,
+        temporary: &[u8],
+        (special, entry): (Special, &Entry),
+    ) -> io::Result<()> {
+        directory.make_special(temporary, special)?;
+        let here = directory.status_of(temporary)?.owner;
+        let inode = || directory.inode_of(temporary);
+        let dressed = self.dress(inode(), entry, (here, Doing::Set))?;
+        let mode = self.mode_for(entry, dressed.owner, None);
+        let set = inode().map_or(Ok(()), |inode| inode.set_mode(mode));
+        self.notices
+            .wish(NoticeKind::ModeRefused, &entry.path, set)?;
+        self.date_link(directory, temporary, entry)
     }
 
     /// Makes a link under its temporary name. One that was taken for a leftover meanwhile is
@@ -141,6 +281,10 @@ impl Destination {
         (target, entry): (&[u8], &Entry),
     ) -> io::Result<()> {
         directory.make_symlink(temporary, target)?;
+        if self.keeper.dresses() {
+            let here = directory.status_of(temporary)?.owner;
+            self.dress(directory.inode_of(temporary), entry, (here, Doing::Set))?;
+        }
         let dated = self.date_link(directory, temporary, entry);
         dated.or_else(|error| if is_gone(&error) { Ok(()) } else { Err(error) })
     }

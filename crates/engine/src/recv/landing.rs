@@ -15,6 +15,7 @@ use longhaul_proto::manifest::{
 };
 use longhaul_proto::notice::NoticeKind;
 
+use super::keeper::Keeper;
 use super::keeping::SetIds;
 use super::stream::DataStream;
 use super::times::{self, KeptTimes};
@@ -76,6 +77,8 @@ pub struct Destination {
     times: Mutex<KeptTimes>,
     /// When set-user-ID and set-group-ID bits are kept.
     pub(super) set_ids: SetIds,
+    /// What entries get beyond data, mode and time.
+    pub(super) keeper: Arc<Keeper>,
     /// What it did not keep or refused.
     pub notices: Arc<Notices>,
 }
@@ -144,6 +147,8 @@ pub struct Arrival {
     pub owner: Owner,
     /// When set-user-ID and set-group-ID bits are kept.
     pub set_ids: SetIds,
+    /// What entries get beyond data, mode and time.
+    pub keeper: Arc<Keeper>,
 }
 
 /// What to say where the directory that things go into cannot be had.
@@ -208,6 +213,7 @@ impl Destination {
             host,
             owner,
             set_ids,
+            keeper,
         } = arrival;
         Destination {
             anchor,
@@ -227,6 +233,7 @@ impl Destination {
             digests: OnceLock::new(),
             times: Mutex::default(),
             set_ids,
+            keeper,
             notices: Arc::default(),
         }
     }
@@ -436,6 +443,10 @@ impl Destination {
         // What this one does not do is told when the copy does the same.
         let anchor = Arc::clone(&self.anchor);
         let anchor = DestinationDirectory::new(anchor, Arc::default(), None);
+        if self.keeper.keeping().anchor {
+            // The copy gives it its mode in the end.
+            anchor.allow_permitting();
+        }
         claim(&Claim {
             directory: Arc::new(anchor),
             name,
@@ -658,7 +669,7 @@ fn is_removed(directory: &dyn Directory) -> bool {
 pub(super) fn state_of(path: &TreePath, entry: &Entry, status: &Status) -> Option<FileState> {
     match &entry.kind {
         EntryKind::File { identity, .. } => Some(FileState::new(path.as_bytes(), identity, status)),
-        EntryKind::Directory | EntryKind::Symlink { .. } => None,
+        _ => None,
     }
 }
 

@@ -8,6 +8,7 @@ use longhaul_proto::block::{Content, PackedEntry, Piece};
 use longhaul_proto::handshake::Operation;
 use longhaul_proto::manifest::{Entry, EntryKind};
 use longhaul_proto::message::{Failure, FailureKind, Farewell, Outcome};
+use longhaul_proto::notice::NoticeKind;
 use longhaul_proto::receiver::Verdict;
 use longhaul_proto::stream::StreamPart;
 
@@ -24,7 +25,7 @@ use crate::journal::gate::create_held;
 use crate::journal::{JournalError, temporary};
 use crate::pool::Buffer;
 use crate::session::{Counters, Machine, Transfer};
-use crate::storage::{Advice, DataMode, StoredFile};
+use crate::storage::{Advice, DataMode, Special, StoredFile};
 
 /// Files of a pack that are larger than this are copied once more, to aligned memory for direct
 /// I/O. That is no more work than finding pages for them in the cache, and much less if the kernel
@@ -177,6 +178,22 @@ impl Transfer {
         for (packed, data) in wanted(entries, keeps, data) {
             let entry = packed.entry;
             let generation = packed.generation;
+            if let Some(failure) = side.destination.refuses(&entry) {
+                let done = vec![(entry, Outcome::Failed(failure))];
+                self.tell_receiver(|receiver| receiver.handle_packed(done));
+                continue;
+            }
+            if let EntryKind::HardLink { .. } = &entry.kind
+                && !side.destination.is_sink
+            {
+                // It waits for what it is another name of.
+                self.tell_receiver(|receiver| receiver.handle_link(entry));
+                continue;
+            }
+            if let Some(left_out) = self.leaves_out(side, &entry) {
+                self.tell_receiver(|receiver| receiver.handle_packed(vec![(entry, left_out)]));
+                continue;
+            }
             let mut result = self.stage(side, (&entry, generation), data);
             if let Err(failure) = &result
                 && failure.kind == FailureKind::TooManyOpen
@@ -199,6 +216,20 @@ impl Transfer {
                 }
             }
         }
+    }
+
+    /// What becomes of a device that nobody may make here.
+    fn leaves_out(&self, side: &ReceiveSide, entry: &Entry) -> Option<Outcome> {
+        let EntryKind::Special { kind, .. } = &entry.kind else {
+            return None;
+        };
+        if !kind.is_device() || side.destination.is_sink {
+            return None;
+        }
+        let why = side.destination.keeper.may_make_devices().err()?;
+        let notices = &side.destination.notices;
+        notices.note(NoticeKind::DeviceNotMade, &entry.path, || why.to_owned());
+        Some(Outcome::LeftOut)
     }
 
     fn stage(
@@ -314,6 +345,16 @@ impl Transfer {
                         *directory.read_symlink(path.name())? == target[..]
                     }
                     EntryKind::Directory => true,
+                    EntryKind::Special { kind, major, minor } => {
+                        let special = directory.status_of(path.name())?.special;
+                        let device = (*major, *minor);
+                        special
+                            == Some(Special {
+                                kind: *kind,
+                                device,
+                            })
+                    }
+                    EntryKind::HardLink { .. } => true,
                     EntryKind::File { identity, .. } => {
                         let file = directory.open_file(path.name(), DataMode::Buffered)?;
                         let room = buffer.get_mut(..identity.size as usize);
@@ -448,13 +489,21 @@ fn stage_file(
         destination.make_link(&**directory, name, (target, entry))?;
         return Ok(None);
     }
+    if let EntryKind::Special { kind, major, minor } = &entry.kind {
+        let special = Special {
+            kind: *kind,
+            device: (*major, *minor),
+        };
+        destination.make_special(&**directory, name, (special, entry))?;
+        return Ok(None);
+    }
     // Its lock tells `longhaul clean` that somebody is at work.
     let file = create_held(&**directory, name, mode)?;
     let put = match entry.is_sparse() {
         true => write_around_holes(&*file, data),
         false => file.write_at(data, 0),
     };
-    let finished = put.and_then(|()| destination.finish_file(&*file, entry));
+    let finished = put.and_then(|()| destination.finish_file(&**directory, &*file, entry));
     if let Err(error) = finished {
         // The reason is the first error; what remains is found by `clean`.
         let _ = directory.remove_file(name);

@@ -116,6 +116,8 @@ mod tests {
             inode,
             modified: time,
             changed: time,
+            names: 1,
+            special: None,
         }
     }
 

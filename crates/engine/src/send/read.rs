@@ -21,7 +21,7 @@ use super::compress::{Uncoded, Verdict};
 use super::origin::Origins;
 use super::parents::Parents;
 use super::payload::{HeldFile, LatePiece, Pages, Payload};
-use super::walk::entry_of;
+use super::walk::entry_again;
 use crate::descriptors;
 use crate::failure::failure_of;
 use crate::file_data::{PART_BYTES, hash_zeros, read_mode_for};
@@ -309,9 +309,8 @@ impl Sending<'_> {
             });
         match status {
             Ok(status) if status.kind == FileKind::File => {
-                let (id, parent, path) = (entry.id, entry.parent, entry.path.clone());
                 let kind = self.side.origins.kind_of(&status);
-                Unread::Changed(Box::new(entry_of(id, parent, path, kind, &status)))
+                Unread::Changed(Box::new(entry_again(entry, kind, &status)))
             }
             Ok(_) => Unread::Failed(gone(entry)),
             Err(error) => Unread::Failed(failure_of("read", &shown, &error)),
@@ -339,9 +338,7 @@ impl Sending<'_> {
             let room = &mut buffer[filled..end];
             let (result, read) = match &entry.kind {
                 EntryKind::File { .. } => self.read_small(&entry, room, (&mut parents, opened)),
-                EntryKind::Directory | EntryKind::Symlink { .. } => {
-                    (PackedRead::Ready(None), Some((entry, None)))
-                }
+                _ => (PackedRead::Ready(None), Some((entry, None))),
             };
             if let Some((entry, checksum)) = read {
                 filled += entry.size() as usize;
@@ -486,10 +483,7 @@ fn read_file(
         sparse: entry.is_sparse(),
     } == entry.kind;
     let size = before.size;
-    let entry_of = |status: &Status| {
-        let (id, up, path) = (entry.id, entry.parent, entry.path.clone());
-        entry_of(id, up, path, origins.kind_of(status), status)
-    };
+    let entry_of = |status: &Status| entry_again(entry, origins.kind_of(status), status);
     if size > room.len() as u64 || size > block as u64 {
         return Ok(Small::Grown(entry_of(&before)));
     }
@@ -538,14 +532,8 @@ pub(super) fn check_unchanged(
     match &entry.kind {
         EntryKind::File { identity, .. } if *identity == origins.identity_of(&status) => Ok(()),
         _ => {
-            let (id, parent, path) = (entry.id, entry.parent, entry.path.clone());
-            Err(Unread::Changed(Box::new(entry_of(
-                id,
-                parent,
-                path,
-                origins.kind_of(&status),
-                &status,
-            ))))
+            let kind = origins.kind_of(&status);
+            Err(Unread::Changed(Box::new(entry_again(entry, kind, &status))))
         }
     }
 }

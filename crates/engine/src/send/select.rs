@@ -8,9 +8,10 @@ use longhaul_proto::filter::{
     Action, BadRule, FileFacts, InForce, MAXIMUM_FILE_BYTES, Reason, Rules, Selection,
     SelectionError,
 };
+use longhaul_proto::keeping::Keeping;
 use longhaul_proto::manifest::TreePath;
 
-use crate::storage::{DataMode, Directory, FileKind, Status};
+use crate::storage::{DataMode, Directory, FileKind, Special, Status};
 
 /// A selection, read.
 #[derive(Clone, Debug, Default)]
@@ -18,6 +19,9 @@ pub struct Selected {
     rules: Rules,
     selection: Selection,
     files: Option<Arc<Listed>>,
+    /// Devices are copied, and sockets and FIFOs are.
+    devices: bool,
+    specials: bool,
 }
 
 /// A name in a list of files, with those listed beneath it.
@@ -83,6 +87,25 @@ impl Selected {
                 ..selection.clone()
             },
             files: listed,
+            ..Selected::default()
+        })
+    }
+
+    /// Copies special files where that is asked for.
+    #[must_use]
+    pub(super) fn keeping(self, keeping: &Keeping) -> Selected {
+        Selected {
+            devices: keeping.devices,
+            specials: keeping.specials,
+            ..self
+        }
+    }
+
+    /// Whether what has neither data nor names is copied.
+    pub(super) fn takes(&self, special: Option<Special>) -> bool {
+        special.is_some_and(|special| match special.kind.is_device() {
+            true => self.devices,
+            false => self.specials,
         })
     }
 
@@ -127,7 +150,7 @@ impl Selected {
         };
         match status.kind {
             _ if !self.rules.is_empty() && excluded() => Some(Reason::Rule),
-            FileKind::Special => Some(Reason::Special),
+            FileKind::Special => (!self.takes(status.special)).then_some(Reason::Special),
             FileKind::File => self.selection.judge(FileFacts {
                 size: status.size,
                 modified: status.modified,

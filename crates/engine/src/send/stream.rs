@@ -217,6 +217,8 @@ fn status(kind: FileKind, mode: u32, size: u64) -> Status {
         modified: Timestamp::default(),
         owner: Default::default(),
         changed: Timestamp::default(),
+        names: 1,
+        special: None,
     }
 }
 

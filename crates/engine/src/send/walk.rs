@@ -5,19 +5,25 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
+use longhaul_proto::attributes::{Attributes, Ownership};
 use longhaul_proto::filter::{LeftOut, Reason};
-use longhaul_proto::manifest::{Entry, EntryId, EntryKind, SET_ID_BITS, Timestamp, TreePath};
+use longhaul_proto::manifest::{
+    AnchorState, Entry, EntryId, EntryKind, SET_ID_BITS, Timestamp, TreePath,
+};
 use longhaul_proto::message::{Failure, FailureKind};
 
 use super::Sending;
 use super::ahead::{Ahead, Looked};
 use super::earlier::{Earlier, Settled};
+use super::gather::Gathering;
+use super::links::LinkTable;
 use super::origin::Origins;
 use super::select::{Place, PlaceError, Selected};
 use super::source::{Source, What};
 use crate::failure::failure_of;
 use crate::looks::Pace;
 use crate::session::{Counters, Machine, Transfer};
+use crate::storage::attributes::Inode;
 use crate::storage::following::{FollowingDirectory, LinkError};
 use crate::storage::nested::{Nested, place_of};
 use crate::storage::{Directory, FileKind, Status};
@@ -54,6 +60,10 @@ struct Walk<'a> {
     left_out: &'a mut LeftOut,
     /// The source's device, where that matters.
     device: Option<u64>,
+    /// What of an entry goes beside its data.
+    gathering: &'a Gathering,
+    /// Inodes with several names.
+    links: &'a mut LinkTable,
 }
 
 /// The session is over.
@@ -92,6 +102,7 @@ impl Sending<'_> {
         let sources = self.side.sources.list();
         let mut earlier = Earlier::new(sources);
         let mut left_out = LeftOut::default();
+        let mut links = LinkTable::default();
         for (index, source) in sources.iter().enumerate() {
             self.side.sources.begin(EntryId(next));
             let mut walk = Walk {
@@ -105,6 +116,8 @@ impl Sending<'_> {
                 selected: &self.side.selected,
                 left_out: &mut left_out,
                 device: None,
+                gathering: &self.side.gathering,
+                links: &mut links,
             };
             if walk.run().is_err() {
                 return;
@@ -158,7 +171,30 @@ pub(super) fn entry_of(
         kind,
         mode: status.mode,
         modified: status.modified,
-        owner: has_set_id.then(|| Box::new(status.owner)),
+        owner: has_set_id.then(|| Box::new(Attributes::of(status.owner))),
+    }
+}
+
+/// What an entry is now that changed: its name and attributes are what they were.
+pub(super) fn entry_again(entry: &Entry, kind: EntryKind, status: &Status) -> Entry {
+    let (id, parent, path) = (entry.id, entry.parent, entry.path.clone());
+    let now = entry_of(id, parent, path, kind, status);
+    match &entry.owner {
+        Some(owner) if owner.owner() == status.owner => Entry {
+            owner: Some(owner.clone()),
+            ..now
+        },
+        Some(owner) => Entry {
+            owner: Some(Box::new(Attributes {
+                user: status.owner.user,
+                group: status.owner.group,
+                user_name: None,
+                group_name: None,
+                ..Attributes::clone(owner)
+            })),
+            ..now
+        },
+        None => now,
     }
 }
 
@@ -215,6 +251,7 @@ impl Walk<'_> {
             }
             What::Contents => {
                 self.device = self.selected.device_of(&*directory);
+                self.tell_anchor(&*directory)?;
                 match self.bars_source() {
                     true => Ok(()),
                     false => self.walk_tree(directory, (None, None)),
@@ -225,6 +262,26 @@ impl Walk<'_> {
                 Err(_) => Ok(()),
             },
         }
+    }
+
+    /// What the destination gets of a source that fills it.
+    fn tell_anchor(&mut self, directory: &dyn Directory) -> Result<(), Over> {
+        if !self.gathering.keeping().anchor {
+            return Ok(());
+        }
+        // One that cannot be looked at is reported by its listing.
+        let Ok(status) = directory.status() else {
+            return Ok(());
+        };
+        let anchor = AnchorState {
+            mode: status.mode,
+            modified: status.modified,
+            owner: self.gathering.of(status.owner, directory.inode()),
+        };
+        let told = self
+            .transfer
+            .tell_sender(|sender| sender.handle_anchor(anchor));
+        told.ok_or(Over)
     }
 
     /// Walks a source that is a directory by its name.
@@ -248,7 +305,8 @@ impl Walk<'_> {
             }
             Ok(status) => {
                 let kind = EntryKind::Directory;
-                let entry = entry_of(self.take_id(), None, path, kind, &status);
+                let mut entry = entry_of(self.take_id(), None, path, kind, &status);
+                self.gather(&mut entry, status.owner, || directory.inode());
                 self.hand_over(entry.clone())?;
                 match self.bars_source() {
                     true => self.tell_directory_end(entry, 0),
@@ -485,7 +543,7 @@ impl Walk<'_> {
             Err(error) => Err(error),
         };
         let looked = status.and_then(|status| {
-            let kind = kind_of(self.origins, &**directory, name, &status)?;
+            let kind = kind_of((self.origins, self.selected), &**directory, name, &status)?;
             let inner = match kind {
                 Some(EntryKind::Directory) if enters => Some(enter_new(&**directory, name, above)?),
                 _ => None,
@@ -494,7 +552,18 @@ impl Walk<'_> {
         });
         match looked {
             Ok((status, Some(kind), inner)) => {
-                let entry = entry_of(self.take_id(), parent, path, kind, &status);
+                let id = self.take_id();
+                let kind = match self.first_name(&kind, &status, (id, &path)) {
+                    Ok(first) => first.unwrap_or(kind),
+                    Err(error) => {
+                        let failure = failure_of("keep track of the names of", &shown, &error);
+                        let entry = unreadable(id, parent, path);
+                        self.tell_unreadable(entry, failure)?;
+                        return Ok(Met::Told);
+                    }
+                };
+                let mut entry = entry_of(id, parent, path, kind, &status);
+                self.gather(&mut entry, status.owner, || directory.inode_of(name));
                 let ends = entry.kind == EntryKind::Directory && !enters;
                 self.hand_over(entry.clone())?;
                 match inner {
@@ -515,6 +584,37 @@ impl Walk<'_> {
                 Ok(Met::Told)
             }
         }
+    }
+
+    /// Adds what of an entry goes beside its data.
+    fn gather<'i>(
+        &self,
+        entry: &mut Entry,
+        owner: Ownership,
+        inode: impl FnOnce() -> Option<Box<dyn Inode + 'i>>,
+    ) {
+        let keeping = self.gathering.keeping();
+        // Another name of an inode has nothing of its own.
+        if !keeping.has_attributes() || matches!(entry.kind, EntryKind::HardLink { .. }) {
+            return;
+        }
+        entry.owner = self.gathering.of(owner, inode());
+    }
+
+    /// Where an inode with several names was met before, what this further name of it is.
+    fn first_name(
+        &mut self,
+        kind: &EntryKind,
+        status: &Status,
+        (id, path): (EntryId, &TreePath),
+    ) -> io::Result<Option<EntryKind>> {
+        let linked = self.gathering.keeping().hard_links && status.names > 1;
+        if !linked || *kind == EntryKind::Directory {
+            return Ok(None);
+        }
+        let place = (status.device, status.inode);
+        let first = self.links.meet(place, status.names, (id, path))?;
+        Ok(first.map(|(first, target)| EntryKind::HardLink { target, first }))
     }
 
     /// The status with which a path is reported; otherwise `None` if it was reported before, or
@@ -607,9 +707,9 @@ fn shown_name(level: &Level, name: &[u8]) -> String {
     format!("{parent}{}", name.escape_ascii())
 }
 
-/// What an entry is; none for a device, socket or FIFO.
+/// What an entry is; none for a device, socket or FIFO that is not copied.
 fn kind_of(
-    origins: &Origins,
+    (origins, selected): (&Origins, &Selected),
     directory: &dyn Directory,
     name: &[u8],
     status: &Status,
@@ -623,6 +723,13 @@ fn kind_of(
         FileKind::Symlink => EntryKind::Symlink {
             target: directory.read_symlink(name)?.into_vec(),
         },
-        FileKind::Special => return Ok(None),
+        FileKind::Special => match status.special.filter(|_| selected.takes(status.special)) {
+            Some(special) => EntryKind::Special {
+                kind: special.kind,
+                major: special.device.0,
+                minor: special.device.1,
+            },
+            None => return Ok(None),
+        },
     }))
 }

@@ -346,6 +346,7 @@ mod tests {
         };
         let arrival = Arrival {
             set_ids: Default::default(),
+            keeper: Default::default(),
             principal: "tester".to_owned(),
             source: [0; 32],
             anywhere: [0; 32],

@@ -267,6 +267,7 @@ fn from_sender(event: EntryEvent) -> Option<Event> {
         Ending::Committed(digest) => committed(entry, digest),
         Ending::Skipped(digest) => return skipped(entry, digest),
         Ending::Planned(change) => planned(entry, change),
+        Ending::LeftOut => return None,
         Ending::Failed(failure) => Event::Failed {
             path: Some(entry.path),
             failure,
@@ -292,7 +293,10 @@ fn from_receiver(event: ReceivedEvent) -> Option<Event> {
             failure,
         },
         (Some(entry), Some(Outcome::Planned(Some(change)))) => planned(entry, change),
-        (Some(entry), Some(Outcome::Planned(None)) | None) => return skipped(entry, digest),
+        (Some(entry), Some(Outcome::Planned(None) | Outcome::Unchanged) | None) => {
+            return skipped(entry, digest);
+        }
+        (Some(_), Some(Outcome::LeftOut)) => return None,
         (None, _) => Event::Failed {
             path: None,
             failure: Failure::new(longhaul_proto::message::FailureKind::Other, "unknown entry"),

@@ -19,8 +19,9 @@ use std::sync::{Arc, Mutex};
 use longhaul_proto::manifest::{RESERVED_PREFIX, Timestamp, TreePath};
 use longhaul_proto::notice::NoticeKind;
 
+use super::attributes::Inode;
 use super::spelling::Spelling;
-use super::{Creation, DataMode, Directory, NameList, Status, StoredFile};
+use super::{Creation, DataMode, Directory, NameList, Special, Status, StoredFile};
 use crate::descriptors;
 use crate::notices::Notices;
 use crate::queue::lock;
@@ -199,6 +200,28 @@ impl Directory for DestinationDirectory {
 
     fn make_symlink(&self, name: &[u8], target: &[u8]) -> io::Result<()> {
         self.permitting(|| self.inner.make_symlink(name, target))
+    }
+
+    fn make_special(&self, name: &[u8], special: Special) -> io::Result<()> {
+        self.permitting(|| self.inner.make_special(name, special))
+    }
+
+    fn link(&self, name: &[u8], target: &dyn Directory, to: &[u8]) -> io::Result<()> {
+        match target.as_any().downcast_ref::<DestinationDirectory>() {
+            Some(target) => {
+                let link = || self.inner.link(name, &*target.inner, to);
+                self.permitting(|| target.permitting(link))
+            }
+            None => Err(io::ErrorKind::CrossesDevices.into()),
+        }
+    }
+
+    fn inode(&self) -> Option<Box<dyn Inode + '_>> {
+        self.inner.inode()
+    }
+
+    fn inode_of(&self, name: &[u8]) -> Option<Box<dyn Inode + '_>> {
+        self.inner.inode_of(name)
     }
 
     fn read_symlink(&self, name: &[u8]) -> io::Result<Box<[u8]>> {

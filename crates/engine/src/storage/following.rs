@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use longhaul_proto::manifest::TreePath;
 
+use super::attributes::Inode;
 use super::beneath::open_beneath;
 use super::posix::PosixDirectory;
 use super::refusing::refuse_changes;
@@ -226,6 +227,18 @@ impl Directory for FollowingDirectory {
                 Resolved::Directory(_) => Err(io::ErrorKind::IsADirectory.into()),
             },
             other => other,
+        }
+    }
+
+    fn inode(&self) -> Option<Box<dyn Inode + '_>> {
+        self.inner.inode()
+    }
+
+    /// Of what a link leads to it is not known.
+    fn inode_of(&self, name: &[u8]) -> Option<Box<dyn Inode + '_>> {
+        match self.is_link(name) {
+            true => None,
+            false => self.inner.inode_of(name),
         }
     }
 

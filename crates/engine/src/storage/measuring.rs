@@ -46,6 +46,8 @@ fn status(kind: FileKind, size: u64) -> Status {
         modified: Timestamp::default(),
         owner: Default::default(),
         changed: Timestamp::default(),
+        names: 1,
+        special: None,
     }
 }
 

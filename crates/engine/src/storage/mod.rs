@@ -9,6 +9,7 @@
 //! once, [`listing`] gives a directory in byte order however large it is,
 //! [`together`] syncs many files at once.
 
+pub mod attributes;
 pub mod beneath;
 mod buffered;
 pub mod content;
@@ -33,8 +34,9 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+use attributes::Inode;
 pub use direct::lives_in_page_cache;
-use longhaul_proto::manifest::{Ownership, Timestamp};
+use longhaul_proto::manifest::{Ownership, SpecialKind, Timestamp};
 
 /// What offset, length and memory of direct I/O are multiples of, in bytes:
 /// the page size of most machines, and hardly a disk has larger blocks.
@@ -74,6 +76,19 @@ pub struct Status {
     pub modified: Timestamp,
     /// Time of the last change of the inode.
     pub changed: Timestamp,
+    /// Names that the inode has (hard links).
+    pub names: u64,
+    /// Of a device, socket or FIFO what it is.
+    pub special: Option<Special>,
+}
+
+/// A device, socket or FIFO.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Special {
+    /// What it is.
+    pub kind: SpecialKind,
+    /// Major and minor number of a device, else 0.
+    pub device: (u32, u32),
 }
 
 /// A name in a directory, as a listing gives it (`.` and `..` left out).
@@ -170,6 +185,11 @@ pub trait StoredFile: Send + Sync {
     ///
     /// As `fstat`.
     fn status(&self) -> io::Result<Status>;
+
+    /// Its owner, lists and extended attributes; `None` where it has none.
+    fn inode(&self) -> Option<Box<dyn Inode + '_>> {
+        None
+    }
 
     /// Whether it has another name too (a hard link): what is written would be in whatever that
     /// is.
@@ -325,6 +345,37 @@ pub trait Directory: Send + Sync {
     ///
     /// As `symlinkat`.
     fn make_symlink(&self, name: &[u8], target: &[u8]) -> io::Result<()>;
+
+    /// Makes a device, socket or FIFO that only its owner can use.
+    ///
+    /// # Errors
+    ///
+    /// As `mknodat`.
+    fn make_special(&self, name: &[u8], special: Special) -> io::Result<()> {
+        let _ = (name, special);
+        Err(rustix::io::Errno::OPNOTSUPP.into())
+    }
+
+    /// Gives what has a name in this directory another name in `target`. A link is not followed.
+    ///
+    /// # Errors
+    ///
+    /// As `linkat`.
+    fn link(&self, name: &[u8], target: &dyn Directory, to: &[u8]) -> io::Result<()> {
+        let _ = (name, target, to);
+        Err(rustix::io::Errno::OPNOTSUPP.into())
+    }
+
+    /// Its own owner, lists and extended attributes; `None` where it has none.
+    fn inode(&self) -> Option<Box<dyn Inode + '_>> {
+        None
+    }
+
+    /// The same of a name in it, not following a link.
+    fn inode_of(&self, name: &[u8]) -> Option<Box<dyn Inode + '_>> {
+        let _ = name;
+        None
+    }
 
     /// What a symbolic link holds.
     ///

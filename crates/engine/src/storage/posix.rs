@@ -1,6 +1,7 @@
 //! The real storage: handles of the kernel.
 
 mod file;
+mod inode;
 mod names;
 mod promise;
 mod status;
@@ -17,12 +18,14 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 
 use self::file::PosixFile;
+use self::inode::PosixInode;
 use self::names::PosixNames;
-use self::status::{permission_bits, status_from, times_of};
+use self::status::{file_type, permission_bits, status_from, times_of};
+use super::attributes::Inode;
 use super::beneath::{self, Resolution, check_name};
 use super::content::{Bounds, Content, Devices, measured};
 use super::mounts;
-use super::{Creation, DataMode, Directory, FileKind, NameList, Status, StoredFile};
+use super::{Creation, DataMode, Directory, FileKind, NameList, Special, Status, StoredFile};
 
 /// A directory of the machine.
 pub struct PosixDirectory {
@@ -240,6 +243,38 @@ impl Directory for PosixDirectory {
         check_name(name)?;
         retry_on_intr(|| rustix::fs::symlinkat(target, &self.descriptor, name))?;
         Ok(())
+    }
+
+    fn make_special(&self, name: &[u8], special: Special) -> io::Result<()> {
+        check_name(name)?;
+        let (major, minor) = special.device;
+        let device = rustix::fs::makedev(major, minor);
+        let kind = file_type(special.kind);
+        let make = || rustix::fs::mknodat(&self.descriptor, name, kind, NEW_FILE_MODE, device);
+        retry_on_intr(make)?;
+        Ok(())
+    }
+
+    fn link(&self, name: &[u8], target: &dyn Directory, to: &[u8]) -> io::Result<()> {
+        check_name(name)?;
+        check_name(to)?;
+        let target = target.as_any().downcast_ref::<PosixDirectory>();
+        let target = target.ok_or(io::ErrorKind::InvalidInput)?;
+        let (old, new) = (&self.descriptor, &target.descriptor);
+        retry_on_intr(|| rustix::fs::linkat(old, name, new, to, AtFlags::empty()))?;
+        Ok(())
+    }
+
+    fn inode(&self) -> Option<Box<dyn Inode + '_>> {
+        Some(Box::new(PosixInode::Open(self.descriptor.as_fd())))
+    }
+
+    fn inode_of(&self, name: &[u8]) -> Option<Box<dyn Inode + '_>> {
+        check_name(name).ok()?;
+        Some(Box::new(PosixInode::Named(
+            self.descriptor.as_fd(),
+            name.into(),
+        )))
     }
 
     fn read_symlink(&self, name: &[u8]) -> io::Result<Box<[u8]>> {

@@ -80,6 +80,8 @@ pub fn kept_digest() -> Vec<u8> {
         modified: Timestamp::default(),
         owner: Default::default(),
         changed: Timestamp::default(),
+        names: 1,
+        special: None,
     };
     let file = FileState::new(b"data/run", &Default::default(), &status);
     let record = digests::encode(&file, &[3; 32], 0);

@@ -113,6 +113,7 @@ fn links_in_the_way_are_not_followed() {
     peer.say(&Message::WalkEnd {
         entries: 3,
         left_out: LeftOut::default(),
+        anchor: None,
     });
     // It waits for the end of the walk's last entry, which never comes: it is let go.
     let until = Instant::now() + PATIENCE;
@@ -602,6 +603,7 @@ fn a_receiver_that_is_done_stays_for_a_sender_that_does_not_know_it() {
     peer.say(&Message::WalkEnd {
         entries: 1,
         left_out: LeftOut::default(),
+        anchor: None,
     });
     while !peer.end.wait_for(Duration::from_secs(1)) {}
     let end = Arc::clone(&peer.end);
@@ -628,6 +630,7 @@ fn what_was_said_is_said_again_where_the_sender_moved_to() {
     peer.say(&Message::WalkEnd {
         entries: 1,
         left_out: LeftOut::default(),
+        anchor: None,
     });
     while !peer.end.wait_for(Duration::from_secs(1)) {}
     // Its last words take a moment, and so does a stream until it waits for more.

@@ -28,6 +28,7 @@ fn what_only_a_sender_sends_ends_the_session() {
         Message::WalkEnd {
             entries: 0,
             left_out: LeftOut::default(),
+            anchor: None,
         },
         Message::Sealed {
             file: EntryId(0),

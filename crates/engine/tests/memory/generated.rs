@@ -39,6 +39,8 @@ fn status(kind: FileKind, inode: u64) -> Status {
         modified: Timestamp::default(),
         owner: Default::default(),
         changed: Timestamp::default(),
+        names: 1,
+        special: None,
     }
 }
 

@@ -25,6 +25,8 @@ fn state(number: u64) -> FileState {
         modified: Default::default(),
         owner: Default::default(),
         changed: Default::default(),
+        names: 1,
+        special: None,
     };
     FileState::new(b"data/file", &Default::default(), &status)
 }

@@ -78,6 +78,7 @@ pub fn sources(directory: Arc<dyn Directory>, what: What) -> Sources {
 pub fn arrival() -> Arrival {
     Arrival {
         set_ids: Default::default(),
+        keeper: Default::default(),
         anywhere: [0; 32],
         host: [0; 32],
         principal: "tester".to_owned(),

@@ -242,6 +242,7 @@ impl Ask<'_> {
             wants_host: self.wants_host,
             block_key: block_key(self.clear)?,
             keep_set_ids: false,
+            keeping: None,
             waited_milliseconds: 0,
         })
     }
@@ -279,6 +280,7 @@ impl Ask<'_> {
             Direction::From => {
                 let arrival = Arrival {
                     set_ids: Default::default(),
+                    keeper: Default::default(),
                     principal: String::new(),
                     source,
                     anywhere: source,

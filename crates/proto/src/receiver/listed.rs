@@ -120,6 +120,7 @@ impl Receiver {
             Compared::Partial(blocks) => self.resume(entry, &blocks),
             Compared::Refused(failure) => {
                 if !known {
+                    self.note_failed(entry.id);
                     let outcome = Outcome::Failed(failure.clone());
                     self.end_compared(entry, Some(outcome), None);
                 }

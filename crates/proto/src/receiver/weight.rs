@@ -25,6 +25,7 @@ impl Receiver {
         let numbers = self.seals.len()
             + self.expected.len()
             + self.done.fragments()
+            + self.failed.fragments()
             + self.fragments
             + self.durable.len();
         self.texts
@@ -59,6 +60,7 @@ impl Receiver {
             self.done.fragments(),
             self.jobs.len(),
             self.asked,
+            self.links,
             self.comparing_weight,
             self.unsaid,
             self.messages.len(),
@@ -81,7 +83,7 @@ impl Receiver {
 /// many of them may wait.
 pub(super) fn of_job(job: &StorageJob) -> usize {
     match job {
-        StorageJob::Commit { entry, .. } => entry.text_bytes(),
+        StorageJob::Commit { entry, .. } | StorageJob::Link(entry) => entry.text_bytes(),
         StorageJob::ReadBack { entry, blocks, .. } => entry.text_bytes() + size_of_val(&blocks[..]),
         StorageJob::Compare(_)
         | StorageJob::CompareContents(..)
@@ -110,7 +112,10 @@ pub(super) fn of_message(message: &Message) -> usize {
         Message::Done { entries, .. } => {
             let texts = entries.iter().map(|(_, outcome)| match outcome {
                 Outcome::Failed(Failure { text, .. }) => text.len(),
-                Outcome::Committed { .. } | Outcome::Planned(_) => 0,
+                Outcome::Committed { .. }
+                | Outcome::Planned(_)
+                | Outcome::Unchanged
+                | Outcome::LeftOut => 0,
             });
             size_of_val(&entries[..]) + texts.sum::<usize>()
         }

@@ -55,6 +55,8 @@ pub enum Ending {
     Skipped(Option<Checksum>),
     /// Would be moved, were this no dry run.
     Planned(Change),
+    /// The destination does without it.
+    LeftOut,
     /// Failed.
     Failed(Failure),
 }

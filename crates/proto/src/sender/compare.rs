@@ -53,7 +53,7 @@ impl Sender {
                 self.comparing.unread.push_back(id);
             }
             // It has no digest.
-            EntryKind::Directory | EntryKind::Symlink { .. } => self.route(id),
+            _ => self.route(id),
         }
     }
 

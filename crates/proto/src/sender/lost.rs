@@ -141,7 +141,7 @@ impl Sender {
             return;
         };
         tracked.stage = Stage::Small;
-        let (size, path) = (tracked.entry.size(), tracked.entry.path.as_bytes().len());
+        let (size, path) = (tracked.entry.size(), tracked.entry.text_bytes());
         for block in self.plan.entry_done(block) {
             self.plan.forget(block);
         }

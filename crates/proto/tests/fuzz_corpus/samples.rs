@@ -16,7 +16,7 @@ use longhaul_proto::handshake::{
 };
 use longhaul_proto::listing::{Details, ListRequest, Listed, ListedEntry, ListedKind};
 use longhaul_proto::manifest::{
-    Entry, EntryId, EntryKind, Ownership, SourceIdentity, Timestamp, TreePath,
+    Attributes, Entry, EntryId, EntryKind, Ownership, SourceIdentity, Timestamp, TreePath,
 };
 use longhaul_proto::message::{
     AgainReason, Answer, Failure, FailureKind, Farewell, Flows, Message, Observation, Outcome,
@@ -37,7 +37,7 @@ fn entry(id: u64, kind: EntryKind) -> Entry {
             seconds: 1_700_000_000,
             nanoseconds: 5,
         },
-        owner: Some(Box::new(Ownership { user: 1, group: 2 })),
+        owner: Some(Box::new(Attributes::of(Ownership { user: 1, group: 2 }))),
     }
 }
 
@@ -86,6 +86,7 @@ fn from_sender() -> Vec<Message> {
         Message::WalkEnd {
             entries: 3,
             left_out: LeftOut::default(),
+            anchor: None,
         },
         Message::Sealed {
             file: EntryId(1),
@@ -272,6 +273,7 @@ fn request() -> Request {
         wants_host: true,
         block_key: None,
         keep_set_ids: true,
+        keeping: None,
         waited_milliseconds: 2500,
     }
 }
@@ -315,6 +317,7 @@ fn hellos() -> Vec<Hello> {
                 recursive: true,
                 copy_links: false,
                 keep_set_ids: false,
+                keeping: None,
             }),
         })),
         control_request(Task::Drive),

@@ -107,6 +107,7 @@ fn for_receiver(random: &mut Random) -> Message {
         2 => Message::WalkEnd {
             entries: number(random),
             left_out: LeftOut::default(),
+            anchor: None,
         },
         3 => Message::Sealed {
             file: id(random),
@@ -226,6 +227,10 @@ fn store(receiver: &mut Receiver, random: &mut Random, now: Moment) {
                 entry, generation, ..
             } => receiver.handle_read_back(entry.id, generation, result),
             StorageJob::Discard { .. } => {}
+            StorageJob::Link(entry) => {
+                let outcome = Outcome::Committed { digest: None };
+                receiver.handle_packed(vec![(entry, outcome)]);
+            }
             StorageJob::FinishDirectory(entry) => receiver.handle_directory_finished(entry, result),
             StorageJob::Finish => receiver.handle_finished(),
         }

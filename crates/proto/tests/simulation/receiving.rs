@@ -249,7 +249,8 @@ impl World {
                 let result = self.disk.commit(&entry, generation, digest, integrity);
                 Report::Committed(entry.id, generation, result)
             }
-            StorageJob::CompareContents(..) => return,
+            // No source here has any.
+            StorageJob::CompareContents(..) | StorageJob::Link(_) => return,
             StorageJob::ReadBack {
                 entry, generation, ..
             } => Report::ReadBack(entry.id, generation),

@@ -87,6 +87,7 @@ fn open(dialer: End, empty: bool) -> Welcome {
         wants_host: false,
         block_key: None,
         keep_set_ids: false,
+        keeping: None,
         waited_milliseconds: 0,
     };
     assert!(request.is_valid());

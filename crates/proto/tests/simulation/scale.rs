@@ -199,7 +199,9 @@ impl Pair {
                 } => {
                     self.receiver.handle_read_back(entry.id, generation, Ok(()));
                 }
-                StorageJob::CompareContents(..) | StorageJob::Discard { .. } => {}
+                StorageJob::CompareContents(..)
+                | StorageJob::Discard { .. }
+                | StorageJob::Link(_) => {}
                 StorageJob::FinishDirectory(entry) => {
                     self.receiver.handle_directory_finished(entry, Ok(()));
                 }

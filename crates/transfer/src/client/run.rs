@@ -9,7 +9,6 @@ use longhaul_engine::failure::failure_of;
 use longhaul_engine::flows::Stack;
 use longhaul_engine::net::clear::local_pair;
 use longhaul_engine::recv::ReceiveSide;
-use longhaul_engine::recv::keeping::SetIds;
 use longhaul_engine::recv::landing::{Arrival, Destination};
 use longhaul_engine::recv::parts::most_open_parts;
 use longhaul_engine::send::SendSide;
@@ -128,7 +127,11 @@ impl Task {
         let selection = self.spec.filter.selection().map_err(bad)?;
         let selected = selection.map(|selection| Selected::new(&selection));
         let selected = selected.transpose().map_err(bad)?.unwrap_or_default();
-        Ok(SendSide::new(sources).selecting(selected))
+        let side = SendSide::new(sources).selecting(selected);
+        Ok(match self.keeping()? {
+            Some(keeping) => side.keeping(&keeping, rustix::process::geteuid().is_root()),
+            None => side,
+        })
     }
 
     /// What a sending end tells its events to.
@@ -358,13 +361,18 @@ impl Task {
     fn conclude(
         &self,
         (transfer, ending): (&Transfer, &Ending),
-        mut went: Went<'_>,
+        went: Went<'_>,
         caller: &Caller,
     ) -> Result<Exit, Stop> {
-        went.pipe = self.pipe.as_ref().map(|pipe| pipe.whole());
+        let mut required = self.spec.keep.required();
         if self.spec.selection.keep_set_ids {
-            went.asked = &[NoticeKind::SetIdDropped];
+            required.push(NoticeKind::SetIdDropped);
         }
+        let went = Went {
+            pipe: self.pipe.as_ref().map(|pipe| pipe.whole()),
+            asked: &required,
+            ..went
+        };
         caller.conclude(transfer, (ending, self.settings.operation), went)?;
         if caller.was_cancelled() {
             return Err(Stop::new(Exit::Interrupted, INTERRUPTED));
@@ -406,16 +414,6 @@ impl Task {
         kept.min(self.spec.connection.timeout)
     }
 
-    /// When set-user-ID and set-group-ID bits are kept at a destination here. A daemon's word
-    /// for who owns its files is not taken.
-    fn set_ids(&self) -> SetIds {
-        match self.sources.first() {
-            _ if self.spec.selection.keep_set_ids => SetIds::Keep,
-            Some(Endpoint::Daemon(_)) => SetIds::Drop,
-            _ => SetIds::SameOwner,
-        }
-    }
-
     fn open_destination(&self, landing: Landing) -> Result<Destination, Stop> {
         let key = self.key()?;
         let arrival = Arrival {
@@ -425,6 +423,7 @@ impl Task {
             host: [0; 32],
             owner: owner(),
             set_ids: self.set_ids(),
+            keeper: Arc::new(self.keeper()?),
         };
         match &self.destination {
             Endpoint::Null => {
@@ -494,6 +493,7 @@ impl Task {
             clear: block_key.is_some(),
             block_key,
             keep_set_ids: self.spec.selection.keep_set_ids,
+            keeping: self.keeping()?.map(Box::new),
             checkpoint_bytes: settings.checkpoint_bytes,
             checkpoint_milliseconds: settings.checkpoint_span.as_millis() as u64,
             destination_empty: false,

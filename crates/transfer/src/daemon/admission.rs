@@ -13,6 +13,7 @@ use longhaul_engine::net::{Stream, StreamHandle};
 use longhaul_engine::probe::this_host;
 use longhaul_engine::recv::ReceiveSide;
 use longhaul_engine::recv::asked::Asked;
+use longhaul_engine::recv::keeper::{Keeper, May};
 use longhaul_engine::recv::keeping::SetIds;
 use longhaul_engine::recv::landing::{Arrival, Destination, LandingError, Missing};
 use longhaul_engine::recv::stream::FileStream;
@@ -354,7 +355,7 @@ impl Daemon {
         }
         if !request.needs().iter().all(|need| features.contains(need)) {
             let text = "your release of longhaul is too old for this daemon to do what was asked \
-                        for: leave out --manifest and --verify, or use the same release on both \
+                        for: leave out --manifest, --verify and what is kept (-a, -o, -H …), or use the same release on both \
                         ends";
             return Err(refused(Refusal::Version, text));
         }
@@ -442,6 +443,7 @@ impl Daemon {
                 true => SetIds::Keep,
                 false => SetIds::SameOwner,
             },
+            keeper: Arc::new(keeper_of(request)?),
         };
         let destination = match path {
             RequestPath::Null if principal.may_measure() => Destination::sink(sink(), arrival),
@@ -514,7 +516,12 @@ impl Daemon {
         let selection = request.selection.as_deref();
         let selected = selection.map(Selected::new).transpose();
         let selected = selected.map_err(|error| refused(Refusal::Malformed, error.to_string()))?;
-        let side = SendSide::of(sources, principal.name()).selecting(selected.unwrap_or_default());
+        let mut side =
+            SendSide::of(sources, principal.name()).selecting(selected.unwrap_or_default());
+        if let Some(keeping) = &request.keeping {
+            // Others learn nothing that only this process's user may see.
+            side = side.keeping(keeping, principal.is_owner());
+        }
         let transfer = Transfer::sending(settings, side, watch());
         Ok(Prepared {
             transfer,
@@ -719,6 +726,28 @@ fn set_ids_of(resolved: &Resolved<'_>) -> SetIds {
     }
 }
 
+/// What is kept of what comes, as far as the user of this process may.
+fn keeper_of(request: &Request) -> Result<Keeper, Refused> {
+    let keeping = request.keeping.as_deref().cloned().unwrap_or_default();
+    let keeper = Keeper::new(keeping, May::ANYTHING);
+    let keeper = keeper.map_err(|error| refused(Refusal::Malformed, error.to_string()))?;
+    match keeper.unknown_owner() {
+        None => Ok(keeper),
+        Some(owner) => {
+            let text = format!("there is no {owner} at the destination: name one that is there");
+            Err(refused(Refusal::Path, text))
+        }
+    }
+}
+
+/// What a principal may have done with what it puts.
+fn may_of(resolved: &Resolved<'_>) -> May {
+    May {
+        owners: resolved.rights.owners,
+        devices: resolved.rights.devices,
+    }
+}
+
 /// A destination of a principal.
 ///
 /// # Errors
@@ -754,6 +783,7 @@ pub fn open_destination(
         Some(_) => landing,
     };
     arrival.set_ids = set_ids_of(&resolved);
+    arrival.keeper = Arc::new(arrival.keeper.within(may_of(&resolved)));
     let root = open_root(&resolved)?;
     Destination::open(
         &root,

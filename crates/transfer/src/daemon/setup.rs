@@ -64,7 +64,7 @@ pub fn prepare(arguments: &DaemonSettings) -> Result<Setup, Stop> {
     let (principals, only) = match (&arguments.principals, &arguments.root) {
         (Some(file), _) => (named_principals(file)?, None),
         (None, Some(root)) => {
-            let (principals, only) = only_principal(&state, root, rights_of(arguments))?;
+            let (principals, only) = only_principal(&state, root, &rights_of(arguments))?;
             (principals, Some(only))
         }
         (None, None) => return Err(Stop::new(Exit::Usage, "give --root or --principals")),
@@ -92,12 +92,18 @@ pub fn prepare(arguments: &DaemonSettings) -> Result<Setup, Stop> {
 }
 
 /// The rights of the only principal.
-fn rights_of(arguments: &DaemonSettings) -> &'static str {
-    match (arguments.write, arguments.keep_set_ids) {
-        (true, true) => r#""read", "write", "set-id", "measure""#,
-        (true, false) => r#""read", "write", "measure""#,
-        (false, _) => r#""read", "measure""#,
-    }
+fn rights_of(arguments: &DaemonSettings) -> String {
+    let all = [
+        (true, "read"),
+        (true, "measure"),
+        (arguments.write, "write"),
+        (arguments.write && arguments.keep_set_ids, "set-id"),
+        (arguments.write && arguments.keep_owners, "owners"),
+        (arguments.write && arguments.make_devices, "devices"),
+    ];
+    let given = all.into_iter().filter(|(given, _)| *given);
+    let quoted: Vec<String> = given.map(|(_, right)| format!("\"{right}\"")).collect();
+    quoted.join(", ")
 }
 
 /// Those of a file.

@@ -70,6 +70,9 @@ pub enum SpecError {
     /// A filter cannot be used.
     #[error("filter: {0}")]
     Filter(String),
+    /// What is to be kept makes no sense.
+    #[error("keep: {0}")]
+    Keep(String),
     /// A list of files is of one source.
     #[error("filter.files: they lie beneath one source: name one")]
     FilesOfOne,

@@ -55,6 +55,7 @@ impl ValidSpec {
         let direction = direction_of(&spec)?;
         check_sides(&spec)?;
         check_filter(&spec, direction)?;
+        check_keep(&spec)?;
         check_verification(&spec)?;
         check_pipes(&spec)?;
         check_flows(&spec.flows)?;
@@ -121,6 +122,18 @@ fn check_filter(spec: &TransferSpec, direction: Direction) -> Result<(), SpecErr
         }
         (_, Direction::Local | Direction::Push) => Ok(()),
         (_, Direction::Pull | Direction::ThirdParty) => selection.check_size().map_err(bad),
+    }
+}
+
+fn check_keep(spec: &TransferSpec) -> Result<(), SpecError> {
+    let keeping = spec.keep.keeping();
+    let keeping = keeping.map_err(|error| SpecError::Keep(error.to_string()))?;
+    match (spec.operation, keeping) {
+        (Operation::Verify, Some(_)) => {
+            let text = "a comparison is of names and contents";
+            Err(SpecError::Keep(text.to_owned()))
+        }
+        _ => Ok(()),
     }
 }
 

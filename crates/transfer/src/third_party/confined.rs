@@ -119,6 +119,7 @@ impl Confined {
             destination,
             selection,
             filter,
+            keep,
             verification,
             compression,
             limits:
@@ -140,6 +141,7 @@ impl Confined {
             destination,
             selection,
             filter,
+            keep,
             verification,
             compression,
             limits: Limits {

@@ -81,6 +81,8 @@ impl JobRequest<'_> {
             recursive: spec.selection.recursive,
             copy_links: spec.selection.copy_links,
             keep_set_ids: spec.selection.keep_set_ids,
+            // It was read when the specification was validated.
+            keeping: spec.keep.keeping().ok().flatten().map(Box::new),
         }
     }
 }

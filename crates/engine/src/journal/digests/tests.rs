@@ -24,6 +24,8 @@ fn status(inode: u64) -> Status {
         modified: Default::default(),
         owner: Default::default(),
         changed: Default::default(),
+        names: 1,
+        special: None,
     }
 }
 

@@ -63,6 +63,7 @@ fn receiver(root: Arc<dyn Directory>) -> End {
     };
     let arrival = Arrival {
         set_ids: Default::default(),
+        keeper: Default::default(),
         principal: "tester".to_owned(),
         source: [7; 32],
         anywhere: [0; 32],
@@ -286,6 +287,7 @@ fn finish(end: &End, chance: &mut Random, seed: u64) {
         receiver.handle_message(Message::WalkEnd {
             entries: 5,
             left_out: LeftOut::default(),
+            anchor: None,
         })
     });
     told.unwrap().unwrap();

@@ -222,6 +222,8 @@ impl Disk {
             inode,
             modified: node.metadata.modified,
             changed: node.changed,
+            names: 1,
+            special: None,
         })
     }
 

@@ -8,9 +8,11 @@ use longhaul_proto::manifest::Timestamp;
 use rustix::fs::{FlockOperation, OFlags, SeekFrom};
 use rustix::io::{Errno, retry_on_intr};
 
+use super::inode::PosixInode;
 use super::promise::Promise;
 use super::status::{permission_bits, status_from, times_of};
 use crate::notices::or_without;
+use crate::storage::attributes::Inode;
 use crate::storage::direct::DirectPath;
 use crate::storage::uncached::{self, UncachedPath};
 use crate::storage::{Advice, DataMode, DataRange, Status, StoredFile, buffered};
@@ -114,6 +116,10 @@ impl StoredFile for PosixFile {
             promise.keep(data.len() as u64);
         }
         Ok(())
+    }
+
+    fn inode(&self) -> Option<Box<dyn Inode + '_>> {
+        Some(Box::new(PosixInode::Open(self.descriptor.as_fd())))
     }
 
     fn status(&self) -> io::Result<Status> {

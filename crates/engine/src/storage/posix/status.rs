@@ -2,10 +2,10 @@
 
 use std::io;
 
-use longhaul_proto::manifest::{Ownership, Timestamp};
+use longhaul_proto::manifest::{Ownership, SpecialKind, Timestamp};
 use rustix::fs::{FileType, Mode, Stat, Timespec, Timestamps, UTIME_NOW};
 
-use crate::storage::{FileKind, Status};
+use crate::storage::{FileKind, Special, Status};
 
 /// Bytes in a unit of `st_blocks`, whatever the file system's own block is.
 const STATUS_BLOCK_BYTES: u64 = 512;
@@ -45,6 +45,35 @@ pub(super) fn status_from(stat: &Stat) -> Status {
             seconds: stat.st_ctime as i64,
             nanoseconds: stat.st_ctime_nsec as u32,
         },
+        names: stat.st_nlink as u64,
+        special: special_of(stat),
+    }
+}
+
+fn special_of(stat: &Stat) -> Option<Special> {
+    let kind = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Fifo => SpecialKind::Fifo,
+        FileType::Socket => SpecialKind::Socket,
+        FileType::CharacterDevice => SpecialKind::Character,
+        FileType::BlockDevice => SpecialKind::Block,
+        _ => return None,
+    };
+    let device = match kind.is_device() {
+        true => (
+            rustix::fs::major(stat.st_rdev),
+            rustix::fs::minor(stat.st_rdev),
+        ),
+        false => (0, 0),
+    };
+    Some(Special { kind, device })
+}
+
+pub(super) fn file_type(kind: SpecialKind) -> FileType {
+    match kind {
+        SpecialKind::Fifo => FileType::Fifo,
+        SpecialKind::Socket => FileType::Socket,
+        SpecialKind::Character => FileType::CharacterDevice,
+        SpecialKind::Block => FileType::BlockDevice,
     }
 }
 

@@ -1,0 +1,130 @@
+//! What of an entry is kept beyond data, permission bits and time, under rsync's names.
+
+use clap::{ArgAction, Args};
+use longhaul_transfer::spec::Keep;
+
+/// What `cp` keeps.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "What is kept")]
+pub struct KeepingArguments {
+    /// Archive: -r, owners, groups, devices and special files, and the mode and time of the
+    /// destination itself if a source fills it (`src/`). Links, permission bits and times are
+    /// always kept. As in rsync, -H, -A and -X are not included.
+    #[arg(short, long)]
+    pub archive: bool,
+    /// Keep the user who owns an entry, by name if the name exists at the destination, otherwise by
+    /// number. Only root gives files to others.
+    #[arg(short, long, overrides_with = "no_owner")]
+    pub owner: bool,
+    /// Keep the group that owns an entry. Other users may give it to their own groups.
+    #[arg(short, long, overrides_with = "no_group")]
+    pub group: bool,
+    /// With -a: leave owners out.
+    #[arg(long, alias = "no-o", hide = true)]
+    pub no_owner: bool,
+    /// With -a: leave groups out.
+    #[arg(long, alias = "no-g", hide = true)]
+    pub no_group: bool,
+    /// Keep owners and groups by number.
+    #[arg(long)]
+    pub numeric_ids: bool,
+    /// Give all entries this owner: USER, USER:GROUP or :GROUP.
+    #[arg(long, value_name = "USER:GROUP", conflicts_with_all = ["usermap", "groupmap"])]
+    pub chown: Option<String>,
+    /// Give entries of FROM to TO. FROM is a name (with * and ?), a number or a range of numbers;
+    /// the first that matches counts.
+    #[arg(long, value_name = "FROM:TO,...")]
+    pub usermap: Option<String>,
+    /// The same for groups.
+    #[arg(long, value_name = "FROM:TO,...")]
+    pub groupmap: Option<String>,
+    /// Keep hard links: names of one file within the copy are names of one file at the destination.
+    #[arg(short = 'H', long)]
+    pub hard_links: bool,
+    /// Keep POSIX access control lists.
+    #[arg(short = 'A', long)]
+    pub acls: bool,
+    /// Keep extended attributes: user.*, as root also trusted.* and capabilities.
+    #[arg(short = 'X', long)]
+    pub xattrs: bool,
+    /// Copy devices, sockets and FIFOs (--devices --specials). Only root makes devices.
+    #[arg(short = 'D')]
+    pub special_files: bool,
+    /// Copy devices. Fails if they cannot be made.
+    #[arg(long, overrides_with = "no_devices")]
+    pub devices: bool,
+    /// Copy sockets and FIFOs.
+    #[arg(long, overrides_with = "no_specials")]
+    pub specials: bool,
+    /// With -a: leave devices out.
+    #[arg(long, hide = true)]
+    pub no_devices: bool,
+    /// With -a: leave sockets and FIFOs out.
+    #[arg(long, hide = true)]
+    pub no_specials: bool,
+    /// With -a: leave devices, sockets and FIFOs out.
+    #[arg(long = "no-D", hide = true)]
+    pub no_special_files: bool,
+    /// Keep permission bits, which is the default.
+    #[arg(short, long, overrides_with = "no_perms", action = ArgAction::SetTrue)]
+    pub perms: bool,
+    /// Leave the permission bits of what is there; new entries get those of the source less the
+    /// umask.
+    #[arg(long, alias = "no-p")]
+    pub no_perms: bool,
+    /// With --no-perms: files can be executed where they can at the source.
+    #[arg(short = 'E', long)]
+    pub executability: bool,
+    /// Change permission bits, as chmod writes it; D before a change is for directories, F for
+    /// other files: Dg+s,ug+w,Fo-w,+X or D2775,F664.
+    #[arg(long, value_name = "CHANGES", action = ArgAction::Append)]
+    pub chmod: Vec<String>,
+    /// Keep times, which is the default.
+    #[arg(short, long, hide = true)]
+    pub times: bool,
+    /// Copy links as links, which is the default.
+    #[arg(short = 'l', long, hide = true, conflicts_with = "copy_links")]
+    pub links: bool,
+    /// Leave the times of directories.
+    #[arg(short = 'O', long)]
+    pub omit_dir_times: bool,
+}
+
+impl KeepingArguments {
+    /// The same in a specification.
+    pub fn keep(&self) -> Keep {
+        let (mut user_map, mut group_map) = (self.usermap.clone(), self.groupmap.clone());
+        if let Some(chown) = &self.chown {
+            let (user, group) = chown.split_once(':').unwrap_or((chown, ""));
+            let all = |owner: &str| (!owner.is_empty()).then(|| format!("*:{owner}"));
+            (user_map, group_map) = (all(user), all(group));
+        }
+        let archive = self.archive;
+        let specials = archive && !self.no_special_files;
+        Keep {
+            users: archive && !self.no_owner || self.owner || user_map.is_some(),
+            groups: archive && !self.no_group || self.group || group_map.is_some(),
+            numeric_ids: self.numeric_ids,
+            hard_links: self.hard_links,
+            extended_attributes: self.xattrs,
+            access_lists: self.acls,
+            devices: specials && !self.no_devices || self.special_files || self.devices,
+            specials: specials && !self.no_specials || self.special_files || self.specials,
+            anchor: archive,
+            leave_modes: self.no_perms,
+            executability: self.executability,
+            omit_directory_times: self.omit_dir_times,
+            modes: self.chmod.join(","),
+            umask: umask(),
+            owners_required: self.owner || self.group || user_map.is_some() || group_map.is_some(),
+            devices_required: self.devices,
+            user_map: user_map.unwrap_or_default(),
+            group_map: group_map.unwrap_or_default(),
+        }
+    }
+}
+
+/// This process's umask, for changes of modes that name nobody.
+fn umask() -> u32 {
+    longhaul_engine::recv::keeper::umask().unwrap_or(0o022)
+}

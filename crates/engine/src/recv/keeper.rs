@@ -1,0 +1,462 @@
+//! What a destination gives an entry beyond data, mode and time: its owner, access control lists
+//! and extended attributes, as far as somebody asked for it and this user may.
+
+use std::io;
+
+use longhaul_proto::attributes::{Acl, AclTag, Attributes, ExtendedKind, extended_kind};
+use longhaul_proto::keeping::owners::{Owner, OwnerMap};
+use longhaul_proto::keeping::{Keeping, KeepingError, Kept};
+use longhaul_proto::manifest::{Entry, EntryKind, Ownership};
+use longhaul_proto::notice::NoticeKind;
+
+use crate::notices::Notices;
+use crate::owners::{OwnerKind, Owners};
+use crate::storage::attributes::{
+    ACCESS_LIST, DEFAULT_LIST, Inode, KernelAclEntry, read_list, write_list,
+};
+
+/// What a client may have done, as far as this process's user may do it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct May {
+    /// Files get other owners, and attributes that only a superuser sets.
+    pub owners: bool,
+    /// Devices are made.
+    pub devices: bool,
+}
+
+impl May {
+    /// Whatever this process's user may do.
+    pub const ANYTHING: May = May {
+        owners: true,
+        devices: true,
+    };
+
+    /// What costs nobody else anything.
+    pub const LITTLE: May = May {
+        owners: false,
+        devices: false,
+    };
+}
+
+/// What is kept, and how it is done here.
+#[derive(Debug)]
+pub struct Keeper {
+    kept: Kept,
+    may: May,
+    is_root: bool,
+    /// The groups that this process's user is in.
+    own_groups: Vec<u32>,
+    umask: u32,
+    users: Owners,
+    groups: Owners,
+}
+
+impl Default for Keeper {
+    fn default() -> Keeper {
+        Keeper::of(Kept::default(), May::LITTLE)
+    }
+}
+
+/// What became of an inode's owner, lists and attributes.
+pub(super) struct Dressed {
+    pub owner: Ownership,
+    /// Something changed, or would.
+    pub changed: bool,
+}
+
+/// Whether an inode is changed, or only looked at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Doing {
+    Set,
+    Look,
+}
+
+/// An inode of an entry, and where it is reported what it does not keep.
+pub(super) struct Dressing<'a> {
+    pub inode: &'a dyn Inode,
+    pub entry: &'a Entry,
+    pub notices: &'a Notices,
+    pub doing: Doing,
+    /// Programs may get more rights than their user has.
+    pub capabilities: bool,
+}
+
+impl Keeper {
+    /// For what was asked for, as far as the client's rights go.
+    ///
+    /// # Errors
+    ///
+    /// [`KeepingError`]: it makes no sense.
+    pub fn new(keeping: Keeping, may: May) -> Result<Keeper, KeepingError> {
+        Ok(Keeper::of(keeping.read()?, may))
+    }
+
+    fn of(kept: Kept, may: May) -> Keeper {
+        let groups = rustix::process::getgroups().unwrap_or_default();
+        let own = [rustix::process::getegid()];
+        let own_groups = groups.into_iter().chain(own).map(|group| group.as_raw());
+        Keeper {
+            kept,
+            may,
+            is_root: rustix::process::geteuid().is_root(),
+            own_groups: own_groups.collect(),
+            umask: umask().unwrap_or(0o077),
+            users: Owners::new(OwnerKind::User),
+            groups: Owners::new(OwnerKind::Group),
+        }
+    }
+
+    /// The same for somebody who may have no more than this.
+    pub fn within(&self, may: May) -> Keeper {
+        let both = May {
+            owners: self.may.owners && may.owners,
+            devices: self.may.devices && may.devices,
+        };
+        Keeper::of(self.kept.clone(), both)
+    }
+
+    /// What was asked for.
+    pub fn keeping(&self) -> &Keeping {
+        &self.kept.keeping
+    }
+
+    /// Whether devices can be made.
+    pub(super) fn may_make_devices(&self) -> Result<(), &'static str> {
+        match (self.may.devices, self.is_root) {
+            (false, _) => Err("the principal has no right \"devices\""),
+            (true, false) => Err("only root makes devices"),
+            (true, true) => Ok(()),
+        }
+    }
+
+    /// Permission bits as the copy changes them, before it is seen whose the entry is. What is
+    /// there keeps its own where modes are left alone.
+    pub(super) fn mode_of(&self, entry: &Entry, existing: Option<u32>) -> u32 {
+        let is_directory = entry.kind == EntryKind::Directory;
+        let mode = self.kept.modes.apply(entry.mode, is_directory);
+        match (self.kept.keeping.leaves_modes, existing) {
+            (false, _) => mode,
+            (true, None) => mode & 0o777 & !self.umask,
+            (true, Some(existing)) => match self.kept.keeping.executability {
+                true => executable_as(existing, mode),
+                false => existing,
+            },
+        }
+    }
+
+    /// Who is to own an entry; `None`: the owner that it has.
+    pub(super) fn owner_of(&self, attributes: &Attributes) -> (Option<u32>, Option<u32>) {
+        let keeping = &self.kept.keeping;
+        let user = || {
+            let named = (
+                attributes.user,
+                attributes.user_name.as_ref().map(|n| &n[..]),
+            );
+            self.here(&self.users, &self.kept.users, named)
+        };
+        let group = || {
+            let named = (
+                attributes.group,
+                attributes.group_name.as_ref().map(|n| &n[..]),
+            );
+            self.here(&self.groups, &self.kept.groups, named)
+        };
+        (keeping.users.then(user), keeping.groups.then(group))
+    }
+
+    /// The number here of an owner there. A name that nobody has is no owner: the number stays.
+    fn here(&self, owners: &Owners, map: &OwnerMap, named: (u32, Option<&[u8]>)) -> u32 {
+        let (number, name) = named;
+        match map.find(number, name) {
+            Some(Owner::Number(mapped)) => return *mapped,
+            Some(Owner::Name(mapped)) => {
+                return owners.number_of(mapped.as_bytes()).unwrap_or(number);
+            }
+            None => {}
+        }
+        let by_name = name.filter(|_| !self.kept.keeping.numeric_ids);
+        by_name
+            .and_then(|name| owners.number_of(name))
+            .unwrap_or(number)
+    }
+
+    /// The first name that an owner was to become and nobody has here.
+    pub fn unknown_owner(&self) -> Option<String> {
+        let unknown = |owners: &Owners, map: &OwnerMap| {
+            map.targets().find_map(|target| match target {
+                Owner::Name(name) if owners.number_of(name.as_bytes()).is_none() => {
+                    Some(name.clone())
+                }
+                _ => None,
+            })
+        };
+        let user = unknown(&self.users, &self.kept.users).map(|name| format!("user {name}"));
+        user.or_else(|| {
+            unknown(&self.groups, &self.kept.groups).map(|name| format!("group {name}"))
+        })
+    }
+
+    /// Whether entries get anything beyond mode and time.
+    pub(super) fn dresses(&self) -> bool {
+        self.kept.keeping.has_attributes()
+    }
+
+    /// Gives an inode owner, attributes and lists, in this order: a change of the owner clears
+    /// special bits and capabilities.
+    pub(super) fn dress(&self, of: &Dressing<'_>, here: Ownership) -> io::Result<Dressed> {
+        let mut dressed = Dressed {
+            owner: here,
+            changed: false,
+        };
+        let Some(attributes) = of.entry.owner.as_deref().filter(|_| self.dresses()) else {
+            return Ok(dressed);
+        };
+        self.chown(of, attributes, &mut dressed)?;
+        if matches!(of.entry.kind, EntryKind::Symlink { .. }) {
+            return Ok(dressed);
+        }
+        if attributes.incomplete == Some(true) {
+            let kind = NoticeKind::AttributeNotKept;
+            of.notices.note(kind, &of.entry.path, || {
+                "they cannot be read at the source, or are more than 64 KiB".to_owned()
+            });
+            return Ok(dressed);
+        }
+        if self.kept.keeping.extended {
+            dressed.changed |= self.set_extended(of, attributes)?;
+        }
+        if self.kept.keeping.acls {
+            dressed.changed |= self.set_list(of, (ACCESS_LIST, attributes.access.as_ref()))?;
+            if of.entry.kind == EntryKind::Directory {
+                let list = (DEFAULT_LIST, attributes.default.as_ref());
+                dressed.changed |= self.set_list(of, list)?;
+            }
+        }
+        Ok(dressed)
+    }
+
+    fn chown(
+        &self,
+        of: &Dressing<'_>,
+        attributes: &Attributes,
+        dressed: &mut Dressed,
+    ) -> io::Result<()> {
+        let here = dressed.owner;
+        let (user, group) = self.owner_of(attributes);
+        let user = user.filter(|user| *user != here.user);
+        let group = group.filter(|group| *group != here.group);
+        let note = |kind, text: String| of.notices.note(kind, &of.entry.path, || text);
+        let may_user = self.may.owners && self.is_root;
+        let is_own = |group: &u32| self.is_root || self.own_groups.contains(group);
+        let set_user = user.filter(|_| may_user);
+        let set_group = group.filter(|group| self.may.owners && is_own(group));
+        if let Some(user) = user.filter(|_| set_user.is_none()) {
+            let why = match self.may.owners {
+                true => format!("it would belong to user {user}: only root gives files away"),
+                false => "the principal has no right \"owners\"".to_owned(),
+            };
+            note(NoticeKind::OwnerNotKept, why);
+        }
+        if let Some(group) = group.filter(|_| set_group.is_none()) {
+            let why = match self.may.owners {
+                true => format!("it would belong to group {group}, of which this user is none"),
+                false => "the principal has no right \"owners\"".to_owned(),
+            };
+            note(NoticeKind::GroupNotKept, why);
+        }
+        if set_user.is_none() && set_group.is_none() {
+            return Ok(());
+        }
+        if of.doing == Doing::Look {
+            dressed.changed = true;
+            return Ok(());
+        }
+        let set = of.inode.set_owner(set_user, set_group);
+        let kind = match set_user {
+            Some(_) => NoticeKind::OwnerNotKept,
+            None => NoticeKind::GroupNotKept,
+        };
+        if of.notices.wish(kind, &of.entry.path, set)?.is_some() {
+            dressed.changed = true;
+            dressed.owner = Ownership {
+                user: set_user.unwrap_or(here.user),
+                group: set_group.unwrap_or(here.group),
+            };
+        }
+        Ok(())
+    }
+
+    /// Whether an attribute is one of those that are kept equal.
+    fn keeps(&self, of: &Dressing<'_>, name: &[u8]) -> bool {
+        let superuser = self.is_root && self.may.owners;
+        match extended_kind(name) {
+            Some(ExtendedKind::User) => true,
+            Some(ExtendedKind::Trusted) => superuser,
+            Some(ExtendedKind::Capability) => superuser && of.capabilities,
+            None => false,
+        }
+    }
+
+    fn set_extended(&self, of: &Dressing<'_>, attributes: &Attributes) -> io::Result<bool> {
+        let (path, kind) = (&of.entry.path, NoticeKind::AttributeNotKept);
+        let mut changed = false;
+        let listed = of.notices.wish(kind, path, of.inode.names())?;
+        let there = listed.unwrap_or_default();
+        let wanted = attributes.extended.as_deref().unwrap_or_default();
+        for extended in wanted {
+            if !self.keeps(of, &extended.name) {
+                if self.is_root {
+                    of.notices.note(kind, path, || {
+                        let name = extended.name.escape_ascii();
+                        format!("{name} needs rights that are missing here")
+                    });
+                }
+                continue;
+            }
+            let known = there.iter().any(|name| *name == extended.name[..]);
+            if known && of.inode.get(&extended.name)?.as_deref() == Some(&extended.value[..]) {
+                continue;
+            }
+            if of.doing == Doing::Look {
+                return Ok(true);
+            }
+            let set = of.inode.set(&extended.name, &extended.value);
+            changed |= of.notices.wish(kind, path, set)?.is_some();
+        }
+        let is_wanted = |name: &[u8]| wanted.iter().any(|extended| extended.name[..] == *name);
+        for name in there
+            .iter()
+            .filter(|name| self.keeps(of, name) && !is_wanted(name))
+        {
+            if of.doing == Doing::Look {
+                return Ok(true);
+            }
+            let removed = of.inode.remove(name);
+            changed |= of.notices.wish(kind, path, removed)?.is_some();
+        }
+        Ok(changed)
+    }
+
+    fn set_list(&self, of: &Dressing<'_>, (name, list): (&[u8], Option<&Acl>)) -> io::Result<bool> {
+        let (path, kind) = (&of.entry.path, NoticeKind::ListNotKept);
+        let there = of.notices.wish(kind, path, of.inode.get(name))?.flatten();
+        let wanted = list.map(|list| self.list_here(list));
+        let as_read = there.as_deref().and_then(read_list);
+        let wanted = wanted.map(|list| write_list(&list));
+        if wanted == as_read.map(|list| write_list(&list)) {
+            return Ok(false);
+        }
+        if of.doing == Doing::Look {
+            return Ok(true);
+        }
+        let set = match wanted {
+            Some(list) => of.inode.set(name, &list),
+            None => of.inode.remove(name),
+        };
+        Ok(of.notices.wish(kind, path, set)?.is_some())
+    }
+
+    /// A list with the numbers that users and groups have here. Of two that become one, the first
+    /// counts.
+    fn list_here(&self, list: &Acl) -> Vec<KernelAclEntry> {
+        let entries = list.0.iter().map(|entry| {
+            let named = (entry.id, entry.name.as_ref().map(|name| &name[..]));
+            let id = match entry.tag {
+                AclTag::User => self.here(&self.users, &self.kept.users, named),
+                AclTag::Group => self.here(&self.groups, &self.kept.groups, named),
+                _ => 0,
+            };
+            KernelAclEntry {
+                tag: entry.tag,
+                id,
+                permissions: entry.permissions,
+            }
+        });
+        let mut entries: Vec<_> = entries.collect();
+        entries.sort_by_key(|entry| (entry.tag, entry.id));
+        entries.dedup_by_key(|entry| (entry.tag, entry.id));
+        entries
+    }
+}
+
+/// Permission bits of a file that can be executed where another one can, by those who may read it.
+fn executable_as(existing: u32, source: u32) -> u32 {
+    match (source & 0o111, existing & 0o111) {
+        (0, _) => existing & !0o111,
+        (_, 0) => existing | (existing & 0o444) >> 2,
+        _ => existing,
+    }
+}
+
+/// This process's umask, which nobody can read without changing it, except here.
+pub fn umask() -> Option<u32> {
+    let text = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Umask:"))?;
+    u32::from_str_radix(line.trim(), 8).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keeper(keeping: Keeping) -> Keeper {
+        Keeper::new(keeping, May::ANYTHING).unwrap()
+    }
+
+    fn named(user: u32, name: Option<&str>) -> Attributes {
+        Attributes {
+            user,
+            group: 5,
+            user_name: name.map(|name| name.as_bytes().to_vec().into()),
+            ..Attributes::default()
+        }
+    }
+
+    #[test]
+    fn owners_go_by_name_where_it_exists_and_by_number_elsewhere() {
+        let by_name = Keeping {
+            users: true,
+            ..Keeping::default()
+        };
+        let numeric = Keeping {
+            numeric_ids: true,
+            ..by_name.clone()
+        };
+        let mapped = Keeping {
+            user_map: "7-9:root,*:12".into(),
+            ..by_name.clone()
+        };
+        for (keeping, user, name, here) in [
+            (&by_name, 77, Some("root"), 0),
+            (&by_name, 77, Some("no such owner"), 77),
+            (&by_name, 77, None, 77),
+            (&numeric, 77, Some("root"), 77),
+            (&mapped, 8, Some("x"), 0),
+            (&mapped, 77, Some("root"), 12),
+        ] {
+            let owner = keeper(keeping.clone()).owner_of(&named(user, name));
+            assert_eq!(owner, (Some(here), None), "{user} {name:?}");
+        }
+        let unknown = Keeping {
+            user_map: "*:nobody-has-this".into(),
+            ..by_name
+        };
+        let unknown = keeper(unknown).unknown_owner();
+        assert_eq!(unknown.unwrap(), "user nobody-has-this");
+    }
+
+    #[test]
+    fn a_file_is_executable_where_another_one_is() {
+        for (existing, source, after) in [
+            (0o640, 0o755, 0o750),
+            (0o755, 0o644, 0o644),
+            (0o700, 0o711, 0o700),
+        ] {
+            assert_eq!(
+                executable_as(existing, source),
+                after,
+                "{existing:o} {source:o}"
+            );
+        }
+    }
+}

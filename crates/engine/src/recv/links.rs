@@ -1,0 +1,114 @@
+//! Further names of one inode: made under a temporary name once the first one is done, and renamed,
+//! so that a reader of the name finds what was there or what is there now.
+
+use std::io;
+use std::sync::atomic::Ordering;
+
+use longhaul_proto::manifest::{Entry, EntryKind, TreePath};
+use longhaul_proto::message::{Failure, FailureKind, Outcome};
+use rustix::io::Errno;
+
+use super::ReceiveSide;
+use super::commit::{Staged, StagedFile};
+use super::parts::journal_failure;
+use crate::failure::failure_of;
+use crate::journal::temporary;
+use crate::session::Transfer;
+use crate::storage::{Directory, FileKind};
+
+/// Makes the name in a directory another one of what a path beneath the anchor is.
+pub(super) fn make(
+    side: &ReceiveSide,
+    target: &TreePath,
+    (directory, name): (&dyn Directory, &[u8]),
+) -> io::Result<()> {
+    let target = side.destination.path_of(target);
+    let above = side.folders.find_in_copy(target.parent().as_ref())?;
+    above.directory().link(target.name(), directory, name)
+}
+
+/// Whether two paths beneath the anchor name one inode.
+pub(super) fn are_one(side: &ReceiveSide, path: &TreePath, target: &TreePath) -> io::Result<bool> {
+    let status = |path: &TreePath| {
+        let folder = side.folders.find(path.parent().as_ref())?;
+        folder.directory().status_of(path.name())
+    };
+    let (own, first) = (
+        status(&side.destination.path_of(path))?,
+        status(&side.destination.path_of(target))?,
+    );
+    let place = |status: crate::storage::Status| (status.device, status.inode);
+    Ok(place(own) == place(first) && own.kind != FileKind::Directory)
+}
+
+impl Transfer {
+    /// Makes a further name, or finds that it is one.
+    pub(super) fn link(&self, side: &ReceiveSide, entry: Entry) {
+        let EntryKind::HardLink { target, .. } = &entry.kind else {
+            return;
+        };
+        let done = match are_one(side, &entry.path, target) {
+            Ok(true) => Ok(None),
+            Ok(false) | Err(_) => self.stage_link(side, &entry, target).map(Some),
+        };
+        match done {
+            Ok(Some(file)) => {
+                let _writing = side.staging.write();
+                side.staging.push(Staged {
+                    entry,
+                    file,
+                    digest: None,
+                });
+            }
+            Ok(None) => {
+                let done = vec![(entry, Outcome::Unchanged)];
+                self.tell_receiver(|receiver| receiver.handle_packed(done));
+            }
+            Err(failure) => {
+                if self.end_if_lost(side) {
+                    return;
+                }
+                let done = vec![(entry, Outcome::Failed(failure))];
+                self.tell_receiver(|receiver| receiver.handle_packed(done));
+            }
+        }
+    }
+
+    fn stage_link(
+        &self,
+        side: &ReceiveSide,
+        entry: &Entry,
+        target: &TreePath,
+    ) -> Result<StagedFile, Failure> {
+        let shown = entry.path.to_string();
+        let owned = side.destination.ensure_owned();
+        owned.map_err(|error| journal_failure(&shown, &error))?;
+        let path = side.destination.path_of(&entry.path);
+        let folder = side.folders.make(path.parent().as_ref());
+        let folder = folder.map_err(|error| failure_of("make its directory", &shown, &error))?;
+        let number = side.temporaries.fetch_add(1, Ordering::Relaxed);
+        let name = temporary(side.destination.owner.session_number(), number);
+        let made = make(side, target, (&**folder.directory(), &name));
+        made.map_err(|error| link_failure(&shown, target, &error))?;
+        Ok(StagedFile {
+            folder,
+            temporary: name,
+            name: path,
+            file: None,
+        })
+    }
+}
+
+/// Why a name could not be made another one of a path.
+fn link_failure(shown: &str, target: &TreePath, error: &io::Error) -> Failure {
+    let remedy = match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::MLINK) => "that has as many names as the file system allows",
+        Some(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => {
+            "the file system has no hard links, or not for this user: leave out -H"
+        }
+        Some(Errno::XDEV) => "they are on two file systems: leave out -H",
+        _ => return failure_of("make another name of an earlier file", shown, error),
+    };
+    let text = format!("{shown}: cannot become another name of {target} ({error}): {remedy}");
+    Failure::new(FailureKind::Other, text)
+}

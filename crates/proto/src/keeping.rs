@@ -1,0 +1,218 @@
+//! What of an entry is kept beyond its data, mode and time, as a copy asks for it: of both ends,
+//! since one reads what the other sets.
+
+pub mod modes;
+pub mod owners;
+
+use minicbor::{Decode, Encode};
+
+use modes::ModeChanges;
+use owners::OwnerMap;
+
+/// What is asked for. Absent fields of an earlier release are false or empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Keeping {
+    /// The user who owns an entry.
+    #[cbor(n(0), default)]
+    pub users: bool,
+    /// The group that owns it.
+    #[cbor(n(1), default)]
+    pub groups: bool,
+    /// Owners by number also where their names exist.
+    #[cbor(n(2), default)]
+    pub numeric_ids: bool,
+    /// Names of one inode are that at the destination.
+    #[cbor(n(3), default)]
+    pub hard_links: bool,
+    /// Extended attributes.
+    #[cbor(n(4), default)]
+    pub extended: bool,
+    /// Access control lists.
+    #[cbor(n(5), default)]
+    pub acls: bool,
+    /// Devices.
+    #[cbor(n(6), default)]
+    pub devices: bool,
+    /// Sockets and FIFOs.
+    #[cbor(n(7), default)]
+    pub specials: bool,
+    /// A source that fills the destination gives it its own mode, time and owner.
+    #[cbor(n(8), default)]
+    pub anchor: bool,
+    /// What is there keeps its permission bits, and what is new has those of the source less the
+    /// umask at the destination.
+    #[cbor(n(9), default)]
+    pub leaves_modes: bool,
+    /// With that: files can be executed where they can at the source.
+    #[cbor(n(10), default)]
+    pub executability: bool,
+    /// Directories get no times.
+    #[cbor(n(11), default)]
+    pub omits_directory_times: bool,
+    /// Changes of modes ([`ModeChanges`]); empty: none.
+    #[cbor(n(12), default)]
+    pub modes: String,
+    /// The umask for changes that name nobody.
+    #[cbor(n(13), default)]
+    pub umask: u32,
+    /// Which users become which ([`OwnerMap`]); empty: none.
+    #[cbor(n(14), default)]
+    pub user_map: String,
+    /// Which groups become which.
+    #[cbor(n(15), default)]
+    pub group_map: String,
+    /// Owners, devices and special bits go into an extended attribute, as with rsync's
+    /// `--fake-super`.
+    #[cbor(n(16), default)]
+    pub as_attribute: bool,
+}
+
+/// Longest text of a field in bytes.
+pub const MAXIMUM_RULE_BYTES: usize = 4096;
+
+/// Why what is to be kept makes no sense.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct KeepingError(pub String);
+
+/// What is asked for, with its texts read.
+#[derive(Clone, Debug, Default)]
+pub struct Kept {
+    /// As asked for.
+    pub keeping: Keeping,
+    /// Changes of modes.
+    pub modes: ModeChanges,
+    /// Which users become which.
+    pub users: OwnerMap,
+    /// Which groups become which.
+    pub groups: OwnerMap,
+}
+
+impl Keeping {
+    /// Whether nothing is asked for.
+    pub fn is_usual(&self) -> bool {
+        let usual = Keeping {
+            umask: self.umask,
+            ..Keeping::default()
+        };
+        *self == usual
+    }
+
+    /// Whether entries have owners, lists or extended attributes with them.
+    pub fn has_attributes(&self) -> bool {
+        self.users || self.groups || self.extended || self.acls
+    }
+
+    /// Reads its texts.
+    ///
+    /// # Errors
+    ///
+    /// [`KeepingError`]: a text is too long, or makes no sense.
+    pub fn read(self) -> Result<Kept, KeepingError> {
+        let texts = [&self.modes, &self.user_map, &self.group_map];
+        if texts
+            .into_iter()
+            .any(|text| text.len() > MAXIMUM_RULE_BYTES)
+        {
+            let text = format!("a map or a list of modes has more than {MAXIMUM_RULE_BYTES} bytes");
+            return Err(KeepingError(text));
+        }
+        Ok(Kept {
+            modes: ModeChanges::parse(&self.modes, self.umask & 0o777)?,
+            users: OwnerMap::parse(&self.user_map)?,
+            groups: OwnerMap::parse(&self.group_map)?,
+            keeping: self,
+        })
+    }
+
+    /// Whether this asks for nothing that the other does not ask for.
+    pub fn is_within(&self, other: &Keeping) -> bool {
+        let flags = |keeping: &Keeping| {
+            [
+                keeping.users,
+                keeping.groups,
+                keeping.hard_links,
+                keeping.extended,
+                keeping.acls,
+                keeping.devices,
+                keeping.specials,
+                keeping.anchor,
+            ]
+        };
+        let texts = |keeping: &Keeping| {
+            let Keeping {
+                modes,
+                user_map,
+                group_map,
+                ..
+            } = keeping.clone();
+            [modes, user_map, group_map]
+        };
+        let pairs = flags(self).into_iter().zip(flags(other));
+        let texts = texts(self).into_iter().zip(texts(other));
+        pairs.into_iter().all(|(own, others)| !own || others)
+            && texts.into_iter().all(|(own, others)| own == others)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn absent_fields_are_not_asked_for() {
+        assert_eq!(
+            minicbor::decode::<Keeping>(&[0xa0]).unwrap(),
+            Keeping::default()
+        );
+        let keeping = Keeping {
+            users: true,
+            modes: "F644".into(),
+            umask: 0o22,
+            ..Keeping::default()
+        };
+        let bytes = minicbor::to_vec(&keeping).unwrap();
+        assert_eq!(minicbor::decode::<Keeping>(&bytes).unwrap(), keeping);
+        assert!(!keeping.is_usual() && keeping.has_attributes());
+        let umask = Keeping {
+            umask: 0o77,
+            ..Keeping::default()
+        };
+        assert!(umask.is_usual());
+    }
+
+    #[test]
+    fn long_or_senseless_texts_are_refused() {
+        let with = |modes: &str, user_map: &str| {
+            let keeping = Keeping {
+                modes: modes.into(),
+                user_map: user_map.into(),
+                ..Keeping::default()
+            };
+            keeping.read().is_ok()
+        };
+        assert!(with("Dg+s,F644", "*:root"));
+        assert!(!with("q", "") && !with("", "a") && !with(&"a=r,".repeat(2000), ""));
+    }
+
+    #[test]
+    fn what_was_allowed_bounds_what_is_asked() {
+        let all = Keeping {
+            users: true,
+            devices: true,
+            user_map: "*:a".into(),
+            ..Keeping::default()
+        };
+        let fewer = Keeping {
+            devices: false,
+            ..all.clone()
+        };
+        assert!(fewer.is_within(&all) && !all.is_within(&fewer));
+        let otherwise = Keeping {
+            user_map: "*:b".into(),
+            ..all.clone()
+        };
+        assert!(!otherwise.is_within(&all));
+    }
+}

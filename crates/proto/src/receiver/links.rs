@@ -1,0 +1,170 @@
+//! Further names of one inode: each waits until the entry that was told first is done, so that
+//! it becomes another name of what is there then.
+
+use super::{Receiver, StorageJob};
+use crate::manifest::{Entry, EntryId, EntryKind};
+use crate::message::{Failure, FailureKind, Outcome};
+
+/// Ranges of entries that failed which are remembered. Beyond that nothing becomes another name.
+const MOST_FAILED: usize = 32_768;
+
+impl Receiver {
+    /// A packed entry is another name of an earlier one: [`StorageJob::Link`] follows once that
+    /// is done. It has failed if that has.
+    pub fn handle_link(&mut self, entry: Entry) {
+        let EntryKind::HardLink { first, .. } = &entry.kind else {
+            return;
+        };
+        let first = *first;
+        if self.is_done(first) {
+            self.link(entry);
+            return;
+        }
+        self.texts += entry.text_bytes();
+        self.links += 1;
+        self.waiting_links.entry(first).or_default().push(entry);
+    }
+
+    /// An entry is done: its further names are made.
+    pub(super) fn release_links(&mut self, first: EntryId) {
+        for entry in self.waiting_links.remove(&first).unwrap_or_default() {
+            self.texts = self.texts.saturating_sub(entry.text_bytes());
+            self.links -= 1;
+            self.link(entry);
+        }
+    }
+
+    pub(super) fn note_failed(&mut self, id: EntryId) {
+        if self.failed.fragments() < MOST_FAILED {
+            self.failed.insert(id.0, id.0.saturating_add(1));
+        } else {
+            self.failed_beyond = true;
+        }
+    }
+
+    fn link(&mut self, entry: Entry) {
+        let EntryKind::HardLink { target, first } = &entry.kind else {
+            return;
+        };
+        let failed = self.failed.contains(first.0, first.0.saturating_add(1));
+        if !failed && !self.failed_beyond {
+            self.push_job(StorageJob::Link(entry));
+            return;
+        }
+        let which = match failed {
+            true => "which failed",
+            false => "of which is not known whether it is among the many that failed",
+        };
+        let text = format!(
+            "{}: is another name of {target}, {which}: see why, then copy again",
+            entry.path
+        );
+        let failure = Failure::new(FailureKind::Other, text);
+        self.handle_packed(vec![(entry, Outcome::Failed(failure))]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_units::Moment;
+
+    use super::super::{ReceiverSettings, Verdict};
+    use super::*;
+    use crate::block::PackedEntry;
+    use crate::manifest::{Timestamp, TreePath};
+    use crate::message::Message;
+
+    fn entry(id: u64, kind: EntryKind) -> Entry {
+        Entry {
+            id: EntryId(id),
+            parent: None,
+            path: TreePath::new(format!("f{id}").as_bytes()).unwrap(),
+            kind,
+            mode: 0o644,
+            modified: Timestamp::default(),
+            owner: None,
+        }
+    }
+
+    fn link(id: u64, first: u64) -> Entry {
+        let target = TreePath::new(format!("f{first}").as_bytes()).unwrap();
+        let first = EntryId(first);
+        entry(id, EntryKind::HardLink { target, first })
+    }
+
+    /// A receiver to which a file and a further name of it came, in this order of their packs.
+    fn with_link(link_first: bool) -> Receiver {
+        let kind = EntryKind::File {
+            identity: Default::default(),
+            sparse: false,
+        };
+        let mut receiver = Receiver::new(ReceiverSettings {
+            compares: false,
+            ..ReceiverSettings::default()
+        });
+        let mut entries = vec![entry(0, kind), link(1, 0)];
+        if link_first {
+            entries.reverse();
+        }
+        for entry in entries {
+            let packed = PackedEntry {
+                entry,
+                generation: 0,
+                checksum: None,
+            };
+            let kept = receiver.handle_pack(&[packed]).unwrap();
+            assert_eq!(kept, [Verdict::Keep]);
+        }
+        receiver
+    }
+
+    fn file(receiver: &mut Receiver, outcome: Outcome) {
+        let kind = EntryKind::File {
+            identity: Default::default(),
+            sparse: false,
+        };
+        receiver.handle_packed(vec![(entry(0, kind), outcome)]);
+    }
+
+    #[test]
+    fn another_name_is_made_once_its_first_one_is_done() {
+        for link_first in [true, false] {
+            let mut receiver = with_link(link_first);
+            receiver.handle_link(link(1, 0));
+            assert_eq!(receiver.poll_storage(Moment(0)), None);
+            assert!(receiver.remembered_bytes() > 0);
+            file(&mut receiver, Outcome::Committed { digest: None });
+            let job = StorageJob::Link(link(1, 0));
+            assert_eq!(receiver.poll_storage(Moment(0)), Some(job));
+            receiver.handle_packed(vec![(link(1, 0), Outcome::Unchanged)]);
+            let totals = receiver.totals();
+            assert_eq!((totals.committed, totals.skipped, totals.failed), (1, 1, 0));
+        }
+    }
+
+    #[test]
+    fn another_name_of_what_failed_has_failed() {
+        for waits in [true, false] {
+            let mut receiver = with_link(false);
+            let failed = Outcome::Failed(Failure::new(FailureKind::Other, "x"));
+            if waits {
+                receiver.handle_link(link(1, 0));
+                file(&mut receiver, failed);
+            } else {
+                file(&mut receiver, failed);
+                receiver.handle_link(link(1, 0));
+            }
+            assert_eq!(receiver.poll_storage(Moment(0)), None);
+            assert_eq!(receiver.totals().failed, 2);
+        }
+    }
+
+    #[test]
+    fn a_name_comes_after_what_it_is_a_name_of() {
+        assert!(link(1, 0).is_valid());
+        assert!(!link(1, 1).is_valid() && !link(1, 2).is_valid());
+        let listed = Message::Entries(vec![link(1, 2)]);
+        let mut receiver = Receiver::new(ReceiverSettings::default());
+        assert!(receiver.handle_message(listed).is_err());
+    }
+}
