@@ -3,6 +3,7 @@
 //!
 //! - [`capacity`]: what a layer carries, by its number of flows
 //! - [`cluster`]: how many hosts at each end, and which talks to which
+//! - [`compression`]: which codec a block gets, while a transfer runs
 //! - [`control`]: decides while a transfer runs: observations in, stream counts
 //!   out
 //! - [`optimise`]: the best numbers of flows for a graph
@@ -25,6 +26,7 @@ pub mod advice;
 pub mod capacity;
 pub mod check;
 pub mod cluster;
+pub mod compression;
 pub mod control;
 pub mod explain;
 pub mod fit;

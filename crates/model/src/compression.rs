@@ -1,0 +1,333 @@
+//! Decides while a transfer runs which codec each block gets.
+//!
+//! Data come in *parts*: kinds of data that were told apart by samples, each with its own figures
+//! for each codec ([`figures`]): the ratio, and the time of a core at both ends. From these and
+//! from what the transfer has (the path's rate, the cores that nothing else uses at both ends,
+//! what the source supplies) [`plan`] finds what share of each part's blocks gets which codec, so
+//! that the whole takes the least time: a linear program, solved exactly. Blocks are then dealt
+//! out by these shares. So several parts compete for the cores by what each gains, and a codec
+//! that the cores can carry for only a part of the blocks is used for that part.
+//!
+//! Figures are found by *trials* on small pieces of blocks, which together take at most
+//! [`EXPLORATION_SHARE`] of the time that the blocks take. Each block that is compressed gives
+//! figures too, and outweighs the trials soon.
+//!
+//! Whoever drives it asks [`Compression::choose`] for each block, and tells what came of it.
+
+pub mod figures;
+pub mod plan;
+
+use std::collections::BTreeMap;
+
+use figures::{Figures, Observed};
+use plan::{Plan, Resources};
+
+/// The most of the blocks' time that trials may take.
+pub const EXPLORATION_SHARE: f64 = 0.01;
+
+/// Bytes of a trial: enough for a codec's ratio to be within some percent of a whole block's,
+/// and few enough that a slow codec's trial takes some milliseconds.
+pub const TRIAL_BYTES: u64 = 64 << 10;
+
+/// Parts that have figures of their own. Data beyond share the last part's.
+pub const MOST_PARTS: u32 = 16;
+
+/// Unused time for trials is kept up to so many seconds, so that a pause is not followed by many
+/// trials at once.
+const MOST_CREDIT_SECONDS: f64 = 0.1;
+
+/// Time for trials that a transfer begins with: enough to try all codecs once on its first blocks.
+/// On a slow path each block that is sent before its codec is known costs much.
+const FIRST_CREDIT_SECONDS: f64 = 0.01;
+
+/// A part that the fastest codec makes smaller by less than this is taken for compressed.
+const LEAST_RATIO: f64 = 1.03;
+
+/// Bytes of such a part until it is tried again. They double with each trial that finds the same,
+/// so many times: a trial of the fastest codec takes a five-thousandth of what the first rest
+/// takes at 1 Gbit/s.
+const REST_BYTES: u64 = 64 << 20;
+const MOST_DOUBLINGS: u32 = 3;
+
+/// So many blocks in succession that a codec did not make smaller say what such a trial says.
+const MOST_FAILURES: u32 = 4;
+
+/// Shares below this are the solver's rounding.
+const SMALLEST_SHARE: f64 = 1e-6;
+
+/// Bytes of a part after which a codec that is not in use is tried again: data change.
+const AGAIN_BYTES: u64 = 512 << 20;
+
+/// After so many bytes the weights of parts are halved: what share of the data they are is that
+/// of about the last gigabyte.
+const SHARE_BYTES: f64 = 5e8;
+
+/// A codec with its level and filter, as the transfer may use it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Candidate {
+    /// Seconds of a core for a byte at the sender, before anything is known: it says what a trial
+    /// will take, and in which order candidates are tried.
+    pub encode_seconds: f64,
+    /// Seconds of a core for a byte at the receiver, until it tells.
+    pub decode_seconds: f64,
+}
+
+/// What a block gets. Candidates are named by their places in the list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Decision {
+    /// The codec; none where it is sent as it is.
+    pub codec: Option<usize>,
+    /// This one is to be tried on [`TRIAL_BYTES`] of it, and nothing of that is sent.
+    pub trial: Option<usize>,
+}
+
+/// What the plan makes of the data as they are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Expectation {
+    /// Bytes of the source per second with the plan.
+    pub rate: f64,
+    /// The same without any codec.
+    pub plain_rate: f64,
+}
+
+/// One kind of data.
+#[derive(Clone, Debug)]
+struct Part {
+    /// Of each candidate, where there are any.
+    figures: Vec<Option<Figures>>,
+    /// Bytes seen, halved now and then.
+    weight: f64,
+    /// Bytes seen in all.
+    seen: u64,
+    /// Bytes seen when each candidate was used or tried last.
+    last: Vec<u64>,
+    /// It is taken for compressed until so many bytes were seen.
+    rests_until: u64,
+    rests: u32,
+    /// Blocks in succession that were compressed for nothing.
+    failures: u32,
+    /// What share of its blocks gets each candidate; the rest is sent as it is.
+    shares: Vec<f64>,
+    /// What each candidate was not given yet of its share; the last one is of plain blocks.
+    owed: Vec<f64>,
+}
+
+impl Part {
+    fn new(candidates: usize) -> Part {
+        Part {
+            figures: vec![None; candidates],
+            weight: 0.0,
+            seen: 0,
+            last: vec![0; candidates],
+            rests_until: 0,
+            rests: 0,
+            failures: 0,
+            shares: vec![0.0; candidates],
+            owed: vec![0.0; candidates + 1],
+        }
+    }
+
+    /// Takes it for compressed for some time. What codecs made of it before says nothing any more.
+    fn rest(&mut self) {
+        let rest = REST_BYTES << self.rests.min(MOST_DOUBLINGS);
+        self.rests = self.rests.saturating_add(1);
+        self.failures = 0;
+        self.rests_until = self.seen.saturating_add(rest);
+        self.figures.fill(None);
+        self.shares.fill(0.0);
+        self.owed.fill(0.0);
+    }
+
+    /// Deals out the next block: to the one that is owed most.
+    fn deal(&mut self) -> Option<usize> {
+        let plain = 1.0 - self.shares.iter().sum::<f64>();
+        let shares = self.shares.iter().copied().chain([plain]);
+        for (owed, share) in self.owed.iter_mut().zip(shares) {
+            // Nothing is owed to what the plan no longer uses.
+            *owed = match share > SMALLEST_SHARE {
+                true => *owed + share,
+                false => f64::NEG_INFINITY,
+            };
+        }
+        let most = self
+            .owed
+            .iter()
+            .enumerate()
+            .max_by(|a, b| a.1.total_cmp(b.1));
+        let chosen = most.map(|(at, _)| at)?;
+        self.owed[chosen] -= 1.0;
+        (chosen < self.shares.len()).then_some(chosen)
+    }
+}
+
+/// Decides for the blocks of one transfer.
+#[derive(Clone, Debug)]
+pub struct Compression {
+    /// From the cheapest to the dearest, with their places in the caller's list.
+    order: Vec<usize>,
+    candidates: Vec<Candidate>,
+    parts: BTreeMap<u32, Part>,
+    resources: Resources,
+    /// Bytes of the source per second that the last plan expects.
+    expected_rate: f64,
+    /// Seconds that trials may take now.
+    credit: f64,
+}
+
+impl Compression {
+    /// Begins with no figures: blocks are sent as they are until trials tell more. Without
+    /// candidates they stay so.
+    pub fn new(candidates: Vec<Candidate>) -> Compression {
+        let mut order: Vec<usize> = (0..candidates.len()).collect();
+        let cost = |at: &usize| candidates[*at].encode_seconds;
+        order.sort_by(|a, b| cost(a).total_cmp(&cost(b)));
+        Compression {
+            order,
+            candidates,
+            parts: BTreeMap::new(),
+            resources: Resources::default(),
+            expected_rate: f64::INFINITY,
+            credit: FIRST_CREDIT_SECONDS,
+        }
+    }
+
+    /// Takes what the transfer has now, some times a second, and plans anew; gives what the plan
+    /// should bring. None before the path's rate is known.
+    pub fn handle_resources(&mut self, resources: Resources) -> Option<Expectation> {
+        self.resources = resources.bounded();
+        self.plan_anew()
+    }
+
+    fn plan_anew(&mut self) -> Option<Expectation> {
+        if self.resources.wire_rate <= 0.0 {
+            return None;
+        }
+        let all: f64 = self.parts.values().map(|part| part.weight).sum();
+        let mut plan = Plan::new(self.resources, self.candidates.len());
+        let parts = self.parts.values().filter(|_| all > 0.0);
+        for part in parts.clone() {
+            plan.add_part(part.weight / all, &part.figures);
+        }
+        let plain_rate = plan.plain_rate();
+        let solved = plan.solve()?;
+        for (part, shares) in self.parts.values_mut().zip(solved.shares) {
+            part.shares = shares;
+            let owed = part.owed.iter_mut().filter(|owed| owed.is_infinite());
+            owed.for_each(|owed| *owed = 0.0);
+        }
+        self.expected_rate = solved.rate;
+        Some(Expectation {
+            rate: solved.rate,
+            plain_rate,
+        })
+    }
+
+    /// What a block of a part gets, of so many bytes.
+    pub fn choose(&mut self, part: u32, bytes: u64) -> Decision {
+        let number = part.min(MOST_PARTS - 1);
+        let count = self.candidates.len();
+        let part = self.parts.entry(number).or_insert_with(|| Part::new(count));
+        part.weight += bytes as f64;
+        part.seen = part.seen.saturating_add(bytes);
+        let codec = part.deal();
+        if let Some(codec) = codec {
+            part.last[codec] = part.seen;
+        }
+        self.forget_old_shares();
+        let time = bytes as f64 / self.expected_rate.max(1.0);
+        self.credit = (self.credit + EXPLORATION_SHARE * time).min(MOST_CREDIT_SECONDS);
+        let trial = self.trial_for(number, bytes);
+        Decision { codec, trial }
+    }
+
+    fn forget_old_shares(&mut self) {
+        let all: f64 = self.parts.values().map(|part| part.weight).sum();
+        if all > 2.0 * SHARE_BYTES {
+            self.parts.values_mut().for_each(|part| part.weight /= 2.0);
+        }
+    }
+
+    /// The cheapest candidate that is not known, or was not looked at for long, where there is
+    /// time for it and it may be worth something.
+    fn trial_for(&mut self, number: u32, bytes: u64) -> Option<usize> {
+        let part = self.parts.get_mut(&number)?;
+        if bytes < TRIAL_BYTES || part.seen < part.rests_until {
+            return None;
+        }
+        let is_due = |at: &&usize| match &part.figures[**at] {
+            None => true,
+            Some(_) => part.seen.saturating_sub(part.last[**at]) > AGAIN_BYTES,
+        };
+        let next = *self.order.iter().find(is_due)?;
+        let known = part.figures[next].map(|figures| figures.encode_seconds);
+        let seconds = known.unwrap_or(self.candidates[next].encode_seconds) * TRIAL_BYTES as f64;
+        let is_useful = self.resources.may_use(seconds / TRIAL_BYTES as f64);
+        if seconds > self.credit || !is_useful {
+            return None;
+        }
+        self.credit -= seconds;
+        part.last[next] = part.seen;
+        Some(next)
+    }
+
+    /// Takes what a trial found, or what became of a block that was compressed. `was_trial`
+    /// says which.
+    pub fn handle_encoded(&mut self, part: u32, codec: usize, observed: Observed, was_trial: bool) {
+        let number = part.min(MOST_PARTS - 1);
+        let Some(candidate) = self.candidates.get(codec) else {
+            return;
+        };
+        let guess = candidate.decode_seconds;
+        if was_trial {
+            // What it took longer than was thought is owed.
+            let thought = candidate.encode_seconds * observed.bytes as f64;
+            self.credit -= (observed.seconds - thought).max(0.0);
+        }
+        let is_fastest = self.order.first() == Some(&codec);
+        let Some(part) = self.parts.get_mut(&number) else {
+            return;
+        };
+        let figures = part.figures[codec].get_or_insert(Figures::new(guess));
+        let is_first = figures.is_empty();
+        figures.add_encoded(observed);
+        let shrank = observed.bytes as f64 >= LEAST_RATIO * observed.encoded as f64;
+        match (shrank, was_trial) {
+            (true, _) => (part.failures, part.rests) = (0, 0),
+            (false, true) if is_fastest => part.rest(),
+            (false, true) => {}
+            (false, false) => {
+                part.failures += 1;
+                if part.failures >= MOST_FAILURES {
+                    part.rest();
+                }
+            }
+        }
+        if is_first {
+            self.plan_anew();
+        }
+    }
+
+    /// Takes what decompressing blocks of a part took at the receiver: seconds of a core for a
+    /// byte of the source.
+    pub fn handle_decoded(&mut self, part: u32, codec: usize, seconds_per_byte: f64) {
+        let number = part.min(MOST_PARTS - 1);
+        let part = self.parts.get_mut(&number);
+        let figures = part.and_then(|part| part.figures.get_mut(codec)?.as_mut());
+        if let Some(figures) = figures {
+            figures.add_decoded(seconds_per_byte);
+        }
+    }
+
+    /// A codec's figures for a part, where there are any.
+    pub fn figures(&self, part: u32, codec: usize) -> Option<Figures> {
+        let part = self.parts.get(&part.min(MOST_PARTS - 1))?;
+        part.figures.get(codec).copied().flatten()
+    }
+
+    /// What share of a part's blocks gets a codec, 0 to 1.
+    pub fn share(&self, part: u32, codec: usize) -> f64 {
+        let part = self.parts.get(&part.min(MOST_PARTS - 1));
+        let share = part.and_then(|part| part.shares.get(codec));
+        share.copied().unwrap_or(0.0)
+    }
+}

@@ -1,0 +1,191 @@
+//! A sender, a path and a receiver as rates, and data with known ratios and costs.
+
+use longhaul_model::compression::figures::Observed;
+use longhaul_model::compression::plan::Resources;
+use longhaul_model::compression::{Candidate, Compression, TRIAL_BYTES};
+use longhaul_units::Random;
+
+/// Bytes of a block.
+pub const BLOCK_BYTES: u64 = 4 << 20;
+
+/// Blocks between two looks at what the transfer has, and within which buffers even out what
+/// layers take: the 128 MiB that a sender has for blocks.
+const WINDOW: usize = 32;
+
+/// What is thought before anything is known, of lz4, zstd at -5, 1, 3, 6 and 9: nanoseconds of a
+/// core for a byte, as text took here.
+pub const CANDIDATES: [(f64, f64); 6] = [
+    (1.4, 0.4),
+    (1.6, 0.6),
+    (1.8, 0.8),
+    (3.0, 0.8),
+    (7.0, 0.8),
+    (14.0, 0.8),
+];
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Data {
+    Random,
+    Text,
+    Field,
+    Sparse,
+}
+
+impl Data {
+    pub const ALL: [Data; 4] = [Data::Random, Data::Text, Data::Field, Data::Sparse];
+    pub const SHRINKING: [Data; 3] = [Data::Text, Data::Field, Data::Sparse];
+
+    /// Ratios, and how much faster than thought.
+    fn truth(self) -> ([f64; 6], f64) {
+        match self {
+            Data::Random => ([1.0; 6], 2.0),
+            Data::Text => ([3.7, 3.9, 5.6, 6.1, 7.4, 7.8], 1.0),
+            Data::Field => ([1.6, 1.7, 1.94, 2.0, 2.1, 2.15], 2.2),
+            Data::Sparse => ([40.0, 60.0, 70.0, 72.0, 75.0, 76.0], 3.0),
+        }
+    }
+
+    fn encode_seconds(self, codec: usize) -> f64 {
+        CANDIDATES[codec].0 * 1e-9 / self.truth().1
+    }
+
+    fn decode_seconds(self, codec: usize) -> f64 {
+        CANDIDATES[codec].1 * 1e-9 / self.truth().1
+    }
+}
+
+/// What layers took, in seconds.
+#[derive(Default)]
+struct Loads {
+    wire: f64,
+    sender: f64,
+    receiver: f64,
+    supply: f64,
+}
+
+impl Loads {
+    fn longest(&self) -> f64 {
+        let codecs = self.sender.max(self.receiver);
+        self.wire.max(codecs).max(self.supply)
+    }
+}
+
+pub struct World {
+    pub compression: Compression,
+    resources: Resources,
+    random: Random,
+    /// Every block gets this, whatever was decided.
+    fixed: Option<Option<usize>>,
+    pub encoded_blocks: usize,
+    pub trial_seconds: f64,
+    /// All that it took.
+    pub seconds: f64,
+}
+
+impl World {
+    pub fn new(resources: Resources, seed: u64) -> World {
+        let candidates = CANDIDATES.map(|(encode, decode)| Candidate {
+            encode_seconds: encode * 1e-9,
+            decode_seconds: decode * 1e-9,
+        });
+        World {
+            compression: Compression::new(candidates.to_vec()),
+            resources,
+            random: Random::new(seed),
+            fixed: None,
+            encoded_blocks: 0,
+            trial_seconds: 0.0,
+            seconds: 0.0,
+        }
+    }
+
+    /// Moves so many blocks of a mixture, each kind a part of its own; gives bytes of the source
+    /// per second.
+    pub fn run(&mut self, mixture: &[(Data, f64)], blocks: usize) -> f64 {
+        self.moved(blocks, |random| {
+            let mut drawn = random.fraction();
+            for (number, (data, share)) in mixture.iter().enumerate() {
+                if drawn < *share {
+                    return (number as u32, *data);
+                }
+                drawn -= share;
+            }
+            (0, mixture[0].0)
+        })
+    }
+
+    /// The same of one kind of data as one part.
+    pub fn run_as(&mut self, part: u32, data: Data, blocks: usize) -> f64 {
+        self.moved(blocks, |_| (part, data))
+    }
+
+    fn moved(&mut self, blocks: usize, draw: impl Fn(&mut Random) -> (u32, Data)) -> f64 {
+        let mut time = 0.0;
+        for _ in 0..blocks / WINDOW {
+            self.compression.handle_resources(self.resources);
+            let mut loads = Loads::default();
+            for _ in 0..WINDOW {
+                let (part, data) = draw(&mut self.random);
+                self.block(part, data, &mut loads);
+            }
+            time += loads.longest();
+        }
+        self.seconds += time;
+        (blocks / WINDOW * WINDOW) as f64 * BLOCK_BYTES as f64 / time
+    }
+
+    fn block(&mut self, part: u32, data: Data, loads: &mut Loads) {
+        let (cores, receiver) = (self.resources.sender_cores, self.resources.receiver_cores);
+        let decision = self.compression.choose(part, BLOCK_BYTES);
+        if let (Some(codec), None) = (decision.trial, self.fixed) {
+            // A trial shows a little less than a block.
+            let seen = self.observe(data, codec, TRIAL_BYTES, 0.95);
+            self.trial_seconds += seen.seconds;
+            loads.sender += seen.seconds / cores;
+            self.compression.handle_encoded(part, codec, seen, true);
+        }
+        let bytes = BLOCK_BYTES as f64;
+        loads.supply += bytes / self.resources.supply_rate;
+        let Some(codec) = self.fixed.unwrap_or(decision.codec) else {
+            loads.wire += bytes / self.resources.wire_rate;
+            return;
+        };
+        self.encoded_blocks += 1;
+        let seen = self.observe(data, codec, BLOCK_BYTES, 1.0);
+        self.compression.handle_encoded(part, codec, seen, false);
+        let decode = data.decode_seconds(codec);
+        self.compression.handle_decoded(part, codec, decode);
+        loads.sender += seen.seconds / cores;
+        loads.receiver += decode * bytes / receiver;
+        loads.wire += seen.encoded as f64 / self.resources.wire_rate;
+    }
+
+    /// With a tenth of scatter in ratio and time.
+    fn observe(&mut self, data: Data, codec: usize, bytes: u64, of_ratio: f64) -> Observed {
+        let mut scatter = || 0.95 + 0.1 * self.random.fraction();
+        let ratio = (data.truth().0[codec] * of_ratio * scatter()).max(1.0);
+        Observed {
+            bytes,
+            encoded: match data {
+                Data::Random => bytes,
+                _ => (bytes as f64 / ratio) as u64,
+            },
+            seconds: bytes as f64 * data.encode_seconds(codec) * scatter(),
+        }
+    }
+
+    /// The most that one codec for all blocks carries, or none.
+    pub fn best_fixed(&self, data: Data) -> f64 {
+        self.best_fixed_of(&[(data, 1.0)])
+    }
+
+    pub fn best_fixed_of(&self, mixture: &[(Data, f64)]) -> f64 {
+        let choices = (0..CANDIDATES.len()).map(Some).chain([None]);
+        let carried = choices.map(|choice| {
+            let mut world = World::new(self.resources, 99);
+            world.fixed = Some(choice);
+            world.run(mixture, 1000)
+        });
+        carried.fold(0.0, f64::max)
+    }
+}
