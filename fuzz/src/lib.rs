@@ -3,6 +3,7 @@
 //! that nobody who tests builds libFuzzer.
 
 pub mod choices;
+pub mod content;
 pub mod decoders;
 pub mod facts;
 pub mod files;

@@ -277,6 +277,7 @@ impl Play<'_> {
             transit: None,
             proof: None,
             trailer: None,
+            shuffle: None,
         })
     }
 

@@ -1,8 +1,18 @@
 //! Codecs of block payloads, bounded by what was announced.
+//!
+//! - [`shuffle`]: what goes before a codec, for arrays of numbers
+//! - [`recognise`]: what a file's first bytes say
+//! - [`sample`]: what a sample of any data says
+
+pub(crate) mod coder;
+pub mod recognise;
+pub mod sample;
+pub mod shuffle;
 
 use std::io;
 
 use longhaul_proto::block::Codec;
+use longhaul_proto::shuffle::Shuffle;
 
 /// Bytes that a codec may need for `length` bytes that it cannot shrink.
 pub fn bound(codec: Codec, length: usize) -> usize {
@@ -17,11 +27,13 @@ pub fn bound(codec: Codec, length: usize) -> usize {
 pub struct Encoder {
     zstd: zstd::bulk::Compressor<'static>,
     level: i32,
+    room: shuffle::Room,
 }
 
 /// A decompressor with its own state, for one flow.
 pub struct Decoder {
     zstd: zstd::bulk::Decompressor<'static>,
+    room: shuffle::Room,
 }
 
 impl Encoder {
@@ -34,7 +46,29 @@ impl Encoder {
         Ok(Encoder {
             zstd: zstd::bulk::Compressor::new(1)?,
             level: 1,
+            room: shuffle::Room::default(),
         })
+    }
+
+    /// Shuffles `from` in place, then encodes it as [`Encoder::encode`]. Where it does not get
+    /// smaller, or that fails, `from` is what it was before.
+    ///
+    /// # Errors
+    ///
+    /// As [`Encoder::encode`].
+    pub fn encode_shuffled(
+        &mut self,
+        codec: Codec,
+        with: Shuffle,
+        from: &mut [u8],
+        to: &mut [u8],
+    ) -> io::Result<usize> {
+        shuffle::apply(with, from, &mut self.room);
+        let encoded = self.encode(codec, from, to);
+        if !encoded.as_ref().is_ok_and(|length| *length < from.len()) {
+            shuffle::undo(with, from, &mut self.room);
+        }
+        encoded
     }
 
     /// Encodes into `to`, which has [`bound`] bytes; gives the length.
@@ -69,7 +103,27 @@ impl Decoder {
     pub fn new() -> io::Result<Decoder> {
         Ok(Decoder {
             zstd: zstd::bulk::Decompressor::new()?,
+            room: shuffle::Room::default(),
         })
+    }
+
+    /// Decodes as [`Decoder::decode`], and undoes the shuffle that went before the codec.
+    ///
+    /// # Errors
+    ///
+    /// As [`Decoder::decode`].
+    pub fn decode_shuffled(
+        &mut self,
+        codec: Codec,
+        with: Option<Shuffle>,
+        from: &[u8],
+        to: &mut [u8],
+    ) -> io::Result<()> {
+        self.decode(codec, from, to)?;
+        if let Some(with) = with {
+            shuffle::undo(with, to, &mut self.room);
+        }
+        Ok(())
     }
 
     /// Decodes into `to`, whose length was announced; never writes beyond it.
@@ -107,6 +161,7 @@ pub(crate) fn compresses(codec: Codec) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use longhaul_proto::shuffle::{Arrangement, ElementSize};
     use proptest::prelude::*;
 
     proptest! {
@@ -130,6 +185,32 @@ mod tests {
                 }
                 let _ = decoder.decode(codec, &garbage, &mut back);
             }
+        }
+    }
+
+    #[test]
+    fn what_gets_no_smaller_is_left_as_it_was() {
+        let mut random = longhaul_units::Random::new(2);
+        let noise = random.bytes(300_000);
+        let with = Shuffle {
+            arrangement: Arrangement::Bytes,
+            element: ElementSize::Four,
+        };
+        let (mut encoder, mut decoder) = (Encoder::new().unwrap(), Decoder::new().unwrap());
+        for codec in [Codec::Zstd { level: 1 }, Codec::Lz4] {
+            let mut block = noise.clone();
+            let mut small = vec![0; 1000];
+            let failed = encoder.encode_shuffled(codec, with, &mut block, &mut small);
+            assert!(failed.is_err() && block == noise);
+            let mut packed = vec![0; bound(codec, noise.len())];
+            let length = encoder.encode_shuffled(codec, with, &mut block, &mut packed);
+            assert!(length.unwrap() >= noise.len() && block == noise);
+            let mut zeros = vec![0; 300_000];
+            let length = encoder.encode_shuffled(codec, with, &mut zeros, &mut packed);
+            let packed = &packed[..length.unwrap()];
+            let mut back = vec![1; 300_000];
+            let decoded = decoder.decode_shuffled(codec, Some(with), packed, &mut back);
+            assert!(decoded.is_ok() && back.iter().all(|byte| *byte == 0));
         }
     }
 

@@ -16,6 +16,8 @@ impl Transfer {
         let machine = Sender::new(side.machine_settings(&settings));
         let trailers = settings.trailers || settings.local;
         side.trailers.store(trailers, Ordering::Relaxed);
+        let shuffles = settings.shuffles || settings.local;
+        side.shuffles.store(shuffles, Ordering::Relaxed);
         let machine = Machine::Sending(Box::new(machine));
         Transfer::start(settings, machine, Side::Sending(Arc::new(side)), watch)
     }

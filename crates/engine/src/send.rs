@@ -41,7 +41,8 @@ use longhaul_proto::message::Flows;
 use longhaul_proto::sender::{ReadJob, SenderSettings};
 use longhaul_proto::session::StreamId;
 
-use crate::codec::{Encoder, compresses};
+use crate::codec::coder::Coder;
+use crate::codec::compresses;
 use crate::flows::{FlowGroup, LayerUse, busy};
 use crate::looks::Pace;
 use crate::pool::Buffer;
@@ -77,6 +78,8 @@ pub struct SendSide {
     direct: AtomicBool,
     /// The other end understands trailers.
     pub(crate) trailers: AtomicBool,
+    /// The other end undoes shuffles.
+    pub(crate) shuffles: AtomicBool,
     readers: OnceLock<FlowGroup>,
     compressors: OnceLock<FlowGroup>,
     digesters: OnceLock<FlowGroup>,
@@ -102,6 +105,7 @@ impl SendSide {
             opens: Pace::default(),
             direct: AtomicBool::new(false),
             trailers: AtomicBool::new(false),
+            shuffles: AtomicBool::new(false),
             readers: OnceLock::new(),
             compressors: OnceLock::new(),
             digesters: OnceLock::new(),
@@ -238,6 +242,10 @@ impl SendingStages for SendSide {
         self.trailers.store(are_understood, Ordering::Relaxed);
     }
 
+    fn handle_shuffles(&self, are_undone: bool) {
+        self.shuffles.store(are_undone, Ordering::Relaxed);
+    }
+
     fn adapt_flows(&self) -> bool {
         self.readers.get().is_some_and(FlowGroup::adapt)
     }
@@ -247,14 +255,14 @@ impl SendingStages for SendSide {
         transfer: &Transfer,
         stream: StreamId,
         (job, buffer): (ReadJob, Buffer),
-        encoder: &mut Option<Encoder>,
+        coder: &mut Option<Coder>,
     ) -> Option<Box<dyn WireBlock>> {
         let sending = Sending {
             side: self,
             transfer,
         };
         let uncoded = self.busy_reading(|| sending.read(job, buffer));
-        sending.encode_for(stream, uncoded, encoder)
+        sending.encode_for(stream, uncoded, coder)
     }
 }
 

@@ -154,6 +154,9 @@ pub struct TransferSettings {
     /// The other end understands checksums behind their pieces
     /// ([`longhaul_proto::block::Trailer`]). A sender that dials hears of it later.
     pub trailers: bool,
+    /// The other end undoes shuffles ([`longhaul_proto::shuffle`]). A sender that dials hears of
+    /// it later.
+    pub shuffles: bool,
     /// The other end understands that a file grew. A sender that dials hears of it later.
     pub growth: bool,
     /// Both ends are in this process.
@@ -205,6 +208,7 @@ impl Default for TransferSettings {
             verify_written: false,
             clear: None,
             trailers: false,
+            shuffles: false,
             growth: false,
             local: false,
             asks: true,

@@ -1,6 +1,6 @@
 //! Decides while a transfer runs which codec each block gets.
 //!
-//! Data come in *parts*: kinds of data that were told apart by samples, each with its own figures
+//! Data come in *parts*: kinds of data that samples distinguish, each with its own figures
 //! for each codec ([`figures`]): the ratio, and the time of a core at both ends. From these and
 //! from what the transfer has (the path's rate, the cores that nothing else uses at both ends,
 //! what the source supplies) [`plan`] finds what share of each part's blocks gets which codec, so
@@ -12,7 +12,7 @@
 //! [`EXPLORATION_SHARE`] of the time that the blocks take. Each block that is compressed gives
 //! figures too, and outweighs the trials soon.
 //!
-//! Whoever drives it asks [`Compression::choose`] for each block, and tells what came of it.
+//! The engine asks [`Compression::choose`] for each block, and reports the result.
 
 pub mod figures;
 pub mod plan;
@@ -32,7 +32,7 @@ pub const TRIAL_BYTES: u64 = 64 << 10;
 /// Parts that have figures of their own. Data beyond share the last part's.
 pub const MOST_PARTS: u32 = 16;
 
-/// Unused time for trials is kept up to so many seconds, so that a pause is not followed by many
+/// Unused time for trials is kept up to this, in seconds, so that a pause is not followed by many
 /// trials at once.
 const MOST_CREDIT_SECONDS: f64 = 0.1;
 
@@ -44,12 +44,12 @@ const FIRST_CREDIT_SECONDS: f64 = 0.01;
 const LEAST_RATIO: f64 = 1.03;
 
 /// Bytes of such a part until it is tried again. They double with each trial that finds the same,
-/// so many times: a trial of the fastest codec takes a five-thousandth of what the first rest
+/// at most three times. A trial of the fastest codec takes a five-thousandth of what the first rest
 /// takes at 1 Gbit/s.
 const REST_BYTES: u64 = 64 << 20;
 const MOST_DOUBLINGS: u32 = 3;
 
-/// So many blocks in succession that a codec did not make smaller say what such a trial says.
+/// This many blocks in succession that a codec did not make smaller count as such a trial.
 const MOST_FAILURES: u32 = 4;
 
 /// Shares below this are the solver's rounding.
@@ -58,8 +58,8 @@ const SMALLEST_SHARE: f64 = 1e-6;
 /// Bytes of a part after which a codec that is not in use is tried again: data change.
 const AGAIN_BYTES: u64 = 512 << 20;
 
-/// After so many bytes the weights of parts are halved: what share of the data they are is that
-/// of about the last gigabyte.
+/// After twice this many bytes the weights of parts are halved, so that a part's share is that of
+/// about the last gigabyte.
 const SHARE_BYTES: f64 = 5e8;
 
 /// A codec with its level and filter, as the transfer may use it.
@@ -75,7 +75,7 @@ pub struct Candidate {
 /// What a block gets. Candidates are named by their places in the list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
-    /// The codec; none where it is sent as it is.
+    /// The codec; none if the block is sent as it is.
     pub codec: Option<usize>,
     /// This one is to be tried on [`TRIAL_BYTES`] of it, and nothing of that is sent.
     pub trial: Option<usize>,
@@ -101,7 +101,7 @@ struct Part {
     seen: u64,
     /// Bytes seen when each candidate was used or tried last.
     last: Vec<u64>,
-    /// It is taken for compressed until so many bytes were seen.
+    /// It is taken for compressed until this many bytes were seen.
     rests_until: u64,
     rests: u32,
     /// Blocks in succession that were compressed for nothing.
@@ -222,7 +222,7 @@ impl Compression {
         })
     }
 
-    /// What a block of a part gets, of so many bytes.
+    /// What a block of a part gets; `bytes` is its length.
     pub fn choose(&mut self, part: u32, bytes: u64) -> Decision {
         let number = part.min(MOST_PARTS - 1);
         let count = self.candidates.len();

@@ -9,6 +9,7 @@ use crate::frame::{FrameError, MAXIMUM_PAYLOAD_BYTES};
 use crate::handshake::Secret;
 use crate::manifest::{Entry, EntryId, EntryKind};
 use crate::secret;
+use crate::shuffle::Shuffle;
 
 /// Most entries in a pack: what a receiver commits at once.
 pub const MAXIMUM_PACK_ENTRIES: usize = 1024;
@@ -40,6 +41,13 @@ pub enum Codec {
     /// There is no payload: only checksums are compared.
     #[n(3)]
     Omitted,
+}
+
+impl Codec {
+    /// Whether it makes payloads smaller.
+    pub fn compresses(self) -> bool {
+        matches!(self, Codec::Zstd { .. } | Codec::Lz4)
+    }
 }
 
 /// A run of data within a sparse block, relative to the block's offset.
@@ -130,6 +138,9 @@ pub struct BlockHeader {
     /// [`crate::handshake::Feature::TRAILERS`].
     #[n(5)]
     pub trailer: Option<Trailer>,
+    /// What went before the codec, to ends with [`crate::handshake::Feature::SHUFFLE`].
+    #[n(6)]
+    pub shuffle: Option<Shuffle>,
 }
 
 /// What follows a block's payload, in [`TRAILER_BYTES`] that count as payload in the frame. A
@@ -319,7 +330,8 @@ impl BlockHeader {
         };
         // Also of what is omitted: whoever compares reads as much.
         let bounded = data <= LARGEST_BLOCK_BYTES as u64;
-        valid && payload && bounded && self.may_trail() && wire <= MAXIMUM_PAYLOAD_BYTES
+        let shuffled = self.shuffle.is_none() || self.codec.compresses();
+        valid && payload && shuffled && bounded && self.may_trail() && wire <= MAXIMUM_PAYLOAD_BYTES
     }
 
     /// How many of `wire` bytes of payload are content, before the trailer; `None` if there is no
@@ -363,6 +375,7 @@ impl BlockHeader {
 mod tests {
     use super::*;
     use crate::manifest::{Timestamp, TreePath};
+    use crate::shuffle::{Arrangement, ElementSize};
 
     #[test]
     fn a_trailer_says_a_checksum_or_that_there_is_none() {
@@ -386,39 +399,48 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_trailer_is_behind_a_plain_piece_without_a_checksum() {
+    fn entry() -> Entry {
         let identity = crate::manifest::SourceIdentity {
             size: 1024,
             ..Default::default()
         };
-        let piece = Piece {
-            entry: Entry {
-                id: EntryId(3),
-                parent: None,
-                path: TreePath::new(b"a").unwrap(),
-                kind: EntryKind::File {
-                    identity,
-                    sparse: false,
-                },
-                mode: 0o644,
-                modified: Timestamp::default(),
-                owner: None,
+        Entry {
+            id: EntryId(3),
+            parent: None,
+            path: TreePath::new(b"a").unwrap(),
+            kind: EntryKind::File {
+                identity,
+                sparse: false,
             },
+            mode: 0o644,
+            modified: Timestamp::default(),
+            owner: None,
+        }
+    }
+
+    fn piece_with_trailer() -> BlockHeader {
+        let piece = Piece {
+            entry: entry(),
             generation: 0,
             offset: 0,
             length: 1024,
             extents: None,
             checksum: None,
         };
-        let header = BlockHeader {
-            content: Content::Piece(piece.clone()),
+        BlockHeader {
+            content: Content::Piece(piece),
             codec: Codec::Plain,
             decoded: 1024,
             transit: None,
             proof: None,
             trailer: Some(Trailer::Checksum),
-        };
+            shuffle: None,
+        }
+    }
+
+    #[test]
+    fn a_trailer_is_behind_a_plain_piece_without_a_checksum() {
+        let header = piece_with_trailer();
         assert!(header.is_valid(1024 + TRAILER_BYTES));
         assert_eq!(header.data_on_wire(1024 + TRAILER_BYTES), Some(1024));
         for wire in [0, 1, 32, 1024, 1024 + TRAILER_BYTES - 1] {
@@ -430,7 +452,7 @@ mod tests {
             other
         };
         let packed = PackedEntry {
-            entry: piece.entry.clone(),
+            entry: entry(),
             generation: 0,
             checksum: None,
         };
@@ -448,6 +470,24 @@ mod tests {
         let bytes = minicbor::to_vec(&without).unwrap();
         assert_eq!(bytes[0] & 0x1f, 3, "a map of three");
         assert_eq!(minicbor::decode::<BlockHeader>(&bytes).unwrap(), without);
+    }
+
+    #[test]
+    fn a_shuffle_goes_before_a_codec_that_compresses() {
+        let shuffled = |codec| BlockHeader {
+            shuffle: Some(Shuffle {
+                arrangement: Arrangement::Bits,
+                element: ElementSize::Eight,
+            }),
+            trailer: None,
+            codec,
+            ..piece_with_trailer()
+        };
+        assert!(!shuffled(Codec::Plain).is_valid(1024));
+        assert!(shuffled(Codec::Lz4).is_valid(100));
+        let bytes = minicbor::to_vec(shuffled(Codec::Lz4)).unwrap();
+        let read = minicbor::decode::<BlockHeader>(&bytes).unwrap();
+        assert_eq!(read, shuffled(Codec::Lz4));
     }
 
     #[test]
@@ -473,6 +513,7 @@ mod tests {
             transit: None,
             proof: None,
             trailer: None,
+            shuffle: None,
         };
         let proved = |key: HeaderKey| {
             let mut header = header(0o644, 1);

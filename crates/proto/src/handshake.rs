@@ -62,11 +62,13 @@ impl Feature {
     pub const DIGESTS: Feature = Feature(11);
     /// The sender leaves out what a [`Selection`] does.
     pub const SELECTION: Feature = Feature(12);
+    /// The receiver undoes [`crate::shuffle::Shuffle`]s.
+    pub const SHUFFLE: Feature = Feature(13);
     /// Owners, access control lists, extended attributes, hard links and special files
     /// ([`Keeping`]).
     pub const KEEPING: Feature = Feature(20);
     /// Everything this version knows.
-    pub const ALL: [Feature; 11] = [
+    pub const ALL: [Feature; 12] = [
         Feature::ZSTD,
         Feature::LZ4,
         Feature::EXTENTS,
@@ -77,6 +79,7 @@ impl Feature {
         Feature::GROWTH,
         Feature::DIGESTS,
         Feature::SELECTION,
+        Feature::SHUFFLE,
         Feature::KEEPING,
     ];
 }

@@ -11,6 +11,7 @@
 //! - [`listing`]: what lies at a path, without a session
 //! - [`message`]: messages within a session, in order
 //! - [`block`]: what carries file data, in any order, on any stream
+//! - [`shuffle`]: what goes before a codec, for arrays of numbers
 //! - [`calls`]: what came of connecting to the other end
 //! - [`control`]: messages in order and once, over streams that may die
 //! - [`secret`]: what must not be guessed, and how it is compared
@@ -42,5 +43,6 @@ pub mod receiver;
 pub mod secret;
 pub mod sender;
 pub mod session;
+pub mod shuffle;
 pub mod stream;
 pub mod text;

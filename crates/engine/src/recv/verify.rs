@@ -17,6 +17,7 @@ use longhaul_proto::digest::{BlockHasher, Checksum, Integrity, whole_file};
 use longhaul_proto::manifest::{Entry, EntryKind, TreePath};
 use longhaul_proto::message::AgainReason;
 use longhaul_proto::receiver::Verdict;
+use longhaul_proto::shuffle::Shuffle;
 use twox_hash::XxHash3_64;
 
 use super::ReceiveSide;
@@ -275,13 +276,14 @@ impl Transfer {
             transit,
             proof: _,
             trailer: _,
+            shuffle,
         } = header;
         if transit.is_some_and(|transit| transit != XxHash3_64::oneshot(buffer.filled())) {
             return Err(AgainReason::Corrupt);
         }
         let omitted = codec == Codec::Omitted;
         let buffer = match compresses(codec) {
-            true => match self.decode(decoder, codec, decoded as usize, &buffer) {
+            true => match self.decode(decoder, (codec, shuffle), decoded as usize, &buffer) {
                 Ok(Some(plain)) => plain,
                 Ok(None) => return Ok(None),
                 Err(_) => return Err(AgainReason::Undecodable),
@@ -310,7 +312,7 @@ impl Transfer {
     fn decode(
         &self,
         decoder: &mut Decoder,
-        codec: Codec,
+        (codec, shuffle): (Codec, Option<Shuffle>),
         decoded: usize,
         from: &Buffer,
     ) -> io::Result<Option<Buffer>> {
@@ -320,7 +322,7 @@ impl Transfer {
         if decoded > room.len() {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        decoder.decode(codec, from.filled(), &mut room[..decoded])?;
+        decoder.decode_shuffled(codec, shuffle, from.filled(), &mut room[..decoded])?;
         room.set_filled(decoded);
         Counters::add(&self.counters.coded_from, decoded as u64);
         Counters::add(&self.counters.coded_to, from.filled().len() as u64);

@@ -1,16 +1,21 @@
 //! The compression layer: encodes what was read where that is asked for and
 //! makes it smaller, on flows of its own; else hands it on as it is.
 
+use std::sync::atomic::Ordering;
+
 use longhaul_proto::block::{Codec, Content};
 use longhaul_proto::manifest::EntryId;
 use longhaul_proto::sender::{BlockId, PackedRead, PieceRead};
 use longhaul_proto::session::StreamId;
+use longhaul_proto::shuffle::{Arrangement, ElementSize, Shuffle};
 
 use super::Sending;
 use super::payload::Payload;
 use super::read::{ReadBlock, codec_for};
 use super::seal::seal;
-use crate::codec::{Encoder, bound, compresses};
+use crate::codec::coder::Coder;
+use crate::codec::sample::Nature;
+use crate::codec::{bound, compresses};
 use crate::flows::Flow;
 use crate::session::stages::WireBlock;
 use crate::session::{Counters, Machine};
@@ -32,12 +37,45 @@ pub(crate) enum Verdict {
 pub struct CodedBlock {
     pub(crate) content: Content,
     pub(crate) codec: Codec,
+    /// What went before the codec.
+    pub(crate) shuffle: Option<Shuffle>,
     /// Bytes before encoding.
     pub(crate) decoded: usize,
     pub(crate) payload: Payload,
 }
 
+/// What goes before a codec: bytes before zstd, which finds what repeats by itself, and bits
+/// before lz4, which only finds what repeats byte by byte.
+fn shuffle_before(codec: Codec, element: ElementSize) -> Shuffle {
+    Shuffle {
+        arrangement: match codec {
+            Codec::Lz4 => Arrangement::Bits,
+            _ => Arrangement::Bytes,
+        },
+        element,
+    }
+}
+
 impl Sending<'_> {
+    /// What goes before the codec of a block: of a file's piece that is an array of numbers, where
+    /// the other end can undo it. Packs have files of many kinds.
+    fn shuffle_for(&self, coder: &mut Coder, read: &ReadBlock) -> Option<Shuffle> {
+        if !self.side.shuffles.load(Ordering::Relaxed) {
+            return None;
+        }
+        match (&read.content, &read.payload) {
+            (Content::Piece(piece), Payload::Buffer(buffer)) => {
+                match coder.nature_of(piece.entry.id, buffer.filled()) {
+                    Nature::Numbers(element) => {
+                        Some(shuffle_before(self.transfer.settings.codec, element))
+                    }
+                    Nature::Full | Nature::Other => None,
+                }
+            }
+            _ => None,
+        }
+    }
+
     /// From a reader: to the compressors where there is something for them,
     /// else straight on.
     pub(crate) fn pass_to_coding(&self, uncoded: Uncoded) {
@@ -68,7 +106,7 @@ impl Sending<'_> {
         &self,
         stream: StreamId,
         uncoded: Uncoded,
-        encoder: &mut Option<Encoder>,
+        coder: &mut Option<Coder>,
     ) -> Option<Box<dyn WireBlock>> {
         let codec = codec_for(
             self.transfer.settings.operation,
@@ -80,16 +118,16 @@ impl Sending<'_> {
             read,
         } = uncoded;
         let worth = |read: &ReadBlock| compresses(codec) && read.payload.len() > 0;
-        if read.as_ref().is_some_and(worth) && encoder.is_none() {
-            let Ok(new) = Encoder::new() else {
+        if read.as_ref().is_some_and(worth) && coder.is_none() {
+            let Ok(new) = Coder::new() else {
                 self.transfer
                     .fail_here("there is no memory for the compressor");
                 return None;
             };
-            *encoder = Some(new);
+            *coder = Some(new);
         }
-        let coded = read.map(|read| match encoder {
-            Some(encoder) if worth(&read) => self.side.busy_encoding(|| self.encode(encoder, read)),
+        let coded = read.map(|read| match coder {
+            Some(coder) if worth(&read) => self.side.busy_encoding(|| self.encode(coder, read)),
             _ => uncoded_block(read, codec),
         });
         self.hand_to_wire(block, verdict, coded, Some(stream))
@@ -97,7 +135,7 @@ impl Sending<'_> {
 
     /// A compressor's thread.
     pub(crate) fn run_compressor(&self, flow: &Flow) {
-        let Ok(mut encoder) = Encoder::new() else {
+        let Ok(mut coder) = Coder::new() else {
             self.transfer
                 .fail_here("there is no memory for the compressor");
             return;
@@ -108,16 +146,17 @@ impl Sending<'_> {
                 verdict,
                 read,
             } = uncoded;
-            let coded = read.map(|read| flow.busy(|| self.encode(&mut encoder, read)));
+            let coded = read.map(|read| flow.busy(|| self.encode(&mut coder, read)));
             self.hand_to_wire(block, verdict, coded, None);
         }
     }
 
     /// Encodes; what does not get smaller stays as it is.
-    fn encode(&self, encoder: &mut Encoder, read: ReadBlock) -> CodedBlock {
+    fn encode(&self, coder: &mut Coder, mut read: ReadBlock) -> CodedBlock {
         let codec = self.transfer.settings.codec;
+        let shuffle = self.shuffle_for(coder, &read);
         // What is to be encoded was read into a buffer.
-        let Payload::Buffer(buffer) = &read.payload else {
+        let Payload::Buffer(buffer) = &mut read.payload else {
             return uncoded_block(read, Codec::Plain);
         };
         let length = buffer.filled().len();
@@ -125,7 +164,12 @@ impl Sending<'_> {
             return uncoded_block(read, Codec::Plain);
         };
         let most = bound(codec, length).min(room.len());
-        let encoded = encoder.encode(codec, buffer.filled(), &mut room[..most]);
+        let room_for = &mut room[..most];
+        let encoder = &mut coder.encoder;
+        let encoded = match shuffle {
+            Some(with) => encoder.encode_shuffled(codec, with, buffer.filled_mut(), room_for),
+            None => encoder.encode(codec, buffer.filled(), room_for),
+        };
         Counters::add(&self.transfer.counters.coded_from, length as u64);
         match encoded {
             Ok(size) if size < length => {
@@ -134,6 +178,7 @@ impl Sending<'_> {
                 CodedBlock {
                     content: read.content,
                     codec,
+                    shuffle,
                     decoded: length,
                     payload: Payload::Buffer(room),
                 }
@@ -193,6 +238,7 @@ fn uncoded_block(read: ReadBlock, codec: Codec) -> CodedBlock {
             CodedBlock {
                 content,
                 codec,
+                shuffle: None,
                 decoded: 0,
                 payload: Payload::Buffer(buffer),
             }
@@ -200,6 +246,7 @@ fn uncoded_block(read: ReadBlock, codec: Codec) -> CodedBlock {
         payload => CodedBlock {
             content,
             codec: Codec::Plain,
+            shuffle: None,
             decoded: payload.len(),
             payload,
         },

@@ -58,6 +58,7 @@ pub fn seal(
     let CodedBlock {
         content,
         codec,
+        shuffle,
         decoded,
         payload,
     } = block;
@@ -75,6 +76,7 @@ pub fn seal(
         transit,
         proof: None,
         trailer: payload.trailer(),
+        shuffle,
     };
     let message = clear.map(|key| {
         let message = take_checksums(&mut header);

@@ -331,6 +331,8 @@ pub struct Agreed {
     pub large_files: usize,
     /// It understands checksums behind their pieces.
     pub trailers: bool,
+    /// It undoes shuffles.
+    pub shuffles: bool,
     /// It understands that a file grew.
     pub growth: bool,
 }
@@ -357,6 +359,7 @@ impl Transfer {
     pub fn handle_welcome(&self, agreed: Agreed) {
         if let Side::Sending(side) = self.side() {
             side.handle_trailers(agreed.trailers);
+            side.handle_shuffles(agreed.shuffles);
         }
         let mut shared = self.lock();
         shared.life.set_linger(agreed.linger);

@@ -14,7 +14,7 @@ use longhaul_units::Moment;
 
 use super::stages::WireBlock;
 use super::{Counters, Machine, Shared, Side, Transfer};
-use crate::codec::Encoder;
+use crate::codec::coder::Coder;
 use crate::flows::Stack;
 use crate::pool::Buffer;
 
@@ -26,7 +26,7 @@ const STARVED: Duration = Duration::from_millis(10);
 pub(super) struct SourceThread {
     /// Had before it asks what to read.
     buffer: Option<Buffer>,
-    encoder: Option<Encoder>,
+    coder: Option<Coder>,
 }
 
 impl SourceThread {
@@ -101,7 +101,7 @@ impl Transfer {
         let Side::Sending(side) = self.side() else {
             return None;
         };
-        side.read_for(self, id, read, &mut thread.encoder)
+        side.read_for(self, id, read, &mut thread.coder)
     }
 
     /// What a stream that just read something sends next; `None` if it was lost

@@ -14,7 +14,7 @@ use longhaul_proto::session::StreamId;
 
 use super::streams::Stop;
 use super::{SessionError, Transfer};
-use crate::codec::Encoder;
+use crate::codec::coder::Coder;
 use crate::flows::{Flow, FlowGroup, LayerUse};
 use crate::net::{StreamReader, StreamWriter};
 use crate::pool::Buffer;
@@ -72,6 +72,9 @@ pub(crate) trait SendingStages: Stages {
     /// The other end said whether it understands checksums behind their pieces.
     fn handle_trailers(&self, are_understood: bool);
 
+    /// It said whether it undoes shuffles.
+    fn handle_shuffles(&self, are_undone: bool);
+
     /// Has as many read as there is work for; gives whether some are too many.
     fn adapt_flows(&self) -> bool;
 
@@ -81,7 +84,7 @@ pub(crate) trait SendingStages: Stages {
         transfer: &Transfer,
         stream: StreamId,
         read: (ReadJob, Buffer),
-        encoder: &mut Option<Encoder>,
+        coder: &mut Option<Coder>,
     ) -> Option<Box<dyn WireBlock>>;
 }
 

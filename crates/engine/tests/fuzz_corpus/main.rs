@@ -6,6 +6,8 @@
 #[path = "../../../../fuzz/src/choices.rs"]
 #[allow(dead_code)]
 mod choices;
+#[path = "../../../../fuzz/src/content.rs"]
+mod content;
 #[path = "../../../../fuzz/src/corpus.rs"]
 #[allow(dead_code)]
 mod corpus;
@@ -20,6 +22,8 @@ mod texts;
 #[test]
 fn corpora_are_replayed() {
     corpus::replay("codec", files::codec);
+    corpus::replay("shuffle", content::shuffle);
+    corpus::replay("recognised", content::recognised);
     corpus::replay("journal_entry", files::journal_entry);
     corpus::replay("journal", files::journal);
     corpus::replay("kept_digest", files::kept_digest);

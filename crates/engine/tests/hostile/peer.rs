@@ -283,5 +283,6 @@ pub fn plain(content: Content, length: usize) -> BlockHeader {
         transit: None,
         proof: None,
         trailer: None,
+        shuffle: None,
     }
 }

@@ -31,7 +31,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// None yet, but for what the receiver is thought to take.
+    /// No figures yet, except the guess of what the receiver takes.
     pub fn new(decode_seconds: f64) -> Figures {
         Figures {
             bytes: 0.0,

@@ -66,7 +66,7 @@ impl Resources {
         }
     }
 
-    /// Whether a codec that takes so many seconds a byte could gain anything: the path is slower
+    /// Whether a codec that takes `seconds` per byte could gain anything: the path is slower
     /// than the source, and the cores carry it for a twentieth of the blocks at least.
     pub(super) fn may_use(&self, seconds: f64) -> bool {
         let carried = self.sender_cores / seconds.max(1e-12);
@@ -110,7 +110,7 @@ impl<'a> Plan<'a> {
         self.resources.wire_rate.min(self.resources.supply_rate)
     }
 
-    /// None where the solver fails, which no plan is known to make it do: the last plan holds.
+    /// None if the solver fails. No plan is known to make it fail. The last plan then holds.
     pub fn solve(&self) -> Option<Solved> {
         let Resources {
             wire_rate,

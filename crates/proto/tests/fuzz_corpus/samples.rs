@@ -201,6 +201,7 @@ fn block(content: Content, codec: Codec, decoded: u64) -> BlockHeader {
         transit: None,
         proof: None,
         trailer: None,
+        shuffle: None,
     }
 }
 

@@ -190,6 +190,7 @@ impl Sending {
             transit: None,
             proof: None,
             trailer: None,
+            shuffle: None,
         };
         assert!(header.is_valid(payload.len()), "{header:?}");
         self.held.insert(block, (header, payload));

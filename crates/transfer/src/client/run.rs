@@ -192,6 +192,7 @@ impl Task {
             streams: self.bounds(&opened).initial as usize,
             large_files: large_files(opened.welcome.large_files),
             trailers: opened.welcome.features.contains(&Feature::TRAILERS),
+            shuffles: opened.welcome.features.contains(&Feature::SHUFFLE),
             growth: opened.welcome.features.contains(&Feature::GROWTH),
         });
         self.drive(&peer, opened, &transfer, caller)

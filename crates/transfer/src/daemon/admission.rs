@@ -511,6 +511,7 @@ impl Daemon {
         let mut settings = self.settings(request);
         settings.asks = !request.destination_empty || request.operation != Operation::Copy;
         settings.trailers = features.contains(&Feature::TRAILERS);
+        settings.shuffles = features.contains(&Feature::SHUFFLE);
         settings.growth = features.contains(&Feature::GROWTH);
         let single_file = single_file(&sources);
         let selection = request.selection.as_deref();

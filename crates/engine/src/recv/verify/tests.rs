@@ -133,6 +133,7 @@ fn sent(content: Content, payload: Vec<u8>, checksums: Vec<Option<Checksum>>) ->
         transit: None,
         proof: None,
         trailer: None,
+        shuffle: None,
     };
     Sent {
         header,
