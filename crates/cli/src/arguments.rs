@@ -31,7 +31,7 @@ use crate::log::{LogFormat, LogLevel};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use longhaul_engine::net::identity::Fingerprint;
 use longhaul_engine::net::principals::Fault;
-use longhaul_proto::block::Codec;
+use longhaul_transfer::spec::Compression;
 use longhaul_units::ByteCount;
 
 pub use analysis::{
@@ -428,9 +428,15 @@ pub struct CopyArguments {
     /// for it.
     #[arg(long, conflicts_with_all = ["quiet", "dry_run"])]
     pub explain: bool,
-    /// Compress blocks that get smaller: zstd[:LEVEL] or lz4.
-    #[arg(long, value_name = "CODEC", value_parser = parse_codec)]
-    pub compress: Option<Codec>,
+    /// Compress blocks on the way. `auto` measures the data, the path and the cores while the copy
+    /// runs, and uses for each block the codec that gains most, or none. `zstd[:LEVEL]` and `lz4`
+    /// are used for every block that gets smaller. Between two paths of this host `auto` is off.
+    #[arg(long, value_name = "auto|off|CODEC[:LEVEL]", value_parser = parse_compression, default_value = "off")]
+    pub compress: CompressionArgument,
+    /// Bytes of a number in arrays (1, 2, 4 or 8), whose bytes are put in order before a codec;
+    /// 1: there are no arrays [default: found by samples]
+    #[arg(long, value_name = "BYTES", value_parser = parse_element_bytes)]
+    pub element_size: Option<u8>,
     /// How files are verified.
     #[arg(long, value_enum, default_value = "digest")]
     pub integrity: IntegrityArgument,
@@ -648,18 +654,34 @@ fn parse_principal(text: &str) -> Result<String, String> {
     }
 }
 
-fn parse_codec(text: &str) -> Result<Codec, String> {
+/// How blocks are compressed; none: not at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CompressionArgument(pub Option<Compression>);
+
+fn parse_compression(text: &str) -> Result<CompressionArgument, String> {
     let (name, level) = text
         .split_once(':')
         .map_or((text, None), |(name, level)| (name, Some(level)));
-    match (name, level) {
-        ("lz4", None) => Ok(Codec::Lz4),
-        ("zstd", None) => Ok(Codec::Zstd { level: 1 }),
+    let compression = match (name, level) {
+        ("auto", None) => Some(Compression::Auto),
+        ("off", None) => None,
+        ("lz4", None) => Some(Compression::Lz4),
+        ("zstd", None) => Some(Compression::Zstd(1)),
         ("zstd", Some(level)) => match level.parse::<i32>() {
-            Ok(level) if (-100..=22).contains(&level) && level != 0 => Ok(Codec::Zstd { level }),
-            _ => Err("zstd has the levels -100 to -1 and 1 to 22".to_owned()),
+            Ok(level) if (-100..=22).contains(&level) && level != 0 => {
+                Some(Compression::Zstd(level))
+            }
+            _ => return Err("zstd has the levels -100 to -1 and 1 to 22".to_owned()),
         },
-        _ => Err("write zstd, zstd:LEVEL or lz4".to_owned()),
+        _ => return Err("write auto, off, zstd, zstd:LEVEL or lz4".to_owned()),
+    };
+    Ok(CompressionArgument(compression))
+}
+
+fn parse_element_bytes(text: &str) -> Result<u8, String> {
+    match text {
+        "1" | "2" | "4" | "8" => Ok(text.parse().unwrap_or(1)),
+        _ => Err("an element has 1, 2, 4 or 8 bytes".to_owned()),
     }
 }
 
@@ -705,12 +727,17 @@ mod tests {
 
     #[test]
     fn codecs_have_levels_within_their_range() {
-        assert_eq!(parse_codec("zstd:6"), Ok(Codec::Zstd { level: 6 }));
-        assert_eq!(parse_codec("zstd:-5"), Ok(Codec::Zstd { level: -5 }));
-        assert_eq!(parse_codec("lz4"), Ok(Codec::Lz4));
-        for text in ["zstd:23", "zstd:0", "lz4:1", "gzip", ""] {
-            assert!(parse_codec(text).is_err(), "{text}");
+        let parsed = |text| parse_compression(text).map(|argument| argument.0);
+        assert_eq!(parsed("zstd:6"), Ok(Some(Compression::Zstd(6))));
+        assert_eq!(parsed("zstd:-5"), Ok(Some(Compression::Zstd(-5))));
+        assert_eq!(parsed("lz4"), Ok(Some(Compression::Lz4)));
+        assert_eq!(parsed("auto"), Ok(Some(Compression::Auto)));
+        assert_eq!(parsed("off"), Ok(None));
+        for text in ["zstd:23", "zstd:0", "lz4:1", "gzip", "auto:1", ""] {
+            assert!(parsed(text).is_err(), "{text}");
         }
+        assert_eq!(parse_element_bytes("8"), Ok(8));
+        assert!(parse_element_bytes("3").is_err());
     }
 
     #[test]

@@ -96,6 +96,53 @@ fn compression_changes_the_wire_and_not_the_files() {
     }
 }
 
+/// On a slow path text is compressed and noise is not, whoever sends; within this host nothing is.
+#[test]
+fn codecs_are_chosen_where_the_path_is_slow() {
+    let stage = Stage::new(&["--write"]);
+    let mut random = Random::new(9);
+    let mut text = Vec::new();
+    while text.len() < 12 << 20 {
+        let number = random.below(100_000);
+        text.extend(format!("{number} measured at {}\n", number * 7).bytes());
+    }
+    tree::write(&stage.path("data/text"), &text);
+    tree::write(&stage.path("data/noise"), &random.bytes(3 << 20));
+    let flags = ["--json", "--compress", "auto", "--bwlimit", "3MB/s"];
+    let push = run(&mut stage.push(&flags, "data", "there")).expect(0);
+    let pull = run(&mut stage.pull(&flags, "there/data", "back")).expect(0);
+    for (way, finished) in [("push", push), ("pull", pull)] {
+        let summary = finished.summary();
+        let (wire, bytes) = (&summary["wire_bytes"], &summary["bytes"]);
+        let (wire, bytes) = (wire.as_u64().unwrap(), bytes.as_u64().unwrap());
+        assert!(wire < bytes / 4 * 3, "{way}: {summary}");
+        let rows = summary["codecs"]["source"].as_array().unwrap();
+        let coded = |row: &&Value| row["codec"] != "none" && row["bytes"].as_u64() > Some(0);
+        let kinds: BTreeSet<&str> = rows
+            .iter()
+            .filter(coded)
+            .filter_map(|row| row["kind"].as_str())
+            .collect();
+        assert_eq!(
+            kinds,
+            BTreeSet::from(["text and records"]),
+            "{way}: {summary}"
+        );
+        let decoded = summary["codecs"]["destination"].as_array().unwrap();
+        assert!(!decoded.is_empty(), "{way}: {summary}");
+    }
+    tree::assert_same(&stage.path("data"), &stage.path("back/data"));
+    let mut local = longhaul();
+    local.current_dir(stage.directory.path());
+    local.args(["cp", "-r", "--json", "--compress", "auto", "data", "here"]);
+    let summary = run(&mut local).expect(0).summary();
+    assert_eq!(
+        summary["codecs"]["source"],
+        serde_json::json!([]),
+        "{summary}"
+    );
+}
+
 #[test]
 fn every_way_to_copy_gives_the_same_tree() {
     let stage = Stage::new(&["--write", "--allow-clear"]);

@@ -383,6 +383,8 @@ fn one_file_to(path: &[u8]) -> Request {
         anywhere: None,
         waited_milliseconds: 0,
         selection: None,
+        automatic: false,
+        element_bytes: 0,
     }
 }
 

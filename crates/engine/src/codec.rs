@@ -3,11 +3,14 @@
 //! - [`shuffle`]: what goes before a codec, for arrays of numbers
 //! - [`recognise`]: what a file's first bytes say
 //! - [`sample`]: what a sample of any data says
+//! - [`choice`]: what chooses a codec for each block, and what it is shown
 
+pub mod choice;
 pub(crate) mod coder;
 pub mod recognise;
 pub mod sample;
 pub mod shuffle;
+pub(crate) mod uses;
 
 use std::io;
 
@@ -28,6 +31,8 @@ pub struct Encoder {
     zstd: zstd::bulk::Compressor<'static>,
     level: i32,
     room: shuffle::Room,
+    /// For lz4, which wants room for what it cannot shrink.
+    spill: Vec<u8>,
 }
 
 /// A decompressor with its own state, for one flow.
@@ -47,6 +52,7 @@ impl Encoder {
             zstd: zstd::bulk::Compressor::new(1)?,
             level: 1,
             room: shuffle::Room::default(),
+            spill: Vec::new(),
         })
     }
 
@@ -71,7 +77,8 @@ impl Encoder {
         encoded
     }
 
-    /// Encodes into `to`, which has [`bound`] bytes; gives the length.
+    /// Encodes into `to`; gives the length. [`bound`] bytes are enough for anything, and fewer for
+    /// what gets smaller.
     ///
     /// # Errors
     ///
@@ -85,7 +92,17 @@ impl Encoder {
                 }
                 self.zstd.compress_to_buffer(from, to)
             }
-            Codec::Lz4 => lz4_flex::block::compress_into(from, to).map_err(io::Error::other),
+            Codec::Lz4 if to.len() >= bound(codec, from.len()) => {
+                lz4_flex::block::compress_into(from, to).map_err(io::Error::other)
+            }
+            Codec::Lz4 => {
+                self.spill.resize(bound(codec, from.len()), 0);
+                let length = lz4_flex::block::compress_into(from, &mut self.spill)
+                    .map_err(io::Error::other)?;
+                let room = to.get_mut(..length).ok_or(io::ErrorKind::WriteZero)?;
+                room.copy_from_slice(&self.spill[..length]);
+                Ok(length)
+            }
             Codec::Plain | Codec::Omitted => Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 "nothing to encode",

@@ -8,6 +8,7 @@ use longhaul_proto::sender::Sender;
 
 use crate::recv::ReceiveSide;
 use crate::send::SendSide;
+use crate::session::stages::SendingStages;
 use crate::session::{Machine, Side, Transfer, TransferSettings, Watch};
 
 impl Transfer {
@@ -18,6 +19,7 @@ impl Transfer {
         side.trailers.store(trailers, Ordering::Relaxed);
         let shuffles = settings.shuffles || settings.local;
         side.shuffles.store(shuffles, Ordering::Relaxed);
+        SendingStages::handle_any_codec(&side, settings.any_codec);
         let machine = Machine::Sending(Box::new(machine));
         Transfer::start(settings, machine, Side::Sending(Arc::new(side)), watch)
     }

@@ -13,7 +13,7 @@
 //! - [`allowance`]: the threads and memory that the system allows
 //! - [`clock`]: the time of day
 //! - [`owners`]: users and groups by name and by number
-//! - [`flows`], [`queue`], [`codec`], `file_data`: what layers are made of
+//! - [`flows`], [`queue`], [`codec`], `file_data`, `idle`: what layers are made of
 
 pub mod allowance;
 pub mod clock;
@@ -23,6 +23,7 @@ mod ends;
 pub mod failure;
 mod file_data;
 pub mod flows;
+mod idle;
 pub mod journal;
 pub mod listing;
 pub mod looks;

@@ -22,7 +22,31 @@ const ASK_EVERY: Duration = Duration::from_secs(1);
 
 /// A pool; clones are handles of the same one.
 #[derive(Clone)]
-pub struct BufferPool(Arc<Shared>);
+pub struct BufferPool {
+    shared: Arc<Shared>,
+    part: Part,
+}
+
+/// Whose buffers these are, of one memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// All of them.
+    All,
+    /// Those before a codec: all of them until the other part is opened, then half.
+    Before,
+    /// Those for what comes out of a codec: half of them, once it is opened.
+    After,
+}
+
+impl Part {
+    /// Where its counts are.
+    fn place(self) -> usize {
+        match self {
+            Part::All | Part::Before => 0,
+            Part::After => 1,
+        }
+    }
+}
 
 struct Shared {
     /// Bytes of a buffer, a multiple of what direct I/O wants.
@@ -39,8 +63,11 @@ struct State {
     free: Vec<Memory>,
     /// Buffers that there is memory for, in use or free.
     made: usize,
-    in_use: usize,
-    peak_in_use: usize,
+    /// By part.
+    in_use: [usize; 2],
+    peak_in_use: [usize; 2],
+    /// The part after a codec has its half.
+    opened: bool,
     closed: bool,
 }
 
@@ -52,27 +79,66 @@ impl BufferPool {
         let buffer_bytes = buffer_bytes.max(1).next_multiple_of(ALIGNMENT);
         let cost = (buffer_bytes + ALIGNMENT) as u64;
         let maximum = usize::try_from(budget.0 / cost).unwrap_or(usize::MAX);
-        BufferPool(Arc::new(Shared {
-            buffer_bytes,
-            maximum: AtomicUsize::new(maximum.max(1)),
-            state: Mutex::default(),
-            returned: Condvar::new(),
-        }))
+        BufferPool {
+            shared: Arc::new(Shared {
+                buffer_bytes,
+                maximum: AtomicUsize::new(maximum.max(1)),
+                state: Mutex::default(),
+                returned: Condvar::new(),
+            }),
+            part: Part::All,
+        }
+    }
+
+    /// Two pools of one memory: for blocks before a codec, and for what comes out of it. The
+    /// first one may have all buffers until the second is [opened](BufferPool::open), then half:
+    /// blocks that wait for the codec never take all the room for its output.
+    pub fn pair(budget: ByteCount, buffer_bytes: usize) -> (BufferPool, BufferPool) {
+        let pool = BufferPool::new(budget, buffer_bytes);
+        let part = |part| BufferPool {
+            part,
+            shared: Arc::clone(&pool.shared),
+        };
+        (part(Part::Before), part(Part::After))
+    }
+
+    /// The part after a codec has half of the memory from now on; what the other one has of it
+    /// comes back as its buffers do.
+    pub fn open(&self) {
+        self.shared.lock().opened = true;
     }
 
     /// Waits for a buffer; none once the pool is closed.
     pub fn take(&self) -> Option<Buffer> {
-        let exhausted = |state: &mut State| self.0.is_exhausted(state);
-        let waited = self.0.returned.wait_while(self.0.lock(), exhausted);
+        let exhausted = |state: &mut State| self.shared.is_exhausted(state, self.part);
+        let waited = self.shared.returned.wait_while(self.opened(), exhausted);
         self.give(waited.unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// As [`BufferPool::take`]; none also where this part does not have its half yet, because the
+    /// other part's blocks have not come back.
+    pub fn take_or_pass(&self) -> Option<Buffer> {
+        let has_its_own = |state: &mut State| {
+            let most = self.shared.most(state, self.part);
+            !state.closed && state.in_use[self.part.place()] >= most
+        };
+        let waited = self.shared.returned.wait_while(self.opened(), has_its_own);
+        self.give(waited.unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Who takes from the part after a codec opens it.
+    fn opened(&self) -> MutexGuard<'_, State> {
+        let mut state = self.shared.lock();
+        state.opened |= self.part == Part::After;
+        state
     }
 
     /// As [`BufferPool::take`], as long as that is so; it is asked now and then.
     pub fn take_while(&self, mut is_so: impl FnMut() -> bool) -> Option<Buffer> {
         loop {
-            let exhausted = |state: &mut State| self.0.is_exhausted(state);
-            let returned = &self.0.returned;
-            let waited = returned.wait_timeout_while(self.0.lock(), ASK_EVERY, exhausted);
+            let exhausted = |state: &mut State| self.shared.is_exhausted(state, self.part);
+            let returned = &self.shared.returned;
+            let waited = returned.wait_timeout_while(self.shared.lock(), ASK_EVERY, exhausted);
             let (state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
             if !waited.timed_out() {
                 return self.give(state);
@@ -86,50 +152,54 @@ impl BufferPool {
 
     /// A buffer if one is free now; none also once the pool is closed.
     pub fn try_take(&self) -> Option<Buffer> {
-        self.give(self.0.lock())
+        self.give(self.shared.lock())
     }
 
     /// Ends all waiting, now and later. Buffers in use stay valid.
     pub fn close(&self) {
-        let mut state = self.0.lock();
+        let mut state = self.shared.lock();
         state.closed = true;
         state.free = Vec::new();
         drop(state);
-        self.0.returned.notify_all();
+        self.shared.returned.notify_all();
     }
 
     /// Bytes of each buffer.
     pub fn buffer_bytes(&self) -> usize {
-        self.0.buffer_bytes
+        self.shared.buffer_bytes
     }
 
-    /// How many buffers there can be, at least one.
+    /// How many buffers there can be now, at least one.
     pub fn maximum_buffers(&self) -> usize {
-        self.0.maximum()
+        self.shared.most(&self.shared.lock(), self.part)
     }
 
     /// Bytes of the buffers that are in use now.
     pub fn in_use(&self) -> ByteCount {
-        self.0.bytes_of(self.0.lock().in_use)
+        let buffers = self.shared.lock().in_use[self.part.place()];
+        self.shared.bytes_of(buffers)
     }
 
     /// Bytes of the buffers that were in use at once when most were.
     pub fn peak_in_use(&self) -> ByteCount {
-        self.0.bytes_of(self.0.lock().peak_in_use)
+        let buffers = self.shared.lock().peak_in_use[self.part.place()];
+        self.shared.bytes_of(buffers)
     }
 
     fn give(&self, mut state: MutexGuard<'_, State>) -> Option<Buffer> {
-        if self.0.is_exhausted(&mut state) || state.closed {
+        if self.shared.is_exhausted(&mut state, self.part) || state.closed {
             return None;
         }
         let bytes = state.free.pop()?;
-        state.in_use += 1;
-        state.peak_in_use = state.peak_in_use.max(state.in_use);
+        let place = self.part.place();
+        state.in_use[place] += 1;
+        state.peak_in_use[place] = state.peak_in_use[place].max(state.in_use[place]);
         drop(state);
         Some(Buffer {
             bytes,
             length: 0,
-            pool: Arc::clone(&self.0),
+            part: self.part,
+            pool: Arc::clone(&self.shared),
         })
     }
 }
@@ -144,23 +214,40 @@ impl Shared {
         self.maximum.load(Ordering::Relaxed)
     }
 
+    /// How many buffers a part may have now, at least one.
+    fn most(&self, state: &State, part: Part) -> usize {
+        let all = self.maximum();
+        match part {
+            Part::All => all,
+            Part::Before if !state.opened => all,
+            Part::Before => (all - all / 2).max(1),
+            Part::After => (all / 2).max(1),
+        }
+    }
+
     /// Whether who wants a buffer has to wait for one; else one is free, or the pool
     /// is closed.
-    fn is_exhausted(&self, state: &mut State) -> bool {
+    fn is_exhausted(&self, state: &mut State, part: Part) -> bool {
         if state.closed {
             return false;
         }
-        if state.free.is_empty() && state.in_use < self.maximum() {
-            self.make(state);
+        if state.in_use[part.place()] >= self.most(state, part) {
+            return true;
+        }
+        // Either part has one at least.
+        let all = self.maximum().max(if state.opened { 2 } else { 1 });
+        if state.free.is_empty() && state.made < all {
+            self.make(state, all);
         }
         state.free.is_empty()
     }
 
     /// Makes some more buffers. Where the system has no memory for them, those that
     /// there are have to do; one there always is.
-    fn make(&self, state: &mut State) {
-        let wanted = self.maximum().saturating_sub(state.made);
-        let mut made = memory::reserve(self.buffer_bytes, wanted, state.made == 0);
+    fn make(&self, state: &mut State, all: usize) {
+        let wanted = all.saturating_sub(state.made);
+        let needed = state.made < if state.opened { 2 } else { 1 };
+        let mut made = memory::reserve(self.buffer_bytes, wanted, needed);
         if made.is_empty() {
             self.maximum.store(state.made, Ordering::Relaxed);
         }
@@ -180,6 +267,7 @@ impl Shared {
 pub struct Buffer {
     bytes: Memory,
     length: usize,
+    part: Part,
     pool: Arc<Shared>,
 }
 
@@ -221,12 +309,16 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         let bytes = std::mem::take(&mut self.bytes);
         let mut state = self.pool.lock();
-        state.in_use -= 1;
+        state.in_use[self.part.place()] -= 1;
         if !state.closed {
             state.free.push(bytes);
         }
         drop(state);
-        self.pool.returned.notify_one();
+        match self.part {
+            Part::All => self.pool.returned.notify_one(),
+            // Who waits for one part does not serve who waits for the other.
+            Part::Before | Part::After => self.pool.returned.notify_all(),
+        }
     }
 }
 
@@ -243,6 +335,48 @@ mod tests {
     /// A budget of exactly `count` buffers of one page.
     fn pages(count: u64) -> BufferPool {
         BufferPool::new(ByteCount(count * 2 * PAGE as u64), PAGE)
+    }
+
+    #[test]
+    fn a_codec_gets_its_half_when_it_is_first_used() {
+        let (before, after) = BufferPool::pair(ByteCount(4 * 2 * PAGE as u64), PAGE);
+        assert_eq!(before.maximum_buffers(), 4);
+        let mut blocks: Vec<Buffer> = (0..4).filter_map(|_| before.try_take()).collect();
+        assert_eq!(
+            blocks.len(),
+            4,
+            "all memory is there for blocks without a codec"
+        );
+        assert!(
+            after.take_or_pass().is_none(),
+            "it has none yet, and nobody waits for it"
+        );
+        assert_eq!(before.maximum_buffers(), 2);
+        blocks.pop();
+        assert!(
+            before.try_take().is_none(),
+            "what comes back is the codec's"
+        );
+        let coded = after.take_or_pass().unwrap();
+        blocks.pop();
+        let more = after.take().unwrap();
+        assert!(after.try_take().is_none() && before.try_take().is_none());
+        drop((coded, more));
+        assert!(before.try_take().is_none());
+        blocks.clear();
+        let again: Vec<Buffer> = (0..3).filter_map(|_| before.try_take()).collect();
+        assert_eq!(again.len(), 2);
+        assert_eq!(after.peak_in_use().0, 2 * PAGE as u64);
+    }
+
+    #[test]
+    fn either_part_has_one_buffer_however_small_the_budget() {
+        let (before, after) = BufferPool::pair(ByteCount(1), PAGE);
+        let block = before.take().unwrap();
+        assert!(after.take().is_some());
+        assert!(before.try_take().is_none());
+        drop(block);
+        assert!(before.take().is_some());
     }
 
     #[test]

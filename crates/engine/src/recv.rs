@@ -36,6 +36,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use longhaul_proto::block::{BlockHeader, Content, ContentName};
+use longhaul_proto::coding::CodecUse;
 use longhaul_proto::digest::Checksum;
 use longhaul_proto::manifest::TreePath;
 use longhaul_proto::message::{Flows, Message};
@@ -43,6 +44,7 @@ use longhaul_proto::receiver::{ReceiverSettings, Verdict};
 use longhaul_proto::session::StreamId;
 
 use crate::codec::Decoder;
+use crate::codec::uses::CodecUses;
 use crate::flows::{FlowGroup, LayerUse, busy};
 use crate::looks::Pace;
 use crate::net::StreamReader;
@@ -84,6 +86,7 @@ pub struct ReceiveSide {
     pub(crate) temporaries: AtomicU64,
     /// For streams' own threads, where these decode.
     pub(crate) decoders: Mutex<Vec<Decoder>>,
+    pub(crate) uses: CodecUses,
     /// Discards under way: a directory is not finished meanwhile.
     pub(crate) discarding: Discarding,
     /// How long it takes to sync a small file, and to give one its name.
@@ -123,6 +126,7 @@ impl ReceiveSide {
             awaited: Mutex::default(),
             temporaries: AtomicU64::new(0),
             decoders: Mutex::default(),
+            uses: CodecUses::default(),
             discarding: Discarding::default(),
             syncs: Pace::default(),
             renames: Pace::default(),
@@ -318,6 +322,10 @@ impl Stages for ReceiveSide {
 
     fn is_direct(&self) -> bool {
         self.direct.load(Ordering::Relaxed)
+    }
+
+    fn codec_uses(&self) -> Vec<CodecUse> {
+        self.uses.list()
     }
 }
 

@@ -8,7 +8,8 @@
 //!   growing `front` reads the front, twice;
 //! - `digest` reads, for their digests, files that the receiver has already and
 //!   compares;
-//! - [`compress`] makes that a [`compress::CodedBlock`];
+//! - [`compress`] makes that a [`compress::CodedBlock`]; where codecs are chosen while the
+//!   transfer runs, `automatic` asks who does that, for the kind of data that [`kinds`] finds;
 //! - [`seal`] frames it: a [`seal::SealedBlock`];
 //! - [`stream`] makes a source of what can be read once;
 //! - [`wildcards`] is what a source's name with `*` stands for;
@@ -16,11 +17,13 @@
 //!   the socket.
 
 mod ahead;
+mod automatic;
 pub mod compress;
 pub(crate) mod digest;
 mod earlier;
 mod front;
 pub(crate) mod gather;
+pub mod kinds;
 mod links;
 pub(crate) mod origin;
 mod parents;
@@ -36,13 +39,16 @@ pub mod wildcards;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use longhaul_proto::coding::CodecUse;
 use longhaul_proto::handshake::Operation;
 use longhaul_proto::message::Flows;
 use longhaul_proto::sender::{ReadJob, SenderSettings};
 use longhaul_proto::session::StreamId;
 
+use crate::codec::choice::Choose;
 use crate::codec::coder::Coder;
 use crate::codec::compresses;
+use crate::codec::uses::CodecUses;
 use crate::flows::{FlowGroup, LayerUse, busy};
 use crate::looks::Pace;
 use crate::pool::Buffer;
@@ -51,8 +57,10 @@ use crate::session::stages::{SendingStages, Stages, WireBlock, group, need};
 use crate::session::{Transfer, TransferSettings};
 use crate::shares::{Role, Seat};
 use crate::storage::DataMode;
-use compress::Uncoded;
+use automatic::Automatic;
+use compress::Queued;
 use gather::Gathering;
+use kinds::{Elements, Kinds};
 use longhaul_proto::keeping::Keeping;
 use origin::Origins;
 use payload::HeldFiles;
@@ -68,9 +76,15 @@ pub struct SendSide {
     /// What of them is sent.
     pub(crate) selected: Selected,
     pub(crate) origins: Arc<Origins>,
+    pub(crate) coding: Queue<Queued>,
+    /// Who chooses codecs, where they are chosen while the transfer runs.
+    automatic: Option<Automatic>,
+    pub(crate) kinds: Kinds,
+    /// Elements of arrays, where the user said them.
+    elements: Option<Elements>,
+    pub(crate) uses: CodecUses,
     /// What of an entry goes beside its data.
     pub(crate) gathering: Gathering,
-    pub(crate) coding: Queue<Uncoded>,
     pub(crate) open_files: OpenFiles,
     pub(crate) held_files: Arc<HeldFiles>,
     /// How long it takes to open a small file.
@@ -82,6 +96,8 @@ pub struct SendSide {
     pub(crate) shuffles: AtomicBool,
     readers: OnceLock<FlowGroup>,
     compressors: OnceLock<FlowGroup>,
+    /// Whether compressors run, for blocks whose codec is chosen.
+    compressing: OnceLock<bool>,
     digesters: OnceLock<FlowGroup>,
 }
 
@@ -100,6 +116,10 @@ impl SendSide {
             origins: Arc::default(),
             gathering: Gathering::default(),
             coding: Queue::default(),
+            automatic: None,
+            kinds: Kinds::default(),
+            elements: None,
+            uses: CodecUses::default(),
             open_files: OpenFiles::default(),
             held_files: Arc::default(),
             opens: Pace::default(),
@@ -108,6 +128,7 @@ impl SendSide {
             shuffles: AtomicBool::new(false),
             readers: OnceLock::new(),
             compressors: OnceLock::new(),
+            compressing: OnceLock::new(),
             digesters: OnceLock::new(),
         }
     }
@@ -115,6 +136,17 @@ impl SendSide {
     /// Sends no more of them than this.
     pub fn selecting(self, selected: Selected) -> SendSide {
         SendSide { selected, ..self }
+    }
+
+    /// Has codecs chosen by `chooser` while it runs, where the other end takes any; without one,
+    /// blocks have the codec of the transfer's settings. Arrays have these elements, where they
+    /// are said.
+    pub fn coding(self, chooser: Option<Box<dyn Choose>>, elements: Option<Elements>) -> SendSide {
+        SendSide {
+            automatic: chooser.map(Automatic::new),
+            elements,
+            ..self
+        }
     }
 
     /// Sends what a copy keeps of each entry; attributes that only a superuser sees as well where
@@ -149,6 +181,16 @@ impl SendSide {
     /// Reads on a stream's own thread.
     pub(crate) fn busy_reading<T>(&self, work: impl FnOnce() -> T) -> T {
         busy(&self.readers, work)
+    }
+
+    /// Starts compressors for the first block whose codec is chosen; false where the system has no
+    /// threads for them.
+    fn has_compressors(&self, flows: usize) -> bool {
+        let start = || {
+            let compressors = self.compressors.get();
+            compressors.is_some_and(|compressors| compressors.set(flows).is_ok())
+        };
+        *self.compressing.get_or_init(start)
     }
 
     /// Encodes on a stream's own thread.
@@ -235,6 +277,10 @@ impl Stages for SendSide {
     fn is_direct(&self) -> bool {
         self.direct.load(Ordering::Relaxed)
     }
+
+    fn codec_uses(&self) -> Vec<CodecUse> {
+        self.uses.list()
+    }
 }
 
 impl SendingStages for SendSide {
@@ -244,6 +290,20 @@ impl SendingStages for SendSide {
 
     fn handle_shuffles(&self, are_undone: bool) {
         self.shuffles.store(are_undone, Ordering::Relaxed);
+    }
+
+    fn handle_any_codec(&self, is_taken: bool) {
+        if let Some(automatic) = &self.automatic {
+            automatic.handle_agreed(is_taken);
+        }
+    }
+
+    fn look_for_codecs(&self, transfer: &Transfer) {
+        let sending = Sending {
+            side: self,
+            transfer,
+        };
+        sending.look_for_codecs();
     }
 
     fn adapt_flows(&self) -> bool {

@@ -53,6 +53,7 @@ pub use threads::Ends;
 
 use crate::allowance;
 use crate::flows::{Count, Stack};
+use crate::idle::IdleCores;
 use crate::net::host_limits::HostLimits;
 use crate::pool::BufferPool;
 use crate::queue::lock;
@@ -157,6 +158,9 @@ pub struct TransferSettings {
     /// The other end undoes shuffles ([`longhaul_proto::shuffle`]). A sender that dials hears of
     /// it later.
     pub shuffles: bool,
+    /// The other end takes any codec where this transfer names none, and tells what that costs. A
+    /// sender that dials hears of it later.
+    pub any_codec: bool,
     /// The other end understands that a file grew. A sender that dials hears of it later.
     pub growth: bool,
     /// Both ends are in this process.
@@ -168,6 +172,17 @@ pub struct TransferSettings {
     /// Bytes per second of all streams together at most, where this end sends;
     /// none without bound.
     pub limit: Option<u64>,
+}
+
+/// Buffers for blocks before a codec, and for what comes out of one.
+fn pools(settings: &TransferSettings) -> (BufferPool, BufferPool) {
+    let bytes = crate::codec::bound(settings.codec, settings.block_bytes);
+    if !crate::codec::compresses(settings.codec) {
+        // Codecs get their half when the first block has one.
+        return BufferPool::pair(settings.budget, bytes);
+    }
+    let half = ByteCount(settings.budget.0 / 2);
+    (BufferPool::new(half, bytes), BufferPool::new(half, bytes))
 }
 
 impl TransferSettings {
@@ -209,6 +224,7 @@ impl Default for TransferSettings {
             clear: None,
             trailers: false,
             shuffles: false,
+            any_codec: false,
             growth: false,
             local: false,
             asks: true,
@@ -327,6 +343,7 @@ pub struct Transfer {
     /// Connections to the other end, where that asks for them, and from it.
     calls: Mutex<Calling>,
     limits: HostLimits,
+    idle: IdleCores,
     pacing: Pacing,
     /// Locked before `shared`, where both are.
     paths: Mutex<paths::Paths>,
@@ -464,15 +481,7 @@ impl Transfer {
             tickets: VecDeque::new(),
             issued: VecDeque::new(),
         };
-        let buffer_bytes = crate::codec::bound(settings.codec, settings.block_bytes);
-        // Nothing is allocated before it is needed: without a codec the second
-        // pool stays empty, and the first may have it all.
-        let halves = if crate::codec::compresses(settings.codec) {
-            2
-        } else {
-            1
-        };
-        let budget = ByteCount(settings.budget.0 / halves);
+        let (pool, coded) = pools(&settings);
         let transfer = Arc::new(Transfer {
             shared: Mutex::new(shared),
             reading: Condvar::new(),
@@ -481,8 +490,8 @@ impl Transfer {
             storing: Condvar::new(),
             writing: Condvar::new(),
             living: Condvar::new(),
-            pool: BufferPool::new(budget, buffer_bytes),
-            coded: BufferPool::new(budget, buffer_bytes),
+            pool,
+            coded,
             pacing: Pacing::new(settings.limit),
             settings,
             counters: Counters::default(),
@@ -492,6 +501,7 @@ impl Transfer {
             steering: Mutex::new(None),
             calls: Mutex::default(),
             limits: HostLimits::read(),
+            idle: IdleCores::default(),
             paths: Mutex::default(),
         });
         transfer.start_flows();

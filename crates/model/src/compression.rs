@@ -12,10 +12,14 @@
 //! [`EXPLORATION_SHARE`] of the time that the blocks take. Each block that is compressed gives
 //! figures too, and outweighs the trials soon.
 //!
-//! The engine asks [`Compression::choose`] for each block, and reports the result.
+//! For each block the engine asks for trials ([`Compression::next_trial`]) until there are no more,
+//! then for its codec ([`Compression::choose`]), and reports the results. A block that lies where
+//! no codec would find it is asked about first ([`Compression::passes_plain`]). What the transfer
+//! has is found by [`sense`].
 
 pub mod figures;
 pub mod plan;
+pub mod sense;
 
 use std::collections::BTreeMap;
 
@@ -72,15 +76,6 @@ pub struct Candidate {
     pub decode_seconds: f64,
 }
 
-/// What a block gets. Candidates are named by their places in the list.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Decision {
-    /// The codec; none if the block is sent as it is.
-    pub codec: Option<usize>,
-    /// This one is to be tried on [`TRIAL_BYTES`] of it, and nothing of that is sent.
-    pub trial: Option<usize>,
-}
-
 /// What the plan makes of the data as they are.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Expectation {
@@ -116,7 +111,8 @@ impl Part {
     fn new(candidates: usize) -> Part {
         Part {
             figures: vec![None; candidates],
-            weight: 0.0,
+            // Its first trials are to count for its first block.
+            weight: 1.0,
             seen: 0,
             last: vec![0; candidates],
             rests_until: 0,
@@ -222,11 +218,11 @@ impl Compression {
         })
     }
 
-    /// What a block of a part gets; `bytes` is its length.
-    pub fn choose(&mut self, part: u32, bytes: u64) -> Decision {
+    /// What a block of a part gets, by its place in the list of candidates; none if it is sent as
+    /// it is. `bytes` is its length.
+    pub fn choose(&mut self, part: u32, bytes: u64) -> Option<usize> {
         let number = part.min(MOST_PARTS - 1);
-        let count = self.candidates.len();
-        let part = self.parts.entry(number).or_insert_with(|| Part::new(count));
+        let part = self.part(number);
         part.weight += bytes as f64;
         part.seen = part.seen.saturating_add(bytes);
         let codec = part.deal();
@@ -236,8 +232,36 @@ impl Compression {
         self.forget_old_shares();
         let time = bytes as f64 / self.expected_rate.max(1.0);
         self.credit = (self.credit + EXPLORATION_SHARE * time).min(MOST_CREDIT_SECONDS);
-        let trial = self.trial_for(number, bytes);
-        Decision { codec, trial }
+        codec
+    }
+
+    /// Whether a block of a part is sent as it is without a doubt: no codec has a share of the
+    /// part, and none is to be tried now. Such a block is chosen for with that.
+    pub fn passes_plain(&mut self, part: u32, bytes: u64) -> bool {
+        let number = part.min(MOST_PARTS - 1);
+        let uses = |share: &f64| *share > SMALLEST_SHARE;
+        if self.part(number).shares.iter().any(uses) || self.due_trial(number, bytes).is_some() {
+            return false;
+        }
+        self.choose(part, bytes);
+        true
+    }
+
+    /// The candidate that is to be tried now on [`TRIAL_BYTES`] of a block of a part, of which
+    /// nothing is sent: what it finds goes to [`Compression::handle_encoded`] before this is asked
+    /// again.
+    pub fn next_trial(&mut self, part: u32, bytes: u64) -> Option<usize> {
+        let number = part.min(MOST_PARTS - 1);
+        let (next, seconds) = self.due_trial(number, bytes)?;
+        self.credit -= seconds;
+        let part = self.part(number);
+        part.last[next] = part.seen;
+        Some(next)
+    }
+
+    fn part(&mut self, number: u32) -> &mut Part {
+        let count = self.candidates.len();
+        self.parts.entry(number).or_insert_with(|| Part::new(count))
     }
 
     fn forget_old_shares(&mut self) {
@@ -248,9 +272,11 @@ impl Compression {
     }
 
     /// The cheapest candidate that is not known, or was not looked at for long, where there is
-    /// time for it and it may be worth something.
-    fn trial_for(&mut self, number: u32, bytes: u64) -> Option<usize> {
-        let part = self.parts.get_mut(&number)?;
+    /// time for it and it may be worth something, and the seconds that it will take.
+    fn due_trial(&mut self, number: u32, bytes: u64) -> Option<(usize, f64)> {
+        let (resources, credit) = (self.resources, self.credit);
+        self.part(number);
+        let part = self.parts.get(&number)?;
         if bytes < TRIAL_BYTES || part.seen < part.rests_until {
             return None;
         }
@@ -261,13 +287,8 @@ impl Compression {
         let next = *self.order.iter().find(is_due)?;
         let known = part.figures[next].map(|figures| figures.encode_seconds);
         let seconds = known.unwrap_or(self.candidates[next].encode_seconds) * TRIAL_BYTES as f64;
-        let is_useful = self.resources.may_use(seconds / TRIAL_BYTES as f64);
-        if seconds > self.credit || !is_useful {
-            return None;
-        }
-        self.credit -= seconds;
-        part.last[next] = part.seen;
-        Some(next)
+        let is_useful = resources.may_use(seconds / TRIAL_BYTES as f64);
+        (seconds <= credit && is_useful).then_some((next, seconds))
     }
 
     /// Takes what a trial found, or what became of a block that was compressed. `was_trial`
@@ -307,14 +328,27 @@ impl Compression {
         }
     }
 
-    /// Takes what decompressing blocks of a part took at the receiver: seconds of a core for a
-    /// byte of the source.
-    pub fn handle_decoded(&mut self, part: u32, codec: usize, seconds_per_byte: f64) {
-        let number = part.min(MOST_PARTS - 1);
-        let part = self.parts.get_mut(&number);
-        let figures = part.and_then(|part| part.figures.get_mut(codec)?.as_mut());
-        if let Some(figures) = figures {
-            figures.add_decoded(seconds_per_byte);
+    /// Takes what decompressing a codec's blocks took at the receiver, which does not tell their
+    /// parts: seconds of a core for a byte of the source.
+    pub fn handle_decoded(&mut self, codec: usize, seconds_per_byte: f64) {
+        for part in self.parts.values_mut() {
+            if let Some(Some(figures)) = part.figures.get_mut(codec) {
+                figures.add_decoded(seconds_per_byte);
+            }
+        }
+    }
+
+    /// Whether any part has a codec.
+    pub fn is_in_use(&self) -> bool {
+        let mut shares = self.parts.values().flat_map(|part| &part.shares);
+        shares.any(|share| *share > SMALLEST_SHARE)
+    }
+
+    /// No part has a codec, until the next plan.
+    pub fn use_none(&mut self) {
+        for part in self.parts.values_mut() {
+            part.shares.fill(0.0);
+            part.owed.fill(0.0);
         }
     }
 

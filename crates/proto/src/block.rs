@@ -4,6 +4,7 @@
 
 use minicbor::{Decode, Encode};
 
+pub use crate::coding::Codec;
 use crate::digest::{Checksum, is_block};
 use crate::frame::{FrameError, MAXIMUM_PAYLOAD_BYTES};
 use crate::handshake::Secret;
@@ -20,35 +21,6 @@ pub const LARGEST_BLOCK_BYTES: usize = 16 << 20;
 /// Most runs of data within one sparse block: one for every 4096 bytes of the
 /// smallest block would already be more than any file system keeps.
 pub const MAXIMUM_EXTENTS: usize = 4096;
-
-/// How a payload was encoded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
-pub enum Codec {
-    /// As it is.
-    #[default]
-    #[n(0)]
-    Plain,
-    /// One zstd frame.
-    #[n(1)]
-    Zstd {
-        /// Level, -100 to 22.
-        #[n(0)]
-        level: i32,
-    },
-    /// One lz4 block without its length.
-    #[n(2)]
-    Lz4,
-    /// There is no payload: only checksums are compared.
-    #[n(3)]
-    Omitted,
-}
-
-impl Codec {
-    /// Whether it makes payloads smaller.
-    pub fn compresses(self) -> bool {
-        matches!(self, Codec::Zstd { .. } | Codec::Lz4)
-    }
-}
 
 /// A run of data within a sparse block, relative to the block's offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]

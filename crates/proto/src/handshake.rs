@@ -64,11 +64,14 @@ impl Feature {
     pub const SELECTION: Feature = Feature(12);
     /// The receiver undoes [`crate::shuffle::Shuffle`]s.
     pub const SHUFFLE: Feature = Feature(13);
+    /// The receiver takes blocks of any codec where the request names none, and tells its idle
+    /// cores and what decoding takes; a sender chooses codecs itself where a request asks for it.
+    pub const AUTOMATIC: Feature = Feature(14);
     /// Owners, access control lists, extended attributes, hard links and special files
     /// ([`Keeping`]).
     pub const KEEPING: Feature = Feature(20);
     /// Everything this version knows.
-    pub const ALL: [Feature; 12] = [
+    pub const ALL: [Feature; 13] = [
         Feature::ZSTD,
         Feature::LZ4,
         Feature::EXTENTS,
@@ -80,6 +83,7 @@ impl Feature {
         Feature::DIGESTS,
         Feature::SELECTION,
         Feature::SHUFFLE,
+        Feature::AUTOMATIC,
         Feature::KEEPING,
     ];
 }
@@ -421,6 +425,15 @@ pub struct Request {
     /// What of its sources a sending acceptor sends; `None`: all.
     #[n(33)]
     pub selection: Option<Box<Selection>>,
+    /// A sending acceptor chooses the codec of each block; `codec` is plain then.
+    #[n(34)]
+    #[cbor(default)]
+    pub automatic: bool,
+    /// Bytes of an element in arrays, for a sending acceptor: 1 (no arrays), 2, 4 or 8; 0 where it
+    /// finds that itself.
+    #[n(35)]
+    #[cbor(default)]
+    pub element_bytes: u8,
     /// What is kept of an entry, at either end; `None`: what always is.
     #[n(40)]
     pub keeping: Option<Box<Keeping>>,
@@ -646,6 +659,8 @@ impl Request {
                 .contains(&block)
             && self.checkpoint_bytes > 0
             && (1..=3_600_000).contains(&self.checkpoint_milliseconds)
+            && [0, 1, 2, 4, 8].contains(&self.element_bytes)
+            && (self.codec == Codec::Plain || !self.automatic)
     }
 }
 

@@ -12,6 +12,7 @@
 //! - [`message`]: messages within a session, in order
 //! - [`block`]: what carries file data, in any order, on any stream
 //! - [`shuffle`]: what goes before a codec, for arrays of numbers
+//! - [`coding`]: codecs, what they did at an end, and kinds of data
 //! - [`calls`]: what came of connecting to the other end
 //! - [`control`]: messages in order and once, over streams that may die
 //! - [`secret`]: what must not be guessed, and how it is compared
@@ -28,6 +29,7 @@ pub mod allowed;
 pub mod attributes;
 pub mod block;
 pub mod calls;
+pub mod coding;
 pub mod control;
 pub mod digest;
 pub mod filter;

@@ -4,6 +4,7 @@ use minicbor::{Decode, Encode};
 
 use crate::block::{ContentName, PieceName};
 use crate::calls::Call;
+use crate::coding::CodecUse;
 use crate::digest::Checksum;
 use crate::filter::LeftOut;
 use crate::handshake::Secret;
@@ -503,6 +504,14 @@ pub struct Observation {
     #[n(13)]
     #[cbor(default)]
     pub clock: u64,
+    /// Of its host's cores, those that idled lately, at most as many as it may use; none if it
+    /// cannot know.
+    #[n(14)]
+    pub idle: Option<f32>,
+    /// What codecs did at this end, at most [`crate::coding::MAXIMUM_CODEC_USES`].
+    #[n(15)]
+    #[cbor(default)]
+    pub codecs: Vec<CodecUse>,
 }
 
 /// A stream as its kernel sees it (`TCP_INFO`), on one of its paths.

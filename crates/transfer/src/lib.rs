@@ -10,11 +10,13 @@
 //! - [`third_party`]: copies between two remote hosts, and the jobs that run them
 //! - [`daemon`]: lets principals in and runs their sessions
 //! - [`mod@clean`]: what interrupted copies left; [`mod@list`]: what lies at an endpoint
+//! - [`codecs`]: which codec a block has, and what codecs did
 //! - [`console`]: where notices and questions go
 //! - [`stop`]: why an operation ended early, and the exit code
 
 pub mod clean;
 pub mod client;
+pub mod codecs;
 pub mod console;
 pub mod daemon;
 pub mod endpoint;

@@ -61,9 +61,16 @@ pub struct TransferSpec {
     /// How files are verified.
     #[serde(default)]
     pub verification: Verification,
-    /// How blocks are compressed, where that makes them smaller.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// How blocks are compressed, where that makes them smaller; none: not at all.
+    #[serde(
+        default = "usual_compression",
+        skip_serializing_if = "is_usual_compression"
+    )]
     pub compression: Option<Compression>,
+    /// Bytes of an element in arrays of numbers, for what goes before a codec: 1 (no arrays), 2, 4
+    /// or 8; none: samples tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub element_bytes: Option<u8>,
     /// What the transfer may use.
     #[serde(default)]
     pub limits: Limits,
@@ -153,10 +160,23 @@ pub enum Digests {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Compression {
+    /// What is worth it, chosen for each block while the transfer runs.
+    Auto,
     /// zstd with a level from -100 to 22, but not 0.
     Zstd(i32),
     /// lz4.
     Lz4,
+}
+
+/// How blocks are compressed where nobody says.
+pub const USUAL_COMPRESSION: Option<Compression> = None;
+
+fn usual_compression() -> Option<Compression> {
+    USUAL_COMPRESSION
+}
+
+fn is_usual_compression(compression: &Option<Compression>) -> bool {
+    *compression == USUAL_COMPRESSION
 }
 
 /// What a transfer may use.
@@ -242,7 +262,8 @@ impl TransferSpec {
             filter: Filter::default(),
             keep: Keep::default(),
             verification: Verification::default(),
-            compression: None,
+            compression: USUAL_COMPRESSION,
+            element_bytes: None,
             limits: Limits::default(),
             flows: FixedFlows::default(),
             direct_io: false,

@@ -3,12 +3,11 @@
 
 use std::ffi::OsString;
 
-use longhaul_proto::block::Codec;
 use longhaul_transfer::endpoint::Endpoint;
 use longhaul_transfer::settings::{self, ConnectionSettings, SshSettings};
 use longhaul_transfer::spec::{
-    self, Compression, Digests, Filter, FixedFlows, Limits, Operation, Selection, SpecError,
-    TransferSpec, ValidSpec, Verification,
+    self, Digests, Filter, FixedFlows, Limits, Operation, Selection, SpecError, TransferSpec,
+    ValidSpec, Verification,
 };
 use longhaul_transfer::third_party::job_protocol::Shown;
 
@@ -63,7 +62,8 @@ impl CopyArguments {
                     (None, false) => Digests::None,
                 },
             },
-            compression: self.compress.and_then(compression),
+            compression: self.compress.0,
+            element_bytes: self.element_size,
             limits: Limits {
                 rate: self.bwlimit,
                 memory: self.layers.memory.0,
@@ -223,14 +223,6 @@ fn endpoint(path: &OsString) -> Result<Endpoint, Stop> {
 
 fn endpoints(paths: &[OsString]) -> Result<Vec<Endpoint>, Stop> {
     paths.iter().map(endpoint).collect()
-}
-
-fn compression(codec: Codec) -> Option<Compression> {
-    match codec {
-        Codec::Zstd { level } => Some(Compression::Zstd(level)),
-        Codec::Lz4 => Some(Compression::Lz4),
-        Codec::Plain | Codec::Omitted => None,
-    }
 }
 
 fn milliseconds(expiry: Expiry) -> Option<u64> {

@@ -16,6 +16,7 @@ use longhaul_proto::message::Change;
 use serde_json::{Value, json};
 
 use longhaul_transfer::client::observer::Outcome;
+use longhaul_transfer::codecs;
 use longhaul_transfer::manifest::hexadecimal;
 use longhaul_transfer::planning::foresight::Foreseen;
 
@@ -188,6 +189,7 @@ fn fields(progress: &Progress) -> Value {
         "corrupt_blocks": progress.again_blocks,
         "retransmitted_segments": progress.retransmitted,
         "compression": [progress.compression.0, progress.compression.1],
+        "codecs": codecs::report::value(progress),
         "paths": progress.paths.iter().map(path).collect::<Vec<Value>>(),
         "layers": layers(&progress.layers),
         "peer_layers": layers(&progress.peer_layers),

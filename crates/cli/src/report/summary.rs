@@ -10,6 +10,7 @@ use longhaul_proto::filter::LeftOut;
 use longhaul_proto::handshake::Operation;
 use longhaul_transfer::client::observer::{Limit, Outcome};
 use longhaul_transfer::client::steering::Steered;
+use longhaul_transfer::codecs;
 use longhaul_transfer::planning::foresight;
 use longhaul_transfer::planning::limiting::{FULL, busiest};
 use longhaul_units::{BitRate, ByteCount};
@@ -141,6 +142,7 @@ fn lines(progress: &Progress, ending: &Ending, asked: Asked, described: String) 
     if detailed || is_notable(progress) {
         lines.push(wire_line(progress, heard));
     }
+    lines.extend(codecs::report::lines(progress, detailed));
     lines.extend(path_lines(&progress.paths));
     lines.push(described);
     if detailed {

@@ -1,22 +1,17 @@
 //! What a flow of the compression layer keeps from block to block.
 
-use longhaul_proto::manifest::EntryId;
+use longhaul_proto::block::Codec;
+use longhaul_proto::shuffle::Shuffle;
 
-use super::Encoder;
-use super::sample::{Nature, SAMPLE_BYTES, nature_of};
+use super::{Encoder, bound};
 
 /// A compressor's state.
 pub(crate) struct Coder {
     pub encoder: Encoder,
-    /// What the last sample said, and of which file.
-    seen: Option<(EntryId, Nature)>,
-    /// Pieces since then.
-    age: u32,
+    /// For trials: what is tried, and what comes out.
+    sample: Vec<u8>,
+    tried: Vec<u8>,
 }
-
-/// Pieces of a file that are taken for what the one before them was: a sample takes a tenth of
-/// what the fastest codec takes for a piece of 1 MiB, and is to take a hundredth of all.
-const PIECES_BETWEEN_SAMPLES: u32 = 15;
 
 impl Coder {
     /// A new one.
@@ -27,25 +22,26 @@ impl Coder {
     pub fn new() -> std::io::Result<Coder> {
         Ok(Coder {
             encoder: Encoder::new()?,
-            seen: None,
-            age: 0,
+            sample: Vec::new(),
+            tried: Vec::new(),
         })
     }
 
-    /// What a piece of a file is by a sample from its middle, or by that of a piece shortly before.
-    pub fn nature_of(&mut self, file: EntryId, data: &[u8]) -> Nature {
-        if let Some((of, nature)) = self.seen
-            && of == file
-            && self.age < PIECES_BETWEEN_SAMPLES
-        {
-            self.age += 1;
-            return nature;
-        }
-        // Elements begin at multiples of their size from the beginning of a piece.
-        let from = data.len().saturating_sub(SAMPLE_BYTES) / 2 / 8 * 8;
-        let sample = &data[from..data.len().min(from + SAMPLE_BYTES)];
-        let nature = nature_of(sample);
-        (self.seen, self.age) = (Some((file, nature)), 0);
-        nature
+    /// What a codec makes of a sample, in bytes; none if it gets no smaller.
+    pub fn try_codec(
+        &mut self,
+        codec: Codec,
+        shuffle: Option<Shuffle>,
+        sample: &[u8],
+    ) -> Option<usize> {
+        self.sample.clear();
+        self.sample.extend_from_slice(sample);
+        self.tried.resize(bound(codec, sample.len()), 0);
+        let (from, to) = (&mut self.sample[..], &mut self.tried[..]);
+        let encoded = match shuffle {
+            Some(with) => self.encoder.encode_shuffled(codec, with, from, to),
+            None => self.encoder.encode(codec, from, to),
+        };
+        encoded.ok().filter(|length| *length < sample.len())
     }
 }

@@ -19,6 +19,10 @@ const LARGER_GAIN_BITS: f64 = 0.15;
 /// own headers. Compressed and encrypted data have 7.99 in a sample of this size.
 const FULL_BITS: f64 = 7.9;
 
+/// Bits a byte from which little is gained, so that a part of its own is worth it: text has some 5,
+/// programs 6.
+const DENSE_BITS: f64 = 7.0;
+
 /// What a sample says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Nature {
@@ -27,6 +31,8 @@ pub enum Nature {
     Full,
     /// An array of numbers.
     Numbers(ElementSize),
+    /// Bytes that are used nearly evenly, in no order that shows.
+    Dense,
     /// Anything else: text, records, programs.
     Other,
 }
@@ -53,6 +59,7 @@ pub fn nature_of(sample: &[u8]) -> Nature {
     match best {
         Some((element, _)) => Nature::Numbers(element),
         None if together > FULL_BITS => Nature::Full,
+        None if together > DENSE_BITS => Nature::Dense,
         None => Nature::Other,
     }
 }

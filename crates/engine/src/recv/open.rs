@@ -11,6 +11,7 @@ use longhaul_proto::session::StreamId;
 
 use super::ReceiveSide;
 use super::verify::ArrivingHasher;
+use crate::codec::compresses;
 use crate::file_data::PART_BYTES;
 use crate::net::StreamReader;
 use crate::session::observe::thread_cpu_time;
@@ -47,6 +48,10 @@ impl ReceiveSide {
         }
         if block.trailer.is_some() && transfer.is_clear() {
             return Err(FrameError::Unexpected("a checksum in clear").into());
+        }
+        if compresses(block.codec) {
+            // From now on half of the memory is for what comes out of a codec.
+            transfer.coded.open();
         }
         let Some(mut buffer) = transfer.buffer_for(id) else {
             return Err(Stop::Lost(None));

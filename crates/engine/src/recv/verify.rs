@@ -13,6 +13,7 @@ use std::io;
 use std::sync::Arc;
 
 use longhaul_proto::block::{BlockHeader, Codec, Content, ContentName, Extent, PackedEntry, Piece};
+use longhaul_proto::coding::CodecUse;
 use longhaul_proto::digest::{BlockHasher, Checksum, Integrity, whole_file};
 use longhaul_proto::manifest::{Entry, EntryKind, TreePath};
 use longhaul_proto::message::AgainReason;
@@ -26,6 +27,7 @@ use crate::file_data::hash_zeros;
 use crate::flows::Flow;
 use crate::pool::Buffer;
 use crate::queue::lock;
+use crate::session::observe::thread_cpu_time;
 use crate::session::{Counters, Event, Transfer};
 
 /// A block as it came, wanted at least in part.
@@ -224,7 +226,7 @@ impl Transfer {
             return None;
         };
         let damaged = Damaged::new(&block);
-        let verified = side.busy_decoding(|| self.verify(&mut decoder, block));
+        let verified = side.busy_decoding(|| self.verify(side, &mut decoder, block));
         // No more are kept than streams decode at once.
         lock(&side.decoders).push(decoder);
         verified.unwrap_or_else(|reason| {
@@ -241,7 +243,7 @@ impl Transfer {
         };
         while let Some(block) = side.arrived.pop(|| flow.is_wanted()) {
             let damaged = Damaged::new(&block);
-            match flow.busy(|| self.verify(&mut decoder, block)) {
+            match flow.busy(|| self.verify(side, &mut decoder, block)) {
                 Ok(Some(verified)) => side.verified.push(verified),
                 Ok(None) => return,
                 Err(reason) => self.report_corrupt(damaged, reason),
@@ -260,6 +262,7 @@ impl Transfer {
     /// `None` if the session is over.
     fn verify(
         &self,
+        side: &ReceiveSide,
         decoder: &mut Decoder,
         block: ArrivedBlock,
     ) -> Result<Option<VerifiedBlock>, AgainReason> {
@@ -283,7 +286,8 @@ impl Transfer {
         }
         let omitted = codec == Codec::Omitted;
         let buffer = match compresses(codec) {
-            true => match self.decode(decoder, (codec, shuffle), decoded as usize, &buffer) {
+            true => match self.decode((side, decoder), (codec, shuffle), decoded as usize, &buffer)
+            {
                 Ok(Some(plain)) => plain,
                 Ok(None) => return Ok(None),
                 Err(_) => return Err(AgainReason::Undecodable),
@@ -311,7 +315,7 @@ impl Transfer {
     /// decoded cannot take the room for it.
     fn decode(
         &self,
-        decoder: &mut Decoder,
+        (side, decoder): (&ReceiveSide, &mut Decoder),
         (codec, shuffle): (Codec, Option<Shuffle>),
         decoded: usize,
         from: &Buffer,
@@ -322,8 +326,17 @@ impl Transfer {
         if decoded > room.len() {
             return Err(io::ErrorKind::InvalidData.into());
         }
+        let began = thread_cpu_time();
         decoder.decode_shuffled(codec, shuffle, from.filled(), &mut room[..decoded])?;
         room.set_filled(decoded);
+        side.uses.add(CodecUse {
+            kind: None,
+            codec,
+            shuffled: shuffle.is_some(),
+            bytes: decoded as u64,
+            encoded: from.filled().len() as u64,
+            nanoseconds: thread_cpu_time().saturating_sub(began),
+        });
         Counters::add(&self.counters.coded_from, decoded as u64);
         Counters::add(&self.counters.coded_to, from.filled().len() as u64);
         Ok(Some(room))

@@ -1,22 +1,23 @@
 //! The compression layer: encodes what was read where that is asked for and
 //! makes it smaller, on flows of its own; else hands it on as it is.
 
-use std::sync::atomic::Ordering;
-
 use longhaul_proto::block::{Codec, Content};
+use longhaul_proto::coding::{CodecUse, Kind};
 use longhaul_proto::manifest::EntryId;
 use longhaul_proto::sender::{BlockId, PackedRead, PieceRead};
 use longhaul_proto::session::StreamId;
-use longhaul_proto::shuffle::{Arrangement, ElementSize, Shuffle};
+use longhaul_proto::shuffle::Shuffle;
 
 use super::Sending;
 use super::payload::Payload;
 use super::read::{ReadBlock, codec_for};
 use super::seal::seal;
+use crate::codec::bound;
+use crate::codec::choice::Coded;
 use crate::codec::coder::Coder;
-use crate::codec::sample::Nature;
-use crate::codec::{bound, compresses};
 use crate::flows::Flow;
+use crate::pool::Buffer;
+use crate::session::observe::thread_cpu_time;
 use crate::session::stages::WireBlock;
 use crate::session::{Counters, Machine};
 
@@ -44,60 +45,72 @@ pub struct CodedBlock {
     pub(crate) payload: Payload,
 }
 
-/// What goes before a codec: bytes before zstd, which finds what repeats by itself, and bits
-/// before lz4, which only finds what repeats byte by byte.
-fn shuffle_before(codec: Codec, element: ElementSize) -> Shuffle {
-    Shuffle {
-        arrangement: match codec {
-            Codec::Lz4 => Arrangement::Bits,
-            _ => Arrangement::Bytes,
-        },
-        element,
-    }
+/// What a block is to have.
+#[derive(Clone, Copy)]
+enum Wish {
+    /// The codec that the user named.
+    Named(Codec),
+    /// What is chosen for data of this kind.
+    Chosen(Kind),
+}
+
+/// A block that waits for a compressor.
+pub(crate) struct Queued {
+    block: BlockId,
+    verdict: Verdict,
+    read: ReadBlock,
+    wish: Wish,
+}
+
+/// A codec for a block, and for whom its result is.
+struct Use {
+    codec: Codec,
+    shuffle: Option<Shuffle>,
+    /// Where it was chosen: for which kind, and its place among the candidates.
+    chosen: Option<(Kind, usize)>,
 }
 
 impl Sending<'_> {
-    /// What goes before the codec of a block: of a file's piece that is an array of numbers, where
-    /// the other end can undo it. Packs have files of many kinds.
-    fn shuffle_for(&self, coder: &mut Coder, read: &ReadBlock) -> Option<Shuffle> {
-        if !self.side.shuffles.load(Ordering::Relaxed) {
+    /// What a block that was read is to have; none if it is sent as it is.
+    fn wish_for(&self, codec: Codec, read: &ReadBlock) -> Option<Wish> {
+        if read.payload.len() == 0 {
             return None;
         }
-        match (&read.content, &read.payload) {
-            (Content::Piece(piece), Payload::Buffer(buffer)) => {
-                match coder.nature_of(piece.entry.id, buffer.filled()) {
-                    Nature::Numbers(element) => {
-                        Some(shuffle_before(self.transfer.settings.codec, element))
-                    }
-                    Nature::Full | Nature::Other => None,
-                }
-            }
-            _ => None,
+        match codec {
+            Codec::Zstd { .. } | Codec::Lz4 => Some(Wish::Named(codec)),
+            Codec::Plain => self.kind_to_code(read).map(Wish::Chosen),
+            Codec::Omitted => None,
         }
+    }
+
+    /// The codec that the user named.
+    fn named_codec(&self) -> Codec {
+        let settings = &self.transfer.settings;
+        codec_for(settings.operation, settings.codec)
     }
 
     /// From a reader: to the compressors where there is something for them,
     /// else straight on.
     pub(crate) fn pass_to_coding(&self, uncoded: Uncoded) {
-        let codec = codec_for(
-            self.transfer.settings.operation,
-            self.transfer.settings.codec,
-        );
-        let worth = uncoded
-            .read
-            .as_ref()
-            .is_some_and(|read| read.payload.len() > 0);
-        if worth && compresses(codec) {
-            self.side.coding.push(uncoded);
-            return;
-        }
         let Uncoded {
             block,
             verdict,
             read,
         } = uncoded;
-        let coded = read.map(|read| uncoded_block(read, codec));
-        self.hand_to_wire(block, verdict, coded, None);
+        let codec = self.named_codec();
+        let wish = read.as_ref().and_then(|read| self.wish_for(codec, read));
+        match (wish, read) {
+            (Some(wish), Some(read)) => self.side.coding.push(Queued {
+                block,
+                verdict,
+                read,
+                wish,
+            }),
+            (_, read) => {
+                let coded = read.map(|read| uncoded_block(read, codec));
+                self.hand_to_wire(block, verdict, coded, None);
+            }
+        }
     }
 
     /// From the thread of a stream that read it: encoded there too, and given
@@ -108,86 +121,138 @@ impl Sending<'_> {
         uncoded: Uncoded,
         coder: &mut Option<Coder>,
     ) -> Option<Box<dyn WireBlock>> {
-        let codec = codec_for(
-            self.transfer.settings.operation,
-            self.transfer.settings.codec,
-        );
         let Uncoded {
             block,
             verdict,
             read,
         } = uncoded;
-        let worth = |read: &ReadBlock| compresses(codec) && read.payload.len() > 0;
-        if read.as_ref().is_some_and(worth) && coder.is_none() {
+        let codec = self.named_codec();
+        let wish = read.as_ref().and_then(|read| self.wish_for(codec, read));
+        let coded = match (wish, read) {
+            (Some(wish), Some(read)) => {
+                let coder = self.coder(coder)?;
+                let encode = || self.encode(coder, wish, read);
+                Some(self.side.busy_encoding(encode))
+            }
+            (_, read) => read.map(|read| uncoded_block(read, codec)),
+        };
+        self.hand_to_wire(block, verdict, coded, Some(stream))
+    }
+
+    /// A flow's compressor, made for its first block.
+    fn coder<'c>(&self, coder: &'c mut Option<Coder>) -> Option<&'c mut Coder> {
+        if coder.is_none() {
             let Ok(new) = Coder::new() else {
-                self.transfer
-                    .fail_here("there is no memory for the compressor");
+                let text = "there is no memory for the compressor";
+                self.transfer.fail_here(text);
                 return None;
             };
             *coder = Some(new);
         }
-        let coded = read.map(|read| match coder {
-            Some(coder) if worth(&read) => self.side.busy_encoding(|| self.encode(coder, read)),
-            _ => uncoded_block(read, codec),
-        });
-        self.hand_to_wire(block, verdict, coded, Some(stream))
+        coder.as_mut()
     }
 
     /// A compressor's thread.
     pub(crate) fn run_compressor(&self, flow: &Flow) {
-        let Ok(mut coder) = Coder::new() else {
-            self.transfer
-                .fail_here("there is no memory for the compressor");
-            return;
-        };
-        while let Some(uncoded) = self.side.coding.pop(|| flow.is_wanted()) {
-            let Uncoded {
+        let mut coder = None;
+        while let Some(queued) = self.side.coding.pop(|| flow.is_wanted()) {
+            let Queued {
                 block,
                 verdict,
                 read,
-            } = uncoded;
-            let coded = read.map(|read| flow.busy(|| self.encode(&mut coder, read)));
-            self.hand_to_wire(block, verdict, coded, None);
+                wish,
+            } = queued;
+            let Some(coder) = self.coder(&mut coder) else {
+                return;
+            };
+            let coded = flow.busy(|| self.encode(coder, wish, read));
+            self.hand_to_wire(block, verdict, Some(coded), None);
         }
     }
 
-    /// Encodes; what does not get smaller stays as it is.
-    fn encode(&self, coder: &mut Coder, mut read: ReadBlock) -> CodedBlock {
-        let codec = self.transfer.settings.codec;
-        let shuffle = self.shuffle_for(coder, &read);
+    /// Encodes, where that is wished for and worth it; what does not get smaller stays as it is.
+    fn encode(&self, coder: &mut Coder, wish: Wish, mut read: ReadBlock) -> CodedBlock {
         // What is to be encoded was read into a buffer.
         let Payload::Buffer(buffer) = &mut read.payload else {
             return uncoded_block(read, Codec::Plain);
         };
-        let length = buffer.filled().len();
-        let Some(mut room) = self.transfer.coded.take() else {
-            return uncoded_block(read, Codec::Plain);
+        let used = match wish {
+            Wish::Named(codec) => Some(Use {
+                codec,
+                shuffle: self.shuffle_for(codec, &read.content, buffer.filled()),
+                chosen: None,
+            }),
+            Wish::Chosen(kind) => {
+                let chosen = self.choose_codec(coder, kind, buffer.filled());
+                chosen.map(|(place, codec, shuffle)| Use {
+                    codec,
+                    shuffle,
+                    chosen: Some((kind, place)),
+                })
+            }
         };
+        let room = used.as_ref().and_then(|_| match wish {
+            Wish::Named(_) => self.transfer.coded.take(),
+            // Right after the first one all memory may be with blocks that are not encoded.
+            Wish::Chosen(_) => self.transfer.coded.take_or_pass(),
+        });
+        match (used, room) {
+            (Some(used), Some(mut room)) => match self.encode_into(coder, &used, buffer, &mut room)
+            {
+                Some(decoded) => CodedBlock {
+                    content: read.content,
+                    codec: used.codec,
+                    shuffle: used.shuffle,
+                    decoded,
+                    payload: Payload::Buffer(room),
+                },
+                None => uncoded_block(read, Codec::Plain),
+            },
+            _ => uncoded_block(read, Codec::Plain),
+        }
+    }
+
+    /// Encodes one buffer into another and counts what it took; gives the bytes before, where it
+    /// got smaller.
+    fn encode_into(
+        &self,
+        coder: &mut Coder,
+        used: &Use,
+        buffer: &mut Buffer,
+        room: &mut Buffer,
+    ) -> Option<usize> {
+        let (codec, length) = (used.codec, buffer.filled().len());
         let most = bound(codec, length).min(room.len());
-        let room_for = &mut room[..most];
-        let encoder = &mut coder.encoder;
-        let encoded = match shuffle {
+        let began = thread_cpu_time();
+        let (encoder, room_for) = (&mut coder.encoder, &mut room[..most]);
+        let encoded = match used.shuffle {
             Some(with) => encoder.encode_shuffled(codec, with, buffer.filled_mut(), room_for),
             None => encoder.encode(codec, buffer.filled(), room_for),
         };
-        Counters::add(&self.transfer.counters.coded_from, length as u64);
-        match encoded {
-            Ok(size) if size < length => {
-                room.set_filled(size);
-                Counters::add(&self.transfer.counters.coded_to, size as u64);
-                CodedBlock {
-                    content: read.content,
-                    codec,
-                    shuffle,
-                    decoded: length,
-                    payload: Payload::Buffer(room),
-                }
-            }
-            _ => {
-                Counters::add(&self.transfer.counters.coded_to, length as u64);
-                uncoded_block(read, Codec::Plain)
-            }
+        let nanoseconds = thread_cpu_time().saturating_sub(began);
+        let size = encoded.ok().filter(|size| *size < length);
+        let counters = &self.transfer.counters;
+        Counters::add(&counters.coded_from, length as u64);
+        Counters::add(&counters.coded_to, size.unwrap_or(length) as u64);
+        let coded = Coded {
+            bytes: length as u64,
+            encoded: size.unwrap_or(length) as u64,
+            seconds: nanoseconds as f64 * 1e-9,
+            was_trial: false,
+        };
+        self.side.uses.add(CodecUse {
+            kind: used.chosen.map(|(kind, _)| kind),
+            codec,
+            shuffled: used.shuffle.is_some(),
+            bytes: coded.bytes,
+            encoded: coded.encoded,
+            nanoseconds,
+        });
+        if let Some((kind, place)) = used.chosen {
+            self.note_encoded(kind, place, coded);
         }
+        room.set_filled(size?);
+        Some(length)
     }
 
     /// Tells the state machine that a block is ready, and keeps it for the

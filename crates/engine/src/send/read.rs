@@ -259,6 +259,9 @@ impl Sending<'_> {
             true => self.hold_cached(&file, piece),
             false => None,
         };
+        if held.is_some() && !self.passes_in_cache(&*file, piece, buffer) {
+            held = None;
+        }
         if let Some(file) = held.take_if(|_| late) {
             if check_unchanged(&self.side.origins, &*file, entry).is_err() {
                 return Err(self.changed(entry));

@@ -47,6 +47,11 @@ impl TokenBucket {
         bucket
     }
 
+    /// Bytes per second; none without bound.
+    pub fn rate(&self) -> Option<u64> {
+        self.rate
+    }
+
     /// Bytes beyond rate times span that may go in any span: a twentieth of a
     /// second's worth, at least 1 KiB. 0 without a bound.
     pub fn kept_bytes(&self) -> u64 {

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use longhaul_proto::account::Account;
+use longhaul_proto::coding::CodecUse;
 use longhaul_proto::digest::Checksum;
 use longhaul_proto::filter::LeftOut;
 use longhaul_proto::handshake::Operation;
@@ -14,7 +15,7 @@ use longhaul_proto::sender::{Ending, EntryEvent};
 use longhaul_units::ByteCount;
 
 use super::observe::Silence;
-use super::{Counters, Machine, PathUse, Shared, Transfer};
+use super::{Counters, Machine, PathUse, Shared, Side, Transfer};
 use crate::flows::LayerUse;
 
 /// What became of one entry.
@@ -148,6 +149,10 @@ pub struct Progress {
     pub settled_bytes: u64,
     /// Bytes before and after compression.
     pub compression: (u64, u64),
+    /// What codecs did at the source, by kind of data where they were chosen.
+    pub source_codecs: Vec<CodecUse>,
+    /// What they did at the destination.
+    pub destination_codecs: Vec<CodecUse>,
     /// Live streams.
     pub streams: usize,
     /// Nothing comes from the other end.
@@ -342,6 +347,11 @@ impl Transfer {
         let counters = &self.counters;
         let get = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
         let seen = self.seen();
+        let own = self.side().stages().codec_uses();
+        let (source_codecs, destination_codecs) = match self.side() {
+            Side::Sending(_) => (own, seen.codecs),
+            Side::Receiving(_) => (seen.codecs, own),
+        };
         let account = self.account();
         Progress {
             elapsed: seen.elapsed,
@@ -374,6 +384,8 @@ impl Transfer {
                 },
             },
             compression: (get(&counters.coded_from), get(&counters.coded_to)),
+            source_codecs,
+            destination_codecs,
             streams: seen.streams,
             silence: seen.silence,
             lost_streams: get(&counters.lost_streams),

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
+use longhaul_proto::coding::{CodecUse, MAXIMUM_CODEC_USES};
 use longhaul_proto::message::{Farewell, Flows, Message, Observation, StreamObservation};
 use longhaul_proto::session::{Life, StreamId};
 use longhaul_units::Moment;
@@ -56,6 +57,8 @@ pub(super) struct Seen {
     pub retransmitted: u64,
     /// How busy the other end's layers are.
     pub layers: Vec<LayerUse>,
+    /// What codecs did there.
+    pub codecs: Vec<CodecUse>,
     /// Time since the session began there.
     pub peer_elapsed: Duration,
     /// Entries that a sender knows.
@@ -114,6 +117,8 @@ impl Transfer {
             known_bytes: known(&self.counters.walked_bytes),
             walk_ended: known(&self.counters.walk_ended) > 0,
             clock: wall_clock(),
+            idle: self.idle_cores(),
+            codecs: self.side().stages().codec_uses(),
         }
     }
 
@@ -247,6 +252,7 @@ impl Transfer {
             streams: shared.streams.len(),
             retransmitted,
             layers: layers.collect(),
+            codecs: shared.peer.codecs.clone(),
             peer_elapsed: at - Moment(0),
             known_entries: shared.peer.known_entries,
             known_bytes: shared.peer.known_bytes,
@@ -299,6 +305,7 @@ impl Transfer {
                 self.watch_streams();
                 self.look();
                 self.adapt_flows();
+                self.look_for_codecs();
                 continue;
             }
             if now >= next {
@@ -326,6 +333,19 @@ impl Transfer {
             // One that is too many may be waiting.
             self.reading.notify_all();
         }
+    }
+
+    /// The stage that chooses codecs sees how the transfer goes.
+    pub(super) fn look_for_codecs(&self) {
+        if let Side::Sending(side) = self.side() {
+            side.look_for_codecs(self);
+        }
+    }
+
+    /// Cores of this host that idle, at most as many as this process may use.
+    pub(crate) fn idle_cores(&self) -> Option<f32> {
+        let idle = self.idle.look()?;
+        Some(idle.min(self.settings.cores as f64) as f32)
     }
 
     pub(super) fn tick(&self) {
@@ -401,6 +421,7 @@ impl Transfer {
                 let said = lead.ok().filter(|_| observation.clock > 0);
                 shared.clock_lead = shared.clock_lead.max(said);
                 shared.peer = observation.clone();
+                shared.peer.codecs.truncate(MAXIMUM_CODEC_USES);
             }
             Message::Tune(tuning) => {
                 // Whoever receives sends nothing that could be tuned.
@@ -528,6 +549,18 @@ impl Shared {
         if let Some(slot) = control.and_then(|id| self.streams.get(&id)) {
             slot.wake();
         }
+    }
+}
+
+impl Shared {
+    /// What the other end saw last.
+    pub(crate) fn peer(&self) -> &Observation {
+        &self.peer
+    }
+
+    /// Whether no block waits for a stream.
+    pub(crate) fn has_nothing_prepared(&self) -> bool {
+        self.prepared.is_empty()
     }
 }
 

@@ -333,6 +333,8 @@ pub struct Agreed {
     pub trailers: bool,
     /// It undoes shuffles.
     pub shuffles: bool,
+    /// It takes any codec.
+    pub any_codec: bool,
     /// It understands that a file grew.
     pub growth: bool,
 }
@@ -360,6 +362,7 @@ impl Transfer {
         if let Side::Sending(side) = self.side() {
             side.handle_trailers(agreed.trailers);
             side.handle_shuffles(agreed.shuffles);
+            side.handle_any_codec(agreed.any_codec);
         }
         let mut shared = self.lock();
         shared.life.set_linger(agreed.linger);
@@ -370,6 +373,9 @@ impl Transfer {
                 sender.allow_fronts();
             }
         }
+        drop(shared);
+        self.look_for_codecs();
+        let shared = self.lock();
         self.settle(shared);
     }
 }

@@ -68,6 +68,12 @@ impl Pacing {
             .flatten()
     }
 
+    /// Bytes per second, and whether anybody waits for them; none without bound.
+    fn look(&self) -> Option<(u64, bool)> {
+        let turns = lock(&self.turns);
+        Some((turns.bucket.rate()?, turns.next > turns.current))
+    }
+
     /// Waits until this many bytes may go; who came first goes first.
     fn wait_for(&self, bytes: usize, now: impl Fn() -> Moment) {
         let mut turns = lock(&self.turns);
@@ -103,6 +109,12 @@ impl Transfer {
                 shared.wake_writers();
             }
         }
+    }
+
+    /// The bound of the rate in bytes per second, and whether a stream waits for it; none without
+    /// one.
+    pub(crate) fn paced(&self) -> Option<(u64, bool)> {
+        self.pacing.look()
     }
 
     /// What the other end, or the steering end, says of the rate.

@@ -7,6 +7,7 @@ use std::io;
 use std::sync::Arc;
 
 use longhaul_proto::block::{BlockHeader, ContentName};
+use longhaul_proto::coding::CodecUse;
 use longhaul_proto::digest::Checksum;
 use longhaul_proto::message::{Flows, Message};
 use longhaul_proto::sender::ReadJob;
@@ -65,6 +66,9 @@ pub(crate) trait Stages: Send + Sync {
 
     /// Whether any file was really read or written directly.
     fn is_direct(&self) -> bool;
+
+    /// What codecs did.
+    fn codec_uses(&self) -> Vec<CodecUse>;
 }
 
 /// Those of an end that sends.
@@ -74,6 +78,12 @@ pub(crate) trait SendingStages: Stages {
 
     /// It said whether it undoes shuffles.
     fn handle_shuffles(&self, are_undone: bool);
+
+    /// It said whether it takes any codec.
+    fn handle_any_codec(&self, is_taken: bool);
+
+    /// Shows what is seen of the transfer to who chooses codecs, ten times a second.
+    fn look_for_codecs(&self, transfer: &Transfer);
 
     /// Has as many read as there is work for; gives whether some are too many.
     fn adapt_flows(&self) -> bool;

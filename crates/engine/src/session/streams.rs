@@ -204,7 +204,7 @@ impl Slot {
 impl Transfer {
     /// What watches each stream, taken out so that the kernel is asked without
     /// the lock.
-    pub(super) fn handles(&self) -> Vec<(StreamId, StreamHandle)> {
+    pub(crate) fn handles(&self) -> Vec<(StreamId, StreamHandle)> {
         let shared = self.lock();
         let streams = shared.streams.iter();
         streams
@@ -312,6 +312,8 @@ impl Transfer {
         }
         shared.reserve_bootstrap();
         drop(shared);
+        // A new path shows by its windows what it may carry: before the first block is read.
+        self.look_for_codecs();
         self.start_half("receive", id, move |transfer| {
             transfer.read_stream(id, reader)
         });

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use longhaul_engine::codec::{Encoder, bound};
 use longhaul_engine::net::clear::local_pair;
 use longhaul_engine::session::TransferSettings;
 use longhaul_proto::block::{Codec, Content, Extent};
@@ -18,6 +19,7 @@ use longhaul_proto::handshake::{Operation, Secret};
 use longhaul_proto::manifest::{Entry, EntryId, EntryKind};
 use longhaul_proto::message::{Answer, Failure, FailureKind, Farewell, Flows, Message};
 use longhaul_proto::session::StreamId;
+use longhaul_proto::shuffle::{Arrangement, ElementSize, Shuffle};
 
 use super::peer::{Peer, Place, file, lingering, pack, piece, short};
 use super::support::ends::PATIENCE;
@@ -525,6 +527,53 @@ fn a_bomb_is_bounded_by_what_it_announced() {
     let grown = resident().saturating_sub(before);
     assert!(grown < 64 << 20, "{} MiB", grown >> 20);
     assert!(!place.root().join("0").exists());
+}
+
+/// What another codec would make of it, cut short, damaged, or longer or shorter than announced:
+/// none of it is written, whatever codec the session named.
+#[test]
+fn what_does_not_decode_to_what_was_announced_is_not_written() {
+    const LENGTH: usize = 60_000;
+    let text = |length: usize| b"all the same ".repeat(length / 13 + 1)[..length].to_vec();
+    let shuffle = Some(Shuffle {
+        arrangement: Arrangement::Bits,
+        element: ElementSize::Four,
+    });
+    let mut encoder = Encoder::new().unwrap();
+    for codec in [Codec::Zstd { level: 1 }, Codec::Lz4] {
+        let mut encoded = |length: usize| {
+            let mut room = vec![0; bound(codec, length)];
+            let size = encoder.encode(codec, &text(length), &mut room).unwrap();
+            room.truncate(size);
+            room
+        };
+        let (good, longer, shorter) = (encoded(LENGTH), encoded(2 * LENGTH), encoded(LENGTH - 1));
+        let half = good[..good.len() / 2].to_vec();
+        let mut flipped = good.clone();
+        flipped.iter_mut().skip(8).for_each(|byte| *byte ^= 0x55);
+        let place = Place::new();
+        let mut peer = Peer::of_receiver(&place, short());
+        let payloads = [longer, shorter, half, flipped, vec![0xff; 30_000]];
+        for (id, payload) in payloads.iter().enumerate() {
+            for (way, shuffle) in [None, shuffle].into_iter().enumerate() {
+                let name = format!("{id} {way}");
+                let entry = file(2 * id as u64 + way as u64, name.as_bytes(), LENGTH as u64);
+                let mut header = pack(entry, &text(LENGTH));
+                (header.codec, header.shuffle) = (codec, shuffle);
+                peer.block(&header, payload);
+            }
+        }
+        // A shuffle that was none.
+        let mut header = pack(file(100, b"shuffled", LENGTH as u64), &text(LENGTH));
+        (header.codec, header.shuffle) = (codec, shuffle);
+        peer.block(&header, &good);
+        std::thread::park_timeout(Duration::from_millis(300));
+        peer.handle.shutdown();
+        broken(peer, "damaged");
+        let there = std::fs::read_dir(place.root()).unwrap().flatten();
+        let there = there.filter(|entry| !entry.file_name().to_string_lossy().starts_with('.'));
+        assert_eq!(there.count(), 0, "{codec:?}");
+    }
 }
 
 #[test]

@@ -10,17 +10,21 @@ mod streams;
 mod support;
 mod takeover;
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_engine::flows::Count;
+use longhaul_engine::codec::choice::{CANDIDATES, Choose, CodecLook, Coded};
+use longhaul_engine::flows::{Count, Stack};
+use longhaul_engine::send::SendSide;
 use longhaul_engine::send::source::What;
 use longhaul_engine::session::{Event, TransferSettings, Watch};
 use longhaul_engine::storage::forgetting::ForgettingStorage;
 use longhaul_engine::storage::posix::PosixDirectory;
 use longhaul_engine::storage::{Creation, DataMode, Directory};
 use longhaul_proto::block::Codec;
+use longhaul_proto::coding::Kind;
 use longhaul_proto::digest::Integrity;
 use longhaul_proto::message::{Farewell, Flows};
 use longhaul_units::ByteCount;
@@ -322,6 +326,94 @@ fn arrays_of_numbers_are_shuffled_where_the_receiver_can_undo_it() {
             sender.progress().compression.1
         });
         assert!(sent[1] * 10 < sent[0] * 9, "{codec:?}: {sent:?}");
+    }
+}
+
+/// Takes codecs in turn, and leaves each fourth block as it is.
+#[derive(Default)]
+struct InTurn {
+    blocks: usize,
+    trials: usize,
+}
+
+impl Choose for InTurn {
+    fn handle_look(&mut self, _: &CodecLook) -> bool {
+        true
+    }
+
+    fn passes_plain(&mut self, _: Kind, _: u64) -> bool {
+        self.blocks += 1;
+        self.blocks.is_multiple_of(4)
+    }
+
+    fn next_trial(&mut self, _: Kind, _: u64) -> Option<(usize, usize)> {
+        self.trials += 1;
+        (self.trials < CANDIDATES.len()).then_some((self.trials, 10_000))
+    }
+
+    fn choose(&mut self, _: Kind, _: u64) -> Option<usize> {
+        Some(self.blocks % CANDIDATES.len())
+    }
+
+    fn handle_encoded(&mut self, _: Kind, _: usize, coded: Coded) {
+        assert!(coded.encoded <= coded.bytes && coded.seconds >= 0.0);
+    }
+}
+
+/// Blocks of one session may each have another codec, a shuffle or none of it; both ends have the
+/// memory that one codec has.
+#[test]
+fn each_block_may_have_another_codec() {
+    let random = &mut Random::new(13);
+    let mut content = small_tree(4);
+    for number in 0..4_u32 {
+        let mut file = tree::file(random, 0);
+        if let Node::File { data, .. } = &mut file {
+            match number {
+                0 => data.extend(random.bytes(3_000_000)),
+                1 => data.extend(b"the same again, ".repeat(200_000)),
+                _ => data.extend((0..400_000).flat_map(|at| f64::from(at / number).to_le_bytes())),
+            }
+        }
+        content.insert(format!("top/large{number}").into_bytes(), file);
+    }
+    for stack in [Stack::Layered, Stack::Paired] {
+        let mut settings = settings();
+        (settings.stack, settings.shuffles, settings.any_codec) = (stack, true, true);
+        settings.budget = ByteCount(16 * settings.block_bytes as u64);
+        let budget = settings.budget;
+        let (from, to) = (disk_with(&content), ForgettingStorage::new().root());
+        let landing = destination(to.clone());
+        (settings.epoch, settings.asks) = (landing.take().unwrap(), false);
+        let top = from.open_directory(b"top").unwrap();
+        let side = SendSide::new(sources(top, What::Tree(b"top"[..].into())))
+            .coding(Some(Box::new(InTurn::default())), None);
+        let ends = Ends::start_coding(settings, side, landing);
+        // What chooses is looked for ten times a second, before anything goes.
+        std::thread::sleep(Duration::from_millis(300));
+        ends.join(0, false);
+        ends.join(1, false);
+        let (sender, receiver) = (ends.sender.clone(), ends.receiver.clone());
+        let context = format!("{stack:?}");
+        assert!(ends.finish(&context).is_complete(), "{context}");
+        assert_same(&to, &content, &context);
+        let (sent, received) = (sender.progress(), receiver.progress());
+        let names = sent
+            .source_codecs
+            .iter()
+            .map(|of| format!("{:?}", of.codec));
+        let used: BTreeSet<String> = names.collect();
+        assert!(used.len() > 3, "{context}: {:?}", sent.source_codecs);
+        assert!(sent.source_codecs.iter().any(|of| of.shuffled), "{context}");
+        let decoded: u64 = received.destination_codecs.iter().map(|of| of.bytes).sum();
+        assert!(decoded > 1_000_000, "{context}");
+        for progress in [sent, received] {
+            let (before, after) = progress.memory;
+            assert!(
+                before.0 + after.0 <= budget.0 * 3 / 2,
+                "{context}: {before:?} {after:?}"
+            );
+        }
     }
 }
 

@@ -209,6 +209,11 @@ impl Ends {
         Ends::start_sides(settings, side, ReceiveSide::new(to), (watch(), watch()))
     }
 
+    /// With this sending side.
+    pub fn start_coding(settings: TransferSettings, from: SendSide, to: Destination) -> Ends {
+        Ends::start_sides(settings, from, ReceiveSide::new(to), (watch(), watch()))
+    }
+
     fn start_sides(
         settings: TransferSettings,
         from: SendSide,

@@ -221,6 +221,8 @@ impl Ask<'_> {
             host: [0; 32],
             anywhere: None,
             selection: None,
+            automatic: false,
+            element_bytes: 0,
             // The lightest that there is: the path is measured, not the hosts.
             integrity: Integrity::Checksum,
             codec: Codec::Plain,

@@ -76,6 +76,8 @@ pub struct World {
     random: Random,
     /// Every block gets this, whatever was decided.
     fixed: Option<Option<usize>>,
+    /// By codec, bytes and seconds that the receiver has not told yet.
+    decoded: [(f64, f64); CANDIDATES.len()],
     pub encoded_blocks: usize,
     pub trial_seconds: f64,
     /// All that it took.
@@ -93,6 +95,7 @@ impl World {
             resources,
             random: Random::new(seed),
             fixed: None,
+            decoded: [(0.0, 0.0); CANDIDATES.len()],
             encoded_blocks: 0,
             trial_seconds: 0.0,
             seconds: 0.0,
@@ -123,6 +126,13 @@ impl World {
         let mut time = 0.0;
         for _ in 0..blocks / WINDOW {
             self.compression.handle_resources(self.resources);
+            // The receiver tells means over all parts.
+            for (codec, told) in self.decoded.iter_mut().enumerate() {
+                let (bytes, seconds) = std::mem::take(told);
+                if bytes > 0.0 {
+                    self.compression.handle_decoded(codec, seconds / bytes);
+                }
+            }
             let mut loads = Loads::default();
             for _ in 0..WINDOW {
                 let (part, data) = draw(&mut self.random);
@@ -136,8 +146,8 @@ impl World {
 
     fn block(&mut self, part: u32, data: Data, loads: &mut Loads) {
         let (cores, receiver) = (self.resources.sender_cores, self.resources.receiver_cores);
-        let decision = self.compression.choose(part, BLOCK_BYTES);
-        if let (Some(codec), None) = (decision.trial, self.fixed) {
+        while let (Some(codec), None) = (self.compression.next_trial(part, BLOCK_BYTES), self.fixed)
+        {
             // A trial shows a little less than a block.
             let seen = self.observe(data, codec, TRIAL_BYTES, 0.95);
             self.trial_seconds += seen.seconds;
@@ -146,7 +156,8 @@ impl World {
         }
         let bytes = BLOCK_BYTES as f64;
         loads.supply += bytes / self.resources.supply_rate;
-        let Some(codec) = self.fixed.unwrap_or(decision.codec) else {
+        let chosen = self.compression.choose(part, BLOCK_BYTES);
+        let Some(codec) = self.fixed.unwrap_or(chosen) else {
             loads.wire += bytes / self.resources.wire_rate;
             return;
         };
@@ -154,7 +165,11 @@ impl World {
         let seen = self.observe(data, codec, BLOCK_BYTES, 1.0);
         self.compression.handle_encoded(part, codec, seen, false);
         let decode = data.decode_seconds(codec);
-        self.compression.handle_decoded(part, codec, decode);
+        let told = &mut self.decoded[codec];
+        *told = (
+            told.0 + BLOCK_BYTES as f64,
+            told.1 + decode * BLOCK_BYTES as f64,
+        );
         loads.sender += seen.seconds / cores;
         loads.receiver += decode * bytes / receiver;
         loads.wire += seen.encoded as f64 / self.resources.wire_rate;

@@ -5,6 +5,7 @@ use longhaul_proto::block::{
     BlockHeader, Codec, Content, ContentName, Extent, PackedEntry, Piece, PieceName,
 };
 use longhaul_proto::calls::{Call, CallLook};
+use longhaul_proto::coding::{CodecUse, Kind};
 use longhaul_proto::control::Numbered;
 use longhaul_proto::digest::{Checksum, Integrity};
 use longhaul_proto::filter::LeftOut;
@@ -165,6 +166,15 @@ fn from_either() -> Vec<Message> {
             congestions: vec!["reno".into(), "bbr".into()],
             send_buffer: Some(1 << 22),
             receive_buffer: None,
+            idle: Some(1.5),
+            codecs: vec![CodecUse {
+                kind: Some(Kind::Numbers8),
+                codec: Codec::Zstd { level: 3 },
+                shuffled: true,
+                bytes: 1000,
+                encoded: 300,
+                nanoseconds: 5000,
+            }],
             ..Observation::default()
         }),
         Message::Tune(Tuning {
@@ -254,6 +264,8 @@ fn request() -> Request {
         host: [2; 32],
         anywhere: Some([3; 32].into()),
         selection: None,
+        automatic: false,
+        element_bytes: 0,
         integrity: Integrity::Digest,
         codec: Codec::Plain,
         block_bytes: 1 << 20,

@@ -78,6 +78,8 @@ fn open(dialer: End, empty: bool) -> Welcome {
         host: [0; 32],
         anywhere: Some([3; 32].into()),
         selection: None,
+        automatic: false,
+        element_bytes: 0,
         names: None,
         copy_links: false,
         kept_digests_only: false,

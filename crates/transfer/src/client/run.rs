@@ -12,6 +12,7 @@ use longhaul_engine::recv::ReceiveSide;
 use longhaul_engine::recv::landing::{Arrival, Destination};
 use longhaul_engine::recv::parts::most_open_parts;
 use longhaul_engine::send::SendSide;
+use longhaul_engine::send::kinds::Elements;
 use longhaul_engine::send::select::Selected;
 use longhaul_engine::send::source::Sources;
 use longhaul_engine::send::stream::StreamSource;
@@ -34,9 +35,10 @@ use super::peer::Peer;
 use super::request::{large_files, request_path, single_file};
 use super::steering::Steering;
 use super::{pipe, requested, self_copy, sources};
+use crate::codecs;
 use crate::endpoint::{Endpoint, RemotePath};
 use crate::settings::DataSecurity;
-use crate::spec::{Direction, ValidSpec};
+use crate::spec::{Compression, Direction, ValidSpec};
 use crate::stop::{Exit, Stop};
 use crate::third_party::introduced_peer::Introduction;
 
@@ -127,7 +129,12 @@ impl Task {
         let selection = self.spec.filter.selection().map_err(bad)?;
         let selected = selection.map(|selection| Selected::new(&selection));
         let selected = selected.transpose().map_err(bad)?.unwrap_or_default();
-        let side = SendSide::new(sources).selecting(selected);
+        let elements = self.spec.element_bytes;
+        let elements = elements.and_then(|bytes| Elements::of_bytes(bytes.into()));
+        let chooser = self.is_automatic().then(codecs::chooser);
+        let side = SendSide::new(sources)
+            .selecting(selected)
+            .coding(chooser, elements);
         Ok(match self.keeping()? {
             Some(keeping) => side.keeping(&keeping, rustix::process::geteuid().is_root()),
             None => side,
@@ -193,6 +200,7 @@ impl Task {
             large_files: large_files(opened.welcome.large_files),
             trailers: opened.welcome.features.contains(&Feature::TRAILERS),
             shuffles: opened.welcome.features.contains(&Feature::SHUFFLE),
+            any_codec: opened.welcome.features.contains(&Feature::AUTOMATIC),
             growth: opened.welcome.features.contains(&Feature::GROWTH),
         });
         self.drive(&peer, opened, &transfer, caller)
@@ -510,7 +518,19 @@ impl Task {
             paired: settings.stack == Stack::Paired,
             wants_host: false,
             waited_milliseconds: 0,
+            automatic: role == Role::Receiver && self.is_automatic(),
+            element_bytes: match role {
+                Role::Receiver => self.spec.element_bytes.unwrap_or(0),
+                Role::Sender => 0,
+            },
         })
+    }
+
+    /// Whether codecs are chosen while it runs, where there is a path.
+    fn is_automatic(&self) -> bool {
+        self.spec.compression == Some(Compression::Auto)
+            && self.settings.operation == Operation::Copy
+            && self.spec.direction() != Direction::Local
     }
 
     /// Whether what is sent from here is one file.

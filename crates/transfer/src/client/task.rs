@@ -75,7 +75,8 @@ fn settings_of(spec: &TransferSpec) -> TransferSettings {
     TransferSettings {
         operation: handshake::Operation::from(spec.operation),
         codec: match spec.compression {
-            None => Codec::Plain,
+            // Which codec is chosen for each block, that names it.
+            None | Some(Compression::Auto) => Codec::Plain,
             Some(Compression::Zstd(level)) => Codec::Zstd { level },
             Some(Compression::Lz4) => Codec::Lz4,
         },

@@ -18,6 +18,7 @@ use longhaul_engine::recv::keeping::SetIds;
 use longhaul_engine::recv::landing::{Arrival, Destination, LandingError, Missing};
 use longhaul_engine::recv::stream::FileStream;
 use longhaul_engine::send::SendSide;
+use longhaul_engine::send::kinds::Elements;
 use longhaul_engine::send::select::Selected;
 use longhaul_engine::session::opening::{self, OpenError, SOFTWARE};
 use longhaul_engine::session::{Event, FlowCounts, Transfer, TransferSettings, Watch};
@@ -46,6 +47,7 @@ use crate::client::observer::stream_damage;
 use crate::client::owner::owner;
 use crate::client::request::{large_files, single_file};
 use crate::client::requested;
+use crate::codecs;
 use crate::console::one_line;
 
 // tidy: long file because every check of a first frame is in one place.
@@ -512,13 +514,17 @@ impl Daemon {
         settings.asks = !request.destination_empty || request.operation != Operation::Copy;
         settings.trailers = features.contains(&Feature::TRAILERS);
         settings.shuffles = features.contains(&Feature::SHUFFLE);
+        settings.any_codec = features.contains(&Feature::AUTOMATIC);
         settings.growth = features.contains(&Feature::GROWTH);
         let single_file = single_file(&sources);
         let selection = request.selection.as_deref();
         let selected = selection.map(Selected::new).transpose();
         let selected = selected.map_err(|error| refused(Refusal::Malformed, error.to_string()))?;
-        let mut side =
-            SendSide::of(sources, principal.name()).selecting(selected.unwrap_or_default());
+        let chooser = request.automatic.then(codecs::chooser);
+        let elements = Elements::of_bytes(request.element_bytes.into());
+        let mut side = SendSide::of(sources, principal.name())
+            .selecting(selected.unwrap_or_default())
+            .coding(chooser, elements);
         if let Some(keeping) = &request.keeping {
             // Others learn nothing that only this process's user may see.
             side = side.keeping(keeping, principal.is_owner());

@@ -206,6 +206,12 @@ fn check_numbers(spec: &TransferSpec) -> Result<(), SpecError> {
         Some(Compression::Zstd(level)) if level == 0 || !ZSTD_LEVELS.contains(&level) => {
             range("compression", "zstd has the levels -100 to -1 and 1 to 22")
         }
+        _ if spec
+            .element_bytes
+            .is_some_and(|bytes| ![1, 2, 4, 8].contains(&bytes)) =>
+        {
+            range("element_bytes", "an element has 1, 2, 4 or 8 bytes")
+        }
         _ if spec.limits.checkpoint == 0 => range("limits.checkpoint", "it is 1 or more"),
         _ => Ok(()),
     }

@@ -122,6 +122,7 @@ impl Confined {
             keep,
             verification,
             compression,
+            element_bytes,
             limits:
                 Limits {
                     rate,
@@ -144,6 +145,7 @@ impl Confined {
             keep,
             verification,
             compression,
+            element_bytes,
             limits: Limits {
                 rate,
                 memory: memory.min(self.memory),

@@ -1,0 +1,81 @@
+//! What chooses a codec for each block while a transfer runs, and what it is shown. It knows no
+//! clock and no thread; `longhaul-transfer` has the one that `longhaul-model` decides for.
+
+use longhaul_proto::block::Codec;
+use longhaul_proto::coding::{CodecUse, Kind};
+
+/// Codecs among which is chosen, from the cheapest to the dearest.
+pub const CANDIDATES: [Codec; 6] = [
+    Codec::Lz4,
+    Codec::Zstd { level: -5 },
+    Codec::Zstd { level: 1 },
+    Codec::Zstd { level: 3 },
+    Codec::Zstd { level: 6 },
+    Codec::Zstd { level: 9 },
+];
+
+/// An end's cores.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CoresSeen {
+    /// Cores that the process may use.
+    pub all: f64,
+    /// Of these, cores that idled lately.
+    pub idle: f64,
+}
+
+/// A look at a transfer from its sending end. Counts are since it began.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CodecLook {
+    /// Seconds.
+    pub at: f64,
+    /// Bytes that the path took.
+    pub carried: u64,
+    /// Bytes of the source that were read.
+    pub supplied: u64,
+    /// More waits for the path than it takes.
+    pub is_full: bool,
+    /// Bytes per second that windows allow on a long path; 0 where that is not known.
+    pub window_rate: f64,
+    /// Blocks wait for a codec.
+    pub waits_for_codec: bool,
+    /// This end.
+    pub sender: CoresSeen,
+    /// What codecs did here.
+    pub sender_uses: Vec<CodecUse>,
+    /// The other end, where it told.
+    pub receiver: Option<CoresSeen>,
+    /// What codecs did there.
+    pub receiver_uses: Vec<CodecUse>,
+}
+
+/// What became of a block, or of a trial on a part of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Coded {
+    /// Bytes before.
+    pub bytes: u64,
+    /// Bytes after; as many as before where it got no smaller.
+    pub encoded: u64,
+    /// Seconds of a core.
+    pub seconds: f64,
+    /// It was a trial, and nothing of it is sent.
+    pub was_trial: bool,
+}
+
+/// Chooses for the blocks of one transfer. Codecs are named by their places in [`CANDIDATES`].
+pub trait Choose: Send {
+    /// Takes a look, ten times a second; says whether a codec may be worth anything now.
+    fn handle_look(&mut self, look: &CodecLook) -> bool;
+
+    /// Whether a block is sent as it is without a doubt; if so, it is counted as that.
+    fn passes_plain(&mut self, kind: Kind, bytes: u64) -> bool;
+
+    /// Which codec is to be tried on a block, and on how many of its bytes. Its result comes
+    /// before this is asked again, until there is none.
+    fn next_trial(&mut self, kind: Kind, bytes: u64) -> Option<(usize, usize)>;
+
+    /// The codec for a block; none if it is sent as it is.
+    fn choose(&mut self, kind: Kind, bytes: u64) -> Option<usize>;
+
+    /// Takes what a codec made of a block or a trial.
+    fn handle_encoded(&mut self, kind: Kind, candidate: usize, coded: Coded);
+}

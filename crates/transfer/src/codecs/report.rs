@@ -1,0 +1,173 @@
+//! What codecs did in a transfer, for people and for programs.
+
+use longhaul_engine::session::Progress;
+use longhaul_proto::block::Codec;
+use longhaul_proto::coding::CodecUse;
+use longhaul_units::ByteCount;
+use serde_json::{Value, json};
+
+/// A saving below this many seconds, or this share of the time, is not worth a word.
+const LEAST_SECONDS: f64 = 0.5;
+const LEAST_SHARE: f64 = 0.02;
+
+/// Sums over rows.
+#[derive(Clone, Copy, Default)]
+struct Sum {
+    bytes: u64,
+    encoded: u64,
+    nanoseconds: u64,
+}
+
+impl Sum {
+    fn of<'u>(uses: impl Iterator<Item = &'u CodecUse>) -> Sum {
+        uses.fold(Sum::default(), |sum, of| Sum {
+            bytes: sum.bytes.saturating_add(of.bytes),
+            encoded: sum.encoded.saturating_add(of.encoded),
+            nanoseconds: sum.nanoseconds.saturating_add(of.nanoseconds),
+        })
+    }
+
+    fn ratio(self) -> f64 {
+        self.bytes as f64 / self.encoded.max(1) as f64
+    }
+
+    fn seconds(self) -> f64 {
+        self.nanoseconds as f64 * 1e-9
+    }
+}
+
+/// How a codec is named on the command line.
+fn name_of(codec: Codec) -> String {
+    match codec {
+        Codec::Plain | Codec::Omitted => "none".to_owned(),
+        Codec::Lz4 => "lz4".to_owned(),
+        Codec::Zstd { level } => format!("zstd:{level}"),
+    }
+}
+
+fn is_coded(of: &&CodecUse) -> bool {
+    of.codec.compresses()
+}
+
+/// Seconds that the path would have taken more for what codecs saved, at the mean rate that it
+/// had; none if that is little.
+fn saved_seconds(progress: &Progress) -> Option<f64> {
+    let coded = Sum::of(progress.source_codecs.iter().filter(is_coded));
+    let saved = coded.bytes.saturating_sub(coded.encoded) as f64;
+    let elapsed = progress.elapsed.as_secs_f64();
+    let rate = progress.wire_bytes as f64 / elapsed.max(1e-9);
+    let seconds = saved / rate.max(1.0);
+    (seconds > LEAST_SECONDS && seconds > LEAST_SHARE * elapsed).then_some(seconds)
+}
+
+/// Lines of a summary; empty if no codec was used, and all by kind of data where they are
+/// `detailed`.
+pub fn lines(progress: &Progress, detailed: bool) -> Vec<String> {
+    let source = &progress.source_codecs;
+    let coded = Sum::of(source.iter().filter(is_coded));
+    if coded.bytes == 0 {
+        return Vec::new();
+    }
+    let destination = Sum::of(progress.destination_codecs.iter());
+    let all = Sum::of(source.iter());
+    let mut line = format!(
+        "compression: {} became {} ({:.2} times), {:.1} s of a core at the source and {:.1} s at \
+         the destination",
+        ByteCount(coded.bytes),
+        ByteCount(coded.encoded),
+        coded.ratio(),
+        all.seconds(),
+        destination.seconds()
+    );
+    if let Some(seconds) = saved_seconds(progress) {
+        line += &format!("; without it, about {seconds:.1} s more");
+    }
+    let mut lines = vec![line];
+    if detailed {
+        let used = source.iter().filter(|of| of.bytes > 0);
+        lines.extend(used.map(row));
+    }
+    lines
+}
+
+fn row(of: &CodecUse) -> String {
+    let kind = of.kind.map_or("all data", |kind| kind.name());
+    let bytes = ByteCount(of.bytes);
+    if !of.codec.compresses() {
+        return format!("  {kind}: {bytes} sent as they are");
+    }
+    let shuffled = if of.shuffled { " after a shuffle" } else { "" };
+    let ratio = Sum::of(std::iter::once(of)).ratio();
+    format!(
+        "  {kind}: {bytes} by {}{shuffled}, {ratio:.2} times",
+        name_of(of.codec)
+    )
+}
+
+/// The same for programs.
+pub fn value(progress: &Progress) -> Value {
+    let row = |of: &CodecUse| {
+        json!({
+            "kind": of.kind.map(|kind| kind.name()),
+            "codec": name_of(of.codec),
+            "shuffled": of.shuffled,
+            "bytes": of.bytes,
+            "encoded_bytes": of.encoded,
+            "cpu_seconds": of.nanoseconds as f64 * 1e-9,
+        })
+    };
+    let rows = |uses: &[CodecUse]| uses.iter().map(row).collect::<Vec<Value>>();
+    json!({
+        "source": rows(&progress.source_codecs),
+        "destination": rows(&progress.destination_codecs),
+        "saved_seconds": saved_seconds(progress),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longhaul_proto::coding::Kind;
+    use std::time::Duration;
+
+    fn used(kind: Kind, codec: Codec, bytes: u64, encoded: u64) -> CodecUse {
+        CodecUse {
+            kind: Some(kind),
+            codec,
+            shuffled: false,
+            bytes,
+            encoded,
+            nanoseconds: 2_000_000_000,
+        }
+    }
+
+    #[test]
+    fn a_summary_tells_ratio_cpu_time_and_what_was_saved() {
+        let mut progress = Progress {
+            elapsed: Duration::from_secs(10),
+            wire_bytes: 500_000_000,
+            source_codecs: vec![
+                used(
+                    Kind::Text,
+                    Codec::Zstd { level: 3 },
+                    800_000_000,
+                    200_000_000,
+                ),
+                used(Kind::Full, Codec::Plain, 300_000_000, 300_000_000),
+            ],
+            ..Progress::default()
+        };
+        let lines = super::lines(&progress, true);
+        assert_eq!(lines.len(), 3, "{lines:?}");
+        assert!(
+            lines[0].contains("(4.00 times), 4.0 s of a core"),
+            "{lines:?}"
+        );
+        assert!(lines[0].ends_with("about 12.0 s more"), "{lines:?}");
+        assert!(lines[1].contains("text and records: "), "{lines:?}");
+        assert!(lines[2].ends_with("sent as they are"), "{lines:?}");
+        assert_eq!(value(&progress)["source"][0]["codec"], "zstd:3");
+        progress.source_codecs.remove(0);
+        assert!(super::lines(&progress, true).is_empty());
+    }
+}
