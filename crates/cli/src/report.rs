@@ -261,5 +261,6 @@ fn planned(change: Change) -> &'static [u8] {
     match change {
         Change::New => b"new ",
         Change::Changed => b"changed ",
+        Change::Attributes => b"attributes ",
     }
 }

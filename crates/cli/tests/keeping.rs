@@ -13,7 +13,8 @@ use std::process::Command;
 
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 use serde_json::Value;
-use support::process::{Finished, binary_in, longhaul, run};
+use support::lan::Lan;
+use support::process::{Finished, Running, binary_in, longhaul, run};
 use support::sshd::{self, Sshd, at_dtn};
 use support::{Daemon, assert_no_leftovers, is_root, tree};
 use tempfile::TempDir;
@@ -180,6 +181,10 @@ fn rsync_finds_nothing_to_do_and_neither_does_longhaul_after_rsync() {
         (count(&again, "files"), count(&again, "fixed_entries")),
         (0, 0)
     );
+    let planned = copy(&["-aHAXn"], with_slash(&source), &to).expect(0);
+    for what in ["new_entries", "changed_entries", "fixed_entries"] {
+        assert_eq!(count(&planned, what), 0, "{what}");
+    }
     let by_rsync = place.path().join("by rsync");
     let mut rsync = Command::new("rsync");
     let rsync = rsync.arg("-aHAX").arg(with_slash(&source)).arg(&by_rsync);
@@ -216,6 +221,10 @@ fn what_differs_besides_the_data_is_mended_without_them() {
     fs::remove_file(to.join("z")).unwrap();
     fs::copy(to.join("d/e/f"), to.join("z")).unwrap();
     assert_ne!(rsync_finds(&source, &to), "");
+    // A dry run tells the same, and the directory.
+    let planned = copy(&["-aHAXn"], with_slash(&source), &to).expect(0);
+    assert_eq!(count(&planned, "fixed_entries"), 6);
+    assert_eq!(count(&planned, "changed_entries"), 1);
     let again = copy(&["-aHAX"], with_slash(&source), &to).expect(0);
     assert_eq!(count(&again, "moved_bytes"), 0);
     assert_eq!(count(&again, "fixed_entries"), 5);
@@ -433,4 +442,60 @@ fn over_ssh_everything_is_kept_both_ways() {
     let to = place.path().join("back");
     copy(at_dtn("there/"), to.clone().into());
     assert_eq!(rsync_finds(&source, &to), "");
+}
+
+#[test]
+fn between_two_hosts_everything_is_kept() {
+    if !sshd::is_possible() || !have(&["rsync", "setfacl", "setfattr", "setcap"]) {
+        return;
+    }
+    let lan = Lan::new();
+    let source = awkward(&lan.left.home());
+    let copy = || {
+        let mut command = lan.copy();
+        command.args(["-aHAX", "--json", "left:src/", "right:there"]);
+        run(&mut command).expect(0)
+    };
+    copy();
+    let there = lan.right.home().join("there");
+    assert_eq!(rsync_finds(&source, &there), "");
+    let again = copy();
+    assert_eq!(
+        (count(&again, "files"), count(&again, "fixed_entries")),
+        (0, 0)
+    );
+}
+
+/// A copy that is killed and run again has linked every name in the end.
+#[test]
+fn hard_links_survive_a_kill() {
+    let place = place();
+    let source = place.path().join("src");
+    for number in 0..60 {
+        let first = source.join(format!("a/{number}"));
+        tree::write(&first, &vec![number; 200_000]);
+        for further in ["b", "c"] {
+            std::fs::create_dir_all(source.join(further)).unwrap();
+            fs::hard_link(&first, source.join(format!("{further}/{number}"))).unwrap();
+        }
+    }
+    let to = place.path().join("to");
+    for limit in ["4MB/s", "8MB/s"] {
+        let mut command = longhaul();
+        command.args(["cp", "-aH", "--json", "--bwlimit", limit]);
+        command.arg(with_slash(&source)).arg(&to);
+        let running = Running::start(&mut command);
+        running.event(|event| event["event"] == "committed");
+        running.kill();
+    }
+    copy(&["-aH"], with_slash(&source), &to).expect(0);
+    for number in 0..60 {
+        let names = ["a", "b", "c"].map(|name| to.join(format!("{name}/{number}")));
+        let inodes = names.map(|name| fs::metadata(name).unwrap().ino());
+        assert!(inodes.iter().all(|inode| *inode == inodes[0]), "{number}");
+    }
+    assert_no_leftovers(&to);
+    let again = copy(&["-aH"], with_slash(&source), &to).expect(0);
+    assert_eq!(count(&again, "files"), 0);
+    assert_eq!(count(&again, "skipped_entries"), 180);
 }

@@ -418,6 +418,7 @@ pub(crate) struct Counters {
     pub skipped_bytes: AtomicU64,
     pub new_entries: AtomicU64,
     pub changed_entries: AtomicU64,
+    pub fixed_entries: AtomicU64,
     pub planned_bytes: AtomicU64,
     pub failed_entries: AtomicU64,
     pub files: AtomicU64,

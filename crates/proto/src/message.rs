@@ -250,6 +250,9 @@ pub enum Change {
     /// Replace what has its name.
     #[n(1)]
     Changed,
+    /// Give it another owner, mode or attribute, without its data.
+    #[n(2)]
+    Attributes,
 }
 
 /// How an entry ended.

@@ -88,6 +88,7 @@ pub fn event(event: &Event) {
             "file": file, "change": match change {
                 Change::New => "new",
                 Change::Changed => "changed",
+                Change::Attributes => "attributes",
             },
         }),
         Event::Failed { path, failure } => json!({
@@ -265,7 +266,7 @@ pub fn summary(outcome: &Outcome<'_>) {
     let totals = ending.totals.unwrap_or_default();
     value["digests_read"] = json!(totals.digests_read);
     value["contents_differed"] = json!(totals.differed);
-    value["fixed_entries"] = json!(totals.mended);
+    value["fixed_entries"] = json!(totals.mended + progress.fixed_entries);
     value["expired_leftovers"] = json!(totals.expired);
     value["digest_bytes_read"] = json!(totals.digest_bytes_read);
     value["notices"] = ending.notices.iter().map(notices::value).collect();

@@ -301,6 +301,12 @@ fn planned_lines(progress: &Progress, ending: &Ending) -> Vec<String> {
             ByteCount(progress.skipped_bytes)
         ),
     ];
+    if progress.fixed_entries > 0 {
+        let count = progress.fixed_entries;
+        lines.push(format!(
+            "would get another owner, mode or attributes: {count}"
+        ));
+    }
     if progress.failed_entries > 0 {
         lines.push(format!("would fail: {}", progress.failed_entries));
     }

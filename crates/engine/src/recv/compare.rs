@@ -112,7 +112,7 @@ impl Transfer {
         }
         let path = side.destination.path_of(&entry.path);
         let planned = match side.folders.find(Some(&path)) {
-            Ok(_) => Ok(None),
+            Ok(folder) => Ok(self.planned_directory(side, &folder, &entry)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Some(Change::New)),
             Err(error) => {
                 let shown = entry.path.to_string();
@@ -214,7 +214,7 @@ impl Transfer {
                         .destination
                         .keeps_as(entry.modified, status, self.settings.operation);
                 if same && !self.copies() {
-                    return Compared::Same(None);
+                    return self.planned(side, folder, entry, status);
                 }
                 if same {
                     side.clear_part(self, folder, entry);
@@ -254,6 +254,54 @@ impl Transfer {
         }
     }
 
+    /// The same of a directory.
+    fn planned_directory(
+        &self,
+        side: &ReceiveSide,
+        folder: &Folder,
+        entry: &Entry,
+    ) -> Option<Change> {
+        let (destination, directory) = (&side.destination, folder.directory());
+        if destination.keeper.keeping().is_usual() {
+            return None;
+        }
+        let status = directory.status().ok()?;
+        let notices = Notices::default();
+        let doing = (status.owner, Doing::Look, &notices);
+        let looked = destination.dress_noting(directory.inode(), entry, doing);
+        let leaves_modes = destination.keeper.keeping().leaves_modes;
+        let mode = destination.mode_noting(entry, status.owner, (None, &notices));
+        let same = leaves_modes || mode == status.mode;
+        let same = same && looked.is_ok_and(|looked| !looked.changed);
+        (!same).then_some(Change::Attributes)
+    }
+
+    /// In a dry run of a copy that keeps more than usual: whether what is there lacks some of it.
+    fn planned(
+        &self,
+        side: &ReceiveSide,
+        folder: &Folder,
+        entry: &Entry,
+        status: &Status,
+    ) -> Compared {
+        let destination = &side.destination;
+        if self.settings.operation != Operation::DryRun || destination.keeper.keeping().is_usual() {
+            return Compared::Same(None);
+        }
+        // What is not kept is noted by the copy.
+        let notices = Notices::default();
+        let path = destination.path_of(&entry.path);
+        let inode = folder.directory().inode_of(path.name());
+        let doing = (status.owner, Doing::Look, &notices);
+        let looked = destination.dress_noting(inode, entry, doing);
+        let mode = destination.mode_noting(entry, status.owner, (Some(status.mode), &notices));
+        let same_mode = status.kind == FileKind::Symlink || status.mode == mode;
+        match same_mode && looked.is_ok_and(|looked| !looked.changed) {
+            true => Compared::Same(None),
+            false => Compared::Planned(Change::Attributes),
+        }
+    }
+
     /// A link or special file is there: owner, mode and time may have to follow.
     fn same_name(
         &self,
@@ -263,7 +311,7 @@ impl Transfer {
         status: &Status,
     ) -> Compared {
         if !self.copies() {
-            return Compared::Same(None);
+            return self.planned(side, folder, entry, status);
         }
         let path = side.destination.path_of(&entry.path);
         let directory = &**folder.directory();

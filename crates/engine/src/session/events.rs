@@ -123,6 +123,8 @@ pub struct Progress {
     pub new_entries: u64,
     /// Entries that it would replace.
     pub changed_entries: u64,
+    /// Entries that it would give another owner, mode or attribute.
+    pub fixed_entries: u64,
     /// Bytes of the files among both.
     pub planned_bytes: u64,
     /// Entries that failed.
@@ -326,9 +328,12 @@ impl Transfer {
                 let counter = match change {
                     Change::New => &counters.new_entries,
                     Change::Changed => &counters.changed_entries,
+                    Change::Attributes => &counters.fixed_entries,
                 };
                 Counters::add(counter, 1);
-                Counters::add(&counters.planned_bytes, *size);
+                if *change != Change::Attributes {
+                    Counters::add(&counters.planned_bytes, *size);
+                }
             }
             Event::Failed { .. } => Counters::add(&counters.failed_entries, 1),
             Event::Damaged { .. } => Counters::add(&counters.again_blocks, 1),
@@ -366,6 +371,7 @@ impl Transfer {
             skipped_bytes: get(&counters.skipped_bytes),
             new_entries: get(&counters.new_entries),
             changed_entries: get(&counters.changed_entries),
+            fixed_entries: get(&counters.fixed_entries),
             planned_bytes: get(&counters.planned_bytes),
             failed_entries: get(&counters.failed_entries),
             left_out: self.left_out(),

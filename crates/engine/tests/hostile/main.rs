@@ -2,6 +2,7 @@
 //! is touched, memory is bounded, and the session ends with a reason.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod kinds;
 mod peer;
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,0 +1,119 @@
+//! A sender of what nobody asked for: devices, hard links, a mode for the destination itself.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::time::{Duration, Instant};
+
+use longhaul_proto::attributes::{Attributes, Extended};
+use longhaul_proto::filter::LeftOut;
+use longhaul_proto::manifest::{
+    AnchorState, Entry, EntryId, EntryKind, SpecialKind, Timestamp, TreePath,
+};
+use longhaul_proto::message::Message;
+
+use crate::peer::{Peer, Place, file, pack, short};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn of_kind(id: u64, path: &[u8], kind: EntryKind) -> Entry {
+    Entry {
+        kind,
+        ..file(id, path, 0)
+    }
+}
+
+fn special(id: u64, path: &[u8], kind: SpecialKind) -> Entry {
+    let (major, minor) = (1, 3);
+    of_kind(id, path, EntryKind::Special { kind, major, minor })
+}
+
+#[test]
+fn what_nobody_asked_for_is_not_made() {
+    let place = Place::new();
+    std::fs::write(place.root().join("own"), b"own").unwrap();
+    let mode = std::fs::metadata(place.root())
+        .unwrap()
+        .permissions()
+        .mode();
+    let mut peer = Peer::of_receiver(&place, short());
+    let owned = Attributes {
+        user: 12,
+        group: 12,
+        extended: Some(vec![Extended {
+            name: b"user.a".to_vec().into(),
+            value: b"1".to_vec().into(),
+        }]),
+        ..Attributes::default()
+    };
+    let dressed = Entry {
+        owner: Some(Box::new(owned.clone())),
+        ..file(0, b"dressed", 4)
+    };
+    peer.block(&pack(dressed, b"data"), b"data");
+    for (id, kind) in [(1, SpecialKind::Character), (2, SpecialKind::Fifo)] {
+        peer.block(&pack(special(id, b"special", kind), b""), b"");
+    }
+    let link = EntryKind::HardLink {
+        target: TreePath::new(b"own").unwrap(),
+        first: EntryId(0),
+    };
+    peer.block(&pack(of_kind(3, b"link", link), b""), b"");
+    let anchor = AnchorState {
+        mode: 0o777,
+        modified: Timestamp::default(),
+        owner: Some(Box::new(owned)),
+    };
+    peer.say(&Message::WalkEnd {
+        entries: 4,
+        left_out: LeftOut::default(),
+        anchor: Some(Box::new(anchor)),
+    });
+    let until = Instant::now() + PATIENCE;
+    let counts = || {
+        let progress = peer.end.progress();
+        (progress.failed_entries, progress.done_entries)
+    };
+    while counts() != (3, 1) {
+        assert!(Instant::now() < until, "{:?}", counts());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    drop(peer);
+    let root = place.root();
+    for name in ["special", "link"] {
+        assert!(root.join(name).symlink_metadata().is_err(), "{name}");
+    }
+    let own = std::fs::metadata(root.join("own")).unwrap();
+    let dressed = std::fs::metadata(root.join("dressed")).unwrap();
+    assert_eq!((own.nlink(), dressed.uid()), (1, own.uid()));
+    let after = std::fs::metadata(&root).unwrap().permissions().mode();
+    assert_eq!(after, mode);
+    place.assert_untouched("kinds");
+}
+
+/// Attributes beyond their bounds, and a name that comes before what it is a name of.
+#[test]
+fn attributes_beyond_their_bounds_end_the_session() {
+    let link = EntryKind::HardLink {
+        target: TreePath::new(b"own").unwrap(),
+        first: EntryId(9),
+    };
+    let large = Attributes {
+        extended: Some(vec![Extended {
+            name: b"user.a".to_vec().into(),
+            value: vec![0; 64 << 10].into(),
+        }]),
+        ..Attributes::default()
+    };
+    let large = Entry {
+        owner: Some(Box::new(large)),
+        ..file(0, b"large", 0)
+    };
+    for entry in [large, of_kind(1, b"link", link)] {
+        let place = Place::new();
+        let mut peer = Peer::of_receiver(&place, short());
+        let shown = entry.path.to_string();
+        peer.say(&Message::Entries(vec![entry]));
+        let ending = peer.ending(&shown);
+        let text = format!("{:?}", ending.farewell);
+        assert!(text.contains("out of their range"), "{shown}: {text}");
+    }
+}
