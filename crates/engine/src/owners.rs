@@ -55,8 +55,12 @@ pub struct Owners {
 
 #[derive(Debug, Default)]
 struct Known {
-    numbers: HashMap<Vec<u8>, Option<u32>>,
-    names: HashMap<u32, Option<Vec<u8>>>,
+    /// What the file has.
+    numbers: HashMap<Vec<u8>, u32>,
+    names: HashMap<u32, Vec<u8>>,
+    /// What the system answered.
+    asked_numbers: HashMap<Vec<u8>, Option<u32>>,
+    asked_names: HashMap<u32, Option<Vec<u8>>>,
     /// There are others than those in the file.
     has_others: bool,
     in_vain: u32,
@@ -75,14 +79,17 @@ impl Owners {
     pub fn name_of(&self, number: u32) -> Option<Vec<u8>> {
         self.with(|known, kind| {
             if let Some(found) = known.names.get(&number) {
+                return Some(found.clone());
+            }
+            if let Some(found) = known.asked_names.get(&number) {
                 return found.clone();
             }
             let found = known.ask(kind, number.to_string().as_bytes());
             let name = found.filter(|(_, of)| *of == number).map(|(name, _)| name);
-            if known.names.len() >= MOST_KNOWN {
-                known.names.clear();
+            if known.asked_names.len() >= MOST_KNOWN {
+                known.asked_names.clear();
             }
-            known.names.insert(number, name.clone());
+            known.asked_names.insert(number, name.clone());
             name
         })
     }
@@ -91,16 +98,19 @@ impl Owners {
     pub fn number_of(&self, name: &[u8]) -> Option<u32> {
         self.with(|known, kind| {
             if let Some(found) = known.numbers.get(name) {
+                return Some(*found);
+            }
+            if let Some(found) = known.asked_numbers.get(name) {
                 return *found;
             }
             // To `getent` that would be a number.
             let is_number = name.iter().all(u8::is_ascii_digit);
             let found = (!is_number).then(|| known.ask(kind, name)).flatten();
             let number = found.map(|(_, number)| number);
-            if known.numbers.len() >= MOST_KNOWN {
-                known.numbers.clear();
+            if known.asked_numbers.len() >= MOST_KNOWN {
+                known.asked_numbers.clear();
             }
-            known.numbers.insert(name.to_vec(), number);
+            known.asked_numbers.insert(name.to_vec(), number);
             number
         })
     }
@@ -125,11 +135,8 @@ impl Known {
         }
         for line in text.split(|byte| *byte == b'\n') {
             if let Some((name, number)) = parse_line(line) {
-                known
-                    .names
-                    .entry(number)
-                    .or_insert_with(|| Some(name.clone()));
-                known.numbers.entry(name).or_insert(Some(number));
+                known.names.entry(number).or_insert_with(|| name.clone());
+                known.numbers.entry(name).or_insert(number);
             }
         }
         known

@@ -31,6 +31,12 @@ pub const MAXIMUM_EXTENDED_BYTES: usize = 64 << 10;
 /// Longest name of an extended attribute in bytes (`XATTR_NAME_MAX`).
 pub const MAXIMUM_EXTENDED_NAME_BYTES: usize = 255;
 
+/// The number that is no user and no group: to system calls it means that nothing changes.
+const NOBODY_AT_ALL: u32 = u32::MAX;
+
+/// What an allocation takes beside what it holds, in bytes.
+const ALLOCATED_BYTES: usize = 16;
+
 /// What an entry has beside its data, mode and time. What was not asked for is absent. Releases
 /// that know only the numbers pass over the rest.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
@@ -60,6 +66,10 @@ pub struct Attributes {
     /// the destination has of them stays.
     #[n(7)]
     pub incomplete: Option<bool>,
+    /// Extended attributes that only a superuser sees were read too: those that are not listed are
+    /// not there.
+    #[n(8)]
+    pub superuser: Option<bool>,
 }
 
 impl Attributes {
@@ -80,14 +90,14 @@ impl Attributes {
         }
     }
 
-    /// Bytes of names, lists and extended attributes.
-    pub fn bytes(&self) -> usize {
+    /// Bytes that they take in memory, about.
+    pub fn weight(&self) -> usize {
         let names = [&self.user_name, &self.group_name];
         let names = names.into_iter().flatten().map(|name| name.len());
         let lists = [&self.access, &self.default];
         let lists = lists.into_iter().flatten().map(Acl::bytes);
-        let extended = self.extended.iter().flatten().map(Extended::bytes);
-        names.chain(lists).chain(extended).sum()
+        let extended = self.extended.iter().flatten().map(Extended::weight);
+        size_of::<Attributes>() + names.chain(lists).chain(extended).sum::<usize>()
     }
 
     /// Whether everything is within its bounds.
@@ -97,6 +107,8 @@ impl Attributes {
         let extended = self.extended.as_deref().unwrap_or_default();
         let bytes: usize = extended.iter().map(Extended::bytes).sum();
         names.into_iter().flatten().all(|name| is_owner_name(name))
+            && self.user != NOBODY_AT_ALL
+            && self.group != NOBODY_AT_ALL
             && lists.into_iter().flatten().all(Acl::is_valid)
             && extended.len() <= MAXIMUM_EXTENDED
             && bytes <= MAXIMUM_EXTENDED_BYTES
@@ -165,7 +177,9 @@ impl Acl {
     fn is_valid(&self) -> bool {
         self.0.len() <= MAXIMUM_ACL_ENTRIES
             && self.0.iter().all(|entry| {
-                entry.permissions <= 7 && entry.name.as_ref().is_none_or(|name| is_owner_name(name))
+                entry.permissions <= 7
+                    && entry.id != NOBODY_AT_ALL
+                    && entry.name.as_ref().is_none_or(|name| is_owner_name(name))
             })
     }
 }
@@ -182,8 +196,14 @@ pub struct Extended {
 }
 
 impl Extended {
+    /// Bytes of name and value, as they count on the wire and at the source.
     fn bytes(&self) -> usize {
         self.name.len() + self.value.len()
+    }
+
+    /// Bytes that it takes in memory.
+    fn weight(&self) -> usize {
+        size_of::<Extended>() + 2 * ALLOCATED_BYTES + self.bytes()
     }
 
     fn is_valid(&self) -> bool {
@@ -244,6 +264,7 @@ mod tests {
                 value: vec![0; 9].into(),
             }]),
             incomplete: Some(true),
+            superuser: Some(true),
         }
     }
 
@@ -262,7 +283,7 @@ mod tests {
 
     #[test]
     fn attributes_are_bounded() {
-        assert!(full().is_valid() && full().bytes() > 9);
+        assert!(full().is_valid() && full().weight() > 9);
         let with = |change: &dyn Fn(&mut Attributes)| {
             let mut attributes = full();
             change(&mut attributes);

@@ -337,7 +337,7 @@ impl Entry {
             EntryKind::HardLink { target, .. } => target.as_bytes().len(),
             EntryKind::File { .. } | EntryKind::Directory | EntryKind::Special { .. } => 0,
         };
-        let attributes = self.owner.as_ref().map_or(0, |owner| owner.bytes());
+        let attributes = self.owner.as_ref().map_or(0, |owner| owner.weight());
         self.path.as_bytes().len() + target + attributes
     }
 

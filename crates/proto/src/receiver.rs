@@ -263,8 +263,13 @@ pub struct Receiver {
     /// Further names of entries that are not done, by those, and how many there are.
     waiting_links: BTreeMap<EntryId, Vec<Entry>>,
     links: usize,
+    /// Further names whose first one is done, and whether they are being made.
+    released: Vec<Entry>,
+    releasing: bool,
     /// Entries that failed: nothing becomes another name of them.
     failed: RangeSet,
+    /// Entries that were left out on purpose.
+    omitted: RangeSet,
     /// More failed than are remembered.
     failed_beyond: bool,
     /// What entries whose comparison is under way, or whose directory is looked at, weigh: in
@@ -324,7 +329,10 @@ impl Receiver {
             anchor: None,
             waiting_links: BTreeMap::new(),
             links: 0,
+            released: Vec::new(),
+            releasing: false,
             failed: RangeSet::default(),
+            omitted: RangeSet::default(),
             failed_beyond: false,
             asked: 0,
             lists: VecDeque::new(),
@@ -732,6 +740,9 @@ impl Receiver {
         if let Outcome::Failed(failure) = &outcome {
             self.outcome_bytes += failure.text.len();
             self.note_failed(id);
+        }
+        if outcome == Outcome::LeftOut {
+            self.note_left_out(id);
         }
         self.outcomes.push((id, outcome));
         self.mark_done(id, parent);

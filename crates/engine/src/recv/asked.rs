@@ -77,6 +77,14 @@ impl Asked {
         match message {
             Message::Entries(entries) => self.check_all(entries),
             Message::DirectoryEnd { entry, .. } => self.check_all([entry]),
+            // Only a source that fills the destination gives it anything.
+            Message::WalkEnd {
+                anchor: Some(_), ..
+            } if !self.contents => {
+                self.violated.store(true, Ordering::Relaxed);
+                let anchor = TreePath::new(b"the mode of the destination");
+                anchor.map_or(Ok(()), |anchor| Err(NotAsked(anchor)))
+            }
             _ => Ok(()),
         }
     }
@@ -117,7 +125,10 @@ impl Asked {
             (true, false) => true,
             (true, true) => is_top && entry.kind != EntryKind::Directory,
             // What a link leads to is copied.
-            (false, _) => is_top && matches!(entry.kind, EntryKind::File { .. }),
+            (false, _) => {
+                let kind = &entry.kind;
+                is_top && matches!(kind, EntryKind::File { .. } | EntryKind::HardLink { .. })
+            }
         };
         kind && (self.recursive && self.contents
             || self.names.contains(top)
@@ -128,7 +139,7 @@ impl Asked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use longhaul_proto::manifest::{EntryId, SourceIdentity, Timestamp};
+    use longhaul_proto::manifest::{AnchorState, EntryId, SourceIdentity, Timestamp};
 
     fn entry(path: &str, kind: EntryKind) -> Entry {
         Entry {
@@ -196,6 +207,33 @@ mod tests {
             );
             assert!(!asked(false, &["x", path]).allows(&file("any")), "{path}");
         }
+    }
+
+    #[test]
+    fn the_destination_itself_gets_nothing_unless_a_source_fills_it() {
+        let end = Message::WalkEnd {
+            entries: 1,
+            left_out: Default::default(),
+            anchor: Some(Box::new(AnchorState {
+                mode: 0o777,
+                modified: Timestamp::default(),
+                owner: None,
+            })),
+        };
+        assert!(asked(true, &["/data"]).check_message(&end).is_err());
+        assert!(asked(true, &["/data/"]).check_message(&end).is_ok());
+    }
+
+    #[test]
+    fn without_recursion_further_names_of_what_was_asked_for_come() {
+        let asked = asked(false, &["a", "b"]);
+        let name_of = |target: &str| {
+            let target = TreePath::new(target.as_bytes()).unwrap();
+            let first = EntryId(0);
+            entry("b", EntryKind::HardLink { target, first })
+        };
+        assert!(asked.allows(&name_of("a")));
+        assert!(!asked.allows(&name_of("c")) && !asked.allows(&name_of("a/x")));
     }
 
     #[test]

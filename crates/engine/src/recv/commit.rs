@@ -372,7 +372,8 @@ impl Transfer {
             // Else it was made by this copy, and nothing in it is old.
             self.expire_leftovers(&**directory);
         }
-        let finish = || side.destination.finish_folder(&**directory, entry);
+        let made = side.folders.take_made(&path);
+        let finish = || side.destination.finish_folder(&**directory, entry, made);
         let set = side.destination.while_owned(finish);
         set.map_err(|error| journal_failure(&shown, &error))?
             .map_err(failed)?;

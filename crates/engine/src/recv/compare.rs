@@ -163,7 +163,9 @@ impl Transfer {
                 let text = format!("{shown}: there is a directory of that name; move it away");
                 Compared::Refused(Failure::new(FailureKind::Conflict, text))
             }
-            Some(status) if status.kind == FileKind::Special && !may_replace_special(entry) => {
+            Some(status)
+                if status.kind == FileKind::Special && !may_replace_special(side, entry) =>
+            {
                 let text = format!("{shown}: a device, socket or FIFO has that name; move it away");
                 Compared::Refused(Failure::new(FailureKind::Conflict, text))
             }
@@ -235,7 +237,12 @@ impl Transfer {
                         device,
                     })
                 {
-                    return self.same_name(side, folder, entry, status);
+                    // Who may make no device changes none.
+                    let keeper = &side.destination.keeper;
+                    return match kind.is_device() && keeper.may_make_devices().is_err() {
+                        true => Compared::Same(None),
+                        false => self.same_name(side, folder, entry, status),
+                    };
                 }
             }
             // A copy sees once it comes: what it is another name of may change before.
@@ -371,7 +378,12 @@ impl Transfer {
         let notices = Notices::default();
         let doing = (status.owner, Doing::Look, &notices);
         let looked = destination.dress_noting(inode, entry, doing);
-        let dresses = looked.is_ok_and(|looked| looked.changed);
+        let dresses = looked.map(|looked| looked.changed).unwrap_or_else(|error| {
+            notices.note(NoticeKind::AttributeNotKept, &entry.path, || {
+                error.to_string()
+            });
+            false
+        });
         let existing = (Some(status.mode), &notices);
         let mode = destination.mode_noting(entry, status.owner, existing);
         if !dresses && status.mode == mode {
@@ -380,7 +392,15 @@ impl Transfer {
             let file = folder
                 .directory()
                 .open_file(path.name(), DataMode::Buffered);
-            let Ok(file) = file else {
+            // Somebody else may have given the name to another file meanwhile.
+            let is_that = |file: &dyn StoredFile| {
+                let now = file.status().ok();
+                now.is_some_and(|now| {
+                    (now.device, now.inode, now.size) == (status.device, status.inode, status.size)
+                        && (now.owner, now.modified) == (status.owner, status.modified)
+                })
+            };
+            let Some(file) = file.ok().filter(|file| is_that(&**file)) else {
                 return Compared::Send;
             };
             let mended = mend(side, &*file, entry, status);
@@ -416,10 +436,14 @@ impl Transfer {
     }
 }
 
-/// A special file, or another name of something, takes the place of one.
-fn may_replace_special(entry: &Entry) -> bool {
-    let kind = &entry.kind;
-    matches!(kind, EntryKind::Special { .. } | EntryKind::HardLink { .. })
+/// A special file, or another name of one, takes the place of one.
+fn may_replace_special(side: &ReceiveSide, entry: &Entry) -> bool {
+    let keeping = side.destination.keeper.keeping();
+    match &entry.kind {
+        EntryKind::Special { .. } => true,
+        EntryKind::HardLink { .. } => keeping.devices || keeping.specials,
+        _ => false,
+    }
 }
 
 /// Gives a file that is there its owner, attributes and mode; whether anything changed, `None`

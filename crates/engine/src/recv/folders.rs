@@ -2,7 +2,7 @@
 //! made where they are missing, kept open while they are in use, and durable
 //! before anything in them is called durable.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -33,10 +33,11 @@ const LEAST_DEPTH: usize = 2;
 /// Directories of which names are kept while they are closed, at most.
 const MOST_SPELLINGS: usize = 65_536;
 
-/// Mode of a directory until everything in it is done; and where it gets none then, so that the
-/// umask says what it has.
+/// Most directories that a copy remembers to have made.
+const MOST_MADE: usize = 65_536;
+
+/// Mode of a directory until everything in it is done.
 const TEMPORARY_MODE: u32 = 0o700;
-const USUAL_MODE: u32 = 0o777;
 
 /// An open directory of the destination.
 pub struct Folder {
@@ -163,8 +164,9 @@ pub struct Folders {
     notices: Arc<Notices>,
     /// What is known of the names of those that were closed, where case is folded.
     spellings: Mutex<HashMap<TreePath, KeptSpelling>>,
-    /// Mode of a directory until everything in it is done.
-    mode: u32,
+    /// Where modes are left alone: directories that this copy made, which get one when everything
+    /// in them is done.
+    made: Option<Mutex<HashSet<TreePath>>>,
 }
 
 impl Folders {
@@ -178,7 +180,7 @@ impl Folders {
             open: Mutex::default(),
             notices,
             spellings: Mutex::default(),
-            mode: TEMPORARY_MODE,
+            made: None,
         }
     }
 
@@ -200,11 +202,24 @@ impl Folders {
             self.anchor.shared.allow_permitting();
         }
         Folders {
-            mode: match keeping.leaves_modes {
-                true => USUAL_MODE,
-                false => TEMPORARY_MODE,
-            },
+            made: keeping.leaves_modes.then(Mutex::default),
             ..self
+        }
+    }
+
+    /// Whether this copy made a directory, where that is remembered; it is forgotten then.
+    pub(crate) fn take_made(&self, path: &TreePath) -> bool {
+        let made = self.made.as_ref();
+        made.is_some_and(|made| lock(made).remove(path))
+    }
+
+    /// One that is not remembered keeps the mode that it has, which lets nobody else in.
+    fn note_made(&self, path: &TreePath) {
+        if let Some(made) = &self.made {
+            let mut made = lock(made);
+            if made.len() < MOST_MADE {
+                made.insert(path.clone());
+            }
         }
     }
 
@@ -335,7 +350,7 @@ impl Folders {
         self.trim();
         let (directory, made) = match above.directory.open_directory(name) {
             Err(error) if want == Want::Make && error.kind() == io::ErrorKind::NotFound => {
-                let made = match above.directory.make_directory(name, self.mode) {
+                let made = match above.directory.make_directory(name, TEMPORARY_MODE) {
                     Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                         return Err(error);
                     }
@@ -345,9 +360,10 @@ impl Folders {
             }
             other => (other?, false),
         };
-        if !made {
+        match made {
+            true => self.note_made(path),
             // Else what has another name would merge with it.
-            above.ensure_spelled(name)?;
+            false => above.ensure_spelled(name)?,
         }
         let parent = above;
         let above = match apart {

@@ -22,6 +22,8 @@ pub struct May {
     pub owners: bool,
     /// Devices are made.
     pub devices: bool,
+    /// Entries become further names of what is there: they can be read under such a name.
+    pub links: bool,
 }
 
 impl May {
@@ -29,12 +31,14 @@ impl May {
     pub const ANYTHING: May = May {
         owners: true,
         devices: true,
+        links: true,
     };
 
     /// What costs nobody else anything.
     pub const LITTLE: May = May {
         owners: false,
         devices: false,
+        links: false,
     };
 }
 
@@ -111,6 +115,7 @@ impl Keeper {
         let both = May {
             owners: self.may.owners && may.owners,
             devices: self.may.devices && may.devices,
+            links: self.may.links && may.links,
         };
         Keeper::of(self.kept.clone(), both)
     }
@@ -127,6 +132,11 @@ impl Keeper {
             (true, false) => Err("only root makes devices"),
             (true, true) => Ok(()),
         }
+    }
+
+    /// Whether an entry may become another name of what is there.
+    pub(super) fn may_link(&self) -> bool {
+        self.may.links
     }
 
     /// Permission bits as the copy changes them, before it is seen whose the entry is. What is
@@ -174,7 +184,8 @@ impl Keeper {
             }
             None => {}
         }
-        let by_name = name.filter(|_| !self.kept.keeping.numeric_ids);
+        // The superuser is one by number, whatever it is called.
+        let by_name = name.filter(|_| number != 0 && !self.kept.keeping.numeric_ids);
         by_name
             .and_then(|name| owners.number_of(name))
             .unwrap_or(number)
@@ -324,9 +335,12 @@ impl Keeper {
             changed |= of.notices.wish(kind, path, set)?.is_some();
         }
         let is_wanted = |name: &[u8]| wanted.iter().any(|extended| extended.name[..] == *name);
+        // A source that did not see them cannot tell that they are not there.
+        let sees_all = attributes.superuser == Some(true);
+        let is_seen = |name: &[u8]| sees_all || extended_kind(name) == Some(ExtendedKind::User);
         for name in there
             .iter()
-            .filter(|name| self.keeps(of, name) && !is_wanted(name))
+            .filter(|name| self.keeps(of, name) && is_seen(name) && !is_wanted(name))
         {
             if of.doing == Doing::Look {
                 return Ok(true);

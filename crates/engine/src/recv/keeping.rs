@@ -199,15 +199,22 @@ impl Destination {
         }
     }
 
-    /// The same of a directory, where it has others.
-    pub(super) fn finish_folder(&self, directory: &dyn Directory, entry: &Entry) -> io::Result<()> {
+    /// The same of a directory, where it has others. Where modes are left alone, only one that this
+    /// copy `made` gets one.
+    pub(super) fn finish_folder(
+        &self,
+        directory: &dyn Directory,
+        entry: &Entry,
+        made: bool,
+    ) -> io::Result<()> {
         let status = directory.status()?;
         let path = &entry.path;
         let keeping = self.keeper.keeping();
         let dressed = self.dress(directory.inode(), entry, (status.owner, Doing::Set))?;
         let mode = self.mode_for(entry, dressed.owner, None);
         // A change of the owner or of a list may have changed it.
-        let changes_mode = !keeping.leaves_modes && (dressed.changed || status.mode != mode);
+        let sets_mode = made || !keeping.leaves_modes;
+        let changes_mode = sets_mode && (dressed.changed || status.mode != mode);
         let changes_time =
             !keeping.omits_directory_times && !self.is_known_to_keep(entry.modified, &status);
         if !changes_mode && !changes_time {
@@ -251,7 +258,7 @@ impl Destination {
             modified: state.modified,
             owner: state.owner.clone(),
         };
-        self.finish_folder(directory, &entry)
+        self.finish_folder(directory, &entry, false)
     }
 
     /// Makes a device, socket or FIFO under its temporary name.

@@ -81,6 +81,13 @@ impl Transfer {
         target: &TreePath,
     ) -> Result<StagedFile, Failure> {
         let shown = entry.path.to_string();
+        if !side.destination.keeper.may_link() {
+            let text = format!(
+                "{shown}: cannot become another name of {target}: that needs the right \"read\", too; \
+                 leave out -H"
+            );
+            return Err(Failure::new(FailureKind::Other, text));
+        }
         let owned = side.destination.ensure_owned();
         owned.map_err(|error| journal_failure(&shown, &error))?;
         let path = side.destination.path_of(&entry.path);

@@ -66,6 +66,7 @@ impl Gathering {
             if read.is_err() {
                 attributes.incomplete = Some(true);
             }
+            attributes.superuser = (self.trusted && self.keeping.extended).then_some(true);
         }
         Some(Box::new(attributes))
     }

@@ -17,7 +17,8 @@ impl Receiver {
         };
         let first = *first;
         if self.is_done(first) {
-            self.link(entry);
+            self.released.push(entry);
+            self.link_released();
             return;
         }
         self.texts += entry.text_bytes();
@@ -30,7 +31,29 @@ impl Receiver {
         for entry in self.waiting_links.remove(&first).unwrap_or_default() {
             self.texts = self.texts.saturating_sub(entry.text_bytes());
             self.links -= 1;
+            self.released.push(entry);
+        }
+        self.link_released();
+    }
+
+    /// One that fails releases what waits for it: a list instead of calls within calls, since the
+    /// other end decides how long such a chain is.
+    fn link_released(&mut self) {
+        if std::mem::replace(&mut self.releasing, true) {
+            return;
+        }
+        while let Some(entry) = self.released.pop() {
             self.link(entry);
+        }
+        self.releasing = false;
+    }
+
+    /// An entry was left out on purpose, and so are its further names.
+    pub(super) fn note_left_out(&mut self, id: EntryId) {
+        if self.omitted.fragments() < MOST_FAILED {
+            self.omitted.insert(id.0, id.0.saturating_add(1));
+        } else {
+            self.failed_beyond = true;
         }
     }
 
@@ -46,6 +69,10 @@ impl Receiver {
         let EntryKind::HardLink { target, first } = &entry.kind else {
             return;
         };
+        if self.omitted.contains(first.0, first.0.saturating_add(1)) {
+            self.handle_packed(vec![(entry, Outcome::LeftOut)]);
+            return;
+        }
         let failed = self.failed.contains(first.0, first.0.saturating_add(1));
         if !failed && !self.failed_beyond {
             self.push_job(StorageJob::Link(entry));
@@ -157,6 +184,46 @@ mod tests {
             assert_eq!(receiver.poll_storage(Moment(0)), None);
             assert_eq!(receiver.totals().failed, 2);
         }
+    }
+
+    #[test]
+    fn another_name_of_what_was_left_out_is_left_out() {
+        let mut receiver = with_link(false);
+        receiver.handle_link(link(1, 0));
+        file(&mut receiver, Outcome::LeftOut);
+        assert_eq!(receiver.poll_storage(Moment(0)), None);
+        assert_eq!(receiver.totals().failed, 0);
+        assert!(receiver.is_done(EntryId(1)));
+    }
+
+    /// Each a name of the one before it: a hostile end may send as many as may wait.
+    #[test]
+    fn a_long_chain_of_names_fails_without_deep_calls() {
+        const LONG: u64 = 60_000;
+        let kind = EntryKind::File {
+            identity: Default::default(),
+            sparse: false,
+        };
+        let mut receiver = Receiver::new(ReceiverSettings {
+            compares: false,
+            ..ReceiverSettings::default()
+        });
+        let mut entries: Vec<Entry> = (1..=LONG).map(|id| link(id, id - 1)).collect();
+        entries.insert(0, entry(0, kind));
+        for entry in &entries {
+            let packed = PackedEntry {
+                entry: entry.clone(),
+                generation: 0,
+                checksum: None,
+            };
+            receiver.handle_pack(&[packed]).unwrap();
+        }
+        for entry in entries.drain(1..) {
+            receiver.handle_link(entry);
+        }
+        let failed = Outcome::Failed(Failure::new(FailureKind::Other, "x"));
+        file(&mut receiver, failed);
+        assert_eq!(receiver.totals().failed, LONG + 1);
     }
 
     #[test]

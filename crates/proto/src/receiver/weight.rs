@@ -15,6 +15,7 @@ const PACKED_BYTES: usize = 192;
 const FOLDER_BYTES: usize = 320;
 const NUMBER_BYTES: usize = 64;
 const JOB_BYTES: usize = 256;
+const LINK_BYTES: usize = 256;
 const MESSAGE_BYTES: usize = 128;
 const ASKED_BYTES: usize = 128;
 const OUTCOME_BYTES: usize = 96;
@@ -26,6 +27,7 @@ impl Receiver {
             + self.expected.len()
             + self.done.fragments()
             + self.failed.fragments()
+            + self.omitted.fragments()
             + self.fragments
             + self.durable.len();
         self.texts
@@ -35,6 +37,7 @@ impl Receiver {
             + self.folders.len() * FOLDER_BYTES
             + numbers * NUMBER_BYTES
             + self.jobs.len() * JOB_BYTES
+            + self.links * LINK_BYTES
             + self.messages.len() * MESSAGE_BYTES
             + (self.asked + self.comparing.len()) * ASKED_BYTES
             + self.outcomes.len() * OUTCOME_BYTES

@@ -136,7 +136,14 @@ impl Task {
             .selecting(selected)
             .coding(chooser, elements);
         Ok(match self.keeping()? {
-            Some(keeping) => side.keeping(&keeping, rustix::process::geteuid().is_root()),
+            Some(keeping) => {
+                // Others learn nothing that only this process's user may see.
+                let is_own = match &self.here {
+                    Here::Anywhere => true,
+                    Here::Beneath(principal) => principal.is_owner(),
+                };
+                side.keeping(&keeping, is_own && rustix::process::geteuid().is_root())
+            }
             None => side,
         })
     }

@@ -752,6 +752,8 @@ fn may_of(resolved: &Resolved<'_>) -> May {
     May {
         owners: resolved.rights.owners,
         devices: resolved.rights.devices,
+        // Another name of a file may lie where it can be read.
+        links: resolved.rights.read,
     }
 }
 
