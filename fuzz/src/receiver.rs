@@ -34,6 +34,7 @@ pub fn receiver(bytes: &[u8]) {
             commits: choices.flag(),
             digests: choices.flag(),
             compares: true,
+            deletes: choices.flag(),
         }),
         choices,
         integrity,
@@ -414,6 +415,15 @@ impl Play<'_> {
             StorageJob::Link(entry) => {
                 let outcome = self.outcome();
                 self.receiver.handle_packed(vec![(entry, outcome)]);
+            }
+            StorageJob::Names(_) => self.receiver.handle_names_taken(),
+            StorageJob::EndNames(end) => {
+                let compared = end.map_or_else(|| self.result(), Err);
+                self.receiver.handle_names_compared(compared);
+            }
+            StorageJob::Remove => {
+                let ended = self.choices.flag();
+                self.receiver.handle_removed(Vec::new(), ended);
             }
             StorageJob::Finish => self.receiver.handle_finished(),
         }

@@ -41,6 +41,9 @@ pub fn sender(bytes: &[u8]) {
         asks: choices.flag(),
         commits: choices.flag(),
         moves: true,
+        moves_away: false,
+        compares: false,
+        deletes: choices.flag(),
         fronts: true,
         epoch: 1,
     };

@@ -6,8 +6,11 @@
 mod analysis;
 mod bench;
 mod between;
+mod criteria;
+mod deletion;
 mod doctor;
 mod filters;
+mod habits;
 mod history;
 mod keeping;
 pub mod lab;
@@ -40,6 +43,8 @@ pub use analysis::{
 };
 pub use bench::BenchCommand;
 pub use between::{AttachArguments, BetweenArguments, CancelArguments, JobsArguments};
+pub use criteria::CriteriaArguments;
+pub use deletion::DeletionArguments;
 pub use doctor::DoctorArguments;
 pub use filters::FilterArguments;
 pub use history::HistoryArguments;
@@ -75,7 +80,13 @@ impl Arguments {
     ///
     /// Where it makes no sense, or asked for help.
     pub fn read() -> Result<Arguments, clap::Error> {
-        let matches = Arguments::shown().try_get_matches()?;
+        let line = habits::translate(std::env::args_os().collect());
+        let line = line.map_err(|text| {
+            let mut command = Arguments::shown();
+            command.error(clap::error::ErrorKind::UnknownArgument, text)
+        })?;
+        let matches = Arguments::shown().try_get_matches_from(line);
+        let matches = matches.map_err(habits::without_wrong_tips)?;
         Arguments::from_arg_matches(&matches)
     }
 
@@ -87,7 +98,9 @@ impl Arguments {
                 command.mut_arg(option, |argument| argument.hide(true))
             })
         };
-        let mut shown = Arguments::command();
+        // As other tools have it: the last one counts, and -vv is -v.
+        let repeats = |command: clap::Command| command.args_override_self(true);
+        let mut shown = Arguments::command().mut_subcommand("cp", repeats);
         shown = shown.mut_subcommand("probe", |probe| {
             let others = ["ssh", "remote_longhaul", "install_remote", "ports", "nice"];
             hide(probe, &others)
@@ -262,7 +275,7 @@ principals.toml, for each principal an entry (`longhaul token --principal alice`
   [[principal.root]]
   at = \"/data\"                    # in the URL
   path = \"/srv/data\"              # the directory here
-  rights = [\"read\", \"write\"]    # also \"measure\", for probe";
+  rights = [\"read\", \"write\"]    # also \"measure\", for probe; \"delete\", for cp --delete";
 
 const SWEEP_EXAMPLES: &str = "Examples:
   longhaul sweep profile.toml -o runs.jsonl
@@ -409,6 +422,12 @@ pub struct CopyArguments {
     /// What of it is kept.
     #[command(flatten)]
     pub keeping: KeepingArguments,
+    /// When it is copied.
+    #[command(flatten)]
+    pub criteria: CriteriaArguments,
+    /// What is deleted.
+    #[command(flatten)]
+    pub deletion: DeletionArguments,
     /// Keep the set-user-ID and set-group-ID bits of files that belong to another user or group
     /// here than at the source. Without it such a bit is dropped with a notice. At a daemon the
     /// principal's right "set-id" decides.
@@ -550,6 +569,9 @@ pub struct ServeArguments {
     /// Let it make devices, if the daemon's user may do that (root).
     #[arg(long, requires = "write")]
     pub make_devices: bool,
+    /// Allow that principal to delete: with `cp --delete` to the daemon.
+    #[arg(long, requires = "write")]
+    pub delete: bool,
     /// Directory for the daemon's key, that token and jobs. It must not be below a root, and no
     /// other user may write to it [default: the configuration directory, ~/.config/longhaul]
     #[arg(long, value_name = "DIR")]

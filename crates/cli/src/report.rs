@@ -153,10 +153,21 @@ impl Observer for Report {
         }
         match event {
             Event::Failed { path, failure } => self.tell_failure(path.as_ref(), &failure.text),
+            Event::Undeleted { failure } => self.tell_failure(None, &failure.text),
+            Event::Deleted {
+                path,
+                size,
+                planned: true,
+                ..
+            } if !self.shown.quiet && !self.shown.json => {
+                name(format!("delete {size} ").as_bytes(), path);
+            }
+            Event::Deleted { path, .. } if self.names => name(b"deleted ", path),
+            Event::Deleted { .. } => {}
             Event::Planned { path, change, .. } if self.names => {
                 name(planned(*change), path);
             }
-            Event::Planned { .. } => {}
+            Event::Planned { .. } | Event::Left { .. } => {}
             Event::Committed { path, digest, .. } | Event::Skipped { path, digest, .. } => {
                 if self.names && matches!(event, Event::Committed { .. }) {
                     name(b"", path);

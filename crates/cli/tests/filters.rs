@@ -170,8 +170,7 @@ fn what_cannot_be_used_is_refused_before_anything_is_made() {
     let to = place.path().join("to");
     let long = format!("--exclude={}", "x".repeat(5000));
     for (flags, text) in [
-        (&["-f", "P x"][..], "protect"),
-        (&["--filter=foo"], "begins with no rule"),
+        (&["--filter=foo"][..], "begins with no rule"),
         (&["--filter=: a/b"], "without a slash"),
         (&["-f", ". /nonexistent"], "/nonexistent"),
         (&["--exclude-from=/nonexistent"], "/nonexistent"),

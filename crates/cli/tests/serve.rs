@@ -385,6 +385,9 @@ fn one_file_to(path: &[u8]) -> Request {
         selection: None,
         automatic: false,
         element_bytes: 0,
+        criteria: Default::default(),
+        deletion: None,
+        moves_away: false,
     }
 }
 
@@ -421,6 +424,8 @@ fn a_host_that_was_vouched_for_opens_the_session_that_was_meant() {
                 copy_links: false,
                 keep_set_ids: false,
                 keeping: None,
+                deletes: false,
+                moves_away: false,
             }),
         };
         opening::vouch(&mut connect(None), vouch, PATIENCE).unwrap();

@@ -11,12 +11,14 @@
 //!   state machine's ledger, and gives files their names; `standing` asks
 //!   whether the file system is still up;
 //! - [`stream`] takes one stream of data instead of files;
+//! - [`deletion`] removes what the source does not have, once everything is copied;
 //! - [`compare`] says what is there already, `contents` reads whether that is the same.
 
 pub mod asked;
 pub mod commit;
 pub mod compare;
 mod contents;
+mod deletion;
 mod extras;
 pub mod folders;
 pub mod keeper;
@@ -59,6 +61,7 @@ use asked::Asked;
 use commit::Discarding;
 use compare::Listed;
 use contents::ToRead;
+use deletion::Deletions;
 use extras::Extras;
 use folders::Folders;
 use landing::Destination;
@@ -75,6 +78,7 @@ pub struct ReceiveSide {
     pub(crate) seat: Arc<Seat>,
     pub(crate) folders: Folders,
     pub(crate) extras: Extras,
+    pub(crate) deletions: Deletions,
     pub(crate) parts: Parts,
     pub(crate) arrived: Queue<ArrivedBlock>,
     pub(crate) verified: Queue<VerifiedBlock>,
@@ -116,6 +120,7 @@ impl ReceiveSide {
             staging: Staging::of(Arc::clone(&seat)),
             seat,
             extras: Extras::default(),
+            deletions: Deletions::default(),
             parts: Parts::default(),
             destination,
             asked: None,
@@ -158,6 +163,7 @@ impl ReceiveSide {
             commits: true,
             digests: settings.digests,
             compares: settings.asks,
+            deletes: settings.deletion.is_some(),
         }
     }
 

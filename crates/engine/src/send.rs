@@ -25,6 +25,8 @@ mod front;
 pub(crate) mod gather;
 pub mod kinds;
 mod links;
+mod moving;
+mod names;
 pub(crate) mod origin;
 mod parents;
 pub(crate) mod payload;
@@ -99,6 +101,7 @@ pub struct SendSide {
     /// Whether compressors run, for blocks whose codec is chosen.
     compressing: OnceLock<bool>,
     digesters: OnceLock<FlowGroup>,
+    removers: OnceLock<FlowGroup>,
 }
 
 impl SendSide {
@@ -130,6 +133,7 @@ impl SendSide {
             compressors: OnceLock::new(),
             compressing: OnceLock::new(),
             digesters: OnceLock::new(),
+            removers: OnceLock::new(),
         }
     }
 
@@ -166,6 +170,9 @@ impl SendSide {
             large_files: settings.large_files.max(1),
             asks: settings.asks,
             moves: settings.operation != Operation::DryRun,
+            compares: settings.compares_contents(),
+            moves_away: settings.moves_away && settings.operation == Operation::Copy,
+            deletes: settings.deletion.is_some(),
             fronts: (settings.growth || settings.local) && settings.operation == Operation::Copy,
             epoch: settings.epoch,
             ..SenderSettings::default()
@@ -220,10 +227,15 @@ impl Stages for SendSide {
             Sending { side, transfer }.run_digester(flow);
         });
         need(transfer, digesters.set(settings.digesters()));
+        let removers = group(both, "remove", |side, transfer, flow| {
+            Sending { side, transfer }.run_remover(flow);
+        });
+        need(transfer, removers.set(usize::from(settings.moves_away)));
         // They are set once, here; a second start has no effect.
         let _ = self.readers.set(readers);
         let _ = self.compressors.set(compressors);
         let _ = self.digesters.set(digesters);
+        let _ = self.removers.set(removers);
         let (side, walker) = (Arc::clone(&self), Arc::clone(transfer));
         let started = std::thread::Builder::new()
             .name("walk".into())
@@ -238,7 +250,12 @@ impl Stages for SendSide {
 
     fn stop(&self) {
         self.coding.close();
-        let groups = [&self.readers, &self.compressors, &self.digesters];
+        let groups = [
+            &self.readers,
+            &self.compressors,
+            &self.digesters,
+            &self.removers,
+        ];
         for group in groups.into_iter().filter_map(|group| group.get()) {
             group.join();
         }

@@ -31,6 +31,8 @@ use std::time::{Duration, Instant};
 
 use longhaul_proto::block::{Codec, ContentName, HeaderKey};
 use longhaul_proto::control::ControlChannel;
+use longhaul_proto::criteria::Criteria;
+use longhaul_proto::deletion::Deletion;
 use longhaul_proto::digest::Integrity;
 use longhaul_proto::frame::FrameError;
 use longhaul_proto::handshake::{Operation, Secret};
@@ -150,6 +152,12 @@ pub struct TransferSettings {
     /// What was written is read back and compared before it counts, and what was there is
     /// compared by its contents too.
     pub verify_written: bool,
+    /// When something is copied.
+    pub criteria: Criteria,
+    /// Sources are removed once they are durable at the destination.
+    pub moves_away: bool,
+    /// What is deleted after the copy.
+    pub deletion: Option<Arc<Deletion>>,
     /// Blocks go over streams in clear only, their headers proved with this key.
     pub clear: Option<HeaderKey>,
     /// The other end understands checksums behind their pieces
@@ -221,6 +229,9 @@ impl Default for TransferSettings {
             large_files: longhaul_proto::sender::MOST_LARGE_FILES,
             expiry: Some(LEFTOVERS_EXPIRE),
             verify_written: false,
+            criteria: Criteria::default(),
+            moves_away: false,
+            deletion: None,
             clear: None,
             trailers: false,
             shuffles: false,
@@ -249,7 +260,7 @@ impl TransferSettings {
     /// Threads of a receiving end that read what is there: to compare it, and what an earlier run
     /// left of large files.
     pub(crate) fn content_comparers(&self) -> usize {
-        match self.asks && self.operation == Operation::Copy {
+        match self.asks && (self.operation == Operation::Copy || self.compares_contents()) {
             true => self.digesters().max(1),
             false => 0,
         }
@@ -257,8 +268,11 @@ impl TransferSettings {
 
     /// Whether files that are there are compared by their contents as well.
     pub(crate) fn compares_contents(&self) -> bool {
-        let wanted = self.verify_written || self.digests && self.reads_for_digests;
-        wanted && self.operation == Operation::Copy && self.integrity == Integrity::Digest
+        let wanted = self.verify_written || self.moves_away;
+        let wanted = wanted || self.digests && self.reads_for_digests;
+        let copies = wanted && self.operation == Operation::Copy;
+        let asked = self.criteria.checksum && self.operation != Operation::Verify;
+        (copies || asked) && self.integrity == Integrity::Digest
     }
 }
 
@@ -421,6 +435,8 @@ pub(crate) struct Counters {
     pub fixed_entries: AtomicU64,
     pub planned_bytes: AtomicU64,
     pub failed_entries: AtomicU64,
+    pub deleted_entries: AtomicU64,
+    pub deleted_bytes: AtomicU64,
     pub files: AtomicU64,
     pub again_blocks: AtomicU64,
     pub lost_streams: AtomicU64,
@@ -609,7 +625,7 @@ impl Transfer {
                 if !far_ahead {
                     self.reading.notify_one();
                 }
-                if sender.has_unread_digest() {
+                if sender.has_unread_digest() || sender.has_moved() {
                     self.digesting.notify_all();
                 }
                 self.walking.notify_all();

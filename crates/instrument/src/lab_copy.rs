@@ -190,6 +190,7 @@ fn start_daemon(running: &Running) -> Result<Daemon, Stop> {
             "--print-ready",
             "--allow-clear",
             "--write",
+            "--delete",
             // Nobody but this process reaches it, and what may be copied is all of its user's.
             "--unguarded",
             "--root",

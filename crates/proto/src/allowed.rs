@@ -35,6 +35,12 @@ pub struct Allowed {
     /// What is kept of an entry; `None`: what always is.
     #[cbor(n(20), default)]
     pub keeping: Option<Box<Keeping>>,
+    /// What the source does not have is deleted at the destination.
+    #[cbor(n(7), default)]
+    pub deletes: bool,
+    /// Sources are removed once they are durable.
+    #[cbor(n(8), default)]
+    pub moves_away: bool,
 }
 
 impl Allowed {
@@ -56,6 +62,8 @@ impl Allowed {
             && paths.eq(request.paths.iter().map(trimmed))
             && (self.keep_set_ids || !request.keep_set_ids)
             && self.permits_keeping(request.keeping.as_deref())
+            && (self.deletes || request.deletion.is_none())
+            && (self.moves_away || !request.moves_away)
             && (self.role == Role::Sender
                 || (self.recursive || !request.recursive)
                     && (self.copy_links || !request.copy_links))

@@ -23,10 +23,11 @@ pub use gathered::{GatherError, Gathered};
 pub use in_force::{InForce, Rules};
 pub use lines::Ends;
 pub use pattern::MAXIMUM_PATTERN_BYTES;
+pub(crate) use selection::check_bytes;
 pub use selection::{
     FileFacts, LeftOut, MAXIMUM_SELECTION_BYTES, Reason, Selection, SelectionError,
 };
-pub use syntax::{Action, PerDirectory};
+pub use syntax::{Action, End, PerDirectory};
 
 /// Most rules that may hold in one directory: those of the command, and of the per-directory files
 /// in it and above it. Each name is compared with all of them.
@@ -63,12 +64,6 @@ pub enum RuleError {
     /// A modifier that is not here.
     #[error("longhaul does not have the modifier {0:?}: {1}")]
     Absent(char, &'static str),
-    /// A rule about deletion.
-    #[error(
-        "{0} rules say what is deleted at the destination, and longhaul deletes nothing there: \
-         leave it out"
-    )]
-    Deletion(&'static str),
     /// The name of a per-directory file has a slash.
     #[error(
         "a per-directory file is looked for in each directory by its name: write it without a slash"

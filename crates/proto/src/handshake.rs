@@ -20,6 +20,8 @@ use minicbor::{Decode, Encode};
 
 use crate::allowed::Allowed;
 use crate::block::{Codec, HeaderKey};
+use crate::criteria::Criteria;
+use crate::deletion::Deletion;
 use crate::digest::Integrity;
 use crate::filter::Selection;
 use crate::keeping::Keeping;
@@ -70,8 +72,14 @@ impl Feature {
     /// Owners, access control lists, extended attributes, hard links and special files
     /// ([`Keeping`]).
     pub const KEEPING: Feature = Feature(20);
+    /// Files are copied by other [`Criteria`] than size and time.
+    pub const CRITERIA: Feature = Feature(24);
+    /// What the source does not have is deleted at the destination ([`Deletion`]).
+    pub const DELETION: Feature = Feature(25);
+    /// Sources are removed once they are durable at the destination.
+    pub const MOVE: Feature = Feature(26);
     /// Everything this version knows.
-    pub const ALL: [Feature; 13] = [
+    pub const ALL: [Feature; 16] = [
         Feature::ZSTD,
         Feature::LZ4,
         Feature::EXTENTS,
@@ -85,6 +93,9 @@ impl Feature {
         Feature::SHUFFLE,
         Feature::AUTOMATIC,
         Feature::KEEPING,
+        Feature::CRITERIA,
+        Feature::DELETION,
+        Feature::MOVE,
     ];
 }
 
@@ -437,6 +448,17 @@ pub struct Request {
     /// What is kept of an entry, at either end; `None`: what always is.
     #[n(40)]
     pub keeping: Option<Box<Keeping>>,
+    /// When something is copied.
+    #[n(44)]
+    #[cbor(default)]
+    pub criteria: Criteria,
+    /// What is deleted after the copy; `None`: nothing.
+    #[n(45)]
+    pub deletion: Option<Box<Deletion>>,
+    /// Sources are removed once they are durable at the destination.
+    #[n(46)]
+    #[cbor(default)]
+    pub moves_away: bool,
 }
 
 /// A path at the acceptor.
@@ -626,14 +648,19 @@ impl Request {
             .chain(digests)
             .chain(self.selection.as_ref().map(|_| Feature::SELECTION))
             .chain(self.keeping.as_ref().map(|_| Feature::KEEPING))
+            .chain((!self.criteria.is_usual()).then_some(Feature::CRITERIA))
+            .chain(self.deletion.as_ref().map(|_| Feature::DELETION))
+            .chain(self.moves_away.then_some(Feature::MOVE))
             .chain([Feature::EXTENTS])
             .collect()
     }
 
     /// Whether files that are there are compared by their contents too.
     fn compares_contents(&self) -> bool {
-        let wanted = self.verify_written || self.digests && !self.kept_digests_only;
-        wanted && self.operation == Operation::Copy && self.integrity == Integrity::Digest
+        let wanted = self.verify_written || self.moves_away;
+        let wanted = wanted || self.digests && !self.kept_digests_only;
+        let copies = wanted && self.operation == Operation::Copy;
+        (copies || self.criteria.checksum) && self.integrity == Integrity::Digest
     }
 
     /// What headers of blocks are proved with; none without streams in clear.
@@ -653,6 +680,13 @@ impl Request {
         paths
             && keeping.is_none_or(|keeping| keeping.read().is_ok())
             && selection.is_none_or(|selection| self.role == Role::Receiver && selection.is_valid())
+            && self.criteria.is_valid()
+            // What was deleted for it would be what was moved.
+            && !(self.moves_away && self.deletion.is_some())
+            && !(self.moves_away && self.integrity == Integrity::Checksum)
+            && self.deletion.as_ref().is_none_or(|deletion| {
+                self.recursive && self.operation != Operation::Verify && deletion.is_valid()
+            })
             && self.clear == self.block_key.is_some()
             && block.is_power_of_two()
             && (crate::digest::SMALLEST_BLOCK_BYTES as usize..=crate::block::LARGEST_BLOCK_BYTES)

@@ -31,6 +31,8 @@ pub mod block;
 pub mod calls;
 pub mod coding;
 pub mod control;
+pub mod criteria;
+pub mod deletion;
 pub mod digest;
 pub mod filter;
 pub mod frame;

@@ -5,10 +5,12 @@ use minicbor::{Decode, Encode};
 use crate::block::{ContentName, PieceName};
 use crate::calls::Call;
 use crate::coding::CodecUse;
+use crate::criteria::Held;
+use crate::deletion::NamesOf;
 use crate::digest::Checksum;
 use crate::filter::LeftOut;
 use crate::handshake::Secret;
-use crate::manifest::{AnchorState, Entry, EntryId};
+use crate::manifest::{AnchorState, Entry, EntryId, TreePath};
 use crate::notice::{Notice, bounded_notices};
 
 // tidy: long file because it is the one list of messages, each with its bounds.
@@ -210,6 +212,28 @@ pub enum Message {
     /// time ([`Answer::Compare`]), at most [`MAXIMUM_LISTED_ENTRIES`].
     #[n(22)]
     Digests(#[n(0)] Vec<(EntryId, Checksum)>),
+    /// Receiver: everything is copied; what names are there? ([`crate::deletion`])
+    #[n(23)]
+    AskNames,
+    /// Sender: these, within the receiver's window.
+    #[n(24)]
+    Names(#[n(0)] Vec<NamesOf>),
+    /// Receiver: that many batches were compared.
+    #[n(25)]
+    NamesTaken(#[n(0)] u32),
+    /// Sender: that was all, or why it could not be listed.
+    #[n(26)]
+    NamesEnd(#[n(0)] Option<Failure>),
+    /// Receiver: these were deleted, or would be, or were not; at most
+    /// [`crate::deletion::REMOVED_AT_ONCE`].
+    #[n(27)]
+    Removed(#[n(0)] Vec<Removal>),
+    /// Sender: one such message was heard.
+    #[n(28)]
+    RemovedTaken,
+    /// Sender: this is at the destination, and could not be removed at the source.
+    #[n(29)]
+    Unmoved(#[n(0)] TreePath, #[n(1)] Failure),
 }
 
 /// What of an entry is at the destination.
@@ -238,6 +262,9 @@ pub enum Answer {
     /// digest that the sender tells ([`Message::Digests`]). Another answer follows.
     #[n(5)]
     Compare,
+    /// It stays as it is there, whatever the source has.
+    #[n(6)]
+    Leave(#[n(0)] Held),
 }
 
 /// What a copy would do with an entry that is not there already.
@@ -277,6 +304,9 @@ pub enum Outcome {
     /// The destination does without it, which is no failure: a device that nobody may make there.
     #[n(4)]
     LeftOut,
+    /// It stays as it is there: a directory that is not made.
+    #[n(5)]
+    Left(#[n(0)] Held),
 }
 
 /// What kind of failure.
@@ -379,6 +409,24 @@ pub(crate) fn bounded_text<C>(
     }
 }
 
+/// What became of a name that the source does not have.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Removal {
+    /// Where it is beneath the anchor; `None`: nothing is deleted, and `failure` says why.
+    #[n(0)]
+    pub path: Option<TreePath>,
+    /// Bytes of a file.
+    #[n(1)]
+    pub size: u64,
+    /// It is a directory.
+    #[n(2)]
+    pub directory: bool,
+    /// Why it stays; `None` if it was deleted, or would be.
+    #[n(3)]
+    pub failure: Option<Failure>,
+}
+
 /// Why something is to be sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
 #[cbor(index_only)]
@@ -450,6 +498,18 @@ pub struct Totals {
     #[n(20)]
     #[cbor(default)]
     pub mended: u64,
+    /// Entries that stay as they are there on purpose.
+    #[n(11)]
+    #[cbor(default)]
+    pub left: u64,
+    /// Names deleted at the destination, or that would be.
+    #[n(12)]
+    #[cbor(default)]
+    pub deleted: u64,
+    /// Bytes of the files among them.
+    #[n(13)]
+    #[cbor(default)]
+    pub deleted_bytes: u64,
 }
 
 /// What one end sees: of each stream what its kernel tells, and how busy each

@@ -6,6 +6,7 @@
 //! packed entries commits them. A directory gets its mode and time after everything in it is done.
 //! Memory depends on what is under way, not on the size of the tree.
 
+mod deleting;
 mod large;
 mod links;
 mod listed;
@@ -16,15 +17,18 @@ use std::time::Duration;
 
 use longhaul_units::Moment;
 
+use deleting::Deleting;
 use large::Incoming;
 
 use crate::account::{Account, Share};
 use crate::block::{ContentName, PackedEntry, PieceName};
+use crate::criteria::Held;
+use crate::deletion::NamesOf;
 use crate::digest::{Checksum, Integrity};
 use crate::filter::LeftOut;
 use crate::ledger::{DurableBlock, RangeSet};
 use crate::manifest::{AnchorState, Entry, EntryId, EntryKind};
-use crate::message::{AgainReason, Change, Failure, Message, Outcome, Totals};
+use crate::message::{AgainReason, Change, Failure, Message, Outcome, Removal, Totals};
 use crate::notice::Notice;
 use crate::session::StreamId;
 
@@ -50,6 +54,8 @@ pub struct ReceiverSettings {
     /// Something may be there: questions are answered. Else the sender knows
     /// that nothing is, and what it asked before it knew is of no interest.
     pub compares: bool,
+    /// Deletion follows the copy.
+    pub deletes: bool,
 }
 
 impl Default for ReceiverSettings {
@@ -62,6 +68,7 @@ impl Default for ReceiverSettings {
             commits: true,
             digests: false,
             compares: true,
+            deletes: false,
         }
     }
 }
@@ -146,6 +153,14 @@ pub enum StorageJob {
     /// Give a directory its mode and time, make it if it is missing:
     /// [`Receiver::handle_directory_finished`].
     FinishDirectory(Entry),
+    /// Compare what is there with the names that the source has:
+    /// [`Receiver::handle_names_taken`].
+    Names(Vec<NamesOf>),
+    /// All of them came, or why not: [`Receiver::handle_names_compared`].
+    EndNames(Option<Failure>),
+    /// Remove the next of what the source does not have, at most
+    /// [`crate::deletion::REMOVED_AT_ONCE`]: [`Receiver::handle_removed`].
+    Remove,
     /// Everything is done: leave nothing behind, and
     /// [`Receiver::handle_finished`].
     Finish,
@@ -190,6 +205,8 @@ pub enum ReceivedEvent {
         /// Bytes in all, those of earlier sessions too.
         bytes: u64,
     },
+    /// What became of a name that the source does not have.
+    Removed(Removal),
 }
 
 /// What a comparison found of one entry.
@@ -209,6 +226,8 @@ pub enum Compared {
     Refused(Failure),
     /// In a dry run: what a copy would do with it.
     Planned(Change),
+    /// It stays as it is there.
+    Left(Held),
 }
 
 /// What the other end did wrong; the session is over.
@@ -226,6 +245,9 @@ pub enum ReceiverError {
         MAXIMUM_REMEMBERED_BYTES >> 20
     )]
     TooMuch,
+    /// Names that were not asked for, or are out of order, or too many.
+    #[error("the sender told names for deletion that it was not asked for, or out of order")]
+    Names,
     /// An entry that is none.
     #[error("the sender sent an entry with values out of their range")]
     InvalidEntry,
@@ -272,6 +294,8 @@ pub struct Receiver {
     omitted: RangeSet,
     /// More failed than are remembered.
     failed_beyond: bool,
+    /// What this end holds back, counted.
+    held: LeftOut,
     /// What entries whose comparison is under way, or whose directory is looked at, weigh: in
     /// all, and each list of them.
     asked: usize,
@@ -310,6 +334,7 @@ pub struct Receiver {
     totals: Totals,
     notices: Vec<Notice>,
     account: Account,
+    deleting: Deleting,
     finishing: bool,
     finished: bool,
 }
@@ -334,6 +359,7 @@ impl Receiver {
             failed: RangeSet::default(),
             omitted: RangeSet::default(),
             failed_beyond: false,
+            held: LeftOut::default(),
             asked: 0,
             lists: VecDeque::new(),
             comparing: BTreeMap::new(),
@@ -359,6 +385,7 @@ impl Receiver {
             totals: Totals::default(),
             notices: Vec::new(),
             account: Account::default(),
+            deleting: Deleting::default(),
             finishing: false,
             finished: false,
         }
@@ -420,6 +447,10 @@ impl Receiver {
                 self.handle_commit(file, generation, digest);
             }
             Message::Commit { .. } => {}
+            Message::Names(names) => self.handle_names(names)?,
+            Message::NamesEnd(failure) => self.handle_names_end(failure)?,
+            Message::RemovedTaken => self.handle_removed_taken(),
+            Message::Unmoved(path, failure) => self.handle_unmoved(path, failure),
             Message::Answers(_) => return Err(ReceiverError::WrongRole("answers")),
             Message::Durable { .. } => return Err(ReceiverError::WrongRole("acknowledgements")),
             Message::Done { .. } => return Err(ReceiverError::WrongRole("outcomes")),
@@ -605,6 +636,11 @@ impl Receiver {
         self.end_directory(entry, Outcome::Planned(change));
     }
 
+    /// A directory is not made, on purpose.
+    pub fn handle_directory_left(&mut self, entry: Entry, held: Held) {
+        self.end_directory(entry, Outcome::Left(held));
+    }
+
     fn end_directory(&mut self, entry: Entry, outcome: Outcome) {
         self.texts = self.texts.saturating_sub(entry.text_bytes());
         self.finish_entry(entry.id, entry.parent, Some(entry), outcome);
@@ -636,6 +672,7 @@ impl Receiver {
             || self.room != self.room_told
             || !self.durable.is_empty()
             || !self.outcomes.is_empty()
+            || self.asks_names()
     }
 
     /// Whether the sender may send more: what [`Receiver::handle_room`] was
@@ -649,7 +686,7 @@ impl Receiver {
         if self.messages.is_empty() {
             self.flush();
         }
-        let message = self.messages.pop_front();
+        let message = self.messages.pop_front().or_else(|| self.ask_names());
         self.texts -= message.as_ref().map_or(0, weight::of_message);
         if let Some(Message::Answers(answers)) = &message {
             self.unsaid = self.unsaid.saturating_sub(answers.len());
@@ -749,10 +786,14 @@ impl Receiver {
     }
 
     fn count(&mut self, outcome: Option<&Outcome>) {
+        if let Some(Outcome::Left(held)) = outcome {
+            self.held.count(held.reason());
+        }
         let totals = &mut self.totals;
         let counter = match outcome {
             Some(Outcome::Committed { .. }) => &mut totals.committed,
             Some(Outcome::Failed(_)) => &mut totals.failed,
+            Some(Outcome::Left(_)) => &mut totals.left,
             Some(Outcome::Planned(Some(_))) => &mut totals.planned,
             Some(Outcome::Planned(None) | Outcome::Unchanged) | None => &mut totals.skipped,
             Some(Outcome::LeftOut) => return,
@@ -804,7 +845,8 @@ impl Receiver {
         let complete = self
             .walk_end
             .is_some_and(|entries| self.done.contains(0, entries));
-        if complete && !self.finishing {
+        let deletes = complete && !self.finishing && self.deletion_comes_first();
+        if complete && !self.finishing && !deletes {
             self.finishing = true;
             self.jobs.push_back(StorageJob::Finish);
         }

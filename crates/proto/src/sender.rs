@@ -11,6 +11,8 @@ mod again;
 mod compare;
 mod front;
 mod lost;
+mod moving;
+mod names;
 mod plan;
 mod settings;
 mod streams;
@@ -37,6 +39,8 @@ pub use compare::DigestRead;
 
 pub use account::{Ending, EntryEvent};
 use lost::Still;
+use moving::Moving;
+use names::Naming;
 use plan::Plan;
 pub use plan::{PackedJob, ReadJob, Work};
 pub use settings::{MOST_LARGE_FILES, SenderSettings};
@@ -80,6 +84,8 @@ pub struct Sender {
     entry_bytes: usize,
     plan: Plan,
     comparing: Comparing,
+    naming: Naming,
+    moving: Moving,
     streams: Streams,
     /// Walked and not yet asked for.
     listing: Vec<Entry>,
@@ -96,6 +102,8 @@ pub struct Sender {
     walk_ended: bool,
     left_out: LeftOut,
     anchor: Option<Box<AnchorState>>,
+    /// What the receiver holds back, counted.
+    held: LeftOut,
     finished: Option<Totals>,
     notices: Vec<Notice>,
     still: Still,
@@ -110,6 +118,8 @@ impl Sender {
             entry_bytes: 0,
             plan: Plan::default(),
             comparing: Comparing::default(),
+            naming: Naming::default(),
+            moving: Moving::default(),
             streams: Streams::default(),
             listing: Vec::new(),
             listing_bytes: 0,
@@ -122,6 +132,7 @@ impl Sender {
             walk_ended: false,
             left_out: LeftOut::default(),
             anchor: None,
+            held: LeftOut::default(),
             finished: None,
             notices: Vec::new(),
             still: Still::default(),
@@ -135,7 +146,7 @@ impl Sender {
         }
         self.settings
             .window_entries
-            .saturating_sub(self.entries.len())
+            .saturating_sub(self.entries.len() + self.moving.count())
     }
 
     /// The walk met an entry; its number is one higher than the last one's.
@@ -212,9 +223,10 @@ impl Sender {
         });
     }
 
-    /// What the walk left out on purpose; nothing before its end.
+    /// What the walk left out on purpose, nothing before its end; and what the receiver holds
+    /// back.
     pub fn left_out(&self) -> LeftOut {
-        self.left_out
+        self.left_out.with_held(self.held)
     }
 
     /// The other end accepted the session: whether it has to be asked for every
@@ -347,6 +359,9 @@ impl Sender {
             Message::Entries(_) => return Err(SenderError::WrongRole("entries")),
             Message::Sealed { .. } => return Err(SenderError::WrongRole("a seal")),
             Message::WalkEnd { .. } => return Err(SenderError::WrongRole("the walk's end")),
+            Message::AskNames => self.handle_ask_names()?,
+            Message::NamesTaken(batches) => self.handle_names_taken(batches),
+            Message::Removed(removed) => self.handle_removed(removed)?,
             Message::Digests(_) => return Err(SenderError::WrongRole("digests")),
             _ => {}
         }
@@ -498,7 +513,8 @@ impl Sender {
 
     /// The receiver's totals, once everything is done and durable.
     pub fn finished(&self) -> Option<Totals> {
-        self.finished
+        // Sources that are to be removed are no longer than needed.
+        self.finished.filter(|_| self.moving.count() == 0)
     }
 
     /// What the destination did not keep or refused, once everything is done.
@@ -559,6 +575,7 @@ impl Sender {
             Answer::Resume(ranges) => self.resume(id, &ranges),
             Answer::Planned(change) => self.end(id, Ending::Planned(change)),
             Answer::Compare => self.compare(id),
+            Answer::Leave(held) => self.end(id, Ending::Left(held)),
         }
     }
 
@@ -566,9 +583,10 @@ impl Sender {
     /// that only plans must not be taken for one that has the data.
     fn check_operation(&self, answer: &Answer) -> Result<(), SenderError> {
         let fits = match answer {
-            Answer::Send | Answer::Resume(_) | Answer::Compare => self.settings.moves,
+            Answer::Send | Answer::Resume(_) => self.settings.moves,
+            Answer::Compare => self.settings.moves || self.settings.compares,
             Answer::Planned(_) => !self.settings.moves,
-            Answer::Skip { .. } | Answer::Refuse(_) => true,
+            Answer::Skip { .. } | Answer::Refuse(_) | Answer::Leave(_) => true,
         };
         if fits {
             Ok(())
@@ -651,6 +669,7 @@ impl Sender {
             Outcome::Planned(Some(change)) => self.end(id, Ending::Planned(change)),
             Outcome::Planned(None) | Outcome::Unchanged => self.end(id, Ending::Skipped(None)),
             Outcome::LeftOut => self.end(id, Ending::LeftOut),
+            Outcome::Left(held) => self.end(id, Ending::Left(held)),
         }
     }
 
@@ -660,12 +679,18 @@ impl Sender {
             self.entry_bytes -= tracked.weighs;
             self.plan.end_large(id);
             self.forget_blocks(&tracked.stage);
+            match ending {
+                Ending::Left(held) => self.held.count(held.reason()),
+                Ending::Failed(_) => self.naming.failed += 1,
+                _ => {}
+            }
             let grew = |failure: &Failure| failure.kind == FailureKind::Grew;
             if matches!(&ending, Ending::Committed(_))
                 || matches!(&ending, Ending::Failed(failure) if grew(failure))
             {
                 self.count_committed(&mut tracked);
             }
+            self.move_away(&tracked.entry, &ending);
             self.events.push_back(EntryEvent::Ended {
                 entry: tracked.entry,
                 ending,

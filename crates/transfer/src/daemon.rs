@@ -136,6 +136,8 @@ pub struct DaemonSettings {
     pub keep_owners: bool,
     /// It may make devices.
     pub make_devices: bool,
+    /// That principal may delete.
+    pub delete: bool,
     /// Where the daemon keeps its key, token and jobs; none: the configuration directory.
     pub state: Option<PathBuf>,
     /// The daemon's certificate (PEM), instead of a self-signed one.

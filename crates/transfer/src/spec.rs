@@ -6,6 +6,8 @@
 //! - [`TransferSpec::validate`] is the only way to a [`ValidSpec`]
 //! - [`SpecError`]: what is wrong, by field
 
+mod criteria;
+mod deletion;
 mod error;
 mod filter;
 mod keep;
@@ -22,6 +24,8 @@ use crate::endpoint::Endpoint;
 use crate::rate_limit::BandwidthLimit;
 use crate::settings::ConnectionSettings;
 
+pub use criteria::Criteria;
+pub use deletion::Deletion;
 pub use error::SpecError;
 pub use filter::Filter;
 pub use keep::Keep;
@@ -58,6 +62,15 @@ pub struct TransferSpec {
     /// What is kept of an entry beyond data, mode and time.
     #[serde(default)]
     pub keep: Keep,
+    /// When something is copied over what has its name.
+    #[serde(default)]
+    pub criteria: Criteria,
+    /// Sources are removed once they are durable at the destination.
+    #[serde(default)]
+    pub move_away: bool,
+    /// What is deleted at the destination after the copy; none: nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deletion: Option<Deletion>,
     /// How files are verified.
     #[serde(default)]
     pub verification: Verification,
@@ -261,6 +274,9 @@ impl TransferSpec {
             selection: Selection::default(),
             filter: Filter::default(),
             keep: Keep::default(),
+            criteria: Criteria::default(),
+            move_away: false,
+            deletion: None,
             verification: Verification::default(),
             compression: USUAL_COMPRESSION,
             element_bytes: None,

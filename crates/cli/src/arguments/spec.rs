@@ -50,6 +50,9 @@ impl CopyArguments {
             },
             filter,
             keep: self.keeping.keep(),
+            criteria: self.criteria.criteria(),
+            move_away: self.deletion.move_away,
+            deletion: self.deletion.deletion(),
             verification: Verification {
                 integrity: match digest {
                     true => spec::Integrity::Digest,
@@ -249,7 +252,7 @@ fn by_options(error: &SpecError) -> String {
         SpecError::NullSource => "null: is a destination; a source of zeros is zero:SIZE",
         SpecError::ZeroDestination => "zero: is a source; a destination without a disk is null:",
         SpecError::DigestsNeeded => {
-            "--verify and --manifest need digests: leave out --integrity checksum"
+            "--verify, --manifest, --checksum and --move need digests: leave out --integrity checksum"
         }
         SpecError::Paired => {
             "with --stack paired each stream has one thread at either end: leave out --readers, \
@@ -271,6 +274,11 @@ fn by_options(error: &SpecError) -> String {
             "over SSH data are always encrypted: leave --data-security clear out, or copy to a \
              daemon (longhaul serve --allow-clear)"
         }
+        SpecError::PipeJudged => {
+            "- and null: have no size and time: --checksum, --update and the like are for files"
+        }
+        SpecError::Move(text) => return format!("--move: {text}"),
+        SpecError::Deletion(text) => return format!("--delete: {text}"),
         SpecError::Filter(text) | SpecError::Keep(text) => text,
         SpecError::FilesOfOne => {
             "the files of --files-from lie beneath one source: name one, and the destination"
@@ -279,6 +287,7 @@ fn by_options(error: &SpecError) -> String {
         | SpecError::OneSource
         | SpecError::Range { .. }
         | SpecError::DryRun
+        | SpecError::Compared
         | SpecError::Trust
         | SpecError::Certificate
         | SpecError::NicePaths => return error.to_string(),

@@ -38,6 +38,7 @@ fn settings(arguments: ServeArguments) -> DaemonSettings {
         keep_set_ids: arguments.keep_set_ids,
         keep_owners: arguments.keep_owners,
         make_devices: arguments.make_devices,
+        delete: arguments.delete,
         state: arguments.state,
         certificate: arguments.certificate,
         key: arguments.key,

@@ -9,6 +9,7 @@ use longhaul_engine::send::stream::WholeStream;
 use longhaul_engine::session::{Event, PathUse, Progress};
 use longhaul_model::control::Decision;
 use longhaul_model::limit::Limit;
+use longhaul_proto::criteria::Held;
 use longhaul_proto::digest::Checksum;
 use longhaul_proto::filter::LeftOut;
 use longhaul_proto::manifest::TreePath;
@@ -78,6 +79,7 @@ pub fn event(event: &Event) {
             "schema": SCHEMA, "event": "skipped", "path": name_of(path), "size": size,
             "file": file, "blake3": digest_of(digest.as_ref()),
         }),
+        Event::Left { .. } | Event::Deleted { .. } | Event::Undeleted { .. } => kept(event),
         Event::Planned {
             path,
             size,
@@ -125,6 +127,39 @@ pub fn event(event: &Event) {
     });
 }
 
+/// What became of a name at the destination that was not copied.
+fn kept(event: &Event) -> Value {
+    match event {
+        Event::Left {
+            path,
+            size,
+            file,
+            held,
+        } => json!({
+            "schema": SCHEMA, "event": "left", "path": name_of(path), "size": size,
+            "file": file, "reason": match held {
+                Held::Newer => "newer",
+                Held::Missing => "missing",
+                Held::Exists => "exists",
+            },
+        }),
+        Event::Deleted {
+            path,
+            size,
+            directory,
+            planned,
+        } => json!({
+            "schema": SCHEMA, "event": "deleted", "path": name_of(path), "size": size,
+            "directory": directory, "planned": planned,
+        }),
+        Event::Undeleted { failure } => json!({
+            "schema": SCHEMA, "event": "undeleted", "kind": format!("{:?}", failure.kind),
+            "text": failure.text,
+        }),
+        _ => Value::Null,
+    }
+}
+
 fn layers(list: &[LayerUse]) -> Value {
     list.iter()
         .map(|layer| {
@@ -153,7 +188,8 @@ fn left_out(left_out: LeftOut) -> Value {
     json!({
         "rules": left_out.rules, "size": left_out.size, "time": left_out.time,
         "depth": left_out.depth, "file_systems": left_out.file_systems,
-        "specials": left_out.specials,
+        "specials": left_out.specials, "newer": left_out.newer, "missing": left_out.missing,
+        "existing": left_out.existing,
     })
 }
 
@@ -170,6 +206,8 @@ fn fields(progress: &Progress) -> Value {
         "changed_entries": progress.changed_entries,
         "planned_bytes": progress.planned_bytes,
         "failed_entries": progress.failed_entries,
+        "deleted_entries": progress.deleted_entries,
+        "deleted_bytes": progress.deleted_bytes,
         "left_out": left_out(progress.left_out),
         "known_entries": progress.walked_entries,
         "known_bytes": progress.walked_bytes,

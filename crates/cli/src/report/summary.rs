@@ -112,6 +112,7 @@ fn lines(progress: &Progress, ending: &Ending, asked: Asked, described: String) 
         lines.push(format!("failed: {}", progress.failed_entries));
     }
     lines.extend(left_out_line(progress.left_out));
+    lines.extend(deleted_line(progress, "deleted at the destination"));
     if let Some(totals) = ending.totals.filter(|totals| totals.digests_read > 0) {
         let (files, bytes) = (totals.digests_read, ByteCount(totals.digest_bytes_read));
         lines.push(format!(
@@ -121,7 +122,7 @@ fn lines(progress: &Progress, ending: &Ending, asked: Asked, described: String) 
     }
     if let Some(totals) = ending.totals.filter(|totals| totals.differed > 0) {
         lines.push(format!(
-            "had the same size and time there but other contents, and were copied: {}",
+            "were there with the same size and other contents, and were copied: {}",
             counted(totals.differed, "file")
         ));
     }
@@ -311,6 +312,10 @@ fn planned_lines(progress: &Progress, ending: &Ending) -> Vec<String> {
         lines.push(format!("would fail: {}", progress.failed_entries));
     }
     lines.extend(left_out_line(progress.left_out));
+    lines.extend(deleted_line(
+        progress,
+        "would be deleted at the destination",
+    ));
     lines.push("dry run: nothing was moved".to_owned());
     lines
 }
@@ -324,6 +329,9 @@ fn left_out_line(left_out: LeftOut) -> Option<String> {
         depth,
         file_systems,
         specials,
+        newer,
+        missing,
+        existing,
     } = left_out;
     let parts = [
         (rules, "by filters"),
@@ -332,12 +340,21 @@ fn left_out_line(left_out: LeftOut) -> Option<String> {
         (depth, "directories' contents by depth"),
         (file_systems, "mount points' contents"),
         (specials, "devices, sockets or FIFOs"),
+        (newer, "newer at the destination"),
+        (missing, "not at the destination"),
+        (existing, "at the destination already"),
     ];
     let parts = parts.iter().filter(|(count, _)| *count > 0);
     let parts: Vec<String> = parts
         .map(|(count, what)| format!("{count} {what}"))
         .collect();
     (!parts.is_empty()).then(|| format!("left out: {}", parts.join(", ")))
+}
+
+/// What was not at the source; `None` if that is nothing.
+fn deleted_line(progress: &Progress, what: &str) -> Option<String> {
+    let (count, bytes) = (progress.deleted_entries, ByteCount(progress.deleted_bytes));
+    (count > 0).then(|| format!("{what}: {}, {bytes}", counted(count, "name")))
 }
 
 fn wire_line(progress: &Progress, complete: bool) -> String {

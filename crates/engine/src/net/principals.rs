@@ -11,7 +11,7 @@
 //! path = "/srv/data"                  # on this host
 //! rights = ["read", "write"]          # also "measure": null:, zero:, and what host this is;
 //!                                     # "set-id": files put keep such bits,
-//!                                     # "owners", "devices"
+//!                                     # "owners", "devices", "delete"
 //! ```
 //!
 //! Answers to strangers are all alike: an unknown name, a wrong token and a
@@ -154,6 +154,8 @@ pub struct Rights {
     pub owners: bool,
     /// Devices may be put.
     pub devices: bool,
+    /// Files may be deleted: by a copy that mirrors its source, or moves it away.
+    pub delete: bool,
 }
 
 impl Rights {
@@ -165,6 +167,7 @@ impl Rights {
             (self.set_id, RawRight::SetId),
             (self.owners, RawRight::Owners),
             (self.devices, RawRight::Devices),
+            (self.delete, RawRight::Delete),
         ];
         let given = all.into_iter().filter(|(given, _)| *given);
         given.map(|(_, right)| right).collect()
@@ -206,6 +209,7 @@ enum RawRight {
     SetId,
     Owners,
     Devices,
+    Delete,
 }
 
 /// Somebody whom the daemon knows.
@@ -592,6 +596,7 @@ fn check_roots(raw: Vec<RawRoot>) -> Result<Vec<Root>, Fault> {
             set_id: has(RawRight::SetId),
             owners: has(RawRight::Owners),
             devices: has(RawRight::Devices),
+            delete: has(RawRight::Delete),
         };
         if rights == Rights::default() {
             return Err(Fault::NoRights(entry.at));
@@ -600,6 +605,7 @@ fn check_roots(raw: Vec<RawRoot>) -> Result<Vec<Root>, Fault> {
             (rights.set_id, "set-id"),
             (rights.owners, "owners"),
             (rights.devices, "devices"),
+            (rights.delete, "delete"),
         ];
         let alone = of_writers
             .into_iter()
@@ -638,7 +644,8 @@ impl Root {
                 || more(self.rights.write, inner.rights.write)
                 || more(self.rights.set_id, inner.rights.set_id)
                 || more(self.rights.owners, inner.rights.owners)
-                || more(self.rights.devices, inner.rights.devices))
+                || more(self.rights.devices, inner.rights.devices)
+                || more(self.rights.delete, inner.rights.delete))
     }
 }
 

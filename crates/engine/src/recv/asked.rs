@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use longhaul_proto::block::Content;
+use longhaul_proto::deletion::NamesOf;
 use longhaul_proto::manifest::{Entry, EntryKind, TreePath};
 use longhaul_proto::message::Message;
 
@@ -85,6 +86,7 @@ impl Asked {
                 let anchor = TreePath::new(b"the mode of the destination");
                 anchor.map_or(Ok(()), |anchor| Err(NotAsked(anchor)))
             }
+            Message::Names(names) => self.check_names(names),
             _ => Ok(()),
         }
     }
@@ -107,6 +109,33 @@ impl Asked {
         }
     }
 
+    /// Names are compared only within what was asked for.
+    fn check_names(&self, names: &[NamesOf]) -> Result<(), NotAsked> {
+        let allows = |some: &&NamesOf| match &some.directory {
+            None => self.recursive && self.contents,
+            Some(path) => self.recursive && self.has_top(path),
+        };
+        let Some(other) = names.iter().find(|some| !allows(some)) else {
+            return Ok(());
+        };
+        self.violated.store(true, Ordering::Relaxed);
+        let first = || TreePath::new(other.names.first()?).ok();
+        let path = other.directory.clone().or_else(first);
+        let anchor = || TreePath::new(b"the anchor");
+        match path.map_or_else(anchor, Ok) {
+            Ok(path) => Err(NotAsked(path)),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Whether this is the path of something that was asked for, or lies in it.
+    fn has_top(&self, path: &TreePath) -> bool {
+        let top = path.names().next().unwrap_or_default();
+        self.recursive && self.contents
+            || self.names.contains(top)
+            || self.patterns.iter().any(|pattern| pattern.has(top))
+    }
+
     fn allows(&self, entry: &Entry) -> bool {
         match &entry.kind {
             // What it becomes a name of came too, or should have.
@@ -119,7 +148,7 @@ impl Asked {
 
     fn allows_path(&self, path: &TreePath, entry: &Entry) -> bool {
         let mut names = path.names();
-        let top = names.next().unwrap_or_default();
+        names.next();
         let is_top = names.next().is_none();
         let kind = match (self.recursive, self.single) {
             (true, false) => true,
@@ -130,9 +159,7 @@ impl Asked {
                 is_top && matches!(kind, EntryKind::File { .. } | EntryKind::HardLink { .. })
             }
         };
-        kind && (self.recursive && self.contents
-            || self.names.contains(top)
-            || self.patterns.iter().any(|pattern| pattern.has(top)))
+        kind && self.has_top(path)
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use longhaul_proto::criteria::Held;
 use longhaul_proto::digest::Checksum;
 use longhaul_proto::manifest::{Entry, EntryKind, TreePath};
 use longhaul_proto::message::{Failure, FailureKind, Farewell, Outcome};
@@ -138,6 +139,9 @@ impl Transfer {
         match job {
             StorageJob::Compare(_)
             | StorageJob::CompareContents(..)
+            | StorageJob::Names(_)
+            | StorageJob::EndNames(_)
+            | StorageJob::Remove
             | StorageJob::ReadBack { .. } => {}
             StorageJob::Checkpoint(files) => {
                 let done: Vec<(Checkpoint, Option<Failure>)> = files
@@ -192,17 +196,25 @@ impl Transfer {
             }
             StorageJob::FinishDirectory(entry) => {
                 side.discarding.wait();
-                let result = self.finish_directory(side, &entry);
-                if result.is_err() && self.copies() && self.end_if_lost(side) {
-                    return;
-                }
-                self.tell_receiver(|receiver| receiver.handle_directory_finished(entry, result));
+                self.end_directory(side, entry);
             }
             StorageJob::Finish => {
                 side.discarding.wait();
                 self.finish_session(side);
             }
         }
+    }
+
+    fn end_directory(&self, side: &ReceiveSide, entry: Entry) {
+        if self.is_not_made(side, &entry) {
+            self.tell_receiver(|receiver| receiver.handle_directory_left(entry, Held::Missing));
+            return;
+        }
+        let result = self.finish_directory(side, &entry);
+        if result.is_err() && self.copies() && self.end_if_lost(side) {
+            return;
+        }
+        self.tell_receiver(|receiver| receiver.handle_directory_finished(entry, result));
     }
 
     fn finish_session(&self, side: &ReceiveSide) {
@@ -338,6 +350,16 @@ impl Transfer {
                 *result = Err(journal_failure(&staged.entry.path.to_string(), &error));
             }
         }
+    }
+
+    /// Whether a directory is missing at the destination, where only what exists is updated.
+    fn is_not_made(&self, side: &ReceiveSide, entry: &Entry) -> bool {
+        if !self.settings.criteria.existing || !self.copies() || side.destination.is_sink {
+            return false;
+        }
+        let path = side.destination.path_of(&entry.path);
+        let found = side.folders.find_in_copy(Some(&path));
+        found.is_err_and(|error| is_gone(&error))
     }
 
     pub(super) fn finish_directory(

@@ -4,6 +4,7 @@
 use std::io;
 use std::sync::Arc;
 
+use longhaul_proto::criteria::{Both, Held, Verdict};
 use longhaul_proto::digest::Integrity;
 use longhaul_proto::handshake::Operation;
 use longhaul_proto::manifest::{Entry, EntryKind};
@@ -31,6 +32,8 @@ pub(crate) enum Listed {
     Entries(Vec<Entry>),
     /// The end of a directory, where nothing is written.
     End(Entry),
+    /// Something to do for deletion.
+    Deletion(StorageJob),
 }
 
 impl ReceiveSide {
@@ -47,6 +50,9 @@ impl ReceiveSide {
                 generation,
                 blocks,
             } => self.to_read.push(ToRead::Part(entry, generation, blocks)),
+            job @ (StorageJob::Names(_) | StorageJob::EndNames(_) | StorageJob::Remove) => {
+                self.listed.push(Listed::Deletion(job));
+            }
             StorageJob::FinishDirectory(entry) if !copies => self.listed.push(Listed::End(entry)),
             job => return Some(job),
         }
@@ -64,6 +70,10 @@ impl Transfer {
                 Listed::Entries(entries) => entries,
                 Listed::End(entry) => {
                     flow.busy(|| self.compare_directory(side, entry));
+                    continue;
+                }
+                Listed::Deletion(job) => {
+                    flow.busy(|| self.delete(side, job));
                     continue;
                 }
             };
@@ -111,8 +121,13 @@ impl Transfer {
             return;
         }
         let path = side.destination.path_of(&entry.path);
+        let existing = self.settings.criteria.existing;
         let planned = match side.folders.find(Some(&path)) {
             Ok(folder) => Ok(self.planned_directory(side, &folder, &entry)),
+            Err(error) if existing && error.kind() == io::ErrorKind::NotFound => {
+                self.tell_receiver(|r| r.handle_directory_left(entry, Held::Missing));
+                return;
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Some(Change::New)),
             Err(error) => {
                 let shown = entry.path.to_string();
@@ -159,6 +174,7 @@ impl Transfer {
             Err(error) => return Compared::Refused(failure_of("look at", &shown, &error)),
         };
         match status {
+            Some(_) if self.settings.criteria.ignore_existing => Compared::Left(Held::Exists),
             Some(status) if status.kind == FileKind::Directory => {
                 let text = format!("{shown}: there is a directory of that name; move it away");
                 Compared::Refused(Failure::new(FailureKind::Conflict, text))
@@ -170,7 +186,7 @@ impl Transfer {
                 Compared::Refused(Failure::new(FailureKind::Conflict, text))
             }
             Some(status) => self.compare_with(side, entry, &folder, &status),
-            None if !self.copies() => self.absent(&shown),
+            None if !self.copies() || self.settings.criteria.existing => self.absent(&shown),
             None => self.compare_part(side, entry, &folder),
         }
     }
@@ -185,6 +201,9 @@ impl Transfer {
 
     fn absent(&self, shown: &str) -> Compared {
         match self.settings.operation {
+            Operation::Copy | Operation::DryRun if self.settings.criteria.existing => {
+                Compared::Left(Held::Missing)
+            }
             Operation::Copy => Compared::Send,
             Operation::DryRun => Compared::Planned(Change::New),
             Operation::Verify => {
@@ -211,22 +230,32 @@ impl Transfer {
                         false => Compared::Refused(differs(&shown, "the sizes differ")),
                     };
                 }
-                let same = identity.size == status.size
-                    && side
-                        .destination
-                        .keeps_as(entry.modified, status, self.settings.operation);
-                if same && !self.copies() {
-                    return self.planned(side, folder, entry, status);
-                }
-                if same {
-                    side.clear_part(self, folder, entry);
-                    return self.same(side, folder, entry, status);
+                match self.judge(side, entry, status) {
+                    Verdict::Left(held) => return Compared::Left(held),
+                    Verdict::Contents if !self.copies() => return Compared::Contents,
+                    Verdict::Same if !self.copies() => {
+                        return self.planned(side, folder, entry, status);
+                    }
+                    Verdict::Contents => {
+                        side.clear_part(self, folder, entry);
+                        // Its mode and time follow once its contents agreed.
+                        return Compared::Contents;
+                    }
+                    Verdict::Same => {
+                        side.clear_part(self, folder, entry);
+                        return self.same(side, folder, entry, status);
+                    }
+                    Verdict::Copy => {}
                 }
             }
             EntryKind::Symlink { target } if status.kind == FileKind::Symlink => {
                 let there = folder.directory().read_symlink(path.name());
                 if there.is_ok_and(|there| *there == target[..]) {
-                    return self.same_name(side, folder, entry, status);
+                    let same = self.same_name(side, folder, entry, status);
+                    if self.copies() && self.settings.moves_away && folder.sync().is_err() {
+                        return Compared::Send;
+                    }
+                    return same;
                 }
             }
             EntryKind::Special { kind, major, minor } if status.special.is_some() => {
@@ -360,6 +389,22 @@ impl Transfer {
         Compared::Same(None)
     }
 
+    /// What the criteria of the copy say of a file that is at both ends.
+    fn judge(&self, side: &ReceiveSide, entry: &Entry, status: &Status) -> Verdict {
+        let sizes = (entry.size(), status.size);
+        let keeps_as = || {
+            let destination = &side.destination;
+            destination.keeps_as(entry.modified, status, self.settings.operation)
+        };
+        let criteria = &self.settings.criteria;
+        criteria.judge(&Both {
+            sizes,
+            modified: (entry.modified, status.modified),
+            // Only where it matters: a time may have to be tried on a file.
+            same_time: (sizes.0 == sizes.1 || criteria.update) && keeps_as(),
+        })
+    }
+
     /// It is there: its mode may have to follow, and its contents may have to be compared.
     fn same(
         &self,
@@ -386,7 +431,8 @@ impl Transfer {
         });
         let existing = (Some(status.mode), &notices);
         let mode = destination.mode_noting(entry, status.owner, existing);
-        if !dresses && status.mode == mode {
+        let late = self.is_late(side, entry, status);
+        if !dresses && !late && status.mode == mode {
             destination.notices.merge(notices);
         } else {
             let file = folder
@@ -403,11 +449,7 @@ impl Transfer {
             let Some(file) = file.ok().filter(|file| is_that(&**file)) else {
                 return Compared::Send;
             };
-            let mended = mend(side, &*file, entry, status);
-            if mended == Some(true) {
-                self.tell_receiver(|receiver| receiver.handle_mended());
-            }
-            if mended.is_none() || side.ensure_up(folder).is_err() {
+            if !self.mend(side, folder, (entry, status), &*file) {
                 return Compared::Send;
             }
             if let (Some(digest), Ok(status)) = (digest, file.status()) {
@@ -416,11 +458,40 @@ impl Transfer {
             }
         }
         // A digest that is kept says what was compared once, not what is on the disk now.
-        let compares = digest.is_none() || self.settings.verify_written;
+        let settings = &self.settings;
+        let compares = digest.is_none() || settings.verify_written || settings.moves_away;
         match self.settings.compares_contents() && compares {
             true => Compared::Contents,
             false => Compared::Same(digest),
         }
+    }
+
+    /// Whether its time should follow: one within the window is right.
+    fn is_late(&self, side: &ReceiveSide, entry: &Entry, status: &Status) -> bool {
+        let criteria = &self.settings.criteria;
+        let (wanted, there) = (entry.modified, status.modified);
+        !criteria.is_near(wanted, there)
+            && (criteria.checksum || criteria.size_only)
+            && !side
+                .destination
+                .keeps_as(wanted, status, self.settings.operation)
+    }
+
+    /// Gives a file that is there its owner, attributes, mode and time; false where that failed.
+    pub(super) fn mend(
+        &self,
+        side: &ReceiveSide,
+        folder: &Folder,
+        (entry, status): (&Entry, &Status),
+        file: &dyn StoredFile,
+    ) -> bool {
+        let late = self.is_late(side, entry, status);
+        let mended = mend(side, file, entry, status);
+        if late || mended == Some(true) {
+            self.tell_receiver(|receiver| receiver.handle_mended());
+        }
+        let has_time = || !late || mend_time(side, file, entry);
+        mended.is_some() && has_time() && side.ensure_up(folder).is_ok()
     }
 
     /// Whether an earlier attempt left a part of it.
@@ -472,4 +543,16 @@ fn mend(side: &ReceiveSide, file: &dyn StoredFile, entry: &Entry, status: &Statu
     note_mode(&destination.notices, &entry.path, mode, kept.mode);
     let changed = kept.changed != status.changed;
     (!changed || file.sync_all().is_ok()).then_some(changed)
+}
+
+/// Gives a file that is there its time; false where that failed. Another user's keeps its own.
+fn mend_time(side: &ReceiveSide, file: &dyn StoredFile, entry: &Entry) -> bool {
+    let destination = &side.destination;
+    let Ok(set) = destination.while_owned(|| file.set_modified(entry.modified)) else {
+        return false;
+    };
+    let set = destination
+        .notices
+        .wish(NoticeKind::TimeRefused, &entry.path, set);
+    set.is_ok() && file.sync_all().is_ok()
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use longhaul_proto::digest::{BlockHasher, Checksum};
 use longhaul_proto::ledger::DurableBlock;
 use longhaul_proto::manifest::Entry;
-use longhaul_proto::message::{Failure, FailureKind};
+use longhaul_proto::message::{Change, Failure, FailureKind};
 use longhaul_proto::receiver::Compared;
 
 use super::ReceiveSide;
@@ -111,27 +111,55 @@ impl Transfer {
     /// What cannot be read there, or is not what it should be, is to come.
     fn compare_contents(&self, side: &ReceiveSide, entry: &Entry, digest: Checksum) -> Compared {
         let path = side.destination.path_of(&entry.path);
-        let read = side
-            .folders
-            .find_in_copy(path.parent().as_ref())
-            .and_then(|folder| {
-                let directory = folder.directory();
-                let mode = read_mode_for(self.settings.direct, entry.size());
-                directory.open_file(path.name(), mode)
-            })
-            .and_then(|file| self.digest_and_state_of(&*file, entry.size()));
-        let Ok((found, status)) = read else {
-            return Compared::Send;
+        let above = path.parent();
+        let folder = match self.copies() {
+            true => side.folders.find_in_copy(above.as_ref()),
+            false => side.folders.find(above.as_ref()),
+        };
+        let read = folder.and_then(|folder| {
+            let mode = read_mode_for(self.settings.direct, entry.size());
+            let file = folder.directory().open_file(path.name(), mode)?;
+            let read = self.digest_and_state_of(&*file, entry.size())?;
+            Ok((folder, file, read))
+        });
+        let Ok((folder, file, (found, status))) = read else {
+            return self.unlike();
         };
         Counters::add(&self.counters.read_bytes, entry.size());
         self.tell_receiver(|receiver| receiver.handle_digest_read(entry.size()));
         if found != digest {
-            return Compared::Differs;
+            return match self.copies() {
+                true => Compared::Differs,
+                false => self.unlike(),
+            };
+        }
+        if !self.copies() {
+            return Compared::Same(None);
+        }
+        if !self.mend(side, &folder, (entry, &status), &*file) {
+            return Compared::Send;
+        }
+        let Ok(status) = file.status() else {
+            return Compared::Send;
+        };
+        // Its source is removed for it.
+        let durable = || file.sync_all().and_then(|()| folder.sync());
+        let durable = || durable().and_then(|()| side.ensure_up(&folder));
+        if self.settings.moves_away && durable().is_err() {
+            return Compared::Send;
         }
         if self.settings.digests {
             side.destination.keep_digest(&path, entry, status, digest);
         }
         Compared::Same(self.settings.digests.then_some(digest))
+    }
+
+    /// What has to come, or would.
+    fn unlike(&self) -> Compared {
+        match self.copies() {
+            true => Compared::Send,
+            false => Compared::Planned(Change::Changed),
+        }
     }
 
     /// The digest of a file, and the state that it is of.

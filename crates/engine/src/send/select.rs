@@ -144,12 +144,8 @@ impl Selected {
     /// Why a name in a place is left out; `None` if it is copied.
     pub(super) fn judge(&self, place: &Place, path: &[u8], status: &Status) -> Option<Reason> {
         let is_directory = status.kind == FileKind::Directory;
-        let excluded = || {
-            let verdict = place.force.decide(&self.rules, path, is_directory);
-            verdict == Some(Action::Exclude)
-        };
         match status.kind {
-            _ if !self.rules.is_empty() && excluded() => Some(Reason::Rule),
+            _ if self.excludes(place, path, is_directory) => Some(Reason::Rule),
             FileKind::Special => (!self.takes(status.special)).then_some(Reason::Special),
             FileKind::File => self.selection.judge(FileFacts {
                 size: status.size,
@@ -157,6 +153,17 @@ impl Selected {
             }),
             FileKind::Directory | FileKind::Symlink => None,
         }
+    }
+
+    /// Whether a rule leaves a name in a place out.
+    pub(super) fn excludes(&self, place: &Place, path: &[u8], is_directory: bool) -> bool {
+        let decide = || place.force.decide(&self.rules, path, is_directory);
+        !self.rules.is_empty() && decide() == Some(Action::Exclude)
+    }
+
+    /// Whether directories may be copied without what they hold.
+    pub(super) fn may_bar(&self) -> bool {
+        self.selection.maximum_depth.is_some() || self.selection.one_file_system
     }
 
     /// Why a directory in a place is copied without what it holds; `None` if it is entered.
@@ -203,7 +210,7 @@ fn last_name(path: &[u8]) -> &[u8] {
 
 /// The text of a per-directory file, as far as it may be long and a byte more; `None` if there is
 /// no such file.
-fn text_of(directory: &dyn Directory, name: &[u8]) -> io::Result<Option<Vec<u8>>> {
+pub(crate) fn text_of(directory: &dyn Directory, name: &[u8]) -> io::Result<Option<Vec<u8>>> {
     // A name that no file can have.
     if TreePath::new(name).is_err() {
         return Ok(None);

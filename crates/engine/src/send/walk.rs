@@ -130,6 +130,9 @@ impl Sending<'_> {
             sender.handle_walk_end();
         });
         self.transfer.reading.notify_all();
+        if self.transfer.settings.deletion.is_some() {
+            self.tell_names();
+        }
     }
 }
 

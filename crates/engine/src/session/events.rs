@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use longhaul_proto::account::Account;
 use longhaul_proto::coding::CodecUse;
+use longhaul_proto::criteria::Held;
 use longhaul_proto::digest::Checksum;
 use longhaul_proto::filter::LeftOut;
 use longhaul_proto::handshake::Operation;
 use longhaul_proto::manifest::{Entry, EntryKind, TreePath};
-use longhaul_proto::message::{Change, Failure, Outcome};
+use longhaul_proto::message::{Change, Failure, Outcome, Removal};
 use longhaul_proto::receiver::ReceivedEvent;
 use longhaul_proto::sender::{Ending, EntryEvent};
 use longhaul_units::ByteCount;
@@ -42,6 +43,33 @@ pub enum Event {
         file: bool,
         /// Its digest, where that was asked for.
         digest: Option<Checksum>,
+    },
+    /// It stays as it is at the destination, on purpose.
+    Left {
+        /// Where it would be.
+        path: TreePath,
+        /// Bytes; 0 for what is no file.
+        size: u64,
+        /// It is a file.
+        file: bool,
+        /// Why.
+        held: Held,
+    },
+    /// A name that the source does not have was deleted at the destination, or would be.
+    Deleted {
+        /// Where it was.
+        path: TreePath,
+        /// Bytes of a file.
+        size: u64,
+        /// It was a directory.
+        directory: bool,
+        /// It would be, were this no dry run.
+        planned: bool,
+    },
+    /// Nothing is deleted at the destination.
+    Undeleted {
+        /// Why.
+        failure: Failure,
     },
     /// It would be copied, were this no dry run.
     Planned {
@@ -129,6 +157,10 @@ pub struct Progress {
     pub planned_bytes: u64,
     /// Entries that failed.
     pub failed_entries: u64,
+    /// Names deleted at the destination, or that would be.
+    pub deleted_entries: u64,
+    /// Bytes of the files among them.
+    pub deleted_bytes: u64,
     /// Names that were left out on purpose; known at the walk's end.
     pub left_out: LeftOut,
     /// Bytes that went over or came from the wire, without encryption's own.
@@ -192,6 +224,13 @@ impl Shared {
                 }
             }
         }
+        if operation == Operation::DryRun {
+            for event in &mut events {
+                if let Event::Deleted { planned, .. } = event {
+                    *planned = true;
+                }
+            }
+        }
         if operation != Operation::Copy {
             // What was compared was there before.
             events.retain(|event| !matches!(event, Event::Durable { .. }));
@@ -235,6 +274,16 @@ fn planned(entry: Entry, change: Change) -> Event {
     }
 }
 
+fn left(entry: Entry, held: Held) -> Event {
+    let (size, file) = (entry.size(), is_file(&entry));
+    Event::Left {
+        path: entry.path,
+        size,
+        file,
+        held,
+    }
+}
+
 fn resumed(entry: Entry, durable: u64) -> Event {
     let size = entry.size();
     Event::Resumed {
@@ -253,11 +302,33 @@ fn durable(entry: Entry, durable: u64) -> Event {
     }
 }
 
+/// None of a message that says nothing.
+fn from_removal(removal: Removal) -> Option<Event> {
+    let Removal {
+        path,
+        size,
+        directory,
+        failure,
+    } = removal;
+    Some(match (path, failure) {
+        (path @ Some(_), Some(failure)) => Event::Failed { path, failure },
+        (None, Some(failure)) => Event::Undeleted { failure },
+        (Some(path), None) => Event::Deleted {
+            path,
+            size,
+            directory,
+            planned: false,
+        },
+        (None, None) => return None,
+    })
+}
+
 fn from_sender(event: EntryEvent) -> Option<Event> {
     let (entry, ending) = match event {
         EntryEvent::Ended { entry, ending } => (entry, ending),
         EntryEvent::Resumed { entry, bytes } => return Some(resumed(entry, bytes)),
         EntryEvent::Durable { entry, bytes } => return Some(durable(entry, bytes)),
+        EntryEvent::Removed(removal) => return from_removal(removal),
         EntryEvent::Damaged {
             entry,
             piece,
@@ -275,6 +346,7 @@ fn from_sender(event: EntryEvent) -> Option<Event> {
         Ending::Skipped(digest) => return skipped(entry, digest),
         Ending::Planned(change) => planned(entry, change),
         Ending::LeftOut => return None,
+        Ending::Left(held) => left(entry, held),
         Ending::Failed(failure) => Event::Failed {
             path: Some(entry.path),
             failure,
@@ -292,6 +364,7 @@ fn from_receiver(event: ReceivedEvent) -> Option<Event> {
         } => (entry, outcome, digest),
         ReceivedEvent::Resumed { entry, bytes } => return Some(resumed(entry, bytes)),
         ReceivedEvent::Durable { entry, bytes } => return Some(durable(entry, bytes)),
+        ReceivedEvent::Removed(removal) => return from_removal(removal),
     };
     Some(match (entry, outcome) {
         (Some(entry), Some(Outcome::Committed { digest })) => committed(entry, digest),
@@ -300,6 +373,7 @@ fn from_receiver(event: ReceivedEvent) -> Option<Event> {
             failure,
         },
         (Some(entry), Some(Outcome::Planned(Some(change)))) => planned(entry, change),
+        (Some(entry), Some(Outcome::Left(held))) => left(entry, held),
         (Some(entry), Some(Outcome::Planned(None) | Outcome::Unchanged) | None) => {
             return skipped(entry, digest);
         }
@@ -336,8 +410,17 @@ impl Transfer {
                 }
             }
             Event::Failed { .. } => Counters::add(&counters.failed_entries, 1),
+            Event::Deleted { size, .. } => {
+                Counters::add(&counters.deleted_entries, 1);
+                Counters::add(&counters.deleted_bytes, *size);
+            }
             Event::Damaged { .. } => Counters::add(&counters.again_blocks, 1),
-            Event::Resumed { .. } | Event::Durable { .. } | Event::StreamDamaged { .. } => {}
+            // It is counted among what is left out.
+            Event::Left { .. }
+            | Event::Undeleted { .. }
+            | Event::Resumed { .. }
+            | Event::Durable { .. }
+            | Event::StreamDamaged { .. } => {}
         }
     }
 
@@ -374,6 +457,8 @@ impl Transfer {
             fixed_entries: get(&counters.fixed_entries),
             planned_bytes: get(&counters.planned_bytes),
             failed_entries: get(&counters.failed_entries),
+            deleted_entries: get(&counters.deleted_entries),
+            deleted_bytes: get(&counters.deleted_bytes),
             left_out: self.left_out(),
             wire_bytes: get(&counters.wire_bytes),
             disk_bytes: get(&counters.read_bytes) + get(&counters.written_bytes),

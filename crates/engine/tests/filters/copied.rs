@@ -142,6 +142,7 @@ fn what_is_left_out_is_counted_at_both_ends_and_no_failure() {
         depth: 1,
         file_systems: 0,
         specials: 1,
+        ..LeftOut::default()
     };
     assert_eq!(copied.sent.left_out, expected);
     assert_eq!(copied.received.left_out, expected);

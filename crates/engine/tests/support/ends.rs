@@ -126,6 +126,9 @@ pub struct Told {
     pub committed: Vec<Vec<u8>>,
     pub skipped: Vec<Vec<u8>>,
     pub failed: BTreeMap<Vec<u8>, String>,
+    pub deleted: Vec<Vec<u8>>,
+    /// Why nothing was deleted.
+    pub undeleted: Vec<String>,
 }
 
 /// Watches one end.
@@ -142,7 +145,10 @@ pub fn watch() -> (Watch, Arc<Mutex<Told>>) {
                 let path = path.map(|path| path.as_bytes().to_vec());
                 told.failed.insert(path.unwrap_or_default(), failure.text);
             }
-            Event::Resumed { .. }
+            Event::Deleted { path, .. } => told.deleted.push(path.as_bytes().into()),
+            Event::Undeleted { failure } => told.undeleted.push(failure.text),
+            Event::Left { .. }
+            | Event::Resumed { .. }
             | Event::Durable { .. }
             | Event::Damaged { .. }
             | Event::StreamDamaged { .. } => {}

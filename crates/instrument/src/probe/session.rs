@@ -223,6 +223,9 @@ impl Ask<'_> {
             selection: None,
             automatic: false,
             element_bytes: 0,
+            criteria: Default::default(),
+            deletion: None,
+            moves_away: false,
             // The lightest that there is: the path is measured, not the hosts.
             integrity: Integrity::Checksum,
             codec: Codec::Plain,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::lines::{self, Ends};
 use super::pattern::Pattern;
-use super::syntax::{Action, Match, PerDirectory, Reading, Written, read};
+use super::syntax::{Action, End, Ends as Sides, Match, PerDirectory, Reading, Written, read};
 use super::{BadRule, MAXIMUM_PER_DIRECTORY, MAXIMUM_RULES, MAXIMUM_RULES_BYTES, RuleError};
 
 /// The rules of a copy, in their order.
@@ -27,6 +27,7 @@ enum Item {
 struct Rule {
     action: Action,
     negated: bool,
+    ends: Sides,
     pattern: Pattern,
     /// Bytes of a path that lead to the directory that it is for.
     root: usize,
@@ -55,13 +56,14 @@ impl Rule {
         Ok(Rule {
             action: written.action,
             negated: written.negated,
+            ends: written.ends,
             pattern: Pattern::new(written.pattern)?,
             root,
         })
     }
 
-    fn matches(&self, path: &[u8], is_directory: bool) -> bool {
-        self.pattern.matches(path, self.root, is_directory) != self.negated
+    fn matches(&self, path: &[u8], is_directory: bool, end: End) -> bool {
+        self.ends.has(end) && self.pattern.matches(path, self.root, is_directory) != self.negated
     }
 }
 
@@ -94,6 +96,7 @@ impl Rules {
                     let itself = Match {
                         action: Action::Exclude,
                         negated: false,
+                        ends: Sides::Both,
                         pattern: &file.name,
                     };
                     self.items.push(Item::Rule(Rule::new(itself, 0)?));
@@ -183,9 +186,20 @@ impl InForce {
         Ok(InForce { layers, size })
     }
 
-    /// What the first rule that matches a path says; `None` if none does.
+    /// What the first rule that matches a path says to the sending end; `None` if none does.
     pub fn decide(&self, rules: &Rules, path: &[u8], is_directory: bool) -> Option<Action> {
-        let matching = |rule: &&Rule| rule.matches(path, is_directory);
+        self.decide_at(End::Sending, rules, path, is_directory)
+    }
+
+    /// What the first rule that matches a path says to an end; `None` if none does.
+    pub fn decide_at(
+        &self,
+        end: End,
+        rules: &Rules,
+        path: &[u8],
+        is_directory: bool,
+    ) -> Option<Action> {
+        let matching = |rule: &&Rule| rule.matches(path, is_directory, end);
         rules.items.iter().find_map(|item| match item {
             Item::Rule(rule) => Some(rule).filter(matching).map(|rule| rule.action),
             Item::PerDirectory(number) => {
@@ -247,6 +261,7 @@ fn git_rules(text: &[u8], root: usize, size: &mut Size) -> Result<Vec<Rule>, Bad
                 false => Action::Exclude,
             },
             negated: false,
+            ends: Sides::Both,
             pattern: Pattern::of_git(pattern)?,
             root,
         })
@@ -275,6 +290,24 @@ mod tests {
         assert_eq!(decided(&rules, "d/b"), Some(Action::Exclude));
         assert_eq!(decided(&rules, "d/b.h"), None);
         assert_eq!(decided(&["- a", "!", "- b"], "a"), None);
+    }
+
+    #[test]
+    fn each_end_hears_its_own_rules() {
+        let rules = Rules::parse(&["P a", "H b", "R c", "- c", "- d"]).unwrap();
+        let force = InForce::default();
+        let decide = |end, path: &str| force.decide_at(end, &rules, path.as_bytes(), false);
+        let (yes, no) = (Some(Action::Exclude), None);
+        for (path, sends, receives, alone) in [
+            ("a", no, yes, yes),
+            ("b", yes, no, no),
+            ("c", yes, Some(Action::Include), Some(Action::Include)),
+            ("d", yes, yes, no),
+        ] {
+            assert_eq!(decide(End::Sending, path), sends, "{path}");
+            assert_eq!(decide(End::Receiving, path), receives, "{path}");
+            assert_eq!(decide(End::ReceivingOnly, path), alone, "{path}");
+        }
     }
 
     #[test]

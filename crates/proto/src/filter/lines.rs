@@ -1,6 +1,6 @@
 //! The lines of a file of rules.
 
-use super::syntax::{Reading, Written, read, read_old};
+use super::syntax::{Ends as Sides, Reading, Written, read, read_old};
 use super::{BadRule, MAXIMUM_FILE_BYTES, RuleError};
 use crate::filter::syntax::Match;
 
@@ -41,6 +41,7 @@ pub(super) fn rules(
         Reading::Patterns { action, .. } => Ok(Written::Match(Match {
             action,
             negated: false,
+            ends: Sides::Both,
             pattern: line,
         })),
         // They are read elsewhere, since their order is the other way round.

@@ -89,6 +89,12 @@ pub enum Reason {
     FileSystem,
     /// A device, socket or FIFO.
     Special,
+    /// The destination has a newer file.
+    Newer,
+    /// It is missing at the destination, and nothing is made there.
+    Missing,
+    /// It exists at the destination, and nothing is replaced there.
+    Exists,
 }
 
 /// How many names were left out on purpose, for each reason. What a directory holds that was not
@@ -114,6 +120,18 @@ pub struct LeftOut {
     /// Devices, sockets and FIFOs.
     #[n(5)]
     pub specials: u64,
+    /// Files that are newer at the destination.
+    #[n(6)]
+    #[cbor(default)]
+    pub newer: u64,
+    /// What is not at the destination, where nothing is made.
+    #[n(7)]
+    #[cbor(default)]
+    pub missing: u64,
+    /// What is at the destination, where nothing is replaced.
+    #[n(8)]
+    #[cbor(default)]
+    pub existing: u64,
 }
 
 impl LeftOut {
@@ -126,7 +144,21 @@ impl LeftOut {
             Reason::Depth => &mut self.depth,
             Reason::FileSystem => &mut self.file_systems,
             Reason::Special => &mut self.specials,
+            Reason::Newer => &mut self.newer,
+            Reason::Missing => &mut self.missing,
+            Reason::Exists => &mut self.existing,
         } += 1;
+    }
+
+    /// These, and the counts of what the destination holds back.
+    #[must_use]
+    pub fn with_held(self, held: LeftOut) -> LeftOut {
+        LeftOut {
+            newer: held.newer,
+            missing: held.missing,
+            existing: held.existing,
+            ..self
+        }
     }
 
     /// Whether there is any.
@@ -164,12 +196,7 @@ impl Selection {
     ///
     /// [`SelectionError::TooLarge`].
     pub fn check_size(&self) -> Result<(), SelectionError> {
-        let all = self.rules.iter().chain(self.files.iter().flatten());
-        let bytes = all.map(|text| text.len() + OVERHEAD).sum();
-        match bytes > MAXIMUM_SELECTION_BYTES {
-            true => Err(SelectionError::TooLarge(bytes)),
-            false => Ok(()),
-        }
+        check_bytes(self.rules.iter().chain(self.files.iter().flatten()))
     }
 
     /// Whether every number is within its range, and every rule one.
@@ -188,6 +215,17 @@ impl Selection {
             (false, true) => Some(Reason::Time),
             (false, false) => None,
         }
+    }
+}
+
+/// Whether these texts go into a request.
+pub(crate) fn check_bytes<'a>(
+    texts: impl Iterator<Item = &'a ByteVec>,
+) -> Result<(), SelectionError> {
+    let bytes = texts.map(|text| text.len() + OVERHEAD).sum();
+    match bytes > MAXIMUM_SELECTION_BYTES {
+        true => Err(SelectionError::TooLarge(bytes)),
+        false => Ok(()),
     }
 }
 

@@ -11,6 +11,36 @@ pub enum Action {
     Exclude,
 }
 
+/// Which end asks what a rule says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The sending one: what is left out is not copied.
+    Sending,
+    /// The receiving one: what is left out is not deleted.
+    Receiving,
+    /// The receiving one, where what filters leave out is deleted: rules that name no end count at
+    /// the sending one alone.
+    ReceivingOnly,
+}
+
+/// At which ends a rule counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ends {
+    Both,
+    Sending,
+    Receiving,
+}
+
+impl Ends {
+    pub(super) fn has(self, end: End) -> bool {
+        match end {
+            End::Sending => self != Ends::Receiving,
+            End::Receiving => self != Ends::Sending,
+            End::ReceivingOnly => self == Ends::Receiving,
+        }
+    }
+}
+
 /// A rule, read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Written<'a> {
@@ -30,6 +60,7 @@ pub(super) struct Match<'a> {
     pub action: Action,
     /// It matches what its pattern does not.
     pub negated: bool,
+    pub ends: Ends,
     pub pattern: &'a [u8],
 }
 
@@ -69,13 +100,22 @@ enum Kind {
 impl Match<'_> {
     /// As [`read`] reads it.
     pub(super) fn written(&self) -> Vec<u8> {
-        let sign = match (self.action, self.negated) {
-            (Action::Include, false) => "+ ",
-            (Action::Include, true) => "+! ",
-            (Action::Exclude, false) => "- ",
-            (Action::Exclude, true) => "-! ",
+        let sign = match self.action {
+            Action::Include => "+",
+            Action::Exclude => "-",
         };
-        [sign.as_bytes(), self.pattern].concat()
+        let negated = if self.negated { "!" } else { "" };
+        let ends = match self.ends {
+            Ends::Both => " ",
+            Ends::Sending => "s ",
+            Ends::Receiving => "r ",
+        };
+        [sign, negated, ends]
+            .concat()
+            .into_bytes()
+            .into_iter()
+            .chain(self.pattern.iter().copied())
+            .collect()
     }
 }
 
@@ -107,12 +147,10 @@ impl PerDirectory {
 pub(super) fn read(rule: &[u8]) -> Result<Written<'_>, RuleError> {
     let (prefix, rest) = prefix(rule).ok_or(RuleError::Unknown)?;
     let kind = match prefix {
-        b'+' | b'S' => Kind::Match(Action::Include),
-        b'-' | b'H' => Kind::Match(Action::Exclude),
+        b'+' | b'S' | b'R' => Kind::Match(Action::Include),
+        b'-' | b'H' | b'P' => Kind::Match(Action::Exclude),
         b'.' => Kind::Merge,
         b':' => Kind::PerDirectory,
-        b'P' => return Err(RuleError::Deletion("protect (P)")),
-        b'R' => return Err(RuleError::Deletion("risk (R)")),
         _ if rest.is_empty() || rest == b"," => return Ok(Written::Clear),
         _ => return Err(RuleError::Trailing),
     };
@@ -127,6 +165,11 @@ pub(super) fn read(rule: &[u8]) -> Result<Written<'_>, RuleError> {
         Kind::Match(action) => Ok(Written::Match(Match {
             action,
             negated: modifiers.negated,
+            ends: match prefix {
+                b'H' | b'S' => Ends::Sending,
+                b'P' | b'R' => Ends::Receiving,
+                _ => modifiers.ends(),
+            },
             pattern: argument,
         })),
         Kind::Merge => Ok(Written::Merge(argument, modifiers.reading()?)),
@@ -146,6 +189,7 @@ pub(super) fn read_old(line: &[u8], action: Action) -> Written<'_> {
         Written::Match(Match {
             action,
             negated: false,
+            ends: Ends::Both,
             pattern,
         })
     };
@@ -196,6 +240,8 @@ fn split(rest: &[u8]) -> (&[u8], &[u8]) {
 
 struct Modifiers {
     negated: bool,
+    sending: bool,
+    receiving: bool,
     inherits: bool,
     excludes_itself: bool,
     words: bool,
@@ -208,6 +254,8 @@ impl Modifiers {
     fn read(written: &[u8], kind: Kind, prefix: u8) -> Result<Modifiers, RuleError> {
         let mut read = Modifiers {
             negated: false,
+            sending: false,
+            receiving: false,
             inherits: true,
             excludes_itself: false,
             words: false,
@@ -219,8 +267,9 @@ impl Modifiers {
         for modifier in written {
             match modifier {
                 b'!' if matches => read.negated = true,
-                // What the sending end leaves out, and what only matters to deletion.
-                b's' if !b"HS".contains(&prefix) => (),
+                b's' if !b"HSPR".contains(&prefix) => read.sending = true,
+                b'r' if matches && !b"HSPR".contains(&prefix) => read.receiving = true,
+                // It would protect less: what lies in a directory that is deleted, too.
                 b'p' => (),
                 b'+' if !matches && read.only.is_none() => read.only = Some(Action::Include),
                 b'-' if !matches && read.only.is_none() => read.only = Some(Action::Exclude),
@@ -236,8 +285,9 @@ impl Modifiers {
                     let text = "write the patterns that CVS leaves out yourself";
                     return Err(RuleError::Absent('C', text));
                 }
-                b'r' if !b"HS".contains(&prefix) => {
-                    return Err(RuleError::Deletion("receiver-side (r)"));
+                b'r' if !b"HSPR".contains(&prefix) => {
+                    let text = "write it into the rules of that file";
+                    return Err(RuleError::Absent('r', text));
                 }
                 b'x' => {
                     let text = "extended attributes are not copied";
@@ -252,6 +302,15 @@ impl Modifiers {
             }
         }
         Ok(read)
+    }
+
+    /// Named ends only, or both.
+    fn ends(&self) -> Ends {
+        match (self.sending, self.receiving) {
+            (true, false) => Ends::Sending,
+            (false, true) => Ends::Receiving,
+            (true, true) | (false, false) => Ends::Both,
+        }
     }
 
     fn reading(&self) -> Result<Reading, RuleError> {
@@ -332,17 +391,44 @@ mod tests {
             (".+- f", Modifier('-')),
             (".g f", Modifier('g')),
             (":g- f", Modifier('g')),
-            ("P f", Deletion("protect (P)")),
-            ("risk f", Deletion("risk (R)")),
-            ("-r f", Deletion("receiver-side (r)")),
+            ("Ps f", Modifier('s')),
+            ("risk,r f", Modifier('r')),
             (": a/f", Slash),
         ] {
             assert_eq!(read(rule.as_bytes()), Err(expected), "{rule}");
         }
-        for absent in ["-C", "-/ f", "-x f", ":w f"] {
+        for absent in ["-C", "-/ f", "-x f", ":w f", ":r f"] {
             let error = read(absent.as_bytes()).unwrap_err();
             assert!(matches!(error, Absent(..)), "{absent} {error}");
         }
+    }
+
+    #[test]
+    fn rules_count_at_the_ends_that_they_name() {
+        let ends = |rule: &str| match read(rule.as_bytes()) {
+            Ok(Written::Match(found)) => {
+                let again = found.written();
+                assert_eq!(read(&again), Ok(Written::Match(found)), "{rule}");
+                (found.action, found.ends)
+            }
+            other => panic!("{rule}: {other:?}"),
+        };
+        for (rule, expected) in [
+            ("- f", (Action::Exclude, Ends::Both)),
+            ("-! f", (Action::Exclude, Ends::Both)),
+            ("-sr f", (Action::Exclude, Ends::Both)),
+            ("-s f", (Action::Exclude, Ends::Sending)),
+            ("H f", (Action::Exclude, Ends::Sending)),
+            ("show f", (Action::Include, Ends::Sending)),
+            ("-r f", (Action::Exclude, Ends::Receiving)),
+            ("+!r f", (Action::Include, Ends::Receiving)),
+            ("P f", (Action::Exclude, Ends::Receiving)),
+            ("risk f", (Action::Include, Ends::Receiving)),
+        ] {
+            assert_eq!(ends(rule), expected, "{rule}");
+        }
+        assert!(Ends::Both.has(End::Receiving) && !Ends::Both.has(End::ReceivingOnly));
+        assert!(!Ends::Sending.has(End::Receiving) && Ends::Receiving.has(End::ReceivingOnly));
     }
 
     #[test]

@@ -11,9 +11,10 @@ use crate::message::{Answer, MAXIMUM_LISTED_ENTRIES, Message, Outcome};
 const WEIGHED_BYTES: usize = 8192;
 
 impl Receiver {
-    /// What the sender's walk left out on purpose; nothing before its end.
+    /// What the sender's walk left out on purpose, nothing before its end; and what this end
+    /// holds back.
     pub fn left_out(&self) -> LeftOut {
-        self.left_out
+        self.left_out.with_held(self.held)
     }
 
     pub(super) fn handle_entries(&mut self, entries: Vec<Entry>) -> Result<(), ReceiverError> {
@@ -126,6 +127,12 @@ impl Receiver {
                 }
                 Answer::Refuse(failure)
             }
+            Compared::Left(held) => {
+                if !known {
+                    self.end_compared(entry, Some(Outcome::Left(held)), None);
+                }
+                Answer::Leave(held)
+            }
             Compared::Planned(change) => {
                 if !known {
                     let outcome = Outcome::Planned(Some(change));
@@ -174,6 +181,7 @@ mod tests {
             commits: true,
             digests: false,
             compares: true,
+            deletes: false,
         })
     }
 

@@ -93,6 +93,10 @@ pub(super) fn of_job(job: &StorageJob) -> usize {
         | StorageJob::FinishDirectory(_)
         | StorageJob::Checkpoint(_)
         | StorageJob::Discard { .. }
+        // Bounded by their window.
+        | StorageJob::Names(_)
+        | StorageJob::EndNames(_)
+        | StorageJob::Remove
         | StorageJob::Finish => 0,
     }
 }
@@ -108,7 +112,11 @@ pub(super) fn of_message(message: &Message) -> usize {
             let texts = answers.iter().map(|(_, answer)| match answer {
                 Answer::Resume(ranges) => size_of_val(&ranges[..]),
                 Answer::Refuse(Failure { text, .. }) => text.len(),
-                Answer::Send | Answer::Skip { .. } | Answer::Planned(_) | Answer::Compare => 0,
+                Answer::Send
+                | Answer::Skip { .. }
+                | Answer::Planned(_)
+                | Answer::Compare
+                | Answer::Leave(_) => 0,
             });
             size_of_val(&answers[..]) + texts.sum::<usize>()
         }
@@ -118,7 +126,8 @@ pub(super) fn of_message(message: &Message) -> usize {
                 Outcome::Committed { .. }
                 | Outcome::Planned(_)
                 | Outcome::Unchanged
-                | Outcome::LeftOut => 0,
+                | Outcome::LeftOut
+                | Outcome::Left(_) => 0,
             });
             size_of_val(&entries[..]) + texts.sum::<usize>()
         }

@@ -7,9 +7,10 @@ use super::track::{Stage, Tracked};
 use super::{BlockId, Sender};
 use crate::account::Account;
 use crate::block::{ContentName, PieceName};
+use crate::criteria::Held;
 use crate::digest::Checksum;
 use crate::manifest::{Entry, EntryId, EntryKind};
-use crate::message::{Change, Failure};
+use crate::message::{Change, Failure, Removal};
 
 /// What became of an entry, for observers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +45,8 @@ pub enum EntryEvent {
         /// Entries that arrived wrong.
         entries: usize,
     },
+    /// What became of a name that the source does not have.
+    Removed(Removal),
 }
 
 /// How an entry ended.
@@ -57,6 +60,8 @@ pub enum Ending {
     Planned(Change),
     /// The destination does without it.
     LeftOut,
+    /// Stays as it is at the destination.
+    Left(Held),
     /// Failed.
     Failed(Failure),
 }

@@ -33,6 +33,12 @@ pub struct SenderSettings {
     /// Data are moved; else this is a dry run, in which every entry is asked
     /// for and nothing is sent.
     pub moves: bool,
+    /// Sources are removed once they are durable at the destination.
+    pub moves_away: bool,
+    /// The receiver may ask for names, for deletion.
+    pub deletes: bool,
+    /// A dry run compares the contents of files that are there.
+    pub compares: bool,
     /// Of a file that keeps growing the front is sent: the receiver understands that.
     pub fronts: bool,
     /// The session's epoch.
@@ -53,6 +59,9 @@ impl Default for SenderSettings {
             asks: false,
             commits: false,
             moves: true,
+            moves_away: false,
+            deletes: false,
+            compares: false,
             fronts: false,
             epoch: 1,
         }

@@ -52,4 +52,7 @@ pub enum SenderError {
     /// It asks for data in a dry run, or plans although it should take them.
     #[error("the receiver and this end do not agree whether this is a dry run")]
     DryRun,
+    /// It asks for names, or says what it deleted, where that was not asked for.
+    #[error("the receiver speaks of deletion, which was not asked for, or too early")]
+    Deletion,
 }

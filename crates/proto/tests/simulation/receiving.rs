@@ -250,7 +250,11 @@ impl World {
                 Report::Committed(entry.id, generation, result)
             }
             // No source here has any.
-            StorageJob::CompareContents(..) | StorageJob::Link(_) => return,
+            StorageJob::CompareContents(..)
+            | StorageJob::Link(_)
+            | StorageJob::Names(_)
+            | StorageJob::EndNames(_)
+            | StorageJob::Remove => return,
             StorageJob::ReadBack {
                 entry, generation, ..
             } => Report::ReadBack(entry.id, generation),

@@ -52,6 +52,7 @@ fn round_trips(from: Moment, to: Moment, latency: Duration) -> f64 {
     (to - from).as_secs_f64() / (2 * latency).as_secs_f64()
 }
 
+// tidy: long because a request has many fields.
 /// The exchange that opens a session says all that a sender needs to begin.
 fn open(dialer: End, empty: bool) -> Welcome {
     let request = Request {
@@ -80,6 +81,9 @@ fn open(dialer: End, empty: bool) -> Welcome {
         selection: None,
         automatic: false,
         element_bytes: 0,
+        criteria: Default::default(),
+        deletion: None,
+        moves_away: false,
         names: None,
         copy_links: false,
         kept_digests_only: false,

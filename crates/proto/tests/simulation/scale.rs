@@ -200,6 +200,9 @@ impl Pair {
                     self.receiver.handle_read_back(entry.id, generation, Ok(()));
                 }
                 StorageJob::CompareContents(..)
+                | StorageJob::Names(_)
+                | StorageJob::EndNames(_)
+                | StorageJob::Remove
                 | StorageJob::Discard { .. }
                 | StorageJob::Link(_) => {}
                 StorageJob::FinishDirectory(entry) => {

@@ -49,7 +49,7 @@ impl Here {
     pub fn source(
         &self,
         path: &[u8],
-        how: (bool, bool),
+        how: (bool, bool, bool),
         roots: &Roots,
     ) -> Result<Source, NoSource> {
         match self {
@@ -94,7 +94,7 @@ impl Here {
     pub fn destination(
         &self,
         path: &[u8],
-        (operation, landing): (Operation, Landing),
+        (operation, landing, deletes): (Operation, Landing, bool),
         arrival: Arrival,
     ) -> Result<Destination, Stop> {
         match self {
@@ -104,7 +104,8 @@ impl Here {
                     .map_err(|error| landing_stop(&error))
             }
             Here::Beneath(principal) => {
-                open_destination(principal, path, (operation, landing), arrival).map_err(stop)
+                let how = (operation, landing, deletes);
+                open_destination(principal, path, how, arrival).map_err(stop)
             }
         }
     }
@@ -162,6 +163,21 @@ pub fn landing_stop(error: &LandingError) -> Stop {
         _ => Exit::Local,
     };
     Stop::new(exit, error.to_string())
+}
+
+/// Whether an interrupted copy left something in a directory.
+pub(super) fn has_leftovers(directory: &Path) -> bool {
+    let directory = if directory.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        directory
+    };
+    let Ok(mut names) = std::fs::read_dir(directory) else {
+        return false;
+    };
+    names.any(|name| {
+        name.is_ok_and(|name| name.file_name().to_string_lossy().starts_with(".longhaul-"))
+    })
 }
 
 #[cfg(test)]

@@ -205,7 +205,7 @@ struct Tally {
 
 impl Tally {
     fn count(&self, event: &Event) {
-        let Event::Failed { failure, .. } = event else {
+        let (Event::Failed { failure, .. } | Event::Undeleted { failure }) = event else {
             return;
         };
         self.failed.fetch_add(1, Ordering::Relaxed);

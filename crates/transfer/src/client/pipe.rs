@@ -101,6 +101,11 @@ pub fn watch(source: &Arc<StreamSource>, inner: Watch) -> Watch {
             });
         }
         Event::Damaged { .. } | Event::StreamDamaged { .. } => inner(event),
-        Event::Planned { .. } | Event::Resumed { .. } | Event::Durable { .. } => {}
+        Event::Planned { .. }
+        | Event::Left { .. }
+        | Event::Deleted { .. }
+        | Event::Undeleted { .. }
+        | Event::Resumed { .. }
+        | Event::Durable { .. } => {}
     })
 }

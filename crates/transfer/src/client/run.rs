@@ -28,7 +28,7 @@ use longhaul_units::ByteCount;
 
 use super::connection::{Connected, Opened, block_key};
 use super::identity::SourceKey;
-use super::local_paths::{Here, landing_stop};
+use super::local_paths::{Here, has_leftovers, landing_stop};
 use super::observer::{Caller, Control, INTERRUPTED, Observer, Went};
 use super::owner::{owner, user_name};
 use super::peer::Peer;
@@ -297,7 +297,9 @@ impl Task {
         let names = sources.top_names();
         let empty = destination.is_empty(names.as_deref());
         let mut settings = self.settings.clone();
-        settings.asks = self.settings.operation != Operation::Copy || !empty.unwrap_or(false);
+        // Where nothing is made, everything is asked for.
+        let empty = empty.unwrap_or(false) && !settings.criteria.existing;
+        settings.asks = self.settings.operation != Operation::Copy || !empty;
         if settings.operation == Operation::Copy {
             settings.epoch = destination.take().map_err(|error| landing_stop(&error))?;
         }
@@ -449,7 +451,8 @@ impl Task {
             Endpoint::Standard => pipe::to_output(arrival),
             Endpoint::Local(path) if self.pipe.is_some() => pipe::to_file(path, arrival),
             Endpoint::Local(path) => {
-                let how = (self.settings.operation, landing);
+                let deletes = self.settings.deletion.is_some();
+                let how = (self.settings.operation, landing, deletes);
                 self.here.destination(path, how, arrival)
             }
             Endpoint::Zero(_) | Endpoint::Daemon(_) | Endpoint::Ssh(_) => Err(Stop::new(
@@ -462,6 +465,9 @@ impl Task {
     /// Whether nothing can be at the destination yet, whatever the sources
     /// turn out to be.
     fn seems_empty(&self) -> bool {
+        if self.settings.criteria.existing {
+            return false;
+        }
         match &self.destination {
             Endpoint::Local(path) => {
                 let Some(path) = self.here.path(path) else {
@@ -503,6 +509,9 @@ impl Task {
                 Role::Receiver => selection.map(Box::new),
                 Role::Sender => None,
             },
+            criteria: settings.criteria,
+            moves_away: settings.moves_away,
+            deletion: settings.deletion.as_deref().cloned().map(Box::new),
             integrity: settings.integrity,
             codec: settings.codec,
             block_bytes: settings.block_bytes as u32,
@@ -551,19 +560,4 @@ impl Task {
             _ => false,
         }
     }
-}
-
-/// Whether an interrupted copy left something in a directory.
-fn has_leftovers(directory: &std::path::Path) -> bool {
-    let directory = if directory.as_os_str().is_empty() {
-        std::path::Path::new(".")
-    } else {
-        directory
-    };
-    let Ok(mut names) = std::fs::read_dir(directory) else {
-        return false;
-    };
-    names.any(|name| {
-        name.is_ok_and(|name| name.file_name().to_string_lossy().starts_with(".longhaul-"))
-    })
 }

@@ -34,6 +34,7 @@ impl Asked for Named<'_> {
                 let how = (
                     task.spec.selection.recursive,
                     task.spec.selection.copy_links,
+                    task.spec.move_away,
                 );
                 task.here.source(path, how, self.roots)
             }

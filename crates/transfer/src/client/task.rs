@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use longhaul_engine::allowance;
 use longhaul_engine::flows::{Count, Stack};
@@ -72,6 +73,7 @@ fn bound_flows(spec: &TransferSpec) -> FixedFlows {
 fn settings_of(spec: &TransferSpec) -> TransferSettings {
     let fixed = bound_flows(spec);
     let usual = TransferSettings::default();
+    let deletion = spec.deletion.map(|asked| asked.with(&spec.filter));
     TransferSettings {
         operation: handshake::Operation::from(spec.operation),
         codec: match spec.compression {
@@ -91,6 +93,9 @@ fn settings_of(spec: &TransferSpec) -> TransferSettings {
         // Only a whole list is not complete without.
         reads_for_digests: spec.verification.digests == Digests::All,
         verify_written: spec.verification.read_back,
+        criteria: spec.criteria.into(),
+        moves_away: spec.move_away,
+        deletion: deletion.map(Arc::new),
         expiry: match spec.operation {
             Operation::Verify => usual.expiry,
             Operation::Copy | Operation::DryRun => spec.limits.expiry(),

@@ -413,6 +413,9 @@ impl Daemon {
             reads_for_digests: !request.kept_digests_only,
             large_files: large_files(request.large_files),
             verify_written: request.verify_written,
+            criteria: request.criteria,
+            moves_away: request.moves_away,
+            deletion: request.deletion.as_deref().cloned().map(Arc::new),
             expiry: self.terms.expiry,
             clear: request.header_key(),
             limit: request.limit,
@@ -440,17 +443,17 @@ impl Daemon {
             anywhere: request.anywhere.map_or(request.source, Into::into),
             host: request.host,
             owner: owner(),
-            // Of a principal other than the owner his rights say it.
-            set_ids: match request.keep_set_ids {
-                true => SetIds::Keep,
-                false => SetIds::SameOwner,
-            },
+            set_ids: set_ids_asked(request),
             keeper: Arc::new(keeper_of(request)?),
         };
         let destination = match path {
             RequestPath::Null if principal.may_measure() => Destination::sink(sink(), arrival),
             RequestPath::Path(path) => {
-                let how = (request.operation, request.landing);
+                let how = (
+                    request.operation,
+                    request.landing,
+                    request.deletion.is_some(),
+                );
                 open_destination(principal, path, how, arrival)?
             }
             RequestPath::Stream(path) => open_stream(principal, path, request, arrival)?,
@@ -482,7 +485,7 @@ impl Daemon {
         let empty = destination
             .is_empty(names.as_deref())
             .map_err(|error| path_refused(&error))?;
-        settings.asks = !(empty && copies);
+        settings.asks = !(empty && copies) || settings.criteria.existing;
         let (destination_empty, epoch) = (!settings.asks, settings.epoch);
         let side = match asked {
             Some(asked) => ReceiveSide::only(destination, asked),
@@ -724,6 +727,14 @@ pub(super) fn path_beneath(resolved: &Resolved<'_>, asked: &[u8]) -> Vec<u8> {
     path
 }
 
+/// What an owner asks for. For any other principal its rights decide.
+fn set_ids_asked(request: &Request) -> SetIds {
+    match request.keep_set_ids {
+        true => SetIds::Keep,
+        false => SetIds::SameOwner,
+    }
+}
+
 /// Who owns a principal's files at its own host is only the principal's claim, so such bits are a
 /// right.
 fn set_ids_of(resolved: &Resolved<'_>) -> SetIds {
@@ -757,7 +768,7 @@ fn may_of(resolved: &Resolved<'_>) -> May {
     }
 }
 
-/// A destination of a principal.
+/// A destination of a principal, in which a copy may delete where it `deletes`.
 ///
 /// # Errors
 ///
@@ -765,7 +776,7 @@ fn may_of(resolved: &Resolved<'_>) -> May {
 pub fn open_destination(
     principal: &Principal,
     path: &[u8],
-    (operation, landing): (Operation, Landing),
+    (operation, landing, deletes): (Operation, Landing, bool),
     mut arrival: Arrival,
 ) -> Result<Destination, Refused> {
     let missing = Missing::for_operation(operation);
@@ -786,6 +797,9 @@ pub fn open_destination(
     };
     if !may {
         return Err(not_permitted(right));
+    }
+    if deletes && !resolved.rights.delete {
+        return Err(not_permitted("delete"));
     }
     let landing = match resolved.rest {
         None => Landing::Within,

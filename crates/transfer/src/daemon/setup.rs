@@ -100,6 +100,7 @@ fn rights_of(arguments: &DaemonSettings) -> String {
         (arguments.write && arguments.keep_set_ids, "set-id"),
         (arguments.write && arguments.keep_owners, "owners"),
         (arguments.write && arguments.make_devices, "devices"),
+        (arguments.write && arguments.delete, "delete"),
     ];
     let given = all.into_iter().filter(|(given, _)| *given);
     let quoted: Vec<String> = given.map(|(_, right)| format!("\"{right}\"")).collect();

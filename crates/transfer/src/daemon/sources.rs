@@ -80,7 +80,8 @@ impl Roots {
     }
 }
 
-/// A source of a principal: directories if `recursive`, what links lead to if `copy_links`.
+/// A source of a principal: directories if `recursive`, what links lead to if `copy_links`. It
+/// is removed afterwards if it `moves`.
 ///
 /// # Errors
 ///
@@ -88,7 +89,7 @@ impl Roots {
 pub fn open_source_of(
     principal: &Principal,
     path: &[u8],
-    (recursive, copy_links): (bool, bool),
+    (recursive, copy_links, moves): (bool, bool, bool),
     roots: &Roots,
 ) -> Result<Source, Unopened> {
     if principal.is_owner() {
@@ -99,6 +100,9 @@ pub fn open_source_of(
     let resolved = principal.resolve(path).map_err(|_| may_not())?;
     if !resolved.rights.read {
         return Err(may_not());
+    }
+    if moves && !resolved.rights.delete {
+        return Err(Unopened::Refused(not_permitted("delete")));
     }
     let root = roots.of(&resolved).map_err(Unopened::Refused)?;
     let beneath = path_beneath(&resolved, path);
@@ -157,7 +161,8 @@ impl Asked for Wanted<'_> {
         match self.path {
             RequestPath::Zero(size) if self.principal.may_measure() => Ok(zero_of(*size)),
             RequestPath::Path(path) => {
-                let how = (self.request.recursive, self.request.copy_links);
+                let request = self.request;
+                let how = (request.recursive, request.copy_links, request.moves_away);
                 open_source_of(self.principal, path, how, self.roots)
             }
             RequestPath::Zero(_) | RequestPath::Null | RequestPath::Stream(_) => {

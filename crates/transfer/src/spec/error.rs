@@ -58,6 +58,18 @@ pub enum SpecError {
     /// A pipe has nothing that could be compared.
     #[error("sources: - is a pipe: what is compared are files and trees that are there")]
     PipeCompared,
+    /// A comparison is of all that there is.
+    #[error("criteria: a comparison looks at every file, whatever its size and time are")]
+    Compared,
+    /// There is nothing to be judged by.
+    #[error("criteria: - and null: have no size and time to be compared by")]
+    PipeJudged,
+    /// Nothing can be moved.
+    #[error("move_away: {0}")]
+    Move(&'static str),
+    /// Nothing can be deleted.
+    #[error("deletion: {0}")]
+    Deletion(&'static str),
     /// Over SSH data are encrypted.
     #[error("connection.data_security: over SSH data are always encrypted")]
     ClearOverSsh,

@@ -4,9 +4,11 @@ use std::ops::Deref;
 
 use super::names::{check_names, path_of};
 use super::{Compression, Digests, FixedFlows, Integrity, Operation, SpecError, Stack};
-use super::{TransferSpec, VERSION};
+use super::{Criteria, TransferSpec, VERSION};
 use crate::endpoint::Endpoint;
 use crate::settings::DataSecurity;
+use longhaul_engine::send::source::last_name;
+use longhaul_proto::criteria::{self, WIDEST_WINDOW};
 use longhaul_proto::filter::SelectionError;
 
 /// Most flows of a layer.
@@ -57,6 +59,9 @@ impl ValidSpec {
         check_filter(&spec, direction)?;
         check_keep(&spec)?;
         check_verification(&spec)?;
+        check_criteria(&spec)?;
+        check_deletion(&spec, direction)?;
+        check_move(&spec)?;
         check_pipes(&spec)?;
         check_flows(&spec.flows)?;
         check_numbers(&spec)?;
@@ -144,6 +149,93 @@ fn check_verification(spec: &TransferSpec) -> Result<(), SpecError> {
         (Operation::DryRun, _) if needs_digests => Err(SpecError::DryRun),
         (_, Integrity::Checksum) if needs_digests => Err(SpecError::DigestsNeeded),
         _ => Ok(()),
+    }
+}
+
+fn check_criteria(spec: &TransferSpec) -> Result<(), SpecError> {
+    let asked = spec.criteria;
+    let usual = criteria::Criteria::from(asked).is_usual();
+    let places = spec.sources.iter().chain([&spec.destination]);
+    let is_file = |place: &Endpoint| !matches!(place, Endpoint::Standard | Endpoint::Null);
+    match (spec.operation, spec.verification.integrity) {
+        _ if asked.window > WIDEST_WINDOW => Err(SpecError::Range {
+            field: "criteria.window",
+            text: "it is a day at most",
+        }),
+        (_, Integrity::Checksum) if asked.checksum => Err(SpecError::DigestsNeeded),
+        (Operation::Verify, _) if asked != Criteria::default() => Err(SpecError::Compared),
+        _ if !usual && !places.into_iter().all(is_file) => Err(SpecError::PipeJudged),
+        _ => Ok(()),
+    }
+}
+
+fn check_deletion(spec: &TransferSpec, direction: Direction) -> Result<(), SpecError> {
+    let Some(deletion) = &spec.deletion else {
+        return Ok(());
+    };
+    let fills = |source: &Endpoint| path_of(source).is_some_and(|path| last_name(path).is_none());
+    let is_tree = |place: &Endpoint| {
+        !matches!(
+            place,
+            Endpoint::Standard | Endpoint::Null | Endpoint::Zero(_)
+        )
+    };
+    let mut places = spec.sources.iter().chain([&spec.destination]);
+    let refused = |text| Err(SpecError::Deletion(text));
+    if spec.operation == Operation::Verify || !spec.selection.recursive {
+        return refused("only a copy of directories deletes: add -r (recursive)");
+    }
+    if !places.all(is_tree) {
+        return refused("-, null: and zero: are no directories");
+    }
+    if spec.filter.files.is_some() {
+        return refused("of listed files nobody knows what is too much: leave the list out");
+    }
+    if spec.sources.len() > 1 && spec.sources.iter().any(fills) {
+        return refused(
+            "several sources fill the destination: what one of them does not have, another may \
+             have; copy each into a directory of its own",
+        );
+    }
+    match direction {
+        Direction::Local => Ok(()),
+        Direction::Push | Direction::Pull | Direction::ThirdParty => {
+            let size = deletion.with(&spec.filter).check_size();
+            size.map_err(|error| SpecError::Filter(error.to_string()))
+        }
+    }
+}
+
+fn check_move(spec: &TransferSpec) -> Result<(), SpecError> {
+    if !spec.move_away {
+        return Ok(());
+    }
+    let is_file = |place: &Endpoint| {
+        !matches!(
+            place,
+            Endpoint::Standard | Endpoint::Null | Endpoint::Zero(_)
+        )
+    };
+    let mut places = spec.sources.iter().chain([&spec.destination]);
+    let refused = |text| Err(SpecError::Move(text));
+    if spec.operation == Operation::Verify {
+        return refused("a comparison changes nothing");
+    }
+    if !places.all(is_file) {
+        return refused("-, null: and zero: are no files");
+    }
+    if spec.deletion.is_some() {
+        return refused("what was moved away would be deleted at the destination");
+    }
+    if spec.keep.hard_links {
+        return refused("of several names of one file only one would be read: leave -H out");
+    }
+    if spec.selection.copy_links {
+        return refused("what links lead to is not moved: copy links as links");
+    }
+    match spec.verification.integrity {
+        Integrity::Checksum => Err(SpecError::DigestsNeeded),
+        Integrity::Digest => Ok(()),
     }
 }
 

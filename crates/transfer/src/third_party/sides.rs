@@ -83,6 +83,8 @@ impl JobRequest<'_> {
             keep_set_ids: spec.selection.keep_set_ids,
             // It was read when the specification was validated.
             keeping: spec.keep.keeping().ok().flatten().map(Box::new),
+            deletes: spec.deletion.is_some(),
+            moves_away: spec.move_away,
         }
     }
 }

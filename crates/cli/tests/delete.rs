@@ -1,0 +1,321 @@
+//! `cp --delete`: the same names as rsync removes, within a host, to a daemon and from one; and
+//! nothing where anything could not be looked at.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+use support::Daemon;
+use support::process::{Finished, longhaul, run};
+use support::tree::{paths, set_modified, write};
+
+fn slashed(path: &Path) -> OsString {
+    let mut path = path.as_os_str().to_owned();
+    path.push("/");
+    path
+}
+
+fn names(root: &Path) -> BTreeSet<PathBuf> {
+    paths(root).into_iter().collect()
+}
+
+fn source(root: &Path) {
+    for name in ["a.c", "dir/b.c", "dir/deep/c", "same", "skip/x", "big"] {
+        write(&root.join(name), b"source");
+    }
+    write(&root.join("dir/.rsync-filter"), b"- *.o\nP *.keep\n");
+}
+
+/// What a mirror finds: what the source has, and more.
+fn there(root: &Path) {
+    for name in [
+        "a.c",
+        "dir/b.c",
+        "dir/old",
+        "dir/gone.o",
+        "dir/x.keep",
+        "dir/deep/more/a",
+        "gone/one",
+        "gone/two/three",
+        "gone/two/four.o",
+        "half/safe.o",
+        "half/gone",
+        "skip/there",
+        "zzz",
+        "old.o",
+    ] {
+        write(&root.join(name), b"there");
+    }
+    fs::create_dir_all(root.join("empty/inner")).unwrap();
+    symlink("dir", root.join("link")).unwrap();
+    symlink("/etc", root.join("dir/outside")).unwrap();
+}
+
+fn daemon(root: &Path) -> Daemon {
+    Daemon::with(root, &["--write", "--delete"])
+}
+
+// tidy: long because each way is compared with what rsync did.
+#[test]
+fn a_mirror_removes_what_rsync_does_on_every_way() {
+    let place = tempfile::tempdir().unwrap();
+    let daemon = daemon(place.path());
+    let from = place.path().join("from");
+    source(&from);
+    if Command::new("rsync").arg("--version").output().is_err() {
+        return longhaul_testing::skip("there is no rsync: install the package rsync");
+    }
+    for (number, flags) in [
+        &["--delete"][..],
+        &["--delete", "--exclude=*.o"],
+        &["--delete", "--exclude=*.o", "--delete-excluded"],
+        &[
+            "--delete",
+            "--exclude=*.o",
+            "--delete-excluded",
+            "-f",
+            "P zzz",
+        ],
+        &["--delete", "-f", "P /gone/", "-f", "H *.c"],
+        &["--delete", "-f", "P gone/one"],
+        &["--delete", "-f", "R *.o", "-f", "- *.o", "-f", "-r zzz"],
+        &["--delete", "--exclude=/skip"],
+        &["--delete", "-f", "-s /skip/"],
+        &["--delete", "-F"],
+        &["--delete", "--max-size=1"],
+        &["--delete", "-x", "--exclude=inner/"],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let to = |way: &str| {
+            let to = place.path().join(format!("{way}{number}"));
+            there(&to);
+            to
+        };
+        let expected = to("rsync");
+        let mut rsync = Command::new("rsync");
+        rsync.arg("-rlt").arg("--delete-after").args(flags);
+        let status = rsync.arg(slashed(&from)).arg(&expected).status().unwrap();
+        assert!(status.success(), "{flags:?}");
+        let expected = names(&expected);
+        let local = to("local");
+        let before = names(&local);
+        let mut command = longhaul();
+        command.args(["cp", "-rn"]).args(flags);
+        let dry = run(command.arg(slashed(&from)).arg(&local)).expect(0);
+        assert_eq!(names(&local), before, "{flags:?}");
+        let output = String::from_utf8(dry.output).unwrap();
+        let told = output.lines().filter_map(|line| {
+            let (_, path) = line.strip_prefix("delete ")?.split_once(' ')?;
+            Some(PathBuf::from(path))
+        });
+        let told: BTreeSet<PathBuf> = told.collect();
+        let gone: BTreeSet<PathBuf> = before.difference(&expected).cloned().collect();
+        // Rules that the copy would bring are not there yet.
+        match flags.contains(&"-F") {
+            true => assert!(told.is_superset(&gone)),
+            false => assert_eq!(told, gone, "{flags:?}"),
+        }
+        let copy = |mut command: Command, from: OsString, to: OsString| {
+            run(command.arg("-r").args(flags).arg(from).arg(to)).expect(0);
+        };
+        let mut command = longhaul();
+        command.arg("cp");
+        copy(command, slashed(&from), local.clone().into());
+        assert_eq!(names(&local), expected, "{flags:?}");
+        let pushed = to("push");
+        copy(
+            daemon.command("cp"),
+            slashed(&from),
+            daemon.url(format!("push{number}/")),
+        );
+        assert_eq!(names(&pushed), expected, "{flags:?}: to a daemon");
+        let pulled = to("pull");
+        copy(
+            daemon.command("cp"),
+            daemon.url("from/"),
+            pulled.clone().into(),
+        );
+        assert_eq!(names(&pulled), expected, "{flags:?}: from a daemon");
+    }
+}
+
+fn mirror(flags: &[&str], from: &Path, to: &Path) -> Finished {
+    let mut command = longhaul();
+    command.args(["cp", "-r", "--delete"]).args(flags);
+    run(command.arg(slashed(from)).arg(to))
+}
+
+#[test]
+fn only_directories_that_are_copied_are_looked_at() {
+    let place = tempfile::tempdir().unwrap();
+    let (from, to) = (place.path().join("from"), place.path().join("to"));
+    source(&from);
+    write(&to.join("from/old"), b"x");
+    write(&to.join("beside"), b"x");
+    let mut command = longhaul();
+    run(command.args(["cp", "-r", "--delete"]).arg(&from).arg(&to)).expect(0);
+    assert!(to.join("beside").exists() && !to.join("from/old").exists());
+    // A directory that was made without what it holds was not listed.
+    write(&to.join("from/dir/deep/old"), b"x");
+    write(&to.join("from/old"), b"x");
+    let mut command = longhaul();
+    command.args(["cp", "-r", "--delete", "--max-depth=2"]);
+    run(command.arg(&from).arg(&to)).expect(0);
+    assert!(to.join("from/dir/deep/old").exists() && !to.join("from/old").exists());
+}
+
+#[test]
+fn a_failure_an_empty_source_or_too_much_deletes_nothing() {
+    let place = tempfile::tempdir().unwrap();
+    let (from, to) = (place.path().join("from"), place.path().join("to"));
+    source(&from);
+    there(&to);
+    let before = names(&to);
+    let kept = |finished: Finished, code: i32, text: &str| {
+        finished.expect(code).says(&["nothing was deleted", text]);
+        assert!(before.is_subset(&names(&to)), "{text}");
+    };
+    let count = before.len();
+    kept(mirror(&["--max-delete=3"], &from, &to), 2, "--max-delete");
+    kept(
+        mirror(&["-n", "--max-delete=0"], &from, &to),
+        2,
+        "--max-delete",
+    );
+    // A source whose rules cannot be used, at the end that would know.
+    write(&from.join("dir/.rsync-filter"), b"nothing\n");
+    kept(mirror(&["-F"], &from, &to), 2, "entries failed");
+    fs::remove_file(from.join("dir/.rsync-filter")).unwrap();
+    // A conflict at the destination.
+    fs::remove_file(to.join("big")).unwrap();
+    write(&to.join("big/file"), b"x");
+    kept(mirror(&[], &from, &to), 2, "entries failed");
+    fs::remove_dir_all(to.join("big")).unwrap();
+    let empty = place.path().join("nothing");
+    fs::create_dir(&empty).unwrap();
+    kept(mirror(&[], &empty, &to), 2, "is empty");
+    let mut command = longhaul();
+    command.args(["cp", "-r", "--delete"]);
+    let missing = place.path().join("missing");
+    run(command.arg(&missing).arg(&from).arg(&to)).expect(2);
+    assert!(before.is_subset(&names(&to)) && count > 20);
+    fs::remove_dir_all(to.join("from")).unwrap();
+    mirror(&["--max-delete=30"], &from, &to).expect(0);
+    assert_eq!(names(&to), names(&from));
+}
+
+#[test]
+fn who_may_write_may_not_delete_unless_that_is_a_right() {
+    let place = tempfile::tempdir().unwrap();
+    source(&place.path().join("from"));
+    there(&place.path().join("to"));
+    let daemon = Daemon::start(place.path());
+    for dry in [&["-n"][..], &[]] {
+        let mut command = daemon.command("cp");
+        command.args(["-r", "--delete"]).args(dry);
+        command.arg(slashed(&place.path().join("from")));
+        let refused = run(command.arg(daemon.url("to/")));
+        refused.expect(4).says(&["right to delete"]);
+        assert!(place.path().join("to/zzz").exists());
+    }
+}
+
+#[test]
+fn directories_keep_their_modes_and_times() {
+    let place = tempfile::tempdir().unwrap();
+    let (from, to) = (place.path().join("from"), place.path().join("to"));
+    source(&from);
+    there(&to);
+    fs::set_permissions(from.join("dir"), fs::Permissions::from_mode(0o555)).unwrap();
+    fs::create_dir(to.join("gone/closed")).unwrap();
+    write(&to.join("gone/closed/x"), b"x");
+    fs::set_permissions(to.join("gone/closed"), fs::Permissions::from_mode(0o555)).unwrap();
+    set_modified(&from.join("dir"), 1_000_000, 5);
+    mirror(&[], &from, &to).expect(0);
+    assert_eq!(names(&to), names(&from));
+    let status = fs::metadata(to.join("dir")).unwrap();
+    assert_eq!(status.mode() & 0o7777, 0o555);
+    assert_eq!((status.mtime(), status.mtime_nsec()), (1_000_000, 5));
+    fs::set_permissions(from.join("dir"), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(to.join("dir"), fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn what_is_deleted_is_counted_and_named() {
+    let place = tempfile::tempdir().unwrap();
+    let daemon = daemon(place.path());
+    let from = place.path().join("from");
+    source(&from);
+    for (flags, planned) in [(&["-n"][..], true), (&[], false)] {
+        for pulls in [true, false] {
+            let to = place.path().join(format!("to{planned}{pulls}"));
+            source(&to);
+            write(&to.join("gone/one"), b"12345");
+            let mut command = daemon.command("cp");
+            command.args(["-r", "--delete", "--json"]).args(flags);
+            match pulls {
+                true => command.arg(daemon.url("from/")).arg(&to),
+                false => {
+                    let url = daemon.url(to.file_name().unwrap());
+                    command.arg(slashed(&from)).arg(url)
+                }
+            };
+            let output = String::from_utf8(run(&mut command).expect(0).output).unwrap();
+            let events: Vec<Value> = output
+                .lines()
+                .map(|line| serde_json::from_str(line).unwrap())
+                .collect();
+            let deleted = events.iter().filter(|event| event["event"] == "deleted");
+            let deleted: Vec<&Value> = deleted.collect();
+            assert_eq!(deleted.len(), 2, "{output}");
+            assert_eq!(deleted[0]["path"], "gone/one");
+            assert_eq!(deleted[0]["size"], 5);
+            assert_eq!(deleted[0]["planned"], planned);
+            assert_eq!(deleted[1]["directory"], true);
+            let summary = events.last().unwrap();
+            assert_eq!(summary["deleted_entries"], 2);
+            assert_eq!(summary["deleted_bytes"], 5);
+            assert_eq!(to.join("gone").exists(), planned);
+        }
+    }
+}
+
+#[test]
+fn what_cannot_delete_says_why() {
+    let place = tempfile::tempdir().unwrap();
+    let from = place.path().join("from");
+    source(&from);
+    let list = place.path().join("list");
+    write(&list, b"dir\n");
+    let files = format!("--files-from={}", list.display());
+    for (flags, sources, text) in [
+        (&["--delete"][..], &["from/"][..], "add -r"),
+        (
+            &["-r", "--delete"],
+            &["from/", "from/dir/"],
+            "several sources",
+        ),
+        (&["-r", "--delete", &files], &["from/"], "listed files"),
+    ] {
+        let mut command = longhaul();
+        command.current_dir(place.path()).arg("cp").args(flags);
+        let refused = run(command.args(sources).arg("to"));
+        refused.expect(1).says(&[text]);
+    }
+    let mut command = longhaul();
+    command
+        .args(["cp", "-r", "--delete"])
+        .arg(&from)
+        .arg("null:");
+    run(&mut command).expect(1).says(&["null:"]);
+}

@@ -1,0 +1,252 @@
+//! The table of docs/coming-from.md, carried out: what it calls the same does what rsync does on an
+//! awkward tree, what is always so changes nothing, and what is not there says so.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use support::process::{longhaul, run};
+use support::tree::{paths, set_modified, sparse_file, write};
+
+const TABLE: &str = include_str!("../../../docs/coming-from.md");
+
+/// Options of the table in groups, and what stands beside them.
+fn rows() -> Vec<(Vec<String>, String)> {
+    let lines = TABLE
+        .lines()
+        .skip_while(|line| !line.starts_with("| rsync |"));
+    let lines = lines.skip(2).take_while(|line| line.starts_with('|'));
+    let quoted = |cell: &str| -> Vec<String> {
+        let parts = cell.split('`').skip(1).step_by(2);
+        parts.map(str::to_owned).collect()
+    };
+    lines
+        .map(|line| {
+            let cells: Vec<&str> = line.split('|').collect();
+            (quoted(cells[1]), cells[2].trim().to_owned())
+        })
+        .collect()
+}
+
+fn words(option: &str) -> Vec<&str> {
+    option.split(' ').collect()
+}
+
+fn source(root: &Path) {
+    for (name, text) in [
+        ("a.c", "source"),
+        ("b.o", "source"),
+        ("dir/new", "source"),
+        ("dir/older", "source"),
+        ("dir/newer", "source"),
+        ("dir/same size", "source"),
+        ("dir/same", "same"),
+        ("deep/er/and/deep/er/file", "x"),
+        ("closed/file", "x"),
+        ("large.o", "more than four"),
+    ] {
+        write(&root.join(name), text.as_bytes());
+    }
+    for name in [&b"not \xff UTF-8"[..], b"new\nline", b" ", b"*?\"'"] {
+        write(&root.join("odd").join(OsStr::from_bytes(name)), name);
+    }
+    symlink("dir", root.join("to a directory")).unwrap();
+    symlink("nowhere", root.join("dangling")).unwrap();
+    symlink("/etc/hostname", root.join("absolute")).unwrap();
+    fs::create_dir_all(root.join("empty/inner")).unwrap();
+    sparse_file(&root.join("sparse"), 1 << 20);
+    fs::set_permissions(root.join("a.c"), fs::Permissions::from_mode(0o640)).unwrap();
+    fs::set_permissions(root.join("closed"), fs::Permissions::from_mode(0o555)).unwrap();
+    for path in paths(root) {
+        set_modified(&root.join(path), 1_000_000, 5);
+    }
+}
+
+fn there(root: &Path) {
+    for (name, text, time) in [
+        ("b.o", "there!", 1_000_000),
+        ("dir/older", "there", 5),
+        ("dir/newer", "there", 2_000_000),
+        ("dir/same size", "there!", 1_000_001),
+        ("dir/same", "same", 1_000_000),
+        ("dir/extra", "there", 5),
+        ("extra.o", "there", 5),
+        ("gone/one", "there", 5),
+        ("gone/two.o", "there", 5),
+        ("deep/er/too much/x", "there", 5),
+    ] {
+        write(&root.join(name), text.as_bytes());
+        let fraction = if time == 1_000_000 { 5 } else { 0 };
+        set_modified(&root.join(name), time, fraction);
+    }
+    symlink("elsewhere", root.join("dangling")).unwrap();
+    set_modified(&root.join("dangling"), 5, 0);
+}
+
+type State = BTreeMap<PathBuf, (u32, (i64, i64), Vec<u8>)>;
+
+/// Names with their modes, times and contents. rsync gives directories their times only with
+/// `-t`, which both have here.
+fn state(root: &Path) -> State {
+    let inner = paths(root).into_iter();
+    let inner = inner.filter(|path| !path.as_os_str().is_empty());
+    inner
+        .map(|path| {
+            let whole = root.join(&path);
+            let status = whole.symlink_metadata().unwrap();
+            let text = match status.is_symlink() {
+                true => fs::read_link(&whole)
+                    .unwrap()
+                    .into_os_string()
+                    .into_encoded_bytes(),
+                false if status.is_file() => fs::read(&whole).unwrap(),
+                false => Vec::new(),
+            };
+            let time = match status.is_dir() {
+                // What was deleted or left out in it may have changed it.
+                true => (0, 0),
+                false => (status.mtime(), status.mtime_nsec()),
+            };
+            (path, (status.mode(), time, text))
+        })
+        .collect()
+}
+
+struct Places {
+    place: tempfile::TempDir,
+    number: usize,
+}
+
+impl Places {
+    fn new() -> Places {
+        let place = tempfile::tempdir().unwrap();
+        Places { place, number: 0 }
+    }
+
+    /// The source, each time anew: some options remove it.
+    fn from(&self) -> OsString {
+        let from = self.place.path().join("from");
+        if from.exists() {
+            self.open();
+            fs::remove_dir_all(&from).unwrap();
+        }
+        source(&from);
+        from.join("").into()
+    }
+
+    /// Whoever is not root removes nothing from a closed directory.
+    fn open(&self) {
+        for path in paths(self.place.path()) {
+            if path.ends_with("closed") {
+                let closed = self.place.path().join(path);
+                let _ = fs::set_permissions(closed, fs::Permissions::from_mode(0o755));
+            }
+        }
+    }
+
+    fn fresh(&mut self) -> PathBuf {
+        self.number += 1;
+        let to = self.place.path().join(self.number.to_string());
+        there(&to);
+        to
+    }
+
+    fn rsync(&mut self, options: &[&str]) -> State {
+        let to = self.fresh();
+        let mut command = Command::new("rsync");
+        command.arg("-rlpt").args(options).arg(self.from()).arg(&to);
+        assert!(command.status().unwrap().success(), "{options:?}");
+        state(&to)
+    }
+
+    fn longhaul(&mut self, options: &[&str]) -> State {
+        let to = self.fresh();
+        let mut command = longhaul();
+        command.args(["cp", "-r"]).args(options);
+        run(command.arg(self.from()).arg(&to)).expect(0);
+        state(&to)
+    }
+}
+
+impl Drop for Places {
+    fn drop(&mut self) {
+        self.open();
+    }
+}
+
+#[test]
+fn each_row_of_the_table_is_true() {
+    if Command::new("rsync").arg("--version").output().is_err() {
+        return longhaul_testing::skip("there is no rsync: install the package rsync");
+    }
+    let mut places = Places::new();
+    let plain = places.longhaul(&[]);
+    assert_eq!(plain, places.rsync(&[]));
+    let mut counted = 0;
+    for (options, meaning) in rows() {
+        for option in &options {
+            let given = words(option);
+            match meaning.as_str() {
+                "same" => {
+                    assert_eq!(places.longhaul(&given), places.rsync(&given), "{option}");
+                }
+                "always" => assert_eq!(places.longhaul(&given), plain, "{option}"),
+                "no" => {
+                    let to = places.fresh();
+                    let before = state(&to);
+                    let mut command = longhaul();
+                    command.args(["cp", "-r"]).args(&given);
+                    let refused = run(command.arg(places.from()).arg(&to)).expect(1);
+                    let name = given[0].split('=').next().unwrap();
+                    refused.says(&[&format!("longhaul has no {name}: ")]);
+                    assert_eq!(state(&to), before, "{option}");
+                }
+                own if own.starts_with('`') => {
+                    let own = own.trim_matches('`').to_owned();
+                    let own = places.longhaul(&words(&own));
+                    assert_eq!(places.longhaul(&given), own, "{option}");
+                    assert_eq!(own, plain, "{option}");
+                }
+                _ => continue,
+            }
+            counted += 1;
+        }
+    }
+    assert!(counted > 35, "{counted}");
+}
+
+#[test]
+fn words_of_other_tools_are_answered_and_no_tip_leads_nowhere() {
+    for (line, texts, not) in [
+        (
+            &["sync", "a", "b"][..],
+            &["longhaul cp -r --delete"][..],
+            "tip",
+        ),
+        (&["check", "a", "b"], &["longhaul verify"], "tip"),
+        (&["-avz", "a", "b"], &["longhaul cp -avz"], "tip"),
+        (
+            &["cp", "--checksum-choice=md5", "a", "b"],
+            &["--checksum-choice"],
+            "checkpoint",
+        ),
+        (&["cp", "-Y", "a", "b"], &["-Y"], "as a value"),
+        (
+            &["cp", "--exlude=x", "a", "b"],
+            &["--exclude"],
+            "as a value",
+        ),
+        (&["cp", "-P", "2222", "a", "h:"], &["ssh -p PORT"], "tip"),
+    ] {
+        let answer = run(longhaul().args(line)).expect(1).says(texts);
+        assert!(!answer.errors.contains(not), "{}", answer.errors);
+    }
+}

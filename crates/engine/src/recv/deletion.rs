@@ -1,0 +1,111 @@
+//! Removes what the source does not have, once everything is copied. One directory at a time,
+//! the source's names are compared with a listing of the destination (`plan`); only when the
+//! source was listed to its end without an error is anything removed (`carry`).
+//!
+//! - A name at either end is present, absent, or could not be looked at. What is absent at the
+//!   source, as its listing says, and present here is removed. Everything else stays.
+//! - A rule that leaves a name out protects it here (`protection`).
+//! - All paths lead through the directories of the session, beneath the anchor, never through a
+//!   link. Other file systems are not entered.
+//! - What changed since it was listed stays.
+
+mod carry;
+mod plan;
+mod protection;
+mod record;
+
+use std::sync::Mutex;
+
+use longhaul_proto::message::{Failure, FailureKind};
+use longhaul_proto::receiver::StorageJob;
+
+use super::ReceiveSide;
+use crate::queue::lock;
+use crate::session::Transfer;
+use carry::Carry;
+use plan::Plan;
+
+/// How far a session's deletion is. One thread at a time works on it.
+#[derive(Default)]
+pub(crate) struct Deletions(Mutex<State>);
+
+#[derive(Default)]
+enum State {
+    #[default]
+    Before,
+    Planning(Box<Plan>),
+    Carrying(Box<Carry>),
+    Over,
+}
+
+impl Transfer {
+    /// A step of deletion, on the comparer's thread.
+    pub(super) fn delete(&self, side: &ReceiveSide, job: StorageJob) {
+        let mut state = lock(&side.deletions.0);
+        match job {
+            StorageJob::Names(names) => {
+                if let State::Before = *state {
+                    *state = self.begin_plan();
+                }
+                if let State::Planning(plan) = &mut *state {
+                    plan.take(self, side, names);
+                }
+                drop(state);
+                self.tell_receiver(|receiver| receiver.handle_names_taken());
+            }
+            StorageJob::EndNames(failure) => {
+                let before = std::mem::replace(&mut *state, State::Over);
+                let planned = match (failure, before) {
+                    (Some(failure), _) => Err(as_undeleted(failure)),
+                    (None, State::Planning(plan)) => plan.finish(self.deletion_maximum()),
+                    // Nothing in the source is a directory.
+                    (None, _) => Plan::new(Default::default()).finish(None),
+                };
+                let result = planned.map(|carry| *state = State::Carrying(Box::new(carry)));
+                drop(state);
+                self.tell_receiver(|receiver| receiver.handle_names_compared(result));
+            }
+            StorageJob::Remove => {
+                let (removed, ended) = match &mut *state {
+                    State::Carrying(carry) => carry.step(self, side),
+                    State::Before | State::Planning(_) | State::Over => (Vec::new(), true),
+                };
+                drop(state);
+                self.tell_receiver(|receiver| receiver.handle_removed(removed, ended));
+            }
+            _ => {}
+        }
+    }
+
+    fn begin_plan(&self) -> State {
+        let asked = self.settings.deletion.as_deref();
+        let protection = asked.map(protection::Protection::new);
+        match protection {
+            Some(Ok(protection)) => State::Planning(Box::new(Plan::new(protection))),
+            // Its rules were read before the session began.
+            Some(Err(_)) | None => State::Over,
+        }
+    }
+
+    fn deletion_maximum(&self) -> Option<u64> {
+        self.settings.deletion.as_deref()?.maximum
+    }
+}
+
+/// Why the source could not be listed, and what that means.
+fn as_undeleted(failure: Failure) -> Failure {
+    const MEANS: &str = "nothing was deleted at the destination";
+    match failure.text.contains(MEANS) {
+        true => failure,
+        false => Failure::new(failure.kind, format!("{}; {MEANS}", failure.text)),
+    }
+}
+
+/// More than may be.
+fn too_many(count: u64, most: u64) -> Failure {
+    let text = format!(
+        "nothing was deleted at the destination: {count} names are not at the source, and \
+         --max-delete allows {most}; see which with --dry-run"
+    );
+    Failure::new(FailureKind::Other, text)
+}

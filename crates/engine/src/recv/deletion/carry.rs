@@ -1,0 +1,192 @@
+//! Removes what was planned, as long as it is what was seen then. Directories of the copy keep
+//! their modes and times.
+
+use std::collections::HashSet;
+use std::io;
+use std::sync::Arc;
+
+use longhaul_proto::deletion::REMOVED_AT_ONCE;
+use longhaul_proto::manifest::TreePath;
+use longhaul_proto::message::{Failure, FailureKind, Removal};
+use longhaul_proto::notice::NoticeKind;
+use rustix::io::Errno;
+
+use super::super::ReceiveSide;
+use super::super::folders::Folder;
+use super::super::parts::journal_failure;
+use super::record::{Planned, Seen, Step};
+use crate::failure::failure_of;
+use crate::session::Transfer;
+use crate::storage::Status;
+
+/// What is being carried out.
+pub(super) struct Carry {
+    planned: Planned,
+    void: HashSet<u64>,
+    /// The directory of the copy in which something is removed, and what it was before.
+    within: Option<Within>,
+}
+
+struct Within {
+    path: Option<TreePath>,
+    folder: Arc<Folder>,
+    before: Status,
+    changed: bool,
+}
+
+impl Carry {
+    pub(super) fn new(planned: Planned, void: HashSet<u64>) -> Carry {
+        Carry {
+            planned,
+            void,
+            within: None,
+        }
+    }
+
+    /// The next removals, and whether they are the last ones.
+    pub(super) fn step(&mut self, transfer: &Transfer, side: &ReceiveSide) -> (Vec<Removal>, bool) {
+        let mut removed = Vec::new();
+        while removed.len() < REMOVED_AT_ONCE {
+            if transfer.is_over() {
+                return (removed, true);
+            }
+            let (group, step) = match self.planned.next() {
+                Ok(Some(next)) => next,
+                Ok(None) => {
+                    self.restore(side);
+                    return (removed, true);
+                }
+                Err(error) => {
+                    let failure = failure_of("read the list of what is deleted", "", &error);
+                    removed.push(stayed(None, failure));
+                    self.restore(side);
+                    return (removed, true);
+                }
+            };
+            match step {
+                // It was said why its directory could not be listed.
+                _ if self.void.contains(&group) => {}
+                Step::Within(path) => {
+                    self.restore(side);
+                    self.enter(transfer, side, path);
+                }
+                Step::Stays(path, failure) => removed.push(stayed(Some(path), failure)),
+                Step::Remove(path, seen) => {
+                    removed.extend(self.remove(transfer, side, path, seen));
+                }
+            }
+        }
+        (removed, false)
+    }
+
+    fn enter(&mut self, transfer: &Transfer, side: &ReceiveSide, path: Option<TreePath>) {
+        if !transfer.copies() {
+            return;
+        }
+        let opened = side.folders.find(path.as_ref()).and_then(|folder| {
+            let before = folder.directory().status()?;
+            Ok((folder, before))
+        });
+        // Where it cannot be opened any more, nothing in it can be removed, which says why.
+        if let Ok((folder, before)) = opened {
+            self.within = Some(Within {
+                path,
+                folder,
+                before,
+                changed: false,
+            });
+        }
+    }
+
+    /// The directory that something was removed in has its mode and time again.
+    fn restore(&mut self, side: &ReceiveSide) {
+        let Some(within) = self.within.take().filter(|within| within.changed) else {
+            return;
+        };
+        let directory = within.folder.directory();
+        let notices = &side.destination.notices;
+        let shown = within.path.or_else(|| TreePath::new(b"destination").ok());
+        let Some(path) = shown else { return };
+        let restored = side.destination.while_owned(|| {
+            if directory.status()?.mode != within.before.mode {
+                let set = directory.set_mode(within.before.mode);
+                notices.wish(NoticeKind::ModeRefused, &path, set)?;
+            }
+            let set = directory.set_modified(within.before.modified);
+            notices.wish(NoticeKind::TimeRefused, &path, set).map(drop)
+        });
+        // What a later session owns is its affair; a sync that fails is told at the end.
+        let _: Result<io::Result<()>, _> = restored;
+        let _ = within.folder.sync();
+    }
+
+    /// `None` if somebody else was faster.
+    fn remove(
+        &mut self,
+        transfer: &Transfer,
+        side: &ReceiveSide,
+        path: TreePath,
+        seen: Seen,
+    ) -> Option<Removal> {
+        let removal = Removal {
+            size: seen.bytes(),
+            directory: seen.directory,
+            path: Some(path.clone()),
+            failure: None,
+        };
+        if !transfer.copies() {
+            return Some(removal);
+        }
+        let shown = path.to_string();
+        let removed = side
+            .destination
+            .while_owned(|| remove_seen(side, &path, &seen));
+        let removed = match removed {
+            Ok(removed) => removed,
+            Err(error) => return Some(stayed(Some(path), journal_failure(&shown, &error))),
+        };
+        if let Some(within) = &mut self.within {
+            within.changed = true;
+        }
+        match removed {
+            Ok(()) => Some(removal),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => Some(stayed(Some(path), not_removed(&shown, &error))),
+        }
+    }
+}
+
+/// Removes a name that still is what was seen.
+fn remove_seen(side: &ReceiveSide, path: &TreePath, seen: &Seen) -> io::Result<()> {
+    let folder = side.folders.find_in_copy(path.parent().as_ref())?;
+    let directory = folder.directory();
+    let status = directory.status_of(path.name())?;
+    if Seen::of(&status) != *seen {
+        return Err(io::Error::other(
+            "it was changed since it was listed, and stays",
+        ));
+    }
+    match seen.directory {
+        true => directory.remove_directory(path.name()),
+        false => directory.remove_file(path.name()),
+    }
+}
+
+fn not_removed(shown: &str, error: &io::Error) -> Failure {
+    match error.raw_os_error() {
+        Some(code) if code == Errno::NOTEMPTY.raw_os_error() => {
+            let text = format!("{shown}: is not deleted, since something in it stays");
+            Failure::new(FailureKind::Other, text)
+        }
+        _ => failure_of("delete", shown, error),
+    }
+}
+
+fn stayed(path: Option<TreePath>, failure: Failure) -> Removal {
+    Removal {
+        path,
+        size: 0,
+        directory: false,
+        failure: Some(failure),
+    }
+}

@@ -1,0 +1,488 @@
+//! What is to be removed: the source's names of a directory and a listing of the destination's,
+//! both in byte order, side by side. What is too much is looked at with all that it holds.
+
+use std::collections::HashSet;
+use std::io;
+use std::iter::Peekable;
+use std::sync::Arc;
+
+use longhaul_proto::deletion::NamesOf;
+use longhaul_proto::filter::InForce;
+use longhaul_proto::manifest::{RESERVED_PREFIX, TreePath};
+use longhaul_proto::message::{Failure, FailureKind};
+
+use super::super::ReceiveSide;
+use super::super::folders::Folder;
+use super::carry::Carry;
+use super::protection::Protection;
+use super::record::{Seen, Step, Steps};
+use super::too_many;
+use crate::failure::failure_of;
+use crate::session::Transfer;
+use crate::storage::listing::SortedListing;
+use crate::storage::{FileKind, Status};
+
+/// Directories of which the listing failed, at most: with more, nothing is removed.
+const MOST_VOID: usize = 65_536;
+
+/// What is known so far.
+pub(super) struct Plan {
+    protection: Protection,
+    /// What holds in the directories above the one that is compared, from the anchor down.
+    above: Vec<(TreePath, InForce)>,
+    at_anchor: Option<InForce>,
+    merge: Option<Merge>,
+    steps: Steps,
+    /// Directories of the copy that had something too much, counted.
+    group: u64,
+    /// Groups whose listing failed later.
+    void: HashSet<u64>,
+    count: u64,
+    /// The plan itself cannot be kept.
+    broken: Option<Failure>,
+}
+
+/// A directory of the copy that is being compared.
+struct Merge {
+    place: Place,
+    listing: Peekable<SortedListing>,
+    /// Its group, where it has something too much; and how much.
+    group: Option<u64>,
+    count: u64,
+}
+
+/// A directory of the destination, and what holds in it.
+struct Place {
+    path: Option<TreePath>,
+    folder: Arc<Folder>,
+    force: InForce,
+    device: u64,
+}
+
+/// A directory that the source does not have.
+struct Level {
+    place: Place,
+    seen: Seen,
+    listing: SortedListing,
+    /// Something in it stays, and so does it.
+    kept: bool,
+}
+
+/// The session and its destination.
+#[derive(Clone, Copy)]
+struct Here<'a> {
+    transfer: &'a Transfer,
+    side: &'a ReceiveSide,
+}
+
+impl Plan {
+    pub(super) fn new(protection: Protection) -> Plan {
+        Plan {
+            protection,
+            above: Vec::new(),
+            at_anchor: None,
+            merge: None,
+            steps: Steps::default(),
+            group: 0,
+            void: HashSet::new(),
+            count: 0,
+            broken: None,
+        }
+    }
+
+    /// The next names of the source.
+    pub(super) fn take(&mut self, transfer: &Transfer, side: &ReceiveSide, names: Vec<NamesOf>) {
+        let here = Here { transfer, side };
+        for some in names {
+            if transfer.is_over() || self.broken.is_some() {
+                return;
+            }
+            if some.begins {
+                let path = some.directory.as_ref();
+                let path = path.map(|path| side.destination.path_of(path));
+                self.merge = self.open(here, path);
+            }
+            for name in &some.names {
+                self.advance(here, Some(name));
+            }
+            if some.ends {
+                self.advance(here, None);
+                self.merge = None;
+            }
+        }
+    }
+
+    /// All names came.
+    ///
+    /// # Errors
+    ///
+    /// Why nothing may be removed.
+    pub(super) fn finish(self, most: Option<u64>) -> Result<Carry, Failure> {
+        if let Some(failure) = self.broken {
+            return Err(failure);
+        }
+        if let Some(most) = most.filter(|most| self.count > *most) {
+            return Err(too_many(self.count, most));
+        }
+        let planned = self.steps.finish().map_err(|error| not_kept(&error))?;
+        Ok(Carry::new(planned, self.void))
+    }
+
+    /// `None` if nothing is to be compared.
+    fn open(&mut self, here: Here<'_>, path: Option<TreePath>) -> Option<Merge> {
+        let folder = match here.side.folders.find(path.as_ref()) {
+            Ok(folder) => folder,
+            // A copy would make it, or it was removed meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+            Err(error) => {
+                self.stays_whole(path, "look into the directory", &error);
+                return None;
+            }
+        };
+        let opened = self
+            .force_in(here, path.as_ref(), &folder)
+            .and_then(|force| {
+                let device = folder.device()?;
+                let listing = SortedListing::open_nested(&**folder.directory(), 0)?;
+                Ok((force, device, listing))
+            });
+        let (force, device, listing) = match opened {
+            Ok(opened) => opened,
+            Err(error) => {
+                self.stays_whole(path, "list the directory", &error);
+                return None;
+            }
+        };
+        if self.protection.one_file_system && self.is_elsewhere(here, device) {
+            return None;
+        }
+        Some(Merge {
+            place: Place {
+                path,
+                folder,
+                force,
+                device,
+            },
+            listing: listing.peekable(),
+            group: None,
+            count: 0,
+        })
+    }
+
+    fn is_elsewhere(&self, here: Here<'_>, device: u64) -> bool {
+        let anchor = here.side.folders.anchor().device();
+        !anchor.is_ok_and(|anchor| anchor == device)
+    }
+
+    /// What holds in a directory of the copy: directories come from the top down.
+    fn force_in(
+        &mut self,
+        here: Here<'_>,
+        path: Option<&TreePath>,
+        folder: &Folder,
+    ) -> io::Result<InForce> {
+        if !self.protection.is_local() {
+            return Ok(InForce::default());
+        }
+        if self.at_anchor.is_none() {
+            let anchor = here.side.folders.anchor();
+            let none = InForce::default();
+            let force = self.protection.enter(&none, &**anchor.directory(), None)?;
+            self.at_anchor = Some(force);
+        }
+        let anchor = self.at_anchor.clone().unwrap_or_default();
+        let Some(path) = path else {
+            return Ok(anchor);
+        };
+        while self
+            .above
+            .last()
+            .is_some_and(|(last, _)| !last.is_above(path))
+        {
+            self.above.pop();
+        }
+        // The directories between the last that is known and this one.
+        let known = self.above.last().map(|(last, _)| last.names().count());
+        let mut force = self.above.last().map_or(anchor, |(_, force)| force.clone());
+        let mut walked = self.above.last().map(|(last, _)| last.clone());
+        let names: Vec<&[u8]> = path.names().collect();
+        for (depth, name) in names.iter().enumerate().skip(known.unwrap_or(0)) {
+            let next = match &walked {
+                Some(walked) => walked.join(name),
+                None => TreePath::new(name),
+            };
+            let next = next.map_err(io::Error::other)?;
+            force = match depth + 1 == names.len() {
+                true => self
+                    .protection
+                    .enter(&force, &**folder.directory(), Some(&next))?,
+                false => {
+                    let between = here.side.folders.find(Some(&next))?;
+                    self.protection
+                        .enter(&force, &**between.directory(), Some(&next))?
+                }
+            };
+            self.above.push((next.clone(), force.clone()));
+            walked = Some(next);
+        }
+        Ok(force)
+    }
+
+    /// The source has this name next, or none any more.
+    fn advance(&mut self, here: Here<'_>, name: Option<&[u8]>) {
+        let Some(mut merge) = self.merge.take() else {
+            return;
+        };
+        loop {
+            let found = match merge.listing.peek() {
+                None => break,
+                Some(Err(_)) => {
+                    let Some(Err(error)) = merge.listing.next() else {
+                        break;
+                    };
+                    // Where a listing broke off, what it gave may be wrong, too.
+                    self.count -= merge.count;
+                    self.void.extend(merge.group);
+                    let path = merge.place.path.clone();
+                    self.stays_whole(path, "list the directory", &error);
+                    return;
+                }
+                Some(Ok(listed)) => match name {
+                    Some(name) if *listed.name > *name => break,
+                    Some(name) if *listed.name == *name => {
+                        merge.listing.next();
+                        break;
+                    }
+                    _ => listed.name.clone(),
+                },
+            };
+            merge.listing.next();
+            if !found.starts_with(RESERVED_PREFIX) {
+                let before = self.count;
+                self.judge(here, &mut merge, &found);
+                merge.count += self.count - before;
+            }
+        }
+        self.merge = Some(merge);
+    }
+
+    /// A name that the source does not have.
+    fn judge(&mut self, here: Here<'_>, merge: &mut Merge, name: &[u8]) {
+        let group = match merge.group {
+            Some(group) => group,
+            None => {
+                self.group += 1;
+                merge.group = Some(self.group);
+                self.push(self.group, &Step::Within(merge.place.path.clone()));
+                self.group
+            }
+        };
+        match self.look(&merge.place, name) {
+            Look::Gone | Look::Kept => {}
+            Look::Stays(path, failure) => self.push(group, &Step::Stays(path, failure)),
+            Look::File(path, seen) => self.remove(group, path, seen),
+            Look::Directory(path, status) => {
+                self.expand(here, group, (path, status), &merge.place);
+            }
+        }
+    }
+
+    /// What a name is that the source does not have.
+    fn look(&self, place: &Place, name: &[u8]) -> Look {
+        let path = match &place.path {
+            Some(above) => above.join(name),
+            None => TreePath::new(name),
+        };
+        let Ok(path) = path else {
+            // Too long to be said; it stays.
+            return Look::Kept;
+        };
+        let status = match place.folder.directory().status_of(name) {
+            Ok(status) => status,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Look::Gone,
+            Err(error) => {
+                let failure = failure_of("look at", &path.to_string(), &error);
+                return Look::Stays(path, failure);
+            }
+        };
+        let is_directory = status.kind == FileKind::Directory;
+        if self.protection.protects(&place.force, &path, is_directory) {
+            return Look::Kept;
+        }
+        match is_directory {
+            false => Look::File(path, Seen::of(&status)),
+            true if status.device != place.device => {
+                let text = format!("{path}: is a mount point, and stays: unmount it first");
+                Look::Stays(path, Failure::new(FailureKind::Conflict, text))
+            }
+            true => Look::Directory(path, status),
+        }
+    }
+
+    /// A directory that the source does not have: what it holds first, and itself if nothing in
+    /// it stays.
+    fn expand(
+        &mut self,
+        here: Here<'_>,
+        group: u64,
+        (path, status): (TreePath, Status),
+        above: &Place,
+    ) {
+        let mut levels: Vec<Level> = Vec::new();
+        match self.enter(here, 0, (&path, &status), &above.force) {
+            Ok(level) => levels.push(level),
+            Err(failure) => return self.push(group, &Step::Stays(path, failure)),
+        }
+        while let Some(level) = levels.last_mut() {
+            if here.transfer.is_over() || self.broken.is_some() {
+                return;
+            }
+            let Some(listed) = level.listing.next() else {
+                self.leave(group, &mut levels);
+                continue;
+            };
+            let path = level.place.path.clone();
+            let listed = match listed {
+                Ok(listed) => listed,
+                Err(error) => {
+                    level.kept = true;
+                    self.stays_in(group, path, &error);
+                    self.leave(group, &mut levels);
+                    continue;
+                }
+            };
+            if listed.name.starts_with(RESERVED_PREFIX) {
+                // Somebody may be at work there; `clean` knows.
+                level.kept = true;
+                continue;
+            }
+            match self.look(&level.place, &listed.name) {
+                Look::Gone => {}
+                Look::Kept => level.kept = true,
+                Look::Stays(path, failure) => {
+                    level.kept = true;
+                    self.push(group, &Step::Stays(path, failure));
+                }
+                Look::File(path, seen) => self.remove(group, path, seen),
+                Look::Directory(path, status) => {
+                    let depth = levels.len();
+                    let force = levels.last().map(|level| level.place.force.clone());
+                    let force = force.unwrap_or_default();
+                    match self.enter(here, depth, (&path, &status), &force) {
+                        Ok(level) => levels.push(level),
+                        Err(failure) => {
+                            if let Some(level) = levels.last_mut() {
+                                level.kept = true;
+                            }
+                            self.push(group, &Step::Stays(path, failure));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// The last of these was listed to its end.
+    fn leave(&mut self, group: u64, levels: &mut Vec<Level>) {
+        let Some(level) = levels.pop() else { return };
+        match (level.kept, level.place.path) {
+            (false, Some(path)) => self.remove(group, path, level.seen),
+            _ => {
+                if let Some(above) = levels.last_mut() {
+                    above.kept = true;
+                }
+            }
+        }
+    }
+
+    fn enter(
+        &self,
+        here: Here<'_>,
+        depth: usize,
+        (path, status): (&TreePath, &Status),
+        above: &InForce,
+    ) -> Result<Level, Failure> {
+        let open = || {
+            let folder = here.side.folders.find(Some(path))?;
+            let directory = &**folder.directory();
+            let found = directory.status()?;
+            if (found.inode, found.device) != (status.inode, status.device) {
+                return Err(io::Error::other("another one has its name now"));
+            }
+            let force = self.protection.enter(above, directory, Some(path))?;
+            let listing = SortedListing::open_nested(directory, depth + 1)?;
+            Ok((folder, force, listing))
+        };
+        let opened = open();
+        let opened = opened.map_err(|error| failure_of("list", &path.to_string(), &error));
+        let (folder, force, listing) = opened?;
+        Ok(Level {
+            place: Place {
+                path: Some(path.clone()),
+                folder,
+                force,
+                device: status.device,
+            },
+            seen: Seen::of(status),
+            listing,
+            kept: false,
+        })
+    }
+
+    fn remove(&mut self, group: u64, path: TreePath, seen: Seen) {
+        self.count += 1;
+        self.push(group, &Step::Remove(path, seen));
+    }
+
+    /// What a directory of the copy has too much is not known: all of it stays.
+    fn stays_whole(&mut self, path: Option<TreePath>, what: &str, error: &io::Error) {
+        self.group += 1;
+        let shown = path.as_ref().map_or(".".to_owned(), TreePath::to_string);
+        let failure = failure_of(what, &shown, error);
+        let text = format!("{}; nothing in it was deleted", failure.text);
+        let failure = Failure::new(failure.kind, text);
+        let path = path.or_else(|| TreePath::new(b"destination").ok());
+        if let Some(path) = path {
+            self.push(self.group, &Step::Stays(path, failure));
+        }
+        if self.void.len() > MOST_VOID {
+            let text =
+                "nothing was deleted: too many directories of the destination cannot be listed";
+            self.broken = Some(Failure::new(FailureKind::Other, text));
+        }
+    }
+
+    fn stays_in(&mut self, group: u64, path: Option<TreePath>, error: &io::Error) {
+        if let Some(path) = path {
+            let failure = failure_of("list the directory", &path.to_string(), error);
+            self.push(group, &Step::Stays(path, failure));
+        }
+    }
+
+    fn push(&mut self, group: u64, step: &Step) {
+        if let Err(error) = self.steps.push(group, step) {
+            self.broken = Some(not_kept(&error));
+        }
+    }
+}
+
+/// What a name is that the source does not have.
+enum Look {
+    /// It is not there any more.
+    Gone,
+    /// It stays on purpose.
+    Kept,
+    /// It stays, and why.
+    Stays(TreePath, Failure),
+    File(TreePath, Seen),
+    Directory(TreePath, Status),
+}
+
+fn not_kept(error: &io::Error) -> Failure {
+    let failure = failure_of(
+        "keep the list of what is deleted",
+        "nothing was deleted",
+        error,
+    );
+    Failure::new(failure.kind, failure.text)
+}

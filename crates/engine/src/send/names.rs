@@ -1,0 +1,362 @@
+//! The names that the source has, listed once more when everything is copied: what the
+//! destination has besides is deleted there. Any error ends the listing, and then nothing is.
+
+use std::io;
+use std::sync::{Arc, PoisonError};
+
+use longhaul_proto::deletion::{MAXIMUM_NAMES, MAXIMUM_NAMES_BYTES, NamesOf};
+use longhaul_proto::manifest::{RESERVED_PREFIX, TreePath};
+use longhaul_proto::message::{Failure, FailureKind};
+use longhaul_units::ByteCount;
+
+use super::Sending;
+use super::select::{Place, Selected};
+use super::source::{Source, What};
+use crate::failure::failure_of;
+use crate::session::{Machine, Transfer};
+use crate::storage::following::FollowingDirectory;
+use crate::storage::listing::SortedListing;
+use crate::storage::nested::Nested;
+use crate::storage::spill::{Sorted, Sorter, SpillSettings};
+use crate::storage::{Directory, FileKind};
+
+/// Memory for the directories that are to be entered, of one that is listed. Beyond, they spill.
+const MEMORY: (ByteCount, usize) = (ByteCount(64 << 10), 2 << 10);
+
+/// Why the listing ends early.
+enum Stopped {
+    /// The session is over.
+    Over,
+    /// Something could not be looked at.
+    Failed(Failure),
+}
+
+impl From<Failure> for Stopped {
+    fn from(failure: Failure) -> Stopped {
+        Stopped::Failed(failure)
+    }
+}
+
+/// A directory whose names were told.
+struct Level {
+    path: Option<TreePath>,
+    place: Place,
+    /// Directories in it that are still to be listed.
+    inner: Sorted,
+}
+
+/// One listing of all sources.
+struct Naming<'a> {
+    transfer: &'a Transfer,
+    selected: &'a Selected,
+    source: &'a Source,
+    /// What is not told yet.
+    batch: Vec<NamesOf>,
+    count: usize,
+    bytes: usize,
+}
+
+impl Sending<'_> {
+    /// After the walk, on its thread: tells the names if the receiver wants them.
+    pub(super) fn tell_names(&self) {
+        let Some(withheld) = self.wait_until_wanted() else {
+            return;
+        };
+        let told = match withheld {
+            Some(failure) => Err(Stopped::Failed(failure)),
+            None => self.name_all(),
+        };
+        let failure = match told {
+            Ok(()) => None,
+            Err(Stopped::Over) => return,
+            Err(Stopped::Failed(failure)) => Some(failure),
+        };
+        self.transfer
+            .tell_sender(|sender| sender.handle_names_end(failure));
+    }
+
+    /// Waits until the names are wanted: why they cannot be told, if that is known. `None` if the
+    /// session is over.
+    fn wait_until_wanted(&self) -> Option<Option<Failure>> {
+        let mut shared = self.transfer.lock();
+        loop {
+            if shared.is_over() {
+                return None;
+            }
+            let Machine::Sending(sender) = &shared.machine else {
+                return None;
+            };
+            if sender.wants_names() {
+                return Some(sender.withholds_names());
+            }
+            let waited = self.transfer.walking.wait(shared);
+            shared = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn name_all(&self) -> Result<(), Stopped> {
+        let sources = self.side.sources.list();
+        if sources.len() > 1 && sources.iter().any(|source| source.what == What::Contents) {
+            let text = "nothing was deleted at the destination: it is filled by several sources; \
+                        copy each into a directory of its own";
+            return Err(Failure::new(FailureKind::Other, text).into());
+        }
+        for source in sources {
+            let mut naming = Naming {
+                transfer: self.transfer,
+                selected: &self.side.selected,
+                source,
+                batch: Vec::new(),
+                count: 0,
+                bytes: 0,
+            };
+            naming.name_source()?;
+            naming.flush()?;
+        }
+        Ok(())
+    }
+}
+
+impl Naming<'_> {
+    fn name_source(&mut self) -> Result<(), Stopped> {
+        let path = match &self.source.what {
+            // Nothing can be too much in a file.
+            What::File { .. } => return Ok(()),
+            What::Missing { failure, .. } => return Err(failure.clone().into()),
+            What::Contents => None,
+            What::Tree(name) => {
+                let path = TreePath::new(name);
+                Some(path.map_err(|error| self.undeleted(&error.to_string()))?)
+            }
+        };
+        let opened = self.source.directory.open();
+        let directory = opened.map_err(|error| self.failed("open", None, &error))?;
+        let status = directory.status();
+        let status = status.map_err(|error| self.failed("read", None, &error))?;
+        let top = Place::default();
+        let is_left_out = path.as_ref().is_some_and(|path| {
+            self.selected
+                .judge(&top, path.as_bytes(), &status)
+                .is_some()
+        });
+        if is_left_out || self.selected.bars_source().is_some() {
+            return Ok(());
+        }
+        let device = self.selected.device_of(&*directory);
+        self.name_tree(directory, path, device)
+    }
+
+    fn name_tree(
+        &mut self,
+        directory: Arc<dyn Directory>,
+        path: Option<TreePath>,
+        device: Option<u64>,
+    ) -> Result<(), Stopped> {
+        let (mut levels, mut open): (Vec<Level>, Nested) = Default::default();
+        let level = self.name_directory(&*directory, (path, None, 0), device)?;
+        open.push(directory, b"");
+        levels.push(level);
+        while let Some(level) = levels.last_mut() {
+            let next = level.inner.next_record();
+            let shown = level.path.clone();
+            let next = next.map_err(|error| self.failed("list", shown.as_ref(), &error))?;
+            let Some(name) = next.map(|record| record.key.to_vec()) else {
+                levels.pop();
+                open.pop();
+                continue;
+            };
+            let path = join(level.path.as_ref(), &name);
+            let path = path.map_err(|error| self.undeleted(&error.to_string()))?;
+            let above = open.last();
+            let inner = above.and_then(|above| above.open_directory(&name));
+            let inner = match inner {
+                Ok(inner) => inner,
+                // It went meanwhile, or became something else: its name was told.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(self.failed("open", Some(&path), &error).into()),
+            };
+            let depth = levels.len();
+            let place = levels.last().map(|level| &level.place);
+            let level = self.name_directory(&*inner, (Some(path), place, depth), device)?;
+            open.push(inner, &name);
+            levels.push(level);
+        }
+        Ok(())
+    }
+
+    /// Tells the names in a directory, and gives back the directories among them.
+    fn name_directory(
+        &mut self,
+        directory: &dyn Directory,
+        (path, above, depth): (Option<TreePath>, Option<&Place>, usize),
+        device: Option<u64>,
+    ) -> Result<Level, Stopped> {
+        let place = self.selected.enter(above, directory, path.as_ref());
+        let place = place.map_err(|error| self.undeleted(&error.to_string()))?;
+        if place.names().is_some() {
+            return Err(self.undeleted("only listed files were copied").into());
+        }
+        let failed = |error: &io::Error| {
+            failure_of(
+                "list the directory",
+                &shown(self.source, path.as_ref()),
+                error,
+            )
+        };
+        let listing = SortedListing::open_nested(directory, depth).map_err(|e| failed(&e))?;
+        let mut settings = SpillSettings::default();
+        (settings.memory, settings.records) = MEMORY;
+        let mut inner = Sorter::new(settings);
+        let follows = directory.as_any().is::<FollowingDirectory>();
+        let mut is_empty = true;
+        if self.is_full() {
+            self.flush()?;
+        }
+        self.begin(path.as_ref());
+        for listed in listing {
+            let listed = listed.map_err(|error| failed(&error))?;
+            let name = &*listed.name;
+            if name.starts_with(RESERVED_PREFIX) {
+                continue;
+            }
+            is_empty = false;
+            let whole = join(path.as_ref(), name);
+            let whole = whole.map_err(|error| self.undeleted(&error.to_string()))?;
+            let kind = match listed.kind.filter(|_| !follows) {
+                Some(kind) => Some(kind),
+                // What cannot be looked at is there.
+                None => directory.status_of(name).ok().map(|status| status.kind),
+            };
+            let is_directory = kind == Some(FileKind::Directory);
+            if kind.is_some()
+                && self
+                    .selected
+                    .excludes(&place, whole.as_bytes(), is_directory)
+            {
+                continue;
+            }
+            if is_directory && !self.is_barred(directory, name, &place, device) {
+                inner.push(name, b"").map_err(|error| failed(&error))?;
+            }
+            self.add(path.as_ref(), name)?;
+        }
+        if is_empty && depth == 0 {
+            let source = &self.source.shown;
+            let text = format!(
+                "{source}: is empty, so nothing was deleted at the destination: if that is meant, \
+                 remove what is there yourself"
+            );
+            return Err(Failure::new(FailureKind::Other, text).into());
+        }
+        self.end();
+        let inner = inner.finish().map_err(|error| failed(&error))?;
+        Ok(Level { path, place, inner })
+    }
+
+    /// Whether a directory was copied without what it holds.
+    fn is_barred(
+        &self,
+        directory: &dyn Directory,
+        name: &[u8],
+        place: &Place,
+        device: Option<u64>,
+    ) -> bool {
+        if !self.selected.may_bar() {
+            return false;
+        }
+        match directory.status_of(name) {
+            Ok(status) => self.selected.bars(place, &status, device).is_some(),
+            Err(_) => true,
+        }
+    }
+
+    fn begin(&mut self, path: Option<&TreePath>) {
+        self.batch.push(NamesOf {
+            directory: path.cloned(),
+            begins: true,
+            ends: false,
+            names: Vec::new(),
+        });
+        self.count += 1;
+        self.bytes += path.map_or(0, |path| path.as_bytes().len());
+    }
+
+    fn add(&mut self, path: Option<&TreePath>, name: &[u8]) -> Result<(), Stopped> {
+        if self.is_full() {
+            self.flush()?;
+            self.begin(path);
+            if let Some(last) = self.batch.last_mut() {
+                last.begins = false;
+            }
+        }
+        self.count += 1;
+        self.bytes += name.len();
+        if let Some(last) = self.batch.last_mut() {
+            last.names.push(name.to_vec().into());
+        }
+        Ok(())
+    }
+
+    fn is_full(&self) -> bool {
+        self.count >= MAXIMUM_NAMES || self.bytes >= MAXIMUM_NAMES_BYTES
+    }
+
+    fn end(&mut self) {
+        if let Some(last) = self.batch.last_mut() {
+            last.ends = true;
+        }
+    }
+
+    /// Tells what is not told, as soon as the receiver has room.
+    fn flush(&mut self) -> Result<(), Stopped> {
+        (self.count, self.bytes) = (0, 0);
+        let batch = std::mem::take(&mut self.batch);
+        if batch.is_empty() {
+            return Ok(());
+        }
+        wait_for_credit(self.transfer)?;
+        let told = self
+            .transfer
+            .tell_sender(|sender| sender.handle_names(batch));
+        told.ok_or(Stopped::Over)
+    }
+
+    fn failed(&self, what: &str, path: Option<&TreePath>, error: &io::Error) -> Failure {
+        failure_of(what, &shown(self.source, path), error)
+    }
+
+    fn undeleted(&self, why: &str) -> Failure {
+        let text = format!("{}: {why}; nothing was deleted", self.source.shown);
+        Failure::new(FailureKind::Other, text)
+    }
+}
+
+fn shown(source: &Source, path: Option<&TreePath>) -> String {
+    path.map_or(source.shown.clone(), TreePath::to_string)
+}
+
+fn join(
+    path: Option<&TreePath>,
+    name: &[u8],
+) -> Result<TreePath, longhaul_proto::manifest::PathError> {
+    match path {
+        Some(path) => path.join(name),
+        None => TreePath::new(name),
+    }
+}
+
+fn wait_for_credit(transfer: &Transfer) -> Result<(), Stopped> {
+    let mut shared = transfer.lock();
+    loop {
+        if shared.is_over() {
+            return Err(Stopped::Over);
+        }
+        match &shared.machine {
+            Machine::Sending(sender) if sender.has_names_credit() => return Ok(()),
+            Machine::Sending(_) => {}
+            Machine::Receiving(_) => return Err(Stopped::Over),
+        }
+        let waited = transfer.walking.wait(shared);
+        shared = waited.unwrap_or_else(PoisonError::into_inner);
+    }
+}

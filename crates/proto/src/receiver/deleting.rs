@@ -1,0 +1,399 @@
+//! Deletion, once everything is copied: the sender is asked for the names that it has, and what
+//! is not among them is removed. Any failure before that, at either end, and nothing is removed.
+
+use super::{ReceivedEvent, Receiver, ReceiverError, StorageJob};
+use crate::deletion::{NAMES_WINDOW, NamesOf, NamesOrder};
+use crate::manifest::TreePath;
+use crate::message::{Failure, FailureKind, Message, Removal};
+
+/// Messages about removals that the sender did not take up, at most.
+const REMOVED_WINDOW: u32 = 8;
+
+/// How far deletion is.
+#[derive(Debug, Default)]
+pub(super) enum Deleting {
+    /// Entries are still under way.
+    #[default]
+    Before,
+    /// Names are asked for once everything else was said: answers to the last questions may not
+    /// be yet.
+    Asking,
+    /// Names come.
+    Listing {
+        order: NamesOrder,
+        /// Batches taken in and not compared.
+        untaken: u32,
+    },
+    /// All names came.
+    Listed,
+    /// What is too much is being removed, a step at a time.
+    Removing {
+        /// Messages not taken up.
+        untold: u32,
+        /// A step is under way.
+        busy: bool,
+        /// Nothing is left to remove.
+        ended: bool,
+    },
+    /// It is over, or never was.
+    Over,
+}
+
+impl Receiver {
+    /// All entries are done. True if deletion begins, or is under way.
+    pub(super) fn deletion_comes_first(&mut self) -> bool {
+        match self.deleting {
+            _ if !self.settings.deletes => return false,
+            Deleting::Over => return false,
+            Deleting::Before => {}
+            Deleting::Asking
+            | Deleting::Listing { .. }
+            | Deleting::Listed
+            | Deleting::Removing { .. } => return true,
+        }
+        let failed = self.totals.failed;
+        if failed > 0 {
+            let text = format!(
+                "nothing was deleted at the destination: {failed} of the entries failed, and what \
+                 could not be looked at may be there: run it again once that is fixed"
+            );
+            self.tell_undeleted(Failure::new(FailureKind::Other, text));
+            self.deleting = Deleting::Over;
+            return false;
+        }
+        self.deleting = Deleting::Asking;
+        true
+    }
+
+    /// Whether [`Receiver::ask_names`] gives something.
+    pub(super) fn asks_names(&self) -> bool {
+        matches!(self.deleting, Deleting::Asking)
+    }
+
+    /// Asks for names, where that is next and nothing else is left to say.
+    pub(super) fn ask_names(&mut self) -> Option<Message> {
+        if !self.asks_names() {
+            return None;
+        }
+        self.deleting = Deleting::Listing {
+            order: NamesOrder::default(),
+            untaken: 0,
+        };
+        Some(Message::AskNames)
+    }
+
+    pub(super) fn handle_names(&mut self, names: Vec<NamesOf>) -> Result<(), ReceiverError> {
+        let Deleting::Listing { order, untaken } = &mut self.deleting else {
+            return Err(ReceiverError::Names);
+        };
+        if *untaken >= NAMES_WINDOW || !order.accepts(&names) {
+            return Err(ReceiverError::Names);
+        }
+        *untaken += 1;
+        self.push_job(StorageJob::Names(names));
+        Ok(())
+    }
+
+    pub(super) fn handle_names_end(
+        &mut self,
+        failure: Option<Failure>,
+    ) -> Result<(), ReceiverError> {
+        let Deleting::Listing { order, .. } = &self.deleting else {
+            return Err(ReceiverError::Names);
+        };
+        if failure.is_none() && !order.is_whole() {
+            return Err(ReceiverError::Names);
+        }
+        self.deleting = Deleting::Listed;
+        self.push_job(StorageJob::EndNames(failure));
+        Ok(())
+    }
+
+    /// A batch of names was compared.
+    pub fn handle_names_taken(&mut self) {
+        if let Deleting::Listing { untaken, .. } = &mut self.deleting {
+            *untaken = untaken.saturating_sub(1);
+            self.push_message(Message::NamesTaken(1));
+        }
+    }
+
+    /// All names were compared: something may be removed, or nothing, and why.
+    pub fn handle_names_compared(&mut self, result: Result<(), Failure>) {
+        if !matches!(self.deleting, Deleting::Listed) {
+            return;
+        }
+        match result {
+            Ok(()) => {
+                self.deleting = Deleting::Removing {
+                    untold: 0,
+                    busy: true,
+                    ended: false,
+                };
+                self.push_job(StorageJob::Remove);
+            }
+            Err(failure) => {
+                self.tell_undeleted(failure);
+                self.end_deletion();
+            }
+        }
+    }
+
+    /// A step was done; nothing is left where it `ended`.
+    pub fn handle_removed(&mut self, removed: Vec<Removal>, ended: bool) {
+        let Deleting::Removing {
+            untold,
+            busy,
+            ended: over,
+        } = &mut self.deleting
+        else {
+            return;
+        };
+        *busy = false;
+        *over = ended;
+        if !removed.is_empty() {
+            *untold += 1;
+            for removal in &removed {
+                match &removal.failure {
+                    Some(_) => self.totals.failed += 1,
+                    None => {
+                        self.totals.deleted += 1;
+                        self.totals.deleted_bytes += removal.size;
+                    }
+                }
+            }
+            let events = removed.iter().cloned().map(ReceivedEvent::Removed);
+            self.events.extend(events);
+            self.push_message(Message::Removed(removed));
+        }
+        self.go_on_removing();
+    }
+
+    pub(super) fn handle_removed_taken(&mut self) {
+        if let Deleting::Removing { untold, .. } = &mut self.deleting {
+            *untold = untold.saturating_sub(1);
+        }
+        self.go_on_removing();
+    }
+
+    /// The sender could not remove one of its sources.
+    pub(super) fn handle_unmoved(&mut self, path: TreePath, failure: Failure) {
+        self.events.push_back(ReceivedEvent::Removed(Removal {
+            path: Some(path),
+            size: 0,
+            directory: false,
+            failure: Some(failure),
+        }));
+    }
+
+    fn go_on_removing(&mut self) {
+        let Deleting::Removing {
+            untold,
+            busy,
+            ended,
+        } = &mut self.deleting
+        else {
+            return;
+        };
+        if *ended {
+            return self.end_deletion();
+        }
+        if !*busy && *untold < REMOVED_WINDOW {
+            *busy = true;
+            self.push_job(StorageJob::Remove);
+        }
+    }
+
+    fn end_deletion(&mut self) {
+        self.deleting = Deleting::Over;
+        self.finish_if_done();
+    }
+
+    fn tell_undeleted(&mut self, failure: Failure) {
+        let removal = Removal {
+            path: None,
+            size: 0,
+            directory: false,
+            failure: Some(failure),
+        };
+        self.events
+            .push_back(ReceivedEvent::Removed(removal.clone()));
+        self.push_message(Message::Removed(vec![removal]));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_units::Moment;
+
+    use super::*;
+    use crate::filter::LeftOut;
+    use crate::receiver::ReceiverSettings;
+
+    fn receiver() -> Receiver {
+        let mut receiver = Receiver::new(ReceiverSettings {
+            deletes: true,
+            ..ReceiverSettings::default()
+        });
+        let end = Message::WalkEnd {
+            entries: 0,
+            left_out: LeftOut::default(),
+            anchor: None,
+        };
+        receiver.handle_message(end).unwrap();
+        assert_eq!(receiver.poll_message(), Some(Message::AskNames));
+        receiver
+    }
+
+    fn names(directory: &str) -> Message {
+        Message::Names(vec![NamesOf {
+            directory: TreePath::new(directory.as_bytes()).ok(),
+            begins: true,
+            ends: true,
+            names: vec![b"a".to_vec().into()],
+        }])
+    }
+
+    fn job(receiver: &mut Receiver) -> Option<StorageJob> {
+        receiver.poll_storage(Moment(0))
+    }
+
+    fn removal(path: &str) -> Removal {
+        Removal {
+            path: TreePath::new(path.as_bytes()).ok(),
+            size: 3,
+            directory: false,
+            failure: None,
+        }
+    }
+
+    #[test]
+    fn names_are_asked_for_compared_and_what_is_too_much_removed() {
+        let mut receiver = receiver();
+        assert_eq!(job(&mut receiver), None, "it is not done yet");
+        receiver.handle_message(names("")).unwrap();
+        assert!(matches!(job(&mut receiver), Some(StorageJob::Names(_))));
+        receiver.handle_names_taken();
+        receiver.handle_message(Message::NamesEnd(None)).unwrap();
+        assert_eq!(job(&mut receiver), Some(StorageJob::EndNames(None)));
+        receiver.handle_names_compared(Ok(()));
+        assert_eq!(job(&mut receiver), Some(StorageJob::Remove));
+        receiver.handle_removed(vec![removal("x")], false);
+        assert_eq!(job(&mut receiver), Some(StorageJob::Remove));
+        receiver.handle_removed(vec![removal("y")], true);
+        assert_eq!(job(&mut receiver), Some(StorageJob::Finish));
+        let totals = receiver.totals();
+        assert_eq!((totals.deleted, totals.deleted_bytes), (2, 6));
+    }
+
+    /// The last answers end the last entries, and are said after that.
+    #[test]
+    fn names_are_asked_for_after_the_last_answers() {
+        let mut receiver = Receiver::new(ReceiverSettings {
+            deletes: true,
+            ..ReceiverSettings::default()
+        });
+        let entry = crate::manifest::Entry {
+            id: crate::manifest::EntryId(0),
+            parent: None,
+            path: TreePath::new(b"f").unwrap(),
+            kind: crate::manifest::EntryKind::Symlink {
+                target: b"t".to_vec(),
+            },
+            mode: 0,
+            modified: Default::default(),
+            owner: None,
+        };
+        let listed = Message::Entries(vec![entry.clone()]);
+        receiver.handle_message(listed).unwrap();
+        let end = Message::WalkEnd {
+            entries: 1,
+            left_out: LeftOut::default(),
+            anchor: None,
+        };
+        receiver.handle_message(end).unwrap();
+        assert!(job(&mut receiver).is_some());
+        receiver.handle_compared(vec![(entry, crate::receiver::Compared::Same(None))]);
+        let said: Vec<_> = std::iter::from_fn(|| receiver.poll_message()).collect();
+        assert!(matches!(said[0], Message::Answers(_)), "{said:?}");
+        assert_eq!(said.last(), Some(&Message::AskNames));
+    }
+
+    #[test]
+    fn whoever_does_not_listen_is_not_deleted_for() {
+        let mut receiver = receiver();
+        receiver.handle_message(Message::NamesEnd(None)).unwrap();
+        receiver.handle_names_compared(Ok(()));
+        let mut steps = 0;
+        while let Some(next) = job(&mut receiver) {
+            if next == StorageJob::Remove {
+                steps += 1;
+                receiver.handle_removed(vec![removal("x")], false);
+            }
+        }
+        assert_eq!(steps, REMOVED_WINDOW);
+        receiver.handle_message(Message::RemovedTaken).unwrap();
+        assert_eq!(job(&mut receiver), Some(StorageJob::Remove));
+    }
+
+    #[test]
+    fn names_that_nobody_asked_for_end_the_session() {
+        let mut early = Receiver::new(ReceiverSettings {
+            deletes: true,
+            ..ReceiverSettings::default()
+        });
+        assert!(early.handle_message(names("")).is_err());
+        let mut unasked = Receiver::new(ReceiverSettings::default());
+        assert!(unasked.handle_message(Message::NamesEnd(None)).is_err());
+        let mut flooded = receiver();
+        let taken = (0..1000).take_while(|_| flooded.handle_message(names("")).is_ok());
+        assert_eq!(taken.count(), NAMES_WINDOW as usize);
+        let mut half = receiver();
+        let begun = Message::Names(vec![NamesOf {
+            directory: None,
+            begins: true,
+            ends: false,
+            names: Vec::new(),
+        }]);
+        half.handle_message(begun).unwrap();
+        assert!(half.handle_message(Message::NamesEnd(None)).is_err());
+    }
+
+    #[test]
+    fn after_a_failure_nothing_is_deleted() {
+        let failure = || Failure::new(FailureKind::Other, "no");
+        let mut failed = Receiver::new(ReceiverSettings {
+            deletes: true,
+            ..ReceiverSettings::default()
+        });
+        let abandoned = Message::Abandoned {
+            id: crate::manifest::EntryId(0),
+            parent: None,
+            failure: failure(),
+        };
+        failed.handle_message(abandoned).unwrap();
+        let end = Message::WalkEnd {
+            entries: 1,
+            left_out: LeftOut::default(),
+            anchor: None,
+        };
+        failed.handle_message(end).unwrap();
+        let jobs: Vec<_> = std::iter::from_fn(|| job(&mut failed)).collect();
+        assert!(jobs.contains(&StorageJob::Finish), "{jobs:?}");
+        let said: Vec<_> = std::iter::from_fn(|| failed.poll_message()).collect();
+        assert!(!said.contains(&Message::AskNames), "{said:?}");
+        let undeleted =
+            |message: &Message| matches!(message, Message::Removed(list) if list[0].path.is_none());
+        assert!(said.iter().any(undeleted), "{said:?}");
+
+        let mut unlisted = receiver();
+        let end = Message::NamesEnd(Some(failure()));
+        unlisted.handle_message(end).unwrap();
+        assert!(matches!(
+            job(&mut unlisted),
+            Some(StorageJob::EndNames(Some(_)))
+        ));
+        unlisted.handle_names_compared(Err(failure()));
+        assert_eq!(job(&mut unlisted), Some(StorageJob::Finish));
+        assert_eq!(unlisted.totals().deleted, 0);
+    }
+}
