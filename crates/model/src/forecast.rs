@@ -17,7 +17,7 @@ use crate::transfer::{End, PathFacts, transfer_graph};
 /// What a copy is expected to do is not worth more search than this: the graphs are small ones.
 const BOUND: Bound = Bound {
     nodes: 500,
-    time: None,
+    ..Bound::DEFAULT
 };
 
 /// What is known before a copy.

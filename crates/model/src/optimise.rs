@@ -36,6 +36,9 @@ pub struct Bound {
     /// there is no solution yet. `None` if only the nodes count, so that
     /// the result is the same on every host.
     pub time: Option<Duration>,
+    /// A program of at most this many variables is searched for the fewest flows with all numbers
+    /// of flows; a larger one within a range for each node.
+    pub whole: u64,
 }
 
 impl Bound {
@@ -43,6 +46,7 @@ impl Bound {
     pub const DEFAULT: Bound = Bound {
         nodes: 20_000,
         time: None,
+        whole: MOST_VARIABLES_WHOLE,
     };
 }
 
@@ -214,7 +218,7 @@ pub fn solve(graph: &Graph, bound: Bound) -> Result<Optimum, SolveError> {
     let all = vec![(1, u32::MAX); graph.nodes.len()];
     for (number, within) in [all, ranges.within, ranges.enough].into_iter().enumerate() {
         let mut counted = Built::new(graph, built.scale(), Counts::Within(within));
-        if number == 0 && counted.variables() > MOST_VARIABLES_WHOLE {
+        if number == 0 && counted.variables() > bound.whole {
             continue;
         }
         counted.keep_rate(rate);

@@ -535,8 +535,12 @@ impl<'a> Built<'a> {
             return (must / of_one_flow).ceil().clamp(0.0, f64::from(enough)) as u32;
         }
         if enough <= it.least_flows {
-            // Used or not is all that remains.
-            let must = self.least_load(node, bound, |_| 1.0);
+            // Used or not is all that remains: what passes by asks for no flow.
+            let passes = |commodity: usize| {
+                it.is_passed_by_plain() && self.commodities[commodity].codec.is_none()
+            };
+            let asks = |commodity| if passes(commodity) { 0.0 } else { 1.0 };
+            let must = self.least_load(node, bound, asks);
             return if must > self.scale * TOLERANCE {
                 enough
             } else {
@@ -544,14 +548,17 @@ impl<'a> Built<'a> {
             };
         }
         let compressed = self.graph.compressed_nodes()[node];
-        let fewer = enough - 1;
-        let demand = |commodity: usize| {
+        // Fewer flows may carry more than some fewer ones: none of all fewer numbers may do.
+        let least = |commodity: usize, of: fn(Demand, u32) -> f64| {
             let it = self.commodities[commodity];
-            self.graph.demand(node, compressed, it, fewer)
+            let fewer = self.graph.nodes[node].least_flows..enough;
+            fewer
+                .map(|flows| of(self.graph.demand(node, compressed, it, flows), flows))
+                .fold(f64::INFINITY, f64::min)
         };
         // By time, or by the cores of its flows.
-        let by_time = |commodity| demand(commodity).seconds.min(1e6);
-        let by_cores = |commodity| demand(commodity).cpu / f64::from(fewer);
+        let by_time = |commodity| least(commodity, |demand, _| demand.seconds.min(1e6));
+        let by_cores = |commodity| least(commodity, |demand, flows| demand.cpu / f64::from(flows));
         let is_short = self.least_load(node, bound, by_time) > 1.0 + TOLERANCE
             || self.least_load(node, bound, by_cores) > 1.0 + TOLERANCE;
         if is_short { enough } else { 0 }

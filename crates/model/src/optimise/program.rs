@@ -170,11 +170,12 @@ impl Program {
         options.node_limit = Some(bound.nodes);
         options.time_limit = bound.time;
         let mut outcome = problem.solve_with(options).map_err(unsolved)?;
-        for _ in 0..MOST_EXTENSIONS {
-            if outcome.solution().is_some() || bound.time.is_none() {
-                break;
-            }
-            outcome = outcome.resume().map_err(unsolved)?;
+        if bound.time.is_some() {
+            outcome = extended(
+                outcome,
+                |outcome| outcome.solution().is_some(),
+                |outcome| outcome.resume().map_err(unsolved),
+            )?;
         }
         let solution = outcome.into_solution().map_err(|_| Unsolved::Stopped)?;
         let values = variables
@@ -191,6 +192,21 @@ impl Program {
             values,
         })
     }
+}
+
+/// Continues a search until it has something, [`MOST_EXTENSIONS`] times at most.
+fn extended<T, E>(
+    mut search: T,
+    has_solution: impl Fn(&T) -> bool,
+    mut resume: impl FnMut(T) -> Result<T, E>,
+) -> Result<T, E> {
+    for _ in 0..MOST_EXTENSIONS {
+        if has_solution(&search) {
+            break;
+        }
+        search = resume(search)?;
+    }
+    Ok(search)
 }
 
 fn unsolved(error: Error) -> Unsolved {
@@ -232,6 +248,24 @@ mod tests {
         let found = program.solve(Bound::DEFAULT).unwrap();
         assert_eq!((found.value(a), found.value(b).round()), (3.0, 1.0));
         assert!((found.objective - 10.0).abs() < 1e-6 && found.gap == 0.0);
+    }
+
+    #[test]
+    fn a_bound_in_time_is_extended_until_there_is_a_solution() {
+        // What is searched is a count of the extensions.
+        let extensions = |needed: usize| {
+            extended(
+                0,
+                |&done| done >= needed,
+                |done| Ok::<_, Unsolved>(done + 1),
+            )
+            .unwrap()
+        };
+        assert_eq!(extensions(0), 0);
+        assert_eq!(extensions(7), 7);
+        assert_eq!(extensions(1000), MOST_EXTENSIONS);
+        let failed = extended((), |()| false, |()| Err(Unsolved::Infeasible));
+        assert_eq!(failed, Err(Unsolved::Infeasible));
     }
 
     #[test]
