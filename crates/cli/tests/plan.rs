@@ -75,6 +75,18 @@ fn other_hardware_is_planned_written_and_drawn() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let again = plan(directory.path(), &["--graph", "other.toml"]);
     assert_eq!(text(&again.stdout), text(&output.stdout));
+    let page = ["--graph", "transfer.toml", "--plot", "plan.html"];
+    assert!(plan(directory.path(), &page).status.success());
+    let page = fs::read_to_string(directory.path().join("plan.html")).unwrap();
+    for part in [
+        "<!doctype html>",
+        "40.0 TB take",
+        "<svg",
+        "<table>",
+        "</html>",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
     let drawn = fs::read_to_string(directory.path().join("plan.svg")).unwrap();
     assert!(
         drawn.starts_with("<svg") && drawn.contains("decompress"),

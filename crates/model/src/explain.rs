@@ -19,7 +19,7 @@ use crate::optimise::prices::{Change, Constraint, Price, binding, changed, price
 use crate::optimise::{Bound, Optimum, SolveError, best_rate_near, solve};
 
 pub use alternatives::{Alternative, Difference};
-pub use figures::one_figure;
+pub use figures::{one_figure, page};
 pub use text::{comparison, rate_text, span_text};
 
 /// A value with the range that it lies in with 95 % confidence.

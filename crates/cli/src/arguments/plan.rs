@@ -59,7 +59,7 @@ pub struct PlanArguments {
     /// all of them. What limits, and prices, are always those of the model.
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "model", value_parser = parse_policy)]
     pub policy: Vec<PolicyArgument>,
-    /// Draw the plan: an SVG picture.
+    /// Draw the plan: an SVG picture, or a page with it if the name ends with .html.
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
     /// Write the graph that was solved, in TOML, or JSON where the name ends with .json.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use longhaul_instrument::plan::{PlanInput, real_plan};
 use longhaul_instrument::records::{each_record, open, write};
 use longhaul_measure::record::{Ended, RunRecord};
-use longhaul_model::explain::{comparison, explain, one_figure};
+use longhaul_model::explain::{comparison, explain, one_figure, page};
 use longhaul_model::graph::{Graph, file};
 use longhaul_model::host::HostModel;
 use longhaul_model::optimise::{Bound, Optimum, SolveError};
@@ -72,10 +72,13 @@ fn plan(arguments: &PlanArguments) -> Result<Exit, Stop> {
             .collect(),
     };
     if let Some(path) = &arguments.plot {
-        write(
-            path,
-            one_figure(&explained.figures(&graph, bound)).as_bytes(),
-        )?;
+        let figures = explained.figures(&graph, bound);
+        let is_page = path.extension().is_some_and(|ending| ending == "html");
+        let drawn = match is_page {
+            true => page(&explained.text(&graph), &figures),
+            false => one_figure(&figures),
+        };
+        write(path, drawn.as_bytes())?;
     }
     if arguments.json {
         let mut value = explained.to_json(&graph);

@@ -119,7 +119,8 @@ fn draw_edge(svg: &mut Svg, from: (f64, f64), to: (f64, f64), height: f64, edge:
     }
     // To the next row: down the right side, back above the next row, and in from the left.
     let below = to.1 - ROW_GAP / 2.0 - 4.0;
-    let (right, left) = (begin.0 + 12.0, end.0 - 6.0);
+    // Within the picture with all of its width.
+    let (right, left) = (begin.0 + 6.0, end.0 - 6.0);
     let way = [
         begin,
         (right, begin.1),
@@ -208,5 +209,13 @@ mod tests {
         // Its outline, its bar, and the legend.
         assert!(svg.matches(BINDING).count() >= 3);
         assert!(layers("Nothing", &[], &[]).contains("<svg"));
+        // The edge that turns to the next row is drawn whole: its line is five wide.
+        let turn = svg.split("points=\"").nth(1).unwrap();
+        let points = turn.split('"').next().unwrap().split(' ');
+        let right = points.map(|point| point.split(',').next().unwrap().parse().unwrap());
+        assert!(
+            right.fold(0.0, f64::max) + 2.5 <= super::super::WIDTH,
+            "{turn}"
+        );
     }
 }

@@ -2,7 +2,7 @@
 
 use longhaul_measure::plot::{
     self, LayerBox, LayerEdge, LinePlot, MOST_SERIES, Plot, PlotPoint, Series, Share, StackedBar,
-    Table, layers, line_plot, precise_number, stacked_bars,
+    Table, escape, layers, line_plot, precise_number, stacked_bars,
 };
 
 use super::Explanation;
@@ -156,11 +156,21 @@ impl Explanation {
             let names: Vec<String> = joint.changes.iter().map(|it| it.name(graph)).collect();
             priced.insert(0, (names.join(" and "), joint.gain));
         }
+        // What gives nothing takes no row: it is named below.
+        let (mut priced, idle): (Vec<_>, Vec<_>) = priced.into_iter().partition(|it| it.1 > 0.0);
         priced.truncate(MOST_PRICES);
+        let idle: Vec<&str> = idle.iter().map(|it| it.0.as_str()).collect();
+        let caption = "Each is the difference of two exact optima.";
+        let caption = match idle.is_empty() {
+            true => caption.to_owned(),
+            false => format!(
+                "{caption} These give nothing by themselves: {}.",
+                idle.join(", ")
+            ),
+        };
         let greatest = priced.iter().map(|it| share(it.1)).fold(1.0, f64::max);
         let value = |gain: f64| match gain.is_finite() {
-            true if gain > 0.0 => format!("+{} ({:.1} %)", rate_text(gain), share(gain)),
-            true => "nothing".to_owned(),
+            true => format!("+{} ({:.1} %)", rate_text(gain), share(gain)),
             false => "no limit any more".to_owned(),
         };
         let bars: Vec<StackedBar> = priced
@@ -183,10 +193,45 @@ impl Explanation {
             name: "plan-prices".to_owned(),
             svg: stacked_bars(&title, "% more throughput", greatest, &bars, &[]),
             title,
-            caption: "Each is the difference of two exact optima.".to_owned(),
+            caption,
             table: table(1, &["change", "MB/s more"], rows.collect()),
         }
     }
+}
+
+/// All figures as one HTML page, which needs nothing else: the explanation, then each figure with
+/// its numbers.
+pub fn page(explanation: &str, figures: &[Plot]) -> String {
+    let mut page = String::from(PAGE_BEGINS);
+    page += &format!("<p>{}</p>\n", escape(explanation));
+    for figure in figures {
+        page += &format!(
+            "<h2>{}</h2>\n{}\n<p>{}</p>\n<details><summary>Numbers</summary>{}</details>\n",
+            escape(&figure.title),
+            figure.svg,
+            escape(&figure.caption),
+            numbers(&figure.table)
+        );
+    }
+    page + "</body></html>\n"
+}
+
+const PAGE_BEGINS: &str = "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
+<title>Plan of a transfer</title>\n<style>body { font: 15px/1.5 sans-serif; max-width: 46em; \
+margin: 2em auto; padding: 0 1em; color: #1a1a1a } svg { width: 100%; height: auto } \
+table { border-collapse: collapse; font-size: 13px } td, th { padding: 2px 10px; text-align: left; \
+border-bottom: 1px solid #ddd }</style></head>\n<body>\n<h1>Plan of a transfer</h1>\n";
+
+fn numbers(table: &Table) -> String {
+    let row = |tag: &str, cells: &[String]| {
+        let cells: String = cells
+            .iter()
+            .map(|cell| format!("<{tag}>{}</{tag}>", escape(cell)))
+            .collect();
+        format!("<tr>{cells}</tr>")
+    };
+    let rows: String = table.rows.iter().map(|cells| row("td", cells)).collect();
+    format!("<table>{}{rows}</table>", row("th", &table.columns))
 }
 
 /// All figures in one.
