@@ -50,6 +50,7 @@ pub use filters::FilterArguments;
 pub use history::HistoryArguments;
 pub use keeping::KeepingArguments;
 use listen::parse_listen;
+use longhaul_transfer::planning::choice::AskedPolicy;
 pub use longhaul_transfer::ports::Ports;
 pub use longhaul_transfer::rate_limit::{BandwidthLimit, ChangedLimit};
 pub use ls::ListArguments;
@@ -253,6 +254,8 @@ const CP_EXAMPLES: &str = "Examples:
   longhaul cp -r --mptcp data user@host:archive              over several paths at once
   longhaul cp --lab rtt=100ms,rate=1gbit -r data /tmp/copy   across an emulated path
   longhaul cp -r --explain data user@host:archive            forecast, and outcome next to it
+  longhaul cp -r --policy globus data user@host:archive      flows as Globus Online had them
+  longhaul cp -r --plan plan.json data user@host:archive     flows as a plan chose them
 docs/quantities.md says how sizes, times and rates are written.
 A slash after a source directory means its contents. To resume an interrupted copy, run the same
 command again in the same directory.";
@@ -447,6 +450,19 @@ pub struct CopyArguments {
     /// for it.
     #[arg(long, conflicts_with_all = ["quiet", "dry_run"])]
     pub explain: bool,
+    /// Who chooses the numbers of flows that you do not give: `model` changes them while the copy
+    /// runs; bdp[:RATE], globus, fixed and gradient are published rules, to compare with.
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "model",
+        hide_default_value = true,
+        conflicts_with = "plan"
+    )]
+    pub policy: AskedPolicy,
+    /// Use the flows that a plan chose: the output of `longhaul plan --json`, or a graph's file.
+    #[arg(long, value_name = "FILE")]
+    pub plan: Option<PathBuf>,
     /// Compress blocks on the way. `auto` measures the data, the path and the cores while the copy
     /// runs, and uses for each block the codec that gains most, or none. `zstd[:LEVEL]` and `lz4`
     /// are used for every block that gets smaller. Between two paths of this host `auto` is off.

@@ -143,3 +143,67 @@ fn copies_are_remembered_and_forgotten() {
     );
     assert_eq!(fs::read_to_string(&file).unwrap(), "");
 }
+
+/// Flows of a layer of this end.
+fn flows(summary: &Value, name: &str) -> u64 {
+    let layers = summary["layers"].as_array().unwrap();
+    let layer = layers.iter().find(|layer| layer["layer"] == name).unwrap();
+    layer["flows"].as_u64().unwrap()
+}
+
+#[test]
+fn flows_are_those_of_a_policy_or_a_plan() {
+    let place = tempfile::tempdir().unwrap();
+    dataset(place.path());
+    let daemon = Daemon::start(place.path());
+    let copy = |name: &str, arguments: &[&str]| {
+        let mut command = daemon.command("cp");
+        command.args(["-r", "--json"]).args(arguments);
+        command.arg(place.path().join("run7"));
+        run(command.arg(daemon.url(name))).expect(0).summary()
+    };
+    assert_eq!(flows(&copy("globus", &["--policy", "globus"]), "read"), 2);
+    assert_eq!(flows(&copy("fixed", &["--policy", "fixed"]), "read"), 4);
+    let own = ["--policy", "fixed", "--readers", "3"];
+    assert_eq!(flows(&copy("own", &own), "read"), 3);
+    assert_eq!(flows(&copy("bdp", &["--policy", "bdp:1gbit"]), "read"), 1);
+    copy("gradient", &["--policy", "gradient"]);
+    let graph = place.path().join("graph.toml");
+    let plan = place.path().join("plan.json");
+    let data = place.path().join("run7");
+    let mut planned = longhaul();
+    planned.args([
+        "plan",
+        "--json",
+        "--rtt",
+        "10ms",
+        "--rate",
+        "10gbit",
+        "--write-graph",
+    ]);
+    planned.arg(&graph).arg(&data).arg("host.invalid:x");
+    let planned = run(&mut planned).expect(0).output;
+    fs::write(&plan, &planned).unwrap();
+    let planned: Value = serde_json::from_slice(&planned).unwrap();
+    let nodes = planned["nodes"].as_array().unwrap();
+    let read = nodes.iter().find(|node| node["name"] == "read").unwrap();
+    let wanted = read["members"][0]["flows"].as_u64().unwrap();
+    for file in [&plan, &graph] {
+        let name = file.file_stem().unwrap().to_str().unwrap();
+        let summary = copy(name, &["--plan", file.to_str().unwrap()]);
+        assert_eq!(flows(&summary, "read"), wanted, "{name}");
+    }
+    let refused = |arguments: &[&str]| {
+        let mut command = daemon.command("cp");
+        command
+            .args(arguments)
+            .arg(place.path().join("run7/hidden-name-1"));
+        run(command.arg(daemon.url("refused"))).expect(1)
+    };
+    refused(&["--policy", "bdp"]).says(&["no copy with 127.0.0.1 is remembered", "bdp:RATE"]);
+    refused(&["--policy", "fixed", "--stack", "paired"]).says(&["--policy"]);
+    refused(&[
+        "--plan",
+        place.path().join("run7/hidden-name-1").to_str().unwrap(),
+    ]);
+}

@@ -9,6 +9,7 @@
 //! - [`optimise`]: the best numbers of flows for a graph
 //! - [`policy`]: published rules for the numbers of flows, to compare with
 //! - [`response`]: what loss leaves of a stream, by congestion control
+//! - [`chosen`]: the flows that a plan chose
 //! - [`check`]: predictions beside records
 //! - [`explain`]: an optimum with its reasons
 //! - [`fit`]: from measurements to capacities
@@ -25,6 +26,7 @@
 pub mod advice;
 pub mod capacity;
 pub mod check;
+pub mod chosen;
 pub mod cluster;
 pub mod compression;
 pub mod control;

@@ -10,6 +10,8 @@ pub mod gradient;
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 use crate::capacity::Capacity;
 use crate::graph::{Graph, Node, NodeKind};
 use crate::optimise::{Bound, Optimum, SolveError, best_rate, solve};
@@ -17,9 +19,11 @@ use crate::optimise::{Bound, Optimum, SolveError, best_rate, solve};
 use gradient::Climber;
 
 /// Who chooses the numbers of flows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Policy {
-    /// The exact optimum.
+    /// The exact optimum; of a copy that runs, what its controllers find.
+    #[default]
     Model,
     /// Streams by the BDP rule (paper 000, Eq. 1), one flow in all other layers: the rule says
     /// nothing of them.
@@ -76,7 +80,7 @@ impl FromStr for Policy {
 }
 
 /// Flows of a layer with the fixed knobs.
-const FIXED_FLOWS: u32 = 4;
+pub const FIXED_FLOWS: u32 = 4;
 
 /// Samples after which the climber's place is taken: Falcon's transfers begin to be steady within
 /// some ten of them.

@@ -575,6 +575,11 @@ pub struct Observation {
     #[n(15)]
     #[cbor(default)]
     pub codecs: Vec<CodecUse>,
+    /// Nanoseconds that the flows of each of [`Observation::layers`] worked, summed over them;
+    /// empty where it is not said.
+    #[n(16)]
+    #[cbor(default)]
+    pub worked: Vec<u64>,
 }
 
 /// A stream as its kernel sees it (`TCP_INFO`), on one of its paths.

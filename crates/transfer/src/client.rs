@@ -11,6 +11,7 @@
 //! - [`retry`]: tries again where a daemon has no place free
 //! - [`credentials`]: which daemon is believed, and who the user is there
 //! - [`steering`]: the model's controller at a running transfer
+//! - `layering`: the same for the layers
 //! - `keeping`: what is kept beyond data, mode and time
 //! - [`identity`]: what tells one transfer from another
 //! - [`local_paths`]: where paths of this host are opened
@@ -26,6 +27,7 @@ pub mod credentials;
 mod foreseeing;
 pub mod identity;
 mod keeping;
+mod layering;
 pub mod local_paths;
 pub mod observer;
 pub mod owner;

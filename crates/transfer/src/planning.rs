@@ -2,9 +2,11 @@
 //!
 //! - [`survey`]: what a dataset is, by a bounded look
 //! - [`history`]: the file of earlier transfers
+//! - [`choice`]: who chooses a copy's numbers of flows
 //! - [`foresight`]: a copy's forecast, next to its outcome
 //! - [`limiting`]: the layer that held a transfer up
 
+pub mod choice;
 pub mod foresight;
 pub mod history;
 pub mod limiting;

@@ -17,6 +17,7 @@ mod valid;
 use std::time::Duration;
 
 use longhaul_engine::session::LEFTOVERS_EXPIRE;
+use longhaul_model::policy::Policy;
 use longhaul_proto::handshake;
 use serde::{Deserialize, Serialize};
 
@@ -90,6 +91,13 @@ pub struct TransferSpec {
     /// Flows that were fixed.
     #[serde(default)]
     pub flows: FixedFlows,
+    /// Who chooses those that were not.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub policy: Policy,
+    /// What the path carries, in bytes per second, for [`Policy::Bdp`]; none: what earlier copies
+    /// showed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_rate: Option<u64>,
     /// Read and write past the page cache where the file system can.
     #[serde(default)]
     pub direct_io: bool,
@@ -263,6 +271,11 @@ pub enum Stack {
     Paired,
 }
 
+/// A specification without it means the same to releases that do not know it.
+fn is_usual(policy: &Policy) -> bool {
+    *policy == Policy::default()
+}
+
 impl TransferSpec {
     /// A copy of these sources, with everything else as usual.
     pub fn copy(sources: Vec<Endpoint>, destination: Endpoint) -> TransferSpec {
@@ -282,6 +295,8 @@ impl TransferSpec {
             element_bytes: None,
             limits: Limits::default(),
             flows: FixedFlows::default(),
+            policy: Policy::default(),
+            path_rate: None,
             direct_io: false,
             connection: ConnectionSettings::default(),
         }

@@ -4,6 +4,7 @@
 use std::ffi::OsString;
 
 use longhaul_transfer::endpoint::Endpoint;
+use longhaul_transfer::planning::choice::read_plan;
 use longhaul_transfer::settings::{self, ConnectionSettings, SshSettings};
 use longhaul_transfer::spec::{
     self, Digests, Filter, FixedFlows, Limits, Operation, Selection, SpecError, TransferSpec,
@@ -13,7 +14,7 @@ use longhaul_transfer::third_party::job_protocol::Shown;
 
 use super::{
     ConnectionArguments, CopyArguments, DataSecurity, Expiry, FilterArguments, IntegrityArgument,
-    LayerArguments, SshArguments, StackArgument, VerifyArguments,
+    LayerArguments, SshArguments, StackArgument, VerifyArguments, parse_compression,
 };
 use crate::messages::{Exit, Stop};
 
@@ -36,6 +37,10 @@ impl CopyArguments {
         let destination = destination
             .ok_or_else(|| Stop::new(Exit::Usage, "name a source and, last, a destination"))?;
         let digest = self.integrity == IntegrityArgument::Digest;
+        let plan = self.plan.as_deref().map(read_plan).transpose()?;
+        let plan = plan.unwrap_or_default();
+        let codec = plan.codec.as_deref();
+        let codec = codec.and_then(|codec| parse_compression(codec).ok()?.0);
         let spec = TransferSpec {
             operation: match self.dry_run {
                 true => Operation::DryRun,
@@ -65,7 +70,7 @@ impl CopyArguments {
                     (None, false) => Digests::None,
                 },
             },
-            compression: self.compress.0,
+            compression: self.compress.0.or(codec),
             element_bytes: self.element_size,
             limits: Limits {
                 rate: self.bwlimit,
@@ -73,7 +78,9 @@ impl CopyArguments {
                 checkpoint: self.checkpoint.0.max(1),
                 leftovers_expire: milliseconds(self.expire_leftovers),
             },
-            flows: self.layers.flows(),
+            flows: self.layers.flows().or_planned(&plan),
+            policy: self.policy.policy,
+            path_rate: self.policy.path_rate,
             direct_io: self.direct,
             connection: self.connection.settings(),
             ..TransferSpec::copy(sources, destination)
@@ -256,7 +263,7 @@ fn by_options(error: &SpecError) -> String {
         }
         SpecError::Paired => {
             "with --stack paired each stream has one thread at either end: leave out --readers, \
-             --compressors, --decompressors and --writers, or --stack paired"
+             --compressors, --decompressors, --writers, --policy and --plan, or --stack paired"
         }
         SpecError::PipeAlone => "- is one stream of data: with it there is one source",
         SpecError::PipeOnce => {

@@ -95,14 +95,20 @@ impl Transfer {
         let streams = self.look_at_paths();
         let streams = streams.iter().map(observe_path).collect();
         let known = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let layers = self.layers().into_iter().filter_map(|layer| {
-            let number = LAYERS.iter().position(|name| *name == layer.layer)?;
-            Some((number as u8, layer.flows as u32, layer.utilisation as f32))
-        });
+        let (layers, worked) = self
+            .layers()
+            .into_iter()
+            .filter_map(|layer| {
+                let number = LAYERS.iter().position(|name| *name == layer.layer)?;
+                let told = (number as u8, layer.flows as u32, layer.utilisation as f32);
+                Some((told, layer.busy))
+            })
+            .unzip();
         Observation {
             at: self.now().0,
             streams,
-            layers: layers.collect(),
+            layers,
+            worked,
             cpu: cpu_time(),
             cores: cores(),
             remaining: match self.side() {

@@ -6,7 +6,7 @@ use std::collections::btree_map::Entry;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use longhaul_proto::message::{MAXIMUM_CONGESTION_BYTES, Message, Observation, Tuning};
+use longhaul_proto::message::{Flows, MAXIMUM_CONGESTION_BYTES, Message, Observation, Tuning};
 use longhaul_proto::session::StreamId;
 use longhaul_units::Moment;
 
@@ -66,6 +66,8 @@ pub struct Orders {
     pub streams: usize,
     /// How the sender's kernel should send on them.
     pub tuning: Tuning,
+    /// Flows of the layers from now on; nothing of streams.
+    pub layers: Flows,
 }
 
 /// Steers a transfer. Called many times a second by the transfer's timer; it
@@ -122,6 +124,32 @@ impl Transfer {
         }
         drop(shared);
         self.living.notify_all();
+        self.steer_layers(orders.layers);
+    }
+
+    /// Changes the layers' flows, at whichever end they are.
+    fn steer_layers(&self, layers: Flows) {
+        let of_sender = Flows {
+            readers: layers.readers,
+            compressors: layers.compressors,
+            ..Flows::default()
+        };
+        let of_receiver = Flows {
+            decompressors: layers.decompressors,
+            writers: layers.writers,
+            ..Flows::default()
+        };
+        let sends = matches!(self.lock().machine, Machine::Sending(_));
+        let (own, others) = match sends {
+            true => (of_sender, of_receiver),
+            false => (of_receiver, of_sender),
+        };
+        if own != Flows::default() {
+            self.set_flows(own);
+        }
+        if others != Flows::default() {
+            self.steer(others);
+        }
     }
 
     /// Bytes of files that are not known to be durable at the destination, where the

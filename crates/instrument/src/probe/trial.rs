@@ -97,6 +97,7 @@ impl Watcher {
         let orders = Orders {
             streams: streams as usize,
             tuning,
+            ..Orders::default()
         };
         let watcher = Watcher {
             orders: Some(orders),

@@ -10,8 +10,10 @@ use longhaul_units::ByteCount;
 
 use super::ahead::StreamsFor;
 use super::connection::Opened;
+use super::layering::Layering;
 use super::run::Task;
 use super::steering::Bounds;
+use crate::spec::Stack;
 
 /// Streams that are begun before there is a session at most.
 const MOST_AHEAD: u32 = 32;
@@ -22,7 +24,10 @@ impl Task {
         let limit = self.spec.limits.rate;
         let bound = limit.map_or(u32::MAX, |limit| limit.most_streams(opened.block_bytes));
         let maximum = opened.welcome.maximum_streams.min(bound).max(1);
-        let maximum_streams = self.flows().streams.unwrap_or(by_memory).min(maximum);
+        let product = self.choice.product;
+        let by_product = product.map(|product| product.streams(opened.rtt));
+        let fixed = self.flows().streams.or(by_product);
+        let maximum_streams = fixed.unwrap_or(by_memory).min(maximum);
         // In a pull the other end's kernel governs the windows.
         let governing = match self.destination.place().is_some() {
             true => opened.stream.handle.governed_by(),
@@ -36,12 +41,17 @@ impl Task {
             false => initial_streams(opened.rtt, None, congestion.as_ref()),
         };
         Bounds {
-            streams: self.flows().streams,
-            initial: self.flows().streams.unwrap_or(free).min(maximum_streams),
+            streams: fixed,
+            initial: fixed.unwrap_or(free).min(maximum_streams),
             maximum_streams,
             congestion: self.spec.connection.congestion.clone(),
             nice: self.spec.connection.nice,
             rtt: opened.rtt,
+            layering: match (self.flows().stack, self.choice.climbs) {
+                (Stack::Paired, _) => Layering::Still,
+                (Stack::Layered, true) => Layering::Climbing,
+                (Stack::Layered, false) => Layering::Controlled(self.flows()),
+            },
         }
     }
 
@@ -69,6 +79,7 @@ impl Task {
             return None;
         }
         let (fixed, budget) = (self.flows().streams, self.settings.budget);
+        let product = self.choice.product;
         let blocks = self.blocks(self.settings.budget);
         let named = self.spec.connection.congestion.as_deref();
         let named = named.map(Congestion::of_name);
@@ -77,7 +88,9 @@ impl Task {
             let congestion = named.clone().or(own.filter(|_| sends));
             let free = initial_streams(rtt, None, congestion.as_ref());
             let by_memory = most_streams(budget, blocks.on(rtt));
-            fixed.unwrap_or(free).min(by_memory).min(MOST_AHEAD)
+            let by_product = product.map(|product| product.streams(rtt));
+            let wanted = fixed.or(by_product).unwrap_or(free);
+            wanted.min(by_memory).min(MOST_AHEAD)
         }))
     }
 }

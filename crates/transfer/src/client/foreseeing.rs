@@ -1,17 +1,14 @@
 //! Has a forecast made beside a transfer, which does not wait for it.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_engine::session::Transfer;
-use longhaul_proto::block::Codec;
 use longhaul_proto::handshake::Operation;
 
 use super::observer::Caller;
 use super::run::Task;
+use super::task::local_sources;
 use crate::endpoint::Endpoint;
 use crate::planning::foresight::{Facts, Foreseeing, Foreseen};
 use crate::rate_limit::BandwidthLimit;
@@ -53,16 +50,6 @@ impl Task {
 
     fn facts(&self, transfer: &Transfer, rtt: Duration) -> Facts {
         let receives = self.destination.place().is_none() && self.other_host().is_some();
-        let local = |source: &Endpoint| match source {
-            Endpoint::Local(path) => {
-                let path = self.here.path(path)?;
-                Some(PathBuf::from(OsStr::from_bytes(
-                    path.as_os_str().as_bytes(),
-                )))
-            }
-            _ => None,
-        };
-        let sources: Vec<PathBuf> = self.sources.iter().filter_map(local).collect();
         let zeros = match self.sources.as_slice() {
             [Endpoint::Zero(bytes)] => Some(bytes.0),
             _ => None,
@@ -73,16 +60,12 @@ impl Task {
             rtt,
             limits: transfer.limits().clone(),
             congestion: self.spec.connection.congestion.clone(),
-            // One that is not seen here would be left out of the sum.
-            sources: match sources.len() == self.sources.len() {
-                true => sources,
-                false => Vec::new(),
-            },
+            sources: local_sources(&self.sources, &self.here),
             zeros,
             cores: self.settings.cores,
             flows: self.flows(),
             rate: self.spec.limits.rate.map(BandwidthLimit::bytes_per_second),
-            compresses: !matches!(self.settings.codec, Codec::Plain | Codec::Omitted),
+            compresses: self.spec.compression.is_some(),
         }
     }
 }

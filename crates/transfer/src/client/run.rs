@@ -37,6 +37,7 @@ use super::steering::Steering;
 use super::{pipe, requested, self_copy, sources};
 use crate::codecs;
 use crate::endpoint::{Endpoint, RemotePath};
+use crate::planning::choice::Choice;
 use crate::settings::DataSecurity;
 use crate::spec::{Compression, Direction, ValidSpec};
 use crate::stop::{Exit, Stop};
@@ -64,6 +65,8 @@ pub(super) struct Task {
     pub(super) here: Here,
     /// It is remembered.
     pub(super) remembers: bool,
+    /// What its policy chose.
+    pub(super) choice: Choice,
 }
 
 /// Where a transfer runs, beside what is specified.
@@ -92,7 +95,7 @@ pub fn run(
 ) -> Result<Exit, Stop> {
     let caller = Caller::new(control, observer);
     control.begin_with(spec.limits.rate);
-    let mut task = Task::new(spec, place.here);
+    let mut task = Task::chosen(spec, place.here)?;
     task.remembers = place.remembers;
     task.run(place.introduction, &caller)
 }
@@ -204,7 +207,7 @@ impl Task {
             epoch: opened.welcome.epoch,
             linger: self.linger(&opened),
             streams: self.bounds(&opened).initial as usize,
-            large_files: large_files(opened.welcome.large_files),
+            large_files: self.fewer_files(large_files(opened.welcome.large_files)),
             trailers: opened.welcome.features.contains(&Feature::TRAILERS),
             shuffles: opened.welcome.features.contains(&Feature::SHUFFLE),
             any_codec: opened.welcome.features.contains(&Feature::AUTOMATIC),
@@ -304,7 +307,7 @@ impl Task {
             settings.epoch = destination.take().map_err(|error| landing_stop(&error))?;
         }
         settings.local = true;
-        settings.large_files = most_open_parts();
+        settings.large_files = self.fewer_files(most_open_parts());
         // Both ends share the memory that was asked for.
         settings.budget = ByteCount(settings.budget.0 / 2);
         let block_bytes = self.blocks(settings.budget).on(Duration::ZERO);
@@ -529,7 +532,7 @@ impl Task {
             names: None,
             copy_links: self.spec.selection.copy_links,
             kept_digests_only: !settings.reads_for_digests,
-            large_files: most_open_parts() as u32,
+            large_files: self.fewer_files(most_open_parts()) as u32,
             limit: settings.limit,
             paired: settings.stack == Stack::Paired,
             wants_host: false,

@@ -9,8 +9,10 @@ use longhaul_engine::session::{LAYERS, Orders, Steer, View};
 use longhaul_model::control::{Bound, Controller, Decision, Sample, Settings, StreamSample};
 use longhaul_model::kernel::{BufferEnd, BufferLimits, WindowAdvice, window_limit};
 use longhaul_model::response::Congestion;
-use longhaul_proto::message::{Observation, StreamObservation, Tuning};
+use longhaul_proto::message::{Flows, Observation, StreamObservation, Tuning};
 use longhaul_units::{ByteCount, Moment};
+
+use super::layering::{LayerSteering, Layering};
 
 /// Decisions kept for the summary; the first are the ones that tell.
 const KEPT_DECISIONS: usize = 64;
@@ -30,6 +32,8 @@ pub struct Bounds {
     pub nice: bool,
     /// Round trip of the first handshake.
     pub rtt: Duration,
+    /// How the layers are steered.
+    pub(super) layering: Layering,
 }
 
 /// What was decided, for the summary.
@@ -59,6 +63,7 @@ pub struct Steering {
     seen: Moment,
     processors: [Processor; 2],
     layers: Layers,
+    layering: LayerSteering,
     ordered: Option<Orders>,
     steered: Shared,
 }
@@ -142,6 +147,7 @@ impl Steering {
     pub fn new(bounds: Bounds) -> (Steering, Shared) {
         let steered = Shared::default();
         let steering = Steering {
+            layering: LayerSteering::new(bounds.layering, bounds.maximum_streams),
             bounds,
             controller: None,
             seen: Moment(0),
@@ -161,6 +167,7 @@ impl Steering {
                 congestion: self.bounds.congestion.clone(),
                 ..Tuning::default()
             },
+            layers: Flows::default(),
         }
     }
 
@@ -193,6 +200,7 @@ impl Steering {
                 unsent: u32::try_from(decision.unsent.0).ok(),
                 limit: None,
             },
+            layers: Flows::default(),
         }
     }
 
@@ -242,12 +250,26 @@ impl Steer for Steering {
             Controller::new(self.settings(view.sender), rtt, initial, view.at)
         });
         let decision = controller.handle_sample(&sample);
+        if decision.is_some() {
+            self.layering
+                .handle_streams(view.at.0, controller.least_rtt());
+        }
         self.note(view, decision, &controller);
-        let orders = self.orders(controller.decision());
+        let mut orders = self.orders(controller.decision());
+        let free = free_cores(view).unwrap_or(1.0 - sample.processor.unwrap_or(0.0));
+        let layers = self.layering.look(view, controller.least_rtt(), free);
+        if self.layering.climbs() {
+            // Streams are the climber's too.
+            let streams = layers.and_then(|(_, streams)| streams);
+            let before = self.ordered.as_ref().map(|ordered| ordered.streams);
+            let streams = streams.map(|streams| streams as usize);
+            orders.streams = streams.or(before).unwrap_or(self.bounds.initial as usize);
+        }
         self.controller = Some(controller);
         let changed = self.ordered.as_ref() != Some(&orders);
-        changed.then(|| {
+        (changed || layers.is_some()).then(|| {
             self.ordered = Some(orders.clone());
+            orders.layers = layers.map(|(flows, _)| flows).unwrap_or_default();
             orders
         })
     }
@@ -266,6 +288,19 @@ impl Steering {
             receiver: self.layers.busiest(view.receiver),
         }
     }
+}
+
+/// The share of the busier host's cores that idled lately, whatever runs on them; `None` if neither
+/// end says it.
+fn free_cores(view: &View<'_>) -> Option<f64> {
+    let share = |seen: &Observation| {
+        let idle = f64::from(seen.idle?);
+        let share = idle / f64::from(seen.cores.max(1));
+        // The other end may have said anything.
+        share.is_finite().then(|| share.clamp(0.0, 1.0))
+    };
+    let ends = [view.sender, view.receiver];
+    ends.into_iter().filter_map(share).min_by(f64::total_cmp)
 }
 
 fn stream_sample(stream: &StreamObservation) -> StreamSample {
@@ -342,6 +377,7 @@ mod tests {
             congestion: None,
             nice: false,
             rtt: Duration::from_millis(100),
+            layering: Layering::Still,
         }
     }
 

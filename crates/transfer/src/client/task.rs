@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longhaul_engine::allowance;
@@ -18,11 +18,35 @@ use super::local_paths::Here;
 use super::pipe;
 use super::run::Task;
 use crate::endpoint::{Endpoint, RemotePath};
+use crate::planning::choice::{Choice, choose};
 use crate::rate_limit::BandwidthLimit;
 use crate::spec::{self, Compression, Digests, FixedFlows, Operation, TransferSpec, ValidSpec};
+use crate::stop::{Exit, Stop};
 
 impl Task {
-    pub(super) fn new(spec: ValidSpec, here: Here) -> Task {
+    /// With the flows that its policy chose.
+    pub(super) fn chosen(spec: ValidSpec, here: Here) -> Result<Task, Stop> {
+        let choice = choose(&spec, &local_sources(&spec.sources, &here))?;
+        let spec = TransferSpec {
+            flows: choice.flows,
+            ..spec.into_spec()
+        };
+        // Flows were the only thing that changed.
+        let spec = spec.validate();
+        let spec = spec.map_err(|error| Stop::because(Exit::Usage, error))?;
+        Ok(Task {
+            choice,
+            ..Task::new(spec, here)
+        })
+    }
+
+    /// No more large files under way than the policy has.
+    pub(super) fn fewer_files(&self, most: usize) -> usize {
+        let chosen = self.choice.large_files;
+        chosen.map_or(most, |chosen| most.min(chosen as usize))
+    }
+
+    fn new(spec: ValidSpec, here: Here) -> Task {
         let (mut sources, mut destination) = (spec.sources.clone(), spec.destination.clone());
         let landing = match (spec.operation, sources.as_mut_slice()) {
             (Operation::Verify, [left]) => match_sides((left, &mut destination), &here),
@@ -40,6 +64,7 @@ impl Task {
             pipe,
             here,
             remembers: false,
+            choice: Choice::default(),
         }
     }
 
@@ -60,6 +85,16 @@ impl Task {
     pub(super) fn flows(&self) -> FixedFlows {
         bound_flows(&self.spec)
     }
+}
+
+/// Sources on this host; empty if one is elsewhere.
+pub(super) fn local_sources(sources: &[Endpoint], here: &Here) -> Vec<PathBuf> {
+    let local = |source: &Endpoint| match source {
+        Endpoint::Local(path) => here.path(path).map(Path::to_owned),
+        _ => None,
+    };
+    let found: Option<Vec<PathBuf>> = sources.iter().map(local).collect();
+    found.unwrap_or_default()
 }
 
 fn bound_flows(spec: &TransferSpec) -> FixedFlows {

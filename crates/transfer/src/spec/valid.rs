@@ -8,6 +8,7 @@ use super::{Criteria, TransferSpec, VERSION};
 use crate::endpoint::Endpoint;
 use crate::settings::DataSecurity;
 use longhaul_engine::send::source::last_name;
+use longhaul_model::policy::Policy;
 use longhaul_proto::criteria::{self, WIDEST_WINDOW};
 use longhaul_proto::filter::SelectionError;
 
@@ -64,6 +65,7 @@ impl ValidSpec {
         check_move(&spec)?;
         check_pipes(&spec)?;
         check_flows(&spec.flows)?;
+        check_policy(&spec)?;
         check_numbers(&spec)?;
         check_connection(&spec)?;
         Ok(ValidSpec { spec, direction })
@@ -287,6 +289,19 @@ fn check_flows(flows: &FixedFlows) -> Result<(), SpecError> {
         Some(bytes) if !fits(bytes) => Err(SpecError::Range {
             field: "flows.block_bytes",
             text: "a block has a power of two of bytes, from 64 KiB to 16 MiB",
+        }),
+        _ => Ok(()),
+    }
+}
+
+fn check_policy(spec: &TransferSpec) -> Result<(), SpecError> {
+    if spec.flows.stack == Stack::Paired && spec.policy != Policy::Model {
+        return Err(SpecError::Paired);
+    }
+    match spec.path_rate {
+        Some(rate) if rate == 0 || spec.policy != Policy::Bdp => Err(SpecError::Range {
+            field: "path_rate",
+            text: "it is 1 or more, and of the policy bdp",
         }),
         _ => Ok(()),
     }

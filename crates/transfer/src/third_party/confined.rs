@@ -134,6 +134,8 @@ impl Confined {
                     leftovers_expire: _,
                 },
             flows,
+            policy,
+            path_rate,
             direct_io,
             connection,
         } = asked.into_spec();
@@ -159,6 +161,8 @@ impl Confined {
                 leftovers_expire: expire.and_then(|age| u64::try_from(age).ok()),
             },
             flows,
+            policy,
+            path_rate,
             direct_io,
             connection: connection_of(connection)?,
         };

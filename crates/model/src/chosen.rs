@@ -1,0 +1,161 @@
+//! The flows that a plan chose, for a copy that is to have them: from the JSON of `longhaul plan`,
+//! or from a graph's file, which is solved.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::graph::{Graph, NodeKind};
+use crate::limit::Limit;
+use crate::optimise::{Bound, solve};
+
+/// Flows that a layer of the mover may have.
+const MOST_FLOWS: u64 = 512;
+
+/// What a plan chose.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Chosen {
+    /// Flows of reading, compressing, the wire, decompressing and writing, where the plan has them.
+    pub flows: BTreeMap<Limit, u32>,
+    /// The codec of all its data; `None` if they are sent as they are, or in several ways.
+    pub codec: Option<String>,
+}
+
+impl Chosen {
+    /// Reads a plan or a graph.
+    ///
+    /// # Errors
+    ///
+    /// What it lacks.
+    pub fn of_text(text: &str) -> Result<Chosen, String> {
+        let chosen = match serde_json::from_str::<Value>(text) {
+            Ok(value) if value["kind"] == "plan" => Chosen::of_plan(&value)?,
+            _ => Chosen::of_graph(text)?,
+        };
+        match chosen.flows.is_empty() {
+            true => Err(
+                "it has no flows of a copy: name its nodes read, compress, path, decompress and \
+                 write, as `longhaul plan SRC DST` does"
+                    .to_owned(),
+            ),
+            false => Ok(chosen),
+        }
+    }
+
+    fn of_plan(plan: &Value) -> Result<Chosen, String> {
+        if plan["schema"] != 1 {
+            return Err("it is a plan of another release: make it again".to_owned());
+        }
+        let mut chosen = Chosen::default();
+        for node in plan["nodes"].as_array().map_or(&[][..], Vec::as_slice) {
+            let name = node["name"].as_str().unwrap_or_default();
+            let members = node["members"].as_array().map_or(&[][..], Vec::as_slice);
+            let count = |member: &Value| {
+                let of = |field: &str| member[field].as_u64().unwrap_or(0);
+                of("flows").saturating_mul(of("members"))
+            };
+            chosen.set(name, members.iter().map(count).fold(0, u64::saturating_add));
+        }
+        let codecs = plan["codecs"].as_array().map_or(&[][..], Vec::as_slice);
+        if let [one] = codecs {
+            chosen.codec = one["codec"].as_str().map(str::to_owned);
+        }
+        Ok(chosen)
+    }
+
+    fn of_graph(text: &str) -> Result<Chosen, String> {
+        let graph = Graph::from_text(text).map_err(|error| error.to_string())?;
+        let optimum = solve(&graph, Bound::DEFAULT).map_err(|error| error.to_string())?;
+        let mut chosen = Chosen::default();
+        for (node, used) in graph.nodes.iter().zip(&optimum.nodes) {
+            let name = match node.kind {
+                NodeKind::Path => "path",
+                _ => node.name.as_str(),
+            };
+            chosen.set(name, used.flows().into());
+        }
+        if let [(it, _)] = optimum.codecs[..] {
+            chosen.codec = graph.codec_of(it).map(|codec| codec.name.clone());
+        }
+        Ok(chosen)
+    }
+
+    fn set(&mut self, name: &str, flows: u64) {
+        let layer = match name {
+            "path" => Limit::Wire,
+            "read" => Limit::Read,
+            "compress" => Limit::Compress,
+            "decompress" => Limit::Decompress,
+            "write" => Limit::Write,
+            _ => return,
+        };
+        // Within the bound of the type.
+        if flows > 0 {
+            self.flows.insert(layer, flows.min(MOST_FLOWS) as u32);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::explain::explain;
+
+    const GRAPH: &str = r#"
+[[node]]
+name = "start"
+kind = "start"
+to = ["read"]
+
+[[node]]
+name = "read"
+kind = "disk"
+most_flows = 8
+capacity.linear = { alpha = "300 MB/s", most = 8 }
+to = ["path"]
+
+[[node]]
+name = "path"
+kind = "path"
+most_flows = 64
+capacity.tcp = { line = "10 Gbit/s", rtt = "20 ms", window = "4 MiB", congestion = "cubic" }
+to = ["end"]
+
+[[node]]
+name = "end"
+kind = "end"
+
+[[part]]
+name = "fields"
+bytes = "1 TB"
+files = 10
+"#;
+
+    #[test]
+    fn a_graph_and_its_plan_choose_the_same() {
+        let of_graph = Chosen::of_text(GRAPH).unwrap();
+        // 1.18 GB/s want four readers, and six windows of 210 MB/s.
+        assert_eq!(of_graph.flows[&Limit::Read], 4);
+        assert_eq!(of_graph.flows[&Limit::Wire], 6);
+        let graph = Graph::from_text(GRAPH).unwrap();
+        let plan = explain(&graph, Bound::DEFAULT).unwrap().to_json(&graph);
+        assert_eq!(Chosen::of_text(&plan.to_string()).unwrap(), of_graph);
+    }
+
+    #[test]
+    fn what_is_no_plan_is_named() {
+        let other = Chosen::of_text("{\"kind\": \"plan\", \"schema\": 2}").unwrap_err();
+        assert!(other.contains("another release"), "{other}");
+        let none = Chosen::of_text("{\"kind\": \"plan\", \"schema\": 1}").unwrap_err();
+        assert!(none.contains("no flows of a copy"), "{none}");
+        assert!(Chosen::of_text("not a graph").is_err());
+        let odd = serde_json::json!({
+            "kind": "plan", "schema": 1,
+            "nodes": [{ "name": "write", "members": [{ "flows": u64::MAX, "members": 3 }] }],
+        });
+        assert_eq!(
+            Chosen::of_text(&odd.to_string()).unwrap().flows[&Limit::Write],
+            512
+        );
+    }
+}

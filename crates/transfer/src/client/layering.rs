@@ -1,0 +1,383 @@
+//! Steers the layers of a running copy at both ends: readers, compressors, decompressors, writers.
+//! What both ends say goes to the model's controller ([`LayersControl`]), or to a climber with one
+//! number for all (Falcon's); what these decide becomes orders. Committers keep their number: small
+//! files have one of their own among them, so that how busy they are says nothing of the others.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use longhaul_engine::session::{LAYERS, View};
+use longhaul_model::control::layers::{FlowChange, LayerSight, LayersControl, Sight};
+use longhaul_model::policy::gradient::Climber;
+use longhaul_proto::message::{Flows, Observation};
+
+use crate::spec::FixedFlows;
+
+/// Layers that are steered, by their names in [`LAYERS`]: two of the end that sends, two of the
+/// other one.
+const STEERED: [&str; 4] = ["read", "compress", "decompress", "write"];
+
+/// Of these, those of the end that sends.
+const OF_SENDER: usize = 2;
+
+/// Periods are no shorter; the other end says what it sees every quarter of a second.
+const PERIOD: Duration = Duration::from_millis(200);
+
+/// Nothing is decided before this: streams begin, windows grow, and the end that sends finds its
+/// readers by itself.
+const BEGINS: Duration = Duration::from_secs(3);
+
+/// Nothing is decided within this and some round trips after streams changed: what is seen is that.
+const AFTER_STREAMS: Duration = Duration::from_secs(1);
+const ROUND_TRIPS: u32 = 5;
+
+/// Threads that wait for storage, at most: what a parallel file system takes from one client.
+const MOST_WAITING: u32 = 64;
+
+/// How the layers are steered.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) enum Layering {
+    /// They stay as they began.
+    #[default]
+    Still,
+    /// By the controller, except those that were fixed.
+    Controlled(FixedFlows),
+    /// One number for all layers and streams, which a climber finds.
+    Climbing,
+}
+
+/// One end as it was last looked at.
+#[derive(Clone, Debug, Default)]
+struct Seen {
+    /// On its own clock, in nanoseconds.
+    at: u64,
+    /// Nanoseconds that its layers' flows worked, by the layer's number.
+    worked: BTreeMap<u8, u64>,
+}
+
+/// The steering of layers.
+pub(super) struct LayerSteering {
+    layering: Layering,
+    control: LayersControl,
+    climber: Climber,
+    ends: [Seen; 2],
+    /// Bytes acknowledged, by stream and path.
+    carried: BTreeMap<(u32, u32), u64>,
+    /// Segments sent again then.
+    repeated: u64,
+    quiet_until: u64,
+}
+
+/// What a period showed.
+struct Shown {
+    layers: [LayerSight; STEERED.len()],
+    /// Bytes per second that were acknowledged.
+    rate: f64,
+    /// The share of segments that were sent again.
+    repeated: f64,
+}
+
+impl LayerSteering {
+    /// With at most this many streams.
+    pub(super) fn new(layering: Layering, most_streams: u32) -> LayerSteering {
+        LayerSteering {
+            layering,
+            control: LayersControl::new(STEERED.len()),
+            climber: Climber::new(2, most_streams.min(MOST_WAITING)),
+            ends: Default::default(),
+            carried: BTreeMap::new(),
+            repeated: 0,
+            quiet_until: 0,
+        }
+    }
+
+    /// Whether streams are steered here as well.
+    pub(super) fn climbs(&self) -> bool {
+        self.layering == Layering::Climbing
+    }
+
+    /// Streams changed, which is seen for a while.
+    pub(super) fn handle_streams(&mut self, at: u64, rtt: Duration) {
+        let span = AFTER_STREAMS + rtt * ROUND_TRIPS;
+        self.quiet_until = at.saturating_add(nanoseconds(span));
+    }
+
+    /// Looks at what is seen now; gives flows that should change, and streams of a climber.
+    /// `free_cpu` is the share of the busier host's cores that this copy leaves.
+    pub(super) fn look(
+        &mut self,
+        view: &View<'_>,
+        rtt: Duration,
+        free_cpu: f64,
+    ) -> Option<(Flows, Option<u32>)> {
+        let period = match self.layering {
+            Layering::Still => return None,
+            Layering::Controlled(_) => PERIOD,
+            // Falcon takes samples of 3 to 5 s.
+            Layering::Climbing => Duration::from_secs(3) + rtt * ROUND_TRIPS,
+        };
+        let ends = [view.sender, view.receiver];
+        let is_over = |(seen, end): (&Seen, &&Observation)| {
+            end.at.saturating_sub(seen.at) >= nanoseconds(period)
+        };
+        if !self.ends.iter().zip(&ends).all(is_over) {
+            return None;
+        }
+        let first = self.ends.iter().any(|seen| seen.at == 0);
+        let shown = self.show(ends);
+        let at = view.sender.at;
+        if first || at < nanoseconds(BEGINS) || at < self.quiet_until {
+            return None;
+        }
+        if self.climbs() {
+            self.climber.measured(shown.rate, shown.repeated);
+            let flows = self.climber.flows();
+            let all = Flows {
+                readers: Some(flows),
+                compressors: Some(flows),
+                streams: None,
+                decompressors: Some(flows),
+                writers: Some(flows),
+            };
+            return Some((all, Some(flows)));
+        }
+        let sight = Sight {
+            rate: shown.rate,
+            layers: &shown.layers,
+            rtt,
+            free_cpu,
+        };
+        let changes = self.control.observe(Duration::from_nanos(at), &sight);
+        (!changes.is_empty()).then(|| (flows_of(&changes), None))
+    }
+
+    /// What the period since the last look showed.
+    fn show(&mut self, ends: [&Observation; 2]) -> Shown {
+        let mut layers = [UNSTEERED; STEERED.len()];
+        for (place, sight) in layers.iter_mut().enumerate() {
+            let side = usize::from(place >= OF_SENDER);
+            let seen = sight_of(place, ends[side], &self.ends[side]);
+            *sight = match self.is_fixed(place) {
+                true => UNSTEERED,
+                false => seen.unwrap_or(UNSTEERED),
+            };
+        }
+        let span = ends[0].at.saturating_sub(self.ends[0].at) as f64 / 1e9;
+        let bytes = self.carry(ends[0]) as f64;
+        let repeated = ends[0]
+            .streams
+            .iter()
+            .map(|it| it.retransmitted)
+            .sum::<u64>();
+        let segment = ends[0].streams.first().map_or(1448, |it| it.segment.max(1));
+        let segments = bytes / f64::from(segment);
+        let share = repeated.saturating_sub(self.repeated) as f64 / segments.max(1.0);
+        self.repeated = repeated;
+        for (seen, end) in self.ends.iter_mut().zip(ends) {
+            let numbered = end.layers.iter().zip(&end.worked);
+            seen.worked = numbered.map(|(layer, worked)| (layer.0, *worked)).collect();
+            seen.at = end.at;
+        }
+        Shown {
+            layers,
+            rate: bytes / span.max(1e-9),
+            repeated: share.min(1.0),
+        }
+    }
+
+    /// Bytes that were acknowledged since the last look.
+    fn carry(&mut self, sender: &Observation) -> u64 {
+        let mut now = BTreeMap::new();
+        let mut more = 0_u64;
+        for stream in &sender.streams {
+            let key = (stream.stream, stream.path);
+            let before = self.carried.get(&key).copied().unwrap_or(0);
+            more = more.saturating_add(stream.acknowledged.saturating_sub(before));
+            now.insert(key, stream.acknowledged);
+        }
+        self.carried = now;
+        more
+    }
+
+    fn is_fixed(&self, place: usize) -> bool {
+        let Layering::Controlled(fixed) = self.layering else {
+            return false;
+        };
+        let counts = [
+            fixed.readers,
+            fixed.compressors,
+            fixed.decompressors,
+            fixed.writers,
+        ];
+        counts[place].is_some()
+    }
+}
+
+/// A layer that is not there, does not say what it does, or was fixed: nothing can be changed.
+const UNSTEERED: LayerSight = LayerSight {
+    flows: 1,
+    most: 1,
+    busy: 0.0,
+};
+
+/// What one layer did since an end was last seen; `None` if the end does not say.
+fn sight_of(place: usize, end: &Observation, before: &Seen) -> Option<LayerSight> {
+    let is_it = |number: u8| LAYERS.get(usize::from(number)) == Some(&STEERED[place]);
+    let mut numbered = end.layers.iter().zip(&end.worked);
+    let (&(number, flows, _), &worked) = numbered.find(|(layer, _)| is_it(layer.0))?;
+    let flows = flows.max(1);
+    let span = end.at.saturating_sub(before.at) as f64 * f64::from(flows);
+    let worked = worked.saturating_sub(*before.worked.get(&number)?) as f64;
+    let most = match STEERED[place] {
+        // Computing: no more than cores.
+        "compress" | "decompress" => end.cores.clamp(1, MOST_WAITING),
+        _ => MOST_WAITING,
+    };
+    Some(LayerSight {
+        flows,
+        most: most.max(flows),
+        busy: (worked / span.max(1.0)).clamp(0.0, 1.0),
+    })
+}
+
+fn flows_of(changes: &[FlowChange]) -> Flows {
+    let mut flows = Flows::default();
+    for change in changes {
+        let count = match change.layer {
+            0 => &mut flows.readers,
+            1 => &mut flows.compressors,
+            2 => &mut flows.decompressors,
+            _ => &mut flows.writers,
+        };
+        *count = Some(change.flows.max(1));
+    }
+    flows
+}
+
+fn nanoseconds(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_proto::message::StreamObservation;
+    use longhaul_units::Moment;
+
+    use super::*;
+
+    /// A copy whose writers carry a rate each, up to what the path does.
+    struct World {
+        steering: LayerSteering,
+        writers: u32,
+        at: u64,
+        carried: u64,
+        worked: [u64; 2],
+        /// Bytes per second of a writer, and of the path.
+        rates: (f64, f64),
+        says_worked: bool,
+    }
+
+    impl World {
+        fn new(layering: Layering) -> World {
+            World {
+                steering: LayerSteering::new(layering, 64),
+                writers: 1,
+                at: 0,
+                carried: 0,
+                worked: [0; 2],
+                rates: (50e6, 400e6),
+                says_worked: true,
+            }
+        }
+
+        fn run(&mut self, seconds: u64) {
+            for _ in 0..seconds * 4 {
+                self.step();
+            }
+        }
+
+        fn step(&mut self) {
+            let period = 250_000_000_u64;
+            let can = self.rates.0 * f64::from(self.writers);
+            let rate = can.min(self.rates.1);
+            self.at += period;
+            self.carried += (rate * 0.25) as u64;
+            self.worked[0] += period / 10;
+            self.worked[1] += (period as f64 * f64::from(self.writers) * rate / can) as u64;
+            let of = |layer: u8, flows: u32, worked: u64| Observation {
+                at: self.at,
+                cores: 4,
+                layers: vec![(layer, flows, 0.5)],
+                worked: match self.says_worked {
+                    true => vec![worked],
+                    false => Vec::new(),
+                },
+                ..Observation::default()
+            };
+            let mut sender = of(1, 1, self.worked[0]);
+            sender.streams = vec![StreamObservation {
+                acknowledged: self.carried,
+                segment: 1448,
+                ..StreamObservation::default()
+            }];
+            let receiver = of(6, self.writers, self.worked[1]);
+            let view = View {
+                at: Moment(self.at),
+                sender: &sender,
+                receiver: &receiver,
+            };
+            let looked = self.steering.look(&view, Duration::from_millis(10), 0.5);
+            if let Some((flows, streams)) = looked {
+                assert_eq!(streams.is_some(), self.steering.climbs());
+                self.writers = flows.writers.unwrap_or(self.writers);
+            }
+        }
+    }
+
+    #[test]
+    fn writers_are_added_until_the_path_is_full() {
+        let mut world = World::new(Layering::Controlled(FixedFlows::default()));
+        world.run(2);
+        assert_eq!(world.writers, 1, "nothing is decided at the beginning");
+        world.run(40);
+        assert!((8..=16).contains(&world.writers), "{}", world.writers);
+        world.rates.1 = 100e6;
+        world.run(120);
+        assert!(world.writers < 8, "{}", world.writers);
+    }
+
+    #[test]
+    fn what_was_fixed_and_what_is_not_said_stays() {
+        let fixed = FixedFlows {
+            writers: Some(1),
+            ..FixedFlows::default()
+        };
+        for (layering, says_worked) in [
+            (Layering::Still, true),
+            (Layering::Controlled(fixed), true),
+            (Layering::Controlled(FixedFlows::default()), false),
+        ] {
+            let mut world = World::new(layering);
+            world.says_worked = says_worked;
+            world.run(60);
+            assert_eq!(world.writers, 1, "{layering:?}");
+        }
+    }
+
+    #[test]
+    fn a_climber_has_one_number_for_all() {
+        let mut world = World::new(Layering::Climbing);
+        world.run(300);
+        assert!((5..=12).contains(&world.writers), "{}", world.writers);
+    }
+
+    #[test]
+    fn streams_that_changed_are_waited_for() {
+        let mut world = World::new(Layering::Controlled(FixedFlows::default()));
+        for _ in 0..40 {
+            world.steering.handle_streams(world.at, Duration::ZERO);
+            world.step();
+        }
+        assert_eq!(world.writers, 1);
+    }
+}

@@ -1,0 +1,299 @@
+//! Who chooses a copy's numbers of flows: the controllers of a copy that runs, or a published rule,
+//! to compare with (`docs/model.md`).
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use longhaul_engine::net::host_limits::HostLimits;
+use longhaul_model::chosen::Chosen;
+use longhaul_model::history::{Way, remember};
+use longhaul_model::kernel::window_limit;
+use longhaul_model::limit::Limit;
+use longhaul_model::policy::{FIXED_FLOWS, Policy, globus, streams_for_bdp};
+use longhaul_units::{BitRate, ParseRateError};
+
+use super::foresight::buffer_limits;
+use super::history;
+use super::survey::{SurveyLimits, survey};
+use crate::endpoint::Endpoint;
+use crate::spec::{Direction, FixedFlows, ValidSpec};
+use crate::stop::{Exit, Stop};
+
+/// A rule goes by the number and the size of files, which a moment's look tells well enough.
+const LOOK: SurveyLimits = SurveyLimits {
+    time: Duration::from_millis(15),
+    entries: 20_000,
+};
+
+/// Most streams that a rule gives: more are refused by a daemon.
+const MOST_STREAMS: u32 = 512;
+
+/// A policy as it is asked for: `model`, `bdp`, `bdp:RATE`, `globus`, `fixed`, `gradient`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct AskedPolicy {
+    /// The policy.
+    pub policy: Policy,
+    /// What the path carries, in bytes per second.
+    pub path_rate: Option<u64>,
+}
+
+impl FromStr for AskedPolicy {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<AskedPolicy, String> {
+        let Some((name, rate)) = text.split_once(':') else {
+            return Ok(AskedPolicy {
+                policy: text.parse()?,
+                path_rate: None,
+            });
+        };
+        let rate: BitRate = rate
+            .parse()
+            .map_err(|error: ParseRateError| error.to_string())?;
+        match name.parse()? {
+            Policy::Bdp => Ok(AskedPolicy {
+                policy: Policy::Bdp,
+                // A rate of the line, of which headers take their part.
+                path_rate: Some((rate.bits_per_second() / 8.0 * PAYLOAD) as u64),
+            }),
+            policy => Err(format!("{policy} takes no rate: only bdp:RATE does")),
+        }
+    }
+}
+
+/// What TCP payload carries of a line at an MTU of 1500.
+const PAYLOAD: f64 = 1448.0 / 1538.0;
+
+/// The flows that a plan in a file chose; from a graph's file, which is solved.
+///
+/// # Errors
+///
+/// Where it cannot be read, or is neither.
+pub fn read_plan(file: &Path) -> Result<Chosen, Stop> {
+    let named = |text: String| format!("{}: {text}", file.display());
+    let local = |error: std::io::Error| Stop::new(Exit::Local, named(error.to_string()));
+    let mut text = String::new();
+    let mut bounded = File::open(file).map_err(local)?.take(MOST_PLAN_BYTES);
+    bounded.read_to_string(&mut text).map_err(local)?;
+    Chosen::of_text(&text).map_err(|error| Stop::new(Exit::Usage, named(error)))
+}
+
+/// More bytes than any plan or graph has.
+const MOST_PLAN_BYTES: u64 = 16 << 20;
+
+impl FixedFlows {
+    /// With the flows of a plan where none were said.
+    #[must_use]
+    pub fn or_planned(self, plan: &Chosen) -> FixedFlows {
+        let of = |layer: Limit| plan.flows.get(&layer).copied();
+        FixedFlows {
+            readers: self.readers.or_else(|| of(Limit::Read)),
+            compressors: self.compressors.or_else(|| of(Limit::Compress)),
+            streams: self.streams.or_else(|| of(Limit::Wire)),
+            decompressors: self.decompressors.or_else(|| of(Limit::Decompress)),
+            writers: self.writers.or_else(|| of(Limit::Write)),
+            ..self
+        }
+    }
+}
+
+/// What a policy chose.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Choice {
+    /// Flows of the layers, with those that were fixed before.
+    pub flows: FixedFlows,
+    /// Large files under way at once, at most.
+    pub large_files: Option<u32>,
+    /// Streams go by the path's product.
+    pub product: Option<Product>,
+    /// One number of flows for all layers is searched while it runs.
+    pub climbs: bool,
+}
+
+/// The rule of paper 000, Eq. 1: the windows of all streams hold what is on its way.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Product {
+    /// What the path carries, in bytes per second.
+    pub rate: f64,
+    /// Bytes in flight of one stream.
+    pub window: f64,
+}
+
+impl Product {
+    /// Streams on a path with this round trip, 1 or more.
+    pub fn streams(&self, rtt: Duration) -> u32 {
+        streams_for_bdp(self.rate, rtt.as_secs_f64(), self.window).clamp(1, MOST_STREAMS)
+    }
+}
+
+/// A stream's window if nothing is known: that of Linux's limit of 4 MiB.
+const USUAL_WINDOW: f64 = 2.9e6;
+
+/// Chooses for a transfer whose sources on this host are these; empty if they are elsewhere.
+///
+/// # Errors
+///
+/// Where the rule needs something that nobody said.
+pub fn choose(spec: &ValidSpec, sources: &[PathBuf]) -> Result<Choice, Stop> {
+    let fixed = spec.flows;
+    // Each layer has the flows that were said, or else these.
+    let with = |layers: u32, streams: Option<u32>| FixedFlows {
+        readers: fixed.readers.or(Some(layers)),
+        compressors: fixed.compressors.or(Some(layers)),
+        streams: fixed.streams.or(streams),
+        decompressors: fixed.decompressors.or(Some(layers)),
+        writers: fixed.writers.or(Some(layers)),
+        ..fixed
+    };
+    let choice = Choice {
+        flows: fixed,
+        ..Choice::default()
+    };
+    Ok(match spec.policy {
+        Policy::Model => choice,
+        Policy::Gradient => Choice {
+            climbs: true,
+            ..choice
+        },
+        Policy::Fixed => Choice {
+            flows: with(FIXED_FLOWS, Some(FIXED_FLOWS)),
+            ..choice
+        },
+        Policy::Globus => {
+            // Of what is elsewhere nothing is known: neither many small files nor large ones.
+            let found = survey(sources, LOOK).ok().filter(|_| !sources.is_empty());
+            let (files, bytes) = found.map_or((1.0, 1e8), |found| (found.files, found.bytes));
+            let options = globus(files, bytes / files.max(1.0));
+            let outstanding = options.concurrency.saturating_mul(options.pipelining);
+            Choice {
+                flows: with(options.concurrency, Some(options.streams())),
+                large_files: Some(outstanding),
+                ..choice
+            }
+        }
+        Policy::Bdp => Choice {
+            flows: with(1, None),
+            product: match spec.direction() {
+                Direction::Local => None,
+                _ if fixed.streams.is_some() => None,
+                direction => Some(product(spec, direction)?),
+            },
+            ..choice
+        },
+    })
+}
+
+fn product(spec: &ValidSpec, direction: Direction) -> Result<Product, Stop> {
+    let receives = direction == Direction::Pull;
+    let ends = spec.sources.iter().chain([&spec.destination]);
+    let host = ends
+        .filter_map(Endpoint::host_name)
+        .next()
+        .unwrap_or_default();
+    let way = if receives { Way::From } else { Way::To };
+    let past = || history::read().unwrap_or_default().transfers;
+    let remembered = match spec.path_rate {
+        Some(_) => None,
+        None => remember(&past(), host, way).path,
+    };
+    let rate = spec.path_rate.map(|rate| rate as f64);
+    let rate = rate.or_else(|| remembered.as_ref().and_then(|path| path.payload));
+    let rate = rate.ok_or_else(|| {
+        let text = format!(
+            "--policy bdp goes by what the path carries, and no copy with {host} is remembered: \
+             write --policy bdp:RATE, such as bdp:10gbit, or copy once without it"
+        );
+        Stop::new(Exit::Usage, text)
+    })?;
+    let own = buffer_limits(&HostLimits::read());
+    let own = window_limit(&own, &own).map(|limit| limit.window.0 as f64);
+    let window = remembered.and_then(|path| path.window).or(own);
+    Ok(Product {
+        rate,
+        window: window.unwrap_or(USUAL_WINDOW),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+    use std::fs;
+
+    use super::*;
+    use crate::spec::TransferSpec;
+
+    fn spec(policy: Policy) -> TransferSpec {
+        let end = |text: &str| Endpoint::parse(OsStr::new(text)).unwrap();
+        TransferSpec {
+            policy,
+            ..TransferSpec::copy(vec![end("data")], end("host.invalid:archive"))
+        }
+    }
+
+    fn chosen(spec: TransferSpec, sources: &[PathBuf]) -> Choice {
+        choose(&spec.validate().unwrap(), sources).unwrap()
+    }
+
+    #[test]
+    fn globus_goes_by_the_files_and_what_was_fixed_stays() {
+        let place = tempfile::tempdir().unwrap();
+        for file in 0..120 {
+            fs::write(place.path().join(file.to_string()), [0; 1000]).unwrap();
+        }
+        let mut asked = spec(Policy::Globus);
+        asked.flows.writers = Some(7);
+        let small = chosen(asked, &[place.path().to_owned()]);
+        let flows = small.flows;
+        assert_eq!(
+            (flows.readers, flows.streams, flows.writers),
+            (Some(2), Some(4), Some(7))
+        );
+        assert_eq!(small.large_files, Some(40));
+        let unknown = chosen(spec(Policy::Globus), &[]);
+        assert_eq!(
+            (unknown.flows.streams, unknown.large_files),
+            (Some(8), Some(20))
+        );
+    }
+
+    #[test]
+    fn the_product_takes_a_rate() {
+        let refused = choose(&spec(Policy::Bdp).validate().unwrap(), &[]).unwrap_err();
+        assert!(refused.text.contains("bdp:RATE"), "{}", refused.text);
+        let mut asked = spec(Policy::Bdp);
+        asked.path_rate = Some(117_000_000);
+        let choice = chosen(asked, &[]);
+        assert_eq!(choice.flows.readers, Some(1));
+        let product = Product {
+            window: 2.9e6,
+            ..choice.product.unwrap()
+        };
+        assert_eq!(product.streams(Duration::from_millis(100)), 5);
+        assert_eq!(product.streams(Duration::from_secs(1000)), MOST_STREAMS);
+    }
+
+    #[test]
+    fn a_policy_is_read_with_its_rate() {
+        let read = |text: &str| text.parse::<AskedPolicy>();
+        assert_eq!(read("globus").unwrap().policy, Policy::Globus);
+        let asked = read("bdp:1gbit").unwrap();
+        assert_eq!(
+            (asked.policy, asked.path_rate),
+            (Policy::Bdp, Some(117_685_305))
+        );
+        assert!(read("globus:1gbit").unwrap_err().contains("no rate"));
+        assert!(read("bdp:fast").is_err());
+        assert!(read("best").unwrap_err().contains("write one of"));
+    }
+
+    #[test]
+    fn the_rest_needs_nothing() {
+        assert_eq!(chosen(spec(Policy::Model), &[]), Choice::default());
+        assert!(chosen(spec(Policy::Gradient), &[]).climbs);
+        let fixed = chosen(spec(Policy::Fixed), &[]).flows;
+        assert_eq!((fixed.readers, fixed.streams), (Some(4), Some(4)));
+    }
+}
