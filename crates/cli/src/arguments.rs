@@ -3,6 +3,7 @@
 // What reads like a link is the help's own notation of what may be left out.
 #![allow(rustdoc::broken_intra_doc_links, rustdoc::invalid_html_tags)]
 
+mod accounts;
 mod analysis;
 mod bench;
 mod between;
@@ -21,6 +22,7 @@ mod plan;
 mod probe;
 #[cfg(test)]
 mod quantities;
+mod short_help;
 mod spec;
 mod ssh;
 mod sweep;
@@ -37,6 +39,7 @@ use longhaul_engine::net::principals::Fault;
 use longhaul_transfer::spec::Compression;
 use longhaul_units::ByteCount;
 
+pub use accounts::AccountArguments;
 pub use analysis::{
     AnalysisArguments, CompressArguments, ExportArguments, ExportFormat, ImportArguments,
     ProfileArguments, RecordsCommand, ReportArguments,
@@ -91,6 +94,15 @@ impl Arguments {
         Arguments::from_arg_matches(&matches)
     }
 
+    /// What `-h` prints, where it is a text of its own.
+    pub fn short_help() -> Option<&'static str> {
+        let line: Vec<OsString> = std::env::args_os().collect();
+        let words = line.iter().take_while(|word| *word != "--");
+        let asks = words.clone().any(|word| word == "-h");
+        let is_copy = words.clone().nth(1).is_some_and(|word| word == "cp");
+        (asks && is_copy).then_some(short_help::CP)
+    }
+
     /// The command as its help shows it. A probe is of a daemon, which no ssh reaches, and does
     /// not yield. Commands for jobs move no data.
     fn shown() -> clap::Command {
@@ -132,7 +144,7 @@ impl Arguments {
 const EXIT_CODES: &str = "Exit codes: 0 all done; 1 usage; 2 some files failed, the others are \
 done; 3 connection; 4 authentication, or no right to that path; 5 integrity (data differ, verify could \
 not compare all, or the other end sent what was not asked for); 6 this host, or a path that cannot be opened or is lost; 7 a \
-newer run of the same transfer took over; 130 interrupted (the same command resumes).";
+newer run of the same transfer took over; 8 its time was over (--stop-after); 130 interrupted (the same command resumes).";
 
 /// What to do.
 #[derive(Debug, Subcommand)]
@@ -431,6 +443,9 @@ pub struct CopyArguments {
     /// What is deleted.
     #[command(flatten)]
     pub deletion: DeletionArguments,
+    /// What is written down of it, and when it ends.
+    #[command(flatten)]
+    pub accounts: AccountArguments,
     /// Keep the set-user-ID and set-group-ID bits of files that belong to another user or group
     /// here than at the source. Without it such a bit is dropped with a notice. At a daemon the
     /// principal's right "set-id" decides.

@@ -17,6 +17,10 @@ use arguments::{Arguments, Command};
 fn main() -> ExitCode {
     heap::share_where_limited();
     console::install(messages::Terminal);
+    if let Some(text) = Arguments::short_help() {
+        messages::write_output(text.as_bytes());
+        messages::leave(messages::after_output(messages::Exit::Done));
+    }
     let arguments = match Arguments::read() {
         Ok(arguments) => arguments,
         Err(error) => {

@@ -167,7 +167,7 @@ impl Observer for Report {
             Event::Planned { path, change, .. } if self.names => {
                 name(planned(*change), path);
             }
-            Event::Planned { .. } | Event::Left { .. } => {}
+            Event::Planned { .. } | Event::Left { .. } | Event::Omitted { .. } => {}
             Event::Committed { path, digest, .. } | Event::Skipped { path, digest, .. } => {
                 if self.names && matches!(event, Event::Committed { .. }) {
                     name(b"", path);

@@ -388,6 +388,7 @@ fn one_file_to(path: &[u8]) -> Request {
         criteria: Default::default(),
         deletion: None,
         moves_away: false,
+        tells_omitted: false,
     }
 }
 

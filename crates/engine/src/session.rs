@@ -9,7 +9,7 @@ mod arrive;
 mod bucket;
 mod dial;
 mod end;
-mod events;
+pub(crate) mod events;
 mod levelling;
 mod memory;
 pub(crate) mod observe;
@@ -109,6 +109,18 @@ fn cores() -> usize {
 /// After so long nobody is expected to continue with a copy: two weeks' holidays and a day.
 pub const LEFTOVERS_EXPIRE: Duration = Duration::from_secs(15 * 24 * 3600);
 
+/// Who hears what a walk leaves out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reporting {
+    /// Nobody.
+    #[default]
+    No,
+    /// This end's observers.
+    Here,
+    /// The receiving end's.
+    There,
+}
+
 /// How an end works.
 #[derive(Clone, Debug)]
 pub struct TransferSettings {
@@ -154,6 +166,8 @@ pub struct TransferSettings {
     pub verify_written: bool,
     /// When something is copied.
     pub criteria: Criteria,
+    /// A sending end reports what it leaves out, to its own observers or to the other end's.
+    pub omitted: Reporting,
     /// Sources are removed once they are durable at the destination.
     pub moves_away: bool,
     /// What is deleted after the copy.
@@ -230,6 +244,7 @@ impl Default for TransferSettings {
             expiry: Some(LEFTOVERS_EXPIRE),
             verify_written: false,
             criteria: Criteria::default(),
+            omitted: Reporting::No,
             moves_away: false,
             deletion: None,
             clear: None,

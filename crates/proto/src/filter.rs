@@ -25,7 +25,8 @@ pub use lines::Ends;
 pub use pattern::MAXIMUM_PATTERN_BYTES;
 pub(crate) use selection::check_bytes;
 pub use selection::{
-    FileFacts, LeftOut, MAXIMUM_SELECTION_BYTES, Reason, Selection, SelectionError,
+    FileFacts, LeftOut, MAXIMUM_OMITTED, MAXIMUM_RULE_SHOWN, MAXIMUM_SELECTION_BYTES,
+    OMITTED_WINDOW, Omitted, Reason, Selection, SelectionError,
 };
 pub use syntax::{Action, End, PerDirectory};
 

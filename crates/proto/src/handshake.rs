@@ -78,8 +78,10 @@ impl Feature {
     pub const DELETION: Feature = Feature(25);
     /// Sources are removed once they are durable at the destination.
     pub const MOVE: Feature = Feature(26);
+    /// The sender reports what it left out ([`crate::message::Message::Omitted`]).
+    pub const OMITTED: Feature = Feature(27);
     /// Everything this version knows.
-    pub const ALL: [Feature; 16] = [
+    pub const ALL: [Feature; 17] = [
         Feature::ZSTD,
         Feature::LZ4,
         Feature::EXTENTS,
@@ -96,6 +98,7 @@ impl Feature {
         Feature::CRITERIA,
         Feature::DELETION,
         Feature::MOVE,
+        Feature::OMITTED,
     ];
 }
 
@@ -459,6 +462,10 @@ pub struct Request {
     #[n(46)]
     #[cbor(default)]
     pub moves_away: bool,
+    /// A sending acceptor tells what it left out.
+    #[n(47)]
+    #[cbor(default)]
+    pub tells_omitted: bool,
 }
 
 /// A path at the acceptor.
@@ -651,6 +658,7 @@ impl Request {
             .chain((!self.criteria.is_usual()).then_some(Feature::CRITERIA))
             .chain(self.deletion.as_ref().map(|_| Feature::DELETION))
             .chain(self.moves_away.then_some(Feature::MOVE))
+            .chain(self.tells_omitted.then_some(Feature::OMITTED))
             .chain([Feature::EXTENTS])
             .collect()
     }

@@ -8,7 +8,7 @@ use crate::coding::CodecUse;
 use crate::criteria::Held;
 use crate::deletion::NamesOf;
 use crate::digest::Checksum;
-use crate::filter::LeftOut;
+use crate::filter::{LeftOut, Omitted};
 use crate::handshake::Secret;
 use crate::manifest::{AnchorState, Entry, EntryId, TreePath};
 use crate::notice::{Notice, bounded_notices};
@@ -234,6 +234,12 @@ pub enum Message {
     /// Sender: this is at the destination, and could not be removed at the source.
     #[n(29)]
     Unmoved(#[n(0)] TreePath, #[n(1)] Failure),
+    /// Sender: these were left out on purpose, where that is wanted for a report.
+    #[n(30)]
+    Omitted(#[n(0)] Vec<Omitted>),
+    /// Receiver: one such message was heard.
+    #[n(31)]
+    OmittedTaken,
 }
 
 /// What of an entry is at the destination.

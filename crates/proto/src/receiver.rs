@@ -25,7 +25,7 @@ use crate::block::{ContentName, PackedEntry, PieceName};
 use crate::criteria::Held;
 use crate::deletion::NamesOf;
 use crate::digest::{Checksum, Integrity};
-use crate::filter::LeftOut;
+use crate::filter::{LeftOut, Omitted};
 use crate::ledger::{DurableBlock, RangeSet};
 use crate::manifest::{AnchorState, Entry, EntryId, EntryKind};
 use crate::message::{AgainReason, Change, Failure, Message, Outcome, Removal, Totals};
@@ -207,6 +207,8 @@ pub enum ReceivedEvent {
     },
     /// What became of a name that the source does not have.
     Removed(Removal),
+    /// The sender left it out on purpose.
+    Omitted(Omitted),
 }
 
 /// What a comparison found of one entry.
@@ -450,6 +452,7 @@ impl Receiver {
             Message::Names(names) => self.handle_names(names)?,
             Message::NamesEnd(failure) => self.handle_names_end(failure)?,
             Message::RemovedTaken => self.handle_removed_taken(),
+            Message::Omitted(omitted) => self.handle_omitted(omitted)?,
             Message::Unmoved(path, failure) => self.handle_unmoved(path, failure),
             Message::Answers(_) => return Err(ReceiverError::WrongRole("answers")),
             Message::Durable { .. } => return Err(ReceiverError::WrongRole("acknowledgements")),

@@ -360,6 +360,7 @@ impl Sender {
             Message::Sealed { .. } => return Err(SenderError::WrongRole("a seal")),
             Message::WalkEnd { .. } => return Err(SenderError::WrongRole("the walk's end")),
             Message::AskNames => self.handle_ask_names()?,
+            Message::OmittedTaken => self.handle_omitted_taken(),
             Message::NamesTaken(batches) => self.handle_names_taken(batches),
             Message::Removed(removed) => self.handle_removed(removed)?,
             Message::Digests(_) => return Err(SenderError::WrongRole("digests")),

@@ -20,6 +20,7 @@ pub mod codecs;
 pub mod console;
 pub mod daemon;
 pub mod endpoint;
+pub mod entry_log;
 pub mod far_side;
 pub mod list;
 pub mod manifest;

@@ -66,6 +66,9 @@ pub struct TransferSpec {
     /// When something is copied over what has its name.
     #[serde(default)]
     pub criteria: Criteria,
+    /// What the walk leaves out is reported, by each name.
+    #[serde(default)]
+    pub report_omitted: bool,
     /// Sources are removed once they are durable at the destination.
     #[serde(default)]
     pub move_away: bool,
@@ -213,6 +216,12 @@ pub struct Limits {
     pub checkpoint: u64,
     /// Milliseconds after which leftovers of killed copies are removed; none: never.
     pub leftovers_expire: Option<u64>,
+    /// Entries that may fail; with more the transfer ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub errors: Option<u64>,
+    /// Milliseconds after which the transfer ends in order.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop_after: Option<u64>,
 }
 
 impl Default for Limits {
@@ -222,6 +231,8 @@ impl Default for Limits {
             memory: USUAL_MEMORY,
             checkpoint: USUAL_CHECKPOINT,
             leftovers_expire: u64::try_from(LEFTOVERS_EXPIRE.as_millis()).ok(),
+            errors: None,
+            stop_after: None,
         }
     }
 }
@@ -288,6 +299,7 @@ impl TransferSpec {
             filter: Filter::default(),
             keep: Keep::default(),
             criteria: Criteria::default(),
+            report_omitted: false,
             move_away: false,
             deletion: None,
             verification: Verification::default(),

@@ -21,6 +21,8 @@ pub enum Exit {
     Local,
     /// A newer run of the same transfer took over.
     Superseded,
+    /// The time that it was given is over.
+    TimeOver,
     /// A signal ended it.
     Interrupted,
 }
@@ -37,6 +39,7 @@ impl Exit {
             Exit::Integrity => 5,
             Exit::Local => 6,
             Exit::Superseded => 7,
+            Exit::TimeOver => 8,
             // 128 + SIGINT, as shells have it.
             Exit::Interrupted => 130,
         }
@@ -53,6 +56,7 @@ impl Exit {
             Exit::Integrity,
             Exit::Local,
             Exit::Superseded,
+            Exit::TimeOver,
             Exit::Interrupted,
         ];
         let found = all.into_iter().find(|exit| exit.code() == code);

@@ -2,6 +2,7 @@
 //! options that say so.
 
 use std::ffi::OsString;
+use std::time::Duration;
 
 use longhaul_transfer::endpoint::Endpoint;
 use longhaul_transfer::planning::choice::read_plan;
@@ -56,6 +57,7 @@ impl CopyArguments {
             filter,
             keep: self.keeping.keep(),
             criteria: self.criteria.criteria(),
+            report_omitted: self.accounts.logs(),
             move_away: self.deletion.move_away,
             deletion: self.deletion.deletion(),
             verification: Verification {
@@ -77,6 +79,8 @@ impl CopyArguments {
                 memory: self.layers.memory.0,
                 checkpoint: self.checkpoint.0.max(1),
                 leftovers_expire: milliseconds(self.expire_leftovers),
+                errors: self.accounts.max_errors,
+                stop_after: self.accounts.span().map(whole_milliseconds),
             },
             flows: self.layers.flows().or_planned(&plan),
             policy: self.policy.policy,
@@ -235,9 +239,12 @@ fn endpoints(paths: &[OsString]) -> Result<Vec<Endpoint>, Stop> {
     paths.iter().map(endpoint).collect()
 }
 
+fn whole_milliseconds(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
 fn milliseconds(expiry: Expiry) -> Option<u64> {
-    let age = expiry.0?.as_millis();
-    Some(u64::try_from(age).unwrap_or(u64::MAX))
+    expiry.0.map(whole_milliseconds)
 }
 
 fn valid(spec: TransferSpec) -> Result<ValidSpec, Stop> {

@@ -1,19 +1,20 @@
 //! `longhaul cp`.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longhaul_transfer::client::observer::{Control, Observer};
 use longhaul_transfer::client::run::{self, Place};
 use longhaul_transfer::endpoint::check_colons;
+use longhaul_transfer::entry_log::Logged;
 use longhaul_transfer::spec::{Direction, Operation, ValidSpec};
 use longhaul_transfer::third_party::job_protocol::Shown;
 use longhaul_transfer::third_party::sides::{JobRequest, named};
 use longhaul_transfer::third_party::starting;
 
 use super::screen::Screen;
-use crate::arguments::{BetweenArguments, CopyArguments};
+use crate::arguments::{AccountArguments, BetweenArguments, CopyArguments};
 use crate::messages::{Exit, Stop, finish};
 use crate::report::{Report, end_at_signal};
 
@@ -31,6 +32,7 @@ fn copy(arguments: &CopyArguments) -> Result<Exit, Stop> {
         manifest: arguments.manifest.as_deref(),
         between: &arguments.between,
         remembers: arguments.lab.is_none(),
+        accounts: Some(&arguments.accounts),
     };
     command.run()
 }
@@ -63,6 +65,8 @@ pub struct Command<'a> {
     pub between: &'a BetweenArguments,
     /// What the transfer did is remembered.
     pub remembers: bool,
+    /// Where it is written down what became of each entry.
+    pub accounts: Option<&'a AccountArguments>,
 }
 
 impl Command<'_> {
@@ -73,6 +77,11 @@ impl Command<'_> {
     /// Why it could not begin, or did not come to its end.
     pub fn run(&self) -> Result<Exit, Stop> {
         if self.spec.direction() == Direction::ThirdParty {
+            if self.accounts.is_some_and(AccountArguments::logs) {
+                let text = "--report and --log-file are for copies from or to this host: between two \
+                            remote hosts use --json, which prints the events of the one that runs it";
+                return Err(Stop::new(Exit::Usage, text));
+            }
             return self.start();
         }
         if self.between.detach || self.between.through_local {
@@ -91,6 +100,10 @@ impl Command<'_> {
         }
         end_at_signal(&control);
         let observer: Arc<dyn Observer> = Arc::new(report);
+        let file = |of: fn(&AccountArguments) -> &Option<PathBuf>| of(self.accounts?).as_deref();
+        let report = file(|accounts| &accounts.report);
+        let log = file(|accounts| &accounts.log_file);
+        let observer = Logged::new(observer, report, log)?;
         let place = Place {
             remembers: self.remembers,
             ..Place::default()

@@ -22,6 +22,7 @@ fn verify(arguments: &VerifyArguments) -> Result<Exit, Stop> {
         manifest: None,
         between: &arguments.between,
         remembers: false,
+        accounts: None,
     };
     command.run()
 }

@@ -79,7 +79,10 @@ pub fn event(event: &Event) {
             "schema": SCHEMA, "event": "skipped", "path": name_of(path), "size": size,
             "file": file, "blake3": digest_of(digest.as_ref()),
         }),
-        Event::Left { .. } | Event::Deleted { .. } | Event::Undeleted { .. } => kept(event),
+        Event::Left { .. }
+        | Event::Omitted { .. }
+        | Event::Deleted { .. }
+        | Event::Undeleted { .. } => kept(event),
         Event::Planned {
             path,
             size,
@@ -151,6 +154,10 @@ fn kept(event: &Event) -> Value {
         } => json!({
             "schema": SCHEMA, "event": "deleted", "path": name_of(path), "size": size,
             "directory": directory, "planned": planned,
+        }),
+        Event::Omitted { path, reason, rule } => json!({
+            "schema": SCHEMA, "event": "omitted", "path": name_of(path),
+            "reason": longhaul_transfer::entry_log::omitted(*reason), "rule": rule,
         }),
         Event::Undeleted { failure } => json!({
             "schema": SCHEMA, "event": "undeleted", "kind": format!("{:?}", failure.kind),

@@ -161,6 +161,11 @@ impl Selected {
         !self.rules.is_empty() && decide() == Some(Action::Exclude)
     }
 
+    /// The rule that leaves a name out, as it was written.
+    pub(super) fn rule_of(&self, place: &Place, path: &[u8], is_directory: bool) -> Option<String> {
+        place.force.rule_of(&self.rules, path, is_directory)
+    }
+
     /// Whether directories may be copied without what they hold.
     pub(super) fn may_bar(&self) -> bool {
         self.selection.maximum_depth.is_some() || self.selection.one_file_system

@@ -6,11 +6,12 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use longhaul_proto::attributes::{Attributes, Ownership};
-use longhaul_proto::filter::{LeftOut, Reason};
+use longhaul_proto::filter::{LeftOut, MAXIMUM_OMITTED, MAXIMUM_RULE_SHOWN, Omitted, Reason};
 use longhaul_proto::manifest::{
     AnchorState, Entry, EntryId, EntryKind, SET_ID_BITS, Timestamp, TreePath,
 };
 use longhaul_proto::message::{Failure, FailureKind};
+use longhaul_proto::sender::Sender;
 
 use super::Sending;
 use super::ahead::{Ahead, Looked};
@@ -22,7 +23,8 @@ use super::select::{Place, PlaceError, Selected};
 use super::source::{Source, What};
 use crate::failure::failure_of;
 use crate::looks::Pace;
-use crate::session::{Counters, Machine, Transfer};
+use crate::session::events::from_omitted;
+use crate::session::{Counters, Machine, Reporting, Transfer};
 use crate::storage::attributes::Inode;
 use crate::storage::following::{FollowingDirectory, LinkError};
 use crate::storage::nested::{Nested, place_of};
@@ -56,8 +58,9 @@ struct Walk<'a> {
     pace: Pace,
     /// What of the sources is copied.
     selected: &'a Selected,
-    /// What was left out on purpose.
+    /// What was left out on purpose, counted; and what of it is to be told.
     left_out: &'a mut LeftOut,
+    omitted: Vec<Omitted>,
     /// The source's device, where that matters.
     device: Option<u64>,
     /// What of an entry goes beside its data.
@@ -115,11 +118,12 @@ impl Sending<'_> {
                 pace: Pace::default(),
                 selected: &self.side.selected,
                 left_out: &mut left_out,
+                omitted: Vec::new(),
                 device: None,
                 gathering: &self.side.gathering,
                 links: &mut links,
             };
-            if walk.run().is_err() {
+            if walk.run().and_then(|()| walk.tell_omitted()).is_err() {
                 return;
             }
         }
@@ -138,6 +142,10 @@ impl Sending<'_> {
 
 /// Waits until the state machine takes another entry.
 fn wait_for_credit(transfer: &Transfer) -> Result<(), Over> {
+    wait_while(transfer, |sender| sender.entry_credit() == 0)
+}
+
+fn wait_while(transfer: &Transfer, waits: impl Fn(&Sender) -> bool) -> Result<(), Over> {
     let mut shared = transfer.lock();
     loop {
         if shared.is_over() {
@@ -146,7 +154,7 @@ fn wait_for_credit(transfer: &Transfer) -> Result<(), Over> {
         let Machine::Sending(sender) = &mut shared.machine else {
             return Err(Over);
         };
-        if sender.entry_credit() > 0 {
+        if !waits(sender) {
             return Ok(());
         }
         sender.flush_listing();
@@ -473,6 +481,9 @@ impl Walk<'_> {
     /// Whether a name is left out on purpose; then it is counted.
     fn leaves_out(&mut self, place: &Place, path: &[u8], status: Option<&Status>) -> bool {
         let reason = status.and_then(|status| self.selected.judge(place, path, status));
+        if let (Some(reason), Some(status)) = (reason, status) {
+            self.note_omitted(place, path, (reason, status));
+        }
         self.count_left_out(reason)
     }
 
@@ -481,6 +492,45 @@ impl Walk<'_> {
         let directory = status.filter(|status| status.kind == FileKind::Directory);
         let reason = directory.and_then(|status| self.selected.bars(place, status, self.device));
         !self.count_left_out(reason)
+    }
+
+    /// Keeps what is left out for a report.
+    fn note_omitted(&mut self, place: &Place, path: &[u8], (reason, status): (Reason, &Status)) {
+        let reporting = self.transfer.settings.omitted;
+        let Some(path) = TreePath::new(path)
+            .ok()
+            .filter(|_| reporting != Reporting::No)
+        else {
+            return;
+        };
+        let is_directory = status.kind == FileKind::Directory;
+        let rule = || self.selected.rule_of(place, path.as_bytes(), is_directory);
+        let mut rule = (reason == Reason::Rule).then(rule).flatten();
+        if let Some(rule) = &mut rule {
+            // Escaped, so that each byte is a character.
+            rule.truncate(MAXIMUM_RULE_SHOWN);
+        }
+        self.omitted.push(Omitted { path, reason, rule });
+        if self.omitted.len() >= MAXIMUM_OMITTED {
+            // Where the session is over the walk hears of it with the next entry.
+            let _ = self.tell_omitted();
+        }
+    }
+
+    fn tell_omitted(&mut self) -> Result<(), Over> {
+        let omitted = std::mem::take(&mut self.omitted);
+        match self.transfer.settings.omitted {
+            Reporting::There if !omitted.is_empty() => {
+                wait_while(self.transfer, |sender| !sender.has_omitted_credit())?;
+                let told = |sender: &mut Sender| sender.handle_omitted(omitted);
+                self.transfer.tell_sender(told).ok_or(Over)
+            }
+            _ => {
+                let events = omitted.into_iter().map(from_omitted);
+                events.for_each(|event| self.transfer.report(event));
+                Ok(())
+            }
+        }
     }
 
     fn bars_source(&mut self) -> bool {

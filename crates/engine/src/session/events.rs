@@ -7,7 +7,7 @@ use longhaul_proto::account::Account;
 use longhaul_proto::coding::CodecUse;
 use longhaul_proto::criteria::Held;
 use longhaul_proto::digest::Checksum;
-use longhaul_proto::filter::LeftOut;
+use longhaul_proto::filter::{LeftOut, Omitted, Reason};
 use longhaul_proto::handshake::Operation;
 use longhaul_proto::manifest::{Entry, EntryKind, TreePath};
 use longhaul_proto::message::{Change, Failure, Outcome, Removal};
@@ -54,6 +54,15 @@ pub enum Event {
         file: bool,
         /// Why.
         held: Held,
+    },
+    /// It was left out of the walk on purpose. Only where that is reported.
+    Omitted {
+        /// Where it would be.
+        path: TreePath,
+        /// Why.
+        reason: Reason,
+        /// The rule, as it was written.
+        rule: Option<String>,
     },
     /// A name that the source does not have was deleted at the destination, or would be.
     Deleted {
@@ -323,6 +332,12 @@ fn from_removal(removal: Removal) -> Option<Event> {
     })
 }
 
+/// What a walk left out.
+pub(crate) fn from_omitted(omitted: Omitted) -> Event {
+    let Omitted { path, reason, rule } = omitted;
+    Event::Omitted { path, reason, rule }
+}
+
 fn from_sender(event: EntryEvent) -> Option<Event> {
     let (entry, ending) = match event {
         EntryEvent::Ended { entry, ending } => (entry, ending),
@@ -365,6 +380,7 @@ fn from_receiver(event: ReceivedEvent) -> Option<Event> {
         ReceivedEvent::Resumed { entry, bytes } => return Some(resumed(entry, bytes)),
         ReceivedEvent::Durable { entry, bytes } => return Some(durable(entry, bytes)),
         ReceivedEvent::Removed(removal) => return from_removal(removal),
+        ReceivedEvent::Omitted(omitted) => return Some(from_omitted(omitted)),
     };
     Some(match (entry, outcome) {
         (Some(entry), Some(Outcome::Committed { digest })) => committed(entry, digest),
@@ -418,6 +434,7 @@ impl Transfer {
             // It is counted among what is left out.
             Event::Left { .. }
             | Event::Undeleted { .. }
+            | Event::Omitted { .. }
             | Event::Resumed { .. }
             | Event::Durable { .. }
             | Event::StreamDamaged { .. } => {}

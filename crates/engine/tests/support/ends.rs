@@ -148,6 +148,7 @@ pub fn watch() -> (Watch, Arc<Mutex<Told>>) {
             Event::Deleted { path, .. } => told.deleted.push(path.as_bytes().into()),
             Event::Undeleted { failure } => told.undeleted.push(failure.text),
             Event::Left { .. }
+            | Event::Omitted { .. }
             | Event::Resumed { .. }
             | Event::Durable { .. }
             | Event::Damaged { .. }

@@ -226,6 +226,7 @@ impl Ask<'_> {
             criteria: Default::default(),
             deletion: None,
             moves_away: false,
+            tells_omitted: false,
             // The lightest that there is: the path is measured, not the hosts.
             integrity: Integrity::Checksum,
             codec: Codec::Plain,

@@ -28,6 +28,8 @@ struct Rule {
     action: Action,
     negated: bool,
     ends: Sides,
+    /// As it was written, for reports.
+    written: Box<[u8]>,
     pattern: Pattern,
     /// Bytes of a path that lead to the directory that it is for.
     root: usize,
@@ -57,6 +59,7 @@ impl Rule {
             action: written.action,
             negated: written.negated,
             ends: written.ends,
+            written: written.written().into(),
             pattern: Pattern::new(written.pattern)?,
             root,
         })
@@ -199,14 +202,31 @@ impl InForce {
         path: &[u8],
         is_directory: bool,
     ) -> Option<Action> {
+        let rule = self.deciding(end, rules, path, is_directory);
+        rule.map(|rule| rule.action)
+    }
+
+    /// The first rule that matches a path, as it was written, to the sending end.
+    pub fn rule_of(&self, rules: &Rules, path: &[u8], is_directory: bool) -> Option<String> {
+        let rule = self.deciding(End::Sending, rules, path, is_directory)?;
+        Some(rule.written.escape_ascii().to_string())
+    }
+
+    fn deciding<'a>(
+        &'a self,
+        end: End,
+        rules: &'a Rules,
+        path: &[u8],
+        is_directory: bool,
+    ) -> Option<&'a Rule> {
         let matching = |rule: &&Rule| rule.matches(path, is_directory, end);
         rules.items.iter().find_map(|item| match item {
-            Item::Rule(rule) => Some(rule).filter(matching).map(|rule| rule.action),
+            Item::Rule(rule) => Some(rule).filter(matching),
             Item::PerDirectory(number) => {
                 let mut layer = self.layers.get(*number)?.as_deref();
                 while let Some(here) = layer {
                     if let Some(rule) = here.rules.iter().find(matching) {
-                        return Some(rule.action);
+                        return Some(rule);
                     }
                     layer = here.above.as_deref();
                 }
@@ -262,6 +282,7 @@ fn git_rules(text: &[u8], root: usize, size: &mut Size) -> Result<Vec<Rule>, Bad
             },
             negated: false,
             ends: Sides::Both,
+            written: pattern.into(),
             pattern: Pattern::of_git(pattern)?,
             root,
         })

@@ -75,27 +75,60 @@ pub struct FileFacts {
 }
 
 /// Why something is left out on purpose.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
+#[cbor(index_only)]
 pub enum Reason {
     /// A rule says so.
+    #[n(0)]
     Rule,
     /// It is too small or too large.
+    #[n(1)]
     Size,
     /// It is too old or too new.
+    #[n(2)]
     Time,
     /// What a directory holds is too deep.
+    #[n(3)]
     Depth,
     /// What a directory holds is on another file system.
+    #[n(4)]
     FileSystem,
     /// A device, socket or FIFO.
+    #[n(5)]
     Special,
     /// The destination has a newer file.
+    #[n(6)]
     Newer,
     /// It is missing at the destination, and nothing is made there.
+    #[n(7)]
     Missing,
     /// It exists at the destination, and nothing is replaced there.
+    #[n(8)]
     Exists,
 }
+
+/// Names that one message says were left out, at most; and such messages that were not taken up.
+pub const MAXIMUM_OMITTED: usize = 128;
+/// See [`MAXIMUM_OMITTED`].
+pub const OMITTED_WINDOW: u32 = 16;
+
+/// A name that was left out of the walk on purpose.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Omitted {
+    /// Where it would be.
+    #[n(0)]
+    pub path: TreePath,
+    /// Why.
+    #[n(1)]
+    pub reason: Reason,
+    /// The rule, as it was written, cut to [`MAXIMUM_RULE_SHOWN`] bytes.
+    #[n(2)]
+    pub rule: Option<String>,
+}
+
+/// Bytes of a rule that a report shows.
+pub const MAXIMUM_RULE_SHOWN: usize = 256;
 
 /// How many names were left out on purpose, for each reason. What a directory holds that was not
 /// entered is not counted.

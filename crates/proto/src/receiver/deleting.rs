@@ -3,6 +3,7 @@
 
 use super::{ReceivedEvent, Receiver, ReceiverError, StorageJob};
 use crate::deletion::{NAMES_WINDOW, NamesOf, NamesOrder};
+use crate::filter::{MAXIMUM_OMITTED, MAXIMUM_RULE_SHOWN, Omitted};
 use crate::manifest::TreePath;
 use crate::message::{Failure, FailureKind, Message, Removal};
 
@@ -183,6 +184,21 @@ impl Receiver {
             directory: false,
             failure: Some(failure),
         }));
+    }
+
+    /// What the sender left out, for a report.
+    pub(super) fn handle_omitted(&mut self, omitted: Vec<Omitted>) -> Result<(), ReceiverError> {
+        let long = |name: &Omitted| {
+            let rule = name.rule.as_ref();
+            rule.is_some_and(|rule| rule.len() > MAXIMUM_RULE_SHOWN)
+        };
+        if omitted.len() > MAXIMUM_OMITTED || omitted.iter().any(long) {
+            return Err(ReceiverError::TooMuch);
+        }
+        let events = omitted.into_iter().map(ReceivedEvent::Omitted);
+        self.events.extend(events);
+        self.push_message(Message::OmittedTaken);
+        Ok(())
     }
 
     fn go_on_removing(&mut self) {

@@ -2,6 +2,7 @@
 
 use super::{EntryEvent, Sender, SenderError};
 use crate::deletion::{NAMES_WINDOW, NamesOf, REMOVED_AT_ONCE};
+use crate::filter::{OMITTED_WINDOW, Omitted};
 use crate::message::{Failure, FailureKind, Message, Removal};
 
 /// What the receiver asked for, and what it has room for.
@@ -9,6 +10,8 @@ use crate::message::{Failure, FailureKind, Message, Removal};
 pub(super) struct Naming {
     wanted: bool,
     credit: u32,
+    /// Messages about what was left out that were not heard.
+    omitted: u32,
     /// Entries that failed at this end or the other.
     pub failed: u64,
 }
@@ -51,6 +54,21 @@ impl Sender {
             let text = format!("nothing was deleted at the destination: {failed} entries failed");
             Failure::new(FailureKind::Other, text)
         })
+    }
+
+    /// Whether [`Sender::handle_omitted`] may be called.
+    pub fn has_omitted_credit(&self) -> bool {
+        self.naming.omitted < OMITTED_WINDOW
+    }
+
+    /// The walk left these out on purpose, and the receiver is to hear of it.
+    pub fn handle_omitted(&mut self, omitted: Vec<Omitted>) {
+        self.naming.omitted += 1;
+        self.messages.push_back(Message::Omitted(omitted));
+    }
+
+    pub(super) fn handle_omitted_taken(&mut self) {
+        self.naming.omitted = self.naming.omitted.saturating_sub(1);
     }
 
     /// Whether [`Sender::handle_names`] may be called.

@@ -269,6 +269,7 @@ fn request() -> Request {
         criteria: Default::default(),
         deletion: None,
         moves_away: false,
+        tells_omitted: false,
         integrity: Integrity::Digest,
         codec: Codec::Plain,
         block_bytes: 1 << 20,

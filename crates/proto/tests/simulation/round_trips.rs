@@ -84,6 +84,7 @@ fn open(dialer: End, empty: bool) -> Welcome {
         criteria: Default::default(),
         deletion: None,
         moves_away: false,
+        tells_omitted: false,
         names: None,
         copy_links: false,
         kept_digests_only: false,

@@ -123,11 +123,98 @@ pub struct Control {
 #[derive(Default)]
 struct Shared {
     cancelled: AtomicBool,
+    /// It ended before it was done, though nobody cancelled it.
+    early: Mutex<Option<Early>>,
+    /// Failures that may be, and that were.
+    errors: (AtomicU64, AtomicU64),
     limit: Mutex<Limit>,
     running: Mutex<Option<Weak<Transfer>>>,
 }
 
+/// Why a transfer ends before it is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Early {
+    /// This number of entries failed.
+    Errors(u64),
+    /// Its time was over.
+    Time,
+}
+
+impl Early {
+    fn stop(self) -> Stop {
+        match self {
+            Early::Errors(count) => {
+                let text = format!(
+                    "ended after {count} failures (--max-errors); the same command resumes it"
+                );
+                Stop::new(Exit::Partial, text)
+            }
+            Early::Time => {
+                let text =
+                    "its time was over (--stop-after, --stop-at); the same command resumes it";
+                Stop::new(Exit::TimeOver, text)
+            }
+        }
+    }
+}
+
 impl Control {
+    /// Ends the transfer in order once so much time has passed.
+    ///
+    /// # Errors
+    ///
+    /// Where the system has no thread for it.
+    pub(super) fn end_after(&self, span: Duration) -> Result<(), Stop> {
+        let control = self.clone();
+        let timer = std::thread::Builder::new().name("stop".into());
+        let started = timer.spawn(move || {
+            // Nothing comes: it waits until its time is over.
+            let (_open, nothing) = std::sync::mpsc::channel::<()>();
+            let _ = nothing.recv_timeout(span);
+            control.end_early(Early::Time);
+        });
+        started.map(drop).map_err(|error| {
+            let text = format!("cannot start a thread for --stop-after: {error}");
+            Stop::new(Exit::Local, text)
+        })
+    }
+
+    /// Ends the transfer in order after more failures than these.
+    pub(super) fn bound_errors(&self, most: Option<u64>) {
+        let (bound, _) = &self.shared.errors;
+        bound.store(most.unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    fn count_failure(&self) {
+        let (bound, count) = &self.shared.errors;
+        let failed = count.fetch_add(1, Ordering::Relaxed) + 1;
+        if failed > bound.load(Ordering::Relaxed) {
+            self.end_early(Early::Errors(failed));
+        }
+    }
+
+    fn end_early(&self, early: Early) {
+        let mut known = self
+            .shared
+            .early
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if self.was_cancelled() || known.is_some() {
+            return;
+        }
+        *known = Some(early);
+        drop(known);
+        self.cancel();
+    }
+
+    fn early(&self) -> Option<Early> {
+        *self
+            .shared
+            .early
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Ends the transfer in order, or lets none begin; true where it was cancelled before.
     pub fn cancel(&self) -> bool {
         let before = self.shared.cancelled.swap(true, Ordering::Relaxed);
@@ -265,9 +352,13 @@ impl Caller {
     /// What a transfer tells its events to.
     pub(super) fn watch(&self) -> Watch {
         let (tally, observer) = (Arc::clone(&self.tally), Arc::clone(&self.observer));
+        let control = self.control.clone();
         Arc::new(move |event| {
             tally.count(&event);
             observer.event(&event);
+            if let Event::Failed { .. } = event {
+                control.count_failure();
+            }
         })
     }
 
@@ -333,6 +424,11 @@ impl Caller {
             asked: went.asked,
             described: [transfer.describe_briefly(), transfer.describe()],
         })
+    }
+
+    /// Why it ended before it was done, though nobody cancelled it.
+    pub(super) fn ended_early(&self) -> Option<Stop> {
+        self.control.early().map(Early::stop)
     }
 
     /// The exit code of a transfer that came to its end.

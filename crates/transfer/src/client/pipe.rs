@@ -105,6 +105,7 @@ pub fn watch(source: &Arc<StreamSource>, inner: Watch) -> Watch {
         | Event::Left { .. }
         | Event::Deleted { .. }
         | Event::Undeleted { .. }
+        | Event::Omitted { .. }
         | Event::Resumed { .. }
         | Event::Durable { .. } => {}
     })

@@ -17,7 +17,9 @@ use longhaul_engine::send::select::Selected;
 use longhaul_engine::send::source::Sources;
 use longhaul_engine::send::stream::StreamSource;
 use longhaul_engine::session::opening::Agreed;
-use longhaul_engine::session::{Ending, Ends, FlowCounts, Transfer, TransferSettings, Watch};
+use longhaul_engine::session::{
+    Ending, Ends, FlowCounts, Reporting, Transfer, TransferSettings, Watch,
+};
 use longhaul_engine::storage::measuring::sink;
 use longhaul_model::control::start::used_memory;
 use longhaul_proto::handshake::{Feature, Landing, Operation, Request, RequestPath, Role};
@@ -95,6 +97,10 @@ pub fn run(
 ) -> Result<Exit, Stop> {
     let caller = Caller::new(control, observer);
     control.begin_with(spec.limits.rate);
+    if let Some(span) = spec.limits.stop_after {
+        control.end_after(Duration::from_millis(span))?;
+    }
+    control.bound_errors(spec.limits.errors);
     let mut task = Task::chosen(spec, place.here)?;
     task.remembers = place.remembers;
     task.run(place.introduction, &caller)
@@ -395,6 +401,9 @@ impl Task {
             ..went
         };
         caller.conclude(transfer, (ending, self.settings.operation), went)?;
+        if let Some(early) = caller.ended_early() {
+            return Err(early);
+        }
         if caller.was_cancelled() {
             return Err(Stop::new(Exit::Interrupted, INTERRUPTED));
         }
@@ -513,6 +522,7 @@ impl Task {
                 Role::Sender => None,
             },
             criteria: settings.criteria,
+            tells_omitted: settings.omitted != Reporting::No && role == Role::Receiver,
             moves_away: settings.moves_away,
             deletion: settings.deletion.as_deref().cloned().map(Box::new),
             integrity: settings.integrity,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use longhaul_engine::allowance;
 use longhaul_engine::flows::{Count, Stack};
-use longhaul_engine::session::{FlowCounts, TransferSettings};
+use longhaul_engine::session::{FlowCounts, Reporting, TransferSettings};
 use longhaul_proto::block::Codec;
 use longhaul_proto::digest::Integrity;
 use longhaul_proto::handshake::{self, Landing};
@@ -129,6 +129,10 @@ fn settings_of(spec: &TransferSpec) -> TransferSettings {
         reads_for_digests: spec.verification.digests == Digests::All,
         verify_written: spec.verification.read_back,
         criteria: spec.criteria.into(),
+        omitted: match spec.report_omitted {
+            true => Reporting::Here,
+            false => Reporting::No,
+        },
         moves_away: spec.move_away,
         deletion: deletion.map(Arc::new),
         expiry: match spec.operation {

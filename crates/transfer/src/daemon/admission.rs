@@ -21,7 +21,7 @@ use longhaul_engine::send::SendSide;
 use longhaul_engine::send::kinds::Elements;
 use longhaul_engine::send::select::Selected;
 use longhaul_engine::session::opening::{self, OpenError, SOFTWARE};
-use longhaul_engine::session::{Event, FlowCounts, Transfer, TransferSettings, Watch};
+use longhaul_engine::session::{Event, FlowCounts, Reporting, Transfer, TransferSettings, Watch};
 use longhaul_engine::storage::measuring::sink;
 use longhaul_engine::storage::posix::PosixDirectory;
 use longhaul_engine::storage::roots::{Anywhere, Confined};
@@ -414,6 +414,10 @@ impl Daemon {
             large_files: large_files(request.large_files),
             verify_written: request.verify_written,
             criteria: request.criteria,
+            omitted: match request.tells_omitted {
+                true => Reporting::There,
+                false => Reporting::No,
+            },
             moves_away: request.moves_away,
             deletion: request.deletion.as_deref().cloned().map(Arc::new),
             expiry: self.terms.expiry,

@@ -1,0 +1,192 @@
+//! What `cp` writes down of each entry, and how it ends before it is done.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+use support::Daemon;
+use support::process::{longhaul, run};
+use support::tree::{set_modified, write};
+
+fn slashed(path: &Path) -> OsString {
+    let mut path = path.as_os_str().to_owned();
+    path.push("/");
+    path
+}
+
+fn place() -> tempfile::TempDir {
+    let place = tempfile::tempdir().unwrap();
+    let (from, to) = (place.path().join("from"), place.path().join("to"));
+    for (root, name, text, time) in [
+        (&from, "new", "new", 5),
+        (&from, "same", "same", 5),
+        (&to, "same", "same", 5),
+        (&from, "newer", "old", 5),
+        (&to, "newer", "new", 9),
+        (&from, "x.o", "object", 5),
+        (&from, "large", "more than eight", 5),
+        (&from, "conflict", "file", 5),
+        (&to, "conflict/x", "x", 5),
+    ] {
+        write(&root.join(name), text.as_bytes());
+        set_modified(&root.join(name), time, 0);
+    }
+    place
+}
+
+fn lines(report: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(report).unwrap();
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+fn entry<'a>(lines: &'a [Value], path: &str) -> &'a Value {
+    let mut found = lines.iter().filter(|line| line["path"] == path);
+    let first = found.next().unwrap_or_else(|| panic!("{path}: {lines:?}"));
+    assert!(found.next().is_none(), "{path} twice: {lines:?}");
+    first
+}
+
+#[test]
+fn each_entry_has_a_line_on_every_way() {
+    for way in ["local", "push", "pull"] {
+        let place = place();
+        let daemon = Daemon::start(place.path());
+        let (report, log) = (place.path().join("report"), place.path().join("log"));
+        let files = |command: &mut Command| {
+            command.args(["-r", "-u", "--exclude=*.o", "--max-size=8", "--report"]);
+            command.arg(&report).arg("--log-file").arg(&log);
+        };
+        let mut command = match way {
+            "local" => {
+                let mut command = longhaul();
+                command.arg("cp");
+                command
+            }
+            _ => daemon.command("cp"),
+        };
+        files(&mut command);
+        let (from, to) = (place.path().join("from"), place.path().join("to"));
+        match way {
+            "pull" => command.arg(daemon.url("from/")).arg(&to),
+            "push" => command.arg(slashed(&from)).arg(daemon.url("to")),
+            _ => command.arg(slashed(&from)).arg(&to),
+        };
+        run(&mut command).expect(2);
+        let lines = lines(&report);
+        for (path, what) in [
+            ("new", "copied"),
+            ("same", "unchanged"),
+            ("newer", "left"),
+            ("x.o", "skipped"),
+            ("large", "skipped"),
+            ("conflict", "failed"),
+        ] {
+            assert_eq!(entry(&lines, path)["entry"], what, "{way}: {lines:?}");
+        }
+        assert_eq!(lines.len(), 6, "{way}: {lines:?}");
+        assert_eq!(entry(&lines, "newer")["reason"], "newer");
+        assert_eq!(entry(&lines, "x.o")["rule"], "- *.o");
+        assert_eq!(entry(&lines, "large")["reason"], "size");
+        assert_eq!(entry(&lines, "conflict")["kind"], "Conflict");
+        let log = fs::read_to_string(&log).unwrap();
+        assert_eq!(log.lines().count(), 8, "{log}");
+        assert!(log.contains("skipped x.o (rule: - *.o)"), "{log}");
+    }
+}
+
+#[test]
+fn a_report_names_what_is_deleted() {
+    let place = place();
+    let (from, to) = (place.path().join("from"), place.path().join("to"));
+    fs::remove_dir_all(to.join("conflict")).unwrap();
+    write(&to.join("gone/x"), b"123");
+    let report = place.path().join("report");
+    for (flags, what) in [(&["-n"][..], "would_delete"), (&[], "deleted")] {
+        let mut command = longhaul();
+        command
+            .args(["cp", "-r", "--delete", "--report"])
+            .arg(&report);
+        command.args(flags).arg(slashed(&from)).arg(&to);
+        run(&mut command).expect(0);
+        let lines = lines(&report);
+        let gone = entry(&lines, "gone/x");
+        assert_eq!((&gone["entry"], &gone["bytes"]), (&what.into(), &3.into()));
+        assert_eq!(entry(&lines, "gone")["directory"], true);
+    }
+}
+
+fn many(place: &Path) -> (PathBuf, PathBuf) {
+    let (from, to) = (place.join("from"), place.join("to"));
+    for number in 0..20 {
+        write(&from.join(format!("f{number:02}")), b"x");
+        write(&to.join(format!("f{number:02}/x")), b"x");
+    }
+    (from, to)
+}
+
+#[test]
+fn it_ends_after_too_many_failures() {
+    let place = tempfile::tempdir().unwrap();
+    let (from, to) = many(place.path());
+    let mut command = longhaul();
+    command
+        .args(["cp", "-r", "--max-errors=3"])
+        .arg(slashed(&from));
+    run(command.arg(&to))
+        .expect(2)
+        .says(&["--max-errors", "resumes"]);
+    let mut command = longhaul();
+    command
+        .args(["cp", "-r", "--max-errors=20"])
+        .arg(slashed(&from));
+    let finished = run(command.arg(&to)).expect(2);
+    assert!(
+        !finished.errors.contains("--max-errors"),
+        "{}",
+        finished.errors
+    );
+}
+
+#[test]
+fn it_ends_in_order_when_its_time_is_over_and_resumes() {
+    let place = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(place.path());
+    let from = place.path().join("from");
+    write(&from.join("large"), &vec![7; 30 << 20]);
+    let copy = |flags: &[&str]| {
+        let mut command = daemon.command("cp");
+        command.arg("-r").args(flags).arg(slashed(&from));
+        run(command.arg(daemon.url("to/")))
+    };
+    let stopped = copy(&["--stop-after=2s", "--bwlimit=5MB/s"]).expect(8);
+    stopped.says(&["its time was over", "resumes"]);
+    assert!(!place.path().join("to/large").exists());
+    copy(&["--stop-after=10"]).expect(0);
+    let copied = fs::read(place.path().join("to/large")).unwrap();
+    assert_eq!(copied.len(), 30 << 20);
+    copy(&["--stop-at=2001-01-01T00:00"])
+        .expect(1)
+        .says(&["is over"]);
+}
+
+#[test]
+fn short_help_is_short_and_long_help_complete() {
+    let short = run(longhaul().args(["cp", "-h"])).expect(0).output;
+    let short = String::from_utf8(short).unwrap();
+    assert!(
+        short.lines().count() < 60 && short.contains("--delete"),
+        "{short}"
+    );
+    let long = run(longhaul().args(["cp", "--help"])).expect(0).output;
+    let long = String::from_utf8(long).unwrap();
+    assert!(long.contains("--stop-at") && long.contains("--decompressors"));
+    assert!(short.lines().count() < long.lines().count());
+}

@@ -1,0 +1,420 @@
+//! `--report FILE`: what became of each entry, as lines of JSON, so that a run of a million files
+//! can be audited. `--log-file FILE`: the same for people, with the time, added to what is there.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use longhaul_engine::session::Event;
+use longhaul_proto::criteria::Held;
+use longhaul_proto::digest::Checksum;
+use longhaul_proto::filter::Reason;
+use longhaul_proto::manifest::TreePath;
+use longhaul_proto::message::Change;
+use longhaul_units::rfc3339;
+use serde_json::{Map, Value, json};
+
+use crate::client::observer::{Observer, Outcome, Running};
+use crate::console::one_line;
+use crate::manifest::hexadecimal;
+use crate::stop::{Exit, Stop};
+
+/// Longest line of a log, in bytes.
+const MAXIMUM_LINE_BYTES: usize = 32 << 10;
+
+/// Both files, as far as they are asked for.
+pub struct EntryLog {
+    report: Option<Mutex<Lines>>,
+    log: Option<Mutex<Lines>>,
+}
+
+struct Lines {
+    file: BufWriter<File>,
+    path: PathBuf,
+    failed: Option<io::Error>,
+}
+
+impl Lines {
+    fn open(path: &Path, appends: bool) -> Result<Mutex<Lines>, Stop> {
+        let mut options = OpenOptions::new();
+        let opened = options
+            .create(true)
+            .write(true)
+            .append(appends)
+            .truncate(!appends)
+            .open(path);
+        let file = opened.map_err(|error| stop(path, &error))?;
+        Ok(Mutex::new(Lines {
+            file: BufWriter::new(file),
+            path: path.to_owned(),
+            failed: None,
+        }))
+    }
+
+    fn add(&mut self, line: &[u8]) {
+        if self.failed.is_some() {
+            return;
+        }
+        let written = self.file.write_all(line);
+        self.failed = written.and_then(|()| self.file.write_all(b"\n")).err();
+    }
+
+    fn end(&mut self) -> Result<(), Stop> {
+        let flushed = match self.failed.take() {
+            Some(error) => Err(error),
+            None => self.file.flush().and_then(|()| sync(self.file.get_ref())),
+        };
+        flushed.map_err(|error| stop(&self.path, &error))
+    }
+}
+
+/// A pipe or a terminal keeps nothing.
+fn sync(file: &File) -> io::Result<()> {
+    match file.sync_all() {
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+        synced => synced,
+    }
+}
+
+fn stop(path: &Path, error: &io::Error) -> Stop {
+    let shown = path.display();
+    let text = format!("cannot write {shown}: {error}; name a file that can be written");
+    Stop::new(Exit::Local, text)
+}
+
+/// What became of an entry.
+struct Line<'a> {
+    what: &'static str,
+    path: Option<&'a TreePath>,
+    fields: Map<String, Value>,
+    /// For people, beside its path.
+    shown: String,
+}
+
+impl EntryLog {
+    /// For these files, which are opened now and not after hours of copying.
+    ///
+    /// # Errors
+    ///
+    /// Where one cannot be written.
+    pub fn new(report: Option<&Path>, log: Option<&Path>) -> Result<Option<EntryLog>, Stop> {
+        if report.is_none() && log.is_none() {
+            return Ok(None);
+        }
+        Ok(Some(EntryLog {
+            report: report.map(|path| Lines::open(path, false)).transpose()?,
+            log: log.map(|path| Lines::open(path, true)).transpose()?,
+        }))
+    }
+
+    /// Something became of an entry.
+    pub fn event(&self, event: &Event) {
+        let Some(line) = line_of(event) else {
+            return;
+        };
+        if let Some(report) = &self.report {
+            let mut fields = line.fields.clone();
+            fields.insert("entry".into(), json!(line.what));
+            fields.insert("path".into(), line.path.map_or(Value::Null, name_of));
+            let text = Value::Object(fields).to_string();
+            lock(report).add(text.as_bytes());
+        }
+        if let Some(log) = &self.log {
+            let path = line.path.map(ToString::to_string).unwrap_or_default();
+            let words = [line.what, &path, &line.shown];
+            let words = words.into_iter().filter(|word| !word.is_empty());
+            let text = words.collect::<Vec<_>>().join(" ");
+            let text = one_line(&text, MAXIMUM_LINE_BYTES);
+            lock(log).add(format!("{} {text}", now()).as_bytes());
+        }
+    }
+
+    /// Something about the whole copy.
+    pub fn note(&self, text: &str) {
+        if let Some(log) = &self.log {
+            lock(log).add(format!("{} {text}", now()).as_bytes());
+        }
+    }
+
+    /// The copy is over.
+    ///
+    /// # Errors
+    ///
+    /// Where something could not be written.
+    pub fn end(&self) -> Result<(), Stop> {
+        let files = self.report.iter().chain(&self.log);
+        files.map(|lines| lock(lines).end()).collect()
+    }
+}
+
+fn lock(lines: &Mutex<Lines>) -> std::sync::MutexGuard<'_, Lines> {
+    lines.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn now() -> String {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let seconds = since.map_or(0, |since| since.as_secs());
+    let seconds = i64::try_from(seconds).unwrap_or(0);
+    rfc3339(seconds)
+}
+
+/// A path as in JSON: a string, or its bytes.
+fn name_of(path: &TreePath) -> Value {
+    match std::str::from_utf8(path.as_bytes()) {
+        Ok(path) => json!(path),
+        Err(_) => json!({ "bytes": path.as_bytes() }),
+    }
+}
+
+fn of<'a>(what: &'static str, path: &'a TreePath, fields: &[(&str, Value)]) -> Line<'a> {
+    let fields = fields
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), value.clone()));
+    Line {
+        what,
+        path: Some(path),
+        fields: fields.collect(),
+        shown: String::new(),
+    }
+}
+
+/// None of what is not about an entry's end.
+fn line_of(event: &Event) -> Option<Line<'_>> {
+    let digest = |digest: &Option<Checksum>| match digest {
+        Some(Checksum::Blake3(digest)) => json!(hexadecimal(digest)),
+        _ => Value::Null,
+    };
+    Some(match event {
+        Event::Committed {
+            path,
+            size,
+            file,
+            digest: found,
+        } => of(
+            "copied",
+            path,
+            &[
+                ("bytes", json!(size)),
+                ("file", json!(file)),
+                ("blake3", digest(found)),
+            ],
+        ),
+        Event::Skipped {
+            path,
+            size,
+            file,
+            digest: found,
+        } => of(
+            "unchanged",
+            path,
+            &[
+                ("bytes", json!(size)),
+                ("file", json!(file)),
+                ("blake3", digest(found)),
+            ],
+        ),
+        Event::Planned {
+            path,
+            size,
+            file,
+            change,
+        } => of(
+            match change {
+                Change::New => "new",
+                Change::Changed => "changed",
+                Change::Attributes => "attributes",
+            },
+            path,
+            &[("bytes", json!(size)), ("file", json!(file))],
+        ),
+        Event::Left { .. }
+        | Event::Omitted { .. }
+        | Event::Deleted { .. }
+        | Event::Failed { .. }
+        | Event::Undeleted { .. } => return line_of_others(event),
+        Event::Resumed { .. }
+        | Event::Durable { .. }
+        | Event::Damaged { .. }
+        | Event::StreamDamaged { .. } => return None,
+    })
+}
+
+/// Of what was not copied, and is not there unchanged.
+fn line_of_others(event: &Event) -> Option<Line<'_>> {
+    Some(match event {
+        Event::Left {
+            path, size, held, ..
+        } => {
+            let reason = match held {
+                Held::Newer => "newer",
+                Held::Missing => "missing",
+                Held::Exists => "exists",
+            };
+            let fields = [("bytes", json!(size)), ("reason", json!(reason))];
+            Line {
+                shown: format!("({reason} at the destination)"),
+                ..of("left", path, &fields)
+            }
+        }
+        Event::Omitted { path, reason, rule } => {
+            let reason = omitted(*reason);
+            let fields = [("reason", json!(reason)), ("rule", json!(rule))];
+            let rule = rule
+                .as_ref()
+                .map_or(String::new(), |rule| format!(": {rule}"));
+            Line {
+                shown: format!("({reason}{rule})"),
+                ..of("skipped", path, &fields)
+            }
+        }
+        Event::Deleted {
+            path,
+            size,
+            directory,
+            planned,
+        } => of(
+            if *planned { "would_delete" } else { "deleted" },
+            path,
+            &[("bytes", json!(size)), ("directory", json!(directory))],
+        ),
+        Event::Failed { path, failure } => Line {
+            what: "failed",
+            path: path.as_ref(),
+            fields: failed(failure),
+            shown: format!("({})", failure.text),
+        },
+        Event::Undeleted { failure } => Line {
+            what: "undeleted",
+            path: None,
+            fields: failed(failure),
+            shown: failure.text.clone(),
+        },
+        _ => return None,
+    })
+}
+
+fn failed(failure: &longhaul_proto::message::Failure) -> Map<String, Value> {
+    let fields = [
+        ("kind".to_owned(), json!(format!("{:?}", failure.kind))),
+        ("text".to_owned(), json!(failure.text)),
+    ];
+    fields.into_iter().collect()
+}
+
+/// Why something was left out of the walk.
+pub fn omitted(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Rule => "rule",
+        Reason::Size => "size",
+        Reason::Time => "time",
+        Reason::Depth => "depth",
+        Reason::FileSystem => "file_system",
+        Reason::Special => "special",
+        Reason::Newer => "newer",
+        Reason::Missing => "missing",
+        Reason::Exists => "exists",
+    }
+}
+
+/// An observer whose transfer is logged, too.
+pub struct Logged {
+    inner: Arc<dyn Observer>,
+    log: EntryLog,
+}
+
+impl Logged {
+    /// This observer, and the files that are asked for.
+    ///
+    /// # Errors
+    ///
+    /// Where one cannot be written.
+    pub fn new(
+        inner: Arc<dyn Observer>,
+        report: Option<&Path>,
+        log: Option<&Path>,
+    ) -> Result<Arc<dyn Observer>, Stop> {
+        Ok(match EntryLog::new(report, log)? {
+            Some(log) => Arc::new(Logged { inner, log }),
+            None => inner,
+        })
+    }
+}
+
+impl Observer for Logged {
+    fn event(&self, event: &Event) {
+        self.log.event(event);
+        self.inner.event(event);
+    }
+
+    fn begun(&self, running: &Running) {
+        self.log.note("begun");
+        self.inner.begun(running);
+    }
+
+    fn concluded(&self, outcome: &Outcome<'_>) -> Result<(), Stop> {
+        let concluded = self.inner.concluded(outcome);
+        let progress = &outcome.progress;
+        self.log.note(&format!(
+            "ended: {:?}, {} copied, {} unchanged, {} failed, {} deleted",
+            outcome.ending.farewell,
+            progress.done_entries,
+            progress.skipped_entries,
+            progress.failed_entries,
+            progress.deleted_entries
+        ));
+        concluded.and(self.log.end())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_proto::message::{Failure, FailureKind};
+
+    use super::*;
+
+    #[test]
+    fn each_entry_has_a_line() {
+        let place = tempfile::tempdir().unwrap();
+        let (report, log) = (place.path().join("r"), place.path().join("l"));
+        std::fs::write(&log, "before\n").unwrap();
+        let path = |name: &[u8]| TreePath::new(name).unwrap();
+        let files = EntryLog::new(Some(&report), Some(&log)).unwrap().unwrap();
+        files.event(&Event::Committed {
+            path: path(b"a"),
+            size: 3,
+            file: true,
+            digest: None,
+        });
+        files.event(&Event::Omitted {
+            path: path(b"\xff"),
+            reason: Reason::Rule,
+            rule: Some("- *.o".to_owned()),
+        });
+        files.event(&Event::Failed {
+            path: None,
+            failure: Failure::new(FailureKind::NoSpace, "full\nup"),
+        });
+        files.end().unwrap();
+        let lines = std::fs::read_to_string(&report).unwrap();
+        let lines: Vec<Value> = lines
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        assert_eq!(lines[0]["entry"], "copied");
+        assert_eq!(lines[0]["bytes"], 3);
+        assert_eq!(lines[1]["path"]["bytes"][0], 255);
+        assert_eq!(lines[1]["rule"], "- *.o");
+        assert_eq!(lines[2]["kind"], "NoSpace");
+        let log = std::fs::read_to_string(&log).unwrap();
+        assert!(log.starts_with("before\n"), "{log}");
+        assert_eq!(log.lines().count(), 4, "{log}");
+        assert!(
+            log.contains("Z copied a") && log.contains("(rule: - *.o)"),
+            "{log}"
+        );
+        assert!(EntryLog::new(Some(Path::new("/nonexistent/x")), None).is_err());
+        assert!(EntryLog::new(None, None).unwrap().is_none());
+    }
+}
