@@ -144,8 +144,8 @@ impl EntryLog {
     ///
     /// Where something could not be written.
     pub fn end(&self) -> Result<(), Stop> {
-        let files = self.report.iter().chain(&self.log);
-        files.map(|lines| lock(lines).end()).collect()
+        let mut files = self.report.iter().chain(&self.log);
+        files.try_for_each(|lines| lock(lines).end())
     }
 }
 
@@ -330,7 +330,7 @@ impl Logged {
     /// # Errors
     ///
     /// Where one cannot be written.
-    pub fn new(
+    pub fn around(
         inner: Arc<dyn Observer>,
         report: Option<&Path>,
         log: Option<&Path>,

@@ -103,7 +103,7 @@ impl Command<'_> {
         let file = |of: fn(&AccountArguments) -> &Option<PathBuf>| of(self.accounts?).as_deref();
         let report = file(|accounts| &accounts.report);
         let log = file(|accounts| &accounts.log_file);
-        let observer = Logged::new(observer, report, log)?;
+        let observer = Logged::around(observer, report, log)?;
         let place = Place {
             remembers: self.remembers,
             ..Place::default()

@@ -202,10 +202,8 @@ impl NameList for Names {
             None => {}
         }
         let next = self.inner.next_name()?;
-        if next.is_none() {
-            if self.left.is_some() {
-                return Err(io::Error::from_raw_os_error(5));
-            }
+        if next.is_none() && self.left.is_some() {
+            return Err(io::Error::from_raw_os_error(5));
         }
         Ok(next)
     }
