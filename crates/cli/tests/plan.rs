@@ -197,6 +197,10 @@ fn profiles_are_fitted_and_records_checked() {
         "/../../bench/runs/2026-11-22-profile.jsonl.zst"
     );
     let printed = run(&["check", "--plot", "check.svg", runs]);
+    let fitted = run(&["fit", runs, "-o", "records.json"]);
+    assert!(fitted.contains("CPU of the source"), "{fitted}");
+    let with = run(&["check", "--fits", "records.json", runs]);
+    assert!(with.contains("median error"), "{with}");
     assert!(
         printed.contains("median error") && printed.contains("worst:"),
         "{printed}"

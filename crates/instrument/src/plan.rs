@@ -275,6 +275,7 @@ fn end(endpoint: Option<&Endpoint>, model: Option<HostModel>, doubts: &mut Vec<S
         cores: cores.map(|cores| cores.get() as f64),
         model,
         seen: BTreeMap::new(),
+        cpu: None,
     }
 }
 

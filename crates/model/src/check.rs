@@ -13,11 +13,12 @@ use longhaul_measure::stats::{median, quantile, sorted};
 use serde_json::{Value, json};
 
 use crate::explain::predict;
-use crate::graph::Part;
+use crate::graph::{Graph, Part};
 use crate::host::HostModel;
 use crate::kernel::{BufferLimits, window_limit};
 use crate::optimise::prices::binding;
 use crate::optimise::{Bound, solve};
+use crate::records::{CpuCost, RecordFits};
 use crate::response::Congestion;
 use crate::transfer::{End, PathFacts, transfer_graph};
 
@@ -31,6 +32,8 @@ pub struct Known {
     pub source: Option<HostModel>,
     /// The receiving host's.
     pub destination: Option<HostModel>,
+    /// What other runs of these hosts took.
+    pub fits: Option<RecordFits>,
 }
 
 /// A run with its prediction. Rates are bytes per second of goodput.
@@ -105,8 +108,11 @@ pub fn check(record: &RunRecord, known: &Known) -> Option<Checked> {
         model: model.clone(),
         ..End::default()
     };
-    let source = end(&record.source, &known.source);
-    let destination = end(&record.destination, &known.destination);
+    let mut source = end(&record.source, &known.source);
+    let mut destination = end(&record.destination, &known.destination);
+    if let Some(fits) = &known.fits {
+        apply(fits, &mut source, &mut destination);
+    }
     let mut built = transfer_graph(
         &source,
         &destination,
@@ -114,13 +120,7 @@ pub fn check(record: &RunRecord, known: &Known) -> Option<Checked> {
         vec![part_of(record)?],
         is_lab,
     );
-    if let Some(Knob::Count(streams)) = record.knobs.get("streams") {
-        let streams = u32::try_from(*streams).unwrap_or(u32::MAX).clamp(1, 10_000);
-        let nodes = built.graph.nodes.iter_mut();
-        for node in nodes.filter(|node| node.name == "path") {
-            (node.least_flows, node.most_flows) = (streams, streams);
-        }
-    }
+    fix_streams(record, &mut built.graph);
     let graph = &built.graph;
     let optimum = solve(graph, Bound::DEFAULT).ok()?;
     let limits = binding(graph, &optimum, Bound::DEFAULT).unwrap_or_default();
@@ -144,6 +144,25 @@ pub fn check(record: &RunRecord, known: &Known) -> Option<Checked> {
         },
         rule_of_thumb: payload.min(in_flight / path.rtt.as_secs_f64().max(f64::MIN_POSITIVE)),
     })
+}
+
+/// Gives the path the streams that a run fixed.
+fn fix_streams(record: &RunRecord, graph: &mut Graph) {
+    let Some(Knob::Count(streams)) = record.knobs.get("streams") else {
+        return;
+    };
+    let streams = u32::try_from(*streams).unwrap_or(u32::MAX).clamp(1, 10_000);
+    for node in graph.nodes.iter_mut().filter(|node| node.name == "path") {
+        (node.least_flows, node.most_flows) = (streams, streams);
+    }
+}
+
+/// Has both ends take what other runs took.
+fn apply(fits: &RecordFits, source: &mut End, destination: &mut End) {
+    let cpu = |cost: Option<CpuCost>| Some((cost?.seconds_per_byte, cost?.seconds_per_file));
+    (source.cpu, destination.cpu) = (cpu(fits.source), cpu(fits.destination));
+    source.seen.clone_from(&fits.layers);
+    destination.seen.clone_from(&fits.layers);
 }
 
 /// Cuts, changes, cross traffic, damage: the model's path is a steady one.

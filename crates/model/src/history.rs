@@ -247,11 +247,15 @@ fn spread(values: &[f64], middle: f64) -> f64 {
     half.clamp(LEAST_UNCERTAINTY, 0.9)
 }
 
-/// A layer's flow seconds, bytes and files, of each transfer.
-struct Worked {
-    seconds: f64,
-    bytes: f64,
-    files: f64,
+/// What a layer's flows, or an end's cores, did in a transfer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Worked {
+    /// Seconds, of all flows together.
+    pub(crate) seconds: f64,
+    /// Bytes that went through.
+    pub(crate) bytes: f64,
+    /// Files of which these were, 1 or more.
+    pub(crate) files: f64,
 }
 
 /// From this mean on a file's bytes take the time, not the file.
@@ -275,10 +279,15 @@ fn cost(recent: &[&PastTransfer], layer: Limit) -> Option<LayerCost> {
             files: (it.files as f64).max(1.0),
         });
     }
+    cost_of(&worked, flows)
+}
+
+/// What `flows` flows of a layer took, by all transfers; `None` without any.
+pub(crate) fn cost_of(worked: &[Worked], flows: u32) -> Option<LayerCost> {
     if worked.is_empty() {
         return None;
     }
-    let (by_byte, by_file) = split(&worked);
+    let (by_byte, by_file) = split(worked);
     let off: Vec<f64> = worked
         .iter()
         .map(|it| it.seconds / (by_byte * it.bytes + by_file * it.files).max(f64::MIN_POSITIVE))

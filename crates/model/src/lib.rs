@@ -8,6 +8,7 @@
 //!   out
 //! - [`optimise`]: the best numbers of flows for a graph
 //! - [`policy`]: published rules for the numbers of flows, to compare with
+//! - [`records`]: what layers took in runs whose records exist
 //! - [`response`]: what loss leaves of a stream, by congestion control
 //! - [`chosen`]: the flows that a plan chose
 //! - [`check`]: predictions beside records
@@ -40,6 +41,7 @@ pub mod kernel;
 pub mod limit;
 pub mod optimise;
 pub mod policy;
+pub mod records;
 pub mod response;
 pub mod transfer;
 pub mod what_if;

@@ -14,6 +14,9 @@ use crate::response::Congestion;
 /// Flows that a layer may have: what the mover's own flags allow for readers and writers.
 const MOST_FLOWS: u32 = 64;
 
+/// Flows of storage of which nothing is known: what the mover gives it at most by itself.
+const USUAL_FLOWS: u32 = 8;
+
 /// Streams that a transfer may have.
 const MOST_STREAMS: u32 = 512;
 
@@ -45,6 +48,8 @@ pub struct End {
     pub model: Option<HostModel>,
     /// What its layers took in earlier transfers, where that is remembered.
     pub seen: BTreeMap<Limit, LayerCost>,
+    /// CPU seconds of all of it for each byte and for each file, likewise.
+    pub cpu: Option<(f64, f64)>,
 }
 
 /// What a layer's flows take, as earlier transfers had it.
@@ -226,6 +231,8 @@ fn storage(name: &str, end: &End, at: usize, doubts: &mut Vec<String>) -> Node {
                 rate: UNKNOWN_STORAGE,
             });
             node.uncertainty = UNKNOWN;
+            // More would only share out what is not known.
+            node.most_flows = USUAL_FLOWS;
             doubts.push(format!(
                 "nothing is known of the storage of {} ({name}): measure it with `bench disk`",
                 end.name
@@ -249,6 +256,9 @@ fn sealing(name: &str, end: &End, at: usize) -> Node {
         .and_then(|model| model.tls_cpu)
         .unwrap_or(0.0)
         .max(USUAL_CPU);
+    if let Some((per_byte, per_file)) = end.cpu {
+        (node.cpu_per_byte, node.cpu_per_file) = (per_byte, per_file);
+    }
     node.uncertainty = 0.0;
     node
 }

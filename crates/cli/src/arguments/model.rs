@@ -8,8 +8,11 @@ use clap::{Args, Subcommand};
 #[derive(Clone, Debug, Subcommand)]
 pub enum ModelCommand {
     /// Fit capacities to host profiles, which `longhaul bench` makes: the form that suits each
-    /// component, its parameters with their intervals, and what to doubt.
-    #[command(after_help = "Example:\n  longhaul model fit longhaul-host.json")]
+    /// component, its parameters with their intervals, and what to doubt. From records of runs,
+    /// what the layers of copies took.
+    #[command(
+        after_help = "Examples:\n  longhaul model fit longhaul-host.json\n  longhaul model fit model-fit.jsonl.zst -o fits.json"
+    )]
     Fit(FitArguments),
     /// Compare predictions with records of runs: errors by what limits, and the worst runs.
     #[command(
@@ -21,7 +24,8 @@ pub enum ModelCommand {
 /// What `model fit` takes.
 #[derive(Clone, Debug, Args)]
 pub struct FitArguments {
-    /// Host profiles.
+    /// Host profiles, or records of runs (names that end with .jsonl, .ndjson or .zst): what the
+    /// layers and cores of longhaul's own copies took.
     #[arg(value_name = "FILE", required = true)]
     pub profiles: Vec<PathBuf>,
     /// Write the fits as JSON.
@@ -47,6 +51,9 @@ pub struct CheckArguments {
     /// The receiving host's.
     #[arg(long, value_name = "FILE")]
     pub destination_profile: Option<PathBuf>,
+    /// What other runs of these hosts took, as `longhaul model fit RECORDS -o FILE` writes it.
+    #[arg(long, value_name = "FILE")]
+    pub fits: Option<PathBuf>,
     /// Draw predictions over measurements: an SVG picture.
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,

@@ -230,6 +230,7 @@ fn known(facts: &Facts) -> (Known, usize) {
         cores: is_here.then_some(facts.cores as f64),
         model: None,
         seen: seen(layers),
+        cpu: None,
     };
     let is_alone = facts.host.is_none();
     let known = Known {

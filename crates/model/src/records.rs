@@ -1,0 +1,292 @@
+//! What the layers of copies took, and their CPU time, from records of runs: for predictions of
+//! other runs of the same hosts.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use longhaul_measure::record::{Ended, Measures, RunRecord, Side};
+use serde::{Deserialize, Serialize};
+
+use crate::history::{Worked, cost_of};
+use crate::limit::Limit;
+use crate::transfer::LayerCost;
+
+/// The version of the document.
+const SCHEMA: u32 = 1;
+
+/// Runs that are looked at of one kind: a sweep has some thousands.
+const MOST_RUNS: usize = 100_000;
+
+/// CPU seconds of one end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CpuCost {
+    /// For each byte.
+    pub seconds_per_byte: f64,
+    /// For each file.
+    pub seconds_per_file: f64,
+}
+
+/// What runs took.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RecordFits {
+    /// Runs that it comes from.
+    pub runs: usize,
+    /// Of the layers' flows.
+    pub layers: BTreeMap<Limit, LayerCost>,
+    /// Of the end that sends; `None` if no run says it.
+    pub source: Option<CpuCost>,
+    /// Of the end that receives.
+    pub destination: Option<CpuCost>,
+}
+
+/// As it is written.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    schema: u32,
+    kind: String,
+    runs: usize,
+    layers: Vec<LayerDocument>,
+    source_cpu: Option<CpuCost>,
+    destination_cpu: Option<CpuCost>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LayerDocument {
+    layer: String,
+    seconds_per_byte: f64,
+    seconds_per_file: f64,
+    flows: u32,
+    uncertainty: f64,
+}
+
+const KIND: &str = "record fits";
+
+/// Gathers runs, one after the other.
+#[derive(Clone, Debug, Default)]
+pub struct Gathered {
+    runs: usize,
+    layers: BTreeMap<Limit, (u32, Vec<Worked>)>,
+    cpu: [Vec<Worked>; 2],
+}
+
+impl Gathered {
+    /// Adds a run, if it is a whole transfer of longhaul's without compression: what a codec takes
+    /// is no part of the layers.
+    pub fn add(&mut self, record: &RunRecord) {
+        let is_ours =
+            record.measures == Measures::Transfer && record.method.name.starts_with("longhaul");
+        let is_whole = record.outcome.ended == Ended::Done && !record.run.warm_up;
+        let bytes = record.outcome.moved.0 as f64;
+        let seconds = record.outcome.wall.as_secs_f64();
+        if !is_ours || !is_whole || bytes <= 0.0 || seconds <= 0.0 || self.runs >= MOST_RUNS {
+            return;
+        }
+        self.runs += 1;
+        let files = (record.dataset.files as f64).max(1.0);
+        let worked = |seconds: f64| Worked {
+            seconds,
+            bytes,
+            files,
+        };
+        for layer in &record.layers {
+            let known = [Limit::Read, Limit::Write, Limit::Commit];
+            let named = Limit::of_name(&layer.layer).filter(|it| known.contains(it));
+            let (Some(limit), true) = (named, layer.utilisation > 0.0 && layer.flows > 0) else {
+                continue;
+            };
+            let (flows, all) = self.layers.entry(limit).or_default();
+            *flows = layer.flows.max(*flows);
+            all.push(worked(layer.utilisation * f64::from(layer.flows) * seconds));
+        }
+        for (side, all) in [Side::Source, Side::Destination].iter().zip(&mut self.cpu) {
+            let of_side = record.cpu.iter().filter(|it| it.side == *side);
+            let cpu: f64 = of_side.map(|it| (it.user + it.system).as_secs_f64()).sum();
+            if cpu > 0.0 {
+                all.push(worked(cpu));
+            }
+        }
+    }
+
+    /// What all of them took.
+    pub fn fits(&self) -> RecordFits {
+        let costs = self.layers.iter();
+        let costs = costs.filter_map(|(layer, (flows, all))| Some((*layer, cost_of(all, *flows)?)));
+        let cpu = |worked: &[Worked]| {
+            let cost = cost_of(worked, 1)?;
+            Some(CpuCost {
+                seconds_per_byte: cost.seconds_per_byte,
+                seconds_per_file: cost.seconds_per_file,
+            })
+        };
+        RecordFits {
+            runs: self.runs,
+            layers: costs.collect(),
+            source: cpu(&self.cpu[0]),
+            destination: cpu(&self.cpu[1]),
+        }
+    }
+}
+
+impl RecordFits {
+    /// As a document.
+    pub fn to_json(&self) -> serde_json::Value {
+        let layers = self.layers.iter().map(|(layer, cost)| LayerDocument {
+            layer: layer.name().to_owned(),
+            seconds_per_byte: cost.seconds_per_byte,
+            seconds_per_file: cost.seconds_per_file,
+            flows: cost.flows,
+            uncertainty: cost.uncertainty,
+        });
+        let document = Document {
+            schema: SCHEMA,
+            kind: KIND.to_owned(),
+            runs: self.runs,
+            layers: layers.collect(),
+            source_cpu: self.source,
+            destination_cpu: self.destination,
+        };
+        serde_json::to_value(document).unwrap_or_default()
+    }
+
+    /// Reads a document.
+    ///
+    /// # Errors
+    ///
+    /// Where it is none of this release.
+    pub fn of_text(text: &str) -> Result<RecordFits, String> {
+        let what = "make it with `longhaul model fit RECORDS -o FILE`";
+        let document: Document =
+            serde_json::from_str(text).map_err(|error| format!("{error}: {what}"))?;
+        if document.schema != SCHEMA || document.kind != KIND {
+            return Err(format!("it has no fits of this release: {what}"));
+        }
+        let is_cost = |value: f64| value.is_finite() && value >= 0.0;
+        let mut layers = BTreeMap::new();
+        for it in document.layers {
+            let numbers = [it.seconds_per_byte, it.seconds_per_file, it.uncertainty];
+            let limit = Limit::of_name(&it.layer);
+            let (Some(limit), true) = (limit, numbers.into_iter().all(is_cost)) else {
+                return Err(format!(
+                    "layer {}: it is unknown, or a cost is negative",
+                    it.layer
+                ));
+            };
+            let cost = LayerCost {
+                seconds_per_byte: it.seconds_per_byte,
+                seconds_per_file: it.seconds_per_file,
+                flows: it.flows.clamp(1, 4096),
+                uncertainty: it.uncertainty.min(1.0),
+            };
+            layers.insert(limit, cost);
+        }
+        Ok(RecordFits {
+            runs: document.runs,
+            layers,
+            source: document.source_cpu,
+            destination: document.destination_cpu,
+        })
+    }
+
+    /// As text.
+    pub fn text(&self) -> String {
+        let mut text = format!("from {} runs:\n", self.runs);
+        // Writing to a string does not fail.
+        for (layer, cost) in &self.layers {
+            let _ = writeln!(
+                text,
+                "{layer}: {:.3} ns a byte, {:.3} ms a file of a flow, {} flows seen, ±{:.0} %",
+                cost.seconds_per_byte * 1e9,
+                cost.seconds_per_file * 1e3,
+                cost.flows,
+                cost.uncertainty * 100.0
+            );
+        }
+        for (end, cpu) in [("source", self.source), ("destination", self.destination)] {
+            if let Some(cpu) = cpu {
+                let _ = writeln!(
+                    text,
+                    "CPU of the {end}: {:.3} s/GB, {:.3} ms a file",
+                    cpu.seconds_per_byte * 1e9,
+                    cpu.seconds_per_file * 1e3
+                );
+            }
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use longhaul_measure::record::{CpuUse, LayerUse};
+    use longhaul_units::ByteCount;
+
+    use super::*;
+
+    fn record(bytes: u64, files: u64) -> RunRecord {
+        let text = r#"{"schema":1,"run":{"id":"a"},"measures":"transfer","method":{"name":"longhaul"},
+            "path":{"rtt_seconds":0.1,"capacity_bits_per_second":1e9},
+            "outcome":{"ended":"done","bytes":1,"wall_seconds":10.0,"goodput_bits_per_second":1e8}}"#;
+        let mut record: RunRecord = serde_json::from_str(text).unwrap();
+        record.outcome.moved = ByteCount(bytes);
+        record.dataset.files = files;
+        // 0.5 ns a byte and 1 ms a file, of four flows in ten seconds; as much CPU.
+        let worked = bytes as f64 * 0.5e-9 + files as f64 * 1e-3;
+        record.layers = vec![LayerUse {
+            layer: "write".to_owned(),
+            flows: 4,
+            utilisation: worked / 40.0,
+        }];
+        record.cpu = vec![CpuUse {
+            process: "longhaul".to_owned(),
+            side: Side::Destination,
+            user: Duration::from_secs_f64(worked),
+            system: Duration::ZERO,
+        }];
+        record
+    }
+
+    #[test]
+    fn records_give_costs_and_back() {
+        let mut gathered = Gathered::default();
+        for (bytes, files) in [
+            (10_000_000_000, 10),
+            (1_000_000, 5000),
+            (1_000_000_000, 100),
+        ] {
+            gathered.add(&record(bytes, files));
+        }
+        let mut other = record(1, 1);
+        other.method.name = "rsync".to_owned();
+        gathered.add(&other);
+        let fits = gathered.fits();
+        assert_eq!(fits.runs, 3);
+        let write = fits.layers[&Limit::Write];
+        assert!(
+            (write.seconds_per_byte / 0.5e-9 - 1.0).abs() < 1e-3,
+            "{write:?}"
+        );
+        assert!(
+            (write.seconds_per_file / 1e-3 - 1.0).abs() < 1e-3,
+            "{write:?}"
+        );
+        assert_eq!(fits.source, None);
+        let cpu = fits.destination.unwrap();
+        assert!(
+            (cpu.seconds_per_byte / 0.5e-9 - 1.0).abs() < 1e-3,
+            "{cpu:?}"
+        );
+        assert!(
+            fits.text().contains("write: 0.500 ns a byte"),
+            "{}",
+            fits.text()
+        );
+        let again = RecordFits::of_text(&fits.to_json().to_string()).unwrap();
+        assert_eq!(again.layers.len(), 1);
+        assert!(RecordFits::of_text("{}").unwrap_err().contains("model fit"));
+    }
+}
