@@ -25,6 +25,7 @@ mod front;
 pub(crate) mod gather;
 pub mod kinds;
 mod links;
+mod mounted;
 mod moving;
 mod names;
 pub(crate) mod origin;
@@ -43,6 +44,7 @@ use std::sync::{Arc, OnceLock};
 
 use longhaul_proto::coding::CodecUse;
 use longhaul_proto::handshake::Operation;
+use longhaul_proto::keeping::Keeping;
 use longhaul_proto::message::Flows;
 use longhaul_proto::sender::{ReadJob, SenderSettings};
 use longhaul_proto::session::StreamId;
@@ -63,7 +65,7 @@ use automatic::Automatic;
 use compress::Queued;
 use gather::Gathering;
 use kinds::{Elements, Kinds};
-use longhaul_proto::keeping::Keeping;
+use mounted::Mounted;
 use origin::Origins;
 use payload::HeldFiles;
 use read::OpenFiles;
@@ -87,6 +89,8 @@ pub struct SendSide {
     pub(crate) uses: CodecUses,
     /// What of an entry goes beside its data.
     pub(crate) gathering: Gathering,
+    /// File systems that the walk found within sources.
+    pub(crate) mounted: Mounted,
     pub(crate) open_files: OpenFiles,
     pub(crate) held_files: Arc<HeldFiles>,
     /// How long it takes to open a small file.
@@ -118,6 +122,7 @@ impl SendSide {
             selected: Selected::default(),
             origins: Arc::default(),
             gathering: Gathering::default(),
+            mounted: Mounted::default(),
             coding: Queue::default(),
             automatic: None,
             kinds: Kinds::default(),

@@ -46,6 +46,8 @@ pub struct LabCopy {
     pub paths: Vec<OsString>,
     /// Symbolic links are copied as links.
     pub as_links: bool,
+    /// What the source does not have is deleted at the destination.
+    pub deletes: bool,
 }
 
 /// How the copy on site A reaches the daemon on site B.
@@ -70,7 +72,7 @@ impl LabCopy {
             Some(text) => text.parse().map_err(usage)?,
             None => PathSettings::default(),
         };
-        check_local(&self.paths, self.as_links)?;
+        check_local(&self.paths, (self.as_links, self.deletes))?;
         let usual = Scenario::default();
         let congestion = congestion_here(&usual.congestion);
         let notice = (congestion != usual.congestion).then(|| {
@@ -140,7 +142,7 @@ fn usage(error: impl std::fmt::Display) -> Stop {
 }
 
 /// Both ends are on this machine, and not the same.
-fn check_local(paths: &[OsString], as_links: bool) -> Result<(), Stop> {
+fn check_local(paths: &[OsString], how: (bool, bool)) -> Result<(), Stop> {
     let ends = paths.iter().map(|path| Endpoint::parse(path));
     let ends: Vec<Endpoint> = ends.collect::<Result<_, _>>().map_err(usage)?;
     if ends.iter().any(|end| end.place().is_some()) {
@@ -152,7 +154,7 @@ fn check_local(paths: &[OsString], as_links: bool) -> Result<(), Stop> {
         ));
     }
     match ends.split_last() {
-        Some((destination, sources)) => self_copy::refuse(sources, destination, as_links),
+        Some((destination, sources)) => self_copy::refuse(sources, destination, how),
         None => Ok(()),
     }
 }

@@ -128,6 +128,7 @@ fn copy_across(mut arguments: CopyArguments) -> Result<u8, Stop> {
         path: arguments.lab.clone(),
         paths: arguments.paths.clone(),
         as_links: (arguments.recursive || arguments.keeping.archive) && !arguments.copy_links,
+        deletes: arguments.deletion.deletion().is_some(),
     };
     let (start, notice) = lab_copy.start()?;
     if let Some(notice) = notice.filter(|_| !arguments.quiet) {

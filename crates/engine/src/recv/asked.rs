@@ -112,6 +112,7 @@ impl Asked {
     /// Names are compared only within what was asked for.
     fn check_names(&self, names: &[NamesOf]) -> Result<(), NotAsked> {
         let allows = |some: &&NamesOf| match &some.directory {
+            _ if self.single => false,
             None => self.recursive && self.contents,
             Some(path) => self.recursive && self.has_top(path),
         };
@@ -249,6 +250,24 @@ mod tests {
         };
         assert!(asked(true, &["/data"]).check_message(&end).is_err());
         assert!(asked(true, &["/data/"]).check_message(&end).is_ok());
+    }
+
+    /// A single file lands in a directory that is not the copy's: nothing of it is compared.
+    #[test]
+    fn what_was_called_a_single_file_has_no_names() {
+        let names = |directory: Option<&str>| {
+            Message::Names(vec![NamesOf {
+                directory: directory.map(|path| TreePath::new(path.as_bytes()).unwrap()),
+                begins: true,
+                ends: true,
+                names: Vec::new(),
+            }])
+        };
+        let contents = || asked(true, &["/data/"]);
+        assert!(contents().check_message(&names(None)).is_ok());
+        let single = contents().single_file(true);
+        assert!(single.check_message(&names(None)).is_err());
+        assert!(single.check_message(&names(Some("a"))).is_err());
     }
 
     #[test]

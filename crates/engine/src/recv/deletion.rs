@@ -45,7 +45,7 @@ impl Transfer {
         match job {
             StorageJob::Names(names) => {
                 if let State::Before = *state {
-                    *state = self.begin_plan();
+                    *state = self.begin_plan(side);
                 }
                 if let State::Planning(plan) = &mut *state {
                     plan.take(self, side, names);
@@ -77,7 +77,11 @@ impl Transfer {
         }
     }
 
-    fn begin_plan(&self) -> State {
+    fn begin_plan(&self, side: &ReceiveSide) -> State {
+        // A single file lands in a directory of which nothing else is the copy's.
+        if side.destination.rename.is_some() {
+            return State::Over;
+        }
         let asked = self.settings.deletion.as_deref();
         let protection = asked.map(protection::Protection::new);
         match protection {

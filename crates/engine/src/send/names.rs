@@ -10,6 +10,7 @@ use longhaul_proto::message::{Failure, FailureKind};
 use longhaul_units::ByteCount;
 
 use super::Sending;
+use super::mounted::{Mounted, Now};
 use super::select::{Place, Selected};
 use super::source::{Source, What};
 use crate::failure::failure_of;
@@ -49,6 +50,7 @@ struct Level {
 struct Naming<'a> {
     transfer: &'a Transfer,
     selected: &'a Selected,
+    mounted: &'a Mounted,
     source: &'a Source,
     /// What is not told yet.
     batch: Vec<NamesOf>,
@@ -105,6 +107,7 @@ impl Sending<'_> {
             let mut naming = Naming {
                 transfer: self.transfer,
                 selected: &self.side.selected,
+                mounted: &self.side.mounted,
                 source,
                 batch: Vec::new(),
                 count: 0,
@@ -191,6 +194,7 @@ impl Naming<'_> {
         (path, above, depth): (Option<TreePath>, Option<&Place>, usize),
         device: Option<u64>,
     ) -> Result<Level, Stopped> {
+        self.check_mounted(directory, path.as_ref())?;
         let place = self.selected.enter(above, directory, path.as_ref());
         let place = place.map_err(|error| self.undeleted(&error.to_string()))?;
         if place.names().is_some() {
@@ -251,6 +255,25 @@ impl Naming<'_> {
         self.end();
         let inner = inner.finish().map_err(|error| failed(&error))?;
         Ok(Level { path, place, inner })
+    }
+
+    /// What was mounted during the walk and is not any more left an empty directory.
+    fn check_mounted(
+        &self,
+        directory: &dyn Directory,
+        path: Option<&TreePath>,
+    ) -> Result<(), Failure> {
+        let Some(path) = path else {
+            return Ok(());
+        };
+        let status = directory.status();
+        let status = status.map_err(|error| self.failed("read", Some(path), &error))?;
+        let why = match self.mounted.now(path, status.device) {
+            Now::Same => return Ok(()),
+            Now::Another => "is on another file system than when it was copied",
+            Now::Unknown => "more file systems are mounted within the source than are remembered",
+        };
+        Err(self.undeleted(&format!("{path}: {why}")))
     }
 
     /// Whether a directory was copied without what it holds.

@@ -18,6 +18,7 @@ use super::ahead::{Ahead, Looked};
 use super::earlier::{Earlier, Settled};
 use super::gather::Gathering;
 use super::links::LinkTable;
+use super::mounted::Mounted;
 use super::origin::Origins;
 use super::select::{Place, PlaceError, Selected};
 use super::source::{Source, What};
@@ -65,6 +66,7 @@ struct Walk<'a> {
     device: Option<u64>,
     /// What of an entry goes beside its data.
     gathering: &'a Gathering,
+    mounted: &'a Mounted,
     /// Inodes with several names.
     links: &'a mut LinkTable,
 }
@@ -121,6 +123,7 @@ impl Sending<'_> {
                 omitted: Vec::new(),
                 device: None,
                 gathering: &self.side.gathering,
+                mounted: &self.side.mounted,
                 links: &mut links,
             };
             if walk.run().and_then(|()| walk.tell_omitted()).is_err() {
@@ -605,6 +608,11 @@ impl Walk<'_> {
         });
         match looked {
             Ok((status, Some(kind), inner)) => {
+                if kind == EntryKind::Directory
+                    && let Ok(above) = directory.status()
+                {
+                    self.mounted.note(&path, status.device, above.device);
+                }
                 let id = self.take_id();
                 let kind = match self.first_name(&kind, &status, (id, &path)) {
                     Ok(first) => first.unwrap_or(kind),

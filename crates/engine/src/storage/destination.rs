@@ -220,6 +220,10 @@ impl Directory for DestinationDirectory {
         self.inner.inode()
     }
 
+    fn mount(&self) -> Option<u64> {
+        self.inner.mount()
+    }
+
     fn inode_of(&self, name: &[u8]) -> Option<Box<dyn Inode + '_>> {
         self.inner.inode_of(name)
     }

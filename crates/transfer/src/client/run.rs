@@ -290,7 +290,8 @@ impl Task {
     fn local(&self, caller: &Caller) -> Result<Exit, Stop> {
         if self.settings.operation != Operation::Verify && self.here.principal().is_none() {
             let as_links = self.spec.selection.recursive && !self.spec.selection.copy_links;
-            self_copy::refuse(&self.sources, &self.destination, as_links)?;
+            let deletes = self.spec.deletion.is_some();
+            self_copy::refuse(&self.sources, &self.destination, (as_links, deletes))?;
         }
         let sources = sources::open(self, false)?;
         let one = single_file(&sources) || self.pipe.is_some();

@@ -13,12 +13,16 @@ use crate::stop::{Exit, Stop};
 
 /// Refuses it where source and destination are paths of this host; links on the
 /// way to them are followed, as the copy does. With `as_links` a source that is a link is copied
-/// as one.
+/// as one. A copy that `deletes` must not have its source within what it fills.
 ///
 /// # Errors
 ///
 /// What would be copied into, or onto, itself.
-pub fn refuse(sources: &[Endpoint], destination: &Endpoint, as_links: bool) -> Result<(), Stop> {
+pub fn refuse(
+    sources: &[Endpoint],
+    destination: &Endpoint,
+    (as_links, deletes): (bool, bool),
+) -> Result<(), Stop> {
     let Endpoint::Local(to) = destination else {
         return Ok(());
     };
@@ -42,6 +46,14 @@ pub fn refuse(sources: &[Endpoint], destination: &Endpoint, as_links: bool) -> R
         if link.is_none() && found.is_dir() && to.lies_in(&found) {
             let text = format!(
                 "cannot copy a directory, {shown}, into itself, {}: name a destination outside it",
+                to.named.display()
+            );
+            return Err(Stop::new(Exit::Usage, text));
+        }
+        if deletes && link.is_none() && found.is_dir() && to.surrounds(name, as_path(path)) {
+            let text = format!(
+                "with --delete {shown} would be deleted itself: it lies within {}, which gets what it \
+                 holds and nothing else; name another destination",
                 to.named.display()
             );
             return Err(Stop::new(Exit::Usage, text));
@@ -82,6 +94,20 @@ impl Target<'_> {
     fn lies_in(&self, directory: &Metadata) -> bool {
         let mut above = self.path.ancestors();
         above.any(|above| is_same(above.metadata(), directory))
+    }
+
+    /// Whether the directory that a source of this name becomes holds the source.
+    fn surrounds(&self, name: Option<&[u8]>, source: &Path) -> bool {
+        let landing = match name {
+            Some(name) if self.is_directory => self.path.join(OsStr::from_bytes(name)),
+            _ => self.path.clone(),
+        };
+        let Ok(landing) = landing.metadata() else {
+            return false;
+        };
+        let source = resolved(source);
+        let mut above = source.ancestors().skip(1);
+        above.any(|above| is_same(above.metadata(), &landing))
     }
 
     /// Whether what a source of this name lands on is this file or directory. A
@@ -133,6 +159,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
+    // tidy: long because one tree serves all cases.
     #[test]
     fn nothing_is_copied_onto_itself() {
         let place = tempfile::tempdir().unwrap();
@@ -150,10 +177,11 @@ mod tests {
         symlink("data/inner", place.path().join("link")).unwrap();
         symlink("data", place.path().join("whole")).unwrap();
         symlink("data/file", place.path().join("soft")).unwrap();
-        let copy_as = |from: &str, to: &str, as_links| {
+        let copy_so = |from: &str, to: &str, how| {
             let source = Endpoint::Local(at(from));
-            refuse(&[source], &Endpoint::Local(at(to)), as_links)
+            refuse(&[source], &Endpoint::Local(at(to)), how)
         };
+        let copy_as = |from: &str, to: &str, as_links| copy_so(from, to, (as_links, false));
         let copy = |from: &str, to: &str| copy_as(from, to, false);
         for (from, to) in [
             ("data", "data"),
@@ -191,6 +219,16 @@ mod tests {
             ("missing", "missing/sub"),
         ] {
             assert!(copy(from, to).is_ok(), "{from} to {to}");
+        }
+        // What is not in the source is deleted, and that would be the source.
+        for (from, to, refused) in [
+            ("data/inner/", ".", true),
+            ("data/inner/", "data", true),
+            ("data/inner", ".", false),
+            ("data/", "other", false),
+        ] {
+            let copied = copy_so(from, to, (false, true));
+            assert_eq!(copied.is_err(), refused, "{from} to {to}");
         }
         // As a link it may lie in what it leads to, but not be that, nor replace itself.
         assert!(copy_as("whole", "data/sub", true).is_ok());

@@ -25,7 +25,12 @@ pub(super) struct Carry {
     void: HashSet<u64>,
     /// The directory of the copy in which something is removed, and what it was before.
     within: Option<Within>,
+    /// The directory in which something was removed last, which was where its path leads.
+    checked: Option<Option<TreePath>>,
 }
+
+/// Most bytes of paths and texts in one message of removals.
+const TOLD_BYTES: usize = 256 << 10;
 
 struct Within {
     path: Option<TreePath>,
@@ -40,13 +45,14 @@ impl Carry {
             planned,
             void,
             within: None,
+            checked: None,
         }
     }
 
     /// The next removals, and whether they are the last ones.
     pub(super) fn step(&mut self, transfer: &Transfer, side: &ReceiveSide) -> (Vec<Removal>, bool) {
         let mut removed = Vec::new();
-        while removed.len() < REMOVED_AT_ONCE {
+        while removed.len() < REMOVED_AT_ONCE && weight(&removed) < TOLD_BYTES {
             if transfer.is_over() {
                 return (removed, true);
             }
@@ -100,13 +106,14 @@ impl Carry {
 
     /// The directory that something was removed in has its mode and time again.
     fn restore(&mut self, side: &ReceiveSide) {
-        let Some(within) = self.within.take().filter(|within| within.changed) else {
+        let within = self.within.take().filter(|within| within.changed);
+        // The destination itself is not touched.
+        let Some(within) = within.filter(|within| within.path.is_some()) else {
             return;
         };
         let directory = within.folder.directory();
         let notices = &side.destination.notices;
-        let shown = within.path.or_else(|| TreePath::new(b"destination").ok());
-        let Some(path) = shown else { return };
+        let Some(path) = within.path else { return };
         let restored = side.destination.while_owned(|| {
             if directory.status()?.mode != within.before.mode {
                 let set = directory.set_mode(within.before.mode);
@@ -140,7 +147,7 @@ impl Carry {
         let shown = path.to_string();
         let removed = side
             .destination
-            .while_owned(|| remove_seen(side, &path, &seen));
+            .while_owned(|| remove_seen(side, &path, &seen, &mut self.checked));
         let removed = match removed {
             Ok(removed) => removed,
             Err(error) => return Some(stayed(Some(path), journal_failure(&shown, &error))),
@@ -157,9 +164,19 @@ impl Carry {
 }
 
 /// Removes a name that still is what was seen.
-fn remove_seen(side: &ReceiveSide, path: &TreePath, seen: &Seen) -> io::Result<()> {
-    let folder = side.folders.find_in_copy(path.parent().as_ref())?;
+fn remove_seen(
+    side: &ReceiveSide,
+    path: &TreePath,
+    seen: &Seen,
+    checked: &mut Option<Option<TreePath>>,
+) -> io::Result<()> {
+    let parent = path.parent();
+    let folder = side.folders.find_in_copy(parent.as_ref())?;
     let directory = folder.directory();
+    if checked.as_ref() != Some(&parent) {
+        check_place(side, parent.as_ref(), &folder)?;
+        *checked = Some(parent);
+    }
     let status = directory.status_of(path.name())?;
     if Seen::of(&status) != *seen {
         return Err(io::Error::other(
@@ -170,6 +187,41 @@ fn remove_seen(side: &ReceiveSide, path: &TreePath, seen: &Seen) -> io::Result<(
         true => directory.remove_directory(path.name()),
         false => directory.remove_file(path.name()),
     }
+}
+
+/// Whether a directory that was opened earlier still is where its path leads: somebody may have
+/// moved it away to keep it.
+fn check_place(side: &ReceiveSide, path: Option<&TreePath>, folder: &Folder) -> io::Result<()> {
+    let Some(path) = path else {
+        return Ok(());
+    };
+    let mut now = Arc::clone(side.folders.anchor().directory());
+    for name in path.names() {
+        now = now.open_directory(name)?;
+    }
+    let (now, then) = (now.status()?, folder.directory().status()?);
+    match (now.device, now.inode) == (then.device, then.inode) {
+        true => Ok(()),
+        false => Err(io::Error::other(
+            "its directory was moved since it was listed, and it stays",
+        )),
+    }
+}
+
+/// Bytes of the paths and texts of these, about.
+fn weight(removed: &[Removal]) -> usize {
+    let of = |removal: &Removal| {
+        let path = removal
+            .path
+            .as_ref()
+            .map_or(0, |path| path.as_bytes().len());
+        let text = removal
+            .failure
+            .as_ref()
+            .map_or(0, |failure| failure.text.len());
+        path + text
+    };
+    removed.iter().map(of).sum()
 }
 
 fn not_removed(shown: &str, error: &io::Error) -> Failure {

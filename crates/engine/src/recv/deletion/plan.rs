@@ -22,6 +22,9 @@ use crate::session::Transfer;
 use crate::storage::listing::SortedListing;
 use crate::storage::{FileKind, Status};
 
+/// Directories within each other that are looked through, at most: each is kept open.
+const MOST_LEVELS: usize = 100;
+
 /// Directories of which the listing failed, at most: with more, nothing is removed.
 const MOST_VOID: usize = 65_536;
 
@@ -233,6 +236,7 @@ impl Plan {
         let Some(mut merge) = self.merge.take() else {
             return;
         };
+        let mut is_listed = false;
         loop {
             let found = match merge.listing.peek() {
                 None => break,
@@ -251,6 +255,7 @@ impl Plan {
                     Some(name) if *listed.name > *name => break,
                     Some(name) if *listed.name == *name => {
                         merge.listing.next();
+                        is_listed = true;
                         break;
                     }
                     _ => listed.name.clone(),
@@ -262,6 +267,14 @@ impl Plan {
                 self.judge(here, &mut merge, &found);
                 merge.count += self.count - before;
             }
+        }
+        if let Some(name) = name.filter(|_| !is_listed)
+            && let Some(error) = other_spelling(&merge.place, name)
+        {
+            self.count -= merge.count;
+            self.void.extend(merge.group);
+            let path = merge.place.path.clone();
+            return self.stays_whole(path, "compare the directory", &error);
         }
         self.merge = Some(merge);
     }
@@ -329,7 +342,7 @@ impl Plan {
         above: &Place,
     ) {
         let mut levels: Vec<Level> = Vec::new();
-        match self.enter(here, 0, (&path, &status), &above.force) {
+        match self.enter(here, 0, (&path, &status), (&above.force, &above.folder)) {
             Ok(level) => levels.push(level),
             Err(failure) => return self.push(group, &Step::Stays(path, failure)),
         }
@@ -365,10 +378,10 @@ impl Plan {
                 }
                 Look::File(path, seen) => self.remove(group, path, seen),
                 Look::Directory(path, status) => {
+                    let (force, folder) =
+                        (level.place.force.clone(), Arc::clone(&level.place.folder));
                     let depth = levels.len();
-                    let force = levels.last().map(|level| level.place.force.clone());
-                    let force = force.unwrap_or_default();
-                    match self.enter(here, depth, (&path, &status), &force) {
+                    match self.enter(here, depth, (&path, &status), (&force, &folder)) {
                         Ok(level) => levels.push(level),
                         Err(failure) => {
                             if let Some(level) = levels.last_mut() {
@@ -400,14 +413,25 @@ impl Plan {
         here: Here<'_>,
         depth: usize,
         (path, status): (&TreePath, &Status),
-        above: &InForce,
+        (above, parent): (&InForce, &Folder),
     ) -> Result<Level, Failure> {
+        if depth >= MOST_LEVELS {
+            let text = format!(
+                "{path}: stays, since more than {MOST_LEVELS} directories lie within each other \
+                 there: delete it yourself"
+            );
+            return Err(Failure::new(FailureKind::Other, text));
+        }
         let open = || {
             let folder = here.side.folders.find(Some(path))?;
             let directory = &**folder.directory();
             let found = directory.status()?;
             if (found.inode, found.device) != (status.inode, status.device) {
                 return Err(io::Error::other("another one has its name now"));
+            }
+            // Also one of the same file system, as a bind mount is.
+            if directory.mount() != parent.directory().mount() {
+                return Err(io::Error::other("it is a mount point: unmount it first"));
             }
             let force = self.protection.enter(above, directory, Some(path))?;
             let listing = SortedListing::open_nested(directory, depth + 1)?;
@@ -476,6 +500,20 @@ enum Look {
     Stays(TreePath, Failure),
     File(TreePath, Seen),
     Directory(TreePath, Status),
+}
+
+/// A name of the source that the listing does not have may be there under another spelling, on a
+/// file system that folds or changes names: then the listing does not tell what is too much. `None`
+/// where it is not there.
+fn other_spelling(place: &Place, name: &[u8]) -> Option<io::Error> {
+    match place.folder.directory().status_of(name) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => Some(error),
+        Ok(_) => Some(io::Error::other(format!(
+            "{} is there under another spelling, or came meanwhile",
+            name.escape_ascii()
+        ))),
+    }
 }
 
 fn not_kept(error: &io::Error) -> Failure {
