@@ -108,8 +108,7 @@ fn codecs_are_chosen_where_the_path_is_slow() {
     }
     tree::write(&stage.path("data/text"), &text);
     tree::write(&stage.path("data/noise"), &random.bytes(3 << 20));
-    // What is chosen without an option.
-    let flags = ["--json", "--bwlimit", "3MB/s"];
+    let flags = ["--json", "--compress", "auto", "--bwlimit", "3MB/s"];
     let push = run(&mut stage.push(&flags, "data", "there")).expect(0);
     let pull = run(&mut stage.pull(&flags, "there/data", "back")).expect(0);
     for (way, finished) in [("push", push), ("pull", pull)] {
@@ -1087,7 +1086,7 @@ fn a_principal_leaves_sessions_to_others() {
         tree::write(&tokens, line.as_bytes());
         fs::set_permissions(&tokens, fs::Permissions::from_mode(0o600)).unwrap();
         let mut command = longhaul();
-        command.args(["cp", "--json", "--bwlimit", "10kB", "--compress", "off"]);
+        command.args(["cp", "--json", "--bwlimit", "10kB"]);
         command.args(["--fingerprint", &daemon.fingerprint, "--token-file"]);
         command.arg(tokens).arg(daemon.url("a")).arg(path(name));
         command
@@ -1123,8 +1122,7 @@ fn a_restart_has_the_place_of_the_session_that_it_fences() {
     let daemon = Daemon::with(&root, &["--write", "--sessions", "1"]);
     let copy = |limit: &str| {
         let mut command = daemon.command("cp");
-        command.args(["--json", "--compress", "off", "--bwlimit", limit]);
-        command.arg(&source);
+        command.args(["--json", "--bwlimit", limit]).arg(&source);
         command.arg(daemon.url(""));
         command
     };

@@ -193,7 +193,7 @@ pub enum Compression {
 }
 
 /// How blocks are compressed where nobody says.
-pub const USUAL_COMPRESSION: Option<Compression> = Some(Compression::Auto);
+pub const USUAL_COMPRESSION: Option<Compression> = None;
 
 fn usual_compression() -> Option<Compression> {
     USUAL_COMPRESSION
