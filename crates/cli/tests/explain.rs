@@ -134,8 +134,8 @@ fn copies_are_remembered_and_forgotten() {
     let planned = run(planned.arg(daemon.url("three"))).expect(0);
     let planned = String::from_utf8(planned.output).unwrap();
     assert!(planned.contains("Path: "), "{planned}");
-    let unknown = "nothing is known of the storage of 127.0.0.1";
-    assert!(!planned.contains(unknown), "{planned}");
+    // What the copies took depends on the host; that they were seen does not.
+    assert!(planned.contains("earlier cop"), "{planned}");
     assert!(
         history(&["--forget", "127.0.0.1"])
             .0

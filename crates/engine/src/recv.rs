@@ -11,7 +11,7 @@
 //!   state machine's ledger, and gives files their names; `standing` asks
 //!   whether the file system is still up;
 //! - [`stream`] takes one stream of data instead of files;
-//! - [`deletion`] removes what the source does not have, once everything is copied;
+//! - `deletion` removes what the source does not have, once everything is copied;
 //! - [`compare`] says what is there already, `contents` reads whether that is the same.
 
 pub mod asked;

@@ -456,6 +456,6 @@ mod tests {
     fn tips_are_for_slips_alone() {
         assert!(is_slip("--exlude", "--exclude") && is_slip("--recursiv", "--recursive"));
         assert!(is_slip("--udpate", "--update") && is_slip("--verifi", "--verify"));
-        assert!(!is_slip("--checksum-choice", "--checkpoint") && !is_slip("--modem", "--mode"));
+        assert!(!is_slip("--checksum-choice", "--checkpoint") && !is_slip("--modern", "--mode"));
     }
 }

@@ -17,12 +17,18 @@ Every day:
       --verify              read back what was written before it counts
       --manifest FILE       write the digests of all files, for b3sum --check
       --bwlimit RATE        100Mbit/s, 10MB/s; a bare number is in KiB/s
-      --compress CODEC      zstd[:LEVEL] or lz4
+      --compress CODEC      auto, zstd[:LEVEL] or lz4
+      --explain             what the model predicts, beside what came of it
 
 What is copied (as in rsync):
       --exclude PATTERN, --include PATTERN, -f, --filter RULE, --exclude-from FILE
       --gitignore, --files-from FILE, --max-depth N, -x, --one-file-system
       --min-size, --max-size SIZE, --newer-than, --older-than WHEN
+
+What of it is kept (as in rsync; modes, times, links and holes always are):
+  -a                        -r, owners, groups, devices and the destination's own mode and time
+  -H, -A, -X                hard links, access control lists, extended attributes
+  -o, -g, -D, -O, --chown USER:GROUP, --chmod CHANGES, --numeric-ids, --no-perms
 
 When it is copied (size and time decide otherwise):
   -c, --checksum            compare contents
