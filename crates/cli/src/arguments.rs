@@ -485,7 +485,7 @@ pub struct CopyArguments {
     pub compress: CompressionArgument,
     /// Bytes of a number in arrays (1, 2, 4 or 8), whose bytes are put in order before a codec;
     /// 1: there are no arrays [default: found by samples]
-    #[arg(long, value_name = "BYTES", value_parser = parse_element_bytes)]
+    #[arg(long, value_name = "N", value_parser = parse_element_bytes)]
     pub element_size: Option<u8>,
     /// How files are verified.
     #[arg(long, value_enum, default_value = "digest")]
