@@ -17,7 +17,7 @@ const COMMAND_LINE: &str = "crates/cli/src/";
 
 /// Its lines outside tests. What is added beyond it moves to the crates below; only options and
 /// their help are a reason to raise it.
-const MAXIMUM_COMMAND_LINE_LINES: usize = 7_110;
+const MAXIMUM_COMMAND_LINE_LINES: usize = 7_120;
 
 /// A function's length is excused by `// tidy: long because …` above it, a file's by
 /// `// tidy: long file because …` anywhere in it, such as below its imports.
