@@ -196,10 +196,6 @@ mod tests {
                 ". itself",
                 "itself: more than 16 filter files name each other",
             ),
-            (
-                "P x",
-                "the filter rule \"P x\" cannot be used: protect (P) rules say what is deleted",
-            ),
         ] {
             let mut gathered = Gathered::default();
             let error = gathered.filter(rule.as_bytes(), Ends::Lines, &mut files);
