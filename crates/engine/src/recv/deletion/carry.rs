@@ -52,7 +52,8 @@ impl Carry {
     /// The next removals, and whether they are the last ones.
     pub(super) fn step(&mut self, transfer: &Transfer, side: &ReceiveSide) -> (Vec<Removal>, bool) {
         let mut removed = Vec::new();
-        while removed.len() < REMOVED_AT_ONCE && weight(&removed) < TOLD_BYTES {
+        let (mut weighed, mut bytes) = (0, 0);
+        while removed.len() < REMOVED_AT_ONCE && bytes < TOLD_BYTES {
             if transfer.is_over() {
                 return (removed, true);
             }
@@ -81,6 +82,8 @@ impl Carry {
                     removed.extend(self.remove(transfer, side, path, seen));
                 }
             }
+            bytes += removed[weighed..].iter().map(weight).sum::<usize>();
+            weighed = removed.len();
         }
         (removed, false)
     }
@@ -106,14 +109,13 @@ impl Carry {
 
     /// The directory that something was removed in has its mode and time again.
     fn restore(&mut self, side: &ReceiveSide) {
-        let within = self.within.take().filter(|within| within.changed);
-        // The destination itself is not touched.
-        let Some(within) = within.filter(|within| within.path.is_some()) else {
+        let Some(within) = self.within.take().filter(|within| within.changed) else {
             return;
         };
+        // The destination itself is not touched.
+        let Some(path) = within.path else { return };
         let directory = within.folder.directory();
         let notices = &side.destination.notices;
-        let Some(path) = within.path else { return };
         let restored = side.destination.while_owned(|| {
             if directory.status()?.mode != within.before.mode {
                 let set = directory.set_mode(within.before.mode);
@@ -208,20 +210,11 @@ fn check_place(side: &ReceiveSide, path: Option<&TreePath>, folder: &Folder) -> 
     }
 }
 
-/// Bytes of the paths and texts of these, about.
-fn weight(removed: &[Removal]) -> usize {
-    let of = |removal: &Removal| {
-        let path = removal
-            .path
-            .as_ref()
-            .map_or(0, |path| path.as_bytes().len());
-        let text = removal
-            .failure
-            .as_ref()
-            .map_or(0, |failure| failure.text.len());
-        path + text
-    };
-    removed.iter().map(of).sum()
+/// Bytes of the path and text of a removal, about.
+fn weight(removal: &Removal) -> usize {
+    let path = removal.path.as_ref();
+    let text = removal.failure.as_ref();
+    path.map_or(0, |path| path.as_bytes().len()) + text.map_or(0, |failure| failure.text.len())
 }
 
 fn not_removed(shown: &str, error: &io::Error) -> Failure {

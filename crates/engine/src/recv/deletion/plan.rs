@@ -244,12 +244,7 @@ impl Plan {
                     let Some(Err(error)) = merge.listing.next() else {
                         break;
                     };
-                    // Where a listing broke off, what it gave may be wrong, too.
-                    self.count -= merge.count;
-                    self.void.extend(merge.group);
-                    let path = merge.place.path.clone();
-                    self.stays_whole(path, "list the directory", &error);
-                    return;
+                    return self.give_up(&merge, "list the directory", &error);
                 }
                 Some(Ok(listed)) => match name {
                     Some(name) if *listed.name > *name => break,
@@ -271,12 +266,17 @@ impl Plan {
         if let Some(name) = name.filter(|_| !is_listed)
             && let Some(error) = other_spelling(&merge.place, name)
         {
-            self.count -= merge.count;
-            self.void.extend(merge.group);
-            let path = merge.place.path.clone();
-            return self.stays_whole(path, "compare the directory", &error);
+            return self.give_up(&merge, "compare the directory", &error);
         }
         self.merge = Some(merge);
+    }
+
+    /// Where a listing broke off or does not tell all, what it gave may be wrong, too: nothing of
+    /// the directory is removed.
+    fn give_up(&mut self, merge: &Merge, what: &str, error: &io::Error) {
+        self.count -= merge.count;
+        self.void.extend(merge.group);
+        self.stays_whole(merge.place.path.clone(), what, error);
     }
 
     /// A name that the source does not have.
