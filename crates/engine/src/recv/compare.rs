@@ -325,14 +325,9 @@ impl Transfer {
             return Compared::Same(None);
         }
         // What is not kept is noted by the copy.
-        let notices = Notices::default();
-        let path = destination.path_of(&entry.path);
-        let inode = folder.directory().inode_of(path.name());
-        let doing = (status.owner, Doing::Look, &notices);
-        let looked = destination.dress_noting(inode, entry, doing);
-        let mode = destination.mode_noting(entry, status.owner, (Some(status.mode), &notices));
-        let same_mode = status.kind == FileKind::Symlink || status.mode == mode;
-        match same_mode && looked.is_ok_and(|looked| !looked.changed) {
+        let looked = look(side, folder, entry, status);
+        let same_mode = status.kind == FileKind::Symlink || status.mode == looked.mode;
+        match same_mode && looked.dresses.is_ok_and(|dresses| !dresses) {
             true => Compared::Same(None),
             false => Compared::Planned(Change::Attributes),
         }
@@ -352,15 +347,11 @@ impl Transfer {
         let path = side.destination.path_of(&entry.path);
         let directory = &**folder.directory();
         let destination = &side.destination;
-        let notices = Notices::default();
-        let doing = (status.owner, Doing::Look, &notices);
-        let looked = destination.dress_noting(directory.inode_of(path.name()), entry, doing);
-        let existing = (Some(status.mode), &notices);
-        let mode = destination.mode_noting(entry, status.owner, existing);
-        let same_mode = status.kind == FileKind::Symlink || status.mode == mode;
-        let is_dressed = looked.is_ok_and(|looked| !looked.changed);
+        let looked = look(side, folder, entry, status);
+        let same_mode = status.kind == FileKind::Symlink || status.mode == looked.mode;
+        let is_dressed = looked.dresses.is_ok_and(|dresses| !dresses);
         if is_dressed && same_mode && entry.modified == status.modified {
-            destination.notices.merge(notices);
+            destination.notices.merge(looked.notices);
             return Compared::Same(None);
         }
         // One that a later session fenced changes nothing. None of it is worth a failure.
@@ -418,19 +409,15 @@ impl Transfer {
         let kept = || side.destination.kept_digest(&path, entry, status);
         let digest = wanted.then(kept).flatten();
         let destination = &side.destination;
-        let inode = folder.directory().inode_of(path.name());
         // What is mended notes again what it does not keep.
-        let notices = Notices::default();
-        let doing = (status.owner, Doing::Look, &notices);
-        let looked = destination.dress_noting(inode, entry, doing);
-        let dresses = looked.map(|looked| looked.changed).unwrap_or_else(|error| {
+        let looked = look(side, folder, entry, status);
+        let (notices, mode) = (looked.notices, looked.mode);
+        let dresses = looked.dresses.unwrap_or_else(|error| {
             notices.note(NoticeKind::AttributeNotKept, &entry.path, || {
                 error.to_string()
             });
             false
         });
-        let existing = (Some(status.mode), &notices);
-        let mode = destination.mode_noting(entry, status.owner, existing);
         let late = self.is_late(side, entry, status);
         if !dresses && !late && status.mode == mode {
             destination.notices.merge(notices);
@@ -504,6 +491,32 @@ impl Transfer {
             Ok(None) => Compared::Send,
             Err(failure) => Compared::Refused(failure),
         }
+    }
+}
+
+/// What a look at something that is there found.
+struct Looked {
+    /// What it does not keep.
+    notices: Notices,
+    /// Whether its owner, lists or attributes would change.
+    dresses: io::Result<bool>,
+    /// The mode that it should have.
+    mode: u32,
+}
+
+/// Looks at what is there, and changes nothing.
+fn look(side: &ReceiveSide, folder: &Folder, entry: &Entry, status: &Status) -> Looked {
+    let destination = &side.destination;
+    let path = destination.path_of(&entry.path);
+    let notices = Notices::default();
+    let inode = folder.directory().inode_of(path.name());
+    let dressed = destination.dress_noting(inode, entry, (status.owner, Doing::Look, &notices));
+    let existing = (Some(status.mode), &notices);
+    let mode = destination.mode_noting(entry, status.owner, existing);
+    Looked {
+        notices,
+        dresses: dressed.map(|dressed| dressed.changed),
+        mode,
     }
 }
 
