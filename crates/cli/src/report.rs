@@ -1,32 +1,32 @@
 //! What a user sees of a transfer: a progress line or JSON events while it
 //! runs, failures as they happen, a summary and a manifest at the end.
 
-mod json;
-mod notices;
 mod progress;
-mod summary;
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use longhaul_engine::send::stream::WholeStream;
-use longhaul_engine::session::Event;
+use longhaul_engine::session::{Event, Progress};
 use longhaul_proto::digest::Checksum;
-use longhaul_proto::handshake::Operation;
 use longhaul_proto::manifest::TreePath;
 use longhaul_proto::message::Change;
 use longhaul_transfer::client::observer::{
     Control, INTERRUPTED, Observer, Outcome, Running, stream_damage,
 };
-use longhaul_transfer::manifest::{Manifest, hexadecimal};
-use longhaul_transfer::planning::foresight::{Explained, Foreseen};
+use longhaul_transfer::manifest::Manifest;
+use longhaul_transfer::planning::foresight::Foreseen;
+use longhaul_transfer::rendering::{json, notices, summary};
 use longhaul_transfer::third_party::job_protocol::Shown;
 use longhaul_transfer::third_party::viewer::{JobOutput, Outlet};
 
-use crate::messages::{Exit, Stop, clear_line, leave, say, write_error_line, write_output};
+use serde_json::{Value, json};
+
+use crate::heap;
+use crate::messages::{
+    Exit, Stop, clear_line, leave, print_line, say, write_error_line, write_output,
+};
 use crate::signals::at_signal;
-pub use json::name_of;
 
 /// How a command reports.
 pub struct Report {
@@ -106,26 +106,7 @@ impl Report {
     }
 
     fn summarise(&self, outcome: &Outcome<'_>) {
-        summary::print(outcome, self.shown.verbose);
-        let explained = outcome.explained.as_ref();
-        for line in explained.map(Explained::lines).unwrap_or_default() {
-            write_error_line(&line);
-        }
-        if let Some(WholeStream { bytes, digest }) = outcome.pipe {
-            let digest = hexadecimal(&digest);
-            write_error_line(&format!(
-                "the stream: {bytes} bytes, BLAKE3 {digest} (as b3sum prints it there)"
-            ));
-        }
-        let what = match outcome.operation {
-            Operation::Copy => "data",
-            Operation::Verify => "checksums",
-            Operation::DryRun => "names",
-        };
-        let lines = outcome
-            .route
-            .map_or_else(Vec::new, |route| route.lines(what));
-        for line in lines {
+        for line in summary::of_outcome(outcome, self.shown.verbose) {
             write_error_line(&line);
         }
     }
@@ -149,7 +130,7 @@ pub fn end_at_signal(control: &Control) {
 impl Observer for Report {
     fn event(&self, event: &Event) {
         if self.shown.json {
-            json::event(event);
+            print_json(&json::event(event));
         }
         match event {
             Event::Failed { path, failure } => self.tell_failure(path.as_ref(), &failure.text),
@@ -214,7 +195,7 @@ impl Observer for Report {
 
     fn foreseen(&self, foreseen: &Foreseen) {
         if self.shown.json {
-            json::plan(foreseen);
+            print_json(&json::plan(foreseen));
             return;
         }
         clear_line();
@@ -230,9 +211,9 @@ impl Observer for Report {
         }
         if self.shown.json {
             if let Some(pipe) = &outcome.pipe {
-                json::stream(pipe);
+                print_json(&json::stream(pipe));
             }
-            json::summary(outcome);
+            print_json(&with_heap(json::summary(outcome)));
         } else if !self.shown.quiet {
             self.summarise(outcome);
         }
@@ -245,6 +226,24 @@ impl Observer for Report {
             _ => Ok(()),
         }
     }
+}
+
+/// One object of `--json`.
+fn print_json(value: &Value) {
+    print_line!("{value}");
+}
+
+/// How far a transfer is, for programs.
+fn progress_json(progress: &Progress) -> Value {
+    with_heap(json::progress(progress))
+}
+
+/// With what is allocated, in builds that count it.
+fn with_heap(mut value: Value) -> Value {
+    if let Some(bytes) = heap::live_bytes() {
+        value["heap_bytes"] = json!(bytes);
+    }
+    value
 }
 
 /// What to say of a block that arrived wrong.

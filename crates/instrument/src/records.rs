@@ -10,7 +10,7 @@ use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use longhaul_measure::compressed::lines;
-use longhaul_measure::record::{Fault, OnFault, RunRecord, read_records};
+use longhaul_measure::record::{Ended, Fault, OnFault, RunRecord, read_records};
 use longhaul_transfer::console::{one_line, say};
 use longhaul_transfer::stop::{Exit, Stop};
 
@@ -100,4 +100,26 @@ pub fn each_record(
         skipped += faults.count;
     }
     Ok(skipped)
+}
+
+/// The last good record of a file: a path may have changed since the others.
+///
+/// # Errors
+///
+/// Where the file cannot be read or has no such record, with its name.
+pub fn last_done(file: &Path) -> Result<RunRecord, Stop> {
+    let mut last = None;
+    each_record(&[file.to_owned()], false, |_, record| {
+        if record.outcome.ended == Ended::Done {
+            last = Some(record);
+        }
+        Ok(())
+    })?;
+    last.ok_or_else(|| {
+        let name = file.display();
+        Stop::new(
+            Exit::Usage,
+            format!("{name}: it has no record of a run that ended well"),
+        )
+    })
 }

@@ -3,6 +3,7 @@
 //! to the caller, who shows it.
 //!
 //! - [`spec`]: a transfer as a value; [`settings`]: how hosts are reached
+//! - [`filter_rules`]: what to copy of a source, with the files that hold rules
 //! - [`endpoint`]: where data come from and go to
 //! - [`client`]: runs a transfer; its observer hears what happens
 //! - [`planning`]: what a copy is expected to do, and what earlier ones did
@@ -11,6 +12,7 @@
 //! - [`daemon`]: lets principals in and runs their sessions
 //! - [`mod@clean`]: what interrupted copies left; [`mod@list`]: what lies at an endpoint
 //! - [`codecs`]: which codec a block has, and what codecs did
+//! - [`rendering`]: what happens, as text and as JSON
 //! - [`console`]: where notices and questions go
 //! - [`stop`]: why an operation ended early, and the exit code
 
@@ -22,6 +24,7 @@ pub mod daemon;
 pub mod endpoint;
 pub mod entry_log;
 pub mod far_side;
+pub mod filter_rules;
 pub mod list;
 pub mod manifest;
 mod milliseconds;
@@ -29,6 +32,7 @@ pub mod planning;
 pub mod point_in_time;
 pub mod ports;
 pub mod rate_limit;
+pub mod rendering;
 pub mod settings;
 pub mod spec;
 pub mod ssh;

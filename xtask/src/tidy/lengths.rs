@@ -15,9 +15,8 @@ const MAXIMUM_FILE_LINES: usize = 600;
 /// The command line, which only parses, calls and renders.
 const COMMAND_LINE: &str = "crates/cli/src/";
 
-/// Its lines outside tests. What is added beyond it moves to the crates below; only options and
-/// their help are a reason to raise it.
-const MAXIMUM_COMMAND_LINE_LINES: usize = 7_120;
+/// Its lines outside tests. What is added beyond it moves to the crates below.
+const MAXIMUM_COMMAND_LINE_LINES: usize = 6_000;
 
 /// A function's length is excused by `// tidy: long because …` above it, a file's by
 /// `// tidy: long file because …` anywhere in it, such as below its imports.

@@ -1,18 +1,13 @@
 //! What of its sources `cp` copies: filters in the order in which they stand on the command line.
 
-use std::ffi::{OsStr, OsString};
-use std::fs::File;
-use std::io::{self, Read};
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 use clap::{ArgAction, ArgMatches, Args, FromArgMatches};
-use longhaul_proto::filter::{Action, Ends, Gathered, MAXIMUM_FILE_BYTES};
+use longhaul_proto::filter::{Action, Ends};
+use longhaul_transfer::filter_rules::{self, StatedRule};
 use longhaul_transfer::point_in_time::PointInTime;
 use longhaul_units::ByteCount;
-
-/// Most bytes of a list of files: its names are kept in memory.
-const MAXIMUM_LIST_BYTES: usize = 64 << 20;
 
 /// The options.
 #[derive(Clone, Debug, Default, Args)]
@@ -77,15 +72,7 @@ fn parse_size(text: &str) -> Result<ByteCount, String> {
 pub struct FilterArguments {
     /// As they were given.
     pub options: FilterOptions,
-    given: Vec<Given>,
-}
-
-/// A rule of the command line.
-#[derive(Clone, Debug)]
-enum Given {
-    Rule(Vec<u8>),
-    Pattern(Action, Vec<u8>),
-    From(Action, Vec<u8>),
+    given: Vec<StatedRule>,
 }
 
 impl FromArgMatches for FilterArguments {
@@ -112,25 +99,25 @@ impl Args for FilterArguments {
 }
 
 /// The rules, as they stand on the command line.
-fn in_order(options: &FilterOptions, matches: &ArgMatches) -> Vec<Given> {
-    let mut all: Vec<(usize, Given)> = Vec::new();
-    let mut add = |id: &str, values: &[OsString], of: fn(Vec<u8>) -> Given| {
+fn in_order(options: &FilterOptions, matches: &ArgMatches) -> Vec<StatedRule> {
+    let mut all: Vec<(usize, StatedRule)> = Vec::new();
+    let mut add = |id: &str, values: &[OsString], of: fn(Vec<u8>) -> StatedRule| {
         let places = matches.indices_of(id).into_iter().flatten();
         let values = values.iter().map(|value| of(value.as_bytes().to_vec()));
         all.extend(places.zip(values));
     };
-    add("filter", &options.filter, Given::Rule);
-    let exclude = |pattern| Given::Pattern(Action::Exclude, pattern);
-    let include = |pattern| Given::Pattern(Action::Include, pattern);
+    add("filter", &options.filter, StatedRule::Rule);
+    let exclude = |pattern| StatedRule::Pattern(Action::Exclude, pattern);
+    let include = |pattern| StatedRule::Pattern(Action::Include, pattern);
     add("exclude", &options.exclude, exclude);
     add("include", &options.include, include);
-    let exclude_from = |file| Given::From(Action::Exclude, file);
-    let include_from = |file| Given::From(Action::Include, file);
+    let exclude_from = |file| StatedRule::From(Action::Exclude, file);
+    let include_from = |file| StatedRule::From(Action::Include, file);
     add("exclude_from", &options.exclude_from, exclude_from);
     add("include_from", &options.include_from, include_from);
     let flag = |id: &str, rule: &str| {
         let place = matches.index_of(id).unwrap_or(usize::MAX);
-        (place, Given::Rule(rule.as_bytes().to_vec()))
+        (place, StatedRule::Rule(rule.as_bytes().to_vec()))
     };
     match options.rsync_filter {
         0 => (),
@@ -158,22 +145,7 @@ impl FilterArguments {
     ///
     /// The first that is none, or a file that cannot be read, in words.
     pub fn rules(&self) -> Result<Vec<Vec<u8>>, String> {
-        let mut gathered = Gathered::default();
-        let mut read = |name: &[u8]| read_bounded(name, MAXIMUM_FILE_BYTES);
-        for given in &self.given {
-            match given {
-                Given::Rule(rule) => gathered
-                    .filter(rule, self.ends(), &mut read)
-                    .map_err(|error| error.to_string())?,
-                Given::Pattern(action, pattern) => gathered
-                    .pattern(*action, pattern)
-                    .map_err(|error| error.to_string())?,
-                Given::From(action, file) => gathered
-                    .file(*action, file, self.ends(), &mut read)
-                    .map_err(|error| error.to_string())?,
-            }
-        }
-        Ok(gathered.rules())
+        filter_rules::gather(&self.given, self.ends())
     }
 
     /// The paths of `--files-from`, beneath the source; `None` if all is meant.
@@ -182,55 +154,10 @@ impl FilterArguments {
     ///
     /// Where it cannot be read, in words.
     pub fn files(&self) -> Result<Option<Vec<Vec<u8>>>, String> {
-        let Some(file) = &self.options.files_from else {
-            return Ok(None);
-        };
-        let text = read_bounded(file.as_bytes(), MAXIMUM_LIST_BYTES)
-            .map_err(|error| format!("cannot read the list {}: {error}", file.display()))?;
-        let ends = self.ends();
-        let ends_line = |byte: &u8| match ends {
-            Ends::Zeros => *byte == 0,
-            Ends::Lines => matches!(byte, b'\n' | b'\r'),
-        };
-        let mut files = Vec::new();
-        for line in text.split(ends_line) {
-            let is_comment = ends == Ends::Lines && matches!(line, [b'#' | b';', ..]);
-            if line.is_empty() || is_comment {
-                continue;
-            }
-            match beneath(line) {
-                path if path.is_empty() => return Ok(None),
-                path => files.push(path),
-            }
+        match &self.options.files_from {
+            Some(file) => filter_rules::listed_files(file, self.ends()),
+            None => Ok(None),
         }
-        Ok(Some(files))
-    }
-}
-
-/// A path as rsync reads one of a list: beneath the source, without empty names and dots.
-fn beneath(line: &[u8]) -> Vec<u8> {
-    let names = line.split(|byte| *byte == b'/');
-    let names = names.filter(|name| !matches!(name, [] | [b'.']));
-    names.collect::<Vec<_>>().join(&b'/')
-}
-
-/// A file, or standard input for `-`.
-fn read_bounded(name: &[u8], most: usize) -> io::Result<Vec<u8>> {
-    let mut text = Vec::new();
-    let limit = most as u64 + 1;
-    match name {
-        b"-" => io::stdin().lock().take(limit).read_to_end(&mut text)?,
-        name => {
-            let file = File::open(Path::new(OsStr::from_bytes(name)))?;
-            file.take(limit).read_to_end(&mut text)?
-        }
-    };
-    match text.len() > most {
-        true => Err(io::Error::other(format!(
-            "it has more than {} KiB: split it",
-            most >> 10
-        ))),
-        false => Ok(text),
     }
 }
 
@@ -288,22 +215,5 @@ mod tests {
         assert_eq!(rules, expected);
         let twice = parsed(&["-FF"]).rules().unwrap();
         assert_eq!(twice, [b":e .rsync-filter"]);
-    }
-
-    #[test]
-    fn lists_are_read_as_rsync_reads_them() {
-        let place = tempfile::tempdir().unwrap();
-        let file = place.path().join("list");
-        let list = format!("--files-from={}", file.display());
-        std::fs::write(&file, "# c\n/a//b/\n\n./c\r\n").unwrap();
-        let files = parsed(&[&list]).files().unwrap().unwrap();
-        assert_eq!(files, [&b"a/b"[..], b"c"]);
-        std::fs::write(&file, "#a\nb\0c\0").unwrap();
-        let files = parsed(&["-0", &list]).files().unwrap().unwrap();
-        assert_eq!(files, [&b"#a\nb"[..], b"c"]);
-        std::fs::write(&file, "a\n.\n").unwrap();
-        assert_eq!(parsed(&[&list]).files().unwrap(), None);
-        let error = parsed(&["--files-from=/nonexistent"]).files().unwrap_err();
-        assert!(error.starts_with("cannot read the list"), "{error}");
     }
 }

@@ -1,20 +1,16 @@
 //! `longhaul jobs`, `attach`, `cancel`: copies between two remote hosts that run without their
 //! client.
 
+use longhaul_transfer::rendering::json;
 use longhaul_transfer::third_party::hosts::{ask, check_host, reach};
 use longhaul_transfer::third_party::job_protocol::{self, Listed, Order, Shown, State};
 use longhaul_transfer::third_party::started;
 use longhaul_transfer::third_party::viewer::Unseen;
 use longhaul_transfer::third_party::watch::{Fetched, Left, Watched};
-use longhaul_units::rfc3339;
-use serde_json::{Value, json};
 
 use super::screen::{Screen, leave_at_signal};
 use crate::arguments::{AttachArguments, BandwidthLimit, CancelArguments, JobsArguments};
 use crate::messages::{Exit, Stop, finish, harmless, print_line, say};
-
-/// Version of the lines for programs.
-const SCHEMA: u32 = 1;
 
 /// Lists jobs.
 pub fn jobs(arguments: &JobsArguments) -> Exit {
@@ -96,7 +92,7 @@ fn list(arguments: &JobsArguments) -> Result<Exit, Stop> {
     match arguments.json {
         true => lines
             .iter()
-            .for_each(|(host, job)| print_line!("{}", event(host, job))),
+            .for_each(|(host, job)| print_line!("{}", json::job(host, job))),
         false => print(&lines, exit),
     }
     Ok(exit)
@@ -120,33 +116,6 @@ fn state_of(job: &Listed) -> String {
     }
 }
 
-/// In UTC; no later than the year 9999, whatever the other end says.
-fn began(job: &Listed) -> String {
-    const LAST: u64 = 253_402_300_799;
-    rfc3339(job.began.min(LAST).cast_signed())
-}
-
-fn command_of(job: &Listed) -> &'static str {
-    match job.compares {
-        true => "verify",
-        false => "cp",
-    }
-}
-
-fn event(host: &str, job: &Listed) -> Value {
-    let (state, code) = match job.state {
-        State::Running => ("running", None),
-        State::Ended(code) => ("ended", Some(code)),
-        State::Lost => ("killed", None),
-        State::Elsewhere => ("elsewhere", None),
-    };
-    json!({
-        "schema": SCHEMA, "job": job.name, "host": host, "runs_on": job.host, "state": state,
-        "exit": code, "began": began(job), "command": command_of(job),
-        "from": job.from, "to": job.to,
-    })
-}
-
 fn print(lines: &[(String, Listed)], exit: Exit) {
     if let Some(text) = nothing(lines, exit) {
         say(text);
@@ -168,9 +137,9 @@ fn table(lines: &[(String, Listed)]) -> Vec<String> {
         [
             job.name.clone(),
             state_of(job),
-            began(job),
+            job.began_at(),
             harmless(host),
-            command_of(job).to_owned(),
+            job.command().to_owned(),
         ]
     };
     let rows: Vec<[String; 5]> = lines.iter().map(cells).collect();

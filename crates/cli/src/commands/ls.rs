@@ -4,19 +4,14 @@ use std::io::{BufWriter, IsTerminal, StdoutLock, Write};
 
 use longhaul_engine::listing::Depth;
 use longhaul_proto::listing::{Details, Listed, ListedEntry, ListedKind};
-use longhaul_proto::manifest::TreePath;
 use longhaul_proto::text::is_hidden;
 use longhaul_transfer::endpoint::Endpoint;
 use longhaul_transfer::list;
+use longhaul_transfer::rendering::json;
 use longhaul_units::rfc3339;
-use serde_json::{Value, json};
 
 use crate::arguments::ListArguments;
 use crate::messages::{Exit, Stop, finish, say};
-use crate::report::name_of;
-
-/// Version of the objects of `--json`.
-const SCHEMA: u32 = 1;
 
 /// Runs it.
 pub fn run(arguments: &ListArguments) -> Exit {
@@ -140,7 +135,7 @@ impl Printer {
 fn shown(entry: &ListedEntry, style: Style) -> Vec<u8> {
     let mut line = Vec::new();
     if style.json {
-        line = json_of(entry).to_string().into_bytes();
+        line = json::listed(entry).to_string().into_bytes();
     } else {
         let details = entry.details.as_ref().filter(|_| style.long);
         if let Some(details) = details {
@@ -212,38 +207,12 @@ fn permissions(kind: ListedKind, mode: u32) -> String {
     text
 }
 
-fn json_of(entry: &ListedEntry) -> Value {
-    let details = entry.details.as_ref();
-    let target = details.and_then(|details| details.target.as_ref());
-    json!({
-        "schema": SCHEMA,
-        "path": name_of(&entry.path),
-        "kind": match entry.kind {
-            ListedKind::File => "file",
-            ListedKind::Directory => "directory",
-            ListedKind::Symlink => "link",
-            ListedKind::Special => "special",
-        },
-        "mode": details.map(|details| format!("{:04o}", details.mode)),
-        "size": details.map(|details| details.size),
-        "modified": details.map(|details| rfc3339(details.modified.seconds)),
-        "modified_nanoseconds": details.map(|details| details.modified.nanoseconds),
-        "target": target.map(|target| text_or_bytes(target)),
-    })
-}
-
-fn text_or_bytes(bytes: &[u8]) -> Value {
-    match (std::str::from_utf8(bytes), TreePath::new(bytes)) {
-        (_, Ok(path)) => name_of(&path),
-        (Ok(text), _) => json!(text),
-        _ => json!({ "bytes": bytes }),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use longhaul_proto::manifest::{Timestamp, TreePath};
+    use serde_json::Value;
+
     use super::*;
-    use longhaul_proto::manifest::Timestamp;
 
     fn link() -> ListedEntry {
         ListedEntry {

@@ -1,19 +1,16 @@
 //! `longhaul model`: capacities from measurements, and predictions beside outcomes.
 
-use std::io::Read;
 use std::path::Path;
 
-use longhaul_instrument::records::{each_record, open, write};
+use longhaul_instrument::model_files::{host_model, record_fits};
+use longhaul_instrument::records::{each_record, write};
 use longhaul_model::check::{Checked, Known, check, figure, summary};
 use longhaul_model::host::HostModel;
-use longhaul_model::records::{Gathered, RecordFits};
+use longhaul_model::records::Gathered;
 use serde_json::{Value, json};
 
 use crate::arguments::{CheckArguments, FitArguments, ModelCommand};
 use crate::messages::{Exit, Stop, finish, print_line};
-
-/// More bytes than any host profile has: another file was named.
-const MOST_PROFILE_BYTES: u64 = 64 << 20;
 
 /// Runs it.
 pub fn run(command: &ModelCommand) -> Exit {
@@ -21,19 +18,6 @@ pub fn run(command: &ModelCommand) -> Exit {
         ModelCommand::Fit(arguments) => finish(fit(arguments)),
         ModelCommand::Check(arguments) => finish(check_records(arguments)),
     }
-}
-
-/// A host's model, from its profile; of several disks the one that holds `path`.
-pub fn host_model(file: &Path, path: Option<&Path>) -> Result<HostModel, Stop> {
-    let named = |text: String| Stop::new(Exit::Usage, format!("{}: {text}", file.display()));
-    let mut text = String::new();
-    let read = open(file)?
-        .take(MOST_PROFILE_BYTES)
-        .read_to_string(&mut text);
-    read.map_err(|error| Stop::new(Exit::Local, format!("{}: {error}", file.display())))?;
-    let value: Value = serde_json::from_str(&text).map_err(|error| named(error.to_string()))?;
-    let path = path.map(|path| path.to_string_lossy());
-    HostModel::of_profile(&value, path.as_deref()).map_err(named)
 }
 
 /// Whether a file has records, by its name.
@@ -59,17 +43,6 @@ fn fit_records(arguments: &FitArguments) -> Result<Exit, Stop> {
         false => print_line!("{}", fits.text().trim_end()),
     }
     Ok(Exit::Done)
-}
-
-/// Reads what [`fit_records`] wrote.
-fn record_fits(file: &Path) -> Result<RecordFits, Stop> {
-    let mut text = String::new();
-    let read = open(file)?
-        .take(MOST_PROFILE_BYTES)
-        .read_to_string(&mut text);
-    let named = |exit, text: String| Stop::new(exit, format!("{}: {text}", file.display()));
-    read.map_err(|error| named(Exit::Local, error.to_string()))?;
-    RecordFits::of_text(&text).map_err(|error| named(Exit::Usage, error))
 }
 
 fn fit(arguments: &FitArguments) -> Result<Exit, Stop> {

@@ -1,25 +1,18 @@
 //! `longhaul plan`: the best numbers of flows, what limits them, and what would help.
 
-use std::ffi::OsStr;
-use std::fs;
-use std::io::Read;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
+use longhaul_instrument::model_files::{end_model, read_graph};
 use longhaul_instrument::plan::{PlanInput, real_plan};
-use longhaul_instrument::records::{each_record, open, write};
-use longhaul_measure::record::{Ended, RunRecord};
+use longhaul_instrument::records::{last_done, write};
 use longhaul_model::explain::{comparison, explain, one_figure, page};
-use longhaul_model::graph::{Graph, file};
-use longhaul_model::host::HostModel;
 use longhaul_model::optimise::{Bound, Optimum, SolveError};
 use longhaul_model::policy::{Policy, outcome};
 use longhaul_model::what_if::what_if;
 use longhaul_transfer::endpoint::Endpoint;
 use serde_json::{Value, json};
 
-use super::model::host_model;
 use crate::arguments::PlanArguments;
 use crate::messages::{Exit, Stop, finish, print_line};
 
@@ -37,7 +30,7 @@ pub fn run(arguments: &PlanArguments) -> Exit {
 
 fn plan(arguments: &PlanArguments) -> Result<Exit, Stop> {
     let (mut graph, lines, unknown) = match &arguments.graph {
-        Some(name) => (read(name)?, Vec::new(), Vec::new()),
+        Some(name) => (read_graph(name)?, Vec::new(), Vec::new()),
         None => {
             let real = real_plan(input(arguments)?).map_err(|error| usage(error.to_string()))?;
             (real.built.graph, real.lines, real.built.doubts)
@@ -114,7 +107,7 @@ fn input(arguments: &PlanArguments) -> Result<PlanInput, Stop> {
     let model = |profile: &Option<PathBuf>, endpoint: &Endpoint| {
         profile
             .as_deref()
-            .map(|file| model_of(file, endpoint))
+            .map(|file| end_model(file, endpoint))
             .transpose()
     };
     Ok(PlanInput {
@@ -128,47 +121,14 @@ fn input(arguments: &PlanArguments) -> Result<PlanInput, Stop> {
         loss: arguments.loss,
         window: arguments.window,
         congestion: arguments.congestion.clone(),
-        probed: arguments.probe.as_deref().map(last_record).transpose()?,
+        probed: arguments.probe.as_deref().map(last_done).transpose()?,
         sources,
         destination,
     })
 }
 
-/// A host's model; of its disks the one below an endpoint on this host.
-fn model_of(file: &Path, endpoint: &Endpoint) -> Result<HostModel, Stop> {
-    let here = match endpoint {
-        Endpoint::Local(path) => fs::canonicalize(OsStr::from_bytes(path)).ok(),
-        _ => None,
-    };
-    host_model(file, here.as_deref())
-}
-
-/// The last good record of a file: a path may have changed since the others.
-fn last_record(file: &Path) -> Result<RunRecord, Stop> {
-    let mut last = None;
-    each_record(&[file.to_owned()], false, |_, record| {
-        if record.outcome.ended == Ended::Done {
-            last = Some(record);
-        }
-        Ok(())
-    })?;
-    last.ok_or_else(|| {
-        let name = file.display();
-        usage(format!("{name}: it has no record of a run that ended well"))
-    })
-}
-
 fn usage(text: String) -> Stop {
     Stop::new(Exit::Usage, text)
-}
-
-fn read(path: &Path) -> Result<Graph, Stop> {
-    let mut text = String::new();
-    // One byte more than is read: the reader says what is wrong with more.
-    let mut bounded = open(path)?.take(file::MOST_BYTES as u64 + 1);
-    let read = bounded.read_to_string(&mut text);
-    read.map_err(|error| Stop::new(Exit::Local, format!("{}: {error}", path.display())))?;
-    Graph::from_text(&text).map_err(|error| usage(format!("{}: {error}", path.display())))
 }
 
 fn compared((policy, outcome): &Outcome) -> Value {

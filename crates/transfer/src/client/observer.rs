@@ -4,8 +4,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use longhaul_engine::flows::LayerUse;
 use longhaul_engine::send::stream::WholeStream;
 use longhaul_engine::session::{Ending, Event, Progress, Transfer, Watch};
+use longhaul_model::limit::Limit as Limiting;
 use longhaul_proto::handshake::Operation;
 use longhaul_proto::message::{FailureKind, Farewell};
 use longhaul_proto::notice::NoticeKind;
@@ -13,6 +15,7 @@ use longhaul_proto::notice::NoticeKind;
 use super::steering::Steered;
 use crate::planning::foresight::{self, Ended, Explained, Foreseeing, Foreseen};
 use crate::planning::history;
+use crate::planning::limiting::{all_layers, full_layer, is_at_rate};
 use crate::rate_limit::BandwidthLimit;
 use crate::ssh::route::Route;
 use crate::stop::{Exit, Stop};
@@ -103,6 +106,25 @@ impl Outcome<'_> {
     pub fn is_complete(&self) -> bool {
         self.ending.farewell == Farewell::Complete
     }
+
+    /// Whether the other end said what came of all that it was sent. A comparison sends
+    /// checksums alone.
+    pub fn is_heard(&self) -> bool {
+        is_heard(self.operation, self.ending)
+    }
+
+    /// What limited it, in the vocabulary of plans; `None` if no layer was full.
+    pub fn limited_by(&self) -> Option<Limiting> {
+        if self.limit.is_used_up(&self.progress, self.is_heard()) {
+            return Some(Limiting::Rate);
+        }
+        let layers: Vec<LayerUse> = all_layers(&self.progress).copied().collect();
+        full_layer(&layers, self.steered.bound)
+    }
+}
+
+fn is_heard(operation: Operation, ending: &Ending) -> bool {
+    ending.totals.is_some() || operation == Operation::Verify
 }
 
 /// The rate that a transfer is bound to.
@@ -112,6 +134,13 @@ pub struct Limit {
     pub rate: Option<BandwidthLimit>,
     /// It was another one before.
     pub changed: bool,
+}
+
+impl Limit {
+    /// Whether that rate was used up. What was used of several says nothing of the last.
+    fn is_used_up(self, progress: &Progress, heard: bool) -> bool {
+        is_at_rate(progress, heard, self.rate.filter(|_| !self.changed))
+    }
 }
 
 /// Cancels a transfer, or changes its rate, from elsewhere.
@@ -401,7 +430,10 @@ impl Caller {
             bound: steered.bound,
             congestion: steered.congestion.as_deref(),
             window: steered.window,
-            at_rate: is_at_rate(&progress, self.control.limit()),
+            at_rate: self
+                .control
+                .limit()
+                .is_used_up(&progress, is_heard(operation, ending)),
         };
         let foreseen = went.foreseeing.take().and_then(|it| it.join().ok());
         let explained = foreseen.and_then(|it| it.conclude(foresight::outcome(&progress, ended)));
@@ -435,19 +467,6 @@ impl Caller {
     pub(super) fn exit(&self, operation: Operation) -> Exit {
         self.tally.exit(operation)
     }
-}
-
-/// From this part of a rate on it was the rate that limited: the first and the last moments of a
-/// copy move nothing.
-const USED_UP: f64 = 0.9;
-
-/// Whether a rate that was asked for was used up.
-fn is_at_rate(progress: &Progress, limit: Limit) -> bool {
-    let Some(rate) = limit.rate else {
-        return false;
-    };
-    let seconds = progress.elapsed.as_secs_f64().max(1e-9);
-    progress.wire_bytes as f64 / seconds >= USED_UP * rate.bytes_per_second() as f64
 }
 
 /// Counts the pieces of a pipe as one file, which is there or not.

@@ -22,7 +22,7 @@ use longhaul_units::rfc3339;
 use serde_json::{Value, json};
 
 use super::history as file;
-use super::limiting::{FULL, busiest};
+use super::limiting::{all_layers, full_layer};
 use super::survey::{SurveyLimits, survey};
 use crate::spec::FixedFlows;
 
@@ -333,7 +333,7 @@ pub fn outcome(progress: &Progress, ended: Ended<'_>) -> Outcome {
         .saturating_sub(progress.account.resumed_bytes);
     let seconds = progress.elapsed.as_secs_f64().max(1e-9);
     let rate = bytes as f64 / seconds;
-    let layers: Vec<LayerUse> = layers(progress).copied().collect();
+    let layers: Vec<LayerUse> = all_layers(progress).copied().collect();
     let figures = |layer: &LayerUse| {
         let flows = u32::try_from(layer.flows).unwrap_or(u32::MAX);
         let named = Limit::of_name(layer.layer)?;
@@ -346,20 +346,9 @@ pub fn outcome(progress: &Progress, ended: Ended<'_>) -> Outcome {
         layers: layers.iter().filter_map(figures).collect(),
         limit: match ended.at_rate {
             true => Some(Limit::Rate),
-            false => limit(&layers, ended.bound),
+            false => full_layer(&layers, ended.bound),
         },
     }
-}
-
-/// The layers of both ends.
-fn layers(progress: &Progress) -> impl Iterator<Item = &LayerUse> {
-    progress.layers.iter().chain(&progress.peer_layers)
-}
-
-/// What limited a transfer, if a layer was full.
-pub fn limit(layers: &[LayerUse], bound: Option<Bound>) -> Option<Limit> {
-    let full = busiest(layers).filter(|layer| layer.utilisation >= FULL)?;
-    Limit::of_layer(full.layer, bound)
 }
 
 /// A transfer as it is remembered; `None` where nothing moved.

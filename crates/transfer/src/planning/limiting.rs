@@ -1,7 +1,13 @@
 //! The layer that held a transfer up, by how busy the layers were.
 
+use std::time::Duration;
+
 use longhaul_engine::flows::LayerUse;
-use longhaul_engine::session::LAYERS;
+use longhaul_engine::session::{LAYERS, Progress};
+use longhaul_model::control::Bound;
+use longhaul_model::limit::Limit;
+
+use crate::rate_limit::BandwidthLimit;
 
 /// A layer that works this part of its time holds the others up.
 pub const FULL: f64 = 0.8;
@@ -23,4 +29,112 @@ pub fn busiest(layers: &[LayerUse]) -> Option<&LayerUse> {
             .max_by(|a, b| a.utilisation.total_cmp(&b.utilisation))
     };
     full.or_else(most).filter(|layer| layer.utilisation > IDLE)
+}
+
+/// How busy the layers of both ends were between two moments.
+pub fn use_between(first: &Progress, now: &Progress) -> Vec<LayerUse> {
+    let own = now.elapsed.saturating_sub(first.elapsed);
+    let peer = now.peer_elapsed.saturating_sub(first.peer_elapsed);
+    between(&first.layers, &now.layers, own)
+        .chain(between(&first.peer_layers, &now.peer_layers, peer))
+        .collect()
+}
+
+/// Of the layers of one end.
+fn between<'a>(
+    first: &'a [LayerUse],
+    now: &'a [LayerUse],
+    passed: Duration,
+) -> impl Iterator<Item = LayerUse> + 'a {
+    now.iter().map(move |layer| {
+        let before = first.iter().find(|before| before.layer == layer.layer);
+        let busy = layer.busy.saturating_sub(before.map_or(0, |b| b.busy)) as f64;
+        let time = passed.as_nanos() as f64 * layer.flows.max(1) as f64;
+        match before {
+            Some(_) if time > 0.0 => LayerUse {
+                utilisation: (busy / time).min(1.0),
+                ..*layer
+            },
+            _ => *layer,
+        }
+    })
+}
+
+/// The layers of both ends.
+pub fn all_layers(progress: &Progress) -> impl Iterator<Item = &LayerUse> {
+    progress.layers.iter().chain(&progress.peer_layers)
+}
+
+/// The layer that limited a transfer, if one was full.
+pub fn full_layer(layers: &[LayerUse], bound: Option<Bound>) -> Option<Limit> {
+    let full = busiest(layers).filter(|layer| layer.utilisation >= FULL)?;
+    Limit::of_layer(full.layer, bound)
+}
+
+/// From this part of a rate on it was the rate that limited: the first and the
+/// last moments of a copy move nothing.
+pub const USED_UP: f64 = 0.9;
+
+/// Bytes that went over the wire, of either end. Of a copy that is not `complete` some
+/// lay in buffers and never left: those of blocks that the other end had not told
+/// of are left out.
+pub fn wire_bytes(progress: &Progress, complete: bool) -> u64 {
+    let account = &progress.account;
+    let unheard = match complete {
+        true => 0,
+        false => account.moved_bytes.saturating_sub(account.arrived_bytes),
+    };
+    let (from, to) = progress.compression;
+    let coded = match from > 0 && to > 0 {
+        true => (unheard as f64 * (to as f64 / from as f64)) as u64,
+        false => unheard,
+    };
+    progress.wire_bytes.saturating_sub(coded)
+}
+
+/// The part of the rate that went over the wire, of either end.
+pub fn part_used(progress: &Progress, complete: bool, limit: BandwidthLimit) -> f64 {
+    let seconds = progress.elapsed.as_secs_f64().max(1e-9);
+    wire_bytes(progress, complete) as f64 / seconds / limit.bytes_per_second() as f64
+}
+
+/// Whether a rate that was asked for, and never changed, was used up.
+pub fn is_at_rate(progress: &Progress, complete: bool, rate: Option<BandwidthLimit>) -> bool {
+    rate.is_some_and(|rate| part_used(progress, complete, rate) >= USED_UP)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lay_in_buffers_was_never_on_the_wire() {
+        let mut progress = Progress {
+            elapsed: std::time::Duration::from_secs(10),
+            wire_bytes: 20_000_000,
+            settled_bytes: 5_000_000,
+            ..Progress::default()
+        };
+        progress.account.moved_bytes = 19_000_000;
+        progress.account.arrived_bytes = 7_000_000;
+        let limit: BandwidthLimit = "2MB/s".parse().unwrap();
+        assert_eq!(part_used(&progress, true, limit), 1.0);
+        assert_eq!(part_used(&progress, false, limit), 0.4);
+        assert_eq!(wire_bytes(&progress, false), 8_000_000);
+        progress.compression = (20_000_000, 10_000_000);
+        assert_eq!(wire_bytes(&progress, false), 14_000_000);
+    }
+
+    #[test]
+    fn the_last_full_layer_holds_the_others_up() {
+        let used = |name, utilisation| LayerUse {
+            utilisation,
+            layer: name,
+            flows: 1,
+            busy: 0,
+        };
+        let layers = [used("read", 0.9), used("write", 0.9), used("commit", 0.5)];
+        assert_eq!(busiest(&layers).map(|layer| layer.layer), Some("write"));
+        assert_eq!(busiest(&[]), None);
+    }
 }

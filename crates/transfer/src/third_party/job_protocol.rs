@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 
 use longhaul_proto::allowed::Allowed;
 use longhaul_proto::frame::{self, FrameError, FrameHeader, FrameKind, HEADER_BYTES};
+use longhaul_units::rfc3339;
 use minicbor::{Decode, Encode};
 
 use crate::rate_limit::LEAST_RATE;
@@ -229,6 +230,22 @@ pub struct Listed {
     /// It compares and copies nothing.
     #[cbor(n(6), default)]
     pub compares: bool,
+}
+
+impl Listed {
+    /// When it began, in UTC; no later than the year 9999, whatever the other end says.
+    pub fn began_at(&self) -> String {
+        const LAST: u64 = 253_402_300_799;
+        rfc3339(self.began.min(LAST).cast_signed())
+    }
+
+    /// The command that it is.
+    pub fn command(&self) -> &'static str {
+        match self.compares {
+            true => "verify",
+            false => "cp",
+        }
+    }
 }
 
 /// What became of a job.

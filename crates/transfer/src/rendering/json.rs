@@ -1,6 +1,6 @@
-//! `--json`: one object a line on standard output. Each has `schema` and
-//! `event`; the events and their fields are listed in FORMAT.md, and a field
-//! is never given another meaning within a schema.
+//! What happens in a transfer as JSON objects, which `cp --json` prints one a line. Each has
+//! `schema` and `event`; FORMAT.md lists the events and their fields, and a field is never given
+//! another meaning within a schema.
 
 use std::time::Duration;
 
@@ -12,27 +12,22 @@ use longhaul_model::limit::Limit;
 use longhaul_proto::criteria::Held;
 use longhaul_proto::digest::Checksum;
 use longhaul_proto::filter::LeftOut;
+use longhaul_proto::listing::{ListedEntry, ListedKind};
 use longhaul_proto::manifest::TreePath;
 use longhaul_proto::message::Change;
+use longhaul_units::rfc3339;
 use serde_json::{Value, json};
 
-use longhaul_transfer::client::observer::Outcome;
-use longhaul_transfer::codecs;
-use longhaul_transfer::manifest::hexadecimal;
-use longhaul_transfer::planning::foresight::Foreseen;
-
 use super::notices;
-use super::summary::limit_of;
-use crate::arguments::BandwidthLimit;
-use crate::heap;
-use crate::messages::print_line;
+use crate::client::observer::Outcome;
+use crate::manifest::hexadecimal;
+use crate::planning::foresight::Foreseen;
+use crate::rate_limit::BandwidthLimit;
+use crate::third_party::job_protocol::{Listed as ListedJob, State};
+use crate::{codecs, entry_log};
 
 /// Version of the events.
 const SCHEMA: u32 = 1;
-
-fn print(value: &Value) {
-    print_line!("{value}");
-}
 
 /// A path as in JSON: a string, or its bytes.
 pub fn name_of(path: &TreePath) -> Value {
@@ -51,16 +46,16 @@ fn digest_of(digest: Option<&Checksum>) -> Value {
 }
 
 /// One stream of data was copied whole.
-pub fn stream(whole: &WholeStream) {
-    print(&json!({
+pub fn stream(whole: &WholeStream) -> Value {
+    json!({
         "schema": SCHEMA, "event": "committed", "path": "-", "size": whole.bytes,
         "file": true, "blake3": hexadecimal(&whole.digest),
-    }));
+    })
 }
 
 /// What became of an entry.
-pub fn event(event: &Event) {
-    print(&match event {
+pub fn event(event: &Event) -> Value {
+    match event {
         Event::Committed {
             path,
             size,
@@ -127,7 +122,7 @@ pub fn event(event: &Event) {
         Event::StreamDamaged { stream, error } => json!({
             "schema": SCHEMA, "event": "stream_damaged", "stream": stream, "text": error,
         }),
-    });
+    }
 }
 
 /// What became of a name at the destination that was not copied.
@@ -157,7 +152,7 @@ fn kept(event: &Event) -> Value {
         }),
         Event::Omitted { path, reason, rule } => json!({
             "schema": SCHEMA, "event": "omitted", "path": name_of(path),
-            "reason": longhaul_transfer::entry_log::omitted(*reason), "rule": rule,
+            "reason": entry_log::omitted(*reason), "rule": rule,
         }),
         Event::Undeleted { failure } => json!({
             "schema": SCHEMA, "event": "undeleted", "kind": format!("{:?}", failure.kind),
@@ -201,7 +196,7 @@ fn left_out(left_out: LeftOut) -> Value {
 }
 
 fn fields(progress: &Progress) -> Value {
-    let mut value = json!({
+    json!({
         "schema": SCHEMA,
         "seconds": progress.elapsed.as_secs_f64(),
         "entries": progress.done_entries,
@@ -239,20 +234,11 @@ fn fields(progress: &Progress) -> Value {
         "paths": progress.paths.iter().map(path).collect::<Vec<Value>>(),
         "layers": layers(&progress.layers),
         "peer_layers": layers(&progress.peer_layers),
-    });
-    if let Some(bytes) = heap::live_bytes() {
-        value["heap_bytes"] = json!(bytes);
-    }
-    value
+    })
 }
 
 /// How far it is.
-pub fn progress(progress: &Progress) {
-    print(&progress_event(progress));
-}
-
-/// The event of how far it is.
-pub fn progress_event(progress: &Progress) -> Value {
+pub fn progress(progress: &Progress) -> Value {
     let mut value = fields(progress);
     value["event"] = json!("progress");
     let silence = progress.silence.map(|silence| silence.span.as_secs_f64());
@@ -271,15 +257,15 @@ fn decision((at, decision): &(Duration, Decision)) -> Value {
 }
 
 /// What it is expected to do.
-pub fn plan(foreseen: &Foreseen) {
+pub fn plan(foreseen: &Foreseen) -> Value {
     let mut value = foreseen.to_json();
     value["schema"] = json!(SCHEMA);
     value["event"] = json!("plan");
-    print(&value);
+    value
 }
 
 /// How it ended.
-pub fn summary(outcome: &Outcome<'_>) {
+pub fn summary(outcome: &Outcome<'_>) -> Value {
     let Outcome {
         progress,
         ending,
@@ -295,7 +281,7 @@ pub fn summary(outcome: &Outcome<'_>) {
     value["decisions"] = steered.decisions.iter().map(decision).collect();
     value["advice"] = json!(steered.advice.map(|advice| advice.to_string()));
     let limit = limit.rate.map(BandwidthLimit::bytes_per_second);
-    value["limit"] = json!(limit_of(progress, outcome).map(Limit::name));
+    value["limit"] = json!(outcome.limited_by().map(Limit::name));
     if let Some(explained) = &outcome.explained {
         value["plan"] = explained.to_json();
     }
@@ -315,5 +301,49 @@ pub fn summary(outcome: &Outcome<'_>) {
     value["expired_leftovers"] = json!(totals.expired);
     value["digest_bytes_read"] = json!(totals.digest_bytes_read);
     value["notices"] = ending.notices.iter().map(notices::value).collect();
-    print(&value);
+    value
+}
+
+/// An entry of a listing.
+pub fn listed(entry: &ListedEntry) -> Value {
+    let details = entry.details.as_ref();
+    let target = details.and_then(|details| details.target.as_ref());
+    json!({
+        "schema": SCHEMA,
+        "path": name_of(&entry.path),
+        "kind": match entry.kind {
+            ListedKind::File => "file",
+            ListedKind::Directory => "directory",
+            ListedKind::Symlink => "link",
+            ListedKind::Special => "special",
+        },
+        "mode": details.map(|details| format!("{:04o}", details.mode)),
+        "size": details.map(|details| details.size),
+        "modified": details.map(|details| rfc3339(details.modified.seconds)),
+        "modified_nanoseconds": details.map(|details| details.modified.nanoseconds),
+        "target": target.map(|target| text_or_bytes(target)),
+    })
+}
+
+fn text_or_bytes(bytes: &[u8]) -> Value {
+    match (std::str::from_utf8(bytes), TreePath::new(bytes)) {
+        (_, Ok(path)) => name_of(&path),
+        (Ok(text), _) => json!(text),
+        _ => json!({ "bytes": bytes }),
+    }
+}
+
+/// A job, as the host that was asked lists it.
+pub fn job(host: &str, job: &ListedJob) -> Value {
+    let (state, code) = match job.state {
+        State::Running => ("running", None),
+        State::Ended(code) => ("ended", Some(code)),
+        State::Lost => ("killed", None),
+        State::Elsewhere => ("elsewhere", None),
+    };
+    json!({
+        "schema": SCHEMA, "job": job.name, "host": host, "runs_on": job.host, "state": state,
+        "exit": code, "began": job.began_at(), "command": job.command(),
+        "from": job.from, "to": job.to,
+    })
 }

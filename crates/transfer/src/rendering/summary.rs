@@ -1,41 +1,42 @@
-//! The summary at the end.
+//! The lines at the end.
 
 use std::time::Duration;
 
+use crate::client::observer::{Limit, Outcome};
+use crate::client::steering::Steered;
+use crate::codecs;
+use crate::manifest::hexadecimal;
+use crate::planning::foresight::Explained;
+use crate::planning::limiting::{FULL, USED_UP, all_layers, busiest, part_used, wire_bytes};
 use longhaul_engine::flows::LayerUse;
+use longhaul_engine::send::stream::WholeStream;
 use longhaul_engine::session::{Ending, PathUse, Progress};
 use longhaul_model::control::Bound;
 use longhaul_model::limit::Limit as Limiting;
 use longhaul_proto::filter::LeftOut;
 use longhaul_proto::handshake::Operation;
-use longhaul_transfer::client::observer::{Limit, Outcome};
-use longhaul_transfer::client::steering::Steered;
-use longhaul_transfer::codecs;
-use longhaul_transfer::planning::foresight;
-use longhaul_transfer::planning::limiting::{FULL, busiest};
 use longhaul_units::{BitRate, ByteCount};
 
-use crate::arguments::BandwidthLimit;
-use crate::messages::write_error_line;
+use crate::rate_limit::BandwidthLimit;
 
 /// Copies that take less than this are not explained: what limited them is how they began.
 const EXPLAINED_FROM: Duration = Duration::from_secs(1);
 
 /// What a summary is of.
 #[derive(Clone, Copy)]
-pub struct Asked {
+struct Asked {
     /// What was done.
-    pub operation: Operation,
+    operation: Operation,
     /// The rate that bound it.
-    pub limit: Limit,
+    limit: Limit,
     /// Layers, wire and decisions are included.
-    pub detailed: bool,
+    detailed: bool,
     /// What bound the streams last.
-    pub bound: Option<Bound>,
+    bound: Option<Bound>,
 }
 
-/// Prints it to standard error, so that standard output stays data's.
-pub fn print(outcome: &Outcome<'_>, detailed: bool) {
+/// The lines of how a transfer ended; `detailed` adds layers, wire and decisions.
+pub fn of_outcome(outcome: &Outcome<'_>, detailed: bool) -> Vec<String> {
     let asked = Asked {
         operation: outcome.operation,
         limit: outcome.limit,
@@ -44,11 +45,27 @@ pub fn print(outcome: &Outcome<'_>, detailed: bool) {
     };
     let [briefly, fully] = outcome.described.clone();
     let described = if detailed { fully } else { briefly };
-    let lines = lines(&outcome.progress, outcome.ending, asked, described);
-    let streams = stream_lines(outcome.steered, detailed);
-    for line in lines.into_iter().chain(streams) {
-        write_error_line(&line);
+    let mut lines = lines(&outcome.progress, outcome.ending, asked, described);
+    lines.extend(stream_lines(outcome.steered, detailed));
+    let explained = outcome.explained.as_ref();
+    lines.extend(explained.map(Explained::lines).unwrap_or_default());
+    if let Some(WholeStream { bytes, digest }) = outcome.pipe {
+        let digest = hexadecimal(&digest);
+        lines.push(format!(
+            "the stream: {bytes} bytes, BLAKE3 {digest} (as b3sum prints it there)"
+        ));
     }
+    let what = match outcome.operation {
+        Operation::Copy => "data",
+        Operation::Verify => "checksums",
+        Operation::DryRun => "names",
+    };
+    lines.extend(
+        outcome
+            .route
+            .map_or_else(Vec::new, |route| route.lines(what)),
+    );
+    lines
 }
 
 /// This many of something: `1 file`, `2 files`, `2 files and links` of what is a `file or link`.
@@ -236,44 +253,6 @@ fn first_lines(progress: &Progress, operation: Operation, complete: bool) -> Vec
     lines
 }
 
-/// What limited a transfer, in the vocabulary of plans; `None` if no layer was full.
-pub fn limit_of(progress: &Progress, outcome: &Outcome<'_>) -> Option<Limiting> {
-    let heard = outcome.ending.totals.is_some() || outcome.operation == Operation::Verify;
-    let rate = outcome.limit.rate.filter(|_| !outcome.limit.changed);
-    if rate.is_some_and(|rate| part_used(progress, heard, rate) >= USED_UP) {
-        return Some(Limiting::Rate);
-    }
-    let layers: Vec<LayerUse> = all_layers(progress).copied().collect();
-    foresight::limit(&layers, outcome.steered.bound)
-}
-
-/// From this part of a rate on it was the rate that limited: the first and the
-/// last moments of a copy move nothing.
-const USED_UP: f64 = 0.9;
-
-/// Bytes that went over the wire, of either end. Of a copy that ended early some
-/// lay in buffers and never left: those of blocks that the other end had not told
-/// of are left out.
-fn wire_bytes(progress: &Progress, complete: bool) -> u64 {
-    let account = &progress.account;
-    let unheard = match complete {
-        true => 0,
-        false => account.moved_bytes.saturating_sub(account.arrived_bytes),
-    };
-    let (from, to) = progress.compression;
-    let coded = match from > 0 && to > 0 {
-        true => (unheard as f64 * (to as f64 / from as f64)) as u64,
-        false => unheard,
-    };
-    progress.wire_bytes.saturating_sub(coded)
-}
-
-/// The part of the rate that went over the wire, of either end.
-fn part_used(progress: &Progress, complete: bool, limit: BandwidthLimit) -> f64 {
-    let seconds = progress.elapsed.as_secs_f64().max(1e-9);
-    wire_bytes(progress, complete) as f64 / seconds / limit.bytes_per_second() as f64
-}
-
 fn limit_line(limit: BandwidthLimit, used: f64) -> String {
     let percent = 100.0 * used;
     match used >= USED_UP {
@@ -399,10 +378,6 @@ fn path_lines(paths: &[PathUse]) -> Vec<String> {
     }
 }
 
-fn all_layers(progress: &Progress) -> impl Iterator<Item = &LayerUse> {
-    progress.layers.iter().chain(&progress.peer_layers)
-}
-
 fn layers_line(progress: &Progress) -> String {
     let shown: Vec<String> = all_layers(progress)
         .map(|layer| {
@@ -440,24 +415,6 @@ mod tests {
         };
         let expected = "left out: 3 by filters, 1 by size, 2 devices, sockets or FIFOs";
         assert_eq!(left_out_line(left_out).as_deref(), Some(expected));
-    }
-
-    #[test]
-    fn what_lay_in_buffers_was_never_on_the_wire() {
-        let mut progress = Progress {
-            elapsed: std::time::Duration::from_secs(10),
-            wire_bytes: 20_000_000,
-            settled_bytes: 5_000_000,
-            ..Progress::default()
-        };
-        progress.account.moved_bytes = 19_000_000;
-        progress.account.arrived_bytes = 7_000_000;
-        let limit: BandwidthLimit = "2MB/s".parse().unwrap();
-        assert_eq!(part_used(&progress, true, limit), 1.0);
-        assert_eq!(part_used(&progress, false, limit), 0.4);
-        assert!(wire_line(&progress, false).starts_with("on the wire: 8.00 MB,"));
-        progress.compression = (20_000_000, 10_000_000);
-        assert_eq!(wire_bytes(&progress, false), 14_000_000);
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! What the destination did not keep or refused, in words.
+//! What the destination did not keep or refused, for people and for programs.
 
 use longhaul_proto::notice::{Notice, NoticeKind};
 use serde_json::{Value, json};
 
-use crate::messages::one_line;
+use crate::console::one_line;
 
 /// Bytes of a line at most; a path may be long, and comes from the other end.
 const MAXIMUM_LINE_BYTES: usize = 4096;

@@ -1,0 +1,79 @@
+//! Files of the model: profiles of hosts, fits of records, graphs.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use longhaul_model::graph::{Graph, file};
+use longhaul_model::host::HostModel;
+use longhaul_model::records::RecordFits;
+use longhaul_transfer::endpoint::Endpoint;
+use longhaul_transfer::stop::{Exit, Stop};
+use serde_json::Value;
+
+use crate::records::open;
+
+/// More bytes than any host profile has: another file was named.
+const MOST_PROFILE_BYTES: u64 = 64 << 20;
+
+/// A host's model, from its profile; of several disks the one that holds `path`.
+///
+/// # Errors
+///
+/// Where the file cannot be read or has something else, with its name.
+pub fn host_model(file: &Path, path: Option<&Path>) -> Result<HostModel, Stop> {
+    let named = |text: String| Stop::new(Exit::Usage, format!("{}: {text}", file.display()));
+    let mut text = String::new();
+    let read = open(file)?
+        .take(MOST_PROFILE_BYTES)
+        .read_to_string(&mut text);
+    read.map_err(|error| Stop::new(Exit::Local, format!("{}: {error}", file.display())))?;
+    let value: Value = serde_json::from_str(&text).map_err(|error| named(error.to_string()))?;
+    let path = path.map(|path| path.to_string_lossy());
+    HostModel::of_profile(&value, path.as_deref()).map_err(named)
+}
+
+/// The model of the host of an endpoint; of its disks the one below an endpoint on this host.
+///
+/// # Errors
+///
+/// Where the file cannot be read or has something else, with its name.
+pub fn end_model(file: &Path, endpoint: &Endpoint) -> Result<HostModel, Stop> {
+    let here = match endpoint {
+        Endpoint::Local(path) => fs::canonicalize(OsStr::from_bytes(path)).ok(),
+        _ => None,
+    };
+    host_model(file, here.as_deref())
+}
+
+/// The fits of records that `longhaul model fit` wrote.
+///
+/// # Errors
+///
+/// Where the file cannot be read or has something else, with its name.
+pub fn record_fits(file: &Path) -> Result<RecordFits, Stop> {
+    let mut text = String::new();
+    let read = open(file)?
+        .take(MOST_PROFILE_BYTES)
+        .read_to_string(&mut text);
+    let named = |exit, text: String| Stop::new(exit, format!("{}: {text}", file.display()));
+    read.map_err(|error| named(Exit::Local, error.to_string()))?;
+    RecordFits::of_text(&text).map_err(|error| named(Exit::Usage, error))
+}
+
+/// A graph, as TOML or JSON.
+///
+/// # Errors
+///
+/// Where the file cannot be read or has something else, with its name.
+pub fn read_graph(path: &Path) -> Result<Graph, Stop> {
+    let mut text = String::new();
+    // One byte more than is read: the reader says what is wrong with more.
+    let mut bounded = open(path)?.take(file::MOST_BYTES as u64 + 1);
+    let read = bounded.read_to_string(&mut text);
+    read.map_err(|error| Stop::new(Exit::Local, format!("{}: {error}", path.display())))?;
+    Graph::from_text(&text)
+        .map_err(|error| Stop::new(Exit::Usage, format!("{}: {error}", path.display())))
+}

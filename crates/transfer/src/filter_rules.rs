@@ -1,0 +1,123 @@
+//! Filter rules as a caller states them, read with the files that they name.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use longhaul_proto::filter::{Action, Ends, Gathered, MAXIMUM_FILE_BYTES};
+
+/// Most bytes of a list of files: its names are kept in memory.
+const MAXIMUM_LIST_BYTES: usize = 64 << 20;
+
+/// One rule, or a file of them; a file named `-` is standard input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StatedRule {
+    /// A rule as rsync writes it, such as `- *.o`.
+    Rule(Vec<u8>),
+    /// What to do with what a pattern matches.
+    Pattern(Action, Vec<u8>),
+    /// A file with a pattern on each line.
+    From(Action, Vec<u8>),
+}
+
+/// Rules in their order, with those of the files that they name.
+///
+/// # Errors
+///
+/// The first that is no rule, or a file that cannot be read, in words.
+pub fn gather(stated: &[StatedRule], ends: Ends) -> Result<Vec<Vec<u8>>, String> {
+    let mut gathered = Gathered::default();
+    let mut read = |name: &[u8]| read_bounded(name, MAXIMUM_FILE_BYTES);
+    for stated in stated {
+        match stated {
+            StatedRule::Rule(rule) => gathered
+                .filter(rule, ends, &mut read)
+                .map_err(|error| error.to_string())?,
+            StatedRule::Pattern(action, pattern) => gathered
+                .pattern(*action, pattern)
+                .map_err(|error| error.to_string())?,
+            StatedRule::From(action, file) => gathered
+                .file(*action, file, ends, &mut read)
+                .map_err(|error| error.to_string())?,
+        }
+    }
+    Ok(gathered.rules())
+}
+
+/// The paths beneath a source that a file lists, as rsync's `--files-from` reads it; `None` if
+/// it lists the source itself.
+///
+/// # Errors
+///
+/// Where it cannot be read or has more than 64 MiB, in words.
+pub fn listed_files(file: &OsStr, ends: Ends) -> Result<Option<Vec<Vec<u8>>>, String> {
+    let text = read_bounded(file.as_bytes(), MAXIMUM_LIST_BYTES)
+        .map_err(|error| format!("cannot read the list {}: {error}", file.display()))?;
+    let ends_line = |byte: &u8| match ends {
+        Ends::Zeros => *byte == 0,
+        Ends::Lines => matches!(byte, b'\n' | b'\r'),
+    };
+    let mut files = Vec::new();
+    for line in text.split(ends_line) {
+        let is_comment = ends == Ends::Lines && matches!(line, [b'#' | b';', ..]);
+        if line.is_empty() || is_comment {
+            continue;
+        }
+        match beneath(line) {
+            path if path.is_empty() => return Ok(None),
+            path => files.push(path),
+        }
+    }
+    Ok(Some(files))
+}
+
+/// A path as rsync reads one of a list: beneath the source, without empty names and dots.
+fn beneath(line: &[u8]) -> Vec<u8> {
+    let names = line.split(|byte| *byte == b'/');
+    let names = names.filter(|name| !matches!(name, [] | [b'.']));
+    names.collect::<Vec<_>>().join(&b'/')
+}
+
+/// A file, or standard input for `-`.
+fn read_bounded(name: &[u8], most: usize) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    let limit = most as u64 + 1;
+    match name {
+        b"-" => io::stdin().lock().take(limit).read_to_end(&mut text)?,
+        name => {
+            let file = File::open(Path::new(OsStr::from_bytes(name)))?;
+            file.take(limit).read_to_end(&mut text)?
+        }
+    };
+    match text.len() > most {
+        true => Err(io::Error::other(format!(
+            "it has more than {} KiB: split it",
+            most >> 10
+        ))),
+        false => Ok(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_read_as_rsync_reads_them() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("list");
+        let list = |ends| listed_files(file.as_os_str(), ends);
+        std::fs::write(&file, "# c\n/a//b/\n\n./c\r\n").unwrap();
+        let files = list(Ends::Lines).unwrap().unwrap();
+        assert_eq!(files, [&b"a/b"[..], b"c"]);
+        std::fs::write(&file, "#a\nb\0c\0").unwrap();
+        let files = list(Ends::Zeros).unwrap().unwrap();
+        assert_eq!(files, [&b"#a\nb"[..], b"c"]);
+        std::fs::write(&file, "a\n.\n").unwrap();
+        assert_eq!(list(Ends::Lines).unwrap(), None);
+        let error = listed_files(OsStr::new("/nonexistent"), Ends::Lines).unwrap_err();
+        assert!(error.starts_with("cannot read the list"), "{error}");
+    }
+}

@@ -1,0 +1,12 @@
+//! What happens in a transfer, as text and as JSON. Nothing is printed here.
+//!
+//! - [`mod@json`]: events, progress and outcomes, which FORMAT.md describes
+//! - [`progress`]: the progress line
+//! - [`summary`]: the lines at the end
+//! - [`notices`]: what a destination did not keep
+
+pub mod json;
+pub mod notices;
+pub mod progress;
+mod step_rate;
+pub mod summary;

@@ -1,0 +1,197 @@
+//! The progress line.
+
+use std::collections::VecDeque;
+
+use longhaul_engine::session::{Progress, Silence};
+use longhaul_units::ByteCount;
+
+use super::step_rate::Steps;
+use crate::planning::limiting::{FULL, busiest, use_between};
+
+/// How busy the layers are is taken over this many drawings.
+const RECENT_DRAWINGS: usize = 12;
+
+/// What was seen of a transfer in the last moments.
+#[derive(Debug, Default)]
+pub struct Recent {
+    seen: VecDeque<Progress>,
+    steps: Steps,
+}
+
+impl Recent {
+    /// The line of now; to be called every quarter of a second or so.
+    pub fn line(&mut self, now: Progress) -> String {
+        self.steps.note(now.elapsed, now.settled_bytes);
+        if self.seen.len() >= RECENT_DRAWINGS {
+            self.seen.pop_front();
+        }
+        let first = self.seen.front().unwrap_or(&now);
+        let line = line(self.steps.rate(now.elapsed), first, &now);
+        self.seen.push_back(now);
+        line
+    }
+}
+
+/// Bytes of files that are at the destination, durable, as far as this end knows:
+/// those of earlier attempts, and those that were there unchanged, too. What was
+/// read or sent may lie in buffers.
+fn arrived(progress: &Progress) -> u64 {
+    progress.settled_bytes + progress.account.resumed_bytes + progress.skipped_bytes
+}
+
+/// At a rate in bytes per second; `first` is some moments ago.
+fn line(rate: f64, first: &Progress, now: &Progress) -> String {
+    let whole = now.done_bytes + now.skipped_bytes;
+    let done = arrived(now).min(now.walked_bytes.max(whole));
+    let known = now.walked_bytes.max(done);
+    let more = if now.walk_ended { "" } else { "+" };
+    let entries = now.done_entries + now.skipped_entries + now.failed_entries;
+    let mut parts = vec![format!("{} of {}{more}", ByteCount(done), ByteCount(known))];
+    match now.silence {
+        Some(silence) => parts.push(shown_silence(silence)),
+        None => parts.push(format!("{}/s", ByteCount(rate as u64))),
+    }
+    if now.walk_ended && rate > 1.0 && now.silence.is_none() {
+        let left = known.saturating_sub(done) as f64;
+        parts.push(format!("{} left", shown_span(left / rate)));
+    }
+    let known_entries = now.walked_entries.max(entries);
+    parts.push(format!("{entries} of {known_entries}{more} entries"));
+    if now.failed_entries > 0 {
+        parts.push(format!("{} failed", now.failed_entries));
+    }
+    match now.streams {
+        0 => parts.push("no connection, dialing".to_owned()),
+        streams => parts.push(format!("{streams} streams")),
+    }
+    let flows = now.streams > 0 && now.silence.is_none();
+    if let Some(layer) = busiest(&use_between(first, now)).filter(|_| flows) {
+        let percent = 100.0 * layer.utilisation;
+        let most = if layer.utilisation >= FULL {
+            "limited by"
+        } else {
+            "busiest"
+        };
+        parts.push(format!("{most} {} ({percent:.0} %)", layer.layer));
+    }
+    parts.join(" | ")
+}
+
+/// Instead of a rate, where nothing comes from the other end.
+fn shown_silence(silence: Silence) -> String {
+    let does = match silence.reconnecting {
+        true => "reconnecting",
+        false => "waiting",
+    };
+    format!("no data for {} s, {does}", silence.span.as_secs())
+}
+
+/// A span as people write it.
+fn shown_span(seconds: f64) -> String {
+    let whole = seconds.round() as u64;
+    match whole {
+        0..60 => format!("{whole} s"),
+        60..3600 => format!("{}:{:02} min", whole / 60, whole % 60),
+        _ => format!("{}:{:02} h", whole / 3600, whole % 3600 / 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn layer(layer: &'static str, flows: usize, busy: u64) -> LayerUse {
+        LayerUse {
+            layer,
+            flows,
+            busy,
+            utilisation: 0.5,
+        }
+    }
+
+    fn progress(seconds: u64, bytes: u64, read: u64, write: u64) -> Progress {
+        Progress {
+            elapsed: Duration::from_secs(seconds),
+            peer_elapsed: Duration::from_secs(seconds),
+            walked_entries: 10,
+            walked_bytes: 9_000_000,
+            done_entries: 2,
+            // Far ahead, in buffers.
+            disk_bytes: bytes + 5_000_000,
+            wire_bytes: bytes + 4_000_000,
+            settled_bytes: bytes,
+            streams: 4,
+            layers: vec![layer("read", 2, read * 1_000_000_000)],
+            peer_layers: vec![layer("write", 1, write * 1_000_000_000)],
+            ..Progress::default()
+        }
+    }
+
+    #[test]
+    fn spans_are_readable() {
+        assert_eq!(shown_span(7.4), "7 s");
+        assert_eq!(shown_span(75.0), "1:15 min");
+        assert_eq!(shown_span(7500.0), "2:05 h");
+    }
+
+    #[test]
+    fn the_line_tells_of_the_last_moments() {
+        // At first writing was all there was to do, now it is reading.
+        let first = progress(10, 1_000_000, 1, 10);
+        let mut now = progress(12, 3_000_000, 5, 10);
+        let expected = "3.00 MB of 9.00 MB+ | 1.00 MB/s | 2 of 10+ entries | 4 streams | \
+                        limited by read (100 %)";
+        assert_eq!(line(1e6, &first, &now), expected);
+        now.walk_ended = true;
+        now.failed_entries = 1;
+        now.streams = 0;
+        let expected = "3.00 MB of 9.00 MB | 1.00 MB/s | 6 s left | 3 of 10 entries | 1 failed | \
+                        no connection, dialing";
+        assert_eq!(line(1e6, &first, &now), expected);
+    }
+
+    #[test]
+    fn a_silent_path_has_no_rate_and_no_time_left() {
+        let first = progress(10, 1_000_000, 1, 10);
+        let mut now = progress(12, 3_000_000, 5, 10);
+        now.walk_ended = true;
+        now.silence = Some(Silence {
+            span: Duration::from_millis(8400),
+            reconnecting: true,
+        });
+        let expected = "3.00 MB of 9.00 MB | no data for 8 s, reconnecting | 2 of 10 entries | \
+                        4 streams";
+        assert_eq!(line(1e6, &first, &now), expected);
+        now.silence = Some(Silence {
+            span: Duration::from_secs(3),
+            reconnecting: false,
+        });
+        let shown = line(1e6, &first, &now);
+        assert!(shown.contains("no data for 3 s, waiting"), "{shown}");
+    }
+
+    #[test]
+    fn what_is_durable_counts_and_what_was_there_is_no_rate() {
+        let first = progress(10, 1_000_000, 1, 1);
+        let mut now = progress(12, 3_000_000, 2, 1);
+        now.account.resumed_bytes = 2_000_000;
+        now.skipped_bytes = 500_000;
+        let mut recent = Recent::default();
+        recent.line(first);
+        let shown = recent.line(now);
+        assert!(
+            shown.starts_with("5.50 MB of 9.00 MB+ | 1.00 MB/s"),
+            "{shown}"
+        );
+    }
+
+    #[test]
+    fn a_layer_that_is_not_full_limits_nothing() {
+        let first = progress(10, 1_000_000, 1, 1);
+        let now = progress(12, 3_000_000, 2, 1);
+        let line = line(1e6, &first, &now);
+        assert!(line.ends_with("4 streams | busiest read (25 %)"), "{line}");
+    }
+}
