@@ -100,6 +100,8 @@ fn shown_span(seconds: f64) -> String {
 mod tests {
     use std::time::Duration;
 
+    use longhaul_engine::flows::LayerUse;
+
     use super::*;
 
     fn layer(layer: &'static str, flows: usize, busy: u64) -> LayerUse {
