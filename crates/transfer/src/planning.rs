@@ -2,10 +2,12 @@
 //!
 //! - [`survey`]: what a dataset is, by a bounded look
 //! - [`history`]: the file of earlier transfers
+//! - [`beginning`]: with how many flows a copy begins, by what is remembered
 //! - [`choice`]: who chooses a copy's numbers of flows
 //! - [`foresight`]: a copy's forecast, next to its outcome
 //! - [`limiting`]: the layer that held a transfer up
 
+pub mod beginning;
 pub mod choice;
 pub mod foresight;
 pub mod history;

@@ -1,5 +1,7 @@
 //! How many streams a transfer has and may have, and how large its blocks are.
 
+use std::time::Duration;
+
 use longhaul_model::control::start::{
     BlockSize, LARGEST_BLOCK_BYTES, initial_streams, most_streams,
 };
@@ -38,7 +40,10 @@ impl Task {
         let congestion = named.map(|name| Congestion::of_name(&name));
         let free = match self.spec.connection.nice {
             true => 1,
-            false => initial_streams(opened.rtt, None, congestion.as_ref()),
+            false => self.or_planned(
+                opened.rtt,
+                initial_streams(opened.rtt, None, congestion.as_ref()),
+            ),
         };
         Bounds {
             streams: fixed,
@@ -53,6 +58,12 @@ impl Task {
                 (Stack::Layered, false) => Layering::Controlled(self.flows()),
             },
         }
+    }
+
+    /// Streams to begin with, where a copy without a memory has this many.
+    fn or_planned(&self, rtt: Duration, usual: u32) -> u32 {
+        let begins = self.begins.as_ref();
+        begins.map_or(usual, |begins| begins.streams(rtt, usual))
     }
 
     /// How large blocks are, once the path is known, of which an end's memory holds some.
@@ -84,9 +95,11 @@ impl Task {
         let named = self.spec.connection.congestion.as_deref();
         let named = named.map(Congestion::of_name);
         let sends = self.destination.place().is_some();
+        let begins = self.begins;
         Some(Box::new(move |rtt, own| {
             let congestion = named.clone().or(own.filter(|_| sends));
-            let free = initial_streams(rtt, None, congestion.as_ref());
+            let usual = initial_streams(rtt, None, congestion.as_ref());
+            let free = begins.map_or(usual, |begins| begins.streams(rtt, usual));
             let by_memory = most_streams(budget, blocks.on(rtt));
             let by_product = product.map(|product| product.streams(rtt));
             let wanted = fixed.or(by_product).unwrap_or(free);

@@ -39,6 +39,7 @@ use super::steering::Steering;
 use super::{pipe, requested, self_copy, sources};
 use crate::codecs;
 use crate::endpoint::{Endpoint, RemotePath};
+use crate::planning::beginning::Beginning;
 use crate::planning::choice::Choice;
 use crate::settings::DataSecurity;
 use crate::spec::{Compression, Direction, ValidSpec};
@@ -69,6 +70,8 @@ pub(super) struct Task {
     pub(super) remembers: bool,
     /// What its policy chose.
     pub(super) choice: Choice,
+    /// What it begins with, by what is remembered.
+    pub(super) begins: Option<Beginning>,
 }
 
 /// Where a transfer runs, beside what is specified.
@@ -103,6 +106,7 @@ pub fn run(
     control.bound_errors(spec.limits.errors);
     let mut task = Task::chosen(spec, place.here)?;
     task.remembers = place.remembers;
+    task.begin_as_planned();
     task.run(place.introduction, &caller)
 }
 

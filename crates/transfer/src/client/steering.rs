@@ -41,6 +41,8 @@ pub struct Bounds {
 pub struct Steered {
     /// When, since the sending end began, and what.
     pub decisions: Vec<(Duration, Decision)>,
+    /// When, since the sending end began, and which layers got other numbers of flows.
+    pub layers: Vec<(Duration, Flows)>,
     /// What bound most spans of late, and the rate then.
     pub bound: Option<Bound>,
     /// Windows that ended at a kernel's limit.
@@ -237,6 +239,17 @@ impl Steering {
     }
 }
 
+impl Steering {
+    /// Keeps numbers of flows that the layers get, where they are others than before.
+    fn note_layers(&self, at: Moment, flows: Flows) {
+        let mut steered = self.steered.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new = steered.layers.last().is_none_or(|(_, last)| *last != flows);
+        if is_new && steered.layers.len() < KEPT_DECISIONS {
+            steered.layers.push((Duration::from_nanos(at.0), flows));
+        }
+    }
+}
+
 impl Steer for Steering {
     fn look(&mut self, view: &View<'_>) -> Option<Orders> {
         let news = view.at > self.seen && !view.sender.streams.is_empty();
@@ -266,6 +279,9 @@ impl Steer for Steering {
             orders.streams = streams.or(before).unwrap_or(self.bounds.initial as usize);
         }
         self.controller = Some(controller);
+        if let Some((flows, streams)) = layers {
+            self.note_layers(view.at, Flows { streams, ..flows });
+        }
         let changed = self.ordered.as_ref() != Some(&orders);
         (changed || layers.is_some()).then(|| {
             self.ordered = Some(orders.clone());

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use longhaul_engine::allowance;
 use longhaul_engine::flows::{Count, Stack};
 use longhaul_engine::session::{FlowCounts, Reporting, TransferSettings};
+use longhaul_model::policy::Policy;
 use longhaul_proto::block::Codec;
 use longhaul_proto::digest::Integrity;
 use longhaul_proto::handshake::{self, Landing};
@@ -18,9 +19,13 @@ use super::local_paths::Here;
 use super::pipe;
 use super::run::Task;
 use crate::endpoint::{Endpoint, RemotePath};
+use crate::planning::beginning::Beginning;
 use crate::planning::choice::{Choice, choose};
+use crate::planning::history;
 use crate::rate_limit::BandwidthLimit;
-use crate::spec::{self, Compression, Digests, FixedFlows, Operation, TransferSpec, ValidSpec};
+use crate::spec::{
+    self, Compression, Digests, Direction, FixedFlows, Operation, TransferSpec, ValidSpec,
+};
 use crate::stop::{Exit, Stop};
 
 impl Task {
@@ -65,10 +70,36 @@ impl Task {
             here,
             remembers: false,
             choice: Choice::default(),
+            begins: None,
         }
     }
 
-    /// Flows that the other end's layers should have, where that was said.
+    /// Begins with the plan's flows.
+    pub(super) fn begin_as_planned(&mut self) {
+        self.begins = self.planned_beginning();
+        let is_free = self.spec.direction() == Direction::Pull && self.flows().writers.is_none();
+        let writers = &mut self.settings.flows.writers;
+        let begins = self.begins.filter(|_| is_free);
+        if let Some(more) = begins.and_then(|begins| begins.more_writers(*writers)) {
+            *writers = more as usize;
+        }
+    }
+
+    /// What a copy begins with that its model steers, where copies with that host are remembered.
+    fn planned_beginning(&self) -> Option<Beginning> {
+        let steers =
+            self.spec.policy == Policy::Model && self.flows().stack == spec::Stack::Layered;
+        if !steers || self.spec.connection.nice || !self.is_remembered() {
+            return None;
+        }
+        let host = self.other_host()?;
+        let receives = self.spec.direction() == Direction::Pull;
+        // Without a history it begins as usual.
+        let past = history::read().ok()?.transfers;
+        Beginning::new(past, &host, receives)
+    }
+
+    /// Flows that the other end's layers should begin with, where that was said or is planned.
     pub(super) fn remote_flows(&self) -> Flows {
         let fixed = self.flows();
         Flows {
@@ -76,7 +107,10 @@ impl Task {
             compressors: fixed.compressors,
             streams: None,
             decompressors: fixed.decompressors,
-            writers: fixed.writers,
+            writers: fixed.writers.or_else(|| {
+                let begins = self.begins.filter(|_| self.destination.place().is_some())?;
+                begins.more_writers(FlowCounts::default().writers)
+            }),
         }
     }
 

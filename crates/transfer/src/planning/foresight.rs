@@ -191,17 +191,19 @@ fn remembered(facts: &Facts) -> Remembered {
         return Remembered::default();
     };
     let rtt = facts.rtt.as_secs_f64();
-    let is_same = |past: &PastTransfer| {
-        let (longer, shorter) = (rtt.max(past.rtt_seconds), rtt.min(past.rtt_seconds));
-        longer <= shorter * SAME_RTT.0 || longer - shorter <= SAME_RTT.1
-    };
     let mut past = file::read().unwrap_or_default().transfers;
-    past.retain(is_same);
+    past.retain(|past| is_same_rtt(rtt, past.rtt_seconds));
     history::remember(&past, host, way(facts.receives))
 }
 
+/// Whether two round trips, in seconds, may be of one path.
+pub(super) fn is_same_rtt(one: f64, other: f64) -> bool {
+    let (longer, shorter) = (one.max(other), one.min(other));
+    longer <= shorter * SAME_RTT.0 || longer - shorter <= SAME_RTT.1
+}
+
 /// Which way data go, as this host sees it.
-fn way(receives: bool) -> Way {
+pub(super) fn way(receives: bool) -> Way {
     match receives {
         true => Way::From,
         false => Way::To,
@@ -211,6 +213,11 @@ fn way(receives: bool) -> Way {
 /// What is known before a copy, and the number of earlier transfers that it comes from.
 fn known(facts: &Facts) -> (Known, usize) {
     let remembered = remembered(facts);
+    (known_from(facts, &remembered), remembered.transfers)
+}
+
+/// What is known of a path, a dataset and hosts, with what is remembered of them.
+pub(super) fn known_from(facts: &Facts, remembered: &Remembered) -> Known {
     let mut doubts = remembered.doubts.clone();
     let (dataset, is_dataset_known) = dataset(facts, &mut doubts);
     if facts.compresses {
@@ -233,17 +240,16 @@ fn known(facts: &Facts) -> (Known, usize) {
         cpu: None,
     };
     let is_alone = facts.host.is_none();
-    let known = Known {
+    Known {
         source: here(is_alone || !facts.receives, &[Limit::Read]),
         destination: here(is_alone || facts.receives, &[Limit::Write, Limit::Commit]),
-        path: (!is_alone).then(|| path(facts, remembered.path)),
+        path: (!is_alone).then(|| path(facts, remembered.path.clone())),
         parts: vec![dataset],
         is_dataset_known,
         rate_limit: facts.rate.map(|rate| rate as f64),
         fixed: fixed(&facts.flows),
         doubts,
-    };
-    (known, remembered.transfers)
+    }
 }
 
 /// What was fixed, by layer.

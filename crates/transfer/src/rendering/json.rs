@@ -14,7 +14,7 @@ use longhaul_proto::digest::Checksum;
 use longhaul_proto::filter::LeftOut;
 use longhaul_proto::listing::{ListedEntry, ListedKind};
 use longhaul_proto::manifest::TreePath;
-use longhaul_proto::message::Change;
+use longhaul_proto::message::{Change, Flows};
 use longhaul_units::rfc3339;
 use serde_json::{Value, json};
 
@@ -256,6 +256,13 @@ fn decision((at, decision): &(Duration, Decision)) -> Value {
     })
 }
 
+fn layer_decision((at, flows): &(Duration, Flows)) -> Value {
+    json!({
+        "seconds": at.as_secs_f64(), "readers": flows.readers, "compressors": flows.compressors,
+        "streams": flows.streams, "decompressors": flows.decompressors, "writers": flows.writers,
+    })
+}
+
 /// What it is expected to do.
 pub fn plan(foreseen: &Foreseen) -> Value {
     let mut value = foreseen.to_json();
@@ -279,6 +286,7 @@ pub fn summary(outcome: &Outcome<'_>) -> Value {
     value["ending"] = json!(format!("{:?}", ending.farewell));
     value["complete"] = json!(ending.totals.is_some());
     value["decisions"] = steered.decisions.iter().map(decision).collect();
+    value["layer_decisions"] = steered.layers.iter().map(layer_decision).collect();
     value["advice"] = json!(steered.advice.map(|advice| advice.to_string()));
     let limit = limit.rate.map(BandwidthLimit::bytes_per_second);
     value["limit"] = json!(outcome.limited_by().map(Limit::name));

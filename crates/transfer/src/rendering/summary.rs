@@ -15,6 +15,7 @@ use longhaul_model::control::Bound;
 use longhaul_model::limit::Limit as Limiting;
 use longhaul_proto::filter::LeftOut;
 use longhaul_proto::handshake::Operation;
+use longhaul_proto::message::Flows;
 use longhaul_units::{BitRate, ByteCount};
 
 use crate::rate_limit::BandwidthLimit;
@@ -96,6 +97,11 @@ fn stream_lines(steered: &Steered, detailed: bool) -> Vec<String> {
             decision.reason
         ));
     }
+    let first = steered.layers.len().saturating_sub(shown);
+    for (at, flows) in &steered.layers[first..] {
+        let seconds = at.as_secs_f64();
+        lines.push(format!("after {seconds:.1} s: {}", flows_of_layers(flows)));
+    }
     if let Some((asked, used)) = &steered.refused_congestion {
         lines.push(format!(
             "congestion control: {used}, because the sending host refused {asked}: load its module \
@@ -106,6 +112,20 @@ fn stream_lines(steered: &Steered, detailed: bool) -> Vec<String> {
         lines.push(advice.to_string());
     }
     lines
+}
+
+/// Numbers of flows that layers got, by their layers.
+fn flows_of_layers(flows: &Flows) -> String {
+    let named = [
+        (flows.readers, "reader"),
+        (flows.compressors, "compressor"),
+        (flows.streams, "stream"),
+        (flows.decompressors, "decompressor"),
+        (flows.writers, "writer"),
+    ];
+    let parts = named.into_iter();
+    let parts = parts.filter_map(|(flows, what)| Some(counted(flows?, what)));
+    parts.collect::<Vec<_>>().join(", ")
 }
 
 fn lines(progress: &Progress, ending: &Ending, asked: Asked, described: String) -> Vec<String> {
@@ -496,6 +516,18 @@ mod tests {
             lines[0].starts_with("congestion control: cubic"),
             "{lines:?}"
         );
+        let flows = Flows {
+            readers: Some(2),
+            writers: Some(1),
+            ..Flows::default()
+        };
+        let steered = Steered {
+            layers: vec![(Duration::from_millis(5250), flows)],
+            ..Steered::default()
+        };
+        assert!(stream_lines(&steered, false).is_empty());
+        let lines = stream_lines(&steered, true);
+        assert_eq!(lines, ["after 5.2 s: 2 readers, 1 writer"]);
     }
 
     #[test]
