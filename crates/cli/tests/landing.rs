@@ -502,7 +502,7 @@ fn a_directory_of_two_sources_is_gone_on_from() {
 
 /// A copy that is cut short once something of its one large file is durable.
 fn cut_short(command: &mut Command) {
-    command.args(["--bwlimit", "10MB/s", "--json", "--checkpoint", "1MiB"]);
+    command.args(["--bwlimit", "1MB/s", "--json", "--checkpoint", "1MiB"]);
     let running = Running::start(command);
     let durable = running.event(|event| event["event"] == "durable");
     assert!(durable.is_some(), "it ended before it could be killed");

@@ -34,7 +34,7 @@ fn elsewhere(command: &Command) -> Command {
 /// Killed once something of it is durable, and resumed on a host of another name; `copy` takes
 /// further flags.
 fn resume_elsewhere(copy: impl Fn(&[&str]) -> Command) {
-    let limits = ["--json", "--bwlimit", "20MB/s", "--checkpoint", "1MiB"];
+    let limits = ["--json", "--bwlimit", "2MB/s", "--checkpoint", "1MiB"];
     let running = Running::start(&mut copy(&limits));
     let durable = running.event(|event| event["event"] == "durable");
     assert!(durable.is_some(), "it ended before something was durable");

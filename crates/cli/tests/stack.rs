@@ -51,7 +51,7 @@ fn a_killed_copy_goes_on_and_has_no_threads_but_its_streams() {
         command
     };
     let mut slow = copy();
-    slow.args(["--bwlimit", "20MB/s"]);
+    slow.args(["--bwlimit", "2MB/s"]);
     let running = Running::start(&mut slow);
     let durable = running.event(|event| event["event"] == "durable");
     assert!(durable.is_some(), "it ended before it could be killed");
