@@ -31,6 +31,30 @@ fn documented() -> tempfile::TempDir {
 }
 
 #[test]
+fn a_limit_that_nobody_measured_is_called_a_guess() {
+    let directory = tempfile::tempdir().unwrap();
+    let output = plan(
+        directory.path(),
+        &[
+            "--bytes",
+            "1TB",
+            "--rtt",
+            "1ms",
+            "--rate",
+            "400gbit",
+            "x",
+            "h.invalid:y",
+        ],
+    );
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let printed = text(&output.stdout);
+    assert!(
+        printed.contains("(a guess, as nothing is measured)"),
+        "{printed}"
+    );
+}
+
+#[test]
 fn a_graph_is_planned_and_explained() {
     let directory = documented();
     let output = plan(directory.path(), &["--graph", "transfer.toml"]);

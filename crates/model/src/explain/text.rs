@@ -8,6 +8,9 @@ use crate::optimise::prices::{Change, Constraint};
 use crate::optimise::{NodeUse, Optimum, SolveError};
 use crate::policy::Policy;
 
+/// A capacity that may be wrong by this share is a guess.
+const GUESSED: f64 = 0.9;
+
 /// Gains below this share are not worth a sentence.
 const NOTABLE_GAIN: f64 = 0.005;
 
@@ -68,7 +71,7 @@ impl Explanation {
 
     fn limits(&self, graph: &Graph) -> Option<String> {
         let names = |set: &Vec<Constraint>| {
-            let names: Vec<String> = set.iter().map(|it| it.name(graph)).collect();
+            let names: Vec<String> = set.iter().map(|it| named(*it, graph)).collect();
             listed(&names, "and")
         };
         match self.binding.as_slice() {
@@ -255,6 +258,17 @@ impl Change {
             Change::HalfLoss(at) => format!("half the loss of {}", node(at)),
             Change::HalfRtt(at) => format!("half the round trip of {}", node(at)),
         }
+    }
+}
+
+/// A constraint's name, and whether its capacity is a guess.
+fn named(constraint: Constraint, graph: &Graph) -> String {
+    let name = constraint.name(graph);
+    match constraint {
+        Constraint::Node(node) if graph.nodes[node].uncertainty >= GUESSED => {
+            format!("{name} (a guess, as nothing is measured)")
+        }
+        _ => name,
     }
 }
 
