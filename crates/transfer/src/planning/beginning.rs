@@ -1,6 +1,6 @@
-//! With how many flows a copy begins, where earlier ones with the same host are remembered: those of
-//! the plan, as far as they are more than a copy without a memory begins with. The controllers go on
-//! from there.
+//! With how many flows a copy begins, where earlier ones with the same host are remembered: those
+//! of the plan, as far as they are more than a copy without a memory begins with. The controllers
+//! change them from there.
 
 use std::time::Duration;
 
