@@ -134,8 +134,8 @@ mod tests {
         let attempts = Attempts::begin();
         assert_eq!(attempts.waited_milliseconds(), 0);
         let first = attempts.first - Duration::from_secs(3);
-        let again = Attempts { first, ..attempts }.again();
-        assert!(again.waited_milliseconds() >= 3000);
+        let once = Attempts { first, last: first };
+        assert!(once.again().waited_milliseconds() >= 3000);
     }
 
     #[test]

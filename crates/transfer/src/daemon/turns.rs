@@ -172,10 +172,13 @@ mod tests {
         let turns = Arc::new(Turns::default());
         let newer = turns.take(&key(b"x"), Rank::now(1)).unwrap();
         let again = Rank::now(2).after_waiting(Duration::from_secs(9));
+        // With a later rank it would wait for the other one.
+        assert!(again < newer.rank);
         assert!(turns.take(&key(b"x"), again).is_none());
         assert!(newer.is_newest());
-        let endless = Rank::now(3).after_waiting(Duration::MAX);
-        assert!(endless < again || endless.asked > newer.rank.asked);
+        let longest = Rank::now(3).after_waiting(LONGEST_WAIT);
+        let endless = Rank::now(4).after_waiting(Duration::MAX);
+        assert!(longest < again && endless < again);
     }
 
     #[test]

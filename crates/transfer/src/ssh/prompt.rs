@@ -172,8 +172,15 @@ mod tests {
         assert!(processes.is_one_of(10, &ASKING) && processes.is_one_of(11, &ASKING));
         assert!(!processes.is_one_of(12, &ASKING));
         assert!(!processes.agent_asks());
-        process(root.path(), 13, 1, "pinentry-curses", "/dev/pts/1");
-        assert!(Processes::read(root.path()).agent_asks());
+        for (number, program) in [
+            (13, "pinentry-curses"),
+            (14, "gcr-prompter"),
+            (15, "ksshaskpass"),
+        ] {
+            process(root.path(), number, 1, program, "/dev/pts/1");
+            assert!(Processes::read(root.path()).agent_asks(), "{program}");
+            std::fs::remove_dir_all(root.path().join(number.to_string())).unwrap();
+        }
     }
 
     #[test]
