@@ -56,7 +56,7 @@ pub(crate) fn patiently_around<T, E>(mut what: impl FnMut(bool) -> Result<T, E>)
     }
 }
 
-/// Whether a descriptor was wanted unnecessarily since [`at_once`] began.
+/// Whether a descriptor was wanted where none was free since [`at_once`] began.
 pub(crate) fn is_wanting() -> bool {
     AT_ONCE.get() == Some(AtOnce::Wanting)
 }
