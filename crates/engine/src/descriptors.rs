@@ -50,8 +50,7 @@ pub(crate) fn patiently_around<T, E>(mut what: impl FnMut(bool) -> Result<T, E>)
         if done.is_ok() || !was_wanting || is_last {
             return done;
         }
-        // tidy: reason: the kernel tells nobody when a descriptor is free again.
-        std::thread::sleep(PAUSE);
+        pause();
         left = left.saturating_sub(PAUSE);
     }
 }
@@ -66,6 +65,8 @@ pub(crate) fn is_wanting() -> bool {
 pub(crate) fn patiently<T>(
     mut open: impl FnMut() -> rustix::io::Result<T>,
 ) -> rustix::io::Result<T> {
+    #[cfg(test)]
+    let mut open = || scarce::or_open(&mut open);
     let mut left = PATIENCE;
     loop {
         match open() {
@@ -74,8 +75,7 @@ pub(crate) fn patiently<T>(
                 return Err(error);
             }
             Err(Errno::MFILE | Errno::NFILE) if !left.is_zero() && shares::has_others() => {
-                // tidy: reason: the kernel tells nobody when a descriptor is free again.
-                std::thread::sleep(PAUSE);
+                pause();
                 left = left.saturating_sub(PAUSE);
             }
             done => return done,
@@ -87,6 +87,13 @@ pub(crate) fn patiently<T>(
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(20);
 
+fn pause() {
+    #[cfg(test)]
+    scarce::note_wait();
+    // tidy: reason: the kernel tells nobody when a descriptor is free again.
+    std::thread::sleep(PAUSE);
+}
+
 /// One part in `parts` of them, at least one and at most `most`.
 pub(crate) fn share(parts: usize, most: usize) -> usize {
     (files() / parts.max(1)).clamp(1, most)
@@ -95,6 +102,57 @@ pub(crate) fn share(parts: usize, most: usize) -> usize {
 /// As [`share`], of what is left when `others` have theirs.
 pub(crate) fn share_after(others: usize, parts: usize, most: usize) -> usize {
     (files().saturating_sub(others) / parts.max(1)).clamp(1, most)
+}
+
+/// Opens that find too many files open, for tests of where a thread waits then.
+#[cfg(test)]
+pub(crate) mod scarce {
+    use std::cell::{Cell, RefCell};
+
+    use rustix::io::Errno;
+
+    use crate::shares::{Role, Seat};
+
+    thread_local! {
+        static WANTING: Cell<u32> = const { Cell::new(0) };
+        static WAITS: RefCell<Option<Box<dyn FnMut()>>> = const { RefCell::new(None) };
+    }
+
+    /// Does something of which the first `opens` calls that open a file find too many open, while
+    /// another session may close some. Before each wait for that, `waits` is called.
+    pub(crate) fn during<T>(
+        opens: u32,
+        waits: impl FnMut() + 'static,
+        what: impl FnOnce() -> T,
+    ) -> T {
+        let _seats = [0, 1].map(|_| Seat::take(Role::Receiving, "descriptors"));
+        WANTING.set(opens);
+        WAITS.set(Some(Box::new(waits)));
+        let done = what();
+        WAITS.set(None);
+        WANTING.set(0);
+        done
+    }
+
+    pub(super) fn or_open<T>(
+        open: &mut impl FnMut() -> rustix::io::Result<T>,
+    ) -> rustix::io::Result<T> {
+        match WANTING.get().checked_sub(1) {
+            Some(left) => {
+                WANTING.set(left);
+                Err(Errno::MFILE)
+            }
+            None => open(),
+        }
+    }
+
+    pub(super) fn note_wait() {
+        WAITS.with_borrow_mut(|waits| {
+            if let Some(waits) = waits {
+                waits();
+            }
+        });
+    }
 }
 
 #[cfg(test)]
@@ -111,6 +169,8 @@ mod tests {
         let _seats = [0, 1].map(|_| shares::Seat::take(shares::Role::Receiving, "descriptors"));
         let seen = at_once(|| {
             let inner = at_once(wanting);
+            // What is done well after that does not hide it.
+            at_once(|| ());
             (inner, is_wanting())
         });
         assert_eq!(seen, (Err(Errno::MFILE), true));
@@ -133,8 +193,12 @@ mod tests {
         });
         assert_eq!((done, tries), (Ok(()), 3));
         // Another failure is none of a descriptor.
-        let refused: Result<(), Errno> = patiently_around(|_| Err(Errno::ACCESS));
-        assert_eq!(refused, Err(Errno::ACCESS));
+        let mut tries = 0;
+        let refused: Result<(), Errno> = patiently_around(|_| {
+            tries += 1;
+            Err(Errno::ACCESS)
+        });
+        assert_eq!((refused, tries), (Err(Errno::ACCESS), 1));
     }
 
     #[test]

@@ -380,3 +380,6 @@ fn step_failure(shown: &str, StepError { doing, source }: &StepError) -> Failure
     let Failure { kind, text } = failure_of("write", shown, source);
     Failure::new(kind, format!("{text} ({doing})"))
 }
+
+#[cfg(test)]
+mod tests;
