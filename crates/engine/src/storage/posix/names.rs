@@ -7,6 +7,7 @@ use rustix::fs::{Dir, FileType};
 use rustix::io::Errno;
 
 use super::status::kind_of;
+use crate::descriptors;
 use crate::storage::{ListedName, NameList};
 
 /// Reads one buffer of names (some 8 KiB) at a time.
@@ -18,7 +19,8 @@ pub(super) struct PosixNames {
 impl PosixNames {
     /// A listing with a position of its own, from the start.
     pub(super) fn open(directory: BorrowedFd<'_>) -> io::Result<PosixNames> {
-        let directory = rustix::io::retry_on_intr(|| Dir::read_from(directory))?;
+        let open = || rustix::io::retry_on_intr(|| Dir::read_from(directory));
+        let directory = descriptors::patiently(open)?;
         Ok(PosixNames {
             directory: Some(directory),
         })
