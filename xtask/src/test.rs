@@ -1,14 +1,21 @@
 //! Runs every test of the workspace, also after one has failed, and ends with one list of what
 //! failed and one of what was skipped.
 //!
-//! Cargo prints the outcome of each test binary where it ran, pages apart. A reader of a long log
-//! wants them together at its end.
+//! Two test binaries run at a time, since many tests wait most of their time. Each one's output is
+//! shown whole. Cargo would run them one after another, and print what failed pages apart.
 
-use std::collections::BTreeSet;
-use std::io::{self, BufRead, BufReader};
-use std::process::Command;
+use std::collections::{BTreeSet, VecDeque};
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+
+use serde_json::Value;
 
 use crate::workspace;
+
+/// Test binaries that run at a time.
+const LANES: usize = 2;
 
 /// Binaries that the summary names as slow, at most.
 const SLOWEST_SHOWN: usize = 8;
@@ -16,18 +23,23 @@ const SLOWEST_SHOWN: usize = 8;
 /// What takes less seconds is no reason for a long run.
 const WORTH_A_LINE: f64 = 10.0;
 
-/// `cargo xtask test`: further arguments go to `cargo test`.
+/// `cargo xtask test`: with arguments all goes to one `cargo test`, one binary after another.
 ///
 /// # Errors
 ///
 /// Where cargo cannot be run, a test failed, or something did not compile.
 pub fn run(arguments: &[String]) -> Result<(), String> {
-    let mut command = workspace::cargo();
-    command.args(["test", "--locked", "--workspace", "--no-fail-fast"]);
-    command.args(arguments);
     let mut seen = Seen::default();
-    let succeeded = shown(&mut command, |line| seen.read(line))
-        .map_err(|error| format!("cannot run cargo test: {error}"))?;
+    let succeeded = match arguments {
+        [] => {
+            let binaries = built().map_err(|error| format!("cannot run cargo test: {error}"))?;
+            let binaries = binaries.ok_or("cargo test failed before any test did: see above")?;
+            let passed = in_lanes(binaries, &mut seen, outcome_of, &mut io::stdout());
+            // These are compiled by rustdoc, and have no binary.
+            documentation(&mut seen)? && passed
+        }
+        _ => cargo_test(arguments, &mut seen)?,
+    };
     print!("{}", seen.summary());
     if succeeded {
         return Ok(());
@@ -38,14 +50,125 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     })
 }
 
+fn documentation(seen: &mut Seen) -> Result<bool, String> {
+    cargo_test(&["--doc".to_owned()], seen)
+}
+
+fn cargo_test(arguments: &[String], seen: &mut Seen) -> Result<bool, String> {
+    let mut command = workspace::cargo();
+    command.args(["test", "--locked", "--workspace", "--no-fail-fast"]);
+    command.args(arguments);
+    shown(&mut command, |line| seen.read(line))
+        .map_err(|error| format!("cannot run cargo test: {error}"))
+}
+
+/// A test binary.
+#[derive(Debug, PartialEq, Eq)]
+struct Binary {
+    /// As cargo names it: `tests/a.rs`, `unittests src/lib.rs`.
+    name: String,
+    /// Where cargo runs it.
+    package: PathBuf,
+    executable: PathBuf,
+}
+
+/// Builds all of them; `None` where something did not compile, which cargo has said.
+fn built() -> io::Result<Option<Vec<Binary>>> {
+    let mut command = workspace::cargo();
+    command.args(["test", "--locked", "--workspace", "--no-run"]);
+    command.arg("--message-format=json-render-diagnostics");
+    let mut child = command.stdout(Stdio::piped()).spawn()?;
+    let mut binaries = Vec::new();
+    if let Some(output) = child.stdout.take() {
+        for line in BufReader::new(output).lines() {
+            binaries.extend(binary(&line?));
+        }
+    }
+    Ok(child.wait()?.success().then_some(binaries))
+}
+
+/// The test binary of which one of cargo's messages tells.
+fn binary(message: &str) -> Option<Binary> {
+    let message: Value = serde_json::from_str(message).ok()?;
+    let is_test = message["profile"]["test"].as_bool()?;
+    let executable = message["executable"].as_str().filter(|_| is_test)?;
+    let package = Path::new(message["manifest_path"].as_str()?).parent()?;
+    let source = Path::new(message["target"]["src_path"].as_str()?);
+    let source = source.strip_prefix(package).unwrap_or(source).display();
+    let name = match message["target"]["kind"][0].as_str()? {
+        "test" | "bench" => source.to_string(),
+        _ => format!("unittests {source}"),
+    };
+    Some(Binary {
+        name,
+        package: package.to_owned(),
+        executable: executable.into(),
+    })
+}
+
+/// Runs them with `run`, which gives what one printed and whether it passed; whether all did.
+fn in_lanes(
+    binaries: Vec<Binary>,
+    seen: &mut Seen,
+    run: impl Fn(&Binary) -> (Vec<u8>, bool) + Sync,
+    output: &mut (impl Write + Send),
+) -> bool {
+    let waiting = Mutex::new(VecDeque::from(binaries));
+    let told = Mutex::new((seen, output, true));
+    std::thread::scope(|scope| {
+        for _ in 0..LANES {
+            scope.spawn(|| {
+                let next = || {
+                    let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
+                    waiting.pop_front()
+                };
+                while let Some(binary) = next() {
+                    let (printed, passed) = run(&binary);
+                    let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+                    let (seen, output, all) = &mut *told;
+                    seen.read_binary(&binary.name, &printed, passed);
+                    *all &= passed;
+                    // What cannot be shown was run all the same.
+                    let _ = output.write_all(&printed);
+                }
+            });
+        }
+    });
+    told.into_inner().unwrap_or_else(PoisonError::into_inner).2
+}
+
+/// What a test binary printed on both outputs, below its name, and whether its tests passed.
+fn outcome_of(binary: &Binary) -> (Vec<u8>, bool) {
+    let mut command = Command::new(&binary.executable);
+    command.current_dir(&binary.package).stdin(Stdio::null());
+    command.env("CARGO_MANIFEST_DIR", &binary.package);
+    let mut output = format!("     Running {}\n", binary.name).into_bytes();
+    let ran = collected(&mut command, &mut output);
+    let passed = ran.unwrap_or_else(|error| {
+        output.extend(format!("cannot run it: {error}\n").bytes());
+        false
+    });
+    (output, passed)
+}
+
+/// Runs a command and adds what it prints on both of its outputs.
+fn collected(command: &mut Command, output: &mut Vec<u8>) -> io::Result<bool> {
+    let (mut end, input) = io::pipe()?;
+    command.stdout(input.try_clone()?).stderr(input);
+    let mut child = command.spawn()?;
+    // Its copies of the pipe's end would keep the pipe open.
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    io::copy(&mut end, output)?;
+    Ok(child.wait()?.success())
+}
+
 /// Runs a command and shows what it prints on both of its outputs; each line is given to `read`.
 fn shown(command: &mut Command, mut read: impl FnMut(&str)) -> io::Result<bool> {
     let (output, input) = io::pipe()?;
     command.stdout(input.try_clone()?).stderr(input);
     let mut child = command.spawn()?;
     // Its copies of the pipe's end would keep the pipe open.
-    command.stdout(std::process::Stdio::null());
-    command.stderr(std::process::Stdio::null());
+    command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut lines = BufReader::new(output);
     let mut line = Vec::new();
     while lines.read_until(b'\n', &mut line)? > 0 {
@@ -89,6 +212,19 @@ impl Seen {
         } else if line.starts_with("error: test failed")
             || line.starts_with("error: doctest failed")
         {
+            self.binary_failed();
+        }
+    }
+
+    /// Reads all that a binary printed.
+    fn read_binary(&mut self, name: &str, output: &[u8], passed: bool) {
+        name.clone_into(&mut self.binary);
+        for line in String::from_utf8_lossy(output).lines() {
+            self.read(line);
+        }
+        // A test may have printed a line that looks like the name of another one.
+        name.clone_into(&mut self.binary);
+        if !passed {
             self.binary_failed();
         }
     }
@@ -176,6 +312,59 @@ mod tests {
              failed: tests/b.rs: ended without naming a test that failed\n\
              failed: unittests src/lib.rs: two\n"
         );
+    }
+
+    #[test]
+    fn cargo_tells_of_its_test_binaries() {
+        let message = |kind: &str, source: &str, is_test: bool| {
+            let message = serde_json::json!({
+                "reason": "compiler-artifact", "manifest_path": "/w/a/Cargo.toml",
+                "target": { "kind": [kind], "src_path": format!("/w/a/{source}") },
+                "profile": { "test": is_test }, "executable": "/w/target/a-1",
+            });
+            binary(&message.to_string()).map(|found| found.name)
+        };
+        let lib = message("lib", "src/lib.rs", true);
+        assert_eq!(lib.as_deref(), Some("unittests src/lib.rs"));
+        let test = message("test", "tests/b/main.rs", true);
+        assert_eq!(test.as_deref(), Some("tests/b/main.rs"));
+        assert_eq!(message("bin", "src/main.rs", false), None);
+        assert_eq!(binary("no message"), None);
+    }
+
+    #[test]
+    fn binaries_run_side_by_side_and_are_told_of_one_by_one() {
+        let binary = |name: &str| Binary {
+            name: name.to_owned(),
+            package: "/".into(),
+            executable: "/bin/sh".into(),
+        };
+        let script = |binary: &Binary| {
+            let script = match &*binary.name {
+                "a" => "echo 'test one ... ok'; echo 'test two ... FAILED' >&2; exit 1",
+                "b" => "echo 'test three ... ok'; kill -9 $$",
+                _ => "echo 'test four ... ok'",
+            };
+            let mut output = Vec::new();
+            let mut command = Command::new(&binary.executable);
+            let ran = collected(command.args(["-c", script]), &mut output);
+            (output, ran.unwrap())
+        };
+        let (mut seen, mut shown) = (Seen::default(), Vec::new());
+        let binaries = ["a", "b", "c"].map(binary).into();
+        assert!(!in_lanes(binaries, &mut seen, script, &mut shown));
+        assert_eq!(
+            seen.summary(),
+            "\ntests: 3 passed, 2 failed, 0 skipped\n\
+             failed: a: two\n\
+             failed: b: ended without naming a test that failed\n"
+        );
+        assert!(in_lanes(
+            vec![binary("d")],
+            &mut Seen::default(),
+            script,
+            &mut shown
+        ));
     }
 
     #[test]
