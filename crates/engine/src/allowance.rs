@@ -27,6 +27,9 @@ const MANY_TASKS: u64 = 256;
 /// How long the kernel may take to forget a thread that ended.
 const FORGOTTEN_WITHIN: Duration = Duration::from_secs(1);
 
+/// Where control groups are.
+const ROOT: &str = "/sys/fs/cgroup";
+
 /// Who has this many levels of control groups is looked at no further.
 const MOST_LEVELS: usize = 64;
 
@@ -55,7 +58,7 @@ struct Group {
 }
 
 /// The control groups of this process that may have a limit of that kind
-/// (`pids` or `memory`), the innermost first; empty where there are none.
+/// (`pids`, `memory` or `cpu`), the innermost first; empty where there are none.
 fn groups(root: &Path, membership: &str, kind: &str) -> Vec<Group> {
     let lines = membership.lines().filter_map(|line| {
         let mut fields = line.splitn(3, ':');
@@ -99,6 +102,20 @@ impl Group {
         limits.min()
     }
 
+    /// Seconds of a core in each second that it allows, in either version.
+    fn processor(&self) -> Option<f64> {
+        let text = std::fs::read_to_string(self.directory.join("cpu.max")).unwrap_or_default();
+        let mut words = text.split_ascii_whitespace().map(str::parse::<f64>);
+        let (quota, period) = match (words.next(), words.next()) {
+            (Some(Ok(quota)), Some(Ok(period))) => (quota, period),
+            _ => (
+                self.number("cpu.cfs_quota_us")? as f64,
+                self.number("cpu.cfs_period_us")? as f64,
+            ),
+        };
+        (period > 0.0).then_some(quota / period)
+    }
+
     /// Tasks that it has room for, and allows at all.
     fn tasks(&self) -> Option<(u64, u64)> {
         let most = self.number("pids.max")?;
@@ -109,8 +126,63 @@ impl Group {
 
 /// Those of this process.
 fn own_groups(kind: &str) -> Vec<Group> {
-    let membership = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    groups(Path::new("/sys/fs/cgroup"), &membership, kind)
+    groups(Path::new(ROOT), &own_membership(), kind)
+}
+
+fn own_membership() -> String {
+    std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default()
+}
+
+/// Processor time that a control group's processes may take.
+#[derive(Debug)]
+pub(crate) struct Quota {
+    /// Seconds of a core in each second.
+    pub cores: f64,
+    /// Where the kernel counts what they took.
+    usage: PathBuf,
+}
+
+impl Quota {
+    /// Seconds of a core that the group's processes took so far; 0 where that is not told.
+    pub fn used_seconds(&self) -> f64 {
+        let text = std::fs::read_to_string(&self.usage).unwrap_or_default();
+        let named = text
+            .lines()
+            .find_map(|line| line.strip_prefix("usage_usec "));
+        match named {
+            Some(microseconds) => microseconds.trim().parse().unwrap_or(0.0) * 1e-6,
+            // Version 1 has a number of nanoseconds alone.
+            None => text.trim().parse().unwrap_or(0.0) * 1e-9,
+        }
+    }
+}
+
+/// The bounds of processor time of this process's groups.
+pub(crate) fn quotas() -> Vec<Quota> {
+    quotas_of(Path::new(ROOT), &own_membership())
+}
+
+fn quotas_of(root: &Path, membership: &str) -> Vec<Quota> {
+    let counting = groups(root, membership, "cpuacct");
+    let quota = |group: Group| {
+        let cores = group.processor()?;
+        // In version 1 the counts may lie in a hierarchy of their own.
+        let elsewhere = counting.iter().filter(|other| other.name == group.name);
+        let elsewhere = elsewhere.map(|other| other.directory.join("cpuacct.usage"));
+        let here = ["cpu.stat", "cpuacct.usage"].map(|file| group.directory.join(file));
+        let counts = |path: &PathBuf| {
+            let text = std::fs::read_to_string(path).unwrap_or_default();
+            text.contains("usage_usec ") || text.trim().parse::<u64>().is_ok()
+        };
+        let usage = here.into_iter().chain(elsewhere).find(counts)?;
+        Some(Quota { cores, usage })
+    };
+    let limited = groups(root, membership, "cpu");
+    let mut found: Vec<Quota> = limited.into_iter().filter_map(quota).collect();
+    // A controller that is mounted alone has one name twice.
+    found.sort_by(|one, other| one.usage.cmp(&other.usage));
+    found.dedup_by(|one, other| one.usage == other.usage);
+    found
 }
 
 /// Bytes of address space that this process has mapped.
@@ -241,6 +313,30 @@ mod tests {
     fn least_memory(root: &Path, membership: &str) -> Option<u64> {
         let groups = groups(root, membership, "memory");
         groups.iter().filter_map(Group::memory).min()
+    }
+
+    #[test]
+    fn processor_time_is_bounded_in_either_version() {
+        let root = tree(&[
+            ("job/cpu.max", "150000 100000\n"),
+            ("job/cpu.stat", "usage_usec 2500000\nuser_usec 1\n"),
+            ("job/step/cpu.max", "max 100000\n"),
+            ("cpu/slurm/cpu.cfs_quota_us", "50000\n"),
+            ("cpu/slurm/cpu.cfs_period_us", "100000\n"),
+            ("cpuacct/slurm/cpuacct.usage", "3000000000\n"),
+            ("cpu/cpu.cfs_quota_us", "-1\n"),
+            ("cpu/cpu.cfs_period_us", "100000\n"),
+        ]);
+        let found = |membership: &str| {
+            let quotas = quotas_of(root.path(), membership);
+            let found = quotas
+                .iter()
+                .map(|quota| (quota.cores, quota.used_seconds()));
+            found.collect::<Vec<(f64, f64)>>()
+        };
+        assert_eq!(found("0::/job/step\n"), [(1.5, 2.5)]);
+        assert_eq!(found("2:cpuacct:/slurm\n1:cpu:/slurm\n"), [(0.5, 3.0)]);
+        assert!(found("0::/other\n").is_empty());
     }
 
     #[test]

@@ -20,6 +20,10 @@ use crate::storage::DIRECT_ALIGNMENT_BYTES as ALIGNMENT;
 /// How often who waits for a buffer asks whether it is still needed.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 
+/// Ticks, ten in a second, after which the half of a codec that no block uses is given back: longer
+/// than between two blocks of a slow path, and short beside a dataset.
+const QUIET_TICKS: u32 = 30;
+
 /// A pool; clones are handles of the same one.
 #[derive(Clone)]
 pub struct BufferPool {
@@ -68,6 +72,11 @@ struct State {
     peak_in_use: [usize; 2],
     /// The part after a codec has its half.
     opened: bool,
+    /// Buffers before a codec that will need one after it.
+    needed: usize,
+    /// Ticks since the part after a codec was last used, and whether it was since the last one.
+    quiet_ticks: u32,
+    was_used: bool,
     closed: bool,
 }
 
@@ -105,7 +114,24 @@ impl BufferPool {
     /// The part after a codec has half of the memory from now on; what the other one has of it
     /// comes back as its buffers do.
     pub fn open(&self) {
-        self.shared.lock().opened = true;
+        self.shared.lock().use_codec();
+    }
+
+    /// Time passes: where no block needed a codec for [`QUIET_TICKS`], the part before it has all
+    /// of the memory again.
+    pub fn handle_tick(&self) {
+        let mut state = self.shared.lock();
+        let is_in_use = state.needed > 0 || state.in_use[Part::After.place()] > 0;
+        if !state.opened || std::mem::take(&mut state.was_used) || is_in_use {
+            state.quiet_ticks = 0;
+            return;
+        }
+        state.quiet_ticks += 1;
+        if state.quiet_ticks >= QUIET_TICKS {
+            state.opened = false;
+            drop(state);
+            self.shared.returned.notify_all();
+        }
     }
 
     /// Waits for a buffer; none once the pool is closed.
@@ -129,7 +155,9 @@ impl BufferPool {
     /// Who takes from the part after a codec opens it.
     fn opened(&self) -> MutexGuard<'_, State> {
         let mut state = self.shared.lock();
-        state.opened |= self.part == Part::After;
+        if self.part == Part::After {
+            state.use_codec();
+        }
         state
     }
 
@@ -199,8 +227,15 @@ impl BufferPool {
             bytes,
             length: 0,
             part: self.part,
+            needs_codec: false,
             pool: Arc::clone(&self.shared),
         })
+    }
+}
+
+impl State {
+    fn use_codec(&mut self) {
+        (self.opened, self.was_used) = (true, true);
     }
 }
 
@@ -268,10 +303,21 @@ pub struct Buffer {
     bytes: Memory,
     length: usize,
     part: Part,
+    needs_codec: bool,
     pool: Arc<Shared>,
 }
 
 impl Buffer {
+    /// It holds what is to be decoded: as long as it does, the part after a codec keeps its half,
+    /// so that such blocks never take the room for what comes out of them.
+    pub fn need_codec(&mut self) {
+        if !std::mem::replace(&mut self.needs_codec, true) {
+            let mut state = self.pool.lock();
+            state.needed += 1;
+            state.use_codec();
+        }
+    }
+
     /// States how many bytes from the front are meaningful; more than the
     /// capacity is cut to it.
     pub fn set_filled(&mut self, length: usize) {
@@ -310,6 +356,7 @@ impl Drop for Buffer {
         let bytes = std::mem::take(&mut self.bytes);
         let mut state = self.pool.lock();
         state.in_use[self.part.place()] -= 1;
+        state.needed -= usize::from(self.needs_codec);
         if !state.closed {
             state.free.push(bytes);
         }
@@ -367,6 +414,38 @@ mod tests {
         let again: Vec<Buffer> = (0..3).filter_map(|_| before.try_take()).collect();
         assert_eq!(again.len(), 2);
         assert_eq!(after.peak_in_use().0, 2 * PAGE as u64);
+    }
+
+    #[test]
+    fn the_half_of_a_codec_that_is_not_used_comes_back() {
+        let (before, after) = BufferPool::pair(ByteCount(4 * 2 * PAGE as u64), PAGE);
+        let tick = |count| (0..count).for_each(|_| after.handle_tick());
+        drop(after.take());
+        tick(QUIET_TICKS);
+        assert_eq!(before.maximum_buffers(), 2, "one tick saw it used");
+        tick(1);
+        assert_eq!(before.maximum_buffers(), 4);
+        let all: Vec<Buffer> = (0..4).filter_map(|_| before.try_take()).collect();
+        assert_eq!(all.len(), 4);
+        drop(all);
+        // Not while a block is under way that needs it, however slowly it comes.
+        after.open();
+        let mut coded = before.take().unwrap();
+        coded.need_codec();
+        tick(10 * QUIET_TICKS);
+        assert_eq!(before.maximum_buffers(), 2);
+        let decoded = after.take().unwrap();
+        drop(coded);
+        tick(10 * QUIET_TICKS);
+        assert_eq!(before.maximum_buffers(), 2);
+        drop(decoded);
+        tick(QUIET_TICKS + 1);
+        assert_eq!(before.maximum_buffers(), 4);
+        // What is one pool has no part to give back.
+        let named = BufferPool::new(ByteCount(4 * 2 * PAGE as u64), PAGE);
+        drop(named.take());
+        (0..2 * QUIET_TICKS).for_each(|_| named.handle_tick());
+        assert_eq!(named.maximum_buffers(), 4);
     }
 
     #[test]

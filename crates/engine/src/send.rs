@@ -9,7 +9,8 @@
 //! - `digest` reads, for their digests, files that the receiver has already and
 //!   compares;
 //! - [`compress`] makes that a [`compress::CodedBlock`]; where codecs are chosen while the
-//!   transfer runs, `automatic` asks who does that, for the kind of data that [`kinds`] finds;
+//!   transfer runs, `automatic` asks who does that, for the kind of data that [`kinds`] finds, and
+//!   `wire_look` sees what holds the transfer up;
 //! - [`seal`] frames it: a [`seal::SealedBlock`];
 //! - [`stream`] makes a source of what can be read once;
 //! - [`wildcards`] is what a source's name with `*` stands for;
@@ -17,7 +18,7 @@
 //!   the socket.
 
 mod ahead;
-mod automatic;
+pub(crate) mod automatic;
 pub mod compress;
 pub(crate) mod digest;
 mod earlier;
@@ -38,6 +39,7 @@ pub mod source;
 pub mod stream;
 pub mod walk;
 pub mod wildcards;
+mod wire_look;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};

@@ -10,12 +10,14 @@
 //!
 //! Figures are found by *trials* on small pieces of blocks, which together take at most
 //! [`EXPLORATION_SHARE`] of the time that the blocks take. Each block that is compressed gives
-//! figures too, and outweighs the trials soon.
+//! figures too, and outweighs the trials soon. Some candidates *judge* a part: where none of them
+//! makes it smaller, it *rests*, and they try it again later and later.
 //!
-//! For each block the engine asks for trials ([`Compression::next_trial`]) until there are no more,
-//! then for its codec ([`Compression::choose`]), and reports the results. A block that lies where
-//! no codec would find it is asked about first ([`Compression::passes_plain`]). What the transfer
-//! has is found by [`sense`].
+//! For each block the engine asks first what it gets ([`Compression::deal`]), before it is read. A
+//! block that is sent as it is then takes the ways that it takes without codecs. Where trials are
+//! due, the engine asks for them ([`Compression::next_trial`]) until there are no more, then for
+//! the codec ([`Compression::choose`]), and reports the results. What the transfer has is found by
+//! [`sense`].
 
 pub mod figures;
 pub mod plan;
@@ -44,16 +46,16 @@ const MOST_CREDIT_SECONDS: f64 = 0.1;
 /// On a slow path each block that is sent before its codec is known costs much.
 const FIRST_CREDIT_SECONDS: f64 = 0.01;
 
-/// A part that the fastest codec makes smaller by less than this is taken for compressed.
+/// A part that a codec makes smaller by less than this is taken for compressed by it.
 const LEAST_RATIO: f64 = 1.03;
 
-/// Bytes of such a part until it is tried again. They double with each trial that finds the same,
-/// at most three times. A trial of the fastest codec takes a five-thousandth of what the first rest
-/// takes at 1 Gbit/s.
-const REST_BYTES: u64 = 64 << 20;
-const MOST_DOUBLINGS: u32 = 3;
+/// Bytes of a part that rests until it is tried again. They double with each trial that finds the
+/// same: from two blocks, since another file may be of another sort, to those of some seconds.
+const REST_BYTES: u64 = 8 << 20;
+const MOST_DOUBLINGS: u32 = 6;
 
-/// This many blocks in succession that a codec did not make smaller count as such a trial.
+/// After this many blocks in succession that a codec did not make smaller, what it made of those
+/// before says nothing any more, and the part is judged anew.
 const MOST_FAILURES: u32 = 4;
 
 /// Shares below this are the solver's rounding.
@@ -62,9 +64,15 @@ const SMALLEST_SHARE: f64 = 1e-6;
 /// Bytes of a part after which a codec that is not in use is tried again: data change.
 const AGAIN_BYTES: u64 = 512 << 20;
 
-/// After twice this many bytes the weights of parts are halved, so that a part's share is that of
-/// about the last gigabyte.
-const SHARE_BYTES: f64 = 5e8;
+/// What a part has of all bytes is forgotten by half after this many bytes of all parts, some
+/// dozens of blocks, and after this many seconds: a slow path carries little of a dataset in that
+/// time.
+const SHARE_BYTES: f64 = 1.28e8;
+const SHARE_SECONDS: f64 = 4.0;
+
+/// A part's share of all bytes is taken for this at least: one that has just begun has its plan as
+/// others do, and what the solver rounds is less.
+const LEAST_PART: f64 = 1e-3;
 
 /// A codec with its level and filter, as the transfer may use it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -74,6 +82,20 @@ pub struct Candidate {
     pub encode_seconds: f64,
     /// Seconds of a core for a byte at the receiver, until it tells.
     pub decode_seconds: f64,
+    /// It is among those that find whether a part rests: that none of them makes it smaller says
+    /// that no candidate does. Where no candidate judges, the cheapest does.
+    pub judges: bool,
+}
+
+/// What a block gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deal {
+    /// It is sent as it is, and counted.
+    Plain,
+    /// This candidate, and it is counted.
+    Coded(usize),
+    /// Trials on it are due, and tell.
+    Try,
 }
 
 /// What the plan makes of the data as they are.
@@ -90,12 +112,14 @@ pub struct Expectation {
 struct Part {
     /// Of each candidate, where there are any.
     figures: Vec<Option<Figures>>,
-    /// Bytes seen, halved now and then.
+    /// Bytes seen lately.
     weight: f64,
     /// Bytes seen in all.
     seen: u64,
     /// Bytes seen when each candidate was used or tried last.
     last: Vec<u64>,
+    /// Whether each candidate made it smaller when it was tried; none of one that is to be tried.
+    pays: Vec<Option<bool>>,
     /// It is taken for compressed until this many bytes were seen.
     rests_until: u64,
     rests: u32,
@@ -115,6 +139,7 @@ impl Part {
             weight: 1.0,
             seen: 0,
             last: vec![0; candidates],
+            pays: vec![None; candidates],
             rests_until: 0,
             rests: 0,
             failures: 0,
@@ -123,15 +148,50 @@ impl Part {
         }
     }
 
-    /// Takes it for compressed for some time. What codecs made of it before says nothing any more.
+    /// Takes it for compressed for some time. Its figures stay for when it is found to pay again.
     fn rest(&mut self) {
         let rest = REST_BYTES << self.rests.min(MOST_DOUBLINGS);
         self.rests = self.rests.saturating_add(1);
-        self.failures = 0;
         self.rests_until = self.seen.saturating_add(rest);
-        self.figures.fill(None);
+        self.doubt();
+    }
+
+    /// It is to be judged anew, and is sent as it is until then.
+    fn doubt(&mut self) {
+        self.failures = 0;
+        self.pays.fill(None);
         self.shares.fill(0.0);
         self.owed.fill(0.0);
+    }
+
+    /// Figures that a plan may use: none before a candidate was found to make it smaller.
+    fn usable(&self) -> &[Option<Figures>] {
+        match self.pays.contains(&Some(true)) {
+            true => &self.figures,
+            false => &[],
+        }
+    }
+
+    /// Takes what a trial found, or what became of a block.
+    fn handle_encoded(&mut self, codec: usize, guess: f64, observed: Observed, was_trial: bool) {
+        let figures = self.figures[codec].get_or_insert(Figures::new(guess));
+        match was_trial {
+            true => figures.add_trial(observed),
+            false => figures.add_encoded(observed),
+        }
+        let shrank = observed.bytes as f64 >= LEAST_RATIO * observed.encoded as f64;
+        match (shrank, was_trial) {
+            (true, _) => (self.failures, self.rests) = (0, 0),
+            (false, true) => {}
+            (false, false) => self.failures += 1,
+        }
+        if shrank || was_trial {
+            self.pays[codec] = Some(shrank);
+        }
+        if self.failures >= MOST_FAILURES {
+            figures.forget();
+            self.doubt();
+        }
     }
 
     /// Deals out the next block: to the one that is owed most.
@@ -159,11 +219,14 @@ impl Part {
 /// Decides for the blocks of one transfer.
 #[derive(Clone, Debug)]
 pub struct Compression {
-    /// From the cheapest to the dearest, with their places in the caller's list.
+    /// Those that judge, then the others, each from the cheapest to the dearest, by their places in
+    /// the caller's list.
     order: Vec<usize>,
     candidates: Vec<Candidate>,
     parts: BTreeMap<u32, Part>,
     resources: Resources,
+    /// Seconds at the last look.
+    at: f64,
     /// Bytes of the source per second that the last plan expects.
     expected_rate: f64,
     /// Seconds that trials may take now.
@@ -173,24 +236,35 @@ pub struct Compression {
 impl Compression {
     /// Begins with no figures: blocks are sent as they are until trials tell more. Without
     /// candidates they stay so.
-    pub fn new(candidates: Vec<Candidate>) -> Compression {
+    pub fn new(mut candidates: Vec<Candidate>) -> Compression {
         let mut order: Vec<usize> = (0..candidates.len()).collect();
         let cost = |at: &usize| candidates[*at].encode_seconds;
         order.sort_by(|a, b| cost(a).total_cmp(&cost(b)));
+        if let (Some(cheapest), false) = (order.first(), candidates.iter().any(|of| of.judges)) {
+            candidates[*cheapest].judges = true;
+        }
+        // Who judges is tried first.
+        order.sort_by_key(|at| !candidates[*at].judges);
         Compression {
             order,
             candidates,
             parts: BTreeMap::new(),
             resources: Resources::default(),
+            at: 0.0,
             expected_rate: f64::INFINITY,
             credit: FIRST_CREDIT_SECONDS,
         }
     }
 
     /// Takes what the transfer has now, some times a second, and plans anew; gives what the plan
-    /// should bring. None before the path's rate is known.
-    pub fn handle_resources(&mut self, resources: Resources) -> Option<Expectation> {
+    /// should bring. `at` is when, in seconds. None before the path's rate is known.
+    pub fn handle_resources(&mut self, at: f64, resources: Resources) -> Option<Expectation> {
         self.resources = resources.bounded();
+        let passed = at - self.at;
+        if passed.is_finite() && passed > 0.0 {
+            self.forget(passed / SHARE_SECONDS);
+            self.at = at;
+        }
         self.plan_anew()
     }
 
@@ -199,10 +273,12 @@ impl Compression {
             return None;
         }
         let all: f64 = self.parts.values().map(|part| part.weight).sum();
+        let least = (LEAST_PART * all).max(f64::MIN_POSITIVE);
+        let weights = self.parts.values().map(|part| part.weight.max(least));
+        let all: f64 = weights.clone().sum();
         let mut plan = Plan::new(self.resources, self.candidates.len());
-        let parts = self.parts.values().filter(|_| all > 0.0);
-        for part in parts.clone() {
-            plan.add_part(part.weight / all, &part.figures);
+        for (part, weight) in self.parts.values().zip(weights) {
+            plan.add_part(weight / all, part.usable());
         }
         let plain_rate = plan.plain_rate();
         let solved = plan.solve()?;
@@ -218,33 +294,28 @@ impl Compression {
         })
     }
 
-    /// What a block of a part gets, by its place in the list of candidates; none if it is sent as
-    /// it is. `bytes` is its length.
+    /// What a block of a part gets, before it is read. `bytes` is its length.
+    pub fn deal(&mut self, part: u32, bytes: u64) -> Deal {
+        if self.due_trial(part.min(MOST_PARTS - 1), bytes).is_some() {
+            return Deal::Try;
+        }
+        self.choose(part, bytes).map_or(Deal::Plain, Deal::Coded)
+    }
+
+    /// The same by its place in the list of candidates, whatever trials are due; none if it is sent
+    /// as it is.
     pub fn choose(&mut self, part: u32, bytes: u64) -> Option<usize> {
-        let number = part.min(MOST_PARTS - 1);
-        let part = self.part(number);
+        self.forget(bytes as f64 / SHARE_BYTES);
+        let part = self.part(part.min(MOST_PARTS - 1));
         part.weight += bytes as f64;
         part.seen = part.seen.saturating_add(bytes);
         let codec = part.deal();
         if let Some(codec) = codec {
             part.last[codec] = part.seen;
         }
-        self.forget_old_shares();
         let time = bytes as f64 / self.expected_rate.max(1.0);
         self.credit = (self.credit + EXPLORATION_SHARE * time).min(MOST_CREDIT_SECONDS);
         codec
-    }
-
-    /// Whether a block of a part is sent as it is without a doubt: no codec has a share of the
-    /// part, and none is to be tried now. Such a block is chosen for with that.
-    pub fn passes_plain(&mut self, part: u32, bytes: u64) -> bool {
-        let number = part.min(MOST_PARTS - 1);
-        let uses = |share: &f64| *share > SMALLEST_SHARE;
-        if self.part(number).shares.iter().any(uses) || self.due_trial(number, bytes).is_some() {
-            return false;
-        }
-        self.choose(part, bytes);
-        true
     }
 
     /// The candidate that is to be tried now on [`TRIAL_BYTES`] of a block of a part, of which
@@ -264,11 +335,10 @@ impl Compression {
         self.parts.entry(number).or_insert_with(|| Part::new(count))
     }
 
-    fn forget_old_shares(&mut self) {
-        let all: f64 = self.parts.values().map(|part| part.weight).sum();
-        if all > 2.0 * SHARE_BYTES {
-            self.parts.values_mut().for_each(|part| part.weight /= 2.0);
-        }
+    /// Forgets what parts had of all bytes by half, this many times.
+    fn forget(&mut self, halvings: f64) {
+        let kept = 0.5_f64.powf(halvings);
+        self.parts.values_mut().for_each(|part| part.weight *= kept);
     }
 
     /// The cheapest candidate that is not known, or was not looked at for long, where there is
@@ -280,8 +350,9 @@ impl Compression {
         if bytes < TRIAL_BYTES || part.seen < part.rests_until {
             return None;
         }
-        let is_due = |at: &&usize| match &part.figures[**at] {
-            None => true,
+        let is_due = |at: &&usize| match part.pays[**at] {
+            // The others wait for who judges.
+            None => self.candidates[**at].judges || part.pays.contains(&Some(true)),
             Some(_) => part.seen.saturating_sub(part.last[**at]) > AGAIN_BYTES,
         };
         let next = *self.order.iter().find(is_due)?;
@@ -302,28 +373,19 @@ impl Compression {
         if was_trial {
             // What it took longer than was thought is owed.
             let thought = candidate.encode_seconds * observed.bytes as f64;
-            self.credit -= (observed.seconds - thought).max(0.0);
+            let more = (observed.seconds - thought).clamp(0.0, MOST_CREDIT_SECONDS);
+            self.credit -= if more.is_nan() { 0.0 } else { more };
         }
-        let is_fastest = self.order.first() == Some(&codec);
         let Some(part) = self.parts.get_mut(&number) else {
             return;
         };
-        let figures = part.figures[codec].get_or_insert(Figures::new(guess));
-        let is_first = figures.is_empty();
-        figures.add_encoded(observed);
-        let shrank = observed.bytes as f64 >= LEAST_RATIO * observed.encoded as f64;
-        match (shrank, was_trial) {
-            (true, _) => (part.failures, part.rests) = (0, 0),
-            (false, true) if is_fastest => part.rest(),
-            (false, true) => {}
-            (false, false) => {
-                part.failures += 1;
-                if part.failures >= MOST_FAILURES {
-                    part.rest();
-                }
-            }
+        let before = part.pays[codec];
+        part.handle_encoded(codec, guess, observed, was_trial);
+        let mut judges = self.candidates.iter().zip(&part.pays);
+        if was_trial && judges.all(|(of, pays)| !of.judges || *pays == Some(false)) {
+            part.rest();
         }
-        if is_first {
+        if part.pays[codec] != before {
             self.plan_anew();
         }
     }

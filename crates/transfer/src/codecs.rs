@@ -4,10 +4,10 @@ pub mod report;
 
 use std::collections::HashMap;
 
-use longhaul_engine::codec::choice::{CANDIDATES, Choose, CodecLook, Coded, CoresSeen};
+use longhaul_engine::codec::choice::{self, CANDIDATES, Choose, CodecLook, Coded, CoresSeen};
 use longhaul_model::compression::figures::Observed;
 use longhaul_model::compression::sense::{Cores, Look, Sense};
-use longhaul_model::compression::{Candidate, Compression, TRIAL_BYTES};
+use longhaul_model::compression::{Candidate, Compression, Deal, TRIAL_BYTES};
 use longhaul_proto::block::Codec;
 use longhaul_proto::coding::{CodecUse, Kind};
 
@@ -21,7 +21,13 @@ const COSTS: [(f64, f64); CANDIDATES.len()] = [
     (3.0, 0.8),
     (7.0, 0.8),
     (14.0, 0.8),
+    (45.0, 0.8),
+    (300.0, 0.8),
 ];
+
+/// Those that tell whether a kind of data gets smaller at all: the fastest, which finds what
+/// repeats, and the fastest of those that find as well what bytes are rare.
+const JUDGES: [Codec; 2] = [Codec::Lz4, Codec::Zstd { level: 1 }];
 
 /// Codecs are used where the model expects this many times the rate without any, at least.
 const LEAST_GAIN: f64 = 1.03;
@@ -44,12 +50,14 @@ pub(crate) fn chooser() -> Box<dyn Choose> {
 impl Automatic {
     /// Knows nothing yet.
     fn new() -> Automatic {
-        let candidate = |(encode, decode): (f64, f64)| Candidate {
+        let candidates = COSTS.iter().zip(&CANDIDATES);
+        let candidates = candidates.map(|((encode, decode), codec)| Candidate {
             encode_seconds: encode * 1e-9,
             decode_seconds: decode * 1e-9,
-        };
+            judges: JUDGES.contains(codec),
+        });
         Automatic {
-            compression: Compression::new(COSTS.map(candidate).to_vec()),
+            compression: Compression::new(candidates.collect()),
             sense: Sense::default(),
             may_gain: false,
             decoded: HashMap::new(),
@@ -82,6 +90,7 @@ impl Automatic {
 fn cores(seen: CoresSeen, uses: &[CodecUse]) -> Cores {
     let nanoseconds = uses.iter().map(|of| of.nanoseconds);
     Cores {
+        at: seen.at,
         all: seen.all,
         idle: seen.idle,
         codec_seconds: nanoseconds.fold(0, u64::saturating_add) as f64 * 1e-9,
@@ -105,7 +114,7 @@ impl Choose for Automatic {
             // Looks that follow each other closely tell nothing.
             return self.may_gain;
         };
-        let expected = self.compression.handle_resources(resources);
+        let expected = self.compression.handle_resources(look.at, resources);
         if expected.is_some_and(|expected| expected.rate < LEAST_GAIN * expected.plain_rate) {
             self.compression.use_none();
         }
@@ -114,8 +123,12 @@ impl Choose for Automatic {
         self.may_gain
     }
 
-    fn passes_plain(&mut self, kind: Kind, bytes: u64) -> bool {
-        self.compression.passes_plain(kind.number(), bytes)
+    fn deal(&mut self, kind: Kind, bytes: u64) -> choice::Deal {
+        match self.compression.deal(kind.number(), bytes) {
+            Deal::Plain => choice::Deal::Plain,
+            Deal::Coded(place) => choice::Deal::Coded(place),
+            Deal::Try => choice::Deal::Try,
+        }
     }
 
     fn next_trial(&mut self, kind: Kind, bytes: u64) -> Option<(usize, usize)> {
@@ -147,6 +160,7 @@ mod tests {
 
     fn look(at: f64, rate: f64) -> CodecLook {
         let seen = CoresSeen {
+            at,
             all: 2.0,
             idle: 1.8,
         };

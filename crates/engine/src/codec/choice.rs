@@ -4,19 +4,24 @@
 use longhaul_proto::block::Codec;
 use longhaul_proto::coding::{CodecUse, Kind};
 
-/// Codecs among which is chosen, from the cheapest to the dearest.
-pub const CANDIDATES: [Codec; 6] = [
+/// Codecs among which is chosen, from the cheapest to the dearest. The last two pay only on very
+/// slow paths, or with many cores.
+pub const CANDIDATES: [Codec; 8] = [
     Codec::Lz4,
     Codec::Zstd { level: -5 },
     Codec::Zstd { level: 1 },
     Codec::Zstd { level: 3 },
     Codec::Zstd { level: 6 },
     Codec::Zstd { level: 9 },
+    Codec::Zstd { level: 13 },
+    Codec::Zstd { level: 19 },
 ];
 
 /// An end's cores.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CoresSeen {
+    /// When that end looked, in seconds since it began.
+    pub at: f64,
     /// Cores that the process may use.
     pub all: f64,
     /// Of these, cores that idled lately.
@@ -48,6 +53,17 @@ pub struct CodecLook {
     pub receiver_uses: Vec<CodecUse>,
 }
 
+/// What a block gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deal {
+    /// It is sent as it is.
+    Plain,
+    /// The codec with this place.
+    Coded(usize),
+    /// Trials on it tell.
+    Try,
+}
+
 /// What became of a block, or of a trial on a part of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Coded {
@@ -66,14 +82,15 @@ pub trait Choose: Send {
     /// Takes a look, ten times a second; says whether a codec may be worth anything now.
     fn handle_look(&mut self, look: &CodecLook) -> bool;
 
-    /// Whether a block is sent as it is without a doubt; if so, it is counted as that.
-    fn passes_plain(&mut self, kind: Kind, bytes: u64) -> bool;
+    /// What a block gets, before it is read: one that is sent as it is takes the ways that it takes
+    /// without codecs. It is counted as what it gets.
+    fn deal(&mut self, kind: Kind, bytes: u64) -> Deal;
 
     /// Which codec is to be tried on a block, and on how many of its bytes. Its result comes
     /// before this is asked again, until there is none.
     fn next_trial(&mut self, kind: Kind, bytes: u64) -> Option<(usize, usize)>;
 
-    /// The codec for a block; none if it is sent as it is.
+    /// The codec for a block after trials on it; none if it is sent as it is.
     fn choose(&mut self, kind: Kind, bytes: u64) -> Option<usize>;
 
     /// Takes what a codec made of a block or a trial.

@@ -11,6 +11,10 @@ pub const SAMPLE_BYTES: usize = 32 << 10;
 /// least this many bits per byte. Text and programs differ by less, floats by more.
 const ARRAY_GAIN_BITS: f64 = 0.4;
 
+/// Where the elements are known, less of a gain is one that a shuffle brings: above this it is no
+/// scatter of the estimate.
+const KNOWN_GAIN_BITS: f64 = 0.1;
+
 /// A larger element must lower the entropy by this many bits more. The estimate falls by itself:
 /// by 255 / (2 n ln 2) bits if a plane has n bytes (Miller and Madow), which is 0.04 for 4096.
 const LARGER_GAIN_BITS: f64 = 0.15;
@@ -62,6 +66,14 @@ pub fn nature_of(sample: &[u8]) -> Nature {
         None if together > DENSE_BITS => Nature::Dense,
         None => Nature::Other,
     }
+}
+
+/// Whether an array of such elements gets smaller by its planes of bytes: not if the numbers were
+/// compressed, or are random in all their bytes.
+pub fn is_array_of(sample: &[u8], element: ElementSize) -> bool {
+    let sample = &sample[..sample.len() / 8 * 8];
+    let together = entropy(sample.iter().copied());
+    entropy_of_planes(sample, element.bytes()) + KNOWN_GAIN_BITS < together
 }
 
 /// The mean entropy of the planes of bytes, in bits per byte. An element has `element` bytes.

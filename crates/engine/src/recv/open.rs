@@ -56,6 +56,9 @@ impl ReceiveSide {
         let Some(mut buffer) = transfer.buffer_for(id) else {
             return Err(Stop::Lost(None));
         };
+        if compresses(block.codec) {
+            buffer.need_codec();
+        }
         // A receiver that waits for the path is idle: only its work counts.
         let began = thread_cpu_time();
         let mut hasher = ArrivingHasher::new(transfer.settings.integrity, &block);

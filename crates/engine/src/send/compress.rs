@@ -1,14 +1,18 @@
 //! The compression layer: encodes what was read where that is asked for and
 //! makes it smaller, on flows of its own; else hands it on as it is.
 
+use std::time::Duration;
+
 use longhaul_proto::block::{Codec, Content};
 use longhaul_proto::coding::{CodecUse, Kind};
 use longhaul_proto::manifest::EntryId;
 use longhaul_proto::sender::{BlockId, PackedRead, PieceRead};
 use longhaul_proto::session::StreamId;
 use longhaul_proto::shuffle::Shuffle;
+use longhaul_units::Moment;
 
 use super::Sending;
+use super::automatic::Dealt;
 use super::payload::Payload;
 use super::read::{ReadBlock, codec_for};
 use super::seal::seal;
@@ -50,8 +54,8 @@ pub struct CodedBlock {
 enum Wish {
     /// The codec that the user named.
     Named(Codec),
-    /// What is chosen for data of this kind.
-    Chosen(Kind),
+    /// What is chosen for it.
+    Chosen(Dealt),
 }
 
 /// A block that waits for a compressor.
@@ -60,7 +64,13 @@ pub(crate) struct Queued {
     verdict: Verdict,
     read: ReadBlock,
     wish: Wish,
+    since: Moment,
 }
+
+/// A block that has waited this long for a compressor while streams have nothing to send goes as it
+/// is, unless the user named the codec: the cores have others to serve. A block that does not wait
+/// for cores waits for less.
+const LATE: Duration = Duration::from_millis(20);
 
 /// A codec for a block, and for whom its result is.
 struct Use {
@@ -78,7 +88,7 @@ impl Sending<'_> {
         }
         match codec {
             Codec::Zstd { .. } | Codec::Lz4 => Some(Wish::Named(codec)),
-            Codec::Plain => self.kind_to_code(read).map(Wish::Chosen),
+            Codec::Plain => self.deal_read(read).map(Wish::Chosen),
             Codec::Omitted => None,
         }
     }
@@ -105,6 +115,7 @@ impl Sending<'_> {
                 verdict,
                 read,
                 wish,
+                since: self.transfer.now(),
             }),
             (_, read) => {
                 let coded = read.map(|read| uncoded_block(read, codec));
@@ -161,13 +172,30 @@ impl Sending<'_> {
                 verdict,
                 read,
                 wish,
+                since,
             } = queued;
+            if let Some(kind) = self.comes_late(wish, since) {
+                self.note_plain(kind, read.payload.len() as u64);
+                let coded = uncoded_block(read, Codec::Plain);
+                self.hand_to_wire(block, verdict, Some(coded), None);
+                continue;
+            }
             let Some(coder) = self.coder(&mut coder) else {
                 return;
             };
             let coded = flow.busy(|| self.encode(coder, wish, read));
             self.hand_to_wire(block, verdict, Some(coded), None);
         }
+    }
+
+    /// The kind of a block that would be compressed while streams have nothing to send, because its
+    /// turn came late.
+    fn comes_late(&self, wish: Wish, since: Moment) -> Option<Kind> {
+        let Wish::Chosen(dealt) = wish else {
+            return None;
+        };
+        let is_late = self.transfer.now() - since > LATE;
+        (is_late && self.transfer.lock().starves()).then_some(dealt.kind)
     }
 
     /// Encodes, where that is wished for and worth it; what does not get smaller stays as it is.
@@ -182,12 +210,12 @@ impl Sending<'_> {
                 shuffle: self.shuffle_for(codec, &read.content, buffer.filled()),
                 chosen: None,
             }),
-            Wish::Chosen(kind) => {
-                let chosen = self.choose_codec(coder, kind, buffer.filled());
+            Wish::Chosen(dealt) => {
+                let chosen = self.choose_codec(coder, dealt, buffer.filled());
                 chosen.map(|(place, codec, shuffle)| Use {
                     codec,
                     shuffle,
-                    chosen: Some((kind, place)),
+                    chosen: Some((dealt.kind, place)),
                 })
             }
         };
@@ -296,7 +324,9 @@ impl Sending<'_> {
 
 /// A block left as it is, or without its payload.
 fn uncoded_block(read: ReadBlock, codec: Codec) -> CodedBlock {
-    let ReadBlock { content, payload } = read;
+    let ReadBlock {
+        content, payload, ..
+    } = read;
     match payload {
         Payload::Buffer(mut buffer) if codec == Codec::Omitted => {
             buffer.set_filled(0);

@@ -38,6 +38,7 @@ impl Sending<'_> {
                 let read = ReadBlock {
                     content: Content::Piece(piece),
                     payload: Payload::Buffer(buffer),
+                    dealt: None,
                 };
                 (PieceRead::Front(checksum), Some(read))
             }

@@ -8,7 +8,7 @@ use longhaul_proto::manifest::EntryId;
 use longhaul_proto::shuffle::ElementSize;
 
 use crate::codec::recognise::{Format, recognise};
-use crate::codec::sample::{Nature, nature_of};
+use crate::codec::sample::{Nature, is_array_of, nature_of};
 use crate::queue::lock;
 
 /// Files whose kind is remembered, for their next pieces.
@@ -75,7 +75,7 @@ impl Kinds {
         }
         let before = files.get(&file).and_then(|known| known.format);
         let format = head.and_then(recognise).or(before);
-        let kind = kind_of(format, nature, elements);
+        let kind = kind_of(format, (nature, sample), elements);
         let known = Known {
             format,
             kind,
@@ -86,27 +86,61 @@ impl Kinds {
     }
 }
 
-/// What a block of small files is, by a sample.
-pub(crate) fn kind_of_pack(sample: &[u8]) -> Kind {
-    match nature_of(sample) {
+/// What a sample of a large file is, whose first bytes are these.
+pub(crate) fn kind_of_sample(head: &[u8], sample: &[u8]) -> Kind {
+    kind_of(recognise(head), (nature_of(sample), sample), None)
+}
+
+/// Bytes of a sample of small files: they come with many blocks.
+const PACK_SAMPLE_BYTES: usize = 8 << 10;
+
+/// What a block of small files is, by two samples: arrays if both show the same numbers; compressed
+/// if the first one is.
+pub(crate) fn kind_of_pack(data: &[u8]) -> Kind {
+    let middle = &data[middle_of(data.len(), PACK_SAMPLE_BYTES)];
+    let nature = nature_of(middle);
+    let elsewhere = || {
+        let quarter = &data[..data.len() / 4];
+        nature_of(&quarter[middle_of(quarter.len(), PACK_SAMPLE_BYTES)])
+    };
+    match nature {
         Nature::Full => Kind::SmallFull,
+        Nature::Numbers(element) if elsewhere() == nature => numbers(element),
         Nature::Numbers(_) | Nature::Dense | Nature::Other => Kind::Small,
     }
 }
 
-fn kind_of(format: Option<Format>, nature: Nature, elements: Option<Elements>) -> Kind {
-    let is_packed = matches!(format, Some(Format::Compressed(_)));
+/// The middle of some data, at a multiple of the largest element.
+pub(crate) fn middle_of(length: usize, wanted: usize) -> std::ops::Range<usize> {
+    let from = length.saturating_sub(wanted) / 2 / 8 * 8;
+    from..length.min(from + wanted)
+}
+
+/// What is compressed already is that, whatever its file or the user says of elements.
+fn kind_of(
+    format: Option<Format>,
+    (nature, sample): (Nature, &[u8]),
+    elements: Option<Elements>,
+) -> Kind {
+    let said = match (elements, format) {
+        (Some(Elements::Of(element)), _) => Some(element),
+        (None, Some(Format::Numbers(_, element))) => Some(element),
+        _ => None,
+    };
     match (nature, format, elements) {
-        (Nature::Full, _, None) if is_packed => Kind::Full,
+        (Nature::Full, Some(Format::Compressed(_)), _) => Kind::Full,
         // Something in it was stored as it is.
-        (_, _, None) if is_packed => Kind::Dense,
-        (_, _, Some(Elements::Of(element))) | (_, Some(Format::Numbers(_, element)), None) => {
-            numbers(element)
-        }
-        (Nature::Numbers(element), _, None) => numbers(element),
-        (Nature::Full, ..) => Kind::Full,
-        (Nature::Dense, ..) => Kind::Dense,
-        (Nature::Other | Nature::Numbers(_), ..) => Kind::Text,
+        (_, Some(Format::Compressed(_)), _) => Kind::Dense,
+        (Nature::Full, ..) => match said.filter(|element| is_array_of(sample, *element)) {
+            Some(element) => numbers(element),
+            None => Kind::Full,
+        },
+        (Nature::Numbers(element), _, None) => numbers(said.unwrap_or(element)),
+        (nature, ..) => match (said, nature) {
+            (Some(element), _) => numbers(element),
+            (None, Nature::Dense) => Kind::Dense,
+            (None, _) => Kind::Text,
+        },
     }
 }
 
@@ -148,6 +182,51 @@ mod tests {
         assert_eq!(kinds.handle_sample(file, (None, &text), None), Kind::Dense);
         let other = kinds.handle_sample(EntryId(8), (Some(&text), &text), None);
         assert_eq!(other, Kind::Text);
+    }
+
+    #[test]
+    fn samples_lie_in_the_middle_at_whole_elements() {
+        assert_eq!(middle_of(100, 8), 40..48);
+        assert_eq!(middle_of(5, 8), 0..5);
+        assert_eq!(middle_of(0, 8), 0..0);
+    }
+
+    #[test]
+    fn small_files_are_arrays_where_they_share_that() {
+        let value = |at: u32| (300.0 + 20.0 * (f64::from(at) / 700.0).sin()).to_le_bytes();
+        // Files whose lengths are no multiples of an element's.
+        let file = |number: u32| (0..500).flat_map(move |at| value(at * 7 + number)).skip(3);
+        let arrays: Vec<u8> = (0..40).flat_map(file).collect();
+        assert_eq!(kind_of_pack(&arrays), Kind::Numbers8);
+        let text = b"{\"name\": \"value\", \"count\": 17}\n".repeat(3000);
+        let mixed = [&text[..], &arrays].concat();
+        assert_eq!(kind_of_pack(&mixed), Kind::Small);
+        assert_eq!(kind_of_pack(&text), Kind::Small);
+        assert_eq!(kind_of_pack(&Random::new(1).bytes(90_000)), Kind::SmallFull);
+        assert_eq!(kind_of_pack(b""), Kind::Small);
+    }
+
+    #[test]
+    fn what_is_compressed_is_no_array_whatever_says_so() {
+        let kinds = Kinds::default();
+        let noise = Random::new(4).bytes(32 << 10);
+        let numpy: &[u8] = b"\x93NUMPY\x01\0v\0{'descr': '<f8', 'shape': (3,), }\n";
+        let gzip: &[u8] = b"\x1f\x8b\x08\0";
+        let eight = Elements::of_bytes(8);
+        for (number, head, elements) in [
+            (1, Some(numpy), None),
+            (2, Some(gzip), eight),
+            (3, None, eight),
+            (4, Some(numpy), eight),
+        ] {
+            let kind = kinds.handle_sample(EntryId(number), (head, &noise), elements);
+            assert_eq!(kind, Kind::Full, "{number}");
+        }
+        // The exponent's byte alone has an order.
+        let value = |at: usize| [&noise[7 * at..7 * at + 7], &[64 + (at % 3) as u8]].concat();
+        let values: Vec<u8> = (0..4000).flat_map(value).collect();
+        let kind = kinds.handle_sample(EntryId(5), (None, &values), eight);
+        assert_eq!(kind, Kind::Numbers8);
     }
 
     #[test]

@@ -17,6 +17,7 @@ use longhaul_proto::message::{Failure, FailureKind};
 use longhaul_proto::sender::{BlockId, PackedJob, PackedRead, PieceRead, ReadJob, Work};
 
 use super::Sending;
+use super::automatic::Dealt;
 use super::compress::{Uncoded, Verdict};
 use super::origin::Origins;
 use super::parents::Parents;
@@ -50,7 +51,12 @@ const FILES_PART: usize = 16;
 pub struct ReadBlock {
     pub(crate) content: Content,
     pub(crate) payload: Payload,
+    /// What it gets, where that was dealt before it was read.
+    pub(crate) dealt: Option<Dealt>,
 }
+
+/// A piece, where its bytes are if not in the buffer, and what it gets where that was dealt.
+pub(super) type ReadPiece = (Piece, Option<Payload>, Option<Dealt>);
 
 /// Most large files that are open for their next pieces, and again for blocks that
 /// wait to be sent.
@@ -229,7 +235,7 @@ impl Sending<'_> {
         entry: &Entry,
         piece: PieceName,
         buffer: &mut Buffer,
-    ) -> Result<(Piece, Option<Payload>), Unread> {
+    ) -> Result<ReadPiece, Unread> {
         let file = self.open_large(entry, piece.generation)?;
         let shown = entry.path.to_string();
         let failed = |error: io::Error| Unread::Failed(failure_of("read", &shown, &error));
@@ -259,7 +265,11 @@ impl Sending<'_> {
             true => self.hold_cached(&file, piece),
             false => None,
         };
-        if held.is_some() && !self.passes_in_cache(&*file, piece, buffer) {
+        let dealt = match held {
+            Some(_) => self.deal_in_cache(&*file, piece, buffer),
+            None => None,
+        };
+        if dealt.is_some() {
             held = None;
         }
         if let Some(file) = held.take_if(|_| late) {
@@ -270,6 +280,7 @@ impl Sending<'_> {
             return Ok((
                 piece_of(entry, piece, None, None),
                 Some(Payload::Late(Box::new(late))),
+                None,
             ));
         }
         let pages = held
@@ -292,7 +303,7 @@ impl Sending<'_> {
         }
         let checksum = Some(hasher.finish());
         let piece = piece_of(entry, piece, extents, checksum);
-        Ok((piece, pages.map(Payload::Pages)))
+        Ok((piece, pages.map(Payload::Pages), dealt))
     }
 
     /// What a changed file is now.
@@ -358,6 +369,7 @@ impl Sending<'_> {
         let read = ReadBlock {
             content: Content::Pack(packed),
             payload: Payload::Buffer(buffer),
+            dealt: None,
         };
         Uncoded {
             block,
@@ -652,17 +664,14 @@ fn lies_in_cache(file: &dyn StoredFile, piece: PieceName) -> bool {
         .all(|at| file.read_cached_at(&mut [0], piece.offset + at) == 1)
 }
 
-fn uncoded_piece(
-    block: BlockId,
-    read: Result<(Piece, Option<Payload>), Unread>,
-    buffer: Buffer,
-) -> Uncoded {
+fn uncoded_piece(block: BlockId, read: Result<ReadPiece, Unread>, buffer: Buffer) -> Uncoded {
     let (verdict, read) = match read {
-        Ok((piece, elsewhere)) => (
+        Ok((piece, elsewhere, dealt)) => (
             PieceRead::Ready,
             Some(ReadBlock {
                 content: Content::Piece(piece),
                 payload: elsewhere.unwrap_or(Payload::Buffer(buffer)),
+                dealt,
             }),
         ),
         Err(Unread::Changed(entry)) => (PieceRead::Changed(*entry), None),

@@ -30,8 +30,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// slow or full.
 const SILENT_FROM: Duration = Duration::from_secs(3);
 
-/// The timer's thread has something to do much more often: where it was late by
-/// so much, this process did not run.
+/// The timer's thread has work far more often: if it is this late, its process did not run.
 const PAUSED_FOR: Duration = Duration::from_secs(2);
 
 /// Names of the layers in the order of the pipeline, as numbered in
@@ -308,6 +307,7 @@ impl Transfer {
             if now >= next_look {
                 next_look = now + LOOK_EVERY;
                 drop(shared);
+                self.coded.handle_tick();
                 self.watch_streams();
                 self.look();
                 self.adapt_flows();
@@ -348,10 +348,10 @@ impl Transfer {
         }
     }
 
-    /// Cores of this host that idle, at most as many as this process may use.
+    /// Of the cores that this process may use, those that idle.
     pub(crate) fn idle_cores(&self) -> Option<f32> {
-        let idle = self.idle.look()?;
-        Some(idle.min(self.settings.cores as f64) as f32)
+        let idle = self.idle.look();
+        idle.map(|idle| idle.min(self.settings.cores as f64) as f32)
     }
 
     pub(super) fn tick(&self) {

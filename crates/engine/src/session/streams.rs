@@ -201,6 +201,14 @@ impl Slot {
     }
 }
 
+impl Shared {
+    /// Whether all streams wait for blocks, and none is ready.
+    pub(crate) fn starves(&self) -> bool {
+        let mut carriers = self.streams.values().filter(|slot| slot.carries_blocks());
+        self.has_nothing_prepared() && carriers.all(Slot::is_waiting)
+    }
+}
+
 impl Transfer {
     /// What watches each stream, taken out so that the kernel is asked without
     /// the lock.

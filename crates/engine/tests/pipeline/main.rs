@@ -15,7 +15,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_engine::codec::choice::{CANDIDATES, Choose, CodecLook, Coded};
+use longhaul_engine::codec::choice::{CANDIDATES, Choose, CodecLook, Coded, Deal};
 use longhaul_engine::flows::{Count, Stack};
 use longhaul_engine::send::SendSide;
 use longhaul_engine::send::source::What;
@@ -341,9 +341,13 @@ impl Choose for InTurn {
         true
     }
 
-    fn passes_plain(&mut self, _: Kind, _: u64) -> bool {
+    fn deal(&mut self, _: Kind, _: u64) -> Deal {
         self.blocks += 1;
-        self.blocks.is_multiple_of(4)
+        match self.blocks % 4 {
+            0 => Deal::Plain,
+            1 => Deal::Coded(self.blocks % CANDIDATES.len()),
+            _ => Deal::Try,
+        }
     }
 
     fn next_trial(&mut self, _: Kind, _: u64) -> Option<(usize, usize)> {

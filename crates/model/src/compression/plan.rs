@@ -25,8 +25,16 @@ const NEARLY_ALL: f64 = 0.95;
 /// Cores that are there at least: a busy host still runs what it must.
 const LEAST_CORES: f64 = 0.02;
 
+/// And at most.
+const MOST_CORES: f64 = 1e5;
+
 /// Times are computed in nanoseconds, so that the solver's numbers are near 1.
 const NANOSECONDS: f64 = 1e9;
+
+/// Rates in bytes per second are taken for this at least and at most: anything else is no
+/// measurement, and would leave the solver no digits.
+const SLOWEST: f64 = 1e3;
+const FASTEST: f64 = 1e13;
 
 /// What a transfer has, of which codecs take their part.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -59,10 +67,13 @@ impl Resources {
         let usual = Resources::default();
         let or = |value: f64, other: f64| if value.is_nan() { other } else { value };
         Resources {
-            wire_rate: or(self.wire_rate, 0.0).clamp(0.0, 1e13),
-            supply_rate: or(self.supply_rate, usual.supply_rate).max(1.0),
-            sender_cores: or(self.sender_cores, 0.0).clamp(LEAST_CORES, 1e5),
-            receiver_cores: or(self.receiver_cores, 0.0).clamp(LEAST_CORES, 1e5),
+            wire_rate: match or(self.wire_rate, 0.0) > 0.0 {
+                true => self.wire_rate.clamp(SLOWEST, FASTEST),
+                false => 0.0,
+            },
+            supply_rate: or(self.supply_rate, usual.supply_rate).max(SLOWEST),
+            sender_cores: or(self.sender_cores, 0.0).clamp(LEAST_CORES, MOST_CORES),
+            receiver_cores: or(self.receiver_cores, 0.0).clamp(LEAST_CORES, MOST_CORES),
         }
     }
 

@@ -4,7 +4,7 @@
 //! A path shows its rate only while it is full. While it is not, it could carry more than it does,
 //! by how much is unknown: its rate is then taken for more and more, so that less is compressed,
 //! until it is full again. So a plan that asks the cores for more than they give corrects itself,
-//! whatever the reason.
+//! whatever the reason. What it carries is believed at once.
 
 use super::plan::Resources;
 
@@ -17,19 +17,25 @@ const FULL_WEIGHT: f64 = 0.4;
 /// The path is full if it was in this share of the last looks.
 const FULL: f64 = 0.5;
 
-/// What a path's rate grows by with each look, ten times a second, while the path is not full.
+/// What a path's rate grows by with the first look, of ten in a second, at which the path is not
+/// full; with each further one it grows by the square, up to the most: a path that became ten times
+/// as fast is believed to be so after about half a second.
 const GROWTH: f64 = 1.1;
+const MOST_GROWTH: f64 = 2.0;
 
-/// A path's rate falls at once to this multiple of what is seen of a full path.
+/// A path's rate falls at once to this multiple of what is seen of a full path, and rises at once
+/// to that part of it: what is acknowledged comes in lumps.
 const MOST_ABOVE: f64 = 1.25;
+const LEAST_BELOW: f64 = 0.5;
 
 /// Cores that idle are left to others up to this share of all: the way without codecs takes its
-/// turns unevenly, and what idles between them is not free.
+/// turns unevenly, and what idles between them is not free. Where fewer idle, somebody else wants
+/// them, and codecs give way by what is missing, look by look.
 const RESERVED_SHARE: f64 = 0.1;
 
 /// Of all cores codecs may have this share where none idles: as any process gets its share of a
 /// busy host. It is enough for the blocks of a slow path.
-const LEAST_SHARE: f64 = 0.04;
+const LEAST_SHARE: f64 = 0.06;
 
 /// Of the other end's cores before it told.
 const UNTOLD_CORES: f64 = 0.5;
@@ -43,9 +49,15 @@ const FASTEST: f64 = 1e11;
 /// Looks closer to each other tell nothing, in seconds.
 const LEAST_SPAN: f64 = 0.02;
 
+/// More cores, and more seconds of them, than any host has.
+const MOST_CORES: f64 = 1e5;
+const MOST_SECONDS: f64 = 1e12;
+
 /// What is seen of an end's cores.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cores {
+    /// When that end looked, in seconds since it began: it may tell more rarely than is looked.
+    pub at: f64,
     /// Cores that the process may use.
     pub all: f64,
     /// Of these, cores that idled lately; the host's.
@@ -80,28 +92,42 @@ pub struct Look {
 #[derive(Clone, Copy, Debug)]
 struct Free {
     cores: Option<f64>,
+    at: f64,
     codec_seconds: f64,
+}
+
+/// A number within bounds; what is none is 0.
+fn bounded(value: f64, most: f64) -> f64 {
+    match value.is_nan() {
+        true => 0.0,
+        false => value.clamp(0.0, most),
+    }
 }
 
 impl Free {
     const UNKNOWN: Free = Free {
         cores: None,
+        at: 0.0,
         codec_seconds: 0.0,
     };
 
-    /// Those that codecs use, and those that idle, less what is left to others.
-    fn handle_look(&mut self, cores: Cores, span: f64) -> f64 {
-        let used = (cores.codec_seconds - self.codec_seconds).max(0.0) / span;
-        self.codec_seconds = cores.codec_seconds;
-        let idle = (cores.idle.min(cores.all) - RESERVED_SHARE * cores.all).max(0.0);
-        let all = cores.all.max(0.0);
+    /// Those that codecs use, and those that idle, less what is left to others. A look that was
+    /// seen before tells nothing.
+    fn handle_look(&mut self, cores: Cores) -> f64 {
+        let span = bounded(cores.at, MOST_SECONDS) - self.at;
+        if span < LEAST_SPAN {
+            return self.cores.unwrap_or(UNTOLD_CORES);
+        }
+        let all = bounded(cores.all, MOST_CORES);
+        let codec_seconds = bounded(cores.codec_seconds, MOST_SECONDS);
+        let used = (codec_seconds - self.codec_seconds).max(0.0) / span;
+        (self.at, self.codec_seconds) = (self.at + span, codec_seconds);
+        let idle = bounded(cores.idle, all) - RESERVED_SHARE * all;
         let now = (used + idle).max(LEAST_SHARE * all).min(all);
         let before = self.cores.unwrap_or(now);
         let smooth = before + CORES_WEIGHT * (now - before);
-        if smooth.is_finite() {
-            self.cores = Some(smooth);
-        }
-        self.cores.unwrap_or(UNTOLD_CORES)
+        self.cores = Some(smooth);
+        smooth
     }
 }
 
@@ -115,6 +141,8 @@ pub struct Sense {
     supply_rate: f64,
     /// The share of looks with a full path, lately.
     full: f64,
+    /// What the path's rate grows by next.
+    growth: f64,
     sender: Free,
     receiver: Free,
 }
@@ -126,6 +154,7 @@ impl Default for Sense {
             wire_rate: 0.0,
             supply_rate: f64::INFINITY,
             full: 0.0,
+            growth: GROWTH,
             sender: Free::UNKNOWN,
             receiver: Free::UNKNOWN,
         }
@@ -136,19 +165,27 @@ impl Sense {
     /// Takes a look, about ten times a second; gives what the transfer has, where this one tells
     /// something. The path's rate is 0 as long as it is not known.
     pub fn handle_look(&mut self, look: Look) -> Option<Resources> {
+        let at = bounded(look.at, MOST_SECONDS);
         let span = match self.last {
-            Some(last) => look.at - last.at,
-            None => look.at.max(LEAST_SPAN),
+            Some(last) => at - last.at,
+            None => at.max(LEAST_SPAN),
         };
-        if !span.is_finite() || span < LEAST_SPAN {
+        if span < LEAST_SPAN {
             return None;
         }
+        let look = Look {
+            at,
+            carried: bounded(look.carried, f64::MAX),
+            supplied: bounded(look.supplied, f64::MAX),
+            window_rate: bounded(look.window_rate, FASTEST),
+            ..look
+        };
         let (carried, supplied) = self
             .last
             .map_or((0.0, 0.0), |last| (last.carried, last.supplied));
-        let sender_cores = self.sender.handle_look(look.sender, span);
+        let sender_cores = self.sender.handle_look(look.sender);
         let receiver_cores = match look.receiver {
-            Some(cores) => self.receiver.handle_look(cores, span),
+            Some(cores) => self.receiver.handle_look(cores),
             None => UNTOLD_CORES,
         };
         self.last = Some(look);
@@ -167,20 +204,28 @@ impl Sense {
     }
 
     fn see_path(&mut self, rate: f64, is_full: bool, look: &Look) {
+        let rate = rate.min(FASTEST);
         if self.wire_rate <= 0.0 {
             // The first looks: what a new path may carry, or carried while it was full.
             self.wire_rate = match is_full && rate > 0.0 {
                 true => rate.max(look.window_rate),
-                false => look.window_rate.max(0.0),
+                false => look.window_rate,
             };
             return;
         }
         if !is_full {
-            let grown = self.wire_rate.max(rate) * GROWTH;
-            self.wire_rate = grown.min(FASTEST);
-        } else if look.is_full && rate > 0.0 {
-            let near = self.wire_rate.min(rate * MOST_ABOVE);
+            // Windows may have room for more than it ever carried.
+            let grown = self.wire_rate.max(rate) * self.growth;
+            self.wire_rate = grown.max(look.window_rate).min(FASTEST);
+            self.growth = (self.growth * self.growth).min(MOST_GROWTH);
+            return;
+        }
+        self.growth = GROWTH;
+        if look.is_full && rate > 0.0 {
+            let near = self.wire_rate.clamp(rate * LEAST_BELOW, rate * MOST_ABOVE);
             self.wire_rate = near + RATE_WEIGHT * (rate - near);
+        } else {
+            self.wire_rate = self.wire_rate.max(rate);
         }
     }
 
@@ -203,6 +248,7 @@ mod tests {
     use super::*;
 
     const IDLE: Cores = Cores {
+        at: 0.0,
         all: 2.0,
         idle: 2.0,
         codec_seconds: 0.0,
@@ -216,6 +262,10 @@ mod tests {
         let mut found = Resources::default();
         for look in 1..=(seconds * 10.0) as u32 {
             let passed = f64::from(look) * 0.1;
+            let idle = Cores {
+                at: began + passed,
+                ..IDLE
+            };
             let look = Look {
                 at: began + passed,
                 carried: carried + passed * rate,
@@ -223,8 +273,8 @@ mod tests {
                 is_full,
                 window_rate: 0.0,
                 waits_for_codec: false,
-                sender: IDLE,
-                receiver: Some(IDLE),
+                sender: idle,
+                receiver: Some(idle),
             };
             found = sense.handle_look(look).unwrap();
         }
@@ -269,42 +319,83 @@ mod tests {
     }
 
     #[test]
+    fn a_path_that_becomes_faster_is_believed_within_a_second() {
+        // Blocks that are not compressed fill it at once.
+        let mut sense = Sense::default();
+        after(&mut sense, 3.0, 1e7, true);
+        let faster = after(&mut sense, 0.5, 1e8, true);
+        assert!((faster.wire_rate / 1e8 - 1.0).abs() < 0.1, "{faster:?}");
+        // Codecs let no more through than before, so that it shows only that it has room.
+        let mut sense = Sense::default();
+        after(&mut sense, 3.0, 1e7, true);
+        let faster = after(&mut sense, 1.0, 1.2e7, false);
+        assert!(faster.wire_rate > 1e8, "{faster:?}");
+        let full = after(&mut sense, 0.5, 1e8, true);
+        assert!((full.wire_rate / 1e8 - 1.0).abs() < 0.25, "{full:?}");
+    }
+
+    /// Looks for some seconds with these cores, where the receiver tells only each quarter of a
+    /// second what its codecs took.
+    fn told_rarely(sense: &mut Sense, seconds: f64, used: f64, idle: f64) -> Resources {
+        let mut look = sense.last.unwrap();
+        let (began, before) = (look.at, look.receiver.unwrap());
+        let mut found = Resources::default();
+        for step in 1..=(seconds * 10.0) as u32 {
+            let passed = f64::from(step) * 0.1;
+            look.at = began + passed;
+            let told = (passed / 0.25).floor() * 0.25;
+            let cores = |passed: f64| Cores {
+                at: before.at + passed,
+                all: 2.0,
+                idle,
+                codec_seconds: before.codec_seconds + passed * used,
+            };
+            (look.sender, look.receiver) = (cores(passed), Some(cores(told)));
+            found = sense.handle_look(look).unwrap();
+        }
+        found
+    }
+
+    #[test]
     fn codecs_have_what_they_use_and_most_of_what_idles() {
         let mut sense = Sense::default();
         let idle = after(&mut sense, 2.0, 1e7, true);
         assert!((idle.sender_cores - 1.8).abs() < 0.01, "{idle:?}");
-        let mut look = sense.last.unwrap();
-        for _ in 0..30 {
-            look.at += 0.1;
-            look.sender.codec_seconds += 0.15;
-            look.sender.idle = 0.1;
-            sense.handle_look(look);
+        let busy = told_rarely(&mut sense, 4.0, 1.5, 0.2);
+        assert!((busy.sender_cores - 1.5).abs() < 0.02, "{busy:?}");
+        assert!((busy.receiver_cores - 1.5).abs() < 0.1, "{busy:?}");
+        // Others want the cores that codecs have.
+        let wanted = told_rarely(&mut sense, 4.0, 1.5, 0.0);
+        assert!((wanted.sender_cores - 1.3).abs() < 0.02, "{wanted:?}");
+        let full = told_rarely(&mut sense, 8.0, 0.0, 0.0);
+        assert!((full.sender_cores - 0.12).abs() < 0.01, "{full:?}");
+    }
+
+    #[test]
+    fn what_the_receiver_tells_rarely_is_divided_by_the_time_that_it_covers() {
+        let mut sense = Sense::default();
+        after(&mut sense, 2.0, 1e7, true);
+        for _ in 0..40 {
+            let found = told_rarely(&mut sense, 0.5, 0.4, 0.2);
+            assert!(found.receiver_cores <= 1.81, "{found:?}");
         }
-        look.at += 0.1;
-        look.sender.codec_seconds += 0.15;
-        let busy = sense.handle_look(look).unwrap();
-        assert!((busy.sender_cores - 1.5).abs() < 0.01, "{busy:?}");
-        look.sender.idle = 0.0;
-        for _ in 0..60 {
-            look.at += 0.1;
-            sense.handle_look(look);
-        }
-        look.at += 0.1;
-        let full = sense.handle_look(look).unwrap();
-        assert!((full.sender_cores - 0.08).abs() < 0.01, "{full:?}");
+        let found = told_rarely(&mut sense, 1.0, 0.4, 0.2);
+        assert!((found.receiver_cores - 0.4).abs() < 0.05, "{found:?}");
     }
 
     #[test]
     fn nonsense_breaks_nothing() {
         let mut sense = Sense::default();
-        for odd in [f64::NAN, f64::INFINITY, -1.0, 0.0] {
+        let odds = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e300, -1.0, 0.0];
+        for odd in odds {
             let cores = Cores {
+                at: odd,
                 all: odd,
                 idle: odd,
                 codec_seconds: odd,
             };
             for at in [1.0, odd, 2.0] {
-                sense.handle_look(Look {
+                let found = sense.handle_look(Look {
                     at,
                     carried: odd,
                     supplied: odd,
@@ -314,6 +405,11 @@ mod tests {
                     sender: cores,
                     receiver: Some(cores),
                 });
+                let Some(found) = found else { continue };
+                assert!(found.wire_rate.is_finite(), "{odd}: {found:?}");
+                for cores in [found.sender_cores, found.receiver_cores] {
+                    assert!((0.0..=1e5).contains(&cores), "{odd}: {found:?}");
+                }
             }
         }
     }
