@@ -231,3 +231,25 @@ fn profiles_are_fitted_and_records_checked() {
     );
     assert!(directory.path().join("check.svg").exists());
 }
+
+#[test]
+fn what_codecs_would_gain_is_known_from_samples() {
+    let directory = tempfile::tempdir().unwrap();
+    let lines = (0..150_000_u64).map(|at| format!("{at} measured at {}\n", at * at % 7919));
+    fs::write(directory.path().join("text"), lines.collect::<String>()).unwrap();
+    let planned = |rate: &str| {
+        let path = ["--rtt", "50ms", "--rate", rate, "--json"];
+        let output = plan(
+            directory.path(),
+            &[&path[..], &["text", "host.invalid:x"]].concat(),
+        );
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()
+    };
+    let slow = planned("10mbit");
+    let gain = &slow["compression"];
+    assert!(gain["ratio"].as_f64().unwrap() > 2.0, "{slow:#}");
+    let plain = gain["plain_rate_bytes_per_second"].as_f64().unwrap();
+    assert!((plain / 1.18e6 - 1.0).abs() < 0.01, "{slow:#}");
+    assert_eq!(slow["codecs"][0]["part"], "text and records");
+}

@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use longhaul_engine::net::host_limits::HostLimits;
 use longhaul_measure::record::RunRecord;
-use longhaul_model::graph::Part;
 use longhaul_model::history::{self, Remembered, Way};
 use longhaul_model::host::HostModel;
 use longhaul_model::kernel::{BufferLimits, window_limit};
@@ -23,7 +22,8 @@ use longhaul_model::transfer::{End, LayerCost, PathFacts, TransferGraph, transfe
 use longhaul_transfer::endpoint::Endpoint;
 use longhaul_transfer::planning::foresight::buffer_limits;
 use longhaul_transfer::planning::history as file;
-use longhaul_transfer::planning::survey::{Survey, SurveyLimits, survey};
+use longhaul_transfer::planning::sampling::{Sampled, sample};
+use longhaul_transfer::planning::survey::{Survey, SurveyLimits};
 use longhaul_units::{BitRate, ByteCount};
 
 use handshake::round_trip;
@@ -84,6 +84,9 @@ const PAYLOAD: f64 = 1448.0 / 1538.0;
 /// A path that a probe measured is this sure, as a share; one that was given is taken as it is.
 const PROBED: f64 = 0.05;
 
+/// Samples of the data, by which codecs are known; each takes some 2 ms.
+const SAMPLES: usize = 32;
+
 /// A graph with what is printed above the plan.
 pub struct RealPlan {
     /// The graph and its doubts.
@@ -99,16 +102,13 @@ pub struct RealPlan {
 /// [`PlanError`].
 pub fn real_plan(input: PlanInput) -> Result<RealPlan, PlanError> {
     let mut doubts = Vec::new();
-    let dataset = dataset(&input, &mut doubts)?;
+    let Sampled {
+        survey: dataset,
+        parts,
+    } = dataset(&input, &mut doubts)?;
     let remembered = remembered(&input, &mut doubts);
     let path = path(&input, &remembered, &mut doubts)?;
     let lines = vec![dataset_line(&dataset), path_line(&path)];
-    let part = Part {
-        name: "dataset".to_owned(),
-        bytes: dataset.bytes.max(1.0),
-        files: dataset.files.max(1.0),
-        codecs: Vec::new(),
-    };
     let seen = |layers: &[Limit]| -> BTreeMap<Limit, LayerCost> {
         let of_end = remembered.layers.iter();
         let of_end = of_end.filter(|(layer, _)| layers.contains(layer));
@@ -119,7 +119,7 @@ pub fn real_plan(input: PlanInput) -> Result<RealPlan, PlanError> {
     let destination = Some(&input.destination);
     let mut destination = end(destination, input.destination_model, &mut doubts);
     destination.seen = seen(&[Limit::Write, Limit::Commit]);
-    let mut built = transfer_graph(&source, &destination, Some(&path), vec![part], false);
+    let mut built = transfer_graph(&source, &destination, Some(&path), parts, false);
     built.doubts.splice(0..0, doubts);
     Ok(RealPlan { built, lines })
 }
@@ -129,14 +129,15 @@ fn shown(endpoint: &Endpoint) -> String {
     String::from_utf8_lossy(&endpoint.text()).into_owned()
 }
 
-fn dataset(input: &PlanInput, doubts: &mut Vec<String>) -> Result<Survey, PlanError> {
+fn dataset(input: &PlanInput, doubts: &mut Vec<String>) -> Result<Sampled, PlanError> {
     if let Some((bytes, files)) = input.dataset {
-        return Ok(Survey {
+        let survey = Survey {
             bytes: bytes.0 as f64,
             files: files as f64,
             is_whole: true,
             ..Survey::default()
-        });
+        };
+        return Ok(Sampled::unknown(survey));
     }
     let mut paths = Vec::new();
     for source in &input.sources {
@@ -145,7 +146,15 @@ fn dataset(input: &PlanInput, doubts: &mut Vec<String>) -> Result<Survey, PlanEr
             other => return Err(PlanError::RemoteDataset(shown(other))),
         }
     }
-    let found = survey(&paths, SurveyLimits::default()).map_err(PlanError::Survey)?;
+    // A profile of the source host has codecs that were measured on files that the user named.
+    let has_codecs = |model: &HostModel| !model.codecs.is_empty();
+    let samples = match input.source_model.as_ref().is_some_and(has_codecs) {
+        true => 0,
+        false => SAMPLES,
+    };
+    let sampled = sample(&paths, SurveyLimits::default(), samples, |_| true);
+    let sampled = sampled.map_err(PlanError::Survey)?;
+    let found = &sampled.survey;
     if !found.is_whole {
         doubts.push(format!(
             "not all of the dataset was looked at: {} in {} files were seen, the rest is estimated",
@@ -159,7 +168,7 @@ fn dataset(input: &PlanInput, doubts: &mut Vec<String>) -> Result<Survey, PlanEr
             found.failed
         ));
     }
-    Ok(found)
+    Ok(sampled)
 }
 
 /// The other host of the transfer, as an endpoint, and which way data go.

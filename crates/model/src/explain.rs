@@ -3,11 +3,13 @@
 //!
 //! - `interval`: from the capacities' uncertainty to the prediction's
 //! - `alternatives`: the next best choices
+//! - `compression`: what codecs give
 //! - `text`: as a paragraph
 //! - `json`: as JSON
 //! - `figures`: as pictures
 
 mod alternatives;
+mod compression;
 mod figures;
 mod interval;
 mod json;
@@ -19,6 +21,8 @@ use crate::optimise::prices::{Change, Constraint, Price, binding, changed, price
 use crate::optimise::{Bound, Optimum, SolveError, best_rate_near, solve};
 
 pub use alternatives::{Alternative, Difference};
+pub use compression::CompressionGain;
+pub(crate) use compression::gain_of;
 pub use figures::{one_figure, page};
 pub use text::{comparison, rate_text, span_text};
 
@@ -64,6 +68,8 @@ pub struct Explanation {
     pub optimum: Optimum,
     /// What it predicts.
     pub prediction: Prediction,
+    /// What codecs give; none if none is used.
+    pub compression: Option<CompressionGain>,
     /// What limits it: each set by itself is enough, the constraints of one set limit together.
     pub binding: Vec<Vec<Constraint>>,
     /// What each change by itself would give, the largest gain first.
@@ -91,6 +97,7 @@ pub fn explain(graph: &Graph, bound: Bound) -> Result<Explanation, SolveError> {
     Ok(Explanation {
         doubts: doubts(graph, &optimum),
         prediction,
+        compression: gain_of(graph, &optimum, bound),
         binding,
         prices,
         joint,

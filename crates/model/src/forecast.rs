@@ -7,7 +7,7 @@ mod text;
 
 use std::collections::BTreeMap;
 
-use crate::explain::{Prediction, predict};
+use crate::explain::{CompressionGain, Prediction, gain_of, predict};
 use crate::graph::{Graph, Node, NodeKind, Part};
 use crate::limit::Limit;
 use crate::optimise::prices::binding;
@@ -52,6 +52,8 @@ pub struct Forecast {
     pub prediction: Prediction,
     /// What limits it; several where they limit together or each in part.
     pub limits: Vec<Limit>,
+    /// What codecs give; none if none is used.
+    pub compression: Option<CompressionGain>,
     /// The dataset is known, or estimated.
     pub is_dataset_known: bool,
     /// What makes it less sure than it looks.
@@ -135,6 +137,7 @@ pub fn forecast(known: &Known) -> Result<Forecast, SolveError> {
     let mut doubts = known.doubts.clone();
     doubts.extend(built.doubts);
     Ok(Forecast {
+        compression: gain_of(&graph, &optimum, BOUND),
         graph,
         optimum,
         prediction,
@@ -213,6 +216,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::capacity::{Capacity, FlowCapacity};
+    use crate::graph::PartCodec;
     use crate::response::Congestion;
     use crate::transfer::LayerCost;
 
@@ -270,6 +275,49 @@ mod tests {
         assert_eq!(by_disk.limits, [Limit::Write]);
         let rate = by_disk.prediction.rate.likely;
         assert!((rate / 80e6 - 1.0).abs() < 0.01, "{rate}");
+    }
+
+    #[test]
+    fn codecs_are_predicted_by_part() {
+        let of_thread = |rate: f64| {
+            Capacity::Flows(FlowCapacity::Linear {
+                alpha: rate,
+                gamma: 0.0,
+                most: 64,
+            })
+        };
+        let part = |name: &str, ratio: Option<f64>| Part {
+            name: name.to_owned(),
+            bytes: 5e9,
+            files: 1.0,
+            codecs: ratio.map_or(Vec::new(), |ratio| {
+                vec![PartCodec {
+                    name: "zstd:3".to_owned(),
+                    ratio,
+                    compress: of_thread(2e8),
+                    compress_cpu: 5e-9,
+                    decompress: of_thread(1e9),
+                    decompress_cpu: 1e-9,
+                }]
+            }),
+        };
+        let mut dataset = known(1e9);
+        dataset.parts = vec![part("text", Some(4.0)), part("noise", None)];
+        let forecast = forecast(&dataset).unwrap();
+        // Of each two bytes on the path there are 0.25 and 1.
+        let gain = forecast.compression.unwrap();
+        assert!((gain.ratio / 1.6 - 1.0).abs() < 0.01, "{gain:?}");
+        assert!((gain.plain_rate / 117e6 - 1.0).abs() < 0.01, "{gain:?}");
+        let rate = forecast.prediction.rate.likely;
+        assert!((rate / 187e6 - 1.0).abs() < 0.01, "{rate}");
+        let lines = forecast.lines().join("\n");
+        for part in [
+            "text by zstd:3, 4.00 times",
+            "noise as they are",
+            "1.60 times",
+        ] {
+            assert!(lines.contains(part), "{part}: {lines}");
+        }
     }
 
     #[test]

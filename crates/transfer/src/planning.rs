@@ -1,6 +1,7 @@
 //! What a copy is expected to do, from what is known cheaply; what earlier ones did.
 //!
 //! - [`survey`]: what a dataset is, by a bounded look
+//! - [`sampling`]: what it holds, and what codecs would make of it, by samples
 //! - [`history`]: the file of earlier transfers
 //! - [`beginning`]: with how many flows a copy begins, by what is remembered
 //! - [`choice`]: who chooses a copy's numbers of flows
@@ -12,4 +13,5 @@ pub mod choice;
 pub mod foresight;
 pub mod history;
 pub mod limiting;
+pub mod sampling;
 pub mod survey;

@@ -3,6 +3,7 @@
 //! - [`disk`]: one large file, block by block
 //! - [`small`]: many small files
 //! - [`codec`]: the user's own data through each codec
+//! - [`kinds`]: samples of the user's data through the codecs that a copy chooses among
 //! - [`tls`]: streams to itself
 //! - [`this_host`]: what this host is, as records tell it
 //! - [`interfaces`]: network interfaces, and what they do for the kernel
@@ -13,6 +14,7 @@
 pub mod codec;
 pub mod disk;
 pub mod interfaces;
+pub mod kinds;
 pub mod small;
 pub mod this_host;
 pub mod tls;

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Difference, Explanation, Range};
+use super::{CompressionGain, Difference, Explanation, Range};
 use crate::graph::Graph;
 use crate::optimise::prices::{Change, Constraint};
 
@@ -44,6 +44,7 @@ impl Explanation {
             })),
             "nodes": self.nodes(graph),
             "codecs": self.codecs(graph),
+            "compression": self.compression.map(CompressionGain::to_json),
             "cpu_seconds_per_second": self.optimum.cpu,
             "flows": self.optimum.flows,
             "gap": self.optimum.gap,
@@ -85,10 +86,21 @@ impl Explanation {
                 json!({
                     "part": graph.parts[it.part].name,
                     "codec": graph.codec_of(it).map(|codec| &codec.name),
+                    "ratio": graph.codec_of(it).map(|codec| codec.ratio),
                     "rate_bytes_per_second": rate,
                 })
             })
             .collect()
+    }
+}
+
+impl CompressionGain {
+    /// As a value.
+    pub fn to_json(self) -> Value {
+        json!({
+            "ratio": self.ratio,
+            "plain_rate_bytes_per_second": self.plain_rate,
+        })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use longhaul_units::{ByteCount, ByteRate};
 
-use super::{Alternative, Difference, Explanation};
+use super::{Alternative, CompressionGain, Difference, Explanation};
 use crate::graph::{Graph, Node};
 use crate::optimise::prices::{Change, Constraint};
 use crate::optimise::{NodeUse, Optimum, SolveError};
@@ -22,6 +22,7 @@ impl Explanation {
             self.limits(graph),
             self.help(graph),
             Some(flows(graph, &self.optimum)),
+            self.compression.map(|gain| gain.text()),
             self.runner_up(graph),
         ];
         let mut text: Vec<String> = sentences.into_iter().flatten().collect();
@@ -155,6 +156,17 @@ impl Explanation {
     }
 }
 
+impl CompressionGain {
+    /// In a sentence.
+    pub fn text(self) -> String {
+        format!(
+            "Codecs make it {:.2} times smaller on the path; without them it would move at {}.",
+            self.ratio,
+            rate_text(self.plain_rate)
+        )
+    }
+}
+
 fn difference(graph: &Graph, other: &Alternative) -> String {
     let name = |node: &usize| graph.nodes[*node].name.clone();
     match &other.difference {
@@ -182,7 +194,11 @@ fn flows(graph: &Graph, optimum: &Optimum) -> String {
         .iter()
         .filter_map(|&(it, _)| {
             let codec = graph.codec_of(it)?;
-            Some(format!("{} with {}", graph.parts[it.part].name, codec.name))
+            let (part, ratio) = (&graph.parts[it.part].name, codec.ratio);
+            Some(format!(
+                "{part} with {}, {ratio:.2} times smaller",
+                codec.name
+            ))
         })
         .collect();
     let codecs = match codecs.is_empty() {

@@ -4,7 +4,7 @@ use longhaul_units::ByteCount;
 use serde_json::{Value, json};
 
 use super::{Forecast, LayerFigures, Outcome};
-use crate::explain::{Range, rate_text, span_text};
+use crate::explain::{CompressionGain, Range, rate_text, span_text};
 use crate::limit::Limit;
 
 impl Forecast {
@@ -40,9 +40,31 @@ impl Forecast {
                 flows.join(", ")
             ),
         ];
+        lines.extend(self.codecs());
         let doubts = self.doubts.iter();
         lines.extend(doubts.map(|doubt| format!("plan: doubt: {doubt}")));
         lines
+    }
+
+    /// Which part gets which codec, and what that gives, in two lines; none without codecs.
+    fn codecs(&self) -> Vec<String> {
+        let Some(gain) = self.compression else {
+            return Vec::new();
+        };
+        let uses = self.optimum.codecs.iter().map(|&(it, _)| {
+            let part = &self.graph.parts[it.part].name;
+            match self.graph.codec_of(it) {
+                Some(codec) => {
+                    format!("{part} by {}, {:.2} times smaller", codec.name, codec.ratio)
+                }
+                None => format!("{part} as they are"),
+            }
+        });
+        let uses: Vec<String> = uses.collect();
+        vec![
+            format!("plan: {}", uses.join("; ")),
+            format!("plan: {}", gain.text()),
+        ]
     }
 
     /// What was predicted next to what came of it, layer by layer.
@@ -100,6 +122,7 @@ impl Forecast {
             "rate_bytes_per_second": range(self.prediction.rate),
             "limits": limits,
             "layers": layers,
+            "compression": self.compression.map(CompressionGain::to_json),
             "doubts": self.doubts,
         })
     }

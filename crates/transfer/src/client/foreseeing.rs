@@ -12,6 +12,7 @@ use super::task::local_sources;
 use crate::endpoint::Endpoint;
 use crate::planning::foresight::{Facts, Foreseeing, Foreseen};
 use crate::rate_limit::BandwidthLimit;
+use crate::spec::Compression;
 
 impl Task {
     /// Begins a forecast, where the caller wants one.
@@ -65,7 +66,11 @@ impl Task {
             cores: self.settings.cores,
             flows: self.flows(),
             rate: self.spec.limits.rate.map(BandwidthLimit::bytes_per_second),
-            compresses: self.spec.compression.is_some(),
+            compression: match self.spec.compression {
+                // Within this host it is off.
+                Some(Compression::Auto) if !self.is_automatic() => None,
+                compression => compression,
+            },
         }
     }
 }

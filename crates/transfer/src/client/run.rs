@@ -561,7 +561,7 @@ impl Task {
     }
 
     /// Whether codecs are chosen while it runs, where there is a path.
-    fn is_automatic(&self) -> bool {
+    pub(super) fn is_automatic(&self) -> bool {
         self.spec.compression == Some(Compression::Auto)
             && self.settings.operation == Operation::Copy
             && self.spec.direction() != Direction::Local

@@ -37,7 +37,7 @@ impl Sum {
 }
 
 /// How a codec is named on the command line.
-fn name_of(codec: Codec) -> String {
+pub fn name_of(codec: Codec) -> String {
     match codec {
         Codec::Plain | Codec::Omitted => "none".to_owned(),
         Codec::Lz4 => "lz4".to_owned(),
@@ -60,13 +60,18 @@ fn saved_seconds(progress: &Progress) -> Option<f64> {
     (seconds > LEAST_SECONDS && seconds > LEAST_SHARE * elapsed).then_some(seconds)
 }
 
-/// Lines of a summary; empty if no codec was used, and all by kind of data where they are
-/// `detailed`.
+/// Lines of a summary, all by kind of data where they are `detailed`; empty if no codec was used,
+/// or tried where they are.
 pub fn lines(progress: &Progress, detailed: bool) -> Vec<String> {
     let source = &progress.source_codecs;
     let coded = Sum::of(source.iter().filter(is_coded));
     if coded.bytes == 0 {
-        return Vec::new();
+        let tried = detailed && coded.nanoseconds > 0;
+        let line = || {
+            let seconds = coded.seconds();
+            format!("compression: none was worth it; trials took {seconds:.3} s of a core")
+        };
+        return tried.then(line).into_iter().collect();
     }
     let destination = Sum::of(progress.destination_codecs.iter());
     let all = Sum::of(source.iter());
@@ -117,7 +122,12 @@ pub fn value(progress: &Progress) -> Value {
         })
     };
     let rows = |uses: &[CodecUse]| uses.iter().map(row).collect::<Vec<Value>>();
+    let (source, destination) = (&progress.source_codecs, &progress.destination_codecs);
+    let coded = Sum::of(source.iter().filter(is_coded));
     json!({
+        "ratio": (coded.bytes > 0).then(|| coded.ratio()),
+        "source_cpu_seconds": Sum::of(source.iter()).seconds(),
+        "destination_cpu_seconds": Sum::of(destination.iter()).seconds(),
         "source": rows(&progress.source_codecs),
         "destination": rows(&progress.destination_codecs),
         "saved_seconds": saved_seconds(progress),
@@ -166,8 +176,17 @@ mod tests {
         assert!(lines[0].ends_with("about 12.0 s more"), "{lines:?}");
         assert!(lines[1].contains("text and records: "), "{lines:?}");
         assert!(lines[2].ends_with("sent as they are"), "{lines:?}");
-        assert_eq!(value(&progress)["source"][0]["codec"], "zstd:3");
+        let told = value(&progress);
+        assert_eq!(told["source"][0]["codec"], "zstd:3");
+        assert_eq!(
+            (&told["ratio"], &told["source_cpu_seconds"]),
+            (&json!(4.0), &json!(4.0))
+        );
         progress.source_codecs.remove(0);
         assert!(super::lines(&progress, true).is_empty());
+        progress.source_codecs = vec![used(Kind::Text, Codec::Lz4, 0, 0)];
+        assert!(super::lines(&progress, false).is_empty());
+        let tried = super::lines(&progress, true);
+        assert!(tried[0].contains("trials took 2.000 s"), "{tried:?}");
     }
 }

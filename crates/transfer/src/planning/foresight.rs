@@ -18,19 +18,24 @@ use longhaul_model::kernel::{BufferLimits, window_limit};
 use longhaul_model::limit::Limit;
 use longhaul_model::response::Congestion;
 use longhaul_model::transfer::{End, PathFacts};
+use longhaul_proto::block::Codec;
 use longhaul_units::rfc3339;
 use serde_json::{Value, json};
 
 use super::history as file;
 use super::limiting::{all_layers, full_layer};
-use super::survey::{SurveyLimits, survey};
-use crate::spec::FixedFlows;
+use super::sampling::sample;
+use super::survey::SurveyLimits;
+use crate::spec::{Compression, FixedFlows};
 
 /// A look at the dataset beside the copy, which walks it as well. It is refined at the end.
 const LOOK: SurveyLimits = SurveyLimits {
     time: Duration::from_millis(15),
     entries: 20_000,
 };
+
+/// Samples of the data, which take some 2 ms each.
+const SAMPLES: usize = 12;
 
 /// Bytes that stand for any large files where the dataset is not known: a terabyte, of which a
 /// start is no part.
@@ -70,8 +75,8 @@ pub struct Facts {
     pub flows: FixedFlows,
     /// Bytes per second that were asked for at most.
     pub rate: Option<u64>,
-    /// Blocks are compressed.
-    pub compresses: bool,
+    /// How blocks are compressed.
+    pub compression: Option<Compression>,
 }
 
 /// A forecast with what it was made from.
@@ -156,7 +161,7 @@ impl Foreseen {
     pub fn conclude(mut self, outcome: Outcome) -> Option<Explained> {
         let refined = self.is_other_than(&outcome);
         if refined {
-            self.known.parts = vec![part(outcome.bytes, outcome.files as f64)];
+            self.known.parts = scaled(&self.known.parts, &outcome);
             self.known.is_dataset_known = true;
             self.forecast = forecast(&self.known).map_err(|error| error.to_string());
         }
@@ -174,6 +179,18 @@ impl Foreseen {
             || differs(sum(|part| part.bytes), outcome.bytes)
             || differs(sum(|part| part.files), (outcome.files as f64).max(1.0))
     }
+}
+
+/// Parts in the same proportions, of what moved.
+fn scaled(parts: &[Part], outcome: &Outcome) -> Vec<Part> {
+    let sum = |of: fn(&Part) -> f64| parts.iter().map(of).sum::<f64>();
+    let (bytes, files) = (sum(|part| part.bytes), sum(|part| part.files));
+    let scaled = parts.iter().map(|part| Part {
+        bytes: (part.bytes / bytes.max(1.0) * outcome.bytes).max(1.0),
+        files: (part.files / files.max(1.0) * outcome.files as f64).max(1.0),
+        ..part.clone()
+    });
+    scaled.collect()
 }
 
 fn part(bytes: f64, files: f64) -> Part {
@@ -219,9 +236,9 @@ fn known(facts: &Facts) -> (Known, usize) {
 /// What is known of a path, a dataset and hosts, with what is remembered of them.
 pub(super) fn known_from(facts: &Facts, remembered: &Remembered) -> Known {
     let mut doubts = remembered.doubts.clone();
-    let (dataset, is_dataset_known) = dataset(facts, &mut doubts);
-    if facts.compresses {
-        doubts.push("what compression gives is not predicted".to_owned());
+    let (parts, is_dataset_known) = dataset(facts, &mut doubts);
+    if facts.compression.is_some() && facts.sources.is_empty() {
+        doubts.push("what compression gives is not predicted: the data lie there".to_owned());
     }
     let seen = |layers: &[Limit]| -> BTreeMap<_, _> {
         let all = remembered.layers.iter();
@@ -244,7 +261,7 @@ pub(super) fn known_from(facts: &Facts, remembered: &Remembered) -> Known {
         source: here(is_alone || !facts.receives, &[Limit::Read]),
         destination: here(is_alone || facts.receives, &[Limit::Write, Limit::Commit]),
         path: (!is_alone).then(|| path(facts, remembered.path.clone())),
-        parts: vec![dataset],
+        parts,
         is_dataset_known,
         rate_limit: facts.rate.map(|rate| rate as f64),
         fixed: fixed(&facts.flows),
@@ -267,20 +284,30 @@ fn fixed(flows: &FixedFlows) -> BTreeMap<Limit, u32> {
         .collect()
 }
 
-fn dataset(facts: &Facts, doubts: &mut Vec<String>) -> (Part, bool) {
+fn dataset(facts: &Facts, doubts: &mut Vec<String>) -> (Vec<Part>, bool) {
     if let Some(bytes) = facts.zeros {
-        return (part(bytes as f64, 1.0), true);
+        return (vec![part(bytes as f64, 1.0)], true);
     }
     if facts.sources.is_empty() {
-        return (part(LARGE, 1.0), false);
+        return (vec![part(LARGE, 1.0)], false);
     }
-    let Ok(found) = survey(&facts.sources, LOOK) else {
-        return (part(LARGE, 1.0), false);
+    let samples = match facts.compression {
+        Some(_) => SAMPLES,
+        None => 0,
     };
-    if !found.is_whole {
+    let uses = |codec: Codec| match facts.compression {
+        Some(Compression::Auto) => true,
+        Some(Compression::Lz4) => codec == Codec::Lz4,
+        Some(Compression::Zstd(level)) => codec == Codec::Zstd { level },
+        None => false,
+    };
+    let Ok(found) = sample(&facts.sources, LOOK, samples, uses) else {
+        return (vec![part(LARGE, 1.0)], false);
+    };
+    if !found.survey.is_whole {
         doubts.push("the dataset was looked at for a moment, and the rest is estimated".to_owned());
     }
-    (part(found.bytes, found.files), true)
+    (found.parts, true)
 }
 
 fn path(facts: &Facts, remembered: Option<PathFacts>) -> PathFacts {

@@ -51,6 +51,19 @@ pub struct Survey {
 ///
 /// Where one of the paths themselves cannot be looked at.
 pub fn survey(paths: &[PathBuf], limits: SurveyLimits) -> io::Result<Survey> {
+    survey_each(paths, limits, |_, _| ())
+}
+
+/// The same, and shows each file with its bytes.
+///
+/// # Errors
+///
+/// As [`survey`].
+pub fn survey_each(
+    paths: &[PathBuf],
+    limits: SurveyLimits,
+    mut each: impl FnMut(PathBuf, u64),
+) -> io::Result<Survey> {
     let until = Instant::now() + limits.time;
     let mut found = Survey::default();
     let mut waiting: VecDeque<PathBuf> = VecDeque::new();
@@ -61,6 +74,9 @@ pub fn survey(paths: &[PathBuf], limits: SurveyLimits) -> io::Result<Survey> {
         } else {
             found.seen_files += 1;
             found.seen_bytes += status.len();
+            if status.is_file() {
+                each(path.clone(), status.len());
+            }
         }
     }
     let (files_before, bytes_before) = (found.seen_files, found.seen_bytes);
@@ -82,9 +98,12 @@ pub fn survey(paths: &[PathBuf], limits: SurveyLimits) -> io::Result<Survey> {
             match status {
                 Err(_) => found.failed += 1,
                 Ok((status, path)) if status.is_dir() => waiting.push_back(path),
-                Ok((status, _)) => {
+                Ok((status, path)) => {
                     found.seen_files += 1;
-                    found.seen_bytes += if status.is_file() { status.len() } else { 0 };
+                    if status.is_file() {
+                        found.seen_bytes += status.len();
+                        each(path, status.len());
+                    }
                 }
             }
             // One directory may have millions.
